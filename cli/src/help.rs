@@ -2,6 +2,7 @@
 //! which shared options do not concern a command.
 
 use crate::args::Cli;
+use crate::kind_options::with_table;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Command, CommandFactory, FromArgMatches};
 
@@ -136,7 +137,7 @@ pub fn command() -> Command {
 /// Parses the arguments of the process.
 pub fn parse() -> Result<Cli, clap::Error> {
     let mut command = command();
-    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    let matches = command.try_get_matches_from_mut(with_table(std::env::args_os()))?;
     Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 

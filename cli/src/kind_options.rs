@@ -6,6 +6,7 @@ use crate::failure::{Failure, Result};
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use ebbtide::Parameters;
 use ebbtide::units::parse_parameter;
+use std::ffi::OsString;
 use std::num::NonZeroU64;
 
 /// The meaning of an option for some kinds.
@@ -73,6 +74,14 @@ const OPTIONS: &[KindOption] = &[
         &[of("all", "false-positive rate: the share of new keys reported as present")],
     ),
     plain(
+        "error",
+        "P",
+        &[of(
+            "decaying-optimized",
+            "the share of keys that may be counted too high [default: 0.03, at least --fpr]",
+        )],
+    ),
+    plain(
         "rate",
         "R",
         &[of(
@@ -106,7 +115,20 @@ const OPTIONS: &[KindOption] = &[
         "N",
         &[of("age-partitioned", "inserts in a generation, instead of window / l")],
     ),
-    plain("columns", "16|32|64", &[of("age-partitioned", "bits in a row, at least k + l")]),
+    plain(
+        "columns",
+        "16|32|64",
+        &[of("age-partitioned, time-limited", "bits in a row, at least k + l")],
+    ),
+    plain(
+        "aim",
+        "worst|steady",
+        &[of(
+            "time-limited",
+            "the moment at which --fpr holds: the worst one of a burst, or the mean of a steady \
+             stream, in less memory [default: worst]",
+        )],
+    ),
     plain("words", "N", &[of("age-partitioned, fingerprint", "memory in 64-bit words")]),
     plain("slots", "B", &[of("fingerprint", "fingerprints in a bucket (with --bits)")]),
     plain(
@@ -169,7 +191,31 @@ const OPTIONS: &[KindOption] = &[
     plain(
         "decay",
         "FUNCTION",
-        &[of("decaying", "exponential, sliding-window or linear [default: exponential]")],
+        &[of(
+            "decaying",
+            "exponential, polynomial, sliding-window, linear, or weights FILE: one number for \
+             each age in epochs, from 1 downwards [default: exponential]",
+        )],
+    ),
+    plain(WEIGHTS, "LIST|@FILE", &[of("decaying", "the numbers of --decay weights")]),
+    plain("exponent", "A", &[of("decaying", "the a of (1+x)^-a, with --decay polynomial")]),
+    plain(
+        "horizon",
+        "N",
+        &[of("decaying", "epochs for which --decay polynomial never counts too little")],
+    ),
+    plain(
+        "excess",
+        "P",
+        &[of(
+            "decaying",
+            "the share by which --decay polynomial may count too much [default: 0.03]",
+        )],
+    ),
+    plain(
+        "terms",
+        "LIST",
+        &[of("decaying", "weight:lambda,... of --decay polynomial, instead of those planned")],
     ),
     plain(
         "window-epochs",
@@ -190,10 +236,23 @@ const OPTIONS: &[KindOption] = &[
         &[of(
             "decaying-optimized",
             "the Bloom filter in front: two swapped filters, one that keeps all keys, or none \
-             [default: swapped]",
+             [default: swapped; none if --error needs no front]",
         )],
     ),
     plain("front-bits", "N", &[of("decaying-optimized", "bits of each Bloom filter in front")]),
+    plain(
+        "front-k",
+        "K",
+        &[of("decaying-optimized", "hash functions of the Bloom filter in front")],
+    ),
+    plain(
+        "front-keys",
+        "N",
+        &[of(
+            "decaying-optimized",
+            "distinct keys inserted while a full counter decays to zero [default: 2 x --capacity]",
+        )],
+    ),
     plain(
         "pool",
         "X",
@@ -233,6 +292,39 @@ const OPTIONS: &[KindOption] = &[
         )],
     ),
 ];
+
+/// The option of a table of weights.
+const WEIGHTS: &str = "weights";
+
+/// Returns the arguments with `--decay weights FILE` as two options, of one value each.
+pub fn with_table(arguments: impl Iterator<Item = OsString>) -> impl Iterator<Item = OsString> {
+    let mut given: Vec<OsString> = Vec::new();
+    for argument in arguments {
+        let is_table = given.ends_with(&["--decay".into(), WEIGHTS.into()])
+            || given.last().is_some_and(|last| last == "--decay=weights");
+        if is_table && !argument.as_encoded_bytes().starts_with(b"-") {
+            let mut option = OsString::from("--weights=@");
+            option.push(&argument);
+            given.push(option);
+        } else {
+            given.push(argument);
+        }
+    }
+    given.into_iter()
+}
+
+/// Returns the numbers of a table, separated by commas: from a list, or from a file if the text
+/// begins with `@`. There, blanks and line ends separate them too, and lines with `#` are skipped.
+fn table(text: &str) -> std::result::Result<String, String> {
+    let Some(file) = text.strip_prefix('@') else {
+        return Ok(text.to_owned());
+    };
+    let content = std::fs::read_to_string(file)
+        .map_err(|error| format!("cannot read the weights from {file}: {error}"))?;
+    let lines = content.lines().filter(|line| !line.trim_start().starts_with('#'));
+    let words = lines.flat_map(|line| line.split([',', ' ', '\t']));
+    Ok(words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(","))
+}
 
 /// The given kind options, by parameter name.
 #[derive(Debug, Clone, Default)]
@@ -280,7 +372,10 @@ impl Args for KindOptions {
                 _ => argument.long(option.name),
             };
             let name = option.name;
-            command.arg(argument.value_parser(move |text: &str| parse_parameter(name, text)))
+            command.arg(argument.value_parser(move |text: &str| match name {
+                WEIGHTS => table(text),
+                _ => parse_parameter(name, text),
+            }))
         })
     }
 
@@ -353,7 +448,9 @@ mod tests {
         for entry in registry::REGISTRY {
             let mut all = taken(entry.name, Parameters::new());
             if entry.name == "decaying" {
-                all.extend(taken(entry.name, Parameters::new().with("decay", "linear")));
+                for decay in ["linear", "polynomial", "weights"] {
+                    all.extend(taken(entry.name, Parameters::new().with("decay", decay)));
+                }
             }
             for name in &all {
                 let option = OPTIONS.iter().find(|option| option.name == name);
@@ -381,6 +478,34 @@ mod tests {
         let options = parse(&["--window-items", "20000", "--fpr", "1e-3"]).expect("options");
         let expected = Parameters::new().with("window-items", 20000).with("fpr", "1e-3");
         assert_eq!(options.parameters(), expected);
+    }
+
+    #[test]
+    fn the_file_of_a_table_follows_the_name_of_the_function() {
+        let rewritten = |line: &[&str]| -> Vec<_> {
+            with_table(line.iter().map(OsString::from)).map(|all| all.into_string()).collect()
+        };
+        for (line, expected) in [
+            (
+                &["--decay", "weights", "F", "D"][..],
+                &["--decay", "weights", "--weights=@F", "D"][..],
+            ),
+            (&["--decay=weights", "F"], &["--decay=weights", "--weights=@F"]),
+            (&["--decay", "weights", "--weights", "1"], &["--decay", "weights", "--weights", "1"]),
+            (&["--decay", "linear", "D"], &["--decay", "linear", "D"]),
+        ] {
+            let expected: Vec<_> = expected.iter().map(|&all| Ok(all.to_owned())).collect();
+            assert_eq!(rewritten(line), expected);
+        }
+        let home = tempfile::tempdir().expect("a directory");
+        let file = home.path().join("table");
+        std::fs::write(&file, "# half a day\n1 1\n0.5,0.25\n").expect("space");
+        let table = |name: &std::path::Path| {
+            parse(&["--decay", "weights", &format!("--weights=@{}", name.display())])
+        };
+        let options = table(&file).expect("options");
+        assert_eq!(options.parameters().get("weights"), Some("1,1,0.5,0.25"));
+        assert!(table(&home.path().join("none")).is_err());
     }
 
     #[test]

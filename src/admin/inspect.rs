@@ -22,6 +22,8 @@ use ebbtide_core::kinds::registry;
 use std::fmt;
 use std::path::Path;
 
+pub use ebbtide_core::kind::PlannedPart;
+
 pub use crate::admin::dump_log::{Entry, wal};
 pub use crate::admin::handles::{OpenHandle, handles};
 pub use crate::admin::salvage::{Beyond, Lost};
@@ -358,6 +360,8 @@ pub struct Plan {
     pub stripes: u32,
     /// Number of blocks of the first bank.
     pub blocks: u64,
+    /// Parts of the memory with the rates for which they are needed, if there are several rates.
+    pub parts: Vec<PlannedPart>,
 }
 
 /// Plans a filter of a kind with these parameters.
@@ -391,6 +395,7 @@ pub fn plan(kind: &str, parameters: &Parameters, options: &Options) -> Result<Pl
         fpr: kind.planned_fpr(layout),
         stripes: layout.stripes,
         blocks: layout.blocks(geometry),
+        parts: kind.planned_parts(layout),
         parameters,
     })
 }

@@ -70,6 +70,26 @@ pub use ebbtide_core::kinds::counting::spec::Counting;
 /// assert_eq!(at(2).estimate("a")?.count, 3.0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// Other functions of the age: polynomial, a window, or a table of weights.
+///
+/// ```
+/// # use ebbtide::{Decaying, Filter, Options, Timestamp};
+/// # use std::time::Duration;
+/// # let parent = tempfile::tempdir()?;
+/// # let dir = parent.path().join("filter");
+/// let hour = Duration::from_secs(3600);
+/// // 1/(1+x) after x hours, for a year.
+/// let spec = Decaying::polynomial(1000, 1.0, 8760, hour);
+/// let filter = Filter::create(&dir, spec, Options::new())?;
+/// let at = |hour: u64| filter.call().time(Timestamp::from_unix_millis(3_600_000 * hour));
+/// at(0).times(8).insert("a")?;
+/// let count = at(3).estimate("a")?.count;
+/// assert!((2.0..2.06).contains(&count));
+/// // Full for two hours, then a half and a quarter.
+/// let _ = Decaying::weights(1000, &[1.0, 1.0, 0.5, 0.25], hour);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[doc(inline)]
 pub use ebbtide_core::kinds::decaying::spec::Decaying;
 

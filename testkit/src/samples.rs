@@ -32,7 +32,7 @@ const DECAYED: &[(&str, &str)] =
 const STABLE: &[(&str, &str)] = &[("cells", "20000"), ("max", "7"), ("K", "4"), ("P", "12")];
 
 /// All kinds, some with several parameters.
-pub const SAMPLES: [Sample; 21] = [
+pub const SAMPLES: [Sample; 24] = [
     PLAIN,
     Sample {
         name: "counting",
@@ -67,9 +67,54 @@ pub const SAMPLES: [Sample; 21] = [
     },
     Sample { name: "decaying", kind: "decaying", parameters: DECAYED, heaviest: 9, removes: false },
     Sample {
+        name: "decaying, polynomial",
+        kind: "decaying",
+        parameters: &[
+            ("capacity", "500"),
+            ("fpr", "0.01"),
+            ("decay", "polynomial"),
+            ("exponent", "1"),
+            ("horizon", "100"),
+            ("epoch", "20000"),
+            // So few that numbers become full, with weights of 9.
+            ("counter-bits", "20"),
+            ("excess", "0.1"),
+        ],
+        heaviest: 9,
+        removes: false,
+    },
+    Sample {
+        name: "decaying, weights",
+        kind: "decaying",
+        parameters: &[
+            ("capacity", "500"),
+            ("fpr", "0.01"),
+            ("decay", "weights"),
+            ("weights", "1,1,0.5,0.25,0.125"),
+            ("epoch", "20000"),
+        ],
+        heaviest: 9,
+        removes: false,
+    },
+    Sample {
         name: "decaying-optimized",
         kind: "decaying-optimized",
         parameters: DECAYED,
+        heaviest: 40,
+        removes: false,
+    },
+    Sample {
+        name: "decaying-optimized, sized",
+        kind: "decaying-optimized",
+        // As filters were planned that have no parameter `error`.
+        parameters: &[
+            ("capacity", "500"),
+            ("fpr", "0.01"),
+            ("cells", "4797"),
+            ("k", "7"),
+            ("lambda", "0.7"),
+            ("epoch", "20000"),
+        ],
         heaviest: 40,
         removes: false,
     },

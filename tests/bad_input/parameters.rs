@@ -19,6 +19,18 @@ const AGELESS: &[(&str, &str)] = &[("window-items", "1000"), ("slots", "4"), ("b
 const KEYS: &[(&str, &str)] = &[("capacity", "1000")];
 const TIME: &[(&str, &str)] = &[("window", "60000000")];
 const DECAY: &[(&str, &str)] = &[("capacity", "1000"), ("lambda", "0.9"), ("epoch", "60000000")];
+const POLYNOMIAL: &[(&str, &str)] = &[
+    ("capacity", "1000"),
+    ("epoch", "1"),
+    ("decay", "polynomial"),
+    ("exponent", "1"),
+    ("horizon", "100"),
+];
+const EXPONENT: &[(&str, &str)] =
+    &[("capacity", "1000"), ("epoch", "1"), ("decay", "polynomial"), ("exponent", "1")];
+const HORIZON: &[(&str, &str)] =
+    &[("capacity", "1000"), ("epoch", "1"), ("decay", "polynomial"), ("horizon", "100")];
+const TABLE: &[(&str, &str)] = &[("capacity", "1000"), ("epoch", "1"), ("decay", "weights")];
 const RING: &[(&str, &str)] =
     &[("capacity", "1000"), ("epoch", "60000000"), ("decay", "linear"), ("counter-bits", "16")];
 const CELLS: &[(&str, &str)] = &[("cells", "1000"), ("max", "7"), ("K", "4"), ("P", "10")];
@@ -76,6 +88,8 @@ const WINDOWS: &[Row] = &[
     ("time-limited", "fpr", NO_RATE, TIME),
     ("time-limited", "rate", &["-1", "NaN", "inf", "-inf", "", "x", "1e308", "1e30"], TIME),
     ("time-limited", "rate", &["1"], &[("window", "1152921504606846976"), ("fpr", "1e-9")]),
+    ("time-limited", "columns", &["0", "48", "128", "-16", "", "x"], TIME),
+    ("time-limited", "aim", &["", "x", "Worst"], TIME),
     ("time-limited", "load", &["0", "-1", "NaN", "inf", "1.1", "x"], TIME),
     ("time-limited", "k", &["0", "64", "4294967297"], &[("window", "60000000"), ("l", "1")]),
     ("time-limited", "l", &["60"], &[("window", "60000000"), ("k", "10")]),
@@ -146,7 +160,14 @@ const COUNTERS: &[Row] = &[
     ("decaying", "k", &["65"], DECAY),
     ("decaying", "lambda", NO_RATE, &[("capacity", "1000"), ("epoch", "60000000")]),
     ("decaying", "epoch", NO_COUNT, &[("capacity", "1000"), ("lambda", "0.9")]),
-    ("decaying", "decay", &["", "x", "Linear", "polynomial"], DECAY),
+    ("decaying", "decay", &["", "x", "Linear", "polyexponential"], DECAY),
+    ("decaying", "exponent", &["0", "-1", "9", "NaN", "inf", "", "x"], HORIZON),
+    ("decaying", "horizon", NO_COUNT, EXPONENT),
+    ("decaying", "horizon", &["1048577"], EXPONENT),
+    ("decaying", "excess", NO_RATE, POLYNOMIAL),
+    ("decaying", "terms", &["", "x", "1:1", "0.1:0.5", "1:0.5,1:0.5", "1:0.5,"], POLYNOMIAL),
+    ("decaying", "fraction-bits", &["0", "33"], POLYNOMIAL),
+    ("decaying", "weights", &["", "x", "0", "2", "0.5,1", "1,", "NaN", "-1"], TABLE),
     ("decaying", "fraction-bits", &["-1", "1.5", "", "x", "63", "4294967300"], DECAY),
     ("decaying", "counter-bits", &["0", "9", "65", "4294967304", "-1", "x"], DECAY),
     ("decaying", "window-epochs", &["10"], DECAY),
@@ -171,6 +192,10 @@ const COUNTERS: &[Row] = &[
     ("decaying-optimized", "counter-bits", &["0", "11", "65", "4294967308", "x"], DECAY),
     ("decaying-optimized", "front", &["", "x", "Plain"], DECAY),
     ("decaying-optimized", "front-bits", &["-1", "0", "x", "18446744073709551615"], DECAY),
+    ("decaying-optimized", "front-k", NO_COUNT, DECAY),
+    ("decaying-optimized", "front-k", &["65"], DECAY),
+    ("decaying-optimized", "front-keys", NO_COUNT, DECAY),
+    ("decaying-optimized", "error", NO_RATE, DECAY),
     ("decaying-optimized", "pool", &["-0.1", "4.1", "NaN", "inf", "-inf", "", "x"], DECAY),
     ("decaying-optimized", "decay", &["exponential"], DECAY),
 ];

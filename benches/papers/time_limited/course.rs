@@ -27,6 +27,8 @@ pub struct Setting {
     pub fpr: f64,
     /// The numbers of slices; the planner's if `None`.
     pub slices: Option<(u32, u32)>,
+    /// The moment for which the rate is planned.
+    pub aim: &'static str,
     /// The expected rate of the filter, as a multiple of the true one.
     pub expected: f64,
     /// The length of the stream.
@@ -83,7 +85,8 @@ struct Bank {
     words: u64,
 }
 
-fn key(number: u64) -> [u8; 16] {
+/// Returns the key of a number.
+pub fn key(number: u64) -> [u8; 16] {
     let [low, high] = [number, !number].map(|half| mix(half ^ mix(seed())).to_le_bytes());
     let mut key = [0; 16];
     key[..8].copy_from_slice(&low);
@@ -123,7 +126,8 @@ pub fn feed<K>(filter: &Filter<K>, numbers: std::ops::Range<u64>) -> Result<()> 
     Ok(())
 }
 
-fn timestamp(at: u64) -> Timestamp {
+/// Returns a time, counted from the stream's beginning in microseconds.
+pub fn timestamp(at: u64) -> Timestamp {
     Timestamp::from_unix_micros(BEGIN + at)
 }
 
@@ -153,13 +157,15 @@ pub fn run(setting: &Setting) -> Result<Course> {
     let mut parameters = Parameters::new()
         .with("window", WINDOW * MICROS)
         .with("fpr", setting.fpr)
-        .with("rate", setting.expected * RATE as f64);
+        .with("rate", setting.expected * RATE as f64)
+        .with("aim", setting.aim);
     if let Some((k, l)) = setting.slices {
         parameters = parameters.with("k", k).with("l", l);
     }
     let filter = Filter::create(&dir, Any::new("time-limited", parameters), options())?;
     let parameters = filter.parameters();
     let (k, l) = (number(&parameters, "k")?, number(&parameters, "l")?);
+    let columns = number(&parameters, "columns")?;
     let first_words = ebbtide::kinds::registry::build("time-limited", &parameters)?.first_words();
     let mut random = Random::new(seed());
     let (mut asked, mut missed, mut rates) = (0, 0, Vec::new());
@@ -187,7 +193,7 @@ pub fn run(setting: &Setting) -> Result<Course> {
     let changes = changes(&dir)?;
     let moments =
         rates.into_iter().enumerate().map(|(round, fpr)| ((round as u64 + 1) * every, fpr));
-    let samples = samples(k, first_words, &changes, moments);
+    let samples = samples((k, columns), first_words, &changes, moments);
     let opened = changes.iter().rev().find(|(_, change)| matches!(change, Change::Open { .. }));
     let settled = opened.map_or(0, |(time, _)| time * RATE / MICROS);
     Ok(Course { k, l, samples, asked: (asked, missed), settled })
@@ -221,7 +227,7 @@ fn change(entry: &Entry) -> Option<Change> {
 
 /// Returns the samples at moments given by the keys inserted until then.
 fn samples(
-    k: u32,
+    (k, columns): (u32, u64),
     first_words: u64,
     changes: &[(u64, Change)],
     moments: impl Iterator<Item = (u64, Option<f64>)>,
@@ -261,7 +267,7 @@ fn samples(
             inserted,
             banks: banks.len(),
             slices: served.sum(),
-            slice_0: banks.last().map_or(0, |bank| bank.words),
+            slice_0: banks.last().map_or(0, |bank| bank.words * (64 / columns)),
             bits: banks.iter().map(|bank| 64 * bank.words).sum(),
             fpr,
         });

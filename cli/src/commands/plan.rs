@@ -5,7 +5,7 @@ use crate::args::Plan;
 use crate::failure::Result;
 use crate::kind_options::described;
 use crate::output::{Output, object, table};
-use ebbtide::inspect;
+use ebbtide::inspect::{self, PlannedPart};
 use serde_json::{Map, Value};
 
 /// Prints the plan.
@@ -26,9 +26,20 @@ pub fn plan(arguments: &Plan) -> Result<()> {
 }
 
 fn plan_json(kind: &str, plan: &inspect::Plan) -> Map<String, Value> {
+    let part = |part: &PlannedPart| {
+        let PlannedPart { name, bits, keeps, rate } = *part;
+        Value::Object(object([
+            ("name", name.into()),
+            ("bits", bits.into()),
+            ("keeps", keeps.into()),
+            ("rate", rate.into()),
+        ]))
+    };
+    let parts: Vec<Value> = plan.parts.iter().map(part).collect();
     object([
         ("kind", kind.into()),
         ("parameters", parameters_json(&plan.parameters)),
+        ("parts", parts.into()),
         ("memory_bytes", plan.memory_bytes.into()),
         ("disk_bytes", plan.disk_bytes.into()),
         ("bits_per_key", plan.bits_per_key.into()),
@@ -45,6 +56,15 @@ fn plan_text(kind: &str, plan: &inspect::Plan) -> String {
     if let Some(bits) = plan.bits_per_key {
         rows.push(("bits a key", format!("{bits:.1}")));
     }
+    let keys = plan.bits_per_key.map(|bits| plan.memory_bytes as f64 * 8.0 / bits);
+    rows.extend(plan.parts.iter().map(|part| {
+        let PlannedPart { name, bits, keeps, rate } = *part;
+        let bits = match keys {
+            Some(keys) => format!("{:.1} bits a key", bits / keys),
+            None => format!("{bits:.0} bits"),
+        };
+        (name, format!("{bits}, for {keeps} {rate:.3e}"))
+    }));
     rows.extend([
         ("memory", bytes(plan.memory_bytes)),
         ("disk", format!("{}: live image, three snapshots, WAL", bytes(plan.disk_bytes))),

@@ -243,10 +243,10 @@ fn posteriors_and_decisions_change_nothing() {
 #[test]
 fn kinds_without_posteriors_are_refused_by_name() {
     for kind in [
-        &["counting", "--capacity", "1000"][..],
+        &["spectral", "--capacity", "1000"][..],
         &["decaying", "--capacity", "1000", "--lambda", "0.5", "--epoch", "60s"],
         &["stable", "--cells", "7000", "--max", "7", "-K", "4", "-P", "20"],
-        &["two-buffer", "--window-items", "1000"],
+        &["dynamic-count", "--capacity", "1000"],
     ] {
         let place = Place::new();
         let dir = filter(&place, "filter", kind);

@@ -28,6 +28,8 @@ pub mod prior;
 pub mod touched;
 
 #[cfg(test)]
+mod calibration;
+#[cfg(test)]
 mod tests;
 
 pub use age::AgePosterior;

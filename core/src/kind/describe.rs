@@ -22,6 +22,19 @@ pub struct KindMetric {
     pub word: usize,
 }
 
+/// A part of a planned filter's memory, and the rate for which it is needed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PlannedPart {
+    /// The part's name.
+    pub name: &'static str,
+    /// Bits of memory.
+    pub bits: f64,
+    /// The parameter that this part keeps, together with the parts before it.
+    pub keeps: &'static str,
+    /// The expected value of that parameter when the filter is as full as planned.
+    pub rate: f64,
+}
+
 /// The description of a kind with its parameters.
 pub trait Describe: Debug + Send + Sync {
     /// Returns the kind's name, as on the command line.
@@ -97,6 +110,13 @@ pub trait Describe: Debug + Send + Sync {
 
     /// Returns the false-positive rate when the filter is as full as planned, by theory.
     fn planned_fpr(&self, layout: Layout) -> f64;
+
+    /// Returns the parts of the memory that different parameters determine, which `plan` prints;
+    /// empty if one rate determines all.
+    fn planned_parts(&self, layout: Layout) -> Vec<PlannedPart> {
+        let _ = layout;
+        Vec::new()
+    }
 
     /// Returns the false-positive rate to expect now, by theory, from the filter-wide state or from
     /// the sampled blocks.

@@ -46,7 +46,7 @@ pub use crate::state::{BankEntry, BankMask, State};
 pub use ages::KeyAges;
 pub use answer::{Age, Estimate, Within};
 pub use counts::{KeyCounts, KeyWeights, Removal, WholeCounts};
-pub use describe::{Describe, KindMetric, TOO_FULL};
+pub use describe::{Describe, KindMetric, PlannedPart, TOO_FULL};
 pub use events::Events;
 pub use generation_fill::GenerationFill;
 pub use generations::CountedGenerations;

@@ -7,6 +7,10 @@
 //! `s mod n` and has hash function `s mod k`, both for its whole life. At generation `G` the slice
 //! of age `a` is the one made in `G-a`.
 //!
+//! This is the array of slices of the Time-limited paper, section 5.1 (there they are separate
+//! arrays in a ring), with equation 1 as the fill of a column. [`Columns::insert`] is its insert,
+//! [`Columns::catch_up`] its shift, and [`Columns::runs`] its query (section 5.3).
+//!
 //! An insert in generation `g` sets the key's bit in the `k` slices `g-k+1..=g` (Age-Partitioned
 //! Bloom Filters; Time-limited Bloom Filter, section 5): `k` consecutive slices have all `k`
 //! functions. A query joins the key's rows into one, ordered by age, and searches it for runs of

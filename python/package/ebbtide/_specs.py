@@ -208,8 +208,10 @@ class TimeLimited(Spec):
     _: KW_ONLY
     fpr: float | None = None
     rate: float | None = None
+    aim: Literal["worst", "steady"] | None = None
     k: int | None = None
     l: int | None = None  # noqa: E741
+    columns: int | None = None
     load: float | None = None
 
 
@@ -324,8 +326,9 @@ class DynamicCount(Spec):
 class Decaying(Spec):
     """Counts of which each ``epoch`` leaves the factor ``lambda_``, of ``capacity`` distinct keys.
 
-    ``decay`` may be ``"sliding-window"`` or ``"linear"`` instead, with ``window_epochs`` and
-    without ``lambda_``.
+    Instead of ``lambda_``, ``decay`` may be ``"sliding-window"`` or ``"linear"`` with
+    ``window_epochs``, ``"polynomial"`` with ``exponent`` and ``horizon``, or ``"weights"`` with
+    ``weights``, what each age in epochs leaves, as in ``"1,0.5,0.25"``.
 
     >>> str(Decaying(1000, 0.5, "1m"))
     'decaying capacity=1000 lambda=0.5 epoch=60000000us'
@@ -337,8 +340,15 @@ class Decaying(Spec):
     epoch: Duration | None = None
     _: KW_ONLY
     fpr: float | None = None
-    decay: Literal["exponential", "sliding-window", "linear"] | None = None
+    decay: (
+        Literal["exponential", "polynomial", "sliding-window", "linear", "weights"] | None
+    ) = None
     window_epochs: int | None = None
+    exponent: float | None = None
+    horizon: int | None = None
+    excess: float | None = None
+    terms: str | None = None
+    weights: str | None = None
     counter_bits: int | None = None
     fraction_bits: int | None = None
     cells: int | None = None
@@ -347,7 +357,8 @@ class Decaying(Spec):
 
 @dataclass(frozen=True, repr=False)
 class DecayingOptimized(Spec):
-    """As ``Decaying``, in less memory if few keys are counted often."""
+    """As ``Decaying``, in less memory if few keys are counted often. ``fpr`` is the rate of absent
+    keys, ``error`` the share of keys that may be counted too high."""
 
     kind: ClassVar[str] = "decaying-optimized"
     capacity: int
@@ -355,10 +366,13 @@ class DecayingOptimized(Spec):
     epoch: Duration
     _: KW_ONLY
     fpr: float | None = None
+    error: float | None = None
     counter_bits: int | None = None
     fraction_bits: int | None = None
     front: Literal["swapped", "plain", "none"] | None = None
     front_bits: int | None = None
+    front_k: int | None = None
+    front_keys: int | None = None
     pool: float | None = None
     cells: int | None = None
     k: int | None = None

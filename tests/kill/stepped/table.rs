@@ -21,6 +21,15 @@ const ROOMY: &[(&str, &str)] = &[("capacity", "200000"), ("fpr", "0.01")];
 /// A key stays for many more halvings than its window has.
 const HALVED: &[(&str, &str)] =
     &[("capacity", "2000"), ("fpr", "0.01"), ("lambda", "0.5"), ("epoch", "200000")];
+/// Several terms, the fastest with a half-life of an epoch.
+const POLYNOMIAL: &[(&str, &str)] = &[
+    ("capacity", "2000"),
+    ("fpr", "0.01"),
+    ("decay", "polynomial"),
+    ("exponent", "1"),
+    ("horizon", "100"),
+    ("epoch", "200000"),
+];
 /// So few words that slots move, and hardly any bucket is closed. (A key of a closed bucket would
 /// be present without its insert.)
 const CROWDED: &[(&str, &str)] = &[
@@ -167,7 +176,7 @@ const fn kind(
     Scene { path, kind, parameters, every: 61, ..PLAIN }
 }
 
-const KINDS: [Scene; 13] = [
+const KINDS: [Scene; 14] = [
     kind("bloom", "bloom", COUNTED),
     kind("double-buffering", "double-buffering", LAST),
     kind("two-buffer", "two-buffer", LAST),
@@ -182,6 +191,7 @@ const KINDS: [Scene; 13] = [
     Scene { heaviest: 7, keeps: 0, ..kind("importance-2c", "importance-2c", DRAWN) },
     Scene { heaviest: 7, keeps: 0, ..kind("importance-mc", "importance-mc", DRAWN) },
     Scene { heaviest: 7, keeps: 0, every: 1201, ..kind("importance-h", "importance-h", DRAWN) },
+    Scene { aim: Aim::Step, every: 31, keeps: 90, ..kind("polynomial", "decaying", POLYNOMIAL) },
 ];
 
 /// The repairing process is killed too, and so is the one that repairs its changes.
@@ -189,7 +199,7 @@ const fn deaths(path: &'static str, victims: u64, scene: Scene) -> Scene {
     Scene { path, victims, every: 8, ..scene }
 }
 
-const REPAIRS: [Scene; 30] = [
+const REPAIRS: [Scene; 31] = [
     Scene { every: 1, ..deaths("repair", 2, PLAIN) },
     deaths("repair-twice", 3, PLAIN),
     deaths("repair-shift", 2, SHIFT),
@@ -219,6 +229,7 @@ const REPAIRS: [Scene; 30] = [
     deaths("repair-batch-shift", 2, BATCH_SHIFT),
     deaths("repair-batch-bank", 2, BATCH_BANK),
     deaths("repair-batch-count", 2, BATCH_COUNT),
+    deaths("repair-polynomial", 2, KINDS[13]),
     // An interrupted recovery, and the recovery from that.
     deaths("recover-twice", 2, OPEN),
 ];

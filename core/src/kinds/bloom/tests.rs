@@ -173,3 +173,28 @@ fn parameters_that_make_no_filter_are_refused() {
     conformance::refuses(NAME, &Parameters::new().with("fpr", 0.01), "capacity");
     conformance::refuses(NAME, &sound.with("window", 3), "kind");
 }
+
+/// Figure 1 of the Inferential paper: two items, and the possible answers.
+#[test]
+fn figure_1_a_query_is_positive_if_other_items_have_set_all_bits() {
+    let parameters = Parameters::new().with("capacity", 2).with("bits", 4096).with("k", 2);
+    let mut harness = Harness::new(build(&parameters).expect("a sound filter"), ONE_BLOCK);
+    let mut naive = Naive { bits: vec![false; 4096], k: 2 };
+    for item in [1, 2] {
+        harness.insert(hash_of(item), 0);
+        naive.insert(hash_of(item), 0);
+        let ones: Vec<_> = (0..4096).filter(|&at| naive.bits[at]).collect();
+        println!("insert x{item}: bits {ones:?} are set");
+    }
+    let answer = |item| {
+        let is_positive = harness.contains(hash_of(item));
+        println!("query x{item}: {is_positive}");
+        assert_eq!(is_positive, naive.contains(hash_of(item), 0));
+        is_positive
+    };
+    assert!(answer(1) && answer(2));
+    // x3 was not inserted: the first item of which others have set all bits, and one with a zero.
+    let fake = (3..).find(|&item| naive.contains(hash_of(item), 0)).expect("among all items");
+    let absent = (3..).find(|&item| !naive.contains(hash_of(item), 0)).expect("nearly all");
+    assert!(answer(fake) && !answer(absent));
+}

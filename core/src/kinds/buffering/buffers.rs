@@ -40,19 +40,38 @@ pub(super) fn caught_up(block: &Block<'_>) -> u64 {
     block.own(0)
 }
 
+/// Returns the buffers that need no clearing at `step`, which is not before the block's own.
+#[inline]
+fn kept(block: &Block<'_>, step: u64) -> Set {
+    match step.saturating_sub(caught_up(block)) {
+        0 => BOTH,
+        1 => BOTH & !cleared_for(step),
+        _ => 0,
+    }
+}
+
 /// Returns the buffers in which all of the key's bits are set, at `step`, which is not before the
 /// block's own.
 #[inline]
 pub(super) fn found(block: &Block<'_>, k: u32, step: u64, hash: u64) -> Set {
-    let kept = match step.saturating_sub(caught_up(block)) {
-        0 => BOTH,
-        1 => BOTH & !cleared_for(step),
-        _ => 0,
-    };
+    let kept = kept(block, step);
     // All words are loaded, so that their misses overlap; an early exit would wait for each.
     let mut found = kept;
     each_place(block, k, hash, |word, shift| found &= load(word) >> shift);
     found
+}
+
+/// Returns how many of the key's bits are set in each buffer, at `step`, which is not before the
+/// block's own.
+pub(super) fn set(block: &Block<'_>, k: u32, step: u64, hash: u64) -> [u32; 2] {
+    let kept = kept(block, step);
+    let mut set = [0; 2];
+    each_place(block, k, hash, |word, shift| {
+        let bits = load(word) >> shift & kept;
+        set[0] += (bits & 1) as u32;
+        set[1] += (bits >> 1) as u32;
+    });
+    set
 }
 
 /// Sets the key's bits in these buffers, after the clearing that is due until `step`.

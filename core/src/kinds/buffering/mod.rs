@@ -29,6 +29,7 @@
 //! (`buffers`).
 
 mod buffers;
+mod evidence;
 mod plan;
 pub mod spec;
 pub mod theory;
@@ -38,13 +39,14 @@ mod tests;
 
 use crate::block::{Block, Geometry, Layout};
 use crate::error::Result;
+use crate::inference::Scatter;
 use crate::kind::{
-    CountedGenerations, Describe, Events, GenerationFill, Kind, Moment, Operation, Parameters,
-    Query, Sample, SingleBlock, State,
+    CountedGenerations, Describe, Events, GenerationFill, Inference, Kind, Moment, Operation,
+    Parameters, Query, Sample, SingleBlock, State,
 };
 use buffers::{BOTH, PLACES, Set, caught_up, cleared_for};
 use plan::Plan;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The name of double buffering.
 pub const DOUBLE: &str = "double-buffering";
@@ -68,6 +70,8 @@ struct Buffering {
     scheme: Scheme,
     plan: Plan,
     generations: CountedGenerations,
+    /// The scattering of keys over one buffer, computed on first use.
+    scatter: OnceLock<Scatter>,
 }
 
 /// Builds double buffering from `window-items` and `fpr` (0.001 if absent); `bits` (of both
@@ -97,7 +101,7 @@ impl Scheme {
         };
         let plan = Plan::from_parameters(parameters, worst)?;
         let generations = CountedGenerations { length: plan.window };
-        Ok(Arc::new(Buffering { scheme: self, plan, generations }))
+        Ok(Arc::new(Buffering { scheme: self, plan, generations, scatter: OnceLock::new() }))
     }
 
     fn name(self) -> &'static str {
@@ -223,6 +227,10 @@ impl Describe for Buffering {
     /// A step is a swap (or, for double buffering, once, the beginning of the warm-up).
     fn events(&self) -> Option<&dyn Events> {
         Some(&self.generations)
+    }
+
+    fn inference(&self) -> Option<&dyn Inference> {
+        Some(self)
     }
 }
 

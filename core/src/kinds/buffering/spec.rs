@@ -1,7 +1,7 @@
 //! The specs of these kinds.
 
 use crate::kind::Parameters;
-use crate::kinds::spec::{fpr, spec};
+use crate::kinds::spec::{Infers, fpr, spec};
 
 spec! {
     /// Double buffering: two Bloom filters, one of which answers while the other warms up. A
@@ -33,3 +33,6 @@ impl TwoBuffer {
 
     fpr!();
 }
+
+impl Infers for DoubleBuffering {}
+impl Infers for TwoBuffer {}

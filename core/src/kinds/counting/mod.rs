@@ -13,6 +13,7 @@
 //! *One counter twice.* Two functions may give one key the same counter. It is then raised once for
 //! each, and lowered likewise: a removal is the exact inverse of its insert.
 
+mod evidence;
 pub mod spec;
 mod theory;
 
@@ -26,11 +27,12 @@ use crate::block::packed::{Packed, words_for};
 use crate::block::{Block, Layout};
 use crate::error::Result;
 use crate::hash::Positions;
+use crate::inference::Scatter;
 use crate::kind::{
-    Describe, Estimate, KeyCounts, Kind, KindMetric, Moment, Operation, Parameters, Query, Removal,
-    Sample, SingleBlock, State,
+    Describe, Estimate, Inference, KeyCounts, Kind, KindMetric, Moment, Operation, Parameters,
+    Query, Removal, Sample, SingleBlock, State,
 };
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The kind's name.
 pub const NAME: &str = "counting";
@@ -52,6 +54,8 @@ const SATURATED: usize = 0;
 struct Counting {
     plan: Plan,
     bits: u32,
+    /// The scattering of keys over the filter's blocks, computed on first use.
+    scatter: OnceLock<Scatter>,
 }
 
 /// Builds the kind from `capacity` and `fpr` (0.001 if absent); `cells` and `k` override what would
@@ -64,7 +68,8 @@ pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
     parameters.only(NAME, &KNOWN)?;
     let bits = parameters.count("counter-bits", "bits of a counter", MOST_BITS)?;
     let bits = bits.unwrap_or(DEFAULT_BITS) as u32;
-    Ok(Arc::new(Counting { plan: Plan::of_bits(parameters, "cells", bits.into())?, bits }))
+    let plan = Plan::of_bits(parameters, "cells", bits.into())?;
+    Ok(Arc::new(Counting { plan, bits, scatter: OnceLock::new() }))
 }
 
 impl Counting {
@@ -127,6 +132,10 @@ impl Describe for Counting {
     fn estimated_fpr(&self, state: &State<'_>, layout: Layout, _: &Moment, sample: &Sample) -> f64 {
         let blocks = state.bank(0).map_or(1, |bank| layout.blocks(bank.geometry));
         fpr_of_fill(sample.fill(), self.plan.cells as f64, self.plan.k, blocks as f64)
+    }
+
+    fn inference(&self) -> Option<&dyn Inference> {
+        Some(self)
     }
 
     fn counts(&self) -> Option<&dyn KeyCounts> {

@@ -1,7 +1,7 @@
 //! The spec of this kind.
 
 use crate::kind::Parameters;
-use crate::kinds::spec::{Counts, Removes, fpr, spec};
+use crate::kinds::spec::{Counts, Infers, Removes, fpr, spec};
 
 spec! {
     /// A counting Bloom filter: keys can be removed, and counts are small.
@@ -26,4 +26,5 @@ impl Counting {
 }
 
 impl Counts for Counting {}
+impl Infers for Counting {}
 impl Removes for Counting {}

@@ -24,6 +24,7 @@
 //! only, no `powf`, and floating point for the answer alone. All powers are rounded up, by less
 //! than a relative `2^-56`, which the guarantees include.
 
+use super::fit::PART_PLACES;
 use crate::error::Result;
 use crate::kind::parameters::{probability, within};
 
@@ -35,6 +36,9 @@ pub const MOST_STEPS: u32 = 65;
 
 /// Binary places of the powers in use.
 const PLACES: u32 = 62;
+
+/// Binary places of scaled counts, beside those of the counter.
+pub(super) const SCALED_PLACES: u32 = 32;
 
 /// Binary places of the powers from which those are computed: `λ^n` has an error of `n·2^-125`, and
 /// `n` is below `2^53`.
@@ -138,6 +142,41 @@ impl HalfLife {
         // Below 2^32 · 2^63 · 2^32.
         let product = (u128::from(weight) * u128::from(power)) << self.fraction_bits;
         u64::try_from(shifted(product, PLACES)).unwrap_or(u64::MAX)
+    }
+
+    /// As [`added`](HalfLife::added), for a part of the weight: `part` over 2 to the power of
+    /// [`PART_PLACES`], at most 2.
+    #[must_use]
+    #[inline]
+    pub(super) fn added_part(&self, weight: u32, part: u64, epoch: u64) -> u64 {
+        let power = self.growth.get(epoch % self.epochs);
+        // Below 2^32 · 2^32 · 2^63.
+        let product = u128::from(weight) * u128::from(part) * u128::from(power);
+        let places = PLACES + PART_PLACES - self.fraction_bits;
+        u64::try_from(shifted(product, places)).unwrap_or(u64::MAX)
+    }
+
+    /// Returns the power with which a counter is read in this epoch, for
+    /// [`scaled`](HalfLife::scaled).
+    #[must_use]
+    #[inline]
+    pub(super) fn power(&self, epoch: u64) -> u64 {
+        self.decay.get(epoch % self.epochs)
+    }
+
+    /// Returns the count that a counter represents, rounded up, with `F` and [`SCALED_PLACES`]
+    /// binary places. Sums of such counts of several counters are exact.
+    #[must_use]
+    #[inline]
+    pub(super) fn scaled(value: u64, power: u64) -> u128 {
+        shifted(u128::from(value) * u128::from(power), PLACES - SCALED_PLACES)
+    }
+
+    /// Returns a scaled sum as a number, rounded up.
+    #[must_use]
+    #[inline]
+    pub(super) fn count(scaled: u128, fraction_bits: u32) -> f64 {
+        rounded_up(scaled) / (1_u128 << (SCALED_PLACES + fraction_bits)) as f64
     }
 
     /// Returns what is left of a counter after `times` grid points: each replaces the value by

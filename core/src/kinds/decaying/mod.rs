@@ -12,30 +12,27 @@
 //! | on a new epoch `C_i = λ·C_i` | `Counters::catch_up` at the next insert; reads apply it |
 //! | `(1-λ) · Min{C[h_1(q)], …}` | `Counters::least` |
 //!
-//! The decay function `g(x)`, `x` in epochs, is one of:
+//! The decay function `g(x)`, `x` in epochs, is one of those of the paper's section 3.2:
 //! * `exponential`, `λ^x` (`exponential.rs`), the paper's subject. Estimates are below the exact
 //!   count by less than `ε = 2^-F`; in return, idle counters do reach zero ([`half_life`]).
-//! * `sliding-window`, 1 below `n` epochs and then 0, and `linear`, `1 - x/n` and then 0
-//!   (`ring.rs`): a counter is `n` counters, one for each epoch. Both are exact.
+//! * `polynomial`, `(1+x)^-a` (`polynomial.rs`): a counter is a few numbers, each of which decays
+//!   exponentially. Within a horizon, estimates are never below the exact count, and above it by a
+//!   planned share at most.
+//! * `sliding-window`, 1 below `n` epochs and then 0, `linear`, `1 - x/n` and then 0, and
+//!   `weights`, any table that never rises (`ring.rs`): a counter is `n` counters, one for each
+//!   epoch. All are exact. A table represents *polygonal* and *chordal* decay, which end.
 //!
-//! The paper's section 3.2 names others, which such counters do not support:
-//! * *Polynomial* `(1+x)^-a`: no finite number of counters follows it. A sum of exponentials only
-//!   approximates it, from neither side, so an estimate would undercount by a share of the count
-//!   and not by less than an `ε`. A ring cut off after `n` epochs loses `n^-a` of each key, again a
-//!   share.
-//! * *Polyexponential* `x^d · λ^x`: needs `d + 1` decayed moments a counter. Ages grow within a
-//!   half-life, so moments kept at its start are read by sums of alternating signs, which are wrong
-//!   on either side if the numbers are rounded up. Moments with positive signs only must be
-//!   rewritten at every epoch, and an idle block may be behind by any number of epochs. (And a
-//!   positive `d` makes it rise first, where section 2 requires a function that never rises: a new
-//!   key would count nothing.)
-//! * *Polygonal* functions of any other shape, and *chordal* ones: as far as they end, a ring
-//!   supports them with another weight for each age; `linear` represents them.
+//! *Polyexponential* decay `x^d · λ^x` is refused, although `d + 1` decayed moments a counter could
+//! represent it: `M_d` after `n` epochs is `λ^n · Σ C(d,i) · n^(d-i) · M_i`, in which all signs are
+//! positive, so rounding up never undercounts and idle blocks catch up at once. But for `d > 0` it
+//! rises before it falls, and section 2 requires a function that never rises. A key that was just
+//! inserted would count nothing, so `contains` would miss it, and its estimate would rise without
+//! inserts.
 //!
 //! **Late keys**, whose own time lies before the filter's, count as if they had arrived in time. In
 //! the current half-life (in the window of a ring) this is exact; for earlier ones the remaining
 //! weight is rounded up to at least a unit of `2^-F` ([`HalfLife::late`]). Keys older than a ring's
-//! window are rejected as too late, as no weight would remain.
+//! window, or than the horizon of a polynomial, are rejected as too late.
 //!
 //! **Full counters** stay at their maximum, and the estimate is then marked *at least*. Each
 //! addition that is cut short increments the kind metric `saturated`. See `exponential.rs` for the
@@ -43,7 +40,9 @@
 
 mod counters;
 mod exponential;
+mod fit;
 pub mod half_life;
+mod polynomial;
 mod ring;
 pub mod spec;
 pub mod theory;
@@ -66,6 +65,7 @@ use crate::kind::{
 };
 use counters::{Addition, At, Cells, Counters, SATURATED};
 use exponential::Exponential;
+use polynomial::SumOfExponentials;
 use ring::{Ring, Shape};
 use std::sync::Arc;
 
@@ -74,6 +74,15 @@ pub const NAME: &str = "decaying";
 
 /// The parameters of every decay function.
 const KNOWN: [&str; 7] = ["capacity", "fpr", "cells", "k", "epoch", "decay", "counter-bits"];
+
+/// The decay functions: names and parameters.
+const DECAYS: [(&str, &[&str]); 5] = [
+    (exponential::NAME, &exponential::KNOWN),
+    (polynomial::NAME, &polynomial::KNOWN),
+    (ring::SLIDING_WINDOW, &ring::KNOWN),
+    (ring::LINEAR, &ring::KNOWN),
+    (ring::WEIGHTS, &ring::KNOWN_OF_WEIGHTS),
+];
 
 /// The greatest number of hash functions, as in [`Plan`].
 const MOST_FUNCTIONS: usize = 64;
@@ -93,30 +102,32 @@ struct Decaying<C> {
 /// Builds the kind from `capacity` (the greatest number of distinct keys of which something is left
 /// at one time), `fpr` (0.001 if absent) and `epoch`.
 ///
-/// `decay` is `exponential` (the default), with `lambda`, `fraction-bits` (8 if absent) and
-/// `counter-bits` (32), or `sliding-window` or `linear`, with `window-epochs` and `counter-bits`
-/// for each epoch (16). `cells` and `k` override what would be derived from the others.
+/// `decay` is one of
+/// * `exponential` (the default), with `lambda`, `fraction-bits` (8 if absent) and `counter-bits`
+///   (32);
+/// * `polynomial`, with `exponent`, `horizon` in epochs and `excess` (0.03), from which `terms`,
+///   `fraction-bits` and `counter-bits` are derived;
+/// * `sliding-window` or `linear`, with `window-epochs` and `counter-bits` for each epoch (16);
+/// * `weights`, with the `weights` of ages 0, 1, … and `counter-bits` for each epoch (16).
+///
+/// `cells` and `k` override what would be derived from the others.
 ///
 /// # Errors
 /// [`Error::Parameter`] for unknown names, including those of another decay function, for values
 /// out of bounds, and if no filter of at most 2^46 counters reaches the rate.
 pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
     let decay = parameters.get("decay").unwrap_or(exponential::NAME);
-    let (own, shape) = match decay {
-        exponential::NAME => (&exponential::KNOWN[..], None),
-        ring::SLIDING_WINDOW => (&ring::KNOWN[..], Some(Shape::SlidingWindow)),
-        ring::LINEAR => (&ring::KNOWN[..], Some(Shape::Linear)),
-        other => {
-            let names = [exponential::NAME, ring::SLIDING_WINDOW, ring::LINEAR].join(", ");
-            return Err(Error::parameter("decay", format!("one of {names}"), other));
-        }
+    let Some(&(_, own)) = DECAYS.iter().find(|(name, _)| *name == decay) else {
+        let names = DECAYS.map(|(name, _)| name).join(", ");
+        return Err(Error::parameter("decay", format!("one of {names}"), decay));
     };
     parameters.only(NAME, &[&KNOWN, own].concat())?;
     let epoch = parameters.required("epoch", "how long an epoch lasts, in microseconds")?;
     let epoch = within("epoch", epoch, 1, u64::MAX)?;
-    Ok(match shape {
-        None => decaying(parameters, epoch, Exponential::new(parameters)?)?,
-        Some(shape) => decaying(parameters, epoch, Ring::new(parameters, shape)?)?,
+    Ok(match decay {
+        exponential::NAME => decaying(parameters, epoch, Exponential::new(parameters)?)?,
+        polynomial::NAME => decaying(parameters, epoch, SumOfExponentials::new(parameters)?)?,
+        _ => decaying(parameters, epoch, Ring::new(parameters, Shape::of(decay, parameters)?)?)?,
     })
 }
 

@@ -3,7 +3,9 @@
 //!
 //! For any values that the function `g` has at each age below `n`, `Σ g(x) · count[x]` is exact,
 //! and only the oldest count is ever dropped. Implemented are the sliding window of the paper's
-//! section 3.2, `g = 1`, and `linear`, `g(x) = 1 - x/n`.
+//! section 3.2, `g = 1`; `linear`, `g(x) = 1 - x/n`; and `weights`, a table, which represents the
+//! polygonal and chordal functions of that section. Weights that are no multiples of `2^-32` are
+//! rounded up to one.
 //!
 //! | kind word | holds |
 //! |---|---|
@@ -17,7 +19,7 @@
 use super::counters::{Addition, At, Cells, Counters, SATURATED};
 use crate::block::packed::Packed;
 use crate::block::{Layout, load};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kind::parameters::within;
 use crate::kind::{Estimate, Parameters};
 
@@ -27,8 +29,17 @@ pub(super) const SLIDING_WINDOW: &str = "sliding-window";
 /// The name of linear decay.
 pub(super) const LINEAR: &str = "linear";
 
-/// The parameters of this decay function.
+/// The name of decay by a table, in the parameter `decay`, and the parameter with the table.
+pub(super) const WEIGHTS: &str = "weights";
+
+/// The parameters of a window.
 pub(super) const KNOWN: [&str; 1] = ["window-epochs"];
+
+/// The parameters of a table.
+pub(super) const KNOWN_OF_WEIGHTS: [&str; 1] = [WEIGHTS];
+
+/// Binary places of the weights of a table.
+const WEIGHT_PLACES: u32 = 32;
 
 const DEFAULT_COUNTER_BITS: u64 = 16;
 
@@ -38,12 +49,58 @@ const MOST_BITS: u64 = Layout::LEAST_BLOCK_WORDS as u64 * 64;
 const EPOCH: usize = 0;
 
 /// The weight of an epoch's count.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Shape {
     /// All of it, to the end of the window.
     SlidingWindow,
     /// `1 - x/n` after `x` of `n` epochs.
     Linear,
+    /// The number at `x`, with [`WEIGHT_PLACES`] binary places.
+    Table(Vec<u64>),
+}
+
+impl Shape {
+    /// Returns the shape of this name.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] if a table is missing, or contains anything but numbers above 0 of
+    /// which none is above 1 or above the one before.
+    pub fn of(name: &str, parameters: &Parameters) -> Result<Self> {
+        match name {
+            SLIDING_WINDOW => return Ok(Self::SlidingWindow),
+            LINEAR => return Ok(Self::Linear),
+            _ => {}
+        }
+        let expected = "numbers from 1 down to above 0, none above the one before, separated by \
+                        commas: what ages 0, 1, … leave of a count";
+        let text = parameters.required::<String>(WEIGHTS, expected)?;
+        let refused = || Error::parameter(WEIGHTS, expected, &text);
+        let numbers: std::result::Result<Vec<f64>, _> = text.split(',').map(str::parse).collect();
+        let numbers = numbers.map_err(|_| refused())?;
+        let is_sound = numbers.iter().all(|&number| number > 0.0 && number <= 1.0)
+            && numbers.is_sorted_by(|a, b| a >= b);
+        let scaled = |number: &f64| (number * (1_u64 << WEIGHT_PLACES) as f64).ceil() as u64;
+        is_sound.then(|| Self::Table(numbers.iter().map(scaled).collect())).ok_or_else(refused)
+    }
+
+    /// Returns the weight of an age below `epochs`, times [`Shape::one`].
+    #[inline]
+    fn weight(&self, age: usize, epochs: usize) -> u64 {
+        match self {
+            Self::SlidingWindow => 1,
+            Self::Linear => (epochs - age) as u64,
+            Self::Table(weights) => weights.get(age).copied().unwrap_or(0),
+        }
+    }
+
+    /// Returns the number that stands for a weight of 1.
+    fn one(&self, epochs: u64) -> f64 {
+        match self {
+            Self::SlidingWindow => 1.0,
+            Self::Linear => epochs as f64,
+            Self::Table(_) => (1_u64 << WEIGHT_PLACES) as f64,
+        }
+    }
 }
 
 /// Counters with a count for each epoch.
@@ -55,17 +112,28 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// Creates the counters from `window-epochs` and `counter-bits`, which are the bits of one
-    /// epoch's count.
+    /// Creates the counters from `window-epochs`, or the length of a table, and `counter-bits`,
+    /// which are the bits of one epoch's count.
     ///
     /// # Errors
-    /// [`Error::Parameter`](crate::Error::Parameter) if `window-epochs` is missing, or the product
-    /// of the two above 4096; for counts of more than 64 bits.
+    /// [`Error::Parameter`] if `window-epochs` is missing, or the product of the two above 4096;
+    /// for counts of more than 64 bits.
     pub fn new(parameters: &Parameters, shape: Shape) -> Result<Self> {
         let bits = parameters.count("counter-bits", "a number of bits", 64)?;
         let bits = bits.unwrap_or(DEFAULT_COUNTER_BITS);
-        let epochs = parameters.required("window-epochs", "how many epochs it looks back")?;
-        let epochs = within("window-epochs", epochs, 1, MOST_BITS / bits)?;
+        let most = MOST_BITS / bits;
+        let epochs = match &shape {
+            Shape::Table(weights) if weights.len() as u64 <= most => weights.len() as u64,
+            Shape::Table(weights) => {
+                let expected = format!("at most {most} numbers, with counts of {bits} bits");
+                return Err(Error::parameter(WEIGHTS, expected, weights.len()));
+            }
+            _ => {
+                let epochs =
+                    parameters.required("window-epochs", "how many epochs it looks back")?;
+                within("window-epochs", epochs, 1, most)?
+            }
+        };
         Ok(Self { shape, epochs, bits: bits as u32 })
     }
 
@@ -87,7 +155,7 @@ impl Ring {
         now.saturating_sub(self.epochs - 1)
     }
 
-    /// Returns a counter, times `n` if linear, and whether a count in it is full. The block caught
+    /// Returns a counter, times [`Shape::one`], and whether a count in it is full. The block caught
     /// up `behind` epochs ago, and the counts of the epoch that it caught up to are number
     /// `newest`.
     #[inline]
@@ -100,11 +168,7 @@ impl Ring {
         for (slot, age) in before.rev().chain(after.rev()).zip(behind..epochs) {
             let count = packed.get(cells.block, begin + slot);
             full |= count == packed.most();
-            let weight = match self.shape {
-                Shape::SlidingWindow => 1,
-                Shape::Linear => epochs - age,
-            };
-            total += u128::from(count) * weight as u128;
+            total += u128::from(count) * u128::from(self.shape.weight(age, epochs));
         }
         (total, full)
     }
@@ -112,14 +176,19 @@ impl Ring {
 
 impl Counters for Ring {
     fn describe(&self, parameters: Parameters) -> Parameters {
-        let decay = match self.shape {
-            Shape::SlidingWindow => SLIDING_WINDOW,
-            Shape::Linear => LINEAR,
-        };
-        parameters
-            .with("decay", decay)
-            .with("window-epochs", self.epochs)
-            .with("counter-bits", self.bits)
+        let parameters = parameters.with("counter-bits", self.bits);
+        let windowed =
+            |name| parameters.clone().with("decay", name).with("window-epochs", self.epochs);
+        match &self.shape {
+            Shape::SlidingWindow => windowed(SLIDING_WINDOW),
+            Shape::Linear => windowed(LINEAR),
+            Shape::Table(weights) => {
+                let one = self.shape.one(self.epochs);
+                let all = weights.iter().map(|&weight| (weight as f64 / one).to_string());
+                let all = all.collect::<Vec<_>>().join(",");
+                parameters.with("decay", WEIGHTS).with(WEIGHTS, all)
+            }
+        }
     }
 
     fn bits(&self) -> u32 {
@@ -163,10 +232,7 @@ impl Counters for Ring {
         let newest = self.slot(caught_up);
         let totals = at.iter().map(|at| self.total(cells, at, newest, behind));
         let (total, at_least) = totals.min().unwrap_or_default();
-        let count = match self.shape {
-            Shape::SlidingWindow => total as f64,
-            Shape::Linear => total as f64 / self.epochs as f64,
-        };
+        let count = total as f64 / self.shape.one(self.epochs);
         Estimate { count, at_least }
     }
 
@@ -204,10 +270,8 @@ impl Counters for Ring {
     }
 
     fn normaliser(&self) -> f64 {
-        let epochs = self.epochs as f64;
-        match self.shape {
-            Shape::SlidingWindow => 1.0 / epochs,
-            Shape::Linear => 2.0 / (epochs + 1.0),
-        }
+        let epochs = self.epochs as usize;
+        let sum: u64 = (0..epochs).map(|age| self.shape.weight(age, epochs)).sum();
+        self.shape.one(self.epochs) / sum as f64
     }
 }

@@ -1,5 +1,7 @@
 //! Claims about the decaying filter.
 
+mod functions;
+
 use super::model::{Listing, Memory};
 use super::*;
 use crate::atomic::AtomicU64;
@@ -555,7 +557,7 @@ fn parameters_that_make_no_filter_are_refused() {
     for (name, value) in [("window-epochs", 0), ("window-epochs", 257), ("counter-bits", 65)] {
         conformance::refuses(NAME, &sound.clone().with(name, value), name);
     }
-    conformance::refuses(NAME, &exponential(0.5).with("decay", "polynomial"), "decay");
+    conformance::refuses(NAME, &exponential(0.5).with("decay", "polynomial"), "kind");
     conformance::refuses(NAME, &exponential(0.5).with("window-epochs", 3), "kind");
     conformance::refuses(NAME, &sound.with("lambda", 0.5), "kind");
     conformance::refuses(NAME, &Parameters::new().with("capacity", 9).with("epoch", 1), "lambda");

@@ -8,8 +8,8 @@
 //! so a block swaps when it is next touched, and a query computes the result of a pending swap
 //! without writing.
 //!
-//! The bits of a key come from separate hash functions: the counters' positions would add no
-//! information.
+//! The bits of a key come from separate hash functions, of which there may be another number: the
+//! counters' positions would add no information.
 
 use super::shape::Parts;
 use crate::block::{Block, prefetch};
@@ -17,6 +17,9 @@ use crate::hash::Positions;
 
 /// The number of the first hash function of the front; the lower ones belong to the counters.
 const FIRST_FUNCTION: u32 = 64;
+
+/// The bits of the first of two buffers in a word.
+const EVEN_BITS: u64 = u64::MAX / 3;
 
 /// The variants of the front.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,10 +131,25 @@ impl Front {
         all != 0
     }
 
+    /// Returns the share of set bits in each buffer of a block that has caught up; 0 for a buffer
+    /// that does not exist.
+    #[must_use]
+    pub fn fills(&self, block: &Block<'_>) -> [f64; 2] {
+        let buffers = self.mode.buffers();
+        if buffers == 0 || self.bits == 0 {
+            return [0.0; 2];
+        }
+        let words = self.first..self.first + (self.bits as usize * buffers as usize).div_ceil(64);
+        let share = |mask: u64| {
+            let set = words.clone().map(|word| (block.word(word) & mask).count_ones());
+            f64::from(set.sum::<u32>()) / f64::from(self.bits)
+        };
+        if buffers == 1 { [share(u64::MAX), 0.0] } else { [share(EVEN_BITS), share(!EVEN_BITS)] }
+    }
+
     /// Swaps the buffers once for each lifetime that has ended: clears the buffer with which a new
     /// lifetime begins.
     pub fn catch_up(&self, block: &Block<'_>, reached: u64, lifetime: u64) {
-        const EVEN_BITS: u64 = u64::MAX / 3;
         let keep = match (self.mode, lifetime.saturating_sub(reached)) {
             (Mode::None | Mode::Plain, _) | (Mode::Swapped, 0) => return,
             (Mode::Swapped, 1) => EVEN_BITS << self.buffer(reached),

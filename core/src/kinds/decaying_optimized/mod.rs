@@ -28,13 +28,14 @@
 //! counter at the maximum of `counter-bits` (`saturated`) is treated the same way.
 //!
 //! **Memory** of a counter, with `F` = 8 and a pool of one half: 14 bits of base counter and marks,
-//! 1.5 of table, 4 of pool, that is 19.5, and 2 of front (1 if `plain`). The basic filter needs 32
-//! with the same fraction and range: the optimized one takes 0.67 of that with the front, 0.61
-//! without ([`theory::memory`]). The paper's factor of two (Fig. 3) counts neither fractions nor
-//! the links from digits back to counters.
+//! 1.5 of table, 4 of pool, that is 19.5 ([`theory::memory`]), where the basic filter needs 32 with
+//! the same fraction and range. Most of the difference to the basic filter comes from the front: it
+//! keeps the rate of absent keys, so fewer counters suffice ([`plan`]). The paper's factor of two
+//! (Fig. 3) counts neither fractions nor the links from digits back to counters.
 
 mod counters;
 mod front;
+pub mod plan;
 mod pool;
 mod shape;
 pub mod spec;
@@ -45,49 +46,27 @@ mod model;
 #[cfg(test)]
 mod tests;
 
-use super::bloom::Plan;
 use super::decaying::HalfLife;
-use super::decaying::half_life::{MOST_FRACTION_BITS, steps_between};
+use super::decaying::half_life::steps_between;
 use crate::block::{Block, Layout};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::hash::Positions;
 use crate::kind::parameters::within;
 use crate::kind::{
     Decision, Describe, Estimate, KeyCounts, Kind, KindMetric, Micros, Moment, Operation,
-    Parameters, Query, Sample, SingleBlock, State, TOO_FULL,
+    Parameters, PlannedPart, Query, Sample, SingleBlock, State, TOO_FULL,
 };
 use counters::{Counters, Least, Lost};
 use front::{Front, Mode};
+use plan::Plan;
 use pool::Pool;
 use shape::{
-    DIGIT_BITS, EXHAUSTIONS, FLAGGED, HALF_LIFE, IN_USE, LOST, MOST_FRONT, MOST_FUNCTIONS,
-    MOST_POOL, Parts, SATURATED, Shape,
+    EXHAUSTIONS, FLAGGED, HALF_LIFE, IN_USE, LOST, MOST_FUNCTIONS, Parts, SATURATED, Shape,
 };
 use std::sync::Arc;
 
 /// The kind's name.
 pub const NAME: &str = "decaying-optimized";
-
-/// The parameters of this kind.
-const KNOWN: [&str; 11] = [
-    "capacity",
-    "fpr",
-    "cells",
-    "k",
-    "lambda",
-    "epoch",
-    "fraction-bits",
-    "counter-bits",
-    "front",
-    "front-bits",
-    "pool",
-];
-
-const DEFAULT_FRACTION_BITS: u64 = 8;
-const DEFAULT_COUNTER_BITS: u64 = 32;
-
-/// Digits in the pool for each counter, as in the paper.
-const DEFAULT_POOL: f64 = 0.5;
 
 /// An optimized filter's parameters, completed.
 #[derive(Debug, Clone, PartialEq)]
@@ -96,66 +75,29 @@ struct Optimized {
     epoch: Micros,
     half_life: HalfLife,
     counter_bits: u32,
-    front: Mode,
     shape: Shape,
 }
 
 /// Builds the kind from `capacity` (the greatest number of distinct keys of which something is left
-/// at one time), `fpr` (0.001 if absent; the counters alone keep it), `lambda` and `epoch` (in
-/// microseconds).
+/// at one time), `fpr` and `error` (see [`plan`] for both), `lambda` and `epoch` (in microseconds).
 ///
 /// `fraction-bits` (8 if absent) and `counter-bits` (32), the greatest size of a value, are those
 /// of the basic filter. `pool` (0.5) is the number of digits in the pool for each counter, from 0
-/// to 4. `front` is `swapped` (the default), `plain` or `none`, with `front-bits` bits in each
-/// buffer (default: the number of counters). `cells` and `k` override what would be derived from
-/// the others.
+/// to 4. `front` is `swapped`, `plain` or `none`, with `front-bits` bits in each buffer and
+/// `front-k` hash functions. `cells` and `k` override what would be derived from the others.
 ///
 /// # Errors
-/// [`Error::Parameter`] for unknown names, for values out of bounds or that do not fit each other,
-/// and if no filter of at most 2^46 counters reaches the rate.
+/// [`Error::Parameter`](crate::Error::Parameter) for unknown names, for values out of bounds or
+/// that do not fit each other, and if no filter of at most 2^46 counters reaches the rates.
 pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
-    parameters.only(NAME, &KNOWN)?;
+    parameters.only(NAME, &plan::KNOWN)?;
     let epoch = parameters.required("epoch", "how long an epoch lasts, in microseconds")?;
     let epoch = within("epoch", epoch, 1, u64::MAX)?;
     let lambda = parameters.required("lambda", "what an epoch leaves of a count")?;
-    let fraction = parameters.optional("fraction-bits", "a number of bits")?;
-    let fraction = fraction.unwrap_or(DEFAULT_FRACTION_BITS);
-    let fraction = within("fraction-bits", fraction, 0, MOST_FRACTION_BITS.into())? as u32;
-    let half_life = HalfLife::new(lambda, fraction)?;
-    let base_bits = DIGIT_BITS + fraction;
-    // Marks, table and pool take nearly as many bits again.
-    let plan = Plan::of_bits(parameters, "cells", f64::from(2 * base_bits))?;
-    let bits = parameters.optional("counter-bits", "a number of bits")?;
-    let bits = bits.unwrap_or(DEFAULT_COUNTER_BITS.max(base_bits.into()));
-    let counter_bits = within("counter-bits", bits, base_bits.into(), 64)? as u32;
-    let front = mode(parameters)?;
-    let front_bits = parameters.optional("front-bits", "a number of bits")?;
-    let front_bits = match (front, front_bits) {
-        (Mode::None, None | Some(0)) => 0,
-        (Mode::None, Some(bits)) => {
-            return Err(Error::parameter("front-bits", "none, as there is no front", bits));
-        }
-        (_, bits) => {
-            let most = plan.cells.saturating_mul(MOST_FRONT);
-            within("front-bits", bits.unwrap_or(plan.cells), 1, most)?
-        }
-    };
-    let pool = parameters.optional("pool", "digits for each counter")?.unwrap_or(DEFAULT_POOL);
-    if !(0.0..=MOST_POOL).contains(&pool) {
-        return Err(Error::parameter("pool", format!("a number from 0 to {MOST_POOL}"), pool));
-    }
-    let buffers = front.buffers();
-    let shape = Shape { cells: plan.cells, front_bits, buffers, pool, base_bits };
-    Ok(Arc::new(Optimized { plan, epoch, half_life, counter_bits, front, shape }))
-}
-
-/// Parses `front` by name.
-fn mode(parameters: &Parameters) -> Result<Mode> {
-    let name = parameters.get("front").unwrap_or(Mode::Swapped.name());
-    match Mode::NAMES.iter().find(|(known, _)| *known == name) {
-        Some(&(_, mode)) => Ok(mode),
-        None => Err(Error::parameter("front", "swapped, plain or none", name)),
-    }
+    let half_life = HalfLife::new(lambda, plan::fraction_bits(parameters)?)?;
+    let (plan, shape) = Plan::of(parameters, half_life.fraction_bits())?;
+    let counter_bits = plan::counter_bits(parameters, shape.base_bits)?;
+    Ok(Arc::new(Optimized { plan, epoch, half_life, counter_bits, shape }))
 }
 
 impl Optimized {
@@ -190,7 +132,7 @@ impl Optimized {
 
     #[inline]
     fn front(&self, parts: &Parts) -> Front {
-        Front::of(self.front, parts, self.plan.k)
+        Front::of(self.plan.front, parts, self.plan.front_k)
     }
 
     /// Finds the key's counters and returns the used part of the given array.
@@ -279,22 +221,14 @@ impl Optimized {
         Estimate { count, at_least }
     }
 
-    /// Returns the load of a filter of this layout with `keys` keys in its counters and
-    /// `front_keys` in its front.
-    fn load(&self, layout: Layout, keys: impl Fn(f64) -> f64, front_keys: f64) -> theory::Load {
+    /// Returns the load of a filter of this layout when it is as full as planned.
+    fn load(&self, layout: Layout) -> theory::Load {
         let geometry = layout.geometry(self.first_words());
         let blocks = layout.blocks(geometry);
         let parts = self.shape.parts(geometry.words_per_block as usize, blocks);
         let blocks = blocks as f64;
         let counters = parts.base.cells as f64 * blocks;
-        theory::Load {
-            keys: keys(counters),
-            counters,
-            front_keys,
-            front_bits: f64::from(parts.front_bits) * blocks,
-            k: self.plan.k,
-            blocks,
-        }
+        self.plan.load(counters, f64::from(parts.front_bits) * blocks, blocks)
     }
 }
 
@@ -305,14 +239,11 @@ impl Describe for Optimized {
 
     fn parameters(&self) -> Parameters {
         self.plan
-            .parameters("cells")
+            .parameters(&self.shape)
             .with("lambda", self.half_life.lambda())
             .with("epoch", self.epoch)
             .with("fraction-bits", self.half_life.fraction_bits())
             .with("counter-bits", self.counter_bits)
-            .with("front", self.front.name())
-            .with("front-bits", self.shape.front_bits)
-            .with("pool", self.shape.pool)
     }
 
     fn uses_time(&self) -> bool {
@@ -342,33 +273,43 @@ impl Describe for Optimized {
         ]
     }
 
-    /// Returns the rate with as many distinct keys as the capacity, in the counters and in the
-    /// front.
+    /// Returns the rate of absent keys at the worst moment ([`plan`]).
     fn planned_fpr(&self, layout: Layout) -> f64 {
-        let capacity = self.plan.capacity as f64;
-        theory::fpr(&self.load(layout, |_| capacity, capacity))
+        theory::fpr(&self.load(layout))
     }
 
-    /// Computed from the fill of the counters. The front is assumed to hold all inserts ever, as
-    /// distinct keys. On an old filter the rate is therefore too high, and approaches that of the
-    /// counters alone.
-    fn estimated_fpr(
+    /// Computed from the fills of counters and front ([`SingleBlock::block_fpr`]).
+    fn estimated_fpr(&self, _: &State<'_>, _: Layout, _: &Moment, sample: &Sample) -> f64 {
+        sample.fpr()
+    }
+
+    /// Also if the counters alone keep less than half of the planned `error`.
+    fn is_saturated(
         &self,
-        _: &State<'_>,
+        state: &State<'_>,
         layout: Layout,
         moment: &Moment,
         sample: &Sample,
-    ) -> f64 {
-        let keys = |counters| theory::keys_of_fill(sample.fill(), counters, self.plan.k);
-        theory::fpr(&self.load(layout, keys, moment.totals.inserts as f64))
+    ) -> bool {
+        let load = self.load(layout);
+        let keys = theory::keys_of_fill(sample.fill(), load.counters, self.plan.k);
+        theory::error(&theory::Load { keys, ..load }) > TOO_FULL * theory::error(&load)
+            || self.estimated_fpr(state, layout, moment, sample) > TOO_FULL * theory::fpr(&load)
     }
 
-    /// By the counters, with a front as full as planned, because an old filter's front is
-    /// overestimated.
-    fn is_saturated(&self, _: &State<'_>, layout: Layout, _: &Moment, sample: &Sample) -> bool {
-        let keys = |counters| theory::keys_of_fill(sample.fill(), counters, self.plan.k);
-        let rate = theory::fpr(&self.load(layout, keys, self.plan.capacity as f64));
-        rate > TOO_FULL * self.planned_fpr(layout)
+    /// Returns the counters, which keep `error`, and the front, with which they keep `fpr`.
+    fn planned_parts(&self, layout: Layout) -> Vec<PlannedPart> {
+        let load = self.load(layout);
+        let front = self.shape.front_bits as f64 * f64::from(self.shape.buffers);
+        let all = layout.words(layout.geometry(self.first_words())) as f64 * 64.0;
+        let counters = PlannedPart {
+            name: "counters",
+            bits: all - front,
+            keeps: "error",
+            rate: theory::error(&load),
+        };
+        let rate = theory::fpr(&load);
+        vec![counters, PlannedPart { name: "front", bits: front, keeps: "fpr", rate }]
     }
 
     fn counts(&self) -> Option<&dyn KeyCounts> {
@@ -422,6 +363,17 @@ impl SingleBlock for Optimized {
     fn settle(&self, _: &State<'_>, block: &Block<'_>, moment: &Moment) {
         let half_life = self.half_life.number(self.epoch_of(moment.now));
         self.catch_up(block, &self.parts(block), half_life);
+    }
+
+    fn block_fpr(&self, block: &Block<'_>) -> f64 {
+        let parts = self.parts(block);
+        let used = self.counters(block, &parts).in_use() as f64;
+        let counters = (used / (parts.base.cells as f64).max(1.0)).powi(self.plan.k as i32);
+        let passes = |fill: f64| fill.powi(self.plan.front_k as i32);
+        match self.plan.front {
+            Mode::None => counters,
+            _ => counters * theory::passing(self.front(&parts).fills(block).map(passes)),
+        }
     }
 }
 

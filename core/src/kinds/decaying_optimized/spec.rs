@@ -20,6 +20,14 @@ impl DecayingOptimized {
     }
 
     fpr!();
+
+    /// Sets the share of keys that may be counted too high by more than promised, because they
+    /// share all their counters. Default 0.03, or the false-positive rate if that is higher. The
+    /// false-positive rate is that of absent keys.
+    #[must_use]
+    pub fn error(self, share: f64) -> Self {
+        Self(self.0.with("error", share))
+    }
 }
 
 impl Counts for DecayingOptimized {}

@@ -12,35 +12,55 @@ pub struct Load {
     pub keys: f64,
     /// Counters in all.
     pub counters: f64,
-    /// Distinct keys that the front contains.
-    pub front_keys: f64,
+    /// Counters of a key.
+    pub k: u32,
+    /// Distinct keys that each buffer of the front contains.
+    pub front_keys: [f64; 2],
     /// Bits of a front buffer; 0 if there is none.
     pub front_bits: f64,
-    /// Hash functions of each.
-    pub k: u32,
+    /// Bits of a key in a front buffer.
+    pub front_k: u32,
     /// Blocks.
     pub blocks: f64,
 }
 
-/// Returns the rate at which keys of which nothing is left are reported as present: all of their
-/// counters are above zero and all of their front bits set, by chance (eq. 5 for each; their hash
-/// functions differ).
-///
-/// The front counts as one buffer with all its keys: with two, the rate is lower.
+/// Returns the probability that all places of an absent key are in use by chance (eq. 5), when
+/// `keys` keys use `k` of `places` places each.
+fn all_used(keys: f64, places: f64, k: u32) -> f64 {
+    (-(-f64::from(k) * keys / places).exp_m1()).powi(k as i32)
+}
+
+/// Returns the rate at which keys of which nothing is left, and which are not in the front, are
+/// reported as present: all of their counters are above zero and all of their bits set in a buffer
+/// of the front, by chance (eq. 5 for each; their hash functions differ).
 #[must_use]
 pub fn fpr(load: &Load) -> f64 {
-    let all_set = |keys: f64, places: f64, x: f64| {
-        let full = f64::from(load.k) * keys / places;
-        (-(-full * x).exp_m1()).powi(load.k as i32)
-    };
-    let keys = load.keys.min(MOST_KEYS);
-    mean_over_blocks(variance_over_blocks(keys, load.blocks), |x| {
+    over_blocks(load, |x| {
+        let counters = all_used(load.keys.min(MOST_KEYS) * x, load.counters, load.k);
+        let passes = |keys: f64| all_used(keys * x, load.front_bits, load.front_k);
         let front = match load.front_bits {
             0.0 => 1.0,
-            bits => all_set(load.front_keys, bits, x),
+            _ => passing(load.front_keys.map(passes)),
         };
-        all_set(keys, load.counters, x) * front
+        counters * front
     })
+}
+
+/// Returns the share of keys whose estimate contains something of other keys: in all of their
+/// counters they have met others (eq. 5). It is also the rate of absent keys that pass the front.
+#[must_use]
+pub fn error(load: &Load) -> f64 {
+    over_blocks(load, |x| all_used(load.keys.min(MOST_KEYS) * x, load.counters, load.k))
+}
+
+/// Returns the probability that a key passes one of two buffers, from those of each.
+#[must_use]
+pub fn passing([first, second]: [f64; 2]) -> f64 {
+    first + second - first * second
+}
+
+fn over_blocks(load: &Load, rate: impl Fn(f64) -> f64) -> f64 {
+    mean_over_blocks(variance_over_blocks(load.keys.min(MOST_KEYS), load.blocks), rate)
 }
 
 /// A bound above the number of keys of any filter.

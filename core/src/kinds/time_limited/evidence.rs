@@ -32,7 +32,7 @@ struct Bank<'a> {
     newest: u64,
     /// The generations whose keys it has.
     serves: (u64, u64),
-    words: f64,
+    rows: f64,
     /// Keys that the open generation took so far.
     open_keys: u64,
     /// The slices at the ends of the last run, and the keys they took: the next run mostly begins
@@ -191,12 +191,12 @@ impl<'a> Rows<'a> {
         let first = bank.since.max(beginning);
         let starts = slices.starts(ones);
         let row = Row::new(starts, slices.shape(), newest.saturating_add(1).saturating_sub(first));
-        let words = block.cells.len() as u64 * block.of;
+        let rows = kind.plan.rows(block.cells.len() as u64 * block.of);
         let mut open_keys = 0;
         // Needed only for slices that still take inserts.
         if last == current && starts.leading_zeros() < k {
             let new_bits = query.totals.new_bits.saturating_sub(generations.new_bits());
-            open_keys = Measure::new(&generations, k, bank.since, words).keys(new_bits);
+            open_keys = Measure::new(&generations, k, bank.since, rows).keys(new_bits);
         }
         let bank = Bank {
             generations,
@@ -205,7 +205,7 @@ impl<'a> Rows<'a> {
             k: k.into(),
             newest,
             serves: (first, last),
-            words: words.max(1) as f64,
+            rows: rows.max(1) as f64,
             open_keys,
             ends: [const { Cell::new((u64::MAX, 0)) }; 2],
         };
@@ -262,13 +262,13 @@ impl Bank<'_> {
     /// Returns the probability that `keys` keys have set a bit of a slice.
     #[inline]
     fn touched_by(&self, keys: u64) -> f64 {
-        gone(keys as f64 / self.words)
+        gone(keys as f64 / self.rows)
     }
 
     /// Returns the same, from the value for a similar number of keys.
     #[inline]
     fn touched_after(&self, (before, touched): (u64, f64), keys: u64) -> f64 {
-        let more = (keys as f64 - before as f64) / self.words;
+        let more = (keys as f64 - before as f64) / self.rows;
         if more.abs() > NEARLY || touched < NEARLY {
             return self.touched_by(keys);
         }

@@ -15,7 +15,7 @@
 
 use super::fills::zeros_left;
 use super::generations::last_generation;
-use super::plan::{COLUMNS, Plan};
+use super::plan::{MOST_COLUMNS, Plan};
 use super::sizing;
 use crate::block::{Block, Blocks};
 use crate::kind::BankEntry;
@@ -60,7 +60,7 @@ fn has_room(
     let part = if last < open { sizing::HURRIED } else { 1.0 };
     // The share of zeros that one generation leaves in a slice when it has used its allowance.
     let each = zeros_left(part * sizing::keys_a_word(plan, bank.geometry));
-    let mut zeros = [1.0; COLUMNS as usize];
+    let mut zeros = [1.0; MOST_COLUMNS as usize];
     (1..=plan.k as usize).for_each(|count| zeros[count] = zeros[count - 1] * each);
     let (k, end) = (u64::from(plan.k), last.min(open).saturating_add(1));
     let planned = |age| {

@@ -156,7 +156,7 @@ impl Stream {
 fn taken(harness: &Harness, kind: &Arc<dyn Kind>, now: Micros) -> u64 {
     let parameter = |name| kind.parameters().required(name, "").expect("completed");
     let (k, l) = (parameter("k"), parameter("l"));
-    let pace = pace_and_grace(T, k, l);
+    let pace = pace_and_grace(T, (k, l), 64);
     let state = harness.state();
     let generations = Generations::new(&state, pace, u64::from(k) - 1);
     (generations.first_since(now, T)..generations.current())

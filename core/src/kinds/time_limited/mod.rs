@@ -11,11 +11,18 @@
 //!   generations close by use alone, so a quiet stream never expires keys.
 //! - A bank serves whole generations, with slices of its own from its first one on, sized for 1.25
 //!   times the measured need. A burst uses up its columns before a larger one follows (see
-//!   `sizing`). (In the paper the slices around a change, of all sizes, take the inserts of `k`
-//!   generations. After a sudden growth that fills the small ones completely, and a run of `k` ones
-//!   is found in nearly every row.)
+//!   `sizing`). (In the paper, section 6.3, each new slice has a size of its own, by
+//!   equations 6 to 8: `benches/papers/time_limited/printed.rs`. Slices of several sizes cannot be
+//!   columns of the same words.)
 //! - A late key goes to the generation of its own time, or to the open one if that is full (see
 //!   `late`).
+//!
+//! | the paper, section 6 | here |
+//! |---|---|
+//! | 6.1, equation 3: a slice expires `T` after its latest insert | `generations`: by their ends |
+//! | 6.2, equations 4 and 5: inserts until a shift | `full`: the allowance, by new bits |
+//! | 6.3, equations 6 to 8: the size of the new slice | `sizing`: the size of a new bank |
+//! | 6.4, algorithm 1: `k` consecutive slices alive | `youngest`: runs of `k` ones, bank by bank |
 //!
 //! A key's slices therefore lie in one block, and a query reads the banks one by one. All of a
 //! key's slices expire together except for ghosts: a key that expired `e < k` generations ago still
@@ -46,19 +53,19 @@ use crate::block::{Block, Blocks, Layout, MAX_BANKS};
 use crate::error::{Error, Result};
 use crate::kind::{
     Age, BankMask, Decision, Describe, Event, Events, GenerationFill, Inference, KeyAges, Kind,
-    Micros, Moment, Operation, Parameters, Query, Sample, State, Within,
+    Micros, Moment, Operation, Parameters, PlannedPart, Query, Sample, State, TOO_FULL, Within,
 };
 use crate::state::STATE_WORDS;
 use fills::Measure;
 use generations::{Opening, last_generation};
-use plan::{COLUMNS, Plan};
+use plan::{Aim, Plan};
 use std::sync::Arc;
 
 /// The kind's name.
 pub const NAME: &str = "time-limited";
 
 /// The parameters of this kind.
-const KNOWN: [&str; 6] = ["window", "fpr", "rate", "k", "l", "load"];
+const KNOWN: [&str; 8] = ["window", "fpr", "rate", "k", "l", "columns", "aim", "load"];
 
 /// A time-limited filter.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,8 +75,9 @@ struct TimeLimited {
 }
 
 /// Builds the kind from `window` (microseconds) and `fpr` (0.001 if absent), and `rate`, the
-/// expected inserts a second, which sizes the first bank. `k`, `l` and `load` override what would
-/// be derived from `fpr`.
+/// expected inserts a second, which sizes the first bank. `aim` is the moment at which the rate
+/// holds, `worst` (the default) or `steady`. `k`, `l`, `columns` and `load` override what would be
+/// derived from these.
 ///
 /// # Errors
 /// [`Error::Parameter`] for unknown names, and for values out of bounds or that do not fit each
@@ -86,7 +94,7 @@ pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
 
 impl TimeLimited {
     fn new(plan: Plan) -> Self {
-        let slices = Columns::new(plan.k, COLUMNS, COLUMNS);
+        let slices = Columns::new(plan.k, plan.columns, plan.columns);
         Self { plan, slices }
     }
 
@@ -126,6 +134,16 @@ impl TimeLimited {
         found.max()
     }
 
+    /// Returns the rate at a moment, in a first bank of this layout.
+    fn rate(&self, layout: Layout, aim: Aim) -> f64 {
+        let Plan { k, l, columns, .. } = self.plan;
+        let geometry = layout.geometry(self.first_words());
+        let keys = sizing::capacity(&self.plan, layout, geometry);
+        let load = f64::from(k) * keys / self.plan.rows(layout.words(geometry)) as f64;
+        let block_keys = keys / layout.blocks(geometry) as f64;
+        aim.rate((k, l, columns), load, block_keys)
+    }
+
     /// Returns the sum of new bits at which the allowance of the open generation is used.
     fn full(&self, state: &State<'_>, layout: Layout) -> u64 {
         let generations = self.plan.generations(state);
@@ -134,7 +152,7 @@ impl TimeLimited {
         };
         let words = layout.words(bank.geometry);
         let part = if generations.hurried(bank.since) { sizing::HURRIED } else { 1.0 };
-        let allowance = Measure::new(&generations, self.plan.k, bank.since, words)
+        let allowance = Measure::new(&generations, self.plan.k, bank.since, self.plan.rows(words))
             .new_bits(part * sizing::capacity(&self.plan, layout, bank.geometry));
         generations.new_bits().saturating_add(allowance.max(1))
     }
@@ -151,6 +169,8 @@ impl Describe for TimeLimited {
             .with("fpr", self.plan.fpr)
             .with("k", self.plan.k)
             .with("l", self.plan.l)
+            .with("columns", self.plan.columns)
+            .with("aim", self.plan.aim.name())
             .with("load", self.plan.load);
         if let Some(rate) = self.plan.rate {
             all.set("rate", rate);
@@ -178,15 +198,24 @@ impl Describe for TimeLimited {
         Some(self.plan.generations(state).current())
     }
 
-    /// Returns the rate when all generations of the first bank have used their allowance, and all
-    /// columns are alive.
+    /// Returns the rate at the moment for which the filter is planned: when all generations of the
+    /// first bank have used their allowance and all columns are alive, or the mean of a steady
+    /// stream.
     fn planned_fpr(&self, layout: Layout) -> f64 {
-        let geometry = layout.geometry(self.first_words());
-        let keys = sizing::capacity(&self.plan, layout, geometry);
-        let load = f64::from(self.plan.k) * keys / layout.words(geometry) as f64;
-        let block_keys = keys / layout.blocks(geometry) as f64;
-        let l = COLUMNS - self.plan.k;
-        theory::fpr_in_blocks(self.plan.k, l, load, theory::Phase::WORST, block_keys)
+        self.rate(layout, self.plan.aim)
+    }
+
+    /// A burst may exceed the rate of a steady stream.
+    fn is_saturated(&self, _: &State<'_>, layout: Layout, _: &Moment, sample: &Sample) -> bool {
+        sample.fpr() > TOO_FULL * self.rate(layout, Aim::Worst).max(self.plan.fpr)
+    }
+
+    /// Returns the rate of a steady stream, and that of the worst moment in the same memory.
+    fn planned_parts(&self, layout: Layout) -> Vec<PlannedPart> {
+        let bits = layout.words(layout.geometry(self.first_words())) as f64 * 64.0;
+        let part =
+            |name, aim| PlannedPart { name, bits, keeps: "fpr", rate: self.rate(layout, aim) };
+        vec![part("steady stream", Aim::Steady), part("worst moment", Aim::Worst)]
     }
 
     /// Measured, not derived from the keys of generations, because late keys go to closed ones.
@@ -316,7 +345,8 @@ impl Kind for TimeLimited {
             return 0.0;
         }
         // A run of an alive generation has no slices older than those of `oldest`.
-        let alive = (last - oldest).saturating_add(self.plan.k.into()).min(COLUMNS.into());
+        let alive =
+            (last - oldest).saturating_add(self.plan.k.into()).min(self.plan.columns.into());
         theory::fpr_run(self.slices.fills(block, last).take(alive as usize), self.plan.k)
     }
 }
@@ -332,7 +362,8 @@ impl Events for TimeLimited {
             Event::Step { step, time, word } if step > generations.current() => {
                 let bank = state.bank_of_step(generations.current());
                 let keys_before = bank.map_or(0, |bank| {
-                    Measure::new(&generations, self.plan.k, bank.since, layout.words(bank.geometry))
+                    let rows = self.plan.rows(layout.words(bank.geometry));
+                    Measure::new(&generations, self.plan.k, bank.since, rows)
                         .keys(word.saturating_sub(generations.new_bits()))
                 });
                 let opening = Opening { generation: step, time, new_bits: word, keys_before };

@@ -20,7 +20,7 @@
 
 use super::fills::Measure;
 use super::generations::{Generations, RING, last_generation};
-use super::plan::{COLUMNS, Plan};
+use super::plan::{MARGIN, Plan};
 use crate::block::{Geometry, Layout, MAX_BANKS};
 use crate::kind::{BankEntry, Event, Micros, Moment, State};
 use crate::kinds::age_partitioned::MOST_WORDS;
@@ -33,9 +33,6 @@ const PLANNED: Layout = Layout { stripes: 16, block_words: 2048 };
 
 /// The least capacity of a bank, in keys of a generation: fewer would measure nothing.
 const LEAST_KEYS: f64 = 64.0;
-
-/// The factor between a bank's capacity and the measured need.
-const MARGIN: f64 = 1.25;
 
 /// That factor if the need grows fast: if the previous bank is younger than half a window.
 const FAST_MARGIN: f64 = 2.5;
@@ -79,16 +76,18 @@ pub(super) fn keys_a_word(plan: &Plan, geometry: Geometry) -> f64 {
 
 fn capacity_of(plan: &Plan, words: f64, geometry: Geometry) -> f64 {
     let k = f64::from(plan.k);
-    let block = f64::from(geometry.words_per_block.max(1));
+    // Rows of a slice; with 64 columns a row is a word.
+    let lanes = f64::from(64 / plan.columns);
+    let block = f64::from(geometry.words_per_block.max(1)) * lanes;
     let spread = k / (4.0 * plan.load * block);
-    plan.load * words / k / (1.0 + spread)
+    plan.load * (words * lanes) / k / (1.0 + spread)
 }
 
 /// Returns the smallest geometry with a capacity of `keys` keys a generation, and of
 /// [`LEAST_KEYS`].
 fn geometry_for(plan: &Plan, layout: Layout, keys: f64) -> Geometry {
     let keys = keys.max(LEAST_KEYS);
-    let mut words = f64::from(plan.k) * keys / plan.load;
+    let mut words = f64::from(plan.k) * keys / plan.load / f64::from(64 / plan.columns);
     // Beyond the greatest size of a filter the result need only be too large.
     let geometry_of = |words: f64| layout.geometry((words as u64).min(2 * MOST_WORDS));
     let mut geometry = geometry_of(words);
@@ -187,7 +186,8 @@ impl Sizing<'_> {
     /// Returns whether a generation may open in the newest bank now, and each `pace` from now on,
     /// without recycling a slice or a record that is alive.
     fn room(&self) -> bool {
-        self.room_in(u64::from(COLUMNS - self.plan.k), self.newest.since) && self.room_on_record()
+        self.room_in(u64::from(self.plan.columns - self.plan.k), self.newest.since)
+            && self.room_on_record()
     }
 
     /// Returns the same for the records of generations alone, which all banks share.
@@ -217,7 +217,7 @@ impl Sizing<'_> {
         let Event::Step { step, .. } = *step else {
             return true;
         };
-        let last = step.checked_sub(1 + u64::from(COLUMNS - self.plan.k));
+        let last = step.checked_sub(1 + u64::from(self.plan.columns - self.plan.k));
         last.is_none_or(|last| last < self.newest.since || last < self.alive())
     }
 
@@ -342,7 +342,7 @@ impl Sizing<'_> {
                 present += if calm < 2 { keys } else { 0.0 };
             }
         }
-        let columns = f64::from(COLUMNS - self.plan.k);
+        let columns = f64::from(self.plan.columns - self.plan.k);
         let pace = self.plan.pace as f64;
         let lasted = self.now.saturating_sub(self.generations.opened(open)) as f64;
         let mean = all * pace / self.plan.window as f64;
@@ -389,7 +389,7 @@ impl Sizing<'_> {
 
     fn open_keys(&self, new_bits: u64) -> u64 {
         let words = self.layout.words(self.newest.geometry);
-        Measure::new(&self.generations, self.plan.k, self.newest.since, words)
+        Measure::new(&self.generations, self.plan.k, self.newest.since, self.plan.rows(words))
             .keys(new_bits.saturating_sub(self.generations.new_bits()))
     }
 

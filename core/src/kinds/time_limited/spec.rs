@@ -27,6 +27,19 @@ impl TimeLimited {
 
     fpr!();
 
+    /// Plans so that the mean rate of a steady stream is the configured one, in less memory. Bursts
+    /// and growth then exceed it. Default: it holds at the worst moment too.
+    #[must_use]
+    pub fn steady(self) -> Self {
+        Self(self.0.with("aim", "steady"))
+    }
+
+    /// Sets the bits of a row: 16, 32 or 64. Default: those with the least memory.
+    #[must_use]
+    pub fn columns(self, columns: u32) -> Self {
+        Self(self.0.with("columns", columns))
+    }
+
     /// Sets the expected number of new keys per second at the start. Default: few; the filter grows
     /// with the rate.
     #[must_use]

@@ -1,15 +1,20 @@
 //! The kind's rules, one test each.
 
-use super::plan::pace_and_grace;
+use super::plan::{MOST_COLUMNS, pace_and_grace};
 use super::*;
 use crate::conformance::{self, Harness, hash_of};
 use crate::hash::mix;
 
 /// Returns a kind with the smallest first bank.
 pub(super) fn tiny(window: u64, k: u32, l: u32, load: f64) -> Arc<TimeLimited> {
-    let (pace, grace) = pace_and_grace(window, k, l);
-    let (fpr, rate) = (0.001, Some(0.0));
-    Arc::new(TimeLimited::new(Plan { window, fpr, rate, k, l, load, pace, grace }))
+    in_rows(MOST_COLUMNS, window, (k, l), load)
+}
+
+/// Returns the same with rows of this width.
+fn in_rows(columns: u32, window: u64, (k, l): (u32, u32), load: f64) -> Arc<TimeLimited> {
+    let (pace, grace) = pace_and_grace(window, (k, l), columns);
+    let (fpr, rate, aim) = (0.001, Some(0.0), Aim::Worst);
+    Arc::new(TimeLimited::new(Plan { window, fpr, rate, k, l, columns, aim, load, pace, grace }))
 }
 
 /// Returns the keys and times of a stream with all cases: bursts, gaps, silences, late keys.
@@ -88,7 +93,7 @@ fn keeps_what_is_alive(kind: &Arc<TimeLimited>, stream: impl Iterator<Item = (u6
         let alive = generations.first_since(now, kind.plan.window);
         let bank = state.bank_of_step(open).expect("a bank");
         let oldest_slice = alive.max(bank.since) + 1 - u64::from(kind.plan.k);
-        assert!(open - oldest_slice < COLUMNS.into(), "at {now}: {alive} of {open}");
+        assert!(open - oldest_slice < kind.plan.columns.into(), "at {now}: {alive} of {open}");
         assert!(alive > generations.oldest() || open < generations::RING);
     }
 }
@@ -97,6 +102,9 @@ fn keeps_what_is_alive(kind: &Arc<TimeLimited>, stream: impl Iterator<Item = (u6
 fn a_generation_never_lasts_longer_than_a_span_and_is_never_recycled_alive() {
     keeps_what_is_alive(&tiny(WINDOW, 12, 50, 0.5), varied(60_000, WINDOW));
     keeps_what_is_alive(&tiny(WINDOW, 2, 3, 0.5), varied(60_000, WINDOW));
+    keeps_what_is_alive(&in_rows(32, WINDOW, (8, 22), 0.4), varied(60_000, WINDOW));
+    keeps_what_is_alive(&in_rows(16, WINDOW, (7, 5), 0.3), varied(60_000, WINDOW));
+    keeps_what_is_alive(&in_rows(16, WINDOW, (8, 8), 0.3), varied(60_000, WINDOW));
     // Generations that fill slightly before their time, so that it stays uncertain whether the bank
     // is too small: each closes early, until the spare columns are used.
     for (l, percent) in [(52, 102), (52, 105), (51, 103), (50, 106), (50, 110), (40, 120)] {
@@ -312,6 +320,9 @@ fn bad_parameters_are_refused_by_name() {
     conformance::refuses(NAME, &good().with("k", 40).with("l", 25), "l");
     conformance::refuses(NAME, &good().with("k", 0).with("l", 25), "k");
     conformance::refuses(NAME, &good().with("load", 2), "load");
+    conformance::refuses(NAME, &good().with("columns", 48), "columns");
+    conformance::refuses(NAME, &good().with("k", 10).with("l", 10).with("columns", 16), "l");
+    conformance::refuses(NAME, &good().with("aim", "best"), "aim");
     conformance::refuses(NAME, &good().with("capacity", 2), "kind");
 }
 
@@ -325,6 +336,71 @@ fn a_plan_keeps_the_wanted_rate_in_blocks_of_any_size() {
             let planned = kind.planned_fpr(layout);
             assert!((0.85 * fpr..fpr).contains(&planned), "{fpr} at {rate}: {planned}");
         }
+    }
+}
+
+#[test]
+fn rows_of_any_width_and_both_aims_keep_the_contract() {
+    for columns in [16, 32, 64] {
+        for aim in ["worst", "steady"] {
+            let asked = Parameters::new().with("window", WINDOW).with("fpr", 0.02);
+            let asked = asked.with("columns", columns).with("aim", aim).with("rate", 1000);
+            conformance::parameters_round_trip(NAME, &asked);
+            let kind = build(&asked).expect("a kind");
+            for pause in [0, WINDOW / 300, WINDOW / 3] {
+                let layout = Layout { stripes: 2, block_words: 64 };
+                conformance::keeps_the_contract(&kind, layout, pause);
+            }
+        }
+    }
+}
+
+#[test]
+fn parameters_without_columns_are_those_of_rows_of_64() {
+    // As `meta` of a filter has them that was created before rows had a width.
+    let stored = Parameters::new().with("window", WINDOW).with("fpr", 0.01).with("k", 8);
+    let stored = stored.with("l", 54).with("load", 0.4321);
+    let all = build(&stored).expect("a kind").parameters();
+    assert!(stored.iter().all(|(name, value)| all.get(name) == Some(value)));
+    assert_eq!([all.get("columns"), all.get("aim")], [Some("64"), Some("worst")]);
+}
+
+#[test]
+fn a_pair_takes_the_narrowest_row_that_is_cheapest() {
+    let words = |parameters: &Parameters| build(parameters).expect("a kind").first_words();
+    let pair = |k: u32, l: u32| {
+        let all = Parameters::new().with("window", 60_000_000).with("fpr", 0.02);
+        all.with("rate", 10_000).with("k", k).with("l", l)
+    };
+    for (k, l) in [(7, 5), (8, 8), (10, 22)] {
+        let wide = words(&pair(k, l).with("columns", 64));
+        assert!(words(&pair(k, l)) < wide, "{k}, {l}");
+    }
+    // (7, 5) took 13 times the memory of its planned rate in rows of 64 columns.
+    assert!(words(&pair(7, 5)) * 3 < words(&pair(7, 5).with("columns", 64)));
+}
+
+#[test]
+fn a_plan_for_a_steady_stream_takes_less_memory_and_its_mean_rate_is_the_wanted_one() {
+    const RATE: u64 = 20_000;
+    for fpr in [0.1, 0.01] {
+        let asked = Parameters::new().with("window", 1_000_000).with("fpr", fpr).with("rate", RATE);
+        let worst = build(&asked).expect("a kind");
+        let steady = build(&asked.with("aim", "steady")).expect("a kind");
+        assert!(steady.first_words() as f64 * 1.1 < worst.first_words() as f64);
+        let layout = Layout { stripes: 2, block_words: 2048 };
+        let mut harness = Harness::new(steady, layout);
+        let (mut rates, mut moments) = (0.0, 0);
+        for key in 0..4 * RATE {
+            harness.insert(hash_of(key), 5_000_000_000 + key * 1_000_000 / RATE);
+            if key > 2 * RATE && key % 997 == 0 {
+                rates += harness.measured_fpr(10_000);
+                moments += 1;
+            }
+        }
+        let mean = rates / f64::from(moments);
+        println!("steady, {fpr}: mean {mean:.5} of {moments} moments");
+        assert!(mean < 1.1 * fpr && mean > 0.3 * fpr, "{mean} for {fpr}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! Claims about timing filters' answers; their rates and parameters are tested in the files beside
 //! this one.
 
+mod examples;
 mod parameters;
 mod rates;
 

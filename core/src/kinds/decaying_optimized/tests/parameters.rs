@@ -24,6 +24,11 @@ fn completed_parameters_give_the_same_kind_back() {
         ("front", "plain"),
         ("front", "none"),
         ("front-bits", "1"),
+        ("front-k", "3"),
+        ("front-keys", "1"),
+        ("error", "0.5"),
+        ("error", "0.0001"),
+        ("fpr", "0.9"),
         ("pool", "0"),
         ("pool", "4"),
         ("pool", "0.07"),
@@ -47,6 +52,12 @@ fn parameters_that_make_no_filter_are_refused() {
         ("front", "backwards"),
         ("front-bits", "0"),
         ("front-bits", "99999999"),
+        ("front-k", "0"),
+        ("front-k", "65"),
+        ("front-keys", "0"),
+        ("error", "0"),
+        ("error", "1"),
+        ("error", "x"),
         ("pool", "-0.1"),
         ("pool", "4.1"),
         ("pool", "NaN"),
@@ -54,6 +65,7 @@ fn parameters_that_make_no_filter_are_refused() {
         conformance::refuses(NAME, &sound().with(name, value), name);
     }
     conformance::refuses(NAME, &sound().with("front", "none").with("front-bits", 5), "front-bits");
+    conformance::refuses(NAME, &sound().with("front", "none").with("front-k", 5), "front-k");
     conformance::refuses(NAME, &sound().with("decay", "linear"), "kind");
     let missing = |name| {
         let all = [("capacity", "9"), ("lambda", "0.9"), ("epoch", "5")];
@@ -63,6 +75,34 @@ fn parameters_that_make_no_filter_are_refused() {
     for name in ["capacity", "lambda", "epoch"] {
         conformance::refuses(NAME, &missing(name), name);
     }
+}
+
+#[test]
+fn parameters_without_an_error_are_those_of_a_filter_whose_counters_keep_the_rate() {
+    // As `meta` of such a filter has them.
+    let stored = sound()
+        .with("fpr", 0.01)
+        .with("cells", 4797)
+        .with("k", 7)
+        .with("fraction-bits", 8)
+        .with("counter-bits", 32)
+        .with("front", "swapped")
+        .with("front-bits", 4797)
+        .with("pool", 0.5);
+    let all = registry::build(NAME, &stored).expect("a sound filter").parameters();
+    assert!(stored.iter().all(|(name, value)| all.get(name) == Some(value)));
+    assert_eq!([all.get("error"), all.get("front-k")], [Some("0.01"), Some("7")]);
+}
+
+#[test]
+fn without_a_need_for_a_front_there_is_none() {
+    let with = |error| registry::build(NAME, &sound().with("error", error)).expect("a filter");
+    assert_eq!(with(0.001).parameters().get("front"), Some("none"));
+    assert_eq!(with(0.01).parameters().get("front"), Some("swapped"));
+    let parts = with(0.01).planned_parts(ONE_BLOCK);
+    assert_eq!(parts.iter().map(|part| part.keeps).collect::<Vec<_>>(), ["error", "fpr"]);
+    assert!(parts.iter().all(|part| part.bits > 0.0));
+    assert!(parts[0].rate <= 0.0101 && parts[1].rate <= 0.00101, "{parts:?}");
 }
 
 #[test]

@@ -85,3 +85,21 @@ fn numbers_take_as_many_digits_as_they_need() {
         assert!(most == u64::MAX || digits_of(most + 1) == digits + 1);
     }
 }
+
+/// Fig. 2 of the time-decaying paper: extra counters 01 and 02, and 0 in the small counter.
+#[test]
+fn the_papers_example_of_three_digits_is_288() {
+    // No fraction: counters of 4 bits.
+    let setting = Setting { fraction: 0, k: 4, cells: 500, ..Setting::USUAL };
+    let mut harness = setting.harness();
+    for (hits, digits, count) in [(15, 0, 15.0), (17, 2, 32.0), (256, 2, 288.0)] {
+        harness.insert_weighing(hash_of(1), 0, hits);
+        let told = harness.estimate(hash_of(1)).expect("it counts").count;
+        let used = harness.metric("pool_in_use");
+        println!("{count}: {used} digits in {} counters", setting.k);
+        assert_eq!((told, used >= digits), (count, true));
+    }
+    // 256·1 + 16·2 + 0: two digits in each of four counters.
+    assert_eq!(harness.metric("pool_in_use"), 8);
+    assert_eq!(number_of(&[0, 2, 1]), 288);
+}

@@ -106,8 +106,12 @@ fn the_measured_rate_is_what_theory_says_of_counters_and_front() {
     for (fpr, front, front_bits) in
         [("0.05", "none", 0), ("0.1", "swapped", 40_000), ("0.2", "plain", 20_000)]
     {
-        let kind =
-            filter(&[("fpr", fpr), ("front", front), ("front-bits", &front_bits.to_string())]);
+        let kind = filter(&[
+            ("fpr", fpr),
+            ("front", front),
+            ("front-bits", &front_bits.to_string()),
+            ("front-keys", "10000"),
+        ]);
         let planned = kind.planned_fpr(BLOCKS);
         let mut harness = Harness::new(kind, BLOCKS);
         (0..10_000).for_each(|key| {
@@ -121,7 +125,10 @@ fn the_measured_rate_is_what_theory_says_of_counters_and_front() {
         // which one filter differs from the mean: 0.3 % of a fill, k times, twice.
         let tolerance = 6.0 * (estimated / PROBES).sqrt() + 0.03 * estimated;
         assert!((measured - estimated).abs() < tolerance, "{measured} against {estimated}");
-        assert!((planned / estimated - 1.0).abs() < 0.05, "planned {planned}");
+        // The plan is made for the moment at which both buffers have that many keys.
+        let is_worst = front != "swapped";
+        assert!(!is_worst || (planned / estimated - 1.0).abs() < 0.05, "planned {planned}");
+        assert!(estimated < 1.05 * planned, "planned {planned}");
     }
 }
 
@@ -141,7 +148,7 @@ fn the_front_swaps_so_that_an_endless_stream_does_not_fill_it() {
     // each of the two buffers holds at most 3300: 20 %, so 37 % with both. The counters are the
     // same.
     assert!(full > 0.0 && rotated < 0.45 * full);
-    assert!(swapped.estimated_fpr() >= rotated);
+    assert!((swapped.estimated_fpr() / rotated - 1.0).abs() < 0.1);
 }
 
 #[test]
@@ -154,7 +161,7 @@ fn memory_is_what_the_model_says_and_less_than_the_basic_filters() {
     ] {
         let counter_bits = basic.to_string();
         let kind = filter(&[
-            ("capacity", "1000000"),
+            ("cells", "1000000"),
             ("fraction-bits", &fraction.to_string()),
             ("counter-bits", &counter_bits),
             ("pool", pool),
@@ -168,5 +175,88 @@ fn memory_is_what_the_model_says_and_less_than_the_basic_filters() {
         // 1/128 accounts for the rest that does not fit whole lines.
         assert!((taken / model - 1.0 - 1.0 / 128.0).abs() < 0.001);
         assert!(model < 0.8 * basic);
+    }
+}
+
+/// Returns the bits that a kind plans for each key of a million.
+fn planned_bits(name: &str, rates: &[(&str, f64)]) -> f64 {
+    let all = Parameters::new().with("capacity", 1_000_000).with("lambda", 0.9).with("epoch", 1);
+    let all = rates.iter().fold(all, |all, (name, rate)| all.with(name, rate));
+    registry::build(name, &all).expect("a sound filter").first_words() as f64 * 64.0 / 1e6
+}
+
+#[test]
+fn with_an_error_of_three_in_a_hundred_it_takes_two_fifths_of_the_basic_filter() {
+    let basic = planned_bits("decaying", &[("fpr", 0.001)]);
+    let optimized = planned_bits(NAME, &[("fpr", 0.001), ("error", 0.03)]);
+    println!("bits a key: basic {basic:.1}, optimized {optimized:.1}");
+    assert!(optimized <= 0.4 * basic, "{optimized} of {basic}");
+    // The same by default, and more memory for fewer errors.
+    assert_eq!(optimized, planned_bits(NAME, &[("fpr", 0.001)]));
+    let errors = [0.03, 0.01, 0.003, 0.001]
+        .map(|error| planned_bits(NAME, &[("fpr", 0.001), ("error", error)]));
+    assert!(errors.is_sorted() && errors[3] < 0.65 * basic, "{errors:?}");
+}
+
+#[test]
+fn both_rates_are_kept_at_the_worst_moment_that_the_plan_allows() {
+    const CAPACITY: u64 = 30_000;
+    // Epochs are half-lives; a lifetime of the front is 33 of them. 60,000 keys come in each
+    // of two lifetimes, once each, and less than 30,000 of them are alive at the end.
+    let (lifetime, epoch) = (33, 100_000);
+    let kind = filter(&[
+        ("capacity", &CAPACITY.to_string()),
+        ("fpr", "0.001"),
+        ("error", "0.03"),
+        ("lambda", "0.5"),
+    ]);
+    let planned = kind.planned_fpr(BLOCKS);
+    assert!(planned < 1.1e-3, "the last words of blocks are lost: {planned}");
+    let mut harness = Harness::new(kind, BLOCKS);
+    let mut keys = 0;
+    let mut insert = |harness: &mut Harness, epochs: u64, count: u64| {
+        for _ in 0..count {
+            harness.insert(hash_of(keys), epochs * epoch);
+            keys += 1;
+        }
+    };
+    (0..lifetime).for_each(|epochs| insert(&mut harness, epochs, 2 * CAPACITY / lifetime));
+    (lifetime..2 * lifetime - 1).for_each(|epochs| insert(&mut harness, epochs, 1400));
+    // Of these, eight epochs are alive; the burst completes the buffer.
+    let burst = 2 * CAPACITY - 1400 * (lifetime - 1);
+    insert(&mut harness, 2 * lifetime - 1, burst);
+    let (measured, estimated) = (harness.measured_fpr(1_000_000), harness.estimated_fpr());
+    println!(
+        "worst moment: measured {measured:.6}, estimated {estimated:.6}, planned {planned:.6}"
+    );
+    assert!(measured < 0.001 + 6.0 * (0.001 / 1e6_f64).sqrt() && measured > 0.3 * planned);
+    assert!((measured / estimated - 1.0).abs() < 6.0 / (1e6 * estimated).sqrt() + 0.05);
+    // The keys of the last epoch count 1, and by rounding up at most 2 units more.
+    let promised = 1.0 + 3.0 / 256.0;
+    let count = |key| harness.estimate(hash_of(key)).expect("it counts").count;
+    let counts: Vec<_> = (keys - burst..keys).map(count).collect();
+    assert!(counts.iter().all(|&count| count >= 1.0), "none is undercounted");
+    let over = counts.iter().filter(|&&count| count > promised).count() as f64;
+    let share = over / counts.len() as f64;
+    println!("worst moment: {share:.5} of {} keys are overcounted", counts.len());
+    assert!(share < 0.03 + 6.0 * (0.03 / counts.len() as f64).sqrt() && share > 0.01);
+}
+
+#[test]
+fn at_capacity_the_share_of_keys_that_are_overcounted_is_the_planned_error() {
+    for error in [0.1, 0.03, 0.01] {
+        let kind = filter(&[("fpr", "0.001"), ("error", &error.to_string())]);
+        let mut harness = Harness::new(kind, BLOCKS);
+        (0..10_000).for_each(|key| {
+            harness.insert(hash_of(key), 1);
+        });
+        let over = (0..10_000).filter(|&key| {
+            let told = harness.estimate(hash_of(key)).expect("it counts").count;
+            assert!(told >= 1.0);
+            told > 1.0 + 3.0 / 256.0
+        });
+        let share = over.count() as f64 / 10_000.0;
+        println!("error {error}: measured {share:.4}");
+        assert!((share - error).abs() < 0.1 * error + 5.0 * (error / 1e4_f64).sqrt(), "{share}");
     }
 }
