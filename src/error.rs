@@ -286,6 +286,7 @@ const RETIRED: &str =
 const OCCUPIED: &str = "is not a file of ebbtide, but has the name of one: nothing was \
                         changed; move it away, or create the filter in another directory";
 const WOULD_WAIT: &str = ", and must not wait; nothing has happened: repeat it where it may wait";
+const FULL: &str = "; nothing is lost: free some space and try again";
 const CONFLICT: &str = "of the batch was inserted by another caller meanwhile; nothing of the \
                         batch was written: fill a new one with the same keys";
 const REPLACED: &str = "was removed or replaced while it was open: the last inserts of this \
@@ -296,11 +297,8 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io { action, path, source } => {
-                write!(f, "cannot {action} {}: {source}", path.display())?;
-                if self.is_full() {
-                    write!(f, "; nothing is lost: free some space and try again")?;
-                }
-                Ok(())
+                let hint = if self.is_full() { FULL } else { "" };
+                write!(f, "cannot {action} {}: {source}{hint}", path.display())
             }
             Self::Damaged { path, offset, expected, found, remedy } => write!(
                 f,

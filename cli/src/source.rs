@@ -101,8 +101,8 @@ impl Read for Waiting<'_> {
     }
 }
 
-/// Opens a file at this offset if it is not compressed, otherwise at its beginning. Returns where it
-/// is.
+/// Opens a file at this offset if it is not compressed, otherwise at its beginning. Also returns
+/// the offset.
 pub fn open_at<'s>(
     path: &Path,
     plain: bool,

@@ -1,5 +1,5 @@
-//! How far a file was read: so that a later run can continue there, and can tell whether it is still
-//! the same file.
+//! How far a file was read, so that a later run can continue there, and can tell whether it is the
+//! same file.
 
 use std::io::{self, ErrorKind, Read};
 
