@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn a_place_is_the_same_whether_it_was_read_or_skipped_to() {
-        let bytes: Vec<u8> = (0..20_000_u32).map(|at| (at * at >> 3) as u8).collect();
+        let bytes: Vec<u8> = (0..20_000_u32).map(|at| ((at * at) >> 3) as u8).collect();
         for end in [0, 1, 4095, 4096, 4097, 19_999, 20_000] {
             let mut read = Trail::default();
             for (number, piece) in (2..).zip(bytes[..end].chunks(700)) {

@@ -208,8 +208,8 @@ fn attempt(writer: &Writer, batch: Contents<'_>, held: &mut Held<'_>) -> Result<
         }
     };
     match writer.log_writer.append_batch(&staged.records, announce) {
-        Appended::NoRoom => return Ok(Attempt::NoRoom(staged.records.len() as u64 + 1)),
-        Appended::Voided => return Ok(Attempt::Again),
+        Appended::NoRoom => Ok(Attempt::NoRoom(staged.records.len() as u64 + 1)),
+        Appended::Voided => Ok(Attempt::Again),
         Appended::At(head) => {
             apply(writer, &staged, head + 1, held);
             if events {

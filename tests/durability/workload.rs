@@ -104,11 +104,11 @@ impl Stream {
         let chunk = number / CHUNK;
         let drawn = mix(self.seed ^ mix(chunk ^ CHUNK));
         let first = chunk * CHUNK + drawn / 4 % (CHUNK / 2);
-        let most = if drawn / 64 % 8 == 0 { CHUNK / 2 } else { 6 };
+        let most = if (drawn / 64).is_multiple_of(8) { CHUNK / 2 } else { 6 };
         let next = first + 1 + drawn / 1024 % most;
         let removal = (first..next).find(|&number| self.sample.is_removal(number));
         let batch = first..removal.unwrap_or(next);
-        (drawn % 4 == 0 && batch.contains(&number)).then_some(batch)
+        (drawn.is_multiple_of(4) && batch.contains(&number)).then_some(batch)
     }
 
     /// Returns the batch that begins with this operation.
