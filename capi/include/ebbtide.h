@@ -131,6 +131,11 @@
 #define EBBTIDE_OTHER 20
 
 /**
+ * A key of a batch was inserted by another caller. No function of this library returns it.
+ */
+#define EBBTIDE_CONFLICT 21
+
+/**
  * An argument is not allowed, such as a NULL pointer. Nothing has happened.
  */
 #define EBBTIDE_ARGUMENT 1000

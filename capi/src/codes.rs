@@ -47,6 +47,8 @@ pub const EBBTIDE_WOULD_WAIT: c_int = 18;
 pub const EBBTIDE_DIVERGED: c_int = 19;
 /// An error that this version does not distinguish.
 pub const EBBTIDE_OTHER: c_int = 20;
+/// A key of a batch was inserted by another caller. No function of this library returns it.
+pub const EBBTIDE_CONFLICT: c_int = 21;
 /// An argument is not allowed, such as a NULL pointer. Nothing has happened.
 pub const EBBTIDE_ARGUMENT: c_int = 1000;
 /// The library itself has a defect and panicked. Close the handle, and please report the message.
@@ -74,6 +76,7 @@ const ENGINE: &[(c_int, Code)] = &[
     (EBBTIDE_WOULD_WAIT, Code::WouldWait),
     (EBBTIDE_DIVERGED, Code::Diverged),
     (EBBTIDE_OTHER, Code::Other),
+    (EBBTIDE_CONFLICT, Code::Conflict),
 ];
 
 // The numbers are written out, for the header; they are those of the engine, and all of them.
