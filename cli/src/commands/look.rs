@@ -132,6 +132,9 @@ fn entry_json(entry: &inspect::Entry, tags: &RandomState) -> Map<String, Value> 
         };
         members.insert(name.to_owned(), value);
     }
+    if !entry.counts {
+        members.insert("ignored".to_owned(), true.into());
+    }
     members
 }
 
@@ -143,6 +146,9 @@ fn entry_text(entry: &inspect::Entry, tags: &RandomState) -> String {
             "hash" => format!("  key {}", tag(value, tags)),
             _ => format!("  {name} {value}"),
         };
+    }
+    if !entry.counts {
+        text += "  ignored: its batch was not completed";
     }
     text
 }
