@@ -13,7 +13,7 @@ use async_nats::jetstream::consumer::pull::{Ordered, OrderedConfig};
 use async_nats::jetstream::context::GetStreamErrorKind;
 use async_nats::jetstream::stream::{Config, Stream};
 use async_nats::jetstream::{self, Context, ErrorCode};
-use futures::{FutureExt, StreamExt};
+use futures::StreamExt;
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
@@ -21,6 +21,10 @@ use tokio::time::timeout;
 /// The header with a message's id. The server itself would use `Nats-Msg-Id` to drop messages that
 /// are repeated within its own, shorter window.
 const ID: &str = "Message-Id";
+
+/// How long to wait for the next message of a batch: the client asks the server for some hundred
+/// at a time, and a longer batch takes several such requests.
+const LINGER: Duration = Duration::from_millis(2);
 
 /// A NATS server.
 #[derive(Debug)]
@@ -168,8 +172,10 @@ impl Source for JetStreamSource<'_> {
             while let Some(found) = next {
                 let found = found.ok_or_else(|| Failure::passing("the consumer has ended"))?;
                 messages.extend(self.accept(found.map_err(Failure::passing)?).await?);
-                next =
-                    if messages.len() < most { self.messages.next().now_or_never() } else { None };
+                if messages.len() == most {
+                    break;
+                }
+                next = timeout(LINGER, self.messages.next()).await.ok();
             }
             Ok(messages)
         })

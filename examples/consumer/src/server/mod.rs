@@ -20,7 +20,8 @@ pub enum Server {
 
 /// A stream that is read from a position on. Messages come in their order, each once.
 pub trait Source {
-    /// Waits up to `wait` for a message, and returns all that are there, up to `most`.
+    /// Waits up to `wait` for a message, and returns it with those that are there, or come within
+    /// milliseconds, up to `most`.
     ///
     /// # Errors
     /// [`Failure::Lasting`] if messages behind the position have been removed from the stream

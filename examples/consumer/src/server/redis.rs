@@ -12,7 +12,7 @@ use std::time::Duration;
 const ID: &str = "id";
 const BODY: &str = "body";
 
-/// The entries that are read at a time.
+/// The entries that are read at a time, at least.
 const AHEAD: usize = 1000;
 
 /// How long a server may take to answer.
@@ -52,7 +52,7 @@ impl Redis {
         let connection = self.connect()?;
         let stream = stream.to_owned();
         let mut source = RedisSource { connection, stream, last: position, ahead: VecDeque::new() };
-        source.read(Duration::from_millis(1))?;
+        source.read(AHEAD, Duration::from_millis(1))?;
         Ok(source)
     }
 }
@@ -68,16 +68,16 @@ pub struct RedisSource {
 }
 
 impl RedisSource {
-    /// Reads entries ahead, and waits up to `wait` for the first.
+    /// Reads up to `count` entries ahead, and waits up to `wait` for the first.
     ///
     /// The entry at the position must still be in the stream when those behind it have been read.
     /// Entries are removed from the beginning, so then none behind it has been removed before, and
     /// the stream is the one that the position belongs to.
-    fn read(&mut self, wait: Duration) -> Result<()> {
+    fn read(&mut self, count: usize, wait: Duration) -> Result<()> {
         let Position { major, minor } = self.last.unwrap_or_default();
         let last = format!("{major}-{minor}");
         let mut pipeline = redis::pipe();
-        let read = pipeline.cmd("XREAD").arg("COUNT").arg(AHEAD);
+        let read = pipeline.cmd("XREAD").arg("COUNT").arg(count);
         // 0 would wait without a limit.
         read.arg("BLOCK").arg(wait.as_millis().max(1) as u64);
         read.arg("STREAMS").arg(&self.stream).arg(&last);
@@ -103,7 +103,7 @@ impl RedisSource {
 impl Source for RedisSource {
     fn next(&mut self, most: usize, wait: Duration) -> Result<Vec<Message>> {
         if self.ahead.is_empty() {
-            self.read(wait)?;
+            self.read(most.max(AHEAD), wait)?;
         }
         let count = self.ahead.len().min(most);
         Ok(self.ahead.drain(..count).collect())

@@ -17,8 +17,8 @@ use std::time::Duration;
 
 const STREAMS: usize = 4;
 
-/// The keys that are compared with a position, on either side of it. With their repetitions they are
-/// fewer than the window.
+/// The keys that are compared with a position, on either side of it. With their repetitions they
+/// are fewer than the window.
 const COMPARED: usize = 1500;
 
 /// What a stream contains, as the server shows it, and what must come of it.
