@@ -22,7 +22,7 @@ pub fn order(count: u64, seed: u64) -> Vec<u64> {
         for repetition in 1..=repetitions {
             let later = mix(random + repetition) % REPEATED_WITHIN;
             // Some come at once.
-            let later = if later % 3 == 0 { 0 } else { later };
+            let later = if later.is_multiple_of(3) { 0 } else { later };
             sent.push(((number + later).min(count - 1), number));
         }
     }

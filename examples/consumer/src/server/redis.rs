@@ -114,7 +114,7 @@ impl Source for RedisSource {
             return Ok(None);
         }
         let info: StreamInfoStreamReply = self.connection.xinfo_stream(&self.stream)?;
-        Ok((info.length > 0).then(|| position(&info.last_entry.id)).transpose()?)
+        (info.length > 0).then(|| position(&info.last_entry.id)).transpose()
     }
 }
 

@@ -136,7 +136,7 @@ fn live(url: &str, dir: &Path, streams: &[String], random: u64) {
     let options = ["--batch", batch, "--survives", survives];
     let mut consumer = consumer(url, dir, &options, streams);
     let later = Duration::from_micros(random / 48 % 20_000);
-    if random / 12 % 4 != 0 {
+    if !(random / 12).is_multiple_of(4) {
         // While it consumes: the messages of this life, at least, are new.
         wait_until("output", || {
             assert!(consumer.ended().is_none(), "a consumer has failed");
@@ -206,7 +206,7 @@ impl<'a> Scene<'a> {
                 begin.send(life).expect("a producer");
                 live(self.url, dir, &self.streams, mix(seed ^ mix(life)));
                 // Comparing opens and closes the filter. The other half is left to the consumer.
-                if life % 2 == 0 {
+                if life.is_multiple_of(2) {
                     continue;
                 }
                 for ((stream, log), last) in self.streams.iter().zip(&mut logs).zip(&mut last) {

@@ -128,9 +128,11 @@ impl Broker {
                 Some((format!("nats://127.0.0.1:{port}"), Some(port)))
             }
             Brand::Redis => {
-                let socket = home.join("socket");
-                std::os::unix::net::UnixStream::connect(&socket).ok()?;
-                Some((format!("unix://{}", socket.display()), None))
+                let url = format!("unix://{}", home.join("socket").display());
+                let mut connection = redis::Client::open(&*url).ok()?.get_connection().ok()?;
+                // Refused while it loads what it has stored.
+                redis::cmd("PING").exec(&mut connection).ok()?;
+                Some((url, None))
             }
         })
     }
