@@ -26,6 +26,10 @@ const ID: &str = "Message-Id";
 /// at a time, and a longer batch takes several such requests.
 const LINGER: Duration = Duration::from_millis(2);
 
+/// How long a request for messages is valid. The client notices within that time that a server has
+/// restarted, and has forgotten the consumer.
+const EXPIRES: Duration = Duration::from_secs(2);
+
 /// A NATS server.
 #[derive(Debug)]
 pub struct JetStream {
@@ -101,7 +105,11 @@ impl JetStream {
                 Some(last) => DeliverPolicy::ByStartSequence { start_sequence: last + 1 },
                 None => DeliverPolicy::All,
             };
-            let config = OrderedConfig { deliver_policy: start, ..OrderedConfig::default() };
+            let config = OrderedConfig {
+                deliver_policy: start,
+                max_expires: EXPIRES,
+                ..OrderedConfig::default()
+            };
             let consumer = stream.create_consumer(config).await.map_err(Failure::passing)?;
             let messages = consumer.messages().await.map_err(Failure::passing)?;
             let mut source = JetStreamSource { runtime, stream, messages, last };
