@@ -23,7 +23,10 @@ pub fn order(count: u64, seed: u64) -> Vec<u64> {
             let later = mix(random + repetition) % REPEATED_WITHIN;
             // Some come at once.
             let later = if later.is_multiple_of(3) { 0 } else { later };
-            sent.push(((number + later).min(count - 1), number));
+            // So the last message sent is a new one, or one that was just sent.
+            if number + later < count {
+                sent.push((number + later, number));
+            }
         }
     }
     // Stable: at the same place the first occurrences stand before the repetitions.

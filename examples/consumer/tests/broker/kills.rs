@@ -4,7 +4,7 @@
 
 use crate::support::{Brand, Broker, consumer, wait_until};
 use consumer::partition::Partition;
-use consumer::server::{Server, Source};
+use consumer::server::Server;
 use consumer::traffic::{message, mix, order};
 use consumer::{Message, Position};
 use ebbtide::{Error, Filter, Fingerprint, Options};
@@ -23,7 +23,8 @@ const COMPARED: usize = 1500;
 
 /// What a stream contains, as the server shows it, and what must come of it.
 struct Log<'a> {
-    source: Box<dyn Source + 'a>,
+    server: &'a Server,
+    stream: &'a str,
     messages: Vec<Message>,
     /// For each message the number of those before it, of which no repetition counts.
     before: Vec<usize>,
@@ -36,15 +37,18 @@ struct Log<'a> {
 }
 
 impl<'a> Log<'a> {
-    fn new(source: Box<dyn Source + 'a>) -> Self {
+    fn new(server: &'a Server, stream: &'a str) -> Self {
         let (messages, before, distinct) = (Vec::new(), Vec::new(), Vec::new());
         let (seen, output, lengths) = (HashSet::new(), Vec::new(), vec![0]);
-        Self { source, messages, before, distinct, seen, output, lengths }
+        Self { server, stream, messages, before, distinct, seen, output, lengths }
     }
 
     /// Reads some of what has been sent since.
     fn read(&mut self) {
-        for message in self.source.next(10_000, Duration::from_millis(20)).expect("messages") {
+        // A consumer of JetStream that reads nothing for seconds would be removed by the server.
+        let last = self.messages.last().map(|message| message.position);
+        let mut source = self.server.source(self.stream, last).expect("a stream");
+        for message in source.next(10_000, Duration::from_millis(200)).expect("messages") {
             self.before.push(self.distinct.len());
             let id = message.id.clone().expect("an id");
             if self.seen.insert(id.clone()) {
@@ -175,9 +179,8 @@ impl<'a> Scene<'a> {
         Self { url, server, streams, orders: orders.collect(), count }
     }
 
-    fn logs(&self) -> Vec<Log<'a>> {
-        let log = |stream| Log::new(self.server.source(stream, None).expect("a stream"));
-        self.streams.iter().map(|stream| log(stream)).collect()
+    fn logs(&self) -> Vec<Log<'_>> {
+        self.streams.iter().map(|stream| Log::new(self.server, stream)).collect()
     }
 
     /// Sends a share of the messages for each life, in pieces to each stream in turn.
