@@ -261,7 +261,9 @@ fn truncating_a_file_at_most_kills_the_process_by_a_signal_and_loses_only_the_cu
             println!("{what}");
             let died = status.signal();
             assert!(died == Some(SIGBUS) || status.success() && !said.is_empty(), "{what}");
-            assert!(!is_image(name) || died.is_some(), "{what}: unnoticed");
+            // The last page of `live` holds positions, of which this filter has none.
+            let is_unused = name == "live" && keep == 1;
+            assert!(!is_image(name) || is_unused || died.is_some(), "{what}: unnoticed");
             holds_what_was_not_cut(&dir, name, &what);
         }
         match file {

@@ -59,7 +59,9 @@ impl Inference for Buffering {
             }
             Scheme::Double => others.of_double_buffering(k, last, other == k),
         };
-        tell(Piece { from: 0, to: open, likelihood: young });
+        if open > 0 {
+            tell(Piece { from: 0, to: open, likelihood: young });
+        }
         if open < both {
             tell(Piece { from: open, to: both, likelihood: aged });
         }
