@@ -129,7 +129,7 @@ def test_wrong_settings_of_calls_are_refused(path: str) -> None:
             (TypeError, lambda: counts.insert("a", colour="red")),  # type: ignore[call-arg]
             (ebbtide.Unsupported, lambda: counts.age("a")),
             (ebbtide.Unsupported, lambda: counts.frequency("a")),
-            (ebbtide.Unsupported, lambda: counts.posterior("a", 0.5)),
+            (ebbtide.Unsupported, lambda: counts.seen_within("a", 5)),
             (ValueError, lambda: counts.insert_up_to("a", float("nan"))),
             (TypeError, lambda: counts.insert_up_to("a", "5")),  # type: ignore[arg-type]
             (ValueError, lambda: list(counts.only_new(["a"], batch=0))),
