@@ -82,7 +82,8 @@ def held_up(path: str) -> Iterator[ebbtide.Filter]:
                 time.sleep(0.01)
                 probe = threading.Thread(target=seen.insert, args=("probe",), daemon=True)
                 probe.start()
-                probe.join(0.3)
+                # Long, so that a busy machine is not taken for a stripe that is held.
+                probe.join(2)
                 if probe.is_alive():
                     break
                 child.send_signal(signal.SIGCONT)
