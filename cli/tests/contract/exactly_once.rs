@@ -93,8 +93,12 @@ impl Place {
             if child.try_wait().expect("a status").is_none() {
                 signal(&child, "KILL");
                 killed += 1;
+                let _ = child.wait();
+            } else {
+                // It has read everything: the next kill meets a run from the beginning.
+                fs::remove_dir_all(self.path(&format!("{name}.state"))).expect("a state");
+                fs::remove_file(self.path(name)).expect("an output");
             }
-            let _ = child.wait();
         }
         self.run(name, inputs, &[]);
         killed
