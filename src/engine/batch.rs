@@ -2,7 +2,7 @@
 
 use crate::engine::log_writer::Appended;
 use crate::engine::outcome::{Checked, Given, Waits};
-use crate::engine::shared::Local;
+use crate::engine::shared::{Local, Shared};
 use crate::engine::staging::{Answered, BatchOperation, Staged, Staging, Unstaged};
 use crate::engine::time::Stamp;
 use crate::engine::write::Writer;
@@ -80,18 +80,22 @@ pub(crate) fn query(writer: &Writer, hash: u64, given: Given) -> Result<(Checked
     shared.check_usable()?;
     // Before the query: an insert that it does not see counts later in this stripe.
     let lsn = image.header().stripe(image.layout().stripe_of(hash) + 1).lsn();
-    let is_late = match given.time {
-        Some(_) => {
-            let moment = writer.time.moment(writer.time.stamp(given.time)?);
-            shared.meta.kind.decide(&image.header().state(), &moment) == Decision::TooLate
-        }
-        None => false,
+    // Only an operation with a time of its own can be too late.
+    let moment = match given.time {
+        Some(_) => Some(writer.time.moment(writer.time.stamp(given.time)?)),
+        None => None,
     };
-    let checked = match writer.queries.contains(hash, given)? {
-        true => Checked::Present,
-        false if is_late => Checked::TooLate,
-        false => Checked::New,
-    };
+    let checked =
+        writer.queries.ask_with(hash, given, Shared::totals, |kind, state, blocks, query| {
+            let is_late = |moment| kind.decide(state, moment) == Decision::TooLate;
+            if kind.contains(state, blocks, query) {
+                Checked::Present
+            } else if moment.as_ref().is_some_and(is_late) {
+                Checked::TooLate
+            } else {
+                Checked::New
+            }
+        })?;
     Ok((checked, lsn))
 }
 
@@ -110,7 +114,7 @@ fn commit_held(writer: &Writer, batch: Contents<'_>) -> Result<u64> {
     check_answers(writer, batch.operations, &held)?;
     loop {
         shared.check_writable()?;
-        match attempt(writer, batch, &mut held)? {
+        match attempt(writer, batch, &held)? {
             Attempt::Done(lsn) => return Ok(lsn),
             Attempt::Again => {}
             Attempt::NeedsEvents | Attempt::NoRoom(_) if batch.waits.never() => {
@@ -173,7 +177,7 @@ fn check_answers(
     Ok(())
 }
 
-fn attempt(writer: &Writer, batch: Contents<'_>, held: &mut Held<'_>) -> Result<Attempt> {
+fn attempt(writer: &Writer, batch: Contents<'_>, held: &Held<'_>) -> Result<Attempt> {
     let header = writer.shared.image.header();
     let events = holds_events(held);
     if !header.positions().has_room_for(batch.positions.iter().map(|(source, _)| source)) {
@@ -240,12 +244,10 @@ fn apply(writer: &Writer, staged: &Staged, first: u64, held: &[StripeGuard<'_, L
         }
         let lsn = first + at as u64;
         let word = Stamp { time: record.time, stream: record.stream }.word();
-        let index = match records::operation(kind, record) {
-            Some(operation) => layout.stripe_of(operation.hash) + 1,
-            None => 0,
-        };
+        let operation = records::operation(kind, record);
+        let index = operation.map_or(0, |operation| layout.stripe_of(operation.hash) + 1);
         let Some(stripe) = of_stripe(held, index) else { continue };
-        if let Some(operation) = records::operation(kind, record) {
+        if let Some(operation) = operation {
             change(writer, current, &operation, lsn);
             let counts = records::counts(shared.weighs, record);
             stripe.entry().count(lsn, word, counts);

@@ -8,11 +8,13 @@ use crate::engine::time::{Reading, Stamp};
 use crate::engine::write::Writer;
 use crate::error::{Error, Result};
 use crate::image::BankSet;
+use crate::image::shared::Banks;
 use crate::sync::AtomicU64;
 use crate::wal::Record;
-use ebbtide_core::block::{Block, Blocks, Layout, MAX_BANKS, OWN_WORDS, load};
+use ebbtide_core::block::{Block, Blocks, Layout, MAX_BANKS};
 use ebbtide_core::event;
 use ebbtide_core::hash::mix;
+use ebbtide_core::kind::copy::BlockCopy;
 use ebbtide_core::kind::plan::{Locate, decide};
 use ebbtide_core::kind::{
     BankMask, Change, Decision, Event, Kind, Micros, Moment, Operation, Precondition, Request,
@@ -78,7 +80,7 @@ enum Touched {
     /// By these operations, which its words do not show.
     Changed(Vec<Operation>),
     /// A copy as the operations leave it.
-    Copied(BlockWords),
+    Copied(BlockCopy),
 }
 
 /// Blocks of at most this many words are copied when a batch reaches them for the second time.
@@ -94,31 +96,12 @@ fn spared(block: &Block<'_>) -> usize {
     block.cells.len().saturating_sub(COPIED_AT_ONCE) / CHANGES_PER_COPY
 }
 
-/// A private copy of a block, with all words that it can have.
-struct BlockWords {
-    words: Vec<AtomicU64>,
-    number: u64,
-    of: u64,
-}
-
-impl BlockWords {
-    fn new(block: &Block<'_>) -> Self {
-        let words = block.own.iter().chain(block.cells).map(|word| AtomicU64::new(load(word)));
-        Self { words: words.collect(), number: block.number, of: block.of }
-    }
-
-    fn block(&self) -> Block<'_> {
-        let (own, cells) = self.words.split_at(OWN_WORDS);
-        Block { number: self.number, of: self.of, ..Block::alone(own, cells) }
-    }
-}
-
 /// Applies an operation to a copy of one of the key's blocks.
 fn change(
     kind: &dyn Kind,
     state: &State<'_>,
     slot: usize,
-    copy: &BlockWords,
+    copy: &BlockCopy,
     operation: &Operation,
 ) {
     let mut blocks = [None; MAX_BANKS];
@@ -185,7 +168,7 @@ impl Overlay {
                 && let Touched::Changed(operations) = touched
                 && operations.len() > spared
             {
-                let copy = BlockWords::new(block);
+                let copy = BlockCopy::whole(block);
                 operations.iter().for_each(|done| change(kind, state, slot, &copy, done));
                 *touched = Touched::Copied(copy);
                 self.copies += 1;
@@ -236,7 +219,7 @@ impl Locate for Overlay {
     }
 }
 
-/// Stages a batch.
+/// Stages the records of a batch.
 pub(crate) struct Staging<'a> {
     writer: &'a Writer,
     kind: &'a dyn Kind,
@@ -259,7 +242,7 @@ pub(crate) struct Staging<'a> {
 }
 
 impl<'a> Staging<'a> {
-    /// Begins a staged, for a caller that holds the stripes of all its keys.
+    /// Begins a batch, for a caller that holds the stripes of all its keys.
     ///
     /// # Errors
     /// [`Error::Io`] if a bank cannot be mapped.
@@ -277,8 +260,8 @@ impl<'a> Staging<'a> {
                 continue;
             };
             let banks = match banks {
-                crate::image::shared::Banks::Current(banks) => Arc::clone(&banks),
-                crate::image::shared::Banks::Fixed(_) => image.keep_banks(),
+                Banks::Current(banks) => Arc::clone(&banks),
+                Banks::Fixed(_) => image.keep_banks(),
             };
             if !state_block.unchanged(version) {
                 continue;
@@ -374,10 +357,8 @@ impl<'a> Staging<'a> {
             let (used, wanted) = (growth.room_now(block), growth.room(block, operation));
             if wanted > used {
                 bank.allocate(block.number, wanted)?;
-                self.staged.rooms.push((block.number, wanted));
-            } else {
-                self.staged.rooms.push((block.number, used));
             }
+            self.staged.rooms.push((block.number, wanted.max(used)));
         }
         if self.depends {
             self.overlay.apply(self.kind, &state, mask, operation);
@@ -436,7 +417,7 @@ impl<'a> Staging<'a> {
         self.staged.records.reserve(records);
     }
 
-    /// Returns the staged.
+    /// Returns what was staged.
     pub(crate) fn finish(self) -> Staged {
         Staged { clock_from: self.clock.moved_to(), ..self.staged }
     }

@@ -101,7 +101,7 @@ fn reached(filter: &Filter<Any>) -> Result<Option<Place>> {
 impl<'a> Target<'a> {
     /// Opens the output for this run only, and cuts off what a killed run has written without
     /// recording it. Of a new state, the output's present content stays.
-    fn open(filter: &Filter<Any>, path: &'a Path) -> Result<Self> {
+    fn open(filter: &Filter<Any>, path: &'a Path, syncs: bool) -> Result<Self> {
         let failed = writing(path);
         let options = File::options().create(true).truncate(false).read(true).write(true).clone();
         let mut file = options.open(path).map_err(&failed)?;
@@ -136,7 +136,10 @@ impl<'a> Target<'a> {
                 ));
             }
             _ => {
-                let mut first = filter.batch();
+                // Durable before the first line is written: after a power cut, lines of a forgotten
+                // run would be taken for what the output held already.
+                sync_name(path).map_err(&failed)?;
+                let mut first = Batch::new(filter.call().durability(Durability::Always));
                 first.set_position(OUTPUT_FILE, inode)?;
                 first.set_position(OUTPUT_LENGTH, found)?;
                 first.commit()?;
@@ -144,7 +147,6 @@ impl<'a> Target<'a> {
             }
         };
         file.set_len(length).and_then(|()| file.seek(SeekFrom::Start(length))).map_err(&failed)?;
-        let syncs = filter.stat()?.durability != Durability::Never;
         Ok(Self { path, file, length, syncs })
     }
 
@@ -163,8 +165,18 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Returns the inode of a regular file, and its length.
-fn identify(path: &Path) -> Result<(u64, u64)> {
+/// Makes the name of a file durable.
+fn sync_name(path: &Path) -> std::io::Result<()> {
+    File::open(directory_of(path)).and_then(|directory| directory.sync_all())
+}
+
+fn directory_of(path: &Path) -> &Path {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or(Path::new("."))
+}
+
+/// Returns the inode of a regular file.
+fn identify(path: &Path) -> Result<u64> {
     let metadata = fs::metadata(path).map_err(|error| Failure::reading(path, &error))?;
     if !metadata.is_file() {
         return refuse(format!(
@@ -172,16 +184,12 @@ fn identify(path: &Path) -> Result<(u64, u64)> {
             path.display()
         ));
     }
-    Ok((metadata.ino(), metadata.len()))
+    Ok(metadata.ino())
 }
 
 /// Searches the directories of these files for a file of this inode, which a rotation has renamed.
 fn renamed(files: &[PathBuf], inode: u64) -> Option<PathBuf> {
-    let parent = |path: &PathBuf| match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
-        _ => PathBuf::from("."),
-    };
-    let mut directories: Vec<PathBuf> = files.iter().map(parent).collect();
+    let mut directories: Vec<&Path> = files.iter().map(|path| directory_of(path)).collect();
     directories.dedup();
     let entries = directories.iter().filter_map(|directory| fs::read_dir(directory).ok()).flatten();
     entries.flatten().map(|entry| entry.path()).find(|path| {
@@ -196,7 +204,7 @@ fn left(files: &[PathBuf], place: Option<Place>) -> Result<Vec<PathBuf>> {
             "standard input cannot be read again after a kill; --output needs files".to_owned(),
         );
     }
-    let inodes = files.iter().map(|path| Ok(identify(path)?.0)).collect::<Result<Vec<_>>>()?;
+    let inodes = files.iter().map(|path| identify(path)).collect::<Result<Vec<_>>>()?;
     let Some(place) = place else { return Ok(files.to_vec()) };
     if let Some(at) = inodes.iter().position(|&inode| inode == place.file) {
         return Ok(files[at..].to_vec());
@@ -217,7 +225,12 @@ impl ExactlyOnce<'_> {
     pub fn run(&mut self, output: &Path) -> Result<Ended> {
         let place = reached(self.filter)?.filter(|_| !self.arguments.new_input);
         let files = left(&self.arguments.files, place)?;
-        let mut target = Target::open(self.filter, output)?;
+        let durability = match self.arguments.reading.durability {
+            Some(durability) => durability,
+            None => self.filter.stat()?.durability,
+        };
+        let syncs = durability != Durability::Never;
+        let mut target = Target::open(self.filter, output, syncs)?;
         let mut run = Run::new(true, true, Skipped::Nothing)?;
         match self.feed(files, place, &mut target, &mut run) {
             Ok(()) => Ok(run.end()),
@@ -238,7 +251,7 @@ impl ExactlyOnce<'_> {
         for (at, path) in files.into_iter().enumerate() {
             let place = place.filter(|place| at == 0 && place.offset > 0);
             let origin = || Origin { files: vec![path.clone()], ..Origin::default() };
-            let (file, _) = identify(&path)?;
+            let file = identify(&path)?;
             let mut input = Input::new(origin(), reading, false, &stop)?;
             if let Some(place) = place {
                 // The header of a table is in front of the place.

@@ -26,7 +26,12 @@ impl BlockCopy {
     /// Copies a block.
     #[must_use]
     pub fn new(kind: &dyn Kind, block: Block<'_>) -> Self {
-        let block = used(kind, block);
+        Self::whole(&used(kind, block))
+    }
+
+    /// Copies a block with all words that it can have, for changes that need more room.
+    #[must_use]
+    pub fn whole(block: &Block<'_>) -> Self {
         let words = block.own.iter().chain(block.cells).map(|word| AtomicU64::new(load(word)));
         Self { words: words.collect(), number: block.number, of: block.of }
     }
