@@ -153,7 +153,7 @@ impl Role {
                 let (filter, notes) = (&filter, &notes);
                 scope.spawn(move || {
                     let mut hand = Hand { scene: self.scene, filter, notes, stream, random };
-                    hand.operate(found[stream], most);
+                    hand.operate(found[stream], self.end(found[stream], most));
                     if dies && at == 0 {
                         kill_process(getpid(), Signal::KILL).expect("one may kill oneself");
                     }
@@ -162,8 +162,13 @@ impl Role {
         });
         notes.moment();
         filter.close().expect("the filter closes");
-        streams.for_each(|stream| notes.acknowledge(stream, found[stream] + most));
+        streams.for_each(|stream| notes.acknowledge(stream, self.end(found[stream], most)));
         notes.moment();
+    }
+
+    /// Returns the number after the last operation, if at least this many are run.
+    fn end(&self, start: u64, most: u64) -> u64 {
+        self.scene.boundary(start + most)
     }
 }
 
@@ -189,10 +194,12 @@ struct Hand<'a> {
 }
 
 impl Hand<'_> {
-    /// Runs up to `most` operations, some of them durable, among checkpoints and syncs.
-    fn operate(&mut self, start: u64, most: u64) {
+    /// Runs the operations from `start` to `end`, some of them durable, among checkpoints and
+    /// syncs.
+    fn operate(&mut self, start: u64, end: u64) {
         let one_in = [3, 10, 50][self.random.below(3) as usize];
-        for number in start..start + most {
+        let mut number = start;
+        while number < end {
             match self.random.below(150) {
                 0 => {
                     self.notes.moment();
@@ -215,9 +222,9 @@ impl Hand<'_> {
                 0 => Durability::Never,
                 _ => lazy,
             };
-            self.scene.operate(self.filter, self.stream, number, durability);
+            number = self.scene.run(self.filter, self.stream, number, durability);
             if durable {
-                self.notes.acknowledge(self.stream, number + 1);
+                self.notes.acknowledge(self.stream, number);
             }
         }
     }

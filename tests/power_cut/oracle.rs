@@ -86,6 +86,8 @@ impl Oracle {
         promised: [u64; STREAMS],
     ) -> Checked<([u64; STREAMS], bool)> {
         if self.scene.crew == Crew::One {
+            let found = filter.stat().map_err(text)?.operations;
+            self.check_batches([found, 0])?;
             let prefix = self.alone.prefix(filter, promised[0]..=MOST)?;
             return Ok(([prefix.operations, 0], prefix.stepped));
         }
@@ -95,11 +97,23 @@ impl Oracle {
                 "{promised:?} operations were acknowledged, {counts:?} are present"
             ));
         }
+        self.check_batches(counts)?;
         let found = state(filter)?;
         if found == self.expected(counts)? {
             Ok((counts, false))
         } else {
             Err(format!("{found:?} is not the digest of the operations {counts:?}"))
+        }
+    }
+
+    /// Checks that no batch is there in part.
+    fn check_batches(&self, counts: [u64; STREAMS]) -> Checked<()> {
+        match counts.into_iter().find(|&count| self.scene.boundary(count) != count) {
+            Some(count) => {
+                let batch = self.scene.batch(count);
+                Err(format!("{count} operations are present, a part of the batch {batch:?}"))
+            }
+            None => Ok(()),
         }
     }
 
@@ -140,11 +154,10 @@ impl Oracle {
         })
     }
 
-    /// Runs one more operation of each stream.
+    /// Runs one more operation, or batch, of each stream.
     fn proceed(&self, filter: &Filter, counts: &mut [u64; STREAMS], durability: Durability) {
         for (stream, count) in counts.iter_mut().enumerate().take(self.scene.streams()) {
-            self.scene.operate(filter, stream, *count, durability);
-            *count += 1;
+            *count = self.scene.run(filter, stream, *count, durability);
         }
     }
 

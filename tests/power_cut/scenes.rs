@@ -1,11 +1,16 @@
 //! The workloads: filters with small windows and small segments, used by one thread, two threads or
-//! two processes.
+//! two processes. Some operations are a batch, which ends with a position: a function of their
+//! numbers.
 
-use ebbtide::{Any, Clock, Durability, Filter, Options, Timestamp};
+use ebbtide::{Any, Batch, Clock, Durability, Filter, Options, Timestamp};
 use ebbtide_testkit::random::{Random, mix};
 use ebbtide_testkit::samples::{SAMPLES, Sample};
+use std::ops::Range;
 use std::sync::LazyLock;
 use std::time::Duration;
+
+/// Operations of which some may be a batch.
+const CHUNK: u64 = 64;
 
 /// The users of the filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,11 +80,55 @@ impl Scene {
         if self.crew == Crew::One { 1 } else { 2 }
     }
 
-    /// Runs the operation of this number; each leaves one record.
+    /// Returns the operations of the batch that contains this one, if it is in a batch.
+    pub fn batch(&self, number: u64) -> Option<Range<u64>> {
+        let chunk = number / CHUNK;
+        let drawn = mix(!chunk);
+        let first = chunk * CHUNK + drawn / 2 % (CHUNK / 2);
+        let most = if (drawn / 64).is_multiple_of(8) { CHUNK / 2 } else { 6 };
+        let next = first + 1 + drawn / 1024 % most;
+        let removal = (first..next).find(|&number| self.sample.is_removal(number));
+        let batch = first..removal.unwrap_or(next);
+        (drawn.is_multiple_of(2) && batch.contains(&number)).then_some(batch)
+    }
+
+    /// Returns the first number from this one on that is not inside a batch.
+    pub fn boundary(&self, number: u64) -> u64 {
+        let inside = self.batch(number).filter(|batch| batch.start < number);
+        inside.map_or(number, |batch| batch.end)
+    }
+
+    /// Runs the operation of this number, or the batch that begins with it. Returns the number of
+    /// the next.
+    pub fn run(&self, filter: &Filter, stream: usize, number: u64, durability: Durability) -> u64 {
+        let Some(numbers) = self.batch(number) else {
+            self.operate(filter, stream, number, durability);
+            return number + 1;
+        };
+        let mut batch = Batch::new(filter.call().durability(durability));
+        batch.set_position(stream as u64, numbers.end).expect("a position");
+        for number in numbers.clone() {
+            let added = self
+                .sample
+                .add(&mut batch, number, time(number), |number| self.key(stream, number));
+            added.expect("an operation");
+        }
+        batch.commit().expect("a batch");
+        numbers.end
+    }
+
+    /// Runs the operation of this number by itself, and sets the position after the last one of a
+    /// batch; each operation leaves one record.
     pub fn operate(&self, filter: &Filter, stream: usize, number: u64, durability: Durability) {
-        let call = filter.call().time(time(number)).durability(durability);
-        let done = self.sample.operate(call, number, |number| self.key(stream, number));
+        let call = filter.call().durability(durability);
+        let timed = call.time(time(number));
+        let done = self.sample.operate(timed, number, |number| self.key(stream, number));
         done.expect("an operation");
+        if self.batch(number).is_some_and(|batch| batch.end == number + 1) {
+            let mut last = Batch::new(call);
+            last.set_position(stream as u64, number + 1).expect("a position");
+            last.commit().expect("a position");
+        }
     }
 
     /// Returns the key of a stream's operation. One stream repeats some keys; two streams never
