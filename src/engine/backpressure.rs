@@ -84,6 +84,9 @@ impl Backpressure {
     #[cold]
     pub(crate) fn wait(&self) {
         let _waited = Timed::begin(Work::Backpressure, self.shared.media.path());
+        // Who requested it may have died since, and its threads too; those of other processes look
+        // once a second.
+        self.wakeup.wake();
         let (mut seen, mut since) = (self.progress(), Instant::now());
         while seen != 0 && !self.shared.image.header().refuses() {
             sync::sleep(PAUSE);
@@ -118,8 +121,10 @@ impl Backpressure {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::engine::task_threads::{self, Task};
     use crate::media::Memory;
     use crate::{Bloom, Durability, Filter, Options};
+    use std::sync::mpsc::{self, Sender};
 
     /// Creates a filter for which a checkpoint is due after 2048 records.
     fn made(background: bool) -> Filter<Bloom> {
@@ -157,6 +162,30 @@ mod tests {
             let continued = waiting.join().expect("no panic");
             assert!(continued >= ended || start.elapsed() >= PATIENCE);
         });
+    }
+
+    #[test]
+    fn a_waiter_wakes_the_threads_of_its_own_process_since_others_may_be_dead() {
+        struct Telling(crate::sync::mutex::Mutex<Sender<()>>);
+        impl Task for Telling {
+            fn run(&self) -> Instant {
+                // The receiver may be gone.
+                let _ = self.0.lock().send(());
+                Instant::now() + Duration::from_secs(3600)
+            }
+        }
+        let filter = made(false);
+        let engine = &filter.engine;
+        let (told, heard) = mpsc::channel();
+        let task = Arc::new(Telling(crate::sync::mutex::Mutex::new(told)));
+        let register = |work| task_threads::register(work, task.clone()).expect("a thread");
+        engine.wakeup.begin([task_threads::Work::Log, task_threads::Work::Snapshots].map(register));
+        (0..2).for_each(|_| heard.recv().expect("each runs at once"));
+        engine.shared.image.header().checkpoint_request().open();
+        insert(&filter, 0..1);
+        let limit = Duration::from_secs(60);
+        (0..2).for_each(|_| heard.recv_timeout(limit).expect("each is woken"));
+        engine.wakeup.end();
     }
 
     #[test]

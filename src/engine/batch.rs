@@ -14,6 +14,9 @@ use crate::wal::{Op, Record};
 use ebbtide_core::event;
 use ebbtide_core::kind::{Decision, Kind, Operation, records};
 
+/// The operations whose cells are prefetched ahead of the one that is staged or applied.
+const AHEAD: usize = 16;
+
 /// What a batch does, in order.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Contents<'b> {
@@ -186,8 +189,13 @@ fn attempt(writer: &Writer, batch: Contents<'_>, held: &Held<'_>) -> Result<Atte
     }
     // Under the stripes, so that the clock's times within a stripe never decrease.
     let mut staging = Staging::new(writer, writer.time.reading(), events)?;
-    staging.reserve(batch.operations.len() + batch.positions.len());
-    for operation in batch.operations {
+    staging.reserve(batch.operations.len(), batch.positions.len());
+    for (at, operation) in batch.operations.iter().enumerate() {
+        if let Some(ahead) = batch.operations.get(at + AHEAD)
+            && staging.depends
+        {
+            writer.prefetch_to_write(ahead.hash);
+        }
         match staging.add(operation) {
             Ok(()) => {}
             Err(Unstaged::NeedsEvents) => return Ok(Attempt::NeedsEvents),
@@ -239,6 +247,12 @@ fn apply(writer: &Writer, staged: &Staged, first: u64, held: &[StripeGuard<'_, L
     let mut banks = staged.banks.iter().peekable();
     let mut current = &staged.banks[0].1;
     for (at, record) in staged.records.iter().enumerate() {
+        if let Some(ahead) = staged.records.get(at + AHEAD)
+            && !staged.read_blocks
+            && let Some(operation) = records::operation(kind, ahead)
+        {
+            writer.prefetch_to_write(operation.hash);
+        }
         while let Some((_, next)) = banks.next_if(|(from, _)| *from <= at) {
             current = next;
         }

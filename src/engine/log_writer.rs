@@ -10,8 +10,9 @@ use crate::wal::{Op, Record, Segment};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The time to wait for another process to allocate a segment.
-const GROWERS_TIME: Duration = patience(Duration::from_millis(20));
+/// The time to wait for another process to allocate a segment: short, since it may be dead, and to
+/// allocate one twice costs little.
+const GROWERS_TIME: Duration = patience(Duration::from_millis(5));
 
 /// The slots ahead of the tail whose pages are made present: enough until the thread has woken up
 /// and made more.

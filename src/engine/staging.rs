@@ -21,8 +21,10 @@ use ebbtide_core::kind::{
     State, Totals, records,
 };
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
+use std::{iter, mem};
 
 /// An operation of a batch.
 #[derive(Debug, Clone, Copy)]
@@ -69,6 +71,8 @@ pub(crate) struct Staged {
     pub(crate) banks: Vec<(usize, Arc<BankSet>)>,
     /// Blocks with more room than they use, by number: the room.
     pub(crate) rooms: Vec<(u64, usize)>,
+    /// Whether the blocks were read.
+    pub(crate) read_blocks: bool,
     /// Operations that are too late.
     pub(crate) refused: usize,
     /// Where the clock must continue, if times that came with keys are ahead of it.
@@ -77,23 +81,31 @@ pub(crate) struct Staged {
 
 /// A block that a batch changes.
 enum Touched {
-    /// By these operations, which its words do not show.
-    Changed(Vec<Operation>),
+    /// By operations that its words do not show: the number of them, and the index of the last one
+    /// in [`Overlay::unshown`].
+    Changed { operations: usize, last: usize },
     /// A copy as the operations leave it.
-    Copied(BlockCopy),
+    Copied(Box<BlockCopy>),
+}
+
+/// An operation that the words of a block do not show.
+struct Unshown {
+    operation: Operation,
+    /// The index of the one before it on the same block, if there is one.
+    before: Option<usize>,
 }
 
 /// Blocks of at most this many words are copied when a batch reaches them for the second time.
 const COPIED_AT_ONCE: usize = 512;
 
-/// The changes, per word, after which a larger block is copied.
-const CHANGES_PER_COPY: usize = 16;
+/// The further words of a larger block for each change that need not show.
+const WORDS_PER_CHANGE: usize = 8;
 
 /// Returns how many changes of a batch the words of a block need not show to its later records. To
 /// copy a large block for a few keys would take longer than to insert them; so that few keys do not
 /// count the bits of one another, which changes the sum of new bits by a few percent at most.
 fn spared(block: &Block<'_>) -> usize {
-    block.cells.len().saturating_sub(COPIED_AT_ONCE) / CHANGES_PER_COPY
+    block.cells.len().saturating_sub(COPIED_AT_ONCE) / WORDS_PER_CHANGE
 }
 
 /// Applies an operation to a copy of one of the key's blocks.
@@ -118,6 +130,8 @@ struct Overlay {
     /// Whether every change must be shown: the room of a block depends on it.
     is_exact: bool,
     touched: HashMap<BlockKey, Touched, BuildHasherDefault<Mixed>>,
+    /// The operations of all [`Touched::Changed`].
+    unshown: Vec<Unshown>,
     /// The number of copies.
     copies: usize,
 }
@@ -144,16 +158,16 @@ impl Hasher for Mixed {
     }
 }
 
-/// Calls `visit` with each of a key's blocks in the banks of `mask`: its slot, the block, its key.
-fn each(
+/// Calls `visit` with each of a key's blocks: its slot, the block, and the key of the block.
+#[inline]
+fn each<'a>(
     banks: &BankSet,
-    mask: BankMask,
-    hash: u64,
-    mut visit: impl FnMut(usize, &Block<'_>, BlockKey),
+    blocks: &Blocks<'a>,
+    mut visit: impl FnMut(usize, &Block<'a>, BlockKey),
 ) {
-    let located = banks.locate(mask, hash);
-    for slot in 0..MAX_BANKS {
-        if let (Some(block), Some(bank)) = (located.blocks.get(slot), banks.get(slot)) {
+    let slots = if let Blocks::One(_) = blocks { 1 } else { MAX_BANKS };
+    for slot in 0..slots {
+        if let (Some(block), Some(bank)) = (blocks.get(slot), banks.get(slot)) {
             visit(slot, block, (bank.id(), block.number));
         }
     }
@@ -162,29 +176,104 @@ fn each(
 impl Overlay {
     /// Copies those of the key's blocks whose earlier changes a record must see.
     fn settle(&mut self, kind: &dyn Kind, state: &State<'_>, mask: BankMask, hash: u64) {
-        each(&self.banks, mask, hash, |slot, block, key| {
+        let located = self.banks.locate(mask, hash);
+        each(&self.banks, &located.blocks, |slot, block, key| {
             let spared = if self.is_exact { 0 } else { spared(block) };
-            if let Some(touched) = self.touched.get_mut(&key)
-                && let Touched::Changed(operations) = touched
-                && operations.len() > spared
-            {
-                let copy = BlockCopy::whole(block);
-                operations.iter().for_each(|done| change(kind, state, slot, &copy, done));
-                *touched = Touched::Copied(copy);
-                self.copies += 1;
+            if let Some(touched) = self.touched.get_mut(&key) {
+                self.copies +=
+                    usize::from(touched.show(kind, state, slot, block, spared, &self.unshown));
             }
         });
     }
 
-    /// Notes an operation on the key's blocks.
-    fn apply(&mut self, kind: &dyn Kind, state: &State<'_>, mask: BankMask, done: &Operation) {
-        each(&self.banks, mask, done.hash, |slot, _, key| {
-            let touched = self.touched.entry(key);
-            match touched.or_insert_with(|| Touched::Changed(Vec::new())) {
-                Touched::Changed(operations) => operations.push(*done),
-                Touched::Copied(copy) => change(kind, state, slot, copy, done),
+    /// Adds an operation. `record` makes its record of the key's blocks, as the operations before
+    /// it have left them.
+    fn add(
+        &mut self,
+        kind: &dyn Kind,
+        state: &State<'_>,
+        mask: BankMask,
+        added: &Operation,
+        record: impl FnOnce(&Blocks<'_>) -> Result<Record>,
+    ) -> Result<Record> {
+        let located = self.banks.locate(mask, added.hash);
+        let mut is_copied = false;
+        each(&self.banks, &located.blocks, |slot, block, key| {
+            let index = self.unshown.len();
+            let before = match self.touched.entry(key) {
+                Entry::Occupied(entry) => {
+                    let touched = entry.into_mut();
+                    let spared = if self.is_exact { 0 } else { spared(block) };
+                    let is_new = touched.show(kind, state, slot, block, spared, &self.unshown);
+                    self.copies += usize::from(is_new);
+                    match touched {
+                        Touched::Copied(_) => {
+                            is_copied = true;
+                            return;
+                        }
+                        Touched::Changed { operations, last } => {
+                            *operations += 1;
+                            Some(mem::replace(last, index))
+                        }
+                    }
+                }
+                Entry::Vacant(untouched) => {
+                    untouched.insert(Touched::Changed { operations: 1, last: index });
+                    None
+                }
+            };
+            self.unshown.push(Unshown { operation: *added, before });
+        });
+        if !is_copied {
+            return record(&located.blocks);
+        }
+        let record = record(&self.with_copies(&located.blocks))?;
+        each(&self.banks, &located.blocks, |slot, _, key| {
+            if let Some(Touched::Copied(copy)) = self.touched.get(&key) {
+                change(kind, state, slot, copy, added);
             }
         });
+        Ok(record)
+    }
+
+    /// Returns a key's blocks, copies in the place of those that have been copied.
+    fn with_copies<'a>(&'a self, blocks: &Blocks<'a>) -> Blocks<'a> {
+        let mut shown = [None; MAX_BANKS];
+        each(&self.banks, blocks, |slot, block, key| {
+            shown[slot] = Some(match self.touched.get(&key) {
+                Some(Touched::Copied(copy)) => copy.block(),
+                _ => *block,
+            });
+        });
+        Blocks::Many(shown)
+    }
+}
+
+impl Touched {
+    /// Replaces more than `spared` changes of a block by a copy that shows them. Returns whether it
+    /// did.
+    fn show(
+        &mut self,
+        kind: &dyn Kind,
+        state: &State<'_>,
+        slot: usize,
+        block: &Block<'_>,
+        spared: usize,
+        unshown: &[Unshown],
+    ) -> bool {
+        let Self::Changed { operations, last } = *self else { return false };
+        if operations <= spared {
+            return false;
+        }
+        let before = |at: &usize| unshown[*at].before;
+        let mut done: Vec<usize> = iter::successors(Some(last), before).collect();
+        done.reverse();
+        let copy = BlockCopy::whole(block);
+        for at in done {
+            change(kind, state, slot, &copy, &unshown[at].operation);
+        }
+        *self = Self::Copied(Box::new(copy));
+        true
     }
 }
 
@@ -205,17 +294,7 @@ impl Locate for Overlay {
         if self.copies == 0 {
             return Overlaid(located.blocks);
         }
-        let mut blocks = [None; MAX_BANKS];
-        for (slot, to) in blocks.iter_mut().enumerate() {
-            *to = located.blocks.get(slot).map(|block| {
-                let bank = self.banks.get(slot).map_or(0, |bank| bank.id());
-                match self.touched.get(&(bank, block.number)) {
-                    Some(Touched::Copied(copy)) => copy.block(),
-                    _ => *block,
-                }
-            });
-        }
-        Overlaid(Blocks::Many(blocks))
+        Overlaid(self.with_copies(&located.blocks))
     }
 }
 
@@ -227,7 +306,7 @@ pub(crate) struct Staging<'a> {
     /// Whether the caller holds stripe 0.
     holds_events: bool,
     /// Whether records depend on blocks.
-    depends: bool,
+    pub(crate) depends: bool,
     /// The clock's time.
     clock: Reading,
     /// The filter-wide state, its banks and its blocks.
@@ -271,6 +350,7 @@ impl<'a> Staging<'a> {
                 records: Vec::new(),
                 banks: vec![(0, banks.clone())],
                 rooms: Vec::new(),
+                read_blocks: false,
                 refused: 0,
                 clock_from: None,
             };
@@ -286,6 +366,7 @@ impl<'a> Staging<'a> {
                     banks,
                     is_exact: kind.growth().is_some(),
                     touched: HashMap::default(),
+                    unshown: Vec::new(),
                     copies: 0,
                 },
                 totals: header.counters().sum(),
@@ -345,24 +426,27 @@ impl<'a> Staging<'a> {
 
     /// Adds the record of an operation.
     fn operation(&mut self, operation: &Operation, mask: BankMask, stamp: Stamp) -> Result<()> {
-        let state = State::new(&self.state);
-        if self.depends {
-            self.overlay.settle(self.kind, &state, mask, operation.hash);
-        }
-        let located = Locate::locate(&self.overlay, mask, operation.hash);
-        let record = records::of_operation(self.kind, &state, &located.0, operation, stamp.stream);
-        if let (Some(growth), Some(block), Some(bank)) =
-            (self.kind.growth(), located.0.get(0), self.overlay.banks.get(0))
-        {
-            let (used, wanted) = (growth.room_now(block), growth.room(block, operation));
-            if wanted > used {
-                bank.allocate(block.number, wanted)?;
-            }
-            self.staged.rooms.push((block.number, wanted.max(used)));
-        }
-        if self.depends {
-            self.overlay.apply(self.kind, &state, mask, operation);
-        }
+        let (kind, state) = (self.kind, State::new(&self.state));
+        let record = |blocks: &Blocks<'_>| {
+            records::of_operation(kind, &state, blocks, operation, stamp.stream)
+        };
+        let record = if !self.depends {
+            record(&self.overlay.banks.locate(mask, operation.hash).blocks)
+        } else if let (Some(growth), Some(bank)) = (kind.growth(), self.overlay.banks.get(0)) {
+            let (bank, rooms) = (Arc::clone(bank), &mut self.staged.rooms);
+            self.overlay.add(kind, &state, mask, operation, |blocks| {
+                if let Some(block) = blocks.get(0) {
+                    let (used, wanted) = (growth.room_now(block), growth.room(block, operation));
+                    if wanted > used {
+                        bank.allocate(block.number, wanted)?;
+                    }
+                    rooms.push((block.number, wanted.max(used)));
+                }
+                Ok(record(blocks))
+            })?
+        } else {
+            self.overlay.add(kind, &state, mask, operation, |blocks| Ok(record(blocks)))?
+        };
         let counts = records::counts(self.writer.shared.weighs, &record);
         self.totals.inserts = self.totals.inserts.wrapping_add(counts.inserts);
         self.totals.new_bits = self.totals.new_bits.wrapping_add(counts.new_bits);
@@ -412,13 +496,18 @@ impl<'a> Staging<'a> {
         }
     }
 
-    /// Makes room for this many records.
-    pub(crate) fn reserve(&mut self, records: usize) {
-        self.staged.records.reserve(records);
+    /// Makes room for the records of this many operations, and for this many others.
+    pub(crate) fn reserve(&mut self, operations: usize, others: usize) {
+        self.staged.records.reserve(operations + others);
+        if self.depends {
+            let blocks: u64 = self.overlay.banks.iter().map(|(_, bank)| bank.blocks()).sum();
+            self.overlay.touched.reserve(operations.min(blocks as usize));
+            self.overlay.unshown.reserve(operations);
+        }
     }
 
     /// Returns what was staged.
     pub(crate) fn finish(self) -> Staged {
-        Staged { clock_from: self.clock.moved_to(), ..self.staged }
+        Staged { clock_from: self.clock.moved_to(), read_blocks: self.depends, ..self.staged }
     }
 }
