@@ -263,7 +263,7 @@ struct ebbtide_call {
     uint64_t time_us;
     /**
      * The weight of each key, with EBBTIDE_WITH_WEIGHT; otherwise 0. For kinds that count it is
-     * the count, a whole number from 1 to 16777215; for kinds with importances it is the
+     * the count, a whole number from 1 to 1099511562240; for kinds with importances it is the
      * importance.
      */
     double weight;

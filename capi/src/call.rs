@@ -51,7 +51,7 @@ pub struct Settings {
     /// otherwise 0. Keys may be inserted out of order within the window.
     pub time_us: u64,
     /// The weight of each key, with EBBTIDE_WITH_WEIGHT; otherwise 0. For kinds that count it is
-    /// the count, a whole number from 1 to 16777215; for kinds with importances it is the
+    /// the count, a whole number from 1 to 1099511562240; for kinds with importances it is the
     /// importance.
     pub weight: f64,
 }

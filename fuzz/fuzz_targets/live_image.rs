@@ -13,29 +13,36 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-const PAGE_WORDS: usize = 512;
-const STRIPES: usize = 3 * PAGE_WORDS;
+// As in `src/image/control.rs`, in words.
+const TERMS: Range<usize> = 128..256;
+const STRIPES: usize = TERMS.end;
 const STRIPE_WORDS: usize = 8;
 /// The number of stripes of the samples, including stripe 0.
 const STRIPE_COUNT: usize = 3;
 const STATE_BLOCK: usize = STRIPES + STRIPE_COUNT * STRIPE_WORDS;
+/// Where banks begin behind their own header: small ones are packed.
+const BANK: usize = 16;
 /// Bytes in addition to the files: the write buffer of a snapshot, a rebuilt copy, segments.
 const WORK_BYTES: usize = 8 << 20;
 const MOST_OPERATIONS: usize = 48;
 
-/// The meaningful words of the image: the beginning of a file name, and the range of words.
-const REGIONS: [(&str, Range<usize>); 9] = [
+/// The meaningful words of the image: the beginning of a file name, and the range of words; if a
+/// file ends before it, as many words at its end.
+const REGIONS: [(&str, Range<usize>); 11] = [
     // Ends of the log, status, turns, time, the head of the counter shards.
     ("live", 16..72),
-    ("live", PAGE_WORDS..PAGE_WORDS + 8),
-    ("live", 2 * PAGE_WORDS..2 * PAGE_WORDS + 64),
+    ("live", TERMS),
     ("live", STRIPES..STATE_BLOCK),
-    // The version and the tables of banks of both copies; the kind words.
-    ("live", STATE_BLOCK..STATE_BLOCK + 64),
-    ("live", STATE_BLOCK + 520..STATE_BLOCK + 584),
+    // The version, and the state of both copies: of kinds with few banks, and of the others.
+    ("live", STATE_BLOCK..STATE_BLOCK + 80),
+    ("live", STATE_BLOCK + 80..STATE_BLOCK + 152),
+    ("live", STATE_BLOCK + 528..STATE_BLOCK + 592),
+    // The shards of the counters, and the first positions.
+    ("live", STATE_BLOCK + 152..STATE_BLOCK + 240),
     // Headers of blocks, undo areas, cells.
-    ("live-", PAGE_WORDS..PAGE_WORDS + 64),
-    ("live-", PAGE_WORDS..usize::MAX),
+    ("live-", BANK..BANK + 64),
+    ("live-", 512..576),
+    ("live-", BANK..usize::MAX),
     ("live", 16..usize::MAX),
 ];
 
@@ -52,11 +59,18 @@ fn change(memory: &Memory, input: &mut Input<'_>, used: bool) {
         .open(name, Access::Write)
         .and_then(|file| file.map(Access::Write))
         .expect("whole words");
-    let words = words.start..words.end.min(mapping.words().len());
+    let length = mapping.words().len();
+    let words = match words.start < length {
+        true => words.start..words.end.min(length),
+        false => length.saturating_sub(words.len())..length,
+    };
+    if words.is_empty() {
+        return;
+    }
     let at = words.start + input.below(words.len());
     let is_lock =
         (STRIPES..STATE_BLOCK).contains(&at) && (at - STRIPES).is_multiple_of(STRIPE_WORDS);
-    let is_term = (PAGE_WORDS..2 * PAGE_WORDS).contains(&at);
+    let is_term = TERMS.contains(&at);
     let word = &mapping.words()[at];
     let value = input.changed(word.load(Ordering::Relaxed));
     if !(used && name == "live" && (is_lock || is_term)) {

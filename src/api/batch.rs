@@ -9,6 +9,7 @@ use crate::engine::outcome::{Checked, Given, Request};
 use crate::engine::staging::{Answered, BatchOperation};
 use crate::error::{Error, Result};
 use crate::image::positions::MOST_SOURCES;
+use ebbtide_core::kind::{Change, count_parts};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -56,6 +57,8 @@ pub struct Batch<'a, K = Any> {
     /// The batch's own keys, by hash: the number and the time of the operation that wrote it last.
     own: HashMap<u64, Own, BuildHasherDefault<Hashed>>,
     positions: Vec<(u64, u64)>,
+    /// The number of records that the operations take.
+    records: u64,
 }
 
 /// When a batch wrote a key.
@@ -94,7 +97,7 @@ impl Hasher for Hashed {
 }
 
 impl<'a, K> Batch<'a, K> {
-    /// The most operations of a batch.
+    /// The most operations of a batch. One with a weight above 16,777,215 counts as several.
     pub const MOST_OPERATIONS: usize = 1 << 16;
 
     /// Creates an empty batch whose operations have the settings of this call; see
@@ -120,7 +123,7 @@ impl<'a, K> Batch<'a, K> {
             (None, None) => Reach::Always,
         };
         let (operations, own, positions) = (Vec::new(), HashMap::default(), Vec::new());
-        Self { call, reach, operations, own, positions }
+        Self { call, reach, operations, own, positions, records: 0 }
     }
 
     /// Returns the number of operations that the commit will write.
@@ -267,17 +270,19 @@ impl<'a, K> Batch<'a, K> {
     }
 
     fn operation(&self, item: &impl Item) -> Result<BatchOperation> {
-        if self.operations.len() == Self::MOST_OPERATIONS {
+        let Request { hash, weight, time, .. } = self.call.request_of(item)?;
+        if self.records.saturating_add(count_parts(weight)) > Self::MOST_OPERATIONS as u64 {
             let expected = format!("at most {} operations in a batch", Self::MOST_OPERATIONS);
             return Err(Error::parameter("batch", expected, "another one"));
         }
-        let Request { hash, weight, time, .. } = self.call.request_of(item)?;
-        Ok(BatchOperation { hash, weight, time, answered: Answered::Settled })
+        let (change, answered) = (Change::Insert, Answered::Settled);
+        Ok(BatchOperation { change, hash, weight, time, answered })
     }
 
     fn add(&mut self, operation: BatchOperation) {
         let own = Own { number: self.operations.len(), time: operation.time };
         self.own.insert(operation.hash, own);
+        self.records += count_parts(operation.weight);
         self.operations.push(operation);
     }
 

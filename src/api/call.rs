@@ -8,6 +8,7 @@ use crate::api::filter::Filter;
 use crate::api::handle::Handle;
 use crate::clock::Timestamp;
 use crate::engine::Engine;
+use crate::engine::batch;
 use crate::engine::infer::{self, PosteriorOptions};
 use crate::engine::outcome::{Admission, Checked, Given, Precondition, Request, Since, Waits};
 use crate::engine::read::Queries;
@@ -255,7 +256,7 @@ impl<'a, K> Call<'a, Filter<K>> {
         let hash = self.hash(key);
         self.engine().writer.prefetch_to_write(hash);
         let request = self.request(hash, ask)?;
-        let written = self.engine().writer.write(&Request { count, ..request })?;
+        let written = batch::write(&self.engine().writer, &Request { count, ..request })?;
         self.settle(written.lsn)?;
         Ok(written.checked)
     }
@@ -305,16 +306,16 @@ impl<'a, K> Call<'a, Filter<K>> {
     ) -> Result<()> {
         self.check_durability()?;
         let mut last = 0;
+        let writer = &self.engine().writer;
         let mut write = |item: &T, hash| {
             let (time, weight) = item.settings();
             let call = Self { time: time.or(self.time), weight: weight.or(self.weight), ..*self };
-            let written = self.engine().writer.write(&call.request(hash, ask)?)?;
+            let written = batch::write(writer, &call.request(hash, ask)?)?;
             last = last.max(written.lsn);
             tell(written.checked);
             Ok(())
         };
         let written = items.chunks(AHEAD).try_for_each(|items| {
-            let writer = &self.engine().writer;
             let hashes = fetch(&writer.shared, items, |hash| writer.prefetch_to_write(hash));
             items.iter().zip(hashes).try_for_each(|(item, hash)| write(item, hash))
         });
@@ -516,8 +517,8 @@ impl<H: Handle<Kind: Counts>> Call<'_, H> {
 }
 
 impl<K: Counts> Call<'_, Filter<K>> {
-    /// Counts each key `count` times, as if it were inserted that often at once. From 1 to 2^24 -
-    /// 1.
+    /// Counts each key `count` times, as if it were inserted that often at once: from 1 to
+    /// 1,099,511,562,240. Above 2^24 - 1 the log gets several records; all count, or none.
     ///
     /// ```
     /// # use ebbtide::{Counting, Filter, Options};
@@ -530,8 +531,8 @@ impl<K: Counts> Call<'_, Filter<K>> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn times(mut self, count: u32) -> Self {
-        self.weight = Some(count.into());
+    pub fn times(mut self, count: u64) -> Self {
+        self.weight = Some(count as f64);
         self
     }
 

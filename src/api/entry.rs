@@ -100,8 +100,8 @@ impl<T, K> Entry<T, K> {
 impl<T, K: Counts> Entry<T, K> {
     /// Counts the key `count` times; see [`Call::times`](crate::Call::times).
     #[must_use]
-    pub fn times(mut self, count: u32) -> Self {
-        self.weight = Some(count.into());
+    pub fn times(mut self, count: u64) -> Self {
+        self.weight = Some(count as f64);
         self
     }
 }

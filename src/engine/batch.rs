@@ -1,7 +1,7 @@
 //! Committing a batch: all of its records, or none; the protocol is in `docs/architecture.md`.
 
 use crate::engine::log_writer::Appended;
-use crate::engine::outcome::{Checked, Given, Waits};
+use crate::engine::outcome::{Checked, Given, Request, Waits, WriteOutcome};
 use crate::engine::shared::{Local, Shared};
 use crate::engine::staging::{Answered, BatchOperation, Staged, Staging, Unstaged};
 use crate::engine::time::Stamp;
@@ -12,7 +12,7 @@ use crate::image::positions::MOST_SOURCES;
 use crate::locks::stripes::StripeGuard;
 use crate::wal::{Op, Record};
 use ebbtide_core::event;
-use ebbtide_core::kind::{Decision, Kind, Operation, records};
+use ebbtide_core::kind::{Decision, Kind, MOST_WEIGHT, Operation, records};
 
 /// The operations whose cells are prefetched ahead of the one that is staged or applied.
 const AHEAD: usize = 16;
@@ -48,19 +48,67 @@ enum Attempt {
 /// [`Error::Conflict`], [`Error::WouldWait`], [`Error::Io`], [`Error::Poisoned`] and others:
 /// nothing has happened.
 pub(crate) fn commit(writer: &Writer, batch: Contents<'_>) -> Result<u64> {
+    while_space_is_made(writer, batch.waits, || {
+        let mut held = lock(writer, batch)?;
+        check_answers(writer, batch.operations, &held)?;
+        commit_held(writer, batch, &mut held)
+    })
+}
+
+/// As [`Writer::write`], for any weight.
+#[inline]
+pub(crate) fn write(writer: &Writer, request: &Request<'_>) -> Result<WriteOutcome> {
+    if request.weight > MOST_WEIGHT.into() {
+        return write_in_parts(writer, request);
+    }
+    writer.write(request)
+}
+
+/// Inserts or removes a key with a weight that no record holds: a batch of as many records as it
+/// takes. The precondition is checked for the whole weight.
+#[cold]
+fn write_in_parts(writer: &Writer, request: &Request<'_>) -> Result<WriteOutcome> {
+    let Request { hash, weight, time, ask, waits, .. } = *request;
+    let (change, answered) = (ask.change(), Answered::Settled);
+    let operation = [BatchOperation { change, hash, weight, time, answered }];
+    let batch = Contents { operations: &operation, positions: &[], waits };
+    while_space_is_made(writer, waits, || {
+        let mut held = lock(writer, batch)?;
+        writer.shared.check_writable()?;
+        let (present, unchanged) = writer.check(request)?;
+        if let Some(checked) = unchanged {
+            let lsn = held.iter().map(|stripe| stripe.entry().lsn()).max().unwrap_or(0);
+            return Ok(WriteOutcome { checked, lsn });
+        }
+        let lsn = commit_held(writer, batch, &mut held)?;
+        let checked = Checked::of(present);
+        if let (Some(count), Checked::New) = (request.count, checked) {
+            let moment = writer.time.exact_moment(writer.time.stamp(time)?);
+            count.set(writer.queries.estimate_held(hash, &moment)?);
+        }
+        Ok(WriteOutcome { checked, lsn })
+    })
+}
+
+/// Repeats an attempt to write after each checkpoint that may have made space for it.
+fn while_space_is_made<T>(
+    writer: &Writer,
+    waits: Waits,
+    mut attempt: impl FnMut() -> Result<T>,
+) -> Result<T> {
     let shared = &writer.shared;
     shared.check_usable()?;
     let newest = || shared.image.header().snapshot().hint();
     let mut waited_after = None;
     loop {
         if writer.backpressure.is_requested() {
-            if batch.waits.never() {
+            if waits.never() {
                 return Err(shared.would_wait("a checkpoint"));
             }
             writer.log_writer.unmap_durable();
             writer.backpressure.wait();
         }
-        match commit_held(writer, batch) {
+        match attempt() {
             // As for an insert: a checkpoint removes log.
             Err(error)
                 if error.is_full()
@@ -69,7 +117,7 @@ pub(crate) fn commit(writer: &Writer, batch: Contents<'_>) -> Result<u64> {
             {
                 waited_after = Some(newest());
             }
-            committed => return committed,
+            done => return done,
         }
     }
 }
@@ -102,28 +150,34 @@ pub(crate) fn query(writer: &Writer, hash: u64, given: Given) -> Result<(Checked
     Ok((checked, lsn))
 }
 
-/// Takes all stripes, in ascending order and stripe 0 last, and applies a batch.
-fn commit_held(writer: &Writer, batch: Contents<'_>) -> Result<u64> {
-    let (shared, layout) = (&writer.shared, writer.shared.image.layout());
+/// Takes all stripes, in ascending order and stripe 0 last.
+fn lock<'w>(writer: &'w Writer, batch: Contents<'_>) -> Result<Held<'w>> {
+    let layout = writer.shared.image.layout();
     let mut indexes: Vec<usize> =
         batch.operations.iter().map(|operation| layout.stripe_of(operation.hash) + 1).collect();
     indexes.sort_unstable();
     indexes.dedup();
-    let lock = |&index: &usize| writer.stripes.lock_unless_closed(index, batch.waits);
-    let mut held: Held<'_> = indexes.iter().map(lock).collect::<Result<_>>()?;
     if !batch.positions.is_empty() {
-        held.push(lock(&0)?);
+        indexes.push(0);
     }
-    check_answers(writer, batch.operations, &held)?;
+    let lock = |index| writer.stripes.lock_unless_closed(index, batch.waits);
+    indexes.into_iter().map(lock).collect()
+}
+
+/// Applies a batch whose stripes are held.
+fn commit_held<'w>(writer: &'w Writer, batch: Contents<'_>, held: &mut Held<'w>) -> Result<u64> {
+    let shared = &writer.shared;
     loop {
         shared.check_writable()?;
-        match attempt(writer, batch, &held)? {
+        match attempt(writer, batch, held)? {
             Attempt::Done(lsn) => return Ok(lsn),
             Attempt::Again => {}
             Attempt::NeedsEvents | Attempt::NoRoom(_) if batch.waits.never() => {
                 return Err(shared.would_wait("a step of the filter, or more log"));
             }
-            Attempt::NeedsEvents => held.push(lock(&0)?),
+            Attempt::NeedsEvents => {
+                held.push(writer.stripes.lock_unless_closed(0, batch.waits)?);
+            }
             Attempt::NoRoom(slots) => {
                 // At least once: another writer may take what there is.
                 let tail = shared.image.header().tail().hint();

@@ -1,6 +1,6 @@
 //! An operation as requested by the caller, and its outcome.
 
-use ebbtide_core::kind::{self, Estimate, Micros, Operation};
+use ebbtide_core::kind::{self, Estimate, MOST_WEIGHT, Micros, Operation};
 use std::cell::Cell;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ pub(crate) struct Request<'a> {
     pub(crate) hash: u64,
     /// The operation's time, if it is not the clock's.
     pub(crate) time: Option<Micros>,
-    pub(crate) weight: u32,
+    pub(crate) weight: u64,
     pub(crate) ask: Precondition,
     /// Receives the key's count, for callers that need it.
     pub(crate) count: Option<&'a Cell<Option<Estimate>>>,
@@ -60,6 +60,8 @@ impl Request<'_> {
     #[inline]
     pub(crate) fn operation(&self, time: Micros, step: u64) -> Operation {
         let Self { hash, weight, .. } = *self;
+        // Greater ones are written in parts.
+        let weight = weight.min(MOST_WEIGHT.into()) as u32;
         Operation { change: self.ask.change(), hash, step, time, weight }
     }
 }

@@ -18,7 +18,7 @@ use ebbtide_core::kind::copy::BlockCopy;
 use ebbtide_core::kind::plan::{Locate, decide};
 use ebbtide_core::kind::{
     BankMask, Change, Decision, Event, Kind, Micros, Moment, Operation, Precondition, Request,
-    State, Totals, records,
+    State, Totals, parts, records,
 };
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -29,8 +29,9 @@ use std::{iter, mem};
 /// An operation of a batch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BatchOperation {
+    pub(crate) change: Change,
     pub(crate) hash: u64,
-    pub(crate) weight: u32,
+    pub(crate) weight: u64,
     /// The operation's time, if it is not the clock's.
     pub(crate) time: Option<Micros>,
     /// What was answered when it was added.
@@ -379,13 +380,30 @@ impl<'a> Staging<'a> {
 
     /// Adds the records of an operation.
     pub(crate) fn add(&mut self, operation: &BatchOperation) -> std::result::Result<(), Unstaged> {
-        let BatchOperation { hash, weight, time, .. } = *operation;
+        for weight in parts(operation.weight) {
+            if !self.add_part(operation, weight)? {
+                self.staged.refused += 1;
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the record of an operation, or of a part of one, and of the events before it. Returns
+    /// false if it is too late.
+    fn add_part(
+        &mut self,
+        operation: &BatchOperation,
+        weight: u32,
+    ) -> std::result::Result<bool, Unstaged> {
+        let BatchOperation { change, hash, time, .. } = *operation;
         let stamp = match time {
             Some(_) => self.writer.time.stamp(time)?,
             None => self.clock.after(Stamp::from_word(self.latest)),
         };
         let precondition = Precondition::Nothing;
-        let request = Request { hash, weight, precondition, is_timed: time.is_some() };
+        let is_timed = time.is_some();
+        let request = Request { hash, weight: weight.into(), precondition, is_timed };
         let (step, mask) = loop {
             let now = stamp.time.max(self.latest >> 1);
             let moment = Moment { time: stamp.time, now, totals: self.totals };
@@ -402,8 +420,7 @@ impl<'a> Staging<'a> {
                 if time.is_none() && !stamp.stream {
                     return Err(Unstaged::Outdated);
                 }
-                self.staged.refused += 1;
-                return Ok(());
+                return Ok(false);
             };
             if !plan.due && !is_ahead {
                 break (step, plan.mask);
@@ -419,9 +436,9 @@ impl<'a> Staging<'a> {
                 None => break (step, plan.mask),
             }
         };
-        let (change, time) = (Change::Insert, stamp.time);
+        let time = stamp.time;
         self.operation(&Operation { change, hash, step, time, weight }, mask, stamp)?;
-        Ok(())
+        Ok(true)
     }
 
     /// Adds the record of an operation.

@@ -194,6 +194,29 @@ impl Writer {
         Ok(applied.map_or(Attempt::NoRoom, Attempt::Done))
     }
 
+    /// Checks the precondition of a request whose stripe is held. Returns whether the key was
+    /// found, and the answer if it leaves the filter unchanged.
+    pub(crate) fn check(&self, request: &Request<'_>) -> Result<(bool, Option<Checked>)> {
+        loop {
+            let stamp = self.time.stamp(request.time)?;
+            let moment = self.time.moment(stamp);
+            let plan = self.plan(&*self.shared.meta.kind, request, &moment, request.ask)?.write;
+            let unchanged = plan.unchanged(request.ask);
+            if unchanged == Some(Checked::TooLate) {
+                if request.time.is_none() && !stamp.stream {
+                    // As in `write`.
+                    continue;
+                }
+                self.shared.image.header().refused().add();
+            }
+            let present = match plan.present {
+                Some(present) => present,
+                None => self.queries.contains_held(request.hash, &moment)?,
+            };
+            return Ok((present, unchanged));
+        }
+    }
+
     /// Decides an insert, and queries the key, against one version of the state block. The stripe
     /// is held, so the key's blocks cannot change meanwhile.
     #[inline]

@@ -1,9 +1,9 @@
 //! A filter in memory is the engine with one thread: same answers, same records, same digest.
 //!
 //! A filter on disk and a machine of the same kind, layout and seed get the same random operations:
-//! inserts under every precondition, weights, late keys, removals, clears. A second machine applies
-//! the records of the first. A third is restored from the pieces of the first halfway, and then
-//! decides for itself.
+//! inserts under every precondition, weights (some of several records), late keys, removals,
+//! clears. A second machine applies the records of the first. A third is restored from the pieces
+//! of the first halfway, and then decides for itself.
 //!
 //! `EBBTIDE_EFFORT=3000 cargo test --test answers machine_twin` runs 30,000 operations of each
 //! filter.
@@ -16,6 +16,7 @@ use ebbtide::{
     Timestamp, Within,
 };
 use ebbtide_core::event;
+use ebbtide_core::kind::MOST_WEIGHT;
 use ebbtide_core::kinds::registry;
 use ebbtide_core::machine::{Logged, Machine, MachineOptions};
 use ebbtide_core::record::{Op, Record};
@@ -153,7 +154,10 @@ impl<'a> Twins<'a> {
     }
 
     fn choose(&mut self) -> Write {
-        let limit = self.random.below(12) as f64;
+        let limit = match self.random.below(20) {
+            0 => 5e7,
+            _ => self.random.below(12) as f64,
+        };
         match self.random.below(1000) {
             0 => Write::Clear,
             1..300 => Write::Insert,
@@ -165,6 +169,15 @@ impl<'a> Twins<'a> {
         }
     }
 
+    /// Chooses a weight: of kinds that count now and then one that takes several records.
+    fn weight(&mut self) -> u64 {
+        let counts = self.sample.heaviest > 1 && self.machine.kind().counts().is_some();
+        if counts && self.random.below(50) == 0 {
+            return u64::from(MOST_WEIGHT) + self.random.below(1 << 26);
+        }
+        1 + self.random.below(self.sample.heaviest)
+    }
+
     fn wall(&self) -> Option<u64> {
         (self.times == Times::Clock).then_some(self.now)
     }
@@ -174,7 +187,7 @@ impl<'a> Twins<'a> {
         self.advance();
         let (given, write) = (self.given(), self.choose());
         let key = self.random.below(KEYS).to_le_bytes();
-        let weight = 1 + self.random.below(self.sample.heaviest);
+        let weight = self.weight();
         let answer = on_filter(&self.filter, self.sample, write, &key, weight, given);
         let (hash, wall) = (self.machine.hash(&key), self.wall());
         let time = self.machine.time(wall, given).expect("a time");
@@ -240,7 +253,7 @@ impl<'a> Twins<'a> {
         });
         let mut number = 0;
         let visit = |entry: &ebbtide::inspect::Entry| {
-            if ["durable", "heartbeat", "void"].contains(&entry.operation) {
+            if ["durable", "heartbeat", "void", "batch"].contains(&entry.operation) {
                 return Ok(());
             }
             let theirs = Shown {
@@ -317,7 +330,7 @@ fn on_machine(
     machine: &mut Machine,
     write: Write,
     hash: u64,
-    weight: u32,
+    weight: u64,
     time: OperationTime,
     log: &mut impl FnMut(Logged),
 ) -> Answer {

@@ -1,13 +1,16 @@
 //! Operations that combine several others into one step or one call: they must have the same
 //! result, and be one atomic step for all other handles.
 
+use ebbtide::inspect::wal;
 use ebbtide::media::Memory;
 use ebbtide::{
-    Any, Bloom, Checked, Clock, Counting, Counts, Decaying, DynamicCount, Entry, Error, Estimate,
-    Filter, Importance2c, KeyHash, Options, Parameters, Policy, Reader, Spec, Spectral,
+    Any, Bloom, Checked, Clock, Counting, Counts, Decaying, Durability, DynamicCount, Entry, Error,
+    Estimate, Filter, Importance2c, KeyHash, Options, Parameters, Policy, Reader, Spec, Spectral,
     TimeLimited, Timestamp,
 };
+use ebbtide_core::kind::{MOST_COUNT, MOST_WEIGHT};
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -118,6 +121,54 @@ fn a_limit_counts_weights_and_refuses_counters_at_their_maximum() {
 }
 
 #[test]
+fn a_count_beyond_one_record_is_one_operation() {
+    const MANY: u64 = 40_000_000_000;
+    let place = tempfile::tempdir().expect("a directory");
+    let options = Options::new().durability(Durability::Never).background(false);
+    let dir = place.path().join("bytes");
+    let filter = Filter::create(&dir, Spectral::capacity(1000), options).expect("a filter");
+    let times = |count| filter.call().times(count);
+    let counted = || filter.estimate("flow").expect("a count");
+    assert!(times(MANY).check_and_insert("flow").expect("an answer").is_new());
+    assert!(times(MANY).check_and_insert("flow").expect("an answer").is_present());
+    assert_eq!(counted(), exactly(2.0 * MANY as f64));
+    let up_to = |limit| times(MANY).insert_up_to("flow", limit).expect("an answer");
+    assert!(!up_to(3.0 * MANY as f64 - 1.0).admitted);
+    let admission = up_to(3.0 * MANY as f64);
+    assert_eq!((admission.admitted, admission.estimate), (true, exactly(3.0 * MANY as f64)));
+    let mut batch = filter.batch();
+    batch.insert_entry(&Entry::new("flow").times(MANY)).expect("room");
+    batch.commit().expect("a batch");
+    assert_eq!(counted(), exactly(4.0 * MANY as f64));
+    for wrong in [MOST_COUNT + 1, u64::MAX] {
+        let error = times(wrong).insert("flow").expect_err("no count");
+        assert!(matches!(error, Error::Parameter { name: "weight", .. }), "{error}");
+    }
+    assert!(times(MOST_COUNT).insert("most").expect("the most"));
+    assert_eq!(filter.estimate("most").expect("a count"), exactly(MOST_COUNT as f64));
+    let mut parts = BTreeMap::new();
+    wal(&dir, |entry| {
+        *parts.entry(entry.operation).or_insert(0) += 1;
+        Ok(())
+    })
+    .expect("a log");
+    let records = 4 * MANY.div_ceil(MOST_WEIGHT.into()) + (1 << 16);
+    assert_eq!((parts["batch"], parts["insert"]), (5, records));
+}
+
+#[test]
+fn a_count_beyond_one_record_is_removed_as_a_whole() {
+    const MANY: u64 = 40_000_000_000;
+    let filter = made(DynamicCount::capacity(1000));
+    let times = |count| filter.call().times(count);
+    assert!(times(MANY).insert("flow").expect("an insert"));
+    assert!(!times(MANY + 1).remove("flow").expect("an answer"), "it is not there that often");
+    assert_eq!(filter.estimate("flow").expect("a count"), exactly(MANY as f64));
+    assert!(times(MANY - 7).remove("flow").expect("an answer"));
+    assert_eq!(filter.estimate("flow").expect("a count"), exactly(7.0));
+}
+
+#[test]
 fn a_decayed_count_makes_room_again() {
     let filter = made(Decaying::capacity(1000, 0.5, Duration::from_secs(60)));
     let up_to = |second| filter.call().time(at(second)).insert_up_to("a", 4.0).expect("it");
@@ -175,7 +226,7 @@ proptest! {
         fn check<K: Counts + Clone>(spec: &K, operations: &[(u8, u64, u32)]) {
             let both = |filter: &Filter<K>| -> Vec<_> {
                 let both = |&(key, second, times): &(u8, u64, u32)| {
-                    let call = filter.call().time(at(second)).times(times);
+                    let call = filter.call().time(at(second)).times(times.into());
                     call.insert([key]).expect("an insert");
                     call.estimate([key]).expect("an estimate")
                 };
@@ -183,7 +234,7 @@ proptest! {
             };
             let at_once = |filter: &Filter<K>| -> Vec<_> {
                 let at_once = |&(key, second, times): &(u8, u64, u32)| {
-                    let call = filter.call().time(at(second)).times(times);
+                    let call = filter.call().time(at(second)).times(times.into());
                     call.insert_and_estimate([key]).expect("an insert")
                 };
                 operations.iter().map(at_once).collect()
@@ -202,7 +253,7 @@ proptest! {
             const LIMIT: f64 = 9.0;
             let asked = |filter: &Filter<K>| -> Vec<_> {
                 let asked = |&(key, second, times): &(u8, u64, u32)| {
-                    let call = filter.call().time(at(second)).times(times);
+                    let call = filter.call().time(at(second)).times(times.into());
                     let before = call.estimate([key]).expect("an estimate");
                     let room = before.count + f64::from(times) <= LIMIT;
                     let inserted = room && call.insert([key]).expect("an insert");
@@ -212,7 +263,7 @@ proptest! {
             };
             let at_once = |filter: &Filter<K>| -> Vec<_> {
                 let at_once = |&(key, second, times): &(u8, u64, u32)| {
-                    let call = filter.call().time(at(second)).times(times);
+                    let call = filter.call().time(at(second)).times(times.into());
                     let admission = call.insert_up_to([key], LIMIT).expect("an answer");
                     (admission.admitted, admission.estimate)
                 };
@@ -271,9 +322,9 @@ proptest! {
         check(
             &Decaying::capacity(20, 0.7, Duration::from_secs(30)).fpr(0.1),
             &operations,
-            |key, second, times| Entry::new([key]).time(at(second)).times(times),
+            |key, second, times| Entry::new([key]).time(at(second)).times(times.into()),
             |filter, key, second, times| {
-                let call = filter.call().time(at(second)).times(times);
+                let call = filter.call().time(at(second)).times(times.into());
                 call.check_and_insert([key]).expect("an answer")
             },
         );

@@ -7,6 +7,7 @@ use ebbtide::{
     Importance2c, ImportanceH, ImportanceMc, Options, Parameters, Policy, Reader, Removes, Since,
     Spec, Spectral, Stable, TimeLimited, Timestamp, Timing, TwoBuffer, Weighs, Within,
 };
+use ebbtide_core::kind::MOST_COUNT;
 use std::path::PathBuf;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -104,7 +105,7 @@ fn counts<K: Counts + Clone>(spec: &K) -> Made<K> {
     for (key, expected) in [("a", 10.0), ("b", 4.0), ("c", 6.0), ("d", 3.0), ("x", 0.0)] {
         assert_eq!(count(made.at(0), key), expected, "{} {key}", spec.name());
     }
-    for times in [0, 1 << 24, u32::MAX] {
+    for times in [0, MOST_COUNT + 1, u64::MAX] {
         let error = made.at(0).times(times).insert("a").expect_err("no weight");
         assert!(matches!(error, Error::Parameter { name: "weight", .. }), "{error}");
     }

@@ -117,7 +117,7 @@ impl Scene {
         numbers.end
     }
 
-    /// Runs the operation of this number by itself, and sets the position after the last one of a
+    /// Runs the operation of this number alone, and sets the position after the last one of a
     /// batch; each operation leaves one record.
     pub fn operate(&self, filter: &Filter, stream: usize, number: u64, durability: Durability) {
         let call = filter.call().durability(durability);

@@ -28,11 +28,9 @@ fn fill(subject: &Subject, counts: &[u64], rounds: u64, random: &mut Random) -> 
         shuffle(&mut order, random);
         for &key in &order {
             let until = |round| counts[key as usize] * round / rounds;
-            let mut left = until(round + 1) - until(round);
-            while left > 0 {
-                let times = left.min((1 << 24) - 1);
-                subject.insert(key, times as u32)?;
-                left -= times;
+            let times = until(round + 1) - until(round);
+            if times > 0 {
+                subject.insert(key, times)?;
             }
         }
     }

@@ -89,12 +89,12 @@ impl Subject {
     }
 
     /// Inserts a key this many times at once.
-    pub fn insert(&self, key: u32, times: u32) -> Result<()> {
+    pub fn insert(&self, key: u32, times: u64) -> Result<()> {
         self.filter.call().times(times).insert(key.to_le_bytes()).map(drop)
     }
 
     /// Removes a key this many times at once.
-    pub fn remove(&self, key: u32, times: u32) -> Result<()> {
+    pub fn remove(&self, key: u32, times: u64) -> Result<()> {
         self.filter.call().times(times).remove(key.to_le_bytes()).map(drop)
     }
 
@@ -252,12 +252,12 @@ pub fn run(setting: Setting, stream: &Stream, chunks: usize, repeats: usize) -> 
     let mut last = None;
     for _ in 0..repeats {
         let subject = Subject::new(setting)?;
-        let pass = |keys: &[u32], change: fn(&Subject, u32, u32) -> Result<()>, best| {
+        let pass = |keys: &[u32], change: fn(&Subject, u32, u64) -> Result<()>, best| {
             let best: &mut Vec<Chunk> = best;
             let mut before = subject.state()?;
             for (index, keys) in keys.chunks(keys.len().div_ceil(chunks).max(1)).enumerate() {
                 let start = Timer::start();
-                keys.iter().try_for_each(|&key| change(&subject, key, stream.times))?;
+                keys.iter().try_for_each(|&key| change(&subject, key, stream.times.into()))?;
                 let nanos = start.nanos();
                 let after = subject.state()?;
                 let rewritten = (after.rewritten - before.rewritten) as f64;

@@ -120,6 +120,11 @@ fn wide_counters_count_large_numbers_exactly() {
         let (_place, dir) = filter(kind);
         ok(&["insert", &dir, "--weight"], b"a\t16777215\na\t16777215\n");
         assert_eq!(ok(&["estimate", &dir], b"a\n").text(), "33554430\n", "{kind:?}");
+        // Two records of one operation.
+        ok(&["insert", &dir, "--weight"], b"a\t16777216\nb\t7\n");
+        assert_eq!(ok(&["estimate", &dir], b"a\nb\n").text(), "50331646\n7\n", "{kind:?}");
+        ok(&["remove", &dir, "--weight"], b"a\t50331645\n");
+        assert_eq!(ok(&["estimate", &dir], b"a\n").text(), "1\n", "{kind:?}");
     }
 }
 

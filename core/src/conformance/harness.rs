@@ -76,7 +76,7 @@ impl Harness {
     /// Inserts a key of a weight.
     pub fn insert_weighing(&mut self, hash: u64, time: Micros, weight: u32) -> Decision {
         self.advance(time);
-        let request = Request::insert(hash).weighing(weight);
+        let request = Request::insert(hash).weighing(weight.into());
         self.write(&request, time).1.map_or(Decision::TooLate, |step| Decision::Insert { step })
     }
 
@@ -119,7 +119,7 @@ impl Harness {
 
     /// Inserts a key into the current step, as if read just before another insert's event.
     pub fn insert_once(&mut self, hash: u64, time: Micros, weight: u32) -> Decision {
-        let request = Request::insert(hash).weighing(weight);
+        let request = Request::insert(hash).weighing(weight.into());
         let (stamp, inserts) = (OperationTime { time, stream: true }, self.totals().inserts);
         let decided = write::decide(&self.machine.parts, &request, (stamp, self.now), true);
         let (plan, _) = decided.expect("no question");
@@ -148,7 +148,7 @@ impl Harness {
     /// If the kind does not remove.
     pub fn remove(&mut self, hash: u64, weight: u32) -> bool {
         assert!(self.kind().removal().is_some(), "only kinds that remove are asked to");
-        let request = Request::insert(hash).weighing(weight).under(Precondition::Removable);
+        let request = Request::insert(hash).weighing(weight.into()).under(Precondition::Removable);
         self.write(&request, self.now).0 == Checked::Present
     }
 

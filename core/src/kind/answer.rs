@@ -38,7 +38,7 @@ impl Estimate {
     /// Returns whether the key may have been inserted at least `times` times.
     #[must_use]
     #[inline]
-    pub fn holds(&self, times: u32) -> bool {
-        self.at_least || self.count >= f64::from(times)
+    pub fn holds(&self, times: u64) -> bool {
+        self.at_least || self.count >= times as f64
     }
 }

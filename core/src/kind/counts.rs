@@ -31,15 +31,15 @@ pub trait KeyWeights {
     ///
     /// # Errors
     /// [`Error::Parameter`](crate::Error::Parameter) for a number that is not a weight.
-    fn weight(&self, given: f64) -> Result<u32>;
+    fn weight(&self, given: f64) -> Result<u64>;
 }
 
-/// Weights that are counts: whole numbers from 1 to [`MOST_WEIGHT`](super::MOST_WEIGHT).
+/// Weights that are counts: whole numbers from 1 to [`MOST_COUNT`](super::MOST_COUNT).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WholeCounts;
 
 impl KeyWeights for WholeCounts {
-    fn weight(&self, given: f64) -> Result<u32> {
+    fn weight(&self, given: f64) -> Result<u64> {
         whole_count(given)
     }
 }

@@ -183,7 +183,7 @@ pub trait Describe: Debug + Send + Sync {
     /// # Errors
     /// [`Error::Unsupported`] if the kind has no [weights](Describe::weights), otherwise those of
     /// [`KeyWeights::weight`].
-    fn weight(&self, given: f64) -> Result<u32> {
+    fn weight(&self, given: f64) -> Result<u64> {
         let unsupported = Error::Unsupported { kind: self.name(), operation: "a weight" };
         self.weights().ok_or(unsupported)?.weight(given)
     }

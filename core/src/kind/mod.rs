@@ -52,7 +52,9 @@ pub use generation_fill::GenerationFill;
 pub use generations::CountedGenerations;
 pub use growth::Growth;
 pub use inference::Inference;
-pub use operation::{Change, Decision, MOST_WEIGHT, Moment, Operation, Query, Totals};
+pub use operation::{
+    Change, Decision, MOST_COUNT, MOST_WEIGHT, Moment, Operation, Query, Totals, count_parts, parts,
+};
 pub use parameters::Parameters;
 pub use request::{Admission, Checked, Precondition, Request, Since, WritePlan};
 pub use sample::Sample;

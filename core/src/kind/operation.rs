@@ -1,6 +1,7 @@
 //! What a kind is given and returns: moments, operations, queries, decisions.
 
 use crate::event::Micros;
+use std::iter;
 
 /// Filter-wide sums, as read: another thread's latest insert may be missing, but no insert is
 /// counted too often.
@@ -61,8 +62,48 @@ pub struct Operation {
     pub weight: u32,
 }
 
-/// The greatest weight of a key, limited by the record's field.
+/// The greatest weight in one record, limited by its field.
 pub const MOST_WEIGHT: u32 = (1 << 24) - 1;
+
+/// The greatest count that one operation adds or removes. Above [`MOST_WEIGHT`] the operation is
+/// written as several records that count together or not at all: 65,536 of them at most.
+pub const MOST_COUNT: u64 = (MOST_WEIGHT as u64) << 16;
+
+/// Returns the weights of the records of an operation with this weight, in their order; each is at
+/// least 1 and at most [`MOST_WEIGHT`].
+pub fn parts(weight: u64) -> impl Iterator<Item = u32> {
+    let (most, mut left) = (u64::from(MOST_WEIGHT), weight);
+    let first = left.min(most) as u32;
+    let rest = iter::from_fn(move || {
+        left = left.saturating_sub(most);
+        (left > 0).then(|| left.min(most) as u32)
+    });
+    iter::once(first).chain(rest)
+}
+
+/// Returns the number of [`parts`] of a weight.
+#[must_use]
+pub fn count_parts(weight: u64) -> u64 {
+    weight.div_ceil(MOST_WEIGHT.into()).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_parts_of_a_weight_fit_records_and_sum_up_to_it(
+            weight in prop_oneof![1..=MOST_COUNT, 1..(1_u64 << 26)],
+        ) {
+            let all: Vec<u32> = parts(weight).collect();
+            prop_assert_eq!(all.iter().map(|&part| u64::from(part)).sum::<u64>(), weight);
+            prop_assert!(all.iter().all(|&part| (1..=MOST_WEIGHT).contains(&part)));
+            prop_assert_eq!(all.len() as u64, count_parts(weight));
+        }
+    }
+}
 
 /// A question about one key.
 #[derive(Debug, Clone, Copy)]

@@ -1,7 +1,7 @@
 //! The named parameters of a filter: those that a user gives and, completed by the kind, those that
 //! `meta` stores.
 
-use super::MOST_WEIGHT;
+use super::MOST_COUNT;
 use crate::error::{Error, Result};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -114,16 +114,15 @@ impl Parameters {
     }
 }
 
-/// Returns the weight of a key that counts: a whole number from 1 to
-/// [`MOST_WEIGHT`].
+/// Returns the weight of a key that counts: a whole number from 1 to [`MOST_COUNT`].
 ///
 /// # Errors
 /// [`Error::Parameter`] for anything else, NaN included.
-pub fn whole_count(given: f64) -> Result<u32> {
-    if given.fract() == 0.0 && (1.0..=f64::from(MOST_WEIGHT)).contains(&given) {
-        Ok(given as u32)
+pub fn whole_count(given: f64) -> Result<u64> {
+    if given.fract() == 0.0 && (1.0..=MOST_COUNT as f64).contains(&given) {
+        Ok(given as u64)
     } else {
-        let expected = format!("a whole number from 1 to {MOST_WEIGHT}");
+        let expected = format!("a whole number from 1 to {MOST_COUNT}");
         Err(Error::parameter("weight", expected, given))
     }
 }

@@ -69,9 +69,7 @@ pub fn decide(
 /// count. A saturated count may stand for any higher one.
 fn is_over(request: &Request, count: Estimate) -> bool {
     match request.precondition {
-        Precondition::UpTo(limit) => {
-            count.at_least || count.count + f64::from(request.weight) > limit
-        }
+        Precondition::UpTo(limit) => count.at_least || count.count + request.weight as f64 > limit,
         _ => false,
     }
 }

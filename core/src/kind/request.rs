@@ -136,8 +136,10 @@ impl Precondition {
 pub struct Request {
     /// The key's hash.
     pub hash: u64,
-    /// The key's weight; 1 for kinds that do not weigh.
-    pub weight: u32,
+    /// The key's weight; 1 for kinds that do not weigh. Above
+    /// [`MOST_WEIGHT`](super::MOST_WEIGHT) the operation is written as several
+    /// [`parts`](super::parts).
+    pub weight: u64,
     /// What is checked first.
     pub precondition: Precondition,
     /// Whether the time was given with the key: only then it may be late. The time of a clock is
@@ -156,7 +158,7 @@ impl Request {
     /// Returns this request with a weight.
     #[must_use]
     #[inline]
-    pub const fn weighing(self, weight: u32) -> Self {
+    pub const fn weighing(self, weight: u64) -> Self {
         Self { weight, ..self }
     }
 

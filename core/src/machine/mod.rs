@@ -230,7 +230,7 @@ impl Machine {
     /// As [`Machine::write`], and [`Error::Parameter`] for a limit that is no number.
     pub fn insert_up_to(
         &mut self,
-        (hash, weight): (u64, u32),
+        (hash, weight): (u64, u64),
         limit: f64,
         time: OperationTime,
         log: &mut impl FnMut(Logged),
@@ -247,7 +247,7 @@ impl Machine {
     /// As [`Machine::write`].
     pub fn remove(
         &mut self,
-        (hash, weight): (u64, u32),
+        (hash, weight): (u64, u64),
         time: OperationTime,
         log: &mut impl FnMut(Logged),
     ) -> Result<bool> {

@@ -7,8 +7,8 @@ use crate::error::{Error, Result};
 use crate::event;
 use crate::kind::plan::{self, unsupported};
 use crate::kind::{
-    Checked, Decision, Estimate, Event, Kind, MOST_WEIGHT, Micros, Moment, Operation, Precondition,
-    Request, State, WritePlan, records,
+    self, Checked, Decision, Estimate, Event, Kind, MOST_COUNT, MOST_WEIGHT, Micros, Moment,
+    Operation, Precondition, Request, State, WritePlan, records,
 };
 use crate::record::{Op, Record};
 use crate::time::{LATEST, OperationTime};
@@ -24,9 +24,9 @@ pub struct Written {
 }
 
 /// Applies an operation to its blocks: [`records::change`], or a function that also checks it.
-pub(crate) trait Apply: Fn(&dyn Kind, &State<'_>, &Blocks<'_>, &Operation) {}
+pub(crate) trait Apply: Copy + Fn(&dyn Kind, &State<'_>, &Blocks<'_>, &Operation) {}
 
-impl<F: Fn(&dyn Kind, &State<'_>, &Blocks<'_>, &Operation)> Apply for F {}
+impl<F: Copy + Fn(&dyn Kind, &State<'_>, &Blocks<'_>, &Operation)> Apply for F {}
 
 /// Checks that the kind has what a request needs.
 pub(super) fn check(kind: &dyn Kind, request: &Request) -> Result<()> {
@@ -35,11 +35,9 @@ pub(super) fn check(kind: &dyn Kind, request: &Request) -> Result<()> {
     }
     match request.weight {
         1 => Ok(()),
-        2..=MOST_WEIGHT if kind.weights().is_some() => Ok(()),
-        2..=MOST_WEIGHT => Err(unsupported(kind, "a weight")),
-        found => {
-            Err(Error::parameter("weight", format!("a number from 1 to {MOST_WEIGHT}"), found))
-        }
+        2..=MOST_COUNT if kind.weights().is_some() => Ok(()),
+        2..=MOST_COUNT => Err(unsupported(kind, "a weight")),
+        found => Err(Error::parameter("weight", format!("a number from 1 to {MOST_COUNT}"), found)),
     }
 }
 
@@ -54,6 +52,10 @@ pub(crate) fn perform(
     log: &mut impl FnMut(Logged),
     apply: impl Apply,
 ) -> Result<Written> {
+    let weight = match u32::try_from(request.weight) {
+        Ok(weight @ ..=MOST_WEIGHT) => weight,
+        _ => return perform_parts(parts, request, (time, now), log, apply),
+    };
     let (mut plan, estimate) = decide(parts, request, (time, now), early)?;
     if let Some(checked) = plan.unchanged(request.precondition) {
         return Ok(Written { checked, estimate });
@@ -80,7 +82,7 @@ pub(crate) fn perform(
         // An event has made it too late.
         return Ok(Written { checked: Checked::TooLate, estimate });
     };
-    let Request { hash, weight, precondition, .. } = *request;
+    let Request { hash, precondition, .. } = *request;
     let change = precondition.change();
     let operation = Operation { change, hash, step, time: time.time, weight };
     let answered = emit_operation(parts, &operation, time, present.is_none(), log, apply);
@@ -89,6 +91,36 @@ pub(crate) fn perform(
         return Ok(Written { checked, estimate });
     }
     Ok(Written { checked, estimate: count(parts, hash, time.time.max(now)) })
+}
+
+/// Performs a write with a weight that no record holds: as several records.
+#[cold]
+fn perform_parts(
+    filter: &mut Parts,
+    request: &Request,
+    (time, now): (OperationTime, Micros),
+    log: &mut impl FnMut(Logged),
+    apply: impl Apply,
+) -> Result<Written> {
+    let (plan, estimate) = decide(filter, request, (time, now), true)?;
+    if let Some(checked) = plan.unchanged(request.precondition) {
+        return Ok(Written { checked, estimate });
+    }
+    let precondition = match request.precondition {
+        Precondition::Removable => Precondition::Removable,
+        _ => Precondition::Nothing,
+    };
+    for weight in kind::parts(request.weight) {
+        let part = request.under(precondition).weighing(weight.into());
+        perform(filter, &part, (time, now), true, log, apply)?;
+    }
+    let checked = Checked::of(plan.present.unwrap_or(false));
+    let hash = request.hash;
+    let estimate = match estimate {
+        Some(_) if checked == Checked::New => count(filter, hash, time.time.max(now)),
+        estimate => estimate,
+    };
+    Ok(Written { checked, estimate })
 }
 
 /// The most events before one operation: far more than any sound state needs. State words from
@@ -265,7 +297,7 @@ fn check_record(parts: &Parts, record: &Record) -> Result<()> {
         Op::Remove if kind.removal().is_none() => refused("no removal"),
         Op::Remove => {
             let there = count(parts, record.payload, record.time);
-            let is_there = there.is_some_and(|there| there.holds(record.argument));
+            let is_there = there.is_some_and(|there| there.holds(record.argument.into()));
             if is_there { Ok(()) } else { refused("the removal of a key that is there") }
         }
         Op::OpenBank => match event::from_record(record) {

@@ -242,7 +242,7 @@ fn settings(call: &Call<'_>) -> Result<Settings, Failure> {
 }
 
 /// Returns the weight of each item, in the unit of the kind.
-fn weight(machine: &Machine, given: Option<&Weight>) -> Result<u32, Failure> {
+fn weight(machine: &Machine, given: Option<&Weight>) -> Result<u64, Failure> {
     let kind = machine.kind();
     let counts = kind.counts().is_some();
     let (word, given, is_known) = match given {

@@ -7,8 +7,7 @@ mod streams;
 use super::model::{Naive, insert_late};
 use super::*;
 use crate::conformance::{self, Harness, Model, Step, hash_of};
-use crate::kind::MOST_WEIGHT;
-use crate::kind::Within;
+use crate::kind::{MOST_COUNT, MOST_WEIGHT, Within};
 use crate::kinds::registry;
 use proptest::prelude::*;
 

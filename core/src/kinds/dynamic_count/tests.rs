@@ -53,7 +53,7 @@ impl Model for Naive {
     }
 
     fn remove(&mut self, hash: u64, weight: u32) -> bool {
-        let there = self.estimate(hash, 0).expect("it counts").holds(weight);
+        let there = self.estimate(hash, 0).expect("it counts").holds(weight.into());
         for cell in self.cells(hash).into_iter().filter(|_| there) {
             self.values[cell] = self.values[cell].saturating_sub(weight.into());
         }

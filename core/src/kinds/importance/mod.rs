@@ -163,7 +163,7 @@ impl<R: Rule> Class for Scale<R> {
 
 impl<R: Rule> KeyWeights for Scale<R> {
     /// Returns the level of an importance.
-    fn weight(&self, importance: f64) -> Result<u32> {
+    fn weight(&self, importance: f64) -> Result<u64> {
         if !(importance.is_finite() && importance >= 0.0) {
             let expected = "an importance of 0 or more";
             return Err(Error::parameter("weight", expected, importance));
@@ -171,6 +171,6 @@ impl<R: Rule> KeyWeights for Scale<R> {
         let level = (importance * f64::from(self.levels) / self.highest).ceil();
         // Above the scale the cast saturates at the largest `u32`, and the clamp gives the highest
         // level.
-        Ok((level as u32).clamp(1, self.levels))
+        Ok((level as u32).clamp(1, self.levels).into())
     }
 }

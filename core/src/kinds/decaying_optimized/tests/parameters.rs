@@ -109,8 +109,8 @@ fn without_a_need_for_a_front_there_is_none() {
 fn weights_are_counts() {
     let kind = registry::build(NAME, &sound()).expect("a sound filter");
     assert_eq!(kind.weight(1.0).expect("a count"), 1);
-    assert_eq!(kind.weight(f64::from(MOST_WEIGHT)).expect("a count"), MOST_WEIGHT);
-    for given in [0.0, 0.5, -1.0, 1.5, f64::NAN, f64::INFINITY, f64::from(MOST_WEIGHT) + 1.0] {
+    assert_eq!(kind.weight(f64::from(MOST_WEIGHT)).expect("a count"), MOST_WEIGHT.into());
+    for given in [0.0, 0.5, -1.0, 1.5, f64::NAN, f64::INFINITY, MOST_COUNT as f64 + 1.0] {
         assert!(kind.weight(given).is_err(), "{given}");
     }
     assert_eq!(kind.counts().and_then(|counts| counts.normaliser()), Some(1.0 - 0.9));
