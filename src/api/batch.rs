@@ -247,26 +247,38 @@ impl<'a, K> Batch<'a, K> {
     /// Applies the batch: all of it, or nothing. Returns when it is as durable as the call or the
     /// filter requires. Inside [`Filter::issue`] the ticket tells when it is durable.
     ///
+    /// Afterwards the batch is empty, and can be filled again. If nothing has happened, it is as it
+    /// was: after [`Error::WouldWait`] the commit may be repeated.
+    ///
     /// Queries of others may see a part of the keys during the commit, and see all of them after
     /// it. A commit waits for the stripes of all its keys, and writers of these stripes wait for
     /// it. If its process is stopped in the middle, they wait as for any operation; nobody else
     /// does, except steps of the window if the batch sets positions or enters a step itself.
     ///
     /// # Errors
-    /// [`Error::Conflict`] if another caller inserted a key that was answered as new: take the same
-    /// messages again, in a new batch. [`Error::Io`] for a full disk, [`Error::Parameter`] if the
+    /// [`Error::Conflict`] if another caller inserted a key that was answered as new:
+    /// [clear](Batch::clear) the batch, and take the same messages again. [`Error::Io`] for a full disk, [`Error::Parameter`] if the
     /// filter would have more than 256 sources; nothing has happened then. [`Error::Poisoned`] if
     /// the sync fails: as of any operation, the batch counts, but may not survive a power cut.
     /// [`Error::Closed`], [`Error::Forked`], [`Error::Retired`], [`Error::WouldWait`].
-    pub fn commit(self) -> Result<()> {
+    pub fn commit(&mut self) -> Result<()> {
         self.call.check_durability()?;
         if self.is_empty() {
             return Ok(());
         }
-        let Self { operations, positions, .. } = &self;
+        let Self { operations, positions, .. } = &*self;
         let contents = Contents { operations, positions, waits: self.call.waits() };
         let lsn = commit(&self.call.engine().writer, contents)?;
+        self.clear();
         self.call.settle(lsn)
+    }
+
+    /// Forgets all operations and positions of the batch, which can then be filled again.
+    pub fn clear(&mut self) {
+        self.operations.clear();
+        self.own.clear();
+        self.positions.clear();
+        self.records = 0;
     }
 
     fn operation(&self, item: &impl Item) -> Result<BatchOperation> {

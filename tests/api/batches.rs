@@ -25,6 +25,27 @@ fn key(number: u64) -> [u8; 8] {
 }
 
 #[test]
+fn a_committed_batch_is_empty_and_can_be_filled_again() {
+    let (filter, _memory) = on_memory();
+    let mut batch = filter.batch();
+    for round in 0..3_u64 {
+        assert!(batch.check_and_insert(key(round)).expect("an answer").is_new());
+        assert!(batch.check_and_insert(key(round)).expect("an answer").is_present());
+        batch.set_position(1, round).expect("a position");
+        batch.commit().expect("a commit");
+        assert!(batch.is_empty());
+        assert_eq!(filter.position(1).expect("a filter"), Some(round));
+    }
+    batch.insert("dropped").expect("room");
+    batch.set_position(2, 9).expect("a position");
+    batch.clear();
+    batch.commit().expect("nothing");
+    assert!(!filter.contains("dropped").expect("an answer"));
+    assert_eq!(filter.positions().expect("a filter"), [(1, 2)]);
+    assert_eq!(filter.stat().expect("figures").inserts, 6);
+}
+
+#[test]
 fn nothing_of_a_batch_is_seen_before_its_commit_and_all_of_it_after() {
     let (filter, _) = on_memory();
     let before = filter.digest().expect("a digest").value;
@@ -254,10 +275,11 @@ fn a_batch_obeys_the_settings_of_its_call() {
     assert!(stat.durable_lsn >= stat.lsn - 1, "all but the note of the sync: {stat:?}");
     let counts = ["three", "one"].map(|key| filter.estimate(key).expect("an estimate").count);
     assert_eq!(counts, [3.0, 1.0]);
-    let refused = Batch::new(filter.call().durability(Durability::Always).without_waiting());
-    let mut refused = refused;
+    let call = filter.call().durability(Durability::Always).without_waiting();
+    let mut refused = Batch::new(call);
     refused.insert("a key").expect("room");
     assert!(matches!(refused.commit(), Err(Error::WouldWait { .. })));
+    assert_eq!(refused.len(), 1, "as it was");
     let ticket = filter.issue(|call| {
         let mut batch = Batch::new(call);
         batch.insert("later")?;
