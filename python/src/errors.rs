@@ -61,6 +61,10 @@ fn attributes<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyDict
             all.set_item("expected", expected)?;
             all.set_item("found", found)?;
         }
+        Error::Conflict { path: file, operation } => {
+            path(file)?;
+            all.set_item("operation", operation)?;
+        }
         Error::Parameter { name, expected, found } => {
             all.set_item("parameter", name)?;
             all.set_item("expected", expected)?;

@@ -1,6 +1,7 @@
 //! The class `Filter`.
 
 use crate::answers;
+use crate::batch::{PyBatch, whole};
 use crate::bulk::Keys;
 use crate::keys::bytes_of;
 use crate::settings::{Argument, Asked, Settings, number};
@@ -9,6 +10,7 @@ use crate::times;
 use ebbtide::{Any, Checked, Filter, Options, Parameters, Penalty};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
@@ -497,6 +499,44 @@ impl PyFilter {
         answers::estimate(py, estimate)
     }
 
+    /// Returns an empty batch: keys and positions that are written in one atomic step.
+    ///
+    /// ``durability`` and ``since`` are those of ``check_and_insert``, for all of it.
+    ///
+    /// >>> import tempfile, ebbtide
+    /// >>> seen = ebbtide.open(tempfile.mkdtemp(), ebbtide.Fingerprint(last=1000))
+    /// >>> with seen.batch() as batch:
+    /// ...     batch.insert("order 17")
+    /// ...     "order 17" in seen
+    /// False
+    /// >>> "order 17" in seen
+    /// True
+    /// >>> seen.close()
+    #[pyo3(signature = (*, durability=None, since=None))]
+    fn batch(
+        &self,
+        py: Python<'_>,
+        durability: Argument<'_, '_>,
+        since: Argument<'_, '_>,
+    ) -> PyResult<PyBatch> {
+        let settings = Settings::new(None, durability, since, None)?;
+        let filter = self.slot.usable(py, |filter| filter.positions().map(drop))?;
+        Ok(PyBatch::new(filter, self.slot.path().to_path_buf(), &settings))
+    }
+
+    /// Returns the position of a source, as set by the last batch that was committed; None if none
+    /// was.
+    #[pyo3(signature = (source, /))]
+    fn position(&self, py: Python<'_>, source: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
+        let source = whole("source", source)?;
+        self.slot.patient(py, |filter| filter.position(source))
+    }
+
+    /// Returns the positions of all sources, by source.
+    fn positions(&self, py: Python<'_>) -> PyResult<BTreeMap<u64, u64>> {
+        Ok(self.slot.patient(py, |filter| filter.positions())?.into_iter().collect())
+    }
+
     /// Returns a hash of the logical state: equal for filters of the same parameters after the same
     /// operations at the same times, in whatever language. Writers wait meanwhile.
     fn digest<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
@@ -579,7 +619,7 @@ impl Drop for PyFilter {
 }
 
 #[cold]
-fn too_late(py: Python<'_>) -> PyErr {
+pub fn too_late(py: Python<'_>) -> PyErr {
     let raise = || -> PyResult<PyErr> {
         let class = py.import("ebbtide._errors")?.getattr("TooLate")?;
         Ok(PyErr::from_value(class.call1(("the key's time lies before the window",))?))

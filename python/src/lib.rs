@@ -4,6 +4,7 @@
 //! (`__init__.pyi`) and docstrings are the documentation.
 
 mod answers;
+mod batch;
 mod bulk;
 mod errors;
 mod filter;
@@ -27,6 +28,7 @@ fn _ebbtide(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<filter::PyFilter>()?;
     module.add_class::<reader::PyReader>()?;
+    module.add_class::<batch::PyBatch>()?;
     module.add_class::<bulk::Raw>()?;
     module.add_function(wrap_pyfunction!(bulk::raw, module)?)?;
     module.add_function(wrap_pyfunction!(functions::open_filter, module)?)?;

@@ -1,6 +1,7 @@
 //! The class `Reader`.
 
 use crate::answers;
+use crate::batch::whole;
 use crate::bulk::Keys;
 use crate::errors::raised;
 use crate::keys::bytes_of;
@@ -10,6 +11,7 @@ use crate::times;
 use ebbtide::{Any, Options, Parameters, Penalty, Reader};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
@@ -243,6 +245,19 @@ impl PyReader {
             |handle| asked.patient(handle.call()).frequency(&key),
         )?;
         answers::estimate(py, estimate)
+    }
+
+    /// Returns the position of a source, as set by the last batch that was committed; None if none
+    /// was.
+    #[pyo3(signature = (source, /))]
+    fn position(&self, py: Python<'_>, source: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
+        let source = whole("source", source)?;
+        self.slot.patient(py, |reader| reader.position(source))
+    }
+
+    /// Returns the positions of all sources, by source.
+    fn positions(&self, py: Python<'_>) -> PyResult<BTreeMap<u64, u64>> {
+        Ok(self.slot.patient(py, |reader| reader.positions())?.into_iter().collect())
     }
 
     /// Returns a hash of the logical state: equal for filters of the same parameters after the same

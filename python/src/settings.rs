@@ -3,7 +3,7 @@
 use crate::errors::{wrong_type, wrong_value};
 use crate::slot::PATIENCE;
 use crate::times;
-use ebbtide::{Any, Call, Durability, Filter, Handle, Since, Timestamp};
+use ebbtide::{Any, Call, Durability, Entry, Filter, Handle, Since, Timestamp};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyString};
 
@@ -53,6 +53,18 @@ impl Settings {
     /// Returns a call that waits no longer than a look at signals may be delayed.
     pub fn patient<'a>(&self, filter: &'a Filter) -> Call<'a, Filter> {
         self.applied(filter).waiting_at_most(PATIENCE)
+    }
+
+    /// Returns a key with these settings of its own.
+    pub fn entry<'k>(&self, key: &'k [u8]) -> Entry<&'k [u8]> {
+        let mut entry = Entry::new(key);
+        if let Some(time) = self.time {
+            entry = entry.time(time);
+        }
+        match self.weight {
+            Some(weight) => entry.weight(weight),
+            None => entry,
+        }
     }
 
     #[inline]

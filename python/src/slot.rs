@@ -147,6 +147,17 @@ impl<H: Opens> Slot<H> {
         }
     }
 
+    /// Returns the handle for an object that keeps it, after a call that shows whether it is still
+    /// to be opened in a forked child.
+    pub fn usable(
+        &self,
+        py: Python<'_>,
+        check: impl FnMut(&H) -> ebbtide::Result<()> + Send,
+    ) -> PyResult<Arc<H>> {
+        self.patient(py, check)?;
+        self.current(py)
+    }
+
     /// Opens the filter again, in a child made by `fork`; it is never created there. Of several
     /// threads one puts its handle in place, and the others close theirs.
     #[cold]

@@ -35,6 +35,7 @@ def errors() -> list[type[ebbtide.Error]]:
     return [
         ebbtide.BadParameter,
         ebbtide.Closed,
+        ebbtide.Conflict,
         ebbtide.Crowded,
         ebbtide.Damaged,
         ebbtide.Exists,
@@ -78,6 +79,18 @@ def window(home: Path) -> None:
         assert first >= 0 and stat.inserts == 8 and stat.time is not None
         digest: ebbtide.Digest = seen.digest()
         assert len(digest.value) == 32
+        batch: ebbtide.Batch = seen.batch(durability="never", since="last-seen")
+        with batch:
+            again: bool = batch.check_and_insert(key, time=now)
+            batch.insert(b"more", weight=None)
+            batch.set_position(1, 100)
+            assert not again and batch and len(batch) == 2 and batch.path == seen.path
+        batch.insert("forgotten")
+        batch.clear()
+        batch.commit()
+        place: int | None = seen.position(1)
+        places: dict[int, int] = seen.positions()
+        assert place == 100 and places == {1: 100} and seen.position(2) is None
         seen.backup(home.with_name("backup"))
         assert seen.path == str(home) and "window" in seen.parameters
         with ebbtide.Reader(home) as reader:
@@ -90,7 +103,8 @@ def reads(reader: ebbtide.Reader, key: ebbtide.Key) -> None:
     assert key in reader and reader.contains(key) and reader.contains_all([key]) == b"\x01"
     assert reader.age(key) is not None and reader.seen_within(key, "5m")
     assert reader.kind == "time-limited" and reader.path and reader.parameters
-    assert reader.stat().handles == 1 and reader.digest().inserts == 8 and not reader.closed
+    assert reader.stat().handles == 1 and reader.digest().inserts == 10 and not reader.closed
+    assert reader.position(1) == 100 and reader.positions() == {1: 100}
     for ask in (reader.estimate, reader.frequency):
         try:
             ask(key)
@@ -138,7 +152,7 @@ def files(home: Path) -> None:
 def main() -> None:
     home = Path(sys.argv[1]).absolute()
     home.mkdir()
-    assert len({spec.kind for spec in kinds()}) == 17 and len(errors()) == 17
+    assert len({spec.kind for spec in kinds()}) == 17 and len(errors()) == 18
     window(home / "window")
     counts(home / "counts")
     files(home / "restored")

@@ -157,6 +157,10 @@ impl<'a, K> Batch<'a, K> {
 
     fn insert_item(&mut self, item: &impl Item) -> Result<()> {
         let operation = self.operation(item)?;
+        if operation.time.is_some() {
+            // Now, while the caller knows the key.
+            self.call.engine().writer.time.stamp(operation.time)?;
+        }
         self.add(operation);
         Ok(())
     }

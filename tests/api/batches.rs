@@ -264,6 +264,22 @@ fn on_a_full_disk_a_commit_changes_nothing_and_can_be_repeated() {
 }
 
 #[test]
+fn a_key_too_far_ahead_is_refused_when_it_is_added() {
+    let options = options().max_lead(Duration::from_secs(60));
+    let filter = Filter::create_on(Arc::new(Memory::new()), Fingerprint::last(100), options);
+    let filter = filter.expect("a filter");
+    let mut batch = filter.batch();
+    batch.insert("now").expect("room");
+    let later = Timestamp::from_unix_micros(Timestamp::now().as_unix_micros() + 3_600_000_000);
+    let entry = Entry::new("later").time(later);
+    assert!(matches!(batch.insert_entry(&entry), Err(Error::TimeAhead { .. })));
+    assert!(matches!(batch.check_and_insert_entry(&entry), Err(Error::TimeAhead { .. })));
+    assert_eq!(batch.len(), 1);
+    batch.commit().expect("a commit");
+    assert!(filter.contains("now").expect("an answer"));
+}
+
+#[test]
 fn a_batch_obeys_the_settings_of_its_call() {
     let memory = Arc::new(Memory::new());
     let filter = Filter::create_on(memory, Counting::capacity(1000), options()).expect("a filter");

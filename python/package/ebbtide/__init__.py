@@ -19,10 +19,11 @@ version in all of them.
 
 from __future__ import annotations
 
-from ._ebbtide import Filter, Raw, Reader, __version__, raw
+from ._ebbtide import Batch, Filter, Raw, Reader, __version__, raw
 from ._errors import (
     BadParameter,
     Closed,
+    Conflict,
     Crowded,
     Damaged,
     Error,
@@ -79,9 +80,11 @@ __all__ = [
     "Admission",
     "AgePartitioned",
     "BadParameter",
+    "Batch",
     "BlockTiming",
     "Bloom",
     "Closed",
+    "Conflict",
     "Counting",
     "Crowded",
     "Damaged",

@@ -105,6 +105,17 @@ class Poisoned(Error):
     path: str
 
 
+class Conflict(Error):
+    """Another caller inserted a key that the batch was told was new: ``clear`` the batch, and take
+    the same messages again. Nothing has happened.
+
+    ``path`` is the filter, ``operation`` the number of the operation in the batch, from 0.
+    """
+
+    path: str
+    operation: int
+
+
 class TooLate(Error):
     """The key's time lies before the window: it is neither new nor present, and not inserted."""
 
@@ -167,6 +178,7 @@ BY_CODE: dict[str, type[Error]] = {
     "poisoned": Poisoned,
     "time-ahead": TimeAhead,
     "unsupported": Unsupported,
+    "conflict": Conflict,
 }
 
 
