@@ -261,10 +261,11 @@ impl<'a, K> Batch<'a, K> {
     ///
     /// # Errors
     /// [`Error::Conflict`] if another caller inserted a key that was answered as new:
-    /// [clear](Batch::clear) the batch, and take the same messages again. [`Error::Io`] for a full disk, [`Error::Parameter`] if the
-    /// filter would have more than 256 sources; nothing has happened then. [`Error::Poisoned`] if
-    /// the sync fails: as of any operation, the batch counts, but may not survive a power cut.
-    /// [`Error::Closed`], [`Error::Forked`], [`Error::Retired`], [`Error::WouldWait`].
+    /// [clear](Batch::clear) the batch, and take the same messages again. [`Error::Io`] for a full
+    /// disk, [`Error::Parameter`] if the filter would have more than 256 sources; nothing has
+    /// happened then. [`Error::Poisoned`] if the sync fails: as of any operation, the batch counts,
+    /// but may not survive a power cut. [`Error::Closed`], [`Error::Forked`], [`Error::Retired`],
+    /// [`Error::WouldWait`].
     pub fn commit(&mut self) -> Result<()> {
         self.call.check_durability()?;
         if self.is_empty() {

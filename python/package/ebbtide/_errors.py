@@ -106,8 +106,8 @@ class Poisoned(Error):
 
 
 class Conflict(Error):
-    """Another caller inserted a key that the batch was told was new: ``clear`` the batch, and take
-    the same messages again. Nothing has happened.
+    """Another caller inserted a key that was new to the batch: ``clear`` the batch, and take the
+    same messages again. Nothing has happened.
 
     ``path`` is the filter, ``operation`` the number of the operation in the batch, from 0.
     """
