@@ -274,6 +274,18 @@ mod tests {
         Verdict::Wait
     }
 
+    #[test]
+    fn a_death_is_noticed_late_by_a_quarter_of_its_time_and_by_patience_at_most() {
+        let (mut slept, mut checks) = (Duration::ZERO, 0);
+        while slept < Duration::from_secs(1) {
+            let late = next_sleep(slept);
+            assert!((FIRST_SLEEP..=PATIENCE).contains(&late), "after {slept:?}: {late:?}");
+            assert!(late <= FIRST_SLEEP.max(slept / 4), "after {slept:?}: {late:?}");
+            (slept, checks) = (slept + late, checks + 1);
+        }
+        assert!(checks <= 120, "{checks} checks in a second");
+    }
+
     fn all_are_dead(_: Owner) -> Verdict {
         Verdict::Dead
     }

@@ -1,6 +1,7 @@
 //! Bad input: damaged payloads of `RESTORE` whose checksums were put right, and random arguments of
 //! all commands. The server must answer, with an error or not, and live.
 
+use crate::rules::NAMES;
 use crate::samples::{Commands, SAMPLES};
 use crate::server::{Server, is_there};
 use ebbtide_core::hash::{DigestHasher, short_checksum};
@@ -214,27 +215,6 @@ const WORDS: [&str; 48] = [
     "kind",
     "\u{0}\u{1}",
     "1700000000000",
-];
-
-const NAMES: [&str; 18] = [
-    "EB.RESERVE",
-    "EB.ADD",
-    "EB.MADD",
-    "EB.ADDNX",
-    "EB.MADDNX",
-    "EB.INSERT",
-    "EB.DEL",
-    "EB.EXISTS",
-    "EB.MEXISTS",
-    "EB.WITHIN",
-    "EB.AGE",
-    "EB.COUNT",
-    "EB.INFO",
-    "EB.SCANDUMP",
-    "EB.DEBUG",
-    "EB.CREATE",
-    "EB.APPLY",
-    "EB.LOADCHUNK",
 ];
 
 #[test]

@@ -19,7 +19,8 @@ fn with_filter(settings: &str, test: impl FnOnce(&Server)) {
     }
 }
 
-const COMMANDS: [&str; 18] = [
+/// The names of all commands.
+pub const NAMES: [&str; 18] = [
     "EB.RESERVE",
     "EB.ADD",
     "EB.MADD",
@@ -53,7 +54,7 @@ fn arguments(name: &str) -> &'static str {
 #[test]
 fn every_command_names_its_one_key_and_is_documented() {
     with_filter("", |server| {
-        for name in COMMANDS {
+        for name in NAMES {
             let words = arguments(name);
             let keys: Vec<String> = server.ask(&format!("COMMAND GETKEYS {name} {words}"));
             assert_eq!(keys, ["k"], "{name}");
@@ -61,7 +62,7 @@ fn every_command_names_its_one_key_and_is_documented() {
             assert!(docs.contains("summary") && docs.contains("complexity"), "{docs}");
         }
         let listed: Vec<String> = server.ask("COMMAND LIST FILTERBY MODULE ebbtide");
-        assert_eq!(listed.len(), COMMANDS.len(), "{listed:?}");
+        assert_eq!(listed.len(), NAMES.len(), "{listed:?}");
     });
 }
 
@@ -79,7 +80,7 @@ fn access_is_granted_by_command_and_key() {
         let categories: Vec<String> = server.ask("ACL CAT");
         if categories.contains(&"ebbtide".to_owned()) {
             let () = server.ask("ACL SETUSER app on >secret ~* +@ebbtide -@dangerous");
-            for name in COMMANDS {
+            for name in NAMES {
                 let words = arguments(name);
                 let verdict: String = server.ask(&format!("ACL DRYRUN app {name} {words}"));
                 let is_admin = ["EB.DEBUG", "EB.CREATE", "EB.APPLY", "EB.LOADCHUNK"];
