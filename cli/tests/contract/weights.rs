@@ -155,7 +155,7 @@ fn a_line_without_a_weight_is_named_with_its_file() {
 
 #[test]
 fn an_invalid_weight_is_named_with_its_line() {
-    let counts: &[&str] = &["0", "-1", "1.5", "16777216", "NaN", "inf", "1e30"];
+    let counts: &[&str] = &["0", "-1", "1.5", "1099511562241", "NaN", "inf", "1e30"];
     let importances: &[&str] = &["-1", "NaN", "inf", "-inf", "-1e-9"];
     let rows = COUNTERS.map(|kind| (kind.to_vec(), counts)).into_iter();
     let rows = rows.chain(IMPORTANCE.map(|kind| (graded(kind).to_vec(), importances)));
