@@ -216,9 +216,8 @@ fn resume(dir: &Path, minutes: &[Minute], living: usize) -> Result<(usize, Done)
         }
         thread::sleep(Duration::from_millis(2));
     }
-    // What a killed process left is repaired before the number is read.
-    filter.sync()?;
-    let mut left = usize::try_from(filter.stat()?.inserts)?;
+    // A digest takes all stripes, so what a killed process left is repaired and counted.
+    let mut left = usize::try_from(filter.digest()?.inserts)?;
     let mut number = 0;
     while minutes.get(number).is_some_and(|minute| left > minute.len()) {
         left -= minutes[number].len();

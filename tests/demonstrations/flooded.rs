@@ -27,10 +27,12 @@ fn tables(printed: &[String], killed: bool, all: &mut Tables) {
             let &[source, a, b, c, d] = words.as_slice() else { panic!("{line}") };
             (source.to_owned(), [a, b, c, d].map(|text| text.parse().expect("a number")))
         };
-        let rows = printed[start + 2..].iter().take_while(|line| line.starts_with("  "));
-        let rows: Vec<Row> = rows.map(row).collect();
-        let before = all.insert(printed[start].clone(), rows.clone());
         let is_cut = killed && number + 1 == starts.len();
+        let rows = printed.get(start + 2..).unwrap_or_default();
+        let rows = rows.iter().take_while(|line| line.starts_with("  "));
+        let is_whole = |line: &&String| !is_cut || line.split_whitespace().count() == 5;
+        let rows: Vec<Row> = rows.take_while(is_whole).map(row).collect();
+        let before = all.insert(printed[start].clone(), rows.clone());
         let agrees = |before: Vec<Row>| is_cut || rows.starts_with(&before);
         assert!(before.is_none_or(agrees), "{} differs", printed[start]);
     }
