@@ -9,7 +9,7 @@ use ebbtide_testkit::random::Random;
 use redis::cluster::{ClusterClient, ClusterConnection};
 use redis::{Cmd, Value};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Filters.
 const FILTERS: usize = 40;
@@ -71,12 +71,20 @@ impl Cluster {
     }
 }
 
-/// Runs `redis-cli --cluster`.
+/// Runs `redis-cli --cluster`, again while the servers have not all heard of the last change.
 fn manage(words: &[String]) {
-    let output = Command::new("redis-cli").arg("--cluster").args(words).output();
-    let output = output.expect("redis-cli");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{words:?}: {text}");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        let output = Command::new("redis-cli").arg("--cluster").args(words).output();
+        let output = output.expect("redis-cli");
+        if output.status.success() {
+            return;
+        }
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let is_early = text.contains("Nodes don't agree about configuration");
+        assert!(is_early && Instant::now() < deadline, "{words:?}: {text}");
+        std::thread::sleep(Duration::from_millis(200));
+    }
 }
 
 fn slot(server: &Server, key: &str) -> Option<u64> {

@@ -1,7 +1,7 @@
 //! Stored values of every encoding that was released, and of every kind: `DUMP` payloads in
 //! `payloads/`, one file a kind and encoding, each with the digest that it must have.
 //!
-//! `EBBTIDE_WRITE_PAYLOADS=1` writes those of the present encoding.
+//! `EBBTIDE_WRITE_PAYLOADS=1` writes those of the present encoding that are missing.
 
 use crate::samples::{Commands, SAMPLES};
 use crate::server::{Server, is_there};
@@ -16,12 +16,16 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/payloads")
 }
 
-/// Writes a payload and a digest for each kind.
+/// Writes a payload and a digest for each kind that has none.
 fn write(server: &Server) {
     fs::create_dir_all(folder()).expect("a folder");
     let connection = &mut server.connect();
     for (at, sample) in SAMPLES.iter().enumerate() {
         let name = sample.name.replace(", ", "-").replace(' ', "-");
+        let path = folder().join(format!("{ENCODING}-{name}.dump"));
+        if path.exists() {
+            continue;
+        }
         let mut source = Commands::new(sample, format!("key:{at}"), true, 5);
         let _: String = source.reserve().query(connection).expect(sample.name);
         for _ in 0..200 {
@@ -29,7 +33,6 @@ fn write(server: &Server) {
         }
         let mut dump = redis::cmd("DUMP");
         let payload: Vec<u8> = dump.arg(&source.key).query(connection).expect("a payload");
-        let path = folder().join(format!("{ENCODING}-{name}.dump"));
         fs::write(&path, payload).expect("a file");
         let digest = server.digest(&source.key);
         fs::write(path.with_extension("digest"), digest + "\n").expect("a file");
