@@ -1,7 +1,6 @@
 //! The class `Batch`.
 
-use crate::errors::{raised, wrong_type};
-use crate::filter::too_late;
+use crate::errors::{raised, too_late, wrong_type};
 use crate::keys::bytes_of;
 use crate::settings::{Argument, Settings};
 use ebbtide::{Any, Batch, Checked, Error, Filter};

@@ -5,6 +5,9 @@
 //! worked on; bytes that may change meanwhile are copied.
 
 use crate::keys::bytes_of;
+use crate::settings::Settings;
+use crate::slot::Slot;
+use ebbtide::{Checked, Filter};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -168,4 +171,25 @@ impl<'py> Keys<'py> {
 fn without_zeros(item: &[u8]) -> &[u8] {
     let end = item.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
     &item[..end]
+}
+
+/// Checks and inserts many keys, slice by slice; `answered` receives the answers.
+pub fn check_and_insert_all<'py>(
+    slot: &Slot<Filter>,
+    py: Python<'py>,
+    keys: &Bound<'py, PyAny>,
+    settings: Settings,
+    mut answered: impl FnMut(&[Checked]),
+) -> PyResult<()> {
+    let mut answers = Vec::new();
+    Keys::new(keys)?.in_slices(py, |keys| {
+        answers.clear();
+        slot.patient(py, |filter| {
+            // After a wait, or in a forked child: from the first key without an answer on.
+            let rest = keys.get(answers.len()..).unwrap_or_default();
+            settings.patient(filter).check_and_insert_all(rest, &mut answers)
+        })?;
+        answered(&answers);
+        Ok(())
+    })
 }

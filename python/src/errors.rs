@@ -102,3 +102,13 @@ pub fn wrong_value(py: Python<'_>, name: &'static str, expected: &str, found: &s
     let (expected, found) = (expected.to_owned(), found.to_owned());
     raised(py, Error::Parameter { name, expected, found })
 }
+
+/// Returns the error for a key whose time lies before the window.
+#[cold]
+pub fn too_late(py: Python<'_>) -> PyErr {
+    let raise = || -> PyResult<PyErr> {
+        let class = py.import("ebbtide._errors")?.getattr("TooLate")?;
+        Ok(PyErr::from_value(class.call1(("the key's time lies before the window",))?))
+    };
+    raise().unwrap_or_else(|error| error)
+}

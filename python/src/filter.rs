@@ -2,7 +2,8 @@
 
 use crate::answers;
 use crate::batch::{PyBatch, whole};
-use crate::bulk::Keys;
+use crate::bulk::{Keys, check_and_insert_all};
+use crate::errors::too_late;
 use crate::keys::bytes_of;
 use crate::settings::{Argument, Asked, Settings, number};
 use crate::slot::{Slot, no_copy, warn_unclosed};
@@ -39,27 +40,6 @@ impl PyFilter {
         let is_time = parameters.get("window").is_some();
         let slot = Slot::new(filter, path, options, reopens);
         Self { slot, kind, parameters, is_time }
-    }
-
-    /// Checks and inserts many keys, slice by slice; `answered` receives the answers.
-    fn write_all<'py>(
-        &self,
-        py: Python<'py>,
-        keys: &Bound<'py, PyAny>,
-        settings: Settings,
-        mut answered: impl FnMut(&[Checked]),
-    ) -> PyResult<()> {
-        let mut answers = Vec::new();
-        Keys::new(keys)?.in_slices(py, |keys| {
-            answers.clear();
-            self.slot.patient(py, |filter| {
-                // After a wait, or in a forked child: from the first key without an answer on.
-                let rest = keys.get(answers.len()..).unwrap_or_default();
-                settings.patient(filter).check_and_insert_all(rest, &mut answers)
-            })?;
-            answered(&answers);
-            Ok(())
-        })
     }
 }
 
@@ -138,7 +118,7 @@ impl PyFilter {
     ) -> PyResult<usize> {
         let settings = Settings::new(time, durability, None, weight)?;
         let mut inserted = 0;
-        self.write_all(py, keys, settings, |answers| {
+        check_and_insert_all(&self.slot, py, keys, settings, |answers| {
             inserted += answers.iter().filter(|&&answer| answer != Checked::TooLate).count();
         })?;
         Ok(inserted)
@@ -166,7 +146,7 @@ impl PyFilter {
     ) -> PyResult<Bound<'py, PyBytes>> {
         let settings = Settings::new(time, durability, since, weight)?;
         let mut bytes = Vec::new();
-        self.write_all(py, keys, settings, |answers| {
+        check_and_insert_all(&self.slot, py, keys, settings, |answers| {
             bytes.extend(answers.iter().map(|&answer| answers::byte(answer)));
         })?;
         Ok(PyBytes::new(py, &bytes))
@@ -502,16 +482,6 @@ impl PyFilter {
     /// Returns an empty batch: keys and positions that are written in one atomic step.
     ///
     /// ``durability`` and ``since`` are those of ``check_and_insert``, for all of it.
-    ///
-    /// >>> import tempfile, ebbtide
-    /// >>> seen = ebbtide.open(tempfile.mkdtemp(), ebbtide.Fingerprint(last=1000))
-    /// >>> with seen.batch() as batch:
-    /// ...     batch.insert("order 17")
-    /// ...     "order 17" in seen
-    /// False
-    /// >>> "order 17" in seen
-    /// True
-    /// >>> seen.close()
     #[pyo3(signature = (*, durability=None, since=None))]
     fn batch(
         &self,
@@ -616,13 +586,4 @@ impl Drop for PyFilter {
     fn drop(&mut self) {
         warn_unclosed(&self.slot, "Filter");
     }
-}
-
-#[cold]
-pub fn too_late(py: Python<'_>) -> PyErr {
-    let raise = || -> PyResult<PyErr> {
-        let class = py.import("ebbtide._errors")?.getattr("TooLate")?;
-        Ok(PyErr::from_value(class.call1(("the key's time lies before the window",))?))
-    };
-    raise().unwrap_or_else(|error| error)
 }
