@@ -9,7 +9,7 @@ use crate::engine::open::{first_bank_bytes, layout, read_meta, write_file, write
 use crate::error::{Error, Result};
 use crate::format::header::DURABLE;
 use crate::format::names::FileName;
-use crate::image::control::Identity;
+use crate::image::identity::Identity;
 use crate::media::{Access, Disk, Media};
 use crate::meta::Meta;
 use crate::options::Options;

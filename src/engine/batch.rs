@@ -241,6 +241,9 @@ fn attempt(writer: &Writer, batch: Contents<'_>, held: &Held<'_>) -> Result<Atte
         let expected = format!("at most {MOST_SOURCES} sources in a filter");
         return Err(Error::parameter("position", expected, "another one"));
     }
+    if !batch.positions.is_empty() {
+        header.allocate_positions(&*writer.shared.media)?;
+    }
     // Under the stripes, so that the clock's times within a stripe never decrease.
     let mut staging = Staging::new(writer, writer.time.reading(), events)?;
     staging.reserve(batch.operations.len(), batch.positions.len());

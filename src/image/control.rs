@@ -17,11 +17,12 @@
 //! | after them | the positions of sources: last, because few filters use them |
 
 use crate::error::{Error, Result};
-use crate::format::header::{HEADER_BYTES, HEADER_WORDS, Header, IMAGE, PAGE_BYTES};
+use crate::format::header::{HEADER_BYTES, HEADER_WORDS};
 use crate::format::names::{FileName, TIMELINE_MAX};
-use crate::image::counters::{Counters, HEAD_WORDS, shards_words};
-use crate::image::positions::{POSITIONS_WORDS, Positions};
-use crate::image::state_block::{StateBlock, state_block_words};
+use crate::image::counters::{Counters, HEAD_WORDS};
+use crate::image::identity::{Identity, REMEDY, SLOTS, SLOTS_WORDS, STRIPES};
+use crate::image::positions::Positions;
+use crate::image::state_block::StateBlock;
 use crate::image::stripe_table::{STRIPE_WORDS, Stripe};
 use crate::image::words::{
     AllocatedEnd, CheckpointRequest, DamagedSnapshots, DurableEnd, EventsFrom, ImageTime,
@@ -34,10 +35,6 @@ use crate::wal::segment::{CAPACITY_MAX, LSN_MAX};
 use ebbtide_core::block::{load, store};
 use ebbtide_core::kind::State;
 use std::path::Path;
-
-const MAGIC: &[u8; 8] = b"EBBTLIV\n";
-const REMEDY: &str =
-    "close every handle on the filter and open it again: the image is then rebuilt";
 
 const TAIL: usize = 16;
 const DURABLE: usize = 24;
@@ -58,9 +55,6 @@ pub(crate) const LEAD: usize = 49;
 const SEGMENT_RECORDS: usize = 50;
 const TIME: usize = 56;
 const COUNTERS: usize = 64;
-const SLOTS: usize = 128;
-const SLOTS_WORDS: usize = 128;
-const STRIPES: usize = SLOTS + SLOTS_WORDS;
 
 /// Writes are refused: a sync failed, or a change was left half done.
 const POISONED: u64 = 1;
@@ -94,78 +88,6 @@ pub fn boot_id(media: &dyn Media) -> Result<u128> {
     }
 }
 
-/// The identity of an image.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Identity {
-    /// The filter.
-    pub uuid: u128,
-    /// The timeline whose image it is.
-    pub timeline: u64,
-    /// The boot of the machine in which it was made; 0 if unknown.
-    pub boot: u128,
-    /// The inode of the file itself: a copy is not the image.
-    pub inode: u64,
-    /// The device of the file: a snapshot of the device is not the image.
-    pub device: u64,
-    /// The number of ordinary stripes.
-    pub stripes: u32,
-    /// Words of the filter-wide state.
-    pub state_words: u32,
-}
-
-impl Identity {
-    fn words(&self) -> Header<8> {
-        let words = [
-            self.uuid as u64,
-            (self.uuid >> 64) as u64,
-            self.timeline,
-            self.boot as u64,
-            (self.boot >> 64) as u64,
-            self.inode,
-            u64::from(self.state_words) << 32 | u64::from(self.stripes),
-            self.device,
-        ];
-        Header { version: IMAGE.written, words }
-    }
-
-    fn from_words(header: Header<8>) -> Self {
-        let [uuid, uuid_high, timeline, boot, boot_high, inode, stripes, device] = header.words;
-        Self {
-            uuid: u128::from(uuid_high) << 64 | u128::from(uuid),
-            timeline,
-            boot: u128::from(boot_high) << 64 | u128::from(boot),
-            inode,
-            device,
-            stripes: stripes as u32,
-            state_words: (stripes >> 32) as u32,
-        }
-    }
-
-    /// Returns the start and the end of the state block, in words.
-    fn state_block(&self) -> (usize, usize) {
-        let at = STRIPES + (self.stripes as usize + 1) * STRIPE_WORDS;
-        (at, at + state_block_words(self.state_words as usize))
-    }
-
-    /// Returns the start and the end of the positions, in words.
-    fn positions(&self) -> (usize, usize) {
-        let at = self.shards().1;
-        (at, at + POSITIONS_WORDS)
-    }
-
-    /// Returns the start and the end of the shards, each in a pair of cache lines of its own.
-    fn shards(&self) -> (usize, usize) {
-        let at = self.state_block().1.next_multiple_of(2 * STRIPE_WORDS);
-        (at, at + shards_words(self.stripes))
-    }
-
-    /// Returns the bytes of the file.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        (self.positions().1 as u64 * 8).next_multiple_of(PAGE_BYTES)
-    }
-}
-
 /// The mapped file `live`.
 #[derive(Debug)]
 pub struct Control {
@@ -189,7 +111,7 @@ impl Control {
         identity.device = file.device().map_err(Error::io("examine", &path))?;
         let mapping = file.map(Access::Write).map_err(Error::io("map", &path))?;
         let header = Self::of(identity, mapping);
-        for (at, word) in identity.words().encode(MAGIC).into_iter().enumerate() {
+        for (at, word) in identity.encode().enumerate() {
             store(header.word(at), word);
         }
         Ok(header)
@@ -242,7 +164,7 @@ impl Control {
         let file = media.open(&name, access).map_err(Error::io("open", &path))?;
         let mut start = vec![0; HEADER_BYTES];
         file.read_at(&mut start, 0).map_err(Error::io("read", &path))?;
-        let identity = Identity::from_words(Header::decode(&start, MAGIC, IMAGE, &path, REMEDY)?);
+        let identity = Identity::decode(&start, &path)?;
         let bytes = file.bytes().map_err(Error::io("measure", &path))?;
         let found = (identity.uuid, identity.inode, identity.bytes());
         let inode = file.identity().map_err(Error::io("examine", &path))?;
@@ -254,6 +176,41 @@ impl Control {
             return Err(Error::Damaged { path, offset: 16, expected, found, remedy: REMEDY });
         }
         Ok((identity, file, device))
+    }
+
+    /// Frees the space of positions, unless there are any; for the creator of the image, before
+    /// the file gets its name.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn free_unused(&self, media: &dyn Media, temporary: &str) -> Result<()> {
+        if !self.positions().all().is_empty() {
+            return Ok(());
+        }
+        let file = media.open(temporary, Access::Write);
+        let freed = file.and_then(|file| file.free(self.identity.room_for_positions()));
+        freed.map_err(Error::io("free space of", media.path().join(FileName::Live.to_string())))
+    }
+
+    /// Allocates space for positions, unless there are any; for the holder of stripe 0, before a
+    /// record with the first one is written.
+    ///
+    /// # Errors
+    /// [`Error::Io`], including a full disk: then nothing has changed. [`Error::Damaged`] if the
+    /// file of this name is another image.
+    pub fn allocate_positions(&self, media: &dyn Media) -> Result<()> {
+        if !self.positions().all().is_empty() {
+            return Ok(());
+        }
+        let (found, file, _) = Self::examine(media, self.identity.uuid, Access::Write)?;
+        if found != self.identity {
+            let expected = format!("the image of timeline {}", self.identity.timeline);
+            let found = format!("that of timeline {}", found.timeline);
+            return Err(self.damaged(media.path(), expected, found));
+        }
+        let allocated = file.allocate(self.identity.room_for_positions());
+        let path = || media.path().join(FileName::Live.to_string());
+        allocated.map_err(|error| Error::io("allocate room for positions in", path())(error))
     }
 
     /// Opens the image that an earlier handle left, for its information on gaps in the log. `None`
@@ -336,7 +293,7 @@ impl Control {
             let mut start = vec![0; HEADER_BYTES];
             file.read_at(&mut start, 0).map_err(Error::io("read", &path))?;
             let identity =
-                Identity::from_words(Header::decode(&start, MAGIC, IMAGE, &path, REMEDY)?);
+                Identity::decode(&start, &path)?;
             let ours = identity.uuid == uuid && identity.timeline <= TIMELINE_MAX;
             Ok(ours.then_some(identity.timeline))
         };

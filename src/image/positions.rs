@@ -10,11 +10,14 @@ use ebbtide_core::block::{load, store};
 /// The most sources of a filter.
 pub const MOST_SOURCES: usize = 256;
 
-/// Words of the table: the LSN last applied, the number of pairs, the pairs.
-pub const POSITIONS_WORDS: usize = PAIRS + 2 * MOST_SOURCES;
+/// Words of the table: the LSN last applied and the number of pairs, which are its head, and the
+/// pairs.
+pub const POSITIONS_WORDS: usize = HEAD_WORDS + 2 * MOST_SOURCES;
+
+/// Words of the head: they have their space on the disk always, the pairs from the first on.
+pub const HEAD_WORDS: usize = 2;
 
 const COUNT: usize = 1;
-const PAIRS: usize = 2;
 
 /// The table of positions in the image.
 #[derive(Debug, Clone, Copy)]
@@ -45,7 +48,7 @@ impl<'a> Positions<'a> {
         // Acquire: pairs with the Release in `set`; the sources are there then. An image has no
         // checksums.
         let count = self.0[COUNT].load(Ordering::Acquire).min(MOST_SOURCES as u64);
-        self.0[PAIRS..].chunks_exact(2).take(count as usize)
+        self.0[HEAD_WORDS..].chunks_exact(2).take(count as usize)
     }
 
     /// Returns the position of a source, if it has one.
@@ -80,7 +83,7 @@ impl<'a> Positions<'a> {
             pair[1].store(value, Ordering::Release);
         } else {
             let count = self.pairs().count();
-            if let Some(pair) = self.0[PAIRS..].chunks_exact(2).nth(count) {
+            if let Some(pair) = self.0[HEAD_WORDS..].chunks_exact(2).nth(count) {
                 store(&pair[0], source);
                 store(&pair[1], value);
                 // Release: pairs with the Acquire in `pairs`.

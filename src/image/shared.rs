@@ -7,7 +7,8 @@
 use crate::error::Result;
 use crate::format::names::FileName;
 use crate::image::bank::{Bank, BankForm, BankSet};
-use crate::image::control::{Control, Identity};
+use crate::image::control::Control;
+use crate::image::identity::Identity;
 use crate::media::{Access, Media};
 use crate::sync::{AtomicU64, Mutex};
 use crate::wal::{Op, Record};

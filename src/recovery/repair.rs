@@ -175,7 +175,7 @@ fn is_of(image: &Image, index: usize, record: &Record) -> bool {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::image::control::Identity;
+    use crate::image::identity::Identity;
     use crate::media::{Media, Memory};
     use crate::{Bloom, Counting, Spec};
     use ebbtide_core::block::{Layout, OWN_WORDS};

@@ -2,7 +2,8 @@
 
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
-use crate::image::control::{Control, Identity, boot_id};
+use crate::image::control::{Control, boot_id};
+use crate::image::identity::Identity;
 use crate::image::positions::MOST_SOURCES;
 use crate::image::stripe_table::StripeSums;
 use crate::image::{Bank, BankForm, BankSet, Image};

@@ -2,7 +2,7 @@
 //! pieces, loses nothing wherever the disk is full or a process dies.
 
 use ebbtide::media::{Access, Media, Memory};
-use ebbtide::{AgePartitioned, Bloom, Durability, Filter, Options};
+use ebbtide::{AgePartitioned, Bloom, Durability, Filter, Fingerprint, Options};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -26,30 +26,32 @@ fn occupied(directory: &Path) -> Vec<(u64, String)> {
 fn assert_small(directory: &Path, when: &str) {
     let files = occupied(directory);
     let bytes: u64 = files.iter().map(|(bytes, _)| bytes).sum();
-    assert!(bytes <= 68 << 10, "{bytes} bytes {when}: {files:?}");
+    assert!(bytes <= 64 << 10, "{bytes} bytes {when}: {files:?}");
 }
 
 #[test]
-fn a_filter_of_a_thousand_keys_takes_at_most_68_kib_of_disk_open_and_closed() {
+fn a_filter_of_a_thousand_keys_takes_at_most_64_kib_of_disk_open_and_closed() {
     let home = tempfile::tempdir().expect("a temporary directory");
     let make = |name: &str| home.path().join(name);
     let window = Filter::create(make("window"), AgePartitioned::last(1_000), Options::new());
     let bloom = Filter::create(make("bloom"), Bloom::capacity(1_000), Options::new());
+    let prints = Filter::create(make("prints"), Fingerprint::last(1_000), Options::new());
     let (window, bloom) = (window.expect("a filter"), bloom.expect("a filter"));
+    let prints = prints.expect("a filter");
     for key in 0..1_000_u64 {
         window.insert(key.to_le_bytes()).expect("an insert");
         bloom.insert(key.to_le_bytes()).expect("an insert");
+        prints.insert(key.to_le_bytes()).expect("an insert");
     }
     let small = |when: &str| {
-        assert_small(&make("window"), when);
-        assert_small(&make("bloom"), when);
+        ["window", "bloom", "prints"].into_iter().for_each(|name| assert_small(&make(name), when));
     };
-    window.sync().and_then(|()| bloom.sync()).expect("a sync");
+    window.sync().and_then(|()| bloom.sync()).and_then(|()| prints.sync()).expect("a sync");
     small("with its keys");
     // The background threads have looked at them, and found nobody busy.
     std::thread::sleep(Duration::from_millis(2500));
     small("when nobody inserts");
-    window.close().and_then(|()| bloom.close()).expect("a clean end");
+    window.close().and_then(|()| bloom.close()).and_then(|()| prints.close()).expect("clean ends");
     small("closed");
 }
 
@@ -83,6 +85,40 @@ fn used(memory: &Memory) -> u64 {
         memory.open(name, Access::Read).and_then(|file| file.allocated_bytes()).expect("a file")
     };
     memory.list().expect("a directory").iter().map(bytes).sum()
+}
+
+#[test]
+fn the_first_position_takes_space_and_where_there_is_none_its_batch_fails_as_a_whole() {
+    let memory = Memory::new();
+    let filter = made(&memory);
+    filter.insert(b"before").expect("an insert");
+    let before = used(&memory);
+    let commit = |filter: &Filter<Bloom>, key: &[u8], source: u64| {
+        let mut batch = filter.batch();
+        batch.insert(key).expect("an operation");
+        batch.set_position(source, 7);
+        batch.commit().map(drop)
+    };
+    memory.set_capacity(before);
+    let error = commit(&filter, b"full", 0).expect_err("no space for positions");
+    assert!(error.is_full(), "{error}");
+    assert!(!filter.contains(b"full").expect("an answer"));
+    assert_eq!(filter.positions().expect("positions"), []);
+    memory.set_capacity(u64::MAX);
+    commit(&filter, b"roomy", 0).expect("space for positions");
+    let after = used(&memory);
+    assert!(after > before, "{after}");
+    memory.set_capacity(after);
+    (1..20).for_each(|source| commit(&filter, b"roomy", source).expect("they have their space"));
+    assert_eq!(used(&memory), after);
+    memory.set_capacity(u64::MAX);
+    (20..256).for_each(|source| commit(&filter, b"roomy", source).expect("space for log"));
+    drop(filter);
+    let filter = opened(&memory);
+    assert_eq!(filter.positions().expect("positions").len(), 256);
+    commit(&filter, b"again", 300).expect_err("256 are the most");
+    commit(&filter, b"again", 200).expect("one that there is");
+    assert!(filter.contains(b"again").expect("an answer"));
 }
 
 #[test]

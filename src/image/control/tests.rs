@@ -115,7 +115,7 @@ fn each_thing_has_a_place_of_its_own_and_the_file_is_no_larger_than_they_are() {
             [72, 72, 2]
         );
         assert_eq!([1, 2].map(|version| state_block.copy(version).lsn()), [71, 72]);
-        let encoded = header.identity().words().encode(MAGIC);
+        let encoded = header.identity().encode().collect::<Vec<_>>();
         assert_eq!(words[..HEADER_WORDS].iter().map(load).collect::<Vec<_>>(), encoded);
     }
 }
