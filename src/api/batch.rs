@@ -9,7 +9,7 @@ use crate::engine::outcome::{Checked, Given, Request};
 use crate::engine::staging::{Answered, BatchOperation};
 use crate::error::{Error, Result};
 use crate::image::positions::MOST_SOURCES;
-use ebbtide_core::kind::{Change, count_parts};
+use ebbtide_core::kind::{self, Change, count_parts};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -287,7 +287,8 @@ impl<'a, K> Batch<'a, K> {
     }
 
     fn operation(&self, item: &impl Item) -> Result<BatchOperation> {
-        let Request { hash, weight, time, .. } = self.call.request_of(item)?;
+        let Request { asked: kind::Request { hash, weight, .. }, time, .. } =
+            self.call.request_of(item)?;
         if self.records.saturating_add(count_parts(weight)) > Self::MOST_OPERATIONS as u64 {
             let expected = format!("at most {} operations in a batch", Self::MOST_OPERATIONS);
             return Err(Error::parameter("batch", expected, "another one"));

@@ -222,14 +222,12 @@ impl<'a, K> Call<'a, Filter<K>> {
     /// Waits until a record is durable, if the caller wants that now.
     #[inline]
     pub(crate) fn settle(&self, lsn: u64) -> Result<()> {
-        match self.issued {
-            None => self.engine().commits.settle(lsn, self.durability),
-            Some(issued) => {
-                issued.raise(lsn);
-                self.engine().commits.settle_later(self.durability);
-                Ok(())
-            }
-        }
+        let Some(issued) = self.issued else {
+            return self.engine().commits.settle(lsn, self.durability);
+        };
+        issued.raise(lsn);
+        self.engine().commits.settle_later(self.durability);
+        Ok(())
     }
 
     pub(crate) fn engine(&self) -> &Engine {
@@ -241,12 +239,8 @@ impl<'a, K> Call<'a, Filter<K>> {
         self.engine().shared.meta.hasher.hash(key)
     }
 
-    fn write(&self, key: &[u8], ask: Precondition) -> Result<Checked> {
-        self.write_and_tell(key, ask, None)
-    }
-
     #[inline]
-    fn write_and_tell(
+    fn write(
         &self,
         key: &[u8],
         ask: Precondition,
@@ -255,8 +249,10 @@ impl<'a, K> Call<'a, Filter<K>> {
         self.check_durability()?;
         let hash = self.hash(key);
         self.engine().writer.prefetch_to_write(hash);
-        let request = self.request(hash, ask)?;
-        let written = batch::write(&self.engine().writer, &Request { count, ..request })?;
+        let weight = self.weigh(self.weight)?;
+        let mut request = Request::new(hash, self.time, weight, ask, self.waits);
+        request.count = count;
+        let written = batch::write(&self.engine().writer, &request)?;
         self.settle(written.lsn)?;
         Ok(written.checked)
     }
@@ -264,11 +260,10 @@ impl<'a, K> Call<'a, Filter<K>> {
     /// Checks that a call that must not wait need not wait for a sync.
     #[inline]
     pub(crate) fn check_durability(&self) -> Result<()> {
-        if self.waits.never() && self.issued.is_none() {
-            let shared = &self.engine().shared;
-            if self.durability.unwrap_or(shared.meta.durability) == Durability::Always {
-                return Err(shared.would_wait("a sync of the log"));
-            }
+        let shared = &self.engine().shared;
+        let durability = self.durability.unwrap_or(shared.meta.durability);
+        if self.waits.never() && self.issued.is_none() && durability == Durability::Always {
+            return Err(shared.would_wait("a sync of the log"));
         }
         Ok(())
     }
@@ -276,24 +271,27 @@ impl<'a, K> Call<'a, Filter<K>> {
     /// Writes a key, and returns its count together with the answer.
     fn write_and_count(&self, key: &[u8], ask: Precondition) -> Result<(Checked, Estimate)> {
         let count = Cell::new(None);
-        let checked = self.write_and_tell(key, ask, Some(&count))?;
+        let checked = self.write(key, ask, Some(&count))?;
         let estimate = count.get().ok_or_else(|| self.engine().shared.unsupported("estimate"))?;
         Ok((checked, estimate))
     }
 
+    /// Returns a weight as the kind counts it; without one 1.
     #[inline]
-    fn request(&self, hash: u64, ask: Precondition) -> Result<Request<'static>> {
-        let weight =
-            self.weight.map_or(Ok(1), |given| self.engine().shared.meta.kind.weight(given))?;
-        let Self { time, waits, .. } = *self;
-        Ok(Request { hash, time, weight, ask, count: None, waits })
+    fn weigh(&self, given: Option<f64>) -> Result<u64> {
+        given.map_or(Ok(1), |given| Ok(self.engine().shared.meta.kind.weight(given)?))
     }
 
     /// Returns the request to insert an item with these settings and its own.
-    pub(crate) fn request_of(&self, item: &impl Item) -> Result<Request<'static>> {
+    pub(crate) fn request_of(&self, item: &impl Item) -> Result<Request<'_>> {
+        self.request(item, self.hash(item.key()), Precondition::Nothing)
+    }
+
+    #[inline]
+    fn request(&self, item: &impl Item, hash: u64, ask: Precondition) -> Result<Request<'_>> {
         let (time, weight) = item.settings();
-        let call = Self { time: time.or(self.time), weight: weight.or(self.weight), ..*self };
-        call.request(self.hash(item.key()), Precondition::Nothing)
+        let weight = self.weigh(weight.or(self.weight))?;
+        Ok(Request::new(hash, time.or(self.time), weight, ask, self.waits))
     }
 
     /// Writes keys in order and passes on each answer. Keys written before an error become durable
@@ -308,9 +306,7 @@ impl<'a, K> Call<'a, Filter<K>> {
         let mut last = 0;
         let writer = &self.engine().writer;
         let mut write = |item: &T, hash| {
-            let (time, weight) = item.settings();
-            let call = Self { time: time.or(self.time), weight: weight.or(self.weight), ..*self };
-            let written = batch::write(writer, &call.request(hash, ask)?)?;
+            let written = batch::write(writer, &self.request(item, hash, ask)?)?;
             last = last.max(written.lsn);
             tell(written.checked);
             Ok(())
@@ -329,7 +325,7 @@ impl<'a, K> Call<'a, Filter<K>> {
     /// As there, and [`Error::TimeAhead`](crate::Error::TimeAhead).
     #[inline]
     pub fn insert(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        Ok(self.write(key.as_ref(), Precondition::Nothing)? != Checked::TooLate)
+        Ok(self.write(key.as_ref(), Precondition::Nothing, None)? != Checked::TooLate)
     }
 
     /// See [`Filter::check_and_insert`].
@@ -338,7 +334,7 @@ impl<'a, K> Call<'a, Filter<K>> {
     /// As there, and [`Error::TimeAhead`](crate::Error::TimeAhead).
     #[inline]
     pub fn check_and_insert(&self, key: impl AsRef<[u8]>) -> Result<Checked> {
-        self.write(key.as_ref(), Precondition::Present(self.since))
+        self.write(key.as_ref(), Precondition::Present(self.since), None)
     }
 
     /// See [`Filter::insert_all`].
@@ -575,7 +571,7 @@ impl<K: Removes> Call<'_, Filter<K>> {
         if self.engine().shared.meta.kind.removal().is_none() {
             return Err(self.engine().shared.unsupported("remove"));
         }
-        Ok(self.write(key.as_ref(), Precondition::Removable)? == Checked::Present)
+        Ok(self.write(key.as_ref(), Precondition::Removable, None)? == Checked::Present)
     }
 }
 

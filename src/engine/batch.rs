@@ -12,7 +12,7 @@ use crate::image::positions::MOST_SOURCES;
 use crate::locks::stripes::StripeGuard;
 use crate::wal::{Op, Record};
 use ebbtide_core::event;
-use ebbtide_core::kind::{Decision, Kind, MOST_WEIGHT, Operation, records};
+use ebbtide_core::kind::{self, Decision, Kind, MOST_WEIGHT, Operation, records};
 
 /// The operations whose cells are prefetched ahead of the one that is staged or applied.
 const AHEAD: usize = 16;
@@ -56,9 +56,9 @@ pub(crate) fn commit(writer: &Writer, batch: Contents<'_>) -> Result<u64> {
 }
 
 /// As [`Writer::write`], for any weight.
-#[inline]
+#[inline(always)]
 pub(crate) fn write(writer: &Writer, request: &Request<'_>) -> Result<WriteOutcome> {
-    if request.weight > MOST_WEIGHT.into() {
+    if request.asked.weight > MOST_WEIGHT.into() {
         return write_in_parts(writer, request);
     }
     writer.write(request)
@@ -68,8 +68,9 @@ pub(crate) fn write(writer: &Writer, request: &Request<'_>) -> Result<WriteOutco
 /// takes. The precondition is checked for the whole weight.
 #[cold]
 fn write_in_parts(writer: &Writer, request: &Request<'_>) -> Result<WriteOutcome> {
-    let Request { hash, weight, time, ask, waits, .. } = *request;
-    let (change, answered) = (ask.change(), Answered::Settled);
+    let Request { asked, time, waits, .. } = *request;
+    let kind::Request { hash, weight, precondition, .. } = asked;
+    let (change, answered) = (precondition.change(), Answered::Settled);
     let operation = [BatchOperation { change, hash, weight, time, answered }];
     let batch = Contents { operations: &operation, positions: &[], waits };
     while_space_is_made(writer, waits, || {
@@ -96,27 +97,12 @@ fn while_space_is_made<T>(
     waits: Waits,
     mut attempt: impl FnMut() -> Result<T>,
 ) -> Result<T> {
-    let shared = &writer.shared;
-    shared.check_usable()?;
-    let newest = || shared.image.header().snapshot().hint();
+    writer.shared.check_usable()?;
     let mut waited_after = None;
     loop {
-        if writer.backpressure.is_requested() {
-            if waits.never() {
-                return Err(shared.would_wait("a checkpoint"));
-            }
-            writer.log_writer.unmap_durable();
-            writer.backpressure.wait();
-        }
+        writer.wait_for_checkpoint(waits)?;
         match attempt() {
-            // As for an insert: a checkpoint removes log.
-            Err(error)
-                if error.is_full()
-                    && waited_after != Some(newest())
-                    && writer.backpressure.request() =>
-            {
-                waited_after = Some(newest());
-            }
+            Err(error) => writer.make_space(error, &mut waited_after)?,
             done => return done,
         }
     }

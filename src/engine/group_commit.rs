@@ -207,6 +207,7 @@ impl GroupCommit {
     }
 
     /// Waits for the durability of an operation's record.
+    #[inline]
     pub(crate) fn settle(&self, lsn: u64, durability: Option<Durability>) -> Result<()> {
         match durability.unwrap_or(self.shared.meta.durability) {
             Durability::Always => self.commit_applied(lsn.saturating_add(1)),

@@ -9,11 +9,10 @@ pub use ebbtide_core::kind::{Admission, Checked, Precondition, Since};
 /// An operation as requested by the caller.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Request<'a> {
-    pub(crate) hash: u64,
+    /// What the kind decides.
+    pub(crate) asked: kind::Request,
     /// The operation's time, if it is not the clock's.
     pub(crate) time: Option<Micros>,
-    pub(crate) weight: u64,
-    pub(crate) ask: Precondition,
     /// Receives the key's count, for callers that need it.
     pub(crate) count: Option<&'a Cell<Option<Estimate>>>,
     pub(crate) waits: Waits,
@@ -48,21 +47,30 @@ pub(crate) struct Given {
     pub(crate) waits: Waits,
 }
 
-impl Request<'_> {
-    /// Returns the request as a kind's decision reads it.
-    #[inline]
-    pub(crate) fn under(&self, precondition: Precondition) -> kind::Request {
-        let Self { hash, weight, .. } = *self;
-        kind::Request { hash, weight, precondition, is_timed: self.time.is_some() }
+impl Request<'static> {
+    /// Creates a request without a wish for the key's count.
+    // Built in its place: to move it would cost each insert 60 instructions.
+    #[inline(always)]
+    pub(crate) fn new(
+        hash: u64,
+        time: Option<Micros>,
+        weight: u64,
+        precondition: Precondition,
+        waits: Waits,
+    ) -> Self {
+        let asked = kind::Request { hash, weight, precondition, is_timed: time.is_some() };
+        Self { asked, time, count: None, waits }
     }
+}
 
+impl Request<'_> {
     /// Returns the operation at this time, under this step.
     #[inline]
     pub(crate) fn operation(&self, time: Micros, step: u64) -> Operation {
-        let Self { hash, weight, .. } = *self;
+        let kind::Request { hash, weight, precondition, .. } = self.asked;
         // Greater ones are written in parts.
         let weight = weight.min(MOST_WEIGHT.into()) as u32;
-        Operation { change: self.ask.change(), hash, step, time, weight }
+        Operation { change: precondition.change(), hash, step, time, weight }
     }
 }
 

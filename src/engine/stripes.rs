@@ -56,9 +56,19 @@ impl StripeLocks {
         }
     }
 
+    /// Acquires a stripe if it is free and the handle is not closed.
+    #[inline(always)]
+    pub(crate) fn try_lock(&self, stripe: usize) -> Option<StripeGuard<'_, Local>> {
+        let guard = self.shared.stripes.try_lock(self.shared.image.header(), stripe)?;
+        if self.shared.is_closed() {
+            guard.forgo();
+            return None;
+        }
+        Some(guard)
+    }
+
     /// As [`StripeLocks::lock`], for an operation that may begin after the handle was closed; then
     /// it fails and acquires nothing. It also fails if it would have to wait and must not.
-    #[inline]
     pub(crate) fn lock_unless_closed(
         &self,
         stripe: usize,

@@ -292,8 +292,7 @@ impl Control {
             let file = media.open(&name, Access::Read).map_err(Error::io("open", &path))?;
             let mut start = vec![0; HEADER_BYTES];
             file.read_at(&mut start, 0).map_err(Error::io("read", &path))?;
-            let identity =
-                Identity::decode(&start, &path)?;
+            let identity = Identity::decode(&start, &path)?;
             let ours = identity.uuid == uuid && identity.timeline <= TIMELINE_MAX;
             Ok(ours.then_some(identity.timeline))
         };
@@ -500,8 +499,7 @@ impl Control {
     #[must_use]
     #[inline]
     pub fn stripe(&self, index: usize) -> Stripe<'_> {
-        let at = STRIPES + index * STRIPE_WORDS;
-        Stripe::new(&self.mapping.words()[at..at + STRIPE_WORDS])
+        Stripe::new(&self.mapping.words()[STRIPES + index * STRIPE_WORDS..])
     }
 
     /// Returns the maximum number of slots of the log that dead processes may have left empty: one

@@ -19,7 +19,7 @@ const _: () = assert!(COPIES[1] + 3 == STRIPE_WORDS);
 
 /// A stripe's entry.
 #[derive(Debug, Clone, Copy)]
-pub struct Stripe<'a>(&'a [AtomicU64]);
+pub struct Stripe<'a>(&'a [AtomicU64; STRIPE_WORDS]);
 
 /// The sums of a stripe, as stored in snapshots.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -38,12 +38,11 @@ impl<'a> Stripe<'a> {
     /// Creates the entry in these words.
     ///
     /// # Panics
-    /// If there are not [`STRIPE_WORDS`] of them.
+    /// If there are fewer than [`STRIPE_WORDS`] of them.
     #[must_use]
     #[inline]
     pub fn new(words: &'a [AtomicU64]) -> Self {
-        assert!(words.len() == STRIPE_WORDS, "an entry has {STRIPE_WORDS} words");
-        Self(words)
+        Self(words.first_chunk().expect("all words of an entry"))
     }
 
     /// Returns the lock word.
@@ -101,7 +100,7 @@ impl<'a> Stripe<'a> {
 
     /// Counts inserts and new bits up to this LSN, which is greater than the last; for the stripe's
     /// holder.
-    #[inline]
+    #[inline(always)] // out of line, an insert executes 20 more instructions
     pub fn count(&self, lsn: u64, time: u64, counts: Totals) {
         let Totals { inserts, new_bits } = counts;
         let (newest, other) = self.copies();

@@ -71,6 +71,9 @@ impl Disk {
                 let _ = ioctl_setflags(file, flags | IFlags::NOCOW);
             }
         }
+        if allocated > PIECE && is_beyond_space(file, allocated) {
+            return Err(Errno::NOSPC.into());
+        }
         if allocated < bytes {
             file.set_len(bytes)?;
         }
@@ -87,6 +90,15 @@ impl Disk {
 /// causes a signal when the disk is full.
 fn page_bytes() -> u64 {
     rustix::param::page_size() as u64
+}
+
+/// Returns whether this is more than the file system has. To find that out piece by piece would
+/// leave other programs without space in the meantime.
+fn is_beyond_space(file: &File, bytes: u64) -> bool {
+    // A file system without a limit says 0 blocks.
+    rustix::fs::fstatvfs(file).is_ok_and(|found| {
+        found.f_blocks > 0 && bytes > found.f_bfree.saturating_mul(found.f_frsize)
+    })
 }
 
 /// Allocates space for bytes of a file.

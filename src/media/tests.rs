@@ -337,9 +337,11 @@ mod disk {
     fn a_creation_beyond_all_space_leaves_nothing_behind() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let disk = Disk::new(directory.path());
-        // An exbibyte fits in no file system: the error is "no space" or "too large".
+        // An exbibyte fits in no file system. Not "too large": it is refused before any space is
+        // taken from other programs.
         for bytes in [1 << 60, u64::MAX] {
-            disk.create("a", bytes).expect_err("no disk is that large");
+            let error = disk.create("a", bytes).expect_err("no disk is that large");
+            assert_eq!(error.kind(), ErrorKind::StorageFull, "{error}");
             assert!(sorted(&disk).is_empty());
         }
     }

@@ -96,7 +96,7 @@ fn the_first_position_takes_space_and_where_there_is_none_its_batch_fails_as_a_w
     let commit = |filter: &Filter<Bloom>, key: &[u8], source: u64| {
         let mut batch = filter.batch();
         batch.insert(key).expect("an operation");
-        batch.set_position(source, 7);
+        batch.set_position(source, 7).expect("a source");
         batch.commit().map(drop)
     };
     memory.set_capacity(before);

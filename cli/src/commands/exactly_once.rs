@@ -21,6 +21,7 @@ use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// The sources of the positions, from the upper end: programs of the user number theirs from 0.
 const OUTPUT_FILE: u64 = u64::MAX;
@@ -29,6 +30,9 @@ const INPUT_FILE: u64 = u64::MAX - 2;
 const INPUT_OFFSET: u64 = u64::MAX - 3;
 const INPUT_LINES: u64 = u64::MAX - 4;
 const INPUT_CHECK: u64 = u64::MAX - 5;
+
+/// How long another run may keep the output.
+const LOCK_TIME: Duration = Duration::from_secs(2);
 
 /// The place that an earlier run has reached in its last file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,6 +102,22 @@ fn reached(filter: &Filter<Any>) -> Result<Option<Place>> {
     })
 }
 
+/// Locks an output for this run; false if another one has it. A killed run keeps it until the
+/// system has ended its process, which is waited for.
+fn lock(output: &File) -> std::io::Result<bool> {
+    let began = Instant::now();
+    loop {
+        match flock(output, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(true),
+            Err(rustix::io::Errno::WOULDBLOCK) if began.elapsed() < LOCK_TIME => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
 impl<'a> Target<'a> {
     /// Opens the output for this run only, and cuts off what a killed run has written without
     /// recording it. Of a new state, the output's present content stays.
@@ -105,16 +125,12 @@ impl<'a> Target<'a> {
         let failed = writing(path);
         let options = File::options().create(true).truncate(false).read(true).write(true).clone();
         let mut file = options.open(path).map_err(&failed)?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                return refuse(format!(
-                    "{} is being written by another run; wait for its end, or name another output \
-                     and another --state",
-                    path.display()
-                ));
-            }
-            Err(error) => return Err(failed(error.into())),
+        if !lock(&file).map_err(&failed)? {
+            return refuse(format!(
+                "{} is being written by another run; wait for its end, or name another output and \
+                 another --state",
+                path.display()
+            ));
         }
         let metadata = file.metadata().map_err(&failed)?;
         if !metadata.is_file() {

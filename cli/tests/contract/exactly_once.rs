@@ -232,6 +232,21 @@ fn two_runs_do_not_write_one_output_at_once() {
 }
 
 #[test]
+fn a_run_waits_for_the_end_of_a_killed_one_that_still_has_the_output() {
+    let place = Place::new();
+    place.write("log", &lines(1000, 7));
+    let file = fs::File::create(place.path("out")).expect("a file");
+    file.try_lock().expect("the first");
+    let ended = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(200));
+        drop(file);
+    });
+    place.run("out", &["log"], &[]);
+    ended.join().expect("it ends");
+    assert!(!fs::read(place.path("out")).expect("the output").is_empty());
+}
+
+#[test]
 fn compressed_inputs_and_tables_are_resumed() {
     let place = Place::new();
     let content = lines(60_000, 8);

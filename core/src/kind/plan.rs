@@ -35,34 +35,58 @@ pub fn decide(
     banks: &impl Locate,
     count: impl FnOnce(Option<Estimate>),
 ) -> WritePlan {
-    let hash = request.hash;
     let mut plan = kind.plan(state, layout, moment);
-    if let Decision::Insert { step } = &mut plan.decision
-        && request.is_timed
-        && moment.time < moment.now
-    {
+    if request.is_timed && moment.time < moment.now {
+        decide_late(kind, state, request.hash, banks, &mut plan);
+    }
+    plan.present = match request.precondition {
+        Precondition::Nothing => Some(false),
+        Precondition::Present(Since::LastSeen) if plan.present.is_none() && !early => None,
+        _ => Some(answer(kind, state, moment, request, banks, count)),
+    };
+    plan
+}
+
+/// Decides the step of an operation whose time came with its key and is not the latest.
+#[inline(never)]
+fn decide_late(
+    kind: &dyn Kind,
+    state: &State<'_>,
+    hash: u64,
+    banks: &impl Locate,
+    plan: &mut WritePlan,
+) {
+    if let Decision::Insert { step } = &mut plan.decision {
         let blocks = banks.locate(plan.mask, hash);
         *step = kind.step_of_late(state, blocks.as_ref(), hash, *step);
         plan.mask = kind.touches(state, *step);
         plan.present = Some(false);
     }
-    let query = Query { hash, now: moment.now, totals: moment.totals };
-    let located = || banks.locate(BankMask::MAX, hash);
-    let estimate = || kind.estimate(state, located().as_ref(), &query);
-    plan.present = match request.precondition {
-        Precondition::Nothing => Some(false),
-        Precondition::Present(Since::LastSeen) if plan.present.is_none() && !early => None,
-        Precondition::Present(_) => Some(kind.contains(state, located().as_ref(), &query)),
-        Precondition::Removable => {
-            Some(estimate().is_some_and(|there| there.holds(request.weight)))
-        }
+}
+
+/// Answers the precondition by a question of its own.
+#[inline(never)]
+fn answer(
+    kind: &dyn Kind,
+    state: &State<'_>,
+    moment: &Moment,
+    request: &Request,
+    banks: &impl Locate,
+    count: impl FnOnce(Option<Estimate>),
+) -> bool {
+    let query = Query { hash: request.hash, now: moment.now, totals: moment.totals };
+    let located = banks.locate(BankMask::MAX, request.hash);
+    let estimate = || kind.estimate(state, located.as_ref(), &query);
+    match request.precondition {
+        Precondition::Nothing => false,
+        Precondition::Present(_) => kind.contains(state, located.as_ref(), &query),
+        Precondition::Removable => estimate().is_some_and(|there| there.holds(request.weight)),
         Precondition::Estimate | Precondition::UpTo(_) => {
             let there = estimate();
             count(there);
-            Some(there.is_some_and(|there| is_over(request, there)))
+            there.is_some_and(|there| is_over(request, there))
         }
-    };
-    plan
+    }
 }
 
 /// Returns whether the limit, if there is one, leaves no room for the operation above the present

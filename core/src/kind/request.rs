@@ -127,7 +127,7 @@ impl Precondition {
     #[must_use]
     #[inline]
     pub fn change(self) -> Change {
-        if self == Self::Removable { Change::Remove } else { Change::Insert }
+        if matches!(self, Self::Removable) { Change::Remove } else { Change::Insert }
     }
 }
 

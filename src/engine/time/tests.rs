@@ -116,9 +116,11 @@ impl Machine {
     fn write(&self, key: u64, time: Option<u64>) -> Checked {
         let (time, ask) =
             (time.map(|time| time * 1_000_000), Precondition::Present(Since::LastSeen));
-        let request =
-            Request { hash: hash(key), time, weight: 1, ask, count: None, waits: Waits::Always };
-        self.engine().writer.write(&request).expect("an insert").checked
+        self.engine()
+            .writer
+            .write(&Request::new(hash(key), time, 1, ask, Waits::Always))
+            .expect("an insert")
+            .checked
     }
 
     fn insert(&self, key: u64) {

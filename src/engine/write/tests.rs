@@ -69,14 +69,8 @@ fn insert_many(engine: &Engine, keys: std::ops::Range<u64>, start: Micros) -> Mi
     let end = start + 4 * WINDOW.as_micros() as Micros;
     for key in keys {
         let time = Some(start + (key - first) * (end - start) / count);
-        let request = Request {
-            hash: ebbtide_core::hash::mix(key),
-            time,
-            weight: 1,
-            ask: Precondition::Nothing,
-            count: None,
-            waits: Waits::Always,
-        };
+        let hash = ebbtide_core::hash::mix(key);
+        let request = Request::new(hash, time, 1, Precondition::Nothing, Waits::Always);
         engine.writer.write(&request).expect("an insert");
     }
     end
