@@ -230,6 +230,11 @@ struct ebbtide_error;
 struct ebbtide_filter;
 
 /**
+ * Keys and positions that are written in one atomic step.
+ */
+struct ebbtide_batch;
+
+/**
  * Settings of one call. Set size to sizeof(struct ebbtide_call) and all other members to 0, or
  * initialise it with EBBTIDE_CALL_INIT; then set what differs. A later version may add members at
  * the end; size then keeps programs built with this one working.
@@ -330,7 +335,8 @@ struct ebbtide_filter *ebbtide_reader_open(const char *path,
 
 /**
  * Closes a filter: writes a snapshot, so that the next opening has nothing to replay, and releases
- * the handle. No thread may use the handle meanwhile or afterwards. NULL does nothing.
+ * the handle. No thread may use the handle, or a batch of it, meanwhile or afterwards. NULL does
+ * nothing.
  *
  * Returns 0, or -1 on an error. The handle is released then too; only the snapshot is missing.
  */
@@ -511,6 +517,81 @@ void ebbtide_string_free(char *text);
  * Returns the version of the library, such as "0.1.0". The text is never released.
  */
 const char *ebbtide_version(void);
+
+/**
+ * Returns an empty batch: keys and positions that are written in one atomic step. Nothing of a
+ * batch is written, and nobody sees any of it, before ebbtide_batch_commit; after that all of it
+ * counts. If the commit fails, or the process dies before it has ended, all or nothing does.
+ *
+ * A position is a number of a source, such as an offset in a file. After a crash ebbtide_position
+ * returns the one that belongs to exactly the keys that the filter remembers.
+ *
+ * The call has the settings of all operations of the batch. One thread at a time uses a batch.
+ * Returns NULL on an error. Release the batch with ebbtide_batch_free before the filter is closed.
+ */
+struct ebbtide_batch *ebbtide_batch_new(struct ebbtide_filter *filter,
+                                        const struct ebbtide_call *call,
+                                        struct ebbtide_error **error);
+
+/**
+ * Adds the insert of a key of length bytes. Of the call, which may be NULL, time and weight count:
+ * they are those of this key. A key that is too late when the batch is committed is left out.
+ * Returns 0, or -1 on an error.
+ */
+int ebbtide_batch_insert(struct ebbtide_batch *batch,
+                         const void *key,
+                         size_t length,
+                         const struct ebbtide_call *call,
+                         struct ebbtide_error **error);
+
+/**
+ * Adds the insert of a key, and answers whether it is new: neither in the filter's window nor in
+ * the batch. If another caller inserts a new key before the commit, the commit fails with
+ * EBBTIDE_CONFLICT.
+ *
+ * Returns EBBTIDE_NEW, EBBTIDE_PRESENT or EBBTIDE_TOO_LATE, or -1 on an error.
+ */
+int ebbtide_batch_check_and_insert(struct ebbtide_batch *batch,
+                                   const void *key,
+                                   size_t length,
+                                   const struct ebbtide_call *call,
+                                   struct ebbtide_error **error);
+
+/**
+ * Sets the position of a source when the batch is committed; the last one counts. A filter keeps
+ * the positions of 256 sources. Returns 0, or -1 on an error.
+ */
+int ebbtide_batch_set_position(struct ebbtide_batch *batch,
+                               uint64_t source,
+                               uint64_t position,
+                               struct ebbtide_error **error);
+
+/**
+ * Writes the batch: all of it, or nothing. Afterwards it is empty, and can be filled again.
+ *
+ * Returns 0, or -1 on an error. After EBBTIDE_CONFLICT clear the batch and take the same messages
+ * again; after EBBTIDE_WOULD_WAIT the commit may be repeated.
+ */
+int ebbtide_batch_commit(struct ebbtide_batch *batch, struct ebbtide_error **error);
+
+/**
+ * Forgets what a batch holds; it can be filled again. Returns 0, or -1 on an error.
+ */
+int ebbtide_batch_clear(struct ebbtide_batch *batch, struct ebbtide_error **error);
+
+/**
+ * Releases a batch; what was not committed has no effect. NULL does nothing.
+ */
+void ebbtide_batch_free(struct ebbtide_batch *batch);
+
+/**
+ * Reads how far a source was read, as the committed batches say. Returns 1 and stores it in
+ * *position, which may be NULL, or returns 0 if the source has none, or -1 on an error.
+ */
+int ebbtide_position(struct ebbtide_filter *filter,
+                     uint64_t source,
+                     uint64_t *position,
+                     struct ebbtide_error **error);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -64,7 +64,7 @@ impl Settings {
     ///
     /// # Errors
     /// Flags and durabilities that do not exist, and values without their flag.
-    fn check(&self) -> Result<()> {
+    pub fn check(&self) -> Result<()> {
         let unknown = self.flags & !FLAGS;
         if unknown != 0 {
             return Err(Failure::argument(format!(
@@ -89,6 +89,16 @@ impl Settings {
 
     fn has(&self, flag: u32) -> bool {
         self.flags & flag != 0
+    }
+
+    /// Returns the time, if one is set.
+    pub fn time(&self) -> Option<u64> {
+        self.has(EBBTIDE_WITH_TIME).then_some(self.time_us)
+    }
+
+    /// Returns the weight, if one is set.
+    pub fn weight(&self) -> Option<f64> {
+        self.has(EBBTIDE_WITH_WEIGHT).then_some(self.weight)
     }
 
     /// Returns the durability, `None` for that of the filter.

@@ -78,7 +78,7 @@ impl Handle {
 
     /// Returns the filter, unless the handle is a reader.
     #[inline(always)]
-    fn writer(&self, operation: &str) -> Result<&Filter<Any>> {
+    pub fn writer(&self, operation: &str) -> Result<&Filter<Any>> {
         match &self.open {
             Open::Filter(filter) => Ok(filter),
             Open::Reader(reader) => Err(read_only(reader, operation)),
@@ -190,6 +190,14 @@ impl Handle {
     /// Writes a snapshot; returns the LSN at which it starts.
     pub fn checkpoint(&self) -> Result<u64> {
         Ok(self.writer("checkpoint")?.checkpoint()?)
+    }
+
+    /// Returns the position of a source, if it has one.
+    pub fn position(&self, source: u64) -> Result<Option<u64>> {
+        Ok(match &self.open {
+            Open::Filter(filter) => filter.position(source)?,
+            Open::Reader(reader) => reader.position(source)?,
+        })
     }
 
     /// Returns a hash of the logical state, as hexadecimal digits.

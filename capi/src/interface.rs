@@ -1,8 +1,9 @@
 //! The exported functions. Their comments, for readers in C, become those of `include/ebbtide.h`.
 //!
-//! All `unsafe` code of the crate is here and in `pointers`. It relies on what the header demands
-//! of callers: pointers are NULL where that is allowed, or point to what their types say; no
-//! handle, error or string is used after it was released. Everything else is checked.
+//! All `unsafe` code of the crate is here, in `batch_interface` and in `pointers`. It relies on
+//! what the header demands of callers: pointers are NULL where that is allowed, or point to what
+//! their types say; no handle, batch, error or string is used after it was released, and no batch
+//! after its filter was closed. Everything else is checked.
 
 #![expect(unsafe_code, reason = "C passes pointers")]
 
@@ -36,7 +37,7 @@ fn hand_out_handle(handle: Handle) -> *mut Handle {
     Box::into_raw(Box::new(handle))
 }
 
-const fn answer(checked: Checked) -> c_int {
+pub const fn answer(checked: Checked) -> c_int {
     match checked {
         Checked::Present => EBBTIDE_PRESENT,
         Checked::New => EBBTIDE_NEW,
@@ -130,7 +131,8 @@ pub unsafe extern "C" fn ebbtide_reader_open(
 }
 
 /// Closes a filter: writes a snapshot, so that the next opening has nothing to replay, and releases
-/// the handle. No thread may use the handle meanwhile or afterwards. NULL does nothing.
+/// the handle. No thread may use the handle, or a batch of it, meanwhile or afterwards. NULL does
+/// nothing.
 ///
 /// Returns 0, or -1 on an error. The handle is released then too; only the snapshot is missing.
 #[unsafe(no_mangle)]

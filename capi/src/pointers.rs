@@ -2,6 +2,7 @@
 
 #![expect(unsafe_code, reason = "C passes pointers")]
 
+use crate::batch::Pending;
 use crate::call::Settings;
 use crate::failure::{Failure, Result, guarded};
 use crate::handle::Handle;
@@ -65,6 +66,15 @@ pub unsafe fn run<T>(error: *mut *mut Failure, failed: T, work: impl FnOnce() ->
 pub unsafe fn handle<'a>(filter: *const Handle) -> Result<&'a Handle> {
     // SAFETY: as demanded above.
     unsafe { filter.as_ref() }.ok_or_else(|| Failure::argument("the filter is NULL"))
+}
+
+/// Returns a batch.
+///
+/// # Safety
+/// `batch` is null or a batch that nothing else uses during `'a`.
+pub unsafe fn pending<'a>(batch: *mut Pending) -> Result<&'a mut Pending> {
+    // SAFETY: as demanded above.
+    unsafe { batch.as_mut() }.ok_or_else(|| Failure::argument("the batch is NULL"))
 }
 
 /// Returns these bytes; a null pointer is an empty slice.

@@ -13,7 +13,8 @@ fn made() -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = Config::from_file(root.join("cbindgen.toml")).expect("cbindgen.toml");
     let mut builder = Builder::new().with_config(config);
-    for file in ["codes", "failure", "call", "handle", "pointers", "interface"] {
+    let types = ["codes", "failure", "call", "handle", "batch", "pointers"];
+    for file in types.into_iter().chain(["interface", "batch_interface"]) {
         builder = builder.with_src(root.join("src").join(file).with_extension("rs"));
     }
     let bindings = builder.generate().expect("a header");

@@ -129,7 +129,7 @@ const UNSAFE_FILES: &[&str] = &[
 ];
 
 /// The same in the C interface: what C passes and calls.
-const UNSAFE_FILES_OF_C: &[&str] = &["interface.rs", "pointers.rs"];
+const UNSAFE_FILES_OF_C: &[&str] = &["interface.rs", "batch_interface.rs", "pointers.rs"];
 
 /// The same in the module for Redis: the server's interface, its allocator, and the entry.
 const UNSAFE_FILES_OF_REDIS: &[&str] = &[

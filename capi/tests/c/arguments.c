@@ -189,6 +189,42 @@ static void calls(struct ebbtide_filter *seen) {
     CHECK_ERROR(error, EBBTIDE_ARGUMENT, "later version");
 }
 
+static void batches(struct ebbtide_filter *seen) {
+    struct ebbtide_error *error = NULL;
+    CHECK(ebbtide_batch_new(NULL, NULL, &error) == NULL);
+    CHECK_ERROR(error, EBBTIDE_ARGUMENT, "the filter is NULL");
+    CHECK(ebbtide_position(NULL, 0, NULL, &error) == -1);
+    CHECK_ERROR(error, EBBTIDE_ARGUMENT, "the filter is NULL");
+    CHECK(ebbtide_batch_insert(NULL, "a", 1, NULL, &error) == -1);
+    CHECK_ERROR(error, EBBTIDE_ARGUMENT, "the batch is NULL");
+    CHECK(ebbtide_batch_check_and_insert(NULL, "a", 1, NULL, &error) == -1);
+    CHECK_CODE(error, EBBTIDE_ARGUMENT);
+    CHECK(ebbtide_batch_set_position(NULL, 0, 0, &error) == -1);
+    CHECK_CODE(error, EBBTIDE_ARGUMENT);
+    CHECK(ebbtide_batch_commit(NULL, &error) == -1);
+    CHECK_CODE(error, EBBTIDE_ARGUMENT);
+    CHECK(ebbtide_batch_clear(NULL, &error) == -1);
+    CHECK_CODE(error, EBBTIDE_ARGUMENT);
+    struct ebbtide_call wrong = EBBTIDE_CALL_INIT;
+    wrong.flags = 1024;
+    CHECK(ebbtide_batch_new(seen, &wrong, &error) == NULL);
+    CHECK_ERROR(error, EBBTIDE_ARGUMENT, "0x400");
+    struct ebbtide_batch *batch = ebbtide_batch_new(seen, NULL, &error);
+    CHECK_CODE(error, 0);
+    CHECK(ebbtide_batch_insert(batch, NULL, 1, NULL, &error) == -1);
+    CHECK_ERROR(error, EBBTIDE_ARGUMENT, "pointer to its bytes");
+    CHECK(ebbtide_batch_insert(batch, "a", 1, &wrong, &error) == -1);
+    CHECK_ERROR(error, EBBTIDE_ARGUMENT, "0x400");
+    CHECK(ebbtide_batch_check_and_insert(batch, "a", 1, &wrong, &error) == -1);
+    CHECK_CODE(error, EBBTIDE_ARGUMENT);
+    for (uint64_t source = 0; source < 256; source++) {
+        CHECK(ebbtide_batch_set_position(batch, source, 0, &error) == 0);
+    }
+    CHECK(ebbtide_batch_set_position(batch, 256, 0, &error) == -1);
+    CHECK_ERROR(error, EBBTIDE_PARAMETER, "256 sources");
+    ebbtide_batch_free(batch);
+}
+
 /* Operations that the kind or a reader does not have. */
 static void unsupported(struct ebbtide_filter *seen, const char *path) {
     struct ebbtide_error *error = NULL;
@@ -231,6 +267,7 @@ int main(int count, char **arguments) {
     CHECK_CODE(error, 0);
     pointers(seen);
     calls(seen);
+    batches(seen);
     unsupported(seen, path);
     CHECK(ebbtide_close(seen, &error) == 0);
     CHECK_CODE(error, 0);

@@ -237,6 +237,88 @@ static void durability(const char *directory) {
     CHECK_CODE(error, 0);
 }
 
+static void batches(const char *directory) {
+    struct ebbtide_error *error = NULL;
+    const char *path = at(directory, "batches");
+    struct ebbtide_filter *seen = ebbtide_create(path, "time-limited window=60s fpr=0.0001", NULL,
+                                                 &error);
+    CHECK_CODE(error, 0);
+    struct ebbtide_call call = EBBTIDE_CALL_INIT;
+    call.durability = EBBTIDE_DURABILITY_ALWAYS;
+    struct ebbtide_batch *batch = ebbtide_batch_new(seen, &call, &error);
+    CHECK(batch != NULL);
+    call = at_second(100);
+    CHECK(ebbtide_batch_check_and_insert(batch, "a", 1, &call, &error) == EBBTIDE_NEW);
+    CHECK(ebbtide_batch_check_and_insert(batch, "a", 1, &call, &error) == EBBTIDE_PRESENT);
+    CHECK(ebbtide_batch_insert(batch, "b", 1, &call, &error) == 0);
+    CHECK(ebbtide_batch_set_position(batch, 7, 70, &error) == 0);
+    CHECK(ebbtide_batch_set_position(batch, 7, UINT64_MAX, &error) == 0);
+
+    /* Nothing of it is there before the commit, and all of it after that. */
+    uint64_t position = 77;
+    CHECK(ebbtide_contains(seen, "a", 1, &call, &error) == 0);
+    CHECK(ebbtide_position(seen, 7, &position, &error) == 0 && position == 77);
+    CHECK(ebbtide_batch_commit(batch, &error) == 0);
+    CHECK(ebbtide_contains(seen, "a", 1, &call, &error) == 1);
+    CHECK(ebbtide_contains(seen, "b", 1, &call, &error) == 1);
+    CHECK(ebbtide_position(seen, 7, &position, &error) == 1 && position == UINT64_MAX);
+    CHECK(ebbtide_position(seen, 7, NULL, &error) == 1);
+    struct ebbtide_call later = at_second(200);
+    CHECK(ebbtide_contains(seen, "b", 1, &later, &error) == 0);
+
+    /* It is empty then. What is cleared or released has no effect. */
+    CHECK(ebbtide_batch_insert(batch, "c", 1, &call, &error) == 0);
+    CHECK(ebbtide_batch_clear(batch, &error) == 0);
+    CHECK(ebbtide_batch_commit(batch, &error) == 0);
+    CHECK(ebbtide_batch_insert(batch, "d", 1, &call, &error) == 0);
+    ebbtide_batch_free(batch);
+    ebbtide_batch_free(NULL);
+    CHECK(ebbtide_contains(seen, "c", 1, &call, &error) == 0);
+    CHECK(ebbtide_contains(seen, "d", 1, &call, &error) == 0);
+
+    /* Somebody else inserts a key that was new. */
+    batch = ebbtide_batch_new(seen, NULL, &error);
+    CHECK(ebbtide_batch_check_and_insert(batch, "e", 1, &call, &error) == EBBTIDE_NEW);
+    CHECK(ebbtide_batch_set_position(batch, 8, 1, &error) == 0);
+    CHECK(ebbtide_check_and_insert(seen, "e", 1, &call, &error) == EBBTIDE_NEW);
+    CHECK(ebbtide_batch_commit(batch, &error) == -1);
+    CHECK_CODE(error, EBBTIDE_CONFLICT);
+    CHECK(ebbtide_position(seen, 8, NULL, &error) == 0);
+    CHECK(ebbtide_batch_clear(batch, &error) == 0);
+    CHECK(ebbtide_batch_check_and_insert(batch, "e", 1, &call, &error) == EBBTIDE_PRESENT);
+    CHECK(ebbtide_batch_commit(batch, &error) == 0);
+    call = at_second(300);
+    CHECK(ebbtide_insert(seen, "f", 1, &call, &error) == 1);
+    call = at_second(200);
+    CHECK(ebbtide_batch_check_and_insert(batch, "late", 4, &call, &error) == EBBTIDE_TOO_LATE);
+    ebbtide_batch_free(batch);
+    CHECK(ebbtide_close(seen, &error) == 0);
+    CHECK_CODE(error, 0);
+
+    /* Positions are on the disk, and readers have them. */
+    struct ebbtide_filter *reader = ebbtide_reader_open(path, NULL, &error);
+    CHECK(ebbtide_position(reader, 7, &position, &error) == 1 && position == UINT64_MAX);
+    CHECK(ebbtide_batch_new(reader, NULL, &error) == NULL);
+    CHECK_ERROR(error, EBBTIDE_UNSUPPORTED, "batch");
+    CHECK(ebbtide_close(reader, &error) == 0);
+    CHECK_CODE(error, 0);
+
+    /* Weights are counts. */
+    seen = ebbtide_create(at(directory, "weighed"), "counting capacity=1000 fpr=0.0001", NULL,
+                          &error);
+    batch = ebbtide_batch_new(seen, NULL, &error);
+    struct ebbtide_call weighed = EBBTIDE_CALL_INIT;
+    weighed.flags = EBBTIDE_WITH_WEIGHT;
+    weighed.weight = 5;
+    CHECK(ebbtide_batch_insert(batch, "a", 1, &weighed, &error) == 0);
+    CHECK(ebbtide_batch_commit(batch, &error) == 0);
+    double weight = 0;
+    CHECK(ebbtide_estimate(seen, "a", 1, &weight, NULL, &error) == 0 && weight == 5);
+    ebbtide_batch_free(batch);
+    CHECK(ebbtide_close(seen, &error) == 0);
+    CHECK_CODE(error, 0);
+}
+
 static struct ebbtide_filter *shared;
 
 /* Inserts the same keys as all other threads; returns how many were new to this one. */
@@ -279,6 +361,7 @@ int main(int count, char **arguments) {
     bulk(directory);
     whole_filter(directory);
     durability(directory);
+    batches(directory);
     threads(directory);
     int major = -1, minor = -1, patch = -1;
     CHECK(sscanf(ebbtide_version(), "%d.%d.%d", &major, &minor, &patch) == 3);

@@ -11,6 +11,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
+use std::time::Duration;
 use tools::{Program, Way, command, has, libraries, root, succeed};
 
 const PROGRAMS: &[&str] = &["functions.c", "arguments.c", "forked.c", "owners.cpp"];
@@ -71,7 +72,7 @@ fn symbols(arguments: &[&str], library: &str) -> BTreeSet<String> {
 #[test]
 fn the_shared_library_exports_the_functions_of_the_header_and_no_others() {
     let declared = declared();
-    assert_eq!(declared.len(), 24, "{declared:?}");
+    assert_eq!(declared.len(), 32, "{declared:?}");
     assert_eq!(symbols(&["--dynamic"], "libebbtide.so"), declared);
     let mut own = symbols(&["--extern-only"], "libebbtide.a");
     own.retain(|name| name.starts_with("ebbtide_"));
@@ -204,6 +205,33 @@ fn programs_in_c_and_rust_and_the_command_line_share_one_live_filter() {
     // And closed.
     assert_eq!(work(&["digest"]).trim(), digest);
     assert_eq!(work(&["stat"]), ebbtide(&["stat", "--json"], ""));
+}
+
+#[test]
+fn a_consumer_that_is_killed_and_run_again_writes_each_line_exactly_once() {
+    let home = tempfile::tempdir().expect("a directory");
+    let lines: Vec<String> =
+        (0..20_000_u64).map(|at| format!("line {}\n", at * at % 7919)).collect();
+    let mut seen = BTreeSet::new();
+    let expected: String = lines.iter().filter(|line| seen.insert(*line)).cloned().collect();
+    let (input, output) = (home.path().join("input"), home.path().join("output"));
+    fs::write(&input, lines.concat()).expect("the input");
+    let consumer = Program::new("consumer.c", Way::Shared);
+    let run = || {
+        let mut run = consumer.command();
+        run.arg(home.path().join("seen")).args([&input, &output]);
+        run
+    };
+    let mut killed = 0;
+    for kill in 0..25_u64 {
+        let mut child = run().spawn().expect("a consumer");
+        thread::sleep(Duration::from_micros(kill * 1_500));
+        child.kill().expect("a consumer to kill");
+        killed += u32::from(!child.wait().expect("its end").success());
+    }
+    succeed(&mut run());
+    assert!(fs::read_to_string(&output).expect("the output") == expected, "after {killed} kills");
+    assert!(killed > 5, "the consumer was killed {killed} times before its end");
 }
 
 /// A worker that inserts without end, and the number of its inserts that have returned.
