@@ -170,6 +170,7 @@ impl Clock {
 
     /// As [`Clock::wall`], but cheaper and some milliseconds late: for kinds that only record the
     /// time.
+    #[inline]
     pub(crate) fn coarse_wall(&self) -> Option<u64> {
         match &self.0 {
             Source::System => Some(read(ClockId::RealtimeCoarse)),
@@ -273,11 +274,12 @@ fn micros(duration: Duration) -> u64 {
 }
 
 /// Reads one of the system's clocks; a wall clock set before the epoch reads 0.
+#[inline]
 fn read(clock: ClockId) -> u64 {
+    const MOST_SECONDS: i64 = 1 << 40;
     let time = clock_gettime(clock);
-    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-    let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
-    seconds.saturating_mul(1_000_000).saturating_add(nanos / 1000)
+    let seconds = time.tv_sec.clamp(0, MOST_SECONDS) as u64;
+    seconds * 1_000_000 + time.tv_nsec as u64 / 1000
 }
 
 #[cfg(test)]

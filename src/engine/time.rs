@@ -215,11 +215,15 @@ impl Time {
     /// moved the filter, otherwise the filter's latest time.
     #[inline]
     pub(crate) fn now(&self) -> Stamp {
-        let clock = &self.shared.options.clock;
         if !self.shared.uses_time {
-            return Stamp { time: clock.coarse_wall().unwrap_or(0), stream: false };
+            let wall = self.shared.options.clock.coarse_wall();
+            return Stamp { time: wall.unwrap_or(0), stream: false };
         }
-        let latest = self.latest();
+        self.now_of_base()
+    }
+
+    fn now_of_base(&self) -> Stamp {
+        let (clock, latest) = (&self.shared.options.clock, self.latest());
         match self.base.read(self.shared.image.header(), clock) {
             Some(time) => Stamp { time: time.max(latest.time), stream: false },
             // Nothing has happened yet.
@@ -344,6 +348,7 @@ impl Time {
     }
 
     /// Raises the filter's time, for kinds that use it.
+    #[inline]
     pub(crate) fn raise(&self, time: u64) {
         if self.shared.uses_time {
             self.shared.image.header().time().raise(time);

@@ -62,7 +62,7 @@ impl<'a> Counters<'a> {
     }
 
     /// Returns the two counts of a shard.
-    #[inline]
+    #[inline(always)] // as `count`
     fn counts(&self, shard: usize) -> &'a [AtomicU64] {
         &self.words[self.shards.0 + shard * SHARD_WORDS..][..2]
     }

@@ -477,7 +477,7 @@ impl Image {
 
     /// Frees the room that a block used before an operation and no longer uses. The caller holds
     /// its stripe.
-    #[inline]
+    #[inline(always)]
     pub fn give_back_room(
         &self,
         kind: &dyn Kind,
@@ -485,9 +485,13 @@ impl Image {
         blocks: &Blocks<'_>,
         before: usize,
     ) {
-        if before == 0 {
-            return;
+        // Most kinds do not grow.
+        if before > 0 {
+            Self::free_room(kind, banks, blocks, before);
         }
+    }
+
+    fn free_room(kind: &dyn Kind, banks: &BankSet, blocks: &Blocks<'_>, before: usize) {
         if let (Some(growth), Some(bank), Some(block)) =
             (kind.growth(), banks.get(0), blocks.get(0))
         {

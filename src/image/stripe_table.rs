@@ -58,7 +58,8 @@ impl<'a> Stripe<'a> {
         let [first, second] = COPIES;
         // Acquire: pairs with the Release of the writer that flips the copies, for readers without
         // the lock.
-        let [one, two] = COPIES.map(|at| self.0[at].load(Ordering::Acquire));
+        let (one, two) =
+            (self.0[first].load(Ordering::Acquire), self.0[second].load(Ordering::Acquire));
         if two > one { (second, first) } else { (first, second) }
     }
 
