@@ -9,8 +9,11 @@ use std::path::Path;
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
-/// What takes so long hangs.
+/// What prints nothing for so long hangs.
 const HANG: Duration = Duration::from_secs(120);
+
+/// What takes so long hangs, whatever it prints.
+const LONGEST: Duration = Duration::from_secs(1200);
 
 /// How a test is built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -115,7 +118,7 @@ impl Command {
         // What fails here is to be forgotten.
         command.env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "1");
         let start = Instant::now();
-        let status = wait(command.spawn()?, start)?;
+        let status = wait(command.spawn()?, &output, start)?;
         let after = start.elapsed();
         Ok(Ended {
             well: status.is_some_and(|status| status.success()),
@@ -126,11 +129,15 @@ impl Command {
 }
 
 /// Waits for its end; none if it hangs. Nothing of it is left then.
-fn wait(mut child: Child, start: Instant) -> std::io::Result<Option<ExitStatus>> {
-    let mut status = None;
-    while status.is_none() && start.elapsed() < HANG {
+fn wait(mut child: Child, output: &File, start: Instant) -> std::io::Result<Option<ExitStatus>> {
+    let (mut status, mut printed, mut since) = (None, 0, start);
+    while status.is_none() && since.elapsed() < HANG && start.elapsed() < LONGEST {
         std::thread::sleep(Duration::from_millis(5));
         status = child.try_wait()?;
+        let bytes = output.metadata()?.len();
+        if bytes > printed {
+            (printed, since) = (bytes, Instant::now());
+        }
     }
     if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
         // Nobody is left, if all is well.
