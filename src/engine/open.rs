@@ -420,7 +420,7 @@ fn begin_timeline(
     header.snapshot().begin_at(sound.copied().max().unwrap_or(0));
     header.unsound().begin_with(recovered.unsound.iter().map(|&(start, _)| start));
     continue_time(media, meta, &options.clock, header)?;
-    header.free_unused(media, temporary)?;
+    header.free_unused(media, temporary);
     // Recovery may have taken long: never replace the image of a filter that is here by now.
     if !slots.is_current() {
         return Err(Error::Retired { path: media.path().to_path_buf(), replaced: true });

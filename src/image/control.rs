@@ -180,16 +180,12 @@ impl Control {
 
     /// Frees the space of positions, unless there are any; for the creator of the image, before
     /// the file gets its name.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub fn free_unused(&self, media: &dyn Media, temporary: &str) -> Result<()> {
-        if !self.positions().all().is_empty() {
-            return Ok(());
+    pub fn free_unused(&self, media: &dyn Media, temporary: &str) {
+        if self.positions().all().is_empty() {
+            let file = media.open(temporary, Access::Write);
+            // Best effort: where space cannot be freed, the file keeps it.
+            let _ = file.and_then(|file| file.free(self.identity.room_for_positions()));
         }
-        let file = media.open(temporary, Access::Write);
-        let freed = file.and_then(|file| file.free(self.identity.room_for_positions()));
-        freed.map_err(Error::io("free space of", media.path().join(FileName::Live.to_string())))
     }
 
     /// Allocates space for positions, unless there are any; for the holder of stripe 0, before a
