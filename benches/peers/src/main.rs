@@ -53,7 +53,7 @@ struct Arguments {
     /// program.
     #[arg(long)]
     dir: Option<PathBuf>,
-    /// Writes `peers.md` and a chart for each stream to this directory.
+    /// Writes `peers.md`, a chart for each stream and a summary of the first to this directory.
     #[arg(long)]
     write: Option<PathBuf>,
     #[command(subcommand)]
@@ -193,13 +193,17 @@ fn head(arguments: &Arguments) -> String {
     )
 }
 
-/// Writes all tables to one file, and a chart for each stream.
+/// Writes all tables to one file, a chart for each stream, and a summary of the first.
 fn write_down(folder: &Path, head: &str, scenes: &[Scene]) -> Result<()> {
     fs::create_dir_all(folder)?;
     let tables: Vec<String> = scenes.iter().map(Scene::markdown).collect();
     let path = folder.join("peers.md");
     fs::write(&path, format!("{head}\n{}", tables.join("\n")))?;
     println!("table: {}", path.display());
+    let path = folder.join("summary.svg");
+    if chart::draw_summary(&path, scenes)? {
+        println!("chart: {}", path.display());
+    }
     for scenes in scenes.chunk_by(|one, next| one.stream == next.stream) {
         let path = folder.join(format!("peers-{}.svg", scenes[0].stream));
         chart::draw(&path, scenes)?;

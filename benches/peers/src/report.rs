@@ -65,11 +65,10 @@ impl Scene {
         self.rows.iter().find(|row| row.entry.name == OURS)
     }
 
-    /// Returns the peer with files with the smallest figure, among those with such groups of
-    /// operations.
-    fn least(&self, group: impl Fn(usize) -> bool, figure: Figure) -> Option<&Row> {
-        let foreign = |row: &&Row| !row.entry.name.starts_with(OURS) && row.entry.persists();
-        let peers = self.rows.iter().filter(foreign).filter(|row| group(row.entry.group));
+    /// Returns the peer with files with the smallest figure, among those of which this is true.
+    fn least(&self, counts: impl Fn(&Entry) -> bool, figure: Figure) -> Option<&Row> {
+        let foreign = |row: &&Row| !row.entry.is_ours() && row.entry.persists();
+        let peers = self.rows.iter().filter(foreign).filter(|row| counts(row.entry));
         peers.min_by(|one, other| one.median(figure).total_cmp(&other.median(figure)))
     }
 
@@ -152,10 +151,12 @@ impl Scene {
                 findings.push(format!("- {what}: {name}, {ratio} × {OURS}."));
             }
         };
-        let one = |group| group == 1;
+        let one = |entry: &Entry| entry.group == 1;
         least("Fastest peer with files", self.least(one, Sample::each), Sample::each);
         if self.durability == Durability::None {
-            let many = |group| group > 1;
+            let safe = self.least(|entry| one(entry) && !entry.fragile, Sample::each);
+            least("Fastest whose files a power cut does not destroy", safe, Sample::each);
+            let many = |entry: &Entry| entry.group > 1;
             let fastest = self.least(many, Sample::each);
             least("Fastest peer with files, many operations at once", fastest, Sample::each);
             let figures: [(&str, Figure); 3] = [
@@ -252,6 +253,8 @@ mod tests {
         let scene = scene(Durability::None, rows, Vec::new());
         let text = scene.markdown();
         assert!(text.contains("Fastest peer with files: lmdb, 9.00 × ebbtide."), "{text}");
+        let safe = "Fastest whose files a power cut does not destroy: fjall, 25.0 × ebbtide.";
+        assert!(text.contains(safe), "{text}");
         assert!(text.contains("at once: lmdb-1000, 6.00 × ebbtide."), "{text}");
         assert!(text.contains("Least disk after a checkpoint: fjall, 11.4 × ebbtide."), "{text}");
         assert!(text.contains("| 3.50 (1.00 ×)"), "{text}");

@@ -1,5 +1,5 @@
-//! LMDB through heed: a B+ tree with copy-on-write pages, one writer at a time. Without fsync it
-//! writes directly to its map. It has no expiry: each key is stored with its time.
+//! LMDB through heed: a B+ tree with copy-on-write pages, one writer at a time. It has no expiry:
+//! each key is stored with its time.
 
 use super::peer::{Durability, Key, Peer, Result, Setup, seconds_now};
 use heed::types::Bytes;
@@ -11,17 +11,29 @@ struct Lmdb {
     group: usize,
 }
 
+/// How pages are written without fsync.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Pages {
+    /// Directly to a writable map: the fastest way, but the kernel may write back pages in any
+    /// order, so a power cut may destroy the database.
+    Mapped,
+    /// By calls at each commit, the page with the root last.
+    Written,
+}
+
 /// `group`: operations per transaction.
 #[expect(unsafe_code, reason = "heed leaves to its caller that nobody else changes the files")]
-pub fn open(setup: &Setup<'_>, group: usize) -> Result<Box<dyn Peer>> {
+pub fn open(setup: &Setup<'_>, group: usize, pages: Pages) -> Result<Box<dyn Peer>> {
     let mut options = EnvOpenOptions::new();
     // Address space only; the file grows as it is written.
     options.map_size((1 << 30) + 1024 * setup.keys.next_multiple_of(4));
     if setup.durability == Durability::None {
-        // SAFETY: the flags abandon consistency after a power cut, as all peers do that run without
-        // fsync. The lock file stays in use, and no code here writes to memory that it does not
-        // own.
-        unsafe { options.flags(EnvFlags::NO_SYNC | EnvFlags::WRITE_MAP) };
+        let mut flags = EnvFlags::NO_SYNC;
+        flags.set(EnvFlags::WRITE_MAP, pages == Pages::Mapped);
+        // SAFETY: the flags give up what a power cut would have left, as all peers do that run
+        // without fsync. The lock file stays in use, and no code here writes to memory that it does
+        // not own.
+        unsafe { options.flags(flags) };
     }
     // SAFETY: the directory is new and used by this process only, so no other code changes the
     // mapped file, and it is opened once.

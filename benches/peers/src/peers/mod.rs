@@ -17,6 +17,9 @@ mod rocksdb;
 mod sqlite;
 mod stripes;
 
+use lmdb::Pages;
+use redis::Command;
+
 pub use peer::{Awaited, Durability, FPR, GROUP, Key, Outlives, Peer, Result, Setup};
 
 /// The peer with which all others are compared.
@@ -36,6 +39,8 @@ pub struct Entry {
     pub unsynced: Outlives,
     /// Whether it may report a new key as present.
     pub filter: bool,
+    /// Whether a power cut without fsync may destroy all data, not only the latest.
+    pub fragile: bool,
     /// The number of operations that share a transaction, a round trip or a call.
     pub group: usize,
     pub open: Open,
@@ -43,19 +48,22 @@ pub struct Entry {
 
 /// An exact peer.
 const fn exact(name: &'static str, unsynced: Outlives, open: Open) -> Entry {
-    Entry { name, unsynced, filter: false, group: 1, open }
+    Entry { name, unsynced, filter: false, fragile: false, group: 1, open }
 }
 
 /// An exact peer that processes many operations at once.
 const fn grouped(name: &'static str, unsynced: Outlives, open: Open) -> Entry {
-    Entry { name, unsynced, filter: false, group: GROUP, open }
+    Entry { name, unsynced, filter: false, fragile: false, group: GROUP, open }
 }
 
 // The names of peers that do not take part everywhere.
 const TICKETS: &str = "ebbtide-tickets";
 const PLAIN_FASTBLOOM: &str = "fastbloom";
+const SAFE_LMDB: &str = "lmdb-safe";
 const REDIS: &str = "redis";
 const PIPELINED_REDIS: &str = "redis-1000";
+const MODULE: &str = "redis-module";
+const MODULE_AT_ONCE: &str = "redis-module-1000";
 
 /// All peers, in the order of the tables.
 pub const ALL: &[Entry] = &[
@@ -71,20 +79,50 @@ pub const ALL: &[Entry] = &[
     #[cfg(feature = "rocksdb")]
     exact("rocksdb", Outlives::Death, rocksdb::open),
     exact("fjall", Outlives::Death, fjall::open),
-    exact("lmdb", Outlives::Death, |setup| lmdb::open(setup, 1)),
-    grouped("lmdb-1000", Outlives::DeathButGroup, |setup| lmdb::open(setup, GROUP)),
+    Entry {
+        fragile: true,
+        ..exact("lmdb", Outlives::Death, |setup| lmdb::open(setup, 1, Pages::Mapped))
+    },
+    Entry {
+        fragile: true,
+        ..grouped("lmdb-1000", Outlives::DeathButGroup, |setup| {
+            lmdb::open(setup, GROUP, Pages::Mapped)
+        })
+    },
+    exact(SAFE_LMDB, Outlives::Death, |setup| lmdb::open(setup, 1, Pages::Written)),
+    grouped("lmdb-safe-1000", Outlives::DeathButGroup, |setup| {
+        lmdb::open(setup, GROUP, Pages::Written)
+    }),
     exact("redb", Outlives::DeathOnceCommitted, |setup| redb::open(setup, 1)),
     grouped("redb-1000", Outlives::DeathOnceCommitted, |setup| redb::open(setup, GROUP)),
-    exact("sqlite", Outlives::Death, |setup| sqlite::open(setup, 1)),
-    grouped("sqlite-1000", Outlives::DeathButGroup, |setup| sqlite::open(setup, GROUP)),
-    exact(REDIS, Outlives::Death, |setup| redis::open(setup, 1)),
-    grouped(PIPELINED_REDIS, Outlives::Death, |setup| redis::open(setup, GROUP)),
+    Entry { fragile: true, ..exact("sqlite", Outlives::Death, |setup| sqlite::open(setup, 1)) },
+    Entry {
+        fragile: true,
+        ..grouped("sqlite-1000", Outlives::DeathButGroup, |setup| sqlite::open(setup, GROUP))
+    },
+    exact(REDIS, Outlives::Death, |setup| redis::open(setup, 1, Command::Set)),
+    grouped(PIPELINED_REDIS, Outlives::Death, |setup| redis::open(setup, GROUP, Command::Set)),
+    Entry {
+        filter: true,
+        ..exact(MODULE, Outlives::Death, |setup| redis::open(setup, 1, Command::Module))
+    },
+    Entry {
+        filter: true,
+        ..grouped(MODULE_AT_ONCE, Outlives::Death, |setup| {
+            redis::open(setup, GROUP, Command::Module)
+        })
+    },
 ];
 
 impl Entry {
     /// Returns the peer of this name.
     pub fn named(name: &str) -> Option<&'static Self> {
         ALL.iter().find(|entry| entry.name == name)
+    }
+
+    /// Returns whether it is ebbtide, as a library or in Redis.
+    pub fn is_ours(&self) -> bool {
+        self.name.starts_with(OURS) || self.name.starts_with(MODULE)
     }
 
     /// Returns the failure that an operation survives.
@@ -112,8 +150,12 @@ impl Entry {
             Some("more writers than threads make sense")
         } else if writers > 1 && self.name == PLAIN_FASTBLOOM {
             Some("for one thread")
-        } else if [REDIS, PIPELINED_REDIS].contains(&self.name) && redis::version().is_none() {
+        } else if durability == Durability::Always && self.name == SAFE_LMDB {
+            Some("with fsync the same as lmdb")
+        } else if self.name.starts_with(REDIS) && redis::version().is_none() {
             Some("`redis-server` is not installed")
+        } else if self.name.starts_with(MODULE) && redis::module().is_none() {
+            Some("`redis/target/release/libebbtide_redis.so` is not built")
         } else {
             None
         }

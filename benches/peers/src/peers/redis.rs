@@ -1,13 +1,13 @@
-//! Redis over a Unix socket: `SET key "" NX EX seconds`, with the append-only file as its log. The
-//! program starts and stops the server; each writer has a connection. With fsync, commands that
-//! arrive together share one.
+//! Redis over a Unix socket: `SET key "" NX EX seconds`, or `EB.ADDNX` of ebbtide's module, with the
+//! append-only file as its log. The program starts and stops the server; each writer has a
+//! connection. With fsync, commands that arrive together share one.
 
-use super::peer::{Durability, EXPIRY, Key, Peer, Result, Setup};
+use super::peer::{Durability, EXPIRY, FPR, Key, Peer, Result, Setup};
 use parking_lot::Mutex;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{self, Child, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -19,10 +19,41 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Returns the server's version, if it is installed.
 pub fn version() -> Option<String> {
-    let output = Command::new(SERVER).arg("--version").output().ok()?;
+    let output = process::Command::new(SERVER).arg("--version").output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     let version = text.split_whitespace().find_map(|word| word.strip_prefix("v="))?;
     Some(format!("redis {version}"))
+}
+
+/// Returns ebbtide's module, if it is built.
+pub fn module() -> Option<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    root.join("../../redis/target/release/libebbtide_redis.so").canonicalize().ok()
+}
+
+/// What checks and inserts keys.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Command {
+    /// `SET key "" NX EX seconds`, for each key.
+    Set,
+    /// `EB.ADDNX seen key`, or `EB.MADDNX seen key ...`, of ebbtide's module.
+    Module,
+}
+
+impl Command {
+    /// Returns the text before and after each key.
+    fn around(self) -> (&'static [u8], Vec<u8>) {
+        match self {
+            Self::Set => {
+                let seconds = EXPIRY.as_secs().to_string();
+                let digits = seconds.len();
+                let expiry = format!("$2\r\nNX\r\n$2\r\nEX\r\n${digits}\r\n{seconds}\r\n");
+                let after = format!("\r\n$0\r\n\r\n{expiry}");
+                (b"*6\r\n$3\r\nSET\r\n$16\r\n", after.into_bytes())
+            }
+            Self::Module => (b"$16\r\n", b"\r\n".to_vec()),
+        }
+    }
 }
 
 struct Redis {
@@ -47,38 +78,47 @@ impl Drop for Server {
     }
 }
 
-/// `group`: commands sent before the first answer is read.
-pub fn open(setup: &Setup<'_>, group: usize) -> Result<Box<dyn Peer>> {
+/// `group`: keys sent before the first answer is read.
+pub fn open(setup: &Setup<'_>, group: usize, command: Command) -> Result<Box<dyn Peer>> {
     let fsync = match setup.durability {
         Durability::None => "no",
         Durability::Always => "always",
     };
     let folder = tempfile::tempdir()?;
     let socket = folder.path().join("socket");
-    let process = Command::new(SERVER)
+    let mut program = process::Command::new(SERVER);
+    program
         .args(["--port", "0", "--save", "", "--appendonly", "yes", "--appendfsync", fsync])
         .arg("--unixsocket")
         .arg(&socket)
         .arg("--dir")
         .arg(setup.dir)
-        .stdout(Stdio::null())
-        .spawn()?;
-    let server = Server { process, _socket: folder };
+        .stdout(Stdio::null());
+    if command == Command::Module {
+        program.arg("--loadmodule").arg(module().ok_or("the module is not built")?);
+    }
+    let server = Server { process: program.spawn()?, _socket: folder };
     let begun = Instant::now();
-    while Connection::to(&socket).and_then(|mut connection| connection.call("PING")).is_err() {
+    let connect = || Connection::to(&socket, command);
+    while connect().and_then(|mut connection| connection.call("PING")).is_err() {
         if begun.elapsed() > PATIENCE {
             return Err("the Redis server does not answer".into());
         }
         sleep(Duration::from_millis(10));
     }
-    let idle = (0..setup.writers).map(|_| Connection::to(&socket)).collect::<Result<_>>()?;
+    if command == Command::Module {
+        let window = setup.keys;
+        let filter = format!("EB.RESERVE seen age-partitioned window-items {window} fpr {FPR}");
+        connect()?.call(&filter)?;
+    }
+    let idle = (0..setup.writers).map(|_| connect()).collect::<Result<_>>()?;
     Ok(Box::new(Redis { idle: Mutex::new(idle), server, group }))
 }
 
 impl Peer for Redis {
     fn check_and_insert(&self, keys: &[Key]) -> Result<u64> {
         let mut connection = self.idle.lock().pop().ok_or("more writers than connections")?;
-        let new = keys.chunks(self.group).map(|group| connection.set(group)).sum();
+        let new = keys.chunks(self.group).map(|group| connection.ask(group)).sum();
         self.idle.lock().push(connection);
         new
     }
@@ -98,37 +138,43 @@ impl Peer for Redis {
 
 struct Connection {
     stream: BufReader<UnixStream>,
-    /// The text before and after a key in a command.
+    command: Command,
+    /// The text before and after each key.
     around: (&'static [u8], Vec<u8>),
     out: Vec<u8>,
     line: String,
 }
 
 impl Connection {
-    fn to(socket: &Path) -> Result<Self> {
+    fn to(socket: &Path, command: Command) -> Result<Self> {
         let stream = BufReader::new(UnixStream::connect(socket)?);
-        let seconds = EXPIRY.as_secs().to_string();
-        let digits = seconds.len();
-        let before = b"*6\r\n$3\r\nSET\r\n$16\r\n";
-        let after = format!("\r\n$0\r\n\r\n$2\r\nNX\r\n$2\r\nEX\r\n${digits}\r\n{seconds}\r\n");
-        let around: (&[u8], _) = (before, after.into_bytes());
-        Ok(Self { stream, around, out: Vec::new(), line: String::new() })
+        let around = command.around();
+        Ok(Self { stream, command, around, out: Vec::new(), line: String::new() })
     }
 
-    /// Sets each absent key; returns how many were absent.
-    fn set(&mut self, keys: &[Key]) -> Result<u64> {
+    /// Checks and inserts each key; returns how many were absent.
+    fn ask(&mut self, keys: &[Key]) -> Result<u64> {
         self.out.clear();
+        if self.command == Command::Module {
+            let words = keys.len() + 2;
+            let name = if keys.len() == 1 { "$8\r\nEB.ADDNX" } else { "$9\r\nEB.MADDNX" };
+            write!(self.out, "*{words}\r\n{name}\r\n$4\r\nseen\r\n")?;
+        }
         for key in keys {
             self.out.extend_from_slice(self.around.0);
             self.out.extend_from_slice(key);
             self.out.extend_from_slice(&self.around.1);
         }
         self.stream.get_mut().write_all(&self.out)?;
+        if self.command == Command::Module && keys.len() > 1 {
+            // The length of the list of answers.
+            self.read_line()?;
+        }
         let mut new = 0;
         for _ in keys {
             match self.read_line()? {
-                "+OK" => new += 1,
-                "$-1" => {}
+                "+OK" | ":1" => new += 1,
+                "$-1" | ":0" => {}
                 other => return Err(format!("Redis answers {other}").into()),
             }
         }
