@@ -16,8 +16,13 @@ pub type Built = HashMap<Test, PathBuf>;
 pub fn build(tests: &[Test]) -> Result<Built, String> {
     let (models, others): (Vec<Test>, Vec<Test>) =
         tests.iter().partition(|&&test| test == Test::Loom);
+    let (module, others): (Vec<Test>, Vec<Test>) =
+        others.iter().partition(|&&test| test == Test::Module);
     let mut built = Built::new();
     let target = source::target();
+    if !module.is_empty() {
+        built.insert(Test::Module, build_module(&target.join("redis"))?);
+    }
     if !others.is_empty() {
         built.extend(build_in(&target, "", &others)?);
     }
@@ -27,31 +32,48 @@ pub fn build(tests: &[Test]) -> Result<Built, String> {
     Ok(built)
 }
 
+/// Builds the module, which is a workspace of its own, and its tests; returns their program.
+fn build_module(target: &Path) -> Result<PathBuf, String> {
+    let mut command = Command::new(env!("CARGO"));
+    command.args(["test", "--no-run", "--message-format", "json", "--test", "module"]);
+    command.current_dir(source::folder().join("source/redis")).arg("--target-dir").arg(target);
+    let messages = output(&mut command)?;
+    let mut library = Command::new(env!("CARGO"));
+    library.args(["build", "--lib"]).current_dir(source::folder().join("source/redis"));
+    output(library.arg("--target-dir").arg(target))?;
+    program(&messages, Test::Module)
+}
+
+/// Runs cargo, without the flags of the build of this program; returns what it printed.
+fn output(command: &mut Command) -> Result<String, String> {
+    // Most of a build is the same as the one before.
+    command.env("CARGO_INCREMENTAL", "1");
+    command.env_remove("CARGO_ENCODED_RUSTFLAGS");
+    let output = command.output().map_err(|error| format!("cargo: {error}"))?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
 /// Builds into the target folder of CI, where the dependencies have been built already.
 fn build_in(target: &Path, flags: &str, tests: &[Test]) -> Result<Built, String> {
     let mut command = Command::new(env!("CARGO"));
     command.args(["test", "--no-run", "--message-format", "json", "--workspace"]);
     command.current_dir(source::folder().join("source")).arg("--target-dir").arg(target);
-    // Most of a build is the same as the one before. The flags of the build of this program are not
-    // used.
-    command.env("CARGO_INCREMENTAL", "1");
-    command.env_remove("CARGO_ENCODED_RUSTFLAGS").env("RUSTFLAGS", flags);
+    command.env("RUSTFLAGS", flags);
     // Of both libraries at once, and cargo takes it only once.
     if tests.iter().any(|test| matches!(test, Test::Core | Test::Lib)) {
         command.arg("--lib");
     }
     for test in tests {
         match test {
-            Test::Core | Test::Lib => &mut command,
+            Test::Core | Test::Lib | Test::Module => &mut command,
             Test::Of(name) => command.args(["--test", name]),
             Test::Loom => command.args(["--release", "--test", "loom"]),
         };
     }
-    let output = command.output().map_err(|error| format!("cargo: {error}"))?;
-    if !output.status.success() {
-        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
-    }
-    let messages = String::from_utf8_lossy(&output.stdout);
+    let messages = output(&mut command)?;
     tests.iter().map(|&test| Ok((test, program(&messages, test)?))).collect()
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
@@ -26,6 +26,8 @@ pub enum Test {
     Of(&'static str),
     /// The models, which loom runs.
     Loom,
+    /// The tests of the module for Redis and Valkey, on real servers.
+    Module,
 }
 
 impl Test {
@@ -35,6 +37,7 @@ impl Test {
             "core" => Self::Core,
             "lib" => Self::Lib,
             "loom" => Self::Loom,
+            "module" => Self::Module,
             name => Self::Of(name),
         }
     }
@@ -46,6 +49,7 @@ impl Test {
             Self::Lib => "ebbtide",
             Self::Of(name) => name,
             Self::Loom => "loom",
+            Self::Module => "module",
         }
     }
 
@@ -54,6 +58,7 @@ impl Test {
         match self {
             Self::Core => ["core/src/lib.rs".into(), "core/src/lib.rs".into()],
             Self::Lib => ["src/lib.rs".into(), "src/lib.rs".into()],
+            Self::Module => ["redis/Cargo.toml".into(), "redis/tests/module/main.rs".into()],
             test => {
                 let name = test.name();
                 [format!("tests/{name}.rs"), format!("tests/{name}/main.rs")]
@@ -94,6 +99,12 @@ impl fmt::Display for Command {
 }
 
 impl Command {
+    /// Returns the library that the tests of the module load; it lies in the folder above theirs.
+    fn module(&self, program: &Path) -> Option<PathBuf> {
+        let folder = program.ancestors().nth(2).filter(|_| self.test == Test::Module)?;
+        Some(folder.join("libebbtide_redis.so"))
+    }
+
     /// Runs it with this program.
     pub fn run(&self, program: &Path) -> std::io::Result<Ended> {
         let mut output = tempfile::tempfile()?;
@@ -115,6 +126,9 @@ impl Command {
             };
         }
         command.env("RUST_BACKTRACE", "0");
+        if let Some(module) = self.module(program) {
+            command.env("EBBTIDE_MODULE", module);
+        }
         // What fails here is to be forgotten.
         command.env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "1");
         let start = Instant::now();

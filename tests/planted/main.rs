@@ -1,5 +1,5 @@
-//! Each patch in this folder is a mistake that somebody could make in the engine, and makes some
-//! test fail.
+//! Each patch in this folder is a mistake that somebody could make in the engine or in the module
+//! for Redis and Valkey, and makes some test fail.
 //!
 //! Without arguments: every patch is complete and applies to this checkout. With one of these, the
 //! sources are copied to `planted/source` in the target folder, the tests that are needed are built
@@ -8,14 +8,15 @@
 //!
 //! - `--few`: twelve patches, one for each of the likeliest bugs, each with the test that its head
 //!   names;
-//! - `--each`: all patches in the same way;
+//! - `--each`: all patches of the engine in the same way;
+//! - `--module`: all patches of the module for Redis and Valkey in the same way, on real servers;
 //! - `--mistake NAME`: one of them, may be repeated;
-//! - `--all`: each patch with all harnesses too, with small counts; prints the table of
-//!   `docs/reliability.md`.
+//! - `--all`: each patch of the engine with all harnesses too, with small counts; prints the table
+//!   of `docs/runs/planted-mistakes.md`.
 //!
 //! `--repair` rewrites the patches where lines around the change have moved or changed, as far as
 //! one line of context on each side is still there, and names those that have to be made by hand:
-//! make the mistake in `src/`, `git diff` it into the patch below its head, and take it back.
+//! make the mistake in the sources, `git diff` it into the patch below its head, and take it back.
 
 mod build;
 mod claims;
@@ -46,6 +47,7 @@ fn task() -> Task {
             "--few" => extent = Some(run::Extent::Few),
             "--each" => extent = Some(run::Extent::Each),
             "--all" => extent = Some(run::Extent::All),
+            "--module" => extent = Some(run::Extent::Module),
             "--repair" => repair = true,
             "--mistake" => names.push(arguments.next().unwrap_or_default()),
             _ => rest.push(argument),

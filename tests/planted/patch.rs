@@ -22,7 +22,7 @@ pub struct Patch {
     pub head: &'static str,
     /// What the mistake breaks.
     pub breaks: &'static str,
-    /// The number of the likely bug in `docs/reliability.md`, or `memory order`.
+    /// The number of the likely bug in `docs/reliability.md`, `memory order` or `replication`.
     pub bug: &'static str,
     /// The test that must fail.
     pub catcher: Command,

@@ -32,10 +32,12 @@ const OWN: &str = "its own";
 pub enum Extent {
     /// Some mistakes, each with its own test.
     Few,
-    /// All mistakes, each with its own test.
+    /// All mistakes in the engine, each with its own test.
     Each,
-    /// All mistakes, each with its own test and all harnesses.
+    /// All mistakes in the engine, each with its own test and all harnesses.
     All,
+    /// All mistakes in the module for Redis and Valkey, each with its own test.
+    Module,
 }
 
 impl Extent {
@@ -54,7 +56,11 @@ fn chosen(extent: Extent, names: &[String]) -> Result<Vec<Patch>, String> {
     let names = match extent {
         _ if !names.is_empty() => names,
         Extent::Few => &few,
-        Extent::Each | Extent::All => return Ok(all),
+        Extent::Each | Extent::All | Extent::Module => {
+            let is_asked =
+                |patch: &Patch| (patch.catcher.test == Test::Module) == (extent == Extent::Module);
+            return Ok(all.into_iter().filter(is_asked).collect());
+        }
     };
     let find = |name: &String| {
         let found = all.iter().find(|patch| patch.name == *name).cloned();

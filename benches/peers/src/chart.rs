@@ -102,7 +102,7 @@ pub fn draw_summary(path: &Path, scenes: &[Scene]) -> Result<bool> {
         panel.bars.retain(|bar| SUMMARY.contains(&bar.0.name));
         panel
     };
-    let speed = panel("operations per second", |sample| 1e9 / sample.each(), 1.0);
+    let speed = panel("thousand operations per second", |sample| 1e6 / sample.each(), 1.0);
     let memory = panel("bytes of memory per key", |sample| sample.memory, scene.distinct as f64);
     let height = speed.height().max(memory.height());
     let root = SVGBackend::new(path, (WIDTH as u32, height as u32)).into_drawing_area();

@@ -78,12 +78,16 @@ impl Server {
         panic!("{} does not start", program());
     }
 
-    /// Starts a server that replicates another.
+    /// Starts a server that replicates another, and waits until it is connected: what follows
+    /// reaches it as effects, not as part of a full synchronisation.
     pub fn replica(of: &Self, settings: &str) -> Self {
         let port = of.port;
-        Self::start(&format!(
+        let replica = Self::start(&format!(
             "--replicaof 127.0.0.1 {port} --repl-diskless-sync-delay 0 {settings}"
-        ))
+        ));
+        let is_connected = || replica.info("replication", "master_link_status") == "up";
+        within("the replica is connected", is_connected);
+        replica
     }
 
     fn waits_for_start(&mut self) -> bool {

@@ -30,8 +30,8 @@ pub fn open(setup: &Setup<'_>, group: usize, pages: Pages) -> Result<Box<dyn Pee
     if setup.durability == Durability::None {
         let mut flags = EnvFlags::NO_SYNC;
         flags.set(EnvFlags::WRITE_MAP, pages == Pages::Mapped);
-        // SAFETY: the flags give up what a power cut would have left, as all peers do that run
-        // without fsync. The lock file stays in use, and no code here writes to memory that it does
+        // SAFETY: the flags abandon consistency after a power cut, as all peers do that run without
+        // fsync. The lock file stays in use, and no code here writes to memory that it does
         // not own.
         unsafe { options.flags(flags) };
     }

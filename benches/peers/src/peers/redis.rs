@@ -1,6 +1,6 @@
-//! Redis over a Unix socket: `SET key "" NX EX seconds`, or `EB.ADDNX` of ebbtide's module, with the
-//! append-only file as its log. The program starts and stops the server; each writer has a
-//! connection. With fsync, commands that arrive together share one.
+//! Redis over a Unix socket: `SET key "" NX EX seconds`, or `EB.ADDNX` of ebbtide's module. Its log
+//! is the append-only file. The program starts and stops the server; each writer has a connection.
+//! With fsync, commands that arrive together share one.
 
 use super::peer::{Durability, EXPIRY, FPR, Key, Peer, Result, Setup};
 use parking_lot::Mutex;
