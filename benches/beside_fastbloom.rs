@@ -101,6 +101,14 @@ impl Pair {
         keys.iter().filter(|key| self.ours.contains(key).expect("an answer")).count()
     }
 
+    fn count_ours_in_bulk(&self, keys: &[[u8; 16]]) -> usize {
+        let count = |keys: &[[u8; 16]]| {
+            let answers = self.ours.contains_all(keys).expect("answers");
+            answers.into_iter().filter(|&is_present| is_present).count()
+        };
+        keys.chunks(BULK).map(count).sum()
+    }
+
     fn count_theirs(&self, keys: &[[u8; 16]]) -> usize {
         keys.iter().filter(|key| self.theirs.contains(*key)).count()
     }
@@ -148,8 +156,8 @@ impl Times {
 }
 
 fn beside(mib: u64, (pair, mut next): (Pair, u64)) {
-    let [mut inserts, mut present, mut absent, mut bulk, mut checks] =
-        [(); 5].map(|()| Times::default());
+    let [mut inserts, mut present, mut absent, mut presents, mut absents, mut bulk, mut checks] =
+        [(); 7].map(|()| Times::default());
     for round in 0..PAIRS {
         let fresh = keys(next);
         inserts.0.push((
@@ -159,9 +167,13 @@ fn beside(mib: u64, (pair, mut next): (Pair, u64)) {
         let ours = nanoseconds(|| assert_eq!(pair.count_ours(&fresh), fresh.len()));
         let theirs = nanoseconds(|| assert_eq!(pair.count_theirs(&fresh), fresh.len()));
         present.0.push((ours, theirs));
+        let ours = nanoseconds(|| assert_eq!(pair.count_ours_in_bulk(&fresh), fresh.len()));
+        presents.0.push((ours, theirs));
         let unseen = keys((1 << 60) + round * BATCH);
-        let missing = nanoseconds(|| assert!(pair.count_ours(&unseen) < unseen.len() / 100));
-        absent.0.push((missing, theirs));
+        let few = unseen.len() / 100;
+        let theirs = nanoseconds(|| assert!(pair.count_theirs(&unseen) < few));
+        absent.0.push((nanoseconds(|| assert!(pair.count_ours(&unseen) < few)), theirs));
+        absents.0.push((nanoseconds(|| assert!(pair.count_ours_in_bulk(&unseen) < few)), theirs));
         let (one, other) = (keys(next + BATCH), keys(next + 2 * BATCH));
         let one_by_one = nanoseconds(|| check_and_insert(&pair.ours, &one));
         bulk.0.push((one_by_one, nanoseconds(|| pair.check_and_insert_all(&other))));
@@ -173,7 +185,9 @@ fn beside(mib: u64, (pair, mut next): (Pair, u64)) {
     }
     inserts.report(mib, "insert, fastbloom's");
     present.report(mib, "contains present keys, fastbloom's");
-    absent.report(mib, "contains absent keys, fastbloom's of present ones");
+    absent.report(mib, "contains absent keys, fastbloom's");
+    presents.report(mib, "contains 1,000 present keys at once, fastbloom's one by one");
+    absents.report(mib, "contains 1,000 absent keys at once, fastbloom's one by one");
     bulk.report(mib, "check-and-insert one by one, 1,000 at once");
     if pair.other.is_some() {
         checks.report(mib, "check-and-insert, age-partitioned's");

@@ -59,14 +59,27 @@ impl From<engine::Error> for Failure {
     }
 }
 
-/// Runs an operation; a panic becomes an error, because it must not leave a function that C calls.
+/// Runs an operation; returns its answer, or reports its error and returns `failed`. A panic becomes
+/// an error, because it must not leave a function that C calls.
 #[inline(always)]
-pub fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+pub fn guarded<T: Copy>(
+    failed: T,
+    mut report: impl FnMut(Failure),
+    work: impl FnOnce() -> Result<T>,
+) -> T {
+    // An error is reported inside, so that only the answer, which fits in a register, leaves: a
+    // result that contains an error would be copied through memory, right after it was written.
+    let inside = || {
+        work().unwrap_or_else(|failure| {
+            report(failure);
+            failed
+        })
+    };
     // What a panic leaves half done in a filter, the engine detects: it poisons the block.
-    match catch_unwind(AssertUnwindSafe(work)) {
-        Ok(done) => done,
-        Err(payload) => Err(Failure::panic(&*payload)),
-    }
+    catch_unwind(AssertUnwindSafe(inside)).unwrap_or_else(|payload| {
+        report(Failure::panic(&*payload));
+        failed
+    })
 }
 
 #[cfg(test)]
@@ -75,15 +88,29 @@ mod tests {
 
     #[test]
     fn a_panic_becomes_an_error_with_its_text() {
-        let plain = guarded::<()>(|| panic!("broken")).expect_err("a panic");
-        let formatted = guarded::<()>(|| panic!("broken {}", 7)).expect_err("a panic");
-        let other = guarded::<()>(|| std::panic::panic_any(7)).expect_err("a panic");
-        for (failure, text) in [(plain, "broken"), (formatted, "broken 7"), (other, "unknown")] {
+        let works: [(fn() -> Result<i32>, _); 3] = [
+            (|| panic!("broken"), "broken"),
+            (|| panic!("broken {}", 7), "broken 7"),
+            (|| std::panic::panic_any(7), "unknown"),
+        ];
+        for (work, text) in works {
+            let mut reported = None;
+            assert_eq!(guarded(-1, |failure| reported = Some(failure), work), -1);
+            let failure = reported.expect("an error");
             assert_eq!(failure.code(), EBBTIDE_PANIC);
             let message = failure.message().to_str().expect("text");
             assert_eq!(message, format!("internal error, please report it: {text}"));
         }
-        assert_eq!(guarded(|| Ok(7)).expect("no panic"), 7);
+    }
+
+    #[test]
+    fn an_answer_is_returned_and_an_error_is_reported_once() {
+        let mut reported = Vec::new();
+        assert_eq!(guarded(-1, |failure| reported.push(failure), || Ok(7)), 7);
+        assert!(reported.is_empty());
+        let failing = || Err(Failure::argument("wrong"));
+        assert_eq!(guarded(-1, |failure| reported.push(failure), failing), -1);
+        assert_eq!(reported.iter().map(Failure::code).collect::<Vec<_>>(), [EBBTIDE_ARGUMENT]);
     }
 
     #[test]

@@ -45,17 +45,18 @@ impl AsRef<[u8]> for CheckedKey {
 /// # Safety
 /// `error` is null or may be written.
 #[inline(always)]
-pub unsafe fn run<T>(error: *mut *mut Failure, failed: T, work: impl FnOnce() -> Result<T>) -> T {
-    match guarded(work) {
-        Ok(answer) => answer,
-        Err(failure) => {
-            if !error.is_null() {
-                // SAFETY: as demanded above.
-                unsafe { error.write(Box::into_raw(Box::new(failure))) };
-            }
-            failed
+pub unsafe fn run<T: Copy>(
+    error: *mut *mut Failure,
+    failed: T,
+    work: impl FnOnce() -> Result<T>,
+) -> T {
+    let report = |failure| {
+        if !error.is_null() {
+            // SAFETY: as demanded above.
+            unsafe { error.write(Box::into_raw(Box::new(failure))) };
         }
-    }
+    };
+    guarded(failed, report, work)
 }
 
 /// Returns the handle.
