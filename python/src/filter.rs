@@ -9,6 +9,7 @@ use crate::settings::{Argument, Asked, Settings, number};
 use crate::slot::{Slot, no_copy, warn_unclosed};
 use crate::times;
 use ebbtide::{Any, Checked, Filter, Options, Parameters, Penalty};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 use std::collections::BTreeMap;
@@ -35,7 +36,7 @@ pub struct PyFilter {
 
 impl PyFilter {
     /// Creates the object of an open filter.
-    pub fn new(filter: Filter, path: PathBuf, options: (Options, String), reopens: bool) -> Self {
+    pub fn of(filter: Filter, path: PathBuf, options: (Options, String), reopens: bool) -> Self {
         let (kind, parameters) = (filter.kind().to_owned(), filter.parameters());
         let is_time = parameters.get("window").is_some();
         let slot = Slot::new(filter, path, options, reopens);
@@ -45,6 +46,16 @@ impl PyFilter {
 
 #[pymethods]
 impl PyFilter {
+    /// Filters are opened by a function, which has many settings: says so.
+    #[new]
+    #[pyo3(signature = (*_arguments, **_settings))]
+    fn new(
+        _arguments: &Bound<'_, PyTuple>,
+        _settings: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
+        Err(PyTypeError::new_err("open a filter with ebbtide.open(path, spec)"))
+    }
+
     /// Inserts a key.
     ///
     /// ``time`` replaces the clock's time, ``durability`` the filter's, and ``weight`` is how often

@@ -46,7 +46,7 @@ pub fn open_filter(
             Filter::open_or_create(&path, spec, options.clone())
         }),
     };
-    Ok(PyFilter::new(raise(py, opened)?, path, (options, text), reopen_after_fork))
+    Ok(PyFilter::of(raise(py, opened)?, path, (options, text), reopen_after_fork))
 }
 
 /// Copies a closed filter, or a backup, to a new directory.

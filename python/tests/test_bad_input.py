@@ -65,6 +65,15 @@ def test_what_is_no_key_is_a_type_error_that_says_what_to_do(
     assert "a" not in seen
 
 
+def test_a_filter_made_by_its_class_is_a_type_error_that_names_the_function(tmp_path: Path) -> None:
+    for arguments in [(), (tmp_path / "seen",), (tmp_path / "seen", BLOOM)]:
+        with pytest.raises(TypeError, match=r"ebbtide\.open\(path, spec\)"):
+            ebbtide.Filter(*arguments)
+    with pytest.raises(TypeError, match=r"ebbtide\.open\(path, spec\)"):
+        ebbtide.Filter(path=tmp_path / "seen")
+    assert not (tmp_path / "seen").exists()
+
+
 def test_text_that_has_no_utf_8_is_a_unicode_error(seen: ebbtide.Filter) -> None:
     with pytest.raises(UnicodeEncodeError):
         seen.insert("\udc80")

@@ -77,6 +77,7 @@ class Batch:
 
 @final
 class Filter:
+    def __new__(cls, *_arguments: object, **_settings: object) -> NoReturn: ...
     def insert(
         self,
         key: Key,
