@@ -59,8 +59,8 @@ impl From<engine::Error> for Failure {
     }
 }
 
-/// Runs an operation; returns its answer, or reports its error and returns `failed`. A panic becomes
-/// an error, because it must not leave a function that C calls.
+/// Runs an operation; returns its answer, or reports its error and returns `failed`. A panic
+/// becomes an error, because it must not leave a function that C calls.
 #[inline(always)]
 pub fn guarded<T: Copy>(
     failed: T,

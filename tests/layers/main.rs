@@ -460,7 +460,7 @@ const DEPENDENCIES: &[&str] =
 const OPTIONAL_DEPENDENCIES: &[&str] = &["metrics", "serde", "tracing"];
 
 /// What the crate of the algorithms depends on, likewise.
-const CORE_DEPENDENCIES: &[&str] = &["siphasher", "xxhash-rust"];
+const CORE_DEPENDENCIES: &[&str] = &["once_cell", "siphasher", "xxhash-rust"];
 
 /// Files of harnesses, which are not in what is shipped.
 const NOT_SHIPPED: &[&str] = &["core/atomic/scheduled.rs", "sync/scheduled.rs"];

@@ -7,12 +7,8 @@
 //! A *closed* bucket has no slots. It stands for every key that has it, for a number of
 //! generations.
 
-use super::codes::Codes;
+use super::codes::{Codes, MOST_SLOTS};
 use super::word::Word;
-use std::sync::Arc;
-
-/// The most slots of a bucket.
-pub(super) const MOST_SLOTS: u32 = 8;
 
 /// The form of the buckets of a filter.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,14 +30,14 @@ pub(super) struct Form<W> {
     closed: W,
     /// The fingerprints of the first slots, by their number.
     first: [W; MOST_SLOTS as usize + 1],
-    codes: Arc<Codes>,
+    codes: &'static Codes,
 }
 
 impl<W: Word> Form<W> {
     /// Creates the form of buckets with `slots` fingerprints of `bits` bits, and lives below
     /// `values`.
     pub(super) fn new(slots: u32, bits: u32, values: u32) -> Self {
-        let codes = Arc::new(Codes::new(slots, values));
+        let codes = Codes::shared(slots, values);
         let lowest = |slot: u32| W::of(1) << (slot * bits);
         let ones = (0..slots).fold(W::ZERO, |all, slot| all | lowest(slot));
         let fingerprint = W::of((1 << bits) - 1);

@@ -8,10 +8,17 @@
 //! Lists are handled packed: life `s` in the bits from `s · life_bits` on. A code beyond all, which
 //! only a torn read gives, counts as that of empty slots.
 
+use once_cell::race::OnceBox;
 use std::fmt;
+
+/// The most slots of a bucket.
+pub(super) const MOST_SLOTS: u32 = 8;
 
 /// The most codes, lists and closed buckets together: their table is 64 KiB.
 pub(super) const MOST_CODES: u64 = 1 << 14;
+
+/// More than the values that lives may have with [`MOST_CODES`]: 179, in lists of two.
+const MORE_THAN_VALUES: usize = 180;
 
 /// The codes of all lists of one length and range.
 #[derive(Clone, PartialEq)]
@@ -61,6 +68,17 @@ pub(super) fn life_bits(values: u32) -> u32 {
 }
 
 impl Codes {
+    /// Returns the tables of `slots` lives below `values`, as [`Codes::new`] creates them. All
+    /// filters of the process share them, because they are larger than a small filter.
+    pub(super) fn shared(slots: u32, values: u32) -> &'static Self {
+        const SLOTS: usize = MOST_SLOTS as usize + 1;
+        static ALL: [[OnceBox<Codes>; MORE_THAN_VALUES]; SLOTS] =
+            [const { [const { OnceBox::new() }; MORE_THAN_VALUES] }; SLOTS];
+        // Of threads that create the same tables at once, the first one's are kept. None waits for
+        // another: a child of `fork` would wait for a thread that it does not have.
+        ALL[slots as usize][values as usize].get_or_init(|| Box::new(Self::new(slots, values)))
+    }
+
     /// Creates the tables of `slots` lives below `values`, of which there are at most
     /// [`MOST_CODES`] codes.
     pub(super) fn new(slots: u32, values: u32) -> Self {

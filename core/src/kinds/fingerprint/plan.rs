@@ -111,7 +111,7 @@ impl Design {
         let given = match (count("slots")?, count("bits")?, count("generations")?) {
             (None, None, None) => None,
             (Some(slots), Some(bits), Some(generations)) => {
-                let slots = within("slots", slots, 2, super::bucket::MOST_SLOTS.into())? as u32;
+                let slots = within("slots", slots, 2, super::codes::MOST_SLOTS.into())? as u32;
                 let bits = within("bits", bits, 4, 32)? as u32;
                 let most = items.unwrap_or(62).min(62);
                 let generations = within("generations", generations, 1, most)? as u32;

@@ -31,3 +31,23 @@ fn every_code_is_that_of_the_lives_it_stands_for_and_ages_as_they_do() {
         }
     }
 }
+
+#[test]
+fn filters_of_one_form_share_their_tables_in_all_threads() {
+    let of = |slots, values| std::ptr::from_ref(Codes::shared(slots, values)) as usize;
+    let threads: Vec<_> =
+        (0..8).map(|_| std::thread::spawn(move || (of(3, 9), of(4, 9)))).collect();
+    let found: Vec<_> = threads.into_iter().map(|thread| thread.join().expect("tables")).collect();
+    assert!(found.iter().all(|&each| each == found[0]) && found[0].0 != found[0].1);
+    for shape in SHAPES {
+        let (slots, values) = (shape.slots, shape.generations + 2);
+        assert!(*Codes::shared(slots, values) == Codes::new(slots, values), "{slots}, {values}");
+    }
+}
+
+#[test]
+fn all_forms_with_few_enough_codes_have_a_place_for_their_tables() {
+    let values = |slots| (1..).take_while(|&values| count(slots, values) <= MOST_CODES).count();
+    assert_eq!(values(2) + 1, MORE_THAN_VALUES);
+    assert!((3..=MOST_SLOTS).all(|slots| values(slots) < MORE_THAN_VALUES));
+}
