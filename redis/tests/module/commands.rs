@@ -4,7 +4,7 @@ use crate::server::{Server, ask, command, error, is_there, within};
 use redis::Value;
 
 /// Runs with a new server, if there is one.
-fn with_server(settings: &str, test: impl FnOnce(&Server)) {
+pub fn with_server(settings: &str, test: impl FnOnce(&Server)) {
     if is_there() {
         test(&Server::start(settings));
     }

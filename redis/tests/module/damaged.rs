@@ -20,13 +20,13 @@ const MAGIC: &[u8] = b"EBBTMEM\n";
 const HEADER: usize = 32;
 
 /// Returns the table of CRC-64 as the server computes it (Jones; reflected).
-fn table() -> Vec<u64> {
+pub fn table() -> Vec<u64> {
     let step = |sum: u64| if sum & 1 == 0 { sum >> 1 } else { sum >> 1 ^ 0x95ac_9329_ac4b_c9b5 };
     (0..256).map(|byte| (0..8).fold(byte, |sum, _| step(sum))).collect()
 }
 
 /// Puts the last eight bytes of a payload right.
-fn seal(payload: &mut [u8], table: &[u64]) {
+pub fn seal(payload: &mut [u8], table: &[u64]) {
     let end = payload.len() - 8;
     let sum = payload[..end]
         .iter()
@@ -94,7 +94,7 @@ fn damage(payload: &mut Vec<u8>, random: &mut Random) {
 }
 
 /// Puts right the checksum of a piece, and that of the identity in it.
-fn correct(piece: &mut [u8]) {
+pub fn correct(piece: &mut [u8]) {
     const TITLE: &[u8] = b"ebbtide identity ";
     const LAST: usize = b"checksum ".len() + 17;
     let title = piece.windows(TITLE.len()).position(|window| window == TITLE);

@@ -42,7 +42,7 @@ pub const NAMES: [&str; 18] = [
 ];
 
 /// Returns arguments of the right number, of which `k` is the key.
-fn arguments(name: &str) -> &'static str {
+pub fn arguments(name: &str) -> &'static str {
     match name {
         "EB.DEBUG" => "DIGEST k",
         "EB.ADD" | "EB.ADDNX" | "EB.EXISTS" | "EB.SCANDUMP" | "EB.CREATE" => "k x",
