@@ -5,10 +5,13 @@ use crate::engine::shared::Shared;
 use crate::engine::stripes::StripeLocks;
 use crate::engine::time::Time;
 use crate::error::Result;
+use crate::image::BankSet;
+use crate::image::shared::Banks;
+use crate::image::state_block::StateBlock;
 use crate::sync::{Instant, spin_hint};
 use ebbtide_core::block::Blocks;
 use ebbtide_core::kind::{
-    Age, BankMask, Estimate, KeyAges, Kind, Moment, Query, State, Totals, Within,
+    Age, Estimate, KeyAges, Kind, Moment, Query, State, Totals, Within,
 };
 use std::sync::Arc;
 
@@ -36,7 +39,7 @@ impl Queries {
     #[inline]
     pub(crate) fn prefetch(&self, hash: u64) {
         let banks = self.shared.image.recent_banks();
-        let located = banks.locate(BankMask::MAX, hash);
+        let located = banks.locate_to_read(hash);
         located.prefetch_headers();
         self.shared.meta.kind.prefetch(&located.blocks, hash);
     }
@@ -212,7 +215,7 @@ impl Queries {
 
     /// Returns whether none of a key's blocks is marked as being changed.
     fn are_whole(&self, hash: u64) -> bool {
-        self.shared.image.banks().locate(BankMask::MAX, hash).headers.versions().is_some()
+        self.shared.image.banks().locate_to_read(hash).headers.versions().is_some()
     }
 
     /// Reads the state block and the key's blocks once; `None` if any of them changed meanwhile.
@@ -225,17 +228,30 @@ impl Queries {
         let state_block = self.shared.image.header().state_block();
         let version = state_block.version();
         let state = state_block.state(version);
-        let Some(banks) = self.shared.image.banks_of(&state, version) else {
-            self.shared.image.follow()?;
-            return Ok(None);
-        };
-        let located = banks.locate(BankMask::MAX, hash);
-        let Some(versions) = located.headers.versions() else {
-            return Ok(None);
-        };
-        let answer = ask(&state, &located.blocks);
+        // Each in its own arm: what both had in common would go through memory.
+        match self.shared.image.banks_of(&state, version) {
+            Some(Banks::Fixed(banks)) => Ok(Self::read(&state_block, version, banks, hash, ask)),
+            Some(Banks::Current(banks)) => Ok(Self::read(&state_block, version, &banks, hash, ask)),
+            None => {
+                self.shared.image.follow()?;
+                Ok(None)
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn read<T>(
+        state_block: &StateBlock<'_>,
+        version: u64,
+        banks: &BankSet,
+        hash: u64,
+        ask: impl Fn(&State<'_>, &Blocks<'_>) -> T,
+    ) -> Option<T> {
+        let located = banks.locate_to_read(hash);
+        let versions = located.headers.versions()?;
+        let answer = ask(&state_block.state(version), &located.blocks);
         let whole = located.headers.unchanged(versions) && state_block.unchanged(version);
-        Ok(whole.then_some(answer))
+        whole.then_some(answer)
     }
 }
 

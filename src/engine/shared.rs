@@ -220,8 +220,15 @@ impl Shared {
     /// may be slightly too high, which suffices for a cheap check that no step is due.
     #[inline]
     pub(crate) fn totals(&self) -> Totals {
-        let counters = self.image.header().counters();
-        if self.counts_inserts { counters.sum() } else { counters.at_most() }
+        if self.counts_inserts {
+            return self.exact_totals();
+        }
+        self.image.header().counters().at_most()
+    }
+
+    #[inline(never)] // its loop would cost every query registers
+    fn exact_totals(&self) -> Totals {
+        self.image.header().counters().sum()
     }
 
     /// Makes sure that the filter is of this kind, if one is wanted.

@@ -227,11 +227,18 @@ impl Bank {
         self.blocks
     }
 
-    /// Returns the block of a key.
+    /// Returns the block of a key; changes of it are not recorded for undo.
     #[must_use]
     #[inline(always)]
     pub fn block_of(&self, hash: u64) -> (BlockHeader<'_>, Block<'_>) {
-        let (header, block) = self.block(scale(hash, self.blocks) as usize);
+        self.block(scale(hash, self.blocks) as usize)
+    }
+
+    /// As [`Bank::block_of`], for changes that are recorded for undo.
+    #[must_use]
+    #[inline(always)]
+    pub fn block_to_change(&self, hash: u64) -> (BlockHeader<'_>, Block<'_>) {
+        let (header, block) = self.block_of(hash);
         (header, Block { undo: self.undo(self.layout.stripe_of(hash)), ..block })
     }
 
@@ -379,25 +386,47 @@ impl BankSet {
         })
     }
 
-    /// Returns the key's blocks in the banks of `mask`.
+    /// Returns the key's blocks in the banks of `mask`, to be changed.
     #[must_use]
+    #[inline(always)] // as `locate_by`
+    pub fn locate(&self, mask: BankMask, hash: u64) -> Located<'_> {
+        self.locate_by(Bank::block_to_change, mask, hash)
+    }
+
+    /// Returns the key's blocks in all banks, to be read.
+    #[must_use]
+    #[inline(always)] // as `locate_by`
+    pub fn locate_to_read(&self, hash: u64) -> Located<'_> {
+        self.locate_by(Bank::block_of, BankMask::MAX, hash)
+    }
+
     // Out of line, the result would be copied right after its words were stored, and the copy would
     // wait for the stores.
     #[inline(always)]
-    pub fn locate(&self, mask: BankMask, hash: u64) -> Located<'_> {
+    fn locate_by<'a>(
+        &'a self,
+        block_of: impl Fn(&'a Bank, u64) -> (BlockHeader<'a>, Block<'a>),
+        mask: BankMask,
+        hash: u64,
+    ) -> Located<'a> {
         let wanted = mask & self.present;
         if let (1, Some(bank)) = (wanted, &self.slots[0]) {
-            let (header, block) = bank.block_of(hash);
+            let (header, block) = block_of(bank, hash);
             return Located { headers: Headers::One(header), blocks: Blocks::One(block) };
         }
-        self.locate_many(wanted, hash)
+        self.locate_many(block_of, wanted, hash)
     }
 
     #[inline(never)]
-    fn locate_many(&self, wanted: BankMask, hash: u64) -> Located<'_> {
+    fn locate_many<'a>(
+        &'a self,
+        block_of: impl Fn(&'a Bank, u64) -> (BlockHeader<'a>, Block<'a>),
+        wanted: BankMask,
+        hash: u64,
+    ) -> Located<'a> {
         let (mut headers, mut blocks) = ([None; MAX_BANKS], [None; MAX_BANKS]);
         for (slot, bank) in self.among(wanted) {
-            let (header, block) = bank.block_of(hash);
+            let (header, block) = block_of(bank, hash);
             headers[slot] = Some(header);
             blocks[slot] = Some(block);
         }

@@ -82,13 +82,25 @@ impl<W: Word> Form<W> {
         self.codes.lives((word >> self.shift).low())
     }
 
+    /// Returns the highest bit of each slot with the fingerprint that `each` holds in each slot.
+    #[inline(always)]
+    fn equal(&self, word: W, each: W) -> W {
+        let differs = word ^ each;
+        // Exact in each slot: the sum carries into the slot's highest bit and no further.
+        !((differs & self.rest).plus(self.rest) | differs) & self.high
+    }
+
+    /// Returns whether a slot of two buckets has the fingerprint that `each` holds in each slot.
+    #[inline(always)]
+    pub(super) fn either_has(&self, one: W, other: W, each: W) -> bool {
+        self.equal(one, each) | self.equal(other, each) != W::ZERO
+    }
+
     /// Returns the youngest slot with the fingerprint that `each` holds in each slot, and its life;
     /// the life is 0 if no live slot has it.
     #[inline(always)]
     pub(super) fn find(&self, word: W, each: W) -> (u32, u32) {
-        let differs = word ^ each;
-        // Exact in each slot: the sum carries into the slot's highest bit and no further.
-        let equal = !((differs & self.rest).plus(self.rest) | differs) & self.high;
+        let equal = self.equal(word, each);
         if equal == W::ZERO {
             return (0, 0);
         }
@@ -108,7 +120,7 @@ impl<W: Word> Form<W> {
         if word < self.closed {
             return 0;
         }
-        let left = (word >> self.shift).low() - self.codes.closed();
+        let left = (word >> self.shift).low() - (self.closed >> self.shift).low();
         left.min(self.most().into()) as u32
     }
 

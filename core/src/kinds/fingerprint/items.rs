@@ -161,7 +161,7 @@ impl<W: Word> SingleBlock for Items<W> {
 
     #[inline]
     fn contains(&self, state: &State<'_>, block: &Block<'_>, query: &Query) -> bool {
-        self.table.find(block, CountedGenerations::current(state), query.hash).left() > 0
+        self.table.contains(block, CountedGenerations::current(state), query.hash)
     }
 
     fn settle(&self, state: &State<'_>, block: &Block<'_>, _: &Moment) {
