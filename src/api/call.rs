@@ -313,6 +313,7 @@ impl<'a, K> Call<'a, Filter<K>> {
         };
         let written = items.chunks(AHEAD).try_for_each(|items| {
             let hashes = fetch(&writer.shared, items, |hash| writer.prefetch_to_write(hash));
+            writer.prefetch_further(&hashes[..items.len()]);
             items.iter().zip(hashes).try_for_each(|(item, hash)| write(item, hash))
         });
         self.settle(last)?;

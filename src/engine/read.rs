@@ -10,9 +10,7 @@ use crate::image::shared::Banks;
 use crate::image::state_block::StateBlock;
 use crate::sync::{Instant, spin_hint};
 use ebbtide_core::block::Blocks;
-use ebbtide_core::kind::{
-    Age, Estimate, KeyAges, Kind, Moment, Query, State, Totals, Within,
-};
+use ebbtide_core::kind::{Age, Estimate, KeyAges, Kind, Moment, Query, State, Totals, Within};
 use std::sync::Arc;
 
 /// The number of attempts disturbed by concurrent changes after which a query takes the stripe.

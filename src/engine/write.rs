@@ -79,6 +79,22 @@ impl Writer {
         self.shared.meta.kind.prefetch(&located.blocks, hash);
     }
 
+    /// Prefetches what inserts of these keys will probably touch beyond what
+    /// [`Writer::prefetch_to_write`] has prefetched for all of them before.
+    pub(crate) fn prefetch_further(&self, hashes: &[u64]) {
+        // It reads words, and a forked child has no mapping.
+        if self.shared.check_usable().is_err() {
+            return;
+        }
+        let banks = self.shared.image.recent_banks();
+        if banks.prefetches() {
+            for &hash in hashes {
+                let located = banks.locate_to_read(hash);
+                self.shared.meta.kind.prefetch_further(&located.blocks, hash);
+            }
+        }
+    }
+
     /// Inserts or removes a key, after checking its precondition. Best after
     /// [`Writer::prefetch_to_write`]: the cache misses on the cells then overlap with acquiring the
     /// stripe and writing the record.

@@ -92,6 +92,13 @@ pub trait Kind: Describe {
     /// Prefetches the words that an insert of this key will touch, before its stripe is acquired.
     fn prefetch(&self, blocks: &Blocks<'_>, hash: u64);
 
+    /// Prefetches the words that an insert of this key will probably touch beside those of
+    /// [`Kind::prefetch`], as these tell. For keys that are
+    /// inserted together: called when [`Kind::prefetch`] has been called for all of them.
+    fn prefetch_further(&self, blocks: &Blocks<'_>, hash: u64) {
+        let _ = (blocks, hash);
+    }
+
     /// Decides the step of an insert, or rejects it as too late.
     fn decide(&self, state: &State<'_>, moment: &Moment) -> Decision;
 

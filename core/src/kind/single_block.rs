@@ -15,6 +15,12 @@ pub trait SingleBlock: Describe {
     /// Prefetches the words that an insert of this key will touch, before its stripe is acquired.
     fn prefetch(&self, block: &Block<'_>, hash: u64);
 
+    /// Prefetches the words that an insert of this key will probably touch beside those of
+    /// [`SingleBlock::prefetch`]; see [`Kind::prefetch_further`].
+    fn prefetch_further(&self, block: &Block<'_>, hash: u64) {
+        let _ = (block, hash);
+    }
+
     /// Returns whether the kind has [`SingleBlock::new_bits`] of its own; see [`Kind::measures`].
     fn measures(&self) -> bool {
         false
@@ -64,6 +70,12 @@ impl<K: SingleBlock> Kind for K {
     fn prefetch(&self, blocks: &Blocks<'_>, hash: u64) {
         if let Some(block) = blocks.get(0) {
             SingleBlock::prefetch(self, block, hash);
+        }
+    }
+
+    fn prefetch_further(&self, blocks: &Blocks<'_>, hash: u64) {
+        if let Some(block) = blocks.get(0) {
+            SingleBlock::prefetch_further(self, block, hash);
         }
     }
 

@@ -145,6 +145,10 @@ impl<W: Word> SingleBlock for Items<W> {
         self.table.prefetch(block, hash);
     }
 
+    fn prefetch_further(&self, block: &Block<'_>, hash: u64) {
+        self.table.prefetch_moves(block, hash);
+    }
+
     #[inline]
     fn insert(&self, block: &Block<'_>, operation: &Operation) {
         self.table.insert(block, operation.step, operation.hash);

@@ -102,12 +102,30 @@ impl<W: Word> Table<W> {
         }
     }
 
+    /// Prefetches the buckets that slots of the key's buckets may move to, if both are full: the
+    /// search for a move then waits once, not for one bucket after the other.
+    pub(super) fn prefetch_moves(&self, block: &Block<'_>, hash: u64) {
+        let (key, buckets) = (self.key(block, hash), self.buckets(block) as usize);
+        let words = key.buckets.map(|bucket| W::load(block, bucket));
+        if words.iter().any(|&word| self.form.room(word) > 0) {
+            return;
+        }
+        for (word, bucket) in words.into_iter().zip(key.buckets) {
+            for slot in 0..self.form.slots() {
+                let to = other_bucket(self.form.slot(word, slot).0, bucket, buckets);
+                if let Some(word) = block.cells.get(to * W::WORDS) {
+                    prefetch(word);
+                }
+            }
+        }
+    }
+
     /// Returns whether the block holds a key in this generation.
     ///
     /// As [`Table::find`], but it needs no life in most cases: a slot with another fingerprint than
-    /// 0 is live in the block's own generation. What follows the words is short and has no branch
-    /// that depends on which bucket holds the key: so the processor begins the next question while
-    /// it waits for the words of this one.
+    /// 0 is live in the block's own generation. Little work follows the loads of the two words, and
+    /// no branch depends on which of them holds the key: so the processor begins the next question
+    /// while it waits for the words of this one.
     #[inline(always)]
     pub(super) fn contains(&self, block: &Block<'_>, generation: u64, hash: u64) -> bool {
         let key = self.key(block, hash);
@@ -124,7 +142,7 @@ impl<W: Word> Table<W> {
         true
     }
 
-    #[cold]
+    #[inline(never)] // rare: its registers are not worth saving for every question
     fn lives(&self, block: &Block<'_>, generation: u64, hash: u64) -> bool {
         self.find(block, generation, hash).left() > 0
     }

@@ -229,7 +229,12 @@ impl<W: Word> Kind for Timed<W> {
 
     #[inline]
     fn contains(&self, _: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> bool {
-        self.youngest(blocks, query).is_some()
+        let now = self.generation_of(query.now);
+        let has_key = |block: &Block<'_>| self.table.contains(block, now, query.hash);
+        match blocks {
+            Blocks::One(block) => has_key(block),
+            Blocks::Many(slots) => slots.iter().flatten().any(has_key),
+        }
     }
 
     fn settle(&self, _: &State<'_>, _: usize, block: &Block<'_>, moment: &Moment) {

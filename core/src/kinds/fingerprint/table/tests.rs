@@ -40,9 +40,11 @@ impl<W: Word> Modelled<W> {
         self.latest = self.latest.max(generation);
     }
 
-    /// Returns for how many generations a key is found in this one.
+    /// Returns for how many generations a key is found in this one. The answer alone is the same.
     fn left(&self, key: u64, generation: u64) -> u64 {
         let found = self.table.find(&self.block(), generation, hash(key));
+        let has_key = self.table.contains(&self.block(), generation, hash(key));
+        assert_eq!(has_key, found.left() > 0, "{key} at {generation}: {found:?}");
         assert_eq!(found.generation, generation.max(self.latest));
         found.left().into()
     }
@@ -54,6 +56,10 @@ impl<W: Word> Modelled<W> {
             let due = (last + life).saturating_sub(generation);
             let left = self.left(key, generation);
             assert!(left >= due, "{key} of {last} at {generation}: {left}, not {due}");
+        }
+        // Keys that were never inserted, some of which are found.
+        for key in 0..16 {
+            self.left(1 << 40 | key, generation);
         }
     }
 
