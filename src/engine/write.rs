@@ -19,7 +19,7 @@ use crate::image::shared::Banks;
 use crate::locks::stripes::StripeGuard;
 use ebbtide_core::block::prefetch_write;
 use ebbtide_core::kind::{
-    self, BankMask, Decision, Estimate, Moment, State, Totals, WritePlan, plan, records,
+    self, Decision, Estimate, Moment, State, Totals, WritePlan, plan, records,
 };
 use std::cell::Cell;
 use std::sync::Arc;
@@ -74,7 +74,7 @@ impl Writer {
         let banks = self.shared.image.recent_banks();
         let stripe = self.shared.image.layout().stripe_of(hash) + 1;
         prefetch_write(self.shared.image.header().stripe(stripe).lock_word());
-        let located = banks.locate(BankMask::MAX, hash);
+        let located = banks.locate_to_read(hash);
         located.prefetch_headers_to_write();
         self.shared.meta.kind.prefetch(&located.blocks, hash);
     }

@@ -234,12 +234,12 @@ impl Bank {
         self.block(scale(hash, self.blocks) as usize)
     }
 
-    /// As [`Bank::block_of`], for changes that are recorded for undo.
-    #[must_use]
+    /// As [`Bank::block_of`]; if it is to be changed, its changes are recorded for undo.
     #[inline(always)]
-    pub fn block_to_change(&self, hash: u64) -> (BlockHeader<'_>, Block<'_>) {
+    fn block_in<const TO_CHANGE: bool>(&self, hash: u64) -> (BlockHeader<'_>, Block<'_>) {
         let (header, block) = self.block_of(hash);
-        (header, Block { undo: self.undo(self.layout.stripe_of(hash)), ..block })
+        let undo = if TO_CHANGE { self.undo(self.layout.stripe_of(hash)) } else { block.undo };
+        (header, Block { undo, ..block })
     }
 
     /// Returns a block by number, below [`Bank::blocks`]; changes of it are not recorded for undo.
@@ -388,45 +388,35 @@ impl BankSet {
 
     /// Returns the key's blocks in the banks of `mask`, to be changed.
     #[must_use]
-    #[inline(always)] // as `locate_by`
+    #[inline(always)] // as `locate_in`
     pub fn locate(&self, mask: BankMask, hash: u64) -> Located<'_> {
-        self.locate_by(Bank::block_to_change, mask, hash)
+        self.locate_in::<true>(mask, hash)
     }
 
     /// Returns the key's blocks in all banks, to be read.
     #[must_use]
-    #[inline(always)] // as `locate_by`
+    #[inline(always)] // as `locate_in`
     pub fn locate_to_read(&self, hash: u64) -> Located<'_> {
-        self.locate_by(Bank::block_of, BankMask::MAX, hash)
+        self.locate_in::<false>(BankMask::MAX, hash)
     }
 
     // Out of line, the result would be copied right after its words were stored, and the copy would
     // wait for the stores.
     #[inline(always)]
-    fn locate_by<'a>(
-        &'a self,
-        block_of: impl Fn(&'a Bank, u64) -> (BlockHeader<'a>, Block<'a>),
-        mask: BankMask,
-        hash: u64,
-    ) -> Located<'a> {
+    fn locate_in<const TO_CHANGE: bool>(&self, mask: BankMask, hash: u64) -> Located<'_> {
         let wanted = mask & self.present;
         if let (1, Some(bank)) = (wanted, &self.slots[0]) {
-            let (header, block) = block_of(bank, hash);
+            let (header, block) = bank.block_in::<TO_CHANGE>(hash);
             return Located { headers: Headers::One(header), blocks: Blocks::One(block) };
         }
-        self.locate_many(block_of, wanted, hash)
+        self.locate_many::<TO_CHANGE>(wanted, hash)
     }
 
     #[inline(never)]
-    fn locate_many<'a>(
-        &'a self,
-        block_of: impl Fn(&'a Bank, u64) -> (BlockHeader<'a>, Block<'a>),
-        wanted: BankMask,
-        hash: u64,
-    ) -> Located<'a> {
+    fn locate_many<const TO_CHANGE: bool>(&self, wanted: BankMask, hash: u64) -> Located<'_> {
         let (mut headers, mut blocks) = ([None; MAX_BANKS], [None; MAX_BANKS]);
         for (slot, bank) in self.among(wanted) {
-            let (header, block) = block_of(bank, hash);
+            let (header, block) = bank.block_in::<TO_CHANGE>(hash);
             headers[slot] = Some(header);
             blocks[slot] = Some(block);
         }
