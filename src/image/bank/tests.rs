@@ -139,7 +139,7 @@ fn a_keys_block_is_one_of_its_stripe_and_is_noted_in_its_stripes_area() {
     let bank = bank(NOTING);
     for hash in hashes() {
         let stripe = LAYOUT.stripe_of(hash);
-        let (header, block) = bank.block_of(hash);
+        let (header, block) = bank.block_in::<true>(hash);
         assert_eq!(bank.stripe_of_block(block.number), stripe);
         let is_same = |other: &BlockHeader<'_>| std::ptr::eq(other.0, header.0);
         assert_eq!(bank.blocks_of_stripe(stripe).filter(is_same).count(), 1);
@@ -148,8 +148,11 @@ fn a_keys_block_is_one_of_its_stripe_and_is_noted_in_its_stripes_area() {
         let begun = Begun { block: block.number, lsn: hash };
         assert_eq!(bank.undo(stripe).begun(), Some(begun));
         bank.undo(stripe).begin(0, 0);
-        bank.block(block.number as usize).1.set_word(0, 1);
-        assert_eq!(bank.undo(stripe).begun(), None, "of a block by number nothing is noted");
+        for read in [bank.block(block.number as usize), bank.block_of(hash)] {
+            assert_eq!(read.1.number, block.number);
+            read.1.set_word(0, 1);
+            assert_eq!(bank.undo(stripe).begun(), None, "nothing is noted of a block to be read");
+        }
     }
     let of_stripe = |stripe| bank.blocks_of_stripe(stripe).map(|header| header.0.as_ptr());
     let all: Vec<_> = (0..3).flat_map(of_stripe).collect();
