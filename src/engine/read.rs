@@ -237,6 +237,8 @@ impl Queries {
         }
     }
 
+    /// Reads the key's blocks in these banks once; `None` if they, or the state block, changed
+    /// meanwhile.
     #[inline(always)]
     fn read<T>(
         state_block: &StateBlock<'_>,
