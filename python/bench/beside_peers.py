@@ -76,9 +76,7 @@ def of_ebbtide(home: Path, stack: ExitStack) -> dict[str, Subject]:
         items = array.array("Q", (next(number) for _ in range(2 * len(keys))))
         view = memoryview(items.tobytes()).cast("B")
         rows = [bytes(view[at : at + 16_000]) for at in range(0, len(view), 16_000)]
-        numpy = optional("numpy")
-        if numpy is None:
-            return lambda: None
+        assert numpy is not None
         parts = [numpy.frombuffer(row, "V16") for row in rows]
         return lambda: [seen.check_and_insert_all(ebbtide.raw(part)) for part in parts]
 
@@ -106,7 +104,8 @@ def of_ebbtide(home: Path, stack: ExitStack) -> dict[str, Subject]:
 
         return run
 
-    return {
+    numpy = optional("numpy")
+    subjects = {
         "ebbtide check_and_insert (age-partitioned)": lambda keys: one_by_one(
             seen.check_and_insert, keys
         ),
@@ -121,6 +120,9 @@ def of_ebbtide(home: Path, stack: ExitStack) -> dict[str, Subject]:
             timed.check_and_insert, keys
         ),
     }
+    if numpy is None:
+        del subjects["ebbtide check_and_insert_all, raw"]
+    return subjects
 
 
 def of_peers(home: Path) -> dict[str, Subject]:
