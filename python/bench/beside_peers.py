@@ -105,7 +105,7 @@ def of_ebbtide(home: Path, stack: ExitStack) -> dict[str, Subject]:
         return run
 
     numpy = optional("numpy")
-    subjects = {
+    subjects: dict[str, Subject] = {
         "ebbtide check_and_insert (age-partitioned)": lambda keys: one_by_one(
             seen.check_and_insert, keys
         ),
