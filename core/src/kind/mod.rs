@@ -93,8 +93,8 @@ pub trait Kind: Describe {
     fn prefetch(&self, blocks: &Blocks<'_>, hash: u64);
 
     /// Prefetches the words that an insert of this key will probably touch beside those of
-    /// [`Kind::prefetch`], as these tell. For keys that are
-    /// inserted together: called when [`Kind::prefetch`] has been called for all of them.
+    /// [`Kind::prefetch`], as these tell. Called for keys that are inserted together, when
+    /// [`Kind::prefetch`] has been called for all of them.
     fn prefetch_further(&self, blocks: &Blocks<'_>, hash: u64) {
         let _ = (blocks, hash);
     }
