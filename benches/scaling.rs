@@ -7,8 +7,8 @@
 //!
 //! Each round has three turns: one thread on one filter, two threads on one, and two threads on two
 //! filters. The last is what the machine can do at most: the two threads share the processors, the
-//! caches and the memory, but nothing of ebbtide's. All insert new keys, under the default durability,
-//! with checkpoints. Results are medians of the rounds, and the ratios are of turns of
+//! caches and the memory, but nothing of ebbtide's. All insert new keys, under the default
+//! durability, with checkpoints. Results are medians of the rounds, and the ratios are of turns of
 //! the same round.
 //!
 //! The processor time of the background threads is what the process used and the writer did not,
@@ -127,7 +127,8 @@ fn main() {
     println!("Millions of inserts a second, and the background's part of one writer's time:");
     println!();
     println!(
-        "| kind | MiB | one thread | two | two, two filters | two / one | of two filters | background |"
+        "| kind | MiB | one thread | two | two, two filters | two / one | of two filters \
+         | background |"
     );
     println!("|---|---|---|---|---|---|---|---|");
     for mib in sizes.split(',') {
