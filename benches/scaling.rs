@@ -1,141 +1,123 @@
 //! Measures what a second thread brings, and what the background threads take.
 //!
 //! ```sh
-//! cargo bench --bench scaling                 # two minutes
-//! EBBTIDE_MIB=1,16,256 cargo bench --bench scaling
+//! cargo bench --bench scaling                        # 16 MiB: a minute
+//! cargo bench --bench scaling -- --mib 1             # another size
 //! ```
 //!
 //! Each round has three turns: one thread on one filter, two threads on one, and two threads on two
 //! filters. The last is what the machine can do at most: the two threads share the processors, the
 //! caches and the memory, but nothing of ebbtide's. All insert new keys, under the default
-//! durability, with checkpoints. Results are medians of the rounds, and the ratios are of turns of
-//! the same round.
+//! durability, with checkpoints. A time is that of a turn, divided by the inserts of all its
+//! threads. Results are medians of the rounds, and the ratios are of turns of the same round.
 //!
 //! The processor time of the background threads is what the process used and the writer did not,
 //! in the turns with one writer.
 
 mod common;
+#[path = "large/mod.rs"]
+mod large;
 
-use common::{directory, key};
-use ebbtide::{AgePartitioned, Filter, Fingerprint, Options, Spec};
+use ebbtide::{Filter, Options};
+use large::{argument, directory, head, key, median, row, spec, time};
 use rustix::time::{ClockId, clock_gettime};
-use std::ops::Range;
 use std::thread;
 use std::time::{Duration, Instant};
 
+const KINDS: [&str; 2] = ["age-partitioned", "fingerprint"];
 const TURN: Duration = Duration::from_millis(500);
 const ROUNDS: usize = 21;
-/// The number of operations between two looks at the clock.
+/// The number of inserts between two looks at the clock.
 const BATCH: u64 = 1_000;
-/// How far the keys of two writers are apart: more than one ever inserts.
-const APART: u64 = 1 << 40;
 
-/// Returns the processor time that this process or thread has used.
-fn used(clock: ClockId) -> Duration {
+/// Returns the nanoseconds of processor time that this process or thread has used.
+fn used(clock: ClockId) -> f64 {
     let time = clock_gettime(clock);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
 
-/// The next new key of each writer.
-struct Writers([u64; 2]);
-
-/// What was seen in a turn.
+/// A turn of some writers.
 struct Turn {
-    /// Operations a second, of all writers.
-    rate: f64,
-    /// The processor time of the writers.
-    writing: Duration,
-    /// The processor time of the process.
-    all: Duration,
+    /// Nanoseconds for each insert of all writers.
+    nanos: f64,
+    /// The processor time of the background threads, divided by that of the writers.
+    background: f64,
 }
 
-/// Inserts new keys, from this one, until the turn is over.
-fn write<K>(filter: &Filter<K>, from: u64) -> (Range<u64>, Duration) {
+/// Inserts new keys until the turn is over, and moves `next` to the first unused one. Returns the
+/// processor time of the thread.
+fn write(filter: &Filter, next: &mut u64) -> f64 {
     let begin = Instant::now();
-    let mut next = from;
     while begin.elapsed() < TURN {
-        for number in next..next + BATCH {
+        for number in *next..*next + BATCH {
             filter.insert(key(number)).expect("an insert");
         }
-        next += BATCH;
+        *next += BATCH;
     }
-    (from..next, used(ClockId::ThreadCPUTime))
+    used(ClockId::ThreadCPUTime)
 }
 
-impl Writers {
-    /// Has one writer for each of the filters, at once.
-    fn turn<K>(&mut self, filters: &[&Filter<K>]) -> Turn {
-        let (begin, before) = (Instant::now(), used(ClockId::ProcessCPUTime));
-        let written: Vec<_> = thread::scope(|scope| {
-            let start = |(filter, from)| scope.spawn(move || write(filter, from));
-            let threads: Vec<_> = filters.iter().copied().zip(self.0).map(start).collect();
-            threads.into_iter().map(|thread| thread.join().expect("a writer")).collect()
-        });
-        let (elapsed, all) = (begin.elapsed(), used(ClockId::ProcessCPUTime) - before);
-        let mut operations = 0;
-        for ((keys, _), next) in written.iter().zip(&mut self.0) {
-            operations += keys.end - keys.start;
-            *next = keys.end;
-        }
-        let writing = written.iter().map(|(_, time)| *time).sum();
-        Turn { rate: operations as f64 / elapsed.as_secs_f64(), writing, all }
+/// Has one writer for each of the filters, at once; each has its own next key.
+fn turn(filters: &[&Filter], next: &mut [u64; 2]) -> Turn {
+    let unused: u64 = next.iter().sum();
+    let (begin, before) = (Instant::now(), used(ClockId::ProcessCPUTime));
+    let writing: f64 = thread::scope(|scope| {
+        let start = |(&filter, next)| scope.spawn(move || write(filter, next));
+        let writers: Vec<_> = filters.iter().zip(&mut *next).map(start).collect();
+        writers.into_iter().map(|writer| writer.join().expect("a writer")).sum()
+    });
+    let elapsed = begin.elapsed().as_nanos() as f64;
+    let inserts = next.iter().sum::<u64>() - unused;
+    let all = used(ClockId::ProcessCPUTime) - before;
+    Turn { nanos: elapsed / inserts as f64, background: (all - writing) / writing }
+}
+
+/// Creates a filter of which every generation is full; returns it with the length of its window.
+fn filled(kind: &str, mib: u64, path: std::path::PathBuf) -> (Filter, u64) {
+    let filter = Filter::create(path, spec(kind, mib), Options::new()).expect("a filter");
+    let window = filter.parameters().get("window-items").and_then(|text| text.parse().ok());
+    let window: u64 = window.expect("a window of items");
+    for from in (0..window).step_by(BATCH as usize) {
+        let keys: Vec<_> = (from..window.min(from + BATCH)).map(key).collect();
+        filter.insert_all(&keys).expect("inserts");
     }
+    (filter, window)
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
-/// Measures two filters of this specification, and prints a row.
-fn measure<K: Spec + Clone>(name: &str, mib: u64, window: u64, spec: &K) {
+/// Measures filters of a kind and size, and prints a row.
+fn measure(kind: &str, mib: u64) {
     let directory = directory();
-    let create = |name| {
-        Filter::create(directory.path().join(name), spec.clone(), Options::new()).expect("a filter")
-    };
-    let (one, other) = (create("one"), create("other"));
-    let mut writers = Writers([0, APART]);
-    for number in 0..window {
-        one.insert(key(number)).expect("an insert");
-        other.insert(key(number)).expect("an insert");
-    }
-    writers.0[0] = window;
-    let rounds: Vec<[Turn; 3]> = (0..ROUNDS)
-        .map(|_| {
-            [writers.turn(&[&one]), writers.turn(&[&one, &one]), writers.turn(&[&one, &other])]
-        })
+    let (one, window) = filled(kind, mib, directory.path().join("one"));
+    let (other, _) = filled(kind, mib, directory.path().join("other"));
+    // Further apart than the inserts of a writer.
+    let mut next = [window, 1 << 40];
+    let rounds: Vec<_> = (0..ROUNDS)
+        .map(|_| [&[&one][..], &[&one, &one], &[&one, &other]].map(|on| turn(on, &mut next)))
         .collect();
-    let of = |figure: &dyn Fn(&[Turn; 3]) -> f64| median(rounds.iter().map(figure).collect());
-    let millions = |turn: usize| of(&|round| round[turn].rate / 1e6);
-    println!(
-        "| `{name}` | {mib} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {:.1} % |",
-        millions(0),
-        millions(1),
-        millions(2),
-        of(&|round| round[1].rate / round[0].rate),
-        of(&|round| round[1].rate / round[2].rate),
-        of(&|round| {
-            let [alone, ..] = round;
-            let background = alone.all.saturating_sub(alone.writing);
-            100.0 * background.as_secs_f64() / alone.writing.as_secs_f64()
-        }),
-    );
+    let of = |figure: fn(&[Turn; 3]) -> f64| median(rounds.iter().map(figure));
+    row([
+        format!("`{kind}`"),
+        mib.to_string(),
+        time(of(|[alone, ..]| alone.nanos)),
+        time(of(|[_, together, _]| together.nanos)),
+        time(of(|[.., apart]| apart.nanos)),
+        format!("{:.2}", of(|[alone, together, _]| alone.nanos / together.nanos)),
+        format!("{:.2}", of(|[_, together, apart]| apart.nanos / together.nanos)),
+        format!("{:.0} %", of(|[alone, ..]| 100.0 * alone.background)),
+    ]);
 }
 
 fn main() {
-    let sizes = std::env::var("EBBTIDE_MIB").unwrap_or_else(|_| "1,16".to_owned());
-    println!("Millions of inserts a second, and the background's part of one writer's time:");
-    println!();
-    println!(
-        "| kind | MiB | one thread | two | two, two filters | two / one | of two filters \
-         | background |"
-    );
-    println!("|---|---|---|---|---|---|---|---|");
-    for mib in sizes.split(',') {
-        let mib: u64 = mib.trim().parse().expect("EBBTIDE_MIB is a list of numbers");
-        // The windows for which each takes this many bytes at FPR 0.001.
-        let (columns, fingerprints) = (mib * 312_500, mib * 444_000);
-        measure("age-partitioned", mib, columns, &AgePartitioned::last(columns).fpr(0.001));
-        measure("fingerprint", mib, fingerprints, &Fingerprint::last(fingerprints).fpr(0.001));
-    }
+    head(&[
+        "kind",
+        "MiB",
+        "one thread",
+        "two on one filter",
+        "two on two",
+        "two / one, inserts a second",
+        "one filter / two",
+        "background / writer, processor time",
+    ]);
+    let mib = argument("mib", 16);
+    KINDS.iter().for_each(|kind| measure(kind, mib));
 }

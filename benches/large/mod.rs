@@ -14,9 +14,8 @@ pub const MIB: u64 = 1 << 20;
 pub fn spec(kind: &str, mib: u64) -> Any {
     const SPAN_MICROS: u64 = 4_000_000;
     let sized = |size: u64| match kind {
-        "age-partitioned" | "timing" | "block-timing" | "double-buffering" | "two-buffer" => {
-            Parameters::new().with("window-items", size)
-        }
+        "age-partitioned" | "fingerprint" | "timing" | "block-timing" | "double-buffering"
+        | "two-buffer" => Parameters::new().with("window-items", size),
         "time-limited" => Parameters::new()
             .with("window", SPAN_MICROS)
             .with("rate", size as f64 * 1e6 / SPAN_MICROS as f64),
