@@ -8,8 +8,8 @@
 
 use crate::error::{Error, Result};
 use siphasher::sip::SipHasher24;
-use std::fmt;
 use std::str::FromStr;
+use std::{fmt, iter};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// The function that hashes a filter's keys; the choice depends on whether the keys are trusted.
@@ -176,8 +176,7 @@ impl Positions {
     /// visited once for each.
     #[inline]
     pub fn each(&self, k: u32, mut visit: impl FnMut(usize)) {
-        for pair in 0..k / 2 {
-            let (even, odd) = self.pair(pair);
+        for (even, odd) in self.pairs().take(k as usize / 2) {
             visit(even);
             visit(odd);
         }
@@ -192,7 +191,22 @@ impl Positions {
     #[inline]
     pub fn pair(&self, pair: u32) -> (usize, usize) {
         let step = (u64::from(pair) + 1).wrapping_mul(GOLDEN);
-        let bits = mix(self.hash.wrapping_add(step));
+        self.pair_at(self.hash.wrapping_add(step))
+    }
+
+    /// Returns the results of [`Positions::pair`] for 0, 1, and so on, without end.
+    #[inline]
+    pub fn pairs(self) -> impl Iterator<Item = (usize, usize)> {
+        let mut sum = self.hash;
+        iter::repeat_with(move || {
+            sum = sum.wrapping_add(GOLDEN);
+            self.pair_at(sum)
+        })
+    }
+
+    #[inline]
+    fn pair_at(&self, sum: u64) -> (usize, usize) {
+        let bits = mix(sum);
         let scaled = |half: u32| ((u64::from(half) * u64::from(self.range)) >> 32) as usize;
         (scaled(bits as u32), scaled((bits >> 32) as u32))
     }

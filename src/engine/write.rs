@@ -16,6 +16,7 @@ use crate::engine::stripes::StripeLocks;
 use crate::engine::time::{Stamp, Time};
 use crate::error::{Error, Result};
 use crate::image::shared::Banks;
+use crate::image::state_block::StateBlock;
 use crate::locks::stripes::StripeGuard;
 use ebbtide_core::block::prefetch_write;
 use ebbtide_core::kind::{
@@ -35,6 +36,7 @@ enum Attempt {
 
 /// What a write is decided on: a version of the state block, with its state and banks.
 struct Basis<'a> {
+    state_block: StateBlock<'a>,
     version: u64,
     state: State<'a>,
     banks: Banks<'a>,
@@ -350,7 +352,7 @@ impl Writer {
         let version = state_block.version();
         let state = state_block.state(version);
         let banks = image.banks_of(&state, version)?;
-        Some(Basis { version, state, banks, ahead, has_count: Cell::new(true) })
+        Some(Basis { state_block, version, state, banks, ahead, has_count: Cell::new(true) })
     }
 
     /// Returns whether a decision is based on one state, which no event has changed meanwhile.
@@ -362,7 +364,7 @@ impl Writer {
         if !basis.has_count.get() {
             return Err(self.shared.unsupported("estimate"));
         }
-        Ok(self.shared.image.header().state_block().unchanged(basis.version))
+        Ok(basis.state_block.unchanged(basis.version))
     }
 
     #[inline(always)]

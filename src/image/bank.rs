@@ -445,7 +445,7 @@ pub enum Headers<'a> {
 impl<'a> Headers<'a> {
     /// Returns whether a test holds for each, with its slot; stops at the first for which it does
     /// not.
-    #[inline]
+    #[inline(always)] // as `each`
     fn all(&self, mut test: impl FnMut(usize, &BlockHeader<'a>) -> bool) -> bool {
         match self {
             // Not as a list of one: the loop would cost a query more than its body.

@@ -28,7 +28,7 @@ use crate::image::words::{
     AllocatedEnd, CheckpointRequest, DamagedSnapshots, DurableEnd, EventsFrom, ImageTime,
     Incarnation, LastNote, LatestTime, NewestSnapshot, Refused, Tail, UnheldSlots,
 };
-use crate::media::{Access, Mapped, Mapping, Media, MediaFile};
+use crate::media::{Access, MappedHead, Media, MediaFile};
 use crate::sync::{AtomicU64, Ordering, fence};
 use crate::wal::log::PAGE_RECORDS;
 use crate::wal::segment::{CAPACITY_MAX, LSN_MAX};
@@ -95,7 +95,8 @@ pub struct Control {
     /// The ranges of the state block and of the shards, in words.
     state_block: (usize, usize),
     shards: (usize, usize),
-    mapping: Mapped,
+    /// The words before the stripes lie where they do in every image.
+    mapping: MappedHead<STRIPES>,
 }
 
 impl Control {
@@ -109,17 +110,11 @@ impl Control {
             media.create(temporary, identity.bytes()).map_err(Error::io("allocate", &path))?;
         identity.inode = file.identity().map_err(Error::io("examine", &path))?;
         identity.device = file.device().map_err(Error::io("examine", &path))?;
-        let mapping = file.map(Access::Write).map_err(Error::io("map", &path))?;
-        let header = Self::of(identity, mapping);
+        let header = Self::over(media, identity, &*file, Access::Write)?;
         for (at, word) in identity.encode().enumerate() {
             store(header.word(at), word);
         }
         Ok(header)
-    }
-
-    fn of(identity: Identity, mapping: Box<dyn Mapping>) -> Self {
-        let (state_block, shards) = (identity.state_block(), identity.shards());
-        Self { identity, state_block, shards, mapping: Mapped::new(mapping) }
     }
 
     /// Opens the image that other handles use. The caller has ensured that one of them lives, or
@@ -149,7 +144,19 @@ impl Control {
     ) -> Result<Self> {
         let path = || media.path().join(FileName::Live.to_string());
         let mapping = file.map(access).map_err(|error| Error::io("map", path())(error))?;
-        Ok(Self::of(identity, mapping))
+        let length = mapping.words().len() as u64 * 8;
+        let Some(mapping) = MappedHead::new(mapping) else {
+            let (expected, found) = (format!("{} bytes", identity.bytes()), length.to_string());
+            return Err(Error::Damaged {
+                path: path(),
+                offset: length,
+                expected,
+                found,
+                remedy: REMEDY,
+            });
+        };
+        let (state_block, shards) = (identity.state_block(), identity.shards());
+        Ok(Self { identity, state_block, shards, mapping })
     }
 
     /// Opens the image's file, if it is this filter's and not a copy; also returns its present
@@ -321,7 +328,7 @@ impl Control {
 
     #[inline]
     pub(crate) fn word(&self, at: usize) -> &AtomicU64 {
-        &self.mapping.words()[at]
+        &self.mapping.head()[at]
     }
 
     /// Returns the next LSN to reserve.
@@ -335,8 +342,8 @@ impl Control {
     #[must_use]
     #[inline]
     pub fn counters(&self) -> Counters<'_> {
-        let words = self.mapping.words();
-        Counters::new(&words[COUNTERS..COUNTERS + HEAD_WORDS], words, self.shards)
+        let head = &self.mapping.head()[COUNTERS..];
+        Counters::new(head, self.mapping.words(), self.shards)
     }
 
     /// Returns the request that writers wait for a checkpoint.
@@ -452,17 +459,14 @@ impl Control {
     /// Returns the starts of damaged snapshots.
     #[must_use]
     pub fn unsound(&self) -> DamagedSnapshots<'_> {
-        DamagedSnapshots(&self.mapping.words()[UNSOUND..UNSOUND + UNSOUND_MAX])
+        DamagedSnapshots(&self.mapping.head()[UNSOUND..UNSOUND + UNSOUND_MAX])
     }
 
     /// Returns the time base, and the identity of its clock.
-    ///
-    /// # Panics
-    /// If the mapping is shorter than any image.
     #[must_use]
     #[inline]
     pub fn time_base(&self) -> ImageTime<'_> {
-        let words = self.mapping.words()[TIME_BASE..].first_chunk().expect("an image is longer");
+        let words = self.mapping.head()[TIME_BASE..].first_chunk().expect("it is as long");
         ImageTime { words, clock: self.word(TIME_BASE + 2) }
     }
 

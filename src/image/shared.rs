@@ -452,7 +452,7 @@ impl Image {
     ///
     /// # Errors
     /// [`crate::Error::Io`], including a full disk: then nothing has changed.
-    #[inline]
+    #[inline(always)] // as `give_back_room`
     pub fn make_room(
         &self,
         kind: &dyn Kind,
@@ -461,10 +461,22 @@ impl Image {
         operation: &Operation,
         may_allocate: bool,
     ) -> Result<Option<usize>> {
-        // Most kinds do not grow, and are not called.
-        let Some(growth) = self.form.grows.then(|| kind.growth()).flatten() else {
+        // Most kinds do not grow.
+        if !self.form.grows {
             return Ok(Some(0));
-        };
+        }
+        Self::allocate_room(kind, banks, block, operation, may_allocate)
+    }
+
+    #[inline(never)]
+    fn allocate_room(
+        kind: &dyn Kind,
+        banks: &BankSet,
+        block: &Block<'_>,
+        operation: &Operation,
+        may_allocate: bool,
+    ) -> Result<Option<usize>> {
+        let Some(growth) = kind.growth() else { return Ok(Some(0)) };
         let (used, wanted) = (growth.room_now(block), growth.room(block, operation));
         if let Some(bank) = banks.get(0).filter(|_| wanted > used) {
             if !may_allocate {

@@ -23,7 +23,10 @@ pub const fn state_block_words(state_words: usize) -> usize {
 
 /// The state block.
 #[derive(Debug, Clone, Copy)]
-pub struct StateBlock<'a>(&'a [AtomicU64]);
+pub struct StateBlock<'a> {
+    version: &'a AtomicU64,
+    copies: &'a [AtomicU64],
+}
 
 /// One of its copies.
 #[derive(Debug, Clone, Copy)]
@@ -32,34 +35,37 @@ pub struct Copy0<'a>(&'a [AtomicU64]);
 impl<'a> StateBlock<'a> {
     /// Creates the state block in these words. Their number must be the [`state_block_words`] of
     /// some state.
+    ///
+    /// # Panics
+    /// If there are fewer.
     #[must_use]
     #[inline]
     pub fn new(words: &'a [AtomicU64]) -> Self {
         debug_assert!(words.len() >= state_block_words(0) && words.len().is_multiple_of(2));
-        Self(words)
+        let (version, copies) = words.split_at(COPIES);
+        Self { version: &version[0], copies }
     }
 
     /// Returns the valid version.
     #[must_use]
     #[inline]
     pub fn version(&self) -> u64 {
-        seqlock::current(&self.0[0])
+        seqlock::current(self.version)
     }
 
     /// Returns whether the data read from the copy of `before` is consistent.
     #[must_use]
     #[inline]
     pub fn unchanged(&self, before: u64) -> bool {
-        seqlock::unchanged(&self.0[0], before)
+        seqlock::unchanged(self.version, before)
     }
 
     /// Returns the copy of a version.
     #[must_use]
     #[inline]
     pub fn copy(&self, version: u64) -> Copy0<'a> {
-        let size = (self.0.len() - COPIES) / 2;
-        let at = COPIES + (version & 1) as usize * size;
-        Copy0(&self.0[at..at + size])
+        let (even, odd) = self.copies.split_at(self.copies.len() / 2);
+        Copy0(if version & 1 == 0 { even } else { odd })
     }
 
     /// Returns the filter-wide state of a version.
@@ -85,12 +91,12 @@ impl<'a> StateBlock<'a> {
 
     /// Changes the state up to this LSN, for the holder of stripe 0.
     pub fn change(&self, lsn: u64, change: impl FnOnce(&State<'_>)) {
-        let next = seqlock::begin_other(&self.0[0]);
+        let next = seqlock::begin_other(self.version);
         let (from, to) = (self.copy(next.wrapping_sub(1)), self.copy(next));
         to.copy_from(&from);
         change(&to.state());
         to.set_lsn(lsn);
-        seqlock::flip(&self.0[0], next);
+        seqlock::flip(self.version, next);
     }
 }
 

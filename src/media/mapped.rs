@@ -55,3 +55,38 @@ impl Mapped {
         self.mapping.release(words);
     }
 }
+
+/// A mapped file of at least `N` words, which are accessed without a check of the file's length.
+#[derive(Debug)]
+pub(crate) struct MappedHead<const N: usize> {
+    /// Points to the first words of `mapped`, which is dropped together with it.
+    head: NonNull<[AtomicU64; N]>,
+    mapped: Mapped,
+}
+
+// SAFETY: `head` is a part of the words of `mapped`, which is `Send`.
+unsafe impl<const N: usize> Send for MappedHead<N> {}
+// SAFETY: as for `Mapped`, which is `Sync`.
+unsafe impl<const N: usize> Sync for MappedHead<N> {}
+
+impl<const N: usize> MappedHead<N> {
+    /// Takes ownership of a mapping; `None` if it is shorter.
+    pub(crate) fn new(mapping: Box<dyn Mapping>) -> Option<Self> {
+        let mapped = Mapped::new(mapping);
+        let head = NonNull::from(mapped.words().first_chunk()?);
+        Some(Self { head, mapped })
+    }
+
+    /// Returns the first words.
+    #[inline]
+    pub(crate) fn head(&self) -> &[AtomicU64; N] {
+        // SAFETY: as in `Mapped::words`, of which these are the first.
+        unsafe { self.head.as_ref() }
+    }
+
+    /// Returns all words.
+    #[inline]
+    pub(crate) fn words(&self) -> &[AtomicU64] {
+        self.mapped.words()
+    }
+}

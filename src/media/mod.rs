@@ -22,7 +22,7 @@ mod tests;
 
 #[cfg(not(loom))]
 pub use disk::Disk;
-pub(crate) use mapped::Mapped;
+pub(crate) use mapped::{Mapped, MappedHead};
 pub use memory::Memory;
 
 use crate::sync::AtomicU64;

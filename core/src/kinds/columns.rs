@@ -140,10 +140,10 @@ impl Columns {
         let (place, taken) = (self.place(generation), self.taken(block, generation));
         let (ages, up, mut row) = (self.ages_from(place), place.column + 1, 0);
         // A row of several functions shows each of them the bits of its own slices only.
-        self.each_row(block, hash, |word, _, function| {
+        self.each_row(block, ages, hash, |word, _, ages| {
             let before = load(word);
-            row |= before.rotate_right(up) & ages[function];
-            store(word, before | (ages[function] & taken).rotate_left(up));
+            row |= before.rotate_right(up) & ages;
+            store(word, before | (ages & taken).rotate_left(up));
         });
         runs_of(row, self.k)
     }
@@ -207,7 +207,8 @@ impl Columns {
     /// Prefetches the words of the key's rows.
     #[inline]
     pub(super) fn prefetch(&self, block: &Block<'_>, hash: u64) {
-        self.each_row(block, hash, |word, _, _| prefetch(word));
+        let ages = self.ages_from(self.place(0));
+        self.each_row(block, ages, hash, |word, _, _| prefetch(word));
     }
 
     /// Clears the columns recycled since the block was last touched. A block that has caught up to
@@ -247,8 +248,8 @@ impl Columns {
         let ages = self.ages_from(place);
         if self.n == 64 {
             let mut row = 0;
-            self.each_row(block, hash, |word, _, function| {
-                row |= load(word).rotate_right(place.column + 1) & ages[function];
+            self.each_row(block, ages, hash, |word, _, ages| {
+                row |= load(word).rotate_right(place.column + 1) & ages;
             });
             return row;
         }
@@ -270,9 +271,9 @@ impl Columns {
         // final shifts clear the bits below the `n` bits.
         let (up, left) = (64 - self.n, self.n - 1 - place.column);
         let mut row = 0;
-        self.each_row(block, hash, |word, shift, function| {
+        self.each_row(block, ages, hash, |word, shift, ages| {
             let lane = load(word) >> shift << up;
-            row |= (lane << left | lane >> place.column >> 1) & ages[function];
+            row |= (lane << left | lane >> place.column >> 1) & ages;
         });
         row >> up << up
     }
@@ -304,14 +305,14 @@ impl Columns {
         let (ages, up) = (self.ages_from(place), place.column + 1);
         if self.n == 64 {
             // A separate loop, since it takes a third of the instructions.
-            self.each_row(block, hash, |word, shift, function| {
-                visit(word, shift, (ages[function] & taken).rotate_left(up));
+            self.each_row(block, ages, hash, |word, shift, ages| {
+                visit(word, shift, (ages & taken).rotate_left(up));
             });
             return;
         }
         let columns = (1 << self.n) - 1;
-        self.each_row(block, hash, |word, shift, function| {
-            let bit = (ages[function] & taken) >> (64 - self.n);
+        self.each_row(block, ages, hash, |word, shift, ages| {
+            let bit = (ages & taken) >> (64 - self.n);
             visit(word, shift, (bit << up | bit >> (self.n - up)) & columns);
         });
     }
@@ -325,13 +326,14 @@ impl Columns {
     }
 
     /// Visits the key's rows in the order of hash functions: the word, the shift of the lane in it,
-    /// and the function. A block without cells has none.
+    /// and the function's entry of `ages`. A block without cells has none.
     #[inline(always)]
     fn each_row<'a>(
         &self,
         block: &Block<'a>,
+        ages: &[u64; 64],
         hash: u64,
-        mut visit: impl FnMut(&'a AtomicU64, u32, usize),
+        mut visit: impl FnMut(&'a AtomicU64, u32, u64),
     ) {
         // 64 slices leave one lane in a word: stated here so that the compiler can use it in `row`.
         let lanes_log = if self.n == 64 { 0 } else { self.lanes_log };
@@ -339,19 +341,20 @@ impl Columns {
         let positions = Positions::new(hash, (words.len() << lanes_log) as u32);
         // Below 64 (see `new`): stated here so that the compiler can use it.
         let k = (self.k & 63) as usize;
-        let mut at = |function: usize, position: usize| {
+        let mut at = |position: usize, ages: u64| {
             if let Some(word) = words.get(position >> lanes_log) {
                 let lane = position as u32 & ((1 << lanes_log) - 1);
-                visit(word, lane << (6 - lanes_log), function);
+                visit(word, lane << (6 - lanes_log), ages);
             }
         };
-        for pair in 0..k / 2 {
-            let (even, odd) = positions.pair(pair as u32);
-            at(2 * pair, even);
-            at(2 * pair + 1, odd);
+        // Neither indices nor entries that are read ahead: an insert needs all registers.
+        let (ages, last) = ages[..k].as_chunks::<2>();
+        for (ages, (even, odd)) in ages.iter().zip(positions.pairs()) {
+            at(even, ages[0]);
+            at(odd, ages[1]);
         }
-        if k % 2 == 1 {
-            at(k - 1, positions.get(k as u32 - 1));
+        if let [ages] = last {
+            at(positions.get(k as u32 - 1), *ages);
         }
     }
 

@@ -305,7 +305,7 @@ fn a_filter_that_is_too_large_is_refused_before_it_takes_memory() {
         assert_eq!(server.ask::<String>(large), "OK");
         let after: u64 = server.info("memory", "used_memory").parse().expect("bytes");
         assert!(after - before < 1 << 20, "{before}, {after}: memory comes with what is written");
-        let () = server.ask("CONFIG SET maxmemory 1mb");
+        let () = server.ask("CONFIG SET maxmemory 1kb");
         assert!(server.error("EB.ADD large a").starts_with("OOM"));
         assert_eq!(server.ask::<i64>("EB.EXISTS large a"), 0);
         for absurd in ["capacity 1e18", "capacity 9e18 fpr 0.0000001"] {
