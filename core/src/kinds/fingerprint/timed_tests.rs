@@ -56,6 +56,21 @@ fn varied(count: u64, window: Micros) -> impl Iterator<Item = (u64, Micros)> {
 }
 
 #[test]
+fn the_planned_rate_is_that_of_a_bank_with_its_capacity_not_of_a_full_one() {
+    for fpr in [1e-2, 1e-3, 1e-6] {
+        let kind = timed(10 * SECOND, fpr);
+        let [slots, bits] = ["slots", "bits"].map(|name| {
+            let number: u64 = kind.parameters().required(name, "").expect("completed");
+            number as u32
+        });
+        let planned = kind.planned_fpr(Layout { stripes: 2, block_words: 2048 });
+        let full = theory::fpr(slots, bits, 1.0, 0.0);
+        println!("{fpr}: {planned} {full}");
+        assert!(planned <= fpr && (0.75..0.98).contains(&(planned / full)), "{planned} {full}");
+    }
+}
+
+#[test]
 fn a_key_is_present_for_the_whole_window_and_a_generation_longer_at_most() {
     let window = 10 * SECOND;
     for (fpr, block_words) in [(1e-3, 64), (1e-4, 512), (1e-6, 64)] {

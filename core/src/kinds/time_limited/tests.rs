@@ -324,6 +324,8 @@ fn bad_parameters_are_refused_by_name() {
     conformance::refuses(NAME, &good().with("k", 10).with("l", 10).with("columns", 16), "l");
     conformance::refuses(NAME, &good().with("aim", "best"), "aim");
     conformance::refuses(NAME, &good().with("capacity", 2), "kind");
+    let many = build(&good().with("k", 40).with("l", 25)).expect_err("65 slices");
+    assert!(many.to_string().contains("65"), "{many}");
 }
 
 #[test]

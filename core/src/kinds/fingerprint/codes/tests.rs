@@ -50,4 +50,5 @@ fn all_forms_with_few_enough_codes_have_a_place_for_their_tables() {
     let values = |slots| (1..).take_while(|&values| count(slots, values) <= MOST_CODES).count();
     assert_eq!(values(2) + 1, MORE_THAN_VALUES);
     assert!((3..=MOST_SLOTS).all(|slots| values(slots) < MORE_THAN_VALUES));
+    assert!(*Codes::shared(MOST_SLOTS, 3) == Codes::new(MOST_SLOTS, 3));
 }

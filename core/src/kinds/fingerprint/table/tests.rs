@@ -251,3 +251,13 @@ fn overflow<W: Word>(shape: Shape) {
     block.insert(1 << 40, last + life);
     assert_eq!((block.block().own(CLOSED), block.block().own(LIVE)), (0, 1), "{shape:?}");
 }
+
+#[test]
+fn another_key_has_a_slot_if_block_bucket_and_fingerprint_are_the_same() {
+    let shape = SHAPES[0];
+    let modelled = Modelled::<u128>::new(shape, 16);
+    let block = Block { of: 4, ..modelled.block() };
+    // One of two buckets of 16, in one of four blocks.
+    let expected = 2.0 / 16.0 / 4.0 / 2_f64.powi(shape.bits as i32);
+    assert!((modelled.table.hit(&block) / expected - 1.0).abs() < 1e-12);
+}
