@@ -227,6 +227,18 @@ pub fn keeps_the_contract(kind: &Arc<dyn Kind>, layout: Layout, pause: Micros) {
     events_apply_once(kind, layout, 500, pause);
     survives_torn_words(kind, layout);
     records_and_pieces_rebuild(kind, layout, 2000, pause);
+    inserts_use_cells(kind, layout);
+}
+
+/// Claim: inserts use more of the cells than an empty filter does, and never more than there are.
+pub fn inserts_use_cells(kind: &Arc<dyn Kind>, layout: Layout) {
+    let mut harness = Harness::new(kind.clone(), layout);
+    let empty = harness.sample().fill();
+    (0..100).for_each(|key| {
+        harness.insert(hash_of(key), 0);
+    });
+    let (fill, name) = (harness.sample().fill(), kind.name());
+    assert!(empty < fill && fill <= 1.0, "{name}: {empty} before, {fill} after 100 inserts");
 }
 
 /// Claim: the completed parameters build the same kind again.
