@@ -314,6 +314,15 @@ fn a_need_slightly_above_capacity_is_noticed() {
     assert!(outcome.worst.1 < 1.1 * WANTED);
 }
 
+/// A single generation has too few keys to tell chance from need.
+#[test]
+fn a_need_above_a_small_capacity_is_noticed_over_several_generations() {
+    let outcome = Scenario::new("a small filter", 4.0).expecting(20.0).run(|_| 72.0);
+    assert_eq!((outcome.switches, outcome.banks), (1, 2));
+    // Long before the bank is full.
+    assert!(outcome.worst.1 < 0.3 * WANTED, "{}", outcome.worst.1);
+}
+
 #[test]
 fn a_clock_of_seconds_is_coped_with() {
     let mut scenario = Scenario::new("clock of 1 s, no rate named", 4.0);
