@@ -171,3 +171,20 @@ fn harmonic(n: u64, z: f64) -> f64 {
     };
     first + integral + (term(to) - term(from)) / 2.0
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_sums_of_powers_are_those_of_their_terms() {
+        for n in [1, 999, 1000, 1001, 20_000] {
+            for z in [0.5, 1.0, 1.2, 2.5] {
+                let sum: f64 = (1..=n).map(|i| (i as f64).powf(-z)).sum();
+                let part = harmonic(n, z) / sum;
+                // The next term of the formula is below z / 12 · 1000^(-z - 1).
+                assert!((part - 1.0).abs() < 1e-6, "{n}, {z}: {part}");
+            }
+        }
+    }
+}
