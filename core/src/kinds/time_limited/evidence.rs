@@ -63,6 +63,13 @@ impl Arrivals {
         self.survival.beyond(open) * self.opening.beyond(opened)
     }
 
+    /// Returns the probability that it did, in the time after the opening inserts or as one of them.
+    #[inline]
+    fn some(&self, (open, opened): (Micros, u64)) -> f64 {
+        let (later, first) = (self.survival.within(open), self.opening.within(opened));
+        later + (1.0 - later) * first
+    }
+
     /// Returns how much likelier the microsecond of an opening insert is than one after it.
     fn opening(&self) -> f64 {
         let later = self.survival.within(1);
@@ -289,11 +296,7 @@ impl Ages for Bank<'_> {
     fn insert(&self, generation: u32) -> (f64, f64) {
         let generation = self.newest.saturating_sub(generation.into());
         let open = self.generations.open_in(generation..generation.saturating_add(1), self.now);
-        let none = self.prior.none(open);
-        // In the time after the opening insert, or as that insert.
-        let (later, first) =
-            (self.prior.survival.within(open.0), self.prior.opening.within(open.1));
-        (later + (1.0 - later) * first, none)
+        (self.prior.some(open), self.prior.none(open))
     }
 
     #[inline]
@@ -389,5 +392,25 @@ impl<'a> Past<'a> {
         let silent = closed.saturating_sub(self.open.0) as f64;
         let silent = (-self.prior.survival.ln_q() * silent).min(MOST_EXPECTED).exp();
         silent * self.prior.opening.beyond(self.open.1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_has_arrived_or_has_not() {
+        for (rate, probability) in [(1e-9, 0.3), (1e-7, 1e-3), (3e-7, 0.9)] {
+            let arrivals = Arrivals {
+                survival: Survival::of_rate(rate),
+                probability,
+                opening: Survival::of_inserts(probability),
+            };
+            for generation in [(0, 0), (0, 1), (20_000, 0), (20_000, 1), (1_000_000, 50)] {
+                let (some, none) = (arrivals.some(generation), arrivals.none(generation));
+                assert!((some + none - 1.0).abs() < 1e-12, "{rate} {generation:?}: {some} {none}");
+            }
+        }
     }
 }
