@@ -63,7 +63,8 @@ impl Arrivals {
         self.survival.beyond(open) * self.opening.beyond(opened)
     }
 
-    /// Returns the probability that it did, in the time after the opening inserts or as one of them.
+    /// Returns the probability that it did: in the time after the opening inserts, or as one of
+    /// them.
     #[inline]
     fn some(&self, (open, opened): (Micros, u64)) -> f64 {
         let (later, first) = (self.survival.within(open), self.opening.within(opened));
