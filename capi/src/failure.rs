@@ -88,7 +88,8 @@ mod tests {
 
     #[test]
     fn a_panic_becomes_an_error_with_its_text() {
-        let works: [(fn() -> Result<i32>, _); 3] = [
+        type Work = fn() -> Result<i32>;
+        let works: [(Work, _); 3] = [
             (|| panic!("broken"), "broken"),
             (|| panic!("broken {}", 7), "broken 7"),
             (|| std::panic::panic_any(7), "unknown"),
