@@ -146,7 +146,7 @@ impl Control {
         let mapping = file.map(access).map_err(|error| Error::io("map", path())(error))?;
         let length = mapping.words().len() as u64 * 8;
         let Some(mapping) = MappedHead::new(mapping) else {
-            let (expected, found) = (format!("{} bytes", identity.bytes()), length.to_string());
+            let [expected, found] = [identity.bytes(), length].map(|it| format!("{it} bytes"));
             return Err(Error::Damaged {
                 path: path(),
                 offset: length,

@@ -3,7 +3,7 @@
 mod holes;
 mod memory;
 
-use crate::media::{Access, ByteLocks, Disk, Media, Memory};
+use crate::media::{Access, ByteLocks, Disk, MappedHead, Media, Memory};
 use crate::sync::Ordering;
 use std::io::ErrorKind;
 
@@ -158,6 +158,19 @@ fn only_whole_words_are_mapped() {
             media.create("b", 0).expect("space").map(Access::Write).expect("no words at all");
         assert!(empty.words().is_empty());
         empty.populate(0..1);
+    });
+}
+
+#[test]
+fn a_mapping_that_is_too_short_for_its_head_is_not_used() {
+    on_every_medium(|media, _| {
+        let file = media.create("a", 64).expect("space");
+        let map = || file.map(Access::Write).expect("a mapping");
+        assert_eq!(map().words().len(), 8);
+        assert!(MappedHead::<9>::new(map()).is_none());
+        let whole = MappedHead::<8>::new(map()).expect("as long as it is");
+        whole.head()[7].store(5, Ordering::Relaxed);
+        assert_eq!(whole.words()[7].load(Ordering::Relaxed), 5);
     });
 }
 

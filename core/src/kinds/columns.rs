@@ -207,8 +207,8 @@ impl Columns {
     /// Prefetches the words of the key's rows.
     #[inline]
     pub(super) fn prefetch(&self, block: &Block<'_>, hash: u64) {
-        let ages = self.ages_from(self.place(0));
-        self.each_row(block, ages, hash, |word, _, _| prefetch(word));
+        let unused = self.ages_from(self.place(0));
+        self.each_row(block, unused, hash, |word, _, _| prefetch(word));
     }
 
     /// Clears the columns recycled since the block was last touched. A block that has caught up to
@@ -348,13 +348,13 @@ impl Columns {
             }
         };
         // Neither indices nor entries that are read ahead: an insert needs all registers.
-        let (ages, last) = ages[..k].as_chunks::<2>();
-        for (ages, (even, odd)) in ages.iter().zip(positions.pairs()) {
-            at(even, ages[0]);
-            at(odd, ages[1]);
+        let (pairs, last) = ages[..k].as_chunks::<2>();
+        for (pair, (even, odd)) in pairs.iter().zip(positions.pairs()) {
+            at(even, pair[0]);
+            at(odd, pair[1]);
         }
-        if let [ages] = last {
-            at(positions.get(k as u32 - 1), *ages);
+        if let [last] = last {
+            at(positions.get(k as u32 - 1), *last);
         }
     }
 
