@@ -289,6 +289,10 @@ impl Bank {
     /// Frees the space of a block's cells from this word on, which are all zero.
     pub fn free(&self, block: u64, from: usize) {
         let Some(file) = &self.file else { return };
+        // A query that began before may still read there, which must not take space.
+        if file.reads_fill_holes().unwrap_or(true) {
+            return;
+        }
         let cells = self.cells_of(block as usize);
         let start = (cells.start + from).min(cells.end);
         // Space that cannot be freed is used again when the block grows.

@@ -35,6 +35,10 @@ const BTRFS: u64 = 0x9123_683E;
 /// the same.
 const OVERLAYFS: u64 = 0x794C_7630;
 
+/// `statfs` types of file systems in memory, where a read of a hole through a mapping takes space.
+/// The files of an overlay may lie in one.
+const FILL_HOLES: [u64; 3] = [0x0102_1994, 0x8584_58F6, OVERLAYFS];
+
 /// Space is allocated in pieces of this many bytes. On some systems an allocation that a signal
 /// interrupts is undone and must be repeated, so a long one may never finish.
 const PIECE: u64 = 1 << 20;
@@ -289,6 +293,21 @@ impl MediaFile for DiskFile {
             return Err(crate::media::not_whole_words(bytes));
         }
         Ok(Box::new(DiskMapping::new(&self.file, bytes, access == Access::Write)?))
+    }
+
+    fn reads_fill_holes(&self) -> io::Result<bool> {
+        Ok(FILL_HOLES.contains(&file_system(&rustix::fs::fstatfs(&self.file)?)))
+    }
+
+    fn map_for_reading(&self) -> io::Result<Box<dyn Mapping>> {
+        if !self.reads_fill_holes()? {
+            return self.map(Access::Read);
+        }
+        let bytes = self.bytes()?;
+        if !bytes.is_multiple_of(8) {
+            return Err(crate::media::not_whole_words(bytes));
+        }
+        Ok(Box::new(DiskMapping::copy(&self.file, bytes)?))
     }
 }
 

@@ -285,6 +285,24 @@ pub trait MediaFile: Debug + Send + Sync {
     /// # Errors
     /// `InvalidData` for other lengths, and the system's errors.
     fn map(&self, access: Access) -> io::Result<Box<dyn Mapping>>;
+
+    /// Returns whether a read of a hole of this file through a mapping takes space, so that it ends
+    /// in a signal where there is none.
+    ///
+    /// # Errors
+    /// The system's error.
+    fn reads_fill_holes(&self) -> io::Result<bool> {
+        Ok(false)
+    }
+
+    /// Maps the whole file to be read, so that no read takes space. Where a read of a hole would,
+    /// the result is a copy of what the file holds now: later stores are not seen there.
+    ///
+    /// # Errors
+    /// As [`MediaFile::map`], and the errors of a read.
+    fn map_for_reading(&self) -> io::Result<Box<dyn Mapping>> {
+        self.map(Access::Read)
+    }
 }
 
 /// A mapped file: words whose changes other threads and processes see at once.

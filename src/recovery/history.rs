@@ -489,7 +489,13 @@ impl History {
             if header.end() <= from || header.first >= prefix.stop {
                 continue;
             }
-            let segment = self.open_segment(media, header, Access::Write)?;
+            let (timeline, first, uuid) = (header.timeline, header.first, header.uuid);
+            let file = SegmentFile::open(media, timeline, first, uuid, Access::Write)?;
+            if file.allocated_bytes()? < header.bytes() {
+                // A program that copied the file may have left out pages of zeros.
+                file.allocate(from.max(first), prefix.stop.min(header.end()))?;
+            }
+            let segment = file.map(Access::Write)?;
             for &lsn in prefix.holes.iter().filter(|&&lsn| segment.holds(lsn)) {
                 segment.void(lsn);
             }

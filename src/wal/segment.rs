@@ -182,7 +182,7 @@ impl SegmentFile {
         freed.map_err(Error::io("free the rest of", &self.path))
     }
 
-    /// Allocates space for the slots from `from` up to `upto`, where nothing has been written.
+    /// Allocates space for the slots from `from` up to `upto`; what is written there stays.
     ///
     /// # Errors
     /// [`Error::Io`], including a full disk: then nothing has changed.
@@ -191,12 +191,17 @@ impl SegmentFile {
         self.file.allocate(bytes).map_err(Error::io("allocate more of", &self.path))
     }
 
-    /// Maps the segment.
+    /// Maps the segment. Reading one that is mapped for reading takes no space, also behind the
+    /// last record; it may be a copy, of the records so far.
     ///
     /// # Errors
     /// [`Error::Io`].
     pub fn map(self, access: Access) -> Result<Segment> {
-        let mapping = self.file.map(access).map_err(Error::io("map", &self.path))?;
+        let mapping = match access {
+            Access::Read => self.file.map_for_reading(),
+            Access::Write => self.file.map(access),
+        };
+        let mapping = mapping.map_err(Error::io("map", &self.path))?;
         let is_whole = self.allocated_bytes()? >= self.header.bytes();
         Ok(Segment::over(self.header, self.file, Mapped::new(mapping), is_whole))
     }

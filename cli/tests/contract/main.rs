@@ -15,6 +15,7 @@ mod exactly_once;
 mod examples;
 mod explain;
 mod filters;
+mod full_tmpfs;
 mod hashes;
 mod injected;
 mod interruptions;

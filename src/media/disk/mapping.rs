@@ -1,13 +1,20 @@
-//! Shared mappings of whole files.
+//! Shared mappings of whole files, and private copies of files with holes.
+//!
+//! On tmpfs a page of a hole gets its space when it is read through a mapping, and the process gets
+//! a signal if there is none. Calls that read (`pread`) return zeros instead. A file that is only
+//! looked at is therefore copied there, without its holes.
 
 use crate::media::Mapping;
 use crate::platform::fork::Guard;
 use crate::sync::AtomicU64;
 use memmap2::{Advice, MmapOptions, MmapRaw, UncheckedAdvice};
+use rustix::fs::{SeekFrom, seek};
+use rustix::io::Errno;
 use std::fs::File;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 
 /// The unit in which pages are released, on all systems: 128 records. If pages are larger, each one
 /// that the range touches is released: `memmap2` rounds the start down, the kernel the end up.
@@ -19,6 +26,8 @@ const PAGE_BYTES: usize = 4096;
 pub(super) struct DiskMapping {
     map: ManuallyDrop<MmapRaw>,
     words: usize,
+    /// Whether it maps the file, and is no copy of it.
+    is_shared: bool,
     guard: Guard,
 }
 
@@ -29,13 +38,47 @@ impl DiskMapping {
         options.len(bytes as usize);
         let map =
             if writable { options.map_raw(file)? } else { options.map_raw_read_only(file)? };
+        Self::over(map, bytes, true)
+    }
+
+    /// Copies the first `bytes` bytes, which are all, of a file. Its holes take no memory.
+    pub(super) fn copy(file: &File, bytes: u64) -> io::Result<Self> {
+        // An empty mapping is impossible.
+        let mut memory = MmapOptions::new().len((bytes as usize).max(1)).map_anon()?;
+        let mut at = 0;
+        while let Some(data) = next_data(file, at, bytes)? {
+            let part = memory.get_mut(data.start as usize..data.end as usize);
+            let part = part.ok_or(io::ErrorKind::UnexpectedEof)?;
+            file.read_exact_at(part, data.start)?;
+            at = data.end;
+        }
+        Self::over(MmapRaw::from(memory), bytes, false)
+    }
+
+    fn over(map: MmapRaw, bytes: u64, is_shared: bool) -> io::Result<Self> {
         // A forked child must not use the filter; it should fault, not corrupt.
         if bytes > 0 {
             map.advise(Advice::DontFork)?;
         }
         let (map, words) = (ManuallyDrop::new(map), bytes as usize / 8);
-        Ok(Self { map, words, guard: Guard::new() })
+        Ok(Self { map, words, is_shared, guard: Guard::new() })
     }
+}
+
+/// Returns the next bytes of a file from `at` on, and below `end`, that are no hole.
+fn next_data(file: &File, at: u64, end: u64) -> io::Result<Option<Range<u64>>> {
+    if at >= end {
+        return Ok(None);
+    }
+    let start = match seek(file, SeekFrom::Data(at)) {
+        // There are only holes.
+        Err(Errno::NXIO) => return Ok(None),
+        // The system does not distinguish them.
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(Some(at..end)),
+        start => start?,
+    };
+    let stop = seek(file, SeekFrom::Hole(start))?.clamp(start, end);
+    Ok((start < stop).then_some(start..stop))
 }
 
 impl Drop for DiskMapping {
@@ -91,7 +134,7 @@ unsafe impl Mapping for DiskMapping {
     fn release(&self, words: Range<usize>) {
         let start = (words.start * 8).next_multiple_of(PAGE_BYTES);
         let end = words.end.min(self.words) * 8 / PAGE_BYTES * PAGE_BYTES;
-        if start < end && !self.guard.is_foreign() {
+        if start < end && self.is_shared && !self.guard.is_foreign() {
             // SAFETY: the mapping is shared and of a file: its pages are only dropped from the page
             // table, stores to them are in the page cache, and later accesses find them there.
             let _ = unsafe {

@@ -1,0 +1,168 @@
+//! A filter on a file system in memory that another program has filled. A page of a hole that is
+//! read through a mapping takes space there, and a process that finds none gets a signal.
+
+use crate::support::{Outcome, Place, Talk, input, ok, run, stream};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::process::Command;
+
+/// A mounted tmpfs, unmounted at the end.
+struct Mounted(Place);
+
+impl Mounted {
+    /// Returns `None`, and prints that the test is skipped, where this user cannot mount.
+    fn new() -> Option<Self> {
+        let place = Place::new();
+        let arguments = ["-t", "tmpfs", "-o", "size=16m", "tmpfs", &place.at("")];
+        if Command::new("mount").args(arguments).output().is_ok_and(|it| it.status.success()) {
+            return Some(Self(place));
+        }
+        println!("skipped: this user cannot mount a tmpfs");
+        None
+    }
+
+    fn at(&self, name: &str) -> String {
+        self.0.at(name)
+    }
+
+    /// Fills all space.
+    fn fill(&self) {
+        let mut file = File::create(self.at("filling")).expect("an inode");
+        for size in [1 << 20, 1 << 12, 1] {
+            while file.write(&vec![1; size]).is_ok_and(|written| written > 0) {}
+        }
+    }
+
+    fn empty(&self) {
+        fs::remove_file(self.at("filling")).expect("it is there");
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let unmounted = Command::new("umount").args(["-l", &self.at("")]).status();
+        assert!(unmounted.is_ok_and(|status| status.success()));
+    }
+}
+
+/// Returns the space that each file takes.
+fn blocks(dir: &str) -> BTreeMap<String, u64> {
+    let names = fs::read_dir(dir).expect("a directory");
+    let names = names.map(|entry| entry.expect("an entry").file_name().into_string());
+    let names = names.map(|name| name.expect("UTF-8"));
+    let blocks = |name: &String| fs::metadata(format!("{dir}/{name}")).expect("a file").blocks();
+    names.map(|name| (name.clone(), blocks(&name))).collect()
+}
+
+/// The kinds: one with few banks, one whose banks change, one whose blocks grow, one in time.
+const KINDS: [&[&str]; 4] = [
+    &["--kind", "age-partitioned", "--window-items", "1000"],
+    &["--kind", "fingerprint", "--window", "10m"],
+    &["--kind", "spectral", "--capacity", "1000"],
+    &["--kind", "time-limited", "--window", "10m", "--rate", "100"],
+];
+
+const KEYS: &[u8] = b"key-1\nkey-2\nabsent\n";
+
+/// Asserts that a command was not ended by a signal, and that it failed for lack of space if it
+/// failed.
+#[track_caller]
+fn assert_no_signal(outcome: &Outcome, arguments: &[&str]) {
+    let full = outcome.stderr.contains("o space left");
+    let fine = outcome.code == Some(0) || outcome.code == Some(2) && full;
+    assert!(fine, "{arguments:?}: {outcome:?}");
+}
+
+/// Looks in every way at a filter in full space.
+fn look(dir: &str, elsewhere: &Place) {
+    let before = blocks(dir);
+    let page = elsewhere.at("page.html");
+    let mut asked = vec![vec!["report", dir, "--output", &page]];
+    asked.extend(["stat", "digest", "verify", "wal"].map(|command| vec![command, dir]));
+    for arguments in asked {
+        let outcome = run(&arguments, b"");
+        assert_eq!(outcome.code, Some(0), "{arguments:?}: {outcome:?}");
+        assert_eq!(blocks(dir), before, "{arguments:?}");
+    }
+    for command in ["contains", "explain"] {
+        ok(&[command, dir], KEYS);
+        assert_eq!(blocks(dir), before, "{command}");
+    }
+    assert_eq!(ok(&["contains", dir], KEYS).text(), "1\n1\n0\n");
+    let restored = elsewhere.at("restored");
+    ok(&["restore", dir, &restored], b"");
+    assert_eq!(ok(&["contains", &restored], KEYS).text(), "1\n1\n0\n");
+    fs::remove_dir_all(&restored).expect("it is there");
+    let saved = run(&["salvage", dir, &elsewhere.at("saved")], b"");
+    assert_eq!(saved.code, Some(1), "nothing is damaged: {saved:?}");
+    assert_eq!(blocks(dir), before);
+}
+
+/// Opens a filter in full space for writing, in every way.
+fn open(dir: &str, elsewhere: &Place) {
+    for command in ["check", "insert", "snapshot", "clear"] {
+        let arguments = [command, dir];
+        assert_no_signal(&run(&arguments, b"more\n"), &arguments);
+    }
+    let arguments = ["backup", dir, &elsewhere.at("copy")];
+    assert_no_signal(&run(&arguments, b""), &arguments);
+}
+
+fn every_command(args: &[&str], killed: bool) {
+    let Some(mounted) = Mounted::new() else { return };
+    let (dir, elsewhere) = (mounted.at("filter"), Place::new());
+    ok(&[&["create", &dir], args].concat(), b"");
+    let keys = input(&stream(3000, 400));
+    ok(&["insert", &dir], &[&keys, &b"key-1\nkey-2\n"[..]].concat());
+    if killed {
+        let mut talk = Talk::new(&["check", &dir]);
+        talk.ask("new");
+        talk.kill();
+    }
+    mounted.fill();
+    look(&dir, &elsewhere);
+    open(&dir, &elsewhere);
+    mounted.empty();
+    let report = run(&["verify", &dir], b"");
+    assert_eq!(report.code, Some(0), "{args:?}: {report:?}");
+    ok(&["check", &dir], b"more\n");
+}
+
+#[test]
+fn a_closed_filter_in_full_memory_is_looked_at_without_space_and_opened_with_an_error() {
+    for args in KINDS {
+        every_command(args, false);
+    }
+}
+
+#[test]
+fn a_filter_of_killed_processes_in_full_memory_likewise() {
+    for args in KINDS {
+        every_command(args, true);
+    }
+}
+
+#[test]
+fn a_damaged_filter_in_full_memory_is_saved_to_another_place() {
+    let Some(mounted) = Mounted::new() else { return };
+    let (dir, elsewhere) = (mounted.at("filter"), Place::new());
+    ok(&[&["create", &dir], KINDS[0]].concat(), b"");
+    ok(&["insert", &dir], KEYS);
+    ok(&["insert", &dir], b"last\n");
+    let names = blocks(&dir);
+    let newest = names.keys().filter(|name| name.starts_with("snap-")).next_back();
+    let path = format!("{dir}/{}", newest.expect("a snapshot"));
+    let mut bytes = fs::read(&path).expect("a file");
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    fs::write(&path, bytes).expect("as much as before");
+    mounted.fill();
+    let before = blocks(&dir);
+    let saved = elsewhere.at("saved");
+    let outcome = run(&["salvage", &dir, &saved], b"");
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    assert_eq!(blocks(&dir), before);
+    assert_eq!(ok(&["contains", &saved], b"key-1\nlast\n").text(), "1\n1\n");
+}
