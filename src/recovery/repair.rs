@@ -177,8 +177,10 @@ mod tests {
     use super::*;
     use crate::image::identity::Identity;
     use crate::media::{Media, Memory};
-    use crate::{Bloom, Counting, Spec};
-    use ebbtide_core::block::{Layout, OWN_WORDS};
+    use crate::{Bloom, Counting, Fingerprint, Spec};
+    use ebbtide_core::block::{Geometry, Layout, OWN_WORDS};
+    use ebbtide_core::kind::Event;
+    use std::time::Duration;
 
     #[test]
     fn a_record_is_of_one_stripe_or_of_none() {
@@ -244,6 +246,46 @@ mod tests {
             bank.undo(3).note(block.own, block.cells, OWN_WORDS, 0);
             stripe(&image, &*kind, 4, &[], None).expect("no error");
             assert_eq!(block.word(0), expected, "{noted} {lsn}");
+        }
+    }
+
+    #[test]
+    fn what_was_not_completed_is_taken_back_in_the_second_bank_as_in_the_first() {
+        for at in 0..2 {
+            let memory: Arc<dyn Media> = Arc::new(Memory::new());
+            memory.make().expect("nothing fails yet");
+            let kind = Fingerprint::window(Duration::from_secs(64)).kind().expect("a kind");
+            let layout = Layout { stripes: 4, block_words: 512 };
+            let identity = Identity {
+                uuid: 7,
+                timeline: 1,
+                boot: 0,
+                inode: 0,
+                device: 0,
+                stripes: 4,
+                state_words: kind.state_words() as u32,
+            };
+            let image = Image::create(memory, "image", identity, layout, &*kind).expect("space");
+            image.start(&*kind).expect("space");
+            let geometry = Geometry { blocks_per_stripe: 2, words_per_block: 64 };
+            let open = Event::OpenBank { id: 1, geometry, since: 3, time: 50 };
+            image.prepare(&open).expect("space");
+            image.apply_event(&*kind, 3, &open);
+            image.follow().expect("both banks");
+            let banks = image.keep_banks();
+            let found: Vec<_> = banks.iter().map(|(_, bank)| bank).collect();
+            let [_, _] = found[..] else { panic!("{} banks", found.len()) };
+            let bank = found[at];
+            let index = bank.blocks() - 1;
+            let (header, block) = bank.block(index as usize);
+            header.set_lsn(5);
+            seqlock::begin(header.version());
+            bank.undo(3).begin(index, 5);
+            bank.undo(3).note(block.own, block.cells, OWN_WORDS, 0);
+            block.set_word(0, 9);
+            stripe(&image, &*kind, 4, &[], None).expect("no error");
+            assert_eq!(block.word(0), 0, "bank {at}");
+            assert!(seqlock::read(header.version()).is_some(), "readers of bank {at} wait no more");
         }
     }
 }

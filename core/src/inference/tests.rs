@@ -101,6 +101,31 @@ proptest! {
         }
     }
 
+    /// A young filter: its first insert is younger than most ages. The mean still counts a key that
+    /// was never inserted as one from before the first insert, as in a stream without beginning.
+    #[test]
+    fn the_expected_age_in_a_young_filter_counts_what_lies_beyond_its_first_insert(
+        (batch, b, age) in (1..200_u64, 1..200_u64, 1..9_u64),
+        history in 0..300_u64,
+        p in 1e-3..0.4_f64,
+        f in 1e-6..1.0_f64,
+    ) {
+        let pieces = timer_pieces((age - 1) * batch + b % batch, batch, f);
+        let young = AgePosterior::new(Survival::of_inserts(p), history, pieces);
+        let (mut mean, mut total, mut beyond, mut prior) = (0.0, 0.0, 0.0, p);
+        for at in pieces[0].from..pieces[0].from + 40_000 {
+            let likely = if at < pieces[1].from { 1.0 } else { f };
+            let weight = likely * prior;
+            (mean, total) = (mean + at as f64 * weight, total + weight);
+            beyond += if at >= history { weight } else { 0.0 };
+            prior *= 1.0 - p;
+        }
+        let near = |ours: f64, summed: f64| (ours - summed).abs() <= 1e-6 * summed.max(1e-3);
+        prop_assert!(near(young.expected(), mean / total), "{} {}", young.expected(), mean / total);
+        prop_assert!(near(young.never(), beyond / total), "{} {}", young.never(), beyond / total);
+        prop_assert!(near(young.within(u64::MAX), 1.0 - beyond / total));
+    }
+
     #[test]
     fn every_answer_about_an_age_is_what_the_series_sums_to(
         starts in prop::collection::btree_set(0..400_u64, 2..6),

@@ -111,6 +111,32 @@ fn the_largest_block_holds_the_largest_counters() {
     assert_eq!(room_now(&stored.block()), stored.store.most_words());
 }
 
+/// Each operation raises counters of as many groups as it may, from narrow to wide: in a block that
+/// is nearly full, all of them need more words at once.
+#[test]
+fn a_nearly_full_block_has_room_for_counters_that_grow_all_at_once() {
+    for (groups, changes) in [(12, 12), (40, 10), (100, 12), (Store::MOST_COUNTERS / GROUP, 12)] {
+        let stored = Stored::new(groups * GROUP, changes);
+        let mut model = vec![0_u64; groups * GROUP];
+        for bits in [2, 15, 16, 17, 33, 64] {
+            let value = u64::MAX >> (64 - bits);
+            for at in 0..GROUP {
+                // An odd step, so that the groups of one operation lie apart.
+                let spread: Vec<usize> = (0..groups).map(|group| group * 31 % groups).collect();
+                for raised in spread.chunks(changes) {
+                    let raised: Vec<_> =
+                        raised.iter().map(|group| (group * GROUP + at, value)).collect();
+                    raised.iter().for_each(|&(counter, value)| model[counter] = value);
+                    stored.change(true, &raised);
+                }
+                let wrong = (0..model.len()).find(|&at| stored.get(at) != model[at]);
+                assert_eq!(wrong, None, "{groups} groups, {bits} bits, counter {at} of each");
+            }
+        }
+        assert_eq!(room_now(&stored.block()), stored.store.most_words(), "{groups} groups");
+    }
+}
+
 #[test]
 fn a_block_that_empties_gives_its_room_back() {
     let counters = 5000;

@@ -157,31 +157,61 @@ fn no_key_is_missed_in_any_short_history_of_the_smallest_blocks() {
     }
 }
 
-#[test]
-fn a_question_counts_the_generations_that_the_block_is_behind() {
-    let shape = SHAPES[2];
-    let mut block = Modelled::<u64>::new(shape, 64);
-    for key in 0..250 {
-        block.insert(key, key / 20);
-    }
-    let (own, cells) = (words(OWN_WORDS), words(64));
+/// Compares questions at each generation after the last insert with a copy of the block that has
+/// caught up to it. Nobody writes the block meanwhile.
+fn questions_later<W: Word>(block: &Modelled<W>, asked: std::ops::Range<u64>) {
+    let (own, cells) = (words(OWN_WORDS), words(block.cells.len()));
     for later in 0..40 {
         let then = block.latest + later;
         let copied = Block::alone(&own, &cells);
-        own.iter()
-            .zip(&block.own)
-            .for_each(|(to, from)| crate::block::store(to, crate::block::load(from)));
-        cells
-            .iter()
-            .zip(&block.cells)
-            .for_each(|(to, from)| crate::block::store(to, crate::block::load(from)));
+        let pairs = own.iter().zip(&block.own).chain(cells.iter().zip(&block.cells));
+        pairs.for_each(|(to, from)| crate::block::store(to, crate::block::load(from)));
         block.table.catch_up(&copied, then);
-        for key in 0..300 {
+        for key in asked.clone() {
             let (lazy, eager) = [block.block(), copied]
                 .map(|block_of| block.table.find(&block_of, then, hash(key)))
                 .into();
             assert_eq!(lazy, eager, "{key} {later} generations later");
         }
+    }
+}
+
+#[test]
+fn a_question_counts_the_generations_that_the_block_is_behind() {
+    let mut block = Modelled::<u64>::new(SHAPES[2], 64);
+    for key in 0..250 {
+        block.insert(key, key / 20);
+    }
+    questions_later(&block, 0..300);
+}
+
+#[test]
+fn a_closed_bucket_that_nobody_writes_answers_until_its_last_key_ends_and_no_longer() {
+    for shape in SHAPES {
+        match shape.words() {
+            1 => closed_and_left_alone::<u64>(shape),
+            _ => closed_and_left_alone::<u128>(shape),
+        }
+    }
+}
+
+fn closed_and_left_alone<W: Word>(shape: Shape) {
+    let mut block = Modelled::<W>::new(shape, 16);
+    let (keys, strangers) = (32 * u64::from(shape.slots), 1 << 40..(1 << 40) + 200);
+    (0..keys).for_each(|key| block.insert(key, 7));
+    let closed = block.block().own(CLOSED);
+    assert!(closed > 8, "{shape:?}: twice the slots leave most buckets closed, not {closed}");
+    questions_later(&block, 0..keys);
+    questions_later(&block, strangers.clone());
+    let found = |at: u64| strangers.clone().filter(|&key| block.left(key, at) > 0).count();
+    let life = u64::from(shape.generations) + 1;
+    for at in 7..7 + life {
+        assert!((0..keys).all(|key| block.left(key, at) == 7 + life - at), "{shape:?} at {at}");
+        assert!(found(at) > 100, "{shape:?}: a closed bucket stands for every key, also at {at}");
+    }
+    for at in [7 + life, 8 + life, 7 + 2 * life, 1 << 40] {
+        assert!((0..keys).all(|key| block.left(key, at) == 0), "{shape:?} at {at}");
+        assert_eq!(found(at), 0, "{shape:?} at {at}");
     }
 }
 
