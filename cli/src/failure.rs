@@ -79,7 +79,14 @@ pub fn painted(text: &str, colour: AnsiColor, terminal: &impl IsTerminal) -> Str
 }
 
 /// A closed standard error does not justify a panic.
+/// Control characters, as in the name of a file, are escaped: they could change what a terminal
+/// shows, or break the line.
 fn say(sentence: &str, colour: AnsiColor) {
+    let escaped = |letter: char| {
+        let shown = letter.is_control().then(|| letter.escape_default().to_string());
+        shown.unwrap_or_else(|| letter.to_string())
+    };
+    let sentence: String = sentence.chars().map(escaped).collect();
     let line = format!("{}: {sentence}\n", painted("ebbtide", colour, &io::stderr()));
     let _ = descriptor::write_all(&mut io::stderr(), line.as_bytes(), &mut 0);
 }

@@ -3,6 +3,7 @@
 
 use crate::args::Cli;
 use crate::kind_options::with_table;
+use crate::operator_args::with_interval;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Command, CommandFactory, FromArgMatches};
 
@@ -25,10 +26,10 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     (
         "dedup",
         &[
-            "ebbtide dedup --window 10m access.log",
+            "ebbtide dedup --window 10m --field 1 --time-field 4 access.log",
             "tail -F app.log | ebbtide dedup --last 100000 --field 2 --state /var/lib/app/seen",
-            "ebbtide dedup --last 100000 --json-field user.id --stats events.jsonl.gz",
-            "ebbtide dedup --window 1h --csv-field order orders.csv",
+            "ebbtide dedup --last 100000 --json-field user --json-field item --stats events.jsonl.gz",
+            "ebbtide dedup --window 1h --csv-field order --time-field created --utc orders.csv",
             "ebbtide dedup --window 1h --event-time --time-unit s --skip-bad events.tsv",
         ],
     ),
@@ -137,7 +138,8 @@ pub fn command() -> Command {
 /// Parses the arguments of the process.
 pub fn parse() -> Result<Cli, clap::Error> {
     let mut command = command();
-    let matches = command.try_get_matches_from_mut(with_table(std::env::args_os()))?;
+    let matches =
+        command.try_get_matches_from_mut(with_interval(with_table(std::env::args_os())))?;
     Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 

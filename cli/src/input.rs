@@ -7,7 +7,7 @@
 use crate::descriptor::Ready;
 use crate::failure::{Failure, Result};
 use crate::key_args::{Origin, Reading};
-use crate::key_part::KeyPart;
+use crate::key_part::KeyParts;
 use crate::progress::Progress;
 use crate::source::{self, Waits};
 use crate::splitter::{Ending, Found, MOST_RECORD_BYTES, Splitter};
@@ -91,7 +91,7 @@ impl<'s> Input<'s> {
             total = total.filter(|_| metadata.is_file()).map(|sum: u64| sum + metadata.len());
         }
         let reads_stdin = origin.files.iter().any(|path| is_stdin(path));
-        let ending = KeyPart::new(reading)?.ending(reading.delimiter());
+        let ending = KeyParts::new(reading)?.ending(reading.delimiter());
         let given: Vec<_> = origin.lines.into_iter().map(OsString::into_vec).collect();
         Ok(Self {
             files: origin.files.into_iter(),

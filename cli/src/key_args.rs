@@ -1,8 +1,8 @@
 //! Declares the options that commands over keys share: where keys come from, which part of a line
 //! is the key, and how answers are printed.
 
-use crate::key_syntax::{JsonPath, Separator, parse_json_path, parse_separator};
-use crate::times::TimeUnit;
+use crate::key_syntax::{JsonPath, Separator, parse_field, parse_json_path, parse_separator};
+pub use crate::time_args::Times;
 use crate::units::parse_positive;
 use clap::{Args, ValueEnum};
 use ebbtide::Durability;
@@ -41,15 +41,17 @@ pub struct Reading {
     #[arg(short = '0', long, help_heading = KEYS)]
     pub null: bool,
     /// Use the Nth field of a line as the key, counted from 1. Fields are separated by blanks, as
-    /// in awk, or by --delimiter. A line without that field has the empty key.
+    /// in awk, or by --delimiter. A line without that field has the empty key. Several fields, as
+    /// in 1,3 or by repeating the option, make a key together.
     #[arg(
         long,
         value_name = "N",
-        value_parser = parse_positive::<NonZeroUsize, usize>,
+        value_parser = parse_field,
+        value_delimiter = ',',
         conflicts_with_all = ["json_field", "csv_field"],
         help_heading = KEYS
     )]
-    pub field: Option<NonZeroUsize>,
+    pub field: Vec<NonZeroUsize>,
     /// The character between fields, such as , or \t for a tab: every one ends a field, as in cut.
     #[arg(
         long = "delimiter",
@@ -60,7 +62,7 @@ pub struct Reading {
     pub separator: Option<Separator>,
     /// Use this member of a JSON object in each line as the key, such as user.id (or /user/id, a
     /// JSON pointer). It must be a text, which is the key without quotes and escapes, or a number,
-    /// true or false, as written.
+    /// true or false, as written. Repeat the option for a key of several members.
     #[arg(
         long,
         value_name = "NAME",
@@ -68,31 +70,20 @@ pub struct Reading {
         conflicts_with_all = ["separator", "csv_field"],
         help_heading = KEYS
     )]
-    pub json_field: Option<JsonPath>,
+    pub json_field: Vec<JsonPath>,
     /// Use the column of this name in CSV as the key. The first record of each file is its header;
     /// quoted fields may contain newlines. --delimiter selects another separator than the comma.
+    /// Repeat the option for a key of several columns.
     #[arg(
         long,
         value_name = "NAME",
         conflicts_with_all = ["null", "event_time", "weight"],
         help_heading = KEYS
     )]
-    pub csv_field: Option<String>,
-    /// Read each line as TIME<TAB>KEY and use these times as the clock. TIME is a number (see
-    /// --time-unit) or a date with its zone, as in 2026-11-22T15:04:05Z or
-    /// 2026-11-22T16:04:05.250+01:00.
-    #[arg(long, help_heading = KEYS)]
-    pub event_time: bool,
-    /// The unit of numeric times since the Unix epoch.
-    #[arg(
-        long,
-        value_enum,
-        value_name = "UNIT",
-        default_value = "ms",
-        requires = "event_time",
-        help_heading = KEYS
-    )]
-    pub time_unit: TimeUnit,
+    pub csv_field: Vec<String>,
+    /// The times of the lines.
+    #[command(flatten)]
+    pub times: Times,
     /// Skip lines that are malformed or that the filter refuses, such as lines too far ahead, and
     /// report their number at the end. Where every line has an answer, a skipped line has ? (with
     /// --json an object with "error").

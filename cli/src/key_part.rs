@@ -1,20 +1,26 @@
-//! The part of a line that is its key: the whole line, a field, a member of a JSON object, or a
-//! column of CSV.
+//! The parts of a line that are its key and its time: the whole line, fields, members of a JSON
+//! object, or columns of CSV.
+//!
+//! The key of one part is that part. The key of several parts is the netstring of each, one after
+//! the other: its length in decimal digits, a colon, its bytes, and a comma. So `a` and `bc` give
+//! `1:a,2:bc,`, and `ab` and `c` give another key.
 
 use crate::failure::{Failure, Result, misfit};
 use crate::key_args::Reading;
-use crate::key_syntax::{JsonPath, Separator};
+use crate::key_syntax::{JsonPath, Separator, parse_field, parse_json_path};
 use crate::splitter::{Ending, fields};
+use crate::times::Extent;
 use memchr::memmem;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::fmt;
+use std::io::Write;
 
-/// The part of a line that is its key.
+/// A part of a line.
 #[derive(Debug, Clone)]
-pub enum KeyPart {
+enum Part {
     /// The whole line.
     Whole,
     /// The field of this number, from 1, between blanks.
@@ -27,43 +33,128 @@ pub enum KeyPart {
     Csv(String, u8),
 }
 
-impl KeyPart {
-    /// Returns the part that the options select.
+/// The parts of a line that are its key, and the part that is its time.
+#[derive(Debug, Clone)]
+pub struct KeyParts {
+    key: Vec<Part>,
+    time: Option<Part>,
+}
+
+impl KeyParts {
+    /// Returns the parts that the options select.
     pub fn new(reading: &Reading) -> Result<Self> {
-        if let Some(path) = &reading.json_field {
-            return Ok(Self::Json(path.clone()));
+        let refuse = |what: &str| Err(Failure::Error(what.to_owned()));
+        let time = reading.times.time_field.as_deref();
+        if !reading.json_field.is_empty() {
+            let time = time.map(|name| {
+                parse_json_path(name).map(Part::Json).map_err(|what| {
+                    Failure::Error(format!("--time-field {name:?} beside --json-field: {what}"))
+                })
+            });
+            let key = reading.json_field.iter().cloned().map(Part::Json).collect();
+            return Ok(Self { key, time: time.transpose()? });
         }
-        if let Some(name) = &reading.csv_field {
-            return match reading.separator.as_ref().map_or(&b","[..], |separator| &separator.0) {
-                &[one] if one != b'"' && one != b'\r' => Ok(Self::Csv(name.clone(), one)),
-                _ => Err(Failure::Error(
-                    "--delimiter of CSV must be one byte and no quote, such as , or ;".to_owned(),
-                )),
+        if !reading.csv_field.is_empty() {
+            let separator = reading.separator.as_ref().map_or(&b","[..], |separator| &separator.0);
+            let &[one] = separator else {
+                return refuse("--delimiter of CSV must be one byte, such as , or ;");
             };
-        }
-        Ok(match (&reading.separator, reading.field) {
-            (None, None) => Self::Whole,
-            (Some(_), None) => {
-                return Err(Failure::Error(
-                    "--delimiter separates fields; name one by --field N or --csv-field NAME"
-                        .to_owned(),
-                ));
+            if one == b'"' || one == b'\r' {
+                return refuse("--delimiter of CSV must be no quote, but for example , or ;");
             }
-            (None, Some(number)) => Self::Blank(number.get()),
-            (Some(separator), Some(number)) => Self::Split(separator.clone(), number.get()),
-        })
+            let column = |name: &str| Part::Csv(name.to_owned(), one);
+            let key = reading.csv_field.iter().map(|name| column(name)).collect();
+            return Ok(Self { key, time: time.map(column) });
+        }
+        if reading.separator.is_some() && reading.field.is_empty() && time.is_none() {
+            return refuse(
+                "--delimiter separates fields; name one by --field N or --csv-field NAME",
+            );
+        }
+        let part = |number: usize| match &reading.separator {
+            None => Part::Blank(number),
+            Some(separator) => Part::Split(separator.clone(), number),
+        };
+        let key: Vec<_> = reading.field.iter().map(|number| part(number.get())).collect();
+        let time = time.map(|number| {
+            parse_field(number).map(|number| part(number.get())).map_err(|_| {
+                Failure::Error(format!(
+                    "--time-field {number:?} is no number of a field; a name needs --json-field or \
+                     --csv-field beside it"
+                ))
+            })
+        });
+        let key = if key.is_empty() { vec![Part::Whole] } else { key };
+        Ok(Self { key, time: time.transpose()? })
     }
 
     /// Returns what ends a line of such input, otherwise `delimiter`.
     pub fn ending(&self, delimiter: u8) -> Ending {
-        match self {
-            Self::Csv(_, separator) => Ending::Record(*separator),
+        match self.key[..] {
+            [Part::Csv(_, separator), ..] => Ending::Record(separator),
             _ => Ending::Byte(delimiter),
         }
     }
 
-    /// Returns the number of the key's column by the header of a file, from 0.
-    pub fn column(&self, header: &[u8]) -> std::result::Result<usize, String> {
+    /// Returns whether the lines are records of CSV, whose first one is a header.
+    pub fn is_csv(&self) -> bool {
+        matches!(self.key[..], [Part::Csv(..), ..])
+    }
+
+    /// Returns the number of each part's column by the header of a file of CSV, from 0: those of
+    /// the key, and that of the time.
+    pub fn columns(&self, header: &[u8]) -> std::result::Result<Vec<usize>, String> {
+        self.key.iter().chain(&self.time).map(|part| part.column(header)).collect()
+    }
+
+    /// Returns the key of a line, or what is wrong with the line. `columns` is what
+    /// [`KeyParts::columns`] has returned, of CSV.
+    pub fn key<'b>(
+        &self,
+        line: &'b [u8],
+        columns: &[usize],
+    ) -> std::result::Result<Cow<'b, [u8]>, String> {
+        let column = |at: usize| columns.get(at).copied().unwrap_or_default();
+        if let [only] = &self.key[..] {
+            return only.of(line, column(0));
+        }
+        let mut key = Vec::new();
+        for (at, part) in self.key.iter().enumerate() {
+            let part = part.of(line, column(at))?;
+            // Writing to memory never fails.
+            let _ = write!(key, "{}:", part.len());
+            key.extend_from_slice(&part);
+            key.push(b',');
+        }
+        Ok(key.into())
+    }
+
+    /// Returns the text of the time of a line, without blanks around it, and where the time ends in
+    /// it; `None` if lines have none. Between blanks the text is the rest of the line, because a
+    /// time may contain blanks.
+    pub fn time<'b>(
+        &self,
+        line: &'b [u8],
+        columns: &[usize],
+    ) -> std::result::Result<Option<(Cow<'b, [u8]>, Extent)>, String> {
+        let Some(part) = &self.time else { return Ok(None) };
+        let (text, extent) = match part {
+            Part::Blank(number) => (from_field(line, *number).into(), Extent::Beginning),
+            part => {
+                let column = columns.get(self.key.len()).copied().unwrap_or_default();
+                (part.of(line, column)?, Extent::Whole)
+            }
+        };
+        let text = match text {
+            Cow::Borrowed(text) => text.trim_ascii().into(),
+            Cow::Owned(text) => text.trim_ascii().to_vec().into(),
+        };
+        Ok(Some((text, extent)))
+    }
+}
+
+impl Part {
+    fn column(&self, header: &[u8]) -> std::result::Result<usize, String> {
         let Self::Csv(wanted, separator) = self else { return Ok(0) };
         let header = header.strip_prefix("\u{feff}".as_bytes()).unwrap_or(header);
         let (mut names, mut found) = (Vec::new(), None);
@@ -79,13 +170,7 @@ impl KeyPart {
         })
     }
 
-    /// Returns the key of a line, or what is wrong with the line. `column` is the number of the
-    /// key's column in CSV.
-    pub fn of<'b>(
-        &self,
-        line: &'b [u8],
-        column: usize,
-    ) -> std::result::Result<Cow<'b, [u8]>, String> {
+    fn of<'b>(&self, line: &'b [u8], column: usize) -> std::result::Result<Cow<'b, [u8]>, String> {
         match self {
             Self::Whole => Ok(line.into()),
             Self::Blank(number) => Ok(between_blanks(line, *number).into()),
@@ -98,6 +183,20 @@ impl KeyPart {
                 .ok_or_else(|| misfit(&format!("a record with a column {name:?}"), line)),
         }
     }
+}
+
+/// Returns the line from the field of this number on, from 1, split at blanks as awk does. Empty if
+/// there is no such field.
+fn from_field(line: &[u8], number: usize) -> &[u8] {
+    let blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+    let mut rest = line;
+    for at in 1..=number {
+        rest = &rest[rest.iter().take_while(|byte| blank(byte)).count()..];
+        if at < number {
+            rest = &rest[rest.iter().take_while(|byte| !blank(byte)).count()..];
+        }
+    }
+    rest
 }
 
 /// Returns the field of this number, from 1, split at blanks as awk does, without those at the
@@ -267,6 +366,31 @@ mod tests {
     }
 
     #[test]
+    fn the_rest_of_a_line_begins_at_the_field_that_awk_counts() {
+        let line = b"  one  [two\t three] ";
+        assert_eq!(from_field(line, 1), b"one  [two\t three] ");
+        assert_eq!(from_field(line, 2), b"[two\t three] ");
+        assert_eq!(from_field(line, 3), b"three] ");
+        assert_eq!((from_field(line, 4), from_field(b"", 1)), (&b""[..], &b""[..]));
+    }
+
+    #[test]
+    fn several_parts_are_told_apart_wherever_they_are_cut() {
+        let key: Vec<_> = [1, 2].map(|at| Part::Split(Separator(b"|".to_vec()), at)).into();
+        let parts = KeyParts { key, time: None };
+        let of = |line: &[u8]| parts.key(line, &[]).map(Cow::into_owned);
+        assert_eq!(of(b"a|bc"), Ok(b"1:a,2:bc,".to_vec()));
+        assert_eq!(of(b""), Ok(b"0:,0:,".to_vec()));
+        // Every way to cut a text in two gives a key of its own, also where the text looks like
+        // netstrings.
+        let text = b"1:a,2:bc,0:,1:,,";
+        let keys: std::collections::HashSet<_> = (0..=text.len())
+            .map(|at| of(&[&text[..at], b"|", &text[at..]].concat()).expect("a key"))
+            .collect();
+        assert_eq!(keys.len(), text.len() + 1);
+    }
+
+    #[test]
     fn a_member_is_found_at_its_path_as_text() {
         let line = r#"{"x": [{"y": 7}], "user": {"id": "a\"\u00e4", "n": 1.50, "ok": true}}"#;
         assert_eq!(json(line, "user.id").as_deref(), Some("a\"ä"));
@@ -301,7 +425,7 @@ mod tests {
 
     #[test]
     fn a_column_is_found_by_the_header_and_read_from_each_record() {
-        let part = KeyPart::Csv("user, id".to_owned(), b',');
+        let part = Part::Csv("user, id".to_owned(), b',');
         let header = b"\xef\xbb\xbfn,\"user, id\",rest\r";
         assert_eq!(part.column(header), Ok(1));
         let refused = part.column(b"a,b").expect_err("no such column");

@@ -1,5 +1,13 @@
 //! The syntax of the options that select the key in a line.
 
+use crate::units::parse_positive;
+use std::num::NonZeroUsize;
+
+/// Parses the number of a field, from 1.
+pub fn parse_field(text: &str) -> std::result::Result<NonZeroUsize, String> {
+    parse_positive::<NonZeroUsize, usize>(text)
+}
+
 /// A character between fields, as bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Separator(pub Vec<u8>);

@@ -29,6 +29,8 @@ mod progress;
 mod source;
 mod splitter;
 mod stop;
+mod time_args;
+mod time_forms;
 mod times;
 mod trail;
 mod units;

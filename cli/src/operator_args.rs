@@ -2,6 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use ebbtide::units::parse_duration;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -17,7 +18,8 @@ pub struct Stat {
     /// The form of the answer; --json is the same as --format json.
     #[arg(long, value_enum, default_value = "text", conflicts_with = "json")]
     pub format: Format,
-    /// Print the figures again at this interval, in seconds or as 500ms, until a signal.
+    /// Print the figures again every two seconds, or at another interval in seconds or as 500ms,
+    /// until a signal.
     #[arg(
         long,
         value_name = "SECONDS",
@@ -83,6 +85,21 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Returns the arguments with `--watch` as `--watch=2` where no interval follows: what follows it
+/// then is the directory.
+pub fn with_interval(arguments: impl Iterator<Item = OsString>) -> impl Iterator<Item = OsString> {
+    let mut arguments = arguments.peekable();
+    std::iter::from_fn(move || {
+        let argument = arguments.next()?;
+        let is_interval = |next: &OsString| {
+            let is_time = |text: &str| text.parse::<f64>().is_ok() || parse_duration(text).is_ok();
+            next.to_str().is_some_and(is_time)
+        };
+        let has_interval = arguments.peek().is_none_or(is_interval);
+        Some(if argument == "--watch" && !has_interval { "--watch=2".into() } else { argument })
+    })
+}
+
 /// Parses a width and a height.
 fn parse_frame(text: &str) -> Result<(u16, u16), String> {
     let sizes = text.split_once('x').and_then(|(width, height)| {
@@ -102,6 +119,22 @@ mod tests {
         assert_eq!(parse_interval("250ms"), Ok(Duration::from_millis(250)));
         for text in ["0", "-1", "nan", "1e300", "2days", "soon", ""] {
             assert!(parse_interval(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_follows_watch_is_an_interval_only_if_it_is_one() {
+        let of = |line: &str| {
+            let words = line.split(' ').map(OsString::from);
+            let words: Vec<_> = with_interval(words).collect();
+            words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(of("stat --watch DIR"), "stat --watch=2 DIR");
+        assert_eq!(of("stat --watch --json DIR"), "stat --watch=2 --json DIR");
+        for same in
+            ["stat --watch 5 DIR", "stat DIR --watch 500ms", "stat DIR --watch", "stat --watch=5 5"]
+        {
+            assert_eq!(of(same), same);
         }
     }
 

@@ -1,5 +1,6 @@
-//! Diagrams as SVG: bars, lines and levels over linear or logarithmic axes. Text and colours come
-//! from one style sheet with a light and a dark form. No scripts: a tooltip is an element `title`.
+//! Diagrams as SVG: bars, lines and levels over linear or logarithmic axes. Each element has its
+//! colour as an attribute, which every renderer draws; a style sheet replaces the colours for a
+//! reader who prefers dark pages. No scripts: a tooltip is an element `title`.
 
 use crate::units;
 use std::fmt::Write;
@@ -14,25 +15,27 @@ const RIGHT: f64 = 16.0;
 const TOP: f64 = 52.0;
 const BOTTOM: f64 = 44.0;
 
-/// The number of colours for series.
-const COLOURS: usize = 7;
+/// The colours of series.
+const SERIES: [&str; 7] =
+    ["#0b62c4", "#c2410c", "#15803d", "#7e22ce", "#0e7490", "#be185d", "#854d0e"];
 
-/// The style sheet of diagrams and pages.
+/// The colours of the background, of titles, of other text and axes, and of lines behind them.
+const PAPER: &str = "#ffffff";
+const INK: &str = "#1f2328";
+const SOFT: &str = "#59636e";
+const GRID: &str = "#dde2e8";
+
+/// The font of all text, as attributes.
+const FONT: &str = "font-family=\"system-ui, sans-serif\" font-size=\"12\"";
+
+/// The style sheet of diagrams: their colours on a dark page.
 pub const STYLE: &str = "\
-:root{color-scheme:light dark;--paper:#fff;--ink:#1f2328;--soft:#59636e;--grid:#dde2e8;\
---warn:#9a3412;--c0:#0b62c4;--c1:#c2410c;--c2:#15803d;--c3:#7e22ce;--c4:#0e7490;--c5:#be185d;\
---c6:#854d0e}\
-@media(prefers-color-scheme:dark){:root{--paper:#11161d;--ink:#e6edf3;--soft:#9aa6b2;\
---grid:#2b333d;--warn:#fdba74;--c0:#6cb0ff;--c1:#ff9f5e;--c2:#63d087;--c3:#c79bff;\
---c4:#5fd0e0;--c5:#ff8fc0;--c6:#e0b955}}\
-svg text{font:12px system-ui,sans-serif;fill:var(--soft)}\
-svg .title{font-size:15px;font-weight:600;fill:var(--ink)}\
-svg .paper{fill:var(--paper)}svg .grid{stroke:var(--grid)}svg .axis{stroke:var(--soft)}\
-svg .line{fill:none;stroke-width:2;stroke-linejoin:round}svg .level{stroke-dasharray:5 4}\
-.s0{stroke:var(--c0)}.s1{stroke:var(--c1)}.s2{stroke:var(--c2)}.s3{stroke:var(--c3)}\
-.s4{stroke:var(--c4)}.s5{stroke:var(--c5)}.s6{stroke:var(--c6)}\
-.f0{fill:var(--c0)}.f1{fill:var(--c1)}.f2{fill:var(--c2)}.f3{fill:var(--c3)}.f4{fill:var(--c4)}\
-.f5{fill:var(--c5)}.f6{fill:var(--c6)}";
+@media(prefers-color-scheme:dark){svg .paper{fill:#11161d}svg text{fill:#9aa6b2}\
+svg .title{fill:#e6edf3}svg .grid{stroke:#2b333d}svg .axis{stroke:#9aa6b2}\
+.s0{stroke:#6cb0ff}.s1{stroke:#ff9f5e}.s2{stroke:#63d087}.s3{stroke:#c79bff}\
+.s4{stroke:#5fd0e0}.s5{stroke:#ff8fc0}.s6{stroke:#e0b955}\
+.f0{fill:#6cb0ff}.f1{fill:#ff9f5e}.f2{fill:#63d087}.f3{fill:#c79bff}.f4{fill:#5fd0e0}\
+.f5{fill:#ff8fc0}.f6{fill:#e0b955}}";
 
 /// The scale of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,10 +113,10 @@ pub fn picture(heading: &str, charts: &[Chart]) -> String {
     let height = 40.0 + (HEIGHT + 20.0) * charts.len() as f64;
     let mut text = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" \
-         viewBox=\"0 0 {WIDTH} {height}\"><style>{STYLE}</style>\
-         <rect class=\"paper\" width=\"100%\" height=\"100%\"/>\
-         <text class=\"title\" x=\"16\" y=\"26\">{}</text>\n",
-        escaped(heading)
+         viewBox=\"0 0 {WIDTH} {height}\" {FONT}><style>{STYLE}</style>\
+         <rect class=\"paper\" fill=\"{PAPER}\" width=\"100%\" height=\"100%\"/>\
+         {}\n",
+        title(heading, 26)
     );
     for (at, chart) in charts.iter().enumerate() {
         let y = 40.0 + (HEIGHT + 20.0) * at as f64;
@@ -123,11 +126,30 @@ pub fn picture(heading: &str, charts: &[Chart]) -> String {
     text + "</svg>\n"
 }
 
+/// Returns the heading of a picture or a diagram.
+fn title(title: &str, y: u32) -> String {
+    format!(
+        "<text class=\"title\" fill=\"{INK}\" font-size=\"15\" font-weight=\"600\" x=\"16\" \
+         y=\"{y}\">{}</text>",
+        escaped(title)
+    )
+}
+
+/// Returns the attributes of the line of a series, or of a level of it.
+fn stroke(colour: usize, is_level: bool) -> String {
+    let dashes = if is_level { " stroke-dasharray=\"5 4\"" } else { "" };
+    format!(
+        "class=\"s{colour}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2\" \
+         stroke-linejoin=\"round\"{dashes}",
+        SERIES[colour]
+    )
+}
+
 impl Chart {
     /// Returns the diagram as an element of a page.
     pub fn element(&self) -> String {
         format!(
-            "<svg role=\"img\" aria-label=\"{}\" viewBox=\"0 0 {WIDTH} {HEIGHT}\">{}</svg>\n",
+            "<svg role=\"img\" aria-label=\"{}\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" {FONT}>{}</svg>\n",
             escaped(&self.title),
             self.content()
         )
@@ -143,8 +165,7 @@ impl Chart {
             None => Range::of(&self.x, self.points().map(|(x, _)| x)),
         };
         let y = Range::of(&self.y, self.points().map(|(_, y)| y));
-        let mut text =
-            format!("<text class=\"title\" x=\"16\" y=\"20\">{}</text>", escaped(&self.title));
+        let mut text = title(&self.title, 20);
         self.legend(&mut text);
         y.ticks().iter().for_each(|&tick| y_tick(&mut text, &y, tick));
         match bars {
@@ -152,7 +173,7 @@ impl Chart {
             None => x.ticks().iter().for_each(|&tick| x_tick(&mut text, &x, tick)),
         }
         for (at, marks) in self.marks.iter().enumerate() {
-            draw(&mut text, marks, (&x, &y), at % COLOURS);
+            draw(&mut text, marks, (&x, &y), at % SERIES.len());
         }
         self.axis_labels(&mut text);
         text
@@ -170,16 +191,16 @@ impl Chart {
     fn legend(&self, text: &mut String) {
         let mut x = LEFT;
         for (at, marks) in self.marks.iter().enumerate() {
-            let (name, dashed) = match marks {
+            let (name, is_level) = match marks {
                 Marks::Bars(_) => continue,
-                Marks::Line { name, .. } => (name, ""),
-                Marks::Level { name, .. } => (name, " level"),
+                Marks::Line { name, .. } => (name, false),
+                Marks::Level { name, .. } => (name, true),
             };
-            let (colour, name) = (at % COLOURS, escaped(name));
+            let (stroke, name) = (stroke(at % SERIES.len(), is_level), escaped(name));
             let _ = write!(
                 text,
-                "<path class=\"line{dashed} s{colour}\" d=\"M{x} 36h18\"/>\
-                 <text x=\"{}\" y=\"40\">{name}</text>",
+                "<path {stroke} d=\"M{x} 36h18\"/>\
+                 <text fill=\"{SOFT}\" x=\"{}\" y=\"40\">{name}</text>",
                 x + 22.0
             );
             x += 36.0 + 6.2 * name.chars().count() as f64;
@@ -191,9 +212,9 @@ impl Chart {
         let centre = (TOP + bottom) / 2.0;
         let _ = write!(
             text,
-            "<path class=\"axis\" d=\"M{LEFT} {bottom}H{}\"/>\
-             <text x=\"{middle}\" y=\"{}\" text-anchor=\"middle\">{}</text>\
-             <text transform=\"translate(14 {centre})rotate(-90)\" \
+            "<path class=\"axis\" stroke=\"{SOFT}\" d=\"M{LEFT} {bottom}H{}\"/>\
+             <text fill=\"{SOFT}\" x=\"{middle}\" y=\"{}\" text-anchor=\"middle\">{}</text>\
+             <text fill=\"{SOFT}\" transform=\"translate(14 {centre})rotate(-90)\" \
              text-anchor=\"middle\">{}</text>",
             WIDTH - RIGHT,
             HEIGHT - 8.0,
@@ -284,8 +305,8 @@ fn y_tick(text: &mut String, y: &Range, tick: f64) {
     let (at, label) = (y.y(tick), number(tick));
     let _ = write!(
         text,
-        "<path class=\"grid\" d=\"M{LEFT} {at:.1}H{}\"/>\
-         <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>",
+        "<path class=\"grid\" stroke=\"{GRID}\" d=\"M{LEFT} {at:.1}H{}\"/>\
+         <text fill=\"{SOFT}\" x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>",
         WIDTH - RIGHT,
         LEFT - 6.0,
         at + 4.0
@@ -296,8 +317,8 @@ fn x_tick(text: &mut String, x: &Range, tick: f64) {
     let (at, bottom, label) = (x.x(tick), HEIGHT - BOTTOM, number(tick));
     let _ = write!(
         text,
-        "<path class=\"grid\" d=\"M{at:.1} {TOP}V{bottom}\"/>\
-         <text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\">{label}</text>",
+        "<path class=\"grid\" stroke=\"{GRID}\" d=\"M{at:.1} {TOP}V{bottom}\"/>\
+         <text fill=\"{SOFT}\" x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\">{label}</text>",
         bottom + 16.0
     );
 }
@@ -311,7 +332,10 @@ fn bar_labels(text: &mut String, bars: &[Bar]) {
     for (at, bar) in bars.iter().enumerate().step_by(every) {
         let (x, y) = (LEFT + (at as f64 + 0.5) * step, HEIGHT - BOTTOM + 16.0);
         let label = escaped(&bar.label);
-        let _ = write!(text, "<text x=\"{x:.1}\" y=\"{y}\" text-anchor=\"middle\">{label}</text>");
+        let _ = write!(
+            text,
+            "<text fill=\"{SOFT}\" x=\"{x:.1}\" y=\"{y}\" text-anchor=\"middle\">{label}</text>"
+        );
     }
 }
 
@@ -323,9 +347,10 @@ fn draw(text: &mut String, marks: &Marks, (x, y): (&Range, &Range), colour: usiz
             for (at, bar) in bars.iter().enumerate() {
                 let (left, top) = (LEFT + at as f64 * step + (step - width) / 2.0, y.y(bar.value));
                 let (height, label) = (HEIGHT - BOTTOM - top, escaped(&bar.label));
+                let fill = SERIES[colour];
                 let _ = write!(
                     text,
-                    "<rect class=\"f{colour}\" x=\"{left:.1}\" y=\"{top:.1}\" \
+                    "<rect class=\"f{colour}\" fill=\"{fill}\" x=\"{left:.1}\" y=\"{top:.1}\" \
                      width=\"{width:.2}\" height=\"{height:.1}\"><title>{label}: {}</title></rect>",
                     units::significant(bar.value)
                 );
@@ -337,17 +362,14 @@ fn draw(text: &mut String, marks: &Marks, (x, y): (&Range, &Range), colour: usiz
                 format!("{}{:.1} {:.1}", if at == 0 { 'M' } else { 'L' }, x.x(px), y.y(py))
             });
             let path: String = path.collect();
-            let name = escaped(name);
-            let _ = write!(
-                text,
-                "<path class=\"line s{colour}\" d=\"{path}\"><title>{name}</title></path>"
-            );
+            let (stroke, name) = (stroke(colour, false), escaped(name));
+            let _ = write!(text, "<path {stroke} d=\"{path}\"><title>{name}</title></path>");
         }
         Marks::Level { y: level, name } => {
-            let (at, name) = (y.y(*level), escaped(name));
+            let (at, name, stroke) = (y.y(*level), escaped(name), stroke(colour, true));
             let _ = write!(
                 text,
-                "<path class=\"line level s{colour}\" d=\"M{LEFT} {at:.1}H{}\">\
+                "<path {stroke} d=\"M{LEFT} {at:.1}H{}\">\
                  <title>{name}: {}</title></path>",
                 WIDTH - RIGHT,
                 units::significant(*level)
@@ -387,6 +409,27 @@ mod tests {
                 assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
                 assert!(text.contains("t &amp; u") && text.contains("a&lt;b"));
                 assert!(!text.contains('\u{1}'));
+            }
+        }
+    }
+
+    #[test]
+    fn every_element_has_a_literal_colour_of_its_own() {
+        let bars = vec![Bar { label: "b".to_owned(), value: 1.0 }];
+        let line = |at: usize| Marks::Line { name: at.to_string(), points: vec![(1.0, 1.0)] };
+        let mut all: Vec<_> = (0..9).map(line).collect();
+        all.push(Marks::Level { name: "level".to_owned(), y: 1.0 });
+        let charts = [vec![Marks::Bars(bars)], all].map(|marks| {
+            let (x, y) = (Axis::linear("x"), Axis::linear("y"));
+            Chart { title: "t".to_owned(), x, y, marks }
+        });
+        let text = picture("h", &charts);
+        assert!(!text.contains("var("), "{text}");
+        for name in ["<text ", "<rect ", "<path "] {
+            let attribute = if name == "<path " { "stroke=\"#" } else { "fill=\"#" };
+            for element in text.split(name).skip(1) {
+                let element = element.split('>').next().expect("its end");
+                assert!(element.contains(attribute), "{name}{element}");
             }
         }
     }

@@ -14,7 +14,8 @@ use crate::output::Output;
 use crate::stop;
 use crate::units;
 use ebbtide::{Any, Durability, Error, Filter, Options, Parameters};
-use std::path::Path;
+use rustix::fs::FileType;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -131,6 +132,37 @@ fn check_lead(filter: &Filter<Any>, dir: &Path, wanted: Option<Duration>) -> Res
     }
 }
 
+/// Warns if files that exist are read with a window in time and no times of their own: to the
+/// clock, all their lines come now.
+fn warn_of_the_clock(filter: &Filter<Any>, arguments: &Dedup) {
+    let parameters = filter.parameters();
+    let Some(window) = parameters.get("window").filter(|_| !arguments.reading.times.are_read())
+    else {
+        return;
+    };
+    let is_file = |path: &&PathBuf| std::fs::metadata(path).is_ok_and(|it| it.is_file());
+    let is_stdin = |path: &&PathBuf| path.as_os_str() == "-";
+    let files = &arguments.files;
+    let name = match files.iter().find(is_file) {
+        Some(path) => path.display().to_string(),
+        None if files.is_empty() || files.iter().any(|path| is_stdin(&path)) => {
+            let found = rustix::fs::fstat(std::io::stdin());
+            let kind = found.map(|found| FileType::from_raw_mode(found.st_mode));
+            if kind != Ok(FileType::RegularFile) {
+                return;
+            }
+            "standard input".to_owned()
+        }
+        None => return,
+    };
+    let window = window.parse().map(Duration::from_micros).map(units::duration);
+    let window = window.map_or_else(|_| String::new(), |window| format!(" of {window}"));
+    note(&format!(
+        "{name} is a file, and its lines are taken as coming now: the window{window} is one of \
+         the clock, not of the times in the lines; name these by --time-field"
+    ));
+}
+
 /// Reads the files and prints the new lines.
 fn feed(filter: &Filter<Any>, arguments: &Dedup) -> Result<Ended> {
     // The command itself writes the header to an output.
@@ -140,6 +172,7 @@ fn feed(filter: &Filter<Any>, arguments: &Dedup) -> Result<Ended> {
     if arguments.state.is_none() {
         stream = stream.for_this_run();
     }
+    warn_of_the_clock(filter, arguments);
     let mut counts = Counts::new(arguments.invert);
     let ended = if let Some(output) = &arguments.output {
         ExactlyOnce { filter, stream: &stream, arguments, counts: &mut counts }.run(output)

@@ -6,6 +6,7 @@ mod counts;
 mod create;
 mod dedup;
 mod demo;
+mod event_times;
 mod exactly_once;
 mod explain;
 mod keys;

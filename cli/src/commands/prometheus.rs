@@ -31,9 +31,11 @@ pub fn text(dir: &Path, stat: &Stat, details: &Details) -> String {
     text
 }
 
-/// Returns the value of a label with backslashes, quotes and newlines escaped.
+/// Returns the value of a label with backslashes, quotes and newlines escaped, and with the
+/// replacement character in place of other control characters, for which the format has no escape.
 fn escaped(value: &str) -> String {
-    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+    let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    value.replace(char::is_control, "\u{fffd}")
 }
 
 #[cfg(test)]
@@ -43,5 +45,6 @@ mod tests {
     #[test]
     fn labels_are_escaped() {
         assert_eq!(escaped("a\\b\"c\nd"), "a\\\\b\\\"c\\nd");
+        assert_eq!(escaped("a\u{1b}[31m\r\u{9b}"), "a\u{fffd}[31m\u{fffd}\u{fffd}");
     }
 }

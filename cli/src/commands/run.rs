@@ -1,8 +1,7 @@
 //! One run over lines: its output, the signals that may stop it, the lines that it skips, and its
 //! report at the end.
 
-use super::line::{Line, Skipped};
-use crate::args::Reading;
+use super::line::Skipped;
 use crate::failure::{Failure, Result, note};
 use crate::output::{Form, Output, object};
 use crate::stop::{self, Stop};
@@ -26,8 +25,6 @@ pub struct Run {
     skipped: (u64, String),
     /// The output for skipped lines.
     form: Skipped,
-    /// Whether the run has warned about a time of the wrong unit.
-    warned: bool,
 }
 
 /// How a run has ended, other than by an error.
@@ -66,7 +63,6 @@ impl Run {
             lines: 0,
             skipped: (0, String::new()),
             form,
-            warned: false,
         })
     }
 
@@ -81,17 +77,6 @@ impl Run {
         self.last.1 = number;
         self.lines += 1;
         true
-    }
-
-    /// Warns once if a line's time is probably in another unit than assumed.
-    pub fn look_at_time(&mut self, path: &Path, line: &Line<'_>, reading: &Reading) {
-        if self.warned {
-            return;
-        }
-        if let Some(doubt) = line.time.and_then(|time| reading.time_unit.doubt(time)) {
-            note(&format!("{}, line {}: {doubt}", path.display(), line.number));
-            self.warned = true;
-        }
     }
 
     /// Counts a skipped line.

@@ -21,6 +21,8 @@ pub fn man(arguments: &Man) -> Result<()> {
     command.build();
     let commands: Vec<_> = command.get_subcommands().cloned().collect();
     if let Some(dir) = &arguments.output {
+        std::fs::create_dir_all(dir)
+            .map_err(|error| Failure::Error(format!("cannot create {}: {error}", dir.display())))?;
         write(dir, "ebbtide", &page(command)?)?;
         return commands.into_iter().try_for_each(|one| {
             let name = format!("ebbtide-{}", one.get_name());

@@ -7,18 +7,21 @@
 //! that batch, but no recorded key; answers that cannot be written to the output are counted and
 //! reported.
 
+use super::event_times::EventTimes;
 use super::line::{Line, MOST_NUMBERS, Skipped};
 use super::run::{Ended, Run};
 use crate::args::Reading;
 use crate::failure::{Failure, Result, misfit};
 use crate::input::{Batch, Input};
 use crate::key_args::Origin;
-use crate::key_part::KeyPart;
+use crate::key_part::KeyParts;
 use crate::output::Output;
+use crate::units;
 use ebbtide::{Any, Call, Durability, Error, Filter, Reader, Timestamp};
 use std::borrow::Cow;
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::num::NonZeroUsize;
+use std::path::Path;
 
 /// A filter or reader that processes lines.
 pub trait Fed {
@@ -29,6 +32,9 @@ pub trait Fed {
 
     /// Returns an operation with these settings.
     fn call(&self, settings: Settings) -> Self::Call<'_>;
+
+    /// Returns its latest time, if it has one.
+    fn latest(&self) -> ebbtide::Result<Option<Timestamp>>;
 }
 
 /// Settings of one operation.
@@ -47,6 +53,10 @@ impl Fed for () {
     type Call<'a> = ();
 
     fn call(&self, _: Settings) {}
+
+    fn latest(&self) -> ebbtide::Result<Option<Timestamp>> {
+        Ok(None)
+    }
 }
 
 impl Fed for Reader<Any> {
@@ -58,6 +68,10 @@ impl Fed for Reader<Any> {
             Some(time) => call.time(time),
             None => call,
         }
+    }
+
+    fn latest(&self) -> ebbtide::Result<Option<Timestamp>> {
+        Ok(self.stat()?.time)
     }
 }
 
@@ -77,16 +91,22 @@ impl Fed for Filter<Any> {
         }
         call
     }
+
+    fn latest(&self) -> ebbtide::Result<Option<Timestamp>> {
+        Ok(self.stat()?.time)
+    }
 }
 
 /// Passes lines to a filter.
 pub struct Stream<'a, F> {
     filter: &'a F,
     reading: &'a Reading,
-    /// The part of a line that is its key.
-    part: KeyPart,
-    /// The number of the key's column in the current file, from 0, for CSV.
-    column: Cell<usize>,
+    /// The parts of a line that are its key and its time.
+    parts: KeyParts,
+    /// The numbers of the parts' columns in the current file, for CSV.
+    columns: RefCell<Vec<usize>>,
+    /// The times of lines, if they have any.
+    times: Option<EventTimes>,
     /// The output for the header of a file of CSV.
     headers: Headers,
     /// The names of the numbers at the end of lines.
@@ -146,8 +166,9 @@ impl<'a, F: Fed> Stream<'a, F> {
         Ok(Self {
             filter,
             reading,
-            part: KeyPart::new(reading)?,
-            column: Cell::new(0),
+            parts: KeyParts::new(reading)?,
+            columns: RefCell::default(),
+            times: EventTimes::new(reading, || filter.latest())?,
             headers: Headers::Silent,
             numbers: &[],
             durability: reading.durability,
@@ -255,7 +276,7 @@ impl<'a, F: Fed> Stream<'a, F> {
         }
     }
 
-    /// Removes the header from the first batch of a file of CSV, and finds the key's column in it.
+    /// Removes the header from the first batch of a file of CSV, and finds the parts' columns in it.
     /// `first` is the header of the first file.
     pub fn take_header(
         &self,
@@ -263,15 +284,15 @@ impl<'a, F: Fed> Stream<'a, F> {
         first: &mut Option<Vec<u8>>,
         run: &mut Run,
     ) -> Result<()> {
-        if !batch.begins_file || !matches!(self.part, KeyPart::Csv(..)) {
+        if !batch.begins_file || !self.parts.is_csv() {
             return Ok(());
         }
         let (number, header) = batch.lines.remove(0);
         let refuse = |what: String| {
             Err(Failure::Error(format!("{}, line {number}: {what}", batch.path.display())))
         };
-        match self.part.column(header) {
-            Ok(column) => self.column.set(column),
+        match self.parts.columns(header) {
+            Ok(columns) => *self.columns.borrow_mut() = columns,
             Err(what) => return refuse(what),
         }
         match (self.headers, &*first) {
@@ -300,9 +321,7 @@ impl<'a, F: Fed> Stream<'a, F> {
                 break;
             }
             // One call per key: if one fails, the answers to the keys before it are not lost.
-            let answer = self.parse(whole, number).map_err(LineError::Malformed);
-            let answer = answer.and_then(|line| {
-                run.look_at_time(batch.path, &line, self.reading);
+            let answer = self.parse(batch.path, whole, number).and_then(|line| {
                 let answer = ask(self.call(&line), &line).map_err(LineError::Refused)?;
                 Ok((line, answer))
             });
@@ -334,12 +353,9 @@ impl<'a, F: Fed> Stream<'a, F> {
         number: u64,
         run: &mut Run,
     ) -> Result<Option<Line<'b>>> {
-        match self.parse(whole, number) {
-            Ok(line) => {
-                run.look_at_time(batch.path, &line, self.reading);
-                Ok(Some(line))
-            }
-            Err(what) => self.judge(LineError::Malformed(what), batch, number, run).map(|_| None),
+        match self.parse(batch.path, whole, number) {
+            Ok(line) => Ok(Some(line)),
+            Err(error) => self.judge(error, batch, number, run).map(|_| None),
         }
     }
 
@@ -352,12 +368,13 @@ impl<'a, F: Fed> Stream<'a, F> {
         number: u64,
         run: &mut Run,
     ) -> Result<String> {
-        let what = match error {
-            LineError::Malformed(what) => what,
-            LineError::Refused(error) => self.refused(error)?,
-        };
         let place = format!("{}, line {number}", batch.path.display());
-        if !self.reading.skip_bad {
+        let (what, is_fatal) = match error {
+            LineError::Malformed(what) => (what, false),
+            LineError::Unit(what) => (what, true),
+            LineError::Refused(error) => (self.refused(error)?, false),
+        };
+        if is_fatal || !self.reading.skip_bad {
             return Err(Failure::Error(format!("{place}: {what}")));
         }
         run.skip(|| format!("{place}: {what}"));
@@ -366,23 +383,15 @@ impl<'a, F: Fed> Stream<'a, F> {
 
     /// Returns what is wrong with a line that the filter refuses; any other error ends the run.
     fn refused(&self, error: Error) -> Result<String> {
-        let unit = self.reading.time_unit;
         match error {
             Error::TimeAhead { time, limit } => {
-                let [time, limit] = [time, limit].map(Timestamp::from_unix_micros);
-                let hint = unit.likelier(time).map_or_else(String::new, |likelier| {
-                    format!(
-                        ", or give --time-unit {} if it is {}",
-                        likelier.option(),
-                        likelier.name()
-                    )
+                let [time, limit] = [time, limit].map(|micros| {
+                    let time = Timestamp::from_unix_micros(micros);
+                    self.times.as_ref().map_or_else(|| units::time(time), |it| it.shown(time))
                 });
                 Ok(format!(
-                    "time {} is further ahead of the clock than the filter's max lead allows, \
-                     until {}; correct the time, or create the filter with a larger \
-                     --max-lead{hint}",
-                    unit.write(time),
-                    unit.write(limit)
+                    "time {time} is further ahead of the clock than the filter's max lead allows, \
+                     until {limit}; correct the time, or create the filter with a larger --max-lead"
                 ))
             }
             Error::Parameter { .. } => Ok(error.to_string()),
@@ -390,33 +399,38 @@ impl<'a, F: Fed> Stream<'a, F> {
         }
     }
 
-    /// Parses a line, or returns what is wrong with it.
-    fn parse<'b>(&self, whole: &'b [u8], number: u64) -> std::result::Result<Line<'b>, String> {
+    /// Parses a line of this file, or returns what is wrong with it.
+    fn parse<'b>(
+        &self,
+        path: &Path,
+        whole: &'b [u8],
+        number: u64,
+    ) -> std::result::Result<Line<'b>, LineError> {
+        let malformed = LineError::Malformed;
         let numbers = [0.0; MOST_NUMBERS];
         let mut line =
             Line { whole, number, key: Cow::default(), time: None, weight: None, numbers };
+        let columns = self.columns.borrow();
         let mut rest = whole;
-        if self.reading.event_time {
-            let form = || self.reading.time_unit.form();
-            let (time, behind) = self.stamped(rest).ok_or_else(|| misfit(&form(), whole))?;
-            (line.time, rest) = (Some(time), behind);
-        }
         for at in (0..self.numbers.len()).rev() {
             let form = || format!("KEY<TAB>{}", self.numbers.join("<TAB>"));
-            (rest, line.numbers[at]) = numbered(rest).ok_or_else(|| misfit(&form(), whole))?;
+            (rest, line.numbers[at]) =
+                numbered(rest).ok_or_else(|| malformed(misfit(&form(), whole)))?;
         }
         if self.reading.weight {
-            let (before, weight) = numbered(rest).ok_or_else(|| misfit("KEY<TAB>NUMBER", whole))?;
+            let misfit = || malformed(misfit("KEY<TAB>NUMBER", whole));
+            let (before, weight) = numbered(rest).ok_or_else(misfit)?;
             (rest, line.weight) = (before, Some(weight));
         }
-        line.key = self.part.of(rest, self.column.get())?;
+        // The time is taken last, because it counts for the lines after it.
+        let mut time = None;
+        if let Some(times) = &self.times {
+            let read = times.read((path, number), rest, &self.parts, &columns)?;
+            (time, rest) = (Some(read.0), read.1);
+        }
+        line.key = self.parts.key(rest, &columns).map_err(malformed)?;
+        line.time = time;
         Ok(line)
-    }
-
-    /// Splits `TIME<TAB>KEY`.
-    fn stamped<'b>(&self, line: &'b [u8]) -> Option<(Timestamp, &'b [u8])> {
-        let tab = memchr::memchr(b'\t', line)?;
-        Some((self.reading.time_unit.read(&line[..tab])?, &line[tab + 1..]))
     }
 }
 
@@ -428,6 +442,8 @@ type Answers<'a, A> = Vec<(u64, &'a [u8], std::result::Result<(Line<'a>, A), Str
 pub enum LineError {
     /// The line is malformed; this is what is wrong with it.
     Malformed(String),
+    /// The first time is in another unit than an option says, so that no line should be skipped.
+    Unit(String),
     /// The filter refused the line.
     Refused(Error),
 }

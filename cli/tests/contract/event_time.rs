@@ -42,7 +42,8 @@ fn seconds_may_have_decimals_and_dates_a_zone() {
 #[test]
 fn a_date_without_a_zone_and_a_time_without_a_key_are_named() {
     for (line, unit, form) in [
-        ("2023-11-14T22:13:30\ta", "ms", "UNIX_MILLIS<TAB>KEY"),
+        ("2023-11-14T22:13:30\ta", "ms", "the time has no zone; give --utc"),
+        ("2023-11-14T22:13:30x\ta", "ms", "UNIX_MILLIS<TAB>KEY"),
         ("1700000000", "s", "UNIX_SECONDS<TAB>KEY"),
         ("1.5\ta", "us", "UNIX_MICROS<TAB>KEY"),
     ] {
@@ -53,14 +54,41 @@ fn a_date_without_a_zone_and_a_time_without_a_key_are_named() {
 }
 
 #[test]
-fn seconds_read_as_milliseconds_cause_one_warning() {
-    let arguments = timed(&[]);
-    let outcome = run(&strings(&arguments), b"5\tx\n1700000000\ta\n1700000030\tb\n");
-    assert_eq!(outcome.code, Some(0));
-    assert_eq!(outcome.lines().len(), 3);
-    let warning = "ebbtide: standard input, line 2: time 1700000000 (1970-01-20T16:13:20Z) looks \
-                   like seconds but is read as milliseconds; give --time-unit s if so\n";
-    assert_eq!(outcome.stderr, warning);
+fn seconds_read_as_milliseconds_are_an_error_and_no_line_is_printed() {
+    let lines = b"1700000000\tx\n1700000030\ty\n";
+    for more in [&[][..], &["--skip-bad"], &["--at-least-once"], &["--time-unit", "ms"]] {
+        let outcome = run(&strings(&timed(more)), lines);
+        assert_eq!((outcome.code, outcome.text()), (Some(2), ""), "{more:?}");
+        let sentence = "ebbtide: standard input, line 1: time 1700000000 (1970-01-20T16:13:20Z) \
+                        looks like seconds but is read as milliseconds; give --time-unit s\n";
+        assert_eq!(outcome.stderr, sentence);
+    }
+    // Once a time was taken, another unit is a mistake of the line.
+    let mixed = b"1700000000000\tx\n1700000001\ty\n1700000002000\tz\n";
+    let sentence = refused(&strings(&timed(&[])), mixed);
+    assert!(sentence.contains("line 2: time 1700000001"), "{sentence}");
+    let outcome = run(&strings(&timed(&["--skip-bad"])), mixed);
+    assert_eq!(outcome.text(), "1700000000000\tx\n1700000002000\tz\n");
+    assert!(outcome.stderr.contains("bad lines skipped: 1, "), "{}", outcome.stderr);
+}
+
+#[test]
+fn every_unit_taken_for_every_other_is_an_error_that_names_the_right_one() {
+    let units = ["s", "ms", "us", "ns"];
+    let numbers = ["1700000000", "1700000000000", "1700000000000000", "1700000000000000000"];
+    for (at, unit) in units.iter().enumerate() {
+        for (of, number) in numbers.iter().enumerate() {
+            let arguments = timed(&["--time-unit", unit]);
+            let outcome = run(&strings(&arguments), format!("{number}\tx\n").as_bytes());
+            if at == of {
+                assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(0), ""));
+            } else {
+                let hint = format!("give --time-unit {}\n", units[of]);
+                assert_eq!((outcome.code, outcome.text()), (Some(2), ""), "{number} in {unit}");
+                assert!(outcome.stderr.ends_with(&hint), "{}", outcome.stderr);
+            }
+        }
+    }
 }
 
 #[test]

@@ -31,5 +31,6 @@ mod real_streams;
 mod salvage;
 mod stops;
 mod support;
+mod time_field;
 mod tour;
 mod weights;

@@ -10,6 +10,9 @@ use std::path::Path;
 
 /// The style of the page, beside that of the diagrams.
 const PAGE_STYLE: &str = "\
+:root{color-scheme:light dark;--paper:#fff;--ink:#1f2328;--soft:#59636e;--grid:#dde2e8;\
+--warn:#9a3412}@media(prefers-color-scheme:dark){:root{--paper:#11161d;--ink:#e6edf3;\
+--soft:#9aa6b2;--grid:#2b333d;--warn:#fdba74}}\
 body{margin:0;background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,sans-serif}\
 main{max-width:1080px;margin:0 auto;padding:24px 16px}\
 h1{font-size:22px;margin:0;word-break:break-all}\

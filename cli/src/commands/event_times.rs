@@ -1,0 +1,151 @@
+//! The times of the lines of a run: reads them, says once in which form they were found, and
+//! refuses steps ahead that are too large.
+
+use super::stream::LineError;
+use crate::args::Reading;
+use crate::failure::{misfit, note};
+use crate::key_args::Times;
+use crate::key_part::KeyParts;
+use crate::times::{Doubt, Extent, Found, TimeReader};
+use crate::units;
+use ebbtide::Timestamp;
+use std::cell::{Cell, RefCell};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// The times of lines.
+pub struct EventTimes {
+    reader: TimeReader,
+    /// Whether the times are in front of the lines, and not in a field.
+    in_front: bool,
+    max_step: Option<Duration>,
+    /// The latest time that was taken, at first that of the filter.
+    latest: Cell<Option<Timestamp>>,
+    /// Whether the form was said.
+    said: Cell<bool>,
+    /// The current file, and when it was last modified.
+    file: RefCell<(PathBuf, Option<SystemTime>)>,
+}
+
+impl EventTimes {
+    /// Creates the times of lines that are read in this way; `None` if lines have none. `latest`
+    /// returns the filter's time.
+    pub fn new(
+        reading: &Reading,
+        latest: impl FnOnce() -> ebbtide::Result<Option<Timestamp>>,
+    ) -> ebbtide::Result<Option<Self>> {
+        let times: &Times = &reading.times;
+        if !times.are_read() {
+            return Ok(None);
+        }
+        Ok(Some(Self {
+            reader: times.reader(),
+            in_front: times.event_time,
+            max_step: times.max_step,
+            latest: Cell::new(latest()?),
+            said: Cell::new(times.event_time),
+            file: RefCell::default(),
+        }))
+    }
+
+    /// Reads the time of a line, and returns it with what of the line may contain the key.
+    pub fn read<'b>(
+        &self,
+        (path, number): (&Path, u64),
+        line: &'b [u8],
+        parts: &KeyParts,
+        columns: &[usize],
+    ) -> Result<(Timestamp, &'b [u8]), LineError> {
+        let malformed = LineError::Malformed;
+        let (text, extent, rest) = if self.in_front {
+            let tab = memchr::memchr(b'\t', line).ok_or_else(|| malformed(self.misfit(line)))?;
+            (line[..tab].into(), Extent::Whole, &line[tab + 1..])
+        } else {
+            match parts.time(line, columns).map_err(malformed)? {
+                Some((text, extent)) => (text, extent, line),
+                None => return Err(malformed(self.misfit(line))),
+            }
+        };
+        let read = self.reader.read(&text, extent, || self.modified(path));
+        let (time, found) = read.map_err(|doubt| match doubt {
+            Doubt::NoTime if self.in_front => malformed(self.misfit(line)),
+            Doubt::NoTime => malformed(self.misfit(&text)),
+            Doubt::Wrong(what) => malformed(what),
+            // Nothing was taken yet: most likely the option is wrong, and all lines are.
+            Doubt::Unit(what) if self.latest.get().is_none() => LineError::Unit(what),
+            Doubt::Unit(what) => malformed(what),
+        })?;
+        self.step(time).map_err(malformed)?;
+        if !self.said.replace(true) {
+            note(&self.sentence(found, path, number));
+        }
+        Ok((time, rest))
+    }
+
+    /// Returns the unit in which messages show times.
+    pub fn shown(&self, time: Timestamp) -> String {
+        match self.reader.unit {
+            Some(unit) => unit.write(time),
+            None => units::date(time).unwrap_or_else(|| units::time(time)),
+        }
+    }
+
+    /// Refuses a time too far ahead of the latest one, otherwise makes it the latest if it is
+    /// later.
+    fn step(&self, time: Timestamp) -> Result<(), String> {
+        let Some(latest) = self.latest.get() else {
+            self.latest.set(Some(time));
+            return Ok(());
+        };
+        if let Some(most) = self.max_step.filter(|most| time.since(latest) > *most) {
+            let ahead = match time.since(latest).as_secs() {
+                seconds @ ..172_800 => units::duration(Duration::from_secs(seconds)),
+                seconds => format!("{} days", seconds / 86_400),
+            };
+            return Err(format!(
+                "time {} is {ahead} ahead of the latest one, {}: more than --max-step {}; give a larger \
+                 one if nothing came for so long",
+                self.shown(time),
+                self.shown(latest),
+                units::duration(most)
+            ));
+        }
+        self.latest.set(Some(latest.max(time)));
+        Ok(())
+    }
+
+    fn misfit(&self, found: &[u8]) -> String {
+        match self.reader.unit.filter(|_| self.in_front) {
+            Some(unit) => misfit(&unit.form(), found),
+            None => misfit("a time, such as 2026-11-24T10:00:00Z or 24/Nov/2026:10:00:00", found),
+        }
+    }
+
+    fn sentence(&self, found: Found, path: &Path, number: u64) -> String {
+        let zone = match found {
+            Found::Number(_) | Found::Written(_, true) => String::new(),
+            Found::Written(..) => {
+                let zone = self.reader.zone.clone().unwrap_or_else(jiff::tz::TimeZone::system);
+                let name = zone.iana_name().map(str::to_owned);
+                let name = name.or_else(|| zone.to_fixed_offset().ok().map(|it| it.to_string()));
+                format!(", in the zone {}", name.as_deref().unwrap_or("of this machine"))
+            }
+        };
+        format!("{}, line {number}: times are read as {}{zone}", path.display(), found.name())
+    }
+
+    /// Returns when a file was last modified, or the time of the clock if it is no regular file.
+    fn modified(&self, path: &Path) -> Timestamp {
+        let mut file = self.file.borrow_mut();
+        if file.0 != path {
+            let metadata = fs::metadata(path).ok().filter(fs::Metadata::is_file);
+            let modified = metadata.and_then(|metadata| metadata.modified().ok());
+            *file = (path.to_path_buf(), modified);
+        }
+        let since = file.1.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
+        since.map_or_else(Timestamp::now, |since| {
+            Timestamp::from_unix_micros(u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
+        })
+    }
+}
