@@ -289,7 +289,8 @@ impl<'a, K> Batch<'a, K> {
     fn operation(&self, item: &impl Item) -> Result<BatchOperation> {
         let Request { asked: kind::Request { hash, weight, .. }, time, .. } =
             self.call.request_of(item)?;
-        if self.records.saturating_add(count_parts(weight)) > Self::MOST_OPERATIONS as u64 {
+        let records = self.records.saturating_add(self.count_parts(weight));
+        if records > Self::MOST_OPERATIONS as u64 {
             let expected = format!("at most {} operations in a batch", Self::MOST_OPERATIONS);
             return Err(Error::parameter("batch", expected, "another one"));
         }
@@ -300,8 +301,12 @@ impl<'a, K> Batch<'a, K> {
     fn add(&mut self, operation: BatchOperation) {
         let own = Own { number: self.operations.len(), time: operation.time };
         self.own.insert(operation.hash, own);
-        self.records += count_parts(operation.weight);
+        self.records += self.count_parts(operation.weight);
         self.operations.push(operation);
+    }
+
+    fn count_parts(&self, weight: u64) -> u64 {
+        count_parts(&*self.call.engine().shared.meta.kind, weight)
     }
 
     /// Returns whether the batch itself has inserted a key, and the filter would still remember it

@@ -380,7 +380,7 @@ impl<'a> Staging<'a> {
 
     /// Adds the records of an operation.
     pub(crate) fn add(&mut self, operation: &BatchOperation) -> std::result::Result<(), Unstaged> {
-        for weight in parts(operation.weight) {
+        for weight in parts(self.kind, operation.weight) {
             if !self.add_part(operation, weight)? {
                 self.staged.refused += 1;
                 break;

@@ -157,6 +157,39 @@ fn a_count_beyond_one_record_is_one_operation() {
 }
 
 #[test]
+fn a_count_beyond_the_counters_writes_the_records_that_fill_them() {
+    let place = tempfile::tempdir().expect("a directory");
+    let options = Options::new().durability(Durability::Never).background(false);
+    for (bits, records) in [(4, 1), (26, 5)] {
+        let dir = place.path().join(bits.to_string());
+        let counting = Counting::capacity(1000).counter_bits(bits);
+        let filter = Filter::create(&dir, counting, options.clone()).expect("a filter");
+        let most = filter.call().times(MOST_COUNT);
+        assert!(most.check_and_insert("flow").expect("an answer").is_new());
+        let full = filter.estimate("flow").expect("a count");
+        assert_eq!((full.count, full.at_least), (f64::from((1 << bits) - 1), true));
+        assert_eq!(filter.stat().expect("figures").inserts, records);
+        // The same in a batch, beside a key that is not full.
+        let mut batch = filter.batch();
+        batch.insert_entry(&Entry::new("other").times(MOST_COUNT)).expect("room");
+        batch.insert_entry(&Entry::new("few").times(3)).expect("room");
+        batch.commit().expect("a batch");
+        assert_eq!(filter.stat().expect("figures").inserts, 2 * records + 1);
+        assert!(filter.estimate("other").expect("a count").at_least);
+        assert_eq!(filter.estimate("few").expect("a count"), exactly(3.0));
+        // A limit counts the whole weight.
+        let limited = filter.call().times(MOST_COUNT).insert_up_to("new", 1e9).expect("an answer");
+        assert!(!limited.admitted);
+        assert!(!filter.call().times(MOST_COUNT).remove("few").expect("an answer"));
+        assert!(filter.call().times(MOST_COUNT).remove("flow").expect("an answer"), "it is full");
+        let digest = filter.digest().expect("a digest").to_string();
+        filter.close().expect("a clean end");
+        let again = Filter::<Any>::open(&dir, Options::new().background(false)).expect("a filter");
+        assert_eq!(again.digest().expect("a digest").to_string(), digest);
+    }
+}
+
+#[test]
 fn a_count_beyond_one_record_is_removed_as_a_whole() {
     const MANY: u64 = 40_000_000_000;
     let filter = made(DynamicCount::capacity(1000));

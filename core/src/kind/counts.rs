@@ -16,6 +16,13 @@ pub trait KeyCounts {
     fn normaliser(&self) -> Option<f64> {
         None
     }
+
+    /// Returns the weight that fills every counter of a key, whatever they held, for kinds whose
+    /// full counters remember nothing of what was added beyond: a greater weight leaves the same
+    /// counters. `None` if a greater weight may make a difference.
+    fn fills(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// The removal of keys, for kinds that count and support it.

@@ -394,9 +394,7 @@ impl Machine {
     /// it is first written to, in chunks of up to 1 MiB.
     #[must_use]
     pub fn planned_bytes(&self) -> u64 {
-        let Parts { memory, ledger, .. } = &self.parts;
-        let fixed = size_of_val(self) + size_of_val(ledger.stripes());
-        fixed as u64 + memory.planned_bytes()
+        size_of_val(self) as u64 + self.parts.planned_bytes()
     }
 
     /// Returns the pieces from which [`Machine::restore`] makes this filter, in its present state.
@@ -517,6 +515,14 @@ impl Restore {
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         size_of_val(self) + self.0.parts.allocated_bytes()
+    }
+
+    /// Returns the bytes of memory of the filter when all of its present banks is used, as
+    /// [`Machine::planned_bytes`]. The first piece decides it: a host can refuse a filter before
+    /// its chunks come.
+    #[must_use]
+    pub fn planned_bytes(&self) -> u64 {
+        size_of::<Machine>() as u64 + self.0.parts.planned_bytes()
     }
 
     /// Returns the filter.

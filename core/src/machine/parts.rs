@@ -95,6 +95,11 @@ impl Parts {
         size_of_val(self.ledger.stripes()) + self.memory.allocated_bytes()
     }
 
+    /// Returns the bytes beside these parts themselves when all of the present banks is used.
+    pub(super) fn planned_bytes(&self) -> u64 {
+        size_of_val(self.ledger.stripes()) as u64 + self.memory.planned_bytes()
+    }
+
     /// Returns the sum of a kind word over all blocks.
     pub(crate) fn sum(&self, word: usize) -> u64 {
         let mut sum = 0_u64;

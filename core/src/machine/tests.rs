@@ -6,7 +6,7 @@ use super::*;
 use crate::conformance::{hash_of, records_and_pieces_rebuild};
 use crate::event;
 use crate::hash::mix;
-use crate::kind::{Event, Parameters};
+use crate::kind::{Event, MOST_WEIGHT, Parameters};
 use crate::kinds::registry::{self, REGISTRY};
 use crate::record::{Op, Record};
 use proptest::prelude::*;
@@ -166,6 +166,78 @@ fn what_a_kind_does_not_do_is_refused_without_a_record() {
     assert!(bloom.age(1, 1).is_err() && bloom.estimate(1, 1).is_err());
     let error = Machine::create(kind("bloom"), &MachineOptions::new().stripes(0), 1, 2);
     assert!(matches!(error, Err(Error::Parameter { name: "stripes", .. })));
+}
+
+/// Returns the words of all blocks: cells, and kind words if `own`.
+fn words(machine: &Machine, own: bool) -> Vec<u64> {
+    let mut words = Vec::new();
+    machine.parts.each_block(|_, block| {
+        let own = if own { block.own } else { &[] };
+        words.extend(own.iter().chain(block.cells).map(crate::block::load));
+    });
+    words
+}
+
+#[test]
+fn a_weight_beyond_the_counters_leaves_what_all_its_records_would() {
+    let ring = |decay: &str| {
+        let base = Parameters::new().with("capacity", 100).with("epoch", 1000);
+        base.with("window-epochs", 4).with("decay", decay)
+    };
+    let counting = |bits: u64| Parameters::new().with("capacity", 100).with("counter-bits", bits);
+    let least = u64::from(MOST_WEIGHT);
+    for (name, parameters, has_metric) in [
+        ("counting", counting(4), false),
+        ("counting", counting(24), false),
+        ("counting", counting(26), false),
+        ("decaying", ring("sliding-window"), true),
+        ("decaying", ring("linear").with("counter-bits", 26), true),
+    ] {
+        let kind = registry::build(name, &parameters).expect(name);
+        let made = || Machine::create(kind.clone(), &MachineOptions::new(), 7, 4711).expect(name);
+        let (mut at_once, mut in_parts) = (made(), made());
+        // Late keys too, which belong to an earlier epoch.
+        for (key, millis, weight) in [
+            (1, 9, 3),
+            (1, 9, 9 * least + 5),
+            (2, 9, 4 * least),
+            (3, 7, 7 * least + 1),
+            (1, 10, least + 1),
+            (2, 13, 2 * least),
+        ] {
+            let time = OperationTime { time: millis * 1000, stream: true };
+            let insert = Request::insert(hash_of(key));
+            let mut records = 0;
+            at_once.write(&insert.weighing(weight), time, &mut |_| records += 1).expect(name);
+            let needed = weight.div_ceil(least);
+            assert!(records <= needed.min(5), "{records} records for {weight}");
+            for part in 0..needed {
+                let part = insert.weighing((weight - part * least).min(least));
+                in_parts.write(&part, time, &mut |_| {}).expect(name);
+            }
+            assert!(words(&at_once, !has_metric) == words(&in_parts, !has_metric), "{name}: {key}");
+            for key in 0..4 {
+                let count = |machine: &Machine| machine.estimate(hash_of(key), 13_000).expect(name);
+                assert_eq!(count(&at_once), count(&in_parts), "{name}: {key}");
+            }
+        }
+        if kind.removal().is_some() {
+            let time = OperationTime { time: 13_000, stream: true };
+            let removal = (hash_of(1), 9 * least);
+            let before = words(&at_once, true);
+            let is_full = at_once.estimate(hash_of(1), 0).expect(name).at_least;
+            assert_eq!(at_once.remove(removal, time, &mut |_| {}).expect(name), is_full);
+            assert!(words(&at_once, true) == before, "a full counter stays where it is");
+            assert!(!at_once.remove((hash_of(9), 2 * least), time, &mut |_| {}).expect(name));
+        }
+        // The precondition is that of the whole weight.
+        let limit = 8.0 * least as f64;
+        let time = OperationTime { time: 13_000, stream: true };
+        let too_much = at_once.insert_up_to((hash_of(8), 9 * least), limit, time, &mut |_| {});
+        assert!(!too_much.expect(name).admitted, "{name}");
+        let all = at_once.insert_up_to((hash_of(8), 8 * least), limit, time, &mut |_| {});
+        assert!(all.expect(name).admitted, "{name}");
+    }
 }
 
 #[test]

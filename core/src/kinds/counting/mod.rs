@@ -181,6 +181,10 @@ impl KeyCounts for Counting {
         let least = self.least(block, query.hash);
         Estimate { count: least as f64, at_least: least == self.counters(block).most() }
     }
+
+    fn fills(&self) -> Option<u64> {
+        Some(u64::MAX >> (64 - self.bits))
+    }
 }
 
 impl Removal for Counting {

@@ -41,6 +41,12 @@ pub(super) trait Counters: Debug + Send + Sync {
     /// Returns one over the sum of the decay function over all ages, which turns a count into a
     /// frequency for each epoch.
     fn normaliser(&self) -> f64;
+
+    /// Returns the weight that fills a counter for its whole life, so that a greater one leaves the
+    /// same; `None` if there is none.
+    fn fills(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// A block's counters.

@@ -292,4 +292,8 @@ impl<C: Counters> KeyCounts for Decaying<C> {
     fn normaliser(&self) -> Option<f64> {
         Some(self.counters.normaliser())
     }
+
+    fn fills(&self) -> Option<u64> {
+        self.counters.fills()
+    }
 }

@@ -274,4 +274,8 @@ impl Counters for Ring {
         let sum: u64 = (0..epochs).map(|age| self.shape.weight(age, epochs)).sum();
         self.shape.one(self.epochs) / sum as f64
     }
+
+    fn fills(&self) -> Option<u64> {
+        Some(u64::MAX >> (64 - self.bits))
+    }
 }
