@@ -14,7 +14,19 @@ static MAX_FILTER_BYTES: Number = Number {
     name: c"max-filter-bytes",
     default: 256 << 20,
     bounds: (1 << 12, i64::MAX),
+    is_bytes: true,
     value: AtomicI64::new(256 << 20),
+};
+
+/// The default of the most records of a command: 8 MiB of them, some 30 ms.
+const COMMAND_RECORDS: i64 = 1 << 18;
+
+static MAX_COMMAND_RECORDS: Number = Number {
+    name: c"max-command-records",
+    default: COMMAND_RECORDS,
+    bounds: (1, i64::MAX),
+    is_bytes: false,
+    value: AtomicI64::new(COMMAND_RECORDS),
 };
 
 /// The words of [`HASH`], in the order of [`HASHES`].
@@ -43,6 +55,7 @@ fn set_max_lead(text: &str) -> Result<(), String> {
 #[must_use]
 pub fn register(context: &Context) -> bool {
     register_number(context, &MAX_FILTER_BYTES)
+        && register_number(context, &MAX_COMMAND_RECORDS)
         && register_choice(context, &HASH)
         && register_text(context, &MAX_LEAD)
 }
@@ -50,6 +63,11 @@ pub fn register(context: &Context) -> bool {
 /// Returns the most bytes that a new filter may need.
 pub fn max_filter_bytes() -> u64 {
     MAX_FILTER_BYTES.value.load(Ordering::Relaxed).unsigned_abs()
+}
+
+/// Returns the most records that a command of a client may emit.
+pub fn max_command_records() -> u64 {
+    MAX_COMMAND_RECORDS.value.load(Ordering::Relaxed).unsigned_abs()
 }
 
 /// Returns the hash function of new filters.

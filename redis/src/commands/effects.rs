@@ -1,11 +1,13 @@
 //! Effects: the commands that replicas and the append-only file get in place of users' commands,
 //! and the writing of a filter that emits them.
 //!
-//! A filter refuses a record of another filter or LSN, so ordinary clients may send effects too: a
-//! wrong one changes nothing. From the primary or the append-only file it is a divergence, and the
-//! filter answers no questions any more.
+//! A filter refuses a record of another filter or LSN, so a wrong effect of an ordinary client
+//! changes nothing; a right one is whatever its author decides, within the limits of this server.
+//! From the primary or the append-only file a wrong one is a divergence, and the filter answers no
+//! questions any more.
 
 use super::key::present;
+use super::limits;
 use crate::arguments::{number, refused, wrong};
 use crate::ffi::{About, Access, Call, Command, Failure, Outcome};
 use crate::value::Value;
@@ -124,6 +126,7 @@ impl Command for Create {
             return Err(exists());
         }
         let machine = Machine::from_identity(call.argument(2)).map_err(|error| refused(&error))?;
+        limits::new_filter(call, machine.planned_bytes())?;
         created(call, &machine);
         slot.set(Box::new(Value::ready(machine)));
         call.ok();
@@ -151,6 +154,7 @@ impl Command for Apply {
         let records = call.argument(3);
         let mut slot = call.open::<Value>(Self::ABOUT.access)?;
         let value = present(&mut slot)?;
+        limits::memory(call, records.len())?;
         let applied = apply(value.machine()?, lsn, records);
         let count = *applied.as_ref().unwrap_or_else(|(count, _)| count);
         let failed = applied.err().map(|(_, failure)| failure);
@@ -222,12 +226,16 @@ impl Command for LoadChunk {
         match slot.value() {
             None if given == 0 => {
                 let restore = Restore::begin(piece).map_err(|error| refused(&error))?;
+                limits::new_filter(call, restore.planned_bytes())?;
                 slot.set(Box::new(Value::loading(restore)));
             }
             None => {
                 return Err(Failure::new("NOTREADY", "there is no such key: begin with piece 0"));
             }
-            Some(value) => add(value, given, piece)?,
+            Some(value) => {
+                limits::memory(call, piece.len())?;
+                add(value, given, piece)?;
+            }
         }
         call.replicate_numbered(LOAD_CHUNK, given.into(), piece);
         call.changed(c"eb.load");

@@ -2,6 +2,7 @@
 
 use super::effects::{Log, emit};
 use super::key::{now, present};
+use super::limits;
 use crate::arguments::{Reader, clock, is, number, refused, syntax, time, wrong};
 use crate::ffi::{About, Access, Call, Command, Failure, Outcome};
 use crate::value::Value;
@@ -81,6 +82,7 @@ fn reply_all(call: &Call<'_>, replies: &[i64]) {
 fn add_many(call: &Call<'_>, since: Since) -> Outcome {
     let mut slot = call.open::<Value>(ADDS_TO)?;
     let value = present(&mut slot)?;
+    limits::records(value.machine()?.kind(), call.arguments_from(2).len(), 1)?;
     let replies = emit(call, value, ADDED, |machine, log| {
         let time = now(machine);
         let items = call.arguments_from(2);
@@ -172,6 +174,8 @@ struct Settings {
     is_timed: bool,
     /// The position of the first item, or time.
     items: usize,
+    /// The number of items.
+    count: usize,
 }
 
 /// How an item weighs.
@@ -196,6 +200,7 @@ impl Command for Insert {
         let value = present(&mut slot)?;
         let machine = value.machine()?;
         let weight = weight(machine, settings.weight.as_ref())?;
+        limits::records(machine.kind(), settings.count, weight)?;
         // All times are checked before anything is inserted.
         let items = items(call, machine, &settings)?;
         let request = Request::insert(0).weighing(weight);
@@ -211,7 +216,7 @@ impl Command for Insert {
 fn settings(call: &Call<'_>) -> Result<Settings, Failure> {
     let mut reader = Reader::new(call, 2);
     let (since, is_timed) = (Since::LastSeen, false);
-    let mut settings = Settings { since, time: None, weight: None, is_timed, items: 0 };
+    let mut settings = Settings { since, time: None, weight: None, is_timed, items: 0, count: 0 };
     let real = |name: &str, value: &[u8]| number::<f64>(name, "a number", value);
     loop {
         match reader.next().ok_or_else(|| syntax(FORM))? {
@@ -238,6 +243,7 @@ fn settings(call: &Call<'_>) -> Result<Settings, Failure> {
     if count == 0 || settings.is_timed && !count.is_multiple_of(2) {
         return Err(syntax(FORM));
     }
+    settings.count = if settings.is_timed { count / 2 } else { count };
     Ok(settings)
 }
 
@@ -307,6 +313,7 @@ impl Command for Delete {
         };
         let mut slot = call.open::<Value>(Self::ABOUT.access)?;
         let value = present(&mut slot)?;
+        limits::records(value.machine()?.kind(), 1, weight)?;
         let removed = emit(call, value, c"eb.del", |machine, log| {
             let (hash, time) = (machine.hash(call.argument(2)), now(machine));
             machine.remove((hash, weight), time, &mut |record| log.push(record))

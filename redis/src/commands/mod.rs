@@ -4,6 +4,7 @@ pub mod effects;
 mod insert;
 mod inspect;
 mod key;
+mod limits;
 mod query;
 mod reserve;
 

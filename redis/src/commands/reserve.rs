@@ -1,6 +1,7 @@
 //! `EB.RESERVE`: a new filter.
 
 use super::effects::{created, exists};
+use super::limits;
 use crate::arguments::{Reader, is, number, refused, seed, syntax, text, wrong};
 use crate::config;
 use crate::ffi::{About, Access, Call, Command, Failure, Outcome, random};
@@ -63,7 +64,7 @@ impl Command for Reserve {
         let secret = asked.seed.unwrap_or_else(random);
         let machine = Machine::create(kind, &options, secret, random());
         let machine = machine.map_err(|error| refused(&error))?;
-        check_size(call, machine.planned_bytes())?;
+        limits::new_filter(call, machine.planned_bytes())?;
         created(call, &machine);
         slot.set(Box::new(Value::ready(machine)));
         call.ok();
@@ -168,24 +169,4 @@ fn same<T: PartialEq + Display>(what: &str, expected: T, found: T) -> Outcome {
     }
     let message = format!("{what}: expected {expected}, found {found}");
     Err(Failure::new("MISMATCH", message))
-}
-
-/// Checks the size of a new filter against the configured limit, and against the server's memory.
-fn check_size(call: &Call<'_>, planned: u64) -> Outcome {
-    let most = config::max_filter_bytes();
-    if planned > most {
-        let message = format!(
-            "the filter needs {planned} bytes, ebbtide.max-filter-bytes allows {most}: raise it, \
-             or spread the keys over several filters"
-        );
-        return Err(Failure::new("TOOLARGE", message));
-    }
-    match call.memory_left() {
-        Some(left) if planned > left => {
-            let message =
-                format!("the filter needs {planned} bytes, maxmemory leaves {left}: raise it");
-            Err(Failure::new("TOOLARGE", message))
-        }
-        _ => Ok(()),
-    }
 }

@@ -1,9 +1,14 @@
 //! One call of a command: its arguments, the key it works on, its reply, and its effects.
 
+use super::load::is_valkey;
 use super::{Slot, Stored, api, one_line};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::cell::Cell;
 use std::ffi::{CStr, c_int, c_long, c_longlong};
+
+/// The bit of a context's flags that says in Valkey 9 that its client moves a slot here. Headers of
+/// Redis do not have it, and use the bit for something else.
+const CTX_FLAGS_SLOT_IMPORT_CLIENT: u32 = 1 << 25;
 
 /// An error reply: a code in capitals, and a sentence.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -166,12 +171,14 @@ impl<'a> Call<'a> {
         )
     }
 
-    /// Returns whether the command comes from the primary, or from the append-only file.
+    /// Returns whether the command comes from the primary, from the append-only file, or from the
+    /// node that a slot is moved from.
     pub fn is_replayed(&self) -> bool {
         // SAFETY: the context of this call.
         let flags = unsafe { api(raw::RedisModule_GetContextFlags)(self.context) };
         let replayed = raw::REDISMODULE_CTX_FLAGS_REPLICATED | raw::REDISMODULE_CTX_FLAGS_LOADING;
-        flags & replayed as c_int != 0
+        let moved = if is_valkey() { CTX_FLAGS_SLOT_IMPORT_CLIENT } else { 0 };
+        flags & (replayed | moved) as c_int != 0
     }
 }
 

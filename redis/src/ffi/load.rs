@@ -4,10 +4,19 @@ use super::call::{About, Command, execute};
 use super::{Stored, api, one_line, stored};
 use redis_module::raw::{self, RedisModuleCtx};
 use std::ffi::{CStr, c_int};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The bit of module options that says to Valkey 9 that slots may be moved as commands of an
 /// append-only file. Headers of Redis do not have it.
 const HANDLE_ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
+
+/// Whether the server is a Valkey, found when the module is loaded.
+static IS_VALKEY: AtomicBool = AtomicBool::new(false);
+
+/// Returns whether the server is a Valkey.
+pub(super) fn is_valkey() -> bool {
+    IS_VALKEY.load(Ordering::Relaxed)
+}
 
 /// The context of loading the module.
 pub struct Context(*mut RedisModuleCtx);
@@ -51,7 +60,8 @@ impl Context {
         let mut options = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS
             | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED
             | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD;
-        if self.is_valkey() {
+        IS_VALKEY.store(self.finds_valkey(), Ordering::Relaxed);
+        if is_valkey() {
             options |= HANDLE_ATOMIC_SLOT_MIGRATION;
         }
         // SAFETY: the context of loading.
@@ -61,7 +71,7 @@ impl Context {
         }
     }
 
-    fn is_valkey(&self) -> bool {
+    fn finds_valkey(&self) -> bool {
         // SAFETY: the context of loading; what is returned is released here.
         unsafe {
             let info = api(raw::RedisModule_GetServerInfo)(self.0, c"server".as_ptr());

@@ -5,7 +5,7 @@ use redis_module::raw;
 use std::ffi::{CStr, c_char, c_int, c_longlong, c_void};
 use std::sync::atomic::{AtomicI64, AtomicPtr, Ordering};
 
-/// A setting that is a number of bytes.
+/// A setting that is a number.
 pub struct Number {
     /// Its name after that of the module.
     pub name: &'static CStr,
@@ -13,6 +13,8 @@ pub struct Number {
     pub default: i64,
     /// Its bounds.
     pub bounds: (i64, i64),
+    /// Whether it counts bytes: the server then takes units, as in `64mb`.
+    pub is_bytes: bool,
     /// Its value.
     pub value: AtomicI64,
 }
@@ -129,17 +131,22 @@ unsafe extern "C" fn set_text(
     }
 }
 
-/// Registers a number of bytes; false if the server refuses.
+/// Registers a number; false if the server refuses.
 #[must_use]
 pub fn register_number(context: &Context, setting: &'static Number) -> bool {
     let (least, most) = setting.bounds;
+    let flags = if setting.is_bytes {
+        raw::REDISMODULE_CONFIG_MEMORY
+    } else {
+        raw::REDISMODULE_CONFIG_DEFAULT
+    };
     // SAFETY: the context of loading; what is registered is static.
     let done = unsafe {
         api(raw::RedisModule_RegisterNumericConfig)(
             context.pointer(),
             setting.name.as_ptr(),
             setting.default,
-            raw::REDISMODULE_CONFIG_MEMORY,
+            flags,
             least,
             most,
             Some(get_number),

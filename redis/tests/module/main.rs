@@ -12,6 +12,7 @@ mod cluster;
 mod commands;
 mod crashes;
 mod damaged;
+mod limits;
 mod replicas;
 mod rules;
 mod samples;

@@ -177,6 +177,12 @@ impl Server {
         panic!("the server does not start again: {}", self.log());
     }
 
+    /// As [`Server::restart`], with further settings.
+    pub fn restart_with(&mut self, settings: &str) {
+        self.settings.extend(settings.split_whitespace().map(str::to_owned));
+        self.restart();
+    }
+
     /// Starts the server again as one without a primary, with its files.
     pub fn restart_alone(&mut self) {
         if let Some(at) = self.settings.iter().position(|setting| setting == "--replicaof") {

@@ -1,0 +1,75 @@
+//! What a client may not exceed: the server's memory, the size of a filter, the records of a
+//! command.
+//!
+//! What the primary or the append-only file says has been decided, so it is never refused: a
+//! replica with less memory, or with lower settings, has the same filters.
+
+use crate::config;
+use crate::ffi::{Call, Failure, Outcome};
+use ebbtide_core::Kind;
+use ebbtide_core::kind::count_parts;
+
+/// Checks the size of a new filter against the configured limit, and against the server's memory.
+///
+/// # Errors
+/// `TOOLARGE`.
+pub fn new_filter(call: &Call<'_>, planned: u64) -> Outcome {
+    if call.is_replayed() {
+        return Ok(());
+    }
+    let most = config::max_filter_bytes();
+    if planned > most {
+        let message = format!(
+            "the filter needs {planned} bytes, ebbtide.max-filter-bytes allows {most}: raise it, \
+             or spread the keys over several filters"
+        );
+        return Err(Failure::new("TOOLARGE", message));
+    }
+    match call.memory_left() {
+        Some(left) if planned > left => {
+            let message =
+                format!("the filter needs {planned} bytes, maxmemory leaves {left}: raise it");
+            Err(Failure::new("TOOLARGE", message))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Checks that the server may allocate this number of bytes, for commands that the server itself
+/// does not check, because it would also refuse those of the primary.
+///
+/// # Errors
+/// `OOM`.
+pub fn memory(call: &Call<'_>, bytes: usize) -> Outcome {
+    if call.is_replayed() {
+        return Ok(());
+    }
+    match call.memory_left() {
+        Some(left) if bytes as u64 > left => {
+            let message = format!(
+                "command not allowed: it needs {bytes} bytes, maxmemory leaves {left}: raise it, \
+                 or delete keys, and send the command again"
+            );
+            Err(Failure::new("OOM", message))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Checks how many records a command may emit: those of a number of items of this weight. Each is
+/// sent to every replica and to the append-only file, and the server serves nobody meanwhile.
+///
+/// # Errors
+/// `TOOLARGE`.
+pub fn records(kind: &dyn Kind, items: usize, weight: u64) -> Outcome {
+    let (needed, most) =
+        ((items as u64).saturating_mul(count_parts(kind, weight)), config::max_command_records());
+    if needed <= most {
+        return Ok(());
+    }
+    let message = format!(
+        "the command needs up to {needed} records, ebbtide.max-command-records allows {most}: send \
+         fewer items in a command, a lower TIMES, or raise it"
+    );
+    Err(Failure::new("TOOLARGE", message))
+}
