@@ -4,7 +4,7 @@
 use engine::Code;
 use std::ffi::c_int;
 
-/// The operating system refused an operation.
+/// The operating system refused an operation, for another reason than a full disk.
 pub const EBBTIDE_IO: c_int = 1;
 /// The disk is full, or a quota exhausted. Nothing is lost; the same handle writes again once there
 /// is space.
@@ -23,7 +23,8 @@ pub const EBBTIDE_OCCUPIED: c_int = 7;
 pub const EBBTIDE_MISMATCH: c_int = 8;
 /// A parameter, an option or a setting of a call has a value that is not allowed.
 pub const EBBTIDE_PARAMETER: c_int = 9;
-/// Another handle is busy opening, closing or recovering the filter.
+/// Another handle has been opening, closing or recovering the filter for a minute, or has it open
+/// where that is not allowed (ebbtide_restore of an open filter).
 pub const EBBTIDE_LOCKED: c_int = 10;
 /// The filter has as many open handles as it can have.
 pub const EBBTIDE_CROWDED: c_int = 11;
@@ -47,7 +48,9 @@ pub const EBBTIDE_WOULD_WAIT: c_int = 18;
 pub const EBBTIDE_DIVERGED: c_int = 19;
 /// An error that this version does not distinguish.
 pub const EBBTIDE_OTHER: c_int = 20;
-/// A key of a batch was inserted by another caller. No function of this library returns it.
+/// A key that ebbtide_batch_check_and_insert answered as new was inserted by another caller before
+/// ebbtide_batch_commit, or by now is a false positive. Nothing of the batch has been written: clear
+/// it and take the same messages again.
 pub const EBBTIDE_CONFLICT: c_int = 21;
 /// An argument is not allowed, such as a NULL pointer. Nothing has happened.
 pub const EBBTIDE_ARGUMENT: c_int = 1000;

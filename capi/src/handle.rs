@@ -4,7 +4,7 @@ use crate::call::{Settings, query, write};
 use crate::codes::EBBTIDE_UNSUPPORTED;
 use crate::failure::{Failure, Result};
 use crate::stat;
-use engine::{Age, Any, Checked, Estimate, Filter, Options, Reader, Within};
+use engine::{Age, Any, Checked, Estimate, Filter, Options, Reader, Spec, Within, inspect};
 use std::path::Path;
 
 /// An open filter.
@@ -35,6 +35,18 @@ fn read_only(reader: &Reader<Any>, operation: &str) -> Failure {
 /// Reads a spec.
 fn kind(spec: &str) -> Result<Any> {
     Ok(spec.parse::<Any>().map_err(engine::Error::from)?)
+}
+
+/// Copies a closed filter, or a backup, to a new directory.
+pub fn restore(backup: &Path, path: &Path) -> Result<()> {
+    Ok(inspect::restore(backup, path)?)
+}
+
+/// Returns as JSON what a filter will take.
+pub fn plan(spec: &str, options: &str) -> Result<String> {
+    let spec = kind(spec)?;
+    let plan = inspect::plan(spec.name(), spec.parameters(), &options.parse()?)?;
+    Ok(stat::plan(&plan))
 }
 
 // Any thread of a C program may use a handle.
@@ -190,6 +202,16 @@ impl Handle {
     /// Writes a snapshot; returns the LSN at which it starts.
     pub fn checkpoint(&self) -> Result<u64> {
         Ok(self.writer("checkpoint")?.checkpoint()?)
+    }
+
+    /// Removes all keys.
+    pub fn clear(&self) -> Result<()> {
+        Ok(self.writer("clear")?.clear()?)
+    }
+
+    /// Copies the filter to a new directory.
+    pub fn backup(&self, path: &Path) -> Result<()> {
+        Ok(self.writer("backup")?.backup(path)?)
     }
 
     /// Returns the position of a source, if it has one.

@@ -1,6 +1,6 @@
 //! The exported functions. Their comments, for readers in C, become those of `include/ebbtide.h`.
 //!
-//! All `unsafe` code of the crate is here, in `batch_interface` and in `pointers`. It relies on
+//! All `unsafe` code of the crate is here, in `batch_interface`, `files_interface` and `pointers`. It relies on
 //! what the header demands of callers: pointers are NULL where that is allowed, or point to what
 //! their types say; no handle, batch, error or string is used after it was released, and no batch
 //! after its filter was closed. Everything else is checked.
@@ -28,7 +28,7 @@ pub const EBBTIDE_ITEMS: u32 = 0;
 pub const EBBTIDE_MICROSECONDS: u32 = 1;
 
 /// Gives a text to the caller.
-fn hand_out(text: String) -> *mut c_char {
+pub fn hand_out(text: String) -> *mut c_char {
     CString::new(text).unwrap_or_default().into_raw()
 }
 
@@ -470,7 +470,7 @@ pub unsafe extern "C" fn ebbtide_error_free(error: *mut Failure) {
     }
 }
 
-/// Releases a text from ebbtide_digest or ebbtide_stat. NULL does nothing.
+/// Releases a text from ebbtide_digest, ebbtide_stat or ebbtide_plan. NULL does nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ebbtide_string_free(text: *mut c_char) {
     if !text.is_null() {

@@ -1,9 +1,9 @@
 //! The C interface of `ebbtide`, for C, C++ and languages that call C.
 //!
-//! `interface` and `batch_interface` have the exported functions, whose comments become those of
-//! `include/ebbtide.h`, and `pointers` checks their arguments: these files hold all `unsafe` code.
+//! `interface`, `batch_interface` and `files_interface` have the exported functions, whose comments
+//! become those of `include/ebbtide.h`, and `pointers` checks their arguments: these files hold all `unsafe` code.
 //! `handle` and `batch` are what the functions operate on, `call` the settings of one operation,
-//! `failure` an error with its code, `stat` the statistics as JSON: safe Rust over the crate
+//! `failure` an error with its code, `stat` statistics and plans as JSON: safe Rust over the crate
 //! `ebbtide`. That is called `engine` here, because this library has its name.
 
 #![deny(unsafe_code)]
@@ -13,6 +13,7 @@ mod batch_interface;
 mod call;
 mod codes;
 mod failure;
+mod files_interface;
 mod handle;
 mod interface;
 mod pointers;

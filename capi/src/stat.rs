@@ -1,5 +1,6 @@
-//! Statistics as JSON, with the members of `ebbtide stat --json`.
+//! Statistics and plans as JSON, with the members of `ebbtide stat --json` and `ebbtide plan --json`.
 
+use engine::inspect::{Plan, PlannedPart};
 use engine::units::micros_text;
 use engine::{Durability, Parameters, Stat};
 use serde_json::{Map, Value, json};
@@ -35,6 +36,26 @@ pub fn text(stat: &Stat) -> String {
         "durability": durability(stat.durability),
         "hash": stat.key_hash.to_string(),
         "max_lead_seconds": stat.max_lead.as_secs_f64(),
+    })
+    .to_string()
+}
+
+/// Returns a plan as one line of JSON.
+pub fn plan(plan: &Plan) -> String {
+    let part = |part: &PlannedPart| {
+        let PlannedPart { name, bits, keeps, rate } = *part;
+        json!({ "name": name, "bits": bits, "keeps": keeps, "rate": rate })
+    };
+    json!({
+        "kind": plan.kind,
+        "parameters": parameters(&plan.parameters),
+        "parts": plan.parts.iter().map(part).collect::<Vec<_>>(),
+        "memory_bytes": plan.memory_bytes,
+        "disk_bytes": plan.disk_bytes,
+        "bits_per_key": plan.bits_per_key,
+        "fpr": plan.fpr,
+        "stripes": plan.stripes,
+        "blocks": plan.blocks,
     })
     .to_string()
 }

@@ -319,6 +319,63 @@ static void batches(const char *directory) {
     CHECK_CODE(error, 0);
 }
 
+/* A copy of the filter is one of its own, a cleared filter has nothing, and a backup comes back. */
+static void copies(const char *directory) {
+    struct ebbtide_error *error = NULL;
+    char path[4096], backup[4096], restored[4096];
+    snprintf(path, sizeof path, "%s", at(directory, "whole"));
+    snprintf(backup, sizeof backup, "%s", at(directory, "backup"));
+    snprintf(restored, sizeof restored, "%s", at(directory, "restored"));
+    struct ebbtide_filter *seen = ebbtide_create(path, "age-partitioned last=1000 fpr=0.0001",
+                                                 "durability=never", &error);
+    CHECK_CODE(error, 0);
+    struct ebbtide_batch *batch = ebbtide_batch_new(seen, NULL, &error);
+    CHECK(ebbtide_batch_insert(batch, "a", 1, NULL, &error) == 0);
+    CHECK(ebbtide_batch_set_position(batch, 7, 70, &error) == 0);
+    CHECK(ebbtide_batch_commit(batch, &error) == 0);
+    ebbtide_batch_free(batch);
+    CHECK(ebbtide_backup(seen, backup, &error) == 0);
+    CHECK(ebbtide_backup(seen, backup, &error) == -1);
+    CHECK_ERROR(error, EBBTIDE_EXISTS, "backup");
+    CHECK(ebbtide_insert(seen, "b", 1, NULL, &error) == 1);
+    CHECK(ebbtide_clear(seen, &error) == 0);
+    CHECK(ebbtide_contains(seen, "a", 1, NULL, &error) == 0);
+    CHECK(ebbtide_contains(seen, "b", 1, NULL, &error) == 0);
+    CHECK(ebbtide_position(seen, 7, NULL, &error) == 0);
+    CHECK(ebbtide_restore(path, restored, &error) == -1);
+    CHECK_CODE(error, EBBTIDE_LOCKED);
+    CHECK(ebbtide_close(seen, &error) == 0);
+    CHECK_CODE(error, 0);
+
+    CHECK(ebbtide_restore(backup, restored, &error) == 0);
+    CHECK(ebbtide_restore(backup, restored, &error) == -1);
+    CHECK_CODE(error, EBBTIDE_EXISTS);
+    struct ebbtide_filter *again = ebbtide_open_existing(restored, NULL, &error);
+    CHECK(ebbtide_contains(again, "a", 1, NULL, &error) == 1);
+    CHECK(ebbtide_contains(again, "b", 1, NULL, &error) == 0);
+    uint64_t position = 0;
+    CHECK(ebbtide_position(again, 7, &position, &error) == 1 && position == 70);
+    CHECK(ebbtide_close(again, &error) == 0);
+
+    struct ebbtide_filter *reader = ebbtide_reader_open(path, NULL, &error);
+    CHECK(ebbtide_contains(reader, "a", 1, NULL, &error) == 0);
+    CHECK(ebbtide_clear(reader, &error) == -1);
+    CHECK_ERROR(error, EBBTIDE_UNSUPPORTED, "clear");
+    CHECK(ebbtide_backup(reader, restored, &error) == -1);
+    CHECK_ERROR(error, EBBTIDE_UNSUPPORTED, "backup");
+    CHECK(ebbtide_close(reader, &error) == 0);
+    CHECK_CODE(error, 0);
+
+    char *plan = ebbtide_plan("bloom capacity=1M fpr=0.001", "stripes=4", &error);
+    CHECK(plan != NULL && strstr(plan, "\"stripes\":4,") != NULL);
+    uint64_t memory = 0;
+    CHECK(sscanf(strstr(plan, "\"memory_bytes\":"), "\"memory_bytes\":%" SCNu64, &memory) == 1);
+    CHECK(memory > 1700000 && memory < 2100000);
+    ebbtide_string_free(plan);
+    CHECK(ebbtide_plan("bloom", NULL, &error) == NULL);
+    CHECK_CODE(error, EBBTIDE_PARAMETER);
+}
+
 static struct ebbtide_filter *shared;
 
 /* Inserts the same keys as all other threads; returns how many were new to this one. */
@@ -362,6 +419,7 @@ int main(int count, char **arguments) {
     whole_filter(directory);
     durability(directory);
     batches(directory);
+    copies(directory);
     threads(directory);
     int major = -1, minor = -1, patch = -1;
     CHECK(sscanf(ebbtide_version(), "%d.%d.%d", &major, &minor, &patch) == 3);

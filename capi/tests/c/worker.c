@@ -2,7 +2,7 @@
  *
  * insert and contains take the keys PREFIX0, PREFIX1 and further; contains fails if one is missing.
  * stream inserts keys without end, one of COUNT more each time that it prints how many there are.
- * digest and stat print. */
+ * digest and stat print; plan prints that of the spec in the place of DIRECTORY. */
 #include "check.h"
 
 static int key_of(char *key, size_t size, const char *prefix, unsigned long number) {
@@ -17,6 +17,13 @@ int main(int count, char **arguments) {
     const char *prefix = count == 5 ? arguments[3] : "";
     unsigned long keys = count == 5 ? strtoul(arguments[4], NULL, 10) : 0;
     struct ebbtide_error *error = NULL;
+    if (strcmp(action, "plan") == 0) {
+        char *plan = ebbtide_plan(path, NULL, &error);
+        CHECK_CODE(error, 0);
+        puts(plan);
+        ebbtide_string_free(plan);
+        return 0;
+    }
     int reads = strcmp(action, "digest") == 0 || strcmp(action, "stat") == 0;
     struct ebbtide_filter *seen =
         reads ? ebbtide_reader_open(path, NULL, &error) : ebbtide_open_existing(path, NULL, &error);

@@ -72,7 +72,7 @@ fn symbols(arguments: &[&str], library: &str) -> BTreeSet<String> {
 #[test]
 fn the_shared_library_exports_the_functions_of_the_header_and_no_others() {
     let declared = declared();
-    assert_eq!(declared.len(), 32, "{declared:?}");
+    assert_eq!(declared.len(), 36, "{declared:?}");
     assert_eq!(symbols(&["--dynamic"], "libebbtide.so"), declared);
     let mut own = symbols(&["--extern-only"], "libebbtide.a");
     own.retain(|name| name.starts_with("ebbtide_"));
@@ -205,6 +205,27 @@ fn programs_in_c_and_rust_and_the_command_line_share_one_live_filter() {
     // And closed.
     assert_eq!(work(&["digest"]).trim(), digest);
     assert_eq!(work(&["stat"]), ebbtide(&["stat", "--json"], ""));
+}
+
+#[test]
+fn a_plan_is_that_of_the_command() {
+    let worker = Program::new("worker.c", Way::Shared);
+    for spec in [
+        "fingerprint last=1M fpr=0.001",
+        "time-limited window=10m",
+        "decaying-optimized capacity=1000 lambda=0.5 epoch=1m",
+        "counting capacity=1000 counter-bits=8",
+    ] {
+        let mut run = worker.command();
+        let planned = tools::limited(run.args([spec, "plan"]));
+        let mut ebbtide = Command::new(command());
+        ebbtide.args(["plan", "--json", "--kind"]).args(spec.split(' ').take(1));
+        for parameter in spec.split(' ').skip(1) {
+            ebbtide.arg(format!("--{parameter}"));
+        }
+        let printed = with_input(&mut ebbtide, "");
+        assert_eq!(planned, printed, "{spec}");
+    }
 }
 
 #[test]
