@@ -12,11 +12,11 @@ from __future__ import annotations
 import math
 import sys
 import tempfile
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta, timezone
 
 import ebbtide
 
-START = datetime(2026, 1, 1, tzinfo=UTC)
+START = datetime(2026, 1, 1, tzinfo=timezone.utc)
 WINDOW = timedelta(minutes=10)
 
 

@@ -46,7 +46,6 @@ impl PyFilter {
 
 #[pymethods]
 impl PyFilter {
-    /// Filters are opened by a function, which has many settings: says so.
     #[new]
     #[pyo3(signature = (*_arguments, **_settings))]
     fn new(
@@ -230,7 +229,8 @@ impl PyFilter {
     }
 
     /// Yields the items of an iterable whose keys are new, in order; ``key`` computes the key of an
-    /// item, which is the item itself by default.
+    /// item, which is the item itself by default. An item that is too late for the window is
+    /// yielded: nobody knows whether it was seen (``ebbtide dedup`` prints such lines, too).
     ///
     /// Keys are checked and inserted in batches of ``batch`` items (1024), which is faster than one
     /// by one. Items are yielded once their batch is full, and those of a batch that was not

@@ -27,6 +27,9 @@ fn _ebbtide(module: &Bound<'_, PyModule>) -> PyResult<()> {
     answers::prepare(module.py())?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<filter::PyFilter>()?;
+    // As Python's sets call it. A set's `add` returns nothing, either.
+    let filter = module.getattr("Filter")?;
+    filter.setattr("add", filter.getattr("insert")?)?;
     module.add_class::<reader::PyReader>()?;
     module.add_class::<batch::PyBatch>()?;
     module.add_class::<bulk::Raw>()?;

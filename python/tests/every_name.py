@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import ebbtide
@@ -56,13 +56,14 @@ def errors() -> list[type[ebbtide.Error]]:
 
 def window(home: Path) -> None:
     key: ebbtide.Key = "order 17"
-    now: ebbtide.Time = datetime.now(UTC)
+    now: ebbtide.Time = datetime.now(timezone.utc)
     ten_minutes: ebbtide.Duration = "10m"
     seen: ebbtide.Filter = ebbtide.open(home, ebbtide.TimeLimited(ten_minutes))
     with seen:
         new: bool = seen.check_and_insert(key, time=now, durability="always")
         assert new and seen.contains(key) and key in seen and not seen.closed
         seen.insert(b"bytes")
+        seen.add("as of a set", time=now)
         age: timedelta | int | None = seen.age(key)
         assert age is not None and seen.seen_within(key, 60)
         answers: bytes = seen.check_and_insert_all(["a", b"b", "a"], since="last-accepted")
@@ -76,7 +77,7 @@ def window(home: Path) -> None:
         seen.sync()
         first: int = seen.checkpoint()
         stat: ebbtide.Stat = seen.stat()
-        assert first >= 0 and stat.inserts == 8 and stat.time is not None
+        assert first >= 0 and stat.inserts == 9 and stat.time is not None
         digest: ebbtide.Digest = seen.digest()
         assert len(digest.value) == 32
         batch: ebbtide.Batch = seen.batch(durability="never", since="last-seen")
@@ -103,7 +104,7 @@ def reads(reader: ebbtide.Reader, key: ebbtide.Key) -> None:
     assert key in reader and reader.contains(key) and reader.contains_all([key]) == b"\x01"
     assert reader.age(key) is not None and reader.seen_within(key, "5m")
     assert reader.kind == "time-limited" and reader.path and reader.parameters
-    assert reader.stat().handles == 1 and reader.digest().inserts == 10 and not reader.closed
+    assert reader.stat().handles == 1 and reader.digest().inserts == 11 and not reader.closed
     assert reader.position(1) == 100 and reader.positions() == {1: 100}
     for ask in (reader.estimate, reader.frequency):
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -159,6 +161,61 @@ def test_only_new_yields_each_item_once_in_order_whatever_the_batch(tmp_path: Pa
             assert list(seen.only_new(["key 1", "other"], since="last-accepted")) == ["other"]
 
 
+def test_only_new_does_not_suppress_an_item_that_is_too_late_to_know(tmp_path: Path) -> None:
+    start = 1_700_000_000.0
+    for batch in (1, 2, 1024):
+        with ebbtide.open(tmp_path / str(batch), ebbtide.TimeLimited("10m")) as seen:
+            assert list(seen.only_new(["a", "b"], batch=batch, time=start)) == ["a", "b"]
+            items = ["late", "late", "a"]
+            early = start - 3600
+            # A key that is present is suppressed whatever its time; one that is late is not, and
+            # is not remembered.
+            assert list(seen.only_new(items, batch=batch, time=early)) == ["late", "late"]
+            assert list(seen.check_and_insert_all(items, time=early)) == [2, 2, 0]
+            assert list(seen.only_new(items, batch=batch, time=start)) == ["late"]
+
+
+def test_the_command_prints_the_lines_that_only_new_yields(tmp_path: Path, command: Path) -> None:
+    start = 1_700_000_000
+    rows = [(start, "a"), (start + 1, "b"), (start - 7200, "late"), (start - 7200, "late")]
+    rows += [(start - 7200, "a"), (start + 2, "c"), (start + 2, "b")]
+    text = "".join(f"{time}\t{key}\n" for time, key in rows)
+    arguments = ["dedup", "--window", "10m", "--event-time", "--time-unit", "s"]
+    printed = subprocess.run(
+        [command, *arguments], input=text, capture_output=True, text=True, check=True
+    )
+    with ebbtide.open(tmp_path / "seen", ebbtide.Fingerprint(window="10m")) as seen:
+        yielded = [row for row in rows for _ in seen.only_new([row[1]], time=row[0])]
+    assert printed.stdout.splitlines() == [f"{time}\t{key}" for time, key in yielded]
+    assert [key for _, key in yielded] == ["a", "b", "late", "late", "c"]
+
+
+def test_add_is_insert_as_of_a_set(seen: ebbtide.Filter) -> None:
+    seen.add("a")
+    assert "a" in seen and ebbtide.Filter.add is ebbtide.Filter.insert
+    assert not seen.check_and_insert("a")
+
+
+def test_async_with_closes_also_after_an_exception(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with ebbtide.open(tmp_path / "seen", ebbtide.Bloom(1000)) as seen:
+            seen.add("a")
+            async with ebbtide.Reader(tmp_path / "seen") as reader:
+                assert "a" in reader
+            assert reader.closed and not seen.closed
+        assert seen.closed
+        with pytest.raises(ebbtide.Closed):
+            async with seen:
+                raise AssertionError("a closed filter is not entered")
+        with pytest.raises(ZeroDivisionError):
+            async with ebbtide.open(tmp_path / "seen") as again:
+                assert "a" in again
+                raise ZeroDivisionError
+        assert again.closed
+
+    asyncio.run(run())
+
+
 def test_a_thousand_times_a_slice_of_keys_is_worked_on_piece_by_piece(path: str) -> None:
     with ebbtide.open(path, ebbtide.Bloom(400_000, fpr=1e-9)) as seen:
         count = 200_000
@@ -168,9 +225,9 @@ def test_a_thousand_times_a_slice_of_keys_is_worked_on_piece_by_piece(path: str)
 
 
 def test_times_counts_and_ages_come_back_in_the_types_of_python(tmp_path: Path) -> None:
-    from datetime import UTC, datetime, timedelta
+    from datetime import datetime, timedelta, timezone
 
-    start = datetime(2026, 1, 1, tzinfo=UTC)
+    start = datetime(2026, 1, 1, tzinfo=timezone.utc)
     window = timedelta(minutes=10)
     with ebbtide.open(tmp_path / "timed", ebbtide.TimeLimited(window)) as seen:
         assert seen.check_and_insert("a", time=start)

@@ -94,6 +94,31 @@ def test_the_types_hold_what_the_module_is() -> None:
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        "Fingerprint()",
+        "Fingerprint(fpr=0.1)",
+        "Fingerprint(last=1000, window='10m')",
+        "Fingerprint(last=1000, rate=5.0)",
+        "Fingerprint(window='10m', words=64)",
+        "Bloom()",
+        "TimeLimited()",
+    ],
+)
+def test_what_cannot_be_a_filter_is_an_error_of_types_and_of_the_call(
+    call: str, tmp_path: Path
+) -> None:
+    api = pytest.importorskip("mypy.api")
+    program = tmp_path / "program.py"
+    program.write_text(f"import ebbtide\nebbtide.plan(ebbtide.{call})\n")
+    # In one process with one cache: each takes a second only.
+    printed, errors, code = api.run(["--strict", f"--cache-dir={tmp_path.parent}", str(program)])
+    assert code == 1 and "Found 1 error in 1 file" in printed, printed + errors
+    with pytest.raises((TypeError, ebbtide.BadParameter)):
+        eval(f"ebbtide.plan(ebbtide.{call})", {"ebbtide": ebbtide})
+
+
 def test_a_program_that_uses_every_name_passes_strict_type_checks(tmp_path: Path) -> None:
     pytest.importorskip("mypy")
     program = Path(__file__).with_name("every_name.py")

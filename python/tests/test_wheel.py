@@ -17,7 +17,7 @@ import ebbtide
 LIBRARY = next(Path(ebbtide.__file__).parent.glob("_ebbtide*.so"))
 
 
-def test_one_extension_serves_all_versions_of_python_from_3_11_on() -> None:
+def test_one_extension_serves_all_versions_of_python_from_3_10_on() -> None:
     assert LIBRARY.name == "_ebbtide.abi3.so"
     assert (Path(ebbtide.__file__).parent / "py.typed").exists()
     assert importlib.metadata.version("ebbtide") == ebbtide.__version__

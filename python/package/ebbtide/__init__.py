@@ -19,6 +19,7 @@ version in all of them.
 
 from __future__ import annotations
 
+from . import _async as _async
 from ._ebbtide import Batch, Filter, Raw, Reader, __version__, raw
 from ._errors import (
     BadParameter,

@@ -4,9 +4,9 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Literal, NoReturn, Self, TypeVar, final, overload
+from typing import Any, Literal, NoReturn, TypeVar, final, overload
 
-from typing_extensions import Buffer
+from typing_extensions import Buffer, Self
 
 from ._types import (
     Admission,
@@ -87,6 +87,7 @@ class Filter:
         durability: _Durability | None = None,
         weight: float | None = None,
     ) -> None: ...
+    add = insert
     def check_and_insert(
         self,
         key: Key,
@@ -211,6 +212,14 @@ class Filter:
     def parameters(self) -> dict[str, str]: ...
     @property
     def closed(self) -> bool: ...
+    async def __aenter__(self, /) -> Self: ...
+    async def __aexit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+        /,
+    ) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(
         self,
@@ -262,6 +271,14 @@ class Reader:
     def parameters(self) -> dict[str, str]: ...
     @property
     def closed(self) -> bool: ...
+    async def __aenter__(self, /) -> Self: ...
+    async def __aexit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+        /,
+    ) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(
         self,

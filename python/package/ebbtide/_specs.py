@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from dataclasses import KW_ONLY, MISSING, dataclass, fields
 from datetime import timedelta
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
 
 from ._ebbtide import parse_duration
 from ._errors import BadParameter
@@ -167,6 +167,36 @@ class Fingerprint(Spec):
     bits: int | None = None
     generations: int | None = None
     words: int | None = None
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __init__(
+            self,
+            *,
+            last: int,
+            window: None = None,
+            fpr: float | None = None,
+            rate: None = None,
+            slots: int | None = None,
+            bits: int | None = None,
+            generations: int | None = None,
+            words: int | None = None,
+        ) -> None: ...
+        @overload
+        def __init__(
+            self,
+            *,
+            last: None = None,
+            window: Duration,
+            fpr: float | None = None,
+            rate: float | None = None,
+            slots: int | None = None,
+            bits: int | None = None,
+            generations: int | None = None,
+            words: None = None,
+        ) -> None: ...
+        def __init__(self, **_parameters: Any) -> None: ...
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -11,6 +11,11 @@ if TYPE_CHECKING:
     from ._types import Key
 
 
+#: The answer for a key that is in the window. One that is too late may never have been seen, so its
+#: item is not suppressed, as on the command line.
+_PRESENT = 0
+
+
 def only_new(
     seen: Filter,
     items: Iterable[Any],
@@ -18,7 +23,7 @@ def only_new(
     batch: int,
     settings: dict[str, Any],
 ) -> Iterator[Any]:
-    """Yields the items whose keys are new."""
+    """Yields the items whose keys are new, or too late to know."""
     if batch < 1:
         raise ValueError(f"batch: expected at least 1, found {batch}")
     return _only_new(seen, iter(items), key, batch, settings)
@@ -35,5 +40,5 @@ def _only_new(
         keys = taken if key is None else [key(item) for item in taken]
         answers = seen.check_and_insert_all(keys, **settings)
         for item, answer in zip(taken, answers, strict=True):
-            if answer == 1:
+            if answer != _PRESENT:
                 yield item
