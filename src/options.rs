@@ -129,8 +129,10 @@ impl FromStr for Downtime {
 
 /// Settings of a filter and of a handle.
 ///
-/// The first group is fixed at creation and ignored when a filter is opened; the second belongs to
-/// each handle.
+/// The first group is fixed at creation. A filter that exists and differs in one that is given
+/// here is refused with [`Error::Mismatch`]; those that are not given are the filter's. The second
+/// group belongs to each handle. The durability is in both: that of the creation holds for handles
+/// that name none.
 ///
 /// ```
 /// use ebbtide::{Durability, Options};
@@ -148,11 +150,11 @@ pub struct Options {
     pub(crate) key_hash: Option<KeyHash>,
     pub(crate) hash_seed: Option<Seed>,
     pub(crate) stripes: Option<u32>,
-    pub(crate) block_bytes: u64,
+    pub(crate) block_bytes: Option<u64>,
     pub(crate) segment_bytes: Option<u64>,
-    pub(crate) durability: Durability,
-    pub(crate) downtime: Downtime,
-    pub(crate) max_lead: Duration,
+    pub(crate) durability: Option<Durability>,
+    pub(crate) downtime: Option<Downtime>,
+    pub(crate) max_lead: Option<Duration>,
     pub(crate) clock: Clock,
     pub(crate) checkpoint_bytes: Option<u64>,
     pub(crate) background: bool,
@@ -177,11 +179,11 @@ impl Options {
             key_hash: None,
             hash_seed: None,
             stripes: None,
-            block_bytes: 16 << 10,
+            block_bytes: None,
             segment_bytes: None,
-            durability: Durability::Interval(Duration::from_secs(1)),
-            downtime: Downtime::Age,
-            max_lead: Duration::from_secs(3600),
+            durability: None,
+            downtime: None,
+            max_lead: None,
             clock: Clock::system(),
             checkpoint_bytes: None,
             background: true,
@@ -224,7 +226,7 @@ impl Options {
     /// more memory traffic in a checkpoint.
     #[must_use]
     pub fn block_bytes(mut self, bytes: u64) -> Self {
-        self.block_bytes = bytes;
+        self.block_bytes = Some(bytes);
         self
     }
 
@@ -241,11 +243,14 @@ impl Options {
         self
     }
 
-    /// Sets when records must be on the disk, unless a call says otherwise. Fixed at creation.
-    /// Default: within a second.
+    /// Sets when records of this handle must be on the disk, unless a call says otherwise. Default:
+    /// as given when the filter was created; if nothing was given then, within a second.
+    ///
+    /// Handles on one filter may differ: each call waits as its own handle says. A sync makes the
+    /// records of all handles durable.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
-        self.durability = durability;
+        self.durability = Some(durability);
         self
     }
 
@@ -253,7 +258,7 @@ impl Options {
     /// [`Downtime::Age`].
     #[must_use]
     pub fn downtime(mut self, downtime: Downtime) -> Self {
-        self.downtime = downtime;
+        self.downtime = Some(downtime);
         self
     }
 
@@ -261,7 +266,7 @@ impl Options {
     /// hour. A single timestamp a year ahead would make all other keys a year old.
     #[must_use]
     pub fn max_lead(mut self, lead: Duration) -> Self {
-        self.max_lead = lead;
+        self.max_lead = Some(lead);
         self
     }
 
@@ -314,16 +319,18 @@ impl Options {
         self
     }
 
-    /// Checks the values that are fixed at creation.
+    /// Checks the bounds of values.
     pub(crate) fn check(&self) -> Result<()> {
         if let Some(stripes) = self.stripes {
             within("stripes", stripes.into(), 1, Layout::MOST_STRIPES.into())?;
         }
-        within("block-bytes", self.block_bytes, 512, 64 << 10)?;
+        if let Some(bytes) = self.block_bytes {
+            within("block-bytes", bytes, 512, 64 << 10)?;
+        }
         if let Some(bytes) = self.segment_bytes {
             within("segment-bytes", bytes, SEGMENT_LEAST, 1 << 30)?;
         }
-        if let Durability::Interval(every) = self.durability
+        if let Some(Durability::Interval(every)) = self.durability
             && (every < Duration::from_micros(1) || every > Duration::from_secs(86_400))
         {
             let found = format!("{every:?}");
@@ -333,12 +340,31 @@ impl Options {
                 found,
             ));
         }
-        if u64::try_from(self.max_lead.as_micros()).is_err() {
+        if let Some(lead) = self.max_lead
+            && u64::try_from(lead.as_micros()).is_err()
+        {
             let expected = format!("at most {} microseconds", u64::MAX);
-            let found = format!("{:?}", self.max_lead);
+            let found = format!("{lead:?}");
             return Err(Error::parameter("max-lead", expected, found));
         }
         Ok(())
+    }
+
+    /// Returns the target size of a block of a new filter.
+    pub(crate) fn block_bytes_or_default(&self) -> u64 {
+        self.block_bytes.unwrap_or(16 << 10)
+    }
+
+    /// Returns the durability of a new filter.
+    pub(crate) fn durability_or_default(&self) -> Durability {
+        self.durability.unwrap_or(Durability::Interval(Duration::from_secs(1)))
+    }
+
+    /// Returns how far ahead of the wall clock a key of a new filter may lie, in microseconds.
+    pub(crate) fn max_lead_or_default(&self) -> u64 {
+        let lead = self.max_lead.unwrap_or(Duration::from_secs(3600));
+        // Checked: it has at most 64 bits of microseconds.
+        u64::try_from(lead.as_micros()).unwrap_or(u64::MAX)
     }
 
     /// Returns the records in a segment of a filter whose first bank takes `memory_bytes`.

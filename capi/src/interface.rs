@@ -50,7 +50,8 @@ pub const fn answer(checked: Checked) -> c_int {
 /// The spec is a kind with its parameters, such as "time-limited window=10m fpr=0.001", in the
 /// spelling of the command line. Of a filter that exists the named parameters are compared
 /// (EBBTIDE_MISMATCH). Options are text too, such as "durability=always stripes=16"; NULL for the
-/// defaults.
+/// defaults. They are compared as well, except those that belong to the handle: durability,
+/// checkpoint-bytes and background.
 ///
 /// Returns NULL on an error. Close the filter with ebbtide_close.
 #[unsafe(no_mangle)]

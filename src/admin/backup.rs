@@ -1,8 +1,10 @@
 //! A consistent copy of a filter while others write.
 //!
 //! Writes a snapshot directly to the destination, and the records from its start to its end as one
-//! segment. Together they are a filter: opening it replays them like any other.
+//! segment. Together they are a filter: opening it replays them like any other. Then each file is
+//! copied once more ([`crate::admin::second`]).
 
+use crate::admin::second::Second;
 use crate::engine::Engine;
 use crate::engine::backpressure::PATIENCE;
 use crate::engine::checkpoint::Place;
@@ -23,14 +25,17 @@ const META_TEMPORARY: u64 = 2;
 /// that it needs.
 const TRIES: u32 = 3;
 
-/// Copies an open filter to a new directory.
+/// Copies an open filter to a new directory, each file twice.
 pub(crate) fn backup(engine: &Engine, to: &dyn Media) -> Result<()> {
     engine.shared.check_process()?;
-    write_new(to, |_locks| {
+    let written = write_new(to, |_locks| {
+        // Leftovers of an earlier attempt: without `meta` they belong to no filter.
+        clear(&Second(to))?;
         // Meanwhile other processes do not remove log, unless they urgently need space.
         let _writing = engine.checkpoints.begin_snapshot(PATIENCE)?;
         for _ in 0..TRIES {
             if copy_filter(engine, to)? {
+                Second(to).write(&engine.shared.meta)?;
                 return write_file(
                     to,
                     META_TEMPORARY,
@@ -45,7 +50,14 @@ pub(crate) fn backup(engine: &Engine, to: &dyn Media) -> Result<()> {
             "checkpoints removed the log under it; try again, or raise `checkpoint_bytes`",
         );
         Err(Error::io("back up", engine.shared.media.path())(overtaken))
-    })
+    });
+    match written {
+        // They belong to what is there.
+        Err(error @ (Error::Exists { .. } | Error::Damaged { .. } | Error::Locked { .. })) => {
+            Err(error)
+        }
+        written => written.inspect_err(|_| drop(clear(&Second(to)))),
+    }
 }
 
 /// Copies state and log; returns false if log was removed that the copy needs.

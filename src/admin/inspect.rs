@@ -5,6 +5,7 @@
 
 use crate::admin::look::{Look, look, needed_log};
 use crate::admin::salvage;
+use crate::admin::second::{Second, copy_file};
 use crate::engine::open::{first_bank_bytes, layout, read_meta, write_file, write_new};
 use crate::error::{Error, Result};
 use crate::format::header::DURABLE;
@@ -27,9 +28,6 @@ pub use ebbtide_core::kind::PlannedPart;
 pub use crate::admin::dump_log::{Entry, wal};
 pub use crate::admin::handles::{OpenHandle, handles};
 pub use crate::admin::salvage::{Beyond, Lost};
-
-/// Bytes copied at a time.
-const COPY_BYTES: usize = 1 << 20;
 
 /// The findings of [`verify`] about one file, or about all files together.
 #[derive(Debug)]
@@ -103,6 +101,17 @@ pub fn verify(dir: impl AsRef<Path>) -> Result<Report> {
 /// # Errors
 /// As [`verify`].
 pub fn verify_on(media: &dyn Media) -> Result<Report> {
+    let mut report = verify_files(media)?;
+    let second = Second(media);
+    if second.is_current()? {
+        for file in verify_files(&second)?.files {
+            report.files.push(FileReport { name: format!("second copy: {}", file.name), ..file });
+        }
+    }
+    Ok(report)
+}
+
+fn verify_files(media: &dyn Media) -> Result<Report> {
     let meta = match read_meta(media) {
         Err(error @ (Error::Damaged { .. } | Error::Version { .. })) => {
             let mut report = Report { files: Vec::new() };
@@ -198,19 +207,33 @@ fn verify_log(
 }
 
 /// Creates a filter in a new directory from a backup (or from any filter that no process has open),
-/// after checking that its state can be rebuilt in full.
+/// after checking that its state can be rebuilt in full. Of a damaged backup that has not been
+/// opened since, its second copy is used: damage in one file takes nothing away.
 ///
 /// # Errors
 /// [`Error::NotAFilter`], [`Error::Locked`], [`Error::Damaged`], [`Error::Exists`], [`Error::Io`].
 pub fn restore(from: impl AsRef<Path>, dir: impl AsRef<Path>) -> Result<()> {
     let (from, to) = (Disk::new(from.as_ref()), Disk::new(dir.as_ref()));
-    let meta = read_meta(&from)?;
-    let look = Look::begin(&from, &meta)?;
+    let second = Second(&from);
+    match restore_from(&from, &to) {
+        Err(error @ (Error::Damaged { .. } | Error::Version { .. } | Error::NotAFilter { .. }))
+            if second.is_current().unwrap_or(false) =>
+        {
+            // If both are damaged, the first is the one to report.
+            restore_from(&second, &to).map_err(|_| error)
+        }
+        restored => restored,
+    }
+}
+
+fn restore_from(from: &dyn Media, to: &dyn Media) -> Result<()> {
+    let meta = read_meta(from)?;
+    let look = Look::begin(from, &meta)?;
     if let LogExtent::Living { .. } = look.known {
         return Err(Error::Locked { path: from.path().to_path_buf() });
     }
-    let recovered = rebuild(&from, &meta, look.known, &|| look.note_progress())?;
-    write_new(&to, |_locks| {
+    let recovered = rebuild(from, &meta, look.known, &|| look.note_progress())?;
+    write_new(to, |_locks| {
         let listing = &recovered.listing;
         // Others are not needed, and may be damaged.
         let used = listing.snapshots.iter().filter(|&&start| start == recovered.start);
@@ -219,15 +242,15 @@ pub fn restore(from: impl AsRef<Path>, dir: impl AsRef<Path>) -> Result<()> {
         let segments = segments.map(|&(timeline, first)| FileName::Segment { timeline, first });
         for name in snapshots.chain(segments) {
             let name = name.to_string();
-            copy_file(&from, &to, &name).map_err(Error::io("copy", from.path().join(&name)))?;
+            copy_file(from, to, &name).map_err(Error::io("copy", from.path().join(&name)))?;
         }
         // Only the image, which is not copied, accounts for slots that dead writers left empty:
         // fill them.
-        let copied = Listing::read(&to)?;
-        let history = History::open(&to, &copied, meta.uuid)?;
-        history.secure(&to, recovered.start, &recovered.prefix)?;
+        let copied = Listing::read(to)?;
+        let history = History::open(to, &copied, meta.uuid)?;
+        history.secure(to, recovered.start, &recovered.prefix)?;
         // Last, because it makes the directory a filter.
-        write_file(&to, 0, &FileName::Meta.to_string(), &meta.encode())
+        write_file(to, 0, &FileName::Meta.to_string(), &meta.encode())
     })
 }
 
@@ -321,21 +344,6 @@ fn rebuilt_inserts(media: &dyn Media, meta: &Meta, stop: u64) -> Result<u64> {
         found: format!("those below {}", rebuilt.prefix.stop),
         remedy: "this place does not keep what is written to it: choose another",
     })
-}
-
-fn copy_file(from: &dyn Media, to: &dyn Media, name: &str) -> std::io::Result<()> {
-    let source = from.open(name, Access::Read)?;
-    let bytes = source.bytes()?;
-    let target = to.create(name, bytes)?;
-    let mut buffer = vec![0; COPY_BYTES];
-    let mut offset = 0;
-    while offset < bytes {
-        let size = (bytes - offset).min(COPY_BYTES as u64) as usize;
-        source.read_at(&mut buffer[..size], offset)?;
-        target.write_at(&buffer[..size], offset)?;
-        offset += size as u64;
-    }
-    target.sync()
 }
 
 /// The expected cost and properties of a filter, before anything is created.

@@ -1,8 +1,8 @@
 //! Administration of filters: verification, backups, salvage.
 //!
 //! `inspect` works on a filter's files without a handle, `dump_log` reads its log, `handles` finds
-//! the processes that have a filter open, `backup` copies an open filter, `salvage` recovers what a
-//! damaged filter still proves.
+//! the processes that have a filter open, `backup` copies an open filter, `second` has the second
+//! copies of a backup's files, `salvage` recovers what a damaged filter still proves.
 
 pub mod backup;
 #[cfg(not(loom))]
@@ -14,3 +14,4 @@ pub mod inspect;
 #[cfg(not(loom))]
 pub mod look;
 pub mod salvage;
+mod second;

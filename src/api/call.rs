@@ -214,9 +214,9 @@ impl<'a, K> Call<'a, Filter<K>> {
         self.waits
     }
 
-    /// Returns when a key counts as seen.
-    pub(crate) fn kept(&self) -> Since {
-        self.since
+    /// Returns whether a key that is present is inserted again.
+    pub(crate) fn is_renewed(&self) -> bool {
+        self.since == Since::LastSeen
     }
 
     /// Waits until a record is durable, if the caller wants that now.
@@ -261,7 +261,7 @@ impl<'a, K> Call<'a, Filter<K>> {
     #[inline]
     pub(crate) fn check_durability(&self) -> Result<()> {
         let shared = &self.engine().shared;
-        let durability = self.durability.unwrap_or(shared.meta.durability);
+        let durability = self.durability.unwrap_or(shared.durability);
         if self.waits.never() && self.issued.is_none() && durability == Durability::Always {
             return Err(shared.would_wait("a sync of the log"));
         }

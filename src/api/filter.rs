@@ -11,7 +11,6 @@ use crate::engine::{Engine, clear, open};
 use crate::error::{Error, Result};
 use crate::media::Media;
 use crate::options::Options;
-use ebbtide_core::hash::KeyHasher;
 use ebbtide_core::kind::Parameters;
 use std::marker::PhantomData;
 use std::path::Path;
@@ -81,20 +80,6 @@ impl<K: Spec> Filter<K> {
         if kind.name() != spec.name() {
             return Err(self.engine.shared.mismatch("kind", spec.name(), kind.name()));
         }
-        let (meta, options) = (&self.engine.shared.meta, &self.engine.shared.options);
-        let has = meta.hasher.function();
-        if let Some(wanted) = options.key_hash.filter(|&wanted| wanted != has) {
-            return Err(self.engine.shared.mismatch("hash", &wanted.to_string(), &has.to_string()));
-        }
-        let other = |seed| KeyHasher::from_seed(has, seed) != meta.hasher;
-        if options.hash_seed.is_some_and(other) {
-            // The error never contains a seed: with the seed one can choose keys that collide.
-            return Err(self.engine.shared.mismatch("hash-seed", "the one given", "another"));
-        }
-        if let Some(stripes) = options.stripes.filter(|&stripes| stripes != meta.layout.stripes) {
-            let [wanted, has] = [stripes, meta.layout.stripes].map(|stripes| stripes.to_string());
-            return Err(self.engine.shared.mismatch("stripes", &wanted, &has));
-        }
         let (found, wanted) = (kind.parameters(), spec.kind()?.parameters());
         for (name, _) in spec.parameters().iter() {
             let [has, value] = [&found, &wanted].map(|all| all.get(name).unwrap_or("nothing"));
@@ -138,9 +123,11 @@ impl<K> Filter<K> {
     /// committed and set it; `None` if none did.
     ///
     /// # Errors
-    /// [`Error::Forked`], [`Error::Closed`].
+    /// [`Error::Forked`], [`Error::Closed`], [`Error::Poisoned`] if the system could not write back
+    /// the live image.
     pub fn position(&self, source: u64) -> Result<Option<u64>> {
         let _busy = self.engine.shared.enter()?;
+        self.engine.shared.check_trusted()?;
         let found = self.engine.positions().into_iter().find(|(of, _)| *of == source);
         Ok(found.map(|(_, position)| position))
     }
@@ -151,6 +138,7 @@ impl<K> Filter<K> {
     /// As [`Filter::position`].
     pub fn positions(&self) -> Result<Vec<(u64, u64)>> {
         let _busy = self.engine.shared.enter()?;
+        self.engine.shared.check_trusted()?;
         Ok(self.engine.positions())
     }
 

@@ -5,7 +5,7 @@ use crate::api::config::Spec;
 use crate::api::filter::Filter;
 use crate::engine::open;
 use crate::error::{Error, Result};
-use crate::media::Disk;
+use crate::media::{Disk, Media};
 use crate::options::Options;
 use std::path::Path;
 use std::sync::Arc;
@@ -28,8 +28,9 @@ impl<K: Spec> Filter<K> {
     /// Opens a filter and recovers its state, however its last user ended.
     ///
     /// # Errors
-    /// [`Error::NotAFilter`], [`Error::Mismatch`] if it is not of kind `K`, [`Error::Locked`],
-    /// [`Error::Damaged`], [`Error::Version`], [`Error::Io`].
+    /// [`Error::NotAFilter`], [`Error::Mismatch`] if it is not of kind `K` or differs in an option
+    /// that is fixed at creation, [`Error::Locked`], [`Error::Damaged`], [`Error::Version`],
+    /// [`Error::Io`].
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
         Self::open_on(Arc::new(Disk::new(dir.as_ref())), options)
     }
@@ -59,14 +60,24 @@ impl<K: Spec> Filter<K> {
 
 impl<K> Filter<K> {
     /// Copies the filter to a new directory while other operations continue. The copy is an
-    /// independent filter and contains all operations that had returned before.
+    /// independent filter and contains all operations that had returned before. It is durable on
+    /// return. Each of its files is there twice, so that
+    /// [`inspect::restore`](crate::inspect::restore) loses nothing if one is damaged.
     ///
     /// # Errors
     /// [`Error::Exists`], [`Error::Damaged`] if snapshots or log without a `meta` lie there
     /// (perhaps a backup that was killed: then remove them), [`Error::Locked`],
     /// [`Error::Poisoned`], [`Error::Io`]. On failure only the file `lock` is left behind.
     pub fn backup(&self, dir: impl AsRef<Path>) -> Result<()> {
+        self.backup_on(&Disk::new(dir.as_ref()))
+    }
+
+    /// As [`Filter::backup`], to a medium provided by the caller.
+    ///
+    /// # Errors
+    /// As [`Filter::backup`].
+    pub fn backup_on(&self, to: &dyn Media) -> Result<()> {
         let _busy = self.engine.shared.enter()?;
-        backup(&self.engine, &Disk::new(dir.as_ref()))
+        backup(&self.engine, to)
     }
 }

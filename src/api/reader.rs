@@ -15,15 +15,16 @@ use crate::api::config::{Ages, Any, Counts, Decays, Infers, Spec};
 use crate::api::explain::{self, Explained};
 use crate::api::handle::{Handle, sealed};
 use crate::clock::Clock;
-use crate::engine::Engine;
 use crate::engine::details::Details;
 use crate::engine::open::{for_reading, read_meta};
 use crate::engine::outcome::{Given, Waits};
 use crate::engine::read::Queries;
 use crate::engine::stats::{Digest, Stat};
 use crate::engine::time::continue_time;
+use crate::engine::{Engine, agreement};
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
+use crate::image::write_back::check_files;
 use crate::image::{Control, Image};
 use crate::locks::session::Sessions;
 use crate::media::{Access, Disk, Media, MediaFile, Memory};
@@ -131,6 +132,7 @@ impl View {
         // A reader follows the path: it reads the filter that has the path now.
         let media = &media.at_its_path().unwrap_or_else(|| media.clone());
         let view = look(&**media, |meta, look, living| {
+            agreement::check(&**media, &meta, options)?;
             // Before anything else is read, so that a later replacement is noticed.
             let file = open_meta(&**media)?;
             match (living, look) {
@@ -241,6 +243,12 @@ impl View {
             return Ok(false);
         }
         if matches!(self.has_its_meta(), Ok(false)) {
+            return Ok(false);
+        }
+        // As long as handles live, they check, and must receive it.
+        let image = &self.engine.shared.image;
+        let is_lost = || image.header().is_distrusted() || check_files(image).is_err();
+        if !self.engine.shared.slots.anyone_else()? && is_lost() {
             return Ok(false);
         }
         Ok(match Control::previous_timeline(media, meta.uuid)? {
@@ -361,6 +369,7 @@ impl<K> Reader<K> {
     /// As [`Reader::contains`].
     pub fn position(&self, source: u64) -> Result<Option<u64>> {
         self.with_view(Waits::Always, |view| {
+            view.engine.shared.check_trusted()?;
             Ok(view.engine.shared.image.header().positions().get(source))
         })
     }
@@ -371,6 +380,7 @@ impl<K> Reader<K> {
     /// As [`Reader::contains`].
     pub fn positions(&self) -> Result<Vec<(u64, u64)>> {
         self.with_view(Waits::Always, |view| {
+            view.engine.shared.check_trusted()?;
             Ok(view.engine.shared.image.header().positions().all())
         })
     }

@@ -8,6 +8,7 @@
 use crate::engine::Engine;
 use crate::engine::log_writer::PRESENT;
 use crate::engine::task_threads::{self, Task, Work};
+use crate::engine::trust;
 use crate::engine::wakeup::TICK;
 use crate::options::Downtime;
 use crate::sync::mutex::Mutex;
@@ -159,6 +160,8 @@ fn tidy_log(engine: &Engine) {
     if let Err(gone) = engine.shared.check_place() {
         return failed_in_background::<()>("place", path, Err(gone));
     }
+    // Whoever writes or asks next gets the error.
+    let _ = trust::check_image(&engine.shared);
     failed_in_background("gaps", path, engine.commits.close_gaps());
     engine.stripes.repair_all();
     if let Some(_events) = engine.stripes.lock_events() {

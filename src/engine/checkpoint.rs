@@ -10,6 +10,7 @@ use crate::engine::group_commit::GroupCommit;
 use crate::engine::reclaim::Reclaim;
 use crate::engine::shared::Shared;
 use crate::engine::stripes::StripeLocks;
+use crate::engine::trust;
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::image::Bank;
@@ -171,6 +172,7 @@ impl Checkpoints {
     /// `anew`: writes also if nothing has changed since the newest one, unless that one is of this
     /// same LSN.
     fn write_checkpoint(&self, anew: bool) -> Result<u64> {
+        trust::check_image(&self.shared)?;
         let header = self.shared.image.header();
         // Another handle may have written it.
         let newest = header.snapshot().read();
@@ -252,7 +254,8 @@ impl Checkpoints {
         self.copy_to(Place::Over, temporary)
     }
 
-    /// Writes a snapshot under this name. On return the log is durable through its end.
+    /// Writes a snapshot under this name. On return the log is durable through its end, and no page
+    /// had been lost before it was copied.
     pub(crate) fn copy_to(&self, place: Place<'_>, name: &str) -> Result<SnapshotHeader> {
         self.shared.check_writable()?;
         let start = self.shared.image.header().tail().read();
@@ -284,6 +287,8 @@ impl Checkpoints {
         if is_awaited {
             self.backpressure.note_progress();
         }
+        // A page that was lost before it was copied is reported by now.
+        trust::check_copied(&self.shared, &state.banks)?;
         Ok(header)
     }
 

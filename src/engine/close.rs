@@ -8,6 +8,7 @@
 use crate::engine::Engine;
 use crate::engine::background::Tasks;
 use crate::engine::shared::Shared;
+use crate::engine::trust;
 use crate::error::Result;
 use crate::locks::robust_word;
 use crate::media::Access;
@@ -48,6 +49,8 @@ pub(crate) fn finish(engine: &Engine) -> Result<()> {
     if entered && !engine.shared.slots.anyone_else()? {
         engine.time.tend();
         engine.checkpoints.checkpoint()?;
+        // The tail in it decides which log is freed, and its ends where the next opener reads to.
+        trust::check_image(&engine.shared)?;
         engine.shared.image.header().retire();
         free_rest_of_log(&engine.shared);
     }

@@ -8,6 +8,7 @@
 
 use crate::engine::log_writer::LogWriter;
 use crate::engine::shared::Shared;
+use crate::engine::trust;
 use crate::engine::wakeup::Wakeup;
 use crate::error::{Error, Result};
 use crate::locks::leader_gate::{self, Taken};
@@ -29,8 +30,6 @@ pub struct GroupCommit {
     shared: Arc<Shared>,
     wakeup: Arc<Wakeup>,
     log_writer: Arc<LogWriter>,
-    /// Every slot below is published.
-    walked: Hint,
     /// The duration of the last sync, in microseconds.
     took: Hint,
 }
@@ -42,7 +41,7 @@ impl GroupCommit {
         wakeup: Arc<Wakeup>,
         log_writer: Arc<LogWriter>,
     ) -> Self {
-        Self { shared, wakeup, log_writer, walked: Hint::default(), took: Hint::default() }
+        Self { shared, wakeup, log_writer, took: Hint::default() }
     }
 
     fn note_time(&self, took: Duration) {
@@ -80,6 +79,7 @@ impl GroupCommit {
             leader.end();
             led?;
         }
+        self.shared.log.note_walked(target);
         Ok(())
     }
 
@@ -106,9 +106,9 @@ impl GroupCommit {
         let (from, segments) = self.log_writer.map_log()?;
         // Read again, to include records on pages that may count as clean.
         let written = header.tail().read();
-        let walked = self.walked.get();
+        let walked = self.shared.log.walked();
         scan::complete(&segments, from.max(walked), upto);
-        self.walked.raise(upto);
+        self.shared.log.note_walked(upto);
         for segment in segments.iter().filter(|segment| segment.first() < upto) {
             if !in_order || !segment.was_synced() {
                 // A sync with an unknown outcome, or one before this handle opened the file, may
@@ -124,6 +124,8 @@ impl GroupCommit {
             self.note_time(start.elapsed());
             if let Err(error) = synced {
                 self.shared.poison(format!("a sync of the log failed ({error})"));
+                // Perhaps it was the device, which then has not written back the image either.
+                let _ = trust::check_image(&self.shared);
                 return Err(self.shared.poisoned());
             }
         }
@@ -163,6 +165,8 @@ impl GroupCommit {
     pub(crate) fn commit_all(&self) -> Result<()> {
         self.shared.check_process()?;
         self.shared.check_place()?;
+        // Another handle may have walked there.
+        self.shared.log.note_walked(self.shared.durable());
         if self.has_undurable() {
             self.commit(self.shared.image.header().tail().read())?;
         }
@@ -174,11 +178,11 @@ impl GroupCommit {
     /// sync would stay in this handle's memory, and the walk of the next sync would read it back.
     pub(crate) fn release_records(&self) -> Result<()> {
         let upto = self.shared.image.header().tail().read();
-        let walked = self.walked.get();
+        let walked = self.shared.log.walked();
         if walked < upto {
             let (durable, segments) = self.log_writer.map_log()?;
             let reached = scan::reached(&segments, walked.max(durable), upto);
-            self.walked.raise(reached);
+            self.shared.log.note_walked(reached);
             for segment in &segments {
                 segment.release(walked, reached);
             }
@@ -189,11 +193,11 @@ impl GroupCommit {
     /// Waits until no reserved slot is empty, so that no gap remains if no further sync happens.
     pub(crate) fn close_gaps(&self) -> Result<()> {
         let upto = self.shared.image.header().tail().read();
-        let from = self.walked.get().max(self.shared.durable());
+        let from = self.shared.log.walked().max(self.shared.durable());
         if from < upto {
             let (_, segments) = self.log_writer.map_log()?;
             scan::complete(&segments, from, upto);
-            self.walked.raise(upto);
+            self.shared.log.note_walked(upto);
         }
         Ok(())
     }
@@ -201,7 +205,7 @@ impl GroupCommit {
     /// Returns without waiting for the durability of an operation's record: whoever needs it waits
     /// with a ticket.
     pub(crate) fn settle_later(&self, durability: Option<Durability>) {
-        if let Durability::Interval(every) = durability.unwrap_or(self.shared.meta.durability) {
+        if let Durability::Interval(every) = durability.unwrap_or(self.shared.durability) {
             self.wakeup.request(every);
         }
     }
@@ -209,7 +213,7 @@ impl GroupCommit {
     /// Waits for the durability of an operation's record.
     #[inline]
     pub(crate) fn settle(&self, lsn: u64, durability: Option<Durability>) -> Result<()> {
-        match durability.unwrap_or(self.shared.meta.durability) {
+        match durability.unwrap_or(self.shared.durability) {
             Durability::Always => self.commit_applied(lsn.saturating_add(1)),
             Durability::Interval(every) => {
                 self.wakeup.request(every);

@@ -6,10 +6,10 @@
 //! under the opening byte. Whenever a creator or an opener dies, the next opener finds either the
 //! old filter or the new one.
 
-use crate::engine::Engine;
 use crate::engine::shared::Shared;
 use crate::engine::time::{TimeBase, continue_time};
 use crate::engine::vacancy::{check_ours, check_vacant};
+use crate::engine::{Engine, agreement, trust};
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::image::{Bank, BankForm, Control, Image};
@@ -51,7 +51,7 @@ const OPENING_TIME: Duration = Duration::from_secs(60);
 
 /// Returns the layout that all banks of a filter will share.
 pub(crate) fn layout(kind: &dyn Kind, options: &Options) -> Layout {
-    identity::layout(kind, options.stripes, options.block_bytes)
+    identity::layout(kind, options.stripes, options.block_bytes_or_default())
 }
 
 /// Returns the bytes of memory that the first bank of a filter takes.
@@ -83,13 +83,12 @@ pub(crate) fn create(
         Some(seed) => KeyHasher::from_seed(function, seed),
         None => KeyHasher::new(function, random()?),
     };
-    // Checked above: it has at most 64 bits of microseconds.
-    let max_lead = u64::try_from(options.max_lead.as_micros()).unwrap_or(u64::MAX);
+    let max_lead = options.max_lead_or_default();
     let meta = Meta {
         identity: Identity { uuid: random()?, hasher, layout, max_lead, kind },
         segment_records: options.segment_records(memory),
-        durability: options.durability,
-        downtime: options.downtime,
+        durability: options.durability_or_default(),
+        downtime: options.downtime.unwrap_or_default(),
     };
     work.result(write_new(&*media, |slots| {
         begin_log(&*media, &meta)?;
@@ -104,12 +103,14 @@ pub(crate) fn create(
 /// Opens an existing filter.
 pub(crate) fn open(media: Arc<dyn Media>, options: Options) -> Result<Engine> {
     // Before anything is written: a directory without a filter must not get a lock file.
-    read_meta(&*media)?;
+    options.check()?;
+    agreement::check(&*media, &read_meta(&*media)?, &options)?;
     let path = media.path().to_path_buf();
     let mut work = Timed::begin(Work::Open, &path);
     let open = || {
         let slots = Arc::new(enter(&*media)?);
         let meta = read_meta(&*media)?;
+        agreement::check(&*media, &meta, &options)?;
         let engine = if slots.anyone_else()? {
             attach(media, meta, options, slots)?
         } else {
@@ -133,6 +134,7 @@ fn attach(
     let image = Image::attach(media.clone(), header, meta.layout, &*meta.kind, Access::Write)?;
     image.header().check(media.path())?;
     let engine = assemble(media, meta, options, slots, image)?;
+    trust::check_image(&engine.shared)?;
     engine.shared.check_writable()?;
     check_locks(&engine)?;
     engine.log_writer.map_log()?;

@@ -12,13 +12,14 @@ use crate::locks::session::Sessions;
 use crate::locks::stripes::Stripes;
 use crate::media::{Access, Media};
 use crate::meta::Meta;
-use crate::options::Options;
+use crate::options::{Durability, Options};
 use crate::platform::fork::Guard;
-use crate::sync::Mutex;
+use crate::sync::{Hint, Mutex};
 use crate::telemetry;
 use crate::wal::{Log, Segment};
 use ebbtide_core::kind::{Micros, Totals};
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
@@ -45,6 +46,8 @@ pub struct Shared {
     pub(crate) media: Arc<dyn Media>,
     pub(crate) meta: Meta,
     pub(crate) options: Options,
+    /// The durability of calls of this handle that name none.
+    pub(crate) durability: Durability,
     pub(crate) image: Image,
     pub(crate) log: Log,
     /// The stripes' locks, without repair: see [`crate::engine::stripes`].
@@ -62,6 +65,8 @@ pub struct Shared {
     pub(crate) closing: Closing,
     /// Why writes are refused, if this handle saw the cause.
     cause: Mutex<Option<String>>,
+    /// 1 once this handle knows that pages of the image may be lost.
+    pub(crate) distrusted: Hint,
     /// The proof that this handle lives. Last, so that it is dropped after everything else.
     pub(crate) slots: Arc<Sessions>,
 }
@@ -89,9 +94,11 @@ impl Shared {
             counts_inserts: meta.kind.counts_inserts(),
             weighs: meta.kind.weights().is_some(),
             grace: meta.kind.grace(),
+            durability: options.durability.unwrap_or(meta.durability),
             guard: Guard::new(),
             closing: Closing::default(),
             cause: Mutex::default(),
+            distrusted: Hint::default(),
             media,
             meta,
             options,
@@ -159,11 +166,32 @@ impl Shared {
         }
     }
 
+    /// Checks that the image is not known to have lost pages.
+    #[inline]
+    pub(crate) fn check_trusted(&self) -> Result<()> {
+        if self.image.header().is_distrusted() { Err(self.poisoned()) } else { Ok(()) }
+    }
+
+    /// Refuses writes and questions of all handles, because the system could not write back the
+    /// image.
+    #[cold]
+    pub(crate) fn distrust(&self, error: &io::Error) -> Error {
+        self.distrusted.set(1);
+        self.image.header().distrust();
+        self.poison(format!("the system could not write back the live image ({error})"));
+        self.poisoned()
+    }
+
     /// Creates the error for a poisoned filter.
     pub(crate) fn poisoned(&self) -> Error {
         let cause = self.cause.lock().clone();
         let cause = cause.unwrap_or_else(|| {
-            "an operation panicked, or a sync failed in another process".to_owned()
+            let of_others = if self.image.header().is_distrusted() {
+                "the system could not write back the live image, as another process found"
+            } else {
+                "an operation panicked, or a sync failed in another process"
+            };
+            of_others.to_owned()
         });
         Error::Poisoned { path: self.media.path().to_path_buf(), cause }
     }
@@ -186,11 +214,11 @@ impl Shared {
         Error::WouldWait { path: self.media.path().to_path_buf(), cause }
     }
 
-    /// Checks that this process opened the handle, and has not closed it.
+    /// Checks that this process opened the handle, has not closed it, and can trust the image.
     #[inline]
     pub(crate) fn check_usable(&self) -> Result<()> {
         self.check_process()?;
-        if self.is_closed() { Err(self.closed()) } else { Ok(()) }
+        if self.is_closed() { Err(self.closed()) } else { self.check_trusted() }
     }
 
     /// Begins an operation that closing waits for.

@@ -138,6 +138,7 @@ impl fmt::Display for Digest {
 /// [`Error::Poisoned`], [`Error::Forked`], [`Error::Io`] if a bank cannot be mapped.
 pub(crate) fn digest(shared: &Shared, stripes: &StripeLocks) -> Result<Digest> {
     shared.check_process()?;
+    shared.check_trusted()?;
     let header = shared.image.header();
     let _held = stripes.lock_all();
     let kind = &*shared.meta.kind;
@@ -205,7 +206,7 @@ pub(crate) fn stat(shared: &Shared, clock: &Time) -> Result<Stat> {
         snapshots: listing.snapshots.len() as u32,
         wal_segments: listing.segments.len() as u32,
         refused: header.refused().count(),
-        durability: shared.meta.durability,
+        durability: shared.durability,
         key_hash: shared.meta.hasher.function(),
         max_lead: Duration::from_micros(shared.meta.max_lead),
         boot_id: shared.media.boot_id_source(),

@@ -95,8 +95,8 @@ pub struct Bank {
     form: BankForm,
     places: Places,
     path: PathBuf,
-    /// Kept only for kinds that grow: an open filter of the others needs no descriptor for its
-    /// banks.
+    /// Kept only for kinds that grow, and by readers: an open filter of the other kinds needs no
+    /// descriptor for its banks.
     file: Option<Box<dyn MediaFile>>,
     mapping: Mapped,
 }
@@ -179,7 +179,7 @@ impl Bank {
         }
         let mapping = Mapped::new(file.map(access).map_err(Error::io("map", &path))?);
         let blocks = layout.blocks(geometry);
-        let file = form.grows.then_some(file);
+        let file = (form.grows || access == Access::Read).then_some(file);
         let bank = Self { id, geometry, blocks, layout, form, places, path, file, mapping };
         if form.grows {
             bank.mapping.scatter();
@@ -207,6 +207,16 @@ impl Bank {
         for index in 0..self.blocks {
             self.block(index as usize).0.set_lsn(lsn);
         }
+    }
+
+    /// Returns the file, if it is kept open.
+    pub(super) fn file(&self) -> Option<&dyn MediaFile> {
+        self.file.as_deref()
+    }
+
+    /// See [`crate::media::Mapping::check_written`].
+    pub(super) fn check_mapped(&self) -> std::io::Result<()> {
+        self.mapping.check_written()
     }
 
     /// Returns the bank's number.
@@ -316,7 +326,8 @@ impl Bank {
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let all = self.mapping.words().len() as u64 * 8;
-        let occupied = self.file.as_ref().and_then(|file| file.allocated_bytes().ok());
+        let grown = self.file.as_ref().filter(|_| self.form.grows);
+        let occupied = grown.and_then(|file| file.allocated_bytes().ok());
         occupied.map_or(all, |some| some.min(all))
     }
 }

@@ -60,6 +60,8 @@ const COUNTERS: usize = 64;
 const POISONED: u64 = 1;
 /// Another image has replaced this one, or will.
 const RETIRED: u64 = 2;
+/// A write-back failed: any page may show older content.
+const DISTRUSTED: u64 = 4;
 
 /// The maximum number of damaged snapshots that an image can list.
 pub const UNSOUND_MAX: usize = 3;
@@ -97,6 +99,8 @@ pub struct Control {
     shards: (usize, usize),
     /// The words before the stripes lie where they do in every image.
     mapping: MappedHead<STRIPES>,
+    /// Kept open by readers.
+    file: Option<Box<dyn MediaFile>>,
 }
 
 impl Control {
@@ -125,7 +129,8 @@ impl Control {
     /// [`Error::Io`], [`Error::Damaged`] if it is not the image of this filter, in its own file.
     pub fn attach(media: &dyn Media, uuid: u128, access: Access) -> Result<Self> {
         let (identity, file, _) = Self::examine(media, uuid, access)?;
-        Self::over(media, identity, &*file, access)
+        let image = Self::over(media, identity, &*file, access)?;
+        Ok(Self { file: (access == Access::Read).then_some(file), ..image })
     }
 
     /// Returns the image of live processes; `None` if there is none of this filter.
@@ -156,7 +161,7 @@ impl Control {
             });
         };
         let (state_block, shards) = (identity.state_block(), identity.shards());
-        Ok(Self { identity, state_block, shards, mapping })
+        Ok(Self { identity, state_block, shards, mapping, file: None })
     }
 
     /// Opens the image's file, if it is this filter's and not a copy; also returns its present
@@ -383,6 +388,29 @@ impl Control {
     #[must_use]
     pub fn is_poisoned(&self) -> bool {
         self.word(STATUS).load(Ordering::Relaxed) & POISONED != 0
+    }
+
+    /// Refuses all further writes and questions, permanently: pages may be lost. Relaxed as in
+    /// [`Control::poison`].
+    pub fn distrust(&self) {
+        self.word(STATUS).fetch_or(POISONED | DISTRUSTED, Ordering::Relaxed);
+    }
+
+    /// Returns whether pages of the image may be lost.
+    #[must_use]
+    #[inline]
+    pub fn is_distrusted(&self) -> bool {
+        self.word(STATUS).load(Ordering::Relaxed) & DISTRUSTED != 0
+    }
+
+    /// Returns the file, if it is kept open.
+    pub(super) fn file(&self) -> Option<&dyn MediaFile> {
+        self.file.as_deref()
+    }
+
+    /// See [`crate::media::Mapping::check_written`].
+    pub(super) fn check_mapped(&self) -> std::io::Result<()> {
+        self.mapping.check_written()
     }
 
     /// Marks the image as retired: no process may write to it any more.

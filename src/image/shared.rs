@@ -133,6 +133,11 @@ impl Image {
         }
     }
 
+    /// Returns the medium of its files.
+    pub(super) fn media(&self) -> &dyn Media {
+        &*self.media
+    }
+
     /// Returns the file `live`.
     #[must_use]
     #[inline]

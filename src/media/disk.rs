@@ -9,6 +9,7 @@
 mod directory;
 mod locks;
 mod mapping;
+mod write_back;
 
 use self::directory::{Directory, file_system};
 use self::locks::DiskLocks;
@@ -189,6 +190,10 @@ impl Media for Disk {
         Ok(Box::new(DiskLocks::open(self.directory.clone(), name, access)?))
     }
 
+    fn mode(&self) -> io::Result<Option<u32>> {
+        self.directory.mode().map(Some)
+    }
+
     fn boot_id(&self) -> io::Result<u128> {
         boot::id()
     }
@@ -281,6 +286,10 @@ impl MediaFile for DiskFile {
         // `fdatasync`: of the inode it writes what is needed to find the data, including the
         // length. A retry after an interruption would be a second try, so there is none.
         Ok(rustix::fs::fdatasync(&self.file)?)
+    }
+
+    fn check_written(&self) -> io::Result<()> {
+        write_back::check(&self.file)
     }
 
     fn maps_with_sync(&self) -> bool {

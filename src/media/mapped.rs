@@ -40,6 +40,11 @@ impl Mapped {
         self.mapping.sync()
     }
 
+    /// See [`Mapping::check_written`].
+    pub(crate) fn check_written(&self) -> std::io::Result<()> {
+        self.mapping.check_written()
+    }
+
     /// See [`Mapping::populate`].
     pub(crate) fn populate(&self, words: std::ops::Range<usize>) {
         self.mapping.populate(words);
@@ -82,6 +87,11 @@ impl<const N: usize> MappedHead<N> {
     pub(crate) fn head(&self) -> &[AtomicU64; N] {
         // SAFETY: as in `Mapped::words`, of which these are the first.
         unsafe { self.head.as_ref() }
+    }
+
+    /// See [`Mapping::check_written`].
+    pub(crate) fn check_written(&self) -> std::io::Result<()> {
+        self.mapped.check_written()
     }
 
     /// Returns all words.

@@ -134,6 +134,14 @@ pub trait Media: Debug + Send + Sync {
     /// As [`Media::make`] and [`Media::open`].
     fn locks(&self, name: &str, access: Access) -> io::Result<Box<dyn ByteLocks>>;
 
+    /// Returns the permissions of the filter's files; `None` if the medium has none.
+    ///
+    /// # Errors
+    /// The system's error.
+    fn mode(&self) -> io::Result<Option<u32>> {
+        Ok(None)
+    }
+
     /// Returns an identifier of this boot of the machine, different after a power cut or reboot.
     ///
     /// # Errors
@@ -274,6 +282,16 @@ pub trait MediaFile: Debug + Send + Sync {
     /// The system's error; the content of the disk is then unknown, and a retry proves nothing.
     fn sync(&self) -> io::Result<()>;
 
+    /// Fails if the system could not write back a store to this file: the page then counts as
+    /// clean, and may later show its older content. A failure is reported once to each opening
+    /// that came before it, and to a later one if no other has received it. Starts no write.
+    ///
+    /// # Errors
+    /// The system's error, of the write-back.
+    fn check_written(&self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Returns whether a mapping of this file can be synced by [`Mapping::sync`] after the file
     /// itself is closed.
     fn maps_with_sync(&self) -> bool {
@@ -323,6 +341,16 @@ pub unsafe trait Mapping: Debug + Send + Sync {
     /// As [`MediaFile::sync`]; includes failures since the file was opened.
     fn sync(&self) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// As [`MediaFile::check_written`] of the opening that was mapped for writing: reports what came
+    /// after it, whoever else received it. May write a page. Reports nothing of files mapped for
+    /// reading.
+    ///
+    /// # Errors
+    /// As [`MediaFile::check_written`].
+    fn check_written(&self) -> io::Result<()> {
+        Ok(())
     }
 
     /// Hints to the system to make the pages of these words present and writable ahead of their

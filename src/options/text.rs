@@ -113,14 +113,14 @@ mod tests {
                     segment-bytes=1MiB checkpoint-bytes=8MiB max-lead=5m downtime=freeze \
                     background=off mode=660";
         let options: Options = text.parse().expect("options");
-        assert_eq!(options.durability, Durability::Interval(Duration::from_millis(20)));
+        assert_eq!(options.durability, Some(Durability::Interval(Duration::from_millis(20))));
         assert_eq!(options.key_hash, Some(KeyHash::Keyed));
         assert!(options.hash_seed.is_some());
-        assert_eq!((options.stripes, options.block_bytes), (Some(16), 4 << 10));
+        assert_eq!((options.stripes, options.block_bytes), (Some(16), Some(4 << 10)));
         assert_eq!(options.segment_bytes, Some(1 << 20));
         assert_eq!(options.checkpoint_bytes, Some(8 << 20));
-        assert_eq!(options.max_lead, Duration::from_secs(300));
-        assert_eq!(options.downtime, Downtime::Freeze);
+        assert_eq!(options.max_lead, Some(Duration::from_secs(300)));
+        assert_eq!(options.downtime, Some(Downtime::Freeze));
         assert!(!options.background);
         assert_eq!(options.mode, Some(0o660));
         assert_eq!("".parse::<Options>().expect("the defaults").stripes, None);

@@ -55,8 +55,8 @@ pub enum LogExtent {
         /// The maximum number of slots they may have left empty.
         unfinished: u64,
     },
-    /// The same boot, but the device was removed meanwhile and came back: writes that were not
-    /// durable yet may be lost, as after a power cut.
+    /// The same boot, but the device was removed meanwhile and came back, or failed to write: what
+    /// was not durable yet may be lost, as after a power cut.
     Cut {
         /// The timeline that was written.
         timeline: u64,
@@ -79,6 +79,10 @@ impl LogExtent {
     /// [`Error::Io`] if it cannot be determined whether the machine is still in the same boot.
     pub fn of_the_dead(home: &dyn Media, uuid: u128) -> Result<Self> {
         Ok(match Control::open_previous(home, uuid, Access::Read)? {
+            // Its ends may be older than the log, and its gaps others. They are no later than it.
+            Some(image) if image.is_distrusted() => {
+                Self::Cut { timeline: image.identity().timeline, durable: image.durable().hint() }
+            }
             // Its writers are dead, and the byte locks order these loads after their stores.
             Some(image) => Self::Died {
                 timeline: image.identity().timeline,

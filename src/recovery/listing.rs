@@ -104,6 +104,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_segment_lies_below_a_snapshot_once_the_next_begins_at_its_start_or_below() {
+        let segments = vec![(1, 1), (1, 11), (2, 21), (2, 31)];
+        let listing = Listing { segments, ..Listing::default() };
+        let below = |start| listing.segments_below(start).len();
+        assert_eq!(
+            [1, 10, 11, 12, 20, 21, 22, 30, 31, 32, 99].map(below),
+            [0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]
+        );
+        let needed = |snapshots: &[u64]| {
+            let listing = Listing { snapshots: snapshots.to_vec(), ..listing.clone() };
+            listing.segments_needed().first().map(|&(_, first)| first)
+        };
+        // The older of two snapshots decides.
+        for (older, first) in [(10, 1), (11, 11), (12, 11), (20, 11), (21, 21), (22, 21)] {
+            assert_eq!(needed(&[99, older]), Some(first), "from {older}");
+        }
+        assert_eq!((needed(&[99]), needed(&[])), (Some(1), Some(1)));
+    }
+
+    #[test]
     fn a_timeline_whose_number_another_filter_has_here_is_skipped() {
         let segment = |timeline| FileName::Segment { timeline, first: 63 };
         let others = vec![segment(3), FileName::Snapshot { start: 5 }, segment(4), segment(6)];

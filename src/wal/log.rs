@@ -55,6 +55,11 @@ pub struct Log {
     /// The end of the log that this handle has mapped.
     mapped: AtomicU64,
     temporaries: Hint,
+    /// Every slot below is complete, as this handle has seen.
+    walked: Hint,
+    /// A slot below is looked at before it is written. As `walked`, until a writer has reserved one:
+    /// then all slots are.
+    guarded: Hint,
 }
 
 impl Log {
@@ -74,6 +79,8 @@ impl Log {
             segments: Mutex::default(),
             mapped: AtomicU64::new(first.first),
             temporaries: Hint::new(temporary),
+            walked: Hint::default(),
+            guarded: Hint::default(),
         }
     }
 
@@ -202,9 +209,33 @@ impl Log {
         segments.len() < before
     }
 
-    /// Writes a record into its slot in `segment`; see [`slot::publish`].
+    /// Returns the LSN below which this handle has seen every slot complete.
+    #[must_use]
+    pub fn walked(&self) -> u64 {
+        self.walked.get()
+    }
+
+    /// Notes that every slot below this LSN is complete.
+    pub fn note_walked(&self, lsn: u64) {
+        self.walked.raise(lsn);
+        self.guarded.raise(lsn);
+    }
+
+    /// Returns whether a slot is complete that a writer has reserved although this handle has
+    /// walked beyond: the image has lost its tail to an older one.
+    #[cold]
+    fn is_taken(&self, segment: &Segment, lsn: u64) -> bool {
+        self.guarded.set(u64::MAX);
+        segment.is_complete(lsn)
+    }
+
+    /// Writes a record into its slot in `segment`; see [`slot::publish`]. Returns false, too, if an
+    /// older tail has let a complete slot be reserved again: its record must stay as it is.
     #[inline]
     pub fn write(&self, segment: &Segment, lsn: u64, record: &Record) -> bool {
+        if lsn < self.guarded.get() && self.is_taken(segment, lsn) {
+            return false;
+        }
         slot::publish(segment.slot(lsn), record.encode(self.first.timeline, lsn))
     }
 }

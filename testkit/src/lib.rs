@@ -2,8 +2,8 @@
 //!
 //! Randomness and settings: [`random`], [`zipf`], [`environment`]. Filters to work on: [`samples`].
 //! The comparison of a recovered filter with its operations: [`prefix`], [`copies`]. Media that
-//! fail: [`failing`], the [`crash`] disk, and [`space`] of adjustable size. Real file systems that
-//! are small: [`mount`]. Processes of a test: [`child`].
+//! fail: [`failing`], the [`crash`] disk, [`write_back`] that fails, and [`space`] of adjustable
+//! size. Real file systems that are small: [`mount`]. Processes of a test: [`child`].
 //!
 //! Nothing here is shipped. Under loom and shuttle, which replace the atomics of the engine, only
 //! [`random`] exists.
@@ -27,5 +27,7 @@ pub mod random;
 pub mod samples;
 #[cfg(not(any(loom, shuttle)))]
 pub mod space;
+#[cfg(not(any(loom, shuttle)))]
+pub mod write_back;
 #[cfg(not(any(loom, shuttle)))]
 pub mod zipf;

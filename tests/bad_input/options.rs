@@ -2,7 +2,8 @@
 
 use super::states::{kinds, options, place};
 use ebbtide::{
-    Age, Any, Clock, Durability, Error, Filter, Options, Parameters, Timestamp, Within, inspect,
+    Age, Any, Clock, Downtime, Durability, Error, Filter, KeyHash, Options, Parameters, Reader,
+    Timestamp, Within, inspect,
 };
 use std::time::Duration;
 
@@ -146,5 +147,78 @@ fn stream_time_at_its_maximum_does_no_harm() {
         filter.close().expect("a clean end");
         let filter: Filter = Filter::open(&home, options.clone()).expect("the same filter");
         assert_eq!(filter.digest().expect("a digest").value, before.value);
+    }
+}
+
+/// Every option that is fixed at creation, with the value of a filter and another.
+fn fixed() -> Vec<(&'static str, Options, Options)> {
+    let new = Options::new;
+    vec![
+        ("hash", new().key_hash(KeyHash::Fast), new().key_hash(KeyHash::Keyed)),
+        ("hash-seed", new().hash_seed(1), new().hash_seed(2)),
+        ("stripes", new().stripes(4), new().stripes(5)),
+        ("block-bytes", new().block_bytes(1024), new().block_bytes(16 << 10)),
+        ("segment-bytes", new().segment_bytes(1 << 20), new().segment_bytes(2 << 20)),
+        ("downtime", new().downtime(Downtime::Freeze), new().downtime(Downtime::Age)),
+        (
+            "max-lead",
+            new().max_lead(Duration::from_secs(60)),
+            new().max_lead(Duration::from_secs(3600)),
+        ),
+        ("mode", new().mode(0o660), new().mode(0o600)),
+    ]
+}
+
+#[test]
+fn an_option_that_an_existing_filter_does_not_have_is_a_mismatch_in_whatever_way_it_is_opened() {
+    let place = place();
+    for (name, own, other) in fixed() {
+        let home = place.path().join(name);
+        let spec = || Any::new("bloom", parameters());
+        let filter = Filter::create(&home, spec(), own.clone()).expect("a filter");
+        filter.insert("a").expect("an insert");
+        let check = |when: &str| {
+            let refused = [
+                Filter::<Any>::open(&home, other.clone()).map(drop),
+                Filter::open_or_create(&home, spec(), other.clone()).map(drop),
+                Reader::<Any>::open(&home, other.clone()).map(drop),
+            ];
+            for refused in refused {
+                match refused {
+                    Err(Error::Mismatch { what, expected, found, .. }) => {
+                        assert_eq!(what, name, "{when}");
+                        assert_ne!(expected, found, "{name}, {when}");
+                    }
+                    other => panic!("{name}, {when}: {other:?}"),
+                }
+            }
+            for options in [own.clone(), Options::new()] {
+                let opened = Filter::open_or_create(&home, spec(), options.clone());
+                let opened = opened.unwrap_or_else(|error| panic!("{name}, {when}: {error}"));
+                assert!(opened.contains("a").expect("an answer"), "{name}, {when}");
+                Reader::<Any>::open(&home, options).expect(name);
+            }
+        };
+        check("beside another handle");
+        drop(filter);
+        check("alone");
+    }
+}
+
+#[test]
+fn options_of_a_handle_are_no_mismatch() {
+    let place = place();
+    let home = place.path().join("filter");
+    let spec = || Any::new("bloom", parameters());
+    drop(Filter::create(&home, spec(), Options::new()).expect("a filter"));
+    for options in [
+        Options::new().durability(Durability::Always),
+        Options::new().durability(Durability::Never),
+        Options::new().checkpoint_bytes(1 << 20),
+        Options::new().background(false),
+        Options::new().clock(Clock::stream()),
+    ] {
+        let filter = Filter::open_or_create(&home, spec(), options).expect("the filter");
+        filter.close().expect("a clean end");
     }
 }

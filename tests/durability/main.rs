@@ -12,10 +12,12 @@
 mod claims;
 mod faults;
 mod images;
+mod kept;
 mod settings;
 mod small;
 mod threads;
 mod workload;
+mod write_back;
 
 use libtest_mimic::{Arguments, Trial};
 use settings::Settings;
@@ -26,6 +28,8 @@ fn main() -> ExitCode {
     let arguments = Arguments::from_iter(rest);
     let mut trials: Vec<Trial> = claims::ALL
         .iter()
+        .chain(&write_back::ALL)
+        .chain(&kept::ALL)
         .map(|&(name, claim)| {
             Trial::test(name, move || {
                 claim();

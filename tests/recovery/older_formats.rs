@@ -143,8 +143,28 @@ fn filters_of_older_formats_open_as_they_were() {
             let filter = Filter::<Any>::open(home.path(), options(&clock)).expect(&name);
             let expected = fs::read_to_string(place.join(&name).join("expected"));
             similar(&told(&filter), &expected.expect("text"), &name);
+            assert_eq!(filter.stat().expect("a stat").format, 4, "{name}");
+            // Two checkpoints leave no file of the old format, and `stat` says so, also later.
+            for round in 100..102 {
+                insert(&filter, 300 * round..300 * (round + 1));
+                filter.checkpoint().expect("a snapshot");
+            }
+            let newest = newest_format();
+            assert!(newest > 4);
+            assert_eq!(filter.stat().expect("a stat").format, newest, "{name}");
+            filter.close().expect("a clean end");
+            let again = Filter::<Any>::open(home.path(), options(&clock)).expect(&name);
+            assert_eq!(again.stat().expect("a stat").format, newest, "{name}");
         }
     }
+}
+
+/// Returns the format that `stat` reports of a new filter.
+fn newest_format() -> u32 {
+    let home = TempDir::new().expect("a directory");
+    let spec = Any::new("bloom", Parameters::new().with("capacity", 100));
+    let filter = Filter::create(home.path().join("new"), spec, options(&clock()));
+    filter.expect("a filter").stat().expect("a stat").format
 }
 
 /// Compares two reports, except for the LSN after the records of a clean close.

@@ -231,7 +231,8 @@ fn a_bank_without_space_opens_later() {
     assert_has(&filter, 0..inserted + 1000);
     let before = digest(&filter);
     filter.close().expect("a clean end");
-    let filter = Filter::<Any>::open_on(shared(&memory), options()).expect("the same filter");
+    let filter = Filter::<Any>::open_on(shared(&memory), options().segment_bytes(1 << 20))
+        .expect("the same filter");
     assert_eq!(digest(&filter).value, before.value);
     assert_has(&filter, 0..inserted + 1000);
 }
@@ -266,7 +267,8 @@ fn a_block_without_space_for_its_counters_fails_that_insert_and_grows_later() {
         assert!(filter.estimate(7_u64.to_le_bytes()).expect("an answer").count > 8_388_608.0);
         let before = digest(&filter);
         filter.close().expect("a clean end");
-        let filter = Filter::<Any>::open_on(shared(&memory), options()).expect("the same filter");
+        let filter = Filter::<Any>::open_on(shared(&memory), options().segment_bytes(1 << 20))
+            .expect("the same filter");
         assert_eq!(digest(&filter).value, before.value, "{kind}");
     }
 }
@@ -429,12 +431,14 @@ fn full_file_system(place: &std::path::Path) {
     assert_full(&filter.close().expect_err("no room for a snapshot"));
     // A mapped file takes space even after a close.
     drop(filter);
-    let filter = Filter::<Any>::open(&home, options()).expect("the log makes room for a snapshot");
+    let filter = Filter::<Any>::open(&home, options().segment_bytes(256 << 10))
+        .expect("the log makes room for a snapshot");
     assert_eq!(digest(&filter).value, before.value);
     drop(filter);
     let path = place.to_string_lossy().into_owned();
     assert!(run("mount", &["-o", "remount,size=64m", &path]), "the mount is mine");
-    let filter = Filter::<Any>::open(&home, options()).expect("now there is room");
+    let filter =
+        Filter::<Any>::open(&home, options().segment_bytes(256 << 10)).expect("now there is room");
     assert_eq!(digest(&filter).value, before.value);
     assert_has(&filter, 0..keys);
     filter.insert("one more").expect("an insert");

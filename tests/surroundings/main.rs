@@ -5,3 +5,4 @@ mod environment;
 mod killed_lives;
 mod machines;
 mod replaced;
+mod thin_disk;

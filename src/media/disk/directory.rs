@@ -108,6 +108,12 @@ impl Directory {
         Ok(())
     }
 
+    /// Returns the permissions of the file whose permissions all others get.
+    pub(super) fn mode(&self) -> io::Result<u32> {
+        let found = statat(self.descriptor()?, MODEL, AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok(found.st_mode & 0o777)
+    }
+
     /// Returns the descriptor.
     fn descriptor(&self) -> io::Result<BorrowedFd<'_>> {
         if self.opened.get().is_none() {

@@ -115,6 +115,15 @@ unsafe impl Mapping for DiskMapping {
         self.map.flush()
     }
 
+    fn check_written(&self) -> io::Result<()> {
+        if !self.is_shared || self.words == 0 || self.guard.is_foreign() {
+            return Ok(());
+        }
+        // Through the open file description that the mapping keeps, which receives the failure
+        // of any page. One page is written, because this call cannot write none.
+        self.map.flush_range(0, PAGE_BYTES.min(self.words * 8))
+    }
+
     fn populate(&self, words: Range<usize>) {
         let end = words.end.min(self.words);
         if words.start < end && !self.guard.is_foreign() {

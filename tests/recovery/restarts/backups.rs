@@ -1,8 +1,8 @@
 //! Targets of backups: the files that an interrupted attempt may leave there, and the files that a
 //! backup must not touch.
 
-use super::{damage, digest, directory, insert, kinds, names, open, stream};
-use ebbtide::Filter;
+use super::{change, damage, digest, directory, insert, kinds, names, open, stream};
+use ebbtide::{Error, Filter, inspect};
 use std::fs;
 
 #[test]
@@ -54,4 +54,76 @@ fn a_backup_is_refused_where_snapshots_or_log_exist_and_does_not_change_them() {
     // The filter and its lock are unaffected.
     insert(&filter, 300..400);
     filter.backup(home.path().join("another")).expect("a backup");
+}
+
+/// Returns offsets of every part of a file of this length: its header, frames or lines, and end.
+fn offsets(bytes: u64) -> Vec<u64> {
+    let spread = (0..6).map(|part| bytes * part / 6);
+    let parts = [0, 9, 17, 70, 95, 4096, 4103, 4120, 4136, 4144, 4150, bytes - 1];
+    let mut all: Vec<_> = parts.into_iter().chain(spread).filter(|&at| at < bytes).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+#[test]
+fn a_backup_with_one_wrong_byte_in_any_file_is_restored_in_full() {
+    let home = directory();
+    let filter = Filter::create(home.path().join("f"), kinds()[1].clone(), stream());
+    let filter = filter.expect("a filter");
+    insert(&filter, 0..300);
+    let (backup, restored) = (home.path().join("backup"), home.path().join("restored"));
+    filter.backup(&backup).expect("a backup");
+    let expected = digest(&filter);
+    let files: Vec<_> = names(&backup, "").into_iter().filter(|name| name != "lock").collect();
+    assert_eq!(files.len(), 6, "each of three files twice: {files:?}");
+    for (at, name) in files.iter().enumerate() {
+        let path = backup.join(name);
+        for offset in offsets(fs::metadata(&path).expect("a file").len()) {
+            let bit = 1 << ((at as u64 + offset) % 8);
+            change(&path, offset, |bytes| bytes[0] ^= bit);
+            inspect::restore(&backup, &restored).unwrap_or_else(|error| {
+                panic!("{name} at {offset}: {error}");
+            });
+            let found = digest(&open(&restored, stream()));
+            assert_eq!(found.value, expected.value, "{name} at {offset}");
+            fs::remove_dir_all(&restored).expect("it is there");
+            change(&path, offset, |bytes| bytes[0] ^= bit);
+        }
+        // Nor is a file needed that is missing as a whole, if another says what it was.
+        if name == "meta" {
+            let bytes = fs::read(&path).expect("a file");
+            fs::remove_file(&path).expect("it is there");
+            inspect::restore(&backup, &restored).expect("the second copy has one");
+            fs::remove_dir_all(&restored).expect("it is there");
+            fs::write(&path, bytes).expect("space");
+        }
+    }
+    assert!(inspect::verify(&backup).expect("a report").is_sound());
+    change(&backup.join("second-meta"), 3, |bytes| bytes[0] ^= 1);
+    assert!(!inspect::verify(&backup).expect("a report").is_sound(), "of both copies");
+}
+
+#[test]
+fn a_backup_that_was_opened_and_went_on_is_never_restored_as_it_was_before() {
+    let home = directory();
+    let filter = Filter::create(home.path().join("f"), kinds()[1].clone(), stream());
+    let filter = filter.expect("a filter");
+    insert(&filter, 0..300);
+    let backup = home.path().join("backup");
+    filter.backup(&backup).expect("a backup");
+    let opened = open(&backup, stream());
+    insert(&opened, 300..400);
+    let later = digest(&opened);
+    opened.close().expect("a clean end");
+    let restored = home.path().join("restored");
+    inspect::restore(&backup, &restored).expect("it is sound");
+    assert_eq!(digest(&open(&restored, stream())).value, later.value);
+    for name in names(&backup, "snap-") {
+        change(&backup.join(name), 4200, |bytes| bytes[0] ^= 1);
+    }
+    change(&backup.join("meta"), 20, |bytes| bytes[0] ^= 1);
+    let again = home.path().join("again");
+    let error = inspect::restore(&backup, &again).expect_err("it is damaged");
+    assert!(matches!(error, Error::Damaged { .. }), "{error}");
 }

@@ -39,12 +39,13 @@ fn copy_lasting(from: &Path, to: &Path) {
     panic!("the files of {} never stop changing", from.display());
 }
 
-/// Damages the newest snapshot in the middle; returns false if there is none.
-fn damage_newest(dir: &Path) -> bool {
+/// Damages the newest snapshot, at another place for each `number`: a second damage of the same
+/// bit would repair it. Returns false if there is none.
+fn damage_newest(dir: &Path, number: u64) -> bool {
     let Some(newest) = names(dir, "snap-").pop() else { return false };
     let path = dir.join(newest);
     let bytes = fs::metadata(&path).expect("a file").len();
-    flip(&path, 4096 + (bytes - 4096) / 2);
+    flip(&path, 4096 + (bytes - 4096) / 2 + 7 * number % ((bytes - 4096) / 2));
     true
 }
 
@@ -60,6 +61,8 @@ struct History {
     done: Vec<String>,
     /// Whether one base was damaged without a checkpoint since: then there may be only one.
     short: bool,
+    /// The number of damages so far.
+    damages: u64,
 }
 
 impl History {
@@ -68,7 +71,17 @@ impl History {
         let dir = home.path().join("0");
         let filter = Filter::create(&dir, spec, options.clone()).expect("a filter");
         let done = Vec::new();
-        Self { home, dir, filter: Some(filter), options, keys: 0, moves: 0, done, short: false }
+        Self {
+            home,
+            dir,
+            filter: Some(filter),
+            options,
+            keys: 0,
+            moves: 0,
+            done,
+            short: false,
+            damages: 0,
+        }
     }
 
     fn filter(&self) -> &Filter {
@@ -110,7 +123,8 @@ impl History {
             self.filter = None;
             self.dir = next;
         }
-        self.short |= damage_newest(&self.dir);
+        self.damages += 1;
+        self.short |= damage_newest(&self.dir, self.damages);
         self.open();
     }
 
@@ -158,7 +172,7 @@ impl History {
         for newest_damaged in [false, true] {
             let copied = self.home.path().join("copy");
             copy_lasting(&self.dir, &copied);
-            if newest_damaged && (self.short || !damage_newest(&copied)) {
+            if newest_damaged && (self.short || !damage_newest(&copied, 0)) {
                 continue;
             }
             let what = || {
@@ -205,6 +219,10 @@ fn after_a_damaged_snapshot_a_clean_close_without_an_insert_leaves_two_bases() {
                 history.close();
                 history.open();
                 history.done.push(format!("clean close {round}"));
+                history.check(log_after);
+                // The next accident comes after each close, too.
+                history.damage(round % 2 == 0);
+                history.done.push("the newest snapshot damaged again".to_owned());
                 history.check(log_after);
             }
         }

@@ -1,0 +1,129 @@
+//! The second copy of the files of a backup, beside the first one.
+//!
+//! A backup is often all that is left of a filter. Each of its files is there twice, so that damage
+//! in one of them takes nothing away. The second ones have names of their own, under which no
+//! opener looks for a filter's files.
+
+use crate::engine::open::{clear, write_file};
+use crate::error::{Error, Result};
+use crate::format::names::FileName;
+use crate::media::{Access, ByteLocks, Media, MediaFile};
+use crate::meta::Meta;
+use crate::recovery::Listing;
+use std::io;
+use std::path::Path;
+
+/// Before the name of the file that it is a copy of.
+const PREFIX: &str = "second-";
+
+/// Bytes copied at a time.
+const COPY_BYTES: usize = 1 << 20;
+
+/// The number of the temporary name under which `meta` is written.
+const META_TEMPORARY: u64 = 0;
+
+/// The second copies in a directory, as a directory of their own.
+#[derive(Debug)]
+pub(crate) struct Second<'a>(pub(crate) &'a dyn Media);
+
+fn prefixed(name: &str) -> String {
+    format!("{PREFIX}{name}")
+}
+
+impl Second<'_> {
+    /// Copies the snapshots and the log of a backup, which have their names, then `meta`. On an
+    /// error nothing is left.
+    pub(crate) fn write(&self, meta: &Meta) -> Result<()> {
+        let listing = Listing::read(self.0)?;
+        let snapshots = listing.snapshots.iter().map(|&start| FileName::Snapshot { start });
+        let segments = listing.segments.iter();
+        let segments = segments.map(|&(timeline, first)| FileName::Segment { timeline, first });
+        let write = || {
+            for name in snapshots.chain(segments) {
+                let name = name.to_string();
+                let path = self.path().join(prefixed(&name));
+                copy_file(self.0, self, &name).map_err(Error::io("write", path))?;
+            }
+            write_file(self, META_TEMPORARY, &FileName::Meta.to_string(), &meta.encode())
+        };
+        // The first error is the one to report.
+        write().inspect_err(|_| drop(clear(self)))
+    }
+
+    /// Returns whether the first files are those that these are copies of: the backup has not been
+    /// opened for writing since, and no file is missing but perhaps `meta`.
+    pub(crate) fn is_current(&self) -> Result<bool> {
+        let names = |media: &dyn Media| {
+            let names = media.list().map_err(Error::io("list", media.path()))?;
+            let mut files: Vec<_> = names.iter().filter_map(|name| FileName::parse(name)).collect();
+            files.retain(|file| !matches!(file, FileName::Meta | FileName::Lock));
+            files.sort_unstable();
+            Ok::<_, Error>(files)
+        };
+        let copied = names(self)?;
+        Ok(!copied.is_empty() && copied == names(self.0)?)
+    }
+}
+
+/// Copies a file of this name to another medium, and syncs it.
+pub(crate) fn copy_file(from: &dyn Media, to: &dyn Media, name: &str) -> std::io::Result<()> {
+    let source = from.open(name, Access::Read)?;
+    let bytes = source.bytes()?;
+    let target = to.create(name, bytes)?;
+    let mut buffer = vec![0; COPY_BYTES];
+    let mut offset = 0;
+    while offset < bytes {
+        let size = (bytes - offset).min(COPY_BYTES as u64) as usize;
+        source.read_at(&mut buffer[..size], offset)?;
+        target.write_at(&buffer[..size], offset)?;
+        offset += size as u64;
+    }
+    target.sync()
+}
+
+impl Media for Second<'_> {
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn make(&self) -> io::Result<()> {
+        self.0.make()
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let names = self.0.list()?;
+        Ok(names.iter().filter_map(|name| name.strip_prefix(PREFIX)).map(str::to_owned).collect())
+    }
+
+    fn create(&self, name: &str, bytes: u64) -> io::Result<Box<dyn MediaFile>> {
+        self.0.create(&prefixed(name), bytes)
+    }
+
+    fn open(&self, name: &str, access: Access) -> io::Result<Box<dyn MediaFile>> {
+        self.0.open(&prefixed(name), access)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.0.rename(&prefixed(from), &prefixed(to))
+    }
+
+    fn rename_new(&self, from: &str, to: &str) -> io::Result<()> {
+        self.0.rename_new(&prefixed(from), &prefixed(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.0.remove(&prefixed(name))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync()
+    }
+
+    fn locks(&self, name: &str, access: Access) -> io::Result<Box<dyn ByteLocks>> {
+        self.0.locks(&prefixed(name), access)
+    }
+
+    fn boot_id(&self) -> io::Result<u128> {
+        self.0.boot_id()
+    }
+}

@@ -1,0 +1,61 @@
+//! Whether a filter is the one that options describe: what was fixed at its creation, and is given
+//! again, must be the same.
+
+use crate::error::{Error, Result};
+use crate::media::Media;
+use crate::meta::Meta;
+use crate::options::Options;
+use crate::wal::record::RECORD_BYTES;
+use ebbtide_core::hash::KeyHasher;
+use std::time::Duration;
+
+/// The permissions that a filter's files have in any case, and can have.
+const MODE_LEAST: u32 = 0o600;
+const MODE_MOST: u32 = 0o666;
+
+/// Checks that a filter has what these options name. The durability is not among it: each handle
+/// has its own.
+///
+/// # Errors
+/// [`Error::Mismatch`] that names the first option of which that is not true.
+pub(crate) fn check(media: &dyn Media, meta: &Meta, options: &Options) -> Result<()> {
+    let refuse = |what: &str, expected: String, found: String| {
+        let (path, what) = (media.path().to_path_buf(), what.to_owned());
+        Err(Error::Mismatch { path, what, expected, found })
+    };
+    let has = meta.hasher.function();
+    if let Some(wanted) = options.key_hash.filter(|&wanted| wanted != has) {
+        return refuse("hash", wanted.to_string(), has.to_string());
+    }
+    let other = |seed| KeyHasher::from_seed(has, seed) != meta.hasher;
+    if options.hash_seed.is_some_and(other) {
+        // The error never contains a seed: with the seed one can choose keys that collide.
+        return refuse("hash-seed", "the one given".to_owned(), "another".to_owned());
+    }
+    if let Some(stripes) = options.stripes.filter(|&stripes| stripes != meta.layout.stripes) {
+        return refuse("stripes", stripes.to_string(), meta.layout.stripes.to_string());
+    }
+    let has = u64::from(meta.layout.block_words) * 8;
+    // Blocks consist of whole words.
+    if let Some(bytes) = options.block_bytes.filter(|bytes| bytes / 8 * 8 != has) {
+        return refuse("block-bytes", bytes.to_string(), has.to_string());
+    }
+    let has = meta.segment_records;
+    if let Some(bytes) = options.segment_bytes.filter(|bytes| bytes / RECORD_BYTES != has) {
+        return refuse("segment-bytes", bytes.to_string(), (has * RECORD_BYTES).to_string());
+    }
+    if let Some(downtime) = options.downtime.filter(|&downtime| downtime != meta.downtime) {
+        return refuse("downtime", downtime.to_string(), meta.downtime.to_string());
+    }
+    let has = Duration::from_micros(meta.max_lead);
+    if let Some(lead) = options.max_lead.filter(|&lead| lead != has) {
+        return refuse("max-lead", format!("{lead:?}"), format!("{has:?}"));
+    }
+    if let (Some(mode), Some(has)) = (options.mode, media.mode().ok().flatten()) {
+        let [mode, has] = [mode, has].map(|mode| (mode | MODE_LEAST) & MODE_MOST);
+        if mode != has {
+            return refuse("mode", format!("{mode:o}"), format!("{has:o}"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,36 @@
+//! What the system reports about the write-back of a file's stores.
+//!
+//! If the write-back of a page fails, its stores are lost: the page counts as clean, and when
+//! memory is short the system drops it and reads the old content again. The failure belongs to the
+//! file. It is reported once to each open file description that existed before, and to a later one
+//! only if nobody has received it yet.
+
+use rustix::fd::AsFd;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+
+/// Behind the end of every file, so that no write-back in progress is waited for: a page that is
+/// being written back is not dropped, and its failure is noted before it counts as clean.
+const BEHIND: i64 = 1 << 60;
+
+/// Fails if a write-back has failed since this description was opened, and it has not received
+/// that.
+/// Starts no write.
+pub(super) fn check(file: &File) -> io::Result<()> {
+    let descriptor = file.as_fd().as_raw_fd();
+    // SAFETY: the descriptor is open for as long as the file is borrowed, and the call reads no
+    // memory of this process.
+    #[expect(unsafe_code, reason = "`rustix` does not have the call")]
+    let done =
+        unsafe { libc::sync_file_range(descriptor, BEHIND, 1, libc::SYNC_FILE_RANGE_WAIT_BEFORE) };
+    if done == 0 {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        // The system does not have the call, or a filter of system calls refuses it.
+        Some(libc::ENOSYS | libc::EPERM | libc::EINVAL | libc::ESPIPE) => Ok(()),
+        _ => Err(error),
+    }
+}

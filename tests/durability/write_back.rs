@@ -1,0 +1,193 @@
+//! Pages of the live image that the system could not write back, and took back to older content.
+//!
+//! Whenever that happens, no snapshot of such pages gets a name, every handle refuses writes and
+//! questions once one of them found out, and the next opening has every operation.
+
+use ebbtide::media::{Media, Memory};
+use ebbtide::{Any, Clock, Durability, Error, Filter, ManualClock, Options, Timestamp, inspect};
+use ebbtide_testkit::environment::scaled;
+use ebbtide_testkit::random::Random;
+use ebbtide_testkit::samples::{SAMPLES, Sample};
+use ebbtide_testkit::write_back::WriteBack;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The claims, by name.
+pub const ALL: [(&str, fn()); 3] = [
+    ("whatever_pages_of_the_image_are_lost_and_when_no_operation_is", every_kind),
+    ("handles_that_nobody_uses_find_out_that_pages_are_lost", in_the_background),
+    ("no_backup_is_made_of_lost_pages", no_backup),
+];
+
+fn options() -> Options {
+    let clock = ManualClock::new(Timestamp::from_unix_millis(1_000_000));
+    Options::new()
+        .hash_seed(7)
+        .stripes(3)
+        .block_bytes(512)
+        .segment_bytes(4096)
+        .durability(Durability::Never)
+        .background(false)
+        .clock(Clock::from(clock))
+}
+
+fn key(number: u64) -> [u8; 8] {
+    (number % 400).to_le_bytes()
+}
+
+fn is_refused<T>(result: &ebbtide::Result<T>) -> bool {
+    matches!(result, Err(Error::Poisoned { .. }))
+}
+
+/// What happens when pages are lost, or right after that.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Act {
+    Checkpoint,
+    Attach,
+    Close,
+    Ask,
+}
+
+const ACTS: [Act; 4] = [Act::Checkpoint, Act::Attach, Act::Close, Act::Ask];
+
+/// Two handles on a filter on such a medium, and one on a filter that loses nothing.
+struct Scene {
+    media: WriteBack,
+    handles: Vec<Filter<Any>>,
+    reference: Filter<Any>,
+    done: u64,
+}
+
+impl Scene {
+    fn new(sample: &Sample) -> Self {
+        let media = WriteBack::new();
+        let reference = Filter::create_on(Arc::new(Memory::new()), sample.spec(), options());
+        let first = Filter::create_on(Arc::new(media.clone()), sample.spec(), options());
+        let mut scene = Self {
+            media,
+            handles: vec![first.expect("a filter")],
+            reference: reference.expect("a filter"),
+            done: 0,
+        };
+        scene.handles.push(scene.open().expect("another handle"));
+        scene
+    }
+
+    fn open(&self) -> ebbtide::Result<Filter<Any>> {
+        let media: Arc<dyn Media> = Arc::new(self.media.clone());
+        Filter::open_on(media, options())
+    }
+
+    fn operate(&mut self, sample: &Sample, random: &mut Random) {
+        let time = Timestamp::from_unix_millis(1_000_000 + self.done);
+        let handle = &self.handles[random.below(2) as usize];
+        for filter in [handle, &self.reference] {
+            sample.operate(filter.call().time(time), self.done, key).expect("an operation");
+        }
+        self.done += 1;
+    }
+
+    fn act(&mut self, act: Act) {
+        match act {
+            Act::Checkpoint => drop(self.handles[0].checkpoint()),
+            Act::Attach => drop(self.open()),
+            Act::Close => self.handles.drain(..).for_each(drop),
+            // Nobody knows yet.
+            Act::Ask => drop(self.handles[1].contains(key(0))),
+        }
+    }
+}
+
+fn round(sample: &Sample, seed: u64) -> bool {
+    let random = &mut Random::new(seed);
+    let mut scene = Scene::new(sample);
+    for _ in 0..50 + random.below(500) {
+        scene.operate(sample, random);
+        if random.below(60) == 0 {
+            scene.media.write_back();
+        }
+        if random.below(150) == 0 {
+            scene.handles[random.below(2) as usize].checkpoint().expect("a checkpoint");
+        }
+    }
+    // What a handle has not walked, it does not protect from an older tail.
+    scene.handles.iter().for_each(|handle| handle.sync().expect("a sync"));
+    let act = ACTS[random.below(4) as usize];
+    if random.below(2) == 0 {
+        scene.media.lose_at(random.below(120), random.clone());
+    } else {
+        scene.media.lose(random);
+    }
+    scene.act(act);
+    let lost = scene.media.end();
+    let what = format!("{}, seed {seed}, {act:?}", sample.name);
+    if lost && act != Act::Close {
+        let third = scene.open();
+        // The header of the image may be lost, too.
+        let is_damaged = matches!(third, Err(Error::Damaged { .. }));
+        assert!(is_refused(&third) || is_damaged, "{what}: {third:?}");
+        assert!(is_refused(&scene.handles[1].checkpoint()), "{what}");
+        for handle in &scene.handles {
+            assert!(is_refused(&handle.contains(key(1))), "{what}");
+            assert!(is_refused(&handle.insert(key(1))), "{what}");
+            assert!(is_refused(&handle.digest()), "{what}");
+            assert!(is_refused(&handle.checkpoint()), "{what}");
+        }
+    }
+    scene.handles.clear();
+    let report = inspect::verify_on(&scene.media).expect("a report");
+    assert!(report.is_sound(), "{what}: {report:#?}");
+    let after = scene.open().unwrap_or_else(|error| panic!("{what}: {error}"));
+    let [found, expected] =
+        [&after, &scene.reference].map(|of| of.digest().expect("a digest").value);
+    assert_eq!(found, expected, "{what}, {} operations", scene.done);
+    lost
+}
+
+fn every_kind() {
+    let mut lost = 0;
+    for (at, sample) in SAMPLES.iter().enumerate() {
+        for number in 0..scaled(16) {
+            lost += u64::from(round(sample, 1000 * at as u64 + number));
+        }
+    }
+    assert!(lost > 0, "no pages were lost");
+}
+
+/// Loses at least one page.
+fn lose(media: &WriteBack) {
+    let random = &mut Random::new(1);
+    assert!((0..100).any(|_| media.lose(random)), "something was stored");
+}
+
+fn in_the_background() {
+    let media = WriteBack::new();
+    let spec = SAMPLES[0].spec();
+    let make = || -> Arc<dyn Media> { Arc::new(media.clone()) };
+    let filter = Filter::create_on(make(), spec, options().background(true)).expect("a filter");
+    let other = Filter::<Any>::open_on(make(), options()).expect("another handle");
+    filter.insert("a").expect("an insert");
+    lose(&media);
+    let began = Instant::now();
+    while !is_refused(&filter.contains("a")) {
+        assert!(began.elapsed() < Duration::from_secs(60), "a look each second");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(is_refused(&other.contains("a")), "the mark is in the image");
+    drop((filter, other));
+    let after = Filter::<Any>::open_on(make(), options()).expect("the filter");
+    assert!(after.contains("a").expect("an answer"));
+}
+
+fn no_backup() {
+    let media = WriteBack::new();
+    let filter = Filter::create_on(Arc::new(media.clone()), SAMPLES[0].spec(), options());
+    let filter = filter.expect("a filter");
+    filter.insert("a").expect("an insert");
+    let place = tempfile::tempdir().expect("a temporary directory");
+    filter.backup(place.path().join("sound")).expect("a backup");
+    lose(&media);
+    let copy = place.path().join("copy");
+    assert!(is_refused(&filter.backup(&copy)));
+    assert!(matches!(Filter::<Any>::open(&copy, options()), Err(Error::NotAFilter { .. })));
+}
