@@ -93,6 +93,8 @@ pub enum Error {
     Locked {
         /// The filter's directory.
         path: PathBuf,
+        /// The processes that do, by id and name; empty if this process may not see them.
+        holder: String,
     },
     /// The greatest possible number of handles of a filter is open.
     Crowded {
@@ -274,8 +276,13 @@ impl Error {
     }
 }
 
-const LOCKED: &str = "is held by another handle, which has it open or is busy opening or \
-                      closing it; close that one, or try again when it is done";
+/// Returns the processes that hold a filter, in a sentence.
+fn named(holder: &str) -> &str {
+    if holder.is_empty() { "another handle" } else { holder }
+}
+
+const LOCKED: &str = "which has it open or is busy opening or closing it; close that one, or try \
+                      again when it is done; a stopped process must continue or be killed";
 const EXISTS: &str = "already holds a filter; open it, or create the new one in another directory";
 const CROWDED: &str =
     "as many as it can have; close one first, or let the threads of a process share one";
@@ -349,7 +356,9 @@ impl fmt::Display for Error {
                 write!(f, "{}: the key of operation {at} {CONFLICT}", path.display())
             }
             Self::Core(error) => write!(f, "{error}"),
-            Self::Locked { path } => write!(f, "{} {LOCKED}", path.display()),
+            Self::Locked { path, holder } => {
+                write!(f, "{} is held by {}, {LOCKED}", path.display(), named(holder))
+            }
             Self::Crowded { path, most } => {
                 write!(f, "{} has {most} open handles, {CROWDED}", path.display())
             }
@@ -419,7 +428,7 @@ mod tests {
         let io_kinds = [
             (Error::io("open", "seen/live")(denied()), io::ErrorKind::PermissionDenied),
             (Error::Exists { path: path() }, io::ErrorKind::AlreadyExists),
-            (Error::Locked { path: path() }, io::ErrorKind::ResourceBusy),
+            (Error::Locked { path: path(), holder: String::new() }, io::ErrorKind::ResourceBusy),
             (Error::TimeAhead { time: 2, limit: 1 }, io::ErrorKind::InvalidInput),
             (Error::Version { path: path(), expected: 4, found: 3 }, io::ErrorKind::Unsupported),
         ];

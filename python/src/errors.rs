@@ -77,7 +77,7 @@ fn attributes<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyDict
         Error::NotAFilter { path: file, .. }
         | Error::Exists { path: file }
         | Error::Occupied { path: file }
-        | Error::Locked { path: file }
+        | Error::Locked { path: file, .. }
         | Error::Crowded { path: file, .. }
         | Error::Forked { path: file }
         | Error::Closed { path: file }

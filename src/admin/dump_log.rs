@@ -1,6 +1,6 @@
 //! Reads the records of a filter's log, for people and for programs that examine it.
 
-use crate::admin::look::{Look, look, needed_log};
+use crate::admin::look::{look, needed_log};
 use crate::clock::Timestamp;
 use crate::engine::open::read_meta;
 use crate::error::Result;
@@ -116,10 +116,10 @@ pub(crate) fn records(
     meta: &Meta,
     visit: &mut dyn FnMut(&Entry) -> Result<()>,
 ) -> Result<Range<u64>> {
-    let (_look, known, history) = look(media, meta, |known| {
+    // All of it is mapped, and stays readable whatever others do from here on.
+    let (known, history) = look(media, meta, |known| {
         let listing = Listing::of_filter(media, meta.uuid)?;
-        let history = needed_log(media, &listing, meta)?;
-        Ok((Look::begin(media, meta)?, known, history))
+        Ok((known, needed_log(media, &listing, meta)?))
     })?;
     let first = history.segments().first().map_or(1, |segment| segment.first);
     let weighs = meta.kind.weights().is_some();

@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::format::header::DURABLE;
 use crate::format::names::FileName;
 use crate::image::identity::Identity;
+use crate::locks::holders::locked;
 use crate::media::{Access, Disk, Media};
 use crate::meta::Meta;
 use crate::options::Options;
@@ -230,9 +231,9 @@ fn restore_from(from: &dyn Media, to: &dyn Media) -> Result<()> {
     let meta = read_meta(from)?;
     let look = Look::begin(from, &meta)?;
     if let LogExtent::Living { .. } = look.known {
-        return Err(Error::Locked { path: from.path().to_path_buf() });
+        return Err(locked(from.path()));
     }
-    let recovered = rebuild(from, &meta, look.known, &|| look.note_progress())?;
+    let recovered = rebuild(from, &meta, look.known, &|| {})?;
     write_new(to, |_locks| {
         let listing = &recovered.listing;
         // Others are not needed, and may be damaged.
@@ -249,6 +250,9 @@ fn restore_from(from: &dyn Media, to: &dyn Media) -> Result<()> {
         let copied = Listing::read(to)?;
         let history = History::open(to, &copied, meta.uuid)?;
         history.secure(to, recovered.start, &recovered.prefix)?;
+        if look.is_over(from, &meta)? {
+            return Err(locked(from.path()));
+        }
         // Last, because it makes the directory a filter.
         write_file(to, 0, &FileName::Meta.to_string(), &meta.encode())
     })
@@ -301,10 +305,13 @@ pub fn salvage_on(from: &dyn Media, to: &dyn Media) -> Result<Option<Salvaged>> 
     let meta = read_meta(from)?;
     let look = Look::begin(from, &meta)?;
     if let LogExtent::Living { .. } = look.known {
-        return Err(Error::Locked { path: from.path().to_path_buf() });
+        return Err(locked(from.path()));
     }
     let mut found = salvage::examine(from, &meta, look.known)?;
     found.damaged.extend(verify_live(from).and_then(Result::err));
+    if look.is_over(from, &meta)? {
+        return Err(locked(from.path()));
+    }
     if !found.is_needed() {
         return Ok(None);
     }
@@ -315,6 +322,9 @@ pub fn salvage_on(from: &dyn Media, to: &dyn Media) -> Result<Option<Salvaged>> 
         }
         found.write_log(from, to, &meta)?;
         let inserts = rebuilt_inserts(to, &meta, found.stop)?;
+        if look.is_over(from, &meta)? {
+            return Err(locked(from.path()));
+        }
         // Last, because it makes the directory a filter.
         write_file(to, 0, &FileName::Meta.to_string(), &meta.encode())?;
         Ok(inserts)

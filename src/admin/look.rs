@@ -1,6 +1,11 @@
-//! Looks at the files of a filter that other processes may have open.
+//! Looks at the files of a filter that other processes may have open, or may open meanwhile.
+//!
+//! A look takes no lock, so nobody ever waits for it, wherever it is stopped. In place of a lock it
+//! checks at its end that nobody has opened the filter since it began; otherwise it begins anew.
 
 use crate::error::{Error, Result};
+use crate::image::Control;
+use crate::locks::holders::locked;
 use crate::locks::session::Sessions;
 use crate::media::{Access, Media};
 use crate::meta::Meta;
@@ -10,61 +15,83 @@ use std::time::Duration;
 
 /// The time to wait for processes that open, recover or close the filter.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The number of times a look starts over because listed files were removed.
+/// The number of times a look starts over, because files were removed or the filter was opened.
 const TRIES: u32 = 20;
+
 /// A look at a filter's files.
 pub(crate) struct Look {
-    /// Keeps others from opening the filter, unless a process has it open anyway. `None` if there
-    /// is no file `lock`.
+    /// `None` if there is no file `lock`.
     pub(crate) locks: Option<Sessions>,
     pub(crate) known: LogExtent,
+    /// The timeline of the file `live`: each opening without other handles begins a new one.
+    timeline: Option<u64>,
+}
+
+/// Opens the file `lock`, if there is one.
+fn sessions(media: &dyn Media) -> Result<Option<Sessions>> {
+    match Sessions::open(media, Access::Read) {
+        Err(error) if error.is_not_found() => Ok(None),
+        opened => opened.map(Some),
+    }
 }
 
 impl Look {
+    /// Begins a look, when nobody is opening or closing the filter.
     pub(crate) fn begin(media: &dyn Media, meta: &Meta) -> Result<Self> {
-        let locks = match Sessions::open(media, Access::Read) {
-            Err(error) if error.is_not_found() => None,
-            opened => Some(opened?),
-        };
-        let Some(locks) = locks else {
-            return Ok(Self { locks: None, known: LogExtent::of_the_dead(media, meta.uuid)? });
-        };
-        if !locks.wait_opening(Access::Read, PATIENCE)? {
-            return Err(Error::Locked { path: media.path().to_path_buf() });
+        let locks = sessions(media)?;
+        if let Some(locks) = &locks
+            && !locks.wait_until_unopened(PATIENCE)?
+        {
+            return Err(locked(media.path()));
         }
-        let known = if locks.anyone_else()? {
-            locks.end_opening()?;
-            LogExtent::of_the_living(media, meta.uuid)?
-        } else {
-            LogExtent::of_the_dead(media, meta.uuid)?
+        // Before anything else is read: see `is_over`.
+        let timeline = Control::previous_timeline(media, meta.uuid)?;
+        let known = match &locks {
+            Some(locks) if locks.anyone_else()? => LogExtent::of_the_living(media, meta.uuid)?,
+            _ => LogExtent::of_the_dead(media, meta.uuid)?,
         };
-        Ok(Self { locks: Some(locks), known })
+        Ok(Self { locks, known, timeline })
     }
 
-    /// Shows processes that wait to open the filter that the look progresses.
-    pub(crate) fn note_progress(&self) {
-        if let Some(locks) = &self.locks {
-            locks.note_progress();
+    /// Returns whether a process has begun to open the filter since this look began, so that what
+    /// was read may be of two states. A look at a filter that is open anyway never is over: writers
+    /// do not change what it reads.
+    ///
+    /// An opener holds the opening byte until it has a session slot, and its timeline until then is
+    /// in `live`. So it is seen by the byte, by the slot, or by the timeline, whatever it has done
+    /// and whether it has closed the filter since. One that died before `live` was replaced has
+    /// changed nothing that counts.
+    pub(crate) fn is_over(&self, media: &dyn Media, meta: &Meta) -> Result<bool> {
+        if let LogExtent::Living { .. } = self.known {
+            return Ok(false);
         }
+        let busy = match sessions(media)? {
+            Some(locks) => locks.is_being_opened()? || locks.anyone_else()?,
+            None => false,
+        };
+        Ok(busy || Control::previous_timeline(media, meta.uuid)? != self.timeline)
     }
 }
 
-/// Examines a filter's files, and retries if some were removed meanwhile: processes that have the
-/// filter open remove files they no longer need.
+/// Examines a filter's files, and begins anew if some were removed meanwhile, or if the filter was
+/// opened: processes that have it open remove files they no longer need.
 pub(crate) fn look<T>(
     media: &dyn Media,
     meta: &Meta,
     mut at: impl FnMut(LogExtent) -> Result<T>,
 ) -> Result<T> {
-    let mut left = TRIES;
-    loop {
+    for _ in 1..TRIES {
         let look = Look::begin(media, meta)?;
-        left -= 1;
-        match at(look.known) {
-            Err(error) if left > 0 && may_have_gone(&error, look.known) => {}
-            done => return done,
+        let seen = at(look.known);
+        match &seen {
+            Err(error) if may_have_gone(error, look.known) => {}
+            _ if look.is_over(media, meta)? => {}
+            _ => return seen,
         }
     }
+    let look = Look::begin(media, meta)?;
+    let seen = at(look.known);
+    if look.is_over(media, meta)? { Err(locked(media.path())) } else { seen }
 }
 
 /// Returns whether an error may come from files that were removed while they were examined. Writers

@@ -26,6 +26,7 @@ use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::image::write_back::check_files;
 use crate::image::{Control, Image};
+use crate::locks::holders::locked;
 use crate::locks::session::Sessions;
 use crate::media::{Access, Disk, Media, MediaFile, Memory};
 use crate::meta::Meta;
@@ -53,7 +54,8 @@ const TRIES: u32 = 5;
 ///
 /// While writers have the filter open, answers are as fresh as theirs. Otherwise the state is
 /// rebuilt in memory. That takes as long as a recovery and as much memory as the filter (if its
-/// blocks grow, as much as if all had their full size), and openers of the filter wait for it.
+/// blocks grow, as much as if all had their full size). It begins anew if the filter is opened
+/// meanwhile; nobody ever waits for a reader.
 /// Queries some 10 ms after a writer has opened the filter notice the writer.
 ///
 /// ```
@@ -82,22 +84,25 @@ pub struct Reader<K = Any> {
 
 /// Examines a filter's files, and retries if they changed meanwhile. Between one file and the next,
 /// writers may remove files, replace an image, or replace the filter by another one.
-fn look<T>(media: &dyn Media, mut at: impl FnMut(Meta, Look, bool) -> Result<T>) -> Result<T> {
+fn look<T>(media: &dyn Media, mut at: impl FnMut(Meta, &mut Look, bool) -> Result<T>) -> Result<T> {
     let mut left = TRIES;
     loop {
         left -= 1;
         let meta = read_meta(media)?;
-        let look = Look::begin(media, &meta)?;
+        let mut look = Look::begin(media, &meta)?;
         let living = match (look.known, &look.locks) {
             (LogExtent::Living { .. }, _) => true,
             // Without an image nothing is recorded about live processes.
             (LogExtent::Nothing, Some(locks)) => locks.anyone_else()?,
             _ => false,
         };
-        match at(meta, look, living) {
+        let seen = at(meta.clone(), &mut look, living);
+        match seen {
             Err(Error::Damaged { .. }) if left > 0 && living => {}
             Err(error) if left > 0 && error.is_not_found() => {}
-            done => return done,
+            seen if living || !look.is_over(media, &meta)? => return seen,
+            _ if left > 0 => {}
+            _ => return Err(locked(media.path())),
         }
     }
 }
@@ -135,12 +140,9 @@ impl View {
             agreement::check(&**media, &meta, options)?;
             // Before anything else is read, so that a later replacement is noticed.
             let file = open_meta(&**media)?;
-            match (living, look) {
-                (true, Look { locks: Some(locks), .. }) => {
-                    Self::attach(media, meta, file, options, locks)
-                }
-                // Held until the state is rebuilt: it keeps others from opening the filter.
-                (_, look) => Self::rebuild(media, meta, file, options, &look),
+            match look.locks.take_if(|_| living) {
+                Some(locks) => Self::attach(media, meta, file, options, locks),
+                None => Self::rebuild(media, meta, file, options, look),
             }
         })?;
         view.engine.shared.check_kind(wanted)?;
@@ -169,7 +171,7 @@ impl View {
         look: &Look,
     ) -> Result<Self> {
         let timeline = Control::previous_timeline(&**media, meta.uuid)?;
-        let image = rebuild(&**media, &meta, look.known, &|| look.note_progress())?.image;
+        let image = rebuild(&**media, &meta, look.known, &|| {})?.image;
         let mut options = options.clone();
         if meta.downtime == Downtime::Freeze {
             // No process has the filter open: its time stands still.
@@ -415,7 +417,7 @@ impl<K> Reader<K> {
             }
             let media = &view.engine.shared.media;
             let rebuilt = look(&**media, |meta, look, _| {
-                View::rebuild(media, meta, open_meta(&**media)?, &self.options, &look)
+                View::rebuild(media, meta, open_meta(&**media)?, &self.options, look)
             });
             rebuilt?.engine.digest()
         })

@@ -17,6 +17,9 @@ pub(crate) const PATIENCE: Duration = patience(Duration::from_secs(1));
 
 /// At this multiple of the log that makes a checkpoint due, writers wait for it.
 pub(crate) const RESTRAINED: u64 = 2;
+/// The share of the records that make a checkpoint due which a handle may write after each snapshot
+/// although writers should wait: one of this many.
+const ALLOWED_SHARE: u64 = 32;
 /// The pause of a waiting writer between checks for the checkpoint.
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -27,18 +30,49 @@ pub struct Backpressure {
     wakeup: Arc<Wakeup>,
     /// The LSN from which writers may be made to wait again.
     restrained_from: Hint,
+    /// The records that this handle has written although writers should wait, and one more than the
+    /// start of the newest snapshot then.
+    passed: Hint,
+    passed_after: Hint,
 }
 
 impl Backpressure {
     /// Creates the backpressure of a handle.
     pub(crate) fn new(shared: Arc<Shared>, wakeup: Arc<Wakeup>) -> Self {
-        Self { shared, wakeup, restrained_from: Hint::default() }
+        let [restrained_from, passed, passed_after] = std::array::from_fn(|_| Hint::default());
+        Self { shared, wakeup, restrained_from, passed, passed_after }
     }
 
     /// Returns whether writers, of all handles, should wait for a checkpoint.
     #[inline]
     pub(crate) fn is_requested(&self) -> bool {
         self.shared.image.header().checkpoint_request().is_open()
+    }
+
+    /// Returns whether a record may be written although writers should wait: the handle has written
+    /// few of them since the newest snapshot, and the log has not grown much beyond what makes
+    /// writers wait. So a handle that inserts a key now and then does not wait for a checkpoint
+    /// that another one's records require.
+    #[inline]
+    pub(crate) fn lets_pass(&self) -> bool {
+        !self.is_requested() || self.passes()
+    }
+
+    #[cold]
+    fn passes(&self) -> bool {
+        let newest = self.shared.image.header().snapshot().hint() + 1;
+        // At worst some records more pass.
+        if self.passed_after.get() != newest {
+            self.passed_after.set(newest);
+            self.passed.set(0);
+        }
+        let allowed = self.due() / RECORD_BYTES / ALLOWED_SHARE;
+        !self.is_due(RESTRAINED + 1) && self.passed.next() < allowed
+    }
+
+    /// Returns the bytes of log that make a checkpoint due.
+    fn due(&self) -> u64 {
+        self.shared.options.checkpoint_due(self.shared.image.memory_bytes())
     }
 
     /// Returns whether the log since the newest snapshot is `times` the amount that makes a
@@ -48,8 +82,7 @@ impl Backpressure {
         let newest = header.snapshot().hint().max(1);
         let tail = header.tail().hint();
         let gathered = tail.saturating_sub(newest).saturating_mul(RECORD_BYTES);
-        let due = self.shared.options.checkpoint_due(self.shared.image.memory_bytes());
-        gathered > due.saturating_mul(times)
+        gathered > self.due().saturating_mul(times)
     }
 
     /// Requests a checkpoint from the background thread, and makes writers wait for it. Returns
@@ -108,9 +141,7 @@ impl Backpressure {
         let tail = self.shared.image.header().tail().hint();
         let from = &self.restrained_from;
         let seen = from.get();
-        let due =
-            self.shared.options.checkpoint_due(self.shared.image.memory_bytes()) / RECORD_BYTES;
-        let next = tail.saturating_add(due);
+        let next = tail.saturating_add(self.due() / RECORD_BYTES);
         // One of the threads that see it does it.
         if tail >= seen && from.replace(seen, next) {
             self.request();
@@ -141,19 +172,41 @@ mod tests {
         keys.for_each(|key| assert!(filter.insert(key.to_le_bytes()).is_ok()));
     }
 
+    /// The records that a handle may write without waiting, of such a filter.
+    const ALLOWED: u64 = 2048 / ALLOWED_SHARE;
+
+    #[test]
+    fn a_handle_writes_a_few_records_after_each_snapshot_without_waiting_and_no_more() {
+        let filter = made(false);
+        let (engine, quick) = (&filter.engine, filter.call().without_waiting());
+        for snapshot in 0..3_u64 {
+            engine.shared.image.header().checkpoint_request().open();
+            let keys = (snapshot << 32..).map(|key: u64| quick.insert(key.to_le_bytes()));
+            let inserted = keys.take_while(Result::is_ok).count() as u64;
+            assert_eq!(inserted, ALLOWED, "after snapshot {snapshot}");
+            filter.checkpoint().expect("a checkpoint");
+            engine.backpressure.end_wait();
+        }
+        // Far too much log: without the request, nobody would wait.
+        let beyond = 3 * 2048 + 1;
+        insert(&filter, 1..beyond + 1);
+        engine.shared.image.header().checkpoint_request().open();
+        assert!(matches!(quick.insert("a"), Err(crate::Error::WouldWait { .. })));
+    }
+
     #[test]
     fn a_waiter_continues_when_the_checkpoint_is_there_or_patience_ends() {
         let filter = made(false);
         let engine = &filter.engine;
         let start = Instant::now();
         engine.shared.image.header().checkpoint_request().open();
-        insert(&filter, 0..1);
+        insert(&filter, 0..ALLOWED + 1);
         assert!(start.elapsed() >= PATIENCE && !engine.backpressure.is_requested());
         let start = Instant::now();
         engine.shared.image.header().checkpoint_request().open();
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| {
-                insert(&filter, 1..2);
+                insert(&filter, 100..101);
                 Instant::now()
             });
             sync::sleep(Duration::from_millis(30));
@@ -182,7 +235,7 @@ mod tests {
         engine.wakeup.begin([task_threads::Work::Log, task_threads::Work::Snapshots].map(register));
         (0..2).for_each(|_| heard.recv().expect("each runs at once"));
         engine.shared.image.header().checkpoint_request().open();
-        insert(&filter, 0..1);
+        insert(&filter, 0..ALLOWED + 1);
         let limit = Duration::from_secs(60);
         (0..2).for_each(|_| heard.recv_timeout(limit).expect("each is woken"));
         engine.wakeup.end();

@@ -49,6 +49,8 @@ enum Attempt {
 /// nothing has happened.
 pub(crate) fn commit(writer: &Writer, batch: Contents<'_>) -> Result<u64> {
     while_space_is_made(writer, batch.waits, || {
+        // Now rather than while it holds all of its stripes.
+        writer.stripes.be_courteous(batch.operations.len(), batch.waits);
         let mut held = lock(writer, batch)?;
         check_answers(writer, batch.operations, &held)?;
         commit_held(writer, batch, &mut held)

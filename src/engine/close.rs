@@ -11,7 +11,6 @@ use crate::engine::shared::Shared;
 use crate::engine::trust;
 use crate::error::Result;
 use crate::locks::robust_word;
-use crate::media::Access;
 use crate::recovery::history::History;
 use crate::recovery::{Listing, trim};
 use crate::sync;
@@ -45,7 +44,7 @@ fn wait_for_operations(shared: &Shared) {
 pub(crate) fn finish(engine: &Engine) -> Result<()> {
     engine.commits.commit_all()?;
     // The caller releases it together with the session slot.
-    let entered = engine.shared.slots.wait_opening(Access::Write, CLOSING_TIME)?;
+    let entered = engine.shared.slots.wait_opening(CLOSING_TIME)?;
     if entered && !engine.shared.slots.anyone_else()? {
         engine.time.tend();
         engine.checkpoints.checkpoint()?;

@@ -13,6 +13,7 @@ use crate::engine::{Engine, agreement, trust};
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::image::{Bank, BankForm, Control, Image};
+use crate::locks::holders::locked;
 use crate::locks::robust_word::{self, Owner};
 use crate::locks::session::{SLOTS, Sessions};
 use crate::media::{Access, Media};
@@ -346,7 +347,7 @@ pub(crate) fn write_new<T>(
     check_vacant(media)?;
     // The files of a filter were removed, except `lock`, while processes still have it open.
     if slots.anyone_else()? {
-        return Err(Error::Locked { path: media.path().to_path_buf() });
+        return Err(locked(media.path()));
     }
     // Leftovers of an earlier attempt: without `meta` they belong to no filter.
     clear(media)?;
@@ -372,8 +373,8 @@ pub(crate) fn read_meta(media: &dyn Media) -> Result<Meta> {
 pub(crate) fn enter(media: &dyn Media) -> Result<Sessions> {
     loop {
         let slots = Sessions::open(media, Access::Write).map_err(|error| removed(media, error))?;
-        if !slots.wait_opening(Access::Write, OPENING_TIME)? {
-            return Err(Error::Locked { path: media.path().to_path_buf() });
+        if !slots.wait_opening(OPENING_TIME)? {
+            return Err(locked(media.path()));
         }
         // Otherwise the file was removed meanwhile, and other processes may use a new one by now.
         if slots.is_current() {

@@ -8,6 +8,7 @@ use crate::engine::outcome::Waits;
 use crate::engine::shared::{Local, Shared};
 use crate::engine::time::Time;
 use crate::error::{Error, Result};
+use crate::locks::holders::locked;
 use crate::locks::robust_word::{self, Acquired, Owner, Verdict};
 use crate::locks::stripes::StripeGuard;
 use crate::recovery::repair::{self, Repaired};
@@ -94,6 +95,16 @@ impl StripeLocks {
             }
             Some(guard) => Ok(guard),
             None => Err(self.shared.would_wait(HELD)),
+        }
+    }
+
+    /// Lets others have the processor after this many operations, if they wait for stripes of this
+    /// handle. The caller holds no stripe.
+    #[inline]
+    pub(crate) fn be_courteous(&self, operations: usize, waits: Waits) {
+        let courtesy = self.shared.stripes.courtesy();
+        if courtesy.is_asked_for() && matches!(waits, Waits::Always) {
+            courtesy.pause(operations.try_into().unwrap_or(u32::MAX));
         }
     }
 
@@ -335,7 +346,7 @@ impl StripeLocks {
         if *idle < REPAIR_WAITS {
             return Ok(());
         }
-        Err(Error::Locked { path: self.shared.media.path().to_path_buf() })
+        Err(locked(self.shared.media.path()))
     }
 }
 
@@ -352,6 +363,7 @@ mod tests {
         let memory = Arc::new(Memory::new());
         let options =
             Options::new().hash_seed(7).stripes(2).durability(Durability::Never).background(false);
+        let options = options.checkpoint_bytes(64 << 10);
         let filter = Filter::create_on(memory.clone(), Bloom::capacity(1000), options);
         (filter.expect("a filter"), memory)
     }
@@ -447,6 +459,8 @@ mod tests {
         assert_eq!(filter.digest().expect("a digest"), before);
         // A checkpoint that writers must wait for.
         header.checkpoint_request().open();
+        // Those that a handle may write before it waits.
+        (0..64).for_each(|_| assert!(filter.insert(of_stripe(1)).expect("an insert")));
         let refused = quick.insert(of_stripe(1));
         assert!(matches!(refused, Err(Error::WouldWait { .. })), "{refused:?}");
         header.checkpoint_request().close();

@@ -106,6 +106,7 @@ impl Writer {
         let mut waited_after = None;
         loop {
             if let Some(written) = self.write_once(request, &mut waited_after)? {
+                self.stripes.be_courteous(1, request.waits);
                 return Ok(written);
             }
         }
@@ -121,7 +122,10 @@ impl Writer {
         request: &Request<'_>,
         waited_after: &mut Option<u64>,
     ) -> Result<Option<WriteOutcome>> {
-        self.wait_for_checkpoint(request.waits)?;
+        // A caller that waits for space continues when there may be some.
+        if waited_after.is_some() || !self.backpressure.lets_pass() {
+            self.wait_for_checkpoint(request.waits)?;
+        }
         let index = self.shared.image.layout().stripe_of(request.asked.hash) + 1;
         let stripe = &mut match self.stripes.try_lock(index) {
             Some(stripe) => stripe,

@@ -536,7 +536,7 @@ impl Control {
     #[must_use]
     pub fn unfinished(&self) -> u64 {
         let stripes = (0..self.stripe_count()).map(|at| self.stripe(at));
-        let held = stripes.filter(|stripe| load(stripe.lock_word()) != 0).count();
+        let held = stripes.filter(Stripe::is_held).count();
         (held as u64).saturating_add(self.unheld_slots().count())
     }
 

@@ -52,6 +52,14 @@ impl<'a> Stripe<'a> {
         &self.0[0]
     }
 
+    /// Returns whether the lock word has an owner, or is damaged: neither free nor offered to a
+    /// thread that waits. For a caller that knows that nobody changes it.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        const OFFERED: u64 = 1;
+        load(self.lock_word()) > OFFERED
+    }
+
     /// Returns the offsets of the valid copy and of the other one.
     #[inline]
     fn copies(&self) -> (usize, usize) {

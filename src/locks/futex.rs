@@ -33,11 +33,13 @@ pub fn wait(word: &AtomicU64, expected_low: u32, timeout: Duration) -> Woken {
     }
 }
 
-/// Wakes one thread that sleeps on `word`, if there is one.
+/// Wakes one thread that sleeps on `word`. Returns whether there was one.
 #[cfg(not(any(loom, miri, shuttle)))]
-pub fn wake_one(word: &AtomicU64) {
+pub fn wake_one(word: &AtomicU64) -> bool {
+    let woken =
+        rustix::thread::futex::wake(low_half(word), rustix::thread::futex::Flags::empty(), 1);
     // An error would mean that no thread can sleep there either.
-    let _ = rustix::thread::futex::wake(low_half(word), rustix::thread::futex::Flags::empty(), 1);
+    woken.is_ok_and(|threads| threads > 0)
 }
 
 /// Wakes all threads that sleep on `word`.
@@ -92,9 +94,11 @@ pub fn wait(word: &AtomicU64, expected_low: u32, timeout: Duration) -> Woken {
     Woken::Perhaps
 }
 
-/// Under loom, Miri and in a schedule wakeups are not needed.
+/// Under loom, Miri and in a schedule wakeups are not needed, and nobody is woken.
 #[cfg(any(loom, miri, shuttle))]
-pub fn wake_one(_word: &AtomicU64) {}
+pub fn wake_one(_word: &AtomicU64) -> bool {
+    false
+}
 
 /// Under loom, Miri and in a schedule wakeups are not needed.
 #[cfg(any(loom, miri, shuttle))]

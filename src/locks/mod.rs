@@ -4,7 +4,9 @@
 //! ([`robust_word`], [`stripes`]); a leader gate ([`leader_gate`]) avoids duplicate work. Nothing
 //! here depends on what a stripe guards, or on how a dead owner's stripe is repaired.
 
+pub mod courtesy;
 pub mod futex;
+pub mod holders;
 pub mod leader_gate;
 pub mod robust_word;
 pub mod session;

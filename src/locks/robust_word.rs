@@ -1,14 +1,19 @@
-//! The lock of a stripe: one shared word, held by a session slot, taken over if its owner dies.
+//! The lock of a stripe: one shared word, held by a session slot, taken over if its owner dies,
+//! and handed on to a thread that waits.
 //!
 //! The word is zero if free. Otherwise it contains, from the lowest bit: *waiters* (1 bit: a thread
-//! may sleep on the word), the owner's slot plus one (15 bits), the owner's incarnation (48 bits).
+//! may wait for the word), the owner's slot plus one (15 bits), the owner's incarnation (48 bits).
+//! The waiters bit alone means *offered*: the lock is free, but for a thread that has waited.
 //! Invariants:
-//! - Only an owner sets its word to zero; only a waiter sets the waiters bit; only a waiter that
+//! - Only an owner frees or offers its word; only a waiter sets the waiters bit; only a waiter that
 //!   found the owner dead replaces one owner by another. Each is a compare-and-swap, so at any time
 //!   at most one live thread considers itself the owner.
-//! - A thread that has waited takes the lock with the waiters bit set, because other threads may
-//!   still sleep. All of them were announced by that one bit, which was cleared by the unlock that
-//!   woke a single one of them.
+//! - An owner that finds the waiters bit offers the lock and wakes one sleeper. A caller that comes
+//!   to an offered lock gives way once: until the word changes, or for [`TURN`]. From then on it is
+//!   a waiter like the others. So an owner that comes back at once does not overtake a waiter, and
+//!   a waiter that was woken and then died or was stopped delays others by [`TURN`] once.
+//! - A thread that takes an offered lock keeps the waiters bit, because others may still sleep. The
+//!   bit goes when an owner offers the lock and finds no sleeper.
 //! - No wakeup is relied upon: each wait is bounded, so a lost wakeup (its waker or the woken
 //!   thread died) costs at most [`PATIENCE`]. It is therefore also harmless that the futex compares
 //!   the low half only.
@@ -17,11 +22,13 @@
 //! What the lock guards, and the repair after a takeover, are handled elsewhere.
 
 use crate::locks::futex::{self, Woken};
-use crate::sync::{AtomicU64, Ordering, patience, spin_hint};
+use crate::sync::{self, AtomicU64, Ordering, patience, spin_hint};
 use std::time::Duration;
 
-/// Set if a thread may sleep on the word.
+/// Set if a thread may wait for the word.
 pub const WAITERS: u64 = 1;
+/// The word of a lock that is free for a thread that has waited for it.
+pub const OFFERED: u64 = WAITERS;
 const SLOT_SHIFT: u32 = 1;
 const INCARNATION_SHIFT: u32 = 16;
 const SLOT_MASK: u64 = (1 << (INCARNATION_SHIFT - SLOT_SHIFT)) - 1;
@@ -29,6 +36,9 @@ const SLOT_MASK: u64 = (1 << (INCARNATION_SHIFT - SLOT_SHIFT)) - 1;
 /// The longest sleep between two checks whether the owner is alive, and the minimum wait for a live
 /// owner.
 const PATIENCE: Duration = patience(Duration::from_millis(10));
+/// The longest time that a caller gives way to a thread to which the lock was offered: longer than
+/// it takes that thread to run, unless it is stopped or dead.
+const TURN: Duration = patience(Duration::from_micros(1));
 /// The sleep before the first check, and the shortest one. A live owner rarely holds a stripe that
 /// long, so most checks find a dead one. If interleavings are explored, all sleeps have the full
 /// length.
@@ -128,6 +138,15 @@ pub enum Acquired {
     TakenOver(Owner),
 }
 
+/// How a lock was released.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Released {
+    /// Nobody waited.
+    Free,
+    /// A thread has waited for it, and it was offered.
+    Offered,
+}
+
 /// The lock was no longer held when it was to be released: its owner had been declared dead, and
 /// another owner may have worked on the stripe at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,22 +173,42 @@ pub fn lock(word: &AtomicU64, owner: Owner, judge: &dyn Fn(Owner) -> Verdict) ->
 }
 
 /// Takes the lock if it becomes free within the time that an insert usually holds it; never sleeps.
-/// Returns whether it was taken.
+/// Returns whether it was taken. A caller that cannot wait gives way no longer than that.
 #[must_use]
 #[cold]
 pub fn try_lock_briefly(word: &AtomicU64, owner: Owner) -> bool {
+    look_until(word, |seen| seen == 0) == 0 && try_lock(word, owner) || accept(word, owner)
+}
+
+/// Takes the lock if it is offered.
+fn accept(word: &AtomicU64, owner: Owner) -> bool {
+    let ours = owner.word() | WAITERS;
+    // Acquire: partner is the Release of the unlock that offered it.
+    word.compare_exchange(OFFERED, ours, Ordering::Acquire, Ordering::Relaxed).is_ok()
+}
+
+/// Reads the word until it is as wanted, for the time that an insert usually holds the lock.
+/// Returns what was read last.
+fn look_until(word: &AtomicU64, wanted: impl Fn(u64) -> bool) -> u64 {
+    let mut seen = 0;
     for _ in 0..LOOKS {
         spin_hint();
-        // Relaxed: the compare-and-swap that follows decides, and provides the ordering.
-        let seen = word.load(Ordering::Relaxed);
-        if seen == 0 && try_lock(word, owner) {
-            return true;
-        }
-        if seen & WAITERS != 0 {
-            break; // others sleep already, so it takes longer than usual
+        // Relaxed: a compare-and-swap that follows decides, and provides the ordering.
+        seen = word.load(Ordering::Relaxed);
+        if wanted(seen) {
+            break;
         }
     }
-    false
+    seen
+}
+
+/// Gives way to the threads that the lock was offered to, until one took it or had its time.
+#[cold]
+fn give_way(word: &AtomicU64) {
+    if look_until(word, |seen| seen != OFFERED) == OFFERED {
+        // Not on the futex: a thread that takes the lock now should not have to wake this one.
+        sync::sleep(TURN);
+    }
 }
 
 #[cold]
@@ -178,20 +217,24 @@ fn lock_contended(
     owner: Owner,
     judge: &dyn Fn(Owner) -> Verdict,
 ) -> Option<Acquired> {
-    if try_lock_briefly(word, owner) {
+    // Relaxed: as in `look_until`.
+    if word.load(Ordering::Relaxed) == OFFERED {
+        give_way(word);
+    }
+    // Without a mark: an owner that finds one has to offer the lock, which takes longer.
+    if look_until(word, |seen| matches!(seen, 0 | OFFERED)) == 0 && try_lock(word, owner) {
         return Some(Acquired::Free);
     }
     let ours = owner.word() | WAITERS;
     // The holder of the lock, and how long it has been waited for.
     let (mut silent, mut slept) = (None, Duration::ZERO);
     loop {
-        // Relaxed: as in `try_lock_briefly`.
+        // Relaxed: as in `look_until`.
         let seen = word.load(Ordering::Relaxed);
-        if seen == 0 {
-            // Acquire: partner is the Release of the unlock that left the zero.
-            if word.compare_exchange(0, ours, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-                return Some(Acquired::Free);
-            }
+        if seen == 0 && try_lock(word, owner) || seen == OFFERED && accept(word, owner) {
+            return Some(Acquired::Free);
+        }
+        if matches!(seen, 0 | OFFERED) {
             continue;
         }
         let waited_for = seen | WAITERS;
@@ -206,6 +249,10 @@ fn lock_contended(
         }
         if holder(waited_for) != silent {
             (silent, slept) = (holder(waited_for), Duration::ZERO);
+        }
+        // Awake, this thread accepts an offer sooner than if it had to be woken.
+        if look_until(word, |seen| seen != waited_for) != waited_for {
+            continue;
         }
         let sleep = next_sleep(slept);
         // The kernel compares the low half.
@@ -234,32 +281,37 @@ fn next_sleep(slept: Duration) -> Duration {
     (slept / 4).clamp(FIRST_SLEEP, PATIENCE)
 }
 
-/// Releases the lock and wakes one thread that waits for it.
+/// Releases the lock: frees it, or offers it to the threads that wait and wakes one of them.
 ///
 /// # Errors
 /// [`Lost`] if the word contains another owner, or none. It is then left unchanged.
 #[inline]
-pub fn unlock(word: &AtomicU64, owner: Owner) -> Result<(), Lost> {
+pub fn unlock(word: &AtomicU64, owner: Owner) -> Result<Released, Lost> {
     // Release: partner is the Acquire of the next lock. Relaxed on failure: only the word's value
     // is used.
     match word.compare_exchange(owner.word(), 0, Ordering::Release, Ordering::Relaxed) {
-        Ok(_) => Ok(()),
+        Ok(_) => Ok(Released::Free),
         Err(found) => unlock_contended(word, owner, found),
     }
 }
 
 #[cold]
-fn unlock_contended(word: &AtomicU64, owner: Owner, found: u64) -> Result<(), Lost> {
+fn unlock_contended(word: &AtomicU64, owner: Owner, found: u64) -> Result<Released, Lost> {
     let ours = owner.word() | WAITERS;
     // The waiters bit stays until the unlock, so this fails only if the lock is lost. Release: as
     // above.
     if found != ours
-        || word.compare_exchange(ours, 0, Ordering::Release, Ordering::Relaxed).is_err()
+        || word.compare_exchange(ours, OFFERED, Ordering::Release, Ordering::Relaxed).is_err()
     {
         return Err(Lost);
     }
-    futex::wake_one(word);
-    Ok(())
+    if !futex::wake_one(word) {
+        // Nobody would accept the offer, except a thread that is awake. Relaxed: as a
+        // read-modify-write it does not break the chain from the Release above to the next lock's
+        // Acquire. If it fails, that thread has accepted.
+        let _ = word.compare_exchange(OFFERED, 0, Ordering::Relaxed, Ordering::Relaxed);
+    }
+    Ok(Released::Offered)
 }
 
 #[cfg(all(test, not(loom)))]
@@ -310,7 +362,7 @@ mod tests {
         assert!(!try_lock(&word, B));
         assert_eq!(unlock(&word, B), Err(Lost));
         assert_eq!(unlock(&word, Owner { incarnation: 4, ..A }), Err(Lost));
-        assert_eq!(unlock(&word, A), Ok(()));
+        assert_eq!(unlock(&word, A), Ok(Released::Free));
         assert_eq!(unlock(&word, A), Err(Lost));
         assert_eq!(lock(&word, B, &all_live), Some(Acquired::Free));
     }
@@ -321,7 +373,7 @@ mod tests {
         assert!(try_lock(&word, A));
         assert_eq!(lock(&word, B, &all_are_dead), Some(Acquired::TakenOver(A)));
         assert_eq!(unlock(&word, A), Err(Lost));
-        assert_eq!(unlock(&word, B), Ok(()));
+        assert_eq!(unlock(&word, B), Ok(Released::Offered));
         assert!(try_lock(&word, A));
     }
 
@@ -354,11 +406,68 @@ mod tests {
     #[test]
     fn a_word_that_names_nobody_is_taken_over_unasked() {
         let asking = |_: Owner| -> Verdict { panic!("there is nobody to ask about") };
-        for nobodys in [WAITERS, 7 << INCARNATION_SHIFT, u64::MAX << INCARNATION_SHIFT | WAITERS] {
+        for nobodys in [7 << INCARNATION_SHIFT, u64::MAX << INCARNATION_SHIFT | WAITERS] {
             let word = AtomicU64::new(nobodys);
             assert_eq!(lock(&word, B, &asking), Some(Acquired::TakenOver(B)));
-            assert_eq!(unlock(&word, B), Ok(()));
+            assert_eq!(unlock(&word, B), Ok(Released::Offered));
         }
+    }
+
+    /// Leaves the lock as A offered it to a thread that was asleep, and that does not accept.
+    #[cfg(not(miri))]
+    fn offered() -> AtomicU64 {
+        let word = AtomicU64::new(0);
+        let held = A.word() | WAITERS;
+        let is_done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_done.load(Ordering::Relaxed) {
+                    let _ = futex::wait(&word, held as u32, Duration::from_millis(1));
+                }
+            });
+            loop {
+                word.store(held, Ordering::Relaxed);
+                std::thread::yield_now();
+                assert_eq!(unlock(&word, A), Ok(Released::Offered));
+                // Zero if the thread was not asleep at that moment.
+                match word.load(Ordering::Relaxed) {
+                    0 => {}
+                    left => {
+                        assert_eq!(left, OFFERED);
+                        break is_done.store(true, Ordering::Relaxed);
+                    }
+                }
+            }
+        });
+        word
+    }
+
+    #[test]
+    #[cfg(not(miri))]
+    fn a_lock_is_offered_to_a_sleeper_and_its_last_owner_does_not_just_take_it_again() {
+        let word = offered();
+        assert!(!try_lock(&word, A), "the way of an owner that comes back at once");
+        assert_eq!(holder(word.load(Ordering::Relaxed)), None);
+        // A waiter takes it, and keeps the mark, because others may sleep.
+        assert!(accept(&word, B));
+        assert_eq!(word.load(Ordering::Relaxed), B.word() | WAITERS);
+        assert_eq!(unlock(&word, B), Ok(Released::Offered));
+        assert_eq!(word.load(Ordering::Relaxed), 0, "nobody sleeps any more");
+        assert!(try_lock(&word, A));
+    }
+
+    #[test]
+    #[cfg(not(miri))]
+    fn an_offer_that_nobody_accepts_delays_the_next_caller_once() {
+        // The woken thread died, or was stopped.
+        let asking = |_: Owner| -> Verdict { panic!("there is nobody to ask about") };
+        let word = offered();
+        assert_eq!(lock(&word, B, &asking), Some(Acquired::Free));
+        assert_eq!(unlock(&word, B), Ok(Released::Offered));
+        assert_eq!(word.load(Ordering::Relaxed), 0);
+        let word = offered();
+        assert!(try_lock_briefly(&word, B), "a caller that cannot wait");
+        assert_eq!(word.load(Ordering::Relaxed), B.word() | WAITERS);
     }
 
     #[test]
@@ -366,7 +475,7 @@ mod tests {
         let word = AtomicU64::new(0);
         assert!(try_lock(&word, A));
         assert_eq!(lock(&word, B, &|_| Verdict::Abandon), None);
-        assert_eq!(unlock(&word, A), Ok(()));
+        assert_eq!(unlock(&word, A), Ok(Released::Offered));
         assert_eq!(word.load(Ordering::Relaxed), 0);
     }
 
@@ -377,7 +486,7 @@ mod tests {
         assert!(try_lock(&word, A));
         assert_eq!(lock(&word, B, &all_are_dead), Some(Acquired::TakenOver(A)));
         assert_eq!(lock(&word, third, &all_are_dead), Some(Acquired::TakenOver(B)));
-        assert_eq!(unlock(&word, third), Ok(()));
+        assert_eq!(unlock(&word, third), Ok(Released::Offered));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The session slots of a filter: proof that a handle lives, and exclusive tasks.
 //!
 //! Defines the meaning of the bytes of the file `lock`, which is never renamed and never deleted:
-//! - Byte 0, *opening*: held exclusively while a handle opens, recovers or closes, and shared by
-//!   processes that only look.
+//! - Byte 0, *opening*: held while a handle opens, recovers or closes. Processes that only look
+//!   query it, and hold nothing.
 //! - Byte 1 + s: held by the handle in slot s for as long as it lives; the system releases it when
 //!   its process dies, however it dies. Process ids are not used: they are reused, and mean nothing
 //!   across containers.
@@ -31,7 +31,8 @@ pub const SLOTS: u16 = 126;
 const _: () = assert!(SLOTS as usize <= crate::format::header::PAGE_WORDS);
 const _: () = assert!(SLOTS <= crate::locks::robust_word::Owner::SLOTS);
 
-const OPENING_BYTE: u64 = 0;
+/// The byte that is held by a handle that opens, recovers or closes the filter.
+pub const OPENING_BYTE: u64 = 0;
 const FIRST_SLOT_BYTE: u64 = 1;
 const CHECKPOINT_BYTE: u64 = FIRST_SLOT_BYTE + SLOTS as u64;
 const PROGRESS_BYTES: [u64; 2] = [CHECKPOINT_BYTE + 1, CHECKPOINT_BYTE + 2];
@@ -74,8 +75,7 @@ pub struct Sessions {
 
 impl Sessions {
     /// Opens the file `lock`, with [`Access::Write`] creating it if necessary. With
-    /// [`Access::Read`] the slots can be queried and the opening byte shared, but nothing can be
-    /// acquired.
+    /// [`Access::Read`] the bytes can be queried, but nothing can be acquired.
     ///
     /// # Errors
     /// The system's error.
@@ -95,16 +95,23 @@ impl Sessions {
         self.locks.has_its_name().unwrap_or(true)
     }
 
-    /// Tries to get the opening byte: exclusively with [`Access::Write`], shared with
-    /// [`Access::Read`]. Returns false if other handles hold it in a conflicting way.
+    /// Tries to get the opening byte. Returns false if another handle holds it.
     ///
     /// # Errors
     /// The system's error.
-    pub fn try_opening(&self, access: Access) -> Result<bool> {
-        let taken = self.try_byte(OPENING_BYTE, access)?;
+    pub fn try_opening(&self) -> Result<bool> {
+        let taken = self.try_byte(OPENING_BYTE)?;
         // Relaxed, as the other words here: nothing but the handle's own locks depends on them.
         self.opening.store(u64::from(taken), Ordering::Relaxed);
         Ok(taken)
+    }
+
+    /// Returns whether another handle opens, recovers or closes the filter now.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn is_being_opened(&self) -> Result<bool> {
+        self.is_held(OPENING_BYTE..OPENING_BYTE + 1)
     }
 
     /// Shows processes that wait for the opening byte that the work of this handle, which holds it,
@@ -135,11 +142,26 @@ impl Sessions {
     ///
     /// # Errors
     /// The system's error.
-    pub fn wait_opening(&self, access: Access, patience: Duration) -> Result<bool> {
+    pub fn wait_opening(&self, patience: Duration) -> Result<bool> {
+        self.wait_for_opener(patience, || self.try_opening())
+    }
+
+    /// Waits until no other handle opens, recovers or closes the filter; takes nothing. Returns
+    /// false if `patience` has passed since that handle last showed progress.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn wait_until_unopened(&self, patience: Duration) -> Result<bool> {
+        self.wait_for_opener(patience, || Ok(!self.is_being_opened()?))
+    }
+
+    /// Tries until it is done, or `patience` has passed since the holder of the opening byte last
+    /// showed progress. Tries at least once.
+    fn wait_for_opener(&self, patience: Duration, done: impl Fn() -> Result<bool>) -> Result<bool> {
         let (mut begin, mut seen) = (Instant::now(), None);
         let mut pause = FIRST_PAUSE;
         loop {
-            if self.try_opening(access)? {
+            if done()? {
                 return Ok(true);
             }
             let now = Some(self.progress()?);
@@ -193,7 +215,7 @@ impl Sessions {
             return Ok(Some(own));
         }
         for slot in 0..SLOTS {
-            if self.try_byte(slot_byte(slot), Access::Write)? {
+            if self.try_byte(slot_byte(slot))? {
                 // Relaxed, here and below: see the field.
                 self.own.store(u64::from(slot) + 1, Ordering::Relaxed);
                 return Ok(Some(slot));
@@ -251,7 +273,7 @@ impl Sessions {
     /// # Errors
     /// The system's error.
     pub fn try_checkpoint(&self) -> Result<bool> {
-        self.try_byte(CHECKPOINT_BYTE, Access::Write)
+        self.try_byte(CHECKPOINT_BYTE)
     }
 
     /// Releases the checkpoint byte.
@@ -262,8 +284,8 @@ impl Sessions {
         self.free_byte(CHECKPOINT_BYTE)
     }
 
-    fn try_byte(&self, byte: u64, access: Access) -> Result<bool> {
-        self.locks.try_lock(byte, access).map_err(self.refused("lock"))
+    fn try_byte(&self, byte: u64) -> Result<bool> {
+        self.locks.try_lock(byte, Access::Write).map_err(self.refused("lock"))
     }
 
     fn free_byte(&self, byte: u64) -> Result<()> {
@@ -338,7 +360,7 @@ mod tests {
             assert_eq!(late.take().expect("no error"), None);
             assert_eq!((late.own(), late.alive().expect("no error")), (None, own));
             // The bytes beside the slots are not slots.
-            assert!(late.try_opening(Access::Write).expect("no error"));
+            assert!(late.try_opening().expect("no error"));
             assert!(late.try_checkpoint().expect("no error"));
             assert!(!late.is_alive(SLOTS) && !handles[0].is_alive(SLOTS));
             assert!(!handles[0].is_alive(u16::MAX));
@@ -359,20 +381,23 @@ mod tests {
     }
 
     #[test]
-    fn the_opening_byte_is_held_alone_or_shared() {
+    fn the_opening_byte_is_held_alone_and_seen_by_others() {
         on_every_medium(|media| {
             let (a, b) = (open(media), open(media));
             let reading = Sessions::open(media, Access::Read).expect("the file is there");
-            assert!(a.try_opening(Access::Write).expect("no error"));
-            assert!(!b.try_opening(Access::Write).expect("no error"));
-            assert!(!reading.try_opening(Access::Read).expect("no error"));
+            assert!(a.try_opening().expect("no error"));
+            assert!(!b.try_opening().expect("no error"));
+            for other in [&b, &reading] {
+                assert!(other.is_being_opened().expect("no error"));
+                assert!(!other.wait_until_unopened(Duration::ZERO).expect("no error"));
+            }
             a.end_opening().expect("no error");
-            assert!(b.try_opening(Access::Read).expect("no error"));
-            assert!(reading.try_opening(Access::Read).expect("no error"));
-            assert!(!a.try_opening(Access::Write).expect("no error"));
-            drop(reading);
-            b.end_opening().expect("no error");
-            assert!(a.try_opening(Access::Write).expect("no error"));
+            for other in [&b, &reading] {
+                assert!(!other.is_being_opened().expect("no error"));
+                assert!(other.wait_until_unopened(Duration::ZERO).expect("no error"));
+            }
+            // Whoever looks holds nothing.
+            assert!(a.try_opening().expect("no error"));
         });
     }
 
@@ -388,7 +413,7 @@ mod tests {
             assert!(reading.anyone_else().expect("no error") && reading.is_alive(0));
             reading.take().expect_err("opened for reading");
             reading.try_checkpoint().expect_err("opened for reading");
-            reading.try_opening(Access::Write).expect_err("opened for reading");
+            reading.try_opening().expect_err("opened for reading");
             assert_eq!(alive.alive().expect("no error"), [0]);
         });
     }
@@ -409,7 +434,7 @@ mod tests {
             assert!(open(media).anyone_else().expect("no error"));
             // Handles that open or write a snapshot hold no slot.
             let other = open(media);
-            assert!(other.try_opening(Access::Write).expect("no error"));
+            assert!(other.try_opening().expect("no error"));
             assert!(other.try_checkpoint().expect("no error"));
             assert!(!middle.anyone_else().expect("no error"));
         });
@@ -431,16 +456,16 @@ mod tests {
     fn patience_ends_and_is_rewarded() {
         on_every_medium(|media| {
             let (a, b) = (open(media), open(media));
-            assert!(a.wait_opening(Access::Write, Duration::ZERO).expect("no error"));
-            assert!(!b.wait_opening(Access::Write, Duration::ZERO).expect("no error"));
-            assert!(!b.wait_opening(Access::Write, Duration::from_millis(25)).expect("no error"));
+            assert!(a.wait_opening(Duration::ZERO).expect("no error"));
+            assert!(!b.wait_opening(Duration::ZERO).expect("no error"));
+            assert!(!b.wait_opening(Duration::from_millis(25)).expect("no error"));
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     std::thread::sleep(Duration::from_millis(5));
                     a.end_opening().expect("no error");
                 });
                 let limit = Duration::from_secs(60);
-                let entered = b.wait_opening(Access::Write, limit).expect("no error");
+                let entered = b.wait_opening(limit).expect("no error");
                 assert!(entered, "the byte was given back, and not seen free for {limit:?}");
             });
         });
@@ -450,20 +475,19 @@ mod tests {
     fn the_opening_byte_is_waited_for_as_long_as_its_holder_shows_progress() {
         on_every_medium(|media| {
             let (opener, waiting) = (open(media), open(media));
-            let (patience, beats) = (2 * PROGRESS_BEAT, 5);
-            assert!(opener.try_opening(Access::Write).expect("no error"));
+            let patience = 2 * PROGRESS_BEAT;
+            assert!(opener.try_opening().expect("no error"));
+            // Between any two attempts the holder shows progress, however busy the machine is.
             let start = Instant::now();
-            std::thread::scope(|scope| {
-                scope.spawn(|| {
-                    let until = beats * PROGRESS_BEAT;
-                    while start.elapsed() < until {
-                        opener.note_progress();
-                        std::thread::sleep(PROGRESS_BEAT / 20);
-                    }
-                });
-                assert!(!waiting.wait_opening(Access::Write, patience).expect("no error"));
-            });
-            assert!(start.elapsed() > (beats - 1) * PROGRESS_BEAT + patience);
+            let shown = || {
+                opener.note_progress();
+                Ok(start.elapsed() > 3 * patience)
+            };
+            assert!(waiting.wait_for_opener(patience, shown).expect("no error"));
+            // It shows none any more.
+            let start = Instant::now();
+            assert!(!waiting.wait_opening(patience).expect("no error"));
+            assert!(start.elapsed() >= patience);
             opener.end_opening().expect("no error");
             assert_eq!(waiting.progress().expect("no error"), [false; 2]);
             // Only the holder of the byte shows progress.
@@ -476,12 +500,10 @@ mod tests {
     fn a_busy_opening_byte_is_tried_again() {
         let memory = memory();
         let (busy, waiting) = (open(&memory), open(&memory));
-        assert!(busy.try_opening(Access::Write).expect("no error"));
+        assert!(busy.try_opening().expect("no error"));
         // Only the fourth attempt meets the fault.
         memory.fail_after(4, ErrorKind::Other);
-        waiting
-            .wait_opening(Access::Write, Duration::from_secs(60))
-            .expect_err("the fault on demand");
+        waiting.wait_opening(Duration::from_secs(60)).expect_err("the fault on demand");
         assert!(!memory.clear_faults());
     }
 
@@ -498,8 +520,8 @@ mod tests {
             assert_eq!((*found, path), (action, &memory.path().join("lock")));
         };
         fails("lock", &|| Sessions::open(&memory, Access::Write).map(|_| ()));
-        fails("lock", &|| slots.try_opening(Access::Write).map(|_| ()));
-        fails("lock", &|| slots.wait_opening(Access::Read, Duration::MAX).map(|_| ()));
+        fails("lock", &|| slots.try_opening().map(|_| ()));
+        fails("lock", &|| slots.wait_opening(Duration::MAX).map(|_| ()));
         fails("unlock", &|| slots.end_opening());
         fails("probe", &|| slots.anyone_else().map(|_| ()));
         fails("probe", &|| slots.alive().map(|_| ()));

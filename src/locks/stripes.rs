@@ -6,7 +6,8 @@
 #![expect(unsafe_code, reason = "a lock hands out exclusive access to what it guards")]
 
 use crate::image::{Control, Stripe};
-use crate::locks::robust_word::{self, Acquired, Owner, Verdict};
+use crate::locks::courtesy::Courtesy;
+use crate::locks::robust_word::{self, Acquired, Owner, Released, Verdict};
 use crossbeam::utils::CachePadded;
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -15,6 +16,7 @@ use std::ops::{Deref, DerefMut};
 #[derive(Debug)]
 pub struct Stripes<T> {
     owner: Owner,
+    courtesy: Courtesy,
     locals: Box<[CachePadded<UnsafeCell<T>>]>,
 }
 
@@ -26,7 +28,8 @@ impl<T: Default> Stripes<T> {
     /// Creates private data for `count` stripes, for a handle with this slot and incarnation.
     #[must_use]
     pub fn new(count: usize, owner: Owner) -> Self {
-        Self { owner, locals: (0..count).map(|_| CachePadded::default()).collect() }
+        let locals = (0..count).map(|_| CachePadded::default()).collect();
+        Self { owner, courtesy: Courtesy::default(), locals }
     }
 }
 
@@ -64,6 +67,12 @@ impl<T> Stripes<T> {
         let stripe = header.stripe(index);
         let taken = robust_word::try_lock_briefly(stripe.lock_word(), self.owner);
         taken.then(|| self.guard(header, stripe, index))
+    }
+
+    /// Returns whether others wait for stripes of this handle.
+    #[inline]
+    pub fn courtesy(&self) -> &Courtesy {
+        &self.courtesy
     }
 
     /// Returns the owner of the stripes held through this.
@@ -144,10 +153,12 @@ impl<T> Drop for StripeGuard<'_, T> {
             // possibly torn blocks.
             self.header.poison();
         }
-        if robust_word::unlock(self.stripe.lock_word(), self.stripes.owner).is_err() {
+        match robust_word::unlock(self.stripe.lock_word(), self.stripes.owner) {
+            Ok(Released::Free) => {}
+            Ok(Released::Offered) => self.stripes.courtesy.note_waiter(),
             // This handle was declared dead while it worked on the stripe, and another one worked
             // on it at the same time.
-            self.header.poison();
+            Err(_) => self.header.poison(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The stripe lock: exclusion, and takeover from a dead owner.
 
 use ebbtide::models::robust_word::{
-    Acquired, Lost, Owner, Verdict, holder, lock, try_lock, unlock,
+    Acquired, Lost, OFFERED, Owner, Released, Verdict, WAITERS, holder, lock, try_lock, unlock,
 };
 use ebbtide::models::sync::{AtomicU64, Ordering};
 use loom::cell::UnsafeCell;
@@ -55,7 +55,7 @@ impl Stripe {
 const PATIENT: &str = "this judge never abandons the wait";
 
 type Lock = fn(&Stripe, Owner) -> Acquired;
-type Unlock = fn(&AtomicU64, Owner) -> Result<(), Lost>;
+type Unlock = fn(&AtomicU64, Owner) -> Result<Released, Lost>;
 
 fn proper_lock(stripe: &Stripe, owner: Owner) -> Acquired {
     // Acquire: partner is the Release of `die`; it stands for the kernel's lock on the lock table.
@@ -99,9 +99,9 @@ fn two_threads_of_one_owner_exclude_each_other() {
 #[test]
 #[should_panic = "Causality violation"]
 fn a_planted_unlock_without_release_is_found() {
-    fn relaxed_unlock(word: &AtomicU64, _: Owner) -> Result<(), Lost> {
+    fn relaxed_unlock(word: &AtomicU64, _: Owner) -> Result<Released, Lost> {
         word.store(0, Ordering::Relaxed); // the bug
-        Ok(())
+        Ok(Released::Free)
     }
     exclusion([A, B], proper_lock, relaxed_unlock);
 }
@@ -133,11 +133,73 @@ fn a_planted_check_before_the_lock_is_found() {
             .store((u64::from(owner.slot) + 1) << 1 | owner.incarnation << 16, Ordering::Release);
         Acquired::Free
     }
-    fn quiet_unlock(word: &AtomicU64, owner: Owner) -> Result<(), Lost> {
+    fn quiet_unlock(word: &AtomicU64, owner: Owner) -> Result<Released, Lost> {
         let _ = unlock(word, owner);
-        Ok(())
+        Ok(Released::Free)
     }
     exclusion([A, B], late_lock, quiet_unlock);
+}
+
+/// B holds the lock with a mark, and offers it while A, which has waited, and C, which comes anew,
+/// want it.
+fn an_offer(unlock: Unlock) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(2);
+    model.check(move || {
+        let stripe = Stripe::new();
+        let held = word_of(B) | WAITERS;
+        // Relaxed: no thread was started yet.
+        stripe.word.store(held, Ordering::Relaxed);
+        let threads = [A, C].map(|owner| {
+            let stripe = Arc::clone(&stripe);
+            thread::spawn(move || {
+                assert_eq!(proper_lock(&stripe, owner), Acquired::Free);
+                stripe.increment();
+                ebbtide::models::robust_word::unlock(&stripe.word, owner).expect("held");
+            })
+        });
+        stripe.increment();
+        assert_eq!(unlock(&stripe.word, B), Ok(Released::Offered));
+        for thread in threads {
+            thread.join().expect("no panic");
+        }
+        // Relaxed: the threads were joined.
+        assert_eq!(stripe.word.load(Ordering::Relaxed), 0);
+        assert_eq!(stripe.increment(), 4);
+    });
+}
+
+/// Returns the word of a lock that is held without a mark.
+fn word_of(owner: Owner) -> u64 {
+    (u64::from(owner.slot) + 1) << 1 | owner.incarnation << 16
+}
+
+#[test]
+fn an_offered_lock_is_taken_by_one_at_a_time_and_no_mark_is_left() {
+    an_offer(unlock);
+}
+
+#[test]
+#[should_panic = "Causality violation"]
+fn a_planted_offer_without_release_is_found() {
+    fn relaxed_offer(word: &AtomicU64, _: Owner) -> Result<Released, Lost> {
+        word.store(OFFERED, Ordering::Relaxed); // the bug
+        Ok(Released::Offered)
+    }
+    an_offer(relaxed_offer);
+}
+
+#[test]
+#[should_panic]
+fn a_planted_withdrawal_by_a_store_is_found() {
+    fn storing_unlock(word: &AtomicU64, _: Owner) -> Result<Released, Lost> {
+        word.store(OFFERED, Ordering::Release);
+        thread::yield_now();
+        // The bug: another thread may have accepted the offer.
+        word.store(0, Ordering::Release);
+        Ok(Released::Offered)
+    }
+    an_offer(storing_unlock);
 }
 
 /// Runs a dying owner's thread; returns true if it died holding the lock.

@@ -226,7 +226,8 @@ pub(super) fn live_keys(shape: Shape, items: u64) -> u64 {
 
 /// Returns the number of stripes for a bank of this many words.
 pub(super) fn stripes_for(words: u64, block_words: u32) -> u32 {
-    (words / u64::from(block_words.max(1)) / BLOCKS_A_STRIPE).clamp(1, 64) as u32
+    let blocks = words / u64::from(block_words.max(1));
+    (blocks / BLOCKS_A_STRIPE).max(blocks.isqrt()).clamp(1, 64) as u32
 }
 
 fn too_low(fpr: f64) -> Error {
