@@ -218,10 +218,11 @@ fn a_handle_that_slept_while_its_log_was_removed_still_works() {
 fn handles_keep_their_own_settings_and_the_filter_those_of_its_creation() {
     let (_home, dir) = home();
     let idle = create(&dir);
-    let mine = Options::new().stripes(64).segment_bytes(1 << 20).durability(Durability::Always);
+    let mine = Options::new().durability(Durability::Always);
     let eager = Filter::<Any>::open(&dir, mine.checkpoint_bytes(16 << 10)).expect("a filter");
     let stat = eager.stat().expect("figures");
-    assert_eq!((stat.stripes, stat.durability), (4, Durability::Never));
+    assert_eq!((stat.stripes, stat.durability), (4, Durability::Always));
+    assert_eq!(idle.stat().expect("figures").durability, Durability::Never);
     // The handle without threads makes work for the threads of the other one.
     insert(&idle, 0..5000);
     let began = Instant::now();

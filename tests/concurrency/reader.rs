@@ -21,7 +21,7 @@ use tempfile::TempDir;
 const OTHER: u32 = 65534;
 
 fn options() -> Options {
-    Options::new().hash_seed(7).stripes(4).segment_bytes(16 << 10).clock(Clock::stream())
+    Options::new().hash_seed(7).clock(Clock::stream())
 }
 
 fn home() -> (TempDir, PathBuf) {
@@ -31,7 +31,8 @@ fn home() -> (TempDir, PathBuf) {
 }
 
 fn create(dir: &Path) -> Filter<AgePartitioned> {
-    Filter::create(dir, AgePartitioned::last(100_000).fpr(1e-6), options()).expect("a filter")
+    let options = options().stripes(4).segment_bytes(16 << 10);
+    Filter::create(dir, AgePartitioned::last(100_000).fpr(1e-6), options).expect("a filter")
 }
 
 fn insert<K>(filter: &Filter<K>, keys: Range<u64>) {
