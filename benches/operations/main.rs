@@ -22,8 +22,8 @@
 //!
 //! The names of the measurements, and the meaning of a time:
 //!
-//! - *operation*`/`*kind*`/`*size*: one call by one thread; of an `-all`, of 1,000 keys
-//!   ([`single`]).
+//! - *operation*`/`*kind*`/`*size*: one call by one thread; of an `-all` or a
+//!   `batch`, of 1,000 keys ([`single`]).
 //! - `threads/`, `processes/` *operation*`/`*size*`/`*number*: one operation by each
 //!   ([`together`]).
 //! - `durability/`*level*`/`*writers*: one insert by each ([`together`]).

@@ -97,5 +97,13 @@ impl<'a> Bench<'a> {
             subject.filter.check_and_insert_all(&keys, &mut answers).expect("inserts");
             black_box(&answers);
         });
+        self.measure("batch", BATCH, |subject| {
+            keys.fill_with(|| subject.fresh());
+            answers.clear();
+            let mut batch = subject.filter.batch();
+            batch.check_and_insert_all(&keys, &mut answers).expect("answers");
+            batch.commit().expect("a commit");
+            black_box(&answers);
+        });
     }
 }

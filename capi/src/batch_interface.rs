@@ -56,9 +56,9 @@ pub unsafe extern "C" fn ebbtide_batch_insert(
     }
 }
 
-/// Adds the insert of a key, and answers whether it is new: neither in the filter's window nor in
-/// the batch. If another caller inserts a new key before the commit, the commit fails with
-/// EBBTIDE_CONFLICT.
+/// Adds the insert of a key, and answers whether it is new: as ebbtide_check_and_insert would if
+/// each earlier operation of the batch had been a single one. If another caller inserts a new
+/// key before the commit, the commit fails with EBBTIDE_CONFLICT.
 ///
 /// Returns EBBTIDE_NEW, EBBTIDE_PRESENT or EBBTIDE_TOO_LATE, or -1 on an error.
 #[unsafe(no_mangle)]

@@ -91,8 +91,8 @@ impl PyBatch {
         added.map_err(|error| raised(py, error))
     }
 
-    /// Adds the insert of a key, and returns whether it is new: neither in the filter's window nor
-    /// in the batch.
+    /// Adds the insert of a key, and returns whether it is new: as ``Filter.check_and_insert``
+    /// would if each earlier operation of the batch had been a single one.
     ///
     /// ``time`` and ``weight`` are as for ``Filter.insert``. Raises TooLate if the key's time lies
     /// before the window. If another caller inserts a key that was new before the batch is

@@ -4,14 +4,13 @@ use crate::api::call::{AHEAD, Call, fetch};
 use crate::api::config::Any;
 use crate::api::entry::{Entry, Item};
 use crate::api::filter::Filter;
-use crate::engine::batch::{Contents, commit, query};
-use crate::engine::outcome::{Checked, Given, Request};
-use crate::engine::staging::{Answered, BatchOperation};
+use crate::engine::batch::{Settings, commit};
+use crate::engine::outcome::{Checked, Request};
+use crate::engine::prepared::Prepared;
+use crate::engine::staging::BatchOperation;
 use crate::error::{Error, Result};
 use crate::image::positions::MOST_SOURCES;
 use ebbtide_core::kind::{self, Change, count_parts};
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 
 /// Keys and positions that are written in one atomic step; see [`Filter::batch`].
 ///
@@ -19,6 +18,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 /// it, before [`Batch::commit`]. After that all of it counts, and is durable together; if the
 /// commit fails, or the process dies before it has ended, either all counts or nothing. A batch
 /// that is dropped has done nothing.
+///
+/// A batch takes at most 64 MiB of memory and about 200 bytes an operation.
 ///
 /// A *position* is a number that belongs to a source, such as the offset in a file or the sequence
 /// of a stream's message. Positions are part of the filter's state. After a crash
@@ -51,49 +52,10 @@ use std::hash::{BuildHasherDefault, Hasher};
 #[derive(Debug)]
 pub struct Batch<'a, K = Any> {
     call: Call<'a, Filter<K>>,
-    /// How far back an own key counts as present.
-    reach: Reach,
-    operations: Vec<BatchOperation>,
-    /// The batch's own keys, by hash: the number and the time of the operation that wrote it last.
-    own: HashMap<u64, Own, BuildHasherDefault<Hashed>>,
+    prepared: Prepared,
     positions: Vec<(u64, u64)>,
     /// The number of records that the operations take.
     records: u64,
-}
-
-/// When a batch wrote a key.
-#[derive(Debug, Clone, Copy)]
-struct Own {
-    number: usize,
-    time: Option<u64>,
-}
-
-/// How far back a filter remembers.
-#[derive(Debug, Clone, Copy)]
-enum Reach {
-    Inserts(u64),
-    Micros(u64),
-    Always,
-}
-
-/// The hasher of numbers that are hashes already.
-#[derive(Debug, Default)]
-struct Hashed(u64);
-
-impl Hasher for Hashed {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(byte);
-        }
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
 }
 
 impl<'a, K> Batch<'a, K> {
@@ -115,30 +77,23 @@ impl<'a, K> Batch<'a, K> {
     /// ```
     #[must_use]
     pub fn new(call: Call<'a, Filter<K>>) -> Self {
-        let parameters = call.engine().shared.meta.kind.parameters();
-        let number = |name| parameters.get(name).and_then(|value| value.parse().ok());
-        let reach = match (number("window-items"), number("window")) {
-            (Some(inserts), _) => Reach::Inserts(inserts),
-            (None, Some(micros)) => Reach::Micros(micros),
-            (None, None) => Reach::Always,
-        };
-        let (operations, own, positions) = (Vec::new(), HashMap::default(), Vec::new());
-        Self { call, reach, operations, own, positions, records: 0 }
+        Self { call, prepared: Prepared::default(), positions: Vec::new(), records: 0 }
     }
 
     /// Returns the number of operations that the commit will write.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.operations.len()
+        self.prepared.operations().len()
     }
 
     /// Returns whether there is nothing to commit, no position either.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.operations.is_empty() && self.positions.is_empty()
+        self.len() == 0 && self.positions.is_empty()
     }
 
-    /// Adds the insert of a key, at the time of the commit or that of the call.
+    /// Adds the insert of a key, at the time of this call of `insert`, or that of the
+    /// batch's [`Call`].
     ///
     /// # Errors
     /// [`Error::TimeAhead`]; [`Error::Parameter`] for the operation after
@@ -157,19 +112,19 @@ impl<'a, K> Batch<'a, K> {
 
     fn insert_item(&mut self, item: &impl Item) -> Result<()> {
         let operation = self.operation(item)?;
-        if operation.time.is_some() {
-            // Now, while the caller knows the key.
-            self.call.engine().writer.time.stamp(operation.time)?;
-        }
-        self.add(operation);
+        self.records += self.count_parts(operation.weight);
+        self.prepared.insert(operation);
         Ok(())
     }
 
-    /// Answers whether a key is new to the filter and to this batch, and adds its insert. Whether a
-    /// key that is present is inserted again depends on [`Call::since`].
+    /// Answers whether a key is new, and adds its insert. Whether a key that is present is inserted
+    /// again depends on [`Call::since`].
     ///
-    /// The answer is that of the filter as it is now. If another caller inserts the key before the
-    /// commit, the commit fails.
+    /// The answer is that of [`Filter::check_and_insert`], if each earlier operation of the batch
+    /// had been a single one: own keys are present, and advance the window. What other callers
+    /// write while the batch is filled counts as well. If another caller inserts a key that was
+    /// answered as new, the commit fails. The answer that a key is present stays, even if others
+    /// write so much before the commit that the key leaves the window.
     ///
     /// # Errors
     /// As [`Batch::insert`], and as [`Filter::contains`].
@@ -199,8 +154,7 @@ impl<'a, K> Batch<'a, K> {
         answers: &mut Vec<Checked>,
     ) -> Result<()> {
         answers.reserve(keys.len());
-        self.own.reserve(keys.len());
-        self.operations.reserve(keys.len());
+        self.prepared.reserve(keys.len());
         for keys in keys.chunks(AHEAD) {
             let writer = &self.call.engine().writer;
             fetch(&writer.shared, keys, |hash| writer.prefetch_to_write(hash));
@@ -212,21 +166,13 @@ impl<'a, K> Batch<'a, K> {
     }
 
     fn check_and_insert_item(&mut self, item: &impl Item) -> Result<Checked> {
-        let mut operation = self.operation(item)?;
-        if self.is_own(&operation) {
-            if self.call.is_renewed() {
-                self.add(operation);
-            }
-            return Ok(Checked::Present);
+        let operation = self.operation(item)?;
+        let (writer, waits) = (&self.call.engine().writer, self.call.waits());
+        let (checked, is_added) =
+            self.prepared.check(writer, operation, self.call.kept(), waits)?;
+        if is_added {
+            self.records += self.count_parts(operation.weight);
         }
-        let given = Given { time: operation.time, waits: self.call.waits() };
-        let (checked, lsn) = query(&self.call.engine().writer, operation.hash, given)?;
-        match checked {
-            Checked::New => operation.answered = Answered::NewAt(lsn),
-            Checked::Present if self.call.is_renewed() => {}
-            Checked::Present | Checked::TooLate => return Ok(checked),
-        }
-        self.add(operation);
         Ok(checked)
     }
 
@@ -268,22 +214,24 @@ impl<'a, K> Batch<'a, K> {
     /// [`Error::WouldWait`].
     pub fn commit(&mut self) -> Result<()> {
         self.call.check_durability()?;
-        if self.is_empty() {
+        if self.is_empty() && !self.prepared.has_asked() {
             return Ok(());
         }
-        let Self { operations, positions, .. } = &*self;
-        let contents = Contents { operations, positions, waits: self.call.waits() };
-        let lsn = commit(&self.call.engine().writer, contents)?;
+        let with = Settings { positions: &self.positions, waits: self.call.waits() };
+        let lsn = commit(&self.call.engine().writer, &mut self.prepared, with)?;
         self.clear();
         self.call.settle(lsn)
     }
 
     /// Forgets all operations and positions of the batch, which can then be filled again.
     pub fn clear(&mut self) {
-        self.operations.clear();
-        self.own.clear();
+        self.prepared.clear();
         self.positions.clear();
         self.records = 0;
+    }
+
+    fn count_parts(&self, weight: u64) -> u64 {
+        count_parts(&*self.call.engine().shared.meta.kind, weight)
     }
 
     fn operation(&self, item: &impl Item) -> Result<BatchOperation> {
@@ -294,32 +242,12 @@ impl<'a, K> Batch<'a, K> {
             let expected = format!("at most {} operations in a batch", Self::MOST_OPERATIONS);
             return Err(Error::parameter("batch", expected, "another one"));
         }
-        let (change, answered) = (Change::Insert, Answered::Settled);
-        Ok(BatchOperation { change, hash, weight, time, answered })
-    }
-
-    fn add(&mut self, operation: BatchOperation) {
-        let own = Own { number: self.operations.len(), time: operation.time };
-        self.own.insert(operation.hash, own);
-        self.records += self.count_parts(operation.weight);
-        self.operations.push(operation);
-    }
-
-    fn count_parts(&self, weight: u64) -> u64 {
-        count_parts(&*self.call.engine().shared.meta.kind, weight)
-    }
-
-    /// Returns whether the batch itself has inserted a key, and the filter would still remember it
-    /// if each operation were done separately.
-    fn is_own(&self, operation: &BatchOperation) -> bool {
-        let Some(own) = self.own.get(&operation.hash) else { return false };
-        match (self.reach, own.time, operation.time) {
-            (Reach::Inserts(window), ..) => (self.operations.len() - own.number) as u64 <= window,
-            (Reach::Micros(window), Some(before), Some(now)) => {
-                now.saturating_sub(before) <= window
-            }
-            // Without times of their own all operations have that of the commit.
-            (Reach::Micros(_) | Reach::Always, ..) => true,
+        let writer = &self.call.engine().writer;
+        if time.is_some() {
+            // Now, while the caller knows the key.
+            writer.time.stamp(time)?;
         }
+        let (change, read) = (Change::Insert, writer.time.read_clock());
+        Ok(BatchOperation { change, hash, weight, time, read, is_new: false })
     }
 }

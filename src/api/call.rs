@@ -214,9 +214,9 @@ impl<'a, K> Call<'a, Filter<K>> {
         self.waits
     }
 
-    /// Returns whether a key that is present is inserted again.
-    pub(crate) fn is_renewed(&self) -> bool {
-        self.since == Since::LastSeen
+    /// Returns when a key counts as seen.
+    pub(crate) fn kept(&self) -> Since {
+        self.since
     }
 
     /// Waits until a record is durable, if the caller wants that now.

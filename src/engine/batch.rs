@@ -1,9 +1,11 @@
 //! Committing a batch: all of its records, or none; the protocol is in `docs/architecture.md`.
 
 use crate::engine::log_writer::Appended;
-use crate::engine::outcome::{Checked, Given, Request, Waits, WriteOutcome};
-use crate::engine::shared::{Local, Shared};
-use crate::engine::staging::{Answered, BatchOperation, Staged, Staging, Unstaged};
+use crate::engine::outcome::{Checked, Precondition, Request, Since, Waits, WriteOutcome};
+use crate::engine::overlay::Access;
+use crate::engine::prepared::Prepared;
+use crate::engine::shared::Local;
+use crate::engine::staging::{Allocated, BatchOperation, Host, Room, Staging, Unstaged};
 use crate::engine::time::Stamp;
 use crate::engine::write::Writer;
 use crate::error::{Error, Result};
@@ -12,15 +14,14 @@ use crate::image::positions::MOST_SOURCES;
 use crate::locks::stripes::StripeGuard;
 use crate::wal::{Op, Record};
 use ebbtide_core::event;
-use ebbtide_core::kind::{self, Decision, Kind, MOST_WEIGHT, Operation, records};
+use ebbtide_core::kind::{self, Kind, MOST_WEIGHT, Operation, records};
 
 /// The operations whose cells are prefetched ahead of the one that is staged or applied.
 const AHEAD: usize = 16;
 
-/// What a batch does, in order.
+/// What a batch sets beside its operations, and how long it waits.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Contents<'b> {
-    pub(crate) operations: &'b [BatchOperation],
+pub(crate) struct Settings<'b> {
     /// Sources and their positions.
     pub(crate) positions: &'b [(u64, u64)],
     pub(crate) waits: Waits,
@@ -47,13 +48,12 @@ enum Attempt {
 /// # Errors
 /// [`Error::Conflict`], [`Error::WouldWait`], [`Error::Io`], [`Error::Poisoned`] and others:
 /// nothing has happened.
-pub(crate) fn commit(writer: &Writer, batch: Contents<'_>) -> Result<u64> {
-    while_space_is_made(writer, batch.waits, || {
+pub(crate) fn commit(writer: &Writer, batch: &mut Prepared, with: Settings<'_>) -> Result<u64> {
+    while_space_is_made(writer, with.waits, || {
         // Now rather than while it holds all of its stripes.
-        writer.stripes.be_courteous(batch.operations.len(), batch.waits);
-        let mut held = lock(writer, batch)?;
-        check_answers(writer, batch.operations, &held)?;
-        commit_held(writer, batch, &mut held)
+        writer.stripes.be_courteous(batch.operations().len(), with.waits);
+        let mut held = lock(writer, batch, with)?;
+        commit_held(writer, batch, with, &mut held)
     })
 }
 
@@ -72,18 +72,19 @@ pub(crate) fn write(writer: &Writer, request: &Request<'_>) -> Result<WriteOutco
 fn write_in_parts(writer: &Writer, request: &Request<'_>) -> Result<WriteOutcome> {
     let Request { asked, time, waits, .. } = *request;
     let kind::Request { hash, weight, precondition, .. } = asked;
-    let (change, answered) = (precondition.change(), Answered::Settled);
-    let operation = [BatchOperation { change, hash, weight, time, answered }];
-    let batch = Contents { operations: &operation, positions: &[], waits };
+    let (change, read) = (precondition.change(), writer.time.read_clock());
+    let operation = BatchOperation { change, hash, weight, time, read, is_new: false };
+    let batch = &mut Prepared::of(operation);
+    let with = Settings { positions: &[], waits };
     while_space_is_made(writer, waits, || {
-        let mut held = lock(writer, batch)?;
+        let mut held = lock(writer, batch, with)?;
         writer.shared.check_writable()?;
         let (present, unchanged) = writer.check(request)?;
         if let Some(checked) = unchanged {
             let lsn = held.iter().map(|stripe| stripe.entry().lsn()).max().unwrap_or(0);
             return Ok(WriteOutcome { checked, lsn });
         }
-        let lsn = commit_held(writer, batch, &mut held)?;
+        let lsn = commit_held(writer, batch, with, &mut held)?;
         let checked = Checked::of(present);
         if let (Some(count), Checked::New) = (request.count, checked) {
             let moment = writer.time.exact_moment(writer.time.stamp(time)?);
@@ -110,61 +111,38 @@ fn while_space_is_made<T>(
     }
 }
 
-/// Answers for a batch whether a key is new, and returns the LSN of its stripe before that.
-///
-/// # Errors
-/// As a query, and [`Error::TimeAhead`].
-pub(crate) fn query(writer: &Writer, hash: u64, given: Given) -> Result<(Checked, u64)> {
-    let (shared, image) = (&writer.shared, &writer.shared.image);
-    shared.check_usable()?;
-    // Before the query: an insert that it does not see counts later in this stripe.
-    let lsn = image.header().stripe(image.layout().stripe_of(hash) + 1).lsn();
-    // Only an operation with a time of its own can be too late.
-    let moment = match given.time {
-        Some(_) => Some(writer.time.moment(writer.time.stamp(given.time)?)),
-        None => None,
-    };
-    let checked =
-        writer.queries.ask_with(hash, given, Shared::totals, |kind, state, blocks, query| {
-            let is_late = |moment| kind.decide(state, moment) == Decision::TooLate;
-            if kind.contains(state, blocks, query) {
-                Checked::Present
-            } else if moment.as_ref().is_some_and(is_late) {
-                Checked::TooLate
-            } else {
-                Checked::New
-            }
-        })?;
-    Ok((checked, lsn))
-}
-
 /// Takes all stripes, in ascending order and stripe 0 last.
-fn lock<'w>(writer: &'w Writer, batch: Contents<'_>) -> Result<Held<'w>> {
+fn lock<'w>(writer: &'w Writer, batch: &Prepared, with: Settings<'_>) -> Result<Held<'w>> {
     let layout = writer.shared.image.layout();
-    let mut indexes: Vec<usize> =
-        batch.operations.iter().map(|operation| layout.stripe_of(operation.hash) + 1).collect();
+    let stripe = |operation: &BatchOperation| layout.stripe_of(operation.hash) + 1;
+    let mut indexes: Vec<usize> = batch.operations().iter().map(stripe).collect();
     indexes.sort_unstable();
     indexes.dedup();
-    if !batch.positions.is_empty() {
+    if !with.positions.is_empty() {
         indexes.push(0);
     }
-    let lock = |index| writer.stripes.lock_unless_closed(index, batch.waits);
+    let lock = |index| writer.stripes.lock_unless_closed(index, with.waits);
     indexes.into_iter().map(lock).collect()
 }
 
 /// Applies a batch whose stripes are held.
-fn commit_held<'w>(writer: &'w Writer, batch: Contents<'_>, held: &mut Held<'w>) -> Result<u64> {
+fn commit_held<'w>(
+    writer: &'w Writer,
+    batch: &mut Prepared,
+    with: Settings<'_>,
+    held: &mut Held<'w>,
+) -> Result<u64> {
     let shared = &writer.shared;
     loop {
         shared.check_writable()?;
-        match attempt(writer, batch, held)? {
+        match attempt(writer, batch, with, held)? {
             Attempt::Done(lsn) => return Ok(lsn),
             Attempt::Again => {}
-            Attempt::NeedsEvents | Attempt::NoRoom(_) if batch.waits.never() => {
+            Attempt::NeedsEvents | Attempt::NoRoom(_) if with.waits.never() => {
                 return Err(shared.would_wait("a step of the filter, or more log"));
             }
             Attempt::NeedsEvents => {
-                held.push(writer.stripes.lock_unless_closed(0, batch.waits)?);
+                held.push(writer.stripes.lock_unless_closed(0, with.waits)?);
             }
             Attempt::NoRoom(slots) => {
                 // At least once: another writer may take what there is.
@@ -195,105 +173,156 @@ fn holds_events(held: &[StripeGuard<'_, Local>]) -> bool {
     held.last().is_some_and(|last| last.index() == 0)
 }
 
-/// Checks that no key that was answered as new was inserted by another caller since.
-fn check_answers(
+/// Returns whether another caller has changed a key's stripe since the batch read it.
+fn is_changed(batch: &Prepared, stripe: &StripeGuard<'_, Local>) -> bool {
+    stripe.index() > 0 && batch.is_changed(stripe.index() - 1, stripe.entry().lsn())
+}
+
+/// Stages what is not staged yet: all operations again, if another caller has written since.
+///
+/// # Errors
+/// [`Error::Conflict`] if another caller has inserted a key that was answered as new.
+fn stage(
     writer: &Writer,
-    operations: &[BatchOperation],
-    held: &[StripeGuard<'_, Local>],
-) -> Result<()> {
+    batch: &mut Prepared,
+    held: &Held<'_>,
+) -> std::result::Result<(), Unstaged> {
+    let host = Host { writer, access: Access::Held, holds_events: holds_events(held) };
+    let still_holds = |staging: &Staging| staging.still_holds(writer);
+    let is_current = batch.staging.as_ref().is_some_and(still_holds)
+        && !held.iter().any(|stripe| is_changed(batch, stripe));
     let layout = writer.shared.image.layout();
-    let mut moment = None;
-    for (number, operation) in operations.iter().enumerate() {
-        let Answered::NewAt(lsn) = operation.answered else { continue };
+    // Only others' writes to the key's stripe can have changed an answer.
+    let checks = |batch: &Prepared, operation: &BatchOperation| {
         let stripe = of_stripe(held, layout.stripe_of(operation.hash) + 1);
-        if stripe.is_none_or(|stripe| stripe.entry().lsn() == lsn) {
+        operation.is_new && stripe.is_some_and(|stripe| is_changed(batch, stripe))
+    };
+    if !is_current {
+        let asks = batch.operations().iter().any(|operation| checks(batch, operation));
+        batch.begin(writer, asks)?;
+    }
+    while let Some(operation) = batch.next() {
+        if let Some(ahead) = batch.ahead(AHEAD)
+            && batch.staging.as_ref().is_some_and(Staging::reads_blocks)
+        {
+            writer.prefetch_to_write(ahead.hash);
+        }
+        if !checks(batch, &operation) {
+            batch.add(host, &operation, Precondition::Nothing)?;
             continue;
         }
-        let stamp = writer.time.stamp(operation.time)?;
-        let moment = match operation.time {
-            Some(_) => &writer.time.exact_moment(stamp),
-            None => moment.get_or_insert_with(|| writer.time.exact_moment(stamp)),
-        };
-        if writer.queries.contains_held(operation.hash, moment)? {
+        let added = batch.add(host, &operation, Precondition::Present(Since::LastSeen))?;
+        // Of a key that is present at its place in the batch, but not before the batch, the answer
+        // was that this batch has inserted it long enough before.
+        if added.checked == Checked::Present
+            && writer
+                .queries
+                .contains_held(operation.hash, &writer.time.exact_moment(added.stamp))?
+        {
             let path = writer.shared.media.path().to_path_buf();
-            return Err(Error::Conflict { path, operation: number });
+            return Err(Error::Conflict { path, operation: batch.staged() - 1 }.into());
         }
+    }
+    let needs_events = batch.staging.as_ref().is_some_and(|staging| staging.has_events);
+    if needs_events && !host.holds_events {
+        return Err(Unstaged::NeedsEvents);
     }
     Ok(())
 }
 
-fn attempt(writer: &Writer, batch: Contents<'_>, held: &Held<'_>) -> Result<Attempt> {
+fn attempt(
+    writer: &Writer,
+    batch: &mut Prepared,
+    with: Settings<'_>,
+    held: &Held<'_>,
+) -> Result<Attempt> {
     let header = writer.shared.image.header();
-    let events = holds_events(held);
-    if !header.positions().has_room_for(batch.positions.iter().map(|(source, _)| source)) {
+    if !header.positions().has_room_for(with.positions.iter().map(|(source, _)| source)) {
         let expected = format!("at most {MOST_SOURCES} sources in a filter");
         return Err(Error::parameter("position", expected, "another one"));
     }
-    if !batch.positions.is_empty() {
+    if !with.positions.is_empty() {
         header.allocate_positions(&*writer.shared.media)?;
     }
-    // Under the stripes, so that the clock's times within a stripe never decrease.
-    let mut staging = Staging::new(writer, writer.time.reading(), events)?;
-    staging.reserve(batch.operations.len(), batch.positions.len());
-    for (at, operation) in batch.operations.iter().enumerate() {
-        if let Some(ahead) = batch.operations.get(at + AHEAD)
-            && staging.depends
-        {
-            writer.prefetch_to_write(ahead.hash);
+    let is_staged = batch.next().is_none() && batch.staging.is_some();
+    match stage(writer, batch, held) {
+        Ok(()) => {}
+        Err(Unstaged::NeedsEvents) => return Ok(Attempt::NeedsEvents),
+        Err(Unstaged::Outdated) => {
+            batch.staging = None;
+            return Ok(Attempt::Again);
         }
-        match staging.add(operation) {
-            Ok(()) => {}
-            Err(Unstaged::NeedsEvents) => return Ok(Attempt::NeedsEvents),
-            Err(Unstaged::Outdated) => return Ok(Attempt::Again),
-            Err(Unstaged::Failed(error)) => return Err(error),
-        }
+        Err(Unstaged::Failed(error)) => return Err(error),
     }
-    let mut staged = staging.finish();
-    staged.records.extend(batch.positions.iter().map(|&(source, position)| Record {
+    let late = batch.late();
+    let Some(staging) = &mut batch.staging else { return Ok(Attempt::Again) };
+    let allocated = staging.allocate(writer)?;
+    let operations = staging.records.len();
+    staging.records.extend(with.positions.iter().map(|&(source, position)| Record {
         payload: source,
         time: position,
         ..Record::new(Op::Position)
     }));
-    if staged.records.is_empty() {
-        refuse(writer, &staged);
-        let stripes = held.iter().map(|stripe| stripe.entry().lsn());
-        return Ok(Attempt::Done(stripes.max().unwrap_or(0)));
+    let attempt = append(writer, staging, &allocated, is_staged, held);
+    staging.records.truncate(operations);
+    if let Attempt::Done(_) = attempt {
+        if let Some(raised) = staging.raised() {
+            writer.time.raise_base(raised);
+        }
+        (0..staging.refused + late).for_each(|_| header.refused().add());
     }
+    Ok(attempt)
+}
+
+/// Appends the records, and applies them. `prefetches` makes it prefetch the keys' blocks.
+fn append(
+    writer: &Writer,
+    staging: &Staging,
+    allocated: &Allocated,
+    prefetches: bool,
+    held: &Held<'_>,
+) -> Attempt {
+    let header = writer.shared.image.header();
+    let records = &staging.records;
+    if records.is_empty() {
+        let stripes = held.iter().map(|stripe| stripe.entry().lsn());
+        return Attempt::Done(stripes.max().unwrap_or(0));
+    }
+    let events = holds_events(held);
     let announce = |tail| {
         if events {
             header.events_from().announce_batch(tail);
         }
     };
-    match writer.log_writer.append_batch(&staged.records, announce) {
-        Appended::NoRoom => Ok(Attempt::NoRoom(staged.records.len() as u64 + 1)),
-        Appended::Voided => Ok(Attempt::Again),
+    match writer.log_writer.append_batch(records, announce) {
+        Appended::NoRoom => Attempt::NoRoom(records.len() as u64 + 1),
+        Appended::Voided => Attempt::Again,
         Appended::At(head) => {
-            apply(writer, &staged, head + 1, held);
+            let prefetches = prefetches || !staging.reads_blocks();
+            apply(writer, (records, allocated), prefetches, head + 1, held);
             if events {
                 header.events_from().end_batch();
             }
-            if let Some(time) = staged.clock_from {
-                writer.time.continue_from(time);
-            }
-            refuse(writer, &staged);
-            Ok(Attempt::Done(head + staged.records.len() as u64))
+            Attempt::Done(head + records.len() as u64)
         }
     }
 }
 
-fn refuse(writer: &Writer, staged: &Staged) {
-    (0..staged.refused).for_each(|_| writer.shared.image.header().refused().add());
-}
-
 /// Applies the records of a batch that counts, the first of which has this LSN.
-fn apply(writer: &Writer, staged: &Staged, first: u64, held: &[StripeGuard<'_, Local>]) {
+fn apply(
+    writer: &Writer,
+    (records, allocated): (&[Record], &Allocated),
+    prefetches: bool,
+    first: u64,
+    held: &[StripeGuard<'_, Local>],
+) {
     let (shared, header) = (&writer.shared, writer.shared.image.header());
     let (kind, layout) = (&*shared.meta.kind, shared.image.layout());
-    let mut banks = staged.banks.iter().peekable();
-    let mut current = &staged.banks[0].1;
-    for (at, record) in staged.records.iter().enumerate() {
-        if let Some(ahead) = staged.records.get(at + AHEAD)
-            && !staged.read_blocks
+    let mut banks = allocated.banks.iter().peekable();
+    let mut current = &allocated.banks[0].1;
+    for (at, record) in records.iter().enumerate() {
+        if let Some(ahead) = records.get(at + AHEAD)
+            && prefetches
             && let Some(operation) = records::operation(kind, ahead)
         {
             writer.prefetch_to_write(operation.hash);
@@ -322,7 +351,7 @@ fn apply(writer: &Writer, staged: &Staged, first: u64, held: &[StripeGuard<'_, L
             stripe.entry().note(lsn, 0);
         }
     }
-    give_back_rooms(kind, &staged.banks[0].1, &staged.rooms);
+    give_back_rooms(kind, &allocated.banks[0].1, &allocated.rooms);
 }
 
 /// Applies an operation to the key's blocks.
@@ -336,12 +365,12 @@ fn change(writer: &Writer, banks: &BankSet, operation: &Operation, lsn: u64) {
 }
 
 /// Frees the room that blocks were given for a batch and do not use after it.
-fn give_back_rooms(kind: &dyn Kind, banks: &BankSet, rooms: &[(u64, usize)]) {
+fn give_back_rooms(kind: &dyn Kind, banks: &BankSet, rooms: &[Room]) {
     let (Some(growth), Some(bank)) = (kind.growth(), banks.get(0)) else { return };
-    for &(number, room) in rooms {
-        let used = growth.room_now(&bank.block(number as usize).1);
-        if used < room {
-            bank.free(number, used);
+    for room in rooms {
+        let used = growth.room_now(&bank.block(room.block as usize).1);
+        if used < room.words {
+            bank.free(room.block, used);
         }
     }
 }

@@ -2,16 +2,17 @@
 //!
 //! `open` creates and opens filters, `close` waits for operations in progress, `background` has the
 //! maintenance tasks of a filter. All three work on an [`Engine`], which is the parts of a handle:
-//! `clear` removes all keys, `batch` commits batches, `staging` decides their records, `write`
-//! inserts and removes, `infer` computes posteriors, `read`
-//! snapshots, `reclaim` removes what they make superfluous, `steps` records events and the filter's
-//! time, `stripes` acquires stripes and repairs what a dead owner left, `event_log` appends under
-//! stripe 0, `tickets` tells callers when what they did is durable, `group_commit` makes the log
-//! durable, `log_writer` appends to it, `backpressure` lets writers wait for a checkpoint, `wakeup`
-//! wakes the tasks, `time` is the filter's time, `shared` holds what all parts need, `vacancy`
-//! checks a directory before a filter is created, `closing` is the mark of a closed handle,
-//! `outcome` an operation and its outcome, `waiters` the list of tickets that wait, `task_threads`
-//! the threads of the process. No other module reads the clock. `tests/layers` keeps the order.
+//! `clear` removes all keys, `batch` commits batches, `prepared` is one before its commit,
+//! `staging` decides its records, `overlay` shows blocks as they leave them, `write` inserts and
+//! removes, `infer` computes posteriors, `read` answers, `details` and `stats` report figures,
+//! `checkpoint` writes snapshots, `reclaim` removes what they make superfluous, `steps` records
+//! events and the filter's time, `stripes` acquires stripes and repairs what a dead owner left,
+//! `event_log` appends under stripe 0, `tickets` tells callers when what they did is durable,
+//! `group_commit` makes the log durable, `log_writer` appends to it, `backpressure` lets writers
+//! wait for a checkpoint, `wakeup` wakes the tasks, `time` is the filter's time, `shared` holds what
+//! all parts need, `vacancy` checks a directory before a filter is created, `closing` is the mark of
+//! a closed handle, `outcome` an operation and its outcome, `waiters` the list of tickets that wait,
+//! `task_threads` the threads of the process. No other module reads the clock. `tests/layers` keeps the order.
 
 pub mod agreement;
 pub mod background;
@@ -28,6 +29,8 @@ pub mod infer;
 pub mod log_writer;
 pub mod open;
 pub mod outcome;
+pub mod overlay;
+pub mod prepared;
 pub mod read;
 pub mod reclaim;
 pub mod shared;

@@ -134,10 +134,7 @@ impl Queries {
         totals: fn(&Shared) -> Totals,
         ask: impl Fn(&dyn Kind, &State<'_>, &Blocks<'_>, &Query) -> T,
     ) -> Result<T> {
-        self.shared.check_usable()?;
-        if self.shared.image.header().is_retired() {
-            return Err(self.shared.retired());
-        }
+        self.check()?;
         let kind = &*self.shared.meta.kind;
         let now = match given.time {
             // Never refused as too far ahead: a query advances nothing.
@@ -148,30 +145,59 @@ impl Queries {
         let query = Query { hash, now, totals: totals(&self.shared) };
         match self.try_ask(hash, |state, blocks| ask(kind, state, blocks, &query))? {
             Some(answer) => Ok(answer),
-            None => {
-                self.ask_again(hash, given.waits, |state, blocks| ask(kind, state, blocks, &query))
-            }
+            None => self.ask_again(hash, given.waits, || {
+                self.try_ask(hash, |state, blocks| ask(kind, state, blocks, &query))
+            }),
         }
     }
 
-    /// As [`Queries::try_ask`] until it succeeds.
+    /// Checks that a query may be answered: from an image that is in use, by the process that
+    /// opened it.
+    #[inline]
+    pub(crate) fn check(&self) -> Result<()> {
+        self.shared.check_usable()?;
+        if self.shared.image.header().is_retired() { Err(self.shared.retired()) } else { Ok(()) }
+    }
+
+    /// Reads a key's blocks in these banks. `read` may read them in the middle of a change, and is
+    /// then called again.
+    pub(crate) fn read_blocks<T>(
+        &self,
+        banks: &BankSet,
+        hash: u64,
+        waits: Waits,
+        read: impl Fn(&Blocks<'_>) -> T,
+    ) -> Result<T> {
+        let attempt = || {
+            let located = banks.locate_to_read(hash);
+            let versions = located.headers.versions()?;
+            let answer = read(&located.blocks);
+            located.headers.unchanged(versions).then_some(answer)
+        };
+        match attempt() {
+            Some(answer) => Ok(answer),
+            None => self.ask_again(hash, waits, || Ok(attempt())),
+        }
+    }
+
+    /// Repeats an attempt to read a key's blocks until none of them has changed meanwhile.
     #[cold]
     fn ask_again<T>(
         &self,
         hash: u64,
         waits: Waits,
-        ask: impl Fn(&State<'_>, &Blocks<'_>) -> T,
+        attempt: impl Fn() -> Result<Option<T>>,
     ) -> Result<T> {
         for _ in 1..RETRIES {
             spin_hint();
-            if let Some(answer) = self.try_ask(hash, &ask)? {
+            if let Some(answer) = attempt()? {
                 return Ok(answer);
             }
         }
         if waits.never() {
             return Err(self.shared.would_wait(BLOCK));
         }
-        self.ask_patiently(hash, waits, ask)
+        self.ask_patiently(hash, waits, attempt)
     }
 
     /// As [`Queries::ask_again`], if there are too many writers, or one of them was stopped or
@@ -180,7 +206,7 @@ impl Queries {
         &self,
         hash: u64,
         waits: Waits,
-        ask: impl Fn(&State<'_>, &Blocks<'_>) -> T,
+        attempt: impl Fn() -> Result<Option<T>>,
     ) -> Result<T> {
         let stripe = self.shared.image.layout().stripe_of(hash) + 1;
         // Keeps writers out, waits for a stopped one, or repairs what a dead one left. A reader can
@@ -190,7 +216,7 @@ impl Queries {
         let _stripe = if is_reader { None } else { Some(self.stripes.lock_within(stripe, waits)?) };
         let (mut idle, start) = (0, Instant::now());
         loop {
-            if let Some(answer) = self.try_ask(hash, &ask)? {
+            if let Some(answer) = attempt()? {
                 return Ok(answer);
             }
             if self.shared.image.header().is_poisoned() {

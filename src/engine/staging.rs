@@ -1,30 +1,29 @@
 //! The records of a batch, decided before any of them is applied.
 //!
-//! The records are those that the operations would write one after the other. Sums, latest time and
-//! filter-wide state are therefore private copies, which count up with each record; and so are
-//! blocks on which a later record depends.
+//! The records are those that the operations would write one after the other, and the answers those
+//! that the operations would get. Sums, latest time, clock and filter-wide state are therefore
+//! private copies, which count up with each record; and so are blocks that earlier records change.
+//!
+//! Records are staged while a batch is filled, without a lock, or under its stripes at the commit.
+//! Nothing is allocated before all of them are staged: a bank that an event opens is imagined until
+//! then.
 
-use crate::engine::time::{Reading, Stamp};
+use crate::engine::overlay::{Access, Overlay, Shown};
+use crate::engine::time::{ClockCopy, Stamp};
 use crate::engine::write::Writer;
 use crate::error::{Error, Result};
 use crate::image::BankSet;
 use crate::image::shared::Banks;
 use crate::sync::AtomicU64;
 use crate::wal::Record;
-use ebbtide_core::block::{Block, Blocks, Layout, MAX_BANKS};
+use ebbtide_core::block::Blocks;
 use ebbtide_core::event;
-use ebbtide_core::hash::mix;
-use ebbtide_core::kind::copy::BlockCopy;
 use ebbtide_core::kind::plan::{Locate, decide};
 use ebbtide_core::kind::{
-    BankMask, Change, Decision, Event, Kind, Micros, Moment, Operation, Precondition, Request,
-    State, Totals, parts, records,
+    BankMask, Change, Checked, Decision, Event, Kind, Micros, Moment, Operation, Precondition,
+    Request, State, Totals, WritePlan, parts, records,
 };
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
-use std::{iter, mem};
 
 /// An operation of a batch.
 #[derive(Debug, Clone, Copy)]
@@ -34,17 +33,23 @@ pub(crate) struct BatchOperation {
     pub(crate) weight: u64,
     /// The operation's time, if it is not the clock's.
     pub(crate) time: Option<Micros>,
-    /// What was answered when it was added.
-    pub(crate) answered: Answered,
+    /// The [reading](super::time::Time::read_clock) of the clock when it was added.
+    pub(crate) read: Micros,
+    /// Whether its key was answered as new, which must still be true at the commit.
+    pub(crate) is_new: bool,
 }
 
-/// An answer that a commit may have to repeat.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Answered {
-    /// Nothing that may have changed since.
-    Settled,
-    /// The key was new, at this LSN of its stripe.
-    NewAt(u64),
+/// An operation that was staged.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Added {
+    /// The answer of its precondition.
+    pub(crate) checked: Checked,
+    /// Whether it leaves records.
+    pub(crate) is_written: bool,
+    /// Whether its own time is too late.
+    pub(crate) is_late: bool,
+    /// Its time.
+    pub(crate) stamp: Stamp,
 }
 
 /// Why nothing was staged.
@@ -64,274 +69,114 @@ impl From<Error> for Unstaged {
     }
 }
 
-/// The records of a batch.
+/// Who stages.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Host<'w> {
+    pub(crate) writer: &'w Writer,
+    pub(crate) access: Access<'w>,
+    /// Whether stripe 0 is held.
+    pub(crate) holds_events: bool,
+}
+
+/// The room that a block of a kind that grows needs for a record.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Room {
+    /// The block's number.
+    pub(crate) block: u64,
+    /// Its room with the record, in words.
+    pub(crate) words: usize,
+    /// Whether that is more than it has now.
+    pub(crate) grows: bool,
+}
+
+/// A bank that an event of the batch opens, or closes.
+#[derive(Debug, Clone, Copy)]
+struct BankChange {
+    /// The first record that it concerns.
+    from: usize,
+    slot: usize,
+    opens: Option<Event>,
+}
+
+/// What records need beside the log: see [`Staging::allocate`].
 #[derive(Debug)]
-pub(crate) struct Staged {
-    pub(crate) records: Vec<Record>,
+pub(crate) struct Allocated {
     /// The banks, from these records on.
     pub(crate) banks: Vec<(usize, Arc<BankSet>)>,
-    /// Blocks with more room than they use, by number: the room.
-    pub(crate) rooms: Vec<(u64, usize)>,
-    /// Whether the blocks were read.
-    pub(crate) read_blocks: bool,
-    /// Operations that are too late.
-    pub(crate) refused: usize,
-    /// Where the clock must continue, if times that came with keys are ahead of it.
-    pub(crate) clock_from: Option<Micros>,
+    /// The rooms of blocks that grow.
+    pub(crate) rooms: Vec<Room>,
 }
 
-/// A block that a batch changes.
-enum Touched {
-    /// By operations that its words do not show: the number of them, and the index of the last one
-    /// in [`Overlay::unshown`].
-    Changed { operations: usize, last: usize },
-    /// A copy as the operations leave it.
-    Copied(Box<BlockCopy>),
-}
-
-/// An operation that the words of a block do not show.
-struct Unshown {
-    operation: Operation,
-    /// The index of the one before it on the same block, if there is one.
-    before: Option<usize>,
-}
-
-/// Blocks of at most this many words are copied when a batch reaches them for the second time.
-const COPIED_AT_ONCE: usize = 512;
-
-/// The further words of a larger block for each change that need not show.
-const WORDS_PER_CHANGE: usize = 8;
-
-/// Returns how many changes of a batch the words of a block need not show to its later records. To
-/// copy a large block for a few keys would take longer than to insert them; so that few keys do not
-/// count the bits of one another, which changes the sum of new bits by a few percent at most.
-fn spared(block: &Block<'_>) -> usize {
-    block.cells.len().saturating_sub(COPIED_AT_ONCE) / WORDS_PER_CHANGE
-}
-
-/// Applies an operation to a copy of one of the key's blocks.
-fn change(
-    kind: &dyn Kind,
-    state: &State<'_>,
-    slot: usize,
-    copy: &BlockCopy,
-    operation: &Operation,
-) {
-    let mut blocks = [None; MAX_BANKS];
-    blocks[slot] = Some(copy.block());
-    records::change(kind, state, &Blocks::Many(blocks), operation);
-}
-
-/// The number of a bank, and a block's number in it.
-type BlockKey = (u32, u64);
-
-/// Blocks as a batch has left them so far.
-struct Overlay {
-    banks: Arc<BankSet>,
-    /// Whether every change must be shown: the room of a block depends on it.
-    is_exact: bool,
-    touched: HashMap<BlockKey, Touched, BuildHasherDefault<Mixed>>,
-    /// The operations of all [`Touched::Changed`].
-    unshown: Vec<Unshown>,
-    /// The number of copies.
-    copies: usize,
-}
-
-/// The hasher of numbers of blocks.
-#[derive(Debug, Default)]
-struct Mixed(u64);
-
-impl Hasher for Mixed {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|&byte| self.write_u64(byte.into()));
-    }
-
-    fn write_u32(&mut self, number: u32) {
-        self.write_u64(number.into());
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        self.0 = mix(self.0 ^ number);
-    }
-}
-
-/// Calls `visit` with each of a key's blocks: its slot, the block, and the key of the block.
-#[inline]
-fn each<'a>(
-    banks: &BankSet,
-    blocks: &Blocks<'a>,
-    mut visit: impl FnMut(usize, &Block<'a>, BlockKey),
-) {
-    let slots = if let Blocks::One(_) = blocks { 1 } else { MAX_BANKS };
-    for slot in 0..slots {
-        if let (Some(block), Some(bank)) = (blocks.get(slot), banks.get(slot)) {
-            visit(slot, block, (bank.id(), block.number));
-        }
-    }
-}
-
-impl Overlay {
-    /// Copies those of the key's blocks whose earlier changes a record must see.
-    fn settle(&mut self, kind: &dyn Kind, state: &State<'_>, mask: BankMask, hash: u64) {
-        let located = self.banks.locate(mask, hash);
-        each(&self.banks, &located.blocks, |slot, block, key| {
-            let spared = if self.is_exact { 0 } else { spared(block) };
-            if let Some(touched) = self.touched.get_mut(&key) {
-                self.copies +=
-                    usize::from(touched.show(kind, state, slot, block, spared, &self.unshown));
-            }
-        });
-    }
-
-    /// Adds an operation. `record` makes its record of the key's blocks, as the operations before
-    /// it have left them.
-    fn add(
-        &mut self,
-        kind: &dyn Kind,
-        state: &State<'_>,
-        mask: BankMask,
-        added: &Operation,
-        record: impl FnOnce(&Blocks<'_>) -> Result<Record>,
-    ) -> Result<Record> {
-        let located = self.banks.locate(mask, added.hash);
-        let mut is_copied = false;
-        each(&self.banks, &located.blocks, |slot, block, key| {
-            let index = self.unshown.len();
-            let before = match self.touched.entry(key) {
-                Entry::Occupied(entry) => {
-                    let touched = entry.into_mut();
-                    let spared = if self.is_exact { 0 } else { spared(block) };
-                    let is_new = touched.show(kind, state, slot, block, spared, &self.unshown);
-                    self.copies += usize::from(is_new);
-                    match touched {
-                        Touched::Copied(_) => {
-                            is_copied = true;
-                            return;
-                        }
-                        Touched::Changed { operations, last } => {
-                            *operations += 1;
-                            Some(mem::replace(last, index))
-                        }
-                    }
-                }
-                Entry::Vacant(untouched) => {
-                    untouched.insert(Touched::Changed { operations: 1, last: index });
-                    None
-                }
-            };
-            self.unshown.push(Unshown { operation: *added, before });
-        });
-        if !is_copied {
-            return record(&located.blocks);
-        }
-        let record = record(&self.with_copies(&located.blocks))?;
-        each(&self.banks, &located.blocks, |slot, _, key| {
-            if let Some(Touched::Copied(copy)) = self.touched.get(&key) {
-                change(kind, state, slot, copy, added);
-            }
-        });
-        Ok(record)
-    }
-
-    /// Returns a key's blocks, copies in the place of those that have been copied.
-    fn with_copies<'a>(&'a self, blocks: &Blocks<'a>) -> Blocks<'a> {
-        let mut shown = [None; MAX_BANKS];
-        each(&self.banks, blocks, |slot, block, key| {
-            shown[slot] = Some(match self.touched.get(&key) {
-                Some(Touched::Copied(copy)) => copy.block(),
-                _ => *block,
-            });
-        });
-        Blocks::Many(shown)
-    }
-}
-
-impl Touched {
-    /// Replaces more than `spared` changes of a block by a copy that shows them. Returns whether it
-    /// did.
-    fn show(
-        &mut self,
-        kind: &dyn Kind,
-        state: &State<'_>,
-        slot: usize,
-        block: &Block<'_>,
-        spared: usize,
-        unshown: &[Unshown],
-    ) -> bool {
-        let Self::Changed { operations, last } = *self else { return false };
-        if operations <= spared {
-            return false;
-        }
-        let before = |at: &usize| unshown[*at].before;
-        let mut done: Vec<usize> = iter::successors(Some(last), before).collect();
-        done.reverse();
-        let copy = BlockCopy::whole(block);
-        for at in done {
-            change(kind, state, slot, &copy, &unshown[at].operation);
-        }
-        *self = Self::Copied(Box::new(copy));
-        true
-    }
-}
-
-/// The blocks of one key in an overlay.
-struct Overlaid<'a>(Blocks<'a>);
-
-impl<'a> AsRef<Blocks<'a>> for Overlaid<'a> {
-    fn as_ref(&self) -> &Blocks<'a> {
-        &self.0
-    }
-}
-
-impl Locate for Overlay {
-    type Located<'a> = Overlaid<'a>;
-
-    fn locate(&self, mask: BankMask, hash: u64) -> Overlaid<'_> {
-        let located = self.banks.locate(mask, hash);
-        if self.copies == 0 {
-            return Overlaid(located.blocks);
-        }
-        Overlaid(self.with_copies(&located.blocks))
-    }
-}
-
-/// Stages the records of a batch.
-pub(crate) struct Staging<'a> {
-    writer: &'a Writer,
-    kind: &'a dyn Kind,
-    layout: Layout,
-    /// Whether the caller holds stripe 0.
-    holds_events: bool,
-    /// Whether records depend on blocks.
-    pub(crate) depends: bool,
-    /// The clock's time.
-    clock: Reading,
-    /// The filter-wide state, its banks and its blocks.
-    state: Box<[AtomicU64]>,
-    overlay: Overlay,
+/// What the records are decided on, beside the blocks.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Basis {
+    /// The version of the state block.
+    version: u64,
     totals: Totals,
     /// The latest time, as stripes store it.
     latest: u64,
     /// The time that stripe 0 has recorded.
     recorded: Micros,
-    staged: Staged,
 }
 
-impl<'a> Staging<'a> {
-    /// Begins a batch, for a caller that holds the stripes of all its keys.
+impl Basis {
+    /// Reads the basis now, except for the version of the state block.
+    fn read(writer: &Writer, version: u64) -> Self {
+        let header = writer.shared.image.header();
+        let recorded = header.stripe(0).time() >> 1;
+        let (totals, latest) = (header.counters().sum(), header.time().read());
+        Self { version, totals, latest, recorded }
+    }
+}
+
+/// What a decision about an operation leads to.
+struct Decided {
+    plan: WritePlan,
+    /// The operation and its record, unless an event must come first.
+    written: Option<(Operation, Record)>,
+    room: Option<Room>,
+}
+
+/// The records of a batch, and what they are decided on.
+#[derive(Debug)]
+pub(crate) struct Staging {
+    /// Whether records depend on blocks.
+    depends: bool,
+    /// Whether there are questions.
+    asks: bool,
+    /// What it began with.
+    basis: Basis,
+    /// Whether all of it was decided on this basis.
+    is_sound: bool,
+    clock: ClockCopy,
+    /// The banks that it began with.
+    banks: Arc<BankSet>,
+    /// The filter-wide state, and the blocks.
+    state: Box<[AtomicU64]>,
+    overlay: Overlay,
+    totals: Totals,
+    latest: u64,
+    recorded: Micros,
+    pub(crate) records: Vec<Record>,
+    /// Whether some of them are events.
+    pub(crate) has_events: bool,
+    bank_changes: Vec<BankChange>,
+    rooms: Vec<Room>,
+    /// Operations that are too late.
+    pub(crate) refused: usize,
+}
+
+impl Staging {
+    /// Begins with the filter as it is now. `asks` allows questions, also later ones.
     ///
     /// # Errors
     /// [`Error::Io`] if a bank cannot be mapped.
-    pub(crate) fn new(writer: &'a Writer, clock: Reading, holds_events: bool) -> Result<Self> {
+    pub(crate) fn new(writer: &Writer, asks: bool) -> Result<Self> {
         let shared = &writer.shared;
         let (kind, image) = (&*shared.meta.kind, &shared.image);
         let state_block = image.header().state_block();
         loop {
-            // In this order: see `Writer::plan`.
+            // Before the state: see `Writer::basis`.
             let recorded = image.header().stripe(0).time() >> 1;
             let version = state_block.version();
             let words = state_block.words_of(version);
@@ -343,188 +188,277 @@ impl<'a> Staging<'a> {
                 Banks::Current(banks) => Arc::clone(&banks),
                 Banks::Fixed(_) => image.keep_banks(),
             };
+            let basis = Basis { recorded, ..Basis::read(writer, version) };
+            let clock = writer.time.copy();
             if !state_block.unchanged(version) {
                 continue;
             }
-            let header = image.header();
-            let staged = Staged {
-                records: Vec::new(),
-                banks: vec![(0, banks.clone())],
-                rooms: Vec::new(),
-                read_blocks: false,
-                refused: 0,
-                clock_from: None,
-            };
             return Ok(Self {
-                writer,
-                kind,
-                layout: image.layout(),
-                holds_events,
                 depends: kind.growth().is_some() || (!shared.weighs && kind.measures()),
+                asks,
+                basis,
+                is_sound: true,
                 clock,
                 state: words,
-                overlay: Overlay {
-                    banks,
-                    is_exact: kind.growth().is_some(),
-                    touched: HashMap::default(),
-                    unshown: Vec::new(),
-                    copies: 0,
-                },
-                totals: header.counters().sum(),
-                latest: header.time().read(),
-                recorded,
-                staged,
+                overlay: Overlay::new(image.layout(), banks.clone()),
+                banks,
+                totals: basis.totals,
+                latest: basis.latest,
+                recorded: basis.recorded,
+                records: Vec::new(),
+                has_events: false,
+                bank_changes: Vec::new(),
+                rooms: Vec::new(),
+                refused: 0,
             });
         }
     }
 
-    /// Adds the records of an operation.
-    pub(crate) fn add(&mut self, operation: &BatchOperation) -> std::result::Result<(), Unstaged> {
-        for weight in parts(self.kind, operation.weight) {
-            if !self.add_part(operation, weight)? {
-                self.staged.refused += 1;
+    /// Returns whether blocks are read.
+    pub(crate) fn reads_blocks(&self) -> bool {
+        self.asks || self.depends
+    }
+
+    /// Returns what the clock's base must be raised to when the records are written.
+    pub(crate) fn raised(&self) -> Option<i64> {
+        self.clock.raised()
+    }
+
+    /// Makes room for the records of this many operations.
+    pub(crate) fn reserve(&mut self, operations: usize) {
+        self.records.reserve(operations);
+        if self.reads_blocks() {
+            self.overlay.reserve(operations);
+        }
+    }
+
+    /// Returns whether the records are those that the operations would write now. The caller holds
+    /// the stripes of all keys, which no record of another caller has changed.
+    pub(crate) fn still_holds(&self, writer: &Writer) -> bool {
+        self.is_sound && !self.is_behind(writer)
+    }
+
+    /// Allocates the banks and the rooms that the records need. The caller holds the stripes of all
+    /// keys, and stripe 0 if there are events.
+    ///
+    /// # Errors
+    /// [`Error::Io`], including a full disk: the filter is unchanged.
+    pub(crate) fn allocate(&self, writer: &Writer) -> Result<Allocated> {
+        let mut banks = vec![(0, self.banks.clone())];
+        for change in &self.bank_changes {
+            let opened = match &change.opens {
+                Some(event) => writer.shared.image.prepare_ahead(event)?.map(Arc::new),
+                None => None,
+            };
+            let before = &banks[banks.len() - 1].1;
+            let after = before.with(change.slot, opened);
+            banks.push((change.from, Arc::new(after)));
+        }
+        if let Some(bank) = self.banks.get(0) {
+            for room in self.rooms.iter().filter(|room| room.grows) {
+                bank.allocate(room.block, room.words)?;
+            }
+        }
+        Ok(Allocated { banks, rooms: self.rooms.clone() })
+    }
+
+    /// Returns whether other callers have written since.
+    pub(crate) fn is_behind(&self, writer: &Writer) -> bool {
+        let version = writer.shared.image.header().state_block().version();
+        self.basis != Basis::read(writer, version)
+    }
+
+    /// Counts what other callers have written since.
+    pub(crate) fn adopt(&mut self, writer: &Writer) {
+        let now = Basis::read(writer, self.basis.version);
+        let (sum, before) = (now.totals, self.basis.totals);
+        let more = |now: u64, before: u64| now.wrapping_sub(before);
+        let inserts = more(sum.inserts, before.inserts);
+        let new_bits = more(sum.new_bits, before.new_bits);
+        self.totals.inserts = self.totals.inserts.wrapping_add(inserts);
+        self.totals.new_bits = self.totals.new_bits.wrapping_add(new_bits);
+        self.latest = self.latest.max(now.latest);
+        self.recorded = self.recorded.max(now.recorded);
+        (self.basis, self.is_sound) = (now, false);
+    }
+
+    /// Adds the records of an operation, if its precondition allows it.
+    pub(crate) fn add(
+        &mut self,
+        host: Host<'_>,
+        operation: &BatchOperation,
+        precondition: Precondition,
+    ) -> std::result::Result<Added, Unstaged> {
+        let stamp = match operation.time {
+            Some(time) => Stamp { time, stream: true },
+            None => self.clock.stamp(operation.read, Stamp::from_word(self.latest)),
+        };
+        let mut parts = parts(&*host.writer.shared.meta.kind, operation.weight);
+        let first = parts.next().unwrap_or(1);
+        let added = self.add_part(host, operation, first, stamp, precondition)?;
+        for weight in parts {
+            // The precondition was checked for the whole weight.
+            let is_written = added.is_written
+                && self.add_part(host, operation, weight, stamp, Precondition::Nothing)?.is_written;
+            if !is_written {
                 break;
             }
         }
-        Ok(())
+        Ok(added)
     }
 
-    /// Adds the record of an operation, or of a part of one, and of the events before it. Returns
-    /// false if it is too late.
+    /// Adds the record of an operation, or of a part of one, and of the events before it.
     fn add_part(
         &mut self,
+        host: Host<'_>,
         operation: &BatchOperation,
         weight: u32,
-    ) -> std::result::Result<bool, Unstaged> {
-        let BatchOperation { change, hash, time, .. } = *operation;
-        let stamp = match time {
-            Some(_) => self.writer.time.stamp(time)?,
-            None => self.clock.after(Stamp::from_word(self.latest)),
-        };
-        let precondition = Precondition::Nothing;
-        let is_timed = time.is_some();
-        let request = Request { hash, weight: weight.into(), precondition, is_timed };
-        let (step, mask) = loop {
+        stamp: Stamp,
+        mut precondition: Precondition,
+    ) -> std::result::Result<Added, Unstaged> {
+        let is_timed = operation.time.is_some();
+        let mut answer = None;
+        loop {
             let now = stamp.time.max(self.latest >> 1);
             let moment = Moment { time: stamp.time, now, totals: self.totals };
-            let grace = self.writer.shared.grace;
-            let is_ahead = grace < Micros::MAX && stamp.time > self.recorded.saturating_add(grace);
-            if self.depends && stamp.time < now {
-                let (state, overlay) = (State::new(&self.state), &mut self.overlay);
-                overlay.settle(self.kind, &state, BankMask::MAX, hash);
-            }
-            let state = State::new(&self.state);
-            let (kind, layout) = ((self.kind, is_ahead), self.layout);
-            let plan = decide(kind, &state, layout, &moment, &request, &self.overlay, |_| {});
-            let Decision::Insert { step } = plan.decision else {
-                if time.is_none() && !stamp.stream {
+            let Decided { plan, written, room } =
+                self.decide(host, operation, weight, (stamp, &moment), precondition)?;
+            if let Some(checked) = plan.unchanged(precondition) {
+                let is_late = plan.decision == Decision::TooLate;
+                if is_late && !is_timed && !stamp.stream {
                     return Err(Unstaged::Outdated);
                 }
-                return Ok(false);
-            };
-            if !plan.due && !is_ahead {
-                break (step, plan.mask);
+                return Ok(Added { checked, is_written: false, is_late, stamp });
             }
-            if !self.holds_events {
+            // The answer is that of the first decision: before the events.
+            let checked = *answer.get_or_insert(Checked::of(plan.present == Some(true)));
+            precondition = Precondition::Nothing;
+            if let Some((operation, record)) = written {
+                self.write(host, plan.mask, &operation, record, room);
+                return Ok(Added { checked, is_written: true, is_late: false, stamp });
+            }
+            if matches!(host.access, Access::Held) && !host.holds_events {
                 return Err(Unstaged::NeedsEvents);
             }
-            match self.kind.due(&state, layout, &moment) {
-                Some(due) => self.event(&due, stamp)?,
-                None if is_ahead => {
-                    self.event(&Event::Step { step: 0, time: stamp.time, word: 0 }, stamp)?;
-                }
-                None => break (step, plan.mask),
+            let (kind, layout) =
+                (&*host.writer.shared.meta.kind, host.writer.shared.image.layout());
+            let due = kind.due(&State::new(&self.state), layout, &moment);
+            // Nothing else is due: the time is ahead of what stripe 0 has recorded.
+            let time = || Event::Step { step: 0, time: stamp.time, word: 0 };
+            self.event(host, &due.unwrap_or_else(time), stamp)?;
+        }
+    }
+
+    /// Decides an operation, or a part of one, on the blocks as the records so far leave them.
+    fn decide(
+        &mut self,
+        host: Host<'_>,
+        operation: &BatchOperation,
+        weight: u32,
+        (stamp, moment): (Stamp, &Moment),
+        precondition: Precondition,
+    ) -> Result<Decided> {
+        let shared = &host.writer.shared;
+        let (kind, layout) = (&*shared.meta.kind, shared.image.layout());
+        let BatchOperation { change, hash, time, .. } = *operation;
+        let is_ahead =
+            shared.grace < Micros::MAX && stamp.time > self.recorded.saturating_add(shared.grace);
+        let request =
+            Request { hash, weight: operation.weight, precondition, is_timed: time.is_some() };
+        let state = State::new(&self.state);
+        let shows = self.depends || precondition != Precondition::Nothing;
+        let (key, records) = ((hash, shows), &self.records);
+        self.overlay.read((kind, &state), key, records, host.access, |blocks| {
+            let shown = Shown(*blocks);
+            let plan = decide((kind, true), &state, layout, moment, &request, &shown, |_| {});
+            let mut decided = Decided { plan, written: None, room: None };
+            let Decision::Insert { step } = plan.decision else { return decided };
+            if plan.due || is_ahead || plan.unchanged(precondition).is_some() {
+                return decided;
             }
-        };
-        let time = stamp.time;
-        self.operation(&Operation { change, hash, step, time, weight }, mask, stamp)?;
-        Ok(true)
+            let operation = Operation { change, hash, step, time: stamp.time, weight };
+            let blocks = shown.locate(plan.mask, hash).0;
+            let record = records::of_operation(kind, &state, &blocks, &operation, stamp.stream);
+            decided.written = Some((operation, record));
+            decided.room = room_for(kind, &blocks, &operation);
+            decided
+        })
     }
 
     /// Adds the record of an operation.
-    fn operation(&mut self, operation: &Operation, mask: BankMask, stamp: Stamp) -> Result<()> {
-        let (kind, state) = (self.kind, State::new(&self.state));
-        let record = |blocks: &Blocks<'_>| {
-            records::of_operation(kind, &state, blocks, operation, stamp.stream)
-        };
-        let record = if !self.depends {
-            record(&self.overlay.banks.locate(mask, operation.hash).blocks)
-        } else if let (Some(growth), Some(bank)) = (kind.growth(), self.overlay.banks.get(0)) {
-            let (bank, rooms) = (Arc::clone(bank), &mut self.staged.rooms);
-            self.overlay.add(kind, &state, mask, operation, |blocks| {
-                if let Some(block) = blocks.get(0) {
-                    let (used, wanted) = (growth.room_now(block), growth.room(block, operation));
-                    if wanted > used {
-                        bank.allocate(block.number, wanted)?;
-                    }
-                    rooms.push((block.number, wanted.max(used)));
-                }
-                Ok(record(blocks))
-            })?
-        } else {
-            self.overlay.add(kind, &state, mask, operation, |blocks| Ok(record(blocks)))?
-        };
-        let counts = records::counts(self.writer.shared.weighs, &record);
+    fn write(
+        &mut self,
+        host: Host<'_>,
+        mask: BankMask,
+        operation: &Operation,
+        record: Record,
+        room: Option<Room>,
+    ) {
+        let shared = &host.writer.shared;
+        self.rooms.extend(room);
+        if self.reads_blocks() {
+            let state = State::new(&self.state);
+            let kind = (&*shared.meta.kind, &state);
+            self.overlay.add(kind, mask, operation, self.records.len());
+        }
+        let counts = records::counts(shared.weighs, &record);
         self.totals.inserts = self.totals.inserts.wrapping_add(counts.inserts);
         self.totals.new_bits = self.totals.new_bits.wrapping_add(counts.new_bits);
-        self.pass(stamp.word());
-        self.staged.records.push(record);
-        Ok(())
+        self.pass(host, Stamp { time: record.time, stream: record.stream });
+        self.records.push(record);
     }
 
     /// Adds the record of an event, and applies it to the private state.
-    fn event(&mut self, event: &Event, stamp: Stamp) -> Result<()> {
+    fn event(&mut self, host: Host<'_>, event: &Event, stamp: Stamp) -> Result<()> {
+        let shared = &host.writer.shared;
+        let (kind, image) = (&*shared.meta.kind, &shared.image);
         let mut record = event::to_record(event, stamp.stream);
         if record.time > stamp.time {
             // As in `Steps::apply_event`.
             record.stream = self.latest & 1 != 0;
         }
         let state = State::new(&self.state);
-        let opened = self.writer.shared.image.prepare_ahead(event)?;
-        let banks = match *event {
-            Event::OpenBank { .. } => {
+        let change = match *event {
+            Event::OpenBank { id, geometry, .. } => {
+                image.layout().check(geometry)?;
                 let slot = state.free_slot().unwrap_or(0);
-                Some(self.overlay.banks.with(slot, opened.map(Arc::new)))
+                self.overlay.open(slot, id, geometry);
+                Some((slot, Some(*event)))
             }
-            Event::CloseBank { id, .. } => state
-                .banks()
-                .find(|bank| bank.id == id)
-                .map(|bank| self.overlay.banks.with(bank.slot, None)),
+            Event::CloseBank { id, .. } => {
+                let closed = state.banks().find(|bank| bank.id == id);
+                closed.map(|bank| {
+                    self.overlay.close(bank.slot);
+                    (bank.slot, None)
+                })
+            }
             Event::Step { .. } => None,
         };
         state.apply_banks(event);
-        if let Some(events) = self.kind.events() {
-            events.apply(&state, self.layout, event);
+        if let Some(events) = kind.events() {
+            events.apply(&state, image.layout(), event);
         }
-        self.staged.records.push(record);
-        if let Some(banks) = banks {
-            self.overlay.banks = Arc::new(banks);
-            self.staged.banks.push((self.staged.records.len(), self.overlay.banks.clone()));
+        self.has_events = true;
+        self.records.push(record);
+        if let Some((slot, opens)) = change {
+            self.bank_changes.push(BankChange { from: self.records.len(), slot, opens });
         }
         self.recorded = self.recorded.max(record.time);
-        self.pass(Stamp { time: record.time, stream: record.stream }.word());
+        self.pass(host, Stamp { time: record.time, stream: record.stream });
         Ok(())
     }
 
     /// Advances the latest time.
-    fn pass(&mut self, word: u64) {
-        if self.writer.shared.uses_time {
-            self.latest = self.latest.max(word);
+    fn pass(&mut self, host: Host<'_>, stamp: Stamp) {
+        if host.writer.shared.uses_time {
+            self.latest = self.latest.max(stamp.word());
         }
     }
+}
 
-    /// Makes room for the records of this many operations, and for this many others.
-    pub(crate) fn reserve(&mut self, operations: usize, others: usize) {
-        self.staged.records.reserve(operations + others);
-        if self.depends {
-            let blocks: u64 = self.overlay.banks.iter().map(|(_, bank)| bank.blocks()).sum();
-            self.overlay.touched.reserve(operations.min(blocks as usize));
-            self.overlay.unshown.reserve(operations);
-        }
-    }
-
-    /// Returns what was staged.
-    pub(crate) fn finish(self) -> Staged {
-        Staged { clock_from: self.clock.moved_to(), read_blocks: self.depends, ..self.staged }
-    }
+/// Returns the room that a block needs for an operation, if blocks of the kind grow.
+fn room_for(kind: &dyn Kind, blocks: &Blocks<'_>, operation: &Operation) -> Option<Room> {
+    let (growth, block) = (kind.growth()?, blocks.get(0)?);
+    let (has, needs) = (growth.room_now(block), growth.room(block, operation));
+    Some(Room { block: block.number, words: needs.max(has), grows: needs > has })
 }

@@ -132,60 +132,87 @@ impl TimeBase {
         if !clock.ticks() {
             return None;
         }
-        let [filter, elapsed] = self.words(header).read();
-        let passed = clock.elapsed().saturating_sub(elapsed);
-        let time = (filter as i64).saturating_add_unsigned(passed);
-        (filter != 0).then_some(time.max(0) as u64)
+        time_by(self.words(header).read(), clock.elapsed())
     }
 
     /// Sets the filter's time by the clock to `to`, unless it is later already.
     fn raise(&self, header: &Control, clock: &Clock, to: Micros) {
         let words = self.words(header);
-        let passed = clock.elapsed().saturating_sub(words.read()[1]);
-        // As a signed number, which may lie before 1970: the time that the filter would have had
-        // when its clock was first read.
-        let raised = match (to.min(LATEST) as i64).saturating_sub_unsigned(passed) {
-            0 => 1,
-            raised => raised,
-        };
-        words.raise(raised);
+        words.raise(raised_to(to, clock.elapsed(), words.read()[1]));
     }
 }
 
-/// A reading of the filter's clock, for operations that are decided together.
+/// A private copy of the filter's clock, for operations that are decided before they are written:
+/// the operations move it as [`Time::stamp`] moves that of the filter.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Reading {
-    stamp: Stamp,
-    /// Whether no clock has moved the filter yet.
-    begins: bool,
-    /// Whether the operations move the clock.
+pub(crate) struct ClockCopy {
+    /// The time base.
+    base: [u64; 2],
+    /// The time of an operation, if no clock moves the filter; or the filter's first time.
+    first: Stamp,
+    uses_time: bool,
+    /// Whether operations move the clock.
     is_moved: bool,
-    moved_to: Option<Micros>,
+    /// What the operations have raised the base to.
+    raised: Option<i64>,
 }
 
-impl Reading {
-    /// Returns the time of an operation after one at `latest`, as [`Time::stamp`] would. The
-    /// reading moves as that moves the clock.
-    pub(crate) fn after(&mut self, latest: Stamp) -> Stamp {
-        let Self { stamp, begins, is_moved, .. } = *self;
-        if !is_moved || (stamp.time > latest.time && !begins) {
-            return Stamp { time: stamp.time.max(latest.time), ..stamp };
+impl ClockCopy {
+    /// Returns the time of an operation after one at `latest`, for which the clock was
+    /// [read](Time::read_clock) before.
+    pub(crate) fn stamp(&mut self, read: Micros, latest: Stamp) -> Stamp {
+        let (first, elapsed) = (self.first, read);
+        if !self.uses_time {
+            return Stamp { time: read, stream: false };
         }
-        if !begins && !latest.stream && !is_behind(stamp.time, latest.time) {
-            return latest;
+        if !self.is_moved {
+            return Stamp { time: first.time.max(latest.time), ..first };
         }
-        let mark = if latest.stream { MARK } else { 0 };
-        let time = stamp.time.max(latest.time.saturating_add(mark)).min(LATEST);
-        let from = stamp.time.max(latest.time);
-        (self.stamp.time, self.begins, self.moved_to) = (from, false, Some(from));
-        Stamp { time, stream: false }
+        let read = time_by(self.base, elapsed);
+        match read {
+            Some(time) if time > latest.time => return Stamp { time, stream: false },
+            Some(time) if !latest.stream && !is_behind(time, latest.time) => return latest,
+            _ => {}
+        }
+        let now = match read {
+            None if latest.time == 0 => first.time,
+            read => read.unwrap_or(0).max(latest.time),
+        };
+        let raised = raised_to(now, elapsed, self.base[1]);
+        if self.base[0] == 0 || (self.base[0] as i64) < raised {
+            (self.base[0], self.raised) = (raised as u64, Some(raised));
+        }
+        Stamp { time: now.max(marked(latest)).min(LATEST), stream: false }
     }
 
-    /// Returns the time from which the clock must [continue](Time::continue_from) once the
-    /// operations are written, if they have moved it.
-    pub(crate) fn moved_to(self) -> Option<Micros> {
-        self.moved_to
+    /// Returns what the time base must be [raised](Time::raise_base) to once the operations are
+    /// written, if they have moved the clock.
+    pub(crate) fn raised(&self) -> Option<i64> {
+        self.raised
     }
+}
+
+/// Returns the filter's time by a time base, at this reading of its clock; `None` for an empty one.
+#[inline]
+fn time_by([filter, read]: [u64; 2], elapsed: Micros) -> Option<Micros> {
+    let time = (filter as i64).saturating_add_unsigned(elapsed.saturating_sub(read));
+    (filter != 0).then_some(time.max(0) as u64)
+}
+
+/// Returns the time of a base whose clock was read at `read` that is `to` at `elapsed`: a signed
+/// number, which may lie before 1970, and never 0.
+fn raised_to(to: Micros, elapsed: Micros, read: Micros) -> i64 {
+    let passed = elapsed.saturating_sub(read);
+    match (to.min(LATEST) as i64).saturating_sub_unsigned(passed) {
+        0 => 1,
+        raised => raised,
+    }
+}
+
+/// Returns the least time by the clock after the filter's latest: a microsecond after a key's own
+/// time, so that the state shows that a clock has moved it since.
+fn marked(latest: Stamp) -> Micros {
+    latest.time.saturating_add(if latest.stream { MARK } else { 0 })
 }
 
 /// The filter's time, as a handle reads and advances it.
@@ -240,9 +267,7 @@ impl Time {
     pub(crate) fn stamp(&self, given: Option<Micros>) -> Result<Stamp> {
         match given {
             Some(time) => self.check_lead(time),
-            None if self.shared.uses_time && self.shared.options.clock.ticks() => {
-                Ok(self.clock_stamp())
-            }
+            None if self.is_moved() => Ok(self.clock_stamp()),
             None => Ok(self.now()),
         }
     }
@@ -265,26 +290,42 @@ impl Time {
     #[cold]
     fn begin_clock(&self) -> Stamp {
         let (now, latest) = (self.now().time, self.latest());
-        // A microsecond after a key's own time, so that the state shows that a clock has moved it
-        // since.
-        let mark = if latest.stream { MARK } else { 0 };
-        let time = now.max(latest.time.saturating_add(mark)).min(LATEST);
-        let to = now.max(latest.time);
-        self.continue_from(to);
-        Stamp { time, stream: false }
+        self.continue_from(now.max(latest.time));
+        Stamp { time: now.max(marked(latest)).min(LATEST), stream: false }
     }
 
-    /// Reads the clock for the operations of a batch.
-    pub(crate) fn reading(&self) -> Reading {
+    /// Reads the clock for an operation that is decided later. Reads no mapped word.
+    #[inline]
+    pub(crate) fn read_clock(&self) -> Micros {
         let clock = &self.shared.options.clock;
-        let is_moved = self.shared.uses_time && clock.ticks();
-        let read = if is_moved { self.base.read(self.shared.image.header(), clock) } else { None };
-        let stamp = read.map_or_else(|| self.now(), |time| Stamp { time, stream: false });
-        Reading { stamp, begins: is_moved && read.is_none(), is_moved, moved_to: None }
+        match (self.is_moved(), self.shared.uses_time) {
+            (true, _) => clock.elapsed(),
+            (false, true) => 0,
+            (false, false) => clock.coarse_wall().unwrap_or(0),
+        }
+    }
+
+    /// Returns whether the clock moves the filter.
+    #[inline]
+    fn is_moved(&self) -> bool {
+        self.shared.uses_time && self.shared.options.clock.ticks()
+    }
+
+    /// Copies the clock, for operations that are decided before they are written.
+    pub(crate) fn copy(&self) -> ClockCopy {
+        let base = self.base.words(self.shared.image.header()).read();
+        let (uses_time, is_moved) = (self.shared.uses_time, self.is_moved());
+        ClockCopy { base, first: self.now(), uses_time, is_moved, raised: None }
+    }
+
+    /// Raises the time base as operations have raised the copy of it.
+    pub(crate) fn raise_base(&self, to: i64) {
+        self.base.words(self.shared.image.header()).raise(to);
+        self.note_lead();
     }
 
     /// Lets the clock continue from this time.
-    pub(crate) fn continue_from(&self, time: Micros) {
+    fn continue_from(&self, time: Micros) {
         self.base.raise(self.shared.image.header(), &self.shared.options.clock, time);
         self.note_lead();
     }

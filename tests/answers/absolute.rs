@@ -2,6 +2,7 @@
 //! the filter's time after late keys, ages and posteriors near a filter's beginning, counts of any
 //! weight.
 
+use ebbtide::inspect::wal;
 use ebbtide::media::Memory;
 use ebbtide::{
     Age, AgePartitioned, Any, Clock, Durability, Filter, ManualClock, Options, Parameters,
@@ -87,6 +88,45 @@ fn events_caused_by_late_keys_do_not_change_the_filters_time() {
     insert(&filter, u64::MAX);
     let left = (0..key).filter(|&key| contains(&filter, key)).count();
     assert!(left <= 20, "{left} of {key} keys are present after two windows");
+}
+
+/// By records, because the mark of the source decides how time continues after a restart.
+#[test]
+fn the_event_of_a_late_key_has_the_filters_time_and_that_times_source() {
+    for (by_keys, name) in [(false, "a clock's time"), (true, "a key's time")] {
+        let home = tempfile::tempdir().expect("a directory");
+        let hand = ManualClock::new(at(1000));
+        let spec = TimeLimited::window(Duration::from_secs(10)).fpr(1e-4).rate(1.0);
+        let options = options().clock(Clock::from(hand));
+        let filter = Filter::create(home.path().join("filter"), spec, options).expect("a filter");
+        for key in 0..1500 {
+            if key % 4 != 0 {
+                assert!(insert_at(&filter, key, 990));
+            } else if by_keys {
+                assert!(insert_at(&filter, key, 1000));
+            } else {
+                assert!(insert(&filter, key));
+            }
+        }
+        let mut events = Vec::new();
+        let mut late = 0;
+        wal(filter.path(), |entry| {
+            match entry.operation {
+                "insert" if entry.time < at(1000) => late += events.len(),
+                "insert" => {}
+                "step" | "open-bank" | "close-bank" => {
+                    events.push((entry.time, entry.is_stream_time()));
+                    return Ok(());
+                }
+                _ => return Ok(()),
+            }
+            let all = events.drain(..).all(|event| event == (at(1000), by_keys));
+            assert!(all, "{name}: before the record of LSN {}", entry.lsn);
+            Ok(())
+        })
+        .expect("a log");
+        assert!(late > 0, "{name}: no event came before a late key");
+    }
 }
 
 #[test]

@@ -5,7 +5,8 @@ use ebbtide::{
     AgePartitioned, Batch, Bloom, Checked, Clock, Code, Counting, Durability, Entry, Error, Filter,
     Fingerprint, Options, Reader, Since, TimeLimited, Timestamp, inspect,
 };
-use std::collections::BTreeMap;
+use ebbtide_testkit::random::Random;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -309,4 +310,134 @@ fn a_batch_obeys_the_settings_of_its_call() {
     assert!(matches!(late.check_and_insert("a key"), Err(Error::Closed { .. })));
     late.insert("a key").expect("it is only noted");
     assert!(matches!(late.commit(), Err(Error::Closed { .. })));
+}
+
+#[test]
+fn a_window_in_items_is_not_stretched_by_a_batch() {
+    let spec = Fingerprint::last(1000).fpr(1e-9);
+    let filter = Filter::create_on(Arc::new(Memory::new()), spec, options()).expect("a filter");
+    for number in 0..1000 {
+        filter.insert(key(number)).expect("an insert");
+    }
+    let mut batch = filter.batch();
+    for number in 1000..1900 {
+        assert!(batch.check_and_insert(key(number)).expect("an answer").is_new());
+    }
+    // Each was inserted 1,900 inserts ago.
+    for number in 0..100 {
+        assert!(batch.check_and_insert(key(number)).expect("an answer").is_new(), "{number}");
+    }
+    assert!(batch.check_and_insert(key(1001)).expect("an answer").is_present());
+    batch.commit().expect("a commit");
+}
+
+#[test]
+fn one_batch_is_used_for_a_hundred_thousand_operations() {
+    const KEYS: u64 = 3000;
+    let spec = Bloom::capacity(KEYS).fpr(1e-9);
+    let filter = Filter::create_on(Arc::new(Memory::new()), spec, options()).expect("a filter");
+    let (mut committed, mut inserts) = (BTreeSet::new(), 0);
+    let (mut random, mut done) = (Random::new(7), 0);
+    let mut batch = Batch::new(filter.call().since(Since::LastAccepted));
+    while done < 100_000 {
+        let most = if random.below(50) == 0 { 5000 } else { 60 };
+        let length = 1 + random.below(most);
+        let mut new = BTreeSet::new();
+        for _ in 0..length {
+            let number = random.below(KEYS);
+            let is_new = !committed.contains(&number) && new.insert(number);
+            let checked = batch.check_and_insert(key(number)).expect("an answer");
+            assert_eq!(checked.is_new(), is_new, "key {number}, after {done} operations");
+        }
+        done += length;
+        assert_eq!(batch.len(), new.len());
+        if random.below(4) == 0 {
+            batch.clear();
+            continue;
+        }
+        batch.set_position(1, done).expect("room");
+        batch.commit().expect("a commit");
+        assert!(batch.is_empty());
+        inserts += new.len() as u64;
+        committed.append(&mut new);
+    }
+    assert_eq!(filter.stat().expect("figures").inserts, inserts);
+    assert!(committed.iter().all(|&number| filter.contains(key(number)).expect("an answer")));
+}
+
+/// Others write between the answers and the commit, into the same stripes, and steps of the window
+/// are due to both.
+#[test]
+fn a_batch_beside_another_writer_fails_only_for_keys_that_the_other_has_inserted() {
+    let spec = Fingerprint::last(200).fpr(1e-9);
+    let filter = Filter::create_on(Arc::new(Memory::new()), spec, options()).expect("a filter");
+    let (mut random, mut others) = (Random::new(11), 1 << 32..);
+    for round in 0..200_u64 {
+        let mut batch = filter.batch();
+        for place in 0..400_u64 {
+            // Own keys, which the batch forgets as others write.
+            batch.check_and_insert(key(round << 16 | place % 180)).expect("an answer");
+            if random.below(3) == 0 {
+                filter.insert(key(others.next().expect("a number"))).expect("an insert");
+            }
+        }
+        let taken = round << 16 | 399 % 180;
+        if round % 2 == 0 {
+            batch.commit().expect("no key of the batch was inserted by another caller");
+            assert!(filter.contains(key(taken)).expect("an answer"));
+            continue;
+        }
+        let mut batch = filter.batch();
+        assert!(batch.check_and_insert(key(1 << 40 | round)).expect("an answer").is_new());
+        filter.insert(key(1 << 40 | round)).expect("an insert");
+        assert!(matches!(batch.commit(), Err(Error::Conflict { operation: 0, .. })));
+    }
+}
+
+#[test]
+fn inserts_of_others_while_a_batch_is_filled_advance_its_window() {
+    let spec = Fingerprint::last(100).fpr(1e-9);
+    let filter = Filter::create_on(Arc::new(Memory::new()), spec, options()).expect("a filter");
+    filter.insert("early").expect("an insert");
+    let mut batch = Batch::new(filter.call().since(Since::LastAccepted));
+    assert!(batch.check_and_insert("own").expect("an answer").is_new());
+    assert!(batch.check_and_insert("early").expect("an answer").is_present());
+    for number in 0..200 {
+        filter.insert(key(number)).expect("an insert");
+    }
+    assert!(batch.check_and_insert("early").expect("an answer").is_new());
+    // Inserted by others while the batch is filled.
+    assert!(batch.check_and_insert(key(199)).expect("an answer").is_present());
+    filter.clear().expect("a clear");
+    for number in 1000..1010 {
+        assert!(batch.check_and_insert(key(number)).expect("an answer").is_new());
+    }
+    batch.commit().expect("a commit");
+    assert!(filter.contains("early").expect("an answer"));
+    assert!(filter.contains(key(1009)).expect("an answer"));
+}
+
+#[test]
+fn operations_that_are_too_late_are_counted_once_at_the_commit() {
+    let clock = Clock::stream();
+    let spec = TimeLimited::window(Duration::from_secs(10));
+    let filter = Filter::create_on(Arc::new(Memory::new()), spec, options().clock(clock));
+    let filter = filter.expect("a filter");
+    let at =
+        |seconds: u64| Timestamp::from_unix_micros(1_700_000_000_000_000 + seconds * 1_000_000);
+    let mut batch = filter.batch();
+    let new = batch.check_and_insert_entry(&Entry::new("now").time(at(1000)));
+    assert!(new.expect("an answer").is_new());
+    let late = Entry::new("late").time(at(10));
+    assert!(batch.check_and_insert_entry(&late).expect("an answer").is_too_late());
+    batch.insert_entry(&late).expect("room");
+    assert_eq!(batch.len(), 2);
+    assert_eq!(filter.stat().expect("figures").refused, 0);
+    batch.commit().expect("a commit");
+    let stat = filter.stat().expect("figures");
+    assert_eq!((stat.inserts, stat.refused), (1, 2));
+    assert!(batch.check_and_insert_entry(&late).expect("an answer").is_too_late());
+    assert!(batch.is_empty(), "there is nothing to write");
+    batch.commit().expect("a commit");
+    assert_eq!(filter.stat().expect("figures").refused, 3);
 }

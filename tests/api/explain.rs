@@ -2,15 +2,18 @@
 
 use ebbtide::{
     AgePartitioned, Any, Bloom, Clock, Counting, Filter, ManualClock, Options, Reader, TimeLimited,
-    Timestamp,
+    Timestamp, inspect,
 };
+use ebbtide_core::record::void_word;
+use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 fn options() -> Options {
     Options::new().hash_seed(7)
 }
 
-fn reader(dir: &std::path::Path) -> Reader<Any> {
+fn reader(dir: &Path) -> Reader<Any> {
     Reader::open(dir, Options::new()).expect("a reader")
 }
 
@@ -92,4 +95,53 @@ fn a_record_has_the_time_of_its_key_and_the_answer_its_own() {
     assert_eq!(times.collect::<Vec<_>>(), [1_700_000_000_000, 1_700_000_040_000]);
     assert!(explained.now.is_some_and(|now| now.as_unix_millis() >= 1_700_000_040_000));
     assert!(explained.keys.iter().all(|key| !key.blocks.is_empty()));
+}
+
+/// Turns the slot of an insert of this hash into one that its writer did not fill in time.
+fn void(dir: &Path, hash: u64, (timeline, lsn): (u64, u64)) {
+    let files = fs::read_dir(dir).expect("the filter").map(|entry| entry.expect("a file").path());
+    for path in files.filter(|path| path.to_string_lossy().contains("wal-")) {
+        let mut bytes = fs::read(&path).expect("a segment");
+        let slots = bytes.chunks_exact_mut(32);
+        for slot in slots.filter(|slot| slot[..8] == hash.to_le_bytes()) {
+            slot[..24].fill(0);
+            slot[24..].copy_from_slice(&void_word(timeline, lsn).to_le_bytes());
+        }
+        fs::write(&path, bytes).expect("the segment");
+    }
+}
+
+#[test]
+fn records_of_a_batch_that_does_not_count_explain_nothing() {
+    let home = tempfile::tempdir().expect("a directory");
+    let dir = home.path().join("filter");
+    let filter = Filter::create(&dir, Counting::capacity(1_000), options()).expect("a filter");
+    filter.insert("before").expect("an insert");
+    let mut batch = filter.batch();
+    for key in ["a", "b", "c"] {
+        batch.insert(key).expect("room");
+    }
+    batch.commit().expect("a commit");
+    filter.insert("after").expect("an insert");
+    filter.close().expect("closed");
+    let keys = ["before", "a", "b", "c", "after"];
+    let count = || {
+        let explained = reader(&dir).explain(&keys, 10).expect("records");
+        let of_keys: Vec<_> = explained.keys.iter().map(|key| key.inserts).collect();
+        (of_keys, explained.log.inserts)
+    };
+    assert_eq!(count(), (vec![1; 5], 5));
+    let mut inserts = Vec::new();
+    inspect::wal(&dir, |entry| {
+        if entry.operation == "insert" {
+            let details = entry.details();
+            let hash = details.iter().find(|(name, _)| *name == "hash").expect("a hash").1;
+            inserts.push((hash, (entry.timeline, entry.lsn)));
+        }
+        Ok(())
+    })
+    .expect("a log");
+    let (hash, place) = inserts[2];
+    void(&dir, hash, place);
+    assert_eq!(count(), (vec![1, 0, 0, 0, 1], 2), "the batch of which one slot is void");
 }

@@ -148,6 +148,35 @@ fn a_ticket_that_is_dropped_cancels_nothing() {
 }
 
 #[test]
+fn a_ticket_is_answered_after_one_that_was_dropped_while_it_waited() {
+    let filter = Arc::new(on_memory());
+    in_time("tickets beside dropped ones", move || {
+        for round in 0..300 {
+            let mut dropped = issue(&filter, round << 8);
+            let first = block_on(poll_immediate(&mut dropped));
+            // Before and after the drop, with lower and higher LSNs than the dropped ticket's.
+            let mut before = issue(&filter, round << 8 | 1);
+            let joined = block_on(poll_immediate(&mut before)).is_some();
+            let mut higher = issue(&filter, round << 8 | 2);
+            let last = block_on(poll_immediate(&mut higher)).is_some();
+            if first.is_none() {
+                drop(dropped);
+            }
+            let after = issue(&filter, round << 8 | 3);
+            if !last {
+                drop(higher);
+            }
+            if !joined {
+                assert_eq!(block_on(before).expect("durable"), Checked::New);
+            }
+            let lsn = after.lsn();
+            assert_eq!(block_on(after).expect("durable"), Checked::New);
+            assert!(filter.durable_upto().expect("a number") > lsn);
+        }
+    });
+}
+
+#[test]
 fn a_function_is_called_once_with_the_answer() {
     let filter = on_memory();
     let (told, heard) = channel();

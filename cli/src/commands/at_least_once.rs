@@ -1,10 +1,8 @@
 //! `dedup --at-least-once`: checks lines, prints and flushes the new ones, and only then inserts. A
 //! run that is killed in between loses no line; the next run prints some again.
 //!
-//! Lines are checked before the lines in front of them are inserted. A piece therefore ends early
-//! enough for its answers to equal those of checking and inserting line by line: before a key
-//! repeats within the piece, because the first occurrence may be new or refresh it, and before the
-//! piece is a considerable share of the window.
+//! The lines of a piece are checked in one batch of the filter, which answers as checking and
+//! inserting line by line would, and is committed when they are printed.
 
 use super::counts::Counts;
 use super::line::Line;
@@ -12,23 +10,15 @@ use super::run::{Ended, Run};
 use super::stream::{LineError, Stream};
 use crate::args::{Reading, Since};
 use crate::failure::Result;
-use crate::input::Batch;
+use crate::input::Batch as Lines;
 use crate::key_args::Origin;
-use ebbtide::{Any, Checked, Error, Filter, Timestamp};
-use std::borrow::Cow;
-use std::collections::HashSet;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-/// The largest share of a window of items in one piece; a key may stay in the window for that much
-/// longer.
-const SHARE: usize = 64;
+use ebbtide::{Any, Batch, Entry, Error, Filter};
 
 /// Lines that were checked, printed if new, and not inserted yet.
-struct Piece<'b> {
-    /// The lines to insert, and whether the key of each was present.
-    lines: Vec<(Line<'b>, bool)>,
-    /// The keys of these lines.
-    keys: HashSet<Cow<'b, [u8]>>,
+struct Piece<'f, 'b> {
+    batch: Batch<'f>,
+    /// The lines that were checked.
+    lines: Vec<Line<'b>>,
 }
 
 /// Deduplicates lines.
@@ -41,96 +31,83 @@ pub struct AtLeastOnce<'a> {
     pub counts: &'a mut Counts,
 }
 
-impl AtLeastOnce<'_> {
+impl<'a> AtLeastOnce<'a> {
     /// Reads the files and prints the new lines.
     pub fn run(&mut self, origin: Origin) -> Result<Ended> {
-        let parameters = self.filter.parameters();
-        let window = parameters.get("window-items").and_then(|items| items.parse::<usize>().ok());
-        let most = window.map_or(usize::MAX, |items| (items / SHARE).max(1));
         let stream = self.stream;
-        let lead = self.filter.stat()?.max_lead;
-        stream.feed(origin, true, |batch, run| {
-            let mut piece = Piece { lines: Vec::new(), keys: HashSet::new() };
-            let limit = limit(lead);
-            let done = self.batch(batch, run, &mut piece, most, limit);
+        let call = self.filter.call().since(self.since.into());
+        let call = match self.reading.durability {
+            Some(durability) => call.durability(durability),
+            None => call,
+        };
+        stream.feed(origin, true, |lines, run| {
+            let mut piece = Piece { batch: Batch::new(call), lines: Vec::new() };
+            let done = self.check(lines, run, &mut piece);
             // Lines before a bad line are complete, printed or not.
-            self.insert(batch, run, &mut piece)?;
-            stream.sync()?;
-            run.output.flush()?;
+            self.insert(lines, run, &mut piece)?;
             done
         })
     }
 
-    fn batch<'b>(
+    /// Checks lines, and prints the new ones.
+    fn check<'b>(
         &mut self,
-        batch: &Batch<'b>,
+        lines: &Lines<'b>,
         run: &mut Run,
-        piece: &mut Piece<'b>,
-        most: usize,
-        limit: u64,
+        piece: &mut Piece<'a, 'b>,
     ) -> Result<()> {
-        for &(number, whole) in &batch.lines {
-            if !run.take(batch.path, number) {
+        for &(number, whole) in &lines.lines {
+            if !run.take(lines.path, number) {
                 return Ok(());
             }
-            let Some(line) = self.stream.line(batch, whole, number, run)? else { continue };
-            if piece.lines.len() >= most || piece.keys.contains(&line.key) {
-                self.insert(batch, run, piece)?;
+            let Some(line) = self.stream.line(lines, whole, number, run)? else { continue };
+            if piece.batch.len() == Batch::<Any>::MOST_OPERATIONS {
+                self.insert(lines, run, piece)?;
             }
-            let present = match self.is_present(&line, limit) {
-                Ok(present) => present,
-                Err(error) => {
-                    self.stream.judge(LineError::Refused(error), batch, number, run)?;
-                    continue;
+            let entry = Entry::new(&line.key);
+            let entry = line.time.map_or(entry, |time| entry.time(time));
+            match piece.batch.check_and_insert_entry(&entry) {
+                Ok(checked) => {
+                    // The line is too late to insert. Its key was not checked.
+                    self.counts.late += u64::from(checked.is_too_late());
+                    if self.counts.prints(checked.is_present()) {
+                        run.output.line(line.whole, self.reading.delimiter())?;
+                    }
+                    piece.lines.push(line);
                 }
-            };
-            if self.counts.prints(present) {
-                run.output.line(line.whole, self.reading.delimiter())?;
-            }
-            if !present || self.since == Since::LastSeen {
-                piece.keys.insert(line.key.clone());
-                piece.lines.push((line, present));
+                Err(error) => {
+                    self.stream.judge(LineError::Refused(error), lines, number, run)?;
+                }
             }
         }
         Ok(())
-    }
-
-    /// Returns whether the key of a line is in the window. Refuses now, before printing, a line
-    /// that its insert would refuse.
-    fn is_present(&self, line: &Line<'_>, limit: u64) -> ebbtide::Result<bool> {
-        match line.time.map(Timestamp::as_unix_micros) {
-            Some(time) if time > limit => Err(Error::TimeAhead { time, limit }),
-            _ => self.stream.call(line).contains(&line.key),
-        }
     }
 
     /// Flushes the printed lines, then inserts all lines of the piece.
-    fn insert(&mut self, batch: &Batch<'_>, run: &mut Run, piece: &mut Piece<'_>) -> Result<()> {
+    fn insert(
+        &mut self,
+        lines: &Lines<'_>,
+        run: &mut Run,
+        piece: &mut Piece<'a, '_>,
+    ) -> Result<()> {
         run.output.flush()?;
-        piece.keys.clear();
-        for (line, present) in piece.lines.drain(..) {
-            let call = self.stream.call(&line).since(self.since.into());
-            let inserted = match self.since {
-                Since::LastSeen => call.insert(&line.key),
-                Since::Accepted => {
-                    call.check_and_insert(&line.key).map(|it| it != Checked::TooLate)
+        match piece.batch.commit() {
+            // Another process has inserted one of the keys since. The lines are printed: what is
+            // left is to insert them.
+            Err(Error::Conflict { .. }) => {
+                piece.batch.clear();
+                for line in &piece.lines {
+                    let call = self.stream.call(line).since(self.since.into());
+                    if let Err(error) = call.check_and_insert(&line.key) {
+                        let error = LineError::Refused(error);
+                        self.stream.judge(error, lines, line.number, run)?;
+                    }
                 }
-            };
-            match inserted {
-                // The line is too late to insert. Its key was not checked, unless it was present.
-                Ok(inserted) => self.counts.late += u64::from(!present && !inserted),
-                Err(error) => {
-                    self.stream.judge(LineError::Refused(error), batch, line.number, run)?;
-                }
+                self.stream.sync()?;
             }
+            committed => committed?,
         }
+        piece.lines.clear();
         Ok(())
     }
-}
-
-/// Returns the latest time, in microseconds since the Unix epoch, that a filter with this lead
-/// accepts now.
-fn limit(lead: Duration) -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(now.saturating_add(lead).as_micros()).unwrap_or(u64::MAX)
 }

@@ -274,3 +274,27 @@ fn at_least_once_gives_the_same_answers_as_the_default_order() {
     let twice = [&b"a\n"[..]; 2_000].concat();
     assert_eq!(dedup(&["--at-least-once"], &twice), b"a\n");
 }
+
+/// The window is shorter than most of these batches, and keys come back just beyond it. Whatever
+/// the way to the output, and the batch, the lines are those of checking line by line.
+#[test]
+fn every_way_to_the_output_prints_the_same_lines_whatever_the_batch() {
+    let log = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/requests.log");
+    let run = ["dedup", "--last", "1000", "--field", "1", "--hash-seed", "7"];
+    let expected = ok(&[&run[..], &["--batch", "1", log]].concat(), b"").stdout;
+    let lines = expected.iter().filter(|&&byte| byte == b'\n').count();
+    // An exact window of 1,000 lines has 2,533, one that is a 14th longer 2,500.
+    assert!((2490..=2533).contains(&lines), "{lines} lines");
+    for batch in ["7", "1000", "1024", "4000", "70000"] {
+        let place = Place::new();
+        let [state, output] = ["state", "output"].map(|name| place.at(name));
+        let run = [&run[..], &["--batch", batch, log]].concat();
+        assert!(ok(&run, b"").stdout == expected, "--batch {batch}");
+        let more = [&run[..], &["--at-least-once"]].concat();
+        assert!(ok(&more, b"").stdout == expected, "--at-least-once --batch {batch}");
+        let more = [&run[..], &["--state", &state, "--output", &output]].concat();
+        ok(&more, b"");
+        let written = std::fs::read(&output).expect("an output");
+        assert!(written == expected, "--output --batch {batch}");
+    }
+}

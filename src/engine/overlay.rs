@@ -1,0 +1,325 @@
+//! Blocks as the records of a batch leave them, while none of the records is applied.
+//!
+//! A block is its words in the image and, on top of them, the changes of the batch's records, which
+//! the overlay keeps as a list for each block. A block with such changes that is read is copied,
+//! and the changes are applied to the copy. Copies are a cache: they are discarded when they take
+//! too much memory, and made again from words and changes. Nothing here changes the image.
+//!
+//! Invariant: a copy shows all changes of its block.
+
+use crate::engine::outcome::Waits;
+use crate::engine::read::Queries;
+use crate::error::Result;
+use crate::image::BankSet;
+use crate::wal::Record;
+use ebbtide_core::block::{Blocks, Geometry, Layout, MAX_BANKS};
+use ebbtide_core::hash::mix;
+use ebbtide_core::kind::copy::BlockCopy;
+use ebbtide_core::kind::plan::Locate;
+use ebbtide_core::kind::{BankMask, Kind, Operation, State, records};
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+use std::{iter, mem};
+
+/// The bytes of copies above which all of them are discarded: 64 MiB. Below that a copy is made
+/// once; above it a block may be copied at each operation, which takes microseconds.
+const MOST_COPIED: usize = 64 << 20;
+
+/// How the words of the image are read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Access<'q> {
+    /// Directly: the caller holds the stripes of all keys.
+    Held,
+    /// As queries do, without a lock.
+    Shared(&'q Queries, Waits),
+}
+
+impl Access<'_> {
+    /// Reads a key's blocks. `read` may see blocks in the middle of a change, and is then called
+    /// again.
+    fn read<T>(self, banks: &BankSet, hash: u64, read: impl Fn(&Blocks<'_>) -> T) -> Result<T> {
+        match self {
+            Self::Held => Ok(read(&banks.locate_to_read(hash).blocks)),
+            Self::Shared(queries, waits) => queries.read_blocks(banks, hash, waits, read),
+        }
+    }
+}
+
+/// The number of a bank, and a block's number in it.
+type BlockKey = (u32, u64);
+
+/// A block that a batch changes.
+#[derive(Debug)]
+struct Changed {
+    /// The index in [`Overlay::changes`] of the last change; [`NONE`] if there is none yet.
+    last: u32,
+    copy: Option<Box<BlockCopy>>,
+}
+
+/// No change.
+const NONE: u32 = u32::MAX;
+
+/// A change of a block.
+#[derive(Debug)]
+struct Change {
+    /// The index of its record.
+    record: u32,
+    /// The index of the change before it of the same block, or [`NONE`].
+    before: u32,
+}
+
+/// A bank that an event of the batch opens. It is not allocated yet, so it is all zero.
+#[derive(Debug)]
+struct Imagined {
+    slot: usize,
+    id: u32,
+    geometry: Geometry,
+}
+
+/// Blocks as a batch has left them so far.
+#[derive(Debug)]
+pub(crate) struct Overlay {
+    layout: Layout,
+    banks: Arc<BankSet>,
+    imagined: Vec<Imagined>,
+    changed: HashMap<BlockKey, Changed, BuildHasherDefault<Mixed>>,
+    changes: Vec<Change>,
+    /// The bytes of all copies.
+    copied: usize,
+}
+
+/// The hasher of numbers of blocks.
+#[derive(Debug, Default)]
+struct Mixed(u64);
+
+impl Hasher for Mixed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u64(byte.into()));
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(number.into());
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = mix(self.0 ^ number);
+    }
+}
+
+/// The blocks of one key, as a decision reads them.
+#[derive(Debug)]
+pub(crate) struct Shown<'a>(pub(crate) Blocks<'a>);
+
+impl<'a> AsRef<Blocks<'a>> for Shown<'a> {
+    fn as_ref(&self) -> &Blocks<'a> {
+        &self.0
+    }
+}
+
+impl Locate for Shown<'_> {
+    type Located<'b>
+        = Shown<'b>
+    where
+        Self: 'b;
+
+    fn locate(&self, mask: BankMask, _: u64) -> Shown<'_> {
+        let Blocks::Many(slots) = &self.0 else { return Shown(self.0) };
+        let mut among = [None; MAX_BANKS];
+        for (slot, block) in slots.iter().enumerate().filter(|(slot, _)| mask >> slot & 1 != 0) {
+            among[slot] = *block;
+        }
+        Shown(Blocks::Many(among))
+    }
+}
+
+impl Overlay {
+    /// Creates the overlay of a batch without records, on these banks.
+    pub(crate) fn new(layout: Layout, banks: Arc<BankSet>) -> Self {
+        let (changed, changes) = (HashMap::default(), Vec::new());
+        Self { layout, banks, imagined: Vec::new(), changed, changes, copied: 0 }
+    }
+
+    /// Makes room for the changes of this many records.
+    pub(crate) fn reserve(&mut self, records: usize) {
+        let blocks: u64 = self.banks.iter().map(|(_, bank)| bank.blocks()).sum();
+        self.changed.reserve(records.min(usize::try_from(blocks).unwrap_or(records)));
+        self.changes.reserve(records);
+    }
+
+    /// Opens a bank, which is imagined until somebody allocates it.
+    pub(crate) fn open(&mut self, slot: usize, id: u32, geometry: Geometry) {
+        self.imagined.push(Imagined { slot, id, geometry });
+    }
+
+    /// Closes the bank in a slot.
+    pub(crate) fn close(&mut self, slot: usize) {
+        self.imagined.retain(|bank| bank.slot != slot);
+        if self.banks.get(slot).is_some() {
+            self.banks = Arc::new(self.banks.with(slot, None));
+        }
+    }
+
+    /// Calls `visit` with each of a key's blocks: its slot, its key, and the geometry of its bank
+    /// if that is only imagined.
+    #[inline]
+    fn each(&self, hash: u64, mut visit: impl FnMut(usize, BlockKey, Option<Geometry>)) {
+        for (slot, bank) in self.banks.iter() {
+            visit(slot, (bank.id(), bank.block_of(hash).1.number), None);
+        }
+        for bank in &self.imagined {
+            let number = self.layout.block_of(bank.geometry, hash) as u64;
+            visit(bank.slot, (bank.id, number), Some(bank.geometry));
+        }
+    }
+
+    /// Reads a key's blocks as the batch has left them, if `shows`; otherwise as they are in the
+    /// image. `read` may see blocks in the middle of a change, and is then called again. `records`
+    /// are those of the batch.
+    pub(crate) fn read<T>(
+        &mut self,
+        (kind, state): (&dyn Kind, &State<'_>),
+        (hash, shows): (u64, bool),
+        records: &[Record],
+        access: Access<'_>,
+        read: impl Fn(&Blocks<'_>) -> T,
+    ) -> Result<T> {
+        if !shows {
+            return access.read(&self.banks, hash, read);
+        }
+        self.show(kind, state, hash, records, access)?;
+        let overlay = &*self;
+        access.read(&overlay.banks, hash, |blocks| read(&overlay.shown(blocks, hash)))
+    }
+
+    /// Returns a key's blocks, copies in the place of those that have been copied.
+    fn shown<'a>(&'a self, blocks: &Blocks<'a>, hash: u64) -> Blocks<'a> {
+        let copy = |key| self.changed.get(&key).and_then(|changed| changed.copy.as_ref());
+        if let (Blocks::One(block), Some(bank), true) =
+            (blocks, self.banks.get(0), self.imagined.is_empty())
+        {
+            let copy = copy((bank.id(), block.number));
+            return Blocks::One(copy.map_or(*block, |copy| copy.block()));
+        }
+        let mut shown = [None; MAX_BANKS];
+        self.each(hash, |slot, key, _| {
+            let copy = copy(key).map(|copy| copy.block());
+            shown[slot] = copy.or_else(|| blocks.get(slot).copied());
+        });
+        Blocks::Many(shown)
+    }
+
+    /// Copies those of a key's blocks that the batch has changed, unless they are copied already.
+    fn show(
+        &mut self,
+        kind: &dyn Kind,
+        state: &State<'_>,
+        hash: u64,
+        records: &[Record],
+        access: Access<'_>,
+    ) -> Result<()> {
+        let mut wanted = [None; MAX_BANKS];
+        let mut is_wanted = false;
+        self.each(hash, |slot, key, imagined| {
+            let changed = self.changed.get(&key);
+            if changed.map_or(imagined.is_some(), |changed| changed.copy.is_none()) {
+                (wanted[slot], is_wanted) = (Some((key, imagined)), true);
+            }
+        });
+        if !is_wanted {
+            return Ok(());
+        }
+        let of_image = |slot: usize| matches!(wanted[slot], Some((_, None)));
+        let copies = access.read(&self.banks, hash, |blocks| {
+            let copy = |slot| Some(BlockCopy::whole(kind, *blocks.get(slot)?));
+            std::array::from_fn::<_, MAX_BANKS, _>(
+                |slot| if of_image(slot) { copy(slot) } else { None },
+            )
+        })?;
+        for ((slot, wanted), copy) in wanted.into_iter().enumerate().zip(copies) {
+            let Some((key, imagined)) = wanted else { continue };
+            let zero = imagined.map(|geometry| BlockCopy::zero(self.layout, geometry, key.1));
+            if let Some(copy) = copy.or(zero) {
+                self.apply_changes(kind, state, (slot, key), &copy, records);
+                self.keep(key, copy);
+            }
+        }
+        Ok(())
+    }
+
+    /// Applies the changes of a block to a copy of its words in the image.
+    fn apply_changes(
+        &self,
+        kind: &dyn Kind,
+        state: &State<'_>,
+        (slot, key): (usize, BlockKey),
+        copy: &BlockCopy,
+        all: &[Record],
+    ) {
+        let at = |index: u32| self.changes.get(index as usize);
+        let last = self.changed.get(&key).and_then(|changed| at(changed.last));
+        let mut changes: Vec<u32> = iter::successors(last, |change| at(change.before))
+            .map(|change| change.record)
+            .collect();
+        changes.reverse();
+        let records = changes.into_iter().filter_map(|record| all.get(record as usize));
+        for operation in records.filter_map(|record| records::operation(kind, record)) {
+            change(kind, state, slot, copy, &operation);
+        }
+    }
+
+    fn keep(&mut self, key: BlockKey, copy: BlockCopy) {
+        let bytes = mem::size_of_val(copy.words());
+        if self.copied + bytes > MOST_COPIED {
+            self.changed.values_mut().for_each(|changed| changed.copy = None);
+            self.copied = 0;
+        }
+        self.copied += bytes;
+        let changed = self.changed.entry(key).or_insert(Changed { last: NONE, copy: None });
+        changed.copy = Some(Box::new(copy));
+    }
+
+    /// Adds the change that the record of this index makes to the key's blocks in the banks of
+    /// `mask`.
+    pub(crate) fn add(
+        &mut self,
+        (kind, state): (&dyn Kind, &State<'_>),
+        mask: BankMask,
+        operation: &Operation,
+        record: usize,
+    ) {
+        let mut keys = [None; MAX_BANKS];
+        self.each(operation.hash, |slot, key, _| {
+            keys[slot] = Some(key).filter(|_| mask >> slot & 1 != 0);
+        });
+        for (slot, key) in keys.into_iter().enumerate() {
+            let Some(key) = key else { continue };
+            let changed = self.changed.entry(key).or_insert(Changed { last: NONE, copy: None });
+            let before = mem::replace(&mut changed.last, self.changes.len() as u32);
+            self.changes.push(Change { record: record as u32, before });
+            if let Some(copy) = &changed.copy {
+                change(kind, state, slot, copy, operation);
+            }
+        }
+    }
+}
+
+/// Applies an operation to a copy of one of the key's blocks.
+fn change(
+    kind: &dyn Kind,
+    state: &State<'_>,
+    slot: usize,
+    copy: &BlockCopy,
+    operation: &Operation,
+) {
+    if slot == 0 {
+        return records::change(kind, state, &Blocks::One(copy.block()), operation);
+    }
+    let mut blocks = [None; MAX_BANKS];
+    blocks[slot] = Some(copy.block());
+    records::change(kind, state, &Blocks::Many(blocks), operation);
+}

@@ -1,0 +1,204 @@
+//! A batch before its commit: its operations, and the answers that they get.
+//!
+//! Each question is answered from the filter as it is, with all earlier operations of the batch on
+//! top: see [`Staging`]. What other callers write meanwhile is counted, so the window advances with
+//! it; their keys are seen in blocks that the batch has not copied, and in all when it stages its
+//! operations anew.
+//!
+//! Invariant: `staging`, if there is one, holds the first `staged` operations.
+
+use crate::engine::outcome::{Checked, Precondition, Since, Waits};
+use crate::engine::overlay::Access;
+use crate::engine::staging::{Added, BatchOperation, Host, Staging, Unstaged};
+use crate::engine::write::Writer;
+use crate::error::Result;
+
+/// Beside other callers that write, the operations of a batch are staged anew when the batch has
+/// grown by this part of itself since that was done last: each operation is staged a few times.
+const GROWN_BY: usize = 2;
+
+/// The operations of a batch.
+#[derive(Debug, Default)]
+pub(crate) struct Prepared {
+    operations: Vec<BatchOperation>,
+    pub(crate) staging: Option<Staging>,
+    staged: usize,
+    /// The operations when `staging` was begun.
+    began_with: usize,
+    /// The tail of the log when `staging` was compared with the filter last.
+    tail: u64,
+    /// For each ordinary stripe, from 0, one more than its LSN before its blocks were first read; 0
+    /// if they were not.
+    read_at: Vec<u64>,
+    /// Questions that were answered as too late.
+    late: usize,
+}
+
+impl Prepared {
+    /// Creates a batch of one operation.
+    pub(crate) fn of(operation: BatchOperation) -> Self {
+        Self { operations: vec![operation], ..Self::default() }
+    }
+
+    pub(crate) fn operations(&self) -> &[BatchOperation] {
+        &self.operations
+    }
+
+    /// Returns the number of questions that were answered as too late.
+    pub(crate) fn late(&self) -> usize {
+        self.late
+    }
+
+    /// Returns whether there were questions, whose answers may have moved the clock.
+    pub(crate) fn has_asked(&self) -> bool {
+        self.staging.is_some() || self.late > 0
+    }
+
+    /// Makes room for this many more operations.
+    pub(crate) fn reserve(&mut self, operations: usize) {
+        self.operations.reserve(operations);
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&mut self) {
+        self.operations.clear();
+        self.read_at.clear();
+        (self.staging, self.staged, self.late) = (None, 0, 0);
+    }
+
+    /// Adds an operation without a question.
+    pub(crate) fn insert(&mut self, operation: BatchOperation) {
+        self.operations.push(operation);
+    }
+
+    /// Answers whether the key of an operation is in the window, and adds the operation if the
+    /// answer allows it. Returns whether it was added.
+    ///
+    /// # Errors
+    /// As a query.
+    pub(crate) fn check(
+        &mut self,
+        writer: &Writer,
+        mut operation: BatchOperation,
+        since: Since,
+        waits: Waits,
+    ) -> Result<(Checked, bool)> {
+        writer.queries.check()?;
+        let access = Access::Shared(&writer.queries, waits);
+        let host = Host { writer, access, holds_events: false };
+        loop {
+            self.compare(writer);
+            let added = self.stage(host, &operation, since);
+            let Added { checked, is_written, is_late, .. } = match added {
+                Ok(added) => added,
+                // The filter has advanced in the meantime.
+                Err(Unstaged::Outdated | Unstaged::NeedsEvents) => {
+                    self.staging = None;
+                    continue;
+                }
+                Err(Unstaged::Failed(error)) => return Err(error),
+            };
+            self.late += usize::from(is_late);
+            if is_written {
+                operation.is_new = checked == Checked::New;
+                self.operations.push(operation);
+                self.staged += 1;
+            }
+            return Ok((checked, is_written));
+        }
+    }
+
+    /// Takes account of what others have written: stages the operations anew, or at least counts
+    /// the others' inserts.
+    fn compare(&mut self, writer: &Writer) {
+        let tail = writer.shared.image.header().tail().hint();
+        let moved = std::mem::replace(&mut self.tail, tail) != tail;
+        let Some(staging) = self.staging.as_mut().filter(|_| moved) else { return };
+        if !staging.is_behind(writer) {
+            return;
+        }
+        if (self.operations.len() - self.began_with) * GROWN_BY >= self.operations.len() {
+            self.staging = None;
+        } else {
+            staging.adopt(writer);
+        }
+    }
+
+    /// Stages the operations that are not staged yet, then a question.
+    fn stage(
+        &mut self,
+        host: Host<'_>,
+        asked: &BatchOperation,
+        since: Since,
+    ) -> std::result::Result<Added, Unstaged> {
+        if self.staging.is_none() {
+            self.begin(host.writer, true)?;
+        }
+        while let Some(operation) = self.next() {
+            self.note_read(host.writer, operation.hash);
+            self.add(host, &operation, Precondition::Nothing)?;
+        }
+        self.note_read(host.writer, asked.hash);
+        let Some(staging) = &mut self.staging else { return Err(Unstaged::Outdated) };
+        staging.add(host, asked, Precondition::Present(since))
+    }
+
+    /// Begins to stage the operations, from the first one on; `asks` allows questions.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io) if a bank cannot be mapped.
+    pub(crate) fn begin(&mut self, writer: &Writer, asks: bool) -> Result<()> {
+        let mut staging = Staging::new(writer, asks)?;
+        staging.reserve(self.operations.len());
+        (self.staging, self.staged, self.began_with) = (Some(staging), 0, self.operations.len());
+        Ok(())
+    }
+
+    /// Returns the first operation that is not staged yet.
+    pub(crate) fn next(&self) -> Option<BatchOperation> {
+        self.operations.get(self.staged).copied()
+    }
+
+    /// Returns the operation that is this far behind it.
+    pub(crate) fn ahead(&self, by: usize) -> Option<&BatchOperation> {
+        self.operations.get(self.staged + by)
+    }
+
+    /// Returns the number of operations that are staged.
+    pub(crate) fn staged(&self) -> usize {
+        self.staged
+    }
+
+    /// Stages the operation that [`Prepared::next`] returns.
+    pub(crate) fn add(
+        &mut self,
+        host: Host<'_>,
+        operation: &BatchOperation,
+        precondition: Precondition,
+    ) -> std::result::Result<Added, Unstaged> {
+        let Some(staging) = &mut self.staging else { return Err(Unstaged::Outdated) };
+        let added = staging.add(host, operation, precondition)?;
+        staging.refused += usize::from(added.is_late);
+        self.staged += 1;
+        Ok(added)
+    }
+
+    /// Notes the LSN of a key's stripe before a block of it is first read: an operation that the
+    /// reader does not see counts later in this stripe.
+    fn note_read(&mut self, writer: &Writer, hash: u64) {
+        let image = &writer.shared.image;
+        let stripe = image.layout().stripe_of(hash);
+        if self.read_at.is_empty() {
+            self.read_at.resize(image.header().stripe_count(), 0);
+        }
+        if let Some(read @ 0) = self.read_at.get_mut(stripe) {
+            *read = image.header().stripe(stripe + 1).lsn() + 1;
+        }
+    }
+
+    /// Returns whether another caller has changed an ordinary stripe, from 0, since a block of it
+    /// was read. `lsn` is that of the stripe now.
+    pub(crate) fn is_changed(&self, stripe: usize, lsn: u64) -> bool {
+        self.read_at.get(stripe).is_some_and(|&read| read != 0 && read != lsn + 1)
+    }
+}
