@@ -122,7 +122,7 @@ impl Subject {
         }
         let stream = Stream::uniform(4 * window)?.rate(RATE as f64);
         let half = match kind {
-            "time-limited" => Within::Time(span(window / 2).as_micros() as u64),
+            "time-limited" => Within::Time(span(window / 2)),
             _ => Within::Items(window / 2),
         };
         Ok(Self { filter, stream, window, inserts, half, _directory: directory })

@@ -6,7 +6,8 @@ mod code;
 pub use code::Code;
 
 use ebbtide_core::error::Error as Core;
-use std::fmt;
+use ebbtide_core::units::date_text;
+use std::fmt::{self, Write};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -300,8 +301,22 @@ const REPLACED: &str = "was removed or replaced while it was open: the last inse
                         handle may be lost with it; drop this handle and open the filter that is \
                         there now";
 
+/// Writes text with its control characters escaped: in the name of a file they could change what a
+/// terminal shows, or break the line of a log.
+struct Visible<'a, 'b>(&'a mut fmt::Formatter<'b>);
+
+impl fmt::Write for Visible<'_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        text.chars().try_for_each(|letter| match letter.is_control() {
+            true => write!(self.0, "{}", letter.escape_default()),
+            false => self.0.write_char(letter),
+        })
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let f = &mut Visible(f);
         match self {
             Self::Io { action, path, source } => {
                 let hint = if self.is_full() { FULL } else { "" };
@@ -343,8 +358,10 @@ impl fmt::Display for Error {
             ),
             Self::TimeAhead { time, limit } => write!(
                 f,
-                "time {time} µs is too far ahead of the clock: expected at most {limit} µs; \
-                 correct the timestamp or raise the filter's max lead"
+                "time {} is too far ahead of the clock: expected at most {}; correct the timestamp \
+                 or raise the filter's max lead",
+                date_text(*time),
+                date_text(*limit)
             ),
             Self::Unsupported { kind, operation } => {
                 write!(f, "a filter of kind {kind} has no operation `{operation}`")

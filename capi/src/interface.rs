@@ -249,7 +249,7 @@ pub unsafe extern "C" fn ebbtide_age(
             let (found, found_unit) = match with_settings(call, |call| filter.age(key, call))? {
                 None => return Ok(0),
                 Some(Age::Items(items)) => (items, EBBTIDE_ITEMS),
-                Some(Age::Time(micros)) => (micros, EBBTIDE_MICROSECONDS),
+                Some(age @ Age::Time(_)) => (age.width(), EBBTIDE_MICROSECONDS),
             };
             put(age, found);
             put(unit, found_unit);
@@ -259,8 +259,9 @@ pub unsafe extern "C" fn ebbtide_age(
 }
 
 /// Queries whether a key was seen within a span that is shorter than the window: the latest amount
-/// of insert operations (EBBTIDE_ITEMS) or of microseconds (EBBTIDE_MICROSECONDS). Returns 1 or 0,
-/// or -1 on an error. Never 0 for a key that was, and also 1 for some keys that are slightly older.
+/// of insert operations (EBBTIDE_ITEMS) or of microseconds (EBBTIDE_MICROSECONDS), whichever the
+/// filter's window is in: the other unit is an error (EBBTIDE_PARAMETER). Returns 1 or 0, or -1 on
+/// an error. Never 0 for a key that was, and also 1 for some keys that are slightly older.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ebbtide_seen_within(
     filter: *mut Handle,
@@ -277,7 +278,7 @@ pub unsafe extern "C" fn ebbtide_seen_within(
             let (filter, key) = (handle(filter)?, pointers::key(key, length)?);
             let within = match unit {
                 EBBTIDE_ITEMS => Within::Items(amount),
-                EBBTIDE_MICROSECONDS => Within::Time(amount),
+                EBBTIDE_MICROSECONDS => Within::micros(amount),
                 _ => {
                     return Err(Failure::argument(format!(
                         "unit: expected EBBTIDE_ITEMS or EBBTIDE_MICROSECONDS, found {unit}"

@@ -54,9 +54,7 @@ pub struct Believing {
 impl Believing {
     /// Returns the window in question, if it is not the filter's own.
     pub fn window(&self) -> Option<Within> {
-        let micros = |window: Duration| u64::try_from(window.as_micros()).unwrap_or(u64::MAX);
-        let time = self.window.map(|window| Within::Time(micros(window)));
-        time.or(self.window_items.map(Within::Items))
+        self.window.map(Within::Time).or(self.window_items.map(Within::Items))
     }
 }
 

@@ -72,6 +72,12 @@ pub fn significant(number: f64) -> String {
     }
 }
 
+/// Rounds an estimate: a whole number stays, another one gets twelve significant digits, because
+/// sums of powers end in digits like those of 125.00000000000001.
+pub fn estimate(number: f64) -> f64 {
+    if number.fract() == 0.0 { number } else { format!("{number:.11e}").parse().unwrap_or(number) }
+}
+
 /// Formats a number: from 10,000 on with a unit and at most two decimals.
 pub fn count(number: f64) -> String {
     let unit = [(1e12, " T"), (1e9, " G"), (1e6, " M"), (1e4, " k")];
@@ -166,6 +172,15 @@ mod tests {
         ] {
             assert_eq!(significant(number), text);
         }
+    }
+
+    #[test]
+    fn estimates_have_no_digits_of_rounding_errors_and_counts_are_exact() {
+        assert_eq!(estimate(125.000_000_000_000_01).to_string(), "125");
+        assert_eq!(estimate(0.1 + 0.2).to_string(), "0.3");
+        assert_eq!(estimate(2.0 / 3.0).to_string(), "0.666666666667");
+        assert_eq!(estimate(1_099_511_562_240.0).to_string(), "1099511562240");
+        assert_eq!(estimate(0.0).to_string(), "0");
     }
 
     #[test]

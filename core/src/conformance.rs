@@ -165,7 +165,7 @@ pub fn survives_torn_words(kind: &Arc<dyn Kind>, layout: Layout) {
                 let _ = harness.remove(hash, 1);
             }
             let _ = harness.contains_within_at(hash, now, Within::Items(mix(seed) >> (key % 64)));
-            let _ = harness.contains_within_at(hash, now, Within::Time(mix(seed) >> (key % 64)));
+            let _ = harness.contains_within_at(hash, now, Within::micros(mix(seed) >> (key % 64)));
             harness.insert_once(hash, now, 1);
         }
         let _ = harness.settled();

@@ -1,5 +1,6 @@
 //! The error type of the algorithms.
 
+use crate::units::{date_text, shown};
 use std::fmt;
 
 /// What every fallible function of the crate returns.
@@ -70,7 +71,7 @@ impl Error {
         expected: impl Into<String>,
         found: impl fmt::Display,
     ) -> Self {
-        Self::Parameter { name, expected: expected.into(), found: found.to_string() }
+        Self::Parameter { name, expected: expected.into(), found: shown(name, &found.to_string()) }
     }
 }
 
@@ -85,7 +86,9 @@ impl fmt::Display for Error {
             }
             Self::TimeAhead { time, limit } => write!(
                 f,
-                "time {time} µs is too far ahead of the clock: expected at most {limit} µs"
+                "time {} is too far ahead of the clock: expected at most {}",
+                date_text(*time),
+                date_text(*limit)
             ),
             Self::Damaged { what, expected, found } => {
                 write!(f, "{what} is damaged: expected {expected}, found {found}")

@@ -178,6 +178,39 @@ pub fn micros_text(micros: u64) -> String {
     if micros == 0 { "0s".to_owned() } else { format!("{}{name}", micros / unit) }
 }
 
+/// Writes microseconds since the Unix epoch as a date of RFC 3339 in UTC, without a zero fraction:
+/// `2026-11-24T10:00:00Z`. Years have more than four digits after 9999.
+#[must_use]
+pub fn date_text(micros: u64) -> String {
+    let (seconds, fraction) = (micros / 1_000_000, micros % 1_000_000);
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    // Days since the first of March of the year 0, in eras of 400 years.
+    let days = days + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let march = (5 * day + 2) / 153;
+    let day = day - (153 * march + 2) / 5 + 1;
+    let month = if march < 10 { march + 3 } else { march - 9 };
+    let year = era * 400 + year + u64::from(month <= 2);
+    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+    let fraction = if fraction == 0 { String::new() } else { format!(".{fraction:06}") };
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{fraction}Z")
+}
+
+/// Writes the value of a parameter as messages show it: durations with a unit, and a number of many
+/// digits, such as a rate of 1e-120, with an exponent.
+#[must_use]
+pub fn shown(name: &str, value: &str) -> String {
+    let micros = value.parse::<u64>().ok().filter(|_| DURATIONS.contains(&name));
+    let long = value.parse::<f64>().ok().filter(|_| value.contains('.') && value.len() > 20);
+    match (micros, long) {
+        (Some(micros), _) => micros_text(micros),
+        (_, Some(number)) => format!("{number:e}"),
+        _ => value.to_owned(),
+    }
+}
+
 /// Parses a whole number of bytes, with or without a unit: `65536`, `64KiB`, `1 GB`.
 ///
 /// # Errors
@@ -284,6 +317,34 @@ pub(crate) fn push_parameter(text: &mut String, name: &str, value: &str) -> std:
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        for (seconds, date) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_399, "2000-02-28T23:59:59Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (951_868_800, "2000-03-01T00:00:00Z"),
+            (4_107_542_399, "2100-02-28T23:59:59Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+            (1_732_438_800, "2024-11-24T09:00:00Z"),
+            (253_402_300_799, "9999-12-31T23:59:59Z"),
+            (253_402_300_800, "10000-01-01T00:00:00Z"),
+        ] {
+            assert_eq!(date_text(seconds * 1_000_000), date);
+        }
+        assert_eq!(date_text(1_500_001), "1970-01-01T00:00:01.500001Z");
+        assert!(date_text(u64::MAX).starts_with("586512-"));
+    }
+
+    #[test]
+    fn values_are_shown_with_units_and_exponents() {
+        assert_eq!(shown("window", "600000000"), "10m");
+        assert_eq!(shown("window-items", "600000000"), "600000000");
+        assert_eq!(shown("fpr", &1e-120_f64.to_string()), "1e-120");
+        assert_eq!(shown("fpr", "0.001"), "0.001");
+        assert_eq!(shown("decay", "a.bcdefghijklmnopqrstuvwxyz"), "a.bcdefghijklmnopqrstuvwxyz");
+    }
 
     #[test]
     fn durations_take_units_fractions_and_sums() {

@@ -15,7 +15,7 @@ pub fn ask(filter: &Filter, key: u8, now: u64) {
     let _ = call.age([key]);
     for width in [0, u64::from(key), u64::MAX] {
         let _ = call.seen_within([key], Within::Items(width));
-        let _ = call.seen_within([key], Within::Time(width));
+        let _ = call.seen_within([key], Within::micros(width));
     }
 }
 
@@ -29,7 +29,7 @@ pub fn infer(filter: &Filter, key: u8, now: u64) {
         }
     }
     let _ = call.window(Within::Items(key.into())).posterior([key], &prior);
-    let _ = call.window(Within::Time(key.into())).posterior([key], &prior);
+    let _ = call.window(Within::micros(key.into())).posterior([key], &prior);
     let penalty = Penalty { false_positive: 1.0, false_negative: 2.0 };
     let _ = call.contains_with([key], &prior, penalty);
     if let Ok(age) = call.age_posterior([key], &prior) {

@@ -69,7 +69,7 @@ pub fn within(value: &Bound<'_, PyAny>, is_time: bool) -> PyResult<Within> {
         let expected = "a number of inserts, because the filter's window is one";
         return Err(wrong_type("within", expected, value));
     }
-    Ok(Within::Time(duration("within", value)?.as_micros() as u64))
+    duration("within", value).map(Within::Time)
 }
 
 /// Returns a durability: `"always"`, `"never"`, or the time between two syncs.
@@ -90,7 +90,7 @@ pub fn durability(value: &Bound<'_, PyAny>) -> PyResult<Durability> {
 pub fn age<'py>(py: Python<'py>, age: Age) -> PyResult<Bound<'py, PyAny>> {
     match age {
         Age::Items(inserts) => Ok(inserts.into_pyobject(py)?.into_any()),
-        Age::Time(micros) => delta(py, Duration::from_micros(micros)),
+        Age::Time(time) => delta(py, time),
     }
 }
 

@@ -90,9 +90,7 @@ pub fn reach(argument: &[u8]) -> Result<ebbtide_core::Within, Failure> {
     if let Ok(count) = parse_count(text) {
         return Ok(Within::Items(count));
     }
-    let duration = parse_duration(text).ok();
-    let micros = duration.and_then(|duration| u64::try_from(duration.as_micros()).ok());
-    micros.map(Within::Time).ok_or_else(|| {
+    parse_duration(text).map(Within::Time).map_err(|_| {
         wrong("reach", "a number of inserts or a duration, as in 1000 or 5m", argument)
     })
 }

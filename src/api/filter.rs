@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::media::Media;
 use crate::options::Options;
 use ebbtide_core::kind::Parameters;
+use std::fmt;
 use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::Arc;
@@ -39,12 +40,20 @@ use std::time::Duration;
 /// seen.close()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
 pub struct Filter<K = Any> {
     // First, so that the handle is closed before the engine is dropped.
     opened: Opened,
     pub(crate) engine: Arc<Engine>,
     kind: PhantomData<fn() -> K>,
+}
+
+impl<K> fmt::Debug for Filter<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shared = &self.engine.shared;
+        let mut handle = f.debug_struct("Filter");
+        handle.field("path", &shared.media.path()).field("kind", &shared.meta.kind.name());
+        handle.finish_non_exhaustive()
+    }
 }
 
 impl<K: Spec> Filter<K> {

@@ -178,10 +178,10 @@ fn of_time(stat: &Stat, details: &Details) -> Vec<Metric> {
             "Inserts since the oldest generation with keys began",
             inserts as f64,
         ),
-        Age::Time(micros) => gauge(
+        Age::Time(time) => gauge(
             "ebbtide_oldest_generation_age_seconds",
             "Time since the oldest generation with keys began",
-            micros as f64 / 1e6,
+            time.as_secs_f64(),
         ),
     }));
     all

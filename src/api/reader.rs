@@ -36,6 +36,7 @@ use crate::sync::{Hint, Instant, Mutex};
 use arc_swap::ArcSwap;
 use ebbtide_core::inference::{AgePosterior, Penalty, Prior};
 use ebbtide_core::kind::{Age, Estimate, Parameters, Within};
+use std::fmt;
 use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::Arc;
@@ -70,7 +71,6 @@ const TRIES: u32 = 5;
 /// assert!(reader.contains("order 17")?);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
 pub struct Reader<K = Any> {
     media: Arc<dyn Media>,
     options: Options,
@@ -110,6 +110,17 @@ fn look<T>(media: &dyn Media, mut at: impl FnMut(Meta, &mut Look, bool) -> Resul
 fn open_meta(media: &dyn Media) -> Result<Box<dyn MediaFile>> {
     let name = FileName::Meta.to_string();
     media.open(&name, Access::Read).map_err(Error::io("open", media.path().join(name)))
+}
+
+impl<K> fmt::Debug for Reader<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let view = self.view.load();
+        let mut handle = f.debug_struct("Reader");
+        handle
+            .field("path", &self.media.path())
+            .field("kind", &view.engine.shared.meta.kind.name());
+        handle.finish_non_exhaustive()
+    }
 }
 
 /// The state that a reader reads.

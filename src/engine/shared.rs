@@ -18,6 +18,7 @@ use crate::sync::{Hint, Mutex};
 use crate::telemetry;
 use crate::wal::{Log, Segment};
 use ebbtide_core::kind::{Micros, Totals};
+use ebbtide_core::units::shown;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -273,8 +274,8 @@ impl Shared {
         Error::Mismatch {
             path: self.media.path().to_path_buf(),
             what: what.to_owned(),
-            expected: expected.to_owned(),
-            found: found.to_owned(),
+            expected: shown(what, expected),
+            found: shown(what, found),
         }
     }
 

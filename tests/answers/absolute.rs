@@ -5,7 +5,7 @@
 use ebbtide::inspect::wal;
 use ebbtide::media::Memory;
 use ebbtide::{
-    Age, AgePartitioned, Any, Clock, Durability, Filter, ManualClock, Options, Parameters,
+    Age, AgePartitioned, Any, Clock, Durability, Error, Filter, ManualClock, Options, Parameters,
     TimeLimited, Timestamp, Within,
 };
 use std::sync::Arc;
@@ -255,11 +255,40 @@ fn from_the_first_insert_ages_by_time_are_exact_to_a_share_of_the_window() {
         for key in key.saturating_sub(199)..=key {
             let age = Duration::from_millis(now - 50 * key).as_micros() as u64;
             let found = filter.age(key.to_le_bytes()).expect("an answer");
-            let Some(Age::Time(found)) = found else { panic!("at {now} ms, key {key}: {found:?}") };
+            let Some(Age::Time(_)) = found else { panic!("at {now} ms, key {key}: {found:?}") };
+            let found = found.map_or(0, Age::width);
             assert!(found <= age, "at {now} ms, key {key}: {found} us, it is {age} us old");
             let window = 10_000_000;
             assert!(age - found <= window / 4, "at {now} ms, key {key}: {found} of {age} us");
         }
+    }
+}
+
+#[test]
+fn a_reach_in_another_unit_than_the_windows_is_refused_and_never_answered() {
+    let (by_time, _memory) = by_clock(&ManualClock::new(at(0)));
+    insert(&by_time, 1);
+    let by_items = last(1000);
+    insert(&by_items, 1);
+    for width in [0, 1, 1000, u64::MAX] {
+        let (items, time) = (Within::Items(width), Within::micros(width));
+        another_unit_is_refused(&by_time, time, items, "a time");
+        another_unit_is_refused(&by_items, items, time, "a number of inserts");
+    }
+}
+
+fn another_unit_is_refused<K: ebbtide::Ages>(
+    filter: &Filter<K>,
+    right: Within,
+    wrong: Within,
+    unit: &str,
+) {
+    for key in [1_u64, 2].map(u64::to_le_bytes) {
+        filter.seen_within(key, right).expect("an answer");
+        let error = filter.seen_within(key, wrong).expect_err("another unit");
+        assert!(matches!(error, Error::Parameter { name: "within", .. }), "{error}");
+        let sentence = error.to_string();
+        assert!(sentence.contains(&format!("expected {unit}, as this filter")), "{sentence}");
     }
 }
 

@@ -132,7 +132,8 @@ impl Found {
         let key = key.to_le_bytes();
         for (part, calibrations) in WIDTHS.into_iter().zip(&mut self.windows) {
             let width = (part * course.span() as f64) as u64;
-            let within = if course.by_time() { Within::Time(width) } else { Within::Items(width) };
+            let within =
+                if course.by_time() { Within::micros(width) } else { Within::Items(width) };
             for (form, calibration) in [Form::Refined, Form::Paper].into_iter().zip(calibrations) {
                 let call = call.window(within).form(form);
                 let posterior = call.posterior(key, model).expect("a posterior");

@@ -26,7 +26,8 @@ fn values_have_stable_names_and_units_and_read_back() {
     );
     reads_back(&[Since::LastSeen, Since::LastAccepted], json!(["last-seen", "last-accepted"]));
     reads_back(&Age::Items(7), json!({"items": 7}));
-    reads_back(&Within::Time(1_000_000), json!({"time": 1_000_000}));
+    reads_back(&Age::micros(7), json!({"time": 7}));
+    reads_back(&Within::micros(1_000_000), json!({"time": 1_000_000}));
     reads_back(&Estimate { count: 2.5, at_least: true }, json!({"count": 2.5, "at_least": true}));
     reads_back(&Durability::Interval(Duration::from_secs(1)), json!("interval 1s"));
     reads_back(&[Durability::Always, Durability::Never], json!(["always", "never"]));

@@ -243,8 +243,8 @@ fn a_window_in_time_gives_ages() {
     let made = made(&spec);
     made.at(0).insert("a").expect("an insert");
     let age = made.at(50).age("a").expect("an age");
-    assert!(matches!(age, Some(Age::Time(micros)) if micros <= 50_000_000), "{age:?}");
-    let within = |seconds: u64| Within::Time(seconds * 1_000_000);
+    assert!(matches!(age, Some(Age::Time(time)) if time <= Duration::from_secs(50)), "{age:?}");
+    let within = |seconds: u64| Within::Time(Duration::from_secs(seconds));
     assert!(made.at(50).seen_within("a", within(55)).expect("an answer"));
     assert!(!made.at(50).seen_within("a", within(10)).expect("an answer"));
     assert_eq!(made.at(600).age("a").expect("an age"), None);

@@ -58,7 +58,8 @@ pub fn dedup(arguments: &Dedup) -> Result<()> {
             remove_on_signal(dir.path())?;
             // No later run opens it.
             options = options.durability(Durability::Never);
-            let filter = Filter::create(dir.path().join("memory"), spec, options)?;
+            let filter = Filter::create(dir.path().join("memory"), spec, options);
+            let filter = filter.map_err(by_option)?;
             feed(&filter, arguments)?.finish()
         }
     }
@@ -110,7 +111,22 @@ fn remembered(dir: &Path, spec: Option<Any>, options: Options) -> Result<Filter<
             other => other.into(),
         });
     };
-    Filter::open_or_create(dir, spec, options).map_err(Failure::from)
+    Filter::open_or_create(dir, spec, options).map_err(by_option)
+}
+
+/// Converts an error, with the option of this command in place of the name of its parameter.
+fn by_option(error: Error) -> Failure {
+    Failure::Error(match error {
+        Error::Parameter { name: "window-items", expected, found } => {
+            format!("--last: expected {expected}, found {found}")
+        }
+        Error::Mismatch { path, what, expected, found } if what == "window-items" => format!(
+            "{}: expected --last {expected}, found {found}; leave --last out, or use another \
+             directory",
+            path.display()
+        ),
+        other => other.to_string(),
+    })
 }
 
 fn no_window() -> Failure {

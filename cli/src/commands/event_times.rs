@@ -14,6 +14,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+/// A time, and the form in which it was found.
+pub type Read = (Timestamp, Found);
+
+type Result<T> = std::result::Result<T, LineError>;
+
 /// The times of lines.
 pub struct EventTimes {
     reader: TimeReader,
@@ -49,41 +54,59 @@ impl EventTimes {
         }))
     }
 
-    /// Reads the time of a line, and returns it with what of the line may contain the key.
-    pub fn read<'b>(
+    /// Returns whether the times are in front of the lines.
+    pub fn in_front(&self) -> bool {
+        self.in_front
+    }
+
+    /// Reads the time in front of a line, and returns what is behind it as well.
+    pub fn in_front_of<'b>(&self, path: &Path, line: &'b [u8]) -> Result<(Read, &'b [u8])> {
+        let misfit = || LineError::Malformed(self.misfit(line));
+        let tab = memchr::memchr(b'\t', line).ok_or_else(misfit)?;
+        let read = self.read(path, &line[..tab], Extent::Whole, line)?;
+        Ok((read, &line[tab + 1..]))
+    }
+
+    /// Reads the time in a part of a line.
+    pub fn in_part(
         &self,
-        (path, number): (&Path, u64),
-        line: &'b [u8],
+        path: &Path,
+        line: &[u8],
         parts: &KeyParts,
         columns: &[usize],
-    ) -> Result<(Timestamp, &'b [u8]), LineError> {
-        let malformed = LineError::Malformed;
-        let (text, extent, rest) = if self.in_front {
-            let tab = memchr::memchr(b'\t', line).ok_or_else(|| malformed(self.misfit(line)))?;
-            (line[..tab].into(), Extent::Whole, &line[tab + 1..])
-        } else {
-            match parts.time(line, columns).map_err(malformed)? {
-                Some((text, extent)) => (text, extent, line),
-                None => return Err(malformed(self.misfit(line))),
-            }
-        };
-        let read = self.reader.read(&text, extent, || self.modified(path));
-        let (time, found) = read.map_err(|doubt| match doubt {
-            Doubt::NoTime if self.in_front => malformed(self.misfit(line)),
-            Doubt::NoTime => malformed(self.misfit(&text)),
-            Doubt::Wrong(what) => malformed(what),
+    ) -> Result<Read> {
+        match parts.time(line, columns).map_err(LineError::Malformed)? {
+            Some((text, extent)) if !text.is_empty() => self.read(path, &text, extent, &text),
+            _ => Err(LineError::Malformed(self.misfit(line))),
+        }
+    }
+
+    /// Reads a time; `shown` is what an error shows.
+    fn read(&self, path: &Path, text: &[u8], extent: Extent, shown: &[u8]) -> Result<Read> {
+        let read = self.reader.read(text, extent, || self.modified(path));
+        read.map_err(|doubt| match doubt {
+            Doubt::NoTime => LineError::Malformed(self.misfit(shown)),
+            Doubt::Wrong(what) => LineError::Malformed(what),
             // Nothing was taken yet: most likely the option is wrong, and all lines are.
             Doubt::Unit(what) if self.latest.get().is_none() => LineError::Unit(what),
-            Doubt::Unit(what) => malformed(what),
-        })?;
-        self.step(time).map_err(malformed)?;
+            Doubt::Unit(what) => LineError::Malformed(what),
+        })
+    }
+
+    /// Takes a time that was read from a line, unless it is too far ahead.
+    pub fn take(
+        &self,
+        (path, number): (&Path, u64),
+        (time, found): Read,
+    ) -> std::result::Result<Timestamp, String> {
+        self.step(time)?;
         if !self.said.replace(true) {
             note(&self.sentence(found, path, number));
         }
-        Ok((time, rest))
+        Ok(time)
     }
 
-    /// Returns the unit in which messages show times.
+    /// Returns a time as messages show it.
     pub fn shown(&self, time: Timestamp) -> String {
         match self.reader.unit {
             Some(unit) => unit.write(time),
@@ -93,7 +116,7 @@ impl EventTimes {
 
     /// Refuses a time too far ahead of the latest one, otherwise makes it the latest if it is
     /// later.
-    fn step(&self, time: Timestamp) -> Result<(), String> {
+    fn step(&self, time: Timestamp) -> std::result::Result<(), String> {
         let Some(latest) = self.latest.get() else {
             self.latest.set(Some(time));
             return Ok(());
@@ -104,8 +127,8 @@ impl EventTimes {
                 seconds => format!("{} days", seconds / 86_400),
             };
             return Err(format!(
-                "time {} is {ahead} ahead of the latest one, {}: more than --max-step {}; give a larger \
-                 one if nothing came for so long",
+                "time {} is {ahead} ahead of the latest one, {}: more than --max-step {}; give \
+                 a larger one if nothing came for so long",
                 self.shown(time),
                 self.shown(latest),
                 units::duration(most)

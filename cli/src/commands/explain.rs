@@ -87,7 +87,7 @@ impl<'a> Subject<'a> {
     fn new(reader: Reader<Any>, beliefs: Option<Beliefs<'a>>) -> Result<Self> {
         let stat = reader.stat()?;
         let number = |name| stat.parameters.get(name)?.parse().ok();
-        let window = number("window").map(Within::Time);
+        let window = number("window").map(Within::micros);
         let window = window.or(number("window-items").map(Within::Items));
         let (kind, rate) = (stat.kind, stat.estimated_fpr);
         Ok(Self { reader, beliefs, kind, window, rate })
@@ -135,7 +135,7 @@ impl<'a> Subject<'a> {
             _ => log.inserts,
         };
         let oldest = match self.window {
-            Some(Within::Time(width) | Within::Items(width)) => width.max(youngest),
+            Some(window) => window.width().max(youngest),
             None => u64::MAX,
         };
         let inside = ages.between(youngest..oldest);

@@ -91,12 +91,10 @@ pub fn estimate(arguments: Estimate) -> Result<()> {
         |call, key| if normalised { call.frequency(key) } else { call.estimate(key) },
         |key, estimate, output, form| {
             bounds += u64::from(estimate.at_least);
+            let count = units::estimate(estimate.count);
             let more = if estimate.at_least { "+" } else { "" };
-            form.answer(output, key, &format!("{}{more}", estimate.count), || {
-                object([
-                    ("estimate", estimate.count.into()),
-                    ("at_least", estimate.at_least.into()),
-                ])
+            form.answer(output, key, &format!("{count}{more}"), || {
+                object([("estimate", count.into()), ("at_least", estimate.at_least.into())])
             })
         },
     );
@@ -125,8 +123,8 @@ pub fn age_answer(age: Option<Age>) -> (String, &'static str, Value) {
     match age {
         None => ("-".to_owned(), "age", Value::Null),
         Some(Age::Items(items)) => (items.to_string(), "age_items", items.into()),
-        Some(Age::Time(micros)) => {
-            (units::seconds(micros), "age_seconds", (micros as f64 / 1e6).into())
+        Some(age @ Age::Time(time)) => {
+            (units::seconds(age.width()), "age_seconds", time.as_secs_f64().into())
         }
     }
 }

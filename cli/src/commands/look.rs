@@ -204,7 +204,7 @@ pub fn parameter_rows(parameters: &Parameters) -> Vec<(&str, String)> {
             ("window" | "epoch", Ok(micros)) => {
                 (name, units::duration(std::time::Duration::from_micros(micros)))
             }
-            _ => (name, value.to_owned()),
+            _ => (name, ebbtide::units::shown(name, value)),
         })
         .collect()
 }

@@ -76,12 +76,11 @@ impl Observation {
 pub fn age(age: Age) -> String {
     match age {
         Age::Items(inserts) => format!("{} inserts", units::count(inserts as f64)),
-        Age::Time(micros) => {
-            let time = Duration::from_micros(micros);
-            // Finer parts only distract.
-            let unit = if time.as_secs() > 0 { 1_000_000 } else { 1000 };
-            units::duration(Duration::from_micros(micros / unit * unit))
+        // Finer parts only distract.
+        Age::Time(time) if time.as_secs() > 0 => {
+            units::duration(Duration::from_secs(time.as_secs()))
         }
+        Age::Time(time) => units::duration(Duration::from_millis(time.as_millis() as u64)),
     }
 }
 
@@ -214,7 +213,7 @@ mod tests {
     #[test]
     fn ages_are_short() {
         assert_eq!(age(Age::Items(123_456)), "123.46 k inserts");
-        assert_eq!(age(Age::Time(90_123_456)), "1m 30s");
-        assert_eq!(age(Age::Time(123_456)), "123ms");
+        assert_eq!(age(Age::micros(90_123_456)), "1m 30s");
+        assert_eq!(age(Age::micros(123_456)), "123ms");
     }
 }

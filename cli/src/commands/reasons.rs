@@ -2,7 +2,6 @@
 
 use crate::units::{self, counted};
 use ebbtide::{ExaminedLog, Explanation, KeyRecord, Timestamp, Within};
-use std::time::Duration;
 
 /// The facts about a key and its filter.
 #[derive(Clone, Copy)]
@@ -66,9 +65,7 @@ impl<'a> Facts<'a> {
     fn is_outside(&self, record: &KeyRecord) -> bool {
         match (self.window, self.now) {
             (Some(Within::Items(items)), _) => record.inserts_since >= items,
-            (Some(Within::Time(micros)), Some(now)) => {
-                now.as_unix_micros().saturating_sub(record.time.as_unix_micros()) > micros
-            }
+            (Some(Within::Time(time)), Some(now)) => now.since(record.time) > time,
             _ => false,
         }
     }
@@ -77,9 +74,7 @@ impl<'a> Facts<'a> {
     fn covers_window(&self) -> bool {
         match (self.window, self.now, self.log.since) {
             (Some(Within::Items(items)), ..) => self.log.inserts >= items,
-            (Some(Within::Time(micros)), Some(now), Some(since)) => {
-                now.as_unix_micros().saturating_sub(since.as_unix_micros()) >= micros
-            }
+            (Some(Within::Time(time)), Some(now), Some(since)) => now.since(since) >= time,
             _ => false,
         }
     }
@@ -88,9 +83,7 @@ impl<'a> Facts<'a> {
     fn width(&self) -> String {
         match self.window {
             Some(Within::Items(items)) => format!("the last {items} inserts"),
-            Some(Within::Time(micros)) => {
-                format!("the last {}", units::duration(Duration::from_micros(micros)))
-            }
+            Some(Within::Time(time)) => format!("the last {}", units::duration(time)),
             None => "all inserts".to_owned(),
         }
     }
@@ -115,7 +108,7 @@ impl<'a> Facts<'a> {
         let micros = |record: &KeyRecord| record.time.as_unix_micros();
         let distance = match self.window? {
             Within::Items(items) if between <= items => counted(between, "insert"),
-            Within::Time(window) if micros(record).saturating_sub(micros(before)) <= window => {
+            Within::Time(window) if record.time.since(before.time) <= window => {
                 format!("{} s", units::seconds(micros(record).saturating_sub(micros(before))))
             }
             _ => return None,

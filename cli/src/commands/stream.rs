@@ -412,6 +412,12 @@ impl<'a, F: Fed> Stream<'a, F> {
             Line { whole, number, key: Cow::default(), time: None, weight: None, numbers };
         let columns = self.columns.borrow();
         let mut rest = whole;
+        let mut time = None;
+        let in_front = self.times.as_ref().filter(|times| times.in_front());
+        if let Some(times) = in_front {
+            let (read, behind) = times.in_front_of(path, rest)?;
+            (time, rest) = (Some(read), behind);
+        }
         for at in (0..self.numbers.len()).rev() {
             let form = || format!("KEY<TAB>{}", self.numbers.join("<TAB>"));
             (rest, line.numbers[at]) =
@@ -422,14 +428,15 @@ impl<'a, F: Fed> Stream<'a, F> {
             let (before, weight) = numbered(rest).ok_or_else(misfit)?;
             (rest, line.weight) = (before, Some(weight));
         }
-        // The time is taken last, because it counts for the lines after it.
-        let mut time = None;
-        if let Some(times) = &self.times {
-            let read = times.read((path, number), rest, &self.parts, &columns)?;
-            (time, rest) = (Some(read.0), read.1);
-        }
         line.key = self.parts.key(rest, &columns).map_err(malformed)?;
-        line.time = time;
+        if let Some(times) = &self.times {
+            let read = match time {
+                Some(time) => time,
+                None => times.in_part(path, rest, &self.parts, &columns)?,
+            };
+            // Last, because it counts for the lines after this one.
+            line.time = Some(times.take((path, number), read).map_err(malformed)?);
+        }
         Ok(line)
     }
 }

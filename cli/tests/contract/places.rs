@@ -72,10 +72,10 @@ fn help_ends_with_examples_that_run() {
         let help = ok(&[command, "--help"], b"");
         let (_, examples) = help.text().split_once("\nExamples:\n").expect("examples");
         let place = Place::new();
-        place.file("access.log", b"a\n");
+        place.file("access.log", b"a - - [24/Nov/2025:10:00:00 +0100] \"GET / HTTP/1.1\" 200\n");
         place.file("events.tsv", b"1700000000\ta\n");
-        place.file("events.jsonl.gz", b"{\"user\": {\"id\": 1}}\n");
-        place.file("orders.csv", b"order\n1\n");
+        place.file("events.jsonl.gz", b"{\"user\": 1, \"item\": 2}\n");
+        place.file("orders.csv", b"order,created\n1,2025-11-24 10:00:00\n");
         let simple = examples.lines().map(str::trim).filter(|line| line.starts_with("ebbtide "));
         assert!(simple.clone().count() >= 2, "{examples}");
         for line in simple {

@@ -259,7 +259,7 @@ impl Harness {
     /// Returns the posterior of the kind's own window at a time; `None` if it does not infer.
     pub fn posterior_at(&self, hash: u64, now: Micros) -> Option<f64> {
         let window = self.kind().inference()?.window(&self.totals());
-        let (Within::Items(window) | Within::Time(window)) = window;
+        let window = window.width();
         let pieces = self.evidence_at(hash, now);
         Some(window_posterior(belief().survival, window, |tell| pieces.into_iter().for_each(tell)))
     }

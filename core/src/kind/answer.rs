@@ -1,27 +1,104 @@
 //! The answers of a kind, and how far back a question reaches.
 
+use super::Kind;
+use crate::error::{Error, Result};
 use crate::event::Micros;
+use std::time::Duration;
 
-/// How far back a query reaches.
+/// How far back a query reaches, in the unit of the filter's window.
+///
+/// With the feature `serde` a time is a number of microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Within {
     /// This number of latest insert operations.
     Items(u64),
-    /// This number of latest microseconds.
-    Time(Micros),
+    /// The latest time of this length, in whole microseconds.
+    Time(#[cfg_attr(feature = "serde", serde(with = "as_micros"))] Duration),
+}
+
+impl Within {
+    /// Returns the reach of this number of latest microseconds.
+    #[must_use]
+    pub const fn micros(micros: Micros) -> Self {
+        Self::Time(Duration::from_micros(micros))
+    }
+
+    /// Returns the number of insert operations, or of microseconds.
+    #[must_use]
+    #[inline]
+    pub fn width(self) -> u64 {
+        match self {
+            Self::Items(items) => items,
+            Self::Time(time) => micros(time),
+        }
+    }
+
+    /// Makes sure that the window of a kind has this unit. `name` is that of the parameter in the
+    /// error.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] with the unit that the window has.
+    pub fn check(self, name: &'static str, kind: &dyn Kind) -> Result<()> {
+        let (expected, found) = match self {
+            Self::Items(items) if kind.uses_time() => ("a time", format!("{items} inserts")),
+            Self::Time(time) if !kind.uses_time() => ("a number of inserts", format!("{time:?}")),
+            _ => return Ok(()),
+        };
+        Err(Error::parameter(name, format!("{expected}, as this filter's window is"), found))
+    }
 }
 
 /// How long ago a key was seen: a lower bound, in the unit of the kind's window.
+///
+/// With the feature `serde` a time is a number of microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Age {
     /// At least this number of insert operations ago.
     Items(u64),
-    /// At least this number of microseconds ago.
-    Time(Micros),
+    /// At least this time ago, in whole microseconds.
+    Time(#[cfg_attr(feature = "serde", serde(with = "as_micros"))] Duration),
+}
+
+impl Age {
+    /// Returns the age of this number of microseconds.
+    #[must_use]
+    #[inline]
+    pub const fn micros(micros: Micros) -> Self {
+        Self::Time(Duration::from_micros(micros))
+    }
+
+    /// Returns the number of insert operations, or of microseconds.
+    #[must_use]
+    pub fn width(self) -> u64 {
+        match self {
+            Self::Items(items) => items,
+            Self::Time(time) => micros(time),
+        }
+    }
+}
+
+/// Returns the whole microseconds of a time, at most as many as a number holds.
+fn micros(time: Duration) -> Micros {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Times as numbers of microseconds.
+#[cfg(feature = "serde")]
+mod as_micros {
+    use serde::{Deserialize, Deserializer, Serializer};
+    use std::time::Duration;
+
+    pub fn serialize<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_u64(super::micros(*time))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+        u64::deserialize(from).map(Duration::from_micros)
+    }
 }
 
 /// How often a key was inserted.

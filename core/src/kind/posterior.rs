@@ -54,9 +54,7 @@ impl<'a> PosteriorQuery<'a> {
     #[must_use]
     #[inline]
     pub fn in_window(&self, state: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> f64 {
-        let own = || match self.inference.window(&query.totals) {
-            Within::Items(own) | Within::Time(own) => own,
-        };
+        let own = || self.inference.window(&query.totals).width();
         // The window begins at the first insert at the earliest: a key that was never inserted is
         // in no window.
         let width = self.width.unwrap_or_else(own).min(self.inference.history(state, query));
@@ -79,8 +77,8 @@ impl<'a> PosteriorQuery<'a> {
 #[inline]
 fn width(unit: Within, window: Within) -> Result<u64> {
     let (expected, found) = match (unit, window) {
-        (Within::Items(_), Within::Items(width)) | (Within::Time(_), Within::Time(width)) => {
-            return Ok(width);
+        (Within::Items(_), Within::Items(_)) | (Within::Time(_), Within::Time(_)) => {
+            return Ok(window.width());
         }
         (Within::Items(_), Within::Time(_)) => ("a number of inserts", "a time"),
         (Within::Time(_), Within::Items(_)) => ("a time", "a number of inserts"),

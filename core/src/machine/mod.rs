@@ -292,9 +292,10 @@ impl Machine {
     /// Returns whether a key was seen within a part of the window.
     ///
     /// # Errors
-    /// As [`Machine::age`].
+    /// As [`Machine::age`], and [`Error::Parameter`] for a reach in another unit than the window's.
     pub fn seen_within(&self, hash: u64, now: Micros, within: Within) -> Result<bool> {
         let (ages, query) = (self.ages("seen_within")?, self.parts.query(hash, now));
+        within.check("within", self.kind())?;
         Ok(ages.contains_within(&self.parts.state(), &self.parts.blocks(hash), &query, within))
     }
 

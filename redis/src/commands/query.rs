@@ -118,7 +118,7 @@ impl Command for Age {
         each(call, 2, ask, |age| match age.flatten() {
             None => call.nil(),
             Some(Ago::Items(items)) => call.integer(items as i64),
-            Some(Ago::Time(micros)) => call.integer((micros / 1000) as i64),
+            Some(Ago::Time(time)) => call.integer(time.as_millis() as i64),
         })
     }
 }

@@ -59,35 +59,27 @@ fn blocks(seen: &Observation) -> Option<Chart> {
     })
 }
 
-/// Returns the number of an age.
-fn amount(age: Age) -> u64 {
-    match age {
-        Age::Items(inserts) => inserts,
-        Age::Time(micros) => micros,
-    }
-}
-
 /// Returns an age of the unit of another one.
 fn like(unit: Age, amount: u64) -> Age {
     match unit {
         Age::Items(_) => Age::Items(amount),
-        Age::Time(_) => Age::Time(amount),
+        Age::Time(_) => Age::micros(amount),
     }
 }
 
 /// Returns the greatest age of keys in the filter.
 fn reach(seen: &Observation, ages: &[Age]) -> Option<Age> {
     let oldest = seen.details.generations.iter().map(|generation| generation.began);
-    oldest.chain(ages.iter().copied()).max_by_key(|age| amount(*age))
+    oldest.chain(ages.iter().copied()).max_by_key(|age| age.width())
 }
 
 fn ages(seen: &Observation, samples: &Samples) -> Option<Chart> {
     let ages = samples.ages.as_ref().filter(|ages| !ages.is_empty())?;
     let most = reach(seen, ages)?;
-    let width = amount(most) / BINS as u64 + 1;
+    let width = most.width() / BINS as u64 + 1;
     let mut counts = [0_u32; BINS];
     for age in ages {
-        if let Some(count) = counts.get_mut((amount(*age) / width) as usize) {
+        if let Some(count) = counts.get_mut((age.width() / width) as usize) {
             *count += 1;
         }
     }
@@ -113,7 +105,7 @@ fn rates(seen: &Observation, samples: &Samples) -> Option<Chart> {
     let mut marks = Vec::new();
     let mut label = "whole window".to_owned();
     if let Some(most) = samples.false_ages.as_ref().and_then(|ages| reach(seen, ages)) {
-        let ages = samples.false_ages.iter().flatten().map(|age| amount(*age));
+        let ages = samples.false_ages.iter().flatten().map(|age| age.width());
         let mut ages: Vec<u64> = ages.collect();
         ages.sort_unstable();
         let (unit, name) = match most {
@@ -121,7 +113,7 @@ fn rates(seen: &Observation, samples: &Samples) -> Option<Chart> {
             Age::Time(_) => (1e6, "seconds"),
         };
         let point = |bin: usize| {
-            let reach = (amount(most) as f64 * bin as f64 / BINS as f64).ceil();
+            let reach = (most.width() as f64 * bin as f64 / BINS as f64).ceil();
             let within = ages.partition_point(|age| *age as f64 <= reach);
             (reach / unit, within as f64 / probes.max(1) as f64)
         };

@@ -118,7 +118,7 @@ fn any_step() -> impl Strategy<Value = Step> {
     let within = prop_oneof![
         (0_u64..200).prop_map(Within::Items),
         Just(Within::Items(u64::MAX)),
-        any::<u64>().prop_map(Within::Time),
+        any::<u64>().prop_map(Within::micros),
     ];
     prop_oneof![
         any::<u8>().prop_map(|key| Step::Insert(key, 0)),

@@ -63,7 +63,7 @@ impl<W: Word> Inference for Items<W> {
 
 impl<W: Word> Inference for Timed<W> {
     fn window(&self, _: &Totals) -> Within {
-        Within::Time(self.window)
+        Within::micros(self.window)
     }
 
     /// Late keys may have been inserted before the first one.

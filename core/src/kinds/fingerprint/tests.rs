@@ -106,7 +106,7 @@ fn ages_and_sub_windows_are_exact_to_the_generation() {
             assert!(harness.contains_within(hash, Within::Items(age + 1)));
             let missed = least == age && age > 0;
             assert!(!missed || !harness.contains_within(hash, Within::Items(age)));
-            assert!(harness.contains_within(hash, Within::Time(0)));
+            assert!(harness.contains_within(hash, Within::micros(0)));
         }
         // Another key renews a slot with the probability of a false positive.
         assert!(renewed as f64 <= 4.0 * fpr * 4.0 * window as f64 + 3.0, "{fpr}: {renewed}");

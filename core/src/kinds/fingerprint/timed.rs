@@ -151,7 +151,7 @@ impl<W: Word> Describe for Timed<W> {
         moment: &Moment,
     ) -> Vec<GenerationFill> {
         let (cells, open) = (self.table.slots(block), moment.now % self.pace);
-        let began = |age: u64| Age::Time(age.saturating_mul(self.pace).saturating_add(open));
+        let began = |age: u64| Age::micros(age.saturating_mul(self.pace).saturating_add(open));
         let fill = |(used, age)| GenerationFill { began: began(age), used, cells };
         self.table.used_by_age(block).into_iter().zip(0..).map(fill).collect()
     }
@@ -280,7 +280,7 @@ impl<W: Word> KeyAges for Timed<W> {
     fn age(&self, _: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> Option<Age> {
         let (generation, _) = self.youngest(blocks, query)?;
         let end = generation.saturating_add(1).saturating_mul(self.pace);
-        Some(Age::Time(query.now.saturating_sub(end)))
+        Some(Age::micros(query.now.saturating_sub(end)))
     }
 
     /// No key of that time is missed, and keys of generations before it are absent.
@@ -293,7 +293,7 @@ impl<W: Word> KeyAges for Timed<W> {
     ) -> bool {
         let age = match within {
             Within::Items(_) => self.window,
-            Within::Time(age) => age.min(self.window),
+            Within::Time(_) => within.width().min(self.window),
         };
         let oldest = self.generation_of(query.now.saturating_add(1).saturating_sub(age));
         self.youngest(blocks, query).is_some_and(|(generation, _)| generation >= oldest)

@@ -96,8 +96,8 @@ fn a_key_is_present_for_the_whole_window_and_a_generation_longer_at_most() {
             for (&hash, &time) in &last {
                 if now < time + window {
                     assert!(harness.contains(hash), "at {now} a key of {time} is gone");
-                    assert!(harness.contains_within(hash, Within::Time(now - time + 1)));
-                    let Some(Age::Time(age)) = harness.age(hash) else { panic!("no age") };
+                    assert!(harness.contains_within(hash, Within::micros(now - time + 1)));
+                    let age = harness.age(hash).expect("an age").width();
                     assert!(age <= now - time);
                     wrong += u64::from(age + pace < now - time);
                 } else if now >= time + window + pace {
@@ -195,11 +195,11 @@ proptest! {
                     let live = |generation: &u64| then / pace - generation <= generations;
                     let expected = last.get(&key).copied().filter(live);
                     let end = |generation: u64| then.saturating_sub((generation + 1) * pace);
-                    prop_assert_eq!(harness.age_at(hash, then), expected.map(end).map(Age::Time));
+                    prop_assert_eq!(harness.age_at(hash, then), expected.map(end).map(Age::micros));
                     prop_assert_eq!(harness.contains_at(hash, then), expected.is_some());
                     let oldest = (then + 1).saturating_sub(age.min(window)) / pace;
                     let within = expected.is_some_and(|generation| generation >= oldest);
-                    let found = harness.contains_within_at(hash, then, Within::Time(age));
+                    let found = harness.contains_within_at(hash, then, Within::micros(age));
                     prop_assert_eq!(found, within);
                 }
             }

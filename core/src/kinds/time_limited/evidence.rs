@@ -101,7 +101,7 @@ fn since(now: Micros, time: Micros) -> u64 {
 
 impl Inference for TimeLimited {
     fn window(&self, _: &Totals) -> Within {
-        Within::Time(self.plan.window)
+        Within::micros(self.plan.window)
     }
 
     /// Returns the age of the first insert, as long as it is on record: no key is older.

@@ -241,7 +241,7 @@ impl Describe for TimeLimited {
             let age = last.checked_sub(generation).filter(|_| generation >= bank.since);
             let slice = age.and_then(|age| slices.get(usize::try_from(age).ok()?));
             let (used, cells) = slice.copied().unwrap_or_default();
-            let began = Age::Time(moment.now.saturating_sub(generations.opened(generation)));
+            let began = Age::micros(moment.now.saturating_sub(generations.opened(generation)));
             GenerationFill { began, used, cells }
         };
         alive.rev().map(fill).collect()
@@ -390,7 +390,7 @@ impl KeyAges for TimeLimited {
         } else {
             generations.end(generation)
         };
-        Some(Age::Time(query.now.saturating_sub(end)))
+        Some(Age::micros(query.now.saturating_sub(end)))
     }
 
     fn contains_within(
@@ -402,7 +402,7 @@ impl KeyAges for TimeLimited {
     ) -> bool {
         let age = match within {
             Within::Items(_) => self.plan.window,
-            Within::Time(age) => age.min(self.plan.window),
+            Within::Time(_) => within.width().min(self.plan.window),
         };
         self.youngest(state, blocks, query, age).is_some()
     }

@@ -198,10 +198,10 @@ proptest! {
                 Action::Ask(key, later, age) => {
                     let (hash, then) = (hash_of(key.into()), now + later);
                     let expected = model.youngest(hash, then, window);
-                    prop_assert_eq!(harness.age_at(hash, then), expected.map(Age::Time));
+                    prop_assert_eq!(harness.age_at(hash, then), expected.map(Age::micros));
                     prop_assert_eq!(harness.contains_at(hash, then), expected.is_some());
                     let within = model.youngest(hash, then, age.min(window)).is_some();
-                    let found = harness.contains_within_at(hash, then, Within::Time(age));
+                    let found = harness.contains_within_at(hash, then, Within::micros(age));
                     prop_assert_eq!(found, within);
                 }
             }

@@ -95,7 +95,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let within = prop_oneof![
         4 => (0..90_u64).prop_map(Within::Items),
         1 => Just(Within::Items(u64::MAX)),
-        1 => any::<u64>().prop_map(Within::Time),
+        1 => any::<u64>().prop_map(Within::micros),
     ];
     let key = prop_oneof![0..4_u8, any::<u8>()];
     let step = prop_oneof![
