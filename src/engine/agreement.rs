@@ -49,7 +49,7 @@ pub(crate) fn check(media: &dyn Media, meta: &Meta, options: &Options) -> Result
     }
     let has = Duration::from_micros(meta.max_lead);
     if let Some(lead) = options.max_lead.filter(|&lead| lead != has) {
-        return refuse("max-lead", format!("{lead:?}"), format!("{has:?}"));
+        return refuse("max-lead", shown(lead), shown(has));
     }
     if let (Some(mode), Some(has)) = (options.mode, media.mode().ok().flatten()) {
         let [mode, has] = [mode, has].map(|mode| (mode | MODE_LEAST) & MODE_MOST);
@@ -58,4 +58,13 @@ pub(crate) fn check(media: &dyn Media, meta: &Meta, options: &Options) -> Result
         }
     }
     Ok(())
+}
+
+/// Returns a duration with the largest unit that needs no fraction.
+fn shown(duration: Duration) -> String {
+    match (duration.as_secs(), duration.subsec_nanos()) {
+        (seconds, 0) if seconds > 0 && seconds % 3600 == 0 => format!("{}h", seconds / 3600),
+        (seconds, 0) if seconds > 0 && seconds % 60 == 0 => format!("{}m", seconds / 60),
+        _ => format!("{duration:?}"),
+    }
 }
