@@ -28,7 +28,7 @@
 
 
 /**
- * The operating system refused an operation.
+ * The operating system refused an operation, for another reason than a full disk.
  */
 #define EBBTIDE_IO 1
 
@@ -74,7 +74,8 @@
 #define EBBTIDE_PARAMETER 9
 
 /**
- * Another handle is busy opening, closing or recovering the filter.
+ * Another handle has been opening, closing or recovering the filter for a minute, or has it open
+ * where that is not allowed (ebbtide_restore of an open filter).
  */
 #define EBBTIDE_LOCKED 10
 
@@ -131,7 +132,9 @@
 #define EBBTIDE_OTHER 20
 
 /**
- * A key of a batch was inserted by another caller. No function of this library returns it.
+ * A key that ebbtide_batch_check_and_insert answered as new was inserted by another caller before
+ * ebbtide_batch_commit, or by now is a false positive. Nothing of the batch has been written: clear
+ * it and take the same messages again.
  */
 #define EBBTIDE_CONFLICT 21
 
@@ -509,7 +512,7 @@ const char *ebbtide_error_message(const struct ebbtide_error *error);
 void ebbtide_error_free(struct ebbtide_error *error);
 
 /**
- * Releases a text from ebbtide_digest or ebbtide_stat. NULL does nothing.
+ * Releases a text from ebbtide_digest, ebbtide_stat or ebbtide_plan. NULL does nothing.
  */
 void ebbtide_string_free(char *text);
 
@@ -592,6 +595,34 @@ int ebbtide_position(struct ebbtide_filter *filter,
                      uint64_t source,
                      uint64_t *position,
                      struct ebbtide_error **error);
+
+/**
+ * Removes all keys and positions in one durable step, which all processes see at once. Returns 0,
+ * or -1 on an error.
+ */
+int ebbtide_clear(struct ebbtide_filter *filter, struct ebbtide_error **error);
+
+/**
+ * Copies the filter to a directory that does not exist, while others use it. All operations that
+ * had returned are in the copy, which is on the disk when the function returns, and is a filter of
+ * its own: open it, or bring it back by ebbtide_restore. Copies of the files of an open filter are
+ * none. Returns 0, or -1 on an error.
+ */
+int ebbtide_backup(struct ebbtide_filter *filter, const char *path, struct ebbtide_error **error);
+
+/**
+ * Copies a backup, or any filter that no process has open, to a directory that does not exist. The
+ * copy continues the old filter. Returns 0, or -1 on an error.
+ */
+int ebbtide_restore(const char *backup, const char *path, struct ebbtide_error **error);
+
+/**
+ * Returns what a filter of this spec and these options (NULL for the defaults) will take of memory
+ * and disk, and its false-positive rate, as one object of JSON, with the members of
+ * `ebbtide plan --json`. Nothing is created. Returns NULL on an error. Release the text with
+ * ebbtide_string_free.
+ */
+char *ebbtide_plan(const char *spec, const char *options, struct ebbtide_error **error);
 
 #ifdef __cplusplus
 }  // extern "C"
