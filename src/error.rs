@@ -285,6 +285,8 @@ fn named(holder: &str) -> &str {
 const LOCKED: &str = "which has it open or is busy opening or closing it; close that one, or try \
                       again when it is done; a stopped process must continue or be killed";
 const EXISTS: &str = "already holds a filter; open it, or create the new one in another directory";
+const TIME_AHEAD: &str = "is too far ahead of the clock: expected at most";
+const RAISE_LEAD: &str = "; correct the timestamp or raise the filter's max lead";
 const CROWDED: &str =
     "as many as it can have; close one first, or let the threads of a process share one";
 const CLOSED: &str = "was closed by this handle or a clone of its `Arc`; open it again to use it";
@@ -356,13 +358,10 @@ impl fmt::Display for Error {
                  the disk holds",
                 path.display()
             ),
-            Self::TimeAhead { time, limit } => write!(
-                f,
-                "time {} is too far ahead of the clock: expected at most {}; correct the timestamp \
-                 or raise the filter's max lead",
-                date_text(*time),
-                date_text(*limit)
-            ),
+            Self::TimeAhead { time, limit } => {
+                let (time, limit) = (date_text(*time), date_text(*limit));
+                write!(f, "time {time} {TIME_AHEAD} {limit}{RAISE_LEAD}")
+            }
             Self::Unsupported { kind, operation } => {
                 write!(f, "a filter of kind {kind} has no operation `{operation}`")
             }

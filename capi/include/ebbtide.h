@@ -133,8 +133,8 @@
 
 /**
  * A key that ebbtide_batch_check_and_insert answered as new was inserted by another caller before
- * ebbtide_batch_commit, or by now is a false positive. Nothing of the batch has been written: clear
- * it and take the same messages again.
+ * ebbtide_batch_commit, or by now is a false positive. Nothing of the batch has been written:
+ * clear it and take the same messages again.
  */
 #define EBBTIDE_CONFLICT 21
 

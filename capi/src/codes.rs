@@ -49,8 +49,8 @@ pub const EBBTIDE_DIVERGED: c_int = 19;
 /// An error that this version does not distinguish.
 pub const EBBTIDE_OTHER: c_int = 20;
 /// A key that ebbtide_batch_check_and_insert answered as new was inserted by another caller before
-/// ebbtide_batch_commit, or by now is a false positive. Nothing of the batch has been written: clear
-/// it and take the same messages again.
+/// ebbtide_batch_commit, or by now is a false positive. Nothing of the batch has been written:
+/// clear it and take the same messages again.
 pub const EBBTIDE_CONFLICT: c_int = 21;
 /// An argument is not allowed, such as a NULL pointer. Nothing has happened.
 pub const EBBTIDE_ARGUMENT: c_int = 1000;

@@ -1,4 +1,5 @@
-//! Statistics and plans as JSON, with the members of `ebbtide stat --json` and `ebbtide plan --json`.
+//! Statistics and plans as JSON, with the members of `ebbtide stat --json` and `ebbtide plan
+//! --json`.
 
 use engine::inspect::{Plan, PlannedPart};
 use engine::units::micros_text;

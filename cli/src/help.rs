@@ -28,7 +28,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "ebbtide dedup --window 10m --field 1 --time-field 4 access.log",
             "tail -F app.log | ebbtide dedup --last 100000 --field 2 --state /var/lib/app/seen",
-            "ebbtide dedup --last 100000 --json-field user --json-field item --stats events.jsonl.gz",
+            "ebbtide dedup --last 9000 --json-field user --json-field item --stats events.jsonl.gz",
             "ebbtide dedup --window 1h --csv-field order --time-field created --utc orders.csv",
             "ebbtide dedup --window 1h --event-time --time-unit s --skip-bad events.tsv",
         ],

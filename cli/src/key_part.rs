@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn several_parts_are_told_apart_wherever_they_are_cut() {
+    fn several_parts_make_different_keys_wherever_they_are_cut() {
         let key: Vec<_> = [1, 2].map(|at| Part::Split(Separator(b"|".to_vec()), at)).into();
         let parts = KeyParts { key, time: None };
         let of = |line: &[u8]| parts.key(line, &[]).map(Cow::into_owned);

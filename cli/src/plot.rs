@@ -148,10 +148,10 @@ fn stroke(colour: usize, is_level: bool) -> String {
 impl Chart {
     /// Returns the diagram as an element of a page.
     pub fn element(&self) -> String {
+        let (title, content) = (escaped(&self.title), self.content());
         format!(
-            "<svg role=\"img\" aria-label=\"{}\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" {FONT}>{}</svg>\n",
-            escaped(&self.title),
-            self.content()
+            "<svg role=\"img\" aria-label=\"{title}\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
+             {FONT}>{content}</svg>\n"
         )
     }
 

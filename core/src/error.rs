@@ -1,6 +1,6 @@
 //! The error type of the algorithms.
 
-use crate::units::{date_text, shown};
+use crate::text::{date_text, shown};
 use std::fmt;
 
 /// What every fallible function of the crate returns.

@@ -66,6 +66,7 @@ pub mod record;
 #[cfg(feature = "serde")]
 mod serial;
 pub mod state;
+mod text;
 pub mod time;
 pub mod units;
 

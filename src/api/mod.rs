@@ -23,3 +23,4 @@ pub mod paths;
 #[cfg(not(loom))]
 pub mod reader;
 pub mod ticket;
+mod view;

@@ -9,10 +9,11 @@
 //! events and the filter's time, `stripes` acquires stripes and repairs what a dead owner left,
 //! `event_log` appends under stripe 0, `tickets` tells callers when what they did is durable,
 //! `group_commit` makes the log durable, `log_writer` appends to it, `backpressure` lets writers
-//! wait for a checkpoint, `wakeup` wakes the tasks, `time` is the filter's time, `shared` holds what
-//! all parts need, `vacancy` checks a directory before a filter is created, `closing` is the mark of
-//! a closed handle, `outcome` an operation and its outcome, `waiters` the list of tickets that wait,
-//! `task_threads` the threads of the process. No other module reads the clock. `tests/layers` keeps the order.
+//! wait for a checkpoint, `wakeup` wakes the tasks, `time` is the filter's time, `shared` holds
+//! what all parts need, `vacancy` checks a directory before a filter is created, `closing` is the
+//! mark of a closed handle, `outcome` an operation and its outcome, `waiters` the list of tickets
+//! that wait, `task_threads` the threads of the process. No other module reads the clock.
+//! `tests/layers` keeps the order.
 
 pub mod agreement;
 pub mod background;

@@ -59,7 +59,7 @@ impl Queries {
     /// Returns whether a key was seen within a time shorter than the window.
     pub(crate) fn seen_within(&self, hash: u64, given: Given, within: Within) -> Result<bool> {
         let ages = self.ages("seen_within")?;
-        within.check("within", &*self.shared.meta.kind)?;
+        within.check("within", self.shared.meta.kind.uses_time())?;
         self.ask(hash, given, |_, state, blocks, query| {
             ages.contains_within(state, blocks, query, within)
         })

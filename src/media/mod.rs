@@ -343,9 +343,9 @@ pub unsafe trait Mapping: Debug + Send + Sync {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// As [`MediaFile::check_written`] of the opening that was mapped for writing: reports what came
-    /// after it, whoever else received it. May write a page. Reports nothing of files mapped for
-    /// reading.
+    /// As [`MediaFile::check_written`] of the opening that was mapped for writing: reports what
+    /// came after it, whoever else received it. May write a page. Reports nothing of files mapped
+    /// for reading.
     ///
     /// # Errors
     /// As [`MediaFile::check_written`].

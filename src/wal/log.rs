@@ -57,8 +57,8 @@ pub struct Log {
     temporaries: Hint,
     /// Every slot below is complete, as this handle has seen.
     walked: Hint,
-    /// A slot below is looked at before it is written. As `walked`, until a writer has reserved one:
-    /// then all slots are.
+    /// A slot below is looked at before it is written. As `walked`, until a writer has reserved
+    /// one: then all slots are.
     guarded: Hint,
 }
 

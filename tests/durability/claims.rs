@@ -283,8 +283,9 @@ fn after_a_process_died_the_empty_slot_of_its_writer_is_skipped() {
     let killed = disk.without_process();
     let (name, offset) = place(&killed, 50);
     killed.overwrite(&name, offset, &[0; 32]);
-    // The lock word of the first ordinary stripe: the second entry of the table at word 256.
-    killed.overwrite("live", 8 * (256 + 8), &1_u64.to_le_bytes());
+    // The lock word of the first ordinary stripe, held by slot 0: the second entry of the table at
+    // word 256.
+    killed.overwrite("live", 8 * (256 + 8), &2_u64.to_le_bytes());
     // The recovering process dies, too, so that the next one reads the same log.
     let mut left = killed;
     for _ in 0..3 {

@@ -25,6 +25,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("core/atomic", 1),
     ("core/hash", 1),
     ("core/inference", 1),
+    ("core/text", 1),
     ("core/units", 1),
     ("core/block", 2),
     ("core/record", 2),
@@ -134,7 +135,8 @@ const UNSAFE_FILES: &[&str] = &[
 ];
 
 /// The same in the C interface: what C passes and calls.
-const UNSAFE_FILES_OF_C: &[&str] = &["interface.rs", "batch_interface.rs", "pointers.rs"];
+const UNSAFE_FILES_OF_C: &[&str] =
+    &["interface.rs", "batch_interface.rs", "files_interface.rs", "pointers.rs"];
 
 /// The same in the module for Redis: the server's interface, its allocator, and the entry.
 const UNSAFE_FILES_OF_REDIS: &[&str] = &[

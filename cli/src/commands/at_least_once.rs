@@ -5,9 +5,9 @@
 //! inserting line by line would, and is committed when they are printed.
 
 use super::counts::Counts;
-use super::line::Line;
+use super::line::{Line, LineError};
 use super::run::{Ended, Run};
-use super::stream::{LineError, Stream};
+use super::stream::Stream;
 use crate::args::{Reading, Since};
 use crate::failure::Result;
 use crate::input::Batch as Lines;

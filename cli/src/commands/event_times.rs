@@ -1,7 +1,7 @@
 //! The times of the lines of a run: reads them, says once in which form they were found, and
 //! refuses steps ahead that are too large.
 
-use super::stream::LineError;
+use super::line::LineError;
 use crate::args::Reading;
 use crate::failure::{misfit, note};
 use crate::key_args::Times;

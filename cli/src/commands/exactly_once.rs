@@ -7,9 +7,9 @@
 //! truncates the output to that length and continues from that place.
 
 use super::counts::Counts;
-use super::line::{Line, Skipped};
+use super::line::{Line, LineError, Skipped};
 use super::run::{Ended, Run};
-use super::stream::{LineError, Stream};
+use super::stream::Stream;
 use crate::args::Dedup;
 use crate::failure::{Failure, Result};
 use crate::input::{Batch as Lines, Input};

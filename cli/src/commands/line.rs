@@ -1,7 +1,7 @@
 //! A line of input, and the output for a skipped one.
 
 use crate::output::Form;
-use ebbtide::Timestamp;
+use ebbtide::{Error, Timestamp};
 use std::borrow::Cow;
 
 /// The largest number of numbers at the end of a line, besides its weight.
@@ -32,4 +32,14 @@ pub struct Line<'a> {
     pub weight: Option<f64>,
     /// The numbers at the end of the line, in the order of the stream's names.
     pub numbers: [f64; MOST_NUMBERS],
+}
+
+/// Why a line has no answer.
+pub enum LineError {
+    /// The line is malformed; this is what is wrong with it.
+    Malformed(String),
+    /// The first time is in another unit than an option says, so that no line should be skipped.
+    Unit(String),
+    /// The filter refused the line.
+    Refused(Error),
 }

@@ -8,7 +8,7 @@
 //! reported.
 
 use super::event_times::EventTimes;
-use super::line::{Line, MOST_NUMBERS, Skipped};
+use super::line::{Line, LineError, MOST_NUMBERS, Skipped};
 use super::run::{Ended, Run};
 use crate::args::Reading;
 use crate::failure::{Failure, Result, misfit};
@@ -276,8 +276,8 @@ impl<'a, F: Fed> Stream<'a, F> {
         }
     }
 
-    /// Removes the header from the first batch of a file of CSV, and finds the parts' columns in it.
-    /// `first` is the header of the first file.
+    /// Removes the header from the first batch of a file of CSV, and finds the parts' columns in
+    /// it. `first` is the header of the first file.
     pub fn take_header(
         &self,
         batch: &mut Batch<'_>,
@@ -444,16 +444,6 @@ impl<'a, F: Fed> Stream<'a, F> {
 /// Lines with their numbers, each as parsed and with its answer, or with the error of a skipped
 /// line.
 type Answers<'a, A> = Vec<(u64, &'a [u8], std::result::Result<(Line<'a>, A), String>)>;
-
-/// Why a line has no answer.
-pub enum LineError {
-    /// The line is malformed; this is what is wrong with it.
-    Malformed(String),
-    /// The first time is in another unit than an option says, so that no line should be skipped.
-    Unit(String),
-    /// The filter refused the line.
-    Refused(Error),
-}
 
 /// Splits `KEY<TAB>NUMBER` at the last tab.
 fn numbered(line: &[u8]) -> Option<(&[u8], f64)> {

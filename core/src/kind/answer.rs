@@ -1,9 +1,8 @@
 //! The answers of a kind, and how far back a question reaches.
 
-use super::Kind;
 use crate::error::{Error, Result};
 use crate::event::Micros;
-use std::time::Duration;
+use core::time::Duration;
 
 /// How far back a query reaches, in the unit of the filter's window.
 ///
@@ -35,15 +34,15 @@ impl Within {
         }
     }
 
-    /// Makes sure that the window of a kind has this unit. `name` is that of the parameter in the
-    /// error.
+    /// Makes sure that a window has this unit: a time if `uses_time`. `name` is that of the parameter
+    /// in the error.
     ///
     /// # Errors
     /// [`Error::Parameter`] with the unit that the window has.
-    pub fn check(self, name: &'static str, kind: &dyn Kind) -> Result<()> {
+    pub fn check(self, name: &'static str, uses_time: bool) -> Result<()> {
         let (expected, found) = match self {
-            Self::Items(items) if kind.uses_time() => ("a time", format!("{items} inserts")),
-            Self::Time(time) if !kind.uses_time() => ("a number of inserts", format!("{time:?}")),
+            Self::Items(items) if uses_time => ("a time", format!("{items} inserts")),
+            Self::Time(time) if !uses_time => ("a number of inserts", format!("{time:?}")),
             _ => return Ok(()),
         };
         Err(Error::parameter(name, format!("{expected}, as this filter's window is"), found))
@@ -89,8 +88,8 @@ fn micros(time: Duration) -> Micros {
 /// Times as numbers of microseconds.
 #[cfg(feature = "serde")]
 mod as_micros {
+    use core::time::Duration;
     use serde::{Deserialize, Deserializer, Serializer};
-    use std::time::Duration;
 
     pub fn serialize<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_u64(super::micros(*time))

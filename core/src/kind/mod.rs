@@ -34,6 +34,7 @@ mod growth;
 mod inference;
 mod operation;
 pub mod parameters;
+mod parts;
 pub mod plan;
 pub mod posterior;
 pub mod records;
@@ -52,10 +53,9 @@ pub use generation_fill::GenerationFill;
 pub use generations::CountedGenerations;
 pub use growth::Growth;
 pub use inference::Inference;
-pub use operation::{
-    Change, Decision, MOST_COUNT, MOST_WEIGHT, Moment, Operation, Query, Totals, count_parts, parts,
-};
+pub use operation::{Change, Decision, MOST_COUNT, MOST_WEIGHT, Moment, Operation, Query, Totals};
 pub use parameters::Parameters;
+pub use parts::{count_parts, parts};
 pub use request::{Admission, Checked, Precondition, Request, Since, WritePlan};
 pub use sample::Sample;
 pub use single_block::SingleBlock;

@@ -295,7 +295,7 @@ impl Machine {
     /// As [`Machine::age`], and [`Error::Parameter`] for a reach in another unit than the window's.
     pub fn seen_within(&self, hash: u64, now: Micros, within: Within) -> Result<bool> {
         let (ages, query) = (self.ages("seen_within")?, self.parts.query(hash, now));
-        within.check("within", self.kind())?;
+        within.check("within", self.kind().uses_time())?;
         Ok(ages.contains_within(&self.parts.state(), &self.parts.blocks(hash), &query, within))
     }
 

@@ -1,6 +1,6 @@
 //! One call of a command: its arguments, the key it works on, its reply, and its effects.
 
-use super::load::is_valkey;
+use super::server::is_valkey;
 use super::{Slot, Stored, api, one_line};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::cell::Cell;

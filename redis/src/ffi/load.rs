@@ -1,22 +1,15 @@
 //! Loading the module: its name, options, commands and type.
 
 use super::call::{About, Command, execute};
+use super::server::IS_VALKEY;
 use super::{Stored, api, one_line, stored};
 use redis_module::raw::{self, RedisModuleCtx};
 use std::ffi::{CStr, c_int};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 /// The bit of module options that says to Valkey 9 that slots may be moved as commands of an
 /// append-only file. Headers of Redis do not have it.
 const HANDLE_ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
-
-/// Whether the server is a Valkey, found when the module is loaded.
-static IS_VALKEY: AtomicBool = AtomicBool::new(false);
-
-/// Returns whether the server is a Valkey.
-pub(super) fn is_valkey() -> bool {
-    IS_VALKEY.load(Ordering::Relaxed)
-}
 
 /// The context of loading the module.
 pub struct Context(*mut RedisModuleCtx);

@@ -9,6 +9,7 @@
 
 mod call;
 mod load;
+mod server;
 mod settings;
 mod stored;
 mod transfer;

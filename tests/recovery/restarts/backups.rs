@@ -105,7 +105,7 @@ fn a_backup_with_one_wrong_byte_in_any_file_is_restored_in_full() {
 }
 
 #[test]
-fn a_backup_that_was_opened_and_went_on_is_never_restored_as_it_was_before() {
+fn a_backup_that_was_opened_and_changed_is_never_restored_as_it_was_before() {
     let home = directory();
     let filter = Filter::create(home.path().join("f"), kinds()[1].clone(), stream());
     let filter = filter.expect("a filter");

@@ -197,13 +197,13 @@ fn a_closed_bucket_that_nobody_writes_answers_until_its_last_key_ends_and_no_lon
 
 fn closed_and_left_alone<W: Word>(shape: Shape) {
     let mut block = Modelled::<W>::new(shape, 16);
-    let (keys, strangers) = (32 * u64::from(shape.slots), 1 << 40..(1 << 40) + 200);
+    let (keys, absent) = (32 * u64::from(shape.slots), 1 << 40..(1 << 40) + 200);
     (0..keys).for_each(|key| block.insert(key, 7));
     let closed = block.block().own(CLOSED);
     assert!(closed > 8, "{shape:?}: twice the slots leave most buckets closed, not {closed}");
     questions_later(&block, 0..keys);
-    questions_later(&block, strangers.clone());
-    let found = |at: u64| strangers.clone().filter(|&key| block.left(key, at) > 0).count();
+    questions_later(&block, absent.clone());
+    let found = |at: u64| absent.clone().filter(|&key| block.left(key, at) > 0).count();
     let life = u64::from(shape.generations) + 1;
     for at in 7..7 + life {
         assert!((0..keys).all(|key| block.left(key, at) == 7 + life - at), "{shape:?} at {at}");

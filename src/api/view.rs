@@ -1,0 +1,218 @@
+//! What a reader reads: the image of live processes, or a state that is rebuilt from the files.
+
+use crate::admin::look::Look;
+use crate::clock::Clock;
+use crate::engine::open::{for_reading, read_meta};
+use crate::engine::time::continue_time;
+use crate::engine::{Engine, agreement};
+use crate::error::{Error, Result};
+use crate::format::names::FileName;
+use crate::image::write_back::check_files;
+use crate::image::{Control, Image};
+use crate::locks::holders::locked;
+use crate::locks::session::Sessions;
+use crate::media::{Access, Media, MediaFile, Memory};
+use crate::meta::Meta;
+use crate::options::{Downtime, Options};
+use crate::recovery::{LogExtent, rebuild};
+use crate::sync::{Hint, Instant};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The interval at which a reader checks whether its view is still the filter, if nothing in memory
+/// indicates it.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The same interval for a private state, which is outdated as soon as a writer opens the filter.
+const LOOK_SOON: Duration = Duration::from_millis(10);
+/// The number of times a look starts over because live processes die, or listed files are removed.
+pub(super) const TRIES: u32 = 5;
+
+/// The state that a reader reads.
+#[derive(Debug)]
+pub(super) struct View {
+    pub(super) engine: Engine,
+    /// Whether the state is private to the reader, not that of live writers.
+    pub(super) own: bool,
+    /// The timeline of the file `live`; `None` if there was none.
+    timeline: Option<u64>,
+    /// The file `meta`, kept open so that no other file gets its inode number.
+    meta: Box<dyn MediaFile>,
+    taken: Instant,
+    /// When the view was last checked to be still the filter, in microseconds since it was taken.
+    looked: Hint,
+}
+
+impl View {
+    /// Attaches to live processes, or rebuilds the state that dead ones left.
+    pub(super) fn take(
+        media: &Arc<dyn Media>,
+        options: &Options,
+        wanted: Option<&'static str>,
+    ) -> Result<Self> {
+        // A reader follows the path: it reads the filter that has the path now.
+        let media = &media.at_its_path().unwrap_or_else(|| media.clone());
+        let view = look(&**media, |meta, look, living| {
+            agreement::check(&**media, &meta, options)?;
+            // Before anything else is read, so that a later replacement is noticed.
+            let file = open_meta(&**media)?;
+            match look.locks.take_if(|_| living) {
+                Some(locks) => Self::attach(media, meta, file, options, locks),
+                None => Self::rebuild(media, meta, file, options, look),
+            }
+        })?;
+        view.engine.shared.check_kind(wanted)?;
+        Ok(view)
+    }
+
+    fn attach(
+        media: &Arc<dyn Media>,
+        meta: Meta,
+        file: Box<dyn MediaFile>,
+        options: &Options,
+        locks: Sessions,
+    ) -> Result<Self> {
+        let header = Control::attach(&**media, meta.uuid, Access::Read)?;
+        let timeline = Some(header.identity().timeline);
+        let image = Image::attach(media.clone(), header, meta.layout, &*meta.kind, Access::Read)?;
+        let engine = for_reading(media.clone(), meta, options, Arc::new(locks), image);
+        Ok(Self::of(engine, false, timeline, file))
+    }
+
+    pub(super) fn rebuild(
+        media: &Arc<dyn Media>,
+        meta: Meta,
+        file: Box<dyn MediaFile>,
+        options: &Options,
+        look: &Look,
+    ) -> Result<Self> {
+        let timeline = Control::previous_timeline(&**media, meta.uuid)?;
+        let image = rebuild(&**media, &meta, look.known, &|| {})?.image;
+        let mut options = options.clone();
+        if meta.downtime == Downtime::Freeze {
+            // No process has the filter open: its time stands still.
+            options = options.clock(Clock::stream());
+        }
+        continue_time(&**media, &meta, &options.clock, image.header())?;
+        // A private image is not shared. (The filter may have no file `lock`: a copied one has
+        // never been open.)
+        let memory = Memory::new();
+        memory.make().map_err(Error::io("make", memory.path()))?;
+        let nobody = Arc::new(Sessions::open(&memory, Access::Write)?);
+        let engine = for_reading(media.clone(), meta, &options, nobody, image);
+        Ok(Self::of(engine, true, timeline, file))
+    }
+
+    fn of(engine: Engine, own: bool, timeline: Option<u64>, meta: Box<dyn MediaFile>) -> Self {
+        Self { engine, own, timeline, meta, taken: Instant::now(), looked: Hint::default() }
+    }
+
+    /// Returns whether the file `meta` is still the original one. It is never rewritten, so another
+    /// file belongs to another filter, or to a backup of this one: with the same uuid, and perhaps
+    /// with a timeline of the same number.
+    fn has_its_meta(&self) -> Result<bool> {
+        let media = &*self.media_at_path();
+        let identity = |file: &dyn MediaFile| {
+            file.identity()
+                .map_err(Error::io("look at", media.path().join(FileName::Meta.to_string())))
+        };
+        Ok(identity(&*open_meta(media)?)? == identity(&*self.meta)?)
+    }
+
+    /// Returns whether the view still shows the filter's state, as of the latest check.
+    pub(super) fn is_current(&self) -> Result<bool> {
+        if !self.own && self.engine.shared.image.header().is_retired() {
+            return Ok(false);
+        }
+        let now = self.taken.elapsed().as_micros() as u64;
+        // At worst two threads check at once.
+        let before = self.looked.get();
+        let every = if self.own { LOOK_SOON } else { LOOK_EVERY };
+        if u128::from(now.saturating_sub(before)) < every.as_micros() {
+            return Ok(true);
+        }
+        let current = if self.own { self.is_own_current()? } else { self.is_shared_current()? };
+        if current {
+            self.looked.set(now);
+        }
+        Ok(current)
+    }
+
+    /// Returns the directory that has the filter's path now.
+    fn media_at_path(&self) -> Arc<dyn Media> {
+        self.engine.shared.media.at_its_path().unwrap_or_else(|| self.engine.shared.media.clone())
+    }
+
+    /// Returns whether no process has opened the filter since, or put another one in its place.
+    fn is_own_current(&self) -> Result<bool> {
+        let (media, uuid) = (&*self.media_at_path(), self.engine.shared.meta.uuid);
+        Ok(read_meta(media)?.uuid == uuid
+            && self.has_its_meta()?
+            && Control::previous_timeline(media, uuid)? == self.timeline)
+    }
+
+    /// Returns whether the image still belongs to the filter: false if the filter's files were
+    /// replaced by those of another.
+    fn is_shared_current(&self) -> Result<bool> {
+        let (media, meta) = (&*self.media_at_path(), &self.engine.shared.meta);
+        if meta.downtime == Downtime::Freeze && !self.engine.shared.slots.anyone_else()? {
+            // The time of a filter that no process has open stands still, that of the image
+            // advances.
+            return Ok(false);
+        }
+        if matches!(self.has_its_meta(), Ok(false)) {
+            return Ok(false);
+        }
+        // As long as handles live, they check, and must receive it.
+        let image = &self.engine.shared.image;
+        let is_lost = || image.header().is_distrusted() || check_files(image).is_err();
+        if !self.engine.shared.slots.anyone_else()? && is_lost() {
+            return Ok(false);
+        }
+        Ok(match Control::previous_timeline(media, meta.uuid)? {
+            Some(timeline) => self.timeline == Some(timeline),
+            // Without its files, handles that have the filter open continue, and so does this
+            // reader.
+            None => read_meta(media).map_or(true, |found| found.uuid == meta.uuid),
+        })
+    }
+
+    /// Returns whether an error means that another view must be taken.
+    pub(super) fn is_over(&self, error: &Error) -> bool {
+        // The process that retires an image removes its banks next.
+        let retired = || !self.own && self.engine.shared.image.header().is_retired();
+        matches!(error, Error::Retired { .. }) || error.is_not_found() && retired()
+    }
+}
+
+/// Examines a filter's files, and retries if they changed meanwhile. Between one file and the next,
+/// writers may remove files, replace an image, or replace the filter by another one.
+pub(super) fn look<T>(
+    media: &dyn Media,
+    mut at: impl FnMut(Meta, &mut Look, bool) -> Result<T>,
+) -> Result<T> {
+    let mut left = TRIES;
+    loop {
+        left -= 1;
+        let meta = read_meta(media)?;
+        let mut look = Look::begin(media, &meta)?;
+        let living = match (look.known, &look.locks) {
+            (LogExtent::Living { .. }, _) => true,
+            // Without an image nothing is recorded about live processes.
+            (LogExtent::Nothing, Some(locks)) => locks.anyone_else()?,
+            _ => false,
+        };
+        let seen = at(meta.clone(), &mut look, living);
+        match seen {
+            Err(Error::Damaged { .. }) if left > 0 && living => {}
+            Err(error) if left > 0 && error.is_not_found() => {}
+            seen if living || !look.is_over(media, &meta)? => return seen,
+            _ if left > 0 => {}
+            _ => return Err(locked(media.path())),
+        }
+    }
+}
+
+pub(super) fn open_meta(media: &dyn Media) -> Result<Box<dyn MediaFile>> {
+    let name = FileName::Meta.to_string();
+    media.open(&name, Access::Read).map_err(Error::io("open", media.path().join(name)))
+}
