@@ -4,7 +4,7 @@
 
 use crate::notes::{Notes, STREAMS};
 use crate::scenes::{Crew, Scene};
-use ebbtide::{Durability, Filter};
+use ebbtide::{Durability, Error, Filter};
 use ebbtide_testkit::random::{Random, mix};
 use rustix::fs::{Advice, fadvise, syncfs};
 use rustix::process::{Signal, getpid, kill_process};
@@ -133,7 +133,13 @@ impl Role {
         let notes = Notes::new(&self.dir).expect("files for notes");
         let options = Scene::options(&mut random);
         notes.moment();
-        let filter = Filter::open_or_create(self.filter(), self.scene.spec(), options);
+        let filter = match Filter::open(self.filter(), options.clone()) {
+            Err(Error::NotAFilter { .. }) => {
+                let options = options.segment_bytes(Scene::segment_bytes(self.seed));
+                Filter::open_or_create(self.filter(), self.scene.spec(), options)
+            }
+            opened => opened,
+        };
         let filter = filter.expect("the filter opens");
         notes.moment();
         let streams = match self.scene.crew {

@@ -139,11 +139,14 @@ impl Scene {
         key.to_le_bytes()
     }
 
-    /// Returns the options of a recording.
+    /// Returns the size of segments of a recording's filter.
+    pub fn segment_bytes(seed: u64) -> u64 {
+        [4 << 10, 4 << 10, 16 << 10][Random::new(mix(seed)).below(3) as usize]
+    }
+
+    /// Returns the options with which a recording opens its filter.
     pub fn options(random: &mut Random) -> Options {
-        let segment_bytes = [4 << 10, 4 << 10, 16 << 10][random.below(3) as usize];
         kept()
-            .segment_bytes(segment_bytes)
             .durability(Durability::Interval(Duration::from_millis(3)))
             .checkpoint_bytes(32 << 10)
             .background(random.below(2) == 0)
