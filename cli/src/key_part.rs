@@ -18,6 +18,9 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io::Write;
 
+/// The text in which a time stands, and where the time ends in it.
+type TimeText<'b> = (Cow<'b, [u8]>, Extent);
+
 /// A part of a line.
 #[derive(Debug, Clone)]
 enum Part {
@@ -136,7 +139,7 @@ impl KeyParts {
         &self,
         line: &'b [u8],
         columns: &[usize],
-    ) -> std::result::Result<Option<(Cow<'b, [u8]>, Extent)>, String> {
+    ) -> std::result::Result<Option<TimeText<'b>>, String> {
         let Some(part) = &self.time else { return Ok(None) };
         let (text, extent) = match part {
             Part::Blank(number) => (from_field(line, *number).into(), Extent::Beginning),

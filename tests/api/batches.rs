@@ -376,12 +376,12 @@ fn a_batch_beside_another_writer_fails_only_for_keys_that_the_other_has_inserted
         let mut batch = filter.batch();
         for place in 0..400_u64 {
             // Own keys, which the batch forgets as others write.
-            batch.check_and_insert(key(round << 16 | place % 180)).expect("an answer");
+            batch.check_and_insert(key((round << 16) + place % 180)).expect("an answer");
             if random.below(3) == 0 {
                 filter.insert(key(others.next().expect("a number"))).expect("an insert");
             }
         }
-        let taken = round << 16 | 399 % 180;
+        let taken = (round << 16) + 399 % 180;
         if round % 2 == 0 {
             batch.commit().expect("no key of the batch was inserted by another caller");
             assert!(filter.contains(key(taken)).expect("an answer"));

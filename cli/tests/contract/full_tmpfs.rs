@@ -152,7 +152,7 @@ fn a_damaged_filter_in_full_memory_is_saved_to_another_place() {
     ok(&["insert", &dir], KEYS);
     ok(&["insert", &dir], b"last\n");
     let names = blocks(&dir);
-    let newest = names.keys().filter(|name| name.starts_with("snap-")).next_back();
+    let newest = names.keys().rfind(|name| name.starts_with("snap-"));
     let path = format!("{dir}/{}", newest.expect("a snapshot"));
     let mut bytes = fs::read(&path).expect("a file");
     let last = bytes.len() - 1;

@@ -40,10 +40,13 @@ fn the_time_of_an_access_log_is_its_fourth_and_fifth_field() {
     assert_eq!(said, sentence);
 }
 
+/// A form of time: its name, the options that it takes, and how it writes a second of the log.
+type Form = (&'static str, &'static [&'static str], fn(u64) -> String);
+
 #[test]
 fn each_form_of_time_gives_the_same_answers() {
     let fields = ["--field", "1", "--time-field", "2"];
-    let times: [(&str, &[&str], fn(u64) -> String); 15] = [
+    let times: [Form; 15] = [
         ("seconds", &[], |at| (START + at).to_string()),
         ("seconds", &[], |at| format!("{}.250", START + at)),
         ("milliseconds", &[], |at| (START + at).to_string() + "000"),
