@@ -18,7 +18,7 @@ use crate::engine::details::Details;
 use crate::engine::outcome::{Given, Waits};
 use crate::engine::read::Queries;
 use crate::engine::stats::{Digest, Stat};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::media::{Disk, Media};
 use crate::options::Options;
 use crate::sync::Mutex;
@@ -113,8 +113,8 @@ impl<K> Reader<K> {
             // First of all: in a forked child the image is not mapped.
             view.engine.shared.check_process()?;
             left -= 1;
-            let answer =
-                if view.is_current()? { ask(&view) } else { Err(view.engine.shared.retired()) };
+            let retired = || -> Error { view.engine.shared.retired() };
+            let answer = if view.is_current()? { ask(&view) } else { Err(retired()) };
             match answer {
                 Err(error) if left > 0 && view.is_over(&error) => {
                     if waits.never() {
