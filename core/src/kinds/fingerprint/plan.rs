@@ -224,10 +224,12 @@ pub(super) fn live_keys(shape: Shape, items: u64) -> u64 {
     items.div_ceil(generations).saturating_mul(generations + 1)
 }
 
-/// Returns the number of stripes for a bank of this many words.
+/// Returns the number of stripes for a bank of this many words. Each takes an undo area of a block:
+/// small filters have up to three all the same, so that one caller rarely waits for another.
 pub(super) fn stripes_for(words: u64, block_words: u32) -> u32 {
     let blocks = words / u64::from(block_words.max(1));
-    (blocks / BLOCKS_A_STRIPE).max(blocks.isqrt()).clamp(1, 64) as u32
+    let (few, some) = (blocks.isqrt().min(3), blocks.isqrt() / 3);
+    (blocks / BLOCKS_A_STRIPE).max(few).max(some).clamp(1, 64) as u32
 }
 
 fn too_low(fpr: f64) -> Error {
