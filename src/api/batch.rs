@@ -10,7 +10,8 @@ use crate::engine::prepared::Prepared;
 use crate::engine::staging::BatchOperation;
 use crate::error::{Error, Result};
 use crate::image::positions::MOST_SOURCES;
-use ebbtide_core::kind::{self, Change, count_parts};
+use ebbtide_core::kind::parts::count_parts;
+use ebbtide_core::kind::{self, Change};
 
 /// Keys and positions that are written in one atomic step; see [`Filter::batch`].
 ///

@@ -23,4 +23,5 @@ pub mod paths;
 #[cfg(not(loom))]
 pub mod reader;
 pub mod ticket;
+#[cfg(not(loom))]
 mod view;

@@ -18,10 +18,11 @@ use crate::sync::AtomicU64;
 use crate::wal::Record;
 use ebbtide_core::block::Blocks;
 use ebbtide_core::event;
+use ebbtide_core::kind::parts::parts;
 use ebbtide_core::kind::plan::{Locate, decide};
 use ebbtide_core::kind::{
     BankMask, Change, Checked, Decision, Event, Kind, Micros, Moment, Operation, Precondition,
-    Request, State, Totals, WritePlan, parts, records,
+    Request, State, Totals, WritePlan, records,
 };
 use std::sync::Arc;
 

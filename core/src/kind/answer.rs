@@ -34,8 +34,8 @@ impl Within {
         }
     }
 
-    /// Makes sure that a window has this unit: a time if `uses_time`. `name` is that of the parameter
-    /// in the error.
+    /// Makes sure that a window has this unit: a time if `uses_time`. `name` is that of the
+    /// parameter in the error.
     ///
     /// # Errors
     /// [`Error::Parameter`] with the unit that the window has.
@@ -92,7 +92,7 @@ mod as_micros {
     use serde::{Deserialize, Deserializer, Serializer};
 
     pub fn serialize<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_u64(super::micros(*time))
+        to.serialize_u64(crate::kind::answer::micros(*time))
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {

@@ -110,7 +110,7 @@ fn perform_parts(
         Precondition::Removable => Precondition::Removable,
         _ => Precondition::Nothing,
     };
-    for weight in kind::parts(filter.kind(), request.weight) {
+    for weight in kind::parts::parts(filter.kind(), request.weight) {
         let part = request.under(precondition).weighing(weight.into());
         perform(filter, &part, (time, now), true, log, apply)?;
     }
