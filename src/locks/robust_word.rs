@@ -235,6 +235,8 @@ fn lock_contended(
             return Some(Acquired::Free);
         }
         if matches!(seen, 0 | OFFERED) {
+            // Another thread was faster, or what was read is not the newest value.
+            spin_hint();
             continue;
         }
         let waited_for = seen | WAITERS;
@@ -245,6 +247,7 @@ fn lock_contended(
                 .compare_exchange(seen, waited_for, Ordering::Relaxed, Ordering::Relaxed)
                 .is_err()
         {
+            spin_hint();
             continue;
         }
         if holder(waited_for) != silent {
