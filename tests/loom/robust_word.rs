@@ -1,7 +1,8 @@
 //! The stripe lock: exclusion, and takeover from a dead owner.
 
 use ebbtide::models::robust_word::{
-    Acquired, Lost, OFFERED, Owner, Released, Verdict, WAITERS, holder, lock, try_lock, unlock,
+    Acquired, Lost, OFFERED, Owner, Released, Verdict, WAITERS, holder, lock, try_lock,
+    try_lock_briefly, unlock,
 };
 use ebbtide::models::sync::{AtomicU64, Ordering};
 use loom::cell::UnsafeCell;
@@ -140,8 +141,8 @@ fn a_planted_check_before_the_lock_is_found() {
     exclusion([A, B], late_lock, quiet_unlock);
 }
 
-/// B holds the lock with a mark, and offers it while A, which has waited, and C, which comes anew,
-/// want it.
+/// B holds the lock with a mark, and offers it while A, which has waited, and C, which comes anew
+/// and does not wait, want it.
 fn an_offer(unlock: Unlock) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(2);
@@ -150,22 +151,32 @@ fn an_offer(unlock: Unlock) {
         let held = word_of(B) | WAITERS;
         // Relaxed: no thread was started yet.
         stripe.word.store(held, Ordering::Relaxed);
-        let threads = [A, C].map(|owner| {
+        let newcomer = {
             let stripe = Arc::clone(&stripe);
             thread::spawn(move || {
-                assert_eq!(proper_lock(&stripe, owner), Acquired::Free);
-                stripe.increment();
-                ebbtide::models::robust_word::unlock(&stripe.word, owner).expect("held");
+                let taken = try_lock_briefly(&stripe.word, C);
+                if taken {
+                    stripe.increment();
+                    ebbtide::models::robust_word::unlock(&stripe.word, C).expect("held");
+                }
+                taken
             })
-        });
+        };
+        let waiter = {
+            let stripe = Arc::clone(&stripe);
+            thread::spawn(move || {
+                assert_eq!(proper_lock(&stripe, A), Acquired::Free);
+                stripe.increment();
+                ebbtide::models::robust_word::unlock(&stripe.word, A).expect("held");
+            })
+        };
         stripe.increment();
         assert_eq!(unlock(&stripe.word, B), Ok(Released::Offered));
-        for thread in threads {
-            thread.join().expect("no panic");
-        }
+        let taken = newcomer.join().expect("no panic");
+        waiter.join().expect("no panic");
         // Relaxed: the threads were joined.
         assert_eq!(stripe.word.load(Ordering::Relaxed), 0);
-        assert_eq!(stripe.increment(), 4);
+        assert_eq!(stripe.increment(), 3 + u64::from(taken));
     });
 }
 
