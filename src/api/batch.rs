@@ -20,7 +20,7 @@ use ebbtide_core::kind::{self, Change};
 /// commit fails, or the process dies before it has ended, either all counts or nothing. A batch
 /// that is dropped has done nothing.
 ///
-/// A batch takes at most 64 MiB of memory and about 200 bytes an operation.
+/// A batch takes at most 64 MiB of memory and a few hundred bytes an operation.
 ///
 /// A *position* is a number that belongs to a source, such as the offset in a file or the sequence
 /// of a stream's message. Positions are part of the filter's state. After a crash

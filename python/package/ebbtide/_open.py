@@ -101,11 +101,8 @@ def open(
     ``create=False`` on an existing one. A spec is a kind such as ``Fingerprint(last=10_000)``, or
     text as on the command line: ``"fingerprint last=10k fpr=0.01"``.
 
-    Fixed when the filter is created:
+    Fixed when the filter is created, and refused if an existing one has another value:
 
-    - ``durability``: when an insert is on the disk. ``"always"``: when the call returns;
-      a duration: so much later (a second, by default); ``"never"``: when the system gets to it.
-      Whatever returned survives the death of the process in any case.
     - ``hash``: ``"keyed"`` for keys whose authors may gain from wrong answers, else ``"fast"``.
     - ``hash_seed``: a number, for filters that are equal bit by bit. Random by default.
     - ``stripes``, ``block_bytes``, ``segment_bytes``: sizes that rarely matter.
@@ -113,7 +110,10 @@ def open(
     - ``downtime``: whether keys ``"age"`` while no process has the filter open, or ``"freeze"``.
     - ``mode``: the permissions of its files, ``0o600`` or ``0o660``.
 
-    Of this object: ``checkpoint_bytes`` of log make a snapshot due; ``background=False`` does
+    Of this object: ``durability``, when an insert is on the disk: ``"always"`` when the call
+    returns, a duration so much later (by default as the filter was created: a second), ``"never"``
+    when the system gets to it; whatever returned survives the death of the process in any case.
+    ``checkpoint_bytes`` of log make a snapshot due; ``background=False`` does
     without the two threads that sync and write snapshots. In a child made by ``os.fork`` the object
     opens the filter again at its first use; ``reopen_after_fork=False`` raises ``Forked`` instead.
 
