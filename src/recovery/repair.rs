@@ -182,21 +182,18 @@ mod tests {
     use ebbtide_core::kind::Event;
     use std::time::Duration;
 
+    fn identity(state_words: u32) -> Identity {
+        let (uuid, timeline, stripes) = (7, 1, 4);
+        Identity { uuid, timeline, boot: 0, inode: 0, device: 0, stripes, state_words }
+    }
+
     #[test]
     fn a_record_is_of_one_stripe_or_of_none() {
         let memory: Arc<dyn Media> = Arc::new(Memory::new());
         memory.make().expect("nothing fails yet");
         let kind = Bloom::capacity(1000).kind().expect("a kind");
         let layout = Layout { stripes: 4, block_words: 512 };
-        let identity = Identity {
-            uuid: 7,
-            timeline: 1,
-            boot: 0,
-            inode: 0,
-            device: 0,
-            stripes: 4,
-            state_words: 64,
-        };
+        let identity = identity(64);
         let image = Image::create(memory, "image", identity, layout, &*kind).expect("space");
         let stripes = |record: &Record| {
             (0..=4).filter(|&index| is_of(&image, index, record)).collect::<Vec<_>>()
@@ -223,15 +220,7 @@ mod tests {
         memory.make().expect("nothing fails yet");
         let kind = Counting::capacity(1000).kind().expect("a kind");
         let layout = Layout { stripes: 4, block_words: 512 };
-        let identity = Identity {
-            uuid: 7,
-            timeline: 1,
-            boot: 0,
-            inode: 0,
-            device: 0,
-            stripes: 4,
-            state_words: 64,
-        };
+        let identity = identity(64);
         let image = Image::create(memory, "image", identity, layout, &*kind).expect("space");
         image.start(&*kind).expect("space");
         let banks = image.keep_banks();
@@ -256,15 +245,7 @@ mod tests {
             memory.make().expect("nothing fails yet");
             let kind = Fingerprint::window(Duration::from_secs(64)).kind().expect("a kind");
             let layout = Layout { stripes: 4, block_words: 512 };
-            let identity = Identity {
-                uuid: 7,
-                timeline: 1,
-                boot: 0,
-                inode: 0,
-                device: 0,
-                stripes: 4,
-                state_words: kind.state_words() as u32,
-            };
+            let identity = identity(kind.state_words() as u32);
             let image = Image::create(memory, "image", identity, layout, &*kind).expect("space");
             image.start(&*kind).expect("space");
             let geometry = Geometry { blocks_per_stripe: 2, words_per_block: 64 };
