@@ -495,7 +495,8 @@ fn an_exhausted_quota_is_a_full_disk_and_the_same_handle_works_when_it_is_raised
         assert!(limit("64M"), "the second limit");
         let (said, status) = running.resume();
         assert!(status.success() && said == "success", "{said:?}, {status}");
-        let filter = Filter::<Any>::open(&dir, options()).expect("it was closed");
+        let again = options().segment_bytes(256 << 10);
+        let filter = Filter::<Any>::open(&dir, again).expect("it was closed");
         assert_has(&filter, 0..keys + 1000, "after a quota");
     });
 }
