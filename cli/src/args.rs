@@ -146,10 +146,10 @@ pub struct Dedup {
     #[arg(long, value_name = "KIND", help_heading = NEW_FILTER)]
     pub kind: Option<String>,
     /// Keep the filter in this directory for the next run; it is created if necessary. An existing
-    /// filter needs neither --window nor --last, and refuses values other than its own. A
-    /// directory of other files is refused. Several runs may share a filter at the same time:
-    /// one of them prints each line. Without --state the filter is a temporary directory,
-    /// removed at the end.
+    /// filter needs neither --window nor --last, and refuses values other than its own. A directory
+    /// of other files is refused. Several runs may share a filter at the same time: one of them
+    /// prints each line. Without --state the filter is a temporary directory, removed at the end,
+    /// after a kill by the next such run.
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
     /// Print lines before they are recorded: a killed run loses no line, and may print some twice.
@@ -157,14 +157,29 @@ pub struct Dedup {
     pub at_least_once: bool,
     /// Write the new lines to this file, each exactly once: a run that is killed is resumed by the
     /// next one with the same --state, whose output equals that of one undisturbed run, byte for
-    /// byte. The inputs must be files; they may grow, and be renamed by a rotation. Of a new state,
-    /// what the output holds already stays. Without this option a kill loses the answers of a batch
-    /// that was recorded and not printed, or with --at-least-once prints some twice.
+    /// byte. The inputs must be files; they may grow, and be renamed and compressed by a rotation.
+    /// A run that may miss lines is refused and says what is missing. Of a new state, what the
+    /// output holds already stays. Without this option a kill loses the answers of a batch that was
+    /// recorded and not printed, or with --at-least-once prints some twice.
     #[arg(long, value_name = "OUT", requires = "state", conflicts_with = "at_least_once")]
     pub output: Option<PathBuf>,
     /// Read the inputs from their beginning, whatever earlier runs with --output have read.
     #[arg(long, requires = "output")]
     pub new_input: bool,
+    /// Take the last line of each input as a line, even if it has no end: nothing more is written
+    /// to these files. Without this option it waits for its end, or for a newer file that follows.
+    #[arg(long, requires = "output")]
+    pub complete: bool,
+    /// Continue although an input of an earlier run is gone, whose end may not have been read.
+    #[arg(long, requires = "output", conflicts_with = "new_input")]
+    pub accept_missing: bool,
+    /// Do not read this file, which looks like a part of an input's rotation that no run has read.
+    #[arg(long, value_name = "FILE", requires = "output")]
+    pub leave_out: Vec<PathBuf>,
+    /// Continue behind what the output holds now, although it is not the file that earlier runs
+    /// have written.
+    #[arg(long, requires = "output")]
+    pub adopt_output: bool,
     /// False-positive rate: the share of new lines that may be suppressed [default: 0.001].
     #[arg(long, value_name = "P", allow_negative_numbers = true, help_heading = NEW_FILTER)]
     pub fpr: Option<f64>,

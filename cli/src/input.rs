@@ -10,12 +10,12 @@ use crate::key_args::{Origin, Reading};
 use crate::key_part::KeyParts;
 use crate::progress::Progress;
 use crate::source::{self, Waits};
-use crate::splitter::{Ending, Found, MOST_RECORD_BYTES, Splitter};
+use crate::splitter::{Ending, Found, Splitter};
 use crate::stop::Stop;
-use crate::trail::{self, Trail};
+use crate::trail::Trail;
 use std::cell::Cell;
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -23,6 +23,11 @@ use std::rc::Rc;
 
 /// The size of the first buffer, in bytes; a longer line makes the buffer grow.
 const BUFFER_BYTES: usize = 256 << 10;
+
+/// The longest line, and the longest record of CSV, where an unclosed quote is the likely cause,
+/// unless the command line says otherwise.
+const MOST_LINE_BYTES: u64 = 64 << 20;
+const MOST_RECORD_BYTES: u64 = 16 << 20;
 
 /// The lines of several files, one file after another.
 pub struct Input<'a> {
@@ -48,6 +53,12 @@ pub struct Input<'a> {
     end: usize,
     searched: usize,
     at_end: bool,
+    /// Whether the bytes behind the last end of a line are a line of their own.
+    ends: bool,
+    /// Whether they were handed out.
+    took_rest: bool,
+    /// The bytes of the longest line.
+    most_bytes: usize,
     found: Vec<Found>,
     /// Whether compressed files are read as they are.
     plain: bool,
@@ -92,6 +103,9 @@ impl<'s> Input<'s> {
         }
         let reads_stdin = origin.files.iter().any(|path| is_stdin(path));
         let ending = KeyParts::new(reading)?.ending(reading.delimiter());
+        let splitter = Splitter::new(ending);
+        let most_bytes = if splitter.is_csv() { MOST_RECORD_BYTES } else { MOST_LINE_BYTES };
+        let most_bytes = reading.max_line.unwrap_or(most_bytes);
         let given: Vec<_> = origin.lines.into_iter().map(OsString::into_vec).collect();
         Ok(Self {
             files: origin.files.into_iter(),
@@ -101,7 +115,7 @@ impl<'s> Input<'s> {
             source: None,
             path: PathBuf::from("the command line"),
             ending,
-            splitter: Splitter::new(ending),
+            splitter,
             at_begin: true,
             begins: false,
             buffer: vec![0; BUFFER_BYTES],
@@ -109,6 +123,9 @@ impl<'s> Input<'s> {
             end: 0,
             searched: 0,
             at_end: true,
+            ends: true,
+            took_rest: false,
+            most_bytes: usize::try_from(most_bytes).unwrap_or(usize::MAX),
             found: Vec::new(),
             plain: reading.no_decompress,
             trail: Trail::default(),
@@ -121,33 +138,40 @@ impl<'s> Input<'s> {
         })
     }
 
-    /// Begins the first file at this place, to which an earlier run has read.
-    pub fn begin_at(&mut self, place: Trail) -> Result<()> {
-        let Some(path) = self.files.next() else { return Ok(()) };
-        let failed = |error: io::Error| Failure::reading(&path, &error);
-        let from = place.offset().saturating_sub(trail::CHECKED_BYTES);
-        let opened = source::open_at(&path, self.plain, self.waits.clone(), from);
-        let (mut source, from) = opened.map_err(failed)?;
-        self.trail = place;
-        match self.trail.skip(&mut source, from) {
-            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
-                return Err(Failure::Error(format!(
-                    "{} was truncated: it ends before byte {}, up to which it was read",
-                    path.display(),
-                    self.trail.offset()
-                )));
-            }
-            skipped => skipped.map_err(failed)?,
+    /// Reads an open regular file in place of the files of the command line, from a place on.
+    /// Unless `ends`, an unfinished last line stays there.
+    pub fn resume(&mut self, file: &File, path: &Path, place: Trail, ends: bool) -> io::Result<()> {
+        let is_packed = !self.plain && source::is_compressed(file)?;
+        let waits = self.waits.clone();
+        let mut source = if is_packed {
+            source::reopen(file, false, waits, 0)?
+        } else {
+            source::reopen(file, true, waits, place.offset())?
+        };
+        if is_packed {
+            Trail::default().read_to(&mut source, place.offset())?;
         }
-        (self.source, self.path) = (Some(source), path);
-        self.splitter = Splitter::from_line(self.ending, self.trail.next_line().max(1));
-        (self.at_begin, self.at_end) = (self.trail.offset() == 0, false);
+        self.files = Vec::new().into_iter();
+        (self.source, self.path) = (Some(source), path.to_path_buf());
+        self.splitter = Splitter::from_line(self.ending, place.next_line().max(1));
+        (self.at_begin, self.at_end) = (place.offset() == 0, false);
+        (self.trail, self.ends) = (place, ends);
         Ok(())
     }
 
     /// Returns how far the current file was handed out.
     pub fn trail(&self) -> &Trail {
         &self.trail
+    }
+
+    /// Returns the number of bytes of an unfinished last line that was not handed out.
+    pub fn left(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// Returns whether an unfinished last line was handed out.
+    pub fn took_rest(&self) -> bool {
+        self.took_rest
     }
 
     /// Returns the next lines, at least one and at most `most`; `None` at the end of the last file,
@@ -188,13 +212,13 @@ impl<'s> Input<'s> {
         self.place(self.start);
         self.start += end;
         self.searched = searched;
-        if self.found.is_empty() && self.at_end && self.start < self.end {
+        if self.found.is_empty() && self.at_end && self.ends && self.start < self.end {
             self.splitter.rest(&self.buffer[self.start..self.end], &mut self.found);
             let rest = &self.buffer[self.start..self.end];
             self.trail.pass(rest, self.splitter.next_line());
             self.place(self.start);
             self.start = self.end;
-            self.searched = 0;
+            (self.searched, self.took_rest) = (0, true);
         }
         self.mark_begin();
     }
@@ -237,18 +261,16 @@ impl<'s> Input<'s> {
         self.buffer.copy_within(self.start..self.end, 0);
         self.end -= self.start;
         self.start = 0;
-        if self.splitter.is_csv() && self.end > MOST_RECORD_BYTES {
-            return Err(Failure::Error(format!(
-                "{}: expected the end of a record within {} MiB, found none; most likely a quote \
-                 is not closed",
-                self.path.display(),
-                MOST_RECORD_BYTES >> 20
-            )));
+        // One byte more than the longest line shows whether its end follows.
+        let most = self.most_bytes.saturating_add(1);
+        if self.end >= most {
+            return Err(self.endless());
         }
         if self.end == self.buffer.len() {
-            self.buffer.resize(2 * self.end, 0);
+            self.buffer.resize((2 * self.end).min(most), 0);
         }
-        let count = match source.read(&mut self.buffer[self.end..]) {
+        let limit = self.buffer.len().min(most);
+        let count = match source.read(&mut self.buffer[self.end..limit]) {
             Ok(count) => count,
             Err(error) => {
                 return match self.waits.ended.take() {
@@ -270,6 +292,22 @@ impl<'s> Input<'s> {
         Ok(())
     }
 
+    /// Describes a line that is longer than allowed.
+    fn endless(&self) -> Failure {
+        let (what, hint) = if self.splitter.is_csv() {
+            ("record", "; most likely a quote is not closed")
+        } else {
+            ("line", "")
+        };
+        Failure::Error(format!(
+            "{}: expected the end of the {what} that begins at byte {} within {} bytes, found \
+             none{hint}; give a larger --max-line if it is longer",
+            self.path.display(),
+            self.trail.offset(),
+            self.most_bytes
+        ))
+    }
+
     /// Opens the next file; returns false if there is none.
     fn open_next(&mut self) -> Result<bool> {
         let Some(path) = self.files.next() else {
@@ -283,6 +321,7 @@ impl<'s> Input<'s> {
         self.trail = Trail::default();
         self.at_begin = true;
         self.at_end = false;
+        self.took_rest = false;
         Ok(true)
     }
 }

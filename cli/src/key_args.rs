@@ -6,7 +6,7 @@ pub use crate::time_args::Times;
 use crate::units::parse_positive;
 use clap::{Args, ValueEnum};
 use ebbtide::Durability;
-use ebbtide::units::parse_durability;
+use ebbtide::units::{parse_durability, parse_size};
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -89,6 +89,10 @@ pub struct Reading {
     /// --json an object with "error").
     #[arg(long, help_heading = KEYS)]
     pub skip_bad: bool,
+    /// The longest line, or record of CSV; a longer one ends the command with an error, before it
+    /// takes more memory [default: 64MiB, for CSV 16MiB].
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = KEYS)]
+    pub max_line: Option<u64>,
     /// Read files that begin like gzip, Zstandard or XZ data as they are, without decompression.
     #[arg(long, help_heading = KEYS)]
     pub no_decompress: bool,

@@ -28,6 +28,11 @@ impl Progress {
         })
     }
 
+    /// Returns a bar that is not shown.
+    pub fn hidden() -> Self {
+        Self(ProgressBar::hidden())
+    }
+
     /// Adds `bytes` to the bytes read.
     pub fn advance(&self, bytes: u64) {
         self.0.inc(bytes);

@@ -16,7 +16,7 @@ use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, ErrorKind, Read, Seek, SeekFrom, Stdin, Stdout};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::rc::Rc;
 
@@ -36,7 +36,7 @@ const MAGICS: [(&[u8], Format); 3] = [
 ];
 
 /// The bytes of the longest of them.
-const LONGEST: u64 = 6;
+const LONGEST: usize = 6;
 
 /// The memory that decompression of XZ may take, in KiB: `xz -9` makes files that need 65 MiB.
 const MOST_XZ_KIB: u32 = 256 << 10;
@@ -101,22 +101,24 @@ impl Read for Waiting<'_> {
     }
 }
 
-/// Opens a file at this offset if it is not compressed, otherwise at its beginning. Also returns
-/// the offset.
-pub fn open_at<'s>(
-    path: &Path,
+/// Returns whether a file begins like a compressed one.
+pub fn is_compressed(file: &File) -> io::Result<bool> {
+    let mut first = [0; LONGEST];
+    let count = file.read_at(&mut first, 0)?;
+    Ok(matches!(decide(&first[..count]), Some(Some(_))))
+}
+
+/// Reads an open regular file from this offset on, before decompression. Unless `plain`, reading
+/// decompresses what begins there.
+pub fn reopen<'s>(
+    file: &File,
     plain: bool,
     waits: Rc<Waits<'s>>,
     offset: u64,
-) -> io::Result<(Box<dyn Read + 's>, u64)> {
-    let mut file = File::open(path)?;
-    let mut first = Vec::new();
-    file.by_ref().take(LONGEST).read_to_end(&mut first)?;
-    if plain || matches!(decide(&first), None | Some(None)) {
-        file.seek(SeekFrom::Start(offset))?;
-        return Ok((Box::new(Waiting { raw: Raw::File(file), waits }), offset));
-    }
-    Ok((open(Some(path), plain, waits)?, 0))
+) -> io::Result<Box<dyn Read + 's>> {
+    let mut file = file.try_clone()?;
+    file.seek(SeekFrom::Start(offset))?;
+    Ok(decoded(Raw::File(file), plain, waits))
 }
 
 /// Opens a file; `None` is standard input. Unless `plain`, reading decompresses it.
@@ -127,15 +129,21 @@ pub fn open<'s>(
 ) -> io::Result<Box<dyn Read + 's>> {
     let raw = match path {
         None => Raw::Stdin(io::stdin()),
-        Some(path) => {
-            // A blocking open of a FIFO would wait for its writer, and no signal would end the
-            // wait.
-            let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
-            Raw::File(File::options().read(true).custom_flags(nonblocking).open(path)?)
-        }
+        Some(path) => Raw::File(open_file(path)?),
     };
+    Ok(decoded(raw, plain, waits))
+}
+
+/// Opens a file for reading. A blocking open of a FIFO would wait for its writer, and no signal
+/// would end the wait.
+pub fn open_file(path: &Path) -> io::Result<File> {
+    let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
+    File::options().read(true).custom_flags(nonblocking).open(path)
+}
+
+fn decoded<'s>(raw: Raw, plain: bool, waits: Rc<Waits<'s>>) -> Box<dyn Read + 's> {
     let waiting = Waiting { raw, waits };
-    Ok(if plain { Box::new(waiting) } else { Box::new(Detecting::Undecided(waiting, Vec::new())) })
+    if plain { Box::new(waiting) } else { Box::new(Detecting::Undecided(waiting, Vec::new())) }
 }
 
 /// Decides by the first bytes whether to decompress. Waits for more bytes only while those at hand

@@ -4,10 +4,6 @@
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder, Terminator};
 use std::ops::Range;
 
-/// The longest record of CSV, in bytes. A quote that is never closed would make all that follows
-/// one record.
-pub const MOST_RECORD_BYTES: usize = 16 << 20;
-
 /// What ends a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {

@@ -3,24 +3,24 @@
 use super::at_least_once::AtLeastOnce;
 use super::at_rest::warn_if_ahead;
 use super::counts::Counts;
-use super::exactly_once::ExactlyOnce;
+use super::exactly_once::{self, ExactlyOnce};
 use super::place;
 use super::run::Ended;
 use super::stream::{Headers, Stream};
+use super::temporary::Temporary;
 use crate::args::Dedup;
 use crate::failure::{Failure, Result, note};
 use crate::kind_options::{FPR, KIND_OF_WINDOWS};
 use crate::output::Output;
-use crate::stop;
 use crate::units;
 use ebbtide::{Any, Durability, Error, Filter, Options, Parameters};
 use rustix::fs::FileType;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tempfile::TempDir;
 
 /// Runs the command.
 pub fn dedup(arguments: &Dedup) -> Result<()> {
+    exactly_once::check(arguments)?;
     let spec = spec(arguments)?;
     let mut options = Options::new();
     if let Some(hash) = arguments.hash {
@@ -43,19 +43,15 @@ pub fn dedup(arguments: &Dedup) -> Result<()> {
             let dir = dir.clone();
             place::check(&dir)?;
             let filter = remembered(&dir, spec, options)?;
-            check_lead(&filter, &dir, arguments.max_lead)?;
             warn_if_ahead(filter.clock_lead());
             let ended = feed(&filter, arguments)?;
             filter.close()?;
             ended.finish()
         }
         None => {
-            // Declared first, so that it is removed after the filter in it is closed.
-            let dir = TempDir::with_prefix("ebbtide-dedup-").map_err(|error| {
-                Failure::Error(format!("cannot create a temporary directory: {error}"))
-            })?;
             let spec = spec.ok_or_else(no_window)?;
-            remove_on_signal(dir.path())?;
+            // Declared first, so that it is removed after the filter in it is closed.
+            let dir = Temporary::new("ebbtide-dedup-")?;
             // No later run opens it.
             options = options.durability(Durability::Never);
             let filter = Filter::create(dir.path().join("memory"), spec, options);
@@ -63,24 +59,6 @@ pub fn dedup(arguments: &Dedup) -> Result<()> {
             feed(&filter, arguments)?.finish()
         }
     }
-}
-
-/// Removes the temporary filter when the run is interrupted, the usual end of `tail -f | ebbtide
-/// dedup`.
-pub fn remove_on_signal(dir: &Path) -> Result<()> {
-    let dir = dir.to_path_buf();
-    let mut signals = stop::listen()?;
-    std::thread::spawn(move || {
-        if let Some(signal) = signals.forever().next() {
-            // Rename first: the filter's own threads may still create files in the old directory.
-            // Files that cannot be removed stay; the signal ends the run in any case.
-            let away = dir.with_extension("gone");
-            let moved = std::fs::rename(&dir, &away).is_ok();
-            let _ = std::fs::remove_dir_all(if moved { &away } else { &dir });
-            stop::end_by(signal);
-        }
-    });
-    Ok(())
 }
 
 /// Returns the requested filter; `None` if the options leave that to an existing one.
@@ -133,21 +111,6 @@ fn no_window() -> Failure {
     Failure::Error("the window is missing; give --window DURATION or --last N".to_owned())
 }
 
-/// Checks that an existing filter has the requested max lead.
-fn check_lead(filter: &Filter<Any>, dir: &Path, wanted: Option<Duration>) -> Result<()> {
-    let found = filter.stat()?.max_lead;
-    match wanted.filter(|wanted| *wanted != found) {
-        None => Ok(()),
-        Some(wanted) => Err(Failure::Error(format!(
-            "{}: expected max-lead {}, found {}; it is fixed when a filter is created: leave \
-             --max-lead out, or use another directory",
-            dir.display(),
-            units::duration(wanted),
-            units::duration(found)
-        ))),
-    }
-}
-
 /// Warns if files that exist are read with a window in time and no times of their own: to the
 /// clock, all their lines come now.
 fn warn_of_the_clock(filter: &Filter<Any>, arguments: &Dedup) {
@@ -190,8 +153,9 @@ fn feed(filter: &Filter<Any>, arguments: &Dedup) -> Result<Ended> {
     }
     warn_of_the_clock(filter, arguments);
     let mut counts = Counts::new(arguments.invert);
-    let ended = if let Some(output) = &arguments.output {
-        ExactlyOnce { filter, stream: &stream, arguments, counts: &mut counts }.run(output)
+    let state = arguments.state.as_ref();
+    let ended = if let Some((output, state)) = arguments.output.as_ref().zip(state) {
+        ExactlyOnce { filter, stream: &stream, arguments, counts: &mut counts }.run(output, state)
     } else if arguments.at_least_once {
         let (reading, since) = (&arguments.reading, arguments.since);
         AtLeastOnce { filter, stream: &stream, reading, since, counts: &mut counts }

@@ -1,7 +1,7 @@
 //! `demo`: a tour in a temporary directory. It runs what it shows, by this very program, so its
 //! output is what a reader gets who types the same.
 
-use super::dedup::remove_on_signal;
+use super::temporary::Temporary;
 use crate::args::Demo;
 use crate::failure::{Failure, Result};
 use crate::output::Output;
@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use tempfile::TempDir;
 
 /// The lines of the stream.
 const LINES: u64 = 10_000;
@@ -28,8 +27,7 @@ const PER_CHARACTER: Duration = Duration::from_millis(45);
 
 /// Shows the tour.
 pub fn demo(arguments: &Demo) -> Result<ExitCode> {
-    let dir = TempDir::with_prefix("ebbtide-demo-").map_err(|error| failed(&error))?;
-    remove_on_signal(dir.path())?;
+    let dir = Temporary::new("ebbtide-demo-")?;
     let mut tour = Tour::new(dir, io::stdout().is_terminal() && !arguments.fast)?;
     tour.deduplicate()?;
     tour.kill_and_resume()?;
@@ -47,14 +45,14 @@ fn failed(error: &io::Error) -> Failure {
 
 /// The tour: a directory of its own, and the path by which its commands find this program.
 struct Tour {
-    dir: TempDir,
+    dir: Temporary,
     path: String,
     output: Output,
     pauses: bool,
 }
 
 impl Tour {
-    fn new(dir: TempDir, pauses: bool) -> Result<Self> {
+    fn new(dir: Temporary, pauses: bool) -> Result<Self> {
         let program = std::env::current_exe().map_err(|error| failed(&error))?;
         let programs = dir.path().join("bin");
         let made = fs::create_dir(&programs)

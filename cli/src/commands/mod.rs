@@ -25,6 +25,7 @@ mod salvage;
 mod shells;
 mod stat;
 mod stream;
+mod temporary;
 mod top;
 
 use crate::args::Command;

@@ -1,6 +1,6 @@
 //! `dedup --output`: however often a run is killed, the output is that of one undisturbed run.
 
-use crate::support::{ok, refused, signal, start};
+use crate::support::{ok, refused, run, signal, start};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::fs;
@@ -10,21 +10,21 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// Returns this number, or another share of it: `EBBTIDE_EFFORT` percent.
-fn scaled(count: u64) -> u64 {
+pub fn scaled(count: u64) -> u64 {
     let effort = std::env::var("EBBTIDE_EFFORT").ok();
     let percent = effort.map_or(100, |text| text.parse().expect("EBBTIDE_EFFORT is a number"));
     (count * percent / 100).max(1)
 }
 
 /// Random numbers of a fixed seed: a linear congruential generator.
-struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
-    fn new(seed: u64) -> Self {
+    pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    fn below(&mut self, limit: u64) -> u64 {
+    pub fn below(&mut self, limit: u64) -> u64 {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % limit.max(1)
@@ -32,34 +32,34 @@ impl Random {
 }
 
 /// A directory with an input, and the arguments of a run.
-struct Place {
+pub struct Place {
     dir: TempDir,
 }
 
 impl Place {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self { dir: tempfile::tempdir().expect("a temporary directory") }
     }
 
-    fn path(&self, name: &str) -> String {
+    pub fn path(&self, name: &str) -> String {
         self.dir.path().join(name).to_str().expect("UTF-8").to_owned()
     }
 
-    fn write(&self, name: &str, content: &[u8]) {
+    pub fn write(&self, name: &str, content: &[u8]) {
         fs::write(self.path(name), content).expect("space");
     }
 
-    fn read(&self, name: &str) -> Vec<u8> {
+    pub fn read(&self, name: &str) -> Vec<u8> {
         fs::read(self.path(name)).expect("a file")
     }
 
-    fn append(&self, name: &str, content: &[u8]) {
+    pub fn append(&self, name: &str, content: &[u8]) {
         let file = fs::File::options().append(true).open(self.path(name));
         file.and_then(|mut file| file.write_all(content)).expect("space");
     }
 
     /// Returns the arguments for these inputs, with a state and an output of this name.
-    fn arguments(&self, name: &str, inputs: &[&str], more: &[&str]) -> Vec<String> {
+    pub fn arguments(&self, name: &str, inputs: &[&str], more: &[&str]) -> Vec<String> {
         let (state, output) = (self.path(&format!("{name}.state")), self.path(name));
         let first = ["dedup", "--last", "5000", "--hash-seed", "7", "--batch", "700", "--state"];
         let mut all: Vec<String> = first.map(str::to_owned).into();
@@ -69,14 +69,18 @@ impl Place {
         all
     }
 
-    fn run(&self, name: &str, inputs: &[&str], more: &[&str]) {
+    pub fn run(&self, name: &str, inputs: &[&str], more: &[&str]) {
         let arguments = self.arguments(name, inputs, more);
         let outcome = ok(&arguments.iter().map(String::as_str).collect::<Vec<_>>(), b"");
         assert!(outcome.stdout.is_empty(), "{outcome:?}");
     }
 
-    fn refuse(&self, name: &str, inputs: &[&str]) -> String {
-        let arguments = self.arguments(name, inputs, &[]);
+    pub fn refuse(&self, name: &str, inputs: &[&str]) -> String {
+        self.refuse_with(name, inputs, &[])
+    }
+
+    pub fn refuse_with(&self, name: &str, inputs: &[&str], more: &[&str]) -> String {
+        let arguments = self.arguments(name, inputs, more);
         refused(&arguments.iter().map(String::as_str).collect::<Vec<_>>(), b"")
     }
 
@@ -100,13 +104,18 @@ impl Place {
                 fs::remove_file(self.path(name)).expect("an output");
             }
         }
-        self.run(name, inputs, &[]);
+        // What the last one had written and not recorded is kept beside the output.
+        let outcome = run(&arguments, b"");
+        assert_eq!(outcome.code, Some(0), "{outcome:?}");
+        let is_cut = outcome.stderr.starts_with("ebbtide: cut ");
+        assert!(outcome.stderr.is_empty() || is_cut, "{outcome:?}");
+        assert!(!is_cut || Path::new(&self.path(&format!("{name}.cut"))).exists());
         killed
     }
 }
 
 /// Lines of which many repeat within the window, and some long after it.
-fn lines(count: u64, seed: u64) -> Vec<u8> {
+pub fn lines(count: u64, seed: u64) -> Vec<u8> {
     let mut random = Random::new(seed);
     let mut all = Vec::new();
     for number in 0..count {
@@ -189,7 +198,10 @@ fn inputs_that_are_not_those_that_were_read_are_refused() {
     other.extend(&content);
     fs::write(place.path("log"), &other).expect("space");
     let sentence = place.refuse("out", &["log"]);
-    assert!(sentence.contains("was replaced") && sentence.contains("--new-input"), "{sentence}");
+    assert!(
+        sentence.contains("was replaced") && sentence.contains("--accept-missing"),
+        "{sentence}"
+    );
     // Another file in its place; the old one is gone.
     place.write("new", &other);
     fs::rename(place.path("new"), place.path("log")).expect("renamed");

@@ -1,0 +1,118 @@
+//! Recognises a file by its content, after decompression: whether it begins with the bytes that an
+//! earlier run has read.
+
+use super::positions::Entry;
+use crate::progress::Progress;
+use crate::source::{self, Waits};
+use crate::stop::Stop;
+use crate::trail::{CHECKED_BYTES, Trail};
+use std::cell::Cell;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::FileExt;
+use std::rc::Rc;
+
+/// The longest part of a file that is compared as a whole at every run. Of a longer one only the
+/// last bytes are compared, unless it is compressed or has another inode.
+const WHOLE_BYTES: u64 = 64 << 20;
+
+/// Reads the content of files.
+#[derive(Clone, Copy)]
+pub struct Content<'a> {
+    /// Ends a long comparison.
+    pub stop: &'a Stop,
+    /// Whether compressed files are read as they are.
+    pub plain: bool,
+}
+
+impl Content<'_> {
+    /// Returns whether a file is read decompressed.
+    pub fn is_packed(&self, file: &File) -> io::Result<bool> {
+        Ok(!self.plain && source::is_compressed(file)?)
+    }
+
+    fn waits(&self) -> Rc<Waits<'_>> {
+        let (ended, progress) = (Cell::new(None), Progress::hidden());
+        Rc::new(Waits { stop: self.stop, output: None, ended, progress })
+    }
+
+    fn open(&self, file: &File) -> io::Result<Box<dyn Read + '_>> {
+        source::reopen(file, !self.is_packed(file)?, self.waits(), 0)
+    }
+
+    /// Returns the place at this offset, or at the end of a shorter file.
+    pub fn up_to(&self, file: &File, offset: u64) -> io::Result<Trail> {
+        let mut trail = Trail::default();
+        trail.read_to(&mut self.open(file)?, offset)?;
+        Ok(trail)
+    }
+
+    /// Returns the place of an entry in the file of the same identity; `None` if its content is
+    /// another one.
+    pub fn of_same_file(&self, file: &File, entry: &Entry) -> io::Result<Option<Trail>> {
+        if entry.offset <= WHOLE_BYTES || self.is_packed(file)? {
+            let trail = self.up_to(file, entry.offset)?;
+            let is_same = trail.offset() == entry.offset && trail.check() == entry.check;
+            return Ok(is_same.then(|| trail.at_line(entry.lines)));
+        }
+        let mut tail = vec![0; CHECKED_BYTES as usize];
+        match file.read_exact_at(&mut tail, entry.offset - CHECKED_BYTES) {
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(None),
+            read => read?,
+        }
+        let trail = Trail::resumed(entry.offset, entry.lines, entry.check, tail);
+        Ok((trail.check() == entry.check).then_some(trail))
+    }
+
+    /// Returns which of these entries a file begins with, each with its place; reads it once. A
+    /// file that cannot be decompressed further ends there.
+    pub fn matching(&self, file: &File, entries: &[Entry]) -> io::Result<Vec<(usize, Trail)>> {
+        let mut order: Vec<usize> = (0..entries.len()).collect();
+        order.sort_by_key(|&at| entries[at].offset);
+        let (mut source, mut trail) = (self.open(file)?, Trail::default());
+        let mut found = Vec::new();
+        for at in order {
+            let entry = &entries[at];
+            let read = trail.read_to(&mut source, entry.offset);
+            if self.stop.signal().is_some() {
+                read?;
+            } else if read.is_err() {
+                break;
+            }
+            if trail.offset() == entry.offset && trail.check() == entry.check {
+                found.push((at, trail.clone().at_line(entry.lines)));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Returns whether a file begins with all of another one, as far as that can be decompressed.
+    pub fn is_prefix(&self, part: &File, whole: &File) -> io::Result<bool> {
+        let (mut part, mut whole) = (self.open(part)?, self.open(whole)?);
+        let (mut read, mut of_whole) = (vec![0; 64 << 10], Trail::default());
+        let mut of_part = Trail::default();
+        loop {
+            match part.read(&mut read) {
+                Ok(count) if count > 0 => of_part.pass(&read[..count], 0),
+                Err(error) if self.stop.signal().is_some() => return Err(error),
+                _ => return Ok(true),
+            }
+            of_whole.read_to(&mut whole, of_part.offset())?;
+            if (of_whole.offset(), of_whole.check()) != (of_part.offset(), of_part.check()) {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Returns the byte at this offset; `None` at the end.
+    pub fn byte_at(&self, file: &File, offset: u64) -> io::Result<Option<u8>> {
+        let mut source = self.open(file)?;
+        if self.is_packed(file)? {
+            Trail::default().read_to(&mut source, offset)?;
+        } else {
+            source = source::reopen(file, true, self.waits(), offset)?;
+        }
+        let mut byte = [0];
+        Ok((source.read(&mut byte)? == 1).then_some(byte[0]))
+    }
+}

@@ -1,0 +1,274 @@
+//! The files that may be inputs: those given, and those beside them whose names are related.
+
+use super::names;
+use crate::failure::{Failure, Result};
+use crate::source;
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+use rustix::time::{ClockId, clock_gettime};
+use std::fs::{self, File, Metadata};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long a run waits for the clock of the files to advance.
+const TICK: Duration = Duration::from_millis(30);
+
+/// How often the files are looked at again because one was renamed meanwhile.
+const ATTEMPTS: usize = 5;
+
+/// Device and inode.
+pub type Id = (u64, u64);
+
+/// Returns device and inode.
+pub fn id(metadata: &Metadata) -> Id {
+    (metadata.dev(), metadata.ino())
+}
+
+/// Returns the identity of a file that is recorded: a hash of device, inode and the time of its
+/// creation, because a new file may get the inode of a removed one. Never 0.
+pub fn identity(file: &File, metadata: &Metadata) -> u64 {
+    hash(metadata, born_open(file, metadata))
+}
+
+fn identity_of(path: &Path, metadata: &Metadata) -> u64 {
+    hash(metadata, born_at(path, metadata))
+}
+
+fn born_open(file: &File, metadata: &Metadata) -> u64 {
+    born(file.as_fd(), Path::new(""), AtFlags::EMPTY_PATH, metadata)
+}
+
+fn born_at(path: &Path, metadata: &Metadata) -> u64 {
+    born(CWD, path, AtFlags::empty(), metadata)
+}
+
+fn hash(metadata: &Metadata, born: u64) -> u64 {
+    let mut hash = 0_u64;
+    for word in [metadata.dev(), metadata.ino(), born] {
+        // SplitMix64: every bit of a word changes about half of the hash.
+        hash = (hash ^ word).wrapping_add(0x9e37_79b9_7f4a_7c15);
+        hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        hash ^= hash >> 31;
+    }
+    hash.max(1)
+}
+
+/// Returns when a file was created, in nanoseconds; 0 if its file system does not know that.
+fn born(at: BorrowedFd<'_>, path: &Path, flags: AtFlags, metadata: &Metadata) -> u64 {
+    let wanted = StatxFlags::BTIME | StatxFlags::INO;
+    let Ok(found) = statx(at, path, flags, wanted) else { return 0 };
+    let known = StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::BTIME);
+    if !known || found.stx_ino != metadata.ino() {
+        return 0;
+    }
+    let seconds = u64::try_from(found.stx_btime.tv_sec).unwrap_or(0);
+    seconds.saturating_mul(1_000_000_000).saturating_add(found.stx_btime.tv_nsec.into())
+}
+
+/// Returns device and inode of each of these files.
+pub fn ids(paths: &[PathBuf]) -> Result<Vec<Id>> {
+    let of = |path: &PathBuf| {
+        let found = fs::metadata(path).map_err(|error| Failure::reading(path, &error))?;
+        Ok(id(&found))
+    };
+    paths.iter().map(of).collect()
+}
+
+/// A file that may be an input.
+#[derive(Debug)]
+pub struct Found {
+    pub path: PathBuf,
+    pub name: Vec<u8>,
+    /// The file, if it is named on the command line.
+    given: Option<File>,
+    pub id: Id,
+    pub identity: u64,
+    pub size: u64,
+    /// When it was written last, in nanoseconds since the Unix epoch. Copies may keep that time.
+    pub written: u64,
+    /// When it was written last or created, whichever is later: not before it got here.
+    pub newest: u64,
+}
+
+fn written(metadata: &Metadata) -> u64 {
+    let nanos = i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec());
+    u64::try_from(nanos.max(0)).unwrap_or(u64::MAX)
+}
+
+impl Found {
+    /// Opens a file that is named on the command line.
+    fn given(path: &Path) -> Result<Self> {
+        let failed = |error: std::io::Error| Failure::reading(path, &error);
+        let file = source::open_file(path).map_err(failed)?;
+        let metadata = file.metadata().map_err(failed)?;
+        if !metadata.is_file() {
+            return Err(Failure::Error(format!(
+                "{} is no regular file, so a killed run could not resume it; leave --output out",
+                path.display()
+            )));
+        }
+        let born = born_open(&file, &metadata);
+        Ok(Self { given: Some(file), ..Self::new(path, &metadata, born) })
+    }
+
+    /// Describes a file that may be opened later: there may be many.
+    fn beside(path: &Path, metadata: &Metadata) -> Self {
+        Self::new(path, metadata, born_at(path, metadata))
+    }
+
+    fn new(path: &Path, metadata: &Metadata, born: u64) -> Self {
+        let written = written(metadata);
+        Self {
+            path: path.to_path_buf(),
+            name: path.file_name().unwrap_or_default().as_bytes().to_vec(),
+            given: None,
+            id: id(metadata),
+            identity: hash(metadata, born),
+            size: metadata.len(),
+            written,
+            newest: written.max(born),
+        }
+    }
+
+    /// Returns whether it is named on the command line.
+    pub fn is_given(&self) -> bool {
+        self.given.is_some()
+    }
+
+    /// Opens it, or returns it if it is open.
+    pub fn open(&self) -> Result<File> {
+        let failed = |error: std::io::Error| Failure::reading(&self.path, &error);
+        if let Some(file) = &self.given {
+            return file.try_clone().map_err(failed);
+        }
+        let file = source::open_file(&self.path).map_err(failed)?;
+        if id(&file.metadata().map_err(failed)?) == self.id { Ok(file) } else { Err(renaming()) }
+    }
+}
+
+fn renaming() -> Failure {
+    Failure::Error(
+        "the inputs are being renamed, by a rotation; run again when it has ended".to_owned(),
+    )
+}
+
+/// The files of a run, those given first, in their order.
+#[derive(Debug)]
+pub struct Files {
+    pub all: Vec<Found>,
+    /// Everything that this run does not see was written or created later than this.
+    pub seen: u64,
+}
+
+/// Returns the time of the clock that stamps files.
+pub fn now() -> u64 {
+    let now = clock_gettime(ClockId::RealtimeCoarse);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(now.tv_nsec).unwrap_or(0))
+}
+
+/// Returns the directory that contains a file of this name.
+pub fn directory_of(path: &Path) -> &Path {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or(Path::new("."))
+}
+
+impl Files {
+    /// Opens the files given and those beside them with related names. `own` are files of the run
+    /// itself, which are no inputs.
+    pub fn look(paths: &[PathBuf], own: &[Id]) -> Result<Self> {
+        for attempt in 1..=ATTEMPTS {
+            let began = now();
+            let given = given(paths, own)?;
+            let mut files = Self { all: given, seen: 0 };
+            files.add_beside(paths, own);
+            if !paths.iter().all(|path| files.is_still(path)) {
+                continue;
+            }
+            // What was written within this tick of the clock may be followed by more that has the
+            // same time.
+            let newest = files.all.iter().map(|file| file.newest).max().unwrap_or(0);
+            if newest < began || attempt == ATTEMPTS {
+                files.seen = newest.min(began.saturating_sub(1));
+                return Ok(files);
+            }
+            let waits = Instant::now();
+            while now() <= newest && waits.elapsed() < TICK {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        Err(renaming())
+    }
+
+    /// Returns whether a path still names the file that was opened.
+    fn is_still(&self, path: &Path) -> bool {
+        let now = fs::metadata(path).ok();
+        now.is_some_and(|now| self.all.iter().any(|file| file.is_given() && file.id == id(&now)))
+    }
+
+    /// Adds the files of related names.
+    fn add_beside(&mut self, paths: &[PathBuf], own: &[Id]) {
+        let live: Vec<Vec<u8>> = self.all.iter().map(|file| file.name.clone()).collect();
+        self.add(paths, own, |name, _| live.iter().any(|live| names::is_related(name, live)));
+    }
+
+    /// Adds the files beside the given ones that have one of these identities.
+    pub fn add_of_identity(&mut self, paths: &[PathBuf], own: &[Id], wanted: &[u64]) {
+        self.add(paths, own, |_, path| {
+            let found = fs::metadata(path).map(|metadata| identity_of(path, &metadata));
+            found.is_ok_and(|found| wanted.contains(&found))
+        });
+    }
+
+    /// Adds the files beside the given ones that have this inode.
+    pub fn add_of_inode(&mut self, paths: &[PathBuf], own: &[Id], inode: u64) {
+        self.add(paths, own, |_, path| fs::metadata(path).is_ok_and(|found| found.ino() == inode));
+    }
+
+    /// Adds the regular files in the directories of `paths` that are wanted, sorted by name.
+    fn add(&mut self, paths: &[PathBuf], own: &[Id], wanted: impl Fn(&[u8], &Path) -> bool) {
+        let mut directories: Vec<&Path> = paths.iter().map(|path| directory_of(path)).collect();
+        directories.sort();
+        directories.dedup();
+        for directory in directories {
+            let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+            let mut found: Vec<PathBuf> = entries
+                .filter(|entry| wanted(entry.file_name().as_bytes(), &entry.path()))
+                .map(|entry| directory.join(entry.file_name()))
+                .collect();
+            found.sort();
+            for path in found {
+                let Ok(metadata) = fs::metadata(&path) else { continue };
+                let is_there = |file: &Found| file.id == id(&metadata);
+                if !metadata.is_file()
+                    || own.contains(&id(&metadata))
+                    || self.all.iter().any(is_there)
+                {
+                    continue;
+                }
+                self.all.push(Found::beside(&path, &metadata));
+            }
+        }
+    }
+}
+
+/// Opens the files given, each once.
+fn given(paths: &[PathBuf], own: &[Id]) -> Result<Vec<Found>> {
+    let mut all: Vec<Found> = Vec::new();
+    for path in paths {
+        let found = Found::given(path)?;
+        if own.contains(&found.id) {
+            return Err(Failure::Error(format!(
+                "{} is the output as well as an input; name another output",
+                path.display()
+            )));
+        }
+        if all.iter().all(|other| other.id != found.id) {
+            all.push(found);
+        }
+    }
+    Ok(all)
+}

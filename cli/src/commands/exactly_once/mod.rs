@@ -1,0 +1,326 @@
+//! `dedup --output`: each new line is written to a file exactly once, however often a run is
+//! killed, and whatever happens to the inputs between two runs.
+//!
+//! Lines are read in pieces. The new lines of a piece are appended to the output first. Then one
+//! batch of the filter records their keys, the length of the output and the place in the input. A
+//! run that follows a killed one cuts the output to that length and continues from that place.
+//! `docs/exactly-once.md` has a table of what may happen to an input, and what a run then does.
+
+mod content;
+mod files;
+mod names;
+mod order;
+mod plan;
+mod positions;
+mod refusals;
+mod target;
+
+use super::counts::Counts;
+use super::line::{Line, LineError, Skipped};
+use super::run::{Ended, Run};
+use super::stream::Stream;
+use crate::args::Dedup;
+use crate::failure::{Failure, Result, note};
+use crate::input::{Batch as Lines, Input};
+use crate::key_args::Origin;
+use crate::trail::Trail;
+use content::Content;
+use ebbtide::{Any, Batch, Call, Checked, Durability, Entry as Key, Error, Filter};
+use order::Step;
+use plan::{Plan, Wanted};
+use positions::{Entry, Inputs, Recorded};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use target::Target;
+
+/// A line of a piece: its number and its bytes.
+type Kept = (u64, Vec<u8>);
+
+/// Deduplicates lines into a file.
+pub struct ExactlyOnce<'a> {
+    pub filter: &'a Filter<Any>,
+    pub stream: &'a Stream<'a, Filter<Any>>,
+    pub arguments: &'a Dedup,
+    /// Counts the lines.
+    pub counts: &'a mut Counts,
+}
+
+/// Lines that were read, and the place behind them.
+struct Piece<'p> {
+    path: &'p Path,
+    lines: Vec<Kept>,
+    slot: usize,
+    entry: Entry,
+    /// The header of the table, which all pieces of a file share.
+    header: Option<Vec<u8>>,
+}
+
+/// Refuses arguments that cannot be processed exactly once. Nothing has been touched then.
+pub fn check(arguments: &Dedup) -> Result<()> {
+    let (Some(output), Some(state)) = (&arguments.output, &arguments.state) else { return Ok(()) };
+    let files = &arguments.files;
+    if files.is_empty() || files.iter().any(|path| path.as_os_str() == "-") {
+        return Err(Failure::Error(
+            "standard input cannot be read again after a kill; --output needs files".to_owned(),
+        ));
+    }
+    target::check(output, state, files)
+}
+
+/// Records what a run is about to read, if that differs from what is recorded.
+fn begin(
+    filter: &Filter<Any>,
+    target: &Target<'_>,
+    (before, now): (&Inputs, &Inputs),
+    is_new_output: bool,
+) -> Result<()> {
+    if before == now && !is_new_output {
+        return Ok(());
+    }
+    // A new output is recorded durably before the first line is written: after a power cut, lines
+    // of a run that is not recorded would be taken for what the output held already.
+    let mut call = filter.call();
+    if is_new_output {
+        target.sync_name()?;
+        call = call.durability(Durability::Always);
+    }
+    let mut batch = Batch::new(call);
+    now.set(before, &mut batch)?;
+    positions::set_output(&mut batch, target.identity, &target.trail)?;
+    Ok(batch.commit()?)
+}
+
+impl ExactlyOnce<'_> {
+    /// Reads the files and writes the new lines to the output.
+    pub fn run(&mut self, output: &Path, state: &Path) -> Result<Ended> {
+        let _locked = target::lock_state(state)?;
+        let mut run = Run::new(true, true, Skipped::Nothing)?;
+        match self.plan_and_feed(output, &mut run) {
+            // A signal ends a long comparison of files by an error of its read.
+            Err(_) if run.stop.signal().is_some() => Ok(run.end()),
+            Ok(()) => Ok(run.end()),
+            Err(failure) => run.fail(failure),
+        }
+    }
+
+    fn plan_and_feed(&mut self, output: &Path, run: &mut Run) -> Result<()> {
+        let arguments = self.arguments;
+        let stop = run.stop.clone();
+        let (recorded_output, recorded) = positions::read(self.filter)?;
+        let before = match &recorded {
+            Recorded::Inputs(inputs) => inputs.clone(),
+            Recorded::Old(_) => Inputs::default(),
+        };
+        let own = target::own(output);
+        let content = Content { stop: &stop, plain: arguments.reading.no_decompress };
+        let wanted = Wanted {
+            paths: &arguments.files,
+            own: &own,
+            is_new: arguments.new_input,
+            accepts_missing: arguments.accept_missing,
+            left_out: files::ids(&arguments.leave_out)?,
+            is_complete: arguments.complete,
+            end: arguments.reading.delimiter(),
+            content,
+        };
+        let is_old = matches!(recorded, Recorded::Old(_));
+        let Plan { steps, inputs } = plan::plan(&wanted, recorded)?;
+        let durability = match arguments.reading.durability {
+            Some(durability) => durability,
+            None => self.filter.stat()?.durability,
+        };
+        let mut target = Target::open(output, durability != Durability::Never)?;
+        target.find_end(recorded_output, arguments.adopt_output)?;
+        target.cut()?;
+        let is_known = recorded_output.is_some_and(|recorded| {
+            let is_same = recorded.file == target.identity && !is_old;
+            is_same && recorded.length == target.trail.offset() && recorded.check.is_some()
+        });
+        begin(self.filter, &target, (&before, &inputs), !is_known)?;
+        let mut header = None;
+        for step in steps {
+            if stop.signal().is_some() {
+                break;
+            }
+            self.read(&step, content, &mut header, &mut target, run)?;
+        }
+        Ok(())
+    }
+
+    /// Reads a file from its place to its end.
+    fn read(
+        &mut self,
+        step: &Step,
+        content: Content<'_>,
+        header: &mut Option<Vec<u8>>,
+        target: &mut Target<'_>,
+        run: &mut Run,
+    ) -> Result<()> {
+        let (stop, reading) = (run.stop.clone(), &self.arguments.reading);
+        let failed = |error| Failure::reading(&step.path, &error);
+        let trail = self.continued(step, content)?;
+        let most = reading.batch.get().min(Batch::<Any>::MOST_OPERATIONS);
+        let input =
+            || -> Result<Input<'_>> { Input::new(origin(&step.path), reading, false, &stop) };
+        if trail.offset() > 0 && !reading.csv_field.is_empty() {
+            // The header of a table is in front of the place.
+            let mut first = input()?;
+            first.resume(&step.file, &step.path, Trail::default(), true).map_err(failed)?;
+            if let Some(mut lines) = first.next_batch(1, || Ok(()))? {
+                self.stream.take_header(&mut lines, header, run)?;
+            }
+        }
+        let mut input = input()?;
+        input.resume(&step.file, &step.path, trail, step.ends).map_err(failed)?;
+        let is_packed = content.is_packed(&step.file).map_err(failed)?;
+        let (mut piece, mut entry) = (Vec::new(), step.entry);
+        loop {
+            let more = match input.next_batch(most - piece.len(), || Ok(()))? {
+                Some(mut lines) => {
+                    self.stream.take_header(&mut lines, header, run)?;
+                    piece.extend(lines.lines.iter().map(|&(at, line)| (at, line.to_vec())));
+                    true
+                }
+                None => false,
+            };
+            if stop.signal().is_some() {
+                // Lines that were read and not recorded are read again.
+                return Ok(());
+            }
+            if piece.len() == most || !more {
+                entry.advance(input.trail());
+                entry.is_torn = is_torn(&input, reading.delimiter(), entry.is_torn);
+                entry.is_complete = !more && step.ends && input.left() == 0;
+                if !is_packed {
+                    still_there(step, input.trail())?;
+                }
+                let lines = std::mem::take(&mut piece);
+                let header = header.clone();
+                let piece = Piece { path: &step.path, lines, slot: step.slot, entry, header };
+                if !piece.lines.is_empty() || entry != step.entry {
+                    self.record(&piece, target, run)?;
+                }
+            }
+            if !more {
+                break;
+            }
+        }
+        if input.left() > 0 {
+            note(&format!(
+                "{}: {} bytes behind byte {} are left for a later run, because the last line has \
+                 no end yet (--complete takes it as a line)",
+                step.path.display(),
+                input.left(),
+                input.trail().offset()
+            ));
+        }
+        Ok(())
+    }
+
+    /// Returns where to continue: behind the end of a line that was taken without it, if the end
+    /// has arrived. Refuses to continue in the middle of a line.
+    fn continued(&self, step: &Step, content: Content<'_>) -> Result<Trail> {
+        let mut trail = step.trail.clone();
+        if !step.entry.is_torn {
+            return Ok(trail);
+        }
+        let next = content.byte_at(&step.file, trail.offset());
+        match next.map_err(|error| Failure::reading(&step.path, &error))? {
+            Some(byte) if byte == self.arguments.reading.delimiter() => {
+                let line = trail.next_line();
+                trail.pass(&[byte], line);
+            }
+            Some(_) if !self.arguments.complete => {
+                return Err(refusals::continued(&step.path, trail.offset()));
+            }
+            _ => {}
+        }
+        Ok(trail)
+    }
+
+    /// Writes the new lines of a piece, and records all of it. A table begins with its header.
+    fn record(&mut self, piece: &Piece<'_>, target: &mut Target<'_>, run: &mut Run) -> Result<()> {
+        let of = Lines { path: piece.path, begins_file: false, lines: Vec::new() };
+        let mut lines = Vec::with_capacity(piece.lines.len());
+        for (number, whole) in &piece.lines {
+            if !run.take(piece.path, *number) {
+                return Ok(());
+            }
+            lines.extend(self.stream.line(&of, whole, *number, run)?);
+        }
+        let end = self.arguments.reading.delimiter();
+        loop {
+            let mut batch = Batch::new(self.call());
+            let (mut new, mut counts) = (Vec::new(), self.counts.clone());
+            let begins = target.trail.offset() == 0 && !self.arguments.omit_header;
+            if let Some(header) = piece.header.as_ref().filter(|_| begins) {
+                new.extend([&header[..], &[end]].concat());
+            }
+            for line in &lines {
+                match self.check(line, &mut batch) {
+                    Ok(checked) => {
+                        counts.late += u64::from(checked.is_too_late());
+                        if counts.prints(checked.is_present()) {
+                            new.extend([line.whole, &[end]].concat());
+                        }
+                    }
+                    Err(error) => {
+                        self.stream.judge(LineError::Refused(error), &of, line.number, run)?;
+                    }
+                }
+            }
+            let end = target.write(&new)?;
+            positions::set_entry(&mut batch, piece.slot, &piece.entry)?;
+            positions::set_output(&mut batch, target.identity, &end)?;
+            match batch.commit() {
+                Ok(()) => {
+                    (target.trail, *self.counts) = (end, counts);
+                    return Ok(());
+                }
+                // Another process has inserted one of the keys: check all of them again.
+                Err(Error::Conflict { .. }) => target.take_back()?,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn call(&self) -> Call<'_> {
+        let call = self.filter.call().since(self.arguments.since.into());
+        match self.arguments.reading.durability {
+            Some(durability) => call.durability(durability),
+            None => call,
+        }
+    }
+
+    /// Checks a line and adds it to the batch.
+    fn check(&self, line: &Line<'_>, batch: &mut Batch<'_>) -> ebbtide::Result<Checked> {
+        let entry = Key::new(&line.key);
+        batch.check_and_insert_entry(&match line.time {
+            Some(time) => entry.time(time),
+            None => entry,
+        })
+    }
+}
+
+fn origin(path: &Path) -> Origin {
+    Origin { files: vec![PathBuf::from(path)], ..Origin::default() }
+}
+
+/// Returns whether what was read ends with a line that has no end.
+fn is_torn(input: &Input<'_>, end: u8, was_torn: bool) -> bool {
+    let last = input.trail().tail().last();
+    input.took_rest() || (was_torn && last.is_some_and(|last| *last != end))
+}
+
+/// Checks that the bytes in front of a place are still there: the file may be truncated while it is
+/// read, and grow beyond the place again.
+fn still_there(step: &Step, trail: &Trail) -> Result<()> {
+    let tail = trail.tail();
+    let mut found = vec![0; tail.len()];
+    let from = trail.offset() - tail.len() as u64;
+    let read = step.file.read_exact_at(&mut found, from);
+    if read.is_ok() && found == tail {
+        return Ok(());
+    }
+    Err(refusals::overtaken(&step.path, trail.offset()))
+}

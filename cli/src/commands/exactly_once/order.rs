@@ -1,0 +1,101 @@
+//! The order in which a run reads its inputs, and which of them have come to their end.
+
+use super::content::Content;
+use super::files::Found;
+use super::names;
+use super::positions::{Entry, Inputs, name_hash};
+use crate::failure::{Failure, Result};
+use crate::trail::Trail;
+use std::fs::File;
+use std::path::PathBuf;
+
+/// An input that a run reads.
+pub struct Step {
+    pub path: PathBuf,
+    pub file: File,
+    /// Where its positions are.
+    pub slot: usize,
+    pub entry: Entry,
+    /// Where to begin.
+    pub trail: Trail,
+    /// Whether nothing more is written to it: a newer file follows, or it is compressed, or the
+    /// command line says so. Its unfinished last line is then a line.
+    pub ends: bool,
+}
+
+/// The files of a run.
+pub struct Order<'a> {
+    pub files: &'a [Found],
+    /// The inputs as the last run recorded them, and with their present names.
+    pub before: &'a Inputs,
+    pub now: &'a Inputs,
+    pub content: Content<'a>,
+}
+
+/// An input: its slot, its file, and the place in it.
+type Input = (usize, usize, Trail);
+
+impl Order<'_> {
+    /// Returns the steps: first what is left of files that were renamed, the oldest first, then the
+    /// files given in their order.
+    pub fn steps(&self, found: Vec<Input>, is_complete: bool) -> Result<Vec<Step>> {
+        let mut all = Vec::new();
+        for input in found {
+            if self.files[input.1].is_given() || self.is_left(&input) {
+                all.push(input);
+            }
+        }
+        let given = |at: usize| self.files[at].is_given();
+        all.sort_by_key(|&(_, at, _)| match given(at) {
+            false => (false, self.files[at].written, at),
+            true => (true, 0, at),
+        });
+        let order: Vec<(usize, usize)> = all.iter().map(|(slot, at, _)| (*slot, *at)).collect();
+        let step = |(slot, at, trail): Input| {
+            let found = &self.files[at];
+            let file = found.open()?;
+            let is_packed = self.content.is_packed(&file);
+            let is_packed = is_packed.map_err(|error| Failure::reading(&found.path, &error))?;
+            let new = Entry::new(found.identity, &found.name);
+            let entry = self.now.entries[slot].unwrap_or(new);
+            let ends = is_complete || is_packed || self.is_followed((slot, at), &order);
+            Ok(Step { path: found.path.clone(), file, slot, entry, trail, ends })
+        };
+        all.into_iter().map(step).collect()
+    }
+
+    /// Returns whether an input that is not given is read: one that was renamed, or that belongs to
+    /// the rotation of a file given. Others are inputs of other runs.
+    fn is_left(&self, (slot, at, _): &Input) -> bool {
+        let file = &self.files[*at];
+        let Some(entry) = self.before.entries[*slot] else { return false };
+        if entry.is_complete && file.size == entry.offset {
+            return false;
+        }
+        let is_part = |live: &Found| {
+            live.is_given()
+                && (names::is_rotated(&file.name, &live.name)
+                    || names::is_series(&file.name, &live.name))
+        };
+        entry.name != name_hash(&file.name) || self.files.iter().any(is_part)
+    }
+
+    /// Returns whether a newer file with content follows this one.
+    fn is_followed(&self, (slot, at): (usize, usize), order: &[(usize, usize)]) -> bool {
+        let file = &self.files[at];
+        let own = order.iter().position(|(_, other)| *other == at);
+        let earlier_name = self.before.entries[slot].map(|entry| entry.name);
+        order.iter().enumerate().any(|(place, &(_, other))| {
+            let other = &self.files[other];
+            let is_next_date = names::is_series(&file.name, &other.name)
+                && names::is_dated(&file.name)
+                && Some(place) > own;
+            let has_its_name = other.id != file.id
+                && earlier_name == Some(name_hash(&other.name))
+                && other.name != file.name;
+            let is_newer =
+                names::is_rotated(&file.name, &other.name) || is_next_date || has_its_name;
+            other.size > 0 && is_newer
+        })
+    }
+}

@@ -1,0 +1,179 @@
+//! What a run says when it refuses to continue: which file is missing, and what to do.
+
+use super::files::Found;
+use super::names;
+use super::positions::{Entry, name_hash};
+use crate::failure::Failure;
+use std::cmp::Reverse;
+use std::path::Path;
+
+/// What accepts a loss.
+const ACCEPT: &str = "--accept-missing";
+
+/// A file of a recorded identity has other content.
+pub fn changed(entry: &Entry, file: &Found) -> Failure {
+    let (path, offset) = (file.path.display(), entry.offset);
+    let what = if file.size < offset {
+        format!("was truncated: it ends before byte {offset}, up to which it was read")
+    } else {
+        format!(
+            "was replaced: the bytes in front of byte {offset}, up to which it was read, are other \
+             ones"
+        )
+    };
+    Failure::Error(format!(
+        "{path} {what}, and no file beside it holds what was read; put the file with its earlier \
+         content beside it, or give {ACCEPT} to read {path} from its beginning if nothing of its \
+         earlier content is missing"
+    ))
+}
+
+/// An input is not there any more.
+pub fn missing(entry: &Entry, files: &[Found]) -> Failure {
+    let named = files.iter().find(|file| name_hash(&file.name) == entry.name);
+    let what = match named {
+        Some(file) => format!("the earlier file {}", file.path.display()),
+        None => "an input of an earlier run".to_owned(),
+    };
+    Failure::Error(format!(
+        "{what}, of which {} bytes were read, is neither among the inputs nor beside them: it was \
+         removed, moved or changed; put it back or give it as well, or give {ACCEPT} if nothing of \
+         it is missing (or --new-input to read all inputs from their beginning)",
+        entry.offset
+    ))
+}
+
+/// A file is gone between an input that was renamed and the one that has its name now.
+pub fn gap(renamed: &Found, live: &Found, gone: u64) -> Failure {
+    Failure::Error(format!(
+        "{} was read as {} by an earlier run, so the log has been rotated more than once since, \
+         but {}.{gone} is not there, whose lines were never read; put it back, or give {ACCEPT} if \
+         nothing of it is missing",
+        renamed.path.display(),
+        live.path.display(),
+        live.path.display()
+    ))
+}
+
+/// The input that a run of an earlier version has read last is not there any more.
+pub fn old_missing(offset: u64) -> Failure {
+    Failure::Error(format!(
+        "the file that was read last, {offset} bytes of it, is neither among the inputs nor beside \
+         them: it was removed, replaced or compressed; put it back or give it as well, or give \
+         {ACCEPT} to read all inputs from their beginning if nothing of it is missing"
+    ))
+}
+
+/// Several files begin like an input that is not there any more.
+pub fn ambiguous(entry: &Entry, files: &[&Found]) -> Failure {
+    Failure::Error(format!(
+        "an input of which {} bytes were read is not there any more, and more than one file begins \
+         like it: {}; move those that are not its continuation to another directory",
+        entry.offset,
+        list(files)
+    ))
+}
+
+/// Files of the inputs' rotation were not read.
+pub fn unread(passed: &[&Found], known: &[&Found], all: &[Found]) -> Failure {
+    let given = all.iter().filter(|file| file.is_given());
+    let mut order: Vec<&Found> = given.chain(passed.iter().copied()).collect();
+    for &file in known {
+        let is_listed = order.iter().any(|other| other.id == file.id);
+        if !is_listed && passed.iter().any(|passed| passed.written >= file.written) {
+            order.push(file);
+        }
+    }
+    sort(&mut order);
+    let leave_out = passed.iter().map(|file| format!("--leave-out {}", quoted(&file.path)));
+    Failure::Error(format!(
+        "no run has read {}, which by name and time may be earlier parts of the inputs; give the \
+         inputs in this order: {}, or leave out what is not wanted: {}",
+        list(passed),
+        list(&order),
+        leave_out.collect::<Vec<_>>().join(" ")
+    ))
+}
+
+/// Sorts files by age, the oldest first: by the numbers of one log's rotation, if all have one, or
+/// by when they were written.
+fn sort(files: &mut [&Found]) {
+    let numbers = |live: &Found| -> Option<Vec<(u64, u64)>> {
+        let number = |file: &&Found| match names::number(&file.name, &live.name) {
+            None if file.id != live.id => None,
+            number => Some((file.identity, number.unwrap_or(0))),
+        };
+        files.iter().map(number).collect()
+    };
+    match files.iter().find_map(|live| numbers(live)) {
+        Some(numbers) => files.sort_by_key(|file| {
+            let number = numbers.iter().find(|(identity, _)| *identity == file.identity);
+            Reverse(number.map_or(0, |(_, number)| *number))
+        }),
+        None => files.sort_by_key(|file| file.written),
+    }
+}
+
+/// A file may have been read by a run whose record was removed.
+pub fn forgotten(file: &Found) -> Failure {
+    let path = file.path.display();
+    Failure::Error(format!(
+        "{path} may be an input that was read long ago, of which there is no record any more; \
+         do not give it if so, or run touch {} if it was never read",
+        quoted(&file.path)
+    ))
+}
+
+/// There are no positions left.
+pub fn too_many(most: usize) -> Failure {
+    Failure::Error(format!(
+        "expected at most {most} inputs of one state that are still there, found more; remove or \
+         move away those that were read, or divide the inputs over several states and outputs"
+    ))
+}
+
+/// An unfinished last line was taken as a line and has been continued.
+pub fn continued(path: &Path, offset: u64) -> Failure {
+    Failure::Error(format!(
+        "{} continues its last line behind byte {offset}, where it had no end and was taken as a \
+         line; give --complete to take what follows as a line of its own",
+        path.display()
+    ))
+}
+
+/// A file was truncated or replaced while it was read.
+pub fn overtaken(path: &Path, offset: u64) -> Failure {
+    Failure::Error(format!(
+        "{} was changed in front of byte {offset} while it was read; what was read before that is \
+         recorded: run again",
+        path.display()
+    ))
+}
+
+/// Returns the files as words of a shell.
+fn list(files: &[&Found]) -> String {
+    files.iter().map(|file| quoted(&file.path)).collect::<Vec<_>>().join(" ")
+}
+
+/// Returns a path as one word of a shell.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+=:,@%~".contains(&byte);
+    if text.bytes().all(is_plain) && !text.starts_with(['-', '~']) {
+        return text;
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_one_word_of_a_shell() {
+        let words = [("/a/h.log.1", "/a/h.log.1"), ("/a b/c", "'/a b/c'"), ("~x", "'~x'")];
+        for (path, word) in words.into_iter().chain([("it's", r"'it'\''s'"), ("$(x)", "'$(x)'")]) {
+            assert_eq!(quoted(Path::new(path)), word);
+        }
+    }
+}

@@ -1,0 +1,437 @@
+//! Walks the table of docs/exactly-once.md at random: what happens to the inputs between two runs
+//! of `dedup --output`, and what happens to the runs.
+//!
+//! A logger writes a log, which is rotated, compressed, copied, truncated and removed. Each run is
+//! successful, killed, or refused. A refused run says what is missing; the walk does what it says,
+//! and the next run succeeds. At the end the output contains each line of the log exactly once: no
+//! key expires, and the false-positive rate is 1e-9.
+
+use crate::exactly_once::{Random, scaled};
+use crate::support::{Outcome, run, signal, start};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+use tempfile::TempDir;
+
+/// Rounds of a walk: things happen, then the command runs.
+const ROUNDS: u64 = 12;
+
+/// The walks, unless `EBBTIDE_EFFORT` says otherwise.
+const WALKS: u64 = 12;
+
+/// A log, its rotated files, and everything that was ever written.
+struct Walk {
+    home: TempDir,
+    /// The directory of everything: a copy of the first one if the walk has moved.
+    dir: PathBuf,
+    random: Random,
+    /// The number of the next line.
+    next: u64,
+    /// Every line that was written, those without an end included.
+    written: BTreeSet<String>,
+    /// The unfinished line at the end of each live log.
+    half: [String; 2],
+    /// Removed files, with their content and the time of its last change.
+    removed: Vec<(String, Vec<u8>, SystemTime)>,
+    /// The state at an earlier moment.
+    saved: Option<PathBuf>,
+    /// What has happened, for the report of a failure.
+    story: Vec<String>,
+    /// Whether the next run continues without an input that is gone.
+    accepts: bool,
+    refused: u64,
+    killed: u64,
+}
+
+const LOGS: [&str; 2] = ["h.log", "a.log"];
+
+impl Walk {
+    fn new(seed: u64) -> Self {
+        let home = tempfile::tempdir().expect("a temporary directory");
+        let dir = home.path().join("work");
+        fs::create_dir(&dir).expect("a directory");
+        fs::write(dir.join("h.log"), b"").expect("a log");
+        let mut random = Random::new(seed);
+        random.below(9);
+        Self {
+            home,
+            dir,
+            random,
+            next: 0,
+            written: BTreeSet::new(),
+            half: Default::default(),
+            removed: Vec::new(),
+            saved: None,
+            story: Vec::new(),
+            accepts: false,
+            refused: 0,
+            killed: 0,
+        }
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    fn chance(&mut self, of: u64) -> bool {
+        self.random.below(of) == 0
+    }
+
+    fn tell(&mut self, what: impl Into<String>) {
+        self.story.push(what.into());
+    }
+
+    /// Appends bytes to a file.
+    fn append(&self, name: &str, bytes: &[u8]) {
+        let file = fs::File::options().create(true).append(true).open(self.at(name));
+        file.and_then(|mut file| file.write_all(bytes)).expect("space");
+    }
+
+    /// Writes some lines to a live log; every third repeats an earlier one. The last may be
+    /// unfinished.
+    fn write(&mut self, log: usize, most: u64) {
+        let count = self.random.below(most) + 1;
+        let mut text = String::new();
+        for _ in 0..count {
+            let mut line = if self.next > 0 && self.chance(3) && self.half[log].is_empty() {
+                let back = self.random.below(self.next.min(50));
+                format!("message {}", self.next - 1 - back)
+            } else {
+                self.next += 1;
+                format!("message {}", self.next - 1)
+            };
+            if !self.half[log].is_empty() {
+                // The rest of the line whose beginning is written.
+                line = " continued".to_owned();
+            }
+            text.push_str(&line);
+            text.push('\n');
+            let whole = std::mem::take(&mut self.half[log]) + &line;
+            self.written.insert(whole);
+        }
+        if self.chance(4) {
+            self.next += 1;
+            self.half[log] = format!("message {}", self.next - 1);
+            text.push_str(&self.half[log]);
+        }
+        self.tell(format!("write {count} lines to {}, rest {:?}", LOGS[log], self.half[log]));
+        self.append(LOGS[log], text.as_bytes());
+    }
+
+    /// Ends a live log where it is: its unfinished line is a line.
+    fn end_half(&mut self, log: usize) {
+        let half = std::mem::take(&mut self.half[log]);
+        if !half.is_empty() {
+            self.written.insert(half);
+        }
+    }
+
+    /// Gives the rotated files of a log the next number, from the oldest on.
+    fn shift(&mut self, log: usize) {
+        for number in (1..30).rev() {
+            for ending in ["", ".gz"] {
+                let from = self.at(&format!("{}.{number}{ending}", LOGS[log]));
+                if from.exists() {
+                    let to = self.at(&format!("{}.{}{ending}", LOGS[log], number + 1));
+                    fs::rename(from, to).expect("renamed");
+                }
+            }
+        }
+    }
+
+    fn rotate(&mut self, log: usize) {
+        self.tell(format!("rotate {}", LOGS[log]));
+        self.shift(log);
+        let first = self.at(&format!("{}.1", LOGS[log]));
+        fs::rename(self.at(LOGS[log]), first).expect("renamed");
+        fs::write(self.at(LOGS[log]), b"").expect("a log");
+        self.end_half(log);
+    }
+
+    fn copy_and_truncate(&mut self, log: usize) {
+        self.tell(format!("copy and truncate {}", LOGS[log]));
+        self.shift(log);
+        fs::copy(self.at(LOGS[log]), self.at(&format!("{}.1", LOGS[log]))).expect("a copy");
+        let live = fs::File::options().write(true).open(self.at(LOGS[log]));
+        live.and_then(|live| live.set_len(0)).expect("truncated");
+        self.end_half(log);
+    }
+
+    /// Compresses a rotated file.
+    fn compress(&mut self, log: usize) {
+        let number = 1 + self.random.below(3);
+        let (from, to) = (format!("{}.{number}", LOGS[log]), format!("{}.{number}.gz", LOGS[log]));
+        let Ok(content) = fs::read(self.at(&from)) else { return };
+        self.tell(format!("compress {from}"));
+        let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+        packed.write_all(&content).expect("memory");
+        fs::write(self.at(&to), packed.finish().expect("memory")).expect("space");
+        fs::remove_file(self.at(&from)).expect("removed");
+    }
+
+    /// Removes a file, which comes back if a run misses it.
+    fn remove(&mut self, log: usize) {
+        let number = 1 + self.random.below(4);
+        let name = format!("{}.{number}", LOGS[log]);
+        for name in [name.clone(), format!("{name}.gz")] {
+            let Ok(content) = fs::read(self.at(&name)) else { continue };
+            self.tell(format!("remove {name}"));
+            let written = self.written_at(&name);
+            fs::remove_file(self.at(&name)).expect("removed");
+            self.removed.push((name, content, written));
+        }
+    }
+
+    /// Replaces a live log by another file; the content comes back as a rotated file.
+    fn replace(&mut self, log: usize) {
+        self.tell(format!("replace {}", LOGS[log]));
+        let content = fs::read(self.at(LOGS[log])).expect("a log");
+        let (in_place, written) = (self.chance(2), self.written_at(LOGS[log]));
+        if !in_place {
+            fs::remove_file(self.at(LOGS[log])).expect("removed");
+        }
+        fs::write(self.at(LOGS[log]), b"").expect("space");
+        self.end_half(log);
+        self.removed.push((format!("{}.lost", LOGS[log]), content, written));
+        self.write(log, 9);
+    }
+
+    fn written_at(&self, name: &str) -> SystemTime {
+        let found = fs::metadata(self.at(name)).and_then(|found| found.modified());
+        found.expect("it is there")
+    }
+
+    /// Puts a file back, half of the times as `cp --preserve` does.
+    fn put(&mut self, name: &str, content: &[u8], written: SystemTime) {
+        let mut file = fs::File::create(self.at(name)).expect("space");
+        file.write_all(content).expect("space");
+        if self.chance(2) {
+            file.set_modified(written).expect("its time");
+        }
+    }
+
+    /// Puts everything back that was removed.
+    fn put_back(&mut self) {
+        for (name, content, written) in std::mem::take(&mut self.removed) {
+            if let Some(log) = name.strip_suffix(".lost") {
+                let which = usize::from(log != LOGS[0]);
+                self.shift(which);
+                self.tell(format!("put {log} back as {log}.1"));
+                self.put(&format!("{log}.1"), &content, written);
+            } else {
+                let (stem, ending) = name.strip_suffix(".gz").map_or((&*name, ""), |s| (s, ".gz"));
+                let (log, number) = stem.rsplit_once('.').expect("a number");
+                let mut number: u64 = number.parse().expect("a number");
+                let taken = |number: u64| {
+                    let at = |ending: &str| self.at(&format!("{log}.{number}{ending}"));
+                    at("").exists() || at(".gz").exists()
+                };
+                while taken(number) {
+                    number += 1;
+                }
+                let name = format!("{log}.{number}{ending}");
+                self.put(&name, &content, written);
+                self.tell(format!("put back {name}"));
+            }
+        }
+    }
+
+    /// Something happens to the inputs or the state.
+    fn happen(&mut self) {
+        let log = usize::from(self.at(LOGS[1]).exists() && self.chance(3));
+        match self.random.below(20) {
+            0..=7 => self.write(log, 40),
+            8..=10 => self.rotate(log),
+            11 => self.copy_and_truncate(log),
+            12..=13 => self.compress(log),
+            14 => self.remove(log),
+            15 => self.replace(log),
+            16 => self.write(1, 9),
+            17 => self.save(),
+            18 => self.restore(),
+            _ => self.move_away(),
+        }
+    }
+
+    fn save(&mut self) {
+        if !self.at("state").exists() {
+            return;
+        }
+        self.tell("save the state");
+        let to = self.home.path().join("saved");
+        let _ = fs::remove_dir_all(&to);
+        copy(&self.at("state"), &to);
+        self.saved = Some(to);
+    }
+
+    /// Continues with the saved state, while the output is longer.
+    fn restore(&mut self) {
+        let Some(saved) = self.saved.clone() else { return };
+        self.tell("restore the state");
+        fs::remove_dir_all(self.at("state")).expect("removed");
+        copy(&saved, &self.at("state"));
+        // What runs after it had read may be missing.
+    }
+
+    /// Continues with a copy of everything in another directory.
+    fn move_away(&mut self) {
+        let to = self.home.path().join(format!("work-{}", self.story.len()));
+        self.tell("copy everything to another directory");
+        let copied = std::process::Command::new("cp").arg("-a").arg(&self.dir).arg(&to).status();
+        assert!(copied.expect("cp runs").success());
+        self.dir = to;
+    }
+
+    fn arguments(&self, inputs: Option<Vec<String>>, complete: bool) -> Vec<String> {
+        let mut all: Vec<String> = ["dedup", "--last", "1000000", "--fpr", "1e-9", "--hash-seed"]
+            .map(str::to_owned)
+            .into();
+        all.extend(["7", "--batch", "16", "--durability", "never"].map(str::to_owned));
+        let path = |name: &str| self.at(name).to_str().expect("UTF-8").to_owned();
+        all.extend(["--state".to_owned(), path("state"), "--output".to_owned(), path("out")]);
+        all.extend(complete.then(|| "--complete".to_owned()));
+        let live = LOGS.iter().filter(|log| self.at(log).exists()).map(|log| path(log));
+        all.extend(inputs.unwrap_or_else(|| live.collect()));
+        all
+    }
+
+    /// Runs, and kills the run at a random moment; or two runs at once; or something happens
+    /// meanwhile.
+    fn run_disturbed(&mut self) {
+        let arguments = self.arguments(None, false);
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        match self.random.below(4) {
+            0 => {
+                self.tell("run, killed");
+                let mut child = start(&arguments);
+                std::thread::sleep(Duration::from_micros(self.random.below(30_000)));
+                signal(&child, "KILL");
+                let _ = child.wait();
+                self.killed += 1;
+            }
+            1 => {
+                self.tell("two runs at once");
+                let (one, other) = (start(&arguments), start(&arguments));
+                for child in [one, other] {
+                    let output = child.wait_with_output().expect("an end");
+                    assert!(matches!(output.status.code(), Some(0 | 2)), "{output:?}");
+                }
+            }
+            _ => {
+                self.tell("run, overtaken");
+                let child = start(&arguments);
+                let log = usize::from(self.at(LOGS[1]).exists() && self.chance(3));
+                for _ in 0..1 + self.random.below(3) {
+                    match self.random.below(4) {
+                        0 => self.rotate(log),
+                        1 => self.copy_and_truncate(log),
+                        _ => self.write(log, 40),
+                    }
+                }
+                let output = child.wait_with_output().expect("an end");
+                assert!(matches!(output.status.code(), Some(0 | 2)), "{output:?}");
+            }
+        }
+    }
+
+    /// Runs until a run succeeds, and does what refused ones say: a user adds to the command what
+    /// each asks for.
+    fn run(&mut self, complete: bool) {
+        let (mut inputs, mut refusals) = (None, Vec::new());
+        self.accepts = false;
+        for _ in 0..8 {
+            let mut arguments = self.arguments(inputs.clone(), complete);
+            arguments.extend(self.accepts.then(|| "--accept-missing".to_owned()));
+            let outcome = run(&arguments.iter().map(String::as_str).collect::<Vec<_>>(), b"");
+            if outcome.code == Some(0) {
+                self.tell(format!("run: {}", outcome.stderr.trim_end()));
+                return;
+            }
+            assert_eq!(outcome.code, Some(2), "{outcome:?}");
+            self.refused += 1;
+            self.tell(format!("refused: {}", outcome.stderr.trim_end()));
+            inputs = self.obey(&outcome).or(inputs);
+            refusals.push(outcome.stderr);
+        }
+        self.fail(&format!("never succeeds: {refusals:#?}"));
+    }
+
+    /// Does what a refusal says; returns the inputs that it names.
+    fn obey(&mut self, outcome: &Outcome) -> Option<Vec<String>> {
+        let sentence = &outcome.stderr;
+        if let Some((_, order)) = sentence.split_once("in this order: ") {
+            let (order, _) = order.split_once(", or").expect("an alternative");
+            return Some(order.split(' ').map(str::to_owned).collect());
+        }
+        let says = |part: &str| sentence.contains(part);
+        let is_missing = says("put it back") || says("put the file with its earlier content");
+        if is_missing && !self.removed.is_empty() {
+            self.put_back();
+        } else if says("--accept-missing") {
+            // Everything is there: a copy of too few bytes to be recognised, or not at all.
+            self.accepts = true;
+        } else if !says("run again") {
+            self.fail(&format!("refused without a reason: {sentence}"));
+        }
+        None
+    }
+
+    fn fail(&self, what: &str) -> ! {
+        let names = fs::read_dir(&self.dir).expect("a directory").flatten();
+        let names: Vec<_> = names.map(|entry| entry.file_name()).collect();
+        panic!("{what}\nfiles {names:?}\nstory {:#?}", self.story)
+    }
+
+    /// Ends the walk: after all has been put back and read, each line is there once.
+    fn end(&mut self) {
+        self.put_back();
+        self.run(true);
+        (0..LOGS.len()).for_each(|log| self.end_half(log));
+        self.run(true);
+        let output = fs::read_to_string(self.at("out")).expect("the output");
+        let lines: Vec<&str> = output.lines().collect();
+        let found: BTreeSet<String> = lines.iter().map(|line| (*line).to_owned()).collect();
+        let missing: Vec<_> = self.written.difference(&found).take(5).collect();
+        let extra: Vec<_> = found.difference(&self.written).take(5).collect();
+        if lines.len() != found.len() || !missing.is_empty() || !extra.is_empty() {
+            let twice = lines.len() - found.len();
+            self.fail(&format!("{twice} lines twice, missing {missing:?}, extra {extra:?}"));
+        }
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir(to).expect("a directory");
+    for entry in fs::read_dir(from).expect("a directory") {
+        let entry = entry.expect("an entry");
+        fs::copy(entry.path(), to.join(entry.file_name())).expect("a copy");
+    }
+}
+
+#[test]
+fn every_line_is_written_once_or_a_run_is_refused_and_says_what_is_missing() {
+    let seed = std::env::var("EBBTIDE_SEED").ok().map_or(1, |seed| seed.parse().expect("a seed"));
+    let (mut refused, mut killed) = (0, 0);
+    let walks = scaled(WALKS);
+    for number in 0..walks {
+        let mut walk = Walk::new(seed * 1_000_000 + number);
+        walk.tell(format!("walk {number} of seed {seed}"));
+        for _ in 0..ROUNDS {
+            for _ in 0..1 + walk.random.below(3) {
+                walk.happen();
+            }
+            if walk.chance(3) {
+                walk.run_disturbed();
+            }
+            walk.run(false);
+        }
+        walk.end();
+        (refused, killed) = (refused + walk.refused, killed + walk.killed);
+    }
+    println!("{} rounds, {refused} runs refused, {killed} killed", walks * ROUNDS);
+    assert!(refused > 0 && killed > 0, "{refused} refused, {killed} killed");
+}
