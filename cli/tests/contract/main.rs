@@ -29,6 +29,7 @@ mod places;
 mod posteriors;
 mod read_only;
 mod real_streams;
+mod recipes;
 mod rotations;
 mod salvage;
 mod stops;
