@@ -1,19 +1,19 @@
 //! A persistent embedded storage engine for forgetting filters.
 //!
 //! Has this key been seen in the last N minutes, or among the last N items? At least how long ago?
-//! The answers take 10 to 70 bits per key, at memory speed, and the state outlives the process.
+//! The answers take 19 to 34 bits per key, at memory speed, and the state outlives the process.
 //! Filters live in memory-mapped files with a write-ahead log and checkpoints, so a restart or a
 //! crash resumes the decayed state exactly.
 //!
 //! ```
-//! use ebbtide::{Checked, Filter, Options, TimeLimited};
+//! use ebbtide::{Checked, Filter, Fingerprint, Options};
 //! use std::time::Duration;
 //! # let parent = tempfile::tempdir()?;
 //! # let dir = parent.path().join("seen");
 //!
 //! let seen = Filter::open_or_create(
 //!     &dir,
-//!     TimeLimited::window(Duration::from_secs(600)).fpr(0.001),
+//!     Fingerprint::window(Duration::from_secs(600)).fpr(0.001),
 //!     Options::new(),
 //! )?;
 //! if seen.check_and_insert("message 4711")? == Checked::New {

@@ -28,6 +28,7 @@ mod outputs;
 mod places;
 mod posteriors;
 mod read_only;
+mod readme;
 mod real_streams;
 mod recipes;
 mod rotations;
