@@ -1,9 +1,13 @@
 //! Commands that only inspect a filter leave no trace, for any user and in any state of the filter.
 
-use crate::support::{Place, Talk, input, ok, signal, stream};
+use crate::support::{Place, Talk, input, ok, signal, start, stream};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, Instant};
+
+/// Shorter than the time for which an opener waits for another one.
+const LIMIT: Duration = Duration::from_secs(30);
 
 /// The data of `ls -li` about a file: inode, size, mode, owner, and modification time.
 pub type Entry = (u64, u64, u32, u32, (i64, i64));
@@ -119,4 +123,49 @@ fn a_lookup_that_waits_for_its_key_follows_a_later_writer() {
     assert_eq!(talk.ask("late"), "1");
     writer.end();
     talk.end();
+}
+
+/// Whoever looks holds nobody up: also not if it is stopped at any moment, as by Ctrl-Z, or prints
+/// into a pipe that nobody reads.
+#[test]
+fn a_stopped_look_delays_no_writer() {
+    let place = Place::new();
+    let dir = place.at("filter");
+    ok(&["create", "--last", "20000", "--stripes", "4", &dir], b"");
+    ok(&["insert", &dir], &input(&stream(20_000, 30_000)));
+    let keys = place.at("keys");
+    fs::write(&keys, input(&stream(3000, 30_000))).expect("space");
+    let page = place.at("page.html");
+    let commands: [&[&str]; 8] = [
+        &["stat", &dir],
+        &["digest", &dir],
+        &["verify", &dir],
+        &["wal", &dir],
+        &["contains", &dir, &keys],
+        &["age", &dir, &keys],
+        &["report", &dir, "--output", &page],
+        &["top", &dir, "--once"],
+    ];
+    let mut stopped = 0;
+    for (number, command) in commands.iter().enumerate() {
+        for moment in [0, 2, 5, 9, 14, 20] {
+            // Its output stays in the pipe.
+            let mut child = start(command);
+            std::thread::sleep(Duration::from_millis(moment + number as u64 % 3));
+            let is_running = child.try_wait().expect("a status").is_none();
+            if is_running {
+                signal(&child, "STOP");
+                stopped += 1;
+            }
+            let began = Instant::now();
+            ok(&["insert", &dir, "--key", &format!("{number} {moment}")], b"");
+            assert!(began.elapsed() < LIMIT, "{command:?}, stopped after {moment} ms");
+            if is_running {
+                signal(&child, "CONT");
+            }
+            let outcome = child.wait_with_output().expect("an end");
+            assert!(outcome.status.success(), "{command:?}: {outcome:?}");
+        }
+    }
+    assert!(stopped > 10, "{stopped} looks were stopped");
 }
