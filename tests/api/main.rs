@@ -5,6 +5,7 @@ mod clear;
 mod closing;
 mod explain;
 mod key_hash;
+mod long_use;
 mod one_step;
 mod plan;
 #[cfg(feature = "serde")]

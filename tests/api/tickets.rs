@@ -355,3 +355,44 @@ fn a_log_that_cannot_be_opened_fails_a_ticket_but_not_the_filter() {
     let answer = in_time("a ticket", move || block_on(second));
     assert_eq!(answer.expect("durable"), Checked::Present);
 }
+
+/// An answer that leaves no record rests on the records of others: its ticket is that of the last
+/// one of them, in whatever thread or handle that was written.
+#[test]
+fn the_ticket_of_an_answer_that_changes_nothing_covers_the_insert_that_it_saw() {
+    const KEYS: u64 = 4000;
+    let home = TempDir::new().expect("a directory");
+    let dir = home.path().join("filter");
+    let spec = AgePartitioned::last(100_000);
+    let filter = Filter::create(&dir, spec, options().stripes(2)).expect("a filter");
+    let other = Filter::<AgePartitioned>::open(&dir, options()).expect("another handle");
+    // Both ask for the keys in the same order, as close together as they can.
+    let barrier = Barrier::new(2);
+    let ask = |filter: &Filter<AgePartitioned>| {
+        let ask = |key: u64| {
+            if key.is_multiple_of(16) {
+                barrier.wait();
+            }
+            let key = key.to_le_bytes();
+            let ticket = filter.issue(|call| call.since(Since::LastAccepted).check_and_insert(key));
+            let ticket = ticket.expect("an answer");
+            (ticket.answer().is_new(), ticket.lsn())
+        };
+        (0..KEYS).map(ask).collect::<Vec<_>>()
+    };
+    let (one, two) = std::thread::scope(|scope| {
+        let one = scope.spawn(|| ask(&filter));
+        let two = scope.spawn(|| ask(&other));
+        (one.join().expect("no panic"), two.join().expect("no panic"))
+    });
+    for (key, (one, two)) in (0..KEYS).zip(one.into_iter().zip(two)) {
+        assert_ne!(one.0, two.0, "key {key} is new once");
+        let (inserted, seen) = if one.0 { (one.1, two.1) } else { (two.1, one.1) };
+        assert!(seen >= inserted, "key {key}: inserted by record {inserted}, seen up to {seen}");
+    }
+    // The last record of the stripe, not one behind it: waiting for it ends without another insert.
+    let ticket = filter.issue(|call| call.since(Since::LastAccepted).check_and_insert([0; 8]));
+    let ticket = ticket.expect("an answer");
+    assert!(ticket.lsn() < filter.stat().expect("figures").lsn, "a record that exists");
+    in_time("a ticket", move || ticket.wait().expect("durable"));
+}
