@@ -29,7 +29,7 @@ fn a_handle_that_is_used_for_a_million_operations_answers_as_its_window_does() {
         // Half of the keys are new, the others at every distance up to twice the window.
         let back = (random >> 33) % (4 * WINDOW);
         let key = if back < 2 * WINDOW { number.saturating_sub(back) } else { number };
-        let key = last.contains_key(&key).then_some(key).unwrap_or(number);
+        let key = if last.contains_key(&key) { key } else { number };
         let is_new = filter.check_and_insert(key.to_le_bytes()).expect("an answer").is_new();
         let distance = last.insert(key, number).map_or(u64::MAX, |before| number - before);
         assert!(distance > WINDOW || !is_new, "operation {number}: {distance} inserts ago");
