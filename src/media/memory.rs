@@ -41,11 +41,18 @@ struct Node {
 /// `words` covers `bytes` and may have spare words, which are zero.
 #[derive(Debug)]
 struct Content {
-    words: Arc<[AtomicU64]>,
+    words: Words,
     bytes: u64,
     /// Pages, by number, that take no space.
     holes: BTreeSet<u64>,
 }
+
+/// Words of a file, shared with its mappings.
+type Words = Arc<Box<[AtomicU64]>>;
+
+/// The size from which an allocation is compared with the machine's memory before it is touched: a
+/// process that takes more than there is would be killed, however large its address space is.
+const COMPARED_BYTES: u64 = 64 << 20;
 
 /// The unit of holes.
 const PAGE_BYTES: u64 = 4096;
@@ -117,13 +124,14 @@ impl Directory {
         }
     }
 
-    fn add(&mut self, name: &str, bytes: u64) -> Arc<Node> {
+    /// Adds a file of zeros.
+    fn add(&mut self, name: &str, bytes: u64) -> io::Result<Arc<Node>> {
+        let words = zeros(bytes.div_ceil(8))?;
         self.last_identity += 1;
-        let content =
-            Mutex::new(Content { words: zeros(bytes.div_ceil(8)), bytes, holes: BTreeSet::new() });
+        let content = Mutex::new(Content { words, bytes, holes: BTreeSet::new() });
         let node = Arc::new(Node { identity: self.last_identity, content });
         self.files.insert(name.to_owned(), Arc::clone(&node));
-        node
+        Ok(node)
     }
 }
 
@@ -158,10 +166,11 @@ impl Media for Memory {
         if directory.files.contains_key(name) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        let holes: BTreeSet<u64> = whole_pages(allocated..bytes).collect();
-        directory.reserve(bytes - holes.len() as u64 * PAGE_BYTES)?;
-        let node = directory.add(name, bytes);
-        node.content.lock().holes = holes;
+        let holes = whole_pages(allocated..bytes);
+        let pages = holes.end.saturating_sub(holes.start);
+        directory.reserve(bytes - pages * PAGE_BYTES)?;
+        let node = directory.add(name, bytes)?;
+        node.content.lock().holes = holes.collect();
         Ok(Box::new(MemoryFile { memory: self.clone(), node, access: Access::Write }))
     }
 
@@ -209,7 +218,7 @@ impl Media for Memory {
         let mut directory = self.directory.lock();
         directory.enter()?;
         if access == Access::Write && !directory.files.contains_key(name) {
-            directory.add(name, 0);
+            directory.add(name, 0)?;
         }
         let file = directory.find(name)?.identity;
         directory.last_holder += 1;
@@ -382,7 +391,7 @@ impl Content {
                 let sentence = "a mapped file in memory cannot grow";
                 return Err(io::Error::new(io::ErrorKind::Unsupported, sentence));
             }
-            let words = zeros(wanted.max(2 * self.words.len() as u64));
+            let words = zeros(wanted.max(2 * self.words.len() as u64))?;
             for (new, old) in words.iter().zip(self.words.iter()) {
                 // Relaxed: neither is mapped, and the file's lock orders its calls.
                 new.store(old.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -403,8 +412,37 @@ impl Content {
     }
 }
 
-fn zeros(words: u64) -> Arc<[AtomicU64]> {
-    (0..words).map(|_| AtomicU64::new(0)).collect()
+/// Returns words that are all zero.
+fn zeros(words: u64) -> io::Result<Words> {
+    let bytes = words.saturating_mul(8);
+    if bytes >= COMPARED_BYTES
+        && let Some(available) = available_bytes().filter(|&available| available < bytes)
+    {
+        return Err(no_memory(bytes, &format!("{available} bytes are available")));
+    }
+    let refused = || no_memory(bytes, "the system provides less to this process");
+    let mut all = Vec::new();
+    let count = usize::try_from(words).map_err(|_| refused())?;
+    all.try_reserve_exact(count).map_err(|_| refused())?;
+    all.extend((0..words).map(|_| AtomicU64::new(0)));
+    Ok(Arc::new(all.into_boxed_slice()))
+}
+
+/// Returns the bytes that a process of this machine can take without swapping; `None` if the
+/// system does not tell.
+fn available_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+fn no_memory(bytes: u64, found: &str) -> io::Error {
+    let sentence = format!(
+        "expected {bytes} bytes of memory for it, but {found}; plan a smaller filter, or create it \
+         in a directory"
+    );
+    io::Error::new(io::ErrorKind::OutOfMemory, sentence)
 }
 
 /// Returns the words touched by `length` bytes from `offset` on: the index of each, which of its
@@ -444,7 +482,7 @@ fn copy_in(words: &[AtomicU64], buffer: &[u8], offset: u64) {
 
 #[derive(Debug)]
 struct MemoryMapping {
-    words: Arc<[AtomicU64]>,
+    words: Words,
     length: usize,
 }
 

@@ -6,6 +6,7 @@ mod memory;
 use crate::media::{Access, ByteLocks, Disk, MappedHead, Media, Memory};
 use crate::sync::Ordering;
 use std::io::ErrorKind;
+use std::sync::Arc;
 
 /// Runs a claim on each medium; `media` and `again` are two handles on one existing directory.
 fn on_every_medium(claim: impl Fn(&dyn Media, &dyn Media)) {
@@ -515,5 +516,36 @@ mod forks {
         let mut answer = [0; 6];
         output.read_exact(&mut answer).expect("the grandchild lives");
         assert_eq!(&answer, b"alive\n");
+    }
+}
+
+#[test]
+fn what_memory_cannot_hold_is_an_error_that_tells_how_much_is_missing() {
+    let memory = Memory::new();
+    memory.make().expect("a directory");
+    for bytes in [1 << 45, 1 << 62, u64::MAX - 7] {
+        for allocated in [0, bytes] {
+            let error = memory.create_with_hole("large", bytes, allocated).expect_err("too large");
+            assert_eq!(error.kind(), ErrorKind::OutOfMemory);
+            assert!(error.to_string().contains(&bytes.to_string()), "{error}");
+        }
+    }
+    assert!(memory.list().expect("names").is_empty());
+    let file = memory.create("small", 8).expect("a small file");
+    let error = file.write_at(&[1], 1 << 45).expect_err("too far");
+    assert_eq!(error.kind(), ErrorKind::OutOfMemory);
+    assert_eq!(file.bytes().expect("a length"), 8);
+    file.write_at(&[1], 64).expect("it still grows");
+}
+
+#[test]
+fn a_filter_in_memory_that_is_larger_than_memory_is_refused() {
+    let bloom = crate::Bloom::capacity(200_000_000_000_000);
+    let created = crate::Filter::create_on(Arc::new(Memory::new()), bloom, crate::Options::new());
+    match created {
+        Err(crate::Error::Io { source, .. }) => {
+            assert_eq!(source.kind(), ErrorKind::OutOfMemory);
+        }
+        other => panic!("expected an error of memory, found {other:?}"),
     }
 }
