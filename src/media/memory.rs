@@ -4,7 +4,7 @@
 //! a size, so that it can be full. Limitation: a file that grows beyond its spare words gets new
 //! ones, so a *mapped* file may only grow within them; the engine never grows a mapped file.
 
-use crate::media::{Access, ByteLocks, Mapping, Media, MediaFile};
+use crate::media::{Access, ByteLocks, Mapping, Media, MediaFile, available};
 use crate::sync::mutex::Mutex;
 use crate::sync::{AtomicU64, Ordering};
 use std::collections::{BTreeMap, BTreeSet};
@@ -416,7 +416,7 @@ impl Content {
 fn zeros(words: u64) -> io::Result<Words> {
     let bytes = words.saturating_mul(8);
     if bytes >= COMPARED_BYTES
-        && let Some(available) = available_bytes().filter(|&available| available < bytes)
+        && let Some(available) = available::bytes().filter(|&available| available < bytes)
     {
         return Err(no_memory(bytes, &format!("{available} bytes are available")));
     }
@@ -426,15 +426,6 @@ fn zeros(words: u64) -> io::Result<Words> {
     all.try_reserve_exact(count).map_err(|_| refused())?;
     all.extend((0..words).map(|_| AtomicU64::new(0)));
     Ok(Arc::new(all.into_boxed_slice()))
-}
-
-/// Returns the bytes that a process of this machine can take without swapping; `None` if the
-/// system does not tell.
-fn available_bytes() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
-    kib.checked_mul(1024)
 }
 
 fn no_memory(bytes: u64, found: &str) -> io::Error {

@@ -8,6 +8,7 @@
 //! write it.
 
 // Loom's AtomicU64 is not a word of eight bytes, so mapped memory cannot be viewed as such words.
+mod available;
 #[cfg(not(loom))]
 mod boot;
 #[cfg(not(loom))]

@@ -540,7 +540,7 @@ fn what_memory_cannot_hold_is_an_error_that_tells_how_much_is_missing() {
 
 #[test]
 fn a_filter_in_memory_that_is_larger_than_memory_is_refused() {
-    let bloom = crate::Bloom::capacity(200_000_000_000_000);
+    let bloom = crate::Bloom::capacity(4_000_000_000_000);
     let created = crate::Filter::create_on(Arc::new(Memory::new()), bloom, crate::Options::new());
     match created {
         Err(crate::Error::Io { source, .. }) => {
