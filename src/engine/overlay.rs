@@ -11,12 +11,14 @@ use crate::engine::outcome::Waits;
 use crate::engine::read::Queries;
 use crate::error::Result;
 use crate::image::BankSet;
+use crate::sync::AtomicU64;
 use crate::wal::Record;
 use ebbtide_core::block::{Blocks, Geometry, Layout, MAX_BANKS};
 use ebbtide_core::hash::mix;
 use ebbtide_core::kind::copy::BlockCopy;
 use ebbtide_core::kind::plan::Locate;
 use ebbtide_core::kind::{BankMask, Kind, Operation, State, records};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
@@ -25,6 +27,34 @@ use std::{iter, mem};
 /// The bytes of copies above which all of them are discarded: 64 MiB. Below that a copy is made
 /// once; above it a block may be copied at each operation, which takes microseconds.
 const MOST_COPIED: usize = 64 << 20;
+
+/// The bytes of discarded copies whose memory a thread keeps for its next ones: the system takes
+/// longer to provide new memory than the copies take.
+const MOST_SPARE: usize = 4 << 20;
+
+thread_local! {
+    /// Memory of copies, without words.
+    static SPARE: RefCell<Vec<Vec<AtomicU64>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Returns the memory of a discarded copy, or none.
+fn spare() -> Vec<AtomicU64> {
+    let taken = SPARE.try_with(|spare| spare.borrow_mut().pop());
+    taken.ok().flatten().unwrap_or_default()
+}
+
+/// Keeps the memory of a copy that is not needed any more.
+fn discard(copy: BlockCopy) {
+    let memory = copy.into_memory();
+    let bytes = memory.capacity() * size_of::<AtomicU64>();
+    // A thread that ends keeps nothing.
+    let _ = SPARE.try_with(|spare| {
+        let mut spare = spare.borrow_mut();
+        if (spare.len() + 1) * bytes <= MOST_SPARE {
+            spare.push(memory);
+        }
+    });
+}
 
 /// How the words of the image are read.
 #[derive(Debug, Clone, Copy)]
@@ -235,7 +265,7 @@ impl Overlay {
         }
         let of_image = |slot: usize| matches!(wanted[slot], Some((_, None)));
         let copies = access.read(&self.banks, hash, |blocks| {
-            let copy = |slot| Some(BlockCopy::whole(kind, *blocks.get(slot)?));
+            let copy = |slot| Some(BlockCopy::whole(spare(), kind, *blocks.get(slot)?));
             std::array::from_fn::<_, MAX_BANKS, _>(
                 |slot| if of_image(slot) { copy(slot) } else { None },
             )
@@ -272,11 +302,16 @@ impl Overlay {
         }
     }
 
+    fn discard_copies(&mut self) {
+        let copies = self.changed.values_mut().filter_map(|changed| changed.copy.take());
+        copies.for_each(|copy| discard(*copy));
+        self.copied = 0;
+    }
+
     fn keep(&mut self, key: BlockKey, copy: BlockCopy) {
         let bytes = mem::size_of_val(copy.words());
         if self.copied + bytes > MOST_COPIED {
-            self.changed.values_mut().for_each(|changed| changed.copy = None);
-            self.copied = 0;
+            self.discard_copies();
         }
         self.copied += bytes;
         let changed = self.changed.entry(key).or_insert(Changed { last: NONE, copy: None });
@@ -305,6 +340,12 @@ impl Overlay {
                 change(kind, state, slot, copy, operation);
             }
         }
+    }
+}
+
+impl Drop for Overlay {
+    fn drop(&mut self) {
+        self.discard_copies();
     }
 }
 

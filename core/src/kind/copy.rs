@@ -26,8 +26,14 @@ impl BlockCopy {
     /// Copies a block.
     #[must_use]
     pub fn new(kind: &dyn Kind, block: Block<'_>) -> Self {
+        Self::into(Vec::new(), kind, block)
+    }
+
+    /// Copies a block into this memory.
+    fn into(mut words: Vec<AtomicU64>, kind: &dyn Kind, block: Block<'_>) -> Self {
         let block = used(kind, block);
-        let mut words = Vec::with_capacity(block.own.len() + block.cells.len());
+        words.clear();
+        words.reserve(block.own.len() + block.cells.len());
         // In two runs: a chain of both would take four times the instructions.
         for part in [block.own, block.cells] {
             words.extend(part.iter().map(|word| AtomicU64::new(load(word))));
@@ -36,10 +42,10 @@ impl BlockCopy {
     }
 
     /// Copies a block with all words that it can have, for changes that need more room. Words that
-    /// it has no room for are not read: they are zero.
+    /// it has no room for are not read: they are zero. `memory` is that of a discarded copy, or none.
     #[must_use]
-    pub fn whole(kind: &dyn Kind, block: Block<'_>) -> Self {
-        let mut copy = Self::new(kind, block);
+    pub fn whole(memory: Vec<AtomicU64>, kind: &dyn Kind, block: Block<'_>) -> Self {
+        let mut copy = Self::into(memory, kind, block);
         copy.words.resize_with(block.own.len() + block.cells.len(), || AtomicU64::new(0));
         copy
     }
@@ -57,6 +63,13 @@ impl BlockCopy {
     pub fn block(&self) -> Block<'_> {
         let (own, cells) = self.words.split_at(OWN_WORDS);
         Block { number: self.number, of: self.of, ..Block::alone(own, cells) }
+    }
+
+    /// Returns the memory of a copy that is not needed any more, without words, for another one.
+    #[must_use]
+    pub fn into_memory(mut self) -> Vec<AtomicU64> {
+        self.words.clear();
+        self.words
     }
 
     /// Returns the words of the copy.
