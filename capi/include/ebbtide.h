@@ -301,7 +301,8 @@ extern "C" {
  * The spec is a kind with its parameters, such as "time-limited window=10m fpr=0.001", in the
  * spelling of the command line. Of a filter that exists the named parameters are compared
  * (EBBTIDE_MISMATCH). Options are text too, such as "durability=always stripes=16"; NULL for the
- * defaults.
+ * defaults. They are compared as well, except those that belong to the handle: durability,
+ * checkpoint-bytes and background.
  *
  * Returns NULL on an error. Close the filter with ebbtide_close.
  */
@@ -403,8 +404,9 @@ int ebbtide_age(struct ebbtide_filter *filter,
 
 /**
  * Queries whether a key was seen within a span that is shorter than the window: the latest amount
- * of insert operations (EBBTIDE_ITEMS) or of microseconds (EBBTIDE_MICROSECONDS). Returns 1 or 0,
- * or -1 on an error. Never 0 for a key that was, and also 1 for some keys that are slightly older.
+ * of insert operations (EBBTIDE_ITEMS) or of microseconds (EBBTIDE_MICROSECONDS), whichever the
+ * filter's window is in: the other unit is an error (EBBTIDE_PARAMETER). Returns 1 or 0, or -1 on
+ * an error. Never 0 for a key that was, and also 1 for some keys that are slightly older.
  */
 int ebbtide_seen_within(struct ebbtide_filter *filter,
                         const void *key,

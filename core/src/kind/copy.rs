@@ -42,7 +42,7 @@ impl BlockCopy {
     }
 
     /// Copies a block with all words that it can have, for changes that need more room. Words that
-    /// it has no room for are not read: they are zero. `memory` is that of a discarded copy, or none.
+    /// it has no room for are not read: they are zero. `memory` is that of a discarded copy.
     #[must_use]
     pub fn whole(memory: Vec<AtomicU64>, kind: &dyn Kind, block: Block<'_>) -> Self {
         let mut copy = Self::into(memory, kind, block);
