@@ -174,6 +174,11 @@ impl Error {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
     }
 
+    /// Returns true if there was not enough memory.
+    pub(crate) fn is_out_of_memory(&self) -> bool {
+        self.io_kind() == io::ErrorKind::OutOfMemory
+    }
+
     /// Returns the closest kind of `io::Error`.
     fn io_kind(&self) -> io::ErrorKind {
         match self {

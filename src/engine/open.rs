@@ -281,7 +281,12 @@ fn begin_in_space_of_log(
     full: Error,
     begin: impl Fn() -> Result<Recovered>,
 ) -> Result<Recovered> {
-    let proven = rebuild(media, meta, known, &|| slots.note_progress())?;
+    // Where memory cannot hold the state either, the disk is what the caller can do something about.
+    let rebuild = || match rebuild(media, meta, known, &|| slots.note_progress()) {
+        Err(error) if error.is_out_of_memory() => Ok(None),
+        rebuilt => rebuilt.map(Some),
+    };
+    let Some(proven) = rebuild()? else { return Err(full) };
     trim::free_ends(media, &proven.history, u64::MAX);
     // Errors are ignored, because only space is at stake.
     let _ = trim::free_unwritten(media, &proven.history, proven.prefix.stop);
@@ -290,7 +295,7 @@ fn begin_in_space_of_log(
         Err(error) if error.is_full() => {}
         begun => return begun,
     }
-    let proven = rebuild(media, meta, known, &|| slots.note_progress())?;
+    let Some(proven) = rebuild()? else { return Err(full) };
     // Nothing is removed that only looks damaged, or that an older snapshot would need instead.
     if !proven.unsound.is_empty() {
         return Err(full);

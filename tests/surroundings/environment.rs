@@ -468,6 +468,19 @@ fn on_tmpfs_a_filter_outlives_its_processes() {
     });
 }
 
+/// There the engine rebuilds the state in memory, to free space; this one fits into no memory either.
+#[test]
+fn a_filter_larger_than_disk_and_memory_is_refused_as_larger_than_the_disk() {
+    mounted(&["-t", "tmpfs", "-o", "size=64m", "tmpfs"], |place| {
+        let dir = place.join("filter");
+        let spec = Any::new("bloom", Parameters::new().with("capacity", 200_000_000_000_u64));
+        let error = Filter::create(&dir, spec, options()).expect_err("64 MiB");
+        assert!(error.is_full() && error.to_string().contains("live"), "{error}");
+        // Nothing of it is in the way of a smaller one.
+        drop(create(&dir));
+    });
+}
+
 /// On btrfs, whose quotas apply to a part of the file system, for all users.
 #[test]
 fn an_exhausted_quota_is_a_full_disk_and_the_same_handle_works_when_it_is_raised() {
