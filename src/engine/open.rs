@@ -281,7 +281,7 @@ fn begin_in_space_of_log(
     full: Error,
     begin: impl Fn() -> Result<Recovered>,
 ) -> Result<Recovered> {
-    // Where memory cannot hold the state either, the disk is what the caller can do something about.
+    // Where memory cannot hold the state either, the disk is what the caller can change.
     let rebuild = || match rebuild(media, meta, known, &|| slots.note_progress()) {
         Err(error) if error.is_out_of_memory() => Ok(None),
         rebuilt => rebuilt.map(Some),

@@ -468,7 +468,7 @@ fn on_tmpfs_a_filter_outlives_its_processes() {
     });
 }
 
-/// There the engine rebuilds the state in memory, to free space; this one fits into no memory either.
+/// The engine then rebuilds the state in memory, to free space; this one does not fit there either.
 #[test]
 fn a_filter_larger_than_disk_and_memory_is_refused_as_larger_than_the_disk() {
     mounted(&["-t", "tmpfs", "-o", "size=64m", "tmpfs"], |place| {

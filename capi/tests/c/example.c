@@ -5,7 +5,7 @@
 /* Prints the lines of the input that were not there in the last ten minutes, over all runs. */
 int main(void) {
     struct ebbtide_error *error = NULL;
-    struct ebbtide_filter *seen = ebbtide_open("seen", "time-limited window=10m fpr=0.001",
+    struct ebbtide_filter *seen = ebbtide_open("seen", "fingerprint window=10m fpr=0.001",
                                                "durability=1s", &error);
     char line[4096];
     while (error == NULL && fgets(line, sizeof line, stdin) != NULL) {
