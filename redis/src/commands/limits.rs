@@ -7,7 +7,7 @@
 use crate::config;
 use crate::ffi::{Call, Failure, Outcome};
 use ebbtide_core::Kind;
-use ebbtide_core::kind::count_parts;
+use ebbtide_core::kind::parts::count_parts;
 
 /// Checks the size of a new filter against the configured limit, and against the server's memory.
 ///

@@ -1,7 +1,7 @@
 //! Loading the module: its name, options, commands and type.
 
 use super::call::{About, Command, execute};
-use super::server::IS_VALKEY;
+use super::server::{IS_VALKEY, is_valkey};
 use super::{Stored, api, one_line, stored};
 use redis_module::raw::{self, RedisModuleCtx};
 use std::ffi::{CStr, c_int};
