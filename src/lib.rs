@@ -145,6 +145,7 @@ pub use engine::details::{BlockFill, Details, HeldStripe};
 pub use engine::outcome::{Admission, Checked, Since};
 pub use engine::stats::{Digest, Stat};
 pub use error::{Code, Error, Result};
+pub use media::{BankPlace, ImagePlace};
 pub use options::{Downtime, Durability, Options};
 
 /// Figures of filters as metrics, and reports of slow work.

@@ -4,6 +4,7 @@ pub mod text;
 
 use crate::clock::Clock;
 use crate::error::{Error, Result};
+use crate::media::ImagePlace;
 use crate::wal::record::RECORD_BYTES;
 use ebbtide_core::block::Layout;
 use ebbtide_core::hash::{KeyHash, Seed};
@@ -159,6 +160,7 @@ pub struct Options {
     pub(crate) checkpoint_bytes: Option<u64>,
     pub(crate) background: bool,
     pub(crate) mode: Option<u32>,
+    pub(crate) image: Option<ImagePlace>,
 }
 
 impl Default for Options {
@@ -170,6 +172,9 @@ impl Default for Options {
 /// The least size of a log segment, in bytes; under shuttle so small that a schedule of a few
 /// operations fills several.
 const SEGMENT_LEAST: u64 = if cfg!(shuttle) { 128 } else { 4 << 10 };
+
+/// The environment variable with the place of live images.
+const IMAGE_VARIABLE: &str = "EBBTIDE_IMAGE";
 
 impl Options {
     /// Returns the defaults.
@@ -188,6 +193,7 @@ impl Options {
             checkpoint_bytes: None,
             background: true,
             mode: None,
+            image: None,
         }
     }
 
@@ -279,17 +285,17 @@ impl Options {
     }
 
     /// Sets after how many bytes of log a background thread writes a checkpoint. Belongs to this
-    /// handle. Default: the filter's memory, at least 1 MiB, so that at most as much is written to
-    /// snapshots as to the log. A larger value saves writing, and costs disk space and recovery
-    /// time.
+    /// handle. Default: the filter's memory, so that at most as much is written to snapshots as to
+    /// the log; of filters below 64 MiB four times the memory, but at most 64 MiB and at least 1
+    /// MiB. A larger value saves writing, and costs disk space and recovery time.
     ///
     /// An insert may wait for a whole checkpoint, which takes as long as copying the filter's
     /// memory to the disk. When twice this much log has gathered, inserts wait until the checkpoint
     /// in progress is done. This bounds the log where keys arrive faster than the disk takes
     /// snapshots. Such a wait of a 335 MiB filter took up to 20 s in a debug build, and at most 0.2
-    /// s in a release build. With the default, a disk of five times the memory and three segments
-    /// is enough. A full disk costs the older of two snapshots, which is needed only if the newer
-    /// one is damaged.
+    /// s in a release build. A disk of five times the memory and three segments is enough: on one
+    /// that is full, checkpoints are written earlier. It also costs the older of two snapshots,
+    /// which is needed only if the newer one is damaged.
     #[must_use]
     pub fn checkpoint_bytes(mut self, bytes: u64) -> Self {
         self.checkpoint_bytes = Some(bytes);
@@ -317,6 +323,35 @@ impl Options {
     pub fn mode(mut self, mode: u32) -> Self {
         self.mode = Some(mode);
         self
+    }
+
+    /// Sets where the cells of the live image lie. Belongs to the handle that opens the filter
+    /// alone; handles that attach follow it. Default: the environment variable `EBBTIDE_IMAGE`,
+    /// read as [`ImagePlace`] is; without it in memory, except that filters of up to 64 KiB, and
+    /// those of a process with a limit of file sizes, lie beside the log.
+    ///
+    /// Memory is taken whole when the filter is opened, is charged to the control group of the
+    /// process that opens it, and cannot be reclaimed. If there is too little, opening fails before
+    /// any is taken. Beside the log, the system may take pages out of memory, but it also writes
+    /// changed pages to the disk: a filter that is larger than `vm.dirty_bytes` is then many times
+    /// slower.
+    #[must_use]
+    pub fn image(mut self, place: ImagePlace) -> Self {
+        self.image = Some(place);
+        self
+    }
+
+    /// Returns where the image of this handle is to lie: as set, or as the environment says.
+    pub(crate) fn image_place(&self) -> Result<Option<ImagePlace>> {
+        if self.image.is_some() {
+            return Ok(self.image.clone());
+        }
+        let Some(value) = std::env::var_os(IMAGE_VARIABLE) else { return Ok(None) };
+        let place = value.to_str().unwrap_or_default().parse();
+        place.map(Some).map_err(|_| {
+            let expected = "memory, beside-log, or an absolute path of a directory";
+            Error::parameter(IMAGE_VARIABLE, expected, value.to_string_lossy())
+        })
     }
 
     /// Checks the bounds of values.
@@ -388,7 +423,9 @@ impl Options {
 
     /// Returns the bytes of log after which a checkpoint is due.
     pub(crate) fn checkpoint_due(&self, memory_bytes: u64) -> u64 {
-        self.checkpoint_bytes.unwrap_or(memory_bytes.max(1 << 20))
+        // Four times the memory, as long as that much log is read again in half a second.
+        let several = memory_bytes.saturating_mul(4).min(64 << 20);
+        self.checkpoint_bytes.unwrap_or(memory_bytes.max(several).max(1 << 20))
     }
 }
 
@@ -442,9 +479,10 @@ mod tests {
         let default = Options::new();
         let sizes = [
             (0, MIB, MIB),
-            (3 * MIB, MIB, 3 * MIB),
-            (4 * MIB + 32, 2 * MIB, 4 * MIB + 32),
-            (16 * MIB, 4 * MIB, 16 * MIB),
+            (3 * MIB, MIB, 12 * MIB),
+            (4 * MIB + 32, 2 * MIB, 16 * MIB + 128),
+            (16 * MIB, 4 * MIB, 64 * MIB),
+            (17 * MIB, 8 * MIB, 64 * MIB),
             (1024 * MIB, 16 * MIB, 1024 * MIB),
             (4096 * MIB, 64 * MIB, 4096 * MIB),
             (1 << 40, 1 << 30, 1 << 40),

@@ -113,7 +113,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
 /// Commands that write nothing, and the shared options that they accept without an effect other
 /// than on how lines are read.
 const LOOKUPS: [&str; 6] = ["contains", "estimate", "age", "posterior", "decide", "explain"];
-const WRITE_OPTIONS: [&str; 3] = ["weight", "durability", "batch"];
+const WRITE_OPTIONS: [&str; 4] = ["weight", "durability", "image", "batch"];
 
 /// Returns the whole command line.
 pub fn command() -> Command {
@@ -196,7 +196,7 @@ mod tests {
         let mut command = command();
         let contains = command.find_subcommand_mut("contains").expect("a command");
         let help = contains.render_long_help().to_string();
-        for option in ["--weight", "--durability", "--batch"] {
+        for option in ["--weight", "--durability", "--image", "--batch"] {
             assert!(!help.contains(option), "{help}");
         }
         assert!(help.contains("--json-field") && help.contains("Examples:"), "{help}");

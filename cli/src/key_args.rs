@@ -7,9 +7,11 @@ use crate::units::parse_positive;
 use clap::{Args, ValueEnum};
 use ebbtide::Durability;
 use ebbtide::units::{parse_durability, parse_size};
+use ebbtide::{ImagePlace, Options};
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 /// The heading of the options about lines and keys.
 const KEYS: &str = "Lines and keys";
@@ -110,6 +112,15 @@ pub struct Reading {
         help_heading = WRITING
     )]
     pub durability: Option<Durability>,
+    /// Where the live image lies if no other process has the filter open: in memory, beside the
+    /// log, or in a directory [default: EBBTIDE_IMAGE, or memory except for small filters].
+    #[arg(
+        long,
+        value_name = "memory|beside-log|DIR",
+        value_parser = ImagePlace::from_str,
+        help_heading = WRITING
+    )]
+    pub image: Option<ImagePlace>,
     /// The number of keys that share a sync (with always) and are answered together; fewer if the
     /// input pauses.
     #[arg(
@@ -123,6 +134,15 @@ pub struct Reading {
 }
 
 impl Reading {
+    /// Returns options with the place of the live image.
+    pub fn options(&self) -> Options {
+        let options = Options::new();
+        match &self.image {
+            Some(place) => options.image(place.clone()),
+            None => options,
+        }
+    }
+
     /// Returns the byte that ends a line.
     pub fn delimiter(&self) -> u8 {
         if self.null { 0 } else { b'\n' }

@@ -11,8 +11,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Returns the directory of a filter that may have to be created.
-fn new_disk(dir: &Path, options: &Options) -> Disk {
-    options.mode.map_or_else(|| Disk::new(dir), |mode| Disk::with_mode(dir, mode))
+fn new_disk(dir: &Path, options: &Options) -> Result<Disk> {
+    let disk = options.mode.map_or_else(|| Disk::new(dir), |mode| Disk::with_mode(dir, mode));
+    with_image(disk, options)
+}
+
+/// Returns the directory with the place of the image.
+fn with_image(disk: Disk, options: &Options) -> Result<Disk> {
+    Ok(match options.image_place()? {
+        Some(place) => disk.image(place),
+        None => disk,
+    })
 }
 
 impl<K: Spec> Filter<K> {
@@ -22,7 +31,7 @@ impl<K: Spec> Filter<K> {
     /// [`Error::Exists`], [`Error::Parameter`], [`Error::Locked`], [`Error::Io`] (then only the
     /// directory and the file `lock` are left behind).
     pub fn create(dir: impl AsRef<Path>, spec: K, options: Options) -> Result<Self> {
-        Self::create_on(Arc::new(new_disk(dir.as_ref(), &options)), spec, options)
+        Self::create_on(Arc::new(new_disk(dir.as_ref(), &options)?), spec, options)
     }
 
     /// Opens a filter and recovers its state, however its last user ended.
@@ -32,7 +41,8 @@ impl<K: Spec> Filter<K> {
     /// that is fixed at creation, [`Error::Locked`], [`Error::Damaged`], [`Error::Version`],
     /// [`Error::Io`].
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
-        Self::open_on(Arc::new(Disk::new(dir.as_ref())), options)
+        let disk = with_image(Disk::new(dir.as_ref()), &options)?;
+        Self::open_on(Arc::new(disk), options)
     }
 
     /// Opens the filter if there is one, otherwise creates it.
@@ -46,7 +56,7 @@ impl<K: Spec> Filter<K> {
         match Self::open(&dir, options.clone()) {
             Ok(filter) => filter.check_same(&spec),
             Err(Error::NotAFilter { .. }) => {
-                let media = Arc::new(new_disk(dir.as_ref(), &options));
+                let media = Arc::new(new_disk(dir.as_ref(), &options)?);
                 match open::create(media, kind, options.clone()) {
                     // Another process was faster.
                     Err(Error::Exists { .. }) => Self::open(dir, options)?.check_same(&spec),

@@ -63,6 +63,13 @@ impl Drop for Tasks {
     }
 }
 
+/// Records a second from which on a writer is busy: page faults would slow it.
+const BUSY: u64 = 100_000;
+
+fn micros(time: Duration) -> u64 {
+    time.as_micros() as u64
+}
+
 /// Allocates segments ahead, syncs at intervals, closes gaps, writes heartbeats.
 struct LogTask {
     engine: Arc<Engine>,
@@ -71,18 +78,39 @@ struct LogTask {
 
 /// State that the task of the log keeps between runs.
 struct Last {
+    /// When it last ran.
+    ran: Instant,
     /// When the log was last synced.
     synced: Instant,
     /// When it was last tidied up.
     tidied: Instant,
     /// The end of the log.
     tail: u64,
+    /// The number of records since the log was last synced.
+    unsynced: u64,
 }
 
 impl LogTask {
     fn new(engine: Arc<Engine>) -> Self {
         let (now, tail) = (Instant::now(), engine.shared.image.header().tail().hint());
-        Self { engine, last: Mutex::new(Last { synced: now, tidied: now, tail }) }
+        Self {
+            engine,
+            last: Mutex::new(Last { ran: now, synced: now, tidied: now, tail, unsynced: 0 }),
+        }
+    }
+}
+
+impl LogTask {
+    /// Allocates log ahead for this many records, and makes the pages of the first `present`
+    /// present.
+    fn allocate_ahead(&self, records: u64, present: u64) {
+        let engine = &*self.engine;
+        // A failed task is left to the caller that needs it, which then gets the error.
+        let allocated = engine.log_writer.allocate_ahead(records, present);
+        if allocated.as_ref().is_err_and(|error| error.is_full()) {
+            engine.backpressure.restrain();
+        }
+        failed_in_background("allocation", engine.shared.media.path(), allocated);
     }
 }
 
@@ -91,17 +119,16 @@ impl Task for LogTask {
         let engine = &*self.engine;
         // No other thread locks it.
         let mut last = self.last.lock();
-        let Last { synced, tidied, tail } = &mut *last;
+        let Last { ran, synced, tidied, tail, unsynced } = &mut *last;
+        let now = Instant::now();
         let before = std::mem::replace(tail, engine.shared.image.header().tail().hint());
-        // Twice the number of records since the last run, so that a filter with few inserts keeps
-        // few pages.
-        let ahead = PRESENT.min(2 * tail.saturating_sub(before));
-        // A failed task is left to the caller that needs it, which then gets the error.
-        let allocated = engine.log_writer.allocate_ahead(ahead);
-        if allocated.as_ref().is_err_and(|error| error.is_full()) {
-            engine.backpressure.restrain();
+        let written = tail.saturating_sub(before);
+        *unsynced += written;
+        let is_busy = *ran != now && written * 1_000_000 >= BUSY * micros(now - *ran);
+        *ran = now;
+        if is_busy {
+            self.allocate_ahead(PRESENT, PRESENT);
         }
-        failed_in_background("allocation", engine.shared.media.path(), allocated);
         let released = engine.commits.release_records();
         failed_in_background("release", engine.shared.media.path(), released);
         if *tail == before {
@@ -114,6 +141,13 @@ impl Task for LogTask {
             *synced = Instant::now();
             let synced = engine.commits.commit_all();
             failed_in_background("sync", engine.shared.media.path(), synced);
+        }
+        if !is_busy {
+            // As many pages as the next sync will find full: it writes all that are present, which
+            // count as changed.
+            let present = if due { std::mem::take(unsynced) } else { 0 };
+            let present = if interval.is_some() { present } else { written };
+            self.allocate_ahead(PRESENT.min(2 * written), PRESENT.min(present));
         }
         if tidied.elapsed() + EARLY >= TICK {
             *tidied = Instant::now();
@@ -181,7 +215,7 @@ fn tidy_log(engine: &Engine) {
 /// As the first that fails; the threads would leave it to others.
 #[cfg(shuttle)]
 pub(crate) fn do_tasks(engine: &Engine) -> crate::error::Result<()> {
-    engine.log_writer.allocate_ahead(PRESENT)?;
+    engine.log_writer.allocate_ahead(PRESENT, PRESENT)?;
     engine.commits.release_records()?;
     engine.commits.commit_all()?;
     tidy_log(engine);

@@ -97,6 +97,7 @@ impl Opened {
         wait_for_operations(&self.engine.shared);
         let closed = work.result(finish(&self.engine));
         work.note("lsn", self.engine.shared.image.header().tail().read());
+        self.engine.shared.image.files().stop_handing_out();
         // The first error is the one to report.
         let released = self.engine.shared.slots.release();
         // The lock is released first: wakers and callbacks of tickets may close the handle, too.

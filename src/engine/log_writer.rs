@@ -199,12 +199,12 @@ impl LogWriter {
         }
     }
 
-    /// Makes the pages of the next `ahead` records present, and allocates log ahead. If about as
+    /// Makes the pages of the next `present` records present, and allocates log ahead. If about as
     /// many records were written as a busy writer writes between two wakeups, allocates a whole
     /// segment, or twice what the timeline has if that is less. Otherwise writers allocate
     /// pieces themselves. Only the next segment, which takes longer, is then allocated ahead,
     /// when the last one is nearly full.
-    pub(crate) fn allocate_ahead(&self, ahead: u64) -> Result<()> {
+    pub(crate) fn allocate_ahead(&self, ahead: u64, present: u64) -> Result<()> {
         let header = self.shared.image.header();
         // While writers wait for a checkpoint it may need the space.
         if header.refuses() || self.backpressure.is_requested() {
@@ -220,7 +220,7 @@ impl LogWriter {
         };
         let wanted = tail.saturating_add(wanted.min(capacity));
         // Beyond the allocated end, a page that is made present would take space.
-        let (mut at, upto) = (tail, tail.saturating_add(ahead).min(mapped));
+        let (mut at, upto) = (tail, tail.saturating_add(present).min(mapped));
         while at < upto
             && let Some(segment) = self.shared.log.segment(at)
         {
@@ -285,7 +285,7 @@ mod tests {
         engine.commits.release_records().expect("no error");
         // In each segment, the header's page, and the page that is being written.
         assert!(log_kib(place.path()) <= 4 * 4);
-        engine.log_writer.allocate_ahead(PRESENT).expect("there is space");
+        engine.log_writer.allocate_ahead(PRESENT, PRESENT).expect("there is space");
         let ahead = PRESENT * RECORD_BYTES / 1024;
         let present = log_kib(place.path());
         assert!((ahead..ahead + 6 * 4).contains(&present), "{present} KiB");
@@ -304,7 +304,9 @@ mod tests {
             for key in inserts {
                 filter.insert(key.to_le_bytes()).expect("an insert");
             }
-            (0..3).for_each(|_| engine.log_writer.allocate_ahead(PRESENT).expect("there is space"));
+            (0..3).for_each(|_| {
+                engine.log_writer.allocate_ahead(PRESENT, PRESENT).expect("there is space")
+            });
             engine.shared.log.mapped_end()
         };
         assert_eq!(ahead(0..10), first + records);

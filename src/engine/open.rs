@@ -30,6 +30,7 @@ use ebbtide_core::block::Layout;
 use ebbtide_core::hash::KeyHasher;
 use ebbtide_core::identity::{self, Identity};
 use ebbtide_core::kind::Kind;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -92,6 +93,7 @@ pub(crate) fn create(
         downtime: options.downtime.unwrap_or_default(),
     };
     work.result(write_new(&*media, |slots| {
+        check_space(&*media, memory)?;
         begin_log(&*media, &meta)?;
         let engine = recover(media.clone(), meta, options, slots)?;
         engine.shared.check_place()?;
@@ -99,6 +101,21 @@ pub(crate) fn create(
         engine.shared.slots.end_opening()?;
         Ok(engine)
     }))
+}
+
+/// Checks that a snapshot of a new filter's memory could be written: a filter that can never be
+/// saved is refused at once.
+fn check_space(media: &dyn Media, bytes: u64) -> Result<()> {
+    let live = media.path().join(FileName::Live.to_string());
+    match media.has_space(bytes) {
+        Ok(true) => Ok(()),
+        Ok(false) => {
+            let sentence = format!("expected {bytes} bytes of free space for a snapshot of it");
+            let full = io::Error::new(io::ErrorKind::StorageFull, sentence);
+            Err(Error::io("allocate", live)(full))
+        }
+        Err(error) => Err(Error::io("measure the space for", live)(error)),
+    }
 }
 
 /// Opens an existing filter.
@@ -112,10 +129,18 @@ pub(crate) fn open(media: Arc<dyn Media>, options: Options) -> Result<Engine> {
         let slots = Arc::new(enter(&*media)?);
         let meta = read_meta(&*media)?;
         agreement::check(&*media, &meta, &options)?;
-        let engine = if slots.anyone_else()? {
-            attach(media, meta, options, slots)?
-        } else {
-            recover(media, meta, options, slots)?
+        let attached = match slots.anyone_else()? {
+            true => attach(media.clone(), meta.clone(), options.clone(), slots.clone()).map(Some),
+            false => Ok(None),
+        };
+        let engine = match attached {
+            Ok(Some(engine)) => engine,
+            Ok(None) => recover(media, meta, options, slots)?,
+            // The last process that had the image died meanwhile.
+            Err(error) if error.is_not_found() && !slots.anyone_else()? => {
+                recover(media, meta, options, slots)?
+            }
+            Err(error) => return Err(error),
         };
         engine.shared.slots.end_opening()?;
         Ok(engine)
@@ -174,7 +199,7 @@ fn recover(
     let work = Timed::begin(Work::Recovery, &path);
     let begin = || {
         let advance = || slots.note_progress();
-        let recovered = replay(&*media, &media, &meta, &temporary, known, &advance)?;
+        let recovered = replay(&*media, &media, &meta, &temporary, (known, true), &advance)?;
         begin_timeline(&*media, &slots, &meta, &options, &recovered, &temporary)?;
         Ok(recovered)
     };
@@ -242,6 +267,7 @@ fn assemble(
         return Err(header.damaged(media.path(), expected, found));
     }
     remove_temporaries_of(&*media, slot)?;
+    image.files().hand_out(image.header(), slot);
     let time_base = TimeBase::new(header, &meta, &options.clock, Access::Write);
     let first = first_segment(&meta, &image);
     let temporary = (u64::from(slot) + 1) << SLOT_TEMPORARIES;
@@ -466,15 +492,19 @@ pub(crate) fn write_file(
     write().map_err(Error::io("write", media.path().join(name)))
 }
 
-/// Removes temporary files, and the banks of an earlier image: they are never read again, and the
-/// new image needs their space. (The file `live` stays: it accounts for gaps in the log.)
+/// Removes temporary files, sockets of the dead, and the banks of an earlier image: they are never
+/// read again, and the new image needs their space. (The file `live` stays: it accounts for gaps in
+/// the log.)
 fn remove_temporaries(media: &dyn Media) -> Result<()> {
     let listing = Listing::read(media)?;
     // A file that cannot be removed only takes space: a caller that needs its name gets the error.
     let _ = removal::remove_temporaries(media, &listing.temporaries);
-    for (timeline, bank) in listing.banks {
+    let banks = listing.banks.into_iter();
+    let banks = banks.map(|(timeline, bank)| FileName::Bank { timeline, bank });
+    let sockets = listing.sockets.into_iter().map(|slot| FileName::Attach { slot });
+    for leftover in banks.chain(sockets) {
         // Likewise: the new image has other names.
-        let _ = media.remove(&FileName::Bank { timeline, bank }.to_string());
+        let _ = media.remove(&leftover.to_string());
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use crate::engine::time::Time;
 use crate::error::{Error, Result};
 use crate::format::header::DURABLE;
 use crate::image::stripe_table::StripeSums;
-use crate::media::{Access, BootIdSource};
+use crate::media::{Access, BankPlace, BootIdSource};
 use crate::options::Durability;
 use crate::recovery::Listing;
 use crate::snapshot::SnapshotReader;
@@ -74,6 +74,8 @@ pub struct Stat {
     pub figures: Vec<(&'static str, u64)>,
     /// Bytes of memory: blocks, headers, tables; the log separately.
     pub memory_bytes: u64,
+    /// Where the cells of the live image lie.
+    pub image: BankPlace,
     /// Bytes of disk that all files of the filter occupy.
     pub disk_bytes: u64,
     /// Shares of the key-hash space.
@@ -198,6 +200,7 @@ pub(crate) fn stat(shared: &Shared, clock: &Time) -> Result<Stat> {
         saturated: kind.is_saturated(&state, layout, &moment, &sample),
         figures: metrics.collect(),
         memory_bytes: shared.image.memory_bytes(),
+        image: image_place(shared),
         disk_bytes: disk_bytes(shared)?,
         stripes: layout.stripes,
         blocks: listed.iter().map(|bank| bank.blocks()).sum(),
@@ -212,6 +215,12 @@ pub(crate) fn stat(shared: &Shared, clock: &Time) -> Result<Stat> {
         boot_id: shared.media.boot_id_source(),
         format: oldest_format(shared, &listing),
     })
+}
+
+/// Returns where the cells lie. The private image of a reader has no log.
+fn image_place(shared: &Shared) -> BankPlace {
+    let is_private = shared.is_reader() && shared.image.header().allocated().read() == 0;
+    if is_private { BankPlace::Private } else { shared.image.files().place() }
 }
 
 /// Samples blocks of all banks, each brought to the filter's step.

@@ -4,19 +4,16 @@
 //! sleeps until the first of them is due, or until a task is woken. The thread of a worker starts
 //! with its first task and ends with its last.
 //!
-//! Invariants: the state shared by the whole process is reached through an atomic pointer and
-//! identifies its process by a [`Guard`]. A forked child, which has none of the threads, therefore
-//! creates workers of its own. A removed task does not run any more. A worker never holds its lock
+//! Invariants: a forked child, which has none of the threads, creates workers of its own. A removed
+//! task does not run any more. A worker never holds its lock
 //! while it runs a task.
 
-use crate::platform::fork::Guard;
+use crate::platform::per_process::PerProcess;
 use crate::platform::threads;
 use crate::sync::mutex::{Condvar, Mutex};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -87,46 +84,22 @@ pub(crate) fn next_tick(now: Instant, every: Duration) -> Instant {
 /// The workers of a process.
 #[derive(Debug)]
 struct Workers {
-    guard: Guard,
     begun: Instant,
     log: Worker,
     snapshots: Worker,
     syncs: Worker,
 }
 
-static WORKERS: AtomicPtr<Workers> = AtomicPtr::new(ptr::null_mut());
+static WORKERS: PerProcess<Workers> = PerProcess::new();
 
 impl Workers {
-    /// Returns the workers of this process. They are never freed: there is one set for each process
-    /// in a chain of forks that opened filters.
-    #[expect(
-        unsafe_code,
-        reason = "a lock around them could be inherited locked by a forked child"
-    )]
     fn of_this_process() -> &'static Self {
-        // Acquire: pairs with the Release below, which published them.
-        let seen = WORKERS.load(Ordering::Acquire);
-        // SAFETY: null, or workers that were leaked and are never freed.
-        if let Some(workers) = unsafe { seen.as_ref() }.filter(|all| !all.guard.is_foreign()) {
-            return workers;
-        }
-        let new = Box::into_raw(Box::new(Self {
-            guard: Guard::new(),
+        WORKERS.get(|| Self {
             begun: Instant::now(),
             log: Worker::new("ebbtide-log"),
             snapshots: Worker::new("ebbtide-snap"),
             syncs: Worker::new("ebbtide-sync"),
-        }));
-        match WORKERS.compare_exchange(seen, new, Ordering::Release, Ordering::Acquire) {
-            // SAFETY: leaked just now.
-            Ok(_) => unsafe { &*new },
-            Err(theirs) => {
-                // SAFETY: it came from a box just now, and no other thread has seen it.
-                drop(unsafe { Box::from_raw(new) });
-                // SAFETY: workers published by other threads of this process are never freed.
-                unsafe { &*theirs }
-            }
-        }
+        })
     }
 }
 
@@ -281,7 +254,7 @@ impl Worker {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use std::sync::atomic::AtomicU64;
+    use std::sync::atomic::{AtomicU64, Ordering};
     use std::sync::mpsc::{Sender, channel};
 
     const LIMIT: Duration = Duration::from_secs(60);

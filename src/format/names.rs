@@ -34,6 +34,11 @@ pub enum FileName {
         /// Replay begins at this LSN.
         start: u64,
     },
+    /// `attach-<slot>`: the socket at which the handle in this slot hands out the image.
+    Attach {
+        /// The session slot.
+        slot: u16,
+    },
     /// `tmp-<number>`: a temporary file; a process that holds the filter alone may remove it.
     Temporary(u64),
 }
@@ -54,6 +59,7 @@ impl FileName {
                 Self::Segment { timeline: parse_timeline(timeline)?, first: first.parse().ok()? }
             }
             ("snap", Some(start), None) => Self::Snapshot { start: start.parse().ok()? },
+            ("attach", Some(slot), None) => Self::Attach { slot: slot.parse().ok()? },
             ("tmp", Some(number), None) => Self::Temporary(number.parse().ok()?),
             _ => return None,
         };
@@ -75,6 +81,7 @@ impl fmt::Display for FileName {
             Self::Bank { timeline, bank } => write!(f, "live-{timeline:06}-{bank:04}"),
             Self::Segment { timeline, first } => write!(f, "wal-{timeline:06}-{first:016}"),
             Self::Snapshot { start } => write!(f, "snap-{start:016}"),
+            Self::Attach { slot } => write!(f, "attach-{slot}"),
             Self::Temporary(number) => write!(f, "tmp-{number}"),
         }
     }
@@ -93,6 +100,7 @@ mod tests {
             FileName::Bank { timeline: 3, bank: 12 },
             FileName::Segment { timeline: 1_234_567, first: u64::MAX },
             FileName::Snapshot { start: 1 },
+            FileName::Attach { slot: 5 },
             FileName::Temporary(77),
         ] {
             assert_eq!(FileName::parse(&file.to_string()), Some(file));

@@ -1,6 +1,6 @@
-//! Banks: files of blocks, and the set of banks that a handle has mapped.
+//! Banks of blocks, and the set of banks that a handle has mapped.
 //!
-//! A bank's file consists of a page of checked header, then a cache line of header for each block,
+//! A bank consists of a page of checked header, then a cache line of header for each block,
 //! then an undo area for each stripe if the kind needs them, then the cells. In a bank of up to 16
 //! KiB these parts follow one another without gaps. A bank belongs to one timeline's image. It is
 //! allocated before its event is written and removed after its end.
@@ -11,10 +11,10 @@
 
 use crate::error::{Error, Result};
 use crate::format::header::{HEADER_BYTES, HEADER_WORDS, Header, IMAGE, PAGE_WORDS};
-use crate::format::names::FileName;
 use crate::image::block_header::{BLOCK_HEADER_WORDS, BlockHeader};
 use crate::image::seqlock;
-use crate::media::{Access, Mapped, Media, MediaFile};
+use crate::media::BankStore;
+use crate::media::{Access, Mapped, MediaFile};
 use ebbtide_core::block::undo_log::{Undo, area_words};
 use ebbtide_core::block::{
     Block, Blocks, Geometry, Layout, MAX_BANKS, OWN_WORDS, prefetch, prefetch_write, store,
@@ -110,13 +110,13 @@ impl Bank {
         Ok(Places::new(layout, geometry, form)?.end as u64 * 8)
     }
 
-    /// Creates a bank, all zero, for the image of a timeline. A file of the same name is a leftover
+    /// Creates a bank, all zero, for the image of a timeline. One of the same number is a leftover
     /// and is replaced: no record refers to it, otherwise it would have been opened.
     ///
     /// # Errors
     /// [`Error::Io`], including a full disk, and [`Error::Parameter`] for an absurd size.
     pub fn create(
-        media: &dyn Media,
+        banks: &dyn BankStore,
         uuid: u128,
         timeline: u64,
         id: u32,
@@ -124,19 +124,11 @@ impl Bank {
         geometry: Geometry,
         form: BankForm,
     ) -> Result<Self> {
-        let name = FileName::Bank { timeline, bank: id }.to_string();
-        let path = media.path().join(&name);
+        let path = banks.path(id);
         let places = Places::new(layout, geometry, form)?;
-        match media.remove(&name) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(Error::io("replace", &path)(error));
-            }
-            _ => {}
-        }
         let bytes = places.end as u64 * 8;
         let allocated = if form.grows { places.cells as u64 * 8 } else { bytes };
-        let file = media.create_with_hole(&name, bytes, allocated);
-        let file = file.map_err(Error::io("allocate", &path))?;
+        let file = banks.create(id, bytes, allocated).map_err(Error::io("allocate", &path))?;
         let mapping = Mapped::new(file.map(Access::Write).map_err(Error::io("map", &path))?);
         let header = Self::header(uuid, timeline, id, geometry);
         for (at, word) in header.encode(MAGIC).into_iter().enumerate() {
@@ -156,16 +148,15 @@ impl Bank {
     /// # Errors
     /// [`Error::Io`], [`Error::Damaged`] if it does not match the state block.
     pub fn open(
-        media: &dyn Media,
+        banks: &dyn BankStore,
         (uuid, timeline): (u128, u64),
         id: u32,
         layout: Layout,
         geometry: Geometry,
         (form, access): (BankForm, Access),
     ) -> Result<Self> {
-        let name = FileName::Bank { timeline, bank: id }.to_string();
-        let path = media.path().join(&name);
-        let file = media.open(&name, access).map_err(Error::io("open", &path))?;
+        let path = banks.path(id);
+        let file = banks.open(id, access).map_err(Error::io("open", &path))?;
         let bytes = file.bytes().map_err(Error::io("measure", &path))?;
         let mut start = vec![0; HEADER_BYTES];
         file.read_at(&mut start, 0).map_err(Error::io("read", &path))?;

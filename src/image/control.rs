@@ -10,16 +10,19 @@
 //! | 49, 50 | the lead; slots in a segment of the timeline |
 //! | 56 | the latest time |
 //! | 64-68 | the head of the sharded counters |
+//! | 72-76 | the file without a name that contains the banks |
 //! | 128-255 | session table: the incarnation of each slot |
 //! | 256- | stripes, 8 words each; stripe 0 guards the state block |
 //! | after them | the state block, in two copies |
 //! | after it | the shards of the counters |
-//! | after them | the positions of sources: last, because few filters use them |
+//! | after them | the positions of sources: late, because few filters use them |
+//! | in the last page | who has that file open: a word for each session slot |
 
 use crate::error::{Error, Result};
 use crate::format::header::{HEADER_BYTES, HEADER_WORDS};
 use crate::format::names::{FileName, TIMELINE_MAX};
 use crate::image::counters::{Counters, HEAD_WORDS};
+use crate::image::holders::{FILE_WORDS, Holders};
 use crate::image::identity::{Identity, REMEDY, SLOTS, SLOTS_WORDS, STRIPES};
 use crate::image::positions::Positions;
 use crate::image::state_block::StateBlock;
@@ -55,6 +58,7 @@ pub(crate) const LEAD: usize = 49;
 const SEGMENT_RECORDS: usize = 50;
 const TIME: usize = 56;
 const COUNTERS: usize = 64;
+const FILE: usize = 72;
 
 /// Writes are refused: a sync failed, or a change was left half done.
 const POISONED: u64 = 1;
@@ -69,7 +73,8 @@ pub const UNSOUND_MAX: usize = 3;
 const _: () = assert!(UNSOUND + UNSOUND_MAX <= TIME_BASE && TIME_BASE + 3 <= WANTED);
 const _: () = assert!(HEADER_WORDS <= TAIL, "counters lie behind the checked header");
 const _: () = assert!((LEAD + 1) * 8 <= 512, "one sector holds header, time base and lead");
-const _: () = assert!(COUNTERS + HEAD_WORDS <= SLOTS && STRIPES.is_multiple_of(STRIPE_WORDS));
+const _: () = assert!(COUNTERS + HEAD_WORDS <= FILE && FILE + FILE_WORDS <= SLOTS);
+const _: () = assert!(STRIPES.is_multiple_of(STRIPE_WORDS));
 
 /// Returns the boot id of the machine; 0 if the system has none.
 ///
@@ -190,13 +195,17 @@ impl Control {
         Ok((identity, file, device))
     }
 
-    /// Frees the space of positions, unless there are any; for the creator of the image, before
-    /// the file gets its name.
+    /// Frees the space of positions, unless there are any, and of what says where the banks are,
+    /// if they have names; for the creator of the image, before the file gets its name.
     pub fn free_unused(&self, media: &dyn Media, temporary: &str) {
-        if self.positions().all().is_empty() {
+        let positions = self.positions().all().is_empty();
+        let holders = self.holders().file().is_none();
+        let positions = positions.then(|| self.identity.room_for_positions());
+        let holders = holders.then(|| self.identity.room_for_holders());
+        for unused in positions.into_iter().chain(holders) {
             let file = media.open(temporary, Access::Write);
             // Best effort: where space cannot be freed, the file keeps it.
-            let _ = file.and_then(|file| file.free(self.identity.room_for_positions()));
+            let _ = file.and_then(|file| file.free(unused));
         }
     }
 
@@ -545,6 +554,16 @@ impl Control {
     #[inline]
     pub fn state_block(&self) -> StateBlock<'_> {
         StateBlock::new(&self.mapping.words()[self.state_block.0..self.state_block.1])
+    }
+
+    /// Returns which file contains the banks, and who has it open.
+    #[must_use]
+    pub fn holders(&self) -> Holders<'_> {
+        let (start, end) = self.identity.holders();
+        Holders::new(
+            &self.mapping.head()[FILE..FILE + FILE_WORDS],
+            &self.mapping.words()[start..end],
+        )
     }
 
     /// Returns the positions of sources.

@@ -1,7 +1,7 @@
 //! Whose image a file `live` is, and where in it the parts lie whose size differs between filters.
 
 use crate::error::Result;
-use crate::format::header::{Header, IMAGE, PAGE_BYTES};
+use crate::format::header::{Header, IMAGE, PAGE_BYTES, PAGE_WORDS};
 use crate::image::counters::shards_words;
 use crate::image::positions::{HEAD_WORDS, POSITIONS_WORDS};
 use crate::image::state_block::state_block_words;
@@ -86,6 +86,13 @@ impl Identity {
         (at, at + POSITIONS_WORDS)
     }
 
+    /// Returns the start and the end of the words about the file that contains the banks, and who
+    /// has it open: in a page of their own.
+    pub(super) fn holders(&self) -> (usize, usize) {
+        let at = self.positions().1.next_multiple_of(PAGE_WORDS);
+        (at, at + SLOTS_WORDS)
+    }
+
     /// Returns the start and the end of the shards, each in a pair of cache lines of its own.
     pub(super) fn shards(&self) -> (usize, usize) {
         let at = self.state_block().1.next_multiple_of(2 * STRIPE_WORDS);
@@ -95,13 +102,19 @@ impl Identity {
     /// Returns the bytes of the file.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        (self.positions().1 as u64 * 8).next_multiple_of(PAGE_BYTES)
+        (self.holders().1 as u64 * 8).next_multiple_of(PAGE_BYTES)
     }
     /// Returns the bytes of the file that have no space on the disk as long as no source has a
     /// position.
     #[must_use]
     pub fn room_for_positions(&self) -> Range<u64> {
         let head = (self.positions().0 + HEAD_WORDS) as u64 * 8;
-        head.next_multiple_of(PAGE_BYTES)..self.bytes()
+        head.next_multiple_of(PAGE_BYTES)..self.room_for_holders().start
+    }
+
+    /// Returns the bytes of the file that have no space on the disk if the banks have names.
+    #[must_use]
+    pub fn room_for_holders(&self) -> Range<u64> {
+        self.holders().0 as u64 * 8..self.bytes()
     }
 }

@@ -9,12 +9,16 @@
 //! kinds only as far as the state block lists the banks, and it takes no locks.
 
 pub mod bank;
+pub mod bank_files;
 mod block_header;
 pub mod clock_lead;
 pub mod control;
 pub mod counters;
+pub mod holders;
 pub mod identity;
+pub mod named_banks;
 pub mod positions;
+mod room;
 pub mod seqlock;
 pub mod shared;
 pub mod state_block;

@@ -5,12 +5,13 @@
 //! exactly once.
 
 use crate::error::Result;
-use crate::format::names::FileName;
 use crate::image::bank::{Bank, BankForm, BankSet};
+use crate::image::bank_files::BankFiles;
 use crate::image::control::Control;
 use crate::image::identity::Identity;
+use crate::image::room;
 use crate::media::{Access, Media};
-use crate::sync::{AtomicU64, Mutex};
+use crate::sync::{AtomicU64, Mutex, Ordering, fence};
 use crate::wal::{Op, Record};
 use arc_swap::ArcSwap;
 use ebbtide_core::block::{Block, Blocks, Layout};
@@ -33,6 +34,7 @@ pub struct Image {
     /// Held while the set of banks is updated to the state block.
     following: Mutex<()>,
     media: Arc<dyn Media>,
+    files: BankFiles,
     access: Access,
 }
 
@@ -88,8 +90,11 @@ impl Image {
         layout: Layout,
         kind: &dyn Kind,
     ) -> Result<Self> {
+        let form = BankForm::of(kind);
+        let bytes = Bank::bytes(layout, kind.geometry(layout), form)?;
         let header = Control::create(&*media, temporary, identity)?;
-        Ok(Self::over(header, layout, BankForm::of(kind), media, Access::Write))
+        let files = BankFiles::create(&media, &header, bytes)?;
+        Ok(Self::over(header, layout, form, (media, files), Access::Write))
     }
 
     /// Opens the image that other handles use; see [`Control::attach`].
@@ -109,7 +114,8 @@ impl Image {
             let found = format!("{stripes} stripes, {state_words} words");
             return Err(header.damaged(media.path(), expected, found));
         }
-        let image = Self::over(header, layout, BankForm::of(kind), media, access);
+        let files = BankFiles::find(&media, &header, access)?;
+        let image = Self::over(header, layout, BankForm::of(kind), (media, files), access);
         image.follow()?;
         image.fix_banks(kind);
         Ok(image)
@@ -119,11 +125,12 @@ impl Image {
         header: Control,
         layout: Layout,
         form: BankForm,
-        media: Arc<dyn Media>,
+        (media, files): (Arc<dyn Media>, BankFiles),
         access: Access,
     ) -> Self {
         let (banks, fixed) = (ArcSwap::default(), OnceLock::new());
-        Self { header, layout, form, banks, fixed, following: Mutex::new(()), media, access }
+        let following = Mutex::new(());
+        Self { header, layout, form, banks, fixed, following, media, files, access }
     }
 
     fn fix_banks(&self, kind: &dyn Kind) {
@@ -131,6 +138,11 @@ impl Image {
             let next_bank = self.header.state().next_bank();
             self.fixed.get_or_init(|| FixedBanks { banks: self.banks.load_full(), next_bank });
         }
+    }
+
+    /// Returns where the banks lie.
+    pub fn files(&self) -> &BankFiles {
+        &self.files
     }
 
     /// Returns the medium of its files.
@@ -231,12 +243,36 @@ impl Image {
                     let Identity { uuid, timeline, .. } = *self.header.identity();
                     let (layout, geometry) = (self.layout, entry.geometry);
                     let (image, how) = ((uuid, timeline), (self.form, self.access));
-                    Arc::new(Bank::open(&*self.media, image, entry.id, layout, geometry, how)?)
+                    Arc::new(Bank::open(
+                        self.files.store(),
+                        image,
+                        entry.id,
+                        layout,
+                        geometry,
+                        how,
+                    )?)
                 }
             };
             listed = listed.with(entry.slot, Some(bank));
         }
         Ok(listed)
+    }
+
+    /// Returns whether the state block lists a bank. If so, what was read of the bank before is
+    /// what was stored there.
+    #[must_use]
+    pub fn lists(&self, bank: u32) -> bool {
+        // Acquire fence: pairs with the Release of the version without the bank. A read that met
+        // its freed space came before this.
+        fence(Ordering::Acquire);
+        let state_block = self.header.state_block();
+        loop {
+            let version = state_block.version();
+            let is_listed = state_block.state(version).banks().any(|entry| entry.id == bank);
+            if state_block.unchanged(version) {
+                return is_listed;
+            }
+        }
     }
 
     /// Initialises a new filter: the kind's initial state, and its first bank.
@@ -270,7 +306,7 @@ impl Image {
 
     fn create_bank(&self, id: u32, geometry: ebbtide_core::block::Geometry) -> Result<Bank> {
         let Identity { uuid, timeline, .. } = *self.header.identity();
-        Bank::create(&*self.media, uuid, timeline, id, self.layout, geometry, self.form)
+        Bank::create(self.files.store(), uuid, timeline, id, self.layout, geometry, self.form)
     }
 
     /// Allocates the initial state of the filter to be cleared. The caller holds stripe 0, or is
@@ -297,10 +333,8 @@ impl Image {
             bank.begin_at(lsn);
         }
         self.header.state_block().change(lsn, |state| state.become_as(&State::new(&cleared.words)));
-        let timeline = self.header.identity().timeline;
         for entry in before {
-            // As in `apply_event`.
-            let _ = self.media.remove(&FileName::Bank { timeline, bank: entry.id }.to_string());
+            self.remove_bank(entry.id);
         }
     }
 
@@ -356,6 +390,13 @@ impl Image {
         }
     }
 
+    /// Removes a bank that the state block no longer lists.
+    fn remove_bank(&self, bank: u32) {
+        let listed: Vec<u32> = self.header.state().banks().map(|entry| entry.id).collect();
+        // If this fails, the space is free at the latest when the image ends.
+        let _ = self.files.store().remove(bank, &listed);
+    }
+
     /// Applies an event to the state block. The caller holds stripe 0, or is alone, and has
     /// [prepared](Image::prepare) the event.
     pub fn apply_event(&self, kind: &dyn Kind, lsn: u64, event: &Event) {
@@ -366,11 +407,7 @@ impl Image {
             }
         });
         if let Event::CloseBank { id, .. } = *event {
-            let name =
-                FileName::Bank { timeline: self.header.identity().timeline, bank: id }.to_string();
-            // If this fails, the next opening removes the leftover; a mapping lives as long as any
-            // handle uses it.
-            let _ = self.media.remove(&name);
+            self.remove_bank(id);
         }
     }
 
@@ -402,7 +439,11 @@ impl Image {
                     stripe.note(lsn, time_word(record));
                 }
             }
-            Op::Insert | Op::Remove => self.apply_operation(kind, banks, lsn, record)?,
+            Op::Insert | Op::Remove => {
+                self.change_blocks(kind, banks, lsn, record)?;
+                let stripe = self.layout.stripe_of(record.payload);
+                self.count(kind, stripe, std::iter::once(&(lsn, *record)));
+            }
             Op::Clear => {
                 for index in 0..self.header.stripe_count() {
                     self.apply_clear(kind, index, lsn, record)?;
@@ -425,8 +466,12 @@ impl Image {
         Ok(())
     }
 
-    /// Applies an operation to the key's block, and counts it in its stripe's sums.
-    fn apply_operation(
+    /// Applies an operation to the key's blocks: the first half of [`Image::apply`]. In replay,
+    /// operations on different blocks may be applied in any order.
+    ///
+    /// # Errors
+    /// As [`Image::apply`].
+    pub fn change_blocks(
         &self,
         kind: &dyn Kind,
         banks: &BankSet,
@@ -445,11 +490,32 @@ impl Image {
         records::change(kind, &state, &older, &operation);
         located.note(lsn);
         self.give_back_room(kind, banks, &located.blocks, room);
-        let stripe = self.header.stripe(self.layout.stripe_of(operation.hash) + 1);
-        if lsn > stripe.sums().lsn {
-            stripe.count(lsn, time_word(record), records::counts(kind.weights().is_some(), record));
-        }
         Ok(())
+    }
+
+    /// Counts operations of an ordinary stripe (from 0) in its sums: the second half of
+    /// [`Image::apply`]. They are in any order; none before the last of them is counted later.
+    #[inline]
+    pub fn count<'a>(
+        &self,
+        kind: &dyn Kind,
+        stripe: usize,
+        operations: impl Iterator<Item = &'a (u64, Record)>,
+    ) {
+        let (stripe, weighs) = (self.header.stripe(stripe + 1), kind.weights().is_some());
+        let counted = stripe.sums().lsn;
+        let (mut last, mut time, mut sum) = (counted, 0, Totals::default());
+        for (lsn, record) in operations {
+            if *lsn > counted && records::operation(kind, record).is_some() {
+                let Totals { inserts, new_bits } = records::counts(weighs, record);
+                sum.inserts = sum.inserts.wrapping_add(inserts);
+                sum.new_bits = sum.new_bits.wrapping_add(new_bits);
+                (last, time) = (last.max(*lsn), time.max(time_word(record)));
+            }
+        }
+        if last > counted {
+            stripe.count(last, time, sum);
+        }
     }
 
     /// Makes room in a block for an operation, if blocks grow. Returns the room that the block used
@@ -470,26 +536,7 @@ impl Image {
         if !self.form.grows {
             return Ok(Some(0));
         }
-        Self::allocate_room(kind, banks, block, operation, may_allocate)
-    }
-
-    #[inline(never)]
-    fn allocate_room(
-        kind: &dyn Kind,
-        banks: &BankSet,
-        block: &Block<'_>,
-        operation: &Operation,
-        may_allocate: bool,
-    ) -> Result<Option<usize>> {
-        let Some(growth) = kind.growth() else { return Ok(Some(0)) };
-        let (used, wanted) = (growth.room_now(block), growth.room(block, operation));
-        if let Some(bank) = banks.get(0).filter(|_| wanted > used) {
-            if !may_allocate {
-                return Ok(None);
-            }
-            bank.allocate(block.number, wanted)?;
-        }
-        Ok(Some(used))
+        room::allocate(kind, banks, block, operation, may_allocate)
     }
 
     /// Frees the room that a block used before an operation and no longer uses. The caller holds
@@ -504,18 +551,7 @@ impl Image {
     ) {
         // Most kinds do not grow.
         if before > 0 {
-            Self::free_room(kind, banks, blocks, before);
-        }
-    }
-
-    fn free_room(kind: &dyn Kind, banks: &BankSet, blocks: &Blocks<'_>, before: usize) {
-        if let (Some(growth), Some(bank), Some(block)) =
-            (kind.growth(), banks.get(0), blocks.get(0))
-        {
-            let used = growth.room_now(block);
-            if used < before {
-                bank.free(block.number, used);
-            }
+            room::free(kind, banks, blocks, before);
         }
     }
 

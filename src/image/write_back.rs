@@ -37,15 +37,13 @@ pub fn check_files(image: &Image) -> io::Result<()> {
             _ => return Ok(()),
         },
     }
-    for (_, bank) in image.keep_banks().iter() {
-        let name = FileName::Bank { timeline: identity.timeline, bank: bank.id() };
-        match bank.file() {
-            Some(file) => file.check_written()?,
-            // Without a file it was closed since.
-            None => opened(image, name).map_or(Ok(()), |file| file.check_written())?,
-        }
+    let banks = image.keep_banks();
+    let banks = || banks.iter().map(|(_, bank)| bank);
+    for file in banks().filter_map(|bank| bank.file()) {
+        file.check_written()?;
     }
-    Ok(())
+    let others = banks().filter(|bank| bank.file().is_none());
+    image.files().store().check_written(&mut others.map(|bank| bank.id()))
 }
 
 fn opened(image: &Image, name: FileName) -> Option<Box<dyn MediaFile>> {

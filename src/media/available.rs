@@ -4,6 +4,7 @@
 //! groups still allows, in both versions of their files. Files that are not there bound nothing.
 
 use std::fs::read_to_string;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// The files of a level of control groups: the most bytes, the bytes in use, and the name in
@@ -13,9 +14,19 @@ const VERSIONS: [[&str; 3]; 2] = [
     ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"],
 ];
 
-/// Returns the bytes that this process can take; `None` if the system does not tell.
-pub(super) fn bytes() -> Option<u64> {
-    under(Path::new("/"))
+/// Fails if this process cannot take this many bytes more; succeeds if the system does not tell.
+/// `remedy` is what the caller can do.
+pub(super) fn check(bytes: u64, remedy: &str) -> io::Result<()> {
+    match under(Path::new("/")).filter(|&available| available < bytes) {
+        Some(available) => Err(lack(bytes, &format!("{available} bytes are available"), remedy)),
+        None => Ok(()),
+    }
+}
+
+/// Creates the error for too little memory.
+pub(super) fn lack(bytes: u64, found: &str, remedy: &str) -> io::Error {
+    let sentence = format!("expected {bytes} bytes of memory for it, but {found}; {remedy}");
+    io::Error::new(io::ErrorKind::OutOfMemory, sentence)
 }
 
 /// Returns the bytes that the files below `root` tell.

@@ -9,12 +9,19 @@
 mod directory;
 mod locks;
 mod mapping;
+mod space;
+mod unnamed;
 mod write_back;
 
 use self::directory::{Directory, file_system};
 use self::locks::DiskLocks;
 use self::mapping::DiskMapping;
+use self::space::{
+    OVERLAYFS, PIECE, allocate, is_beyond_space, page_bytes, reads_fill_holes, write_zeros,
+};
+use self::unnamed::UnnamedFile;
 use crate::media::{Access, BootIdSource, ByteLocks, Mapping, Media, MediaFile, boot};
+use crate::media::{BankStore, Holder, ImagePlace, UnnamedId};
 use crate::sync::AtomicU64;
 use rustix::fs::{FallocateFlags, IFlags, OFlags, fallocate, ioctl_getflags, ioctl_setflags};
 use rustix::io::Errno;
@@ -32,22 +39,11 @@ const _: () = assert!(size_of::<AtomicU64>() == 8 && align_of::<AtomicU64>() == 
 /// `statfs` type of btrfs, where files with random stores must not be copied on write.
 const BTRFS: u64 = 0x9123_683E;
 
-/// `statfs` type of overlayfs, whose device number may change at each mount, although the files are
-/// the same.
-const OVERLAYFS: u64 = 0x794C_7630;
-
-/// `statfs` types of file systems in memory, where a read of a hole through a mapping takes space.
-/// The files of an overlay may lie in one.
-const FILL_HOLES: [u64; 3] = [0x0102_1994, 0x8584_58F6, OVERLAYFS];
-
-/// Space is allocated in pieces of this many bytes. On some systems an allocation that a signal
-/// interrupts is undone and must be repeated, so a long one may never finish.
-const PIECE: u64 = 1 << 20;
-
 /// A directory on a local file system. All clones of a value share its descriptor.
 #[derive(Debug, Clone)]
 pub struct Disk {
     directory: Arc<Directory>,
+    image: Option<ImagePlace>,
 }
 
 impl Disk {
@@ -56,7 +52,7 @@ impl Disk {
     /// is ignored.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { directory: Arc::new(Directory::new(path.into(), None)) }
+        Self { directory: Arc::new(Directory::new(path.into(), None)), image: None }
     }
 
     /// As [`Disk::new`], for a filter to be created with these permissions of its files (`0o660`:
@@ -64,7 +60,15 @@ impl Disk {
     /// Files of an existing filter get owner, group and permissions of its `meta`.
     #[must_use]
     pub fn with_mode(path: impl Into<PathBuf>, mode: u32) -> Self {
-        Self { directory: Arc::new(Directory::new(path.into(), Some(mode | 0o600))) }
+        Self { directory: Arc::new(Directory::new(path.into(), Some(mode | 0o600))), image: None }
+    }
+
+    /// Returns it with a place for the banks of a new image; see
+    /// [`Options::image`](crate::Options::image) for the default.
+    #[must_use]
+    pub fn image(mut self, place: ImagePlace) -> Self {
+        self.image = Some(place);
+        self
     }
 
     /// Gives a new file its length and the space of its first bytes; if that fails, the caller must
@@ -90,38 +94,6 @@ impl Disk {
     }
 }
 
-/// Returns the unit for which the kernel needs space when a word is stored through a mapping. If
-/// the file system's blocks are smaller, all blocks of a page must be allocated, or the store
-/// causes a signal when the disk is full.
-fn page_bytes() -> u64 {
-    rustix::param::page_size() as u64
-}
-
-/// Returns whether this is more than the file system has. To find that out piece by piece would
-/// leave other programs without space in the meantime.
-fn is_beyond_space(file: &File, bytes: u64) -> bool {
-    // A file system without a limit says 0 blocks.
-    rustix::fs::fstatvfs(file).is_ok_and(|found| {
-        found.f_blocks > 0 && bytes > found.f_bfree.saturating_mul(found.f_frsize)
-    })
-}
-
-/// Allocates space for bytes of a file.
-fn allocate(file: &File, bytes: Range<u64>) -> rustix::io::Result<()> {
-    let mut at = bytes.start;
-    while at < bytes.end {
-        let piece = PIECE.min(bytes.end - at);
-        match fallocate(file, FallocateFlags::empty(), at, piece) {
-            Err(Errno::INTR) => {}
-            done => {
-                done?;
-                at += piece;
-            }
-        }
-    }
-    Ok(())
-}
-
 impl Media for Disk {
     fn path(&self) -> &Path {
         self.directory.path()
@@ -133,7 +105,7 @@ impl Media for Disk {
 
     fn at_its_path(&self) -> Option<Arc<dyn Media>> {
         let directory = Arc::new(self.directory.at_its_path());
-        Some(Arc::new(Self { directory }))
+        Some(Arc::new(Self { directory, image: self.image.clone() }))
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
@@ -190,6 +162,24 @@ impl Media for Disk {
         Ok(Box::new(DiskLocks::open(self.directory.clone(), name, access)?))
     }
 
+    fn create_unnamed(&self, bytes: u64) -> io::Result<Option<Arc<dyn BankStore>>> {
+        let created = unnamed::create(&self.directory, self.image.as_ref(), bytes)?;
+        Ok(created.map(|file| Arc::new(file) as _))
+    }
+
+    fn find_unnamed(
+        &self,
+        wanted: &UnnamedId,
+        (live, holders): (&str, &[Holder]),
+        access: Access,
+    ) -> io::Result<Arc<dyn BankStore>> {
+        Ok(Arc::new(UnnamedFile::find(&self.directory, wanted, (live, holders), access)?))
+    }
+
+    fn has_space(&self, bytes: u64) -> io::Result<bool> {
+        Ok(!is_beyond_space(self.directory.descriptor()?, bytes))
+    }
+
     fn mode(&self) -> io::Result<Option<u32>> {
         self.directory.mode().map(Some)
     }
@@ -201,19 +191,6 @@ impl Media for Disk {
     fn boot_id_source(&self) -> BootIdSource {
         boot::source()
     }
-}
-
-/// Allocates by writing, if the file system supports no other way.
-fn write_zeros(file: &File, bytes: u64) -> io::Result<()> {
-    const CHUNK: u64 = 1 << 20;
-    let zeros = vec![0; CHUNK.min(bytes) as usize];
-    let mut offset = 0;
-    while offset < bytes {
-        let length = CHUNK.min(bytes - offset);
-        file.write_all_at(&zeros[..length as usize], offset)?;
-        offset += length;
-    }
-    Ok(())
 }
 
 /// An open regular file.
@@ -301,11 +278,11 @@ impl MediaFile for DiskFile {
         if !bytes.is_multiple_of(8) {
             return Err(crate::media::not_whole_words(bytes));
         }
-        Ok(Box::new(DiskMapping::new(&self.file, bytes, access == Access::Write)?))
+        Ok(Box::new(DiskMapping::new(&self.file, bytes, access)?))
     }
 
     fn reads_fill_holes(&self) -> io::Result<bool> {
-        Ok(FILL_HOLES.contains(&file_system(&rustix::fs::fstatfs(&self.file)?)))
+        reads_fill_holes(&self.file)
     }
 
     fn map_for_reading(&self) -> io::Result<Box<dyn Mapping>> {
@@ -317,18 +294,5 @@ impl MediaFile for DiskFile {
             return Err(crate::media::not_whole_words(bytes));
         }
         Ok(Box::new(DiskMapping::copy(&self.file, bytes)?))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn where_nothing_allocates_zeros_are_written() {
-        let directory = tempfile::tempdir().expect("a temporary directory");
-        let file = File::create_new(directory.path().join("zeros")).expect("a new file");
-        write_zeros(&file, (1 << 20) + 5).expect("space for a megabyte");
-        assert_eq!(file.metadata().expect("an open file").len(), (1 << 20) + 5);
     }
 }

@@ -54,6 +54,8 @@ type Words = Arc<Box<[AtomicU64]>>;
 /// process that takes more than there is would be killed, however large its address space is.
 const COMPARED_BYTES: u64 = 64 << 20;
 
+const REMEDY: &str = "plan a smaller filter, or create it in a directory";
+
 /// The unit of holes.
 const PAGE_BYTES: u64 = 4096;
 
@@ -415,25 +417,15 @@ impl Content {
 /// Returns words that are all zero.
 fn zeros(words: u64) -> io::Result<Words> {
     let bytes = words.saturating_mul(8);
-    if bytes >= COMPARED_BYTES
-        && let Some(available) = available::bytes().filter(|&available| available < bytes)
-    {
-        return Err(no_memory(bytes, &format!("{available} bytes are available")));
+    if bytes >= COMPARED_BYTES {
+        available::check(bytes, REMEDY)?;
     }
-    let refused = || no_memory(bytes, "the system provides less to this process");
+    let refused = || available::lack(bytes, "the system provides less to this process", REMEDY);
     let mut all = Vec::new();
     let count = usize::try_from(words).map_err(|_| refused())?;
     all.try_reserve_exact(count).map_err(|_| refused())?;
     all.extend((0..words).map(|_| AtomicU64::new(0)));
     Ok(Arc::new(all.into_boxed_slice()))
-}
-
-fn no_memory(bytes: u64, found: &str) -> io::Error {
-    let sentence = format!(
-        "expected {bytes} bytes of memory for it, but {found}; plan a smaller filter, or create it \
-         in a directory"
-    );
-    io::Error::new(io::ErrorKind::OutOfMemory, sentence)
 }
 
 /// Returns the words touched by `length` bytes from `offset` on: the index of each, which of its

@@ -18,6 +18,7 @@ mod disk;
 pub(crate) mod failing;
 mod mapped;
 mod memory;
+mod places;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
@@ -25,12 +26,13 @@ mod tests;
 pub use disk::Disk;
 pub(crate) use mapped::{Mapped, MappedHead};
 pub use memory::Memory;
+pub use places::{BankPlace, Holder, ImagePlace, UnnamedId};
 
 use crate::sync::AtomicU64;
 use std::fmt::Debug;
 use std::io;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Creates the error for mapping a file that does not consist of whole words.
@@ -135,6 +137,40 @@ pub trait Media: Debug + Send + Sync {
     /// As [`Media::make`] and [`Media::open`].
     fn locks(&self, name: &str, access: Access) -> io::Result<Box<dyn ByteLocks>>;
 
+    /// Creates a file without a name for the banks of a new image whose first bank has `bytes`.
+    /// `None` if they shall be files of this medium.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, and the system's errors.
+    fn create_unnamed(&self, bytes: u64) -> io::Result<Option<Arc<dyn BankStore>>> {
+        let _ = bytes;
+        Ok(None)
+    }
+
+    /// Gets a file without a name from one of these processes, which have the file `live` of this
+    /// name open.
+    ///
+    /// # Errors
+    /// `NotFound` if none of them has it any more, `TimedOut` if one of them does not answer.
+    fn find_unnamed(
+        &self,
+        wanted: &UnnamedId,
+        (live, holders): (&str, &[Holder]),
+        access: Access,
+    ) -> io::Result<Arc<dyn BankStore>> {
+        let _ = (wanted, live, holders, access);
+        Err(io::ErrorKind::NotFound.into())
+    }
+
+    /// Returns whether there is space for this many bytes now, as far as the medium can tell.
+    ///
+    /// # Errors
+    /// The system's error.
+    fn has_space(&self, bytes: u64) -> io::Result<bool> {
+        let _ = bytes;
+        Ok(true)
+    }
+
     /// Returns the permissions of the filter's files; `None` if the medium has none.
     ///
     /// # Errors
@@ -207,6 +243,68 @@ pub trait ByteLocks: Debug + Send + Sync {
         Ok(true)
     }
 }
+
+/// The banks of one image, by their numbers. Banks are created and removed by one handle at a time.
+pub trait BankStore: Debug + Send + Sync {
+    /// Returns the path of a bank, for messages.
+    fn path(&self, bank: u32) -> PathBuf;
+
+    /// Creates a bank of `bytes` zero bytes with space for the first `allocated` of them; see
+    /// [`Media::create_with_hole`]. One of the same number
+    /// is a leftover and is replaced.
+    ///
+    /// # Errors
+    /// `StorageFull` without space, `OutOfMemory` without memory: then nothing was touched.
+    fn create(&self, bank: u32, bytes: u64, allocated: u64) -> io::Result<Box<dyn MediaFile>>;
+
+    /// Opens a bank.
+    ///
+    /// # Errors
+    /// `NotFound` if it was removed, and the system's other errors.
+    fn open(&self, bank: u32, access: Access) -> io::Result<Box<dyn MediaFile>>;
+
+    /// Removes a bank. Its mappings stay usable, but their content may be lost. Banks that stay are
+    /// `others` and those with greater numbers than all of these.
+    ///
+    /// # Errors
+    /// The system's error.
+    fn remove(&self, bank: u32, others: &[u32]) -> io::Result<()>;
+
+    /// Fails if the system could not write back a store to one of these banks; see
+    /// [`MediaFile::check_written`].
+    ///
+    /// # Errors
+    /// The system's error, of the write-back.
+    fn check_written(&self, banks: &mut dyn Iterator<Item = u32>) -> io::Result<()>;
+
+    /// Returns the file without a name that contains the banks; `None` if each has a name.
+    fn unnamed(&self) -> Option<&dyn Unnamed> {
+        None
+    }
+}
+
+/// A file without a name that contains the banks of an image. Processes that attach to the image
+/// get it from one that has it.
+pub trait Unnamed: Debug + Send + Sync {
+    /// Returns what distinguishes the file from all others.
+    fn identity(&self) -> UnnamedId;
+
+    /// Returns this process's number in its namespace, and that of its descriptor of the file.
+    fn holder(&self) -> (u32, u32);
+
+    /// Returns where the file takes space.
+    fn place(&self) -> BankPlace;
+
+    /// Hands the file out to processes that have opened the file `live`, and ask at the name
+    /// `name`, until the result is dropped.
+    ///
+    /// # Errors
+    /// The system's error. Other processes of this user can attach nevertheless.
+    fn hand_out(&self, name: &str, live: &str) -> io::Result<Box<dyn HandedOut>>;
+}
+
+/// Keeps a file without a name available to others.
+pub trait HandedOut: Debug + Send + Sync {}
 
 /// An open file.
 pub trait MediaFile: Debug + Send + Sync {

@@ -37,6 +37,7 @@ impl FromStr for Options {
     /// | `downtime` | `age` or `freeze` |
     /// | `background` | `on` or `off` |
     /// | `mode` | permissions in octal digits, such as `660` |
+    /// | `image` | `memory`, `beside-log`, or an absolute path of a directory |
     ///
     /// ```
     /// use ebbtide::Options;
@@ -89,11 +90,12 @@ fn set(options: Options, name: &str, value: &str) -> Result<Options> {
             let mode = u32::from_str_radix(value, 8);
             options.mode(mode.map_err(|_| wrong("octal digits, as in 660".to_owned()))?)
         }
+        "image" => options.image(value.parse()?),
         _ => {
             return Err(Error::parameter(
                 OPTIONS,
                 "durability, hash, hash-seed, stripes, block-bytes, segment-bytes, \
-                 checkpoint-bytes, max-lead, downtime, background or mode",
+                 checkpoint-bytes, max-lead, downtime, background, mode or image",
                 name,
             ));
         }
@@ -103,7 +105,7 @@ fn set(options: Options, name: &str, value: &str) -> Result<Options> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Downtime;
+    use crate::{Downtime, ImagePlace};
     use ebbtide_core::KeyHash;
     use std::time::Duration;
 
@@ -111,7 +113,7 @@ mod tests {
     fn every_option_reads_from_text() {
         let text = "durability=20ms hash=keyed hash-seed=7 stripes=16 block-bytes=4KiB \
                     segment-bytes=1MiB checkpoint-bytes=8MiB max-lead=5m downtime=freeze \
-                    background=off mode=660";
+                    background=off mode=660 image=/mnt/huge";
         let options: Options = text.parse().expect("options");
         assert_eq!(options.durability, Some(Durability::Interval(Duration::from_millis(20))));
         assert_eq!(options.key_hash, Some(KeyHash::Keyed));
@@ -123,6 +125,7 @@ mod tests {
         assert_eq!(options.downtime, Some(Downtime::Freeze));
         assert!(!options.background);
         assert_eq!(options.mode, Some(0o660));
+        assert_eq!(options.image, Some(ImagePlace::Directory("/mnt/huge".into())));
         assert_eq!("".parse::<Options>().expect("the defaults").stripes, None);
     }
 

@@ -10,7 +10,7 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
-use std::thread::{Builder, JoinHandle};
+use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
 
 /// Signals that a thread causes itself: if blocked, they would end the process without calling a
 /// handler.
@@ -31,6 +31,43 @@ pub fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<Join
         restore(&before);
     }
     spawned
+}
+
+/// Starts a thread of a scope that takes no signals of the program and runs at ordinary priority.
+///
+/// # Errors
+/// The system's error if no thread can be started.
+pub fn spawn_scoped<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    name: &str,
+    run: impl FnOnce() -> T + Send + 'scope,
+) -> io::Result<ScopedJoinHandle<'scope, T>> {
+    let before = block_signals();
+    let spawned = Builder::new().name(name.to_owned()).spawn_scoped(scope, move || {
+        be_ordinary();
+        run()
+    });
+    if let Some(before) = before {
+        restore(&before);
+    }
+    spawned
+}
+
+/// Calls `run` with the numbers below `threads`, in as many threads, the caller's among them. Where
+/// the system gives no further thread, the caller's does its work as well.
+pub fn in_parallel(name: &str, threads: usize, run: impl Fn(usize) + Sync) {
+    let run = &run;
+    std::thread::scope(|scope| {
+        let is_left = |&number: &usize| spawn_scoped(scope, name, move || run(number)).is_err();
+        let left: Vec<usize> = (1..threads).filter(is_left).collect();
+        std::iter::once(0).chain(left).for_each(run);
+    });
+}
+
+/// Returns the number of processors that this process may use.
+#[must_use]
+pub fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, |number| number.get())
 }
 
 /// Blocks all signals except a thread's own in the calling thread, which new threads inherit.

@@ -14,6 +14,8 @@ use crate::format::header::DURABLE;
 use crate::image::Control;
 use crate::media::{Access, Media};
 use crate::recovery::Listing;
+use crate::sync::Hint;
+use crate::sync::mutex::Mutex;
 use crate::wal::record::{Decoded, Op, Record};
 use crate::wal::segment::{Segment, SegmentFile, SegmentHeader};
 use std::collections::BTreeMap;
@@ -22,6 +24,9 @@ use std::path::PathBuf;
 const REMEDY: &str = "records that were acknowledged are missing or damaged here: run `ebbtide \
                       verify`, then restore a backup, or save what lies before the damage with \
                       `ebbtide salvage`";
+
+/// Bytes of log from which on it is made durable while it is read.
+const LONG: u64 = 64 << 20;
 
 /// The log of a filter, in all timelines. Segments are mapped one at a time while they are read:
 /// however long the log, it needs one descriptor.
@@ -36,6 +41,8 @@ pub struct History {
     version: u32,
     /// Timelines with the LSN at which each began, ascending.
     timelines: Vec<(u64, u64)>,
+    /// The first LSNs of segments that are durable, as far as they are whole.
+    secured: Mutex<Vec<u64>>,
 }
 
 /// The extent of the log by the image, if the image is valid: only within the same boot of the
@@ -192,7 +199,8 @@ impl History {
         let mut timelines: Vec<_> =
             segments.iter().map(|header| (header.timeline, header.timeline_start)).collect();
         timelines.dedup();
-        Self { directory, segments, held: BTreeMap::new(), version: DURABLE.written, timelines }
+        let (held, version) = (BTreeMap::new(), DURABLE.written);
+        Self { directory, segments, held, version, timelines, secured: Mutex::default() }
     }
 
     /// Creates the log of these segments of a directory, as [`History::of`]; they stay mapped.
@@ -493,20 +501,52 @@ impl History {
             if header.end() <= from || header.first >= prefix.stop {
                 continue;
             }
-            let (timeline, first, uuid) = (header.timeline, header.first, header.uuid);
-            let file = SegmentFile::open(media, timeline, first, uuid, Access::Write)?;
-            if file.allocated_bytes()? < header.bytes() {
-                // A program that copied the file may have left out pages of zeros.
-                file.allocate(from.max(first), prefix.stop.min(header.end()))?;
+            let is_whole = header.end() <= prefix.stop
+                && !prefix.holes.iter().any(|lsn| (header.first..header.end()).contains(lsn));
+            if !is_whole || !self.secured.lock().contains(&header.first) {
+                self.secure_one(media, header, from, prefix)?;
             }
-            let segment = file.map(Access::Write)?;
-            for &lsn in prefix.holes.iter().filter(|&&lsn| segment.holds(lsn)) {
-                segment.void(lsn);
-            }
-            segment.dirty(from, prefix.stop);
-            segment.sync().map_err(Error::io("sync", header.path(&self.directory)))?;
         }
         Ok(())
+    }
+
+    /// As [`History::secure`], of the segments before the last, as far as it gets until `enough`
+    /// is set: while the log is read, and only if it is long. Returns nothing: what was not done,
+    /// or failed, is done by [`History::secure`].
+    pub fn secure_ahead(&self, media: &dyn Media, from: u64, enough: &Hint) {
+        let needed: Vec<_> = self.segments.iter().filter(|header| header.end() > from).collect();
+        let Some((_, before_last)) = needed.split_last() else { return };
+        if before_last.iter().map(|header| header.bytes()).sum::<u64>() < LONG {
+            return;
+        }
+        for header in before_last {
+            let all = Prefix { stop: header.end(), ..Prefix::default() };
+            if enough.get() != 0 || self.secure_one(media, header, from, &all).is_err() {
+                return;
+            }
+            self.secured.lock().push(header.first);
+        }
+    }
+
+    fn secure_one(
+        &self,
+        media: &dyn Media,
+        header: &SegmentHeader,
+        from: u64,
+        prefix: &Prefix,
+    ) -> Result<()> {
+        let (timeline, first, uuid) = (header.timeline, header.first, header.uuid);
+        let file = SegmentFile::open(media, timeline, first, uuid, Access::Write)?;
+        if file.allocated_bytes()? < header.bytes() {
+            // A program that copied the file may have left out pages of zeros.
+            file.allocate(from.max(first), prefix.stop.min(header.end()))?;
+        }
+        let segment = file.map(Access::Write)?;
+        for &lsn in prefix.holes.iter().filter(|&&lsn| segment.holds(lsn)) {
+            segment.void(lsn);
+        }
+        segment.dirty(from, prefix.stop);
+        segment.sync().map_err(Error::io("sync", header.path(&self.directory)))
     }
 }
 

@@ -14,6 +14,8 @@ pub struct Listing {
     pub segments: Vec<(u64, u64)>,
     /// (timeline, number) of banks.
     pub banks: Vec<(u64, u32)>,
+    /// Session slots with a socket.
+    pub sockets: Vec<u16>,
     /// Numbers of temporary files.
     pub temporaries: Vec<u64>,
     /// Names of foreign files.
@@ -36,6 +38,7 @@ impl Listing {
                     listing.segments.push((timeline, first))
                 }
                 Some(FileName::Bank { timeline, bank }) => listing.banks.push((timeline, bank)),
+                Some(FileName::Attach { slot }) => listing.sockets.push(slot),
                 Some(FileName::Temporary(number)) => listing.temporaries.push(number),
                 Some(FileName::Meta | FileName::Lock | FileName::Live) => {}
                 None => listing.foreign.push(name),

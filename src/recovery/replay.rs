@@ -6,29 +6,21 @@ use crate::image::control::{Control, boot_id};
 use crate::image::identity::Identity;
 use crate::image::positions::MOST_SOURCES;
 use crate::image::stripe_table::StripeSums;
-use crate::image::{Bank, BankForm, BankSet, Image};
+use crate::image::{Bank, BankForm, Image};
 use crate::media::{Access, Media, Memory};
 use crate::meta::Meta;
-use crate::recovery::batches::{Batches, Group};
+use crate::platform::threads::spawn_scoped;
+use crate::recovery::applying::Applying;
 use crate::recovery::history::{History, LogExtent, Prefix};
 use crate::recovery::listing::Listing;
 use crate::recovery::removal::remove_for_good;
 use crate::snapshot::{Content, Frame, SnapshotHeader, SnapshotReader};
+use crate::sync::Hint;
 use crate::wal::segment::SegmentFile;
-use crate::wal::{Op, Record};
 use ebbtide_core::block::{OWN_WORDS, store};
-use ebbtide_core::event;
-use ebbtide_core::kind::{BankEntry, BankMask, Kind};
+use ebbtide_core::kind::{BankEntry, Kind};
 use ebbtide_core::state::STATE_WORDS;
-use std::collections::VecDeque;
 use std::sync::Arc;
-
-/// Records that are read before the first of them is applied: nearly all of the time to apply one
-/// is cache misses on its blocks.
-const AHEAD: usize = 16;
-
-/// After this many records, progress is shown to waiting processes.
-const RECORDS_A_STEP: u64 = 4096;
 
 /// A filter's state, rebuilt.
 #[derive(Debug)]
@@ -48,8 +40,9 @@ pub struct Recovered {
 }
 
 /// Rebuilds the state described by the files of `home`, as an image on `live` under the name
-/// `temporary`. `known` is the extent of the log by the image. `advance` is called from time to
-/// time, because other processes may wait.
+/// `temporary`. `known` is the extent of the log by the image. `secures`: the caller is alone, and
+/// makes the log durable next; a long one is then made durable while it is read. `advance` is
+/// called from time to time, because other processes may wait.
 ///
 /// # Errors
 /// [`Error::Damaged`] if the state cannot be rebuilt in full, [`Error::Version`], [`Error::Io`].
@@ -58,7 +51,7 @@ pub fn replay(
     live: &Arc<dyn Media>,
     meta: &Meta,
     temporary: &str,
-    known: LogExtent,
+    (known, secures): (LogExtent, bool),
     advance: &dyn Fn(),
 ) -> Result<Recovered> {
     let listing = Listing::of_filter(home, meta.uuid)?;
@@ -93,28 +86,60 @@ pub fn replay(
         // Writers may remove files meanwhile.
         history.hold(home, start)?;
     }
-    let kind = &*meta.kind;
-    let mut applying = Applying::new(&image, kind, advance);
-    let mut prefix =
-        history.read(home, start, known, |_, lsn, record| applying.take(lsn, record))?;
-    prefix.end_at(applying.finish(prefix.stop)?);
-    // Every snapshot was renamed only when the log was durable through its end.
-    let least = listing.snapshots.first().copied().unwrap_or(1).max(end);
-    if prefix.stop < least {
-        return Err(history.missing(prefix.stop, least));
-    }
-    if matches!(known, LogExtent::Nothing | LogExtent::Cut { .. }) {
-        check_others(home, meta, &listing, &history, prefix.stop)?;
-    }
-    match applying.events.first() {
-        // Events come before the insert that needs them. If that insert was never recorded, they
-        // have not happened: otherwise the state would not be that of the operations. The next
-        // timeline begins before them, unless a snapshot saw them.
-        Some(&(first, _)) if first >= covered(home, &listing, meta.uuid) => prefix.end_at(first),
-        _ => applying.apply_events()?,
-    }
-    image.finish(kind, prefix.stop);
+    let read = (home, meta, &listing, &history);
+    let prefix = apply_log(read, &image, (start, end), (known, secures), advance)?;
+    image.finish(&*meta.kind, prefix.stop);
     Ok(Recovered { image, history, prefix, start, listing, unsound })
+}
+
+/// Applies the log from `start` on to an image that has the state of that LSN; `end` is the end of
+/// the snapshot. Returns the extent of the log.
+fn apply_log(
+    (home, meta, listing, history): (&dyn Media, &Meta, &Listing, &History),
+    image: &Image,
+    (start, end): (u64, u64),
+    (known, secures): (LogExtent, bool),
+    advance: &dyn Fn(),
+) -> Result<Prefix> {
+    let kind = &*meta.kind;
+    let enough = Hint::default();
+    std::thread::scope(|scope| {
+        if secures {
+            let secure = || history.secure_ahead(home, start, &enough);
+            // Without a thread it is done later.
+            let _ = spawn_scoped(scope, "ebbtide-secure", secure);
+        }
+        let _done = Done(&enough);
+        let mut applying = Applying::new(scope, image, kind, advance);
+        let mut prefix =
+            history.read(home, start, known, |_, lsn, record| applying.take(lsn, record))?;
+        prefix.end_at(applying.finish(prefix.stop)?);
+        // Every snapshot was renamed only when the log was durable through its end.
+        let least = listing.snapshots.first().copied().unwrap_or(1).max(end);
+        if prefix.stop < least {
+            return Err(history.missing(prefix.stop, least));
+        }
+        if matches!(known, LogExtent::Nothing | LogExtent::Cut { .. }) {
+            check_others(home, meta, listing, history, prefix.stop)?;
+        }
+        match applying.held_back() {
+            // Events come before the insert that needs them. If that insert was never recorded,
+            // they have not happened: otherwise the state would not be that of the operations. The
+            // next timeline begins before them, unless a snapshot saw them.
+            Some(first) if first >= covered(home, listing, meta.uuid) => prefix.end_at(first),
+            _ => applying.apply_events()?,
+        }
+        Ok(prefix)
+    })
+}
+
+/// Sets the hint when it is dropped.
+struct Done<'a>(&'a Hint);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.set(1);
+    }
 }
 
 /// Returns the identity of an image of this filter.
@@ -136,101 +161,7 @@ pub fn rebuild(
 ) -> Result<Recovered> {
     let memory: Arc<dyn Media> = Arc::new(Memory::new());
     memory.make().map_err(Error::io("make", memory.path()))?;
-    replay(home, &memory, meta, "image", known, advance)
-}
-
-/// Records in transit from the log into an image.
-struct Applying<'a> {
-    image: &'a Image,
-    kind: &'a dyn Kind,
-    advance: &'a dyn Fn(),
-    /// The currently mapped banks: looking them up for each record takes longer than the rest.
-    banks: Arc<BankSet>,
-    batches: Batches,
-    /// Records that were read, and their blocks prefetched, but not applied yet.
-    ahead: VecDeque<(u64, Record)>,
-    /// Events that are held back until a record follows them.
-    events: Vec<(u64, Record)>,
-}
-
-impl<'a> Applying<'a> {
-    fn new(image: &'a Image, kind: &'a dyn Kind, advance: &'a dyn Fn()) -> Self {
-        let (banks, ahead) = (image.keep_banks(), VecDeque::with_capacity(AHEAD + 1));
-        let (batches, events) = (Batches::default(), Vec::new());
-        Self { image, kind, advance, banks, batches, ahead, events }
-    }
-
-    /// Takes the next record.
-    fn take(&mut self, lsn: u64, record: &Record) -> Result<()> {
-        if lsn.is_multiple_of(RECORDS_A_STEP) {
-            (self.advance)();
-        }
-        let mut batches = std::mem::take(&mut self.batches);
-        let taken = batches.take(lsn, record, |group, counts| self.pass(group, counts));
-        self.batches = batches;
-        taken
-    }
-
-    fn pass(&mut self, group: Group<'_>, counts: bool) -> Result<()> {
-        if !counts {
-            return Ok(());
-        }
-        group.iter().try_for_each(|(lsn, record)| self.prepare(*lsn, record))
-    }
-
-    /// Prefetches the blocks of a record that counts, and applies an earlier one.
-    fn prepare(&mut self, lsn: u64, record: &Record) -> Result<()> {
-        if matches!(record.op, Op::Insert | Op::Remove) {
-            let located = self.banks.locate(BankMask::MAX, record.payload);
-            located.prefetch_headers_to_write();
-            self.kind.prefetch(&located.blocks, record.payload);
-        }
-        self.ahead.push_back((lsn, *record));
-        if self.ahead.len() > AHEAD { self.apply_oldest() } else { Ok(()) }
-    }
-
-    fn apply_oldest(&mut self) -> Result<()> {
-        let Some((lsn, record)) = self.ahead.pop_front() else {
-            return Ok(());
-        };
-        if event::from_record(&record).is_some() {
-            self.events.push((lsn, record));
-            return Ok(());
-        }
-        if confirms(record.op) {
-            self.apply_events()?;
-        }
-        self.image.apply(self.kind, &self.banks, lsn, &record)?;
-        if record.op == Op::Clear {
-            self.banks = self.image.keep_banks();
-        }
-        Ok(())
-    }
-
-    /// Applies the events that were held back, now that a record follows them.
-    fn apply_events(&mut self) -> Result<()> {
-        for (lsn, record) in self.events.drain(..) {
-            self.image.apply(self.kind, &self.banks, lsn, &record)?;
-            self.banks = self.image.keep_banks();
-        }
-        Ok(())
-    }
-
-    /// Applies all records taken, except events that no record follows, and except a batch in which
-    /// the log ends at `stop`. Returns where it ends then.
-    fn finish(&mut self, stop: u64) -> Result<u64> {
-        let stop = self.batches.end(stop, |_, _| Ok(()))?;
-        while !self.ahead.is_empty() {
-            self.apply_oldest()?;
-        }
-        Ok(stop)
-    }
-}
-
-/// Returns whether the events before a record of this type have happened: they come before the
-/// operation that needs them.
-pub(crate) fn confirms(op: Op) -> bool {
-    matches!(op, Op::Insert | Op::Remove | Op::Heartbeat | Op::Clear | Op::Position)
+    replay(home, &memory, meta, "image", (known, false), advance)
 }
 
 /// Checks that no segment of another filter lies exactly where the log ends: a segment of this

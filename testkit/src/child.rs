@@ -3,6 +3,7 @@
 //! A module whose tests start children has a test `the_child_plays_its_role_when_it_is_one`. It
 //! runs the [`role`] of the process, if there is one. A [`Child`] executes commands, line by line.
 
+use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{ChildStdin, Command, Stdio};
@@ -96,6 +97,16 @@ impl Child {
     pub fn ask(&mut self, command: &str) -> String {
         self.tell(command);
         self.answer(command)
+    }
+
+    /// Returns the id of the process.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.process), signal).expect("it lives");
     }
 
     /// Kills the child and waits until it has ended.

@@ -16,13 +16,13 @@ pub fn names(dir: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Copies all files into a new directory.
+/// Copies all files into a new directory, without sockets, at which a process hands out the image.
 ///
 /// # Errors
 /// The system's error; the directory must not exist.
 pub fn copy_files(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir(to)?;
-    for name in names(from)? {
+    for name in names(from)?.into_iter().filter(|name| from.join(name).is_file()) {
         fs::copy(from.join(&name), to.join(&name))?;
     }
     Ok(())

@@ -230,10 +230,9 @@ fn inspecting_a_damaged_filter_changes_nothing() {
 fn contents(home: &Path) -> Vec<(String, Vec<u8>)> {
     let entries = std::fs::read_dir(home).expect("a directory");
     let mut all: Vec<_> = entries
-        .map(|entry| {
-            let path = entry.expect("an entry").path();
-            (path.display().to_string(), std::fs::read(&path).expect("a file"))
-        })
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| path.is_file())
+        .map(|path| (path.display().to_string(), std::fs::read(&path).expect("a file")))
         .collect();
     all.sort();
     all

@@ -22,6 +22,7 @@ pub fn options() -> Options {
     let clock = ManualClock::new(Timestamp::from_unix_millis(1_000_000));
     Options::new()
         .hash_seed(7)
+        .image(ebbtide::ImagePlace::BesideLog)
         .stripes(2)
         .block_bytes(512)
         .segment_bytes(4096)
@@ -97,8 +98,9 @@ pub fn build(kind: &Any, end: End) -> State {
 
 fn read(home: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = fs::read_dir(home).expect("a directory");
-    let files = entries.map(|entry| {
-        let path = entry.expect("an entry").path();
+    // A socket, at which a process hands out the image, is not copied.
+    let files = entries.map(|entry| entry.expect("an entry").path()).filter(|path| path.is_file());
+    let files = files.map(|path| {
         let name = path.file_name().expect("a name").to_string_lossy().into_owned();
         (name, fs::read(path).expect("a file"))
     });

@@ -22,6 +22,7 @@ const VERSION: usize = 16;
 fn options() -> Options {
     Options::new()
         .hash_seed(7)
+        .image(ebbtide::ImagePlace::BesideLog)
         .stripes(1)
         .block_bytes(512)
         .segment_bytes(4096)

@@ -454,8 +454,9 @@ fn overtaking_a_leader_rewrites_its_pages_although_they_count_as_clean() {
     }
     // A leader's sync failed, so the pages count as clean, and the leader died before it reported
     // that: its turn has no end.
-    for file in fs::read_dir(&dir).expect("a directory") {
-        let file = fs::File::open(file.expect("a name").path());
+    let paths = fs::read_dir(&dir).expect("a directory").map(|entry| entry.expect("one").path());
+    for path in paths.filter(|path| path.is_file()) {
+        let file = fs::File::open(path);
         file.and_then(|file| file.sync_all()).expect("a sound disk");
     }
     let live = fs::File::options().write(true).open(dir.join("live")).expect("an image");

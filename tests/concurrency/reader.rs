@@ -280,6 +280,7 @@ fn files(dir: &Path) -> BTreeMap<PathBuf, (Vec<u8>, i64, i64)> {
     loop {
         let paths = fs::read_dir(dir).expect("a directory");
         let paths = paths.map(|entry| entry.expect("a name").path());
+        let paths = paths.filter(|path| path.is_file());
         match paths.map(look).collect::<io::Result<_>>() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             all => return all.expect("files"),

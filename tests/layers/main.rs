@@ -117,12 +117,12 @@ const FOLDERS: &[&str] = &[
     "capi/benches",
 ];
 
-/// Where `unsafe` is at home: prefetching, what fork does, mappings and byte locks, the futex, and
-/// what a stripe lock guards.
+/// Where `unsafe` is at home: prefetching, what fork does, what each process has of its own,
+/// mappings and byte locks, the futex, and what a stripe lock guards.
 const UNSAFE_FILES: &[&str] = &[
     "core/block/prefetch.rs",
-    "engine/task_threads.rs",
     "platform/fork.rs",
+    "platform/per_process.rs",
     "media/disk/locks.rs",
     "media/disk/mapping.rs",
     "media/disk/write_back.rs",
@@ -171,8 +171,8 @@ const ORDERINGS_OF_A_PROCESS: &[(&str, &str)] = &[
     ("engine/checkpoint.rs", "whether a thread of this handle writes a snapshot"),
     ("engine/closing.rs", "whether the handle is closed, and its operations in progress"),
     ("engine/shared.rs", "the shard of the next thread"),
-    ("engine/task_threads.rs", "the workers of the process"),
     ("engine/wakeup.rs", "whether the task of the log waits for an insert"),
+    ("platform/per_process.rs", "the value of this process"),
     ("sync/hint.rs", "numbers that order nothing"),
     ("telemetry.rs", "the process that reports"),
     ("wal/log.rs", "the end of the log that this handle has mapped"),

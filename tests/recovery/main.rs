@@ -1,6 +1,7 @@
 //! What a filter is after a restart, a crash or damage: its former state, or an error; what salvage
 //! recovers then; and a model of the protocol between processes that recover and remove files.
 
+mod long_logs;
 mod older_formats;
 mod protocol;
 mod restarts;

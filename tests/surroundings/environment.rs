@@ -29,6 +29,7 @@ const MARK: &str = "says: ";
 fn options() -> Options {
     Options::new()
         .hash_seed(7)
+        .image(ebbtide::ImagePlace::BesideLog)
         .stripes(2)
         .block_bytes(4096)
         .segment_bytes(16 << 10)

@@ -2,6 +2,7 @@
 //! without a close.
 
 mod environment;
+mod image;
 mod killed_lives;
 mod machines;
 mod replaced;

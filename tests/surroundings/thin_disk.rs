@@ -4,7 +4,7 @@
 //! and the file system is full, and only there, writes fail. The holes are the blocks of the
 //! image's banks.
 
-use ebbtide::{Bloom, Clock, Durability, Error, Filter, Options, Reader, inspect};
+use ebbtide::{Bloom, Clock, Durability, Error, Filter, ImagePlace, Options, Reader, inspect};
 use ebbtide_testkit::mount::{run, unmount};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -18,7 +18,11 @@ const BLOCK: u64 = 4096;
 const AT_MOST: Duration = Duration::from_secs(120);
 
 fn options() -> Options {
-    Options::new().hash_seed(7).durability(Durability::Never).clock(Clock::stream())
+    Options::new()
+        .hash_seed(7)
+        .durability(Durability::Never)
+        .clock(Clock::stream())
+        .image(ImagePlace::BesideLog)
 }
 
 /// Gives all blocks of a file space.

@@ -22,7 +22,7 @@ use std::time::Duration;
 pub fn dedup(arguments: &Dedup) -> Result<()> {
     exactly_once::check(arguments)?;
     let spec = spec(arguments)?;
-    let mut options = Options::new();
+    let mut options = arguments.reading.options();
     if let Some(hash) = arguments.hash {
         options = options.key_hash(hash.into());
     }

@@ -137,7 +137,7 @@ fn change<A>(
     mut ask: impl FnMut(Call<'_>, &[u8]) -> ebbtide::Result<A>,
     mut tell: impl FnMut(&[u8], A, &mut Output) -> Result<()>,
 ) -> Result<()> {
-    let filter = Filter::open(&arguments.dir, Options::new())?;
+    let filter = Filter::open(&arguments.dir, arguments.reading.options())?;
     warn_if_ahead(filter.clock_lead());
     let ended = Stream::changing(&filter, &arguments.reading)?.skipping(skipped).run(
         arguments.origin(),

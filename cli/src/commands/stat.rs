@@ -76,6 +76,7 @@ fn stat_json(stat: &Stat) -> Map<String, Value> {
         ("saturated", stat.saturated.into()),
         ("figures", figures.into()),
         ("memory_bytes", stat.memory_bytes.into()),
+        ("image", stat.image.to_string().into()),
         ("disk_bytes", stat.disk_bytes.into()),
         ("stripes", stat.stripes.into()),
         ("blocks", stat.blocks.into()),
@@ -108,6 +109,7 @@ fn stat_text(stat: &Stat) -> String {
     rows.extend(stat.figures.iter().map(|(name, value)| (*name, value.to_string())));
     rows.extend([
         ("memory", bytes(stat.memory_bytes)),
+        ("image", stat.image.to_string()),
         ("disk", bytes(stat.disk_bytes)),
         ("stripes", stat.stripes.to_string()),
         ("blocks", stat.blocks.to_string()),

@@ -1,9 +1,11 @@
 //! The layout of a bank, and the lookup of a key's blocks in a set of banks.
 
 use crate::format::header::HEADER_WORDS;
+use crate::format::names::FileName;
 use crate::image::bank::*;
-use crate::media::Memory;
+use crate::image::named_banks::NamedBanks;
 use crate::media::failing::Failing;
+use crate::media::{Media, Memory};
 use crate::sync::AtomicU64;
 use crate::{Bloom, Counting, DynamicCount, Spec};
 use ebbtide_core::block::load;
@@ -24,8 +26,12 @@ fn memory() -> Failing<Memory> {
     memory
 }
 
-fn create(media: &dyn Media, id: u32, geometry: Geometry, form: BankForm) -> Result<Bank> {
-    Bank::create(media, IMAGE.0, IMAGE.1, id, LAYOUT, geometry, form)
+fn named(media: &Failing<Memory>, timeline: u64) -> NamedBanks {
+    NamedBanks::new(Arc::new(media.clone()), timeline)
+}
+
+fn create(media: &Failing<Memory>, id: u32, geometry: Geometry, form: BankForm) -> Result<Bank> {
+    Bank::create(&named(media, IMAGE.1), IMAGE.0, IMAGE.1, id, LAYOUT, geometry, form)
 }
 
 fn bank(form: BankForm) -> Arc<Bank> {
@@ -165,8 +171,9 @@ fn a_bank_is_opened_as_what_it_is_and_as_nothing_else() {
     let memory = memory();
     let made = create(&memory, 4, GEOMETRY, NOTING).expect("space");
     store(&made.block(14).1.cells[71], 9);
-    let open = |image, id, geometry, form| {
-        Bank::open(&memory, image, id, LAYOUT, geometry, (form, Access::Write))
+    let open = |image: (u128, u64), id, geometry, form| {
+        let banks = named(&memory, image.1);
+        Bank::open(&banks, image, id, LAYOUT, geometry, (form, Access::Write))
     };
     let same = open(IMAGE, 4, GEOMETRY, NOTING).expect("it is there");
     assert_eq!((same.id(), same.blocks(), same.block(14).1.word(71)), (4, 15, 9));

@@ -71,8 +71,10 @@ fn each_thing_has_a_place_of_its_own_and_the_file_is_no_larger_than_they_are() {
         let header = made(stripes);
         let words = header.mapping.words();
         let (shards, behind) = header.shards;
-        let (positions, end) = header.identity.positions();
+        let (positions, behind_positions) = header.identity.positions();
+        let (holders, end) = header.identity.holders();
         assert_eq!(behind, positions, "{stripes}");
+        assert!((behind_positions..behind_positions + 512).contains(&holders), "{stripes}");
         assert!(header.state_block.1 <= shards && shards.is_multiple_of(16), "{stripes}: {shards}");
         assert!((end..end + 512).contains(&words.len()), "{stripes}: {}", words.len());
         assert_eq!(header.bytes(), words.len() as u64 * 8);

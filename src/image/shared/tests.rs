@@ -1,5 +1,6 @@
 //! The effects of records on an image, each exactly once.
 
+use crate::format::names::FileName;
 use crate::image::shared::*;
 use crate::image::stripe_table::StripeSums;
 use crate::media::Memory;

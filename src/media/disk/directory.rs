@@ -9,8 +9,8 @@
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{
-    AtFlags, Dir, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Uid, fchmod, fchown, fstat,
-    linkat, openat, renameat, renameat_with, statat, unlinkat,
+    AtFlags, Dir, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Uid, chownat, fchmod, fchown,
+    fstat, linkat, openat, renameat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
 use std::fs::{self, File};
@@ -82,6 +82,11 @@ impl Directory {
         &self.path
     }
 
+    /// Returns the path, independent of the working directory.
+    pub(super) fn absolute(&self) -> &Path {
+        &self.absolute
+    }
+
     /// Creates the directory if it is missing, with its parents, durably.
     pub(super) fn make(&self) -> io::Result<()> {
         let absolute = &self.absolute;
@@ -115,7 +120,7 @@ impl Directory {
     }
 
     /// Returns the descriptor.
-    fn descriptor(&self) -> io::Result<BorrowedFd<'_>> {
+    pub(super) fn descriptor(&self) -> io::Result<BorrowedFd<'_>> {
         if self.opened.get().is_none() {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let opened = rustix::fs::open(&self.absolute, flags, Mode::empty())?;
@@ -173,6 +178,16 @@ impl Directory {
             let _ = fchown(file, None, group);
         }
         Ok(())
+    }
+
+    /// Gives a name the owner and group of the filter's `meta`, as far as that is allowed.
+    pub(super) fn give_to_owner(&self, name: &str) {
+        if let (Ok(model), Ok(directory)) = (self.stat(MODEL), self.descriptor()) {
+            let (user, group) = (Uid::from_raw(model.st_uid), Gid::from_raw(model.st_gid));
+            let flags = AtFlags::SYMLINK_NOFOLLOW;
+            // If this is refused, the file stays its creator's.
+            let _ = chownat(directory, name, Some(user), Some(group), flags);
+        }
     }
 
     /// Creates the error for a file that must not be opened, with its owner and a remedy.

@@ -4,7 +4,7 @@
 //! a signal if there is none. Calls that read (`pread`) return zeros instead. A file that is only
 //! looked at is therefore copied there, without its holes.
 
-use crate::media::Mapping;
+use crate::media::{Access, Mapping};
 use crate::platform::fork::Guard;
 use crate::sync::AtomicU64;
 use memmap2::{Advice, MmapOptions, MmapRaw, UncheckedAdvice};
@@ -33,12 +33,40 @@ pub(super) struct DiskMapping {
 
 impl DiskMapping {
     /// Maps the first `bytes` bytes, which are all, of a file.
-    pub(super) fn new(file: &File, bytes: u64, writable: bool) -> io::Result<Self> {
+    pub(super) fn new(file: &File, bytes: u64, access: Access) -> io::Result<Self> {
+        Self::of_part(file, 0, bytes, access)
+    }
+
+    /// Maps `bytes` bytes from `start` on, which is the start of a page.
+    pub(super) fn of_part(file: &File, start: u64, bytes: u64, access: Access) -> io::Result<Self> {
         let mut options = MmapOptions::new();
-        options.len(bytes as usize);
-        let map =
-            if writable { options.map_raw(file)? } else { options.map_raw_read_only(file)? };
+        options.offset(start).len(bytes as usize);
+        let map = match access {
+            Access::Write => options.map_raw(file)?,
+            Access::Read => options.map_raw_read_only(file)?,
+        };
         Self::over(map, bytes, true)
+    }
+
+    /// Asks for huge pages, before any page is present. A hint: failures are ignored.
+    pub(super) fn wish_for_huge_pages(&self) {
+        if self.words > 0 && !self.guard.is_foreign() {
+            let _ = self.map.advise(Advice::HugePage);
+        }
+    }
+
+    /// Makes the pages of these bytes present and writable.
+    ///
+    /// # Errors
+    /// `InvalidInput` if the system does not have the call, `StorageFull` or `OutOfMemory`.
+    pub(super) fn make_present(&self, bytes: Range<u64>) -> io::Result<()> {
+        let length = (bytes.end - bytes.start) as usize;
+        let done = self.map.advise_range(Advice::PopulateWrite, bytes.start as usize, length);
+        done.map_err(|error| match error.raw_os_error() {
+            // A store there would cause a signal.
+            Some(libc::EFAULT) => io::ErrorKind::StorageFull.into(),
+            _ => error,
+        })
     }
 
     /// Copies the first `bytes` bytes, which are all, of a file. Its holes take no memory.

@@ -5,9 +5,10 @@ use crate::recovery::replay::*;
 use crate::snapshot::FrameSeal;
 use crate::snapshot::write::SnapshotWriter;
 use crate::wal::segment::SegmentHeader;
-use crate::wal::{Segment, slot};
+use crate::wal::{Op, Record, Segment, slot};
 use crate::{Bloom, Spec, TimeLimited};
 use ebbtide_core::block::Layout;
+use ebbtide_core::event;
 use ebbtide_core::hash::{KeyHash, KeyHasher};
 use ebbtide_core::identity;
 use ebbtide_core::kind::Event;
@@ -139,7 +140,7 @@ fn log(media: &dyn Media, first: u64, records: &[Record]) {
 
 fn replayed(media: &Arc<dyn Media>, meta: &Meta) -> Recovered {
     let known = LogExtent::Nothing;
-    replay(&**media, media, meta, "temporary", known, &|| {}).expect("a sound log")
+    replay(&**media, media, meta, "temporary", (known, true), &|| {}).expect("a sound log")
 }
 
 #[test]

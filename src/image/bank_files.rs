@@ -1,0 +1,88 @@
+//! Where the banks of an image lie, for the handle that has it open: in files of the filter's
+//! directory, or in one file without a name, which it hands out to others.
+
+use crate::error::{Error, Result};
+use crate::format::names::FileName;
+use crate::image::control::Control;
+use crate::image::named_banks::NamedBanks;
+use crate::media::{Access, BankPlace, BankStore, HandedOut, Media};
+use crate::sync::Mutex;
+use std::sync::Arc;
+
+/// The files of an image's banks.
+#[derive(Debug)]
+pub struct BankFiles {
+    store: Arc<dyn BankStore>,
+    /// What makes the file without a name available to other processes.
+    handed_out: Mutex<Option<Box<dyn HandedOut>>>,
+}
+
+impl BankFiles {
+    /// Decides where the banks of a new image lie, whose first bank has `bytes`, and notes it in
+    /// its header.
+    ///
+    /// # Errors
+    /// [`Error::Io`], also if there is too little memory.
+    pub fn create(media: &Arc<dyn Media>, header: &Control, bytes: u64) -> Result<Self> {
+        let failed = Error::io("allocate the live image of", media.path());
+        let store = match media.create_unnamed(bytes).map_err(failed)? {
+            Some(store) => store,
+            None => Self::named(media, header),
+        };
+        if let Some(file) = store.unnamed() {
+            header.holders().set_file(file.identity());
+        }
+        Ok(Self::over(store))
+    }
+
+    /// Finds where the banks of an image lie that other handles use.
+    ///
+    /// # Errors
+    /// [`Error::Io`], also if no process that has the file hands it out.
+    pub fn find(media: &Arc<dyn Media>, header: &Control, access: Access) -> Result<Self> {
+        let holders = header.holders();
+        let Some(wanted) = holders.file() else {
+            return Ok(Self::over(Self::named(media, header)));
+        };
+        let live = FileName::Live.to_string();
+        let found = media.find_unnamed(&wanted, (&live, &holders.all()), access);
+        found.map(Self::over).map_err(Error::io("attach to the live image of", media.path()))
+    }
+
+    fn named(media: &Arc<dyn Media>, header: &Control) -> Arc<dyn BankStore> {
+        Arc::new(NamedBanks::new(media.clone(), header.identity().timeline))
+    }
+
+    fn over(store: Arc<dyn BankStore>) -> Self {
+        Self { store, handed_out: Mutex::new(None) }
+    }
+
+    /// Makes the file that contains the banks available to other processes, for the handle in this
+    /// session slot.
+    pub fn hand_out(&self, header: &Control, slot: u16) {
+        let Some(file) = self.store.unnamed() else { return };
+        header.holders().note(slot, file.holder());
+        let name = FileName::Attach { slot }.to_string();
+        // Where it fails, processes of the same user can attach nevertheless.
+        let handed_out = file.hand_out(&name, &FileName::Live.to_string()).ok();
+        *self.handed_out.lock() = handed_out;
+    }
+
+    /// Ends that. The handle still has its session slot.
+    pub fn stop_handing_out(&self) {
+        let handed_out = self.handed_out.lock().take();
+        drop(handed_out);
+    }
+
+    /// Returns where they take space.
+    #[must_use]
+    pub fn place(&self) -> BankPlace {
+        self.store.unnamed().map_or(BankPlace::BesideLog, |file| file.place())
+    }
+
+    /// Returns the banks by their numbers.
+    #[must_use]
+    pub fn store(&self) -> &dyn BankStore {
+        &*self.store
+    }
+}

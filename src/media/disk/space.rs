@@ -1,0 +1,86 @@
+//! Space of files: how it is taken, and what a read of a hole does.
+
+use crate::media::disk::directory::file_system;
+use rustix::fd::AsFd;
+use rustix::fs::{FallocateFlags, fallocate, fstatfs};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+
+/// `statfs` type of overlayfs, whose device number may change at each mount, although the files are
+/// the same.
+pub(super) const OVERLAYFS: u64 = 0x794C_7630;
+
+/// `statfs` types of file systems in memory, where a read of a hole through a mapping takes space.
+/// The files of an overlay may lie in one.
+const FILL_HOLES: [u64; 3] = [0x0102_1994, 0x8584_58F6, OVERLAYFS];
+
+/// Space is allocated in pieces of this many bytes. On some systems an allocation that a signal
+/// interrupts is undone and must be repeated, so a long one may never finish.
+pub(super) const PIECE: u64 = 1 << 20;
+
+/// Returns whether a read of a hole of this file through a mapping takes space: on file systems in
+/// memory.
+pub(super) fn reads_fill_holes(file: &File) -> io::Result<bool> {
+    Ok(FILL_HOLES.contains(&file_system(&fstatfs(file)?)))
+}
+
+/// Returns the unit for which the kernel needs space when a word is stored through a mapping. If
+/// the file system's blocks are smaller, all blocks of a page must be allocated, or the store
+/// causes a signal when the disk is full.
+pub(super) fn page_bytes() -> u64 {
+    rustix::param::page_size() as u64
+}
+
+/// Returns whether this is more than the file system has. To find that out piece by piece would
+/// leave other programs without space in the meantime.
+pub(super) fn is_beyond_space(file: impl AsFd, bytes: u64) -> bool {
+    // A file system without a limit says 0 blocks.
+    rustix::fs::fstatvfs(file).is_ok_and(|found| {
+        found.f_blocks > 0 && bytes > found.f_bfree.saturating_mul(found.f_frsize)
+    })
+}
+
+/// Allocates space for bytes of a file.
+pub(super) fn allocate(file: &File, bytes: Range<u64>) -> rustix::io::Result<()> {
+    let mut at = bytes.start;
+    while at < bytes.end {
+        let piece = PIECE.min(bytes.end - at);
+        match fallocate(file, FallocateFlags::empty(), at, piece) {
+            Err(Errno::INTR) => {}
+            done => {
+                done?;
+                at += piece;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Allocates by writing, if the file system supports no other way.
+pub(super) fn write_zeros(file: &File, bytes: u64) -> io::Result<()> {
+    const CHUNK: u64 = 1 << 20;
+    let zeros = vec![0; CHUNK.min(bytes) as usize];
+    let mut offset = 0;
+    while offset < bytes {
+        let length = CHUNK.min(bytes - offset);
+        file.write_all_at(&zeros[..length as usize], offset)?;
+        offset += length;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_nothing_allocates_zeros_are_written() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let file = File::create_new(directory.path().join("zeros")).expect("a new file");
+        write_zeros(&file, (1 << 20) + 5).expect("space for a megabyte");
+        assert_eq!(file.metadata().expect("an open file").len(), (1 << 20) + 5);
+    }
+}

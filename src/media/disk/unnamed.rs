@@ -1,0 +1,454 @@
+//! A file without a name for the banks of an image: memory that ends with its last process, or a
+//! file in a directory that the user names.
+//!
+//! | bytes | content |
+//! |---|---|
+//! | 0-15 | the nonce of its identity |
+//! | 16-23 | the end: the next bank lies behind it |
+//! | 4096- | the table: for bank `n`, entry `n` modulo 131,072: number plus one, start, length |
+//! | 6 MiB- | the banks |
+//!
+//! No place is used twice. A process that was stopped may still store into a bank that was removed,
+//! and nothing else may lie there then. Space of removed banks is freed, including what such stores
+//! have taken since: all space between the banks that are left.
+//!
+//! The file is never mapped as a whole, and can never become shorter.
+
+mod find;
+mod hand_out;
+mod socket;
+
+use crate::media::disk::directory::{Directory, above_standard_streams};
+use crate::media::disk::mapping::DiskMapping;
+use crate::media::disk::space::{allocate, page_bytes, reads_fill_holes};
+use crate::media::disk::write_back;
+use crate::media::{Access, Mapping, MediaFile, available};
+use crate::media::{BankPlace, BankStore, HandedOut, Holder, ImagePlace, Unnamed, UnnamedId};
+use crate::platform::fork::Unshared;
+use crate::platform::threads::{in_parallel, processors};
+use crate::sync::Hint;
+use crate::sync::mutex::Mutex;
+use rustix::fs::{
+    FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags, fallocate, fchmod, fcntl_add_seals,
+    memfd_create,
+};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use find::identity;
+
+/// The offset of the end.
+const END: u64 = 16;
+const TABLE: u64 = 4096;
+/// Banks that exist at the same time have numbers within a range of this length: a batch of at most
+/// 65,536 operations opens fewer ahead.
+const ENTRIES: u64 = 1 << 17;
+const ENTRY_BYTES: u64 = 24;
+/// Where the first bank lies. Also the alignment of banks that are as long as a huge page.
+const HUGE_PAGE: u64 = 2 << 20;
+const FIRST_BANK: u64 = 3 * HUGE_PAGE;
+const _: () = assert!(TABLE + ENTRIES * ENTRY_BYTES <= FIRST_BANK);
+
+/// Banks of up to this many bytes lie beside the log unless the user says otherwise: an open filter
+/// would need a third descriptor for them.
+const SMALL: u64 = 64 << 10;
+
+/// Space from which on memory is compared with what is available before it is touched.
+const COMPARED: u64 = 1 << 20;
+const REMEDY: &str = "plan a smaller filter, or let the image lie beside the log \
+                      (EBBTIDE_IMAGE=beside-log), where it needs no memory of its own";
+
+/// The system's setting of huge pages for memory of no mount.
+const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
+
+/// Pages of a bank are made present in pieces of this length, by this many threads at most.
+const PIECE: u64 = 32 << 20;
+const CLEARING_MOST: usize = 8;
+
+/// A file without a name.
+#[derive(Debug)]
+pub(super) struct UnnamedFile {
+    directory: Arc<Directory>,
+    file: Arc<Unshared>,
+    identity: UnnamedId,
+    place: BankPlace,
+}
+
+/// Creates the file for the banks of an image whose first bank has `bytes`. `None` if they shall
+/// lie in files of the directory.
+pub(super) fn create(
+    directory: &Arc<Directory>,
+    place: Option<&ImagePlace>,
+    bytes: u64,
+) -> io::Result<Option<UnnamedFile>> {
+    let opened = match place {
+        Some(ImagePlace::BesideLog) => return Ok(None),
+        None if bytes <= SMALL || has_limit_of_sizes() => return Ok(None),
+        // Where the system has no such memory, or a filter of system calls refuses it.
+        None => match Unshared::open(shared_memory) {
+            Err(error) if error.kind() != io::ErrorKind::OutOfMemory => return Ok(None),
+            opened => opened?,
+        },
+        Some(ImagePlace::Memory) => Unshared::open(shared_memory)?,
+        Some(ImagePlace::Directory(path)) => Unshared::open(|| file_in(path))?,
+    };
+    let file = opened.file()?;
+    let mut nonce = [0; 16];
+    rustix::rand::getrandom(&mut nonce, rustix::rand::GetRandomFlags::empty())?;
+    file.set_len(FIRST_BANK)?;
+    file.write_all_at(&nonce, 0)?;
+    file.write_all_at(&FIRST_BANK.to_le_bytes(), END)?;
+    let place = match place {
+        Some(ImagePlace::Directory(_)) if reads_fill_holes(file)? => BankPlace::MemoryDirectory,
+        Some(ImagePlace::Directory(_)) => BankPlace::DiskDirectory,
+        _ => BankPlace::Memory,
+    };
+    let identity = identity(file)?;
+    Ok(Some(UnnamedFile { directory: directory.clone(), file: Arc::new(opened), identity, place }))
+}
+
+/// Returns whether the process would get a signal for a file that is too long. Places are not used
+/// twice, so the file of a filter that changes its banks becomes long, if not large.
+fn has_limit_of_sizes() -> bool {
+    rustix::process::getrlimit(rustix::process::Resource::Fsize).current.is_some()
+}
+
+fn shared_memory() -> io::Result<File> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let opened = match memfd_create("ebbtide", flags | MemfdFlags::NOEXEC_SEAL) {
+        // Systems before 6.3 do not know that flag.
+        Err(Errno::INVAL) => memfd_create("ebbtide", flags),
+        opened => opened,
+    };
+    let file = File::from(above_standard_streams(opened?)?);
+    // Others get it by a descriptor only, so that one opened for reading stays one.
+    fchmod(&file, Mode::from_raw_mode(0o600))?;
+    fcntl_add_seals(&file, SealFlags::SHRINK)?;
+    Ok(file)
+}
+
+/// Creates a file without a name in a directory.
+fn file_in(path: &Path) -> io::Result<File> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(path, flags, Mode::from_raw_mode(0o600));
+    let opened = opened.map_err(|error| {
+        let error = io::Error::from(error);
+        let sentence = format!("the image cannot lie in {}: {error}", path.display());
+        io::Error::new(error.kind(), sentence)
+    });
+    Ok(File::from(above_standard_streams(opened?)?))
+}
+
+/// An entry of the table.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    start: u64,
+    bytes: u64,
+}
+
+impl Entry {
+    fn end(self) -> u64 {
+        self.start.saturating_add(self.bytes)
+    }
+}
+
+impl UnnamedFile {
+    /// Gets the file from one of these processes, which have the file `live` open.
+    pub(super) fn find(
+        directory: &Arc<Directory>,
+        wanted: &UnnamedId,
+        (live, holders): (&str, &[Holder]),
+        access: Access,
+    ) -> io::Result<Self> {
+        let opened = find::find(directory, wanted, (live, holders), access)?;
+        let file = opened.file()?;
+        let identity = identity(file)?;
+        let place = match (reads_fill_holes(file)?, rustix::fs::fcntl_get_seals(file)) {
+            (true, Ok(seals)) if seals.contains(SealFlags::SHRINK) => BankPlace::Memory,
+            (true, _) => BankPlace::MemoryDirectory,
+            (false, _) => BankPlace::DiskDirectory,
+        };
+        Ok(Self { directory: directory.clone(), file: Arc::new(opened), identity, place })
+    }
+
+    fn number(&self, at: u64) -> io::Result<u64> {
+        let mut bytes = [0; 8];
+        self.file.file()?.read_exact_at(&mut bytes, at)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    /// Returns the entry of a bank; `None` if it has none.
+    fn entry(&self, bank: u32) -> io::Result<Option<Entry>> {
+        let at = TABLE + u64::from(bank) % ENTRIES * ENTRY_BYTES;
+        let [number, start, bytes] =
+            [self.number(at)?, self.number(at + 8)?, self.number(at + 16)?];
+        Ok((number == u64::from(bank) + 1).then_some(Entry { start, bytes }))
+    }
+
+    /// Writes the entry of a bank. Where this is interrupted there is no entry, or one of a bank
+    /// that has no header.
+    fn set_entry(&self, bank: u32, entry: Option<Entry>) -> io::Result<()> {
+        let at = TABLE + u64::from(bank) % ENTRIES * ENTRY_BYTES;
+        let number = entry.map_or(0, |_| u64::from(bank) + 1);
+        let Entry { start, bytes } = entry.unwrap_or(Entry { start: 0, bytes: 0 });
+        let words = [number, start, bytes].map(u64::to_le_bytes);
+        self.file.file()?.write_all_at(words.as_flattened(), at)
+    }
+
+    /// Frees space, whatever it contains.
+    fn free(&self, bytes: Range<u64>) -> io::Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        Ok(fallocate(self.file.file()?, flags, bytes.start, bytes.end - bytes.start)?)
+    }
+
+    /// Fails if memory does not have this many bytes more, before any of them is touched: a process
+    /// that takes more than there is would be killed.
+    fn check_memory(&self, bytes: u64) -> io::Result<()> {
+        if self.place == BankPlace::DiskDirectory || bytes < COMPARED {
+            return Ok(());
+        }
+        available::check(bytes, REMEDY)
+    }
+}
+
+impl BankStore for UnnamedFile {
+    fn path(&self, bank: u32) -> PathBuf {
+        self.directory.path().join(format!("live (bank {bank})"))
+    }
+
+    fn create(&self, bank: u32, bytes: u64, allocated: u64) -> io::Result<Box<dyn MediaFile>> {
+        self.check_memory(allocated)?;
+        let file = self.file.file()?;
+        let unit = if bytes < HUGE_PAGE { page_bytes() } else { HUGE_PAGE };
+        let start = self.number(END)?.next_multiple_of(unit);
+        let end = start.checked_add(bytes.next_multiple_of(page_bytes()));
+        let end = end.ok_or(io::ErrorKind::StorageFull)?;
+        // First: the place is taken from here on, wherever this is interrupted.
+        file.write_all_at(&end.to_le_bytes(), END)?;
+        if let Some(leftover) = self.entry(bank)? {
+            self.free(leftover.start..leftover.end())?;
+        }
+        file.set_len(end)?;
+        let entry = Entry { start, bytes };
+        let part = Part { file: self.file.clone(), entry, place: self.place, mapped: None };
+        let part = part.with_space(allocated).inspect_err(|_| {
+            // The first error is the one to report.
+            let _ = self.free(start..end);
+        })?;
+        self.set_entry(bank, Some(entry))?;
+        Ok(Box::new(part))
+    }
+
+    fn open(&self, bank: u32, _access: Access) -> io::Result<Box<dyn MediaFile>> {
+        let entry = self.entry(bank)?.ok_or(io::ErrorKind::NotFound)?;
+        Ok(Box::new(Part { file: self.file.clone(), entry, place: self.place, mapped: None }))
+    }
+
+    fn remove(&self, bank: u32, others: &[u32]) -> io::Result<()> {
+        if let Some(entry) = self.entry(bank)? {
+            self.set_entry(bank, None)?;
+            self.free(entry.start..entry.end().next_multiple_of(page_bytes()))?;
+        }
+        let mut left = Vec::with_capacity(others.len());
+        for &other in others {
+            left.extend(self.entry(other)?);
+        }
+        left.sort_by_key(|entry| entry.start);
+        let mut from = FIRST_BANK;
+        for entry in left {
+            self.free(from..entry.start)?;
+            from = entry.end().next_multiple_of(page_bytes());
+        }
+        Ok(())
+    }
+
+    fn check_written(&self, _banks: &mut dyn Iterator<Item = u32>) -> io::Result<()> {
+        write_back::check(self.file.file()?)
+    }
+
+    fn unnamed(&self) -> Option<&dyn Unnamed> {
+        Some(self)
+    }
+}
+
+impl Unnamed for UnnamedFile {
+    fn identity(&self) -> UnnamedId {
+        self.identity
+    }
+
+    fn holder(&self) -> (u32, u32) {
+        let descriptor = self.file.file().map_or(0, AsRawFd::as_raw_fd);
+        (std::process::id(), descriptor as u32)
+    }
+
+    fn place(&self) -> BankPlace {
+        self.place
+    }
+
+    fn hand_out(&self, name: &str, live: &str) -> io::Result<Box<dyn HandedOut>> {
+        Ok(Box::new(hand_out::hand_out(&self.directory, &self.file, name, live)?))
+    }
+}
+
+/// Returns whether the system may give huge pages there.
+fn may_have_huge_pages(place: BankPlace) -> bool {
+    match place {
+        // The setting in force stands in brackets.
+        BankPlace::Memory => {
+            let setting = std::fs::read_to_string(HUGE_PAGES).unwrap_or_default();
+            ["[always]", "[within_size]", "[advise]", "[force]"]
+                .iter()
+                .any(|on| setting.contains(on))
+        }
+        BankPlace::MemoryDirectory => true,
+        BankPlace::DiskDirectory | BankPlace::BesideLog | BankPlace::Private => false,
+    }
+}
+
+/// Makes the pages of a mapping of this length present, with all processors: to clear them takes
+/// longer than anything else.
+fn make_present(mapping: &DiskMapping, bytes: u64) -> io::Result<()> {
+    let pieces = bytes.div_ceil(PIECE);
+    let (next, failed) = (Hint::default(), Mutex::new(None));
+    let threads = processors().min(pieces as usize).clamp(1, CLEARING_MOST);
+    in_parallel("ebbtide-clear", threads, |_| {
+        loop {
+            let piece = next.next();
+            if piece >= pieces || failed.lock().is_some() {
+                return;
+            }
+            let start = piece * PIECE;
+            if let Err(error) = mapping.make_present(start..bytes.min(start + PIECE)) {
+                failed.lock().get_or_insert(error);
+            }
+        }
+    });
+    let failed = failed.lock().take();
+    failed.map_or(Ok(()), Err)
+}
+
+/// A bank's part of the file.
+#[derive(Debug)]
+struct Part {
+    file: Arc<Unshared>,
+    entry: Entry,
+    place: BankPlace,
+    /// Its pages are present in it, huge if the system allows that.
+    mapped: Option<Mutex<Option<DiskMapping>>>,
+}
+
+impl Part {
+    /// Takes space for the first bytes.
+    fn with_space(self, allocated: u64) -> io::Result<Self> {
+        let Entry { start, bytes } = self.entry;
+        let file = self.file.file()?;
+        // Only a mapping can ask for huge pages. Without them `fallocate` is better: it takes pages
+        // that are neighbours in memory, which processors translate together.
+        if allocated == bytes && bytes >= HUGE_PAGE && may_have_huge_pages(self.place) {
+            let mapping = self.mapping(Access::Write)?;
+            match make_present(&mapping, bytes) {
+                Ok(()) => {
+                    let mapped = Some(Mutex::new(Some(mapping)));
+                    return Ok(Self { mapped, ..self });
+                }
+                // The system does not have the call.
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let last = allocated.next_multiple_of(page_bytes());
+        allocate(file, start..start + last)?;
+        Ok(self)
+    }
+
+    fn mapping(&self, access: Access) -> io::Result<DiskMapping> {
+        let Entry { start, bytes } = self.entry;
+        if !bytes.is_multiple_of(8) {
+            return Err(crate::media::not_whole_words(bytes));
+        }
+        let mapping = DiskMapping::of_part(self.file.file()?, start, bytes, access)?;
+        if self.place != BankPlace::DiskDirectory && bytes >= HUGE_PAGE {
+            mapping.wish_for_huge_pages();
+        }
+        Ok(mapping)
+    }
+}
+
+impl MediaFile for Part {
+    fn bytes(&self) -> io::Result<u64> {
+        Ok(self.entry.bytes)
+    }
+
+    /// Of a kind whose blocks grow, which has one bank at a time.
+    fn allocated_bytes(&self) -> io::Result<u64> {
+        // The first page, and one of the table.
+        let others = 2 * page_bytes();
+        let all = self.file.file()?.metadata()?.blocks() * 512;
+        Ok(all.saturating_sub(others).min(self.entry.bytes))
+    }
+
+    fn identity(&self) -> io::Result<u64> {
+        Ok(self.file.file()?.metadata()?.ino())
+    }
+
+    fn allocate(&self, bytes: Range<u64>) -> io::Result<()> {
+        let start = self.entry.start;
+        let page = page_bytes();
+        let end = bytes.end.next_multiple_of(page);
+        let first = bytes.start / page * page;
+        Ok(allocate(self.file.file()?, start + first..start + end)?)
+    }
+
+    fn free(&self, bytes: Range<u64>) -> io::Result<()> {
+        let page = page_bytes();
+        let (first, end) = (bytes.start.next_multiple_of(page), bytes.end / page * page);
+        if first >= end {
+            return Ok(());
+        }
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let file = self.file.file()?;
+        Ok(fallocate(file, flags, self.entry.start + first, end - first)?)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.file.file()?.read_exact_at(buffer, self.entry.start + offset)
+    }
+
+    fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
+        self.file.file()?.write_all_at(buffer, self.entry.start + offset)
+    }
+
+    fn truncate(&self, _bytes: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn check_written(&self) -> io::Result<()> {
+        write_back::check(self.file.file()?)
+    }
+
+    fn map(&self, access: Access) -> io::Result<Box<dyn Mapping>> {
+        let taken = self.mapped.as_ref().and_then(|mapped| mapped.lock().take());
+        match taken.filter(|_| access == Access::Write) {
+            Some(mapping) => Ok(Box::new(mapping)),
+            None => Ok(Box::new(self.mapping(access)?)),
+        }
+    }
+
+    fn reads_fill_holes(&self) -> io::Result<bool> {
+        // Memory of no mount has no limit of its own: such a read takes a page, and no signal.
+        Ok(self.place == BankPlace::MemoryDirectory)
+    }
+}

@@ -1,0 +1,250 @@
+//! Hands out the files of images to other processes: one thread for all filters of the process, and
+//! usually one socket, which has a name in the directory of each.
+//!
+//! Who asks sends a descriptor of the file `live`. It proves the right to read or to write the
+//! filter, and gets a descriptor of the image with the same right.
+
+use crate::media::HandedOut;
+use crate::media::disk::directory::Directory;
+use crate::media::disk::unnamed::socket::{address, receive, send};
+use crate::platform::fork::{Guard, Unshared};
+use crate::platform::per_process::PerProcess;
+use crate::platform::threads;
+use crate::sync::mutex::Mutex;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, chmodat, fcntl_getfl, fstat, linkat, openat};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, accept_with, bind, listen, socket_with};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// The time to wait for the question of a process that has connected.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// The number of processes that can wait for an answer.
+const WAITING: i32 = 64;
+
+static SERVER: PerProcess<Server> = PerProcess::new();
+
+#[derive(Debug)]
+struct Server(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    given: BTreeMap<u64, Given>,
+    last: u64,
+    sockets: Vec<Weak<Socket>>,
+    /// Wakes the thread; made with it.
+    wake: Option<Arc<OwnedFd>>,
+    thread: Option<JoinHandle<()>>,
+    /// The number of the thread that serves; one that finds another number here ends.
+    serving: u64,
+}
+
+/// A file that is handed out.
+#[derive(Debug)]
+struct Given {
+    /// Device and inode of the file `live`.
+    live: (u64, u64),
+    file: Arc<Unshared>,
+    socket: Arc<Socket>,
+}
+
+/// A socket with a name in the directory of each filter on its file system.
+#[derive(Debug)]
+struct Socket {
+    listening: Unshared,
+    /// The named end, opened only to be given further names.
+    node: OwnedFd,
+    device: u64,
+}
+
+/// Hands out a file until it is dropped.
+#[derive(Debug)]
+pub(super) struct Handing {
+    number: u64,
+    directory: Arc<Directory>,
+    name: String,
+    guard: Guard,
+}
+
+impl HandedOut for Handing {}
+
+/// Hands out a file to processes that have opened the file `live` of the directory and ask at
+/// `name`.
+pub(super) fn hand_out(
+    directory: &Arc<Directory>,
+    file: &Arc<Unshared>,
+    name: &str,
+    live: &str,
+) -> io::Result<Handing> {
+    let server = SERVER.get(|| Server(Mutex::default()));
+    let found = directory.stat(live)?;
+    let live = (found.st_dev, found.st_ino);
+    match directory.remove(name) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut state = server.0.lock();
+    let socket = state.socket(directory, name)?;
+    state.last += 1;
+    let number = state.last;
+    state.given.insert(number, Given { live, file: file.clone(), socket });
+    // From here on dropping it takes everything back.
+    let (directory, name) = (directory.clone(), name.to_owned());
+    let handing = Handing { number, directory, name, guard: Guard::new() };
+    let served = state.serve(server);
+    drop(state);
+    served.map(|()| handing)
+}
+
+impl Drop for Handing {
+    fn drop(&mut self) {
+        if self.guard.is_foreign() {
+            return;
+        }
+        let mut state = SERVER.get(|| Server(Mutex::default())).0.lock();
+        state.given.remove(&self.number);
+        // A leftover is replaced by the next process that uses the name.
+        let _ = self.directory.remove(&self.name);
+        state.wake();
+        let ended = if state.given.is_empty() { state.thread.take() } else { None };
+        state.serving += u64::from(ended.is_some());
+        drop(state);
+        if let Some(thread) = ended {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl State {
+    /// Returns a socket that has this name in the directory.
+    fn socket(&mut self, directory: &Directory, name: &str) -> io::Result<Arc<Socket>> {
+        self.sockets.retain(|socket| socket.strong_count() > 0);
+        let device = fstat(directory.descriptor()?)?.st_dev;
+        let known = self.sockets.iter().filter_map(Weak::upgrade);
+        let mut known = known.filter(|socket| socket.device == device);
+        // It may have too many names, have lost its last one, or belong to another user.
+        if let Some(socket) = known.find(|socket| socket.get_name(directory, name).is_ok()) {
+            return Ok(socket);
+        }
+        let socket = Arc::new(Socket::bind(directory, name, device)?);
+        self.sockets.push(Arc::downgrade(&socket));
+        Ok(socket)
+    }
+
+    /// Starts the thread, or tells it that there is more.
+    fn serve(&mut self, server: &'static Server) -> io::Result<()> {
+        if self.thread.is_some() {
+            self.wake();
+            return Ok(());
+        }
+        let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        self.wake = Some(wake.clone());
+        self.serving += 1;
+        let number = self.serving;
+        let run = move || server.run(number, &wake);
+        self.thread = Some(threads::spawn("ebbtide-attach", run)?);
+        Ok(())
+    }
+
+    fn wake(&self) {
+        if let Some(wake) = &self.wake {
+            // It fails only if the thread is being woken anyway.
+            let _ = rustix::io::write(wake, &1_u64.to_le_bytes());
+        }
+    }
+}
+
+impl Socket {
+    fn bind(directory: &Directory, name: &str, device: u64) -> io::Result<Self> {
+        let listening = Unshared::open(|| {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            Ok(File::from(socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?))
+        })?;
+        bind(listening.file()?, &address(directory, name)?)?;
+        // Whoever reaches the directory may ask; what is asked for is checked.
+        let descriptor = directory.descriptor()?;
+        chmodat(descriptor, name, Mode::from_raw_mode(0o666), AtFlags::empty())?;
+        directory.give_to_owner(name);
+        listen(listening.file()?, WAITING)?;
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let node = openat(descriptor, name, flags, Mode::empty())?;
+        Ok(Self { listening, node, device })
+    }
+
+    /// Gives the socket one more name.
+    fn get_name(&self, directory: &Directory, name: &str) -> io::Result<()> {
+        let path = format!("/proc/self/fd/{}", self.node.as_raw_fd());
+        let follow = AtFlags::SYMLINK_FOLLOW;
+        Ok(linkat(CWD, &path, directory.descriptor()?, name, follow)?)
+    }
+}
+
+impl Server {
+    /// Answers until another thread does, or nothing is handed out any more.
+    fn run(&self, number: u64, wake: &OwnedFd) {
+        loop {
+            let sockets = {
+                let state = self.0.lock();
+                if state.serving != number {
+                    return;
+                }
+                let mut sockets: Vec<Arc<Socket>> = Vec::new();
+                for given in state.given.values() {
+                    if !sockets.iter().any(|socket| Arc::ptr_eq(socket, &given.socket)) {
+                        sockets.push(given.socket.clone());
+                    }
+                }
+                sockets
+            };
+            let listening = sockets.iter().filter_map(|socket| socket.listening.file().ok());
+            let listening: Vec<&File> = listening.collect();
+            let mut waits = vec![PollFd::new(wake, PollFlags::IN)];
+            waits.extend(listening.iter().map(|file| PollFd::new(*file, PollFlags::IN)));
+            match poll(&mut waits, None) {
+                Err(Errno::INTR) => continue,
+                Err(_) => return,
+                Ok(_) => {}
+            }
+            let _ = rustix::io::read(wake, &mut [0; 8]);
+            for file in listening {
+                let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+                while let Ok(asking) = accept_with(file, flags) {
+                    // Who asks without a right, or goes away, gets nothing.
+                    let _ = self.answer(&asking);
+                }
+            }
+        }
+    }
+
+    fn answer(&self, asking: &OwnedFd) -> io::Result<()> {
+        let Some(live) = receive(asking, PATIENCE)? else { return Ok(()) };
+        let found = fstat(&live)?;
+        let live_id = (found.st_dev, found.st_ino);
+        let file = {
+            let state = self.0.lock();
+            let given = state.given.values().find(|given| given.live == live_id);
+            given.map(|given| given.file.clone())
+        };
+        let Some(file) = file else { return send(asking, None) };
+        let flags = fcntl_getfl(live.as_fd())?;
+        // A descriptor of a path proves nothing.
+        match flags & (OFlags::RWMODE | OFlags::PATH) {
+            mode if mode == OFlags::RDWR => send(asking, Some(file.file()?)),
+            mode if mode == OFlags::RDONLY => {
+                let path = format!("/proc/self/fd/{}", file.file()?.as_raw_fd());
+                let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+                let read_only = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+                send(asking, Some(&read_only))
+            }
+            _ => send(asking, None),
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! The live image in memory: who can attach to it and how, what it leaves, and what it takes.
+
+use ebbtide::inspect;
+use ebbtide::{AgePartitioned, BankPlace, Bloom, Filter, ImagePlace, Options, Reader};
+use ebbtide::{Error, Fingerprint, Timestamp};
+use ebbtide_testkit::child::{self, Child};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+/// The number of keys of the filters here: some megabytes.
+const KEYS: u64 = 1_000_000;
+
+fn options() -> Options {
+    Options::new().background(false).durability(ebbtide::Durability::Never)
+}
+
+fn create(dir: &Path) -> Filter<AgePartitioned> {
+    Filter::create(dir, AgePartitioned::last(KEYS), options()).expect("a filter")
+}
+
+fn place<K>(filter: &Filter<K>) -> BankPlace {
+    filter.stat().expect("figures").image
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).expect("the directory");
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.expect("a name").file_name().to_string_lossy().into()).collect();
+    names.sort();
+    names
+}
+
+/// A child opens the filter of its role, and answers `insert KEY`, `contains KEY`, `place` and
+/// `read KEY`, with a reader.
+#[test]
+fn the_child_plays_its_role_when_it_is_one() {
+    let Some(role) = child::role() else { return };
+    let dir = Path::new(&role).to_path_buf();
+    let mut filter = None;
+    let mut reader = None;
+    child::play(|command| {
+        let (word, key) = command.split_once(' ').unwrap_or((command, ""));
+        let mut act = || -> ebbtide::Result<String> {
+            if word == "read" {
+                if reader.is_none() {
+                    reader = Some(Reader::<ebbtide::Any>::open(&dir, Options::new())?);
+                }
+                return Ok(reader.as_ref().expect("a reader").contains(key)?.to_string());
+            }
+            if filter.is_none() {
+                filter = Some(Filter::<ebbtide::Any>::open(&dir, options())?);
+            }
+            let filter = filter.as_ref().expect("a filter");
+            match word {
+                "insert" => filter.insert(key).map(|_| "done".to_owned()),
+                "contains" => filter.contains(key).map(|is| is.to_string()),
+                "place" => filter.stat().map(|stat| stat.image.to_string()),
+                other => panic!("{other}"),
+            }
+        };
+        act().unwrap_or_else(|error| error.to_string().replace('\n', " "))
+    });
+}
+
+#[test]
+fn the_banks_of_a_filter_lie_in_memory_and_those_of_a_small_one_beside_the_log() {
+    let home = tempfile::tempdir().expect("a directory");
+    let large = create(&home.path().join("large"));
+    assert_eq!(place(&large), BankPlace::Memory);
+    let found = names(&home.path().join("large"));
+    assert!(!found.iter().any(|name| name.starts_with("live-")), "{found:?}");
+    let small = Filter::create(home.path().join("small"), Bloom::capacity(1000), options());
+    assert_eq!(place(&small.expect("a filter")), BankPlace::BesideLog);
+}
+
+#[test]
+fn an_attached_handle_follows_what_is_whatever_it_asks_for() {
+    let home = tempfile::tempdir().expect("a directory");
+    let dir = home.path().join("filter");
+    let first = create(&dir);
+    let asking = options().image(ImagePlace::BesideLog);
+    let second = Filter::<AgePartitioned>::open(&dir, asking.clone()).expect("attached");
+    assert_eq!((place(&first), place(&second)), (BankPlace::Memory, BankPlace::Memory));
+    first.insert("a").expect("an insert");
+    assert!(second.contains("a").expect("an answer"));
+    first.close().expect("closed");
+    second.insert("b").expect("an insert");
+    second.close().expect("closed");
+    let alone = Filter::<AgePartitioned>::open(&dir, asking).expect("opened");
+    assert_eq!(place(&alone), BankPlace::BesideLog);
+    assert!(alone.contains("a").expect("an answer") && alone.contains("b").expect("an answer"));
+}
+
+#[test]
+fn a_named_directory_holds_the_image_without_a_name() {
+    let home = tempfile::tempdir().expect("a directory");
+    let (dir, there) = (home.path().join("filter"), home.path().join("there"));
+    fs::create_dir(&there).expect("a directory");
+    let named = options().image(ImagePlace::Directory(there.clone()));
+    let spec = AgePartitioned::last(KEYS);
+    let filter = Filter::create(&dir, spec.clone(), named.clone()).expect("a filter");
+    assert!(matches!(place(&filter), BankPlace::DiskDirectory | BankPlace::MemoryDirectory));
+    filter.insert("a").expect("an insert");
+    let other = Filter::<AgePartitioned>::open(&dir, options()).expect("attached");
+    assert!(other.contains("a").expect("an answer"));
+    assert_eq!(names(&there), [""; 0]);
+    drop((filter, other));
+    fs::remove_dir(&there).expect("it is empty");
+    let error = Filter::<AgePartitioned>::open(&dir, named).expect_err("there is no directory");
+    assert!(error.to_string().contains("there"), "{error}");
+}
+
+#[test]
+fn another_process_attaches_also_while_all_holders_are_stopped() {
+    let home = tempfile::tempdir().expect("a directory");
+    let dir = home.path().join("filter");
+    drop(create(&dir));
+    let mut holder = Child::start(module_path!(), dir.to_str().expect("a path"));
+    assert_eq!(holder.ask("place"), "memory");
+    holder.ask("insert a");
+    holder.signal(Signal::STOP);
+    let filter = Filter::<AgePartitioned>::open(&dir, options()).expect("attached");
+    assert_eq!(place(&filter), BankPlace::Memory);
+    assert!(filter.contains("a").expect("an answer"));
+    filter.insert("b").expect("an insert");
+    holder.signal(Signal::CONT);
+    assert_eq!(holder.ask("contains b"), "true");
+    // The new handle keeps the image when all others are gone.
+    holder.kill();
+    assert!(filter.contains("a").expect("an answer"));
+    let reader: Reader = Reader::open(&dir, Options::new()).expect("a reader");
+    assert!(reader.contains("b").expect("an answer"));
+}
+
+/// Runs this binary as a child in namespaces of its own: only the filter's directory is shared.
+fn in_container(dir: &Path) -> Option<Child> {
+    let mut command = Command::new("unshare");
+    let namespaces =
+        ["--mount", "--pid", "--ipc", "--net", "--fork", "--mount-proc", "--kill-child"];
+    let tried = Command::new("unshare").args(namespaces).arg("true").output();
+    if !tried.is_ok_and(|output| output.status.success()) {
+        println!("skipped: namespaces need root, and `unshare`");
+        return None;
+    }
+    command.args(namespaces).arg(child::program());
+    Some(Child::run(command, module_path!(), dir.to_str().expect("a path")))
+}
+
+#[test]
+fn a_container_that_shares_only_the_directory_attaches_and_is_attached_to() {
+    let home = tempfile::tempdir().expect("a directory");
+    let dir = home.path().join("filter");
+    let filter = create(&dir);
+    let Some(mut child) = in_container(&dir) else { return };
+    assert_eq!(child.ask("place"), "memory");
+    filter.insert("a").expect("an insert");
+    assert_eq!(child.ask("contains a"), "true");
+    assert_eq!(child.ask("read a"), "true");
+    child.ask("insert b");
+    assert!(filter.contains("b").expect("an answer"));
+    // The other way round: only the container has it.
+    drop(filter);
+    let filter = Filter::<AgePartitioned>::open(&dir, options()).expect("attached");
+    assert_eq!(place(&filter), BankPlace::Memory);
+    assert!(filter.contains("b").expect("an answer"));
+}
+
+/// Runs this binary as a child of another user and of a group.
+fn as_user(dir: &Path, user: u32, group: u32) -> Option<Child> {
+    let arguments =
+        [format!("--reuid={user}"), format!("--regid={group}"), "--clear-groups".to_owned()];
+    let tried = Command::new("setpriv").args(&arguments).arg("true").output();
+    if !tried.is_ok_and(|output| output.status.success()) {
+        println!("skipped: another user needs root, and `setpriv`");
+        return None;
+    }
+    let mut command = Command::new("setpriv");
+    // The binary may lie where the user may not enter.
+    let copy = dir.parent().expect("a parent").join(format!("program-{user}"));
+    fs::copy(child::program(), &copy).expect("space");
+    fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).expect("owned");
+    command.args(arguments).arg(copy);
+    Some(Child::run(command, module_path!(), dir.to_str().expect("a path")))
+}
+
+#[test]
+fn users_of_a_group_attach_to_each_other_and_one_who_may_only_read_can_only_read() {
+    let home = tempfile::tempdir().expect("a directory");
+    fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).expect("owned");
+    let dir = home.path().join("filter");
+    let spec = AgePartitioned::last(KEYS);
+    let filter = Filter::create(&dir, spec, options().mode(0o664)).expect("a filter");
+    filter.insert("a").expect("an insert");
+    // Of root's group: it may write.
+    let Some(mut member) = as_user(&dir, 4321, 0) else { return };
+    assert_eq!(member.ask("place"), "memory");
+    assert_eq!(member.ask("contains a"), "true");
+    member.ask("insert b");
+    assert!(filter.contains("b").expect("an answer"));
+    let mut outsider = as_user(&dir, 5432, 5432).expect("another user");
+    assert_eq!(outsider.ask("read b"), "true");
+    let refused = outsider.ask("insert c");
+    assert!(refused.contains("permission denied"), "{refused}");
+    let maps = fs::read_to_string(format!("/proc/{}/maps", outsider.id())).expect("its mappings");
+    let shared: Vec<_> = maps.lines().filter(|line| line.contains("memfd:ebbtide")).collect();
+    assert!(!shared.is_empty(), "{maps}");
+    assert!(shared.iter().all(|line| line.contains(" r--s ")), "{shared:?}");
+    // Root attaches to a member's image as well.
+    drop(filter);
+    let again = Filter::<AgePartitioned>::open(&dir, options()).expect("attached");
+    assert!(again.contains("b").expect("an answer"));
+    assert_eq!(place(&again), BankPlace::Memory);
+}
+
+#[test]
+fn a_stopped_holder_of_another_user_is_named_in_the_error_and_nothing_is_lost() {
+    let home = tempfile::tempdir().expect("a directory");
+    let dir = home.path().join("filter");
+    drop(create(&dir));
+    let Some(mut holder) = in_container(&dir) else { return };
+    holder.ask("insert a");
+    let number = fs::read_dir("/proc").expect("processes").filter_map(|entry| {
+        let number: i32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
+        let role = fs::read(format!("/proc/{number}/environ")).ok()?;
+        let is_holder = String::from_utf8_lossy(&role).contains(dir.to_str()?);
+        let name = fs::read_to_string(format!("/proc/{number}/comm")).ok()?;
+        (is_holder && !name.starts_with("unshare")).then_some(number)
+    });
+    let number = number.max().expect("the holder");
+    let number = Pid::from_raw(number).expect("a process");
+    let signal = |signal| kill_process(number, signal).expect("it lives");
+    signal(Signal::STOP);
+    // Root reaches it below `/proc`: in the namespace of this test, under another number.
+    let opened = Filter::<AgePartitioned>::open(&dir, options());
+    if let Err(error) = &opened {
+        assert!(error.to_string().contains("does not answer"), "{error}");
+    }
+    drop(opened);
+    signal(Signal::CONT);
+    let filter = Filter::<AgePartitioned>::open(&dir, options()).expect("attached");
+    assert!(filter.contains("a").expect("an answer"));
+}
+
+#[test]
+fn after_the_death_of_all_nothing_is_left_and_the_next_has_the_state() {
+    let home = tempfile::tempdir().expect("a directory");
+    let dir = home.path().join("filter");
+    drop(create(&dir));
+    for round in 0..3 {
+        let mut first = Child::start(module_path!(), dir.to_str().expect("a path"));
+        let mut second = Child::start(module_path!(), dir.to_str().expect("a path"));
+        first.ask(&format!("insert first {round}"));
+        second.ask(&format!("insert second {round}"));
+        first.kill();
+        second.kill();
+    }
+    let filter = Filter::<AgePartitioned>::open(&dir, options()).expect("opened");
+    for round in 0..3 {
+        for of in ["first", "second"] {
+            assert!(filter.contains(format!("{of} {round}")).expect("an answer"));
+        }
+    }
+    filter.close().expect("closed");
+    let left = names(&dir);
+    let is_ours = |name: &String| {
+        ["live", "lock", "meta"].contains(&name.as_str())
+            || name.starts_with("wal-")
+            || name.starts_with("snap-")
+    };
+    assert!(left.iter().all(is_ours), "{left:?}");
+    assert!(inspect::verify(&dir).expect("a report").is_sound());
+}
+
+#[test]
+fn memory_that_is_not_there_is_an_error_before_any_is_taken() {
+    let home = tempfile::tempdir().expect("a directory");
+    let dir = home.path().join("filter");
+    let (memory, disk) = (memory_available(), disk_free(home.path()));
+    // Half more than there is; on a disk that could take it, which is asked first.
+    let bytes = memory + memory / 2;
+    if bytes >= disk {
+        println!("skipped: the disk has less space than the machine memory");
+        return;
+    }
+    let spec = Bloom::capacity(bytes * 8 / 14);
+    let error = Filter::create(&dir, spec, options()).expect_err("no machine has that");
+    assert!(matches!(error, Error::Io { .. }), "{error}");
+    let told = error.to_string();
+    assert!(told.contains("of memory") && told.contains("EBBTIDE_IMAGE=beside-log"), "{told}");
+    assert!(!names(&dir).iter().any(|name| name != "lock"), "{:?}", names(&dir));
+}
+
+#[test]
+fn banks_that_come_and_go_take_the_memory_of_those_that_are_there() {
+    let home = tempfile::tempdir().expect("a directory");
+    let dir = home.path().join("filter");
+    let spec = Fingerprint::window(Duration::from_secs(600)).rate(500.0);
+    let memory = options().image(ImagePlace::Memory).clock(ebbtide::Clock::stream());
+    let filter = Filter::create(&dir, spec, memory).expect("a filter");
+    let mut other = Child::start(module_path!(), dir.to_str().expect("a path"));
+    assert_eq!(other.ask("place"), "memory");
+    let mut most = 0;
+    for minute in 0..60_u64 {
+        for key in 0..10_000_u64 {
+            let at = Timestamp::from_unix_micros(minute * 60_000_000 + key * 6000);
+            filter.call().time(at).insert(format!("{minute} {key}")).expect("an insert");
+        }
+        other.ask("contains x");
+        let taken = memory_of(&filter);
+        let told = filter.stat().expect("figures").memory_bytes;
+        assert!(taken <= told + told / 2 + (1 << 20), "minute {minute}: {taken} of {told}");
+        most = most.max(taken);
+    }
+    assert!(most > 0);
+}
+
+fn memory_available() -> u64 {
+    let text = fs::read_to_string("/proc/meminfo").expect("figures");
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:")).expect("a line");
+    let kib = line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number");
+    kib << 10
+}
+
+fn disk_free(path: &Path) -> u64 {
+    let found = rustix::fs::statvfs(path).expect("figures");
+    found.f_bfree * found.f_frsize
+}
+
+/// Returns the bytes of memory that the file of the filter's image takes.
+fn memory_of<K>(_filter: &Filter<K>) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let descriptors = fs::read_dir("/proc/self/fd").expect("descriptors");
+    let ours = descriptors.filter_map(|entry| {
+        let path = entry.ok()?.path();
+        let target = fs::read_link(&path).ok()?;
+        let is_ours = target.to_str()?.starts_with("/memfd:ebbtide");
+        is_ours.then(|| fs::metadata(path).ok().map(|file| file.blocks() * 512))?
+    });
+    // Other tests of this process have filters of their own: of one size each.
+    ours.max().unwrap_or(0)
+}
