@@ -302,7 +302,7 @@ extern "C" {
  * spelling of the command line. Of a filter that exists the named parameters are compared
  * (EBBTIDE_MISMATCH). Options are text too, such as "durability=always stripes=16"; NULL for the
  * defaults. They are compared as well, except those that belong to the handle: durability,
- * checkpoint-bytes and background.
+ * checkpoint-bytes, background and image.
  *
  * Returns NULL on an error. Close the filter with ebbtide_close.
  */

@@ -265,6 +265,10 @@ impl MediaFile for DiskFile {
         Ok(rustix::fs::fdatasync(&self.file)?)
     }
 
+    fn write_out(&self, bytes: Range<u64>, waits: bool) -> io::Result<()> {
+        write_back::write_out(&self.file, bytes, waits)
+    }
+
     fn check_written(&self) -> io::Result<()> {
         write_back::check(&self.file)
     }

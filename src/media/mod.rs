@@ -381,6 +381,17 @@ pub trait MediaFile: Debug + Send + Sync {
     /// The system's error; the content of the disk is then unknown, and a retry proves nothing.
     fn sync(&self) -> io::Result<()>;
 
+    /// Begins to write these bytes to the disk. `waits`: also waits until they are written. That
+    /// proves nothing: only [`MediaFile::sync`] makes them durable. It bounds how much a long file
+    /// leaves to be written at its end, where all writers of the machine would wait for it.
+    ///
+    /// # Errors
+    /// The system's error, of a write.
+    fn write_out(&self, bytes: Range<u64>, waits: bool) -> io::Result<()> {
+        let _ = (bytes, waits);
+        Ok(())
+    }
+
     /// Fails if the system could not write back a store to this file: the page then counts as
     /// clean, and may later show its older content. A failure is reported once to each opening
     /// that came before it, and to a later one if no other has received it. Starts no write.

@@ -8,6 +8,9 @@ use std::io;
 /// Bytes buffered before they are written.
 const BUFFER_BYTES: usize = 32 << 10;
 
+/// Bytes after which they begin to be written to the disk.
+const PIECE_BYTES: u64 = 8 << 20;
+
 /// A snapshot in progress, under a temporary name.
 #[derive(Debug)]
 pub struct SnapshotWriter {
@@ -16,6 +19,8 @@ pub struct SnapshotWriter {
     buffer: Vec<u8>,
     offset: u64,
     frames: u64,
+    /// How far the file is being written to the disk.
+    begun: u64,
 }
 
 impl SnapshotWriter {
@@ -38,7 +43,7 @@ impl SnapshotWriter {
 
     fn into(file: Box<dyn MediaFile>, seal: FrameSeal) -> Self {
         let buffer = Vec::with_capacity(BUFFER_BYTES + (1 << 17));
-        Self { file, seal, buffer, offset: PAGE_BYTES, frames: 0 }
+        Self { file, seal, buffer, offset: PAGE_BYTES, frames: 0, begun: PAGE_BYTES }
     }
 
     /// Adds a frame.
@@ -69,6 +74,13 @@ impl SnapshotWriter {
         self.file.write_at(&self.buffer, self.offset)?;
         self.offset += self.buffer.len() as u64;
         self.buffer.clear();
+        if self.offset - self.begun >= PIECE_BYTES {
+            // At most two pieces are not on the disk, however large the filter.
+            let before = self.begun.saturating_sub(PIECE_BYTES).max(PAGE_BYTES);
+            self.file.write_out(self.begun..self.offset, false)?;
+            self.file.write_out(before..self.begun, true)?;
+            self.begun = self.offset;
+        }
         Ok(())
     }
 

@@ -43,7 +43,7 @@ fn is_of_a_filter(name: &str) -> bool {
         let is_digit = |byte: u8| byte.is_ascii_digit() || byte == b'-';
         !text.is_empty() && text.bytes().all(is_digit)
     };
-    let prefixes = ["live-", "wal-", "snap-", "tmp-"];
+    let prefixes = ["live-", "wal-", "snap-", "tmp-", "attach-"];
     let is_numbered = |prefix: &&str| name.strip_prefix(*prefix).is_some_and(is_number);
     matches!(name, "lock" | "live" | "lost+found") || prefixes.iter().any(is_numbered)
 }
@@ -55,7 +55,7 @@ mod tests {
     #[test]
     fn only_names_that_filters_give_are_theirs() {
         let names = ["lock", "live", "live-000002-0000", "wal-000002-0000000000000001", "tmp-7"];
-        for name in names.into_iter().chain(["snap-0000000000000001", "lost+found"]) {
+        for name in names.into_iter().chain(["snap-0000000000000001", "attach-0", "lost+found"]) {
             assert!(is_of_a_filter(name), "{name}");
         }
         for name in ["main.rs", "live.c", "live-", "live-x", "tmp-7a", "wal", ".git", "Lock"] {

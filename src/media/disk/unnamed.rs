@@ -90,9 +90,8 @@ pub(super) fn create(
     let opened = match place {
         Some(ImagePlace::BesideLog) => return Ok(None),
         None if bytes <= SMALL || has_limit_of_sizes() => return Ok(None),
-        // Where the system has no such memory, or a filter of system calls refuses it.
         None => match Unshared::open(shared_memory) {
-            Err(error) if error.kind() != io::ErrorKind::OutOfMemory => return Ok(None),
+            Err(error) if is_refused(&error) => return Ok(None),
             opened => opened?,
         },
         Some(ImagePlace::Memory) => Unshared::open(shared_memory)?,
@@ -111,6 +110,13 @@ pub(super) fn create(
     };
     let identity = identity(file)?;
     Ok(Some(UnnamedFile { directory: directory.clone(), file: Arc::new(opened), identity, place }))
+}
+
+/// Returns whether the system has no memory without a mount, or a filter of system calls refuses
+/// it.
+fn is_refused(error: &io::Error) -> bool {
+    let refusals = [libc::ENOSYS, libc::EPERM, libc::EACCES, libc::EINVAL];
+    error.raw_os_error().is_some_and(|number| refusals.contains(&number))
 }
 
 /// Returns whether the process would get a signal for a file that is too long. Places are not used

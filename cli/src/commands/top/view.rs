@@ -101,8 +101,9 @@ fn draw_head(buffer: &mut Buffer, area: Rect, shown: &Shown, seen: &Observation)
             stat.inserts, stat.operations, stat.refused
         )),
         Line::from(format!(
-            "memory {}, disk {}, {} snapshots, {} log segments, {} blocks in {} banks",
+            "memory {} ({}), disk {}, {} snapshots, {} log segments, {} blocks in {} banks",
             mebibytes(stat.memory_bytes),
+            stat.image,
             mebibytes(stat.disk_bytes),
             stat.snapshots,
             stat.wal_segments,
