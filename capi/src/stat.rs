@@ -27,6 +27,7 @@ pub fn text(stat: &Stat) -> String {
         "saturated": stat.saturated,
         "figures": figures,
         "memory_bytes": stat.memory_bytes,
+        "image": stat.image.to_string(),
         "disk_bytes": stat.disk_bytes,
         "stripes": stat.stripes,
         "blocks": stat.blocks,

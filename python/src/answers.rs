@@ -82,6 +82,7 @@ pub fn stat<'py>(py: Python<'py>, stat: &Stat) -> PyResult<Bound<'py, PyAny>> {
     all.set_item("saturated", stat.saturated)?;
     all.set_item("figures", figures)?;
     all.set_item("memory_bytes", stat.memory_bytes)?;
+    all.set_item("image", stat.image.to_string())?;
     all.set_item("disk_bytes", stat.disk_bytes)?;
     all.set_item("stripes", stat.stripes)?;
     all.set_item("blocks", stat.blocks)?;
