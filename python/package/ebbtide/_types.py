@@ -77,6 +77,8 @@ class Stat:
     #: Figures of this kind, by name.
     figures: dict[str, int]
     memory_bytes: int
+    #: Where the cells of the live image lie, such as "memory" or "beside the log".
+    image: str
     disk_bytes: int
     stripes: int
     blocks: int
