@@ -93,7 +93,10 @@ pub(crate) fn create(
         downtime: options.downtime.unwrap_or_default(),
     };
     work.result(write_new(&*media, |slots| {
-        check_space(&*media, memory)?;
+        // Blocks that grow, and snapshots of them, take what is in them.
+        if meta.kind.growth().is_none() {
+            check_space(&*media, memory)?;
+        }
         begin_log(&*media, &meta)?;
         let engine = recover(media.clone(), meta, options, slots)?;
         engine.shared.check_place()?;

@@ -23,7 +23,7 @@ use self::unnamed::UnnamedFile;
 use crate::media::{Access, BootIdSource, ByteLocks, Mapping, Media, MediaFile, boot};
 use crate::media::{BankStore, Holder, ImagePlace, UnnamedId};
 use crate::sync::AtomicU64;
-use rustix::fs::{FallocateFlags, IFlags, OFlags, fallocate, ioctl_getflags, ioctl_setflags};
+use rustix::fs::{IFlags, OFlags, ioctl_getflags, ioctl_setflags};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
@@ -236,15 +236,7 @@ impl MediaFile for DiskFile {
         let page = page_bytes();
         let start = bytes.start.next_multiple_of(page);
         let end = if bytes.end == self.bytes()? { bytes.end } else { bytes.end / page * page };
-        let length = end.saturating_sub(start);
-        if length == 0 {
-            return Ok(());
-        }
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        match fallocate(&self.file, flags, start, length) {
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
-            done => Ok(done?),
-        }
+        space::free(&self.file, start..end)
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {

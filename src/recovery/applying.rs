@@ -132,10 +132,12 @@ impl<'scope, 'env> Applying<'scope, 'env> {
     /// next ones are read meanwhile.
     fn apply_gathered(&mut self) -> Result<()> {
         self.wait()?;
-        // Nobody else has it any more.
-        if let Some(free) = Arc::get_mut(&mut self.in_progress) {
+        let next = std::mem::replace(&mut self.gathered, Gathered::like(&self.in_progress));
+        let before = std::mem::replace(&mut self.in_progress, Arc::new(next));
+        // The threads are done with it, so its space is used again.
+        if let Ok(mut free) = Arc::try_unwrap(before) {
             free.clear();
-            std::mem::swap(free, &mut self.gathered);
+            self.gathered = free;
         }
         let most = self.threads.min(self.in_progress.stripes());
         let threads = (self.in_progress.count / EACH).clamp(1, most);
@@ -214,6 +216,12 @@ impl Gathered {
         let of_stripe = (most / RANGE).div_ceil(stripes).clamp(1, blocks_of_stripe);
         let ranges = vec![Vec::new(); (of_stripe * stripes) as usize];
         Self { ranges, of_stripe, blocks_of_stripe, stripes, count: 0, most: most as usize }
+    }
+
+    /// Creates one with the same ranges, empty and without space.
+    fn like(other: &Self) -> Self {
+        let ranges = vec![Vec::new(); other.ranges.len()];
+        Self { ranges, count: 0, ..*other }
     }
 
     /// Adds an operation. Returns whether these are enough.

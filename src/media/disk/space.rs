@@ -43,6 +43,19 @@ pub(super) fn is_beyond_space(file: impl AsFd, bytes: u64) -> bool {
     })
 }
 
+/// Frees the space of bytes of a file, which are whole pages. Where the file system cannot do that,
+/// the file keeps it.
+pub(super) fn free(file: &File, bytes: Range<u64>) -> io::Result<()> {
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    match fallocate(file, flags, bytes.start, bytes.end - bytes.start) {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        done => Ok(done?),
+    }
+}
+
 /// Allocates space for bytes of a file.
 pub(super) fn allocate(file: &File, bytes: Range<u64>) -> rustix::io::Result<()> {
     let mut at = bytes.start;

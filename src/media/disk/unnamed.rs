@@ -20,7 +20,7 @@ mod socket;
 
 use crate::media::disk::directory::{Directory, above_standard_streams};
 use crate::media::disk::mapping::DiskMapping;
-use crate::media::disk::space::{allocate, page_bytes, reads_fill_holes};
+use crate::media::disk::space::{self, allocate, page_bytes, reads_fill_holes};
 use crate::media::disk::write_back;
 use crate::media::{Access, Mapping, MediaFile, available};
 use crate::media::{BankPlace, BankStore, HandedOut, Holder, ImagePlace, Unnamed, UnnamedId};
@@ -28,10 +28,7 @@ use crate::platform::fork::Unshared;
 use crate::platform::threads::{in_parallel, processors};
 use crate::sync::Hint;
 use crate::sync::mutex::Mutex;
-use rustix::fs::{
-    FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags, fallocate, fchmod, fcntl_add_seals,
-    memfd_create,
-};
+use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags, fchmod, fcntl_add_seals, memfd_create};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
@@ -159,8 +156,9 @@ struct Entry {
 }
 
 impl Entry {
+    /// Returns the end of its last page.
     fn end(self) -> u64 {
-        self.start.saturating_add(self.bytes)
+        self.start.saturating_add(self.bytes.next_multiple_of(page_bytes()))
     }
 }
 
@@ -207,15 +205,6 @@ impl UnnamedFile {
         self.file.file()?.write_all_at(words.as_flattened(), at)
     }
 
-    /// Frees space, whatever it contains.
-    fn free(&self, bytes: Range<u64>) -> io::Result<()> {
-        if bytes.is_empty() {
-            return Ok(());
-        }
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        Ok(fallocate(self.file.file()?, flags, bytes.start, bytes.end - bytes.start)?)
-    }
-
     /// Fails if memory does not have this many bytes more, before any of them is touched: a process
     /// that takes more than there is would be killed.
     fn check_memory(&self, bytes: u64) -> io::Result<()> {
@@ -241,14 +230,15 @@ impl BankStore for UnnamedFile {
         // First: the place is taken from here on, wherever this is interrupted.
         file.write_all_at(&end.to_le_bytes(), END)?;
         if let Some(leftover) = self.entry(bank)? {
-            self.free(leftover.start..leftover.end())?;
+            space::free(file, leftover.start..leftover.end())?;
         }
         file.set_len(end)?;
         let entry = Entry { start, bytes };
-        let part = Part { file: self.file.clone(), entry, place: self.place, mapped: None };
+        let part =
+            Part { file: self.file.clone(), entry, place: self.place, mapped: Mutex::default() };
         let part = part.with_space(allocated).inspect_err(|_| {
             // The first error is the one to report.
-            let _ = self.free(start..end);
+            let _ = space::free(file, start..end);
         })?;
         self.set_entry(bank, Some(entry))?;
         Ok(Box::new(part))
@@ -256,13 +246,19 @@ impl BankStore for UnnamedFile {
 
     fn open(&self, bank: u32, _access: Access) -> io::Result<Box<dyn MediaFile>> {
         let entry = self.entry(bank)?.ok_or(io::ErrorKind::NotFound)?;
-        Ok(Box::new(Part { file: self.file.clone(), entry, place: self.place, mapped: None }))
+        Ok(Box::new(Part {
+            file: self.file.clone(),
+            entry,
+            place: self.place,
+            mapped: Mutex::default(),
+        }))
     }
 
     fn remove(&self, bank: u32, others: &[u32]) -> io::Result<()> {
+        let file = self.file.file()?;
         if let Some(entry) = self.entry(bank)? {
             self.set_entry(bank, None)?;
-            self.free(entry.start..entry.end().next_multiple_of(page_bytes()))?;
+            space::free(file, entry.start..entry.end())?;
         }
         let mut left = Vec::with_capacity(others.len());
         for &other in others {
@@ -271,8 +267,8 @@ impl BankStore for UnnamedFile {
         left.sort_by_key(|entry| entry.start);
         let mut from = FIRST_BANK;
         for entry in left {
-            self.free(from..entry.start)?;
-            from = entry.end().next_multiple_of(page_bytes());
+            space::free(file, from..entry.start)?;
+            from = entry.end();
         }
         Ok(())
     }
@@ -349,7 +345,7 @@ struct Part {
     entry: Entry,
     place: BankPlace,
     /// Its pages are present in it, huge if the system allows that.
-    mapped: Option<Mutex<Option<DiskMapping>>>,
+    mapped: Mutex<Option<DiskMapping>>,
 }
 
 impl Part {
@@ -363,8 +359,7 @@ impl Part {
             let mapping = self.mapping(Access::Write)?;
             match make_present(&mapping, bytes) {
                 Ok(()) => {
-                    let mapped = Some(Mutex::new(Some(mapping)));
-                    return Ok(Self { mapped, ..self });
+                    return Ok(Self { mapped: Mutex::new(Some(mapping)), ..self });
                 }
                 // The system does not have the call.
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
@@ -417,12 +412,7 @@ impl MediaFile for Part {
     fn free(&self, bytes: Range<u64>) -> io::Result<()> {
         let page = page_bytes();
         let (first, end) = (bytes.start.next_multiple_of(page), bytes.end / page * page);
-        if first >= end {
-            return Ok(());
-        }
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        let file = self.file.file()?;
-        Ok(fallocate(file, flags, self.entry.start + first, end - first)?)
+        space::free(self.file.file()?, self.entry.start + first..self.entry.start + end)
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
@@ -446,7 +436,7 @@ impl MediaFile for Part {
     }
 
     fn map(&self, access: Access) -> io::Result<Box<dyn Mapping>> {
-        let taken = self.mapped.as_ref().and_then(|mapped| mapped.lock().take());
+        let taken = self.mapped.lock().take();
         match taken.filter(|_| access == Access::Write) {
             Some(mapping) => Ok(Box::new(mapping)),
             None => Ok(Box::new(self.mapping(access)?)),
