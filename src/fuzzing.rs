@@ -233,7 +233,7 @@ fn read_log(memory: &Memory, known: LogExtent, from: u64) {
     if matches!(known, LogExtent::Living { .. }) {
         return;
     }
-    history.secure(memory, from, &prefix).expect("nothing fails");
+    history.secure(memory, (from, 0), &prefix).expect("nothing fails");
     let again =
         history.read(memory, from, LogExtent::Nothing, |_, _, _| Ok(())).expect("it is secured");
     assert_eq!((again.stop, again.holes), (prefix.stop, vec![]));

@@ -54,6 +54,7 @@ pub fn plan(plan: &Plan) -> String {
         "parts": plan.parts.iter().map(part).collect::<Vec<_>>(),
         "memory_bytes": plan.memory_bytes,
         "disk_bytes": plan.disk_bytes,
+        "written_bytes": plan.written_bytes,
         "bits_per_key": plan.bits_per_key,
         "fpr": plan.fpr,
         "stripes": plan.stripes,

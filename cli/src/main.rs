@@ -12,6 +12,7 @@
 mod args;
 mod commands;
 mod descriptor;
+mod dirty_limit;
 mod explain_args;
 mod failure;
 mod help;

@@ -100,10 +100,11 @@ pub fn stat<'py>(py: Python<'py>, stat: &Stat) -> PyResult<Bound<'py, PyAny>> {
 
 /// Returns a `Plan`.
 pub fn plan<'py>(py: Python<'py>, plan: &Plan) -> PyResult<Bound<'py, PyAny>> {
-    let sizes = (plan.memory_bytes, plan.disk_bytes, plan.bits_per_key, plan.fpr);
-    let (memory, disk, bits, fpr) = sizes;
+    let sizes = (plan.memory_bytes, plan.disk_bytes, plan.written_bytes, plan.bits_per_key);
+    let (memory, disk, written, bits) = sizes;
     let all = parameters(py, &plan.parameters)?;
-    class(py, "Plan")?.call1((plan.kind, all, memory, disk, bits, fpr, plan.stripes, plan.blocks))
+    let (fpr, stripes, blocks) = (plan.fpr, plan.stripes, plan.blocks);
+    class(py, "Plan")?.call1((plan.kind, all, memory, disk, written, bits, fpr, stripes, blocks))
 }
 
 /// Returns a `Report`.

@@ -12,7 +12,8 @@ use crate::format::header::DURABLE;
 use crate::format::names::FileName;
 use crate::image::identity::Identity;
 use crate::locks::holders::locked;
-use crate::media::{Access, Disk, Media};
+
+use crate::media::{Access, BESIDE_LOG_MOST, Disk, ImagePlace, Media};
 use crate::meta::Meta;
 use crate::options::Options;
 use crate::recovery::history::History;
@@ -249,7 +250,7 @@ fn restore_from(from: &dyn Media, to: &dyn Media) -> Result<()> {
         // fill them.
         let copied = Listing::read(to)?;
         let history = History::open(to, &copied, meta.uuid)?;
-        history.secure(to, recovered.start, &recovered.prefix)?;
+        history.secure(to, (recovered.start, 0), &recovered.prefix)?;
         if look.is_over(from, &meta)? {
             return Err(locked(from.path()));
         }
@@ -367,9 +368,14 @@ pub struct Plan {
     /// Bytes of memory at creation: blocks, headers, tables; excludes the log. For kinds whose
     /// blocks start small and grow, the bytes expected when the filter is as full as planned.
     pub memory_bytes: u64,
-    /// The maximum of bytes on disk: the image, three snapshots (two and one in progress), and the
-    /// log. For kinds whose blocks grow the expected bytes, as of memory.
+    /// The maximum of bytes on disk: three snapshots (two and one in progress), the log, and the
+    /// image if it lies beside the log. For kinds whose blocks grow the expected bytes, as of
+    /// memory.
     pub disk_bytes: u64,
+    /// The bytes that an insert writes to the disk: its record, and its share of a snapshot of all
+    /// memory. Each sync adds up to a page of 4 KiB, and an image on a disk what the system writes
+    /// of it.
+    pub written_bytes: f64,
     /// Bits of memory per key of the window, if the kind has a window or capacity in keys.
     pub bits_per_key: Option<f64>,
     /// The false-positive rate when the filter is as full as planned, by theory.
@@ -405,10 +411,16 @@ pub fn plan(kind: &str, parameters: &Parameters, options: &Options) -> Result<Pl
     // Log of up to two checkpoints is kept, and a segment on either side.
     let due = options.checkpoint_due(memory_bytes);
     let log = due.saturating_mul(2).saturating_add(segments);
+    let is_beside = match options.image_place()? {
+        None => bank_bytes <= BESIDE_LOG_MOST,
+        Some(place) => place == ImagePlace::BesideLog,
+    };
+    let copies = memory_bytes.saturating_mul(3 + u64::from(is_beside));
     Ok(Plan {
         kind: kind.name(),
         memory_bytes,
-        disk_bytes: memory_bytes.saturating_mul(4).saturating_add(log),
+        disk_bytes: copies.saturating_add(log),
+        written_bytes: RECORD_BYTES as f64 * (1.0 + memory_bytes as f64 / due as f64),
         bits_per_key: keys.map(|keys| memory_bytes as f64 * 8.0 / keys),
         fpr: kind.planned_fpr(layout),
         stripes: layout.stripes,

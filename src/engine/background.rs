@@ -13,6 +13,7 @@ use crate::engine::wakeup::TICK;
 use crate::options::Downtime;
 use crate::sync::mutex::Mutex;
 use crate::telemetry::failed_in_background;
+use crate::wal::record::RECORD_BYTES;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -88,25 +89,69 @@ struct Last {
     tail: u64,
     /// The number of records since the log was last synced.
     unsynced: u64,
+    /// How long the last sync lasted.
+    lasted: Duration,
+    pace: Pace,
+}
+
+/// For how long log is allocated ahead: a busy disk takes seconds for a sync.
+const LOOKAHEAD: Duration = Duration::from_secs(10);
+
+/// The least time over which the pace of writing is taken: shorter bursts say nothing of it.
+const PACED: Duration = Duration::from_millis(500);
+
+/// The most slots whose pages are made present before a sync that may last long: 8 MiB.
+const PRESENT_MOST: u64 = (8 << 20) / RECORD_BYTES;
+
+/// The pace at which records are written.
+struct Pace {
+    since: Instant,
+    records: u64,
+    /// Records per second in the last period.
+    rate: u64,
+}
+
+impl Pace {
+    /// Takes the number of records since the last call.
+    fn take(&mut self, records: u64, now: Instant) {
+        self.records += records;
+        let period = now - self.since;
+        if period >= PACED {
+            self.rate = self.records.saturating_mul(1_000_000) / micros(period);
+            (self.since, self.records) = (now, 0);
+        }
+    }
+
+    /// Returns how many records to expect within this time.
+    fn within(&self, time: Duration) -> u64 {
+        self.rate.saturating_mul(micros(time)) / 1_000_000
+    }
 }
 
 impl LogTask {
     fn new(engine: Arc<Engine>) -> Self {
         let (now, tail) = (Instant::now(), engine.shared.image.header().tail().hint());
-        Self {
-            engine,
-            last: Mutex::new(Last { ran: now, synced: now, tidied: now, tail, unsynced: 0 }),
-        }
+        let pace = Pace { since: now, records: 0, rate: 0 };
+        let last = Last {
+            ran: now,
+            synced: now,
+            tidied: now,
+            tail,
+            unsynced: 0,
+            lasted: Duration::ZERO,
+            pace,
+        };
+        Self { engine, last: Mutex::new(last) }
     }
 }
 
 impl LogTask {
     /// Allocates log ahead for this many records, and makes the pages of the first `present`
-    /// present.
-    fn allocate_ahead(&self, records: u64, present: u64) {
+    /// present. Creates a segment that will be needed within `soon` records.
+    fn allocate_ahead(&self, records: u64, present: u64, soon: u64) {
         let engine = &*self.engine;
         // A failed task is left to the caller that needs it, which then gets the error.
-        let allocated = engine.log_writer.allocate_ahead(records, present);
+        let allocated = engine.log_writer.allocate_ahead(records, present, soon);
         if allocated.as_ref().is_err_and(|error| error.is_full()) {
             engine.backpressure.restrain();
         }
@@ -119,15 +164,17 @@ impl Task for LogTask {
         let engine = &*self.engine;
         // No other thread locks it.
         let mut last = self.last.lock();
-        let Last { ran, synced, tidied, tail, unsynced } = &mut *last;
+        let Last { ran, synced, tidied, tail, unsynced, lasted, pace } = &mut *last;
         let now = Instant::now();
         let before = std::mem::replace(tail, engine.shared.image.header().tail().hint());
         let written = tail.saturating_sub(before);
         *unsynced += written;
         let is_busy = *ran != now && written * 1_000_000 >= BUSY * micros(now - *ran);
         *ran = now;
+        pace.take(written, now);
+        let soon = pace.within(LOOKAHEAD);
         if is_busy {
-            self.allocate_ahead(PRESENT, PRESENT);
+            self.allocate_ahead(PRESENT, PRESENT, soon);
         }
         let released = engine.commits.release_records();
         failed_in_background("release", engine.shared.media.path(), released);
@@ -138,16 +185,21 @@ impl Task for LogTask {
         // Slightly early at a tick, rather than shortly after it.
         let due = interval.is_some_and(|every| synced.elapsed() + EARLY.min(every / 2) >= every);
         if due {
+            if !is_busy {
+                // First: the sync may last as long as all that was allocated.
+                self.allocate_ahead(0, pace.within(3 * *lasted).min(PRESENT_MOST), soon);
+            }
             *synced = Instant::now();
-            let synced = engine.commits.commit_all();
-            failed_in_background("sync", engine.shared.media.path(), synced);
+            let committed = engine.commits.commit_all();
+            *lasted = synced.elapsed();
+            failed_in_background("sync", engine.shared.media.path(), committed);
         }
         if !is_busy {
             // As many pages as the next sync will find full: it writes all that are present, which
             // count as changed.
             let present = if due { std::mem::take(unsynced) } else { 0 };
             let present = if interval.is_some() { present } else { written };
-            self.allocate_ahead(PRESENT.min(2 * written), PRESENT.min(present));
+            self.allocate_ahead(PRESENT.min(2 * written), PRESENT.min(present), soon);
         }
         if tidied.elapsed() + EARLY >= TICK {
             *tidied = Instant::now();
@@ -215,7 +267,7 @@ fn tidy_log(engine: &Engine) {
 /// As the first that fails; the threads would leave it to others.
 #[cfg(shuttle)]
 pub(crate) fn do_tasks(engine: &Engine) -> crate::error::Result<()> {
-    engine.log_writer.allocate_ahead(PRESENT, PRESENT)?;
+    engine.log_writer.allocate_ahead(PRESENT, PRESENT, 0)?;
     engine.commits.release_records()?;
     engine.commits.commit_all()?;
     tidy_log(engine);

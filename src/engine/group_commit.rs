@@ -119,7 +119,7 @@ impl GroupCommit {
             segment.release(from, upto);
             let start = Instant::now();
             let mut work = Timed::begin(Work::Sync, self.shared.media.path());
-            let synced = work.result(segment.sync());
+            let synced = work.result(segment.sync_to(upto));
             work.end();
             self.note_time(start.elapsed());
             if let Err(error) = synced {

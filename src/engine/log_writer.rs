@@ -6,6 +6,7 @@ use crate::engine::wakeup::{RECORDS_PER_WAKEUP, Wakeup};
 use crate::error::Result;
 use crate::locks::leader_gate::{self, Taken};
 use crate::sync::patience;
+use crate::wal::record::RECORD_BYTES;
 use crate::wal::{Op, Record, Segment};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +21,15 @@ pub(crate) const PRESENT: u64 = 2 * RECORDS_PER_WAKEUP;
 
 /// When only this fraction of a segment is left, the next one is allocated for any filter.
 const NEARLY_FULL: u64 = 8;
+
+/// The most segments to allocate ahead.
+const SOON_MOST: u64 = 2;
+
+/// The part of the records expected soon for which space is allocated within a segment.
+const PIECE_OF_SOON: u64 = 4;
+
+/// The slots of a log that takes no space ahead: 256 KiB. Small filters are promised to be small.
+const SMALL: u64 = (256 << 10) / RECORD_BYTES;
 
 /// What became of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -201,10 +211,11 @@ impl LogWriter {
 
     /// Makes the pages of the next `present` records present, and allocates log ahead. If about as
     /// many records were written as a busy writer writes between two wakeups, allocates a whole
-    /// segment, or twice what the timeline has if that is less. Otherwise writers allocate
-    /// pieces themselves. Only the next segment, which takes longer, is then allocated ahead,
-    /// when the last one is nearly full.
-    pub(crate) fn allocate_ahead(&self, ahead: u64, present: u64) -> Result<()> {
+    /// segment, or twice what the timeline has if that is less. Otherwise allocates a part of the
+    /// `soon` records that are expected; what else they need, writers allocate themselves. The next
+    /// segment is created when the last one is nearly full, or will be within the next `soon`
+    /// records: that takes two syncs, which last seconds on a disk that others keep busy.
+    pub(crate) fn allocate_ahead(&self, ahead: u64, present: u64, soon: u64) -> Result<()> {
         let header = self.shared.image.header();
         // While writers wait for a checkpoint it may need the space.
         if header.refuses() || self.backpressure.is_requested() {
@@ -213,12 +224,17 @@ impl LogWriter {
         let (tail, mapped) = (header.tail().hint(), self.shared.log.mapped_end());
         let (is_busy, capacity) = (ahead >= PRESENT / 2, self.shared.log.capacity());
         let grown = mapped.saturating_sub(header.timeline_start());
+        let soon = soon.min(capacity.saturating_mul(SOON_MOST));
         let wanted = match grown.is_multiple_of(capacity) {
             _ if is_busy => grown.saturating_mul(2),
             true => ahead.max(capacity / NEARLY_FULL),
+            false if grown >= SMALL => soon / PIECE_OF_SOON,
             false => 0,
         };
-        let wanted = tail.saturating_add(wanted.min(capacity));
+        let wanted = wanted.min(capacity);
+        let full = header.timeline_start() + grown.next_multiple_of(capacity);
+        let is_soon_full = tail.saturating_add(soon) > full;
+        let wanted = tail.saturating_add(if is_soon_full { wanted.max(soon) } else { wanted });
         // Beyond the allocated end, a page that is made present would take space.
         let (mut at, upto) = (tail, tail.saturating_add(present).min(mapped));
         while at < upto
@@ -247,7 +263,6 @@ impl LogWriter {
 mod tests {
     use super::*;
     use crate::media::Memory;
-    use crate::wal::record::RECORD_BYTES;
     use crate::{Bloom, Durability, Filter, Options};
 
     /// Returns the KiB of memory that the log in this directory takes in this process.
@@ -285,7 +300,7 @@ mod tests {
         engine.commits.release_records().expect("no error");
         // In each segment, the header's page, and the page that is being written.
         assert!(log_kib(place.path()) <= 4 * 4);
-        engine.log_writer.allocate_ahead(PRESENT, PRESENT).expect("there is space");
+        engine.log_writer.allocate_ahead(PRESENT, PRESENT, 0).expect("there is space");
         let ahead = PRESENT * RECORD_BYTES / 1024;
         let present = log_kib(place.path());
         assert!((ahead..ahead + 6 * 4).contains(&present), "{present} KiB");
@@ -305,7 +320,7 @@ mod tests {
                 filter.insert(key.to_le_bytes()).expect("an insert");
             }
             (0..3).for_each(|_| {
-                engine.log_writer.allocate_ahead(PRESENT, PRESENT).expect("there is space")
+                engine.log_writer.allocate_ahead(PRESENT, PRESENT, 0).expect("there is space")
             });
             engine.shared.log.mapped_end()
         };
@@ -314,6 +329,28 @@ mod tests {
         assert_eq!(ahead(20..records + 1), first + 2 * records);
         engine.shared.image.header().poison();
         assert_eq!(ahead(0..0), first + 2 * records);
+    }
+
+    #[test]
+    fn a_segment_that_will_be_full_soon_has_its_successors_two_at_most() {
+        let options = Options::new().background(false).segment_bytes(32 << 10);
+        let filter = Filter::create_on(Arc::new(Memory::new()), Bloom::capacity(1000), options)
+            .expect("a filter");
+        let engine = &filter.engine;
+        let (start, records) =
+            (engine.shared.log.mapped_end() - 512, engine.shared.meta.segment_records);
+        assert_eq!(records, 1024);
+        filter.insert(b"a key").expect("an insert");
+        let ahead = |soon| {
+            engine.log_writer.allocate_ahead(0, 0, soon).expect("there is space");
+            engine.shared.log.mapped_end() - start
+        };
+        assert_eq!(ahead(0), 512);
+        assert_eq!(ahead(512 + 1), 512, "a quarter of it lies there");
+        assert_eq!(ahead(1000), 512);
+        assert_eq!(ahead(1030), 2 * 1024, "behind the end of the segment");
+        assert_eq!(ahead(u64::MAX), 3 * 1024);
+        assert_eq!(ahead(u64::MAX), 3 * 1024);
     }
 
     #[test]

@@ -442,7 +442,8 @@ fn begin_timeline(
     recovered: &Recovered,
     temporary: &str,
 ) -> Result<()> {
-    recovered.history.secure(media, recovered.start, &recovered.prefix)?;
+    let from = (recovered.start, recovered.durable);
+    recovered.history.secure(media, from, &recovered.prefix)?;
     // The names too: the process that created them may have died before the directory was synced.
     // Otherwise a new timeline could outlive `meta`.
     media.sync().map_err(Error::io("sync", media.path()))?;

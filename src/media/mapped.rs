@@ -36,8 +36,8 @@ impl Mapped {
     }
 
     /// See [`Mapping::sync`].
-    pub(crate) fn sync(&self) -> std::io::Result<()> {
-        self.mapping.sync()
+    pub(crate) fn sync(&self, words: usize) -> std::io::Result<()> {
+        self.mapping.sync(words)
     }
 
     /// See [`Mapping::check_written`].

@@ -26,6 +26,7 @@ mod tests;
 pub use disk::Disk;
 pub(crate) use mapped::{Mapped, MappedHead};
 pub use memory::Memory;
+pub(crate) use places::BESIDE_LOG_MOST;
 pub use places::{BankPlace, Holder, ImagePlace, UnnamedId};
 
 use crate::sync::AtomicU64;
@@ -444,12 +445,14 @@ pub unsafe trait Mapping: Debug + Send + Sync {
     /// Returns the words, little-endian on the disk.
     fn words(&self) -> &[AtomicU64];
 
-    /// As [`MediaFile::sync`] of the mapped file, which may be closed: a mapping needs no
-    /// descriptor of the process. For files whose [`MediaFile::maps_with_sync`] returns true.
+    /// As [`MediaFile::sync`] of the pages with the first `words` of the mapped file, which may be
+    /// closed: a mapping needs no descriptor of the process. For files whose
+    /// [`MediaFile::maps_with_sync`] returns true.
     ///
     /// # Errors
     /// As [`MediaFile::sync`]; includes failures since the file was opened.
-    fn sync(&self) -> io::Result<()> {
+    fn sync(&self, words: usize) -> io::Result<()> {
+        let _ = words;
         Err(io::ErrorKind::Unsupported.into())
     }
 

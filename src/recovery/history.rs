@@ -116,6 +116,16 @@ impl LogExtent {
         })
     }
 
+    /// Returns the LSN below which the log, of which this is the last timeline, was made durable by
+    /// writers of this boot; 0 if that is unknown.
+    #[must_use]
+    pub fn made_durable(self, last_timeline: u64) -> u64 {
+        match self {
+            Self::Died { timeline, durable, .. } if timeline == last_timeline => durable,
+            _ => 0,
+        }
+    }
+
     /// Returns the information on this timeline: the LSN below which nothing is invalid, and the
     /// maximum number of empty slots there.
     fn of_timeline(self, timeline: u64) -> Option<(u64, u64)> {
@@ -490,13 +500,20 @@ impl History {
     }
 
     /// Makes the prefix durable from `from` on, with gaps voided, so that a new timeline may build
-    /// on it, segment by segment. Pages are dirtied first, because an earlier sync may have failed
-    /// and left them clean. The file is opened before that, because the system reports a failure to
-    /// descriptors that were open at the time.
+    /// on it, segment by segment. Pages from `durable` on ([`LogExtent::made_durable`]; 0 for
+    /// copies) are dirtied first, because an earlier sync may have failed and left them clean. The
+    /// file is opened before that, because the system reports a failure to descriptors that were
+    /// open at the time. The pages before are synced too: a program may have written the same
+    /// content again.
     ///
     /// # Errors
     /// [`Error::Io`]; then nothing may build on the prefix.
-    pub fn secure(&self, media: &dyn Media, from: u64, prefix: &Prefix) -> Result<()> {
+    pub fn secure(
+        &self,
+        media: &dyn Media,
+        (from, durable): (u64, u64),
+        prefix: &Prefix,
+    ) -> Result<()> {
         for header in &self.segments {
             if header.end() <= from || header.first >= prefix.stop {
                 continue;
@@ -504,7 +521,7 @@ impl History {
             let is_whole = header.end() <= prefix.stop
                 && !prefix.holes.iter().any(|lsn| (header.first..header.end()).contains(lsn));
             if !is_whole || !self.secured.lock().contains(&header.first) {
-                self.secure_one(media, header, from, prefix)?;
+                self.secure_one(media, header, (from, durable), prefix)?;
             }
         }
         Ok(())
@@ -513,7 +530,7 @@ impl History {
     /// As [`History::secure`], of the segments before the last, as far as it gets until `enough`
     /// is set: while the log is read, and only if it is long. Returns nothing: what was not done,
     /// or failed, is done by [`History::secure`].
-    pub fn secure_ahead(&self, media: &dyn Media, from: u64, enough: &Hint) {
+    pub fn secure_ahead(&self, media: &dyn Media, (from, durable): (u64, u64), enough: &Hint) {
         let needed: Vec<_> = self.segments.iter().filter(|header| header.end() > from).collect();
         let Some((_, before_last)) = needed.split_last() else { return };
         if before_last.iter().map(|header| header.bytes()).sum::<u64>() < LONG {
@@ -521,7 +538,7 @@ impl History {
         }
         for header in before_last {
             let all = Prefix { stop: header.end(), ..Prefix::default() };
-            if enough.get() != 0 || self.secure_one(media, header, from, &all).is_err() {
+            if enough.get() != 0 || self.secure_one(media, header, (from, durable), &all).is_err() {
                 return;
             }
             self.secured.lock().push(header.first);
@@ -532,7 +549,7 @@ impl History {
         &self,
         media: &dyn Media,
         header: &SegmentHeader,
-        from: u64,
+        (from, durable): (u64, u64),
         prefix: &Prefix,
     ) -> Result<()> {
         let (timeline, first, uuid) = (header.timeline, header.first, header.uuid);
@@ -545,7 +562,7 @@ impl History {
         for &lsn in prefix.holes.iter().filter(|&&lsn| segment.holds(lsn)) {
             segment.void(lsn);
         }
-        segment.dirty(from, prefix.stop);
+        segment.dirty(from.max(durable), prefix.stop);
         segment.sync().map_err(Error::io("sync", header.path(&self.directory)))
     }
 }

@@ -33,6 +33,8 @@ pub struct Recovered {
     pub prefix: Prefix,
     /// The LSN where replay began.
     pub start: u64,
+    /// The LSN below which the log was known to be durable ([`LogExtent::made_durable`]).
+    pub durable: u64,
     /// The files that were present.
     pub listing: Listing,
     /// Unusable snapshots (by start), with the reason.
@@ -89,7 +91,8 @@ pub fn replay(
     let read = (home, meta, &listing, &history);
     let prefix = apply_log(read, &image, (start, end), (known, secures), advance)?;
     image.finish(&*meta.kind, prefix.stop);
-    Ok(Recovered { image, history, prefix, start, listing, unsound })
+    let durable = known.made_durable(history.last_timeline());
+    Ok(Recovered { image, history, prefix, start, durable, listing, unsound })
 }
 
 /// Applies the log from `start` on to an image that has the state of that LSN; `end` is the end of
@@ -102,14 +105,15 @@ fn apply_log(
     advance: &dyn Fn(),
 ) -> Result<Prefix> {
     let kind = &*meta.kind;
-    let enough = Hint::default();
+    let enough = &Hint::default();
     std::thread::scope(|scope| {
         if secures {
-            let secure = || history.secure_ahead(home, start, &enough);
+            let durable = known.made_durable(history.last_timeline());
+            let secure = move || history.secure_ahead(home, (start, durable), enough);
             // Without a thread it is done later.
             let _ = spawn_scoped(scope, "ebbtide-secure", secure);
         }
-        let _done = Done(&enough);
+        let _done = Done(enough);
         let mut applying = Applying::new(scope, image, kind, advance);
         let mut prefix =
             history.read(home, start, known, |_, lsn, record| applying.take(lsn, record))?;

@@ -122,7 +122,7 @@ pub fn gathered(
 /// changed.
 pub fn write_snapshot(home: &dyn Media, meta: &Meta, state: &Recovered, number: u64) -> Result<()> {
     // The log must reach through the end of every snapshot.
-    state.history.secure(home, state.start, &state.prefix)?;
+    state.history.secure(home, (state.start, state.durable), &state.prefix)?;
     // It accounted for the gaps of the log, which are now voided, and takes space.
     match home.remove(&FileName::Live.to_string()) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {

@@ -25,6 +25,10 @@ pub const PAGE_RECORDS: u64 = PAGE_BYTES / RECORD_BYTES;
 /// 8 and 16 KiB.
 const PIECES_LEAST: [u64; 2] = [2 * PAGE_RECORDS, 4 * PAGE_RECORDS];
 
+/// The first piece of a timeline is at least this fraction of a segment, 256 KiB of 16 MiB: nothing
+/// is known of the writers yet, and they wait for an allocation on a busy disk.
+const FIRST_PIECE: u64 = 64;
+
 /// Returns the slot up to which space is allocated next, if it is allocated up to `allocated` now.
 /// `segment` is the segment of the next slot, `start` the timeline's first LSN.
 ///
@@ -35,7 +39,7 @@ const PIECES_LEAST: [u64; 2] = [2 * PAGE_RECORDS, 4 * PAGE_RECORDS];
 pub fn next_end(segment: &SegmentHeader, start: u64, allocated: u64) -> u64 {
     let grown = allocated.saturating_sub(start);
     let piece = match grown {
-        0 => PIECES_LEAST[1],
+        0 => PIECES_LEAST[1].max(segment.capacity / FIRST_PIECE),
         few if few < segment.capacity => (few / 2).max(PIECES_LEAST[0]),
         _ => segment.capacity,
     };
@@ -287,6 +291,7 @@ mod tests {
         // A segment may be smaller than a piece, and its length not a multiple of pages.
         assert_eq!([5, 15, 25].map(|at| next_end(&segment(at, 10), 5, at)), [15, 25, 35]);
         assert_eq!(next_end(&segment(5, 700), 5, 5 + 512), 705);
+        assert_eq!(next_end(&segment(5, 1 << 19), 5, 5), 5 + 8192);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! the last look, and signs of a stall.
 
 use super::at_rest;
+use crate::dirty_limit;
 use crate::failure::Result;
 use crate::units;
 use ebbtide::inspect::{self, OpenHandle};
@@ -201,6 +202,7 @@ fn remarks(seen: &Observation, noted: &Seen, now: Instant) -> Vec<String> {
     if stat.saturated {
         all.push("saturated: the false-positive rate is more than twice the planned one".into());
     }
+    all.extend(dirty_limit::remark(stat));
     let lead = stat.clock_lead.filter(|lead| lead.as_secs() >= 60);
     all.extend(lead.map(|lead| format!("the filter's time is {} ahead of the clock", text(lead))));
     all

@@ -42,11 +42,20 @@ fn plan_json(kind: &str, plan: &inspect::Plan) -> Map<String, Value> {
         ("parts", parts.into()),
         ("memory_bytes", plan.memory_bytes.into()),
         ("disk_bytes", plan.disk_bytes.into()),
+        ("written_bytes", plan.written_bytes.into()),
         ("bits_per_key", plan.bits_per_key.into()),
         ("fpr", plan.fpr.into()),
         ("stripes", plan.stripes.into()),
         ("blocks", plan.blocks.into()),
     ])
+}
+
+/// Returns what inserts write to the disk.
+fn disk_writes(plan: &inspect::Plan) -> String {
+    const RATE: f64 = 1000.0;
+    const DAY: f64 = 86_400.0;
+    let a_day = bytes((plan.written_bytes * RATE * DAY) as u64);
+    format!("{:.0} bytes an insert; at 1000 a second {a_day} a day", plan.written_bytes)
 }
 
 fn plan_text(kind: &str, plan: &inspect::Plan) -> String {
@@ -67,7 +76,8 @@ fn plan_text(kind: &str, plan: &inspect::Plan) -> String {
     }));
     rows.extend([
         ("memory", bytes(plan.memory_bytes)),
-        ("disk", format!("{}: live image, three snapshots, WAL", bytes(plan.disk_bytes))),
+        ("disk", format!("{} at most: snapshots and WAL", bytes(plan.disk_bytes))),
+        ("disk writes", disk_writes(plan)),
         ("stripes", plan.stripes.to_string()),
         ("blocks", plan.blocks.to_string()),
     ]);

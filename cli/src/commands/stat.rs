@@ -3,6 +3,7 @@
 use super::at_rest::{self, warn_if_ahead};
 use super::look::{bytes, parameter_rows, parameters_json};
 use super::prometheus;
+use crate::dirty_limit;
 use crate::failure::{Failure, Result};
 use crate::operator_args::{Format, Stat as Arguments};
 use crate::output::{Output, object, table};
@@ -52,7 +53,10 @@ fn print(reader: &Reader, format: Format, output: &mut Output) -> Result<()> {
         }
         Format::Text => {
             output.text(&stat_text(&stat))?;
-            if stat.saturated { output.text(SATURATED) } else { Ok(()) }
+            if stat.saturated {
+                output.text(SATURATED)?;
+            }
+            dirty_limit::remark(&stat).map_or(Ok(()), |remark| output.text(&remark))
         }
     }
 }

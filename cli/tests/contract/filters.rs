@@ -271,6 +271,8 @@ fn a_plan_equals_the_created_filter_and_creates_nothing() {
     assert_eq!(plan["stripes"], stat["stripes"]);
     assert!(plan["memory_bytes"].as_u64() > Some(0));
     assert!(plan["disk_bytes"].as_u64() > plan["memory_bytes"].as_u64());
+    // A record of 32 bytes, and a share of a snapshot: a quarter of that.
+    assert_eq!(plan["written_bytes"].as_f64(), Some(40.0), "{plan}");
     assert!(plan["bits_per_key"].as_f64() > Some(20.0), "{plan}");
     assert!(plan["fpr"].as_f64() <= Some(0.001), "{plan}");
 }

@@ -136,8 +136,10 @@ class Plan:
     parameters: dict[str, str]
     #: Bytes of memory, without the log.
     memory_bytes: int
-    #: The most bytes of disk: memory image, snapshots and log.
+    #: The most bytes of disk: snapshots and log, and the image if it lies beside the log.
     disk_bytes: int
+    #: Bytes that an insert writes to the disk: its record, and its share of a snapshot.
+    written_bytes: float
     #: Bits of memory for each key of the window or the capacity; None if it is not one of keys.
     bits_per_key: float | None
     #: The false-positive rate when the filter is as full as planned.

@@ -133,14 +133,14 @@ unsafe impl Mapping for DiskMapping {
         unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast::<AtomicU64>(), self.words) }
     }
 
-    fn sync(&self) -> io::Result<()> {
+    fn sync(&self, words: usize) -> io::Result<()> {
         if self.guard.is_foreign() {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        // `msync(MS_SYNC)` of the whole mapping has the effect of `fdatasync`, through the open
-        // file description that the mapping keeps, so that failures since the file was opened are
+        // `msync(MS_SYNC)` has the effect of `fdatasync` on these pages, through the open file
+        // description that the mapping keeps, so that failures since the file was opened are
         // reported here, too.
-        self.map.flush()
+        self.map.flush_range(0, words.min(self.words) * 8)
     }
 
     fn check_written(&self) -> io::Result<()> {

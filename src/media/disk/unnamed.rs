@@ -22,8 +22,11 @@ use crate::media::disk::directory::{Directory, above_standard_streams};
 use crate::media::disk::mapping::DiskMapping;
 use crate::media::disk::space::{self, allocate, page_bytes, reads_fill_holes};
 use crate::media::disk::write_back;
+
 use crate::media::{Access, Mapping, MediaFile, available};
-use crate::media::{BankPlace, BankStore, HandedOut, Holder, ImagePlace, Unnamed, UnnamedId};
+use crate::media::{
+    BESIDE_LOG_MOST, BankPlace, BankStore, HandedOut, Holder, ImagePlace, Unnamed, UnnamedId,
+};
 use crate::platform::fork::Unshared;
 use crate::platform::threads::{in_parallel, processors};
 use crate::sync::Hint;
@@ -51,10 +54,6 @@ const ENTRY_BYTES: u64 = 24;
 const HUGE_PAGE: u64 = 2 << 20;
 const FIRST_BANK: u64 = 3 * HUGE_PAGE;
 const _: () = assert!(TABLE + ENTRIES * ENTRY_BYTES <= FIRST_BANK);
-
-/// Banks of up to this many bytes lie beside the log unless the user says otherwise: an open filter
-/// would need a third descriptor for them.
-const SMALL: u64 = 64 << 10;
 
 /// Space from which on memory is compared with what is available before it is touched.
 const COMPARED: u64 = 1 << 20;
@@ -86,7 +85,7 @@ pub(super) fn create(
 ) -> io::Result<Option<UnnamedFile>> {
     let opened = match place {
         Some(ImagePlace::BesideLog) => return Ok(None),
-        None if bytes <= SMALL || has_limit_of_sizes() => return Ok(None),
+        None if bytes <= BESIDE_LOG_MOST || has_limit_of_sizes() => return Ok(None),
         None => match Unshared::open(shared_memory) {
             Err(error) if is_refused(&error) => return Ok(None),
             opened => opened?,
