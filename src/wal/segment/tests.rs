@@ -1,3 +1,5 @@
+//! Which pages a segment dirties, syncs, releases and makes present, and what its header may say.
+
 use super::*;
 use crate::media::failing::Failing;
 use crate::media::{Disk, Memory};
