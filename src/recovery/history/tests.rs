@@ -144,3 +144,14 @@ fn of_a_device_that_went_and_came_back_what_was_durable_must_be_there_and_the_re
     let known = LogExtent::Died { timeline: 1, tail: 7, durable: 2, unfinished: 1 };
     assert!(read(&media, known).is_err());
 }
+
+#[test]
+fn only_records_below_the_durable_end_of_the_last_timeline_count_as_durable() {
+    let died = LogExtent::Died { timeline: 2, durable: 10, tail: 20, unfinished: 1 };
+    assert_eq!(died.made_durable(2), 10);
+    assert_eq!(died.made_durable(3), 0, "a later timeline has begun");
+    assert_eq!(LogExtent::Cut { timeline: 2, durable: 10 }.made_durable(2), 0);
+    // To its readers, `durable` is what is published.
+    assert_eq!(LogExtent::Living { timeline: 2, durable: 10 }.made_durable(2), 0);
+    assert_eq!(LogExtent::Nothing.made_durable(2), 0);
+}
