@@ -184,6 +184,9 @@ def test_wrong_specs_and_options_are_refused_before_anything_is_created(path: st
         (ValueError, lambda: ebbtide.open(path, "bloom capacity=1000", durability=0)),
         (ValueError, lambda: ebbtide.open(path, BLOOM, hash="md5")),  # type: ignore[arg-type]
         (TypeError, lambda: ebbtide.open(path, BLOOM, background="on")),  # type: ignore[arg-type]
+        (TypeError, lambda: ebbtide.open(path, BLOOM, image=5)),  # type: ignore[arg-type]
+        (ValueError, lambda: ebbtide.open(path, BLOOM, image="/tmp/a place")),
+        (ebbtide.IoError, lambda: ebbtide.open(path, ebbtide.Bloom(10**6), image="/nowhere/at/all")),
         (ebbtide.NotAFilter, lambda: ebbtide.open(path)),
         (ebbtide.NotAFilter, lambda: ebbtide.open(path, "bloom capacity=1000", create=False)),
         (ebbtide.NotAFilter, lambda: ebbtide.Reader(path)),

@@ -66,6 +66,8 @@ def _word(value: Any, name: str) -> str:
         if not isinstance(value, bool):
             raise TypeError(f"background: expected a bool, found {type(value).__name__}")
         return "on" if value else "off"
+    if name == "image":
+        return _image(value)
     if name in ("hash", "downtime"):
         if not isinstance(value, str):
             raise TypeError(f"{name}: expected a str, found {type(value).__name__}")
@@ -74,6 +76,17 @@ def _word(value: Any, name: str) -> str:
         raise TypeError(f"{name}: expected an int, found {type(value).__name__}")
     number = int(value.__index__())
     return f"{number:o}" if name == "mode" else str(number)
+
+
+def _image(place: Any) -> str:
+    if place in ("memory", "beside-log"):
+        return str(place)
+    if not isinstance(place, (str, bytes, os.PathLike)):
+        raise TypeError(f"image: expected a str or a path, found {type(place).__name__}")
+    path = _absolute(place)
+    if any(character.isspace() for character in path):
+        raise ValueError(f"image: expected a directory without spaces in its path, found {path!r}")
+    return path
 
 
 def open(
@@ -92,6 +105,7 @@ def open(
     mode: int | None = None,
     checkpoint_bytes: int | None = None,
     background: bool | None = None,
+    image: Literal["memory", "beside-log"] | Path | None = None,
     reopen_after_fork: bool = True,
 ) -> Filter:
     """Opens the filter in a directory, or creates it.
@@ -114,7 +128,9 @@ def open(
     returns, a duration so much later (by default as the filter was created: a second), ``"never"``
     when the system gets to it; whatever returned survives the death of the process in any case.
     ``checkpoint_bytes`` of log make a snapshot due; ``background=False`` does
-    without the two threads that sync and write snapshots. In a child made by ``os.fork`` the object
+    without the two threads that sync and write snapshots. ``image``: whether the first process that
+    opens the filter puts its cells in ``"memory"``, ``"beside-log"``, or in a directory, such as one
+    of a tmpfs with huge pages (docs/operating.md); a relative one is completed. In a child made by ``os.fork`` the object
     opens the filter again at its first use; ``reopen_after_fork=False`` raises ``Forked`` instead.
 
     Raises NotAFilter, Exists, Mismatch, BadParameter, Locked, Crowded, Damaged, WrongVersion,
@@ -144,6 +160,7 @@ def open(
             "mode": mode,
             "checkpoint_bytes": checkpoint_bytes,
             "background": background,
+            "image": image,
         },
     )
     text = None if spec is None else _text_of(spec)
@@ -202,6 +219,7 @@ def plan(
     block_bytes: int | None = None,
     segment_bytes: int | None = None,
     checkpoint_bytes: int | None = None,
+    image: Literal["memory", "beside-log"] | Path | None = None,
 ) -> Plan:
     """Computes what a filter will take of memory and disk, and its false-positive rate.
 
@@ -216,6 +234,7 @@ def plan(
             "block_bytes": block_bytes,
             "segment_bytes": segment_bytes,
             "checkpoint_bytes": checkpoint_bytes,
+            "image": image,
         },
     )
     return _ebbtide.plan(_text_of(spec), options)
