@@ -5,6 +5,7 @@ use ebbtide::{
     AgePartitioned, Any, Bloom, Checked, Counting, Durability, Error, Filter, Options, Since,
     Ticket,
 };
+use ebbtide_testkit::crash::disk::CrashDisk;
 use ebbtide_testkit::failing::Failing;
 use futures::executor::block_on;
 use futures::future::{join_all, poll_immediate};
@@ -145,6 +146,34 @@ fn a_ticket_that_is_dropped_cancels_nothing() {
     in_time("a ticket", move || block_on(last).expect("durable"));
     let keys = [1, 2, 3].map(u64::to_le_bytes);
     assert_eq!(filter.contains_all(&keys).expect("answers"), [true; 3]);
+}
+
+/// A waker of a task that is not woken.
+struct Idle;
+
+impl std::task::Wake for Idle {
+    fn wake(self: Arc<Self>) {}
+}
+
+#[test]
+fn a_ticket_that_is_dropped_while_it_waits_gives_its_waker_back() {
+    let disk = CrashDisk::new();
+    let filter = Filter::create_on(Arc::new(disk.clone()), Bloom::capacity(1000), options());
+    let filter = filter.expect("a filter");
+    let task = Arc::new(Idle);
+    let waker = std::task::Waker::from(task.clone());
+    let mut context = std::task::Context::from_waker(&waker);
+    disk.hold_log_syncs(true);
+    let mut ticket = issue(&filter, 1);
+    let polled = std::future::Future::poll(std::pin::Pin::new(&mut ticket), &mut context);
+    let waiting = Arc::strong_count(&task);
+    drop(ticket);
+    let dropped = Arc::strong_count(&task);
+    // Before anything can fail: closing waits for the sync.
+    disk.hold_log_syncs(false);
+    assert!(polled.is_pending());
+    // The task itself, its waker, and the copy in the list.
+    assert_eq!((waiting, dropped), (3, 2));
 }
 
 #[test]

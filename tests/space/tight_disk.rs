@@ -1,7 +1,7 @@
 //! Tightly planned disks: a filter continues in the space that only a damaged filter would need.
 
 use ebbtide::media::{Access, Disk, Media, Memory};
-use ebbtide::{AgePartitioned, Any, Error, Filter, Options, Parameters, inspect};
+use ebbtide::{AgePartitioned, Any, Bloom, Error, Filter, Options, Parameters, Spectral, inspect};
 use ebbtide_testkit::mount::mounted;
 use ebbtide_testkit::space::{digest, options, shared, spec, used};
 
@@ -233,6 +233,23 @@ fn growing_counters_use_the_space_of_removed_log() {
 }
 
 /// On a real file system, because mapped or open files take space there even without a name.
+#[test]
+fn a_filter_whose_snapshot_has_no_space_is_refused_unless_its_blocks_grow() {
+    const KEYS: u64 = 5_000_000;
+    mounted(&["-t", "tmpfs", "-o", "size=4m", "tmpfs"], |place| {
+        let options = Options::new().hash_seed(7);
+        let (fixed, growing) = (place.join("fixed"), place.join("growing"));
+        let refused = Filter::create(&fixed, Bloom::capacity(KEYS), options.clone()).map(drop);
+        assert!(refused.is_err_and(|error| error.is_full()));
+        let filter = Filter::create(&growing, Spectral::capacity(KEYS), options.clone());
+        let filter = filter.expect("it takes what is in it");
+        insert(&filter, 0..100);
+        filter.close().expect("room for a small snapshot");
+        let left = Filter::<Any>::open(&fixed, options).map(drop);
+        assert!(matches!(left, Err(Error::NotAFilter { .. })), "{left:?}");
+    });
+}
+
 #[test]
 fn threads_write_without_limit_on_a_disk_of_five_times_the_memory() {
     let tmpfs = ["-t", "tmpfs", "-o", "size=8m", "tmpfs"];
