@@ -34,8 +34,8 @@ fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-/// A child opens the filter of its role, and answers `insert KEY`, `contains KEY`, `place` and
-/// `read KEY`, with a reader.
+/// A child opens the filter of its role, and answers `insert KEY`, `contains KEY`, `place`, `taken`
+/// (bytes of memory) and `read KEY`, with a reader.
 #[test]
 fn the_child_plays_its_role_when_it_is_one() {
     let Some(role) = child::role() else { return };
@@ -58,6 +58,7 @@ fn the_child_plays_its_role_when_it_is_one() {
             match word {
                 "insert" => filter.insert(key).map(|_| "done".to_owned()),
                 "contains" => filter.contains(key).map(|is| is.to_string()),
+                "taken" => Ok(memory_taken().to_string()),
                 "place" => filter.stat().map(|stat| stat.image.to_string()),
                 other => panic!("{other}"),
             }
@@ -310,7 +311,7 @@ fn banks_that_come_and_go_take_the_memory_of_those_that_are_there() {
             filter.call().time(at).insert(format!("{minute} {key}")).expect("an insert");
         }
         other.ask("contains x");
-        let taken = memory_of(&filter);
+        let taken: u64 = other.ask("taken").parse().expect("a number");
         let told = filter.stat().expect("figures").memory_bytes;
         assert!(taken <= told + told / 2 + (1 << 20), "minute {minute}: {taken} of {told}");
         most = most.max(taken);
@@ -330,16 +331,15 @@ fn disk_free(path: &Path) -> u64 {
     found.f_bfree * found.f_frsize
 }
 
-/// Returns the bytes of memory that the file of the filter's image takes.
-fn memory_of<K>(_filter: &Filter<K>) -> u64 {
+/// Returns the memory of the only image that this process has.
+fn memory_taken() -> u64 {
     use std::os::unix::fs::MetadataExt;
     let descriptors = fs::read_dir("/proc/self/fd").expect("descriptors");
-    let ours = descriptors.filter_map(|entry| {
+    let mut images = descriptors.filter_map(|entry| {
         let path = entry.ok()?.path();
         let target = fs::read_link(&path).ok()?;
-        let is_ours = target.to_str()?.starts_with("/memfd:ebbtide");
-        is_ours.then(|| fs::metadata(path).ok().map(|file| file.blocks() * 512))?
+        let is_image = target.to_str()?.starts_with("/memfd:ebbtide");
+        is_image.then(|| fs::metadata(path).expect("it is open").blocks() * 512)
     });
-    // Other tests of this process have filters of their own: of one size each.
-    ours.max().unwrap_or(0)
+    images.next().expect("an image")
 }

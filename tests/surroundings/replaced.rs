@@ -274,6 +274,13 @@ fn files_created_by_root_belong_to_the_owner_of_the_filter() {
     let filter: Seen = Filter::open(&dir, options(true)).expect("a filter");
     insert(&filter, 0..1000).expect("inserted");
     filter.checkpoint().expect("a snapshot");
+    // A filter of another owner, in the same process.
+    let of_root = create(&place.path().join("of root"));
+    for (name, user, group, mode) in owners(&place.path().join("of root")) {
+        let expected = if name.starts_with("attach-") { 0o666 } else { 0o600 };
+        assert_eq!((user, group, mode), (0, 0, expected), "{name}, of root");
+    }
+    of_root.close().expect("closed");
     for (name, user, group, mode) in owners(&dir) {
         let expected = if name.starts_with("attach-") { 0o666 } else { 0o600 };
         assert_eq!((user, group, mode), (NOBODY, NOBODY, expected), "{name}, open");

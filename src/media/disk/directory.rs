@@ -180,10 +180,15 @@ impl Directory {
         Ok(())
     }
 
+    /// Returns user and group of the filter's `meta`; `None` if there is none.
+    pub(super) fn owner(&self) -> Option<(u32, u32)> {
+        self.stat(MODEL).ok().map(|model| (model.st_uid, model.st_gid))
+    }
+
     /// Gives a name the owner and group of the filter's `meta`, as far as that is allowed.
     pub(super) fn give_to_owner(&self, name: &str) {
-        if let (Ok(model), Ok(directory)) = (self.stat(MODEL), self.descriptor()) {
-            let (user, group) = (Uid::from_raw(model.st_uid), Gid::from_raw(model.st_gid));
+        if let (Some((user, group)), Ok(directory)) = (self.owner(), self.descriptor()) {
+            let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
             let flags = AtFlags::SYMLINK_NOFOLLOW;
             // If this is refused, the file stays its creator's.
             let _ = chownat(directory, name, Some(user), Some(group), flags);

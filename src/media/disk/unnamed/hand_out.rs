@@ -56,13 +56,15 @@ struct Given {
     socket: Arc<Socket>,
 }
 
-/// A socket with a name in the directory of each filter on its file system.
+/// A socket with a name in the directory of each filter of one owner on its file system.
 #[derive(Debug)]
 struct Socket {
     listening: Unshared,
     /// The named end, opened only to be given further names.
     node: OwnedFd,
     device: u64,
+    /// User and group of the filters.
+    owner: Option<(u32, u32)>,
 }
 
 /// Hands out a file until it is dropped.
@@ -129,12 +131,13 @@ impl State {
         self.sockets.retain(|socket| socket.strong_count() > 0);
         let device = fstat(directory.descriptor()?)?.st_dev;
         let known = self.sockets.iter().filter_map(Weak::upgrade);
-        let mut known = known.filter(|socket| socket.device == device);
-        // It may have too many names, have lost its last one, or belong to another user.
+        let owner = directory.owner();
+        let mut known = known.filter(|socket| (socket.device, socket.owner) == (device, owner));
+        // It may have too many names, or have lost its last one.
         if let Some(socket) = known.find(|socket| socket.get_name(directory, name).is_ok()) {
             return Ok(socket);
         }
-        let socket = Arc::new(Socket::bind(directory, name, device)?);
+        let socket = Arc::new(Socket::bind(directory, name, (device, owner))?);
         self.sockets.push(Arc::downgrade(&socket));
         Ok(socket)
     }
@@ -163,7 +166,11 @@ impl State {
 }
 
 impl Socket {
-    fn bind(directory: &Directory, name: &str, device: u64) -> io::Result<Self> {
+    fn bind(
+        directory: &Directory,
+        name: &str,
+        (device, owner): (u64, Option<(u32, u32)>),
+    ) -> io::Result<Self> {
         let listening = Unshared::open(|| {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             Ok(File::from(socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?))
@@ -176,7 +183,7 @@ impl Socket {
         listen(listening.file()?, WAITING)?;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let node = openat(descriptor, name, flags, Mode::empty())?;
-        Ok(Self { listening, node, device })
+        Ok(Self { listening, node, device, owner })
     }
 
     /// Gives the socket one more name.
