@@ -146,16 +146,18 @@ def test_a_program_that_uses_every_name_passes_strict_type_checks(tmp_path: Path
 
 def test_the_image_lies_where_the_first_to_open_the_filter_says(path: str, tmp_path: Path) -> None:
     spec = ebbtide.Fingerprint(last=100_000)
-    places = {"memory": "memory", "beside-log": "beside the log", tmp_path: "a directory on a disk"}
+    there = tmp_path / "there"
+    there.mkdir()
+    places = {"memory": "memory", "beside-log": "beside the log", there: "a directory on a disk"}
     for number, (image, found) in enumerate(places.items()):
         with ebbtide.open(f"{path}-{number}", spec, image=image) as seen:
             seen.insert("a key")
             place = seen.stat().image
-            assert place == found or (image == tmp_path and place == "a directory in memory")
+            assert place == found or (image == there and place == "a directory in memory")
             # Others follow it, whatever they ask for.
             with ebbtide.open(f"{path}-{number}", image="memory") as second:
                 assert second.stat().image == place and "a key" in second
-    assert not list(tmp_path.iterdir()), "the file has no name"
+    assert not list(there.iterdir()), "the file has no name"
     beside, memory = (ebbtide.plan(spec, image=image) for image in ("beside-log", "memory"))
     assert beside.disk_bytes - memory.disk_bytes == memory.memory_bytes
     assert 32 < memory.written_bytes <= 64
