@@ -21,7 +21,7 @@ pub fn remark(stat: &Stat) -> Option<String> {
 }
 
 /// Returns the bytes of changed pages from which on the system writes them without pause; `None`
-/// if it does not say.
+/// if it does not say. A container's own, lower limit is not known.
 fn system_limit() -> Option<u64> {
     let read = |name: &str| fs::read_to_string(format!("/proc/{name}")).ok();
     let [bytes, ratio] = ["bytes", "ratio"]

@@ -12,7 +12,6 @@ use crate::format::header::DURABLE;
 use crate::format::names::FileName;
 use crate::image::identity::Identity;
 use crate::locks::holders::locked;
-
 use crate::media::{Access, BESIDE_LOG_MOST, Disk, ImagePlace, Media};
 use crate::meta::Meta;
 use crate::options::Options;

@@ -197,8 +197,8 @@ impl Task for LogTask {
             failed_in_background("sync", engine.shared.media.path(), committed);
         }
         if !is_busy {
-            // As many pages as the next sync will find full: it writes all that are present, which
-            // count as changed.
+            // As many pages as the next sync will find full: the system writes all that are present
+            // when it likes, because they count as changed.
             let present = if due { std::mem::take(unsynced) } else { 0 };
             let present = if interval.is_some() { present } else { written };
             self.allocate_ahead(PRESENT.min(2 * written), PRESENT.min(present), soon);

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 const HANG: Duration = Duration::from_secs(60);
 
 /// All claims.
-pub const ALL: [(&str, fn()); 19] = [
+pub const ALL: [(&str, fn()); 18] = [
     (
         "after_a_failed_sync_every_write_is_refused_and_reads_work_until_reopened",
         after_a_failed_sync_every_write_is_refused_and_reads_work_until_reopened,
@@ -57,10 +57,6 @@ pub const ALL: [(&str, fn()); 19] = [
     (
         "recovered_records_are_durable_before_anything_is_built_on_them",
         recovered_records_are_durable_before_anything_is_built_on_them,
-    ),
-    (
-        "recovery_writes_the_records_of_a_failed_sync_again_though_their_pages_count_as_clean",
-        recovery_writes_the_records_of_a_failed_sync_again_though_their_pages_count_as_clean,
     ),
     (
         "a_failed_backup_leaves_no_files_and_can_be_repeated_there",
@@ -375,29 +371,6 @@ fn recovered_records_are_durable_before_anything_is_built_on_them() {
         let found = reopen(&left).expect("recovery");
         let inserts = found.digest().expect("a digest").inserts;
         assert_eq!(inserts, 301, "seed {seed}");
-    }
-}
-
-fn recovery_writes_the_records_of_a_failed_sync_again_though_their_pages_count_as_clean() {
-    for seed in 0..40 {
-        let disk = CrashDisk::new();
-        let filter = create(&disk, options().durability(Durability::Never));
-        let insert = |keys: std::ops::Range<u64>| {
-            keys.for_each(|key| filter.insert(key.to_le_bytes()).map(drop).expect("an insert"));
-        };
-        insert(0..300);
-        filter.sync().expect("a sound disk");
-        // A part of them on a page that was synced before.
-        insert(300..900);
-        disk.fail_next_log_sync();
-        filter.sync().expect_err("the fault on demand");
-        let killed = disk.without_process();
-        let filter = reopen(&killed).expect("recovery");
-        let call = filter.call().durability(Durability::Always);
-        call.insert("durable").expect("an insert");
-        let left = killed.without_power(Random::new(seed));
-        let found = reopen(&left).expect("recovery");
-        assert_eq!(found.digest().expect("a digest").inserts, 901, "seed {seed}");
     }
 }
 

@@ -232,7 +232,6 @@ fn growing_counters_use_the_space_of_removed_log() {
     (0..20).for_each(|key| assert!(heavy(key).expect("the log below the newest snapshot")));
 }
 
-/// On a real file system, because mapped or open files take space there even without a name.
 #[test]
 fn a_filter_whose_snapshot_has_no_space_is_refused_unless_its_blocks_grow() {
     const KEYS: u64 = 5_000_000;
@@ -250,6 +249,7 @@ fn a_filter_whose_snapshot_has_no_space_is_refused_unless_its_blocks_grow() {
     });
 }
 
+/// On a real file system, because mapped or open files take space there even without a name.
 #[test]
 fn threads_write_without_limit_on_a_disk_of_five_times_the_memory() {
     let tmpfs = ["-t", "tmpfs", "-o", "size=8m", "tmpfs"];

@@ -13,6 +13,15 @@ use std::time::Duration;
 
 /// The number of keys of the filters here: some megabytes.
 const KEYS: u64 = 1_000_000;
+/// The number of keys that a child inserts: 640 KB of log.
+const FILLED: u64 = 20_000;
+
+/// Returns the bytes that this process has given the system to write.
+fn written() -> u64 {
+    let counted = fs::read_to_string("/proc/self/io").expect("figures");
+    let line = counted.lines().find_map(|line| line.strip_prefix("write_bytes: "));
+    line.expect("a line").parse().expect("a number")
+}
 
 fn options() -> Options {
     Options::new().background(false).durability(ebbtide::Durability::Never)
@@ -35,7 +44,8 @@ fn names(dir: &Path) -> Vec<String> {
 }
 
 /// A child opens the filter of its role, and answers `insert KEY`, `contains KEY`, `place`, `taken`
-/// (bytes of memory) and `read KEY`, with a reader.
+/// (bytes of memory) and `read KEY`, with a reader; `opening` is answered with the bytes that it
+/// writes, `fill` inserts [`FILLED`] keys, and `sync` makes them durable.
 #[test]
 fn the_child_plays_its_role_when_it_is_one() {
     let Some(role) = child::role() else { return };
@@ -51,11 +61,17 @@ fn the_child_plays_its_role_when_it_is_one() {
                 }
                 return Ok(reader.as_ref().expect("a reader").contains(key)?.to_string());
             }
+            let before = written();
             if filter.is_none() {
                 filter = Some(Filter::<ebbtide::Any>::open(&dir, options())?);
             }
             let filter = filter.as_ref().expect("a filter");
             match word {
+                "opening" => Ok((written() - before).to_string()),
+                "fill" => (0..FILLED)
+                    .try_for_each(|key| filter.insert(key.to_le_bytes()).map(drop))
+                    .map(|()| "done".to_owned()),
+                "sync" => filter.sync().map(|()| "done".to_owned()),
                 "insert" => filter.insert(key).map(|_| "done".to_owned()),
                 "contains" => filter.contains(key).map(|is| is.to_string()),
                 "taken" => Ok(memory_taken().to_string()),
@@ -274,6 +290,37 @@ fn after_the_death_of_all_nothing_is_left_and_the_next_has_the_state() {
     };
     assert!(left.iter().all(is_ours), "{left:?}");
     assert!(inspect::verify(&dir).expect("a report").is_sound());
+}
+
+/// After a failed sync the pages of the log count as clean, as after any sync of another program.
+#[test]
+fn an_opening_writes_log_again_unless_dead_writers_knew_that_it_was_durable() {
+    let home = tempfile::tempdir().expect("a directory");
+    let opening = |name: &str, is_synced: bool| {
+        let dir = home.path().join(name);
+        drop(create(&dir));
+        let role = dir.to_str().expect("a path");
+        let mut writer = Child::start(module_path!(), role);
+        assert_eq!(writer.ask("fill"), "done");
+        if is_synced {
+            assert_eq!(writer.ask("sync"), "done");
+        }
+        writer.kill();
+        for name in names(&dir).iter().filter(|name| name.starts_with("wal-")) {
+            let file = fs::File::open(dir.join(name));
+            file.and_then(|file| file.sync_all()).expect("a sound disk");
+        }
+        let mut next = Child::start(module_path!(), role);
+        next.ask("opening").parse::<u64>().expect("a number")
+    };
+    let (unknown, known) = (opening("unknown", false), opening("known", true));
+    if unknown == 0 {
+        println!("skipped: stores to the temporary directory are not counted (tmpfs)");
+        return;
+    }
+    let log = FILLED * 32;
+    assert!(unknown >= log, "{unknown} bytes");
+    assert!(known < log / 2, "{known} bytes");
 }
 
 #[test]

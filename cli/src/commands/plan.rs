@@ -76,7 +76,7 @@ fn plan_text(kind: &str, plan: &inspect::Plan) -> String {
     }));
     rows.extend([
         ("memory", bytes(plan.memory_bytes)),
-        ("disk", format!("{} at most: snapshots and WAL", bytes(plan.disk_bytes))),
+        ("disk", format!("{} at most, with snapshots and WAL", bytes(plan.disk_bytes))),
         ("disk writes", disk_writes(plan)),
         ("stripes", plan.stripes.to_string()),
         ("blocks", plan.blocks.to_string()),

@@ -128,9 +128,9 @@ def open(
     returns, a duration so much later (by default as the filter was created: a second), ``"never"``
     when the system gets to it; whatever returned survives the death of the process in any case.
     ``checkpoint_bytes`` of log make a snapshot due; ``background=False`` does
-    without the two threads that sync and write snapshots. ``image``: whether the first process that
-    opens the filter puts its cells in ``"memory"``, ``"beside-log"``, or in a directory, such as one
-    of a tmpfs with huge pages (docs/operating.md); a relative one is completed. In a child made by ``os.fork`` the object
+    without the two threads that sync and write snapshots. ``image``: where the first process that
+    opens the filter puts its cells: in ``"memory"``, ``"beside-log"``, or in a directory, such as
+    one of a tmpfs with huge pages (docs/operating.md). In a child made by ``os.fork`` the object
     opens the filter again at its first use; ``reopen_after_fork=False`` raises ``Forked`` instead.
 
     Raises NotAFilter, Exists, Mismatch, BadParameter, Locked, Crowded, Damaged, WrongVersion,

@@ -13,6 +13,7 @@ use rustix::fs::{
     fstat, linkat, openat, renameat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
+use rustix::process::{getegid, geteuid};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -180,14 +181,16 @@ impl Directory {
         Ok(())
     }
 
-    /// Returns user and group of the filter's `meta`; `None` if there is none.
-    pub(super) fn owner(&self) -> Option<(u32, u32)> {
-        self.stat(MODEL).ok().map(|model| (model.st_uid, model.st_gid))
+    /// Returns user and group of the filter's `meta`, or of this process if there is none yet.
+    pub(super) fn owner(&self) -> (u32, u32) {
+        let us = || (geteuid().as_raw(), getegid().as_raw());
+        self.stat(MODEL).map_or_else(|_| us(), |model| (model.st_uid, model.st_gid))
     }
 
     /// Gives a name the owner and group of the filter's `meta`, as far as that is allowed.
     pub(super) fn give_to_owner(&self, name: &str) {
-        if let (Some((user, group)), Ok(directory)) = (self.owner(), self.descriptor()) {
+        if let Ok(directory) = self.descriptor() {
+            let (user, group) = self.owner();
             let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
             let flags = AtFlags::SYMLINK_NOFOLLOW;
             // If this is refused, the file stays its creator's.
@@ -199,7 +202,7 @@ impl Directory {
     fn denied(&self, name: &str) -> io::Error {
         let Ok(stat) = self.stat(name) else { return Errno::ACCESS.into() };
         let (mode, user, group) = (stat.st_mode & 0o7777, stat.st_uid, stat.st_gid);
-        let us = rustix::process::geteuid().as_raw();
+        let us = geteuid().as_raw();
         let sentence = format!(
             "permission denied: it belongs to user {user} and group {group} (mode {mode:04o}), and \
              this process runs as user {us}; give it to the owner of `{MODEL}`, or run as one who \

@@ -64,7 +64,7 @@ struct Socket {
     node: OwnedFd,
     device: u64,
     /// User and group of the filters.
-    owner: Option<(u32, u32)>,
+    owner: (u32, u32),
 }
 
 /// Hands out a file until it is dropped.
@@ -169,7 +169,7 @@ impl Socket {
     fn bind(
         directory: &Directory,
         name: &str,
-        (device, owner): (u64, Option<(u32, u32)>),
+        (device, owner): (u64, (u32, u32)),
     ) -> io::Result<Self> {
         let listening = Unshared::open(|| {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
