@@ -90,6 +90,24 @@ const OPTIONS: &[KindOption] = &[
         )],
     ),
     plain(
+        "max-memory",
+        "SIZE",
+        &[of(
+            "time-limited, fingerprint",
+            "the most memory of a --window, such as 64MiB: at the limit no key is lost, but more \
+             new keys are reported as present [default: no limit]",
+        )],
+    ),
+    plain(
+        "growth",
+        "keys|rate",
+        &[of(
+            "fingerprint",
+            "what a --window grows by in a burst: the keys that have come, or their rate, as \
+             filters of older versions do [default: keys]",
+        )],
+    ),
+    plain(
         "bits",
         "N",
         &[

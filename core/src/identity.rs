@@ -49,6 +49,21 @@ pub fn layout(kind: &dyn Kind, stripes: Option<u32>, block_bytes: u64) -> Layout
     Layout { stripes, block_words }
 }
 
+/// Checks that a new filter of this kind works within its limit of memory.
+///
+/// # Errors
+/// [`Error::Parameter`] if it needs more to begin with.
+pub fn check_max_memory(kind: &dyn Kind, layout: Layout) -> Result<()> {
+    let least = kind.least_max_memory(layout);
+    match kind.max_memory() {
+        Some(most) if most < least => {
+            let expected = format!("at least {least} bytes, what this filter begins with");
+            Err(Error::parameter("max-memory", expected, most))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Returns the name of a hash function, and the number of hexadecimal digits of its secret. A
 /// filter made with another function cannot be opened.
 fn described(function: KeyHash) -> (&'static str, usize) {

@@ -3,11 +3,11 @@
 //! Only events change it, under stripe 0; readers read it under the state block's version.
 
 use crate::atomic::{AtomicU64, Ordering};
-use crate::block::{Geometry, MAX_BANKS, load, store};
+use crate::block::{FEW_BANKS, Geometry, MAX_BANKS, load, store};
 use crate::event::Event;
 
 /// A set of bank slots, one bit each.
-pub type BankMask = u8;
+pub type BankMask = u32;
 
 /// The most words of the state: 4 KiB. A kind says how many of them it uses
 /// ([`Kind::state_words`]); the others are zero, and lie nowhere.
@@ -18,7 +18,14 @@ pub const STATE_WORDS: usize = 512;
 /// Words of the state of a kind that has 32 words of its own at most.
 pub const SMALL_STATE_WORDS: usize = 2 * OWN;
 
-const NEXT_BANK: usize = MAX_BANKS * ENTRY_WORDS;
+/// Words of the state of a kind that has 64 words of its own at most, and up to [`MAX_BANKS`]
+/// banks: after the kind words lie the entries of the slots from [`FEW_BANKS`] on.
+pub const LARGE_STATE_WORDS: usize = 3 * OWN + MORE_WORDS;
+
+const NEXT_BANK: usize = FEW_BANKS * ENTRY_WORDS;
+/// The slots that may contain a bank, where there are many: an insert does not look at the others.
+const OCCUPIED: usize = NEXT_BANK + 1;
+const MORE_WORDS: usize = (MAX_BANKS - FEW_BANKS) * ENTRY_WORDS;
 const OWN: usize = 32;
 const ENTRY_WORDS: usize = 3;
 
@@ -28,7 +35,7 @@ pub const STATE_OWN_WORDS: usize = STATE_WORDS - OWN;
 /// A bank as the table lists it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BankEntry {
-    /// The bank's slot in the table, below 8.
+    /// The bank's slot in the table, below [`State::slots`].
     pub slot: usize,
     /// The bank's number, from [`State::next_bank`]; never used again.
     pub id: u32,
@@ -58,24 +65,51 @@ impl<'a> State<'a> {
         Self { words: words.first_chunk().expect("all words of the state"), all: words }
     }
 
+    /// Returns the number of slots of the table of banks.
+    #[must_use]
+    #[inline]
+    pub fn slots(&self) -> usize {
+        if self.all.len() == LARGE_STATE_WORDS { MAX_BANKS } else { FEW_BANKS }
+    }
+
+    /// Returns the number of words.
+    #[must_use]
+    pub fn words(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Returns the words of an entry of the table, below [`State::slots`].
+    #[inline]
+    fn entry(&self, slot: usize) -> &'a [AtomicU64] {
+        let at = slot * ENTRY_WORDS;
+        if slot < FEW_BANKS {
+            return &self.words[at..at + ENTRY_WORDS];
+        }
+        let at = LARGE_STATE_WORDS - MAX_BANKS * ENTRY_WORDS + at;
+        &self.all[at..at + ENTRY_WORDS]
+    }
+
     /// Returns the bank in a slot.
     #[must_use]
     #[inline]
     pub fn bank(&self, slot: usize) -> Option<BankEntry> {
-        let at = (slot % MAX_BANKS) * ENTRY_WORDS;
+        if slot >= self.slots() {
+            return None;
+        }
+        let entry = self.entry(slot);
         // Acquire: pairs with the Release in `set_entry`; an entry that is visible at all is
         // visible completely. (A query also checks the state block's version; an insert that has
         // been decided reads the table without.)
-        let id = self.words[at].load(Ordering::Acquire).checked_sub(1)? as u32;
-        let size = load(&self.words[at + 1]);
+        let id = entry[0].load(Ordering::Acquire).checked_sub(1)? as u32;
+        let size = load(&entry[1]);
         Some(BankEntry {
-            slot: slot % MAX_BANKS,
+            slot,
             id,
             geometry: Geometry {
                 blocks_per_stripe: (size >> 32) as u32,
                 words_per_block: size as u32,
             },
-            since: load(&self.words[at + 2]),
+            since: load(&entry[2]),
         })
     }
 
@@ -83,7 +117,23 @@ impl<'a> State<'a> {
     #[inline]
     pub fn banks(&self) -> impl Iterator<Item = BankEntry> + use<'a> {
         let state = *self;
-        (0..MAX_BANKS).filter_map(move |slot| state.bank(slot))
+        state.occupied().filter_map(move |slot| state.bank(slot))
+    }
+
+    /// Returns the slots that may contain a bank.
+    #[inline]
+    fn occupied(&self) -> impl Iterator<Item = usize> + use<> {
+        let mut left = if self.slots() == FEW_BANKS {
+            (1 << FEW_BANKS) - 1
+        } else {
+            // Acquire: pairs with the Release in `set_entry`.
+            self.words[OCCUPIED].load(Ordering::Acquire)
+        };
+        std::iter::from_fn(move || {
+            let slot = left.trailing_zeros() as usize;
+            left &= left.wrapping_sub(1);
+            (slot < MAX_BANKS).then_some(slot)
+        })
     }
 
     /// Returns the bank that contains a step's slice: the latest of those that began at or before
@@ -92,12 +142,9 @@ impl<'a> State<'a> {
     #[inline]
     pub fn bank_of_step(&self, step: u64) -> Option<BankEntry> {
         let mut latest: Option<BankEntry> = None;
-        for slot in 0..MAX_BANKS {
-            // Called at each insert: most slots are free, which one load shows.
-            if let Some(bank) = self.bank(slot)
-                && bank.since <= step
-                && latest.is_none_or(|other| (other.since, other.id) < (bank.since, bank.id))
-            {
+        // Called at each insert: most slots are free.
+        for bank in self.banks().filter(|bank| bank.since <= step) {
+            if latest.is_none_or(|other| (other.since, other.id) < (bank.since, bank.id)) {
                 latest = Some(bank);
             }
         }
@@ -121,7 +168,7 @@ impl<'a> State<'a> {
     /// Returns the slot that the next bank will take.
     #[must_use]
     pub fn free_slot(&self) -> Option<usize> {
-        (0..MAX_BANKS).find(|&slot| self.bank(slot).is_none())
+        (0..self.slots()).find(|&slot| self.bank(slot).is_none())
     }
 
     /// Returns a kind word, below the number that the kind states.
@@ -157,7 +204,7 @@ impl<'a> State<'a> {
     }
 
     /// Applies the changes of an event to the banks; other events, and ones applied already, change
-    /// nothing. A bank that finds no free slot is not opened: a kind never has more than 8.
+    /// nothing. A bank that finds no free slot is not opened: a kind never has more.
     pub fn apply_banks(&self, event: &Event) {
         match *event {
             Event::Step { .. } => {}
@@ -185,10 +232,9 @@ impl<'a> State<'a> {
     /// still reads the table, for a step decided earlier, never finds a bank with another bank's
     /// size.
     pub fn copy_banks(&self, from: &State<'_>) {
-        for slot in 0..MAX_BANKS {
-            let at = slot * ENTRY_WORDS;
-            let [old, new] = [self.words, from.words]
-                .map(|words| [0, 1, 2].map(|word: usize| load(&words[at + word])));
+        for slot in 0..self.slots().min(from.slots()) {
+            let [old, new] = [self.entry(slot), from.entry(slot)]
+                .map(|words| [0, 1, 2].map(|word: usize| load(&words[word])));
             if old != new {
                 self.set_entry(slot, new);
             }
@@ -197,13 +243,20 @@ impl<'a> State<'a> {
 
     /// Writes an entry of the table, its number last; closed slots are all zero.
     fn set_entry(&self, slot: usize, [number, size, since]: [u64; ENTRY_WORDS]) {
-        let at = slot * ENTRY_WORDS;
+        let entry = self.entry(slot);
         // Release, both times: pairs with the Acquire in `bank`.
-        self.words[at].store(0, Ordering::Release);
-        self.words[at + 1].store(size, Ordering::Release);
-        self.words[at + 2].store(since, Ordering::Release);
-        self.words[at].store(number, Ordering::Release);
+        entry[0].store(0, Ordering::Release);
+        entry[1].store(size, Ordering::Release);
+        entry[2].store(since, Ordering::Release);
+        entry[0].store(number, Ordering::Release);
+        if self.slots() > FEW_BANKS {
+            let others = load(&self.words[OCCUPIED]) & !(1 << slot);
+            let occupied = others | u64::from(number > 0) << slot;
+            // Release: pairs with the Acquire in `occupied`, which finds the entry complete.
+            self.words[OCCUPIED].store(occupied, Ordering::Release);
+        }
     }
 }
 
 const _: () = assert!(NEXT_BANK < OWN && OWN < STATE_WORDS);
+const _: () = assert!(LARGE_STATE_WORDS < STATE_WORDS && MAX_BANKS <= BankMask::BITS as usize);

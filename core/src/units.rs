@@ -63,6 +63,9 @@ const COUNTED: &[&str] = &[
     "words",
 ];
 
+/// The parameters of kinds that are a size in bytes.
+const SIZED: &[&str] = &["max-memory"];
+
 const OVERFLOW: &str = "number is too large or cannot be represented without a lack of precision \
                         (values below 1ns are not supported)";
 
@@ -227,14 +230,17 @@ fn digits_of(whole: &str) -> Option<String> {
 }
 
 /// Returns a parameter of a kind in the form in which [`Parameters`](crate::Parameters) hold it:
-/// durations in microseconds, counts in digits. Other text is returned unchanged, for the kind to
-/// judge.
+/// durations in microseconds, sizes in bytes, counts in digits. Other text is returned unchanged,
+/// for the kind to judge.
 ///
 /// # Errors
-/// A parameter that is a duration, and whose text is none.
+/// A parameter that is a duration or a size, and whose text is none.
 pub fn parse_parameter(name: &str, text: &str) -> Result<String, String> {
     if DURATIONS.contains(&name) {
         return parse_duration(text).map(|duration| duration.as_micros().to_string());
+    }
+    if SIZED.contains(&name) {
+        return parse_size(text).map(|bytes| bytes.to_string());
     }
     let counted = count(text).filter(|_| COUNTED.contains(&name));
     Ok(counted.map_or_else(|| text.to_owned(), |count| count.to_string()))

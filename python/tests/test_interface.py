@@ -161,3 +161,26 @@ def test_the_image_lies_where_the_first_to_open_the_filter_says(path: str, tmp_p
     beside, memory = (ebbtide.plan(spec, image=image) for image in ("beside-log", "memory"))
     assert beside.disk_bytes - memory.disk_bytes == memory.memory_bytes
     assert 32 < memory.written_bytes <= 64
+
+
+def test_a_window_of_time_keeps_its_limit_of_memory_and_every_key(tmp_path: Path) -> None:
+    for name, spec in {
+        "fingerprint": ebbtide.Fingerprint(window="10m", max_memory="256KiB"),
+        "time": ebbtide.TimeLimited("10m", max_memory=400 << 10),
+    }.items():
+        most = {"fingerprint": 256 << 10, "time": 400 << 10}[name]
+        with ebbtide.create(tmp_path / name, spec) as seen:
+            keys = [f"key {number}" for number in range(200_000)]
+            for begin in range(0, len(keys), 10_000):
+                seen.insert_all(keys[begin : begin + 10_000])
+                assert seen.stat().memory_bytes <= most
+            assert all(seen.contains_all(keys))
+            assert seen.stat().saturated
+            assert seen.stat().parameters["max-memory"] == str(most)
+        with pytest.raises(ebbtide.BadParameter, match="at least"):
+            ebbtide.create(tmp_path / "small", type(spec)(window="10m", max_memory="4KiB"))
+    for wrong in [1.5, True]:
+        with pytest.raises(TypeError, match="max_memory"):
+            ebbtide.Fingerprint(window="10m", max_memory=wrong)  # type: ignore[arg-type]
+    with pytest.raises(ebbtide.BadParameter, match="max-memory|max_memory"):
+        ebbtide.plan(ebbtide.Fingerprint(window="10m", max_memory="lots"))

@@ -19,6 +19,7 @@ use crate::recovery::history::History;
 use crate::recovery::{Listing, LogExtent, Recovered, rebuild};
 use crate::snapshot::SnapshotReader;
 use crate::wal::record::RECORD_BYTES;
+use ebbtide_core::identity::check_max_memory;
 use ebbtide_core::kind::Parameters;
 use ebbtide_core::kinds::registry;
 use std::fmt;
@@ -364,7 +365,8 @@ pub struct Plan {
     pub kind: &'static str,
     /// All parameters, completed.
     pub parameters: Parameters,
-    /// Bytes of memory at creation: blocks, headers, tables; excludes the log. For kinds whose
+    /// Bytes of memory at creation: blocks, headers, tables; excludes the log. A window of time
+    /// grows by the keys that come, up to its limit (`max_memory`). For kinds whose
     /// blocks start small and grow, the bytes expected when the filter is as full as planned.
     pub memory_bytes: u64,
     /// The maximum of bytes on disk: three snapshots (two and one in progress), the log, and the
@@ -395,6 +397,7 @@ pub fn plan(kind: &str, parameters: &Parameters, options: &Options) -> Result<Pl
     options.check()?;
     let kind = registry::build(kind, parameters)?;
     let layout = layout(&*kind, options);
+    check_max_memory(&*kind, layout)?;
     let (stripes, state_words) = (layout.stripes, kind.state_words() as u32);
     let identity =
         Identity { uuid: 0, timeline: 0, boot: 0, inode: 0, device: 0, stripes, state_words };

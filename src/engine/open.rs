@@ -79,6 +79,7 @@ pub(crate) fn create(
     let mut work = Timed::begin(Work::Open, &path);
     work.note("created", 1);
     let layout = layout(&*kind, &options);
+    identity::check_max_memory(&*kind, layout)?;
     let memory = first_bank_bytes(&*kind, layout)?;
     let function = options.key_hash.unwrap_or_default();
     let hasher = match options.hash_seed {

@@ -158,12 +158,14 @@ impl Locate for Shown<'_> {
         Self: 'b;
 
     fn locate(&self, mask: BankMask, _: u64) -> Shown<'_> {
-        let Blocks::Many(slots) = &self.0 else { return Shown(self.0) };
-        let mut among = [None; MAX_BANKS];
-        for (slot, block) in slots.iter().enumerate().filter(|(slot, _)| mask >> slot & 1 != 0) {
-            among[slot] = *block;
+        if let Blocks::One(slot, block) = self.0 {
+            return Shown(Blocks::One(slot, block));
         }
-        Shown(Blocks::Many(among))
+        let mut among = Blocks::below((BankMask::BITS - mask.leading_zeros()) as usize);
+        for (slot, block) in self.0.iter().filter(|(slot, _)| mask >> slot & 1 != 0) {
+            among.set(slot, *block);
+        }
+        Shown(among)
     }
 }
 
@@ -192,6 +194,12 @@ impl Overlay {
         if self.banks.get(slot).is_some() {
             self.banks = Arc::new(self.banks.with(slot, None));
         }
+    }
+
+    /// Returns the number of slots up to the last that has a bank.
+    fn slots(&self) -> usize {
+        let imagined = self.imagined.iter().map(|bank| bank.slot + 1).max().unwrap_or(0);
+        self.banks.slots().max(imagined)
     }
 
     /// Calls `visit` with each of a key's blocks: its slot, its key, and the geometry of its bank
@@ -229,18 +237,20 @@ impl Overlay {
     /// Returns a key's blocks, copies in the place of those that have been copied.
     fn shown<'a>(&'a self, blocks: &Blocks<'a>, hash: u64) -> Blocks<'a> {
         let copy = |key| self.changed.get(&key).and_then(|changed| changed.copy.as_ref());
-        if let (Blocks::One(block), Some(bank), true) =
+        if let (Blocks::One(0, block), Some(bank), true) =
             (blocks, self.banks.get(0), self.imagined.is_empty())
         {
             let copy = copy((bank.id(), block.number));
-            return Blocks::One(copy.map_or(*block, |copy| copy.block()));
+            return Blocks::One(0, copy.map_or(*block, |copy| copy.block()));
         }
-        let mut shown = [None; MAX_BANKS];
+        let mut shown = Blocks::below(self.slots());
         self.each(hash, |slot, key, _| {
             let copy = copy(key).map(|copy| copy.block());
-            shown[slot] = copy.or_else(|| blocks.get(slot).copied());
+            if let Some(block) = copy.or_else(|| blocks.get(slot).copied()) {
+                shown.set(slot, block);
+            }
         });
-        Blocks::Many(shown)
+        shown
     }
 
     /// Copies those of a key's blocks that the batch has changed, unless they are copied already.
@@ -357,10 +367,5 @@ fn change(
     copy: &BlockCopy,
     operation: &Operation,
 ) {
-    if slot == 0 {
-        return records::change(kind, state, &Blocks::One(copy.block()), operation);
-    }
-    let mut blocks = [None; MAX_BANKS];
-    blocks[slot] = Some(copy.block());
-    records::change(kind, state, &Blocks::Many(blocks), operation);
+    records::change(kind, state, &Blocks::One(slot, copy.block()), operation);
 }

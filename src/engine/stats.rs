@@ -64,8 +64,9 @@ pub struct Stat {
     /// The planned false-positive rate: when the filter is as full as planned, by theory.
     pub planned_fpr: f64,
     /// Whether the filter is clearly fuller than planned: its false-positive rate is more than
-    /// twice the planned one. The keys have outgrown the filter, or a client floods it. Kinds that
-    /// forget as fast as they learn, or grow, are never saturated; importance-aware ones only if
+    /// twice the planned one, or its `max-memory` does not let it grow as it needs. The keys have
+    /// outgrown the filter, or a client floods it. Kinds that forget as fast as they learn, or grow
+    /// without a limit, are never saturated; importance-aware ones only if
     /// most keys are more important than planned. (`decaying-optimized` is judged by its
     /// counters.)
     pub saturated: bool,

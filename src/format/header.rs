@@ -24,11 +24,11 @@ pub struct Versions {
 
 /// `meta`, log segments and snapshots, from which the state is rebuilt. `docs/format.md` lists the
 /// changes.
-pub const DURABLE: Versions = Versions { written: 5, oldest: 4 };
+pub const DURABLE: Versions = Versions { written: 6, oldest: 4 };
 
 /// `live` and the banks. They belong to the processes that have the filter open, so only one
 /// version is read; an image of another version is rebuilt.
-pub const IMAGE: Versions = Versions { written: 8, oldest: 8 };
+pub const IMAGE: Versions = Versions { written: 9, oldest: 9 };
 
 impl Versions {
     /// Checks that this build reads a version.

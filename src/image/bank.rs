@@ -11,13 +11,15 @@
 
 use crate::error::{Error, Result};
 use crate::format::header::{HEADER_BYTES, HEADER_WORDS, Header, IMAGE, PAGE_WORDS};
-use crate::image::block_header::{BLOCK_HEADER_WORDS, BlockHeader};
+use crate::image::block_header::BlockHeader;
 use crate::image::seqlock;
 use crate::media::BankStore;
 use crate::media::{Access, Mapped, MediaFile};
-use ebbtide_core::block::undo_log::{Undo, area_words};
+use ebbtide_core::block::places::{self, BLOCK_HEADER_WORDS};
+use ebbtide_core::block::undo_log::Undo;
 use ebbtide_core::block::{
-    Block, Blocks, Geometry, Layout, MAX_BANKS, OWN_WORDS, prefetch, prefetch_write, store,
+    BankPlaces, Block, Blocks, FEW_BANKS, Geometry, Layout, MAX_BANKS, prefetch, prefetch_write,
+    store,
 };
 use ebbtide_core::hash::scale;
 use ebbtide_core::kind::plan::Locate;
@@ -34,8 +36,8 @@ const REMEDY: &str =
 /// take an insert of `age-partitioned` 300 instructions for nothing.
 const CACHED_MOST: u64 = 1 << 17;
 
-/// The largest bank, in words, whose parts are not aligned to pages: 16 KiB.
-const PACKED_MOST: usize = 4 * PAGE_WORDS;
+const _: () = assert!(places::PAGE_WORDS == PAGE_WORDS);
+const _: () = assert!(places::BANK_HEADER_WORDS == HEADER_WORDS);
 
 /// The parts of a kind's banks besides cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,35 +56,13 @@ impl BankForm {
     }
 }
 
-/// The offsets of the parts of a bank's file, in words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Places {
-    headers: usize,
-    undo: usize,
-    area: usize,
-    cells: usize,
-    end: usize,
-}
-
-impl Places {
-    /// # Errors
-    /// [`Error::Parameter`] for an absurd size.
-    fn new(layout: Layout, geometry: Geometry, form: BankForm) -> Result<Self> {
-        layout.check(geometry)?;
-        let words = layout.words(geometry);
-        let blocks = layout.blocks(geometry) as usize * BLOCK_HEADER_WORDS;
-        let size = geometry.words_per_block as usize;
-        let area = if form.undo { area_words(OWN_WORDS + size) } else { 0 };
-        let lay_out = |headers: usize, unit: usize| {
-            let undo = headers + blocks.next_multiple_of(unit);
-            let cells = undo + (area * layout.stripes as usize).next_multiple_of(unit);
-            Self { headers, undo, area, cells, end: cells + words as usize }
-        };
-        // Page alignment would make up most of a small bank.
-        let packed = lay_out(HEADER_WORDS, BLOCK_HEADER_WORDS);
-        let is_small = packed.end <= PACKED_MOST && !form.grows;
-        Ok(if is_small { packed } else { lay_out(PAGE_WORDS, PAGE_WORDS) })
-    }
+/// Returns the offsets of the parts of a bank.
+///
+/// # Errors
+/// [`Error::Parameter`] for an absurd size.
+fn places_of(layout: Layout, geometry: Geometry, form: BankForm) -> Result<BankPlaces> {
+    layout.check(geometry)?;
+    Ok(BankPlaces::new(layout, geometry, form.undo, form.grows))
 }
 
 /// One mapped bank.
@@ -93,7 +73,7 @@ pub struct Bank {
     blocks: u64,
     layout: Layout,
     form: BankForm,
-    places: Places,
+    places: BankPlaces,
     path: PathBuf,
     /// Kept only for kinds that grow, and by readers: an open filter of the other kinds needs no
     /// descriptor for its banks.
@@ -107,7 +87,7 @@ impl Bank {
     /// # Errors
     /// [`Error::Parameter`] for an absurd size.
     pub fn bytes(layout: Layout, geometry: Geometry, form: BankForm) -> Result<u64> {
-        Ok(Places::new(layout, geometry, form)?.end as u64 * 8)
+        Ok(places_of(layout, geometry, form)?.end as u64 * 8)
     }
 
     /// Creates a bank, all zero, for the image of a timeline. One of the same number is a leftover
@@ -125,7 +105,7 @@ impl Bank {
         form: BankForm,
     ) -> Result<Self> {
         let path = banks.path(id);
-        let places = Places::new(layout, geometry, form)?;
+        let places = places_of(layout, geometry, form)?;
         let bytes = places.end as u64 * 8;
         let allocated = if form.grows { places.cells as u64 * 8 } else { bytes };
         let file = banks.create(id, bytes, allocated).map_err(Error::io("allocate", &path))?;
@@ -161,7 +141,7 @@ impl Bank {
         let mut start = vec![0; HEADER_BYTES];
         file.read_at(&mut start, 0).map_err(Error::io("read", &path))?;
         let found: Header<6> = Header::decode(&start, MAGIC, IMAGE, &path, REMEDY)?;
-        let places = Places::new(layout, geometry, form)?;
+        let places = places_of(layout, geometry, form)?;
         let (wanted, length) = (Self::header(uuid, timeline, id, geometry), places.end as u64 * 8);
         if (found.words, bytes) != (wanted.words, length) {
             let expected = format!("{:x?} and {length} bytes", wanted.words);
@@ -376,6 +356,12 @@ impl BankSet {
         self.slots.get(slot)?.as_ref()
     }
 
+    /// Returns the number of slots up to the last that has a bank.
+    #[must_use]
+    pub fn slots(&self) -> usize {
+        (BankMask::BITS - self.present.leading_zeros()) as usize
+    }
+
     /// Returns all banks with their slots.
     pub fn iter(&self) -> impl Iterator<Item = (usize, &Arc<Bank>)> {
         self.among(BankMask::MAX)
@@ -413,20 +399,30 @@ impl BankSet {
         let wanted = mask & self.present;
         if let (1, Some(bank)) = (wanted, &self.slots[0]) {
             let (header, block) = bank.block_in::<TO_CHANGE>(hash);
-            return Located { headers: Headers::One(header), blocks: Blocks::One(block) };
+            return Located { headers: Headers::One(0, header), blocks: Blocks::One(0, block) };
         }
         self.locate_many::<TO_CHANGE>(wanted, hash)
     }
 
     #[inline(never)]
     fn locate_many<const TO_CHANGE: bool>(&self, wanted: BankMask, hash: u64) -> Located<'_> {
-        let (mut headers, mut blocks) = ([None; MAX_BANKS], [None; MAX_BANKS]);
+        if wanted.is_power_of_two()
+            && let Some((slot, bank)) = self.among(wanted).next()
+        {
+            let (header, block) = bank.block_in::<TO_CHANGE>(hash);
+            return Located {
+                headers: Headers::One(slot, header),
+                blocks: Blocks::One(slot, block),
+            };
+        }
+        let slots = (BankMask::BITS - wanted.leading_zeros()) as usize;
+        let (mut headers, mut blocks) = (Headers::below(slots), Blocks::below(slots));
         for (slot, bank) in self.among(wanted) {
             let (header, block) = bank.block_in::<TO_CHANGE>(hash);
-            headers[slot] = Some(header);
-            blocks[slot] = Some(block);
+            headers.set(slot, header);
+            blocks.set(slot, block);
         }
-        Located { headers: Headers::Many(headers), blocks: Blocks::Many(blocks) }
+        Located { headers, blocks }
     }
 }
 
@@ -442,25 +438,45 @@ pub struct Located<'a> {
 /// Headers by slot; as [`Blocks`].
 #[derive(Debug)]
 pub enum Headers<'a> {
-    /// The header in the only bank.
-    One(BlockHeader<'a>),
-    /// The headers in any banks.
+    /// The header in one bank, with its slot.
+    One(usize, BlockHeader<'a>),
+    /// The headers in banks in the first slots.
+    Few([Option<BlockHeader<'a>>; FEW_BANKS]),
+    /// The headers in banks in any slots.
     Many([Option<BlockHeader<'a>>; MAX_BANKS]),
 }
 
 impl<'a> Headers<'a> {
+    /// Returns room for the headers in banks in slots below `slots`.
+    fn below(slots: usize) -> Self {
+        if slots <= FEW_BANKS {
+            Self::Few([None; FEW_BANKS])
+        } else {
+            Self::Many([None; MAX_BANKS])
+        }
+    }
+
+    /// Sets the header in a slot for which there is room.
+    fn set(&mut self, slot: usize, header: BlockHeader<'a>) {
+        match self {
+            Self::One(..) => {}
+            Self::Few(slots) => slots[slot] = Some(header),
+            Self::Many(slots) => slots[slot] = Some(header),
+        }
+    }
+
     /// Returns whether a test holds for each, with its slot; stops at the first for which it does
     /// not.
     #[inline(always)] // as `each`
     fn all(&self, mut test: impl FnMut(usize, &BlockHeader<'a>) -> bool) -> bool {
-        match self {
+        let slots = match self {
             // Not as a list of one: the loop would cost a query more than its body.
-            Self::One(header) => test(0, header),
-            Self::Many(slots) => {
-                let mut slots = slots.iter().enumerate();
-                slots.all(|(slot, header)| header.as_ref().is_none_or(|header| test(slot, header)))
-            }
-        }
+            Self::One(slot, header) => return test(*slot, header),
+            Self::Few(slots) => slots.as_slice(),
+            Self::Many(slots) => slots.as_slice(),
+        };
+        let mut slots = slots.iter().enumerate();
+        slots.all(|(slot, header)| header.as_ref().is_none_or(|header| test(slot, header)))
     }
 
     #[inline(always)] // out of line, an insert executes 20 more instructions
@@ -558,13 +574,14 @@ impl Located<'_> {
     /// Returns those of these blocks to which this LSN has not been applied.
     #[must_use]
     pub fn older_than(&self, lsn: u64) -> Blocks<'_> {
-        let mut older = [None; MAX_BANKS];
+        let slots = self.blocks.iter().map(|(slot, _)| slot + 1).max();
+        let mut older = Blocks::below(slots.unwrap_or(0));
         self.headers.each(|slot, header| {
-            if lsn > header.lsn() {
-                older[slot] = self.blocks.get(slot).copied();
+            if let Some(block) = self.blocks.get(slot).filter(|_| lsn > header.lsn()) {
+                older.set(slot, *block);
             }
         });
-        Blocks::Many(older)
+        older
     }
 
     /// Stores that this LSN has been applied to all of them.

@@ -1,11 +1,10 @@
 //! A block's header: its version, the LSN last applied, and the kind's words.
 
 use crate::sync::{AtomicU64, Ordering};
-use ebbtide_core::block::{OWN_WORDS, load};
+use ebbtide_core::block::load;
+use ebbtide_core::block::places::BLOCK_HEADER_WORDS;
 
-/// Words of a block's header: one cache line.
-pub const BLOCK_HEADER_WORDS: usize = 2 + OWN_WORDS;
-
+/// A cache line.
 const _: () = assert!(BLOCK_HEADER_WORDS == 8);
 
 /// A block's header.

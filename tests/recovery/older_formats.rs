@@ -95,6 +95,12 @@ fn write_fixtures() {
             Parameters::new().with("window", 60_000_000).with("rate", "20"),
             false,
         ),
+        (
+            "window-killed",
+            "fingerprint",
+            Parameters::new().with("window", 60_000_000).with("rate", "1"),
+            false,
+        ),
     ] {
         let (home, clock) = (TempDir::new().expect("a directory"), clock());
         let (dir, to) = (home.path().join("filter"), to.join(name));
@@ -128,10 +134,12 @@ fn write_fixtures() {
 
 #[test]
 fn filters_of_older_formats_open_as_they_were() {
-    for place in [4].map(fixtures) {
+    for version in [4, 5] {
+        let place = fixtures(version);
         let mut found = names(&place);
         found.sort();
-        assert_eq!(found, ["age-killed", "spectral-closed", "time-killed"]);
+        let expected = ["age-killed", "spectral-closed", "time-killed", "window-killed"];
+        assert_eq!(found, expected[..if version == 4 { 3 } else { 4 }]);
         for name in found {
             let home = TempDir::new().expect("a directory");
             copy(&place.join(&name), home.path());
@@ -143,14 +151,14 @@ fn filters_of_older_formats_open_as_they_were() {
             let filter = Filter::<Any>::open(home.path(), options(&clock)).expect(&name);
             let expected = fs::read_to_string(place.join(&name).join("expected"));
             similar(&told(&filter), &expected.expect("text"), &name);
-            assert_eq!(filter.stat().expect("a stat").format, 4, "{name}");
+            assert_eq!(filter.stat().expect("a stat").format, version, "{name}");
             // Two checkpoints leave no file of the old format, and `stat` says so, also later.
             for round in 100..102 {
                 insert(&filter, 300 * round..300 * (round + 1));
                 filter.checkpoint().expect("a snapshot");
             }
             let newest = newest_format();
-            assert!(newest > 4);
+            assert!(newest > version);
             assert_eq!(filter.stat().expect("a stat").format, newest, "{name}");
             filter.close().expect("a clean end");
             let again = Filter::<Any>::open(home.path(), options(&clock)).expect(&name);

@@ -200,7 +200,11 @@ fn remarks(seen: &Observation, noted: &Seen, now: Instant) -> Vec<String> {
         all.push("no checkpoint for far too much log: it fails, or no process writes one".into());
     }
     if stat.saturated {
-        all.push("saturated: the false-positive rate is more than twice the planned one".into());
+        all.push(
+            "saturated: the false-positive rate is more than twice the planned one, or \
+             --max-memory does not let the filter grow"
+                .into(),
+        );
     }
     all.extend(dirty_limit::remark(stat));
     let lead = stat.clock_lead.filter(|lead| lead.as_secs() >= 60);

@@ -13,8 +13,9 @@ use ebbtide::{Any, Reader, Stat};
 use serde_json::{Map, Value};
 
 /// The warning of `stat` about a filter that is fuller than planned.
-const SATURATED: &str = "SATURATED: the filter is fuller than planned: its false-positive rate is \
-                         more than twice the planned rate; create a larger filter (see `ebbtide \
+const SATURATED: &str = "SATURATED: the filter is fuller than planned, or --max-memory does not \
+                         let it grow: its false-positive rate is more than twice the planned rate, \
+                         or will be; create a larger filter (see `ebbtide \
                          plan`) and move to it; if this many keys are unexpected, find their \
                          source, because flooding a filter is an attack";
 

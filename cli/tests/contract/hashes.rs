@@ -223,3 +223,23 @@ fn stat_warns_of_a_saturated_filter_but_not_of_a_full_one() {
     let warning = text.lines().last().expect("a line");
     assert!(warning.starts_with("SATURATED: ") && warning.contains("ebbtide plan"), "{text}");
 }
+
+#[test]
+fn a_window_with_max_memory_takes_no_more_loses_no_key_and_says_that_it_is_saturated() {
+    let place = Place::new();
+    let dir = place.at("filter");
+    let create = ["create", &dir, "--window", "10m", "--max-memory"];
+    let too_little = refused(&[&create[..], &["5KiB"]].concat(), b"");
+    assert!(too_little.contains("max-memory") && too_little.contains("at least"), "{too_little}");
+    let wrong = refused(&[&create[..], &["much"]].concat(), b"");
+    assert!(wrong.contains("64KiB"), "{wrong}");
+    ok(&[&create[..], &["256KiB"]].concat(), b"");
+    let keys = input(&(0..100_000).map(|key| key.to_string()).collect::<Vec<_>>());
+    ok(&["insert", &dir], &keys);
+    let memory = member("stat", &dir, "memory_bytes").as_u64().expect("bytes");
+    assert!((128 << 10..=256 << 10).contains(&memory), "{memory}");
+    assert_eq!(member("stat", &dir, "saturated"), true);
+    assert!(ok(&["stat", &dir], b"").text().contains("--max-memory"));
+    let answers = ok(&["contains", &dir], &keys).text().to_owned();
+    assert_eq!(answers.lines().filter(|line| *line == "1").count(), 100_000, "a key is gone");
+}

@@ -7,10 +7,12 @@
 
 pub mod geometry;
 pub mod packed;
+pub mod places;
 pub mod prefetch;
 pub mod undo_log;
 
 pub use geometry::{Geometry, Layout};
+pub use places::BankPlaces;
 pub use prefetch::{prefetch, prefetch_write};
 
 use crate::atomic::{AtomicU64, Ordering};
@@ -19,8 +21,11 @@ use undo_log::Undo;
 /// Kind words of a block header.
 pub const OWN_WORDS: usize = 6;
 
-/// The greatest number of banks of a filter at one time.
-pub const MAX_BANKS: usize = 8;
+/// The greatest number of banks of a filter at one time, of any kind.
+pub const MAX_BANKS: usize = 32;
+
+/// The greatest number of banks of a filter of most kinds.
+pub const FEW_BANKS: usize = 8;
 
 /// One block as a kind sees it.
 #[derive(Debug, Clone, Copy)]
@@ -89,9 +94,11 @@ impl<'a> Block<'a> {
 #[derive(Debug, Clone, Copy)]
 #[expect(clippy::large_enum_variant, reason = "it lives on the stack of one operation")]
 pub enum Blocks<'a> {
-    /// The block of the only bank, in slot 0: all that most kinds ever have.
-    One(Block<'a>),
-    /// The blocks of any banks.
+    /// The block of one bank, with its slot: all that most kinds ever have.
+    One(usize, Block<'a>),
+    /// The blocks of banks in the first slots.
+    Few([Option<Block<'a>>; FEW_BANKS]),
+    /// The blocks of banks in any slots.
     Many([Option<Block<'a>>; MAX_BANKS]),
 }
 
@@ -103,12 +110,49 @@ impl<'a> AsRef<Blocks<'a>> for Blocks<'a> {
 }
 
 impl<'a> Blocks<'a> {
+    /// Returns room for the blocks of banks in slots below `slots`.
+    #[must_use]
+    #[inline]
+    pub fn below(slots: usize) -> Self {
+        if slots <= FEW_BANKS {
+            Self::Few([None; FEW_BANKS])
+        } else {
+            Self::Many([None; MAX_BANKS])
+        }
+    }
+
+    /// Sets the block in a slot for which there is room.
+    #[inline]
+    pub fn set(&mut self, slot: usize, block: Block<'a>) {
+        let place = match self {
+            Self::One(..) => None,
+            Self::Few(slots) => slots.get_mut(slot),
+            Self::Many(slots) => slots.get_mut(slot),
+        };
+        if let Some(place) = place {
+            *place = Some(block);
+        }
+    }
+
+    /// Returns the blocks with their slots.
+    #[inline]
+    pub fn iter(&self) -> impl Iterator<Item = (usize, &Block<'a>)> {
+        let (first, slots) = match self {
+            Self::One(slot, block) => (Some((*slot, block)), [].as_slice()),
+            Self::Few(slots) => (None, slots.as_slice()),
+            Self::Many(slots) => (None, slots.as_slice()),
+        };
+        let each = slots.iter().enumerate();
+        first.into_iter().chain(each.filter_map(|(slot, block)| Some((slot, block.as_ref()?))))
+    }
+
     /// The key's block in the bank of this slot, if there is one.
     #[must_use]
     #[inline]
     pub fn get(&self, slot: usize) -> Option<&Block<'a>> {
         match self {
-            Self::One(block) => (slot == 0).then_some(block),
+            Self::One(only, block) => (slot == *only).then_some(block),
+            Self::Few(slots) => slots.get(slot)?.as_ref(),
             Self::Many(slots) => slots.get(slot)?.as_ref(),
         }
     }

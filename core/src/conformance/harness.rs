@@ -3,7 +3,7 @@
 
 use crate::atomic::AtomicU64;
 use crate::block::undo_log::{Undo, area_words};
-use crate::block::{Block, Blocks, Layout, MAX_BANKS, OWN_WORDS, load, store};
+use crate::block::{Block, Blocks, Layout, OWN_WORDS, load, store};
 use crate::event;
 use crate::hash::{KeyHash, KeyHasher, mix};
 use crate::identity::Identity;
@@ -304,6 +304,12 @@ impl Harness {
         });
     }
 
+    /// Returns whether the filter is saturated.
+    pub fn is_saturated(&self) -> bool {
+        let (layout, sample) = (self.machine.layout(), self.sample());
+        self.kind().is_saturated(&self.state(), layout, &self.moment(), &sample)
+    }
+
     /// Returns the false-positive rate that the kind expects now.
     pub fn estimated_fpr(&self) -> f64 {
         let (layout, sample) = (self.machine.layout(), self.sample());
@@ -386,15 +392,13 @@ fn apply(
     (undo, asks): (Undo<'_>, Asks),
 ) {
     let apply = |blocks: &Blocks<'_>| change(kind, state, blocks, operation, asks);
-    let mut slots = (0..MAX_BANKS).filter_map(|slot| Some((slot, blocks.get(slot)?)));
+    let mut slots = blocks.iter();
     let Some((slot, block)) = slots.next().filter(|_| !kind.idempotent()) else {
         return apply(blocks);
     };
     assert!(slots.next().is_none(), "{operation:?} touches several blocks");
     let noted = Block { undo, ..*block };
-    let mut banks = [None; MAX_BANKS];
-    banks[slot] = Some(noted);
-    let noted_blocks = if slot == 0 { Blocks::One(noted) } else { Blocks::Many(banks) };
+    let noted_blocks = Blocks::One(slot, noted);
     let is_interrupted = mix(operation.hash ^ asks.inserts).is_multiple_of(8);
     let before = is_interrupted.then(|| values(&noted));
     undo.begin(noted.number, 0);

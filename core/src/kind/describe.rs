@@ -128,6 +128,17 @@ pub trait Describe: Debug + Send + Sync {
         sample: &Sample,
     ) -> f64;
 
+    /// Returns the limit of memory that a filter keeps which would otherwise grow, in bytes: of its
+    /// banks with all that an image has besides.
+    fn max_memory(&self) -> Option<u64> {
+        None
+    }
+
+    /// Returns the least such limit in this layout; 0 for kinds that do not grow.
+    fn least_max_memory(&self, _: Layout) -> u64 {
+        0
+    }
+
     /// Returns whether the filter is saturated: the expected rate is more than [`TOO_FULL`] times
     /// the planned one.
     fn is_saturated(

@@ -253,13 +253,13 @@ impl Memory {
         let wanted = mask & self.present;
         let block = |bank: &'_ Bank| self.layout.block_of(bank.geometry, hash);
         if let (1, Some(bank)) = (wanted, &self.banks[0]) {
-            return Blocks::One(bank.block(block(bank)));
+            return Blocks::One(0, bank.block(block(bank)));
         }
-        let mut blocks = [None; MAX_BANKS];
+        let mut blocks = Blocks::below((BankMask::BITS - wanted.leading_zeros()) as usize);
         for (slot, bank) in self.banks().filter(|(slot, _)| wanted & 1 << slot != 0) {
-            blocks[slot] = Some(bank.block(block(bank)));
+            blocks.set(slot, bank.block(block(bank)));
         }
-        Blocks::Many(blocks)
+        blocks
     }
 
     /// Allocates the chunks of the key's blocks in the banks of `mask`.

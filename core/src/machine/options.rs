@@ -3,7 +3,7 @@
 use crate::block::Layout;
 use crate::error::Result;
 use crate::hash::{KeyHash, KeyHasher};
-use crate::identity::{Identity, layout};
+use crate::identity::{Identity, check_max_memory, layout};
 use crate::kind::parameters::within;
 use crate::kind::{Kind, Micros};
 use std::sync::Arc;
@@ -62,6 +62,12 @@ impl MachineOptions {
         self
     }
 
+    /// Returns the layout of a new filter of a kind.
+    #[must_use]
+    pub fn layout(&self, kind: &dyn Kind) -> Layout {
+        layout(kind, self.stripes, self.block_bytes)
+    }
+
     /// Returns the identity of a new filter with these settings.
     pub(super) fn identity(
         &self,
@@ -74,8 +80,8 @@ impl MachineOptions {
             within("stripes", stripes.into(), 1, Layout::MOST_STRIPES.into())?;
         }
         within("block-bytes", block_bytes, 512, 64 << 10)?;
-        let (layout, hasher) =
-            (layout(&*kind, stripes, block_bytes), KeyHasher::new(key_hash, secret));
+        let (layout, hasher) = (self.layout(&*kind), KeyHasher::new(key_hash, secret));
+        check_max_memory(&*kind, layout)?;
         Ok(Identity { uuid, hasher, layout, max_lead, kind })
     }
 }

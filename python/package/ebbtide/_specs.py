@@ -67,6 +67,7 @@ PARAMETERS: dict[str, tuple[str, str]] = {
     "last": ("window-items", "count"),
     "load": ("load", "number"),
     "max": ("max", "count"),
+    "max_memory": ("max-memory", "size"),
     "mean_count": ("mean-count", "number"),
     "P": ("P", "count"),
     "padding": ("padding", "count"),
@@ -90,6 +91,10 @@ def _checked(value: Any, name: str, form: str) -> Any:
             if isinstance(value, bool) or not hasattr(value, "__index__"):
                 raise TypeError(f"{name}: expected an int, found {type(value).__name__}")
             return operator.index(value)
+        case "size":
+            if isinstance(value, str):
+                return _word(value, name, "a size such as 64MiB")
+            return _checked(value, name, "count")
         case "number":
             if isinstance(value, (bool, str)) or not hasattr(value, "__float__"):
                 raise TypeError(f"{name}: expected a number, found {type(value).__name__}")
@@ -97,9 +102,14 @@ def _checked(value: Any, name: str, form: str) -> Any:
         case _:
             if not isinstance(value, str):
                 raise TypeError(f"{name}: expected a str, found {type(value).__name__}")
-            if not value or any(letter.isspace() for letter in value):
-                raise _bad(name, "a word", repr(value))
-            return value
+            return _word(value, name, "a word")
+
+
+def _word(value: str, name: str, expected: str) -> str:
+    """Returns a text that is one word."""
+    if not value or any(letter.isspace() for letter in value):
+        raise _bad(name, expected, repr(value))
+    return value
 
 
 @dataclass(frozen=True)
@@ -150,6 +160,8 @@ class Fingerprint(Spec):
 
     ``last`` is for how many further inserts a key stays, or ``window`` for how long; up to a 14th
     more. ``fpr`` is the false-positive rate (0.001), ``rate`` the new keys a second to begin with.
+    A window of a time grows by the keys that come, up to ``max_memory`` bytes (or a text such as
+    ``"64MiB"``). There no key is lost, but more new keys are reported as present.
 
     >>> Fingerprint(window="10m", fpr=0.001)
     Fingerprint(window=datetime.timedelta(seconds=600), fpr=0.001)
@@ -163,6 +175,7 @@ class Fingerprint(Spec):
     window: Duration | None = None
     fpr: float | None = None
     rate: float | None = None
+    max_memory: int | str | None = None
     slots: int | None = None
     bits: int | None = None
     generations: int | None = None
@@ -178,6 +191,7 @@ class Fingerprint(Spec):
             window: None = None,
             fpr: float | None = None,
             rate: None = None,
+            max_memory: None = None,
             slots: int | None = None,
             bits: int | None = None,
             generations: int | None = None,
@@ -191,6 +205,7 @@ class Fingerprint(Spec):
             window: Duration,
             fpr: float | None = None,
             rate: float | None = None,
+            max_memory: int | str | None = None,
             slots: int | None = None,
             bits: int | None = None,
             generations: int | None = None,
@@ -226,7 +241,8 @@ class AgePartitioned(Spec):
 @dataclass(frozen=True, repr=False)
 class TimeLimited(Spec):
     """A window of a time, ``window``, at any rate of keys. ``rate`` is the new keys a second to
-    begin with; the filter grows and shrinks with the rate.
+    begin with; the filter grows and shrinks with the rate, up to ``max_memory`` bytes (or a text
+    such as ``"64MiB"``). There no key is lost, but more new keys are reported as present.
 
     >>> from datetime import timedelta
     >>> TimeLimited(timedelta(minutes=10)) == TimeLimited(600) == TimeLimited("10m")
@@ -238,6 +254,7 @@ class TimeLimited(Spec):
     _: KW_ONLY
     fpr: float | None = None
     rate: float | None = None
+    max_memory: int | str | None = None
     aim: Literal["worst", "steady"] | None = None
     k: int | None = None
     l: int | None = None  # noqa: E741

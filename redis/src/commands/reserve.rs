@@ -11,9 +11,17 @@ use ebbtide_core::machine::{Machine, MachineOptions};
 use ebbtide_core::units::{parse_parameter, parse_size};
 use ebbtide_core::{KeyHash, Kind, Parameters};
 use std::fmt::Display;
+use std::sync::Arc;
 
 const FORM: &str = "EB.RESERVE key kind [name value ...] [HASH fast|keyed] [SEED n] [STRIPES n] \
                     [BLOCK size] [SAME]";
+
+/// The limit of memory of a filter that grows.
+const MAX_MEMORY: &str = "max-memory";
+
+/// Parameters that are only compared if they are given: the first follows from a setting, the
+/// second from the version that created the filter.
+const DERIVED: [&str; 2] = [MAX_MEMORY, "growth"];
 
 /// `EB.RESERVE key kind ...`.
 pub struct Reserve;
@@ -42,7 +50,8 @@ impl Command for Reserve {
 
     fn run(call: &Call<'_>) -> Outcome {
         let asked = asked(call)?;
-        let kind = asked.spec.kind().map_err(|error| refused(&error))?;
+        let options = asked.options();
+        let kind = asked.kind(&options).map_err(|error| refused(&error))?;
         let mut slot = call.open::<Value>(Self::ABOUT.access)?;
         if let Some(value) = slot.value() {
             if !asked.is_same_enough {
@@ -52,15 +61,6 @@ impl Command for Reserve {
             call.ok();
             return Ok(());
         }
-        let mut options = MachineOptions::new()
-            .key_hash(asked.hash.unwrap_or_else(config::key_hash))
-            .max_lead(config::max_lead());
-        if let Some(stripes) = asked.stripes {
-            options = options.stripes(stripes);
-        }
-        if let Some(bytes) = asked.block_bytes {
-            options = options.block_bytes(bytes);
-        }
         let secret = asked.seed.unwrap_or_else(random);
         let machine = Machine::create(kind, &options, secret, random());
         let machine = machine.map_err(|error| refused(&error))?;
@@ -69,6 +69,34 @@ impl Command for Reserve {
         slot.set(Box::new(Value::ready(machine)));
         call.ok();
         Ok(())
+    }
+}
+
+impl Asked {
+    fn options(&self) -> MachineOptions {
+        let mut options = MachineOptions::new()
+            .key_hash(self.hash.unwrap_or_else(config::key_hash))
+            .max_lead(config::max_lead());
+        if let Some(stripes) = self.stripes {
+            options = options.stripes(stripes);
+        }
+        if let Some(bytes) = self.block_bytes {
+            options = options.block_bytes(bytes);
+        }
+        options
+    }
+
+    /// Returns the kind. One that grows is limited to the largest filter of a client, unless a
+    /// limit is given.
+    fn kind(&self, options: &MachineOptions) -> Result<Arc<dyn Kind>, ebbtide_core::Error> {
+        let kind = self.spec.kind()?;
+        let least = kind.least_max_memory(options.layout(&*kind));
+        if least == 0 || kind.max_memory().is_some() {
+            return Ok(kind);
+        }
+        let most = config::max_filter_bytes().max(least);
+        let parameters = self.spec.parameters().clone().with(MAX_MEMORY, most);
+        Any::new(self.spec.name(), parameters).kind()
     }
 }
 
@@ -140,7 +168,8 @@ fn compare(asked: &Asked, kind: &dyn Kind, there: &Machine) -> Outcome {
     same("kind", kind.name(), has.kind.name())?;
     let (expected, found) = (kind.parameters(), has.kind.parameters());
     let names = expected.iter().chain(found.iter()).map(|(name, _)| name);
-    for name in names {
+    let is_asked = |name: &str| asked.spec.parameters().get(name).is_some();
+    for name in names.filter(|name| !DERIVED.contains(name) || is_asked(name)) {
         let of = |all: &Parameters| all.get(name).unwrap_or("nothing").to_owned();
         same(name, of(&expected), of(&found))?;
     }

@@ -232,3 +232,43 @@ fn a_count_beyond_the_counters_emits_the_records_that_fill_them() {
         assert_eq!(replica.digest(key), server.digest(key), "{key}");
     }
 }
+
+#[test]
+fn a_window_of_time_grows_no_further_than_the_largest_filter_and_loses_no_item() {
+    if !is_there() {
+        return;
+    }
+    let server = Server::start("--ebbtide.max-filter-bytes 300kb");
+    let replica = Server::replica(&server, "");
+    let connection = &mut server.connect();
+    let () = ask(connection, "EB.RESERVE seen fingerprint window 10m");
+    let () = ask(connection, "EB.RESERVE given time-limited window 10m max-memory 400KiB");
+    let items = |from: u64| (from..from + 1000).map(|item| format!(" {item}")).collect::<String>();
+    for from in (0..120_000).step_by(1000) {
+        for key in ["seen", "given"] {
+            let words = format!("EB.INSERT {key} ITEMS{}", items(from));
+            let _: Vec<i64> = ask(connection, &words);
+        }
+    }
+    // What `memory` has besides: the tables of the machine.
+    for (key, most) in [("seen", 300 << 10), ("given", 400 << 10)] {
+        let memory: i64 = ask(connection, &format!("EB.INFO {key} memory"));
+        assert!((most / 2..=most).contains(&memory), "{key}: {memory}");
+        assert_eq!(ask::<i64>(connection, &format!("EB.INFO {key} saturated")), 1, "{key}");
+        for from in (0..120_000).step_by(10_000) {
+            let there: Vec<i64> = ask(connection, &format!("EB.MEXISTS {key}{}", items(from)));
+            assert!(there.iter().all(|&there| there == 1), "{key}");
+        }
+    }
+    // The setting is that of the creation.
+    let () = ask(connection, "CONFIG SET ebbtide.max-filter-bytes 8mb");
+    let () = ask(connection, "EB.RESERVE seen fingerprint window 10m SAME");
+    let other = "EB.RESERVE given time-limited window 10m max-memory 500KiB SAME";
+    assert!(server.error(other).contains("max-memory"));
+    let little = "EB.RESERVE little fingerprint window 10m max-memory 5KiB";
+    assert!(server.error(little).contains("at least"));
+    server.settle(&[&replica]);
+    for key in ["seen", "given"] {
+        assert_eq!(replica.digest(key), server.digest(key), "{key}");
+    }
+}

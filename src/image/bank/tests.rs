@@ -8,7 +8,9 @@ use crate::media::failing::Failing;
 use crate::media::{Media, Memory};
 use crate::sync::AtomicU64;
 use crate::{Bloom, Counting, DynamicCount, Spec};
+use ebbtide_core::block::OWN_WORDS;
 use ebbtide_core::block::load;
+use ebbtide_core::block::places::PACKED_MOST;
 use ebbtide_core::block::undo_log::Begun;
 use std::io::ErrorKind;
 

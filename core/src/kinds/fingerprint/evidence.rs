@@ -4,7 +4,7 @@ use super::items::Items;
 use super::table::Found;
 use super::timed::Timed;
 use super::word::Word;
-use crate::block::{Blocks, MAX_BANKS};
+use crate::block::Blocks;
 use crate::inference::{Belief, Piece, posterior::gone};
 use crate::kind::{CountedGenerations, Inference, Query, State, Totals, Within};
 
@@ -90,7 +90,7 @@ impl<W: Word> Inference for Timed<W> {
             let age = self.table.life().saturating_sub(left);
             (left > 0).then(|| found.generation.saturating_sub(age.into()))
         };
-        for block in (0..MAX_BANKS).filter_map(|slot| blocks.get(slot)) {
+        for (_, block) in blocks.iter() {
             let found = self.table.find(block, now, query.hash);
             youngest = youngest.max(generation(&found, found.slot));
             closed = closed.max(generation(&found, found.closed));

@@ -21,7 +21,7 @@ pub(super) struct Items<W> {
     /// Words of cells, if they do not follow from the keys.
     words: Option<u64>,
     pub(super) generations: CountedGenerations,
-    pub(super) table: Table<W>,
+    pub(super) table: Table<W, false>,
 }
 
 impl<W: Word> Items<W> {

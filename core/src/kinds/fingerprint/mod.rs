@@ -17,7 +17,7 @@
 //! | `table` | a block of buckets: questions, inserts, generations |
 //! | `plan`, `theory` | shapes and sizes |
 //! | `items` | windows of inserts |
-//! | `timed`, `pressure` | windows of time, and the sizes of their banks |
+//! | `timed`, `pressure`, `burst` | windows of time, and the sizes of their banks |
 //! | `evidence` | posteriors |
 //!
 //! # Layout
@@ -65,6 +65,7 @@
 //! There is none: a slot may stand for several keys, and removing one would lose the others.
 
 mod bucket;
+mod burst;
 mod codes;
 mod evidence;
 mod items;
@@ -78,6 +79,8 @@ mod timed;
 mod word;
 
 #[cfg(test)]
+mod burst_tests;
+#[cfg(test)]
 mod scenarios;
 #[cfg(test)]
 mod tests;
@@ -89,14 +92,25 @@ pub use plan::{Design, NAME, SHAPES, Shape};
 use crate::error::{Error, Result};
 use crate::kind::parameters::within;
 use crate::kind::{Kind, Micros, Parameters};
+use crate::kinds::memory::{MAX_MEMORY, Memory};
 use items::Items;
-use plan::{MOST_WORDS, live_keys};
+use plan::{GROWTH, Growth, MOST_WORDS, live_keys};
 use std::sync::Arc;
 use timed::Timed;
 
 /// The parameters of this kind.
-const KNOWN: [&str; 8] =
-    ["window-items", "window", "fpr", "rate", "slots", "bits", "generations", "words"];
+const KNOWN: [&str; 10] = [
+    "window-items",
+    "window",
+    "fpr",
+    "rate",
+    GROWTH,
+    MAX_MEMORY,
+    "slots",
+    "bits",
+    "generations",
+    "words",
+];
 
 /// The longest window, in inserts; memory bounds it earlier.
 const MOST_ITEMS: u64 = 1 << 48;
@@ -106,9 +120,11 @@ const MOST_WINDOW: Micros = 1 << 60;
 
 /// Builds the kind from `window-items` or `window` (microseconds), and `fpr` (0.001 if absent).
 ///
-/// `rate`, the expected new keys a second, sizes the first bank of a window of time. `slots` (of a
-/// bucket), `bits` (of a fingerprint) and `generations` (in the window), all three, override what
-/// would be derived from the rate of false positives. `words` overrides the memory of a window of
+/// `rate`, the expected new keys a second, sizes the first bank of a window of time. `growth` says
+/// what its later banks grow by in a burst, `keys` or `rate` (see `pressure`), and `max-memory` how
+/// many bytes they may take with all that belongs to them. `slots` (of a bucket), `bits` (of a
+/// fingerprint) and `generations` (in the window), all three, override what would be derived from
+/// the rate of false positives. `words` overrides the memory of a window of
 /// inserts, and then there is no guarantee of that rate.
 ///
 /// # Errors
@@ -123,8 +139,10 @@ pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
 fn items(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
     let window = parameters.required("window-items", "how many inserts it looks back")?;
     let window = within("window-items", window, 1, MOST_ITEMS)?;
-    if let Some(rate) = parameters.get("rate") {
-        return Err(Error::parameter("rate", "none for a window of inserts", rate));
+    for name in ["rate", GROWTH, MAX_MEMORY] {
+        if let Some(given) = parameters.get(name) {
+            return Err(Error::parameter(name, "none for a window of inserts", given));
+        }
     }
     let (design, fpr) = Design::from_parameters(parameters, Some(window))?;
     let words = parameters.count("words", "a number of 64-bit words", MOST_WORDS)?;
@@ -151,10 +169,12 @@ fn timed(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
     if let Some(rate) = rate.filter(|&rate: &f64| !(rate >= 0.0 && rate.is_finite())) {
         return Err(Error::parameter("rate", "a number of new keys a second", rate));
     }
+    let growth = Growth::of(parameters)?;
+    let memory = Memory::of(parameters, true)?;
     let (design, fpr) = Design::from_parameters(parameters, Some(window))?;
     let kind: Arc<dyn Kind> = match design.shape.words() {
-        1 => Arc::new(Timed::<u64>::new(window, fpr, rate, design)),
-        _ => Arc::new(Timed::<u128>::new(window, fpr, rate, design)),
+        1 => Arc::new(Timed::<u64>::new(window, fpr, rate, (design, growth), memory)),
+        _ => Arc::new(Timed::<u128>::new(window, fpr, rate, (design, growth), memory)),
     };
     if kind.first_words() > MOST_WORDS {
         let most = format!("a rate that {MOST_WORDS} words (8 TiB) can hold");

@@ -1,11 +1,12 @@
 //! From a planned false-positive rate to the shape of buckets, and from keys to the size of banks.
 
 use super::codes::{MOST_CODES, count, life_bits};
-use super::theory::{load_of_fpr, mean_keys};
+use super::theory::{fpr as fpr_of, load_of_fpr, mean_keys};
 use crate::block::{Geometry, Layout};
 use crate::error::{Error, Result};
 use crate::kind::Parameters;
 use crate::kind::parameters::{DEFAULT_FPR, within};
+use crate::kinds::memory::Memory;
 
 /// The kind's name.
 pub const NAME: &str = "fingerprint";
@@ -20,6 +21,13 @@ const PLANNED: Layout = Layout { stripes: 1, block_words: Layout::PLANNED_BLOCK_
 /// there are hardly any.
 const AIM: f64 = 0.998;
 
+/// The part of the planned rate that a full bank of a burst may add.
+const BURST_PART: f64 = 0.125;
+
+/// Words by which the blocks of a burst's banks are shorter than those of other banks, which have a
+/// multiple of eight. So a block's length tells the form of its buckets.
+const BURST_WORDS: u32 = 4;
+
 /// The lowest load at which a shape is used: below it the rate is lower than fingerprints of 32
 /// bits can keep in reasonable memory.
 const LEAST_LOAD: f64 = 0.25;
@@ -29,6 +37,10 @@ const BLOCKS_A_STRIPE: u64 = 48;
 
 /// Blocks of a stripe at least: fewer would make the room to save one weigh too much.
 const LEAST_BLOCKS: u64 = 24;
+
+/// The same for banks of a burst: larger blocks are filled better, and the room to save one is only
+/// taken for a window.
+const LEAST_BLOCKS_IN_BURST: u64 = 12;
 
 /// The least target size of a block, in words: smaller ones vary too much in their number of keys.
 const LEAST_BLOCK_WORDS: u64 = 128;
@@ -145,6 +157,25 @@ impl Design {
             .with("generations", self.shape.generations)
     }
 
+    /// Returns the design of the banks that open one after the other in a burst: with the same
+    /// lives and words of a bucket, in fewer slots, whose fingerprints are so long that several
+    /// full banks together add hardly anything to the planned rate. `None` if there is none.
+    #[must_use]
+    pub fn in_burst(&self, fpr: f64) -> Option<Self> {
+        let Shape { slots, generations, .. } = self.shape;
+        let width = u64::from(64 * self.shape.words());
+        let longest = |slots: u32| {
+            let bits = (4..=32).rev().find(|&bits| {
+                let one = shape(slots, bits, generations);
+                checked(one).is_ok() && one.used_bits() <= width
+            })?;
+            let one = shape(slots, bits, generations);
+            let is_low = fpr_of(slots, bits, 1.0, 0.0) <= fpr * BURST_PART;
+            (one.words() == self.shape.words() && is_low).then(|| Self::new(one, fpr))
+        };
+        (2..slots).rev().find_map(longest)
+    }
+
     /// Returns the words of a bank for this many live keys, in the layout of plans.
     #[must_use]
     pub fn words(&self, keys: f64) -> u64 {
@@ -164,10 +195,15 @@ impl Design {
     /// Returns the smallest geometry with a capacity of `keys` live keys.
     #[must_use]
     pub fn geometry(&self, layout: Layout, keys: f64) -> Geometry {
+        self.geometry_by(layout, keys, |words| geometry_of(layout, words))
+    }
+
+    /// Returns the smallest geometry for `keys` live keys of those that `of` returns for words.
+    fn geometry_by(&self, layout: Layout, keys: f64, of: impl Fn(u64) -> Geometry) -> Geometry {
         let words = f64::from(self.shape.words());
         let mut wanted = keys / (f64::from(self.shape.slots) * self.load) * words;
         // Beyond the greatest size the result need only be too large.
-        let geometry_of = |words: f64| geometry_of(layout, (words as u64).clamp(1, 2 * MOST_WORDS));
+        let geometry_of = |words: f64| of((words as u64).clamp(1, 2 * MOST_WORDS));
         let mut geometry = geometry_of(wanted);
         // Smaller blocks vary more, so they need more words, and these make larger blocks.
         for _ in 0..64 {
@@ -184,9 +220,90 @@ impl Design {
 
 /// Returns the geometry of a bank of this many words: in small banks smaller blocks.
 pub(super) fn geometry_of(layout: Layout, words: u64) -> Geometry {
-    let few = words / (u64::from(layout.stripes.max(1)) * LEAST_BLOCKS);
+    geometry_in(layout, words, LEAST_BLOCKS)
+}
+
+/// Returns the geometry of a bank of this many words, with this many blocks of a stripe at least.
+fn geometry_in(layout: Layout, words: u64, least_blocks: u64) -> Geometry {
+    let few = words / (u64::from(layout.stripes.max(1)) * least_blocks);
     let target = few.max(LEAST_BLOCK_WORDS).min(layout.block_words.into());
     Layout { block_words: target as u32, ..layout }.geometry(words)
+}
+
+/// Returns whether blocks of this many words belong to a bank of a burst.
+#[inline(always)]
+pub(super) fn is_of_burst(block_words: usize) -> bool {
+    block_words % 8 == BURST_WORDS as usize
+}
+
+/// The parameter that says what the banks of a window of time grow by.
+pub(super) const GROWTH: &str = "growth";
+
+/// What the banks of a window of time grow by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Growth {
+    /// The rate of inserts, extrapolated to a window, also in a burst: filters of older versions,
+    /// which do not have the parameter.
+    Rate,
+    /// In a burst, the keys that were inserted.
+    Keys,
+}
+
+impl Growth {
+    const NAMES: [(&'static str, Self); 2] = [("rate", Self::Rate), ("keys", Self::Keys)];
+
+    /// Returns what is given; by keys if nothing is, and the shape is to be derived.
+    pub(super) fn of(parameters: &Parameters) -> Result<Self> {
+        let is_complete = parameters.get("slots").is_some();
+        let default = if is_complete { "rate" } else { "keys" };
+        let name = parameters.get(GROWTH).unwrap_or(default);
+        match Self::NAMES.iter().find(|(known, _)| *known == name) {
+            Some(&(_, growth)) => Ok(growth),
+            None => Err(Error::parameter(GROWTH, "keys or rate", name)),
+        }
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        Self::NAMES[self as usize].0
+    }
+}
+
+/// The designs of the banks of a window of time, and the memory that they may take.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Designs {
+    /// That of the planned banks.
+    pub(super) calm: Design,
+    /// That of the banks of a burst, if there is one.
+    pub(super) burst: Option<Design>,
+    pub(super) memory: Memory,
+}
+
+impl Designs {
+    /// Returns the design of a bank of this geometry.
+    #[inline]
+    pub(super) fn of(&self, geometry: Geometry) -> &Design {
+        match &self.burst {
+            Some(burst) if is_of_burst(geometry.words_per_block as usize) => burst,
+            _ => &self.calm,
+        }
+    }
+
+    /// Returns the live keys that a bank of this geometry is planned for.
+    pub(super) fn capacity(&self, layout: Layout, geometry: Geometry) -> f64 {
+        self.of(geometry).capacity(layout, geometry)
+    }
+
+    /// Returns the geometry of a bank for this many live keys: of a burst, or a planned one.
+    pub(super) fn geometry(&self, layout: Layout, keys: f64, in_burst: bool) -> Geometry {
+        let Some(burst) = self.burst.filter(|_| in_burst) else {
+            return self.calm.geometry(layout, keys);
+        };
+        burst.geometry_by(layout, keys, |words| {
+            let mut geometry = geometry_in(layout, words.min(MOST_WORDS), LEAST_BLOCKS_IN_BURST);
+            geometry.words_per_block -= BURST_WORDS;
+            geometry
+        })
+    }
 }
 
 /// Checks that a shape has codes, and fits in two words.

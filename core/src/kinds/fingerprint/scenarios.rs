@@ -155,8 +155,8 @@ fn a_steady_stream_keeps_its_bank_and_its_rate() {
 #[test]
 fn a_stream_without_a_named_rate_finds_its_size() {
     let outcome = Scenario::new("steady, no rate named", 3.0).run(|_| 3000.0);
-    assert!(outcome.switches <= 2 && outcome.closings == 0);
-    assert!(outcome.last < WANTED && outcome.worst.1 < 1.5 * WANTED);
+    assert!(outcome.switches <= 3 && outcome.closings == 0);
+    assert!(outcome.last < WANTED && outcome.worst.1 < WANTED);
     assert!(outcome.bits < 2.0 * IDEAL_BITS);
 }
 
@@ -165,7 +165,7 @@ fn a_hundredfold_rise_and_fall_takes_few_switches() {
     let outcome = Scenario::new("x100 up and down", 6.5)
         .expecting(80.0)
         .run(|t| if (2.3..3.5).contains(&t) { 8000.0 } else { 80.0 });
-    assert!(outcome.switches <= 5 && outcome.banks <= 4, "{outcome:?}");
+    assert!(outcome.switches <= 8 && outcome.banks <= 6, "{outcome:?}");
     assert!(outcome.worst.1 < 1.6 * WANTED && outcome.last < WANTED && outcome.closings == 0);
 }
 
@@ -174,7 +174,7 @@ fn bursts_take_few_switches() {
     let outcome = Scenario::new("x100 for 5 % of each T", 6.0)
         .expecting(150.0)
         .run(|t| if (0.5..0.55).contains(&t.fract()) { 15_000.0 } else { 150.0 });
-    assert!(outcome.switches <= 4 && outcome.banks <= 4 && outcome.closings == 0);
+    assert!(outcome.switches <= 3 * 6 && outcome.banks <= 7 && outcome.closings == 0);
     assert!(outcome.worst.1 < 1.6 * WANTED && outcome.last < WANTED);
 }
 
@@ -190,8 +190,8 @@ fn a_steep_ramp_is_followed() {
 #[test]
 fn a_cold_start_takes_few_switches_whichever_way() {
     let small = Scenario::new("cold start, 200x too small", 2.8).expecting(40.0).run(|_| 8000.0);
-    assert!(small.switches <= 3 && small.closings == 0);
-    assert!(small.worst.1 < 1.3 * WANTED && small.last < WANTED && small.bits < 2.0 * IDEAL_BITS);
+    assert!(small.switches <= 6 && small.closings == 0);
+    assert!(small.worst.1 < WANTED && small.last < WANTED && small.bits < 2.0 * IDEAL_BITS);
     let large =
         Scenario::new("cold start, 200x too large", 5.0).expecting(200_000.0).run(|_| 1000.0);
     assert!(large.switches <= 2 && large.banks <= 2);

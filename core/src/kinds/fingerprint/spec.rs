@@ -34,6 +34,17 @@ impl Fingerprint {
     pub fn rate(self, keys_per_second: f64) -> Self {
         Self(self.0.with("rate", keys_per_second))
     }
+
+    /// Limits the memory of a window of time, in bytes: that of the blocks with all that an image
+    /// has besides, as `Stat::memory_bytes` has it. Default: no limit; the filter grows by the
+    /// keys that are inserted.
+    ///
+    /// At the limit no key is lost. The false-positive rate rises, and `Stat::saturated` says so;
+    /// a window later, when the keys of a burst have expired, both are as before.
+    #[must_use]
+    pub fn max_memory(self, bytes: u64) -> Self {
+        Self(self.0.with("max-memory", bytes))
+    }
 }
 
 impl Ages for Fingerprint {}

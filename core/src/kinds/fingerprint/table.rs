@@ -12,6 +12,7 @@
 
 use super::bucket::Form;
 use super::path::{Path, other_bucket};
+use super::plan::is_of_burst;
 use super::word::Word;
 use crate::block::{Block, prefetch};
 use crate::hash::{GOLDEN, mix};
@@ -35,10 +36,12 @@ pub(super) const METRICS: &[KindMetric] = &[
     KindMetric { name: "closings", word: CLOSINGS },
 ];
 
-/// The buckets of the blocks of a filter.
+/// The buckets of the blocks of a filter. `BURSTS` says whether it may have banks of bursts.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Table<W> {
+pub(super) struct Table<W, const BURSTS: bool> {
     form: Form<W>,
+    /// The form of the buckets in blocks of a burst's banks; see [`is_of_burst`].
+    burst: Option<Form<W>>,
     /// The life of a key in its own generation.
     life: u32,
 }
@@ -70,10 +73,26 @@ impl Found {
     }
 }
 
-impl<W: Word> Table<W> {
+impl<W: Word, const BURSTS: bool> Table<W, BURSTS> {
     /// Creates the buckets of keys that are present for `generations` generations after their own.
     pub(super) fn new(slots: u32, bits: u32, generations: u32) -> Self {
-        Self { form: Form::new(slots, bits, generations + 2), life: generations + 1 }
+        let form = Form::new(slots, bits, generations + 2);
+        Self { form, burst: None, life: generations + 1 }
+    }
+
+    /// Returns this table with banks of bursts, whose buckets have `slots` fingerprints of `bits`.
+    pub(super) fn with_bursts(self, slots: u32, bits: u32) -> Self {
+        let burst = Some(Form::new(slots, bits, self.life + 1));
+        Self { burst, ..self }
+    }
+
+    /// Returns the form of the buckets of a block.
+    #[inline(always)]
+    fn form(&self, block: &Block<'_>) -> &Form<W> {
+        match &self.burst {
+            Some(burst) if BURSTS && is_of_burst(block.cells.len()) => burst,
+            _ => &self.form,
+        }
     }
 
     /// Returns the life of a key in its own generation.
@@ -83,9 +102,10 @@ impl<W: Word> Table<W> {
 
     #[inline(always)]
     fn key(&self, block: &Block<'_>, hash: u64) -> Key {
+        let form = self.form(block);
         let buckets = block.cells.len() / W::WORDS;
         let mixed = mix(hash.wrapping_add(GOLDEN));
-        let fingerprint = mixed >> (64 - self.form.bits());
+        let fingerprint = mixed >> (64 - form.bits());
         let low = mixed & u64::from(u32::MAX);
         let bucket = ((low * buckets as u64) >> 32) as usize;
         let other = other_bucket(fingerprint, bucket, buckets);
@@ -105,14 +125,15 @@ impl<W: Word> Table<W> {
     /// Prefetches the buckets that slots of the key's buckets may move to, if both are full: the
     /// search for a move then waits once, not for one bucket after the other.
     pub(super) fn prefetch_moves(&self, block: &Block<'_>, hash: u64) {
+        let form = self.form(block);
         let (key, buckets) = (self.key(block, hash), self.buckets(block) as usize);
         let words = key.buckets.map(|bucket| W::load(block, bucket));
-        if words.iter().any(|&word| self.form.room(word) > 0) {
+        if words.iter().any(|&word| form.room(word) > 0) {
             return;
         }
         for (word, bucket) in words.into_iter().zip(key.buckets) {
-            for slot in 0..self.form.slots() {
-                let to = other_bucket(self.form.slot(word, slot).0, bucket, buckets);
+            for slot in 0..form.slots() {
+                let to = other_bucket(form.slot(word, slot).0, bucket, buckets);
                 if let Some(word) = block.cells.get(to * W::WORDS) {
                     prefetch(word);
                 }
@@ -128,11 +149,12 @@ impl<W: Word> Table<W> {
     /// while it waits for the words of this one.
     #[inline(always)]
     pub(super) fn contains(&self, block: &Block<'_>, generation: u64, hash: u64) -> bool {
+        let form = self.form(block);
         let key = self.key(block, hash);
-        let each = self.form.in_each(key.fingerprint);
+        let each = form.in_each(key.fingerprint);
         let [one, other] = key.buckets.map(|bucket| W::load(block, bucket));
-        let is_closed = self.form.is_closed(one, other);
-        if !is_closed && !self.form.either_has(one, other, each) {
+        let is_closed = form.is_closed(one, other);
+        if !is_closed && !form.either_has(one, other, each) {
             return false;
         }
         let is_behind = generation > block.own(GENERATION);
@@ -150,16 +172,17 @@ impl<W: Word> Table<W> {
     /// Returns what the block holds about a key in this generation.
     #[inline(always)]
     pub(super) fn find(&self, block: &Block<'_>, generation: u64, hash: u64) -> Found {
+        let form = self.form(block);
         let own = block.own(GENERATION);
         let generation = generation.max(own);
         let behind = (generation - own).min(u32::MAX.into()) as u32;
         let key = self.key(block, hash);
-        let each = self.form.in_each(key.fingerprint);
+        let each = form.in_each(key.fingerprint);
         let [one, other] = key.buckets.map(|bucket| W::load(block, bucket));
-        let slot = self.form.find(one, each).1.max(self.form.find(other, each).1);
+        let slot = form.find(one, each).1.max(form.find(other, each).1);
         let mut closed = 0;
-        if self.form.is_closed(one, other) {
-            closed = self.form.closed_for(one).max(self.form.closed_for(other));
+        if form.is_closed(one, other) {
+            closed = form.closed_for(one).max(form.closed_for(other));
         }
         Found {
             generation,
@@ -172,6 +195,7 @@ impl<W: Word> Table<W> {
     /// the block is so much later that the key's generation is over.
     #[inline]
     pub(super) fn insert(&self, block: &Block<'_>, generation: u64, hash: u64) -> bool {
+        let form = self.form(block);
         self.catch_up(block, generation);
         let late = (block.own(GENERATION) - generation).min(self.life.into()) as u32;
         let life = self.life - late;
@@ -179,25 +203,25 @@ impl<W: Word> Table<W> {
             return self.find(block, generation, hash).left() > 0;
         }
         let key = self.key(block, hash);
-        let each = self.form.in_each(key.fingerprint);
+        let each = form.in_each(key.fingerprint);
         let words = key.buckets.map(|bucket| W::load(block, bucket));
         let new = (key.fingerprint, life);
         for (word, bucket) in words.into_iter().zip(key.buckets) {
-            let (slot, old) = self.form.find(word, each);
+            let (slot, old) = form.find(word, each);
             if old > 0 {
                 if old < life {
-                    self.form.put(self.form.take(word, slot), new).store(block, bucket);
+                    form.put(form.take(word, slot), new).store(block, bucket);
                 }
                 return true;
             }
         }
-        let stands_for_it = self.form.is_closed(words[0], words[1]);
-        let [one, other] = words.map(|word| self.form.room(word));
+        let stands_for_it = form.is_closed(words[0], words[1]);
+        let [one, other] = words.map(|word| form.room(word));
         let into = usize::from(other > one);
         if one.max(other) > 0 {
-            self.form.put(words[into], new).store(block, key.buckets[into]);
-        } else if let Some(path) = Path::find(&self.form, block, key.buckets) {
-            path.follow(&self.form, block, new);
+            form.put(words[into], new).store(block, key.buckets[into]);
+        } else if let Some(path) = Path::find(form, block, key.buckets) {
+            path.follow(form, block, new);
         } else {
             self.close(block, key, life);
             return stands_for_it;
@@ -209,14 +233,15 @@ impl<W: Word> Table<W> {
     /// Closes one of a key's buckets: one that is closed already, or the one whose keys die first.
     #[cold]
     fn close(&self, block: &Block<'_>, key: Key, life: u32) {
+        let form = self.form(block);
         let words = key.buckets.map(|bucket| W::load(block, bucket));
-        let closed = words.map(|word| self.form.closed_for(word) > 0);
-        let [one, other] = words.map(|word| self.form.longest(word));
+        let closed = words.map(|word| form.closed_for(word) > 0);
+        let [one, other] = words.map(|word| form.longest(word));
         let second = if closed[0] == closed[1] { other < one } else { closed[1] };
         let at = usize::from(second);
-        self.form.close(words[at], life).store(block, key.buckets[at]);
+        form.close(words[at], life).store(block, key.buckets[at]);
         if !closed[at] {
-            let live = self.form.live(words[at]);
+            let live = form.live(words[at]);
             block.set_own(LIVE, block.own(LIVE).saturating_sub(live.into()));
             block.set_own(CLOSED, block.own(CLOSED).wrapping_add(1));
         }
@@ -234,42 +259,52 @@ impl<W: Word> Table<W> {
 
     #[cold]
     fn age(&self, block: &Block<'_>, generations: u64) {
+        let form = self.form(block);
         if block.own(LIVE) == 0 && block.own(CLOSED) == 0 {
             return;
         }
         let (mut live, mut closed) = (0, 0);
         W::rewrite(block, |word| {
-            let (word, its_live) = self.form.later(word, generations);
+            let (word, its_live) = form.later(word, generations);
             live += u64::from(its_live);
-            closed += u64::from(self.form.is_closed(word, word));
+            closed += u64::from(form.is_closed(word, word));
             word
         });
         block.set_own(LIVE, live);
         block.set_own(CLOSED, closed);
     }
 
-    /// Returns the live slots of a block when it has caught up to a generation.
+    /// Returns the live slots of a block when it has caught up to a generation; all slots of a
+    /// bucket that is closed then.
     pub(super) fn live_at(&self, block: &Block<'_>, generation: u64) -> u64 {
+        let form = self.form(block);
+        let (slots, all) = (u64::from(form.slots()), self.slots(block));
         let behind = generation.saturating_sub(block.own(GENERATION));
-        if behind == 0 || block.own(LIVE) == 0 {
-            return block.own(LIVE).min(self.slots(block));
+        let closed = block.own(CLOSED).saturating_mul(slots);
+        if behind == 0 || (block.own(LIVE) == 0 && closed == 0) {
+            return block.own(LIVE).saturating_add(closed).min(all);
         }
         if behind >= self.life.into() {
             return 0;
         }
-        let live = |bucket| self.form.later(W::load(block, bucket), behind).1;
-        (0..self.buckets(block) as usize).map(|bucket| u64::from(live(bucket))).sum()
+        let live = |bucket| {
+            let (word, live) = form.later(W::load(block, bucket), behind);
+            if form.closed_for(word) > 0 { slots } else { live.into() }
+        };
+        (0..self.buckets(block) as usize).map(live).sum()
     }
 
     /// Returns the slots of a block.
     #[inline]
     pub(super) fn slots(&self, block: &Block<'_>) -> u64 {
-        u64::from(self.form.slots()) * self.buckets(block)
+        let form = self.form(block);
+        u64::from(form.slots()) * self.buckets(block)
     }
 
     /// Returns the live slots of a block, a closed bucket counting as full, and all slots.
     pub(super) fn fill(&self, block: &Block<'_>) -> (u64, u64) {
-        let (slots, buckets) = (u64::from(self.form.slots()), self.buckets(block));
+        let form = self.form(block);
+        let (slots, buckets) = (u64::from(form.slots()), self.buckets(block));
         let closed = block.own(CLOSED).min(buckets);
         (block.own(LIVE).min(slots * buckets).max(slots * closed), slots * buckets)
     }
@@ -277,6 +312,7 @@ impl<W: Word> Table<W> {
     /// Returns the slots of a block by the age of their generation, the block's own first. A closed
     /// bucket counts as full of keys of the youngest generation for which it may be closed.
     pub(super) fn used_by_age(&self, block: &Block<'_>) -> Vec<u64> {
+        let form = self.form(block);
         let mut used = vec![0; self.life as usize];
         let mut count = |life: u32, slots: u64| {
             let age = self.life.checked_sub(life).filter(|_| life > 0);
@@ -285,9 +321,9 @@ impl<W: Word> Table<W> {
         };
         for bucket in 0..self.buckets(block) as usize {
             let word = W::load(block, bucket);
-            match self.form.closed_for(word) {
-                0 => (0..self.form.slots()).for_each(|slot| count(self.form.slot(word, slot).1, 1)),
-                left => count(left, self.form.slots().into()),
+            match form.closed_for(word) {
+                0 => (0..form.slots()).for_each(|slot| count(form.slot(word, slot).1, 1)),
+                left => count(left, form.slots().into()),
             }
         }
         used
@@ -295,16 +331,18 @@ impl<W: Word> Table<W> {
 
     /// Returns the share of absent keys that a block at its own generation reports as present.
     pub(super) fn fpr(&self, block: &Block<'_>) -> f64 {
+        let form = self.form(block);
         let buckets = self.buckets(block).max(1) as f64;
         let (live, closed) = (block.own(LIVE) as f64, block.own(CLOSED) as f64);
-        let found = live / buckets / 2_f64.powi(self.form.bits() as i32) + closed / buckets;
+        let found = live / buckets / 2_f64.powi(form.bits() as i32) + closed / buckets;
         (2.0 * found).min(1.0)
     }
 
     /// Returns the probability that a key has the slot of another key: its block, one of its
     /// buckets, and its fingerprint.
     pub(super) fn hit(&self, block: &Block<'_>) -> f64 {
-        let fingerprints = 2_f64.powi(self.form.bits() as i32);
+        let form = self.form(block);
+        let fingerprints = 2_f64.powi(form.bits() as i32);
         2.0 / (self.buckets(block).max(1) as f64 * fingerprints * block.of.max(1) as f64)
     }
 

@@ -239,7 +239,7 @@ fn an_insert_under_the_next_generation_lives_as_long_as_it_should() {
             time: 0,
             weight: 1,
         };
-        let blocks = crate::block::Blocks::One(*block);
+        let blocks = crate::block::Blocks::One(0, *block);
         kind.insert(&state, &blocks, &operation(99, step));
         kind.insert(&state, &blocks, &operation(98, open));
     });

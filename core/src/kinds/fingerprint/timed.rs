@@ -10,16 +10,18 @@
 //! all banks, because a key that comes again gets a slot in the newest one, and its older slot
 //! expires. A bank closes when all keys that it can hold have expired.
 
-use super::plan::{Design, NAME, geometry_of, stripes_for};
+use super::plan::{Design, Designs, GROWTH, Growth, NAME, geometry_of, stripes_for};
 use super::pressure::{Due, FIRST_WORDS, MARGIN, Pressure};
 use super::table::{Found, METRICS, Table};
 use super::theory;
 use super::word::Word;
-use crate::block::{Block, Blocks, Geometry, Layout, MAX_BANKS};
+use crate::block::{Block, Blocks, Geometry, Layout};
 use crate::kind::{
     Age, BankMask, Decision, Describe, Event, Events, GenerationFill, Inference, KeyAges, Kind,
-    KindMetric, Micros, Moment, Operation, Parameters, Query, Sample, State, Within,
+    KindMetric, Micros, Moment, Operation, Parameters, Query, Sample, State, TOO_FULL, Within,
 };
+use crate::kinds::memory::{MAX_MEMORY, Memory};
+use crate::state::{LARGE_STATE_WORDS, SMALL_STATE_WORDS};
 
 /// The least number of stripes by default.
 const LEAST_STRIPES: u32 = 8;
@@ -31,18 +33,30 @@ pub(super) struct Timed<W> {
     fpr: f64,
     /// The expected inserts a second, which size the first bank.
     rate: Option<f64>,
-    design: Design,
+    growth: Growth,
+    designs: Designs,
     /// The duration of a generation.
     pub(super) pace: Micros,
-    pub(super) table: Table<W>,
+    pub(super) table: Table<W, true>,
 }
 
 impl<W: Word> Timed<W> {
-    pub(super) fn new(window: Micros, fpr: f64, rate: Option<f64>, design: Design) -> Self {
+    pub(super) fn new(
+        window: Micros,
+        fpr: f64,
+        rate: Option<f64>,
+        (design, growth): (Design, Growth),
+        memory: Memory,
+    ) -> Self {
         let shape = design.shape;
-        let table = Table::new(shape.slots, shape.bits, shape.generations);
+        let burst = (growth == Growth::Keys).then(|| design.in_burst(fpr)).flatten();
+        let mut table = Table::new(shape.slots, shape.bits, shape.generations);
+        if let Some(Design { shape, .. }) = burst {
+            table = table.with_bursts(shape.slots, shape.bits);
+        }
         let pace = window.div_ceil(shape.generations.into());
-        Self { window, fpr, rate, design, pace, table }
+        let designs = Designs { calm: design, burst, memory };
+        Self { window, fpr, rate, growth, designs, pace, table }
     }
 
     /// Returns the live keys of a rate, just before a generation ends.
@@ -51,7 +65,7 @@ impl<W: Word> Timed<W> {
     }
 
     pub(super) fn pressure<'a>(&'a self, state: &State<'a>) -> Pressure<'a> {
-        Pressure::new(state, &self.design, (self.window, self.pace))
+        Pressure::new(state, &self.designs, (self.window, self.pace))
     }
 
     #[inline(always)]
@@ -69,8 +83,8 @@ impl<W: Word> Timed<W> {
             (found.left() > 0).then(|| (self.generation_in(&found), found.slot >= found.closed))
         };
         match blocks {
-            Blocks::One(block) => of_block(block),
-            Blocks::Many(slots) => slots.iter().flatten().filter_map(of_block).max(),
+            Blocks::One(_, block) => of_block(block),
+            _ => blocks.iter().filter_map(|(_, block)| of_block(block)).max(),
         }
     }
 
@@ -105,9 +119,16 @@ impl<W: Word> Describe for Timed<W> {
     }
 
     fn parameters(&self) -> Parameters {
-        let mut all = self.design.parameters(self.fpr).with("window", self.window);
+        let mut all = self.designs.calm.parameters(self.fpr).with("window", self.window);
         if let Some(rate) = self.rate {
             all.set("rate", rate);
+        }
+        // Filters of older versions do not have it: their parameters stay as they are.
+        if self.growth == Growth::Keys {
+            all.set(GROWTH, self.growth.name());
+        }
+        if let Some(most) = self.designs.memory.most {
+            all.set(MAX_MEMORY, most);
         }
         all
     }
@@ -116,14 +137,22 @@ impl<W: Word> Describe for Timed<W> {
         true
     }
 
+    fn max_memory(&self) -> Option<u64> {
+        self.designs.memory.most
+    }
+
+    fn least_max_memory(&self, layout: Layout) -> u64 {
+        self.designs.memory.least(layout, self, geometry_of(layout, FIRST_WORDS))
+    }
+
     fn first_words(&self) -> u64 {
-        let keys = |rate| self.design.words(MARGIN * self.keys_of_rate(rate));
+        let keys = |rate| self.designs.calm.words(MARGIN * self.keys_of_rate(rate));
         self.rate.map_or(FIRST_WORDS, keys)
     }
 
     fn geometry(&self, layout: Layout) -> Geometry {
         match self.rate {
-            Some(rate) => self.design.geometry(layout, MARGIN * self.keys_of_rate(rate)),
+            Some(rate) => self.designs.calm.geometry(layout, MARGIN * self.keys_of_rate(rate)),
             None => geometry_of(layout, FIRST_WORDS),
         }
     }
@@ -162,15 +191,20 @@ impl<W: Word> Describe for Timed<W> {
 
     /// Returns the rate when the first bank holds as many keys as it is planned for.
     fn planned_fpr(&self, layout: Layout) -> f64 {
-        let (shape, geometry) = (self.design.shape, self.geometry(layout));
+        let (shape, geometry) = (self.designs.calm.shape, self.geometry(layout));
         let buckets = layout.words(geometry) / u64::from(shape.words());
         let slots = buckets as f64 * f64::from(shape.slots);
-        let load = (self.design.capacity(layout, geometry) / slots).min(1.0);
+        let load = (self.designs.calm.capacity(layout, geometry) / slots).min(1.0);
         theory::fpr(shape.slots, shape.bits, load, 0.0)
     }
 
     fn estimated_fpr(&self, _: &State<'_>, _: Layout, _: &Moment, sample: &Sample) -> f64 {
         sample.fpr()
+    }
+
+    /// Also where the limit of memory allows no further bank: the rate then rises.
+    fn is_saturated(&self, state: &State<'_>, layout: Layout, _: &Moment, sample: &Sample) -> bool {
+        self.pressure(state).is_lacking() || sample.fpr() > TOO_FULL * self.planned_fpr(layout)
     }
 
     fn events(&self) -> Option<&dyn Events> {
@@ -187,6 +221,10 @@ impl<W: Word> Describe for Timed<W> {
 }
 
 impl<W: Word> Kind for Timed<W> {
+    fn state_words(&self) -> usize {
+        if self.designs.burst.is_some() { LARGE_STATE_WORDS } else { SMALL_STATE_WORDS }
+    }
+
     fn start(&self, state: &State<'_>, layout: Layout) {
         let geometry = self.geometry(layout);
         state.apply_banks(&Event::OpenBank { id: state.next_bank(), geometry, since: 0, time: 0 });
@@ -198,7 +236,7 @@ impl<W: Word> Kind for Timed<W> {
     }
 
     fn prefetch(&self, blocks: &Blocks<'_>, hash: u64) {
-        for block in (0..MAX_BANKS).filter_map(|slot| blocks.get(slot)) {
+        for (_, block) in blocks.iter() {
             self.table.prefetch(block, hash);
         }
     }
@@ -232,8 +270,8 @@ impl<W: Word> Kind for Timed<W> {
         let now = self.generation_of(query.now);
         let has_key = |block: &Block<'_>| self.table.contains(block, now, query.hash);
         match blocks {
-            Blocks::One(block) => has_key(block),
-            Blocks::Many(slots) => slots.iter().flatten().any(has_key),
+            Blocks::One(_, block) => has_key(block),
+            _ => blocks.iter().any(|(_, block)| has_key(block)),
         }
     }
 
@@ -252,17 +290,16 @@ impl<W: Word> Events for Timed<W> {
         let pressure = self.pressure(state);
         let due = pressure.due(moment.now, &moment.totals)?;
         let step = pressure.current().saturating_add(1);
+        let open = |geometry| {
+            let (id, since, time) = (state.next_bank(), step, moment.now);
+            Event::OpenBank { id, geometry, since, time }
+        };
         Some(match due {
             Due::Interval => {
                 Event::Step { step, time: moment.now, word: Pressure::sums(&moment.totals) }
             }
             Due::Dead(id) => Event::CloseBank { id, time: moment.now },
-            Due::Wanted(keys) => Event::OpenBank {
-                id: state.next_bank(),
-                geometry: self.design.geometry(layout, keys),
-                since: step,
-                time: moment.now,
-            },
+            Due::Wanted { keys, in_burst } => open(self.designs.geometry(layout, keys, in_burst)),
         })
     }
 

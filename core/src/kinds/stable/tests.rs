@@ -164,7 +164,7 @@ fn a_block_left_alone_for_ages_is_all_zeros_and_says_so_at_once() {
         let block = Block { number: 1, of: 3, ..Block::alone(&own, &words) };
         let state_words = zeros(STATE_WORDS);
         let state = State::new(&state_words);
-        let blocks = Blocks::One(block);
+        let blocks = Blocks::One(0, block);
         for step in 0..100 {
             let (change, hash, weight) = (Change::Insert, hash_of(step), 7);
             kind.insert(&state, &blocks, &Operation { change, hash, step, time: 0, weight });
@@ -186,7 +186,7 @@ fn a_question_sees_what_settling_would_write() {
         let kind = raw(kind, 80_000, 7, 4, 1);
         let (own, words, state_words) = (zeros(OWN_WORDS), zeros(2048), zeros(STATE_WORDS));
         let block = Block { number: 1, of: 2, ..Block::alone(&own, &words) };
-        let (state, blocks) = (State::new(&state_words), Blocks::One(block));
+        let (state, blocks) = (State::new(&state_words), Blocks::One(0, block));
         for step in 0..filled {
             let (change, hash, weight) = (Change::Insert, hash_of(step), step as u32 % 7 + 1);
             kind.insert(&state, &blocks, &Operation { change, hash, step, time: 0, weight });
@@ -205,7 +205,7 @@ fn a_question_sees_what_settling_would_write() {
             let keys = filled / 100;
             let asked = (0..keys).map(|key| key * 100 + key % 7).map(|key| {
                 let query = Query { hash: hash_of(key), now: 0, totals };
-                let [told, expected] = [blocks, Blocks::One(settled)]
+                let [told, expected] = [blocks, Blocks::One(0, settled)]
                     .map(|blocks| kind.contains(&state, &blocks, &query));
                 assert_eq!(told, expected, "{kind:?}, {pending} pending, key {key}");
                 u64::from(told)
@@ -245,7 +245,7 @@ fn inserts_that_read_the_same_number_draw_once() {
     for step in [0, 1, 1, 0, 3] {
         let (change, hash) = (Change::Insert, mix(step));
         let operation = Operation { change, hash, step, time: 0, weight: 1 };
-        kind.insert(&State::new(&state_words), &Blocks::One(block), &operation);
+        kind.insert(&State::new(&state_words), &Blocks::One(0, block), &operation);
     }
     assert_eq!(block.own(DRAWN), 40);
 }

@@ -49,12 +49,13 @@ mod tests;
 
 use super::age_partitioned::{MOST_WORDS, theory};
 use super::columns::{Columns, caught_up};
-use crate::block::{Block, Blocks, Layout, MAX_BANKS};
+use crate::block::{Block, Blocks, Layout};
 use crate::error::{Error, Result};
 use crate::kind::{
     Age, BankMask, Decision, Describe, Event, Events, GenerationFill, Inference, KeyAges, Kind,
     Micros, Moment, Operation, Parameters, PlannedPart, Query, Sample, State, TOO_FULL, Within,
 };
+use crate::kinds::memory::MAX_MEMORY;
 use crate::state::STATE_WORDS;
 use fills::Measure;
 use generations::{Opening, last_generation};
@@ -65,7 +66,7 @@ use std::sync::Arc;
 pub const NAME: &str = "time-limited";
 
 /// The parameters of this kind.
-const KNOWN: [&str; 8] = ["window", "fpr", "rate", "k", "l", "columns", "aim", "load"];
+const KNOWN: [&str; 9] = ["window", "fpr", "rate", MAX_MEMORY, "k", "l", "columns", "aim", "load"];
 
 /// A time-limited filter.
 #[derive(Debug, Clone, PartialEq)]
@@ -75,7 +76,8 @@ struct TimeLimited {
 }
 
 /// Builds the kind from `window` (microseconds) and `fpr` (0.001 if absent), and `rate`, the
-/// expected inserts a second, which sizes the first bank. `aim` is the moment at which the rate
+/// expected inserts a second, which sizes the first bank, and `max-memory`, the bytes that its
+/// memory may have. `aim` is the moment at which the rate
 /// holds, `worst` (the default) or `steady`. `k`, `l`, `columns` and `load` override what would be
 /// derived from these.
 ///
@@ -175,11 +177,22 @@ impl Describe for TimeLimited {
         if let Some(rate) = self.plan.rate {
             all.set("rate", rate);
         }
+        if let Some(most) = self.plan.memory.most {
+            all.set(MAX_MEMORY, most);
+        }
         all
     }
 
     fn uses_time(&self) -> bool {
         true
+    }
+
+    fn max_memory(&self) -> Option<u64> {
+        self.plan.memory.most
+    }
+
+    fn least_max_memory(&self, layout: Layout) -> u64 {
+        self.plan.memory.least(layout, self, layout.geometry(sizing::least_words(&self.plan)))
     }
 
     fn idempotent(&self) -> bool {
@@ -278,7 +291,7 @@ impl Kind for TimeLimited {
     }
 
     fn prefetch(&self, blocks: &Blocks<'_>, hash: u64) {
-        for block in (0..MAX_BANKS).filter_map(|slot| blocks.get(slot)) {
+        for (_, block) in blocks.iter() {
             self.slices.prefetch(block, hash);
         }
     }

@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::kind::parameters::{DEFAULT_FPR, within};
 use crate::kind::{Micros, Parameters, State};
 use crate::kinds::age_partitioned::{COLUMNS, design, theory};
+use crate::kinds::memory::Memory;
 
 /// The longest window: 36,000 years in microseconds.
 const MOST_WINDOW: Micros = 1 << 60;
@@ -100,6 +101,8 @@ pub(super) struct Plan {
     /// The time after its close for which it counts as open; with `pace` together `T/l`, rounded
     /// up.
     pub(super) grace: Micros,
+    /// The memory that banks may take.
+    pub(super) memory: Memory,
 }
 
 impl Plan {
@@ -118,7 +121,8 @@ impl Plan {
         let aim = Aim::of(parameters)?;
         let Slices { k, l, columns, load } = Slices::of(parameters, fpr, aim)?;
         let (pace, grace) = pace_and_grace(window, (k, l), columns);
-        Ok(Self { window, fpr, rate, k, l, columns, aim, load, pace, grace })
+        let memory = Memory::of(parameters, false)?;
+        Ok(Self { window, fpr, rate, k, l, columns, aim, load, pace, grace, memory })
     }
 
     /// Returns the rows of a slice in this number of words.

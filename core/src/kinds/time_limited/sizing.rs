@@ -16,12 +16,15 @@
 //! measured over all that time, and is not extrapolated from the first millisecond of a file that
 //! is being read.
 //!
+//! No bank opens beyond the limit of memory, and generations close early only as long as there is
+//! room for the smallest bank as a successor.
+//!
 //! This module is independent of blocks and cells.
 
 use super::fills::Measure;
 use super::generations::{Generations, RING, last_generation};
 use super::plan::{MARGIN, Plan};
-use crate::block::{Geometry, Layout, MAX_BANKS};
+use crate::block::{Geometry, Layout};
 use crate::kind::{BankEntry, Event, Micros, Moment, State};
 use crate::kinds::age_partitioned::MOST_WORDS;
 
@@ -44,6 +47,13 @@ const MOST_GROWTH: u64 = 8;
 /// The size up to which a bank may grow in one step: 4 MiB, a hundred times the first bank of a
 /// filter without a planned rate.
 const GROWN_WORDS: u64 = 1 << 19;
+
+/// The part of its keys by which a bank may be smaller than wanted, again and again, until it fits
+/// the limit of memory.
+const LESS: f64 = 0.85;
+
+/// More keys of a generation than any bank has capacity for.
+const MOST_KEYS: f64 = (1_u64 << 50) as f64;
 
 /// The greatest weight of a generation that closed early, relative to its own keys: a short burst
 /// measures little.
@@ -113,6 +123,11 @@ pub(super) fn first_words(plan: &Plan) -> u64 {
     PLANNED.words(geometry_for(plan, PLANNED, keys))
 }
 
+/// Returns the words of the smallest later bank.
+pub(super) fn least_words(plan: &Plan) -> u64 {
+    first_words(plan).min(FIRST_WORDS)
+}
+
 /// Returns the event that must come before an insert at `moment`.
 pub(super) fn due(
     plan: &Plan,
@@ -144,11 +159,13 @@ pub(super) fn due(
     if sizing.room() {
         return Some(step);
     }
-    let need = sizing.need_above_capacity(new_bits)?;
-    if sizing.free_column(&step) && sizing.room_for_haste() {
-        return Some(step);
+    let hastens = sizing.free_column(&step) && sizing.room_for_haste();
+    if !hastens && !sizing.has_memory(2) {
+        // At the limit of memory this comes before every insert: the need is not worth measuring.
+        return None;
     }
-    sizing.grow(need, new_bits)
+    let need = sizing.need_above_capacity(new_bits)?;
+    if hastens { Some(step) } else { sizing.grow(need, new_bits) }
 }
 
 /// Returns the generation that opens at `now`. Those that would have opened and closed empty since
@@ -228,7 +245,8 @@ impl Sizing<'_> {
         let by_time = self.plan.window.div_ceil(self.plan.pace).saturating_add(2);
         let (alive, next) = (self.alive(), self.generations.current().saturating_add(1));
         let (used, own) = (next - alive, next - alive.max(self.newest.since).min(next));
-        self.state.banks().count() < MAX_BANKS
+        self.state.banks().count() < self.state.slots()
+            && self.has_memory(1)
             && self.room_on_record()
             && own.saturating_add(used).saturating_add(by_time) < RING
     }
@@ -264,7 +282,8 @@ impl Sizing<'_> {
         } else {
             margin * need
         };
-        self.open(self.geometry_within_reach(keys))
+        let left = self.memory_left().saturating_sub(self.least_bytes());
+        self.open_within(left, keys)
     }
 
     /// Returns the geometry for `keys` keys a generation, limited by how much the newest bank may
@@ -318,7 +337,7 @@ impl Sizing<'_> {
         }
         let lately = self.lately(new_bits);
         let keys = lately.bursts_again.max(MARGIN * lately.need);
-        self.open(self.geometry_within_reach(self.worthwhile(keys)))
+        self.open_within(self.memory_left(), self.worthwhile(keys))
     }
 
     /// Returns the measures of the last window.
@@ -355,8 +374,7 @@ impl Sizing<'_> {
 
     /// Returns `keys`, but at least those of the first bank: a smaller one would gain nothing.
     fn worthwhile(&self, keys: f64) -> f64 {
-        let least = first_words(self.plan).min(FIRST_WORDS);
-        keys.max(capacity(self.plan, self.layout, self.layout.geometry(least)))
+        keys.max(capacity(self.plan, self.layout, self.layout.geometry(least_words(self.plan))))
     }
 
     /// Returns a smaller bank, if the need stayed under a quarter of the capacity for a whole
@@ -378,7 +396,8 @@ impl Sizing<'_> {
         }
         let geometry = geometry_for(self.plan, self.layout, self.worthwhile(MARGIN * most));
         let less = self.layout.words(geometry) <= self.layout.words(self.newest.geometry) / 2;
-        if less { self.open(geometry) } else { None }
+        let fits = self.plan.memory.of_bank(self.layout, geometry) <= self.memory_left();
+        if less && fits { self.open(geometry) } else { None }
     }
 
     /// Returns the keys in a pace for a closed generation.
@@ -393,10 +412,43 @@ impl Sizing<'_> {
             .keys(new_bits.saturating_sub(self.generations.new_bits()))
     }
 
+    /// Returns the bytes that further banks may take.
+    fn memory_left(&self) -> u64 {
+        self.plan.memory.left(self.layout, self.state)
+    }
+
+    /// Returns whether this many of the smallest banks may open.
+    fn has_memory(&self, banks: u64) -> bool {
+        self.plan.memory.most.is_none() || self.memory_left() >= banks * self.least_bytes()
+    }
+
+    /// Returns the bytes of the smallest bank.
+    fn least_bytes(&self) -> u64 {
+        let geometry = geometry_for(self.plan, self.layout, self.worthwhile(0.0));
+        self.plan.memory.of_bank(self.layout, geometry)
+    }
+
+    /// Returns the opening of a bank for `keys` keys a generation, or of a smaller one that takes
+    /// at most `bytes`; none if not even the smallest does.
+    fn open_within(&self, bytes: u64, keys: f64) -> Option<Event> {
+        let (mut keys, least) = (keys.min(MOST_KEYS), self.worthwhile(0.0));
+        loop {
+            let geometry = self.geometry_within_reach(keys);
+            if self.plan.memory.of_bank(self.layout, geometry) <= bytes {
+                return self.open(geometry);
+            }
+            if keys <= least {
+                return None;
+            }
+            let reach = capacity(self.plan, self.layout, geometry);
+            keys = (LESS * keys.min(reach)).max(least);
+        }
+    }
+
     fn open(&self, geometry: Geometry) -> Option<Event> {
         let id = self.state.next_bank();
         let since = self.generations.current().saturating_add(1);
-        (self.state.banks().count() < MAX_BANKS).then_some(Event::OpenBank {
+        (self.state.banks().count() < self.state.slots()).then_some(Event::OpenBank {
             id,
             geometry,
             since,

@@ -46,6 +46,16 @@ impl TimeLimited {
     pub fn rate(self, keys_per_second: f64) -> Self {
         Self(self.0.with("rate", keys_per_second))
     }
+
+    /// Limits the memory, in bytes: that of the blocks with all that an image has besides. Default:
+    /// no limit; the filter grows with the rate.
+    ///
+    /// At the limit no key is lost. The false-positive rate rises, and `Stat::saturated` says so
+    /// when it is more than twice the planned one.
+    #[must_use]
+    pub fn max_memory(self, bytes: u64) -> Self {
+        Self(self.0.with("max-memory", bytes))
+    }
 }
 
 impl Ages for TimeLimited {}

@@ -4,6 +4,7 @@ use super::plan::{MOST_COLUMNS, pace_and_grace};
 use super::*;
 use crate::conformance::{self, Harness, hash_of};
 use crate::hash::mix;
+use crate::kinds::memory::Memory;
 
 /// Returns a kind with the smallest first bank.
 pub(super) fn tiny(window: u64, k: u32, l: u32, load: f64) -> Arc<TimeLimited> {
@@ -14,7 +15,20 @@ pub(super) fn tiny(window: u64, k: u32, l: u32, load: f64) -> Arc<TimeLimited> {
 fn in_rows(columns: u32, window: u64, (k, l): (u32, u32), load: f64) -> Arc<TimeLimited> {
     let (pace, grace) = pace_and_grace(window, (k, l), columns);
     let (fpr, rate, aim) = (0.001, Some(0.0), Aim::Worst);
-    Arc::new(TimeLimited::new(Plan { window, fpr, rate, k, l, columns, aim, load, pace, grace }))
+    let memory = Memory { most: None, undo: false };
+    Arc::new(TimeLimited::new(Plan {
+        window,
+        fpr,
+        rate,
+        k,
+        l,
+        columns,
+        aim,
+        load,
+        pace,
+        grace,
+        memory,
+    }))
 }
 
 /// Returns the keys and times of a stream with all cases: bursts, gaps, silences, late keys.

@@ -204,7 +204,7 @@ fn an_idle_block_stays_unambiguous_for_any_time() {
     let kind = raw(6, 2, 1, 300, 3);
     let ask = |hash, inserts| {
         let query = Query { hash, now: 0, totals: Totals { inserts, new_bits: 0 } };
-        kind.contains(&state, &Blocks::One(block), &query)
+        kind.contains(&state, &Blocks::One(0, block), &query)
     };
     let mut number = 0;
     for idle in [1, 2, 5, 6, 7, 8, 11, 12, 13, 50, 1 << 20, 1 << 62] {
@@ -232,7 +232,7 @@ fn an_insert_with_a_number_read_before_anothers_counts_as_of_the_same_tick() {
         let kind = raw(8, batch, 2, 300, 3);
         let age = |hash, inserts| {
             let query = Query { hash, now: 0, totals: Totals { inserts, new_bits: 0 } };
-            kind.ages()?.age(&state, &Blocks::One(block), &query)
+            kind.ages()?.age(&state, &Blocks::One(0, block), &query)
         };
         insert(&kind, &block, hash_of(1), 1005);
         insert(&kind, &block, hash_of(2), 1001);
@@ -270,7 +270,7 @@ fn a_settled_block_tells_nothing_of_when_it_was_swept() {
 fn insert(kind: &Arc<dyn Kind>, block: &Block<'_>, hash: u64, step: u64) {
     let state_words = zeros(STATE_WORDS);
     let operation = Operation { change: Change::Insert, hash, step, time: 0, weight: 1 };
-    kind.insert(&State::new(&state_words), &Blocks::One(*block), &operation);
+    kind.insert(&State::new(&state_words), &Blocks::One(0, *block), &operation);
 }
 
 fn zeros(count: usize) -> Vec<AtomicU64> {

@@ -13,7 +13,7 @@ fn words(count: usize) -> Vec<AtomicU64> {
 
 /// A block of its own, and the last generation of each key that was inserted.
 struct Modelled<W> {
-    table: Table<W>,
+    table: Table<W, false>,
     shape: Shape,
     own: Vec<AtomicU64>,
     cells: Vec<AtomicU64>,
