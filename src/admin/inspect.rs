@@ -10,6 +10,7 @@ use crate::engine::open::{first_bank_bytes, layout, read_meta, write_file, write
 use crate::error::{Error, Result};
 use crate::format::header::DURABLE;
 use crate::format::names::FileName;
+use crate::image::bank_files::most_bytes;
 use crate::image::identity::Identity;
 use crate::locks::holders::locked;
 use crate::media::{Access, BESIDE_LOG_MOST, Disk, ImagePlace, Media};
@@ -414,7 +415,7 @@ pub fn plan(kind: &str, parameters: &Parameters, options: &Options) -> Result<Pl
     let due = options.checkpoint_due(memory_bytes);
     let log = due.saturating_mul(2).saturating_add(segments);
     let is_beside = match options.image_place()? {
-        None => bank_bytes <= BESIDE_LOG_MOST,
+        None => most_bytes(&*kind, bank_bytes) <= BESIDE_LOG_MOST,
         Some(place) => place == ImagePlace::BesideLog,
     };
     let copies = memory_bytes.saturating_mul(3 + u64::from(is_beside));

@@ -7,7 +7,15 @@ use crate::image::control::Control;
 use crate::image::named_banks::NamedBanks;
 use crate::media::{Access, BankPlace, BankStore, HandedOut, Media};
 use crate::sync::Mutex;
+use ebbtide_core::kind::Kind;
 use std::sync::Arc;
+
+/// Returns the bytes by which it is decided where a kind's banks lie: those of the first bank,
+/// `first`, or all that a kind whose banks follow the number of keys may take.
+#[must_use]
+pub fn most_bytes(kind: &dyn Kind, first: u64) -> u64 {
+    if kind.changes_banks() { kind.max_memory().unwrap_or(u64::MAX) } else { first }
+}
 
 /// The files of an image's banks.
 #[derive(Debug)]
@@ -18,8 +26,8 @@ pub struct BankFiles {
 }
 
 impl BankFiles {
-    /// Decides where the banks of a new image lie, whose first bank has `bytes`, and notes it in
-    /// its header.
+    /// Decides where the banks of a new image lie, which may take `bytes`, and notes it in its
+    /// header.
     ///
     /// # Errors
     /// [`Error::Io`], also if there is too little memory.

@@ -6,7 +6,7 @@
 
 use crate::error::Result;
 use crate::image::bank::{Bank, BankForm, BankSet};
-use crate::image::bank_files::BankFiles;
+use crate::image::bank_files::{BankFiles, most_bytes};
 use crate::image::control::Control;
 use crate::image::identity::Identity;
 use crate::image::room;
@@ -91,9 +91,9 @@ impl Image {
         kind: &dyn Kind,
     ) -> Result<Self> {
         let form = BankForm::of(kind);
-        let bytes = Bank::bytes(layout, kind.geometry(layout), form)?;
+        let first = Bank::bytes(layout, kind.geometry(layout), form)?;
         let header = Control::create(&*media, temporary, identity)?;
-        let files = BankFiles::create(&media, &header, bytes)?;
+        let files = BankFiles::create(&media, &header, most_bytes(kind, first))?;
         Ok(Self::over(header, layout, form, (media, files), Access::Write))
     }
 

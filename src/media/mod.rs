@@ -138,7 +138,7 @@ pub trait Media: Debug + Send + Sync {
     /// As [`Media::make`] and [`Media::open`].
     fn locks(&self, name: &str, access: Access) -> io::Result<Box<dyn ByteLocks>>;
 
-    /// Creates a file without a name for the banks of a new image whose first bank has `bytes`.
+    /// Creates a file without a name for the banks of a new image that may take `bytes`.
     /// `None` if they shall be files of this medium.
     ///
     /// # Errors

@@ -5,8 +5,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Banks of up to this many bytes lie beside the log unless the user says otherwise: an open filter
-/// would need a third descriptor for them.
+/// Banks that never take more bytes lie beside the log unless the user says otherwise: an open
+/// filter would need a third descriptor for them.
 pub(crate) const BESIDE_LOG_MOST: u64 = 64 << 10;
 
 /// What distinguishes a file without a name from all others.

@@ -84,7 +84,7 @@ fn the_child_plays_its_role_when_it_is_one() {
 }
 
 #[test]
-fn the_banks_of_a_filter_lie_in_memory_and_those_of_a_small_one_beside_the_log() {
+fn the_banks_of_a_filter_lie_in_memory_and_those_of_one_that_stays_small_beside_the_log() {
     let home = tempfile::tempdir().expect("a directory");
     let large = create(&home.path().join("large"));
     assert_eq!(place(&large), BankPlace::Memory);
@@ -92,6 +92,9 @@ fn the_banks_of_a_filter_lie_in_memory_and_those_of_a_small_one_beside_the_log()
     assert!(!found.iter().any(|name| name.starts_with("live-")), "{found:?}");
     let small = Filter::create(home.path().join("small"), Bloom::capacity(1000), options());
     assert_eq!(place(&small.expect("a filter")), BankPlace::BesideLog);
+    let grows = Fingerprint::window(Duration::from_secs(600));
+    let grows = Filter::create(home.path().join("grows"), grows, options()).expect("a filter");
+    assert_eq!(place(&grows), BankPlace::Memory);
 }
 
 #[test]

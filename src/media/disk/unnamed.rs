@@ -76,8 +76,8 @@ pub(super) struct UnnamedFile {
     place: BankPlace,
 }
 
-/// Creates the file for the banks of an image whose first bank has `bytes`. `None` if they shall
-/// lie in files of the directory.
+/// Creates the file for the banks of an image that may take `bytes`. `None` if they shall lie in
+/// files of the directory.
 pub(super) fn create(
     directory: &Arc<Directory>,
     place: Option<&ImagePlace>,
