@@ -116,6 +116,25 @@ fn memory_is_in_proportion_to_the_keys_at_every_moment_of_a_burst() {
 }
 
 #[test]
+fn a_burst_keeps_every_planned_rate_nearly() {
+    for fpr in [0.05, 0.01, 1e-3, 1e-4, 1e-6] {
+        let mut stream = Stream::new(&default_window().with("fpr", fpr));
+        let count = 1_000_000;
+        stream.burst(count, SECOND / 2);
+        let expected = stream.harness.estimated_fpr();
+        println!(
+            "{fpr}: {:.1} bits, {} banks, {expected:.2e}",
+            stream.bits_a_key(),
+            stream.banks()
+        );
+        assert!(stream.banks() > 8 && expected < 1.4 * fpr, "{fpr}: {expected}");
+        assert!(!stream.harness.is_saturated(), "{fpr}");
+        assert_eq!(stream.harness.metric("closings"), 0, "{fpr}");
+        stream.assert_has_last(count);
+    }
+}
+
+#[test]
 fn a_window_after_a_burst_the_planned_size_is_back_and_the_next_burst_is_taken_as_well() {
     let mut stream = Stream::new(&default_window());
     let planned = stream.bytes();

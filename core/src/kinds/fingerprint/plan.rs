@@ -21,8 +21,9 @@ const PLANNED: Layout = Layout { stripes: 1, block_words: Layout::PLANNED_BLOCK_
 /// there are hardly any.
 const AIM: f64 = 0.998;
 
-/// The part of the planned rate that a full bank of a burst may add.
-const BURST_PART: f64 = 0.125;
+/// The part of the planned rate that a full bank of a burst may add: two dozen are full after a
+/// large one.
+const BURST_PART: f64 = 1.0 / 32.0;
 
 /// Words by which the blocks of a burst's banks are shorter than those of other banks, which have a
 /// multiple of eight. So a block's length tells the form of its buckets.
