@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::image::BankSet;
 use crate::sync::AtomicU64;
 use crate::wal::Record;
-use ebbtide_core::block::{Blocks, Geometry, Layout, MAX_BANKS};
+use ebbtide_core::block::{Blocks, FEW_BANKS, Geometry, Layout};
 use ebbtide_core::hash::mix;
 use ebbtide_core::kind::copy::BlockCopy;
 use ebbtide_core::kind::plan::Locate;
@@ -141,13 +141,47 @@ impl Hasher for Mixed {
     }
 }
 
-/// The blocks of one key, as a decision reads them.
+/// A value for each slot of a bank: the first ones on the stack, which are all that most filters
+/// have.
+enum BySlot<T> {
+    Few([Option<T>; FEW_BANKS]),
+    Many(Vec<Option<T>>),
+}
+
+impl<T> BySlot<T> {
+    /// Returns the values of `of` for the slots below `slots`, at least the first ones.
+    #[inline]
+    fn from_fn(slots: usize, of: impl FnMut(usize) -> Option<T>) -> Self {
+        if slots <= FEW_BANKS {
+            Self::Few(std::array::from_fn(of))
+        } else {
+            Self::Many((0..slots).map(of).collect())
+        }
+    }
+
+    #[inline]
+    fn as_mut(&mut self) -> &mut [Option<T>] {
+        match self {
+            Self::Few(slots) => slots,
+            Self::Many(slots) => slots,
+        }
+    }
+}
+
+/// The blocks of one key, as a decision reads them: all of them, which are not copied, or some.
 #[derive(Debug)]
-pub(crate) struct Shown<'a>(pub(crate) Blocks<'a>);
+#[expect(clippy::large_enum_variant, reason = "it lives on the stack of one operation")]
+pub(crate) enum Shown<'a> {
+    All(&'a Blocks<'a>),
+    Some(Blocks<'a>),
+}
 
 impl<'a> AsRef<Blocks<'a>> for Shown<'a> {
     fn as_ref(&self) -> &Blocks<'a> {
-        &self.0
+        match self {
+            Self::All(blocks) => blocks,
+            Self::Some(blocks) => blocks,
+        }
     }
 }
 
@@ -158,14 +192,20 @@ impl Locate for Shown<'_> {
         Self: 'b;
 
     fn locate(&self, mask: BankMask, _: u64) -> Shown<'_> {
-        if let Blocks::One(slot, block) = self.0 {
-            return Shown(Blocks::One(slot, block));
+        let blocks = self.as_ref();
+        if matches!(blocks, Blocks::One(..)) {
+            return Shown::All(blocks);
         }
-        let mut among = Blocks::below((BankMask::BITS - mask.leading_zeros()) as usize);
-        for (slot, block) in self.0.iter().filter(|(slot, _)| mask >> slot & 1 != 0) {
-            among.set(slot, *block);
+        let mut among = blocks.iter().filter(|(slot, _)| mask >> slot & 1 != 0);
+        let (first, second) = (among.next(), among.next());
+        if let (Some((slot, block)), None) = (first, second) {
+            return Shown::Some(Blocks::One(slot, *block));
         }
-        Shown(among)
+        let mut some = Blocks::below((BankMask::BITS - mask.leading_zeros()) as usize);
+        for (slot, block) in first.into_iter().chain(second).chain(among) {
+            some.set(slot, *block);
+        }
+        Shown::Some(some)
     }
 }
 
@@ -262,7 +302,8 @@ impl Overlay {
         records: &[Record],
         access: Access<'_>,
     ) -> Result<()> {
-        let mut wanted = [None; MAX_BANKS];
+        let mut wanted = BySlot::from_fn(self.slots(), |_| None);
+        let wanted = wanted.as_mut();
         let mut is_wanted = false;
         self.each(hash, |slot, key, imagined| {
             let changed = self.changed.get(&key);
@@ -274,16 +315,14 @@ impl Overlay {
             return Ok(());
         }
         let of_image = |slot: usize| matches!(wanted[slot], Some((_, None)));
-        let copies = access.read(&self.banks, hash, |blocks| {
+        let mut copies = access.read(&self.banks, hash, |blocks| {
             let copy = |slot| Some(BlockCopy::whole(spare(), kind, *blocks.get(slot)?));
-            std::array::from_fn::<_, MAX_BANKS, _>(
-                |slot| if of_image(slot) { copy(slot) } else { None },
-            )
+            BySlot::from_fn(wanted.len(), |slot| if of_image(slot) { copy(slot) } else { None })
         })?;
-        for ((slot, wanted), copy) in wanted.into_iter().enumerate().zip(copies) {
-            let Some((key, imagined)) = wanted else { continue };
+        for ((slot, wanted), copy) in wanted.iter().enumerate().zip(copies.as_mut()) {
+            let Some((key, imagined)) = *wanted else { continue };
             let zero = imagined.map(|geometry| BlockCopy::zero(self.layout, geometry, key.1));
-            if let Some(copy) = copy.or(zero) {
+            if let Some(copy) = copy.take().or(zero) {
                 self.apply_changes(kind, state, (slot, key), &copy, records);
                 self.keep(key, copy);
             }
@@ -337,12 +376,13 @@ impl Overlay {
         operation: &Operation,
         record: usize,
     ) {
-        let mut keys = [None; MAX_BANKS];
+        let mut keys = BySlot::from_fn(self.slots(), |_| None);
+        let keys = keys.as_mut();
         self.each(operation.hash, |slot, key, _| {
             keys[slot] = Some(key).filter(|_| mask >> slot & 1 != 0);
         });
-        for (slot, key) in keys.into_iter().enumerate() {
-            let Some(key) = key else { continue };
+        for (slot, key) in keys.iter().enumerate() {
+            let Some(key) = *key else { continue };
             let changed = self.changed.entry(key).or_insert(Changed { last: NONE, copy: None });
             let before = mem::replace(&mut changed.last, self.changes.len() as u32);
             self.changes.push(Change { record: record as u32, before });

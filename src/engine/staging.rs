@@ -370,7 +370,7 @@ impl Staging {
         let shows = self.depends || precondition != Precondition::Nothing;
         let (key, records) = ((hash, shows), &self.records);
         self.overlay.read((kind, &state), key, records, host.access, |blocks| {
-            let shown = Shown(*blocks);
+            let shown = Shown::All(blocks);
             let plan = decide((kind, true), &state, layout, moment, &request, &shown, |_| {});
             let mut decided = Decided { plan, written: None, room: None };
             let Decision::Insert { step } = plan.decision else { return decided };
@@ -378,10 +378,11 @@ impl Staging {
                 return decided;
             }
             let operation = Operation { change, hash, step, time: stamp.time, weight };
-            let blocks = shown.locate(plan.mask, hash).0;
-            let record = records::of_operation(kind, &state, &blocks, &operation, stamp.stream);
+            let located = shown.locate(plan.mask, hash);
+            let blocks = located.as_ref();
+            let record = records::of_operation(kind, &state, blocks, &operation, stamp.stream);
             decided.written = Some((operation, record));
-            decided.room = room_for(kind, &blocks, &operation);
+            decided.room = room_for(kind, blocks, &operation);
             decided
         })
     }
