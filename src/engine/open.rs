@@ -21,6 +21,7 @@ use crate::meta::Meta;
 use crate::options::Options;
 use crate::recovery::removal::{self, remove_for_good};
 use crate::recovery::{Listing, LogExtent, Recovered, rebuild, replay, trim};
+use crate::sync::{self, Instant, patience};
 use crate::telemetry::{Timed, Work};
 use crate::wal::log::next_end;
 use crate::wal::record::RECORD_BYTES;
@@ -50,6 +51,13 @@ const SEGMENTS_BESIDE: u64 = 3;
 
 /// The time to wait for handles that open, recover or close the filter, since their last progress.
 const OPENING_TIME: Duration = Duration::from_secs(60);
+
+/// The longest time for which a handle that has the filter open, but not its image any more, counts
+/// as one that ends.
+const ENDING_TIME: Duration = patience(Duration::from_secs(5));
+
+/// The pause before it is tried again.
+const ENDING_PAUSE: Duration = patience(Duration::from_millis(1));
 
 /// Returns the layout that all banks of a filter will share.
 pub(crate) fn layout(kind: &dyn Kind, options: &Options) -> Layout {
@@ -133,18 +141,19 @@ pub(crate) fn open(media: Arc<dyn Media>, options: Options) -> Result<Engine> {
         let slots = Arc::new(enter(&*media)?);
         let meta = read_meta(&*media)?;
         agreement::check(&*media, &meta, &options)?;
-        let attached = match slots.anyone_else()? {
-            true => attach(media.clone(), meta.clone(), options.clone(), slots.clone()).map(Some),
-            false => Ok(None),
-        };
-        let engine = match attached {
-            Ok(Some(engine)) => engine,
-            Ok(None) => recover(media, meta, options, slots)?,
-            // The last process that had the image died meanwhile.
-            Err(error) if error.is_not_found() && !slots.anyone_else()? => {
-                recover(media, meta, options, slots)?
+        let begun = Instant::now();
+        let engine = loop {
+            if !slots.anyone_else()? {
+                break recover(media, meta, options, slots)?;
             }
-            Err(error) => return Err(error),
+            match attach(media.clone(), meta.clone(), options.clone(), slots.clone()) {
+                // The last process that had the image has closed it, or dies: the system takes its
+                // descriptors one after the other, and this comes before the end of its session.
+                Err(error) if error.is_not_found() && begun.elapsed() < ENDING_TIME => {
+                    sync::sleep(ENDING_PAUSE);
+                }
+                attached => break attached?,
+            }
         };
         engine.shared.slots.end_opening()?;
         Ok(engine)

@@ -1,14 +1,14 @@
 //! Handles that join others on a filter: each sees the changes of the others, also after a long
 //! sleep, and also after failures.
 
-use ebbtide::media::{Access, ByteLocks, Disk, Mapping, Media, MediaFile, Memory};
+use crate::faulty::Faulty;
+use ebbtide::media::{Disk, Memory};
 use ebbtide::{
-    AgePartitioned, Any, Checked, Clock, Durability, Error, Filter, Options, Parameters, Reader,
-    Spec, TimeLimited, Timestamp, inspect,
+    AgePartitioned, Any, Checked, Clock, Durability, Error, Filter, Fingerprint, Options,
+    Parameters, Reader, Spec, TimeLimited, Timestamp, inspect,
 };
 use ebbtide_testkit::child::{self, Child};
 use std::fs;
-use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -243,122 +243,23 @@ fn handles_keep_their_own_settings_and_the_filter_those_of_its_creation() {
     assert_eq!(digest(&open(&dir)), expected);
 }
 
-/// A medium whose next sync of a log segment fails, or which panics when the next bank is created.
-#[derive(Debug)]
-struct Faulty {
-    inner: Box<dyn Media>,
-    faults: Arc<Faults>,
-}
-
-#[derive(Debug, Default)]
-struct Faults {
-    sync: AtomicBool,
-    bank: AtomicBool,
-}
-
-#[derive(Debug)]
-struct FaultyFile {
-    inner: Box<dyn MediaFile>,
-    is_log: bool,
-    faults: Arc<Faults>,
-}
-
-impl Faulty {
-    fn new(inner: impl Media + 'static) -> Arc<Self> {
-        Arc::new(Self { inner: Box::new(inner), faults: Arc::default() })
-    }
-
-    fn file(&self, inner: Box<dyn MediaFile>, name: &str) -> Box<dyn MediaFile> {
-        // A new segment first has the name of a temporary file.
-        let is_log = name.starts_with("wal-") || name.starts_with("tmp-");
-        Box::new(FaultyFile { inner, is_log, faults: self.faults.clone() })
-    }
-}
-
-impl Media for Faulty {
-    fn path(&self) -> &Path {
-        self.inner.path()
-    }
-
-    fn make(&self) -> io::Result<()> {
-        self.inner.make()
-    }
-
-    fn list(&self) -> io::Result<Vec<String>> {
-        self.inner.list()
-    }
-
-    fn create(&self, name: &str, bytes: u64) -> io::Result<Box<dyn MediaFile>> {
-        if name.starts_with("live-") && self.faults.bank.swap(false, Ordering::SeqCst) {
-            panic!("in the middle of an insert");
-        }
-        Ok(self.file(self.inner.create(name, bytes)?, name))
-    }
-
-    fn open(&self, name: &str, access: Access) -> io::Result<Box<dyn MediaFile>> {
-        Ok(self.file(self.inner.open(name, access)?, name))
-    }
-
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.inner.rename(from, to)
-    }
-
-    fn rename_new(&self, from: &str, to: &str) -> io::Result<()> {
-        self.inner.rename_new(from, to)
-    }
-
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.inner.remove(name)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.inner.sync()
-    }
-
-    fn locks(&self, name: &str, access: Access) -> io::Result<Box<dyn ByteLocks>> {
-        self.inner.locks(name, access)
-    }
-
-    fn boot_id(&self) -> io::Result<u128> {
-        self.inner.boot_id()
-    }
-}
-
-impl MediaFile for FaultyFile {
-    fn bytes(&self) -> io::Result<u64> {
-        self.inner.bytes()
-    }
-
-    fn allocated_bytes(&self) -> io::Result<u64> {
-        self.inner.allocated_bytes()
-    }
-
-    fn identity(&self) -> io::Result<u64> {
-        self.inner.identity()
-    }
-
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        self.inner.read_at(buffer, offset)
-    }
-
-    fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
-        self.inner.write_at(buffer, offset)
-    }
-
-    fn truncate(&self, bytes: u64) -> io::Result<()> {
-        self.inner.truncate(bytes)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        if self.is_log && self.faults.sync.swap(false, Ordering::SeqCst) {
-            return Err(io::Error::other("the disk is broken"));
-        }
-        self.inner.sync()
-    }
-
-    fn map(&self, access: Access) -> io::Result<Box<dyn Mapping>> {
-        self.inner.map(access)
-    }
+#[test]
+fn an_opener_waits_for_a_handle_that_ends_and_has_its_image_no_more() {
+    let home = tempfile::tempdir().expect("a directory");
+    let media = Faulty::new(Disk::new(home.path().join("filter")));
+    media.faults.in_memory.store(true, Ordering::SeqCst);
+    let window = Fingerprint::window(Duration::from_secs(600));
+    let filter = Filter::create_on(media.clone(), window, options()).expect("a filter");
+    filter.insert("key").expect("an insert");
+    media.faults.missing.store(20, Ordering::SeqCst);
+    let other = Filter::<Fingerprint>::open_on(media.clone(), options()).expect("it was there");
+    assert_eq!(media.faults.missing.load(Ordering::SeqCst), 0);
+    assert!(other.contains("key").expect("an answer"));
+    // Not without limit: the handle may be one that has lost its image.
+    media.faults.missing.store(u64::MAX, Ordering::SeqCst);
+    let refused = Filter::<Fingerprint>::open_on(media.clone(), options());
+    assert!(matches!(refused, Err(Error::Io { .. })), "{refused:?}");
+    assert!(filter.contains("key").expect("an answer"));
 }
 
 fn any(kind: &str, size: &str, keys: u64) -> Any {
