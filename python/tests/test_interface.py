@@ -164,23 +164,23 @@ def test_the_image_lies_where_the_first_to_open_the_filter_says(path: str, tmp_p
 
 
 def test_a_window_of_time_keeps_its_limit_of_memory_and_every_key(tmp_path: Path) -> None:
-    for name, spec in {
-        "fingerprint": ebbtide.Fingerprint(window="10m", max_memory="256KiB"),
-        "time": ebbtide.TimeLimited("10m", max_memory=400 << 10),
-    }.items():
-        most = {"fingerprint": 256 << 10, "time": 400 << 10}[name]
-        with ebbtide.create(tmp_path / name, spec) as seen:
-            keys = [f"key {number}" for number in range(200_000)]
+    specs: list[tuple[ebbtide.Spec, int]] = [
+        (ebbtide.Fingerprint(window="10m", max_memory="256KiB"), 256 << 10),
+        (ebbtide.TimeLimited("10m", max_memory=400 << 10), 400 << 10),
+    ]
+    keys = [f"key {number}" for number in range(200_000)]
+    for spec, most in specs:
+        with ebbtide.open(tmp_path / spec.kind, spec) as seen:
             for begin in range(0, len(keys), 10_000):
                 seen.insert_all(keys[begin : begin + 10_000])
                 assert seen.stat().memory_bytes <= most
             assert all(seen.contains_all(keys))
             assert seen.stat().saturated
             assert seen.stat().parameters["max-memory"] == str(most)
-        with pytest.raises(ebbtide.BadParameter, match="at least"):
-            ebbtide.create(tmp_path / "small", type(spec)(window="10m", max_memory="4KiB"))
+    with pytest.raises(ebbtide.BadParameter, match="at least"):
+        ebbtide.plan(ebbtide.Fingerprint(window="10m", max_memory="4KiB"))
+    with pytest.raises(ebbtide.BadParameter, match="max-memory|max_memory"):
+        ebbtide.plan(ebbtide.Fingerprint(window="10m", max_memory="lots"))
     for wrong in [1.5, True]:
         with pytest.raises(TypeError, match="max_memory"):
             ebbtide.Fingerprint(window="10m", max_memory=wrong)  # type: ignore[arg-type]
-    with pytest.raises(ebbtide.BadParameter, match="max-memory|max_memory"):
-        ebbtide.plan(ebbtide.Fingerprint(window="10m", max_memory="lots"))
