@@ -93,9 +93,17 @@ impl<'a> State<'a> {
     #[must_use]
     #[inline]
     pub fn bank(&self, slot: usize) -> Option<BankEntry> {
-        if slot >= self.slots() {
-            return None;
-        }
+        let is_occupied = match self.slots() {
+            FEW_BANKS => slot < FEW_BANKS,
+            // Acquire: pairs with the Release in `set_entry`.
+            slots => slot < slots && self.words[OCCUPIED].load(Ordering::Acquire) >> slot & 1 != 0,
+        };
+        if is_occupied { self.listed(slot) } else { None }
+    }
+
+    /// Returns the bank in a slot that may contain one.
+    #[inline]
+    fn listed(&self, slot: usize) -> Option<BankEntry> {
         let entry = self.entry(slot);
         // Acquire: pairs with the Release in `set_entry`; an entry that is visible at all is
         // visible completely. (A query also checks the state block's version; an insert that has
@@ -117,7 +125,7 @@ impl<'a> State<'a> {
     #[inline]
     pub fn banks(&self) -> impl Iterator<Item = BankEntry> + use<'a> {
         let state = *self;
-        state.occupied().filter_map(move |slot| state.bank(slot))
+        state.occupied().filter_map(move |slot| state.listed(slot))
     }
 
     /// Returns the slots that may contain a bank.
