@@ -118,3 +118,22 @@ impl Identity {
         self.holders().0 as u64 * 8..self.bytes()
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use ebbtide_core::block::places::head_bytes;
+
+    #[test]
+    fn an_image_takes_no_more_besides_its_banks_than_a_limit_of_memory_counts() {
+        for stripes in (1..=130).chain([1000, 4096]) {
+            for state_words in [64, 168, 512] {
+                let (uuid, timeline, boot, inode, device) = (0, 0, 0, 0, 0);
+                let of = Identity { uuid, timeline, boot, inode, device, stripes, state_words };
+                let counted = head_bytes(stripes, state_words as usize);
+                assert!(of.bytes() <= counted, "{of:?}: {} of {counted}", of.bytes());
+                assert!(counted <= of.bytes() + 2 * PAGE_BYTES, "{of:?}: {counted}");
+            }
+        }
+    }
+}
