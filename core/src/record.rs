@@ -5,7 +5,7 @@
 //! | 0 | payload: the key's hash, or a word of the event |
 //! | 1 | time, microseconds since the Unix epoch |
 //! | 2 | step, or another word of the event |
-//! | 3 | operation (8 bits; bit 7: the time came with the key), argument (24), checksum (32) |
+//! | 3 | operation (8 bits; bit 7: the time came with the key, bit 6: the record continues), argument (24), checksum (32) |
 //!
 //! The last word is never zero, and storing it publishes the record. Its checksum covers everything
 //! else in the record and is seeded with timeline and LSN, so a record is valid only in its own
@@ -27,6 +27,7 @@ pub const ARGUMENT_BITS: u32 = 24;
 pub const ARGUMENT_MAX: u32 = (1 << ARGUMENT_BITS) - 1;
 
 const STREAM: u8 = 0x80;
+const CONTINUES: u8 = 0x40;
 
 /// The operation of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +52,8 @@ pub enum Op {
     /// All keys were removed: the filter is as it was created, except for its time and the numbers
     /// of its banks.
     Clear = 9,
-    /// The head of a batch: the next `payload` records belong to it, and count only together.
+    /// The head of a batch of a format up to 5: the next `payload` records belong to it, and count
+    /// only together. Later formats have records that [continue](Record::continues).
     Batch = 10,
     /// How far a source was read: `payload` is the source, `time` the position.
     Position = 11,
@@ -105,6 +107,9 @@ pub struct Record {
     pub argument: u32,
     /// Whether the time came with the key and not from a clock.
     pub stream: bool,
+    /// Whether the record in the next slot belongs to the same batch. The records of a batch count
+    /// only together.
+    pub continues: bool,
     /// Word 0.
     pub payload: u64,
     /// Word 1.
@@ -163,8 +168,8 @@ impl Record {
     /// Creates a record of this operation with all other fields zero.
     #[must_use]
     #[inline]
-    pub fn new(op: Op) -> Self {
-        Self { op, argument: 0, stream: false, payload: 0, time: 0, step: 0 }
+    pub const fn new(op: Op) -> Self {
+        Self { op, argument: 0, stream: false, continues: false, payload: 0, time: 0, step: 0 }
     }
 
     /// Encodes the four words, for this slot. Payload, time and step are whole words; callers
@@ -173,7 +178,8 @@ impl Record {
     #[inline]
     pub fn encode(&self, timeline: u64, lsn: u64) -> [u64; RECORD_WORDS] {
         debug_assert!(self.argument <= ARGUMENT_MAX, "{self:?}");
-        let op = self.op as u8 | if self.stream { STREAM } else { 0 };
+        let flag = |is_set, flag| if is_set { flag } else { 0 };
+        let op = self.op as u8 | flag(self.stream, STREAM) | flag(self.continues, CONTINUES);
         let head = u32::from(op) << 24 | (self.argument & ARGUMENT_MAX);
         let words = [self.payload, self.time, self.step];
         let last = u64::from(head) << 32 | u64::from(checksum(words, head, timeline, lsn));
@@ -197,12 +203,13 @@ impl Record {
             return Decoded::Wrong;
         }
         let code = (head >> 24) as u8;
-        match Op::from_code(code & !STREAM) {
+        match Op::from_code(code & !(STREAM | CONTINUES)) {
             None => Decoded::Wrong,
             Some(op) => Decoded::Valid(Self {
                 op,
                 argument: head & ARGUMENT_MAX,
                 stream: code & STREAM != 0,
+                continues: code & CONTINUES != 0,
                 payload: words[0],
                 time: words[1],
                 step: words[2],
@@ -217,16 +224,16 @@ mod tests {
     use proptest::prelude::*;
 
     fn insert(payload: u64, time: u64, step: u64, argument: u32, stream: bool) -> Record {
-        Record { op: Op::Insert, argument, stream, payload, time, step }
+        Record { argument, stream, payload, time, step, ..Record::new(Op::Insert) }
     }
 
     proptest! {
         #[test]
         fn a_record_reads_back_in_its_own_place_only(
             payload: u64, time: u64, step: u64, argument in 0..=ARGUMENT_MAX, stream: bool,
-            timeline in 1..1000_u64, lsn in 1..u64::MAX,
+            continues: bool, timeline in 1..1000_u64, lsn in 1..u64::MAX,
         ) {
-            let record = insert(payload, time, step, argument, stream);
+            let record = Record { continues, ..insert(payload, time, step, argument, stream) };
             let words = record.encode(timeline, lsn);
             prop_assert_ne!(words[3], 0);
             prop_assert_eq!(Record::decode(words, timeline, lsn), Decoded::Valid(record));

@@ -89,6 +89,13 @@ impl<'a> State<'a> {
         &self.all[at..at + ENTRY_WORDS]
     }
 
+    /// Returns the entries of the slots from [`FEW_BANKS`] on.
+    fn more_entries(&self) -> &'a [AtomicU64] {
+        let first =
+            if self.slots() > FEW_BANKS { LARGE_STATE_WORDS - MORE_WORDS } else { self.all.len() };
+        &self.all[first..]
+    }
+
     /// Returns the bank in a slot.
     #[must_use]
     #[inline]
@@ -240,6 +247,15 @@ impl<'a> State<'a> {
     /// still reads the table, for a step decided earlier, never finds a bank with another bank's
     /// size.
     pub fn copy_banks(&self, from: &State<'_>) {
+        // Most events change no bank.
+        let is_same = |to: &[AtomicU64], from: &[AtomicU64]| {
+            to.iter().zip(from).all(|(to, from)| load(to) == load(from))
+        };
+        if is_same(&self.words[..NEXT_BANK], &from.words[..NEXT_BANK])
+            && is_same(self.more_entries(), from.more_entries())
+        {
+            return;
+        }
         for slot in 0..self.slots().min(from.slots()) {
             let [old, new] = [self.entry(slot), from.entry(slot)]
                 .map(|words| [0, 1, 2].map(|word: usize| load(&words[word])));

@@ -16,7 +16,7 @@ use crate::format::names::FileName;
 use crate::image::Control;
 use crate::media::{Access, Media, Memory};
 use crate::meta::Meta;
-use crate::recovery::applying::confirms;
+use crate::recovery::bare_events::BareEvents;
 use crate::recovery::batches::{Batches, Group};
 use crate::recovery::history::{History, LogExtent, Prefix, check_start};
 use crate::recovery::listing::Listing;
@@ -25,7 +25,6 @@ use crate::snapshot::SnapshotReader;
 use crate::wal::record::{Decoded, RECORD_BYTES};
 use crate::wal::segment::{CAPACITY_MAX, SegmentHeader};
 use crate::wal::{Op, Segment, slot};
-use ebbtide_core::event;
 
 /// The number of the temporary name under which a segment of the new log is created.
 const SEGMENT_TEMPORARY: u64 = 1;
@@ -347,14 +346,10 @@ fn told(home: &dyn Media, listing: &Listing, history: &History, uuid: u128) -> R
 /// Returns how far the log leads from this LSN.
 fn reach(home: &dyn Media, history: &History, known: LogExtent, start: u64) -> Result<Reach> {
     let (mut prefix, mut noted) = (Prefix { stop: start, ..Prefix::default() }, 0);
-    let (mut batches, mut unfollowed) = (Batches::default(), None);
+    let (mut batches, mut bare_events) = (Batches::default(), BareEvents::default());
     let mut follow = |group: Group<'_>, counts: bool| {
-        for (lsn, record) in group.iter().filter(|_| counts) {
-            if confirms(record.op) {
-                unfollowed = None;
-            } else if event::from_record(record).is_some() {
-                unfollowed = unfollowed.or(Some(*lsn));
-            }
+        if counts && !bare_events.hold_back(group) {
+            bare_events.confirmed_by(group);
         }
         Ok(())
     };
@@ -370,7 +365,7 @@ fn reach(home: &dyn Media, history: &History, known: LogExtent, start: u64) -> R
         Err(error @ Error::Damaged { .. }) => Some(error),
         Err(error) => return Err(error),
     };
-    Ok(Reach { prefix, damage, noted, stop, unfollowed })
+    Ok(Reach { prefix, damage, noted, stop, unfollowed: bare_events.first() })
 }
 
 /// Returns why the log ends at `stop` although it should not; `None` if that is its end. `damage`

@@ -8,11 +8,11 @@ use crate::api::filter::Filter;
 use crate::api::handle::Handle;
 use crate::clock::Timestamp;
 use crate::engine::Engine;
-use crate::engine::batch;
 use crate::engine::infer::{self, PosteriorOptions};
 use crate::engine::outcome::{Admission, Checked, Given, Precondition, Request, Since, Waits};
 use crate::engine::read::Queries;
 use crate::engine::shared::Shared;
+use crate::engine::write;
 use crate::error::Result;
 use crate::options::Durability;
 use crate::sync::Hint;
@@ -246,13 +246,17 @@ impl<'a, K> Call<'a, Filter<K>> {
         ask: Precondition,
         count: Option<&Cell<Option<Estimate>>>,
     ) -> Result<Checked> {
-        self.check_durability()?;
-        let hash = self.hash(key);
-        self.engine().writer.prefetch_to_write(hash);
-        let weight = self.weigh(self.weight)?;
+        let (hash, weight) = (self.hash(key), self.weigh(self.weight)?);
         let mut request = Request::new(hash, self.time, weight, ask, self.waits);
         request.count = count;
-        let written = batch::write(&self.engine().writer, &request)?;
+        self.write_request(&request)
+    }
+
+    #[inline]
+    fn write_request(&self, request: &Request<'_>) -> Result<Checked> {
+        self.check_durability()?;
+        self.engine().writer.prefetch_to_write(request.asked.hash);
+        let written = write::write(&self.engine().writer, request)?;
         self.settle(written.lsn)?;
         Ok(written.checked)
     }
@@ -306,7 +310,7 @@ impl<'a, K> Call<'a, Filter<K>> {
         let mut last = 0;
         let writer = &self.engine().writer;
         let mut write = |item: &T, hash| {
-            let written = batch::write(writer, &self.request(item, hash, ask)?)?;
+            let written = write::write(writer, &self.request(item, hash, ask)?)?;
             last = last.max(written.lsn);
             tell(written.checked);
             Ok(())
@@ -572,7 +576,9 @@ impl<K: Removes> Call<'_, Filter<K>> {
         if self.engine().shared.meta.kind.removal().is_none() {
             return Err(self.engine().shared.unsupported("remove"));
         }
-        Ok(self.write(key.as_ref(), Precondition::Removable, None)? == Checked::Present)
+        let weight = self.weigh(self.weight)?;
+        let removal = Request::remove(self.hash(key.as_ref()), self.time, weight, self.waits);
+        Ok(self.write_request(&removal)? == Checked::Present)
     }
 }
 

@@ -259,7 +259,7 @@ fn tidy_log(engine: &Engine) {
     engine.log_writer.unmap_durable();
     engine.time.tend();
     if engine.shared.meta.downtime == Downtime::Freeze && engine.shared.uses_time {
-        failed_in_background("heartbeat", path, engine.writer.steps.heartbeat());
+        failed_in_background("heartbeat", path, engine.writer.events.heartbeat());
     }
 }
 

@@ -6,7 +6,7 @@
 //! over its stripes complete the same steps, stripe 0 first.
 
 use crate::engine::shared::Local;
-use crate::engine::write::Writer;
+use crate::engine::writer::Writer;
 use crate::error::Result;
 use crate::locks::stripes::StripeGuard;
 use crate::wal::{Op, Record};
@@ -51,6 +51,7 @@ fn clear_held(writer: &Writer, held: &mut [StripeGuard<'_, Local>]) -> Result<Op
         let (inserts, new_bits) = (counted.inserts.wrapping_neg(), counted.new_bits.wrapping_neg());
         counters.count(writer.shared.shard(), inserts, new_bits);
     }
+    writer.shared.image.header().events_from().end();
     writer.time.raise(time);
     Ok(Some(lsn))
 }

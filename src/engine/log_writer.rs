@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::locks::leader_gate::{self, Taken};
 use crate::sync::patience;
 use crate::wal::record::RECORD_BYTES;
-use crate::wal::{Op, Record, Segment};
+use crate::wal::{Record, Segment};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ const SMALL: u64 = (256 << 10) / RECORD_BYTES;
 /// What became of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Appended {
-    /// Its header has this LSN, and it counts.
+    /// Its first record has this LSN, and it counts.
     At(u64),
     /// Another process voided a slot, so it does not count.
     Voided,
@@ -93,11 +93,16 @@ impl LogWriter {
         }
     }
 
-    /// Reserves the slots of a batch (its header and these records) in a row and publishes them,
-    /// the header first. `announce` is called with the tail before that.
-    pub(crate) fn append_batch(&self, records: &[Record], announce: impl FnOnce(u64)) -> Appended {
+    /// Reserves the slots of a batch in a row and publishes its records in their order. `announce` is
+    /// called with the tail before that. `last` is the segment that the caller wrote to last.
+    pub(crate) fn append_batch(
+        &self,
+        last: &mut Option<Arc<Segment>>,
+        records: &[Record],
+        announce: impl FnOnce(u64),
+    ) -> Appended {
         let header = self.shared.image.header();
-        let (limit, count) = (self.shared.log.mapped_end(), records.len() as u64 + 1);
+        let (limit, count) = (self.shared.log.mapped_end(), records.len() as u64);
         announce(header.tail().hint());
         // Whoever finds this process dead accounts for as many empty slots.
         header.unheld_slots().add_all(count);
@@ -112,19 +117,16 @@ impl LogWriter {
                 self.backpressure.restrain();
             }
         }
-        let head = Record { payload: records.len() as u64, ..Record::new(Op::Batch) };
-        let mut segment: Option<Arc<Segment>> = None;
         let mut publish = |lsn, record: &Record| {
-            if !segment.as_ref().is_some_and(|segment| segment.holds(lsn)) {
-                segment = self.shared.log.segment(lsn);
+            if !last.as_ref().is_some_and(|segment| segment.holds(lsn)) {
+                *last = self.shared.log.segment(lsn);
             }
+            let record = Record { continues: lsn + 1 < next, ..*record };
             // As in `append`: without a segment, or without success, the slot is void.
-            segment.as_ref().is_some_and(|segment| self.shared.log.write(segment, lsn, record))
+            last.as_ref().is_some_and(|segment| self.shared.log.write(segment, lsn, &record))
         };
-        let is_whole = (first..).zip([&head].into_iter().chain(records)).all(|(lsn, record)| {
-            // Stops at the first that is void: the batch does not count.
-            publish(lsn, record)
-        });
+        // Stops at the first that is void: the batch does not count.
+        let is_whole = (first..).zip(records).all(|(lsn, record)| publish(lsn, record));
         if !is_whole {
             for lsn in first..next {
                 if let Some(segment) = self.shared.log.segment(lsn) {

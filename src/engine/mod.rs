@@ -23,12 +23,14 @@ pub mod checkpoint;
 pub mod clear;
 pub mod close;
 pub mod closing;
+pub mod commit;
 pub mod details;
 pub mod event_log;
 pub mod group_commit;
 pub mod infer;
 pub mod log_writer;
 pub mod open;
+pub mod operation;
 pub mod outcome;
 pub mod overlay;
 pub mod prepared;
@@ -37,7 +39,6 @@ pub mod reclaim;
 pub mod shared;
 pub mod staging;
 pub mod stats;
-pub mod steps;
 pub mod stripes;
 pub mod task_threads;
 pub mod tickets;
@@ -46,7 +47,9 @@ pub mod trust;
 pub mod vacancy;
 pub mod waiters;
 pub mod wakeup;
+pub mod with_events;
 pub mod write;
+pub mod writer;
 
 use crate::engine::backpressure::Backpressure;
 use crate::engine::checkpoint::Checkpoints;
@@ -58,12 +61,11 @@ use crate::engine::read::Queries;
 use crate::engine::reclaim::Reclaim;
 use crate::engine::shared::Shared;
 use crate::engine::stats::{Digest, Stat};
-use crate::engine::steps::Steps;
 use crate::engine::stripes::StripeLocks;
 use crate::engine::tickets::Tickets;
 use crate::engine::time::{Time, TimeBase};
 use crate::engine::wakeup::Wakeup;
-use crate::engine::write::Writer;
+use crate::engine::writer::Writer;
 use crate::error::Result;
 use std::fmt;
 use std::sync::Arc;
@@ -114,9 +116,9 @@ impl Engine {
         let commits =
             Arc::new(GroupCommit::new(shared.clone(), wakeup.clone(), log_writer.clone()));
         let tickets = Arc::new(Tickets::new(shared.clone(), commits.clone()));
-        let events = EventLog::new(shared.clone(), time.clone(), log_writer.clone());
-        let stripes = Arc::new(StripeLocks::new(shared.clone(), time.clone(), events.clone()));
-        let steps = Steps::new(shared.clone(), time.clone(), events.clone(), stripes.clone());
+        let stripes = Arc::new(StripeLocks::new(shared.clone(), time.clone()));
+        let events =
+            EventLog::new(shared.clone(), time.clone(), log_writer.clone(), stripes.clone());
         let reclaim = Reclaim::new(shared.clone(), backpressure.clone(), log_writer.clone());
         let checkpoints = Checkpoints::new(
             shared.clone(),
@@ -134,7 +136,6 @@ impl Engine {
             commits: commits.clone(),
             events,
             stripes: stripes.clone(),
-            steps,
             queries: queries.clone(),
         };
         Self {

@@ -1,6 +1,6 @@
 //! An operation as requested by the caller, and its outcome.
 
-use ebbtide_core::kind::{self, Estimate, MOST_WEIGHT, Micros, Operation};
+use ebbtide_core::kind::{self, Change, Estimate, MOST_WEIGHT, Micros, Operation};
 use std::cell::Cell;
 use std::time::Duration;
 
@@ -58,7 +58,15 @@ impl Request<'static> {
         precondition: Precondition,
         waits: Waits,
     ) -> Self {
-        let asked = kind::Request { hash, weight, precondition, is_timed: time.is_some() };
+        let (change, is_timed) = (Change::Insert, time.is_some());
+        let asked = kind::Request { change, hash, weight, precondition, is_timed };
+        Self { asked, time, count: None, waits }
+    }
+
+    /// Creates the request to remove a key with a weight, if it is there with at least that.
+    pub(crate) fn remove(hash: u64, time: Option<Micros>, weight: u64, waits: Waits) -> Self {
+        let removal = kind::Request::remove(hash, weight);
+        let asked = kind::Request { is_timed: time.is_some(), ..removal };
         Self { asked, time, count: None, waits }
     }
 }
@@ -67,10 +75,10 @@ impl Request<'_> {
     /// Returns the operation at this time, under this step.
     #[inline]
     pub(crate) fn operation(&self, time: Micros, step: u64) -> Operation {
-        let kind::Request { hash, weight, precondition, .. } = self.asked;
-        // Greater ones are written in parts.
+        let kind::Request { change, hash, weight, .. } = self.asked;
+        // Greater ones are staged.
         let weight = weight.min(MOST_WEIGHT.into()) as u32;
-        Operation { change: precondition.change(), hash, step, time, weight }
+        Operation { change, hash, step, time, weight }
     }
 }
 

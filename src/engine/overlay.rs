@@ -266,7 +266,7 @@ impl Overlay {
         access: Access<'_>,
         read: impl Fn(&Blocks<'_>) -> T,
     ) -> Result<T> {
-        if !shows {
+        if !shows || (self.changed.is_empty() && self.imagined.is_empty()) {
             return access.read(&self.banks, hash, read);
         }
         self.show(kind, state, hash, records, access)?;

@@ -9,9 +9,11 @@
 
 use crate::engine::outcome::{Checked, Precondition, Since, Waits};
 use crate::engine::overlay::Access;
-use crate::engine::staging::{Added, BatchOperation, Host, Staging, Unstaged};
-use crate::engine::write::Writer;
+use crate::engine::staging::{BatchOperation, Events, Host, Staging, Unstaged};
+use crate::engine::time::Stamp;
+use crate::engine::writer::Writer;
 use crate::error::Result;
+use ebbtide_core::kind::perform::Performed;
 
 /// Beside other callers that write, the operations of a batch are staged anew when the batch has
 /// grown by this part of itself since that was done last: each operation is staged a few times.
@@ -35,11 +37,6 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// Creates a batch of one operation.
-    pub(crate) fn of(operation: BatchOperation) -> Self {
-        Self { operations: vec![operation], ..Self::default() }
-    }
-
     pub(crate) fn operations(&self) -> &[BatchOperation] {
         &self.operations
     }
@@ -85,26 +82,26 @@ impl Prepared {
     ) -> Result<(Checked, bool)> {
         writer.queries.check()?;
         let access = Access::Shared(&writer.queries, waits);
-        let host = Host { writer, access, holds_events: false };
+        let host = Host { writer, access, events: Events::Staged };
         loop {
             self.compare(writer);
             let added = self.stage(host, &operation, since);
-            let Added { checked, is_written, is_late, .. } = match added {
+            let Performed { checked, is_recorded, is_late } = match added {
                 Ok(added) => added,
                 // The filter has advanced in the meantime.
-                Err(Unstaged::Outdated | Unstaged::NeedsEvents) => {
+                Err(Unstaged::Outdated | Unstaged::NeedsEvents { .. }) => {
                     self.staging = None;
                     continue;
                 }
                 Err(Unstaged::Failed(error)) => return Err(error),
             };
             self.late += usize::from(is_late);
-            if is_written {
+            if is_recorded {
                 operation.is_new = checked == Checked::New;
                 self.operations.push(operation);
                 self.staged += 1;
             }
-            return Ok((checked, is_written));
+            return Ok((checked, is_recorded));
         }
     }
 
@@ -130,7 +127,7 @@ impl Prepared {
         host: Host<'_>,
         asked: &BatchOperation,
         since: Since,
-    ) -> std::result::Result<Added, Unstaged> {
+    ) -> std::result::Result<Performed, Unstaged> {
         if self.staging.is_none() {
             self.begin(host.writer, true)?;
         }
@@ -140,7 +137,8 @@ impl Prepared {
         }
         self.note_read(host.writer, asked.hash);
         let Some(staging) = &mut self.staging else { return Err(Unstaged::Outdated) };
-        staging.add(host, asked, Precondition::Present(since))
+        let stamp = staging.stamp(asked);
+        staging.add(host, &asked.under(Precondition::Present(since)), stamp, None)
     }
 
     /// Begins to stage the operations, from the first one on; `asks` allows questions.
@@ -169,18 +167,19 @@ impl Prepared {
         self.staged
     }
 
-    /// Stages the operation that [`Prepared::next`] returns.
+    /// Stages the operation that [`Prepared::next`] returns. Returns its time as well.
     pub(crate) fn add(
         &mut self,
         host: Host<'_>,
         operation: &BatchOperation,
         precondition: Precondition,
-    ) -> std::result::Result<Added, Unstaged> {
+    ) -> std::result::Result<(Performed, Stamp), Unstaged> {
         let Some(staging) = &mut self.staging else { return Err(Unstaged::Outdated) };
-        let added = staging.add(host, operation, precondition)?;
-        staging.refused += usize::from(added.is_late);
+        let stamp = staging.stamp(operation);
+        let performed = staging.add(host, &operation.under(precondition), stamp, None)?;
+        staging.refused += usize::from(performed.is_late);
         self.staged += 1;
-        Ok(added)
+        Ok((performed, stamp))
     }
 
     /// Notes the LSN of a key's stripe before a block of it is first read: an operation that the

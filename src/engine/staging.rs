@@ -1,4 +1,5 @@
-//! The records of a batch, decided before any of them is applied.
+//! The records of a batch, decided before any of them is applied: of a batch of the caller, or of
+//! one operation that needs an event or takes several records.
 //!
 //! The records are those that the operations would write one after the other, and the answers those
 //! that the operations would get. Sums, latest time, clock and filter-wide state are therefore
@@ -10,7 +11,7 @@
 
 use crate::engine::overlay::{Access, Overlay, Shown};
 use crate::engine::time::{ClockCopy, Stamp};
-use crate::engine::write::Writer;
+use crate::engine::writer::Writer;
 use crate::error::{Error, Result};
 use crate::image::BankSet;
 use crate::image::shared::Banks;
@@ -18,12 +19,13 @@ use crate::sync::AtomicU64;
 use crate::wal::Record;
 use ebbtide_core::block::Blocks;
 use ebbtide_core::event;
-use ebbtide_core::kind::parts::parts;
+use ebbtide_core::kind::perform::{Performed, Recorder, perform};
 use ebbtide_core::kind::plan::{Locate, decide};
 use ebbtide_core::kind::{
-    BankMask, Change, Checked, Decision, Event, Kind, Micros, Moment, Operation, Precondition,
+    BankMask, Change, Decision, Estimate, Event, Kind, Micros, Moment, Operation, Precondition,
     Request, State, Totals, WritePlan, records,
 };
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// An operation of a batch.
@@ -40,24 +42,22 @@ pub(crate) struct BatchOperation {
     pub(crate) is_new: bool,
 }
 
-/// An operation that was staged.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Added {
-    /// The answer of its precondition.
-    pub(crate) checked: Checked,
-    /// Whether it leaves records.
-    pub(crate) is_written: bool,
-    /// Whether its own time is too late.
-    pub(crate) is_late: bool,
-    /// Its time.
-    pub(crate) stamp: Stamp,
+impl BatchOperation {
+    /// Returns the operation under a precondition.
+    pub(crate) fn under(&self, precondition: Precondition) -> Request {
+        let Self { change, hash, weight, time, .. } = *self;
+        Request { change, hash, weight, precondition, is_timed: time.is_some() }
+    }
 }
 
 /// Why nothing was staged.
 #[derive(Debug)]
 pub(crate) enum Unstaged {
-    /// An event is due, and stripe 0 is not held.
-    NeedsEvents,
+    /// An event must come first, and stripe 0 is not held.
+    NeedsEvents {
+        /// Whether the kind can do [without](ebbtide_core::kind::Events::step_without) the event.
+        can_wait: bool,
+    },
     /// By the clock's time, which was read before this process was stopped, an operation is too
     /// late.
     Outdated,
@@ -70,13 +70,30 @@ impl From<Error> for Unstaged {
     }
 }
 
+impl From<ebbtide_core::Error> for Unstaged {
+    fn from(error: ebbtide_core::Error) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// What becomes of events that must come before an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Events {
+    /// They are staged: stripe 0 is held, or nothing staged now will be written as it is.
+    Staged,
+    /// Staging ends with [`Unstaged::NeedsEvents`].
+    Missing,
+    /// A process that makes no progress holds stripe 0: operations are staged without their events
+    /// if the kind can do that.
+    PutOff,
+}
+
 /// Who stages.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Host<'w> {
     pub(crate) writer: &'w Writer,
     pub(crate) access: Access<'w>,
-    /// Whether stripe 0 is held.
-    pub(crate) holds_events: bool,
+    pub(crate) events: Events,
 }
 
 /// The room that a block of a kind that grows needs for a record.
@@ -130,11 +147,11 @@ impl Basis {
     }
 }
 
-/// What a decision about an operation leads to.
+/// The record of an operation as it was decided last, and what it needs.
+#[derive(Debug, Clone, Copy)]
 struct Decided {
-    plan: WritePlan,
-    /// The operation and its record, unless an event must come first.
-    written: Option<(Operation, Record)>,
+    operation: Operation,
+    record: Record,
     room: Option<Room>,
 }
 
@@ -177,7 +194,7 @@ impl Staging {
         let (kind, image) = (&*shared.meta.kind, &shared.image);
         let state_block = image.header().state_block();
         loop {
-            // Before the state: see `Writer::basis`.
+            // Before the state: see `write::basis`.
             let recorded = image.header().stripe(0).time() >> 1;
             let version = state_block.version();
             let words = state_block.words_of(version);
@@ -283,125 +300,41 @@ impl Staging {
         (self.basis, self.is_sound) = (now, false);
     }
 
-    /// Adds the records of an operation, if its precondition allows it.
+    /// Returns the time of an operation that comes next.
+    pub(crate) fn stamp(&mut self, operation: &BatchOperation) -> Stamp {
+        match operation.time {
+            Some(time) => Stamp { time, stream: true },
+            None => self.clock.stamp(operation.read, Stamp::from_word(self.latest)),
+        }
+    }
+
+    /// Adds the records of an operation at this time, and of the events before it, if its
+    /// precondition allows it. `count` receives the key's count, if the precondition reads it.
     pub(crate) fn add(
         &mut self,
         host: Host<'_>,
-        operation: &BatchOperation,
-        precondition: Precondition,
-    ) -> std::result::Result<Added, Unstaged> {
-        let stamp = match operation.time {
-            Some(time) => Stamp { time, stream: true },
-            None => self.clock.stamp(operation.read, Stamp::from_word(self.latest)),
-        };
-        let mut parts = parts(&*host.writer.shared.meta.kind, operation.weight);
-        let first = parts.next().unwrap_or(1);
-        let added = self.add_part(host, operation, first, stamp, precondition)?;
-        for weight in parts {
-            // The precondition was checked for the whole weight.
-            let is_written = added.is_written
-                && self.add_part(host, operation, weight, stamp, Precondition::Nothing)?.is_written;
-            if !is_written {
-                break;
-            }
-        }
-        Ok(added)
-    }
-
-    /// Adds the record of an operation, or of a part of one, and of the events before it.
-    fn add_part(
-        &mut self,
-        host: Host<'_>,
-        operation: &BatchOperation,
-        weight: u32,
+        request: &Request,
         stamp: Stamp,
-        mut precondition: Precondition,
-    ) -> std::result::Result<Added, Unstaged> {
-        let is_timed = operation.time.is_some();
-        let mut answer = None;
-        loop {
-            let now = stamp.time.max(self.latest >> 1);
-            let moment = Moment { time: stamp.time, now, totals: self.totals };
-            let Decided { plan, written, room } =
-                self.decide(host, operation, weight, (stamp, &moment), precondition)?;
-            if let Some(checked) = plan.unchanged(precondition) {
-                let is_late = plan.decision == Decision::TooLate;
-                if is_late && !is_timed && !stamp.stream {
-                    return Err(Unstaged::Outdated);
-                }
-                return Ok(Added { checked, is_written: false, is_late, stamp });
-            }
-            // The answer is that of the first decision: before the events.
-            let checked = *answer.get_or_insert(Checked::of(plan.present == Some(true)));
-            precondition = Precondition::Nothing;
-            if let Some((operation, record)) = written {
-                self.write(host, plan.mask, &operation, record, room);
-                return Ok(Added { checked, is_written: true, is_late: false, stamp });
-            }
-            if matches!(host.access, Access::Held) && !host.holds_events {
-                return Err(Unstaged::NeedsEvents);
-            }
-            let (kind, layout) =
-                (&*host.writer.shared.meta.kind, host.writer.shared.image.layout());
-            let due = kind.due(&State::new(&self.state), layout, &moment);
-            // Nothing else is due: the time is ahead of what stripe 0 has recorded.
-            let time = || Event::Step { step: 0, time: stamp.time, word: 0 };
-            self.event(host, &due.unwrap_or_else(time), stamp)?;
+        count: Option<&Cell<Option<Estimate>>>,
+    ) -> std::result::Result<Performed, Unstaged> {
+        let decided = None;
+        let mut stager = Stager { staging: self, host, stamp, count, decided };
+        let performed = perform(&mut stager, request, true)?;
+        if performed.is_late && !request.is_timed && !stamp.stream {
+            return Err(Unstaged::Outdated);
         }
-    }
-
-    /// Decides an operation, or a part of one, on the blocks as the records so far leave them.
-    fn decide(
-        &mut self,
-        host: Host<'_>,
-        operation: &BatchOperation,
-        weight: u32,
-        (stamp, moment): (Stamp, &Moment),
-        precondition: Precondition,
-    ) -> Result<Decided> {
-        let shared = &host.writer.shared;
-        let (kind, layout) = (&*shared.meta.kind, shared.image.layout());
-        let BatchOperation { change, hash, time, .. } = *operation;
-        let is_ahead =
-            shared.grace < Micros::MAX && stamp.time > self.recorded.saturating_add(shared.grace);
-        let request =
-            Request { hash, weight: operation.weight, precondition, is_timed: time.is_some() };
-        let state = State::new(&self.state);
-        let shows = self.depends || precondition != Precondition::Nothing;
-        let (key, records) = ((hash, shows), &self.records);
-        self.overlay.read((kind, &state), key, records, host.access, |blocks| {
-            let shown = Shown::All(blocks);
-            let plan = decide((kind, true), &state, layout, moment, &request, &shown, |_| {});
-            let mut decided = Decided { plan, written: None, room: None };
-            let Decision::Insert { step } = plan.decision else { return decided };
-            if plan.due || is_ahead || plan.unchanged(precondition).is_some() {
-                return decided;
-            }
-            let operation = Operation { change, hash, step, time: stamp.time, weight };
-            let located = shown.locate(plan.mask, hash);
-            let blocks = located.as_ref();
-            let record = records::of_operation(kind, &state, blocks, &operation, stamp.stream);
-            decided.written = Some((operation, record));
-            decided.room = room_for(kind, blocks, &operation);
-            decided
-        })
+        Ok(performed)
     }
 
     /// Adds the record of an operation.
-    fn write(
-        &mut self,
-        host: Host<'_>,
-        mask: BankMask,
-        operation: &Operation,
-        record: Record,
-        room: Option<Room>,
-    ) {
+    fn write(&mut self, host: Host<'_>, mask: BankMask, decided: Decided) {
+        let Decided { operation, record, room } = decided;
         let shared = &host.writer.shared;
         self.rooms.extend(room);
         if self.reads_blocks() {
             let state = State::new(&self.state);
             let kind = (&*shared.meta.kind, &state);
-            self.overlay.add(kind, mask, operation, self.records.len());
+            self.overlay.add(kind, mask, &operation, self.records.len());
         }
         let counts = records::counts(shared.weighs, &record);
         self.totals.inserts = self.totals.inserts.wrapping_add(counts.inserts);
@@ -414,11 +347,7 @@ impl Staging {
     fn event(&mut self, host: Host<'_>, event: &Event, stamp: Stamp) -> Result<()> {
         let shared = &host.writer.shared;
         let (kind, image) = (&*shared.meta.kind, &shared.image);
-        let mut record = event::to_record(event, stamp.stream);
-        if record.time > stamp.time {
-            // As in `Steps::apply_event`.
-            record.stream = self.latest & 1 != 0;
-        }
+        let record = event::to_record_at(event, stamp, Stamp::from_word(self.latest));
         let state = State::new(&self.state);
         let change = match *event {
             Event::OpenBank { id, geometry, .. } => {
@@ -455,6 +384,123 @@ impl Staging {
         if host.writer.shared.uses_time {
             self.latest = self.latest.max(stamp.word());
         }
+    }
+}
+
+/// One operation while it is staged.
+struct Stager<'s, 'w> {
+    staging: &'s mut Staging,
+    host: Host<'w>,
+    stamp: Stamp,
+    count: Option<&'s Cell<Option<Estimate>>>,
+    /// What was decided last; `None` if an event must come first.
+    decided: Option<Decided>,
+}
+
+impl Stager<'_, '_> {
+    fn moment(&self) -> Moment {
+        let (time, totals) = (self.stamp.time, self.staging.totals);
+        Moment { time, now: time.max(self.staging.latest >> 1), totals }
+    }
+
+    /// Returns whether the time must be recorded first: see [`Writer::is_ahead`].
+    fn is_ahead(&self) -> bool {
+        let grace = self.host.writer.shared.grace;
+        grace < Micros::MAX && self.stamp.time > self.staging.recorded.saturating_add(grace)
+    }
+
+    /// Returns the step under which the kind can do without the event that is due.
+    fn does_without(&self) -> Option<u64> {
+        let events = self.kind().events()?;
+        events.step_without(&State::new(&self.staging.state), &self.moment())
+    }
+
+    /// Returns the step under which to do without an event.
+    fn step_without(&self) -> Option<u64> {
+        if self.host.events == Events::PutOff { self.does_without() } else { None }
+    }
+}
+
+impl Recorder for Stager<'_, '_> {
+    type Error = Unstaged;
+
+    fn kind(&self) -> &dyn Kind {
+        &*self.host.writer.shared.meta.kind
+    }
+
+    /// Decides on the blocks as the records so far leave them, and encodes the record.
+    fn decide(
+        &mut self,
+        request: &Request,
+        weight: u32,
+        early: bool,
+    ) -> std::result::Result<WritePlan, Unstaged> {
+        let shared = &self.host.writer.shared;
+        let (kind, layout, moment) = (&*shared.meta.kind, shared.image.layout(), self.moment());
+        let Request { change, hash, precondition, .. } = *request;
+        let is_ahead = self.is_ahead();
+        let without = self.step_without();
+        let (stamp, count, has_count) = (self.stamp, self.count, Cell::new(true));
+        let Staging { depends, state, overlay, records, .. } = &mut *self.staging;
+        let state = State::new(state);
+        let key = (hash, *depends || precondition != Precondition::Nothing);
+        let read = |blocks: &Blocks<'_>| {
+            let shown = Shown::All(blocks);
+            let count = |there: Option<Estimate>| {
+                has_count.set(there.is_some());
+                if let (Some(count), Some(there)) = (count, there) {
+                    count.set(Some(there));
+                }
+            };
+            let kind_early = (kind, early);
+            let mut plan = decide(kind_early, &state, layout, &moment, request, &shown, count);
+            if let (true, Some(step)) = (plan.due, without) {
+                (plan.decision, plan.due) = (Decision::Insert { step }, false);
+                plan.mask = kind.touches(&state, step);
+            }
+            let Decision::Insert { step } = plan.decision else { return (plan, None) };
+            if plan.due || is_ahead || plan.unchanged(precondition).is_some() {
+                return (plan, None);
+            }
+            let operation = Operation { change, hash, step, time: stamp.time, weight };
+            let located = shown.locate(plan.mask, hash);
+            let blocks = located.as_ref();
+            let record = records::of_operation(kind, &state, blocks, &operation, stamp.stream);
+            let room = room_for(kind, blocks, &operation);
+            (plan, Some(Decided { operation, record, room }))
+        };
+        let (plan, decided) = overlay.read((kind, &state), key, records, self.host.access, read)?;
+        if !has_count.get() {
+            return Err(shared.unsupported("estimate").into());
+        }
+        self.decided = decided;
+        Ok(plan)
+    }
+
+    fn event_before(&mut self, plan: &WritePlan) -> std::result::Result<Option<Event>, Unstaged> {
+        let is_ahead = self.is_ahead();
+        if !plan.due && !is_ahead {
+            return Ok(None);
+        }
+        if self.host.events != Events::Staged {
+            let can_wait = plan.due && self.does_without().is_some();
+            return Err(Unstaged::NeedsEvents { can_wait });
+        }
+        let layout = self.host.writer.shared.image.layout();
+        let due = self.kind().due(&State::new(&self.staging.state), layout, &self.moment());
+        let time = || Event::Step { step: 0, time: self.stamp.time, word: 0 };
+        Ok(due.or_else(|| is_ahead.then(time)))
+    }
+
+    fn record_event(&mut self, event: &Event) -> std::result::Result<(), Unstaged> {
+        Ok(self.staging.event(self.host, event, self.stamp)?)
+    }
+
+    fn record_operation(&mut self, _: &Request, _: u32, plan: &WritePlan) -> bool {
+        if let Some(decided) = self.decided.take() {
+            self.staging.write(self.host, plan.mask, decided);
+        }
+        plan.present == Some(true)
     }
 }
 

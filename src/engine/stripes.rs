@@ -3,7 +3,6 @@
 //! All access to stripes goes through this file, so no operation works on a stripe that needs
 //! repair.
 
-use crate::engine::event_log::EventLog;
 use crate::engine::outcome::Waits;
 use crate::engine::shared::{Local, Shared};
 use crate::engine::time::Time;
@@ -35,7 +34,6 @@ const HELD: &str = "another caller that holds a lock";
 pub struct StripeLocks {
     shared: Arc<Shared>,
     time: Arc<Time>,
-    events: EventLog,
     /// The word of stripe 0 when a wait for it was last abandoned: its holder of that time is not
     /// waited for again.
     abandoned: Hint,
@@ -43,8 +41,8 @@ pub struct StripeLocks {
 
 impl StripeLocks {
     /// Creates the stripes of a handle.
-    pub(crate) fn new(shared: Arc<Shared>, time: Arc<Time>, events: EventLog) -> Self {
-        Self { shared, time, events, abandoned: Hint::default() }
+    pub(crate) fn new(shared: Arc<Shared>, time: Arc<Time>) -> Self {
+        Self { shared, time, abandoned: Hint::default() }
     }
 
     /// Acquires a stripe: 0 for the state block, otherwise the share of the key-hash space plus 1.
@@ -246,7 +244,7 @@ impl StripeLocks {
 
     /// Repairs a stripe that was taken over.
     #[cold]
-    fn repaired<'a>(&'a self, mut stripe: StripeGuard<'a, Local>) -> StripeGuard<'a, Local> {
+    fn repaired<'a>(&'a self, stripe: StripeGuard<'a, Local>) -> StripeGuard<'a, Local> {
         let (header, index) = (self.shared.image.header(), stripe.index());
         let work = Timed::begin(Work::Repair, self.shared.media.path());
         work.note("stripe", index as u64);
@@ -288,9 +286,7 @@ impl StripeLocks {
         header.counters().count(self.shared.shard(), inserts, new_bits);
         self.time.raise(after.time);
         if index == 0 {
-            self.events.confirm(&mut stripe);
-        } else if let Some(mut events) = self.lock_events() {
-            self.events.confirm(&mut events);
+            header.events_from().end();
         }
         stripe
     }

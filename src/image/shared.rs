@@ -390,6 +390,13 @@ impl Image {
         }
     }
 
+    /// Removes the bank that an event closes, once the state block no longer lists it.
+    pub fn remove_closed(&self, event: &Event) {
+        if let Event::CloseBank { id, .. } = *event {
+            self.remove_bank(id);
+        }
+    }
+
     /// Removes a bank that the state block no longer lists.
     fn remove_bank(&self, bank: u32) {
         let listed: Vec<u32> = self.header.state().banks().map(|entry| entry.id).collect();
@@ -400,14 +407,15 @@ impl Image {
     /// Applies an event to the state block. The caller holds stripe 0, or is alone, and has
     /// [prepared](Image::prepare) the event.
     pub fn apply_event(&self, kind: &dyn Kind, lsn: u64, event: &Event) {
-        self.header.state_block().change(lsn, |state| {
-            state.apply_banks(event);
-            if let Some(events) = kind.events() {
-                events.apply(state, self.layout, event);
-            }
-        });
-        if let Event::CloseBank { id, .. } = *event {
-            self.remove_bank(id);
+        self.header.state_block().change(lsn, |state| self.change_state(kind, state, event));
+        self.remove_closed(event);
+    }
+
+    /// Changes a filter-wide state as an event does.
+    pub fn change_state(&self, kind: &dyn Kind, state: &State<'_>, event: &Event) {
+        state.apply_banks(event);
+        if let Some(events) = kind.events() {
+            events.apply(state, self.layout, event);
         }
     }
 

@@ -1,6 +1,6 @@
 //! The state block: the filter-wide state, in two copies.
 //!
-//! An event writes the copy that is not valid, then flips. Readers therefore never wait, even for a
+//! An event changes the copy that is not valid (a [`Draft`]), then flips. Readers therefore never wait, even for a
 //! writer that was stopped halfway; a writer that died there has changed nothing valid. The
 //! version's lowest bit indicates the valid copy; see [`seqlock`]. A writer holds stripe 0, or is
 //! alone.
@@ -89,14 +89,43 @@ impl<'a> StateBlock<'a> {
         self.copy(self.version())
     }
 
+    /// Begins to change the state, for the holder of stripe 0.
+    #[must_use]
+    pub fn draft(&self) -> Draft<'a> {
+        let next = seqlock::begin_other(self.version);
+        let copy = self.copy(next);
+        copy.copy_from(&self.copy(next.wrapping_sub(1)));
+        Draft { version: self.version, next, copy }
+    }
+
     /// Changes the state up to this LSN, for the holder of stripe 0.
     pub fn change(&self, lsn: u64, change: impl FnOnce(&State<'_>)) {
-        let next = seqlock::begin_other(self.version);
-        let (from, to) = (self.copy(next.wrapping_sub(1)), self.copy(next));
-        to.copy_from(&from);
-        change(&to.state());
-        to.set_lsn(lsn);
-        seqlock::flip(self.version, next);
+        let draft = self.draft();
+        change(&draft.state());
+        draft.publish(lsn);
+    }
+}
+
+/// The next state, which nobody else sees yet. To drop it changes nothing.
+#[derive(Debug)]
+pub struct Draft<'a> {
+    version: &'a AtomicU64,
+    next: u64,
+    copy: Copy0<'a>,
+}
+
+impl<'a> Draft<'a> {
+    /// Returns the state to be changed.
+    #[must_use]
+    #[inline]
+    pub fn state(&self) -> State<'a> {
+        self.copy.state()
+    }
+
+    /// Makes it the valid state, up to this LSN.
+    pub fn publish(&self, lsn: u64) {
+        self.copy.set_lsn(lsn);
+        seqlock::flip(self.version, self.next);
     }
 }
 

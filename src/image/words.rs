@@ -208,42 +208,37 @@ impl LatestTime<'_> {
     }
 }
 
-/// Marks the announcement of a batch; LSNs are below.
-const BATCH: u64 = 1 << 63;
+/// Marks an announcement that has not ended; LSNs are below.
+const OPEN: u64 = 1 << 63;
 
-/// The tail when stripe 0 was last about to write a record: its records begin there.
+/// The tail when the holder of stripe 0 was last about to write: its records begin there or beyond.
 #[derive(Debug, Clone, Copy)]
 pub struct EventsFrom<'a>(pub(super) &'a AtomicU64);
 
 impl EventsFrom<'_> {
-    /// Stores the earliest possible slot of the record, for the holder of stripe 0.
+    /// Announces records of stripe 0 from this LSN on, for the holder of the stripe.
     #[inline]
     pub fn announce(self, lsn: u64) {
         // Relaxed: comes before the Release of `slot::reserve`. Others read it only after this
         // process has died.
-        self.0.store(lsn, Ordering::Relaxed);
+        self.0.store(lsn | OPEN, Ordering::Relaxed);
     }
 
-    /// As [`EventsFrom::announce`], for a batch: several records of stripe 0 may follow, until the
-    /// next announcement.
-    pub fn announce_batch(self, lsn: u64) {
-        // Relaxed: as above.
-        self.0.store(lsn | BATCH, Ordering::Relaxed);
-    }
-
-    /// Ends the announcement of a batch, all of whose records are applied and counted.
-    pub fn end_batch(self) {
+    /// Ends the announcement: all of the records are applied and counted, or there are none.
+    #[inline]
+    pub fn end(self) {
         // Relaxed: only the holder of stripe 0 writes it. Others read it after its death, or after
         // the release of the stripe.
-        self.0.store(self.0.load(Ordering::Relaxed) & !BATCH, Ordering::Relaxed);
+        self.0.store(0, Ordering::Relaxed);
     }
 
-    /// Returns the slot, and whether it begins a batch, for a process that has taken stripe 0 over.
+    /// Returns the announced LSN, if the announcement has not ended, for a process that has taken
+    /// stripe 0 over.
     #[must_use]
-    pub fn read(self) -> (u64, bool) {
+    pub fn read(self) -> Option<u64> {
         // Relaxed: its writer is dead, and the takeover of the lock orders this load after that.
         let word = self.0.load(Ordering::Relaxed);
-        (word & !BATCH, word & BATCH != 0)
+        (word & OPEN != 0).then_some(word & !OPEN)
     }
 }
 

@@ -8,6 +8,7 @@
 use crate::error::Result;
 use crate::image::{BankSet, Image};
 use crate::platform::threads::{processors, spawn_scoped};
+use crate::recovery::bare_events::BareEvents;
 use crate::recovery::batches::{Batches, Group};
 use crate::wal::{Op, Record};
 use ebbtide_core::event;
@@ -54,8 +55,7 @@ pub(super) struct Applying<'scope, 'env> {
     /// Operations that are being applied, and the threads that do it.
     in_progress: Arc<Gathered>,
     at_work: Vec<ScopedJoinHandle<'scope, Result<()>>>,
-    /// Events that are held back until a record follows them.
-    events: Vec<(u64, Record)>,
+    bare_events: BareEvents,
     threads: usize,
 }
 
@@ -72,7 +72,7 @@ impl<'scope, 'env> Applying<'scope, 'env> {
         let only = banks.iter().next().filter(|_| !kind.changes_banks());
         let blocks = only.map_or(0, |(_, bank)| bank.blocks());
         let [gathered, spare] = [(); 2].map(|()| Gathered::new(image.layout().stripes, blocks));
-        let (in_progress, at_work, events) = (Arc::new(spare), Vec::new(), Vec::new());
+        let (in_progress, at_work) = (Arc::new(spare), Vec::new());
         Self {
             scope,
             image,
@@ -83,7 +83,7 @@ impl<'scope, 'env> Applying<'scope, 'env> {
             gathered,
             in_progress,
             at_work,
-            events,
+            bare_events: BareEvents::default(),
             threads,
         }
     }
@@ -100,29 +100,24 @@ impl<'scope, 'env> Applying<'scope, 'env> {
     }
 
     fn pass(&mut self, group: Group<'_>, counts: bool) -> Result<()> {
-        if !counts {
+        if !counts || self.bare_events.hold_back(group) {
             return Ok(());
         }
-        group.iter().try_for_each(|(lsn, record)| self.pass_one(*lsn, record))
+        for (lsn, record) in self.bare_events.confirmed_by(group).iter().chain(group) {
+            self.pass_one(*lsn, record)?;
+        }
+        Ok(())
     }
 
-    /// Takes a record that counts.
+    /// Takes a record that has happened.
     fn pass_one(&mut self, lsn: u64, record: &Record) -> Result<()> {
-        if event::from_record(record).is_some() {
-            self.settle()?;
-            self.events.push((lsn, *record));
-            return Ok(());
-        }
-        if confirms(record.op) {
-            self.apply_events()?;
-        }
         if matches!(record.op, Op::Insert | Op::Remove) {
             let is_full = self.gathered.push(lsn, record);
             return if is_full { self.apply_gathered() } else { Ok(()) };
         }
         self.settle()?;
         self.image.apply(self.kind, &self.banks, lsn, record)?;
-        if record.op == Op::Clear {
+        if record.op == Op::Clear || event::from_record(record).is_some() {
             self.banks = self.image.keep_banks();
         }
         Ok(())
@@ -173,13 +168,9 @@ impl<'scope, 'env> Applying<'scope, 'env> {
         self.wait()
     }
 
-    /// Applies the events that were held back, now that a record follows them, or is known not to.
+    /// Applies the events that are held back, which have happened although no record follows them.
     pub(super) fn apply_events(&mut self) -> Result<()> {
-        for (lsn, record) in self.events.drain(..) {
-            self.image.apply(self.kind, &self.banks, lsn, &record)?;
-            self.banks = self.image.keep_banks();
-        }
-        Ok(())
+        self.bare_events.release().iter().try_for_each(|(lsn, record)| self.pass_one(*lsn, record))
     }
 
     /// Applies all records taken, except events that no record follows, and except a batch in which
@@ -192,7 +183,7 @@ impl<'scope, 'env> Applying<'scope, 'env> {
 
     /// Returns the LSN of the first event that is held back.
     pub(super) fn held_back(&self) -> Option<u64> {
-        self.events.first().map(|&(lsn, _)| lsn)
+        self.bare_events.first()
     }
 }
 
@@ -297,10 +288,4 @@ fn change_blocks(
         image.change_blocks(kind, banks, *lsn, record)?;
     }
     Ok(())
-}
-
-/// Returns whether the events before a record of this type have happened: they come before the
-/// operation that needs them.
-pub(crate) fn confirms(op: Op) -> bool {
-    matches!(op, Op::Insert | Op::Remove | Op::Heartbeat | Op::Clear | Op::Position)
 }

@@ -1,30 +1,49 @@
 //! Which batches of the log count.
 //!
-//! A batch is a header, which holds the number of records that follow it, and these records. It
-//! counts if and only if every one of its slots is a record: whoever reads the log ignores the rest
-//! of a batch that its owner could not complete. All readers of the log use this rule, so they
-//! agree.
+//! A batch is a run of records in consecutive slots, of which each but the last
+//! [continues](Record::continues). It counts if and only if every one of its slots is a record.
+//! Its owner publishes the records in their order and stops at the first slot that another process
+//! voided, so the records of a batch that does not count are the first ones of a run that breaks off.
+//! All readers of the log use this rule, so they agree.
+//!
+//! Formats up to 5 begin a batch with a header instead, which holds the number of its records.
 
 use crate::error::Result;
 use crate::wal::{Op, Record};
 
-/// Records with their LSNs: all of a batch with its header, or a single one outside of batches.
+/// Records with their LSNs: all of a batch, or a single one outside of batches.
 pub type Group<'a> = &'a [(u64, Record)];
 
 /// The batch that is being read.
 #[derive(Debug)]
 struct Begun {
-    /// The first LSN beyond it.
-    end: u64,
-    /// Its records so far, the header first; VOIDs are left out.
+    first: u64,
+    /// The first LSN beyond it, if a header says so.
+    end: Option<u64>,
+    /// Its records so far; VOIDs are left out.
     records: Vec<(u64, Record)>,
 }
 
 impl Begun {
-    /// Returns whether no slot of the batch is missing.
+    /// Returns whether the slot of this LSN belongs to it.
+    fn holds(&self, lsn: u64) -> bool {
+        match self.end {
+            Some(end) => lsn < end,
+            None => lsn == self.next(),
+        }
+    }
+
+    /// Returns the LSN beyond its records, of which none is missing.
+    fn next(&self) -> u64 {
+        self.first + self.records.len() as u64
+    }
+
+    /// Returns whether its last slot was read, and no slot is missing.
     fn is_whole(&self) -> bool {
-        let header = self.records.first().map_or(self.end, |&(lsn, _)| lsn);
-        self.records.len() as u64 == self.end - header
+        match (self.end, self.records.last()) {
+            (Some(end), _) => self.next() == end,
+            (None, last) => last.is_some_and(|(_, record)| !record.continues),
+        }
     }
 }
 
@@ -47,7 +66,7 @@ impl Batches {
         record: &Record,
         mut pass: impl FnMut(Group<'_>, bool) -> Result<()>,
     ) -> Result<()> {
-        if self.begun.is_none() && record.op != Op::Batch {
+        if self.begun.is_none() && !begins(record) {
             return pass(&[(lsn, *record)], true);
         }
         self.take_of_batch(lsn, record, &mut pass)
@@ -59,18 +78,20 @@ impl Batches {
         record: &Record,
         pass: &mut dyn FnMut(Group<'_>, bool) -> Result<()>,
     ) -> Result<()> {
-        if let Some(begun) = self.begun.take_if(|begun| lsn >= begun.end) {
-            // Its last slots are empty.
+        let is_void = record.op == Op::Void;
+        let breaks_off = |begun: &mut Begun| !begun.holds(lsn) || (is_void && begun.end.is_none());
+        if let Some(begun) = self.begun.take_if(breaks_off) {
             pass(&begun.records, false)?;
         }
-        if self.begun.is_none() && record.op != Op::Batch {
+        if self.begun.is_none() && !begins(record) {
             return pass(&[(lsn, *record)], true);
         }
         let begun = self.begun.get_or_insert_with(|| {
-            let end = lsn.saturating_add(record.payload).saturating_add(1);
-            Begun { end, records: Vec::new() }
+            let of_header = || lsn.saturating_add(record.payload).saturating_add(1);
+            let end = (record.op == Op::Batch).then(of_header);
+            Begun { first: lsn, end, records: Vec::new() }
         });
-        if record.op != Op::Void {
+        if !is_void {
             begun.records.push((lsn, *record));
         }
         let whole = self.begun.take_if(|begun| begun.is_whole());
@@ -78,7 +99,8 @@ impl Batches {
     }
 
     /// Ends a log whose first missing LSN is `stop`: passes on what is left, which does not count.
-    /// Returns the LSN at which the log ends: `stop`, or the header of a batch that lies across it.
+    /// Returns the LSN at which the log ends: `stop`, or the beginning of a batch that lies across
+    /// it.
     ///
     /// # Errors
     /// Those of `pass`.
@@ -89,9 +111,15 @@ impl Batches {
     ) -> Result<u64> {
         let Some(begun) = self.begun.take() else { return Ok(stop) };
         pass(&begun.records, false)?;
-        let header = begun.records.first().map_or(stop, |&(lsn, _)| lsn);
-        Ok(if stop < begun.end { header } else { stop })
+        // Otherwise a slot before the end of the log is missing.
+        let lies_across = begun.end.unwrap_or(begun.next() + 1) > stop;
+        Ok(if lies_across { begun.first } else { stop })
     }
+}
+
+/// Returns whether a record outside of a batch begins one.
+fn begins(record: &Record) -> bool {
+    record.op == Op::Batch || record.continues
 }
 
 #[cfg(all(test, not(loom)))]
@@ -101,27 +129,31 @@ mod tests {
 
     /// The rule, from all slots at once: the LSNs that count, and the end of the log.
     fn expected(slots: &[Option<Record>]) -> (Vec<u64>, u64) {
+        let is_record = |slot: &Option<Record>| slot.is_some_and(|slot| slot.op != Op::Void);
         let (mut counted, mut at) = (Vec::new(), 0);
         while at < slots.len() {
-            match slots[at] {
-                Some(Record { op: Op::Batch, payload, .. }) => {
-                    let end = at + 1 + payload as usize;
-                    if end > slots.len() {
-                        return (counted, at as u64);
-                    }
-                    let is_record =
-                        |slot: &Option<Record>| slot.is_some_and(|slot| slot.op != Op::Void);
-                    if slots[at..end].iter().all(is_record) {
-                        counted.extend(at as u64..end as u64);
-                    }
-                    at = end;
+            let end = match slots[at] {
+                Some(Record { op: Op::Batch, payload, .. }) => at + 1 + payload as usize,
+                Some(Record { continues: true, .. }) => {
+                    let ends = |slot: &Option<Record>| slot.is_none_or(|slot| !slot.continues);
+                    let last = slots[at..].iter().position(ends);
+                    last.map_or(slots.len() + 1, |last| at + last + 1)
                 }
-                Some(_) => {
-                    counted.push(at as u64);
-                    at += 1;
-                }
-                None => at += 1,
+                _ => at + 1,
+            };
+            if end > slots.len() {
+                return (counted, at as u64);
             }
+            let is_single = end == at + 1 && slots[at].is_some_and(|slot| slot.op != Op::Batch);
+            if is_single || slots[at..end].iter().all(is_record) {
+                counted.extend(at as u64..end as u64);
+            } else if slots[at].is_some_and(|slot| slot.op != Op::Batch && slot.continues)
+                && slots[end - 1].is_some_and(|slot| slot.op == Op::Void)
+            {
+                // The VOID that breaks it off stands alone.
+                counted.push(end as u64 - 1);
+            }
+            at = end;
         }
         (counted, slots.len() as u64)
     }
@@ -129,9 +161,10 @@ mod tests {
     fn slot() -> impl Strategy<Value = Option<Record>> {
         prop_oneof![
             4 => Just(Some(Record::new(Op::Insert))),
+            4 => Just(Some(Record { continues: true, ..Record::new(Op::Insert) })),
             1 => Just(Some(Record::new(Op::Void))),
             1 => Just(None),
-            2 => (0..5_u64).prop_map(|payload| {
+            1 => (0..5_u64).prop_map(|payload| {
                 Some(Record { payload, ..Record::new(Op::Batch) })
             }),
         ]

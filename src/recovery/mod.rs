@@ -9,6 +9,7 @@
 //! of a new timeline durable, `trim`, `removal` and `repair` write to the filter's files.
 
 pub mod applying;
+pub mod bare_events;
 pub mod batches;
 pub mod history;
 pub mod listing;

@@ -27,14 +27,12 @@ use std::sync::Arc;
 #[must_use]
 pub fn from(image: &Image, index: usize, newest: u64) -> Option<u64> {
     let header = image.header();
-    let counted = header.stripe(index).sums().lsn.saturating_add(1);
-    if index > 0 {
-        return Some(counted.max(newest));
-    }
-    // Stripe 0 has few records, so a writer stores the earliest possible slot beforehand. Of a
-    // batch it may have counted some.
-    let (announced, is_batch) = header.events_from().read();
-    (is_batch || announced >= counted).then_some(announced.max(newest))
+    let first = match index {
+        // Stripe 0 has few records, so a writer stores the earliest possible slot beforehand.
+        0 => header.events_from().read(),
+        _ => Some(header.stripe(index).sums().lsn.saturating_add(1)),
+    };
+    first.map(|first| first.max(newest))
 }
 
 /// What was repaired.

@@ -11,6 +11,7 @@ use crate::media::{Access, Media, Memory};
 use crate::meta::Meta;
 use crate::platform::threads::spawn_scoped;
 use crate::recovery::applying::Applying;
+use crate::recovery::bare_events::covered;
 use crate::recovery::history::{History, LogExtent, Prefix};
 use crate::recovery::listing::Listing;
 use crate::recovery::removal::remove_for_good;
@@ -127,9 +128,7 @@ fn apply_log(
             check_others(home, meta, listing, history, prefix.stop)?;
         }
         match applying.held_back() {
-            // Events come before the insert that needs them. If that insert was never recorded,
-            // they have not happened: otherwise the state would not be that of the operations. The
-            // next timeline begins before them, unless a snapshot saw them.
+            // The next timeline begins before them, unless a snapshot saw them.
             Some(first) if first >= covered(home, listing, meta.uuid) => prefix.end_at(first),
             _ => applying.apply_events()?,
         }
@@ -186,14 +185,6 @@ fn check_others(
         }
     }
     Ok(())
-}
-
-/// Returns the LSN up to which some snapshot may have seen the log; `u64::MAX` if that is unknown.
-fn covered(home: &dyn Media, listing: &Listing, uuid: u128) -> u64 {
-    let end = |&start: &u64| {
-        SnapshotReader::open(home, start, uuid).map_or(u64::MAX, |reader| reader.header().end)
-    };
-    listing.snapshots.iter().map(end).max().unwrap_or(1)
 }
 
 /// Checks that no timeline's log is missing as a whole: it exists before anything refers to its

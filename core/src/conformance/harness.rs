@@ -93,7 +93,7 @@ impl Harness {
         };
         let mut log = Log::default();
         let now = (time, self.now);
-        let written = write::perform(
+        let written = write::write(
             &mut self.machine.parts,
             request,
             now,
@@ -127,7 +127,7 @@ impl Harness {
         let decided = write::decide(&self.machine.parts, &request, (stamp, self.now), true);
         let (plan, _) = decided.expect("no question");
         if let Decision::Insert { step } = plan.decision {
-            let change = Precondition::Nothing.change();
+            let change = Change::Insert;
             let operation = Operation { change, hash, step, time, weight };
             let undo = Undo::new(&self.undo);
             let apply = |kind: &dyn Kind, state: &State<'_>, blocks: &Blocks<'_>, operation: &_| {
@@ -151,7 +151,7 @@ impl Harness {
     /// If the kind does not remove.
     pub fn remove(&mut self, hash: u64, weight: u32) -> bool {
         assert!(self.kind().removal().is_some(), "only kinds that remove are asked to");
-        let request = Request::insert(hash).weighing(weight.into()).under(Precondition::Removable);
+        let request = Request::remove(hash, weight.into());
         self.write(&request, self.now).0 == Checked::Present
     }
 

@@ -35,6 +35,7 @@ mod inference;
 mod operation;
 pub mod parameters;
 pub mod parts;
+pub mod perform;
 pub mod plan;
 pub mod posterior;
 pub mod records;

@@ -80,7 +80,7 @@ fn answer(
     match request.precondition {
         Precondition::Nothing => false,
         Precondition::Present(_) => kind.contains(state, located.as_ref(), &query),
-        Precondition::Removable => estimate().is_some_and(|there| there.holds(request.weight)),
+        Precondition::AtLeast(count) => estimate().is_some_and(|there| there.holds(count)),
         Precondition::Estimate | Precondition::UpTo(_) => {
             let there = estimate();
             count(there);

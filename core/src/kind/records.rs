@@ -23,7 +23,7 @@ pub fn of_operation(
         Change::Remove => Op::Remove,
     };
     let (payload, time, step) = (operation.hash, operation.time, operation.step);
-    Record { op, argument, stream, payload, time, step }
+    Record { op, argument, stream, continues: false, payload, time, step }
 }
 
 /// Returns the operation of a record, if it is one.

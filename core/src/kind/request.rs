@@ -102,9 +102,8 @@ pub enum Precondition {
     Nothing,
     /// Checks whether the key is in the window.
     Present(Since),
-    /// Checks whether the key's count is at least the count to be removed. The operation is a
-    /// removal.
-    Removable,
+    /// Checks whether the key's count is at least this; then the operation goes ahead.
+    AtLeast(u64),
     /// Reads the key's count; the key is inserted.
     Estimate,
     /// Checks whether an insert would raise the key's count above this.
@@ -122,18 +121,13 @@ impl Precondition {
         }
         Ok(Self::UpTo(limit))
     }
-
-    /// Returns the change that an operation with this precondition makes.
-    #[must_use]
-    #[inline]
-    pub fn change(self) -> Change {
-        if matches!(self, Self::Removable) { Change::Remove } else { Change::Insert }
-    }
 }
 
 /// A write as requested by the caller, without its time.
 #[derive(Debug, Clone, Copy)]
 pub struct Request {
+    /// What the operation does.
+    pub change: Change,
     /// The key's hash.
     pub hash: u64,
     /// The key's weight; 1 for kinds that do not weigh. Above
@@ -152,7 +146,16 @@ impl Request {
     #[must_use]
     #[inline]
     pub const fn insert(hash: u64) -> Self {
-        Self { hash, weight: 1, precondition: Precondition::Nothing, is_timed: true }
+        let (change, precondition) = (Change::Insert, Precondition::Nothing);
+        Self { change, hash, weight: 1, precondition, is_timed: true }
+    }
+
+    /// Returns the removal of a key that is there with at least this weight.
+    #[must_use]
+    #[inline]
+    pub const fn remove(hash: u64, weight: u64) -> Self {
+        let precondition = Precondition::AtLeast(weight);
+        Self { change: Change::Remove, hash, weight, precondition, is_timed: true }
     }
 
     /// Returns this request with a weight.
@@ -204,7 +207,8 @@ impl WritePlan {
         if self.decision == Decision::TooLate {
             // The operation's own time is before the window, but the key may have been seen since.
             // (Nothing was removed.)
-            let seen = self.present == Some(true) && precondition != Precondition::Removable;
+            let is_removal = matches!(precondition, Precondition::AtLeast(_));
+            let seen = self.present == Some(true) && !is_removal;
             return Some(if seen { Checked::Present } else { Checked::TooLate });
         }
         let is_unchanged = match precondition {
@@ -214,7 +218,7 @@ impl WritePlan {
             Precondition::Present(Since::LastAccepted) | Precondition::UpTo(_) => {
                 self.present == Some(true)
             }
-            Precondition::Removable => self.present == Some(false),
+            Precondition::AtLeast(_) => self.present == Some(false),
         };
         let present = self.present.filter(|_| is_unchanged)?;
         Some(Checked::of(present))

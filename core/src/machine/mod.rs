@@ -193,7 +193,7 @@ impl Machine {
         log: &mut impl FnMut(Logged),
     ) -> Result<Written> {
         write::check(self.kind(), request)?;
-        write::perform(&mut self.parts, request, (time, 0), false, log, records::change)
+        write::write(&mut self.parts, request, (time, 0), false, log, records::change)
     }
 
     /// Inserts a key; false if its time lies before the window.
@@ -251,7 +251,7 @@ impl Machine {
         time: OperationTime,
         log: &mut impl FnMut(Logged),
     ) -> Result<bool> {
-        let request = Request::insert(hash).weighing(weight).under(Precondition::Removable);
+        let request = Request::remove(hash, weight);
         Ok(self.write(&request, time, log)?.checked == Checked::Present)
     }
 

@@ -155,7 +155,7 @@ fn what_a_kind_does_not_do_is_refused_without_a_record() {
     let mut none = |_| panic!("no record is expected");
     let mut bloom = machine("bloom");
     let insert = Request::insert(1);
-    let removal = insert.under(Precondition::Removable);
+    let removal = Request::remove(1, 1);
     let counted = insert.under(Precondition::Estimate);
     for request in [insert.weighing(2), insert.weighing(0), removal, counted] {
         let error = bloom.write(&request, time, &mut none).expect_err("a bloom filter");

@@ -5,10 +5,11 @@ use super::parts::Parts;
 use crate::block::Blocks;
 use crate::error::{Error, Result};
 use crate::event;
+use crate::kind::perform::{Performed, Recorder, perform};
 use crate::kind::plan::{self, unsupported};
 use crate::kind::{
-    self, Checked, Decision, Estimate, Event, Kind, MOST_COUNT, MOST_WEIGHT, Micros, Moment,
-    Operation, Precondition, Request, State, WritePlan, records,
+    Change, Checked, Estimate, Event, Kind, MOST_COUNT, Micros, Moment, Operation, Request, State,
+    WritePlan, records,
 };
 use crate::record::{Op, Record};
 use crate::time::{LATEST, OperationTime};
@@ -30,7 +31,7 @@ impl<F: Copy + Fn(&dyn Kind, &State<'_>, &Blocks<'_>, &Operation)> Apply for F {
 
 /// Checks that the kind has what a request needs.
 pub(super) fn check(kind: &dyn Kind, request: &Request) -> Result<()> {
-    if request.precondition == Precondition::Removable && kind.removal().is_none() {
+    if request.change == Change::Remove && kind.removal().is_none() {
         return Err(unsupported(kind, "remove"));
     }
     match request.weight {
@@ -41,10 +42,54 @@ pub(super) fn check(kind: &dyn Kind, request: &Request) -> Result<()> {
     }
 }
 
+/// A filter in memory while it performs one write: each record is applied at once.
+struct Performing<'a, L, A> {
+    parts: &'a mut Parts,
+    time: OperationTime,
+    now: Micros,
+    /// The key's count, if the precondition read it.
+    estimate: Option<Estimate>,
+    log: &'a mut L,
+    apply: A,
+}
+
+impl<L: FnMut(Logged), A: Apply> Recorder for Performing<'_, L, A> {
+    type Error = Error;
+
+    #[inline]
+    fn kind(&self) -> &dyn Kind {
+        self.parts.kind()
+    }
+
+    #[inline]
+    fn decide(&mut self, request: &Request, _: u32, early: bool) -> Result<WritePlan> {
+        let (plan, estimate) = decide(self.parts, request, (self.time, self.now), early)?;
+        self.estimate = estimate.or(self.estimate);
+        Ok(plan)
+    }
+
+    #[inline]
+    fn event_before(&mut self, plan: &WritePlan) -> Result<Option<Event>> {
+        Ok(next_event(self.parts, plan, self.time, self.now))
+    }
+
+    fn record_event(&mut self, event: &Event) -> Result<()> {
+        emit_event(self.parts, event, self.time, self.log)
+    }
+
+    #[inline]
+    fn record_operation(&mut self, request: &Request, weight: u32, plan: &WritePlan) -> bool {
+        let Request { change, hash, .. } = *request;
+        let operation = Operation { change, hash, step: plan.step(), time: self.time.time, weight };
+        let checks = plan.present.is_none();
+        emit_operation(self.parts, &operation, self.time, checks, self.log, self.apply)
+    }
+}
+
 /// Decides a write and performs it, in a filter whose time is `now` or later. `early` wants the
 /// answer before the insert, also of kinds whose insert answers.
 #[inline]
-pub(crate) fn perform(
+pub(crate) fn write(
     parts: &mut Parts,
     request: &Request,
     (time, now): (OperationTime, Micros),
@@ -52,88 +97,15 @@ pub(crate) fn perform(
     log: &mut impl FnMut(Logged),
     apply: impl Apply,
 ) -> Result<Written> {
-    let weight = match u32::try_from(request.weight) {
-        Ok(weight @ ..=MOST_WEIGHT) => weight,
-        _ => return perform_parts(parts, request, (time, now), log, apply),
-    };
-    let (mut plan, estimate) = decide(parts, request, (time, now), early)?;
-    if let Some(checked) = plan.unchanged(request.precondition) {
-        return Ok(Written { checked, estimate });
-    }
-    let mut event = next_event(parts, &plan, time, now);
-    if event.is_some() && plan.present.is_none() {
-        // The answer is that of the state before the event.
-        (plan, _) = decide(parts, request, (time, now), true)?;
-    }
-    let present = plan.present;
-    // Events come directly before the operation that needs them, and only then.
-    let mut events = 0;
-    while let Some(due) = event {
-        events += 1;
-        if events > MOST_EVENTS {
-            return Err(too_many_events());
+    let mut performing = Performing { parts, time, now, estimate: None, log, apply };
+    let Performed { checked, is_recorded, .. } = perform(&mut performing, request, early)?;
+    let estimate = match performing.estimate {
+        Some(_) if is_recorded && checked == Checked::New => {
+            count(parts, request.hash, time.time.max(now))
         }
-        emit_event(parts, &due, time, log)?;
-        let anyway = request.under(Precondition::Nothing);
-        (plan, _) = decide(parts, &anyway, (time, now), true)?;
-        event = next_event(parts, &plan, time, now);
-    }
-    let Decision::Insert { step } = plan.decision else {
-        // An event has made it too late.
-        return Ok(Written { checked: Checked::TooLate, estimate });
-    };
-    let Request { hash, precondition, .. } = *request;
-    let change = precondition.change();
-    let operation = Operation { change, hash, step, time: time.time, weight };
-    let answered = emit_operation(parts, &operation, time, present.is_none(), log, apply);
-    let checked = Checked::of(present.unwrap_or(answered));
-    if estimate.is_none() || checked != Checked::New {
-        return Ok(Written { checked, estimate });
-    }
-    Ok(Written { checked, estimate: count(parts, hash, time.time.max(now)) })
-}
-
-/// Performs a write with a weight that no record holds: as several records.
-#[cold]
-fn perform_parts(
-    filter: &mut Parts,
-    request: &Request,
-    (time, now): (OperationTime, Micros),
-    log: &mut impl FnMut(Logged),
-    apply: impl Apply,
-) -> Result<Written> {
-    let (plan, estimate) = decide(filter, request, (time, now), true)?;
-    if let Some(checked) = plan.unchanged(request.precondition) {
-        return Ok(Written { checked, estimate });
-    }
-    let precondition = match request.precondition {
-        Precondition::Removable => Precondition::Removable,
-        _ => Precondition::Nothing,
-    };
-    for weight in kind::parts::parts(filter.kind(), request.weight) {
-        let part = request.under(precondition).weighing(weight.into());
-        perform(filter, &part, (time, now), true, log, apply)?;
-    }
-    let checked = Checked::of(plan.present.unwrap_or(false));
-    let hash = request.hash;
-    let estimate = match estimate {
-        Some(_) if checked == Checked::New => count(filter, hash, time.time.max(now)),
         estimate => estimate,
     };
     Ok(Written { checked, estimate })
-}
-
-/// The most events before one operation: far more than any sound state needs. State words from
-/// outside may be such that an event is due after each event.
-const MOST_EVENTS: u32 = 1 << 16;
-
-#[cold]
-fn too_many_events() -> Error {
-    Error::Damaged {
-        what: "the state of the filter".to_owned(),
-        expected: format!("at most {MOST_EVENTS} events before an operation"),
-        found: "more".to_owned(),
-    }
 }
 
 /// Returns how often a key was inserted.
@@ -190,11 +162,7 @@ pub(crate) fn emit_event(
     if let Event::OpenBank { geometry, .. } = event {
         parts.identity.layout.check(*geometry)?;
     }
-    let mut record = event::to_record(event, time.stream);
-    if record.time > time.time {
-        // A late key: the time is the filter's, and so is its source.
-        record.stream = parts.ledger.latest().stream;
-    }
+    let record = event::to_record_at(event, time, parts.ledger.latest());
     log(parts.ledger.append(&record));
     apply_event(parts, event, &record);
     Ok(())

@@ -2,6 +2,7 @@
 
 use crate::engine::outcome::{Checked, Given, Precondition, Request, Since, Waits};
 use crate::engine::time::*;
+use crate::engine::write::write;
 use crate::engine::{Engine, close, open};
 use crate::format::names::FileName;
 use crate::media::Memory;
@@ -116,11 +117,8 @@ impl Machine {
     fn write(&self, key: u64, time: Option<u64>) -> Checked {
         let (time, ask) =
             (time.map(|time| time * 1_000_000), Precondition::Present(Since::LastSeen));
-        self.engine()
-            .writer
-            .write(&Request::new(hash(key), time, 1, ask, Waits::Always))
-            .expect("an insert")
-            .checked
+        let request = Request::new(hash(key), time, 1, ask, Waits::Always);
+        write(&self.engine().writer, &request).expect("an insert").checked
     }
 
     fn insert(&self, key: u64) {
@@ -262,7 +260,7 @@ fn keys_from_the_past_are_where_the_clock_continues_and_until_then_time_stands()
         for end in ENDS {
             machine.write(1, Some(past));
             machine.pass(HOUR);
-            machine.engine().writer.steps.heartbeat().expect("none is due");
+            machine.engine().writer.events.heartbeat().expect("none is due");
             assert!(machine.has(1), "{downtime:?}, {end:?}: no key has come since");
             machine.reopen(end);
             assert!(machine.has(1), "{downtime:?}, {end:?}: nor while it was closed");
@@ -287,7 +285,7 @@ fn a_frozen_filter_stands_still_while_closed_whatever_the_clock_does() {
         for round in 1..3 {
             machine.insert(round);
             machine.pass(WINDOW - 20);
-            machine.engine().writer.steps.heartbeat().expect("a heartbeat");
+            machine.engine().writer.events.heartbeat().expect("a heartbeat");
             machine.end(end);
             machine.pass(10 * HOUR);
             machine.step_to(then);

@@ -1,6 +1,6 @@
 //! Inserts concurrent with an event of another thread.
 
-use crate::engine::outcome::{Given, Waits};
+use crate::engine::outcome::{Given, Precondition, Waits};
 use crate::engine::write::*;
 use crate::engine::{Engine, open};
 use crate::media::Memory;
@@ -8,6 +8,7 @@ use crate::wal::record::ARGUMENT_MAX;
 use crate::{Durability, Filter, Options, TimeLimited, Timestamp};
 use ebbtide_core::event;
 use ebbtide_core::kind::{Event, Micros};
+use std::sync::Arc;
 use std::{thread::sleep, time::Duration};
 
 const WINDOW: Duration = Duration::from_secs(64);
@@ -51,9 +52,10 @@ fn insert_beside(
 fn a_key_that_comes_while_an_earlier_event_is_decided_stays_for_its_whole_window() {
     let (filter, start) = made();
     let inserted = insert_beside(&filter, start, |events, event, stamp| {
-        let applied =
-            filter.engine.writer.steps.apply_event(events, &event, stamp).expect("no error");
-        assert!(matches!(applied, StepOutcome::Applied));
+        let (shared, record) = (&filter.engine.shared, event::to_record(&event, stamp.stream));
+        let lsn = filter.engine.log_writer.append(&mut events.segment, &record).expect("room");
+        shared.image.apply_event(&*shared.meta.kind, lsn, &event);
+        events.entry().note(lsn, stamp.word());
     });
     assert!(inserted.expect("no error"));
     let (window, later) = (WINDOW.as_micros() as Micros, start + 2 * filter.engine.shared.grace);
@@ -71,7 +73,7 @@ fn insert_many(engine: &Engine, keys: std::ops::Range<u64>, start: Micros) -> Mi
         let time = Some(start + (key - first) * (end - start) / count);
         let hash = ebbtide_core::hash::mix(key);
         let request = Request::new(hash, time, 1, Precondition::Nothing, Waits::Always);
-        engine.writer.write(&request).expect("an insert");
+        write(&engine.writer, &request).expect("an insert");
     }
     end
 }
@@ -126,7 +128,7 @@ fn an_insert_that_waits_for_stripe_0_is_refused_if_what_it_finds_there_could_not
     let inserted = insert_beside(&filter, start, |events, event, _| {
         let record = event::to_record(&event, true);
         // For recovery the key's generation ends then.
-        filter.engine.writer.events.append(events, &record).expect("room");
+        filter.engine.log_writer.append(&mut events.segment, &record).expect("room");
         filter.engine.shared.poison("too many open files".to_owned());
     });
     assert!(matches!(inserted, Err(crate::Error::Poisoned { .. })), "{inserted:?}");

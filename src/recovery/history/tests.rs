@@ -29,12 +29,11 @@ fn made() -> Memory {
     media
 }
 
-const INSERT: Option<Record> =
-    Some(Record { op: Op::Insert, argument: 1, stream: false, payload: 99, time: 0, step: 0 });
+const INSERT: Option<Record> = Some(Record { argument: 1, payload: 99, ..Record::new(Op::Insert) });
 
 fn note(payload: u64) -> Option<Record> {
     let op = Op::Durable;
-    Some(Record { op, argument: 0, stream: false, payload, time: 0, step: 0 })
+    Some(Record { payload, ..Record::new(op) })
 }
 
 fn open(media: &Memory) -> Result<History> {

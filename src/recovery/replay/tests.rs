@@ -178,21 +178,3 @@ fn what_is_left_over_are_the_segments_from_the_stop_on_and_the_banks_that_are_no
     expected.sort_unstable();
     assert_eq!(left, expected, "the image has bank 0 of timeline 2");
 }
-
-#[test]
-fn what_the_end_of_any_snapshot_covers_is_never_taken_back() {
-    let memory = Memory::new();
-    memory.make().expect("nothing fails yet");
-    let covered = || covered(&memory, &Listing::read(&memory).expect("a directory"), 7);
-    assert_eq!(covered(), 1);
-    for (start, end) in [(3, 9), (5, 8)] {
-        let header = SnapshotHeader { uuid: 7, timeline: 1, start, end, frames: 0, bytes: 0 };
-        let name = FileName::Snapshot { start }.to_string();
-        let writer =
-            SnapshotWriter::create(&memory, &name, FrameSeal::new(7, 1, start)).expect("space");
-        writer.finish(header).expect("space");
-        assert_eq!(covered(), 9);
-    }
-    memory.create(&FileName::Snapshot { start: 6 }.to_string(), 10).expect("space");
-    assert_eq!(covered(), u64::MAX, "one cannot say");
-}

@@ -1,0 +1,187 @@
+//! Committing what was staged: all of its records, or none; the protocol is in
+//! `docs/architecture.md`.
+
+use crate::engine::log_writer::Appended;
+use crate::engine::outcome::Waits;
+use crate::engine::shared::Local;
+use crate::engine::staging::{Allocated, Room, Staging};
+use crate::engine::time::Stamp;
+use crate::engine::writer::Writer;
+use crate::error::Result;
+use crate::image::BankSet;
+use crate::locks::stripes::StripeGuard;
+use crate::wal::Record;
+use ebbtide_core::event;
+use ebbtide_core::kind::{Kind, Operation, records};
+
+/// The operations whose cells are prefetched ahead of the one that is staged or applied.
+pub(crate) const AHEAD: usize = 16;
+
+/// The stripes that a commit holds, ascending; stripe 0, if held, comes last.
+pub(crate) type Held<'a> = Vec<StripeGuard<'a, Local>>;
+
+/// Repeats an attempt to write after each checkpoint that may have made space for it.
+pub(crate) fn while_space_is_made<T>(
+    writer: &Writer,
+    waits: Waits,
+    mut attempt: impl FnMut() -> Result<T>,
+) -> Result<T> {
+    writer.shared.check_usable()?;
+    let mut waited_after = None;
+    loop {
+        writer.wait_for_checkpoint(waits)?;
+        match attempt() {
+            Err(error) => writer.make_space(error, &mut waited_after)?,
+            done => return done,
+        }
+    }
+}
+
+/// Finds a held stripe.
+pub(crate) fn of_stripe<'h, 'a>(
+    held: &'h [StripeGuard<'a, Local>],
+    index: usize,
+) -> Option<&'h StripeGuard<'a, Local>> {
+    let ordinary = held.len() - usize::from(holds_events(held));
+    if index == 0 {
+        return held.get(ordinary);
+    }
+    let at = held[..ordinary].binary_search_by_key(&index, StripeGuard::index).ok()?;
+    held.get(at)
+}
+
+/// Returns whether stripe 0 is among them.
+pub(crate) fn holds_events(held: &[StripeGuard<'_, Local>]) -> bool {
+    held.last().is_some_and(|last| last.index() == 0)
+}
+
+/// Acquires stripe 0 for events, when the stripes of the keys are held. If the events `can_wait`,
+/// `None`: a process that makes no progress holds it.
+///
+/// # Errors
+/// [`Error::WouldWait`](crate::Error::WouldWait), [`Error::Closed`](crate::Error::Closed).
+pub(crate) fn lock_events(
+    writer: &Writer,
+    can_wait: bool,
+    waits: Waits,
+) -> Result<Option<StripeGuard<'_, Local>>> {
+    if waits.never() {
+        return Err(writer.shared.would_wait("the filter's next step"));
+    }
+    if can_wait {
+        return Ok(writer.stripes.lock_events());
+    }
+    writer.stripes.lock_unless_closed(0, waits).map(Some)
+}
+
+/// Appends the records of a batch, and applies them. `prefetches` makes it prefetch the keys'
+/// blocks. Returns the LSN of the last record; `None` if nothing has happened, because others have
+/// written meanwhile, or room had to be made.
+///
+/// # Errors
+/// [`Error::Io`](crate::Error::Io), including a full disk, [`Error::WouldWait`](crate::Error),
+/// [`Error::Poisoned`](crate::Error::Poisoned): nothing has happened.
+pub(crate) fn commit(
+    writer: &Writer,
+    staging: &Staging,
+    waits: Waits,
+    prefetches: bool,
+    held: &mut [StripeGuard<'_, Local>],
+) -> Result<Option<u64>> {
+    let (header, records) = (writer.shared.image.header(), &staging.records);
+    let allocated = staging.allocate(writer)?;
+    let (events, end) = (holds_events(held), writer.shared.log.mapped_end());
+    let announce = |tail| {
+        if events {
+            header.events_from().announce(tail);
+        }
+    };
+    let appended = writer.log_writer.append_batch(&mut held[0].segment, records, announce);
+    if let Appended::At(first) = appended {
+        let prefetches = prefetches || !staging.reads_blocks();
+        apply(writer, (records, &allocated), prefetches, first, held);
+    }
+    if events {
+        header.events_from().end();
+    }
+    match appended {
+        Appended::At(first) => {
+            if let Some(raised) = staging.raised() {
+                writer.time.raise_base(raised);
+            }
+            Ok(Some(first + records.len() as u64 - 1))
+        }
+        Appended::NoRoom => {
+            writer.make_room(waits, records.len() as u64, end)?;
+            Ok(None)
+        }
+        Appended::Voided => Ok(None),
+    }
+}
+
+/// Applies the records of a batch that counts, the first of which has this LSN.
+fn apply(
+    writer: &Writer,
+    (records, allocated): (&[Record], &Allocated),
+    prefetches: bool,
+    first: u64,
+    held: &[StripeGuard<'_, Local>],
+) {
+    let (shared, header) = (&writer.shared, writer.shared.image.header());
+    let (kind, layout) = (&*shared.meta.kind, shared.image.layout());
+    let mut banks = allocated.banks.iter().peekable();
+    let mut current = &allocated.banks[0].1;
+    for (at, record) in records.iter().enumerate() {
+        if let Some(ahead) = records.get(at + AHEAD)
+            && prefetches
+            && let Some(operation) = records::operation(kind, ahead)
+        {
+            writer.prefetch_to_write(operation.hash);
+        }
+        while let Some((_, next)) = banks.next_if(|(from, _)| *from <= at) {
+            current = next;
+        }
+        let lsn = first + at as u64;
+        let word = Stamp { time: record.time, stream: record.stream }.word();
+        let operation = records::operation(kind, record);
+        let index = operation.map_or(0, |operation| layout.stripe_of(operation.hash) + 1);
+        let Some(stripe) = of_stripe(held, index) else { continue };
+        if let Some(operation) = operation {
+            change(writer, current, &operation, lsn);
+            let counts = records::counts(shared.weighs, record);
+            stripe.entry().count(lsn, word, counts);
+            // One by one: after a death the sums are late by one operation at most.
+            header.counters().count(shared.shard(), counts.inserts, counts.new_bits);
+            writer.time.raise(word);
+        } else if let Some(event) = event::from_record(record) {
+            shared.image.apply_event(kind, lsn, &event);
+            stripe.entry().note(lsn, word);
+            writer.time.raise(word);
+        } else {
+            header.positions().set(lsn, record.payload, record.time);
+            stripe.entry().note(lsn, 0);
+        }
+    }
+    give_back_rooms(kind, &allocated.banks[0].1, &allocated.rooms);
+}
+
+/// Applies an operation to the key's blocks.
+fn change(writer: &Writer, banks: &BankSet, operation: &Operation, lsn: u64) {
+    let kind = &*writer.shared.meta.kind;
+    let state = writer.shared.image.header().state();
+    let located = banks.locate(kind.touches(&state, operation.step), operation.hash);
+    located.begin();
+    records::change(kind, &state, &located.blocks, operation);
+    located.end(Some(lsn));
+}
+
+/// Frees the room that blocks were given for a batch and do not use after it.
+fn give_back_rooms(kind: &dyn Kind, banks: &BankSet, rooms: &[Room]) {
+    let (Some(growth), Some(bank)) = (kind.growth(), banks.get(0)) else { return };
+    for room in rooms {
+        let used = growth.room_now(&bank.block(room.block as usize).1);
+        if used < room.words {
+            bank.free(room.block, used);
+        }
+    }
+}

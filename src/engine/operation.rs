@@ -1,0 +1,123 @@
+//! One operation under its stripe: what it is decided on, its record, and how it is applied.
+
+use crate::engine::outcome::{Checked, Request, WriteOutcome};
+use crate::engine::shared::Local;
+use crate::engine::time::Stamp;
+use crate::engine::writer::Writer;
+use crate::error::Result;
+use crate::image::BankSet;
+use crate::image::shared::Banks;
+use crate::image::state_block::StateBlock;
+use crate::locks::stripes::StripeGuard;
+use crate::wal::{Record, Segment};
+use ebbtide_core::kind::{Moment, State, Totals, WritePlan, records};
+use std::cell::Cell;
+use std::sync::Arc;
+
+/// The outcome of one attempt under the stripe.
+pub(crate) enum Attempt {
+    Done(WriteOutcome),
+    /// There is no room in the log that this handle has mapped.
+    NoRoom,
+    /// The state has changed meanwhile.
+    Again,
+    /// Its weight takes several records.
+    Heavy,
+    /// An event must come first. Whether the kind can do
+    /// [without](ebbtide_core::kind::Events::step_without) it.
+    NeedsEvents {
+        can_wait: bool,
+    },
+}
+
+/// What a write is decided on: a version of the state block, with its state and banks.
+pub(crate) struct Basis<'a> {
+    pub(crate) state_block: StateBlock<'a>,
+    pub(crate) version: u64,
+    pub(crate) state: State<'a>,
+    pub(crate) banks: Banks<'a>,
+    /// Whether the filter's time must be recorded first: see [`Writer::is_ahead`].
+    pub(crate) ahead: bool,
+    /// Whether the kind has the count that a precondition reads.
+    pub(crate) has_count: Cell<bool>,
+}
+
+/// Returns what a write is decided on now; `None` if banks must be mapped.
+#[inline(always)]
+pub(crate) fn basis<'a>(writer: &'a Writer, moment: &Moment) -> Option<Basis<'a>> {
+    let image = &writer.shared.image;
+    // Before the version is read: if another writer has recorded its time by then, its event is
+    // either in this version, or yet to be decided.
+    let ahead = writer.is_ahead(moment.time);
+    let state_block = image.header().state_block();
+    let version = state_block.version();
+    let state = state_block.state(version);
+    let banks = image.banks_of(&state, version)?;
+    Some(Basis { state_block, version, state, banks, ahead, has_count: Cell::new(true) })
+}
+
+/// Records an operation by `append`, then applies it. `NoRoom` if there is none in a block for a
+/// caller that must not wait; then nothing has happened.
+///
+/// # Errors
+/// [`crate::Error::Io`] without room for a block that grows; then nothing has happened either.
+// Out of line, this and `append` cost every insert 70 ns (measured in pairs).
+#[inline(always)]
+pub(crate) fn apply(
+    writer: &Writer,
+    stripe: &mut StripeGuard<'_, Local>,
+    request: &Request<'_>,
+    stamp: Stamp,
+    (state, banks, plan): (&State<'_>, &BankSet, &WritePlan),
+    append: impl FnOnce(&mut Option<Arc<Segment>>, &Record) -> std::result::Result<u64, Attempt>,
+) -> Result<Attempt> {
+    let shared = &writer.shared;
+    let (kind, image) = (&*shared.meta.kind, &shared.image);
+    let operation = &request.operation(stamp.time, plan.step());
+    let located = banks.locate(plan.mask, operation.hash);
+    let blocks = &located.blocks;
+    let record = records::of_operation(kind, state, blocks, operation, stamp.stream);
+    let may_allocate = !request.waits.never();
+    let room = match blocks.get(0) {
+        Some(block) => image.make_room(kind, banks, block, operation, may_allocate)?,
+        None => Some(0),
+    };
+    let Some(room) = room else { return Ok(Attempt::NoRoom) };
+    // Every block to be changed is marked before the record exists: a process that finds this
+    // stripe without its owner can then identify the blocks to rebuild.
+    located.begin();
+    let lsn = match append(&mut stripe.segment, &record) {
+        Ok(lsn) => lsn,
+        Err(attempt) => {
+            located.end(None);
+            return Ok(attempt);
+        }
+    };
+    let present = match plan.present {
+        Some(present) => {
+            records::change(kind, state, blocks, operation);
+            present
+        }
+        None => kind.insert_and_check(state, blocks, operation, record.argument),
+    };
+    located.end(Some(lsn));
+    // Last: until then a process that takes the stripe over applies the record again.
+    count(writer, stripe, lsn, stamp, records::counts(shared.weighs, &record));
+    image.give_back_room(kind, banks, blocks, room);
+    Ok(Attempt::Done(WriteOutcome { checked: Checked::of(present), lsn }))
+}
+
+/// Counts an operation that has been applied: exactly in its stripe, and in the filter's sums,
+/// which are caches.
+#[inline(always)]
+fn count(writer: &Writer, stripe: &StripeGuard<'_, Local>, lsn: u64, stamp: Stamp, counts: Totals) {
+    let time = stamp.word();
+    stripe.entry().count(lsn, time, counts);
+    // After the record is published: at most one operation late after a death, never early.
+    writer.shared.image.header().counters().count(
+        writer.shared.shard(),
+        counts.inserts,
+        counts.new_bits,
+    );
+    writer.time.raise(time);
+}

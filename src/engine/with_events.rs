@@ -1,0 +1,254 @@
+//! One operation that events come before: their records and its own are one batch.
+//!
+//! Under stripe 0 the events change a [draft](Draft) of the state block, which counts once the
+//! batch is in the log. If it never is, nothing has happened.
+
+use crate::engine::commit;
+use crate::engine::log_writer::Appended;
+use crate::engine::operation::{self, Attempt, Basis, basis};
+use crate::engine::outcome::{Request, WriteOutcome};
+use crate::engine::shared::Local;
+use crate::engine::staging::Unstaged;
+use crate::engine::time::Stamp;
+use crate::engine::writer::Writer;
+use crate::error::Result;
+use crate::image::BankSet;
+use crate::image::state_block::Draft;
+use crate::locks::stripes::StripeGuard;
+use crate::wal::Record;
+use ebbtide_core::event;
+use ebbtide_core::kind::perform::{Recorder, perform};
+use ebbtide_core::kind::{
+    Decision, Estimate, Event, Kind, Micros, Moment, Request as Asked, State, WritePlan, plan,
+};
+use std::cell::Cell;
+use std::mem;
+use std::sync::Arc;
+
+/// Writes an operation of which `stripe` is held, and the events that come before it. If the kind
+/// `can_wait` for them, does without them while a process that makes no progress holds stripe 0.
+///
+/// # Errors
+/// [`Error::WouldWait`](crate::Error::WouldWait), [`Error::Io`](crate::Error::Io),
+/// [`Error::Poisoned`](crate::Error::Poisoned): nothing has happened.
+#[cold]
+pub(crate) fn write(
+    writer: &Writer,
+    stripe: &mut StripeGuard<'_, Local>,
+    request: &Request<'_>,
+    stamp: Stamp,
+    can_wait: bool,
+) -> Result<Attempt> {
+    let stripe_0 = commit::lock_events(writer, can_wait, request.waits)?;
+    writer.shared.check_writable()?;
+    let moment = writer.time.exact_moment(stamp);
+    // Before the state: see `operation::basis`.
+    let recorded = writer.shared.image.header().stripe(0).time() >> 1;
+    let Some(basis) = basis(writer, &moment) else {
+        writer.shared.image.follow()?;
+        return Ok(Attempt::Again);
+    };
+    let (puts_off, count) = (stripe_0.is_none(), request.count);
+    let mut writing = Writing {
+        writer,
+        count,
+        stamp,
+        moment,
+        recorded,
+        puts_off,
+        basis,
+        draft: None,
+        banks: None,
+        records: Vec::new(),
+        plan: None,
+    };
+    let performed = match perform(&mut writing, &request.asked, true) {
+        Ok(performed) => performed,
+        Err(Unstaged::Failed(error)) => return Err(error),
+        // The kind can no longer do without the event.
+        Err(Unstaged::NeedsEvents { .. } | Unstaged::Outdated) => return Ok(Attempt::Again),
+    };
+    let checked = performed.checked;
+    let Some(plan) = writing.plan else {
+        if performed.is_late {
+            writer.shared.image.header().refused().add();
+        }
+        return Ok(Attempt::Done(WriteOutcome { checked, lsn: stripe.entry().lsn() }));
+    };
+    let attempt = writing.commit(request, &plan, stripe, stripe_0.as_ref());
+    if stripe_0.is_some() {
+        writer.shared.image.header().events_from().end();
+    }
+    Ok(match attempt? {
+        Attempt::Done(written) => Attempt::Done(WriteOutcome { checked, ..written }),
+        other => other,
+    })
+}
+
+/// The operation while it is decided.
+struct Writing<'a> {
+    writer: &'a Writer,
+    count: Option<&'a Cell<Option<Estimate>>>,
+    stamp: Stamp,
+    moment: Moment,
+    /// The time that stripe 0 has recorded.
+    recorded: Micros,
+    puts_off: bool,
+    basis: Basis<'a>,
+    /// The state after the events so far, and the banks if they are others.
+    draft: Option<Draft<'a>>,
+    banks: Option<BankSet>,
+    /// The records of the events so far.
+    records: Vec<Record>,
+    /// The decision, once the operation is to be recorded.
+    plan: Option<WritePlan>,
+}
+
+impl<'a> Writing<'a> {
+    fn state(&self) -> State<'a> {
+        self.draft.as_ref().map_or(self.basis.state, Draft::state)
+    }
+
+    fn banks(&self) -> &BankSet {
+        self.banks.as_ref().unwrap_or(&self.basis.banks)
+    }
+
+    fn is_ahead(&self) -> bool {
+        let grace = self.writer.shared.grace;
+        grace < Micros::MAX && self.stamp.time > self.recorded.saturating_add(grace)
+    }
+
+    /// Returns the step under which to do without the event that is due.
+    fn step_without(&self) -> Option<u64> {
+        let events = self.kind().events().filter(|_| self.puts_off)?;
+        events.step_without(&self.state(), &self.moment)
+    }
+
+    /// Appends all records, and applies them.
+    fn commit(
+        mut self,
+        request: &Request<'_>,
+        plan: &WritePlan,
+        stripe: &mut StripeGuard<'_, Local>,
+        stripe_0: Option<&StripeGuard<'_, Local>>,
+    ) -> Result<Attempt> {
+        let (writer, stamp, state) = (self.writer, self.stamp, self.state());
+        let mut records = mem::take(&mut self.records);
+        let banks = self.banks();
+        let header = writer.shared.image.header();
+        operation::apply(writer, stripe, request, stamp, (&state, banks, plan), |last, record| {
+            records.push(*record);
+            let announce = |tail| {
+                if stripe_0.is_some() {
+                    header.events_from().announce(tail);
+                }
+            };
+            match writer.log_writer.append_batch(last, &records, announce) {
+                Appended::NoRoom => Err(Attempt::NoRoom),
+                Appended::Voided => Err(Attempt::Again),
+                Appended::At(first) => {
+                    let events = &records[..records.len() - 1];
+                    if let (Some(draft), Some(stripe_0)) = (&self.draft, stripe_0) {
+                        publish(writer, draft, stripe_0, (first, events));
+                    }
+                    Ok(first + events.len() as u64)
+                }
+            }
+        })
+    }
+}
+
+/// Makes a draft count whose events are in the log, the first of them at this LSN.
+fn publish(
+    writer: &Writer,
+    draft: &Draft<'_>,
+    stripe_0: &StripeGuard<'_, Local>,
+    (first, records): (u64, &[Record]),
+) {
+    draft.publish(first + records.len() as u64 - 1);
+    for (lsn, record) in (first..).zip(records) {
+        let word = Stamp { time: record.time, stream: record.stream }.word();
+        stripe_0.entry().note(lsn, word);
+        writer.time.raise(word);
+        if let Some(event) = event::from_record(record) {
+            writer.shared.image.remove_closed(&event);
+        }
+    }
+}
+
+impl Recorder for Writing<'_> {
+    type Error = Unstaged;
+
+    fn kind(&self) -> &dyn Kind {
+        &*self.writer.shared.meta.kind
+    }
+
+    fn decide(
+        &mut self,
+        request: &Asked,
+        _: u32,
+        early: bool,
+    ) -> std::result::Result<WritePlan, Unstaged> {
+        let (kind, layout) = (self.kind(), self.writer.shared.image.layout());
+        let (state, mut has_count) = (self.state(), true);
+        let count = |there: Option<Estimate>| {
+            has_count = there.is_some();
+            if let (Some(count), Some(there)) = (self.count, there) {
+                count.set(Some(there));
+            }
+        };
+        let (kind_early, banks) = ((kind, early), self.banks());
+        let mut plan =
+            plan::decide(kind_early, &state, layout, &self.moment, request, banks, count);
+        if !has_count {
+            return Err(self.writer.shared.unsupported("estimate").into());
+        }
+        if let (true, Some(step)) = (plan.due, self.step_without()) {
+            (plan.decision, plan.due) = (Decision::Insert { step }, false);
+            plan.mask = kind.touches(&state, step);
+        }
+        Ok(plan)
+    }
+
+    fn event_before(&mut self, plan: &WritePlan) -> std::result::Result<Option<Event>, Unstaged> {
+        let is_ahead = self.is_ahead();
+        if !plan.due && !is_ahead {
+            return Ok(None);
+        }
+        if self.puts_off {
+            return Err(Unstaged::NeedsEvents { can_wait: false });
+        }
+        let layout = self.writer.shared.image.layout();
+        let due = self.kind().due(&self.state(), layout, &self.moment);
+        let time = || Event::Step { step: 0, time: self.stamp.time, word: 0 };
+        Ok(due.or_else(|| is_ahead.then(time)))
+    }
+
+    fn record_event(&mut self, event: &Event) -> std::result::Result<(), Unstaged> {
+        let (image, latest) = (&self.writer.shared.image, self.writer.time.latest());
+        let state = self.draft.get_or_insert_with(|| self.basis.state_block.draft()).state();
+        match *event {
+            Event::OpenBank { .. } => {
+                let slot = state.free_slot().unwrap_or(0);
+                let opened = image.prepare_ahead(event)?.map(Arc::new);
+                self.banks = Some(self.banks().with(slot, opened));
+            }
+            Event::CloseBank { id, .. } => {
+                let closed = state.banks().find(|bank| bank.id == id);
+                self.banks = closed.map(|bank| self.banks().with(bank.slot, None));
+            }
+            Event::Step { .. } => {}
+        }
+        image.change_state(self.kind(), &state, event);
+        let record = event::to_record_at(event, self.stamp, latest);
+        self.recorded = self.recorded.max(record.time);
+        self.moment.now = self.moment.now.max(record.time);
+        self.records.push(record);
+        Ok(())
+    }
+
+    fn record_operation(&mut self, _: &Asked, _: u32, plan: &WritePlan) -> bool {
+        self.plan = Some(*plan);
+        plan.present == Some(true)
+    }
+}

@@ -1,0 +1,116 @@
+//! What every write of a handle uses, whether it writes one record or a batch.
+
+use crate::engine::backpressure::Backpressure;
+use crate::engine::event_log::EventLog;
+use crate::engine::group_commit::GroupCommit;
+use crate::engine::log_writer::LogWriter;
+use crate::engine::outcome::Waits;
+use crate::engine::read::Queries;
+use crate::engine::shared::Shared;
+use crate::engine::stripes::StripeLocks;
+use crate::engine::time::Time;
+use crate::error::{Error, Result};
+use ebbtide_core::block::prefetch_write;
+use ebbtide_core::kind::Micros;
+use std::sync::Arc;
+
+/// The parts of a handle that writes use.
+#[derive(Debug)]
+pub struct Writer {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) time: Arc<Time>,
+    pub(crate) backpressure: Arc<Backpressure>,
+    pub(crate) log_writer: Arc<LogWriter>,
+    pub(crate) commits: Arc<GroupCommit>,
+    pub(crate) events: EventLog,
+    pub(crate) stripes: Arc<StripeLocks>,
+    pub(crate) queries: Queries,
+}
+
+impl Writer {
+    /// As [`Queries::prefetch`] for an insert, which also changes memory that another core may have
+    /// changed last.
+    #[inline]
+    pub(crate) fn prefetch_to_write(&self, hash: u64) {
+        if self.shared.image.recent_banks().prefetches() {
+            self.prefetch_words(hash);
+        }
+    }
+
+    #[inline(never)]
+    fn prefetch_words(&self, hash: u64) {
+        let banks = self.shared.image.recent_banks();
+        let stripe = self.shared.image.layout().stripe_of(hash) + 1;
+        prefetch_write(self.shared.image.header().stripe(stripe).lock_word());
+        let located = banks.locate_to_read(hash);
+        located.prefetch_headers_to_write();
+        self.shared.meta.kind.prefetch(&located.blocks, hash);
+    }
+
+    /// Prefetches what inserts of these keys will probably touch beyond what
+    /// [`Writer::prefetch_to_write`] has prefetched for all of them before.
+    pub(crate) fn prefetch_further(&self, hashes: &[u64]) {
+        // It reads words, and a forked child has no mapping.
+        if self.shared.check_usable().is_err() {
+            return;
+        }
+        let banks = self.shared.image.recent_banks();
+        if banks.prefetches() {
+            for &hash in hashes {
+                let located = banks.locate_to_read(hash);
+                self.shared.meta.kind.prefetch_further(&located.blocks, hash);
+            }
+        }
+    }
+
+    /// Waits for a checkpoint that must come before further records.
+    #[inline]
+    pub(crate) fn wait_for_checkpoint(&self, waits: Waits) -> Result<()> {
+        if !self.backpressure.is_requested() {
+            return Ok(());
+        }
+        if waits.never() {
+            return Err(self.shared.would_wait("a checkpoint"));
+        }
+        // Removed files take space for as long as this handle has them mapped.
+        self.log_writer.unmap_durable();
+        self.backpressure.wait();
+        Ok(())
+    }
+
+    /// Makes room in the log for this many slots beyond the tail, and at least for one more than
+    /// there was below `end`: another writer may take what there is.
+    #[cold]
+    pub(crate) fn make_room(&self, waits: Waits, slots: u64, end: u64) -> Result<()> {
+        if waits.never() {
+            return Err(self.shared.would_wait("more log or memory to be allocated"));
+        }
+        let tail = self.shared.image.header().tail().hint();
+        let wanted = tail.saturating_add(slots).max(end.saturating_add(1));
+        while self.shared.log.mapped_end() < wanted {
+            self.log_writer.make_room(self.shared.log.mapped_end())?;
+        }
+        Ok(())
+    }
+
+    /// Requests a checkpoint, which removes log, if an attempt failed on a full disk; otherwise
+    /// returns the error. `waited_after` is the newest snapshot when that was done last: it does
+    /// not wait for the same checkpoint twice.
+    #[cold]
+    pub(crate) fn make_space(&self, error: Error, waited_after: &mut Option<u64>) -> Result<()> {
+        let newest = || self.shared.image.header().snapshot().hint();
+        if error.is_full() && *waited_after != Some(newest()) && self.backpressure.request() {
+            *waited_after = Some(newest());
+            return Ok(());
+        }
+        Err(error)
+    }
+
+    /// Returns whether a time is ahead of the last one recorded in stripe 0 by more than the kind's
+    /// [grace](ebbtide_core::kind::Events::grace): then it must be recorded first.
+    #[inline]
+    pub(crate) fn is_ahead(&self, time: Micros) -> bool {
+        let recorded = || self.shared.image.header().stripe(0).time() >> 1;
+        self.shared.grace < Micros::MAX && time > recorded().saturating_add(self.shared.grace)
+    }
+}
