@@ -2,7 +2,6 @@
 
 use crate::block::{Geometry, Layout};
 use crate::record::{ARGUMENT_BITS, ARGUMENT_MAX, Op, Record};
-use crate::time::OperationTime;
 
 /// Microseconds since the Unix epoch.
 pub type Micros = u64;
@@ -81,17 +80,6 @@ pub fn to_record(event: &Event, stream: bool) -> Record {
             Record { argument, payload, time, stream, ..Record::new(Op::CloseBank) }
         }
     }
-}
-
-/// Returns the record of an event that comes before an operation at `time`, in a filter whose latest
-/// time is `latest`.
-#[must_use]
-pub fn to_record_at(event: &Event, time: OperationTime, latest: OperationTime) -> Record {
-    let record = to_record(event, time.stream);
-    // Of a late key: the time is the filter's, and so is its source. Otherwise replay would treat
-    // it as a stream's time.
-    let stream = if record.time > time.time { latest.stream } else { time.stream };
-    Record { stream, ..record }
 }
 
 /// Returns the event of a record, if it is one.

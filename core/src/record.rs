@@ -5,7 +5,10 @@
 //! | 0 | payload: the key's hash, or a word of the event |
 //! | 1 | time, microseconds since the Unix epoch |
 //! | 2 | step, or another word of the event |
-//! | 3 | operation (8 bits; bit 7: the time came with the key, bit 6: the record continues), argument (24), checksum (32) |
+//! | 3 | operation (8 bits: bits 6 and 7 are flags), argument (24), checksum (32) |
+//!
+//! Bit 7 of the operation says that the time came with the key, bit 6 that the record
+//! [continues](Record::continues) in the next slot.
 //!
 //! The last word is never zero, and storing it publishes the record. Its checksum covers everything
 //! else in the record and is seeded with timeline and LSN, so a record is valid only in its own

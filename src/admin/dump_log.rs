@@ -25,7 +25,7 @@ pub struct Entry {
     /// The record's time; the epoch itself if it has none.
     pub time: Timestamp,
     /// The operation: `insert`, `remove`, `step`, `open-bank`, `close-bank`, `heartbeat`,
-    /// `durable`, `void`, `clear`, `batch`, `position`.
+    /// `durable`, `void`, `clear`, `position`; `batch` in logs of formats up to 5.
     pub operation: &'static str,
     /// Whether the record counts: false in a batch that its writer did not complete.
     pub counts: bool,
@@ -87,6 +87,13 @@ impl Entry {
     /// bits).
     pub(crate) fn step_and_argument(&self) -> (u64, u32) {
         (self.record.step, self.record.argument)
+    }
+
+    /// Returns whether the next record belongs to the same batch: the records of a batch count only
+    /// together.
+    #[must_use]
+    pub fn continues(&self) -> bool {
+        self.record.continues
     }
 
     /// Returns whether the record's time came with the key.

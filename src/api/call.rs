@@ -21,8 +21,7 @@ use ebbtide_core::kind::{Age, Estimate, Within};
 use std::cell::Cell;
 use std::time::Duration;
 
-/// The number of keys of a bulk operation that are prefetched: enough for their cache misses to
-/// overlap, few enough to stay in the cache.
+/// The keys of a bulk operation that are prefetched: their misses overlap, and all stay cached.
 pub(crate) const AHEAD: usize = 32;
 
 /// Operations with settings of their own; see [`Filter::call`] and
@@ -234,7 +233,6 @@ impl<'a, K> Call<'a, Filter<K>> {
         &self.handle.engine
     }
 
-    #[inline]
     fn hash(&self, key: &[u8]) -> u64 {
         self.engine().shared.meta.hasher.hash(key)
     }
@@ -247,9 +245,8 @@ impl<'a, K> Call<'a, Filter<K>> {
         count: Option<&Cell<Option<Estimate>>>,
     ) -> Result<Checked> {
         let (hash, weight) = (self.hash(key), self.weigh(self.weight)?);
-        let mut request = Request::new(hash, self.time, weight, ask, self.waits);
-        request.count = count;
-        self.write_request(&request)
+        let request = Request::new(hash, self.time, weight, ask, self.waits);
+        self.write_request(&Request { count, ..request })
     }
 
     #[inline]
@@ -576,9 +573,9 @@ impl<K: Removes> Call<'_, Filter<K>> {
         if self.engine().shared.meta.kind.removal().is_none() {
             return Err(self.engine().shared.unsupported("remove"));
         }
-        let weight = self.weigh(self.weight)?;
-        let removal = Request::remove(self.hash(key.as_ref()), self.time, weight, self.waits);
-        Ok(self.write_request(&removal)? == Checked::Present)
+        let (hash, weight) = (self.hash(key.as_ref()), self.weigh(self.weight)?);
+        let request = Request::remove(hash, self.time, weight, self.waits);
+        Ok(self.write_request(&request)?.is_present())
     }
 }
 

@@ -188,6 +188,9 @@ fn append(
     };
     staging.records.truncate(operations);
     if let Ok(Some(_)) = committed {
+        if let Some(raised) = staging.raised() {
+            writer.time.raise_base(raised);
+        }
         let refused = writer.shared.image.header().refused();
         (0..staging.refused + late).for_each(|_| refused.add());
     }

@@ -105,12 +105,7 @@ pub(crate) fn commit(
         header.events_from().end();
     }
     match appended {
-        Appended::At(first) => {
-            if let Some(raised) = staging.raised() {
-                writer.time.raise_base(raised);
-            }
-            Ok(Some(first + records.len() as u64 - 1))
-        }
+        Appended::At(first) => Ok(Some(first + records.len() as u64 - 1)),
         Appended::NoRoom => {
             writer.make_room(waits, records.len() as u64, end)?;
             Ok(None)

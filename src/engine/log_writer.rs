@@ -93,8 +93,8 @@ impl LogWriter {
         }
     }
 
-    /// Reserves the slots of a batch in a row and publishes its records in their order. `announce` is
-    /// called with the tail before that. `last` is the segment that the caller wrote to last.
+    /// Reserves the slots of a batch in a row and publishes its records in their order. `announce`
+    /// is called with the tail before that. `last` is the segment that the caller wrote to last.
     pub(crate) fn append_batch(
         &self,
         last: &mut Option<Arc<Segment>>,

@@ -18,7 +18,6 @@ use crate::image::shared::Banks;
 use crate::sync::AtomicU64;
 use crate::wal::Record;
 use ebbtide_core::block::Blocks;
-use ebbtide_core::event;
 use ebbtide_core::kind::perform::{Performed, Recorder, perform};
 use ebbtide_core::kind::plan::{Locate, decide};
 use ebbtide_core::kind::{
@@ -70,8 +69,8 @@ impl From<Error> for Unstaged {
     }
 }
 
-impl From<ebbtide_core::Error> for Unstaged {
-    fn from(error: ebbtide_core::Error) -> Self {
+impl From<ebbtide_core::error::Error> for Unstaged {
+    fn from(error: ebbtide_core::error::Error) -> Self {
         Self::Failed(error.into())
     }
 }
@@ -265,7 +264,7 @@ impl Staging {
         let mut banks = vec![(0, self.banks.clone())];
         for change in &self.bank_changes {
             let opened = match &change.opens {
-                Some(event) => writer.shared.image.prepare_ahead(event)?.map(Arc::new),
+                Some(event) => writer.shared.image.prepare(event)?.map(Arc::new),
                 None => None,
             };
             let before = &banks[banks.len() - 1].1;
@@ -347,7 +346,7 @@ impl Staging {
     fn event(&mut self, host: Host<'_>, event: &Event, stamp: Stamp) -> Result<()> {
         let shared = &host.writer.shared;
         let (kind, image) = (&*shared.meta.kind, &shared.image);
-        let record = event::to_record_at(event, stamp, Stamp::from_word(self.latest));
+        let record = records::of_event(event, stamp, Stamp::from_word(self.latest));
         let state = State::new(&self.state);
         let change = match *event {
             Event::OpenBank { id, geometry, .. } => {

@@ -1,7 +1,7 @@
 //! One operation that events come before: their records and its own are one batch.
 //!
-//! Under stripe 0 the events change a [draft](Draft) of the state block, which counts once the
-//! batch is in the log. If it never is, nothing has happened.
+//! Under stripe 0 the events change the [next state](NextState) of the filter, which counts once
+//! the batch is in the log. If it never is, nothing has happened.
 
 use crate::engine::commit;
 use crate::engine::log_writer::Appended;
@@ -13,13 +13,14 @@ use crate::engine::time::Stamp;
 use crate::engine::writer::Writer;
 use crate::error::Result;
 use crate::image::BankSet;
-use crate::image::state_block::Draft;
+use crate::image::state_block::NextState;
 use crate::locks::stripes::StripeGuard;
 use crate::wal::Record;
 use ebbtide_core::event;
 use ebbtide_core::kind::perform::{Recorder, perform};
 use ebbtide_core::kind::{
     Decision, Estimate, Event, Kind, Micros, Moment, Request as Asked, State, WritePlan, plan,
+    records,
 };
 use std::cell::Cell;
 use std::mem;
@@ -57,7 +58,7 @@ pub(crate) fn write(
         recorded,
         puts_off,
         basis,
-        draft: None,
+        next: None,
         banks: None,
         records: Vec::new(),
         plan: None,
@@ -96,7 +97,7 @@ struct Writing<'a> {
     puts_off: bool,
     basis: Basis<'a>,
     /// The state after the events so far, and the banks if they are others.
-    draft: Option<Draft<'a>>,
+    next: Option<NextState<'a>>,
     banks: Option<BankSet>,
     /// The records of the events so far.
     records: Vec<Record>,
@@ -106,7 +107,7 @@ struct Writing<'a> {
 
 impl<'a> Writing<'a> {
     fn state(&self) -> State<'a> {
-        self.draft.as_ref().map_or(self.basis.state, Draft::state)
+        self.next.as_ref().map_or(self.basis.state, NextState::state)
     }
 
     fn banks(&self) -> &BankSet {
@@ -148,8 +149,8 @@ impl<'a> Writing<'a> {
                 Appended::Voided => Err(Attempt::Again),
                 Appended::At(first) => {
                     let events = &records[..records.len() - 1];
-                    if let (Some(draft), Some(stripe_0)) = (&self.draft, stripe_0) {
-                        publish(writer, draft, stripe_0, (first, events));
+                    if let (Some(next), Some(stripe_0)) = (&self.next, stripe_0) {
+                        publish(writer, next, stripe_0, (first, events));
                     }
                     Ok(first + events.len() as u64)
                 }
@@ -158,14 +159,14 @@ impl<'a> Writing<'a> {
     }
 }
 
-/// Makes a draft count whose events are in the log, the first of them at this LSN.
+/// Makes the next state count. Its events are in the log, the first of them at this LSN.
 fn publish(
     writer: &Writer,
-    draft: &Draft<'_>,
+    next: &NextState<'_>,
     stripe_0: &StripeGuard<'_, Local>,
     (first, records): (u64, &[Record]),
 ) {
-    draft.publish(first + records.len() as u64 - 1);
+    next.publish(first + records.len() as u64 - 1);
     for (lsn, record) in (first..).zip(records) {
         let word = Stamp { time: record.time, stream: record.stream }.word();
         stripe_0.entry().note(lsn, word);
@@ -226,11 +227,11 @@ impl Recorder for Writing<'_> {
 
     fn record_event(&mut self, event: &Event) -> std::result::Result<(), Unstaged> {
         let (image, latest) = (&self.writer.shared.image, self.writer.time.latest());
-        let state = self.draft.get_or_insert_with(|| self.basis.state_block.draft()).state();
+        let state = self.next.get_or_insert_with(|| self.basis.state_block.next_state()).state();
         match *event {
             Event::OpenBank { .. } => {
                 let slot = state.free_slot().unwrap_or(0);
-                let opened = image.prepare_ahead(event)?.map(Arc::new);
+                let opened = image.prepare(event)?.map(Arc::new);
                 self.banks = Some(self.banks().with(slot, opened));
             }
             Event::CloseBank { id, .. } => {
@@ -240,7 +241,7 @@ impl Recorder for Writing<'_> {
             Event::Step { .. } => {}
         }
         image.change_state(self.kind(), &state, event);
-        let record = event::to_record_at(event, self.stamp, latest);
+        let record = records::of_event(event, self.stamp, latest);
         self.recorded = self.recorded.max(record.time);
         self.moment.now = self.moment.now.max(record.time);
         self.records.push(record);

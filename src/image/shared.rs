@@ -362,28 +362,13 @@ impl Image {
         Ok(())
     }
 
-    /// Allocates the bank that an event will open, so that it exists before the event. Does nothing
-    /// for other events. The caller holds stripe 0, or is alone.
+    /// Creates the bank that an event opens, before its record is written. The caller holds stripe
+    /// 0, or has exclusive access. An unused bank of the same number, created for a record that
+    /// found no room, is replaced.
     ///
     /// # Errors
     /// [`crate::Error::Io`], including a full disk: then nothing has changed.
-    pub fn prepare(&self, event: &Event) -> Result<()> {
-        match *event {
-            Event::OpenBank { id, geometry, .. } if id >= self.header.state().next_bank() => {
-                // An unused one of the same name, allocated for a record that found no room, is
-                // replaced.
-                self.create_bank(id, geometry).map(|_| ())
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// As [`Image::prepare`], for an event of a batch, which comes after others that are not
-    /// applied yet. Returns the bank that it will open.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn prepare_ahead(&self, event: &Event) -> Result<Option<Bank>> {
+    pub fn prepare(&self, event: &Event) -> Result<Option<Bank>> {
         match *event {
             Event::OpenBank { id, geometry, .. } => self.create_bank(id, geometry).map(Some),
             _ => Ok(None),

@@ -1,9 +1,9 @@
 //! The state block: the filter-wide state, in two copies.
 //!
-//! An event changes the copy that is not valid (a [`Draft`]), then flips. Readers therefore never wait, even for a
-//! writer that was stopped halfway; a writer that died there has changed nothing valid. The
-//! version's lowest bit indicates the valid copy; see [`seqlock`]. A writer holds stripe 0, or is
-//! alone.
+//! An event changes the copy that is not valid ([`NextState`]), then flips. Readers therefore never
+//! wait, even for a writer that was stopped halfway; a writer that died there has changed nothing
+//! valid. The version's lowest bit indicates the valid copy; see [`seqlock`]. A writer holds stripe
+//! 0, or has exclusive access.
 
 use crate::image::seqlock;
 use crate::sync::{AtomicU64, Ordering};
@@ -91,30 +91,30 @@ impl<'a> StateBlock<'a> {
 
     /// Begins to change the state, for the holder of stripe 0.
     #[must_use]
-    pub fn draft(&self) -> Draft<'a> {
+    pub fn next_state(&self) -> NextState<'a> {
         let next = seqlock::begin_other(self.version);
         let copy = self.copy(next);
         copy.copy_from(&self.copy(next.wrapping_sub(1)));
-        Draft { version: self.version, next, copy }
+        NextState { version: self.version, next, copy }
     }
 
     /// Changes the state up to this LSN, for the holder of stripe 0.
     pub fn change(&self, lsn: u64, change: impl FnOnce(&State<'_>)) {
-        let draft = self.draft();
-        change(&draft.state());
-        draft.publish(lsn);
+        let next = self.next_state();
+        change(&next.state());
+        next.publish(lsn);
     }
 }
 
 /// The next state, which nobody else sees yet. To drop it changes nothing.
 #[derive(Debug)]
-pub struct Draft<'a> {
+pub struct NextState<'a> {
     version: &'a AtomicU64,
     next: u64,
     copy: Copy0<'a>,
 }
 
-impl<'a> Draft<'a> {
+impl<'a> NextState<'a> {
     /// Returns the state to be changed.
     #[must_use]
     #[inline]

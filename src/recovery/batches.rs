@@ -3,8 +3,8 @@
 //! A batch is a run of records in consecutive slots, of which each but the last
 //! [continues](Record::continues). It counts if and only if every one of its slots is a record.
 //! Its owner publishes the records in their order and stops at the first slot that another process
-//! voided, so the records of a batch that does not count are the first ones of a run that breaks off.
-//! All readers of the log use this rule, so they agree.
+//! voided, so of a batch that does not count the log holds the first records, and none behind the
+//! first slot that is missing. All readers of the log use this rule, so they agree.
 //!
 //! Formats up to 5 begin a batch with a header instead, which holds the number of its records.
 

@@ -118,14 +118,15 @@ fn apply_log(
         let mut applying = Applying::new(scope, image, kind, advance);
         let mut prefix =
             history.read(home, start, known, |_, lsn, record| applying.take(lsn, record))?;
-        prefix.end_at(applying.finish(prefix.stop)?);
+        let read_to = prefix.stop;
+        prefix.end_at(applying.finish(read_to)?);
         // Every snapshot was renamed only when the log was durable through its end.
         let least = listing.snapshots.first().copied().unwrap_or(1).max(end);
         if prefix.stop < least {
             return Err(history.missing(prefix.stop, least));
         }
         if matches!(known, LogExtent::Nothing | LogExtent::Cut { .. }) {
-            check_others(home, meta, listing, history, prefix.stop)?;
+            check_others(home, meta, listing, history, read_to)?;
         }
         match applying.held_back() {
             // The next timeline begins before them, unless a snapshot saw them.
@@ -167,8 +168,8 @@ pub fn rebuild(
     replay(home, &memory, meta, "image", (known, false), advance)
 }
 
-/// Checks that no segment of another filter lies exactly where the log ends: a segment of this
-/// filter may have been there, and nothing else shows how far the log reached.
+/// Checks that no segment of another filter lies exactly where reading the log ended: a segment of
+/// this filter may have been there, and nothing else shows how far the log reached.
 fn check_others(
     home: &dyn Media,
     meta: &Meta,

@@ -2,9 +2,7 @@
 //! the prefix contains every operation that was acknowledged.
 //!
 //! A witness runs the same operations in memory and never crashes. Its digest after `n` operations
-//! is the only correct state with `n` of them, with one exception. The log may end between an event
-//! (the end of a generation, for example) and the insert that needed it: that insert then finds
-//! nothing due, and the state after it is the witness's again.
+//! is the only correct state with `n` of them.
 
 use ebbtide::media::Memory;
 use ebbtide::{Any, Error, Filter, Options};
@@ -44,15 +42,6 @@ pub trait Operations {
     /// # Errors
     /// What the filter returns.
     fn operate(&self, filter: &Filter, number: u64) -> Result<(), Error>;
-}
-
-/// The prefix that a filter contains.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Prefix {
-    /// The number of operations, after the check.
-    pub operations: u64,
-    /// Whether the log ended between an event and its insert. The check has then run that insert.
-    pub stepped: bool,
 }
 
 /// The states after each number of operations.
@@ -110,22 +99,19 @@ impl<O: Operations> Oracle<O> {
         Ok(())
     }
 
-    /// Finds the prefix that a filter contains. The number of its operations must be in this range.
+    /// Finds the prefix that a filter contains. Returns the number of its operations, which must be
+    /// in this range.
     ///
     /// # Errors
     /// Says what the filter contains instead.
-    pub fn prefix(&mut self, found: &Filter, range: RangeInclusive<u64>) -> Checked<Prefix> {
+    pub fn prefix(&mut self, found: &Filter, range: RangeInclusive<u64>) -> Checked<u64> {
         let operations = found.stat().map_err(text)?.operations;
         let (least, most) = (range.start(), range.end());
         if !range.contains(&operations) {
             return Err(format!("it contains {operations} operations, expected {least} to {most}"));
         }
         if state(found)? == self.state(operations)? {
-            return Ok(Prefix { operations, stepped: false });
-        }
-        self.operations.operate(found, operations).map_err(text)?;
-        if state(found)? == self.state(operations + 1)? {
-            return Ok(Prefix { operations: operations + 1, stepped: true });
+            return Ok(operations);
         }
         Err(format!(
             "its digest matches no number of operations from {least} to {most}; it counts \

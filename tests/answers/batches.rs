@@ -169,7 +169,7 @@ impl<'a> Twins<'a> {
         let mut records = Vec::new();
         wal(filter.path(), |entry| {
             assert!(entry.counts);
-            if !["durable", "heartbeat", "void", "batch"].contains(&entry.operation) {
+            if !["durable", "heartbeat", "void"].contains(&entry.operation) {
                 let time = entry.time.as_unix_micros();
                 records.push(Shown(entry.operation, time, entry.is_stream_time(), entry.details()));
             }

@@ -249,11 +249,12 @@ impl<'a> Twins<'a> {
         let uuid = self.machine.position().uuid;
         let mut ours = self.records.iter().map(|logged| {
             let record = logged.decode(uuid).expect("a record of this filter");
-            shown_record(&record, self.machine.kind().weights().is_some())
+            (logged.lsn, shown_record(&record, self.machine.kind().weights().is_some()))
         });
-        let mut number = 0;
+        let (mut number, mut notes) = (0, 0);
         let visit = |entry: &ebbtide::inspect::Entry| {
-            if ["durable", "heartbeat", "void", "batch"].contains(&entry.operation) {
+            if ["durable", "heartbeat", "void"].contains(&entry.operation) {
+                notes += 1;
                 return Ok(());
             }
             let theirs = Shown {
@@ -262,6 +263,7 @@ impl<'a> Twins<'a> {
                 stream: entry.is_stream_time(),
                 details: entry.details(),
             };
+            let theirs = (entry.lsn - notes, theirs);
             assert_eq!(ours.next(), Some(theirs), "{self:?}: record {number}");
             number += 1;
             Ok(())
@@ -278,7 +280,7 @@ impl Debug for Twins<'_> {
 }
 
 fn shown_record(record: &Record, weighs: bool) -> Shown {
-    let Record { op, argument, stream, payload, time, step } = *record;
+    let Record { op, argument, stream, payload, time, step, .. } = *record;
     let details = match (op, event::from_record(record)) {
         (Op::Insert | Op::Remove, _) => {
             let what = if weighs { "weight" } else { "new" };

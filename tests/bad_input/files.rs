@@ -309,8 +309,9 @@ fn leave_a_hole(home: &Path, state: &State) -> u64 {
     let first: u64 = name[11..].parse().expect("a number");
     let mut log = std::fs::read(home.join(&name)).expect("a file");
     let place = |lsn: u64| 4096 + 32 * (lsn - first) as usize;
-    // Byte 31 of a record: the operation, and a bit for the source of its time.
-    let is_insert = |&lsn: &u64| log[place(lsn) + 31] & 0x7f == 1;
+    // Byte 31 of a record: the operation, and two bits for the source of its time and for batches.
+    let is_insert = |&lsn: &u64| log[place(lsn) + 31] & 0x3f == 1;
+    // Of a batch, no record counts: an event, and this insert.
     let last = (first..state.digest.lsn).rev().filter(is_insert).nth(5);
     let at = place(last.expect("inserts"));
     log[at..at + 32].fill(0);

@@ -37,8 +37,6 @@ struct Results {
     workloads: u64,
     /// Images without a filter.
     early: u64,
-    /// Images with an event without its insert.
-    between: u64,
     /// Images with a damaged newest snapshot.
     damaged: u64,
     /// The number of segments, banks and snapshots in the recordings.
@@ -51,7 +49,6 @@ impl Results {
         self.again += other.again;
         self.workloads += other.workloads;
         self.early += other.early;
-        self.between += other.between;
         self.damaged += other.damaged;
         for (all, some) in self.files.iter_mut().zip(other.files) {
             *all += some;
@@ -126,7 +123,6 @@ fn images(seed: u64, number: u64, which: impl Iterator<Item = u64>) -> (Results,
             Err(what) => return (results, Some((number, format!("{named}, {what}")))),
         }
     }
-    results.between = workload.between;
     (results, None)
 }
 
@@ -185,13 +181,12 @@ pub fn run(settings: &Settings) -> Result<(), String> {
     });
     let results = *shared.results.lock().expect("no panic");
     println!(
-        "{} crash images, {} of them of recoveries, {} before there was a filter, {} between an \
-         event and its insert, {} with a damaged snapshot; {} workloads with {} segments, {} banks \
-         and {} snapshots, seed {seed}, {:.1} s",
+        "{} crash images, {} of them of recoveries, {} before there was a filter, {} with a \
+         damaged snapshot; {} workloads with {} segments, {} banks and {} snapshots, \
+         seed {seed}, {:.1} s",
         results.images,
         results.again,
         results.early,
-        results.between,
         results.damaged,
         results.workloads,
         results.files[0],

@@ -83,8 +83,6 @@ pub struct Workload {
     pub habit: Habit,
     options: Options,
     oracle: Oracle<Stream>,
-    /// The number of recovered states with an event but without its insert.
-    pub between: u64,
     /// The first and the next number of each batch that was committed, or begun.
     batches: BTreeMap<u64, u64>,
 }
@@ -195,7 +193,7 @@ impl Workload {
         let reference = common.segment_bytes(1 << 20).durability(Durability::Never);
         let seed = random.below(u64::MAX);
         let oracle = Oracle::keeping_all(Stream { seed, sample, reference });
-        Self { seed, sample, habit, options, oracle, between: 0, batches: BTreeMap::new() }
+        Self { seed, sample, habit, options, oracle, batches: BTreeMap::new() }
     }
 
     /// Returns a separate stream of random numbers.
@@ -293,9 +291,7 @@ impl Workload {
                 "it contains {operations} operations, part of batch {first}..{next}"
             ));
         }
-        let prefix = self.oracle.prefix(found, least..=most)?;
-        self.between += u64::from(prefix.stepped);
-        Ok(prefix.operations)
+        self.oracle.prefix(found, least..=most)
     }
 
     /// Opens the files after a crash and compares them with the acknowledgements. Returns `None` if

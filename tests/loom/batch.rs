@@ -9,9 +9,9 @@ use loom::sync::Arc;
 use loom::thread;
 
 const VOID: u64 = 7;
-const HEADER: u64 = 100;
-const RECORD: u64 = 200;
-/// The header and a record: more slots behave as the last one.
+const FIRST: u64 = 100;
+const LAST: u64 = 200;
+/// Two records: more behave as the first one.
 const SLOTS: usize = 2;
 
 type Slot = [AtomicU64; 4];
@@ -29,7 +29,7 @@ impl Log {
     }
 
     fn content(at: usize) -> [u64; 4] {
-        [at as u64, 0, 0, if at == 0 { HEADER } else { RECORD }]
+        [at as u64, 0, 0, if at == 0 { FIRST } else { LAST }]
     }
 
     /// Publishes the slots in this order until one is void, as `LogWriter::append_batch` does.
@@ -52,8 +52,8 @@ impl Log {
                 void_of(slot);
             }
             let record = match last_word(slot) {
-                HEADER => Record { payload: SLOTS as u64 - 1, ..Record::new(Op::Batch) },
-                RECORD => Record::new(Op::Insert),
+                FIRST => Record { continues: true, ..Record::new(Op::Insert) },
+                LAST => Record::new(Op::Insert),
                 _ => Record::new(Op::Void),
             };
             let pass = |group: &[(u64, Record)], counts: bool| {
@@ -106,7 +106,7 @@ fn owner_and_readers_agree_whether_a_batch_counts() {
 
 #[test]
 #[should_panic = "a record counts without its batch"]
-fn a_planted_header_that_is_published_last_is_found() {
+fn a_planted_batch_that_is_published_from_its_end_is_found() {
     decided([1, 0]);
 }
 

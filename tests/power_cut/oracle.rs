@@ -12,17 +12,6 @@ use std::path::Path;
 /// More operations than any recording has.
 const MOST: u64 = 100_000;
 
-/// The state found after a power cut.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Found {
-    /// No filter, and none was acknowledged.
-    Nothing,
-    /// A prefix.
-    Prefix,
-    /// A prefix, and the event before the next insert.
-    Stepped,
-}
-
 /// The only stream of a scene.
 struct Alone(&'static Scene);
 
@@ -79,17 +68,12 @@ impl Oracle {
     }
 
     /// Compares a filter with the acknowledgements. Returns the number of operations of each
-    /// stream, and whether the log ended between an event and its insert.
-    fn identify(
-        &mut self,
-        filter: &Filter,
-        promised: [u64; STREAMS],
-    ) -> Checked<([u64; STREAMS], bool)> {
+    /// stream.
+    fn identify(&mut self, filter: &Filter, promised: [u64; STREAMS]) -> Checked<[u64; STREAMS]> {
         if self.scene.crew == Crew::One {
             let found = filter.stat().map_err(text)?.operations;
             self.check_batches([found, 0])?;
-            let prefix = self.alone.prefix(filter, promised[0]..=MOST)?;
-            return Ok(([prefix.operations, 0], prefix.stepped));
+            return Ok([self.alone.prefix(filter, promised[0]..=MOST)?, 0]);
         }
         let counts = counts(self.scene, filter);
         if counts[0] > MOST || counts.iter().zip(promised).any(|(&found, most)| found < most) {
@@ -100,7 +84,7 @@ impl Oracle {
         self.check_batches(counts)?;
         let found = state(filter)?;
         if found == self.expected(counts)? {
-            Ok((counts, false))
+            Ok(counts)
         } else {
             Err(format!("{found:?} is not the digest of the operations {counts:?}"))
         }
@@ -118,12 +102,13 @@ impl Oracle {
     }
 
     /// Opens the filter after a power cut, compares it with the acknowledgements, and uses it.
+    /// Returns whether there was one.
     pub fn check(
         &mut self,
         dir: &Path,
         promised: Option<[u64; STREAMS]>,
         random: &mut Random,
-    ) -> Checked<Found> {
+    ) -> Checked<bool> {
         if random.below(2) == 0 {
             // Every file was durable before it got its name, so a power cut damages nothing.
             is_sound(dir)?;
@@ -137,7 +122,7 @@ impl Oracle {
             other => (other.map_err(text)?, false),
         };
         let promised = promised.unwrap_or_default();
-        let (mut counts, stepped) = self.identify(&filter, promised)?;
+        let mut counts = self.identify(&filter, promised)?;
         for _ in 0..random.below(6) {
             self.proceed(&filter, &mut counts, Durability::Always);
         }
@@ -147,11 +132,7 @@ impl Oracle {
         }
         filter.close().map_err(text)?;
         self.look_again(dir, counts, random)?;
-        Ok(match (nothing, stepped) {
-            (true, _) => Found::Nothing,
-            (false, true) => Found::Stepped,
-            (false, false) => Found::Prefix,
-        })
+        Ok(!nothing)
     }
 
     /// Runs one more operation, or batch, of each stream.

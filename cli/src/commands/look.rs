@@ -132,6 +132,9 @@ fn entry_json(entry: &inspect::Entry, tags: &RandomState) -> Map<String, Value> 
         };
         members.insert(name.to_owned(), value);
     }
+    if entry.continues() {
+        members.insert("continues".to_owned(), true.into());
+    }
     if !entry.counts {
         members.insert("ignored".to_owned(), true.into());
     }
@@ -146,6 +149,9 @@ fn entry_text(entry: &inspect::Entry, tags: &RandomState) -> String {
             "hash" => format!("  key {}", tag(value, tags)),
             _ => format!("  {name} {value}"),
         };
+    }
+    if entry.continues() {
+        text += "  with the next";
     }
     if !entry.counts {
         text += "  ignored: its batch was not completed";

@@ -10,8 +10,8 @@ use crate::identity::Identity;
 use crate::inference::{AgePosterior, Belief, Distinct, Form, Piece, Survival, window_posterior};
 use crate::kind::copy::BlockCopy;
 use crate::kind::{
-    Age, Change, Checked, Decision, Estimate, Event, Kind, Micros, Moment, Operation, Precondition,
-    Query, Request, Sample, State, Totals, Within, records,
+    Age, Change, Checked, Decision, Estimate, Event, Kind, Micros, Moment, Operation, Query,
+    Request, Sample, State, Totals, Within, records,
 };
 use crate::machine::{Logged, Machine, write};
 use crate::state::STATE_WORDS;

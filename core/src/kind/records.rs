@@ -2,9 +2,22 @@
 //!
 //! Live operation, replay, repair and replicas apply a record by these functions.
 
-use super::{Change, Kind, Operation, State, Totals};
+use super::{Change, Event, Kind, Operation, State, Totals};
 use crate::block::Blocks;
+use crate::event;
 use crate::record::{Op, Record};
+use crate::time::OperationTime;
+
+/// Returns the record of an event that comes before an operation at `time`, in a filter whose
+/// latest time is `latest`.
+#[must_use]
+pub fn of_event(event: &Event, time: OperationTime, latest: OperationTime) -> Record {
+    let record = event::to_record(event, time.stream);
+    // Of a late key: the time is the filter's, and so is its source. Otherwise replay would treat
+    // it as a stream's time.
+    let stream = if record.time > time.time { latest.stream } else { time.stream };
+    Record { stream, ..record }
+}
 
 /// Returns the record of an operation on these blocks, which it has not changed yet. `stream`
 /// indicates that its time came with the key.

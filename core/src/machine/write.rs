@@ -162,7 +162,7 @@ pub(crate) fn emit_event(
     if let Event::OpenBank { geometry, .. } = event {
         parts.identity.layout.check(*geometry)?;
     }
-    let record = event::to_record_at(event, time, parts.ledger.latest());
+    let record = records::of_event(event, time, parts.ledger.latest());
     log(parts.ledger.append(&record));
     apply_event(parts, event, &record);
     Ok(())

@@ -113,7 +113,7 @@ impl Segment<'_> {
         lsns.into_iter().find(|&lsn| {
             let (sector, word) = self.place(lsn);
             let words = self.file.newest(sector).map(|words| &words[word..word + RECORD_WORDS]);
-            let code = |last: u64| last >> 56 & 0x7f;
+            let code = |last: u64| last >> 56 & 0x3f;
             words.is_some_and(|words| words[1] == time && matches!(code(words[3]), INSERT | REMOVE))
         })
     }

@@ -4,7 +4,7 @@ use super::child;
 use super::scenes::Scene;
 use ebbtide::{Any, Error, Filter, inspect};
 use ebbtide_testkit::copies::copy_with_newest_damaged;
-use ebbtide_testkit::prefix::{Checked, Operations, Oracle, Prefix, in_memory, state, text};
+use ebbtide_testkit::prefix::{Checked, Operations, Oracle, in_memory, state, text};
 use std::ops::RangeInclusive;
 use std::path::Path;
 
@@ -28,14 +28,14 @@ pub fn check_exact(
     oracle: &mut Oracle<Alone>,
     dir: &Path,
     range: RangeInclusive<u64>,
-) -> Checked<Prefix> {
+) -> Checked<u64> {
     match open(oracle.operations().0, dir)? {
         Some(found) => {
             let prefix = oracle.prefix(&found, range)?;
             found.close().map_err(text)?;
             Ok(prefix)
         }
-        None if *range.start() == 0 => Ok(Prefix { operations: 0, stepped: false }),
+        None if *range.start() == 0 => Ok(0),
         None => Err(format!("{range:?} operations are expected, and there is no filter")),
     }
 }

@@ -94,7 +94,7 @@ impl<'a> Oracle<'a> {
     }
 
     fn operation(&self, lsn: u64) -> Option<u8> {
-        self.record(lsn).map(|record| record[31] & 0x7f)
+        self.record(lsn).map(|record| record[31] & 0x3f)
     }
 
     /// Returns the first LSN that cannot be proved, from the best recovery base; `None` without
@@ -110,19 +110,15 @@ impl<'a> Oracle<'a> {
         let bases = snapshots.chain([(1, 1)]);
         let stops = bases.filter_map(|(start, end)| {
             let stop = (start..).find(|&lsn| self.record(lsn).is_none()).expect("an end");
-            (stop >= end).then(|| self.without_events(end, stop))
+            (stop >= end).then(|| self.without_batch(stop))
         });
         stops.max().filter(|&stop| stop > 1)
     }
 
-    /// Events without a following record have not happened, unless a snapshot includes them.
-    fn without_events(&self, end: u64, mut stop: u64) -> u64 {
-        for lsn in (end..stop).rev() {
-            match self.operation(lsn) {
-                Some(1 | 5 | 8) => break,
-                Some(2..=4) => stop = lsn,
-                _ => {}
-            }
+    /// A batch that lies across the end has not happened.
+    fn without_batch(&self, mut stop: u64) -> u64 {
+        while self.record(stop - 1).is_some_and(|record| record[31] & 0x40 != 0) {
+            stop -= 1;
         }
         stop
     }
