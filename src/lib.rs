@@ -127,7 +127,7 @@ pub use api::count_prior::Frequencies;
 pub use api::entry::Entry;
 #[cfg(not(loom))]
 pub use api::explain::{ExaminedLog, Explained, Explanation, KeyBlock, KeyRecord};
-pub use api::filter::Filter;
+pub use api::handle::Filter;
 pub use api::handle::Handle;
 #[cfg(not(loom))]
 pub use api::reader::Reader;

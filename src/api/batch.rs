@@ -3,7 +3,7 @@
 use crate::api::call::{AHEAD, Call, fetch};
 use crate::api::config::Any;
 use crate::api::entry::{Entry, Item};
-use crate::api::filter::Filter;
+use crate::api::handle::Filter;
 use crate::engine::batch::{Settings, commit};
 use crate::engine::outcome::{Checked, Request};
 use crate::engine::prepared::Prepared;

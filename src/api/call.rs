@@ -4,7 +4,7 @@
 
 use crate::api::config::{Ages, Any, Counts, Decays, Infers, Removes, Weighs};
 use crate::api::entry::{Entry, Item};
-use crate::api::filter::Filter;
+use crate::api::handle::Filter;
 use crate::api::handle::Handle;
 use crate::clock::Timestamp;
 use crate::engine::Engine;
@@ -176,15 +176,6 @@ impl<'a, H: Handle> Call<'a, H> {
     /// As [`Call::contains`].
     pub fn contains_all<T: AsRef<[u8]>>(&self, keys: &[T]) -> Result<Vec<bool>> {
         self.ask_all(keys, Queries::contains)
-    }
-
-    /// See [`Filter::contains_hash`].
-    ///
-    /// # Errors
-    /// As [`Call::contains`].
-    #[inline]
-    pub fn contains_hash(&self, hash: u64) -> Result<bool> {
-        self.contains(hash.to_le_bytes())
     }
 }
 
@@ -361,24 +352,6 @@ impl<'a, K> Call<'a, Filter<K>> {
             inserted += usize::from(checked != Checked::TooLate);
         })?;
         Ok(inserted)
-    }
-
-    /// See [`Filter::insert_hash`].
-    ///
-    /// # Errors
-    /// As [`Call::insert`].
-    #[inline]
-    pub fn insert_hash(&self, hash: u64) -> Result<bool> {
-        self.insert(hash.to_le_bytes())
-    }
-
-    /// See [`Filter::check_and_insert_hash`].
-    ///
-    /// # Errors
-    /// As [`Call::check_and_insert`].
-    #[inline]
-    pub fn check_and_insert_hash(&self, hash: u64) -> Result<Checked> {
-        self.check_and_insert(hash.to_le_bytes())
     }
 
     /// See [`Filter::check_and_insert_all`].

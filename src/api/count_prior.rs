@@ -1,7 +1,7 @@
 //! A prior for one filter from the counts of another.
 
 use crate::api::config::{Any, Removes};
-use crate::api::filter::Filter;
+use crate::api::handle::Filter;
 use crate::api::handle::Handle;
 use crate::engine::outcome::{Given, Waits};
 use crate::error::Result;

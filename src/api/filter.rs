@@ -1,60 +1,21 @@
-//! The public interface of an open filter.
+//! The operations that filters of all kinds have. Each operation on a key is a [`Call`] with the
+//! settings of its filter.
 
-use crate::api::config::{Any, Spec};
-#[cfg(shuttle)]
-use crate::engine::background;
-use crate::engine::background::Tasks;
-use crate::engine::close::Opened;
-use crate::engine::details::Details;
-use crate::engine::stats::{Digest, Stat};
-use crate::engine::{Engine, clear, open};
-use crate::error::{Error, Result};
+use crate::api::batch::Batch;
+use crate::api::call::Call;
+use crate::api::config::Spec;
+use crate::api::entry::Entry;
+use crate::api::handle::Filter;
+use crate::api::ticket::Ticket;
+use crate::engine::open;
+use crate::engine::outcome::Checked;
+use crate::error::Result;
 use crate::media::Media;
 use crate::options::Options;
+use crate::sync::Hint;
 use ebbtide_core::kind::Parameters;
-use std::fmt;
-use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
-
-/// An open filter of kind `K`; [`Any`] if the kind is known at run time only.
-///
-/// All operations take `&self` and may be called from any number of threads. Answers are exact with
-/// respect to the records. After an insert has returned, every later query within the window finds
-/// the key, also after a restart or the death of the process.
-///
-/// Keys are bytes: anything that is `AsRef<[u8]>`. Give integers as bytes of a fixed order,
-/// `filter.insert(id.to_le_bytes())`, and other values in an encoding that never changes.
-/// [`std::hash::Hash`] is not such an encoding: its bytes may differ between platforms and
-/// versions. Methods block while they wait for the disk; `docs/async.md` says which ones, and how
-/// to call them from async code.
-///
-/// ```
-/// use ebbtide::{AgePartitioned, Checked, Filter, Options};
-/// # let parent = tempfile::tempdir()?;
-/// # let dir = parent.path().join("seen");
-/// let seen = Filter::open_or_create(&dir, AgePartitioned::last(10_000), Options::new())?;
-/// assert_eq!(seen.check_and_insert("order 17")?, Checked::New);
-/// assert_eq!(seen.check_and_insert("order 17")?, Checked::Present);
-/// seen.close()?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub struct Filter<K = Any> {
-    // First, so that the handle is closed before the engine is dropped.
-    opened: Opened,
-    pub(crate) engine: Arc<Engine>,
-    kind: PhantomData<fn() -> K>,
-}
-
-impl<K> fmt::Debug for Filter<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shared = &self.engine.shared;
-        let mut handle = f.debug_struct("Filter");
-        handle.field("path", &shared.media.path()).field("kind", &shared.meta.kind.name());
-        handle.finish_non_exhaustive()
-    }
-}
 
 impl<K: Spec> Filter<K> {
     /// As [`Filter::create`], on a medium provided by the caller.
@@ -74,176 +35,171 @@ impl<K: Spec> Filter<K> {
         engine.shared.check_kind(K::KIND)?;
         Self::start(engine)
     }
-
-    pub(crate) fn start(engine: Engine) -> Result<Self> {
-        let engine = Arc::new(engine);
-        let path = engine.shared.media.path().to_path_buf();
-        let tasks = Tasks::start(engine.clone()).map_err(Error::io("start a thread for", path))?;
-        Ok(Self { opened: Opened::new(engine.clone(), tasks), engine, kind: PhantomData })
-    }
-
-    /// Checks that the filter matches `spec`. Only parameters that `spec` names are compared:
-    /// another version may derive the others differently.
-    pub(crate) fn check_same(self, spec: &K) -> Result<Self> {
-        let kind = &self.engine.shared.meta.kind;
-        if kind.name() != spec.name() {
-            return Err(self.engine.shared.mismatch("kind", spec.name(), kind.name()));
-        }
-        let (found, wanted) = (kind.parameters(), spec.kind()?.parameters());
-        for (name, _) in spec.parameters().iter() {
-            let [has, value] = [&found, &wanted].map(|all| all.get(name).unwrap_or("nothing"));
-            if has != value {
-                return Err(self.engine.shared.mismatch(name, value, has));
-            }
-        }
-        Ok(self)
-    }
 }
 
 impl<K> Filter<K> {
-    /// Removes all keys in one step, which all processes see at once and which is durable on
-    /// return. Earlier inserts are gone, later ones stay. [`Stat::inserts`] restarts at 0; the
-    /// filter's time continues. Meanwhile writers wait, for as long as it takes to allocate the
-    /// filter's initial memory again.
+    /// Begins a batch: inserts and positions of which all count or none, in whatever way the
+    /// process ends. See [`Batch`], which has an example.
+    #[must_use]
+    pub fn batch(&self) -> Batch<'_, K> {
+        Batch::new(self.call())
+    }
+
+    /// Inserts a key. Returns false if its time lies before the window; then nothing has changed.
     ///
-    /// Use this to reset a filter. Removing its directory while a process has it open leads to two
-    /// filters.
+    /// A key that the caller has hashed is inserted as the bytes of its hash,
+    /// `insert(hash.to_le_bytes())`, and asked for in the same way. The filter hashes them again,
+    /// with its own function and seed, in about two nanoseconds: the bits need not be uniform (an
+    /// identifier will do), and false positives of filters with different seeds stay independent.
+    /// Keys with the same hash are one key, which adds `n / 2^64` to the false-positive rate of `n`
+    /// keys for a good 64-bit hash. The function must return the same value in every process and
+    /// version that uses the filter, which that of `std` does not.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io) (a full disk: nothing has changed, retry once there is
+    /// space), [`Error::Poisoned`](crate::Error::Poisoned).
+    #[inline]
+    pub fn insert(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.call().insert(key)
+    }
+
+    /// Returns whether a key is in the window. Never false for a key in the window; true for other
+    /// keys at the filter's false-positive rate.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`](crate::Error::Poisoned) if a thread panicked in the middle of changing
+    /// the key's block.
+    #[inline]
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.call().contains(key)
+    }
+
+    /// Atomic check-and-insert: of concurrent callers with the same new key exactly one receives
+    /// [`Checked::New`].
+    ///
+    /// # Errors
+    /// As [`Filter::insert`].
+    #[inline]
+    pub fn check_and_insert(&self, key: impl AsRef<[u8]>) -> Result<Checked> {
+        self.call().check_and_insert(key)
+    }
+
+    /// Does what `change` does with the call that it gets, and returns its answer at once, with a
+    /// [`Ticket`] for its durability. `change` may make any number of single and bulk calls, with
+    /// settings of their own. None of them waits for a sync; with
+    /// [`Durability::Interval`](crate::Durability::Interval) they become durable in that time even
+    /// if nobody waits for the ticket.
+    ///
+    /// In async code a task awaits the ticket where a call with
+    /// [`Durability::Always`](crate::Durability::Always) would block a thread. A thousand requests
+    /// then share a sync. See `docs/async.md`.
     ///
     /// ```
     /// use ebbtide::{AgePartitioned, Filter, Options};
     /// # let parent = tempfile::tempdir()?;
     /// # let dir = parent.path().join("seen");
     /// let seen = Filter::create(&dir, AgePartitioned::last(10_000), Options::new())?;
-    /// seen.insert("order 17")?;
-    /// seen.clear()?;
-    /// assert!(!seen.contains("order 17")?);
+    /// let ticket = seen.issue(|call| call.check_and_insert("order 17"))?;
+    /// assert!(ticket.answer().is_new());
+    /// assert!(seen.contains("order 17")?, "at once");
+    /// ticket.wait()?; // or `ticket.await?`
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
-    /// [`Error::Io`] (a full disk: nothing has changed; old and new memory are briefly needed
-    /// together), [`Error::Poisoned`], [`Error::Retired`].
-    pub fn clear(&self) -> Result<()> {
-        let _busy = self.engine.shared.enter()?;
-        clear::clear(&self.engine.writer)
+    /// As of `change`. Keys that it inserted before the error stay, and become durable with the
+    /// next sync.
+    pub fn issue<T>(&self, change: impl FnOnce(Call<'_, Self>) -> Result<T>) -> Result<Ticket<T>> {
+        let last = Hint::default();
+        let answer = change(self.call().issuing(&last))?;
+        Ok(Ticket::new(&self.engine.tickets, last.get(), answer))
     }
 
-    /// Returns the position of a source, as set by the last [`Batch`](crate::Batch) that was
-    /// committed and set it; `None` if none did.
+    /// Inserts keys in order; they become durable together. Much faster than single inserts if the
+    /// filter is larger than the processor's caches. Returns the number of inserted keys: all
+    /// except those that were too late.
     ///
     /// # Errors
-    /// [`Error::Forked`], [`Error::Closed`], [`Error::Poisoned`] if the system could not write back
-    /// the live image.
-    pub fn position(&self, source: u64) -> Result<Option<u64>> {
-        let _busy = self.engine.shared.enter()?;
-        self.engine.shared.check_trusted()?;
-        let found = self.engine.positions().into_iter().find(|(of, _)| *of == source);
-        Ok(found.map(|(_, position)| position))
+    /// As [`Filter::insert`]; the keys before the failing one are inserted.
+    pub fn insert_all<T: AsRef<[u8]>>(&self, keys: &[T]) -> Result<usize> {
+        self.call().insert_all(keys)
     }
 
-    /// Returns the positions of all sources, by source.
+    /// Queries many keys; faster than single queries, as [`Filter::insert_all`].
     ///
     /// # Errors
-    /// As [`Filter::position`].
-    pub fn positions(&self) -> Result<Vec<(u64, u64)>> {
-        let _busy = self.engine.shared.enter()?;
-        self.engine.shared.check_trusted()?;
-        Ok(self.engine.positions())
+    /// As [`Filter::contains`].
+    pub fn contains_all<T: AsRef<[u8]>>(&self, keys: &[T]) -> Result<Vec<bool>> {
+        self.call().contains_all(keys)
     }
 
-    /// Waits until all operations so far are durable.
+    /// Checks and inserts keys in order, each atomically; they become durable together. Faster than
+    /// single calls, as [`Filter::insert_all`]. Appends the answers to `answers`.
     ///
     /// # Errors
-    /// [`Error::Poisoned`] if a sync fails or has failed.
-    pub fn sync(&self) -> Result<()> {
-        let _busy = self.engine.shared.enter()?;
-        self.engine.commits.commit_all()
+    /// As [`Filter::insert`]; `answers` then contains the answers for the keys before the failing
+    /// one, which are inserted.
+    pub fn check_and_insert_all<T: AsRef<[u8]>>(
+        &self,
+        keys: &[T],
+        answers: &mut Vec<Checked>,
+    ) -> Result<()> {
+        self.call().check_and_insert_all(keys, answers)
     }
 
-    /// Returns the LSN below which all records are durable, for callers that keep a queue of their
-    /// own of operations, by [`Ticket::lsn`](crate::Ticket::lsn). Costs one load.
+    /// Inserts keys in order, each with the time or the weight of its [`Entry`]; otherwise as
+    /// [`Filter::insert_all`].
+    ///
+    /// ```
+    /// use ebbtide::{Entry, Filter, Options, TimeLimited, Timestamp};
+    /// # use std::time::Duration;
+    /// # let parent = tempfile::tempdir()?;
+    /// # let dir = parent.path().join("seen");
+    /// let minute = Duration::from_secs(60);
+    /// let seen = Filter::create(&dir, TimeLimited::window(minute), Options::new())?;
+    /// let at = |second: u64| Timestamp::from_unix_millis(1_700_000_000_000 + second * 1000);
+    /// let inserted = seen.insert_entries(&[
+    ///     Entry::new("a").time(at(100)),
+    ///     Entry::new("b").time(at(90)),
+    ///     // The filter's time is that of "a": this key's window is over.
+    ///     Entry::new("c").time(at(0)),
+    /// ])?;
+    /// assert_eq!(inserted, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
-    /// [`Error::Forked`].
-    pub fn durable_upto(&self) -> Result<u64> {
-        self.engine.shared.check_process()?;
-        Ok(self.engine.shared.durable())
+    /// As [`Filter::insert_all`], [`Error::TimeAhead`](crate::Error::TimeAhead), and
+    /// [`Error::Parameter`](crate::Error::Parameter) for a weight that the kind does not accept.
+    pub fn insert_entries<T: AsRef<[u8]>>(&self, entries: &[Entry<T, K>]) -> Result<usize> {
+        self.call().insert_entries(entries)
     }
 
-    /// Writes a snapshot (unless the newest one is up to date) and removes log that is no longer
-    /// needed. Other operations continue meanwhile. Returns the LSN at which the newest snapshot
-    /// starts; 0 for a filter that has never changed and needs none.
+    /// Checks and inserts keys in order, each with the time or the weight of its [`Entry`];
+    /// otherwise as [`Filter::check_and_insert_all`].
     ///
     /// # Errors
-    /// [`Error::Io`] (a full disk, although the space of the older snapshot was taken),
-    /// [`Error::Poisoned`].
-    pub fn checkpoint(&self) -> Result<u64> {
-        let _busy = self.engine.shared.enter()?;
-        self.engine.checkpoints.checkpoint()
+    /// As [`Filter::insert_entries`]; `answers` then contains the answers for the keys before the
+    /// failing one, which are inserted.
+    pub fn check_and_insert_entries<T: AsRef<[u8]>>(
+        &self,
+        entries: &[Entry<T, K>],
+        answers: &mut Vec<Checked>,
+    ) -> Result<()> {
+        self.call().check_and_insert_entries(entries, answers)
     }
 
-    /// Returns a hash of the logical state. It is equal for filters with the same parameters, hash,
-    /// seed and stripes after the same operations with the same times, however often their
-    /// processes were killed in between. Writers wait meanwhile.
-    ///
-    /// # Errors
-    /// [`Error::Poisoned`], [`Error::Io`].
-    pub fn digest(&self) -> Result<Digest> {
-        let _busy = self.engine.shared.enter()?;
-        self.engine.digest()
-    }
-
-    /// Returns statistics of the filter.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub fn stat(&self) -> Result<Stat> {
-        let _busy = self.engine.shared.enter()?;
-        self.engine.stat()
-    }
-
-    /// Returns figures for operators: fill by generation and by block, ends of the log, handles,
-    /// held stripes. It takes no lock and changes nothing.
-    ///
-    /// # Errors
-    /// As [`Filter::stat`].
-    pub fn details(&self) -> Result<Details> {
-        let _busy = self.engine.shared.enter()?;
-        self.engine.details()
-    }
-
-    /// Returns how far the filter's time is ahead of the handle's clock (of the system's for a
-    /// handle without one); `None` if it is less than a second, and if the kind does not use time.
-    ///
-    /// The filter's time is ahead if the clock was ahead once and has been corrected, or if a key
-    /// came with a future time (see [`Options::max_lead`](crate::Options::max_lead)). Keys without
-    /// a time expire after their window nevertheless. Keys with times of their own appear older
-    /// than they are by the lead, and may be refused as too late. See `docs/time.md`.
+    /// Returns the same operations with settings of their own.
     #[must_use]
-    pub fn clock_lead(&self) -> Option<Duration> {
-        self.engine.time.clock_lead()
-    }
-
-    /// Runs the tasks of the background threads once.
-    ///
-    /// # Errors
-    /// As [`Filter::checkpoint`].
-    #[cfg(shuttle)]
-    #[doc(hidden)]
-    pub fn do_tasks(&self) -> Result<()> {
-        background::do_tasks(&self.engine)
+    #[inline]
+    pub fn call(&self) -> Call<'_, Self> {
+        Call::new(self)
     }
 
     /// Returns the filter's directory, as passed when the handle was opened.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.engine.shared.media.path()
-    }
-
-    /// Converts into the same handle without its type.
-    #[must_use]
-    pub fn into_any(self) -> Filter<Any> {
-        Filter { opened: self.opened, engine: self.engine, kind: PhantomData }
     }
 
     /// Returns the kind's name.
@@ -256,61 +212,5 @@ impl<K> Filter<K> {
     #[must_use]
     pub fn parameters(&self) -> Parameters {
         self.engine.shared.meta.kind.parameters()
-    }
-
-    /// Writes a snapshot and closes the filter cleanly, so that the next opening has nothing to
-    /// replay. Dropping the handle does the same but cannot return the error.
-    ///
-    /// Takes `&self`, so that one of several owners of an `Arc<Filter>` can close it. Waits for
-    /// operations that other threads have begun; later ones fail with [`Error::Closed`]. A second
-    /// call waits for the first and returns `Ok`. The filter can be opened again at once. Memory
-    /// mappings and file descriptors stay until the handle is dropped, as does the disk space of
-    /// files that were removed meanwhile.
-    ///
-    /// ```
-    /// # use ebbtide::{AgePartitioned, Error, Filter, Options};
-    /// # use std::sync::Arc;
-    /// # let parent = tempfile::tempdir()?;
-    /// # let dir = parent.path().join("seen");
-    /// let seen = Arc::new(Filter::create(&dir, AgePartitioned::last(1000), Options::new())?);
-    /// let worker = seen.clone();
-    /// seen.insert("a")?;
-    /// seen.close()?;
-    /// assert!(matches!(worker.insert("b"), Err(Error::Closed { .. })));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As [`Filter::checkpoint`]; the filter is closed nevertheless, and only the snapshot is
-    /// missing.
-    pub fn close(&self) -> Result<()> {
-        self.opened.close()
-    }
-}
-
-impl Filter<Any> {
-    /// Converts into the same handle with the type of its kind, for operations that only some kinds
-    /// have.
-    ///
-    /// ```
-    /// use ebbtide::{Any, Counting, DynamicCount, Filter, Options, Parameters};
-    /// # let parent = tempfile::tempdir()?;
-    /// # let dir = parent.path().join("filter");
-    /// let by_name = Any::new("counting", Parameters::new().with("capacity", 1000));
-    /// let filter = Filter::create(&dir, by_name, Options::new())?;
-    /// let filter = filter.typed::<DynamicCount>().expect_err("it is of another kind");
-    /// let filter: Filter<Counting> = filter.typed().expect("its own kind");
-    /// filter.insert("a")?;
-    /// assert_eq!(filter.estimate("a")?.count, 1.0);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// The unchanged handle, if the filter is of another kind than `K`.
-    pub fn typed<K: Spec>(self) -> std::result::Result<Filter<K>, Self> {
-        if self.engine.shared.check_kind(K::KIND).is_err() {
-            return Err(self);
-        }
-        Ok(Filter { opened: self.opened, engine: self.engine, kind: PhantomData })
     }
 }

@@ -1,9 +1,114 @@
-//! The handles that run calls.
+//! The handle of an open filter, and what runs calls.
 
-use crate::api::filter::Filter;
+use crate::api::config::{Any, Spec};
+use crate::engine::Engine;
+use crate::engine::background::Tasks;
+use crate::engine::close::Opened;
 use crate::engine::outcome::Waits;
 use crate::engine::read::Queries;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+/// An open filter of kind `K`; [`Any`] if the kind is known at run time only.
+///
+/// All operations take `&self` and may be called from any number of threads. Answers are exact with
+/// respect to the records. After an insert has returned, every later query within the window finds
+/// the key, also after a restart or the death of the process.
+///
+/// Keys are bytes: anything that is `AsRef<[u8]>`. Give integers as bytes of a fixed order,
+/// `filter.insert(id.to_le_bytes())`, and other values in an encoding that never changes.
+/// [`std::hash::Hash`] is not such an encoding: its bytes may differ between platforms and
+/// versions. Methods block while they wait for the disk; `docs/async.md` says which ones, and how
+/// to call them from async code.
+///
+/// ```
+/// use ebbtide::{AgePartitioned, Checked, Filter, Options};
+/// # let parent = tempfile::tempdir()?;
+/// # let dir = parent.path().join("seen");
+/// let seen = Filter::open_or_create(&dir, AgePartitioned::last(10_000), Options::new())?;
+/// assert_eq!(seen.check_and_insert("order 17")?, Checked::New);
+/// assert_eq!(seen.check_and_insert("order 17")?, Checked::Present);
+/// seen.close()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Filter<K = Any> {
+    // First, so that the handle is closed before the engine is dropped.
+    pub(crate) opened: Opened,
+    pub(crate) engine: Arc<Engine>,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K> fmt::Debug for Filter<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shared = &self.engine.shared;
+        let mut handle = f.debug_struct("Filter");
+        handle.field("path", &shared.media.path()).field("kind", &shared.meta.kind.name());
+        handle.finish_non_exhaustive()
+    }
+}
+
+impl<K: Spec> Filter<K> {
+    pub(crate) fn start(engine: Engine) -> Result<Self> {
+        let engine = Arc::new(engine);
+        let path = engine.shared.media.path().to_path_buf();
+        let tasks = Tasks::start(engine.clone()).map_err(Error::io("start a thread for", path))?;
+        Ok(Self { opened: Opened::new(engine.clone(), tasks), engine, kind: PhantomData })
+    }
+
+    /// Checks that the filter matches `spec`. Only parameters that `spec` names are compared:
+    /// another version may derive the others differently.
+    pub(crate) fn check_same(self, spec: &K) -> Result<Self> {
+        let kind = &self.engine.shared.meta.kind;
+        if kind.name() != spec.name() {
+            return Err(self.engine.shared.mismatch("kind", spec.name(), kind.name()));
+        }
+        let (found, wanted) = (kind.parameters(), spec.kind()?.parameters());
+        for (name, _) in spec.parameters().iter() {
+            let [has, value] = [&found, &wanted].map(|all| all.get(name).unwrap_or("nothing"));
+            if has != value {
+                return Err(self.engine.shared.mismatch(name, value, has));
+            }
+        }
+        Ok(self)
+    }
+}
+
+impl<K> Filter<K> {
+    /// Converts into the same handle without its type.
+    #[must_use]
+    pub fn into_any(self) -> Filter<Any> {
+        Filter { opened: self.opened, engine: self.engine, kind: PhantomData }
+    }
+}
+
+impl Filter<Any> {
+    /// Converts into the same handle with the type of its kind, for operations that only some kinds
+    /// have.
+    ///
+    /// ```
+    /// use ebbtide::{Any, Counting, DynamicCount, Filter, Options, Parameters};
+    /// # let parent = tempfile::tempdir()?;
+    /// # let dir = parent.path().join("filter");
+    /// let by_name = Any::new("counting", Parameters::new().with("capacity", 1000));
+    /// let filter = Filter::create(&dir, by_name, Options::new())?;
+    /// let filter = filter.typed::<DynamicCount>().expect_err("it is of another kind");
+    /// let filter: Filter<Counting> = filter.typed().expect("its own kind");
+    /// filter.insert("a")?;
+    /// assert_eq!(filter.estimate("a")?.count, 1.0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The unchanged handle, if the filter is of another kind than `K`.
+    pub fn typed<K: Spec>(self) -> std::result::Result<Filter<K>, Self> {
+        if self.engine.shared.check_kind(K::KIND).is_err() {
+            return Err(self);
+        }
+        Ok(Filter { opened: self.opened, engine: self.engine, kind: PhantomData })
+    }
+}
 
 /// A handle that runs calls: a [`Filter`] or a [`Reader`](crate::Reader).
 pub trait Handle: sealed::Handle {

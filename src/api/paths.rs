@@ -2,7 +2,7 @@
 
 use crate::admin::backup::backup;
 use crate::api::config::Spec;
-use crate::api::filter::Filter;
+use crate::api::handle::Filter;
 use crate::engine::open;
 use crate::error::{Error, Result};
 use crate::media::{Disk, Media};

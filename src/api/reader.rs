@@ -154,15 +154,6 @@ impl<K> Reader<K> {
         self.call().contains_all(keys)
     }
 
-    /// Returns whether a key that the caller has hashed is in the window; see
-    /// [`Filter::insert_hash`](crate::Filter::insert_hash).
-    ///
-    /// # Errors
-    /// As [`Reader::contains`].
-    pub fn contains_hash(&self, hash: u64) -> Result<bool> {
-        self.call().contains_hash(hash)
-    }
-
     /// Returns the same queries with a time of their own.
     #[must_use]
     pub fn call(&self) -> Call<'_, Self> {

@@ -13,14 +13,12 @@ use crate::engine::stripes::StripeLocks;
 use crate::engine::trust;
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
-use crate::image::Bank;
 use crate::media::Media;
-use crate::recovery::trim::{copy_positions, copy_short, copy_state};
+use crate::snapshot::content::{self, State};
 use crate::snapshot::write::SnapshotWriter;
-use crate::snapshot::{Content, Frame, FrameSeal, SnapshotHeader};
+use crate::snapshot::{FrameSeal, SnapshotHeader};
 use crate::sync::{self, AtomicU64, Instant, Ordering};
 use crate::telemetry::{Timed, Work};
-use ebbtide_core::block::OWN_WORDS;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,15 +38,6 @@ pub struct Checkpoints {
     pub(crate) reclaim: Reclaim,
     /// 1 while a thread of this handle writes one. A byte lock excludes other processes.
     busy: AtomicU64,
-}
-
-/// A copy of the state block, and the banks that it lists.
-struct CopiedState {
-    lsn: u64,
-    words: Vec<u64>,
-    /// The positions of sources, with the LSN last applied to them.
-    positions: Option<(u64, Vec<u64>)>,
-    banks: Vec<Arc<Bank>>,
 }
 
 /// The destination of a snapshot.
@@ -297,81 +286,26 @@ impl Checkpoints {
         &self,
         mut writer: SnapshotWriter,
         start: u64,
-        state: &CopiedState,
+        state: &State,
         is_awaited: bool,
     ) -> io::Result<SnapshotHeader> {
-        let header = self.shared.image.header();
-        let frame = Frame { content: Content::State, bank: 0, index: 0, lsn: state.lsn };
-        writer.frame(&frame, &state.words)?;
-        if let Some((lsn, pairs)) = &state.positions {
-            let frame = Frame { content: Content::Positions, bank: 0, index: 0, lsn: *lsn };
-            writer.frame(&frame, pairs)?;
-        }
-        self.write_stripes(&mut writer)?;
-        for bank in &state.banks {
-            self.write_bank(bank, &mut writer, is_awaited)?;
-        }
-        let end = header.tail().read();
-        let (uuid, timeline) = (header.identity().uuid, header.identity().timeline);
-        let snapshot = SnapshotHeader { uuid, timeline, start, end, frames: 0, bytes: 0 };
-        writer.finish(snapshot)
-    }
-
-    fn copy_state(&self) -> Result<CopiedState> {
-        let _stripe = self.stripes.lock(0);
-        let mut words = Vec::new();
-        let lsn = copy_state(self.shared.image.header(), &mut words);
-        let positions = copy_positions(self.shared.image.header());
-        Ok(CopiedState { lsn, words, positions, banks: self.shared.image.listed_banks()? })
-    }
-
-    fn write_stripes(&self, writer: &mut SnapshotWriter) -> io::Result<()> {
-        let header = self.shared.image.header();
-        for at in 0..header.stripe_count() {
-            let sums = {
-                let stripe = self.stripes.lock(at);
-                stripe.entry().sums()
-            };
-            let (index, lsn) = (at as u64, sums.lsn);
-            let frame = Frame { content: Content::Stripe, bank: 0, index, lsn };
-            writer.frame(&frame, &[sums.inserts, sums.time, sums.new_bits])?;
-        }
-        Ok(())
-    }
-
-    /// Copies a block, and returns its LSN.
-    fn copy_block(&self, bank: &Bank, index: u64, words: &mut Vec<u64>) -> u64 {
-        let _stripe = self.stripes.lock(bank.stripe_of_block(index) + 1);
-        let (header, block) = bank.block(index as usize);
-        copy_short(&*self.shared.meta.kind, block, words);
-        let lsn = header.lsn();
-        if self.shared.image.lists(bank.id()) {
-            return lsn;
-        }
-        // Closed meanwhile, and its cells may be gone. An empty block with the LSN of a record
-        // behind that: replay applies no earlier one to it, and then closes the bank.
-        words.clear();
-        words.resize(OWN_WORDS, 0);
-        self.shared.image.header().tail().read() - 1
-    }
-
-    fn write_bank(
-        &self,
-        bank: &Bank,
-        writer: &mut SnapshotWriter,
-        is_awaited: bool,
-    ) -> io::Result<()> {
-        let mut words = Vec::new();
-        for index in 0..bank.blocks() {
-            let lsn = self.copy_block(bank, index, &mut words);
+        let (kind, image) = (&*self.shared.meta.kind, &self.shared.image);
+        let advance = || {
             if is_awaited {
                 self.backpressure.note_progress();
                 self.shared.slots.note_progress();
             }
-            writer
-                .frame(&Frame { content: Content::Block, bank: bank.id(), index, lsn }, &words)?;
-        }
-        Ok(())
+        };
+        let hold = |stripe| self.stripes.lock(stripe);
+        content::save(&mut writer, (kind, image), state, hold, advance)?;
+        let end = image.header().tail().read();
+        let (uuid, timeline) = (image.header().identity().uuid, image.header().identity().timeline);
+        writer.finish(SnapshotHeader { uuid, timeline, start, end, frames: 0, bytes: 0 })
+    }
+
+    fn copy_state(&self) -> Result<State> {
+        let _stripe = self.stripes.lock(0);
+        State::copy(&self.shared.image)
     }
 }
 

@@ -1,18 +1,25 @@
 //! The engine of an open filter: a list of parts, each of which uses only parts below it.
 //!
-//! `open` creates and opens filters, `close` waits for operations in progress, `background` has the
-//! maintenance tasks of a filter. All three work on an [`Engine`], which is the parts of a handle:
-//! `clear` removes all keys, `batch` commits batches, `prepared` is one before its commit,
-//! `staging` decides its records, `overlay` shows blocks as they leave them, `write` inserts and
-//! removes, `infer` computes posteriors, `read` answers, `details` and `stats` report figures,
-//! `checkpoint` writes snapshots, `reclaim` removes what they make superfluous, `steps` records
-//! events and the filter's time, `stripes` acquires stripes and repairs what a dead owner left,
-//! `event_log` appends under stripe 0, `tickets` tells callers when what they did is durable,
-//! `group_commit` makes the log durable, `log_writer` appends to it, `backpressure` lets writers
-//! wait for a checkpoint, `wakeup` wakes the tasks, `time` is the filter's time, `shared` holds
-//! what all parts need, `vacancy` checks a directory before a filter is created, `closing` is the
-//! mark of a closed handle, `outcome` an operation and its outcome, `waiters` the list of tickets
-//! that wait, `task_threads` the threads of the process. No other module reads the clock.
+//! - Life of a handle: `open` creates and opens filters, `close` waits for operations in progress,
+//!   `background` has the maintenance tasks of a filter. They work on an [`Engine`], which is the
+//!   parts of a handle.
+//! - Writes: `write` inserts and removes one key by one record; `with_events` does so with the
+//!   events that must come first; `operation` is what both decide on, and how a record is applied.
+//!   `batch` commits batches of the caller; `prepared` is one before its commit, `staging` decides
+//!   its records, `overlay` shows blocks as they leave them. `commit` appends and applies what was
+//!   staged. `clear` removes all keys. `writer` is what all of them use.
+//! - Questions: `read` answers, `infer` computes posteriors, `details` and `stats` report figures.
+//! - Snapshots: `checkpoint` writes them, `reclaim` removes what they make superfluous,
+//!   `backpressure` lets writers wait for one.
+//! - The log: `log_writer` appends to it, `group_commit` makes it durable, `event_log` appends
+//!   heartbeats and clears, `tickets` tells callers when what they did is durable, `waiters` is the
+//!   list of those that wait.
+//! - Common: `stripes` acquires stripes and repairs what a dead owner left; `wakeup` wakes the
+//!   tasks of `task_threads`; `time` is the filter's time, and no other module reads the clock;
+//!   `shared` holds what all parts need; `trust` checks that the image was written back; `vacancy`
+//!   checks a directory before a filter is created, `agreement` the options of an existing one;
+//!   `closing` is the mark of a closed handle, `outcome` an operation and its outcome.
+//!
 //! `tests/layers` keeps the order.
 
 pub mod agreement;

@@ -69,6 +69,10 @@ pub(crate) fn write(
         // The kind can no longer do without the event.
         Err(Unstaged::NeedsEvents { .. } | Unstaged::Outdated) => return Ok(Attempt::Again),
     };
+    // Without stripe 0, an event may have changed the state meanwhile.
+    if puts_off && !writing.basis.state_block.unchanged(writing.basis.version) {
+        return Ok(Attempt::Again);
+    }
     let checked = performed.checked;
     let Some(plan) = writing.plan else {
         if performed.is_late {

@@ -362,15 +362,17 @@ impl Image {
         Ok(())
     }
 
-    /// Creates the bank that an event opens, before its record is written. The caller holds stripe
-    /// 0, or has exclusive access. An unused bank of the same number, created for a record that
-    /// found no room, is replaced.
+    /// Creates the bank that an event opens, before its record is written, unless it is open. The
+    /// caller holds stripe 0, or has exclusive access. An unused bank of the same number, created
+    /// for a record that found no room, is replaced.
     ///
     /// # Errors
     /// [`crate::Error::Io`], including a full disk: then nothing has changed.
     pub fn prepare(&self, event: &Event) -> Result<Option<Bank>> {
         match *event {
-            Event::OpenBank { id, geometry, .. } => self.create_bank(id, geometry).map(Some),
+            Event::OpenBank { id, geometry, .. } if id >= self.header.state().next_bank() => {
+                self.create_bank(id, geometry).map(Some)
+            }
             _ => Ok(None),
         }
     }

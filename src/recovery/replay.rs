@@ -2,11 +2,9 @@
 
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
+use crate::image::Image;
 use crate::image::control::{Control, boot_id};
 use crate::image::identity::Identity;
-use crate::image::positions::MOST_SOURCES;
-use crate::image::stripe_table::StripeSums;
-use crate::image::{Bank, BankForm, Image};
 use crate::media::{Access, Media, Memory};
 use crate::meta::Meta;
 use crate::platform::threads::spawn_scoped;
@@ -15,12 +13,10 @@ use crate::recovery::bare_events::covered;
 use crate::recovery::history::{History, LogExtent, Prefix};
 use crate::recovery::listing::Listing;
 use crate::recovery::removal::remove_for_good;
-use crate::snapshot::{Content, Frame, SnapshotHeader, SnapshotReader};
+use crate::snapshot::SnapshotHeader;
+use crate::snapshot::content::load;
 use crate::sync::Hint;
 use crate::wal::segment::SegmentFile;
-use ebbtide_core::block::{OWN_WORDS, store};
-use ebbtide_core::kind::{BankEntry, Kind};
-use ebbtide_core::state::STATE_WORDS;
 use std::sync::Arc;
 
 /// A filter's state, rebuilt.
@@ -64,7 +60,8 @@ pub fn replay(
     let mut unsound = Vec::new();
     let base = listing.snapshots.iter().find_map(|&start| {
         let image = Image::create(live.clone(), temporary, identity, meta.layout, &*meta.kind);
-        let loaded = image.and_then(|image| load(home, meta, start, image, advance));
+        let loaded =
+            image.and_then(|image| load((home, meta.uuid, start), &*meta.kind, image, advance));
         loaded.map_err(|error| discard(&**live, temporary, (start, error), &mut unsound)).ok()
     });
     // A full disk is no reason to fall back to an older state.
@@ -216,152 +213,12 @@ fn discard(
     unsound.push(failed);
 }
 
-/// Loads a snapshot into an empty image. Returns the image with the snapshot's header.
-pub(super) fn load(
-    home: &dyn Media,
-    meta: &Meta,
-    start: u64,
-    image: Image,
-    advance: &dyn Fn(),
-) -> Result<(Image, SnapshotHeader)> {
-    let mut reader = SnapshotReader::open(home, start, meta.uuid)?;
-    let (mut states, mut stripes, mut blocks) = (0, 0, 0);
-    reader.frames(|reader, frame, words| {
-        advance();
-        match frame.content {
-            Content::State => {
-                load_state(&image, &*meta.kind, reader, frame, words)?;
-                states += 1;
-            }
-            Content::Positions => load_positions(&image, reader, frame, words)?,
-            Content::Stripe => {
-                load_stripe(&image, reader, frame, words)?;
-                stripes += 1;
-            }
-            Content::Block => {
-                load_block(&image, &*meta.kind, reader, frame, words)?;
-                blocks += 1;
-            }
-        }
-        Ok(())
-    })?;
-    let expected = (
-        1,
-        image.header().stripe_count(),
-        image.banks().iter().map(|(_, bank)| bank.blocks()).sum::<u64>(),
-    );
-    if (states, stripes, blocks) != expected {
-        let header = *reader.header();
-        let found = format!("{:?}", (states, stripes, blocks));
-        let expected =
-            format!("as many states, stripes and blocks as the filter has, {expected:?}");
-        return Err(reader.damaged(header.bytes, expected, found));
-    }
-    Ok((image, *reader.header()))
-}
-
 /// Loads a snapshot into memory, which proves that it is sound and fits the filter.
 pub(crate) fn load_alone(home: &dyn Media, meta: &Meta, start: u64) -> Result<SnapshotHeader> {
     let memory: Arc<dyn Media> = Arc::new(Memory::new());
     memory.make().map_err(Error::io("make", memory.path()))?;
     let image = Image::create(memory, "image", identity(meta, 1, 0), meta.layout, &*meta.kind)?;
-    Ok(load(home, meta, start, image, &|| {})?.1)
-}
-
-fn misfit(reader: &SnapshotReader, frame: &Frame, words: &[u64]) -> Error {
-    let expected = "a frame that fits the filter".to_owned();
-    reader.damaged(0, expected, format!("{frame:?} with {} words", words.len()))
-}
-
-fn load_state(
-    image: &Image,
-    kind: &dyn Kind,
-    reader: &SnapshotReader,
-    frame: &Frame,
-    words: &[u64],
-) -> Result<()> {
-    let current = image.header().state_block().current();
-    let block = current.block();
-    // Zeros at the end are left out; up to version 4 they were not.
-    let own = OWN_WORDS + block.cells.len();
-    let beyond = words.get(own..).unwrap_or_default();
-    let in_bounds = (OWN_WORDS..=OWN_WORDS + STATE_WORDS).contains(&words.len());
-    if !in_bounds || beyond.iter().any(|&word| word != 0) {
-        return Err(misfit(reader, frame, words));
-    }
-    for (to, from) in block.own.iter().chain(block.cells).zip(words) {
-        store(to, *from);
-    }
-    current.set_lsn(frame.lsn);
-    // A frame for each block follows: a table that lists more is wrong, and gets no space.
-    let blocks = |bank: BankEntry| image.layout().blocks(bank.geometry);
-    let listed = current.state().banks().map(blocks).fold(0, u64::saturating_add);
-    let misfits =
-        |bank: BankEntry| Bank::bytes(image.layout(), bank.geometry, BankForm::of(kind)).is_err();
-    if listed > reader.header().frames || current.state().banks().any(misfits) {
-        return Err(misfit(reader, frame, words));
-    }
-    image.create_listed_banks()
-}
-
-fn load_positions(
-    image: &Image,
-    reader: &SnapshotReader,
-    frame: &Frame,
-    words: &[u64],
-) -> Result<()> {
-    let positions = image.header().positions();
-    let is_first = positions.all().is_empty();
-    if !is_first || !words.len().is_multiple_of(2) || words.len() > 2 * MOST_SOURCES {
-        return Err(misfit(reader, frame, words));
-    }
-    for pair in words.chunks_exact(2) {
-        positions.set(frame.lsn, pair[0], pair[1]);
-    }
-    Ok(())
-}
-
-fn load_stripe(image: &Image, reader: &SnapshotReader, frame: &Frame, words: &[u64]) -> Result<()> {
-    let &[inserts, time, new_bits] = words else {
-        return Err(misfit(reader, frame, words));
-    };
-    let index = usize::try_from(frame.index).ok().filter(|&at| at < image.header().stripe_count());
-    let Some(index) = index else {
-        return Err(misfit(reader, frame, words));
-    };
-    let sums = StripeSums { lsn: frame.lsn, inserts, time, new_bits };
-    image.header().stripe(index).set_sums(&sums);
-    Ok(())
-}
-
-fn load_block(
-    image: &Image,
-    kind: &dyn Kind,
-    reader: &SnapshotReader,
-    frame: &Frame,
-    words: &[u64],
-) -> Result<()> {
-    let banks = image.banks();
-    let bank = banks.iter().map(|(_, bank)| bank).find(|bank| bank.id() == frame.bank);
-    let Some(bank) = bank.filter(|bank| frame.index < bank.blocks()) else {
-        return Err(misfit(reader, frame, words));
-    };
-    // Trailing zeros are left out.
-    let most = OWN_WORDS + bank.geometry().words_per_block as usize;
-    let Some(cells) = words.len().checked_sub(OWN_WORDS).filter(|_| words.len() <= most) else {
-        return Err(misfit(reader, frame, words));
-    };
-    bank.allocate(frame.index, cells)?;
-    let (header, block) = bank.block(frame.index as usize);
-    for (to, from) in block.own.iter().chain(block.cells).zip(words) {
-        store(to, *from);
-    }
-    header.set_lsn(frame.lsn);
-    if let Some(growth) = kind.growth() {
-        // The block's room may end in zeros, which the snapshot has left out.
-        bank.allocate(frame.index, growth.room_now(&block))?;
-    }
-    Ok(())
+    Ok(load((home, meta.uuid, start), &*meta.kind, image, &|| {})?.1)
 }
 
 impl Recovered {

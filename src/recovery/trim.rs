@@ -7,53 +7,17 @@
 
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
-use crate::image::{Control, Image};
 use crate::media::{Access, Media};
 use crate::meta::Meta;
 use crate::recovery::history::{History, Prefix};
 use crate::recovery::listing::Listing;
 use crate::recovery::removal::remove_for_good;
 use crate::recovery::replay::{Recovered, load_alone};
+use crate::snapshot::content::{self, State};
 use crate::snapshot::write::SnapshotWriter;
-use crate::snapshot::{Content, Frame, FrameSeal, SnapshotHeader};
+use crate::snapshot::{FrameSeal, SnapshotHeader};
 use crate::wal::segment::{SegmentFile, SegmentHeader};
-use ebbtide_core::block::{Block, OWN_WORDS, load};
-use ebbtide_core::kind::Kind;
-use ebbtide_core::kind::copy::used;
 use std::io;
-
-/// Copies a block: the kind's words, then the cells.
-pub fn copy(block: &Block<'_>, words: &mut Vec<u64>) {
-    words.clear();
-    words.extend(block.own.iter().chain(block.cells).map(load));
-}
-
-/// Copies a block for a snapshot: trailing zeros are left out.
-pub fn copy_short(kind: &dyn Kind, block: Block<'_>, words: &mut Vec<u64>) {
-    copy(&used(kind, block), words);
-    shorten(words);
-}
-
-/// Copies the state block as a snapshot holds it: zeros at the end are left out.
-pub fn copy_state(header: &Control, words: &mut Vec<u64>) -> u64 {
-    let current = header.state_block().current();
-    copy(&current.block(), words);
-    shorten(words);
-    current.lsn()
-}
-
-/// Copies the positions of all sources as a snapshot holds them, with the LSN last applied to them;
-/// `None` if there are none.
-pub fn copy_positions(header: &Control) -> Option<(u64, Vec<u64>)> {
-    let positions = header.positions();
-    let pairs: Vec<_> = positions.all().into_iter().flat_map(<[u64; 2]>::from).collect();
-    (!pairs.is_empty()).then(|| (positions.lsn(), pairs))
-}
-
-fn shorten(words: &mut Vec<u64>) {
-    let last = words.iter().rposition(|&word| word != 0).map_or(0, |last| last + 1);
-    words.truncate(last.max(OWN_WORDS));
-}
 
 fn open(home: &dyn Media, header: &SegmentHeader, access: Access) -> Result<SegmentFile> {
     SegmentFile::open(home, header.timeline, header.first, header.uuid, access)
@@ -157,37 +121,10 @@ fn write(home: &dyn Media, meta: &Meta, state: &Recovered, temporary: &str) -> i
     let timeline = state.history.last_timeline();
     let seal = FrameSeal::new(meta.uuid, timeline, stop);
     let mut writer = SnapshotWriter::create(home, temporary, seal)?;
-    write_frames(kind, image, &mut writer)?;
+    let state = State::copy(image).map_err(io::Error::from)?;
+    content::save(&mut writer, (kind, image), &state, |_| (), || ())?;
     let (uuid, start, end) = (meta.uuid, stop, stop);
     writer.finish(SnapshotHeader { uuid, timeline, start, end, frames: 0, bytes: 0 }).map(|_| ())
-}
-
-/// Writes the frames of an image that no other process has.
-fn write_frames(kind: &dyn Kind, image: &Image, writer: &mut SnapshotWriter) -> io::Result<()> {
-    let header = image.header();
-    let mut words = Vec::new();
-    let lsn = copy_state(header, &mut words);
-    let frame = Frame { content: Content::State, bank: 0, index: 0, lsn };
-    writer.frame(&frame, &words)?;
-    if let Some((lsn, pairs)) = copy_positions(header) {
-        writer.frame(&Frame { content: Content::Positions, bank: 0, index: 0, lsn }, &pairs)?;
-    }
-    for at in 0..header.stripe_count() {
-        let sums = header.stripe(at).sums();
-        let (index, lsn) = (at as u64, sums.lsn);
-        let frame = Frame { content: Content::Stripe, bank: 0, index, lsn };
-        writer.frame(&frame, &[sums.inserts, sums.time, sums.new_bits])?;
-    }
-    for (_, bank) in image.keep_banks().iter() {
-        for index in 0..bank.blocks() {
-            let (header, block) = bank.block(index as usize);
-            copy_short(kind, block, &mut words);
-            let frame =
-                Frame { content: Content::Block, bank: bank.id(), index, lsn: header.lsn() };
-            writer.frame(&frame, &words)?;
-        }
-    }
-    Ok(())
 }
 
 #[cfg(all(test, not(loom)))]

@@ -5,6 +5,7 @@
 //! the one after its last (`end`). Replay begins at `start`, and a log that does not reach `end` is
 //! damaged. A snapshot does not depend on kinds.
 
+pub mod content;
 pub mod read;
 pub mod write;
 

@@ -327,7 +327,11 @@ fn the_algorithms_see_no_files_threads_clocks_or_locks() {
 #[test]
 fn log_and_snapshot_see_no_kinds() {
     let mut wrong = Vec::new();
-    for source in library().iter().filter(|source| ["wal", "snapshot"].contains(&source.room())) {
+    // What a snapshot holds of an image is apart from how it lies in the file.
+    let is_format = |source: &&Source| {
+        ["wal", "snapshot"].contains(&source.room()) && source.name != "snapshot/content.rs"
+    };
+    for source in library().iter().filter(is_format) {
         let rooms = if source.test { BTreeSet::new() } else { source.looks_into() };
         for room in ["event", "inference", "kind", "kinds", "state"] {
             if rooms.contains(&format!("{CORE}{room}")) {

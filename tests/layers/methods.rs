@@ -6,7 +6,8 @@ use crate::text::{names, sources};
 use std::collections::BTreeSet;
 
 /// Inherent methods that still stand apart from their type: a type, a folder, and files in it.
-const APART: &[(&str, &str, &[&str])] = &[("Filter", "src/api", &["abilities", "paths"])];
+const APART: &[(&str, &str, &[&str])] =
+    &[("Filter", "src/api", &["abilities", "administer", "filter", "paths"])];
 
 /// Returns the type of the inherent `impl` that begins here; `None` for one of a trait.
 fn type_of_methods(code: &str) -> Option<&str> {

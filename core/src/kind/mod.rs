@@ -22,16 +22,12 @@
 //! parts are optional, and [`Describe`] returns them. A new kind is a folder in [`crate::kinds`]
 //! and a line in its registry.
 
-mod ages;
 mod answer;
+mod capabilities;
 pub mod copy;
-mod counts;
 mod describe;
-mod events;
 mod generation_fill;
 mod generations;
-mod growth;
-mod inference;
 mod operation;
 pub mod parameters;
 pub mod parts;
@@ -45,15 +41,13 @@ mod single_block;
 
 pub use crate::event::{Event, Micros};
 pub use crate::state::{BankEntry, BankMask, State};
-pub use ages::KeyAges;
 pub use answer::{Age, Estimate, Within};
-pub use counts::{KeyCounts, KeyWeights, Removal, WholeCounts};
+pub use capabilities::{
+    Events, Growth, Inference, KeyAges, KeyCounts, KeyWeights, Removal, WholeCounts,
+};
 pub use describe::{Describe, KindMetric, PlannedPart, TOO_FULL};
-pub use events::Events;
 pub use generation_fill::GenerationFill;
 pub use generations::CountedGenerations;
-pub use growth::Growth;
-pub use inference::Inference;
 pub use operation::{Change, Decision, MOST_COUNT, MOST_WEIGHT, Moment, Operation, Query, Totals};
 pub use parameters::Parameters;
 pub use request::{Admission, Checked, Precondition, Request, Since, WritePlan};

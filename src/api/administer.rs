@@ -1,0 +1,176 @@
+//! What an operator does with a filter: clear, sync, checkpoint, look at figures, close.
+
+use crate::api::handle::Filter;
+#[cfg(shuttle)]
+use crate::engine::background;
+use crate::engine::clear;
+use crate::engine::details::Details;
+use crate::engine::stats::{Digest, Stat};
+use crate::error::Result;
+use std::time::Duration;
+
+impl<K> Filter<K> {
+    /// Removes all keys in one step, which all processes see at once and which is durable on
+    /// return. Earlier inserts are gone, later ones stay. [`Stat::inserts`] restarts at 0; the
+    /// filter's time continues. Meanwhile writers wait, for as long as it takes to allocate the
+    /// filter's initial memory again.
+    ///
+    /// Use this to reset a filter. Removing its directory while a process has it open leads to two
+    /// filters.
+    ///
+    /// ```
+    /// use ebbtide::{AgePartitioned, Filter, Options};
+    /// # let parent = tempfile::tempdir()?;
+    /// # let dir = parent.path().join("seen");
+    /// let seen = Filter::create(&dir, AgePartitioned::last(10_000), Options::new())?;
+    /// seen.insert("order 17")?;
+    /// seen.clear()?;
+    /// assert!(!seen.contains("order 17")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io) (a full disk: nothing has changed; old and new memory are
+    /// briefly needed together), [`Error::Poisoned`](crate::Error::Poisoned),
+    /// [`Error::Retired`](crate::Error::Retired).
+    pub fn clear(&self) -> Result<()> {
+        let _busy = self.engine.shared.enter()?;
+        clear::clear(&self.engine.writer)
+    }
+
+    /// Returns the position of a source, as set by the last [`Batch`](crate::Batch) that was
+    /// committed and set it; `None` if none did.
+    ///
+    /// # Errors
+    /// [`Error::Forked`](crate::Error::Forked), [`Error::Closed`](crate::Error::Closed),
+    /// [`Error::Poisoned`](crate::Error::Poisoned) if the system could not write back the live
+    /// image.
+    pub fn position(&self, source: u64) -> Result<Option<u64>> {
+        let _busy = self.engine.shared.enter()?;
+        self.engine.shared.check_trusted()?;
+        let found = self.engine.positions().into_iter().find(|(of, _)| *of == source);
+        Ok(found.map(|(_, position)| position))
+    }
+
+    /// Returns the positions of all sources, by source.
+    ///
+    /// # Errors
+    /// As [`Filter::position`].
+    pub fn positions(&self) -> Result<Vec<(u64, u64)>> {
+        let _busy = self.engine.shared.enter()?;
+        self.engine.shared.check_trusted()?;
+        Ok(self.engine.positions())
+    }
+
+    /// Waits until all operations so far are durable.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`](crate::Error::Poisoned) if a sync fails or has failed.
+    pub fn sync(&self) -> Result<()> {
+        let _busy = self.engine.shared.enter()?;
+        self.engine.commits.commit_all()
+    }
+
+    /// Returns the LSN below which all records are durable, for callers that keep a queue of their
+    /// own of operations, by [`Ticket::lsn`](crate::Ticket::lsn). Costs one load.
+    ///
+    /// # Errors
+    /// [`Error::Forked`](crate::Error::Forked).
+    pub fn durable_upto(&self) -> Result<u64> {
+        self.engine.shared.check_process()?;
+        Ok(self.engine.shared.durable())
+    }
+
+    /// Writes a snapshot (unless the newest one is up to date) and removes log that is no longer
+    /// needed. Other operations continue meanwhile. Returns the LSN at which the newest snapshot
+    /// starts; 0 for a filter that has never changed and needs none.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io) (a full disk, although the space of the older snapshot was
+    /// taken), [`Error::Poisoned`](crate::Error::Poisoned).
+    pub fn checkpoint(&self) -> Result<u64> {
+        let _busy = self.engine.shared.enter()?;
+        self.engine.checkpoints.checkpoint()
+    }
+
+    /// Returns a hash of the logical state. It is equal for filters with the same parameters, hash,
+    /// seed and stripes after the same operations with the same times, however often their
+    /// processes were killed in between. Writers wait meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`](crate::Error::Poisoned), [`Error::Io`](crate::Error::Io).
+    pub fn digest(&self) -> Result<Digest> {
+        let _busy = self.engine.shared.enter()?;
+        self.engine.digest()
+    }
+
+    /// Returns statistics of the filter.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io).
+    pub fn stat(&self) -> Result<Stat> {
+        let _busy = self.engine.shared.enter()?;
+        self.engine.stat()
+    }
+
+    /// Returns figures for operators: fill by generation and by block, ends of the log, handles,
+    /// held stripes. It takes no lock and changes nothing.
+    ///
+    /// # Errors
+    /// As [`Filter::stat`].
+    pub fn details(&self) -> Result<Details> {
+        let _busy = self.engine.shared.enter()?;
+        self.engine.details()
+    }
+
+    /// Returns how far the filter's time is ahead of the handle's clock (of the system's for a
+    /// handle without one); `None` if it is less than a second, and if the kind does not use time.
+    ///
+    /// The filter's time is ahead if the clock was ahead once and has been corrected, or if a key
+    /// came with a future time (see [`Options::max_lead`](crate::Options::max_lead)). Keys without
+    /// a time expire after their window nevertheless. Keys with times of their own appear older
+    /// than they are by the lead, and may be refused as too late. See `docs/time.md`.
+    #[must_use]
+    pub fn clock_lead(&self) -> Option<Duration> {
+        self.engine.time.clock_lead()
+    }
+
+    /// Runs the tasks of the background threads once.
+    ///
+    /// # Errors
+    /// As [`Filter::checkpoint`].
+    #[cfg(shuttle)]
+    #[doc(hidden)]
+    pub fn do_tasks(&self) -> Result<()> {
+        background::do_tasks(&self.engine)
+    }
+
+    /// Writes a snapshot and closes the filter cleanly, so that the next opening has nothing to
+    /// replay. Dropping the handle does the same but cannot return the error.
+    ///
+    /// Takes `&self`, so that one of several owners of an `Arc<Filter>` can close it. Waits for
+    /// operations that other threads have begun; later ones fail with
+    /// [`Error::Closed`](crate::Error::Closed). A second call waits for the first and returns `Ok`.
+    /// The filter can be opened again at once. Memory mappings and file descriptors stay until the
+    /// handle is dropped, as does the disk space of files that were removed meanwhile.
+    ///
+    /// ```
+    /// # use ebbtide::{AgePartitioned, Error, Filter, Options};
+    /// # use std::sync::Arc;
+    /// # let parent = tempfile::tempdir()?;
+    /// # let dir = parent.path().join("seen");
+    /// let seen = Arc::new(Filter::create(&dir, AgePartitioned::last(1000), Options::new())?);
+    /// let worker = seen.clone();
+    /// seen.insert("a")?;
+    /// seen.close()?;
+    /// assert!(matches!(worker.insert("b"), Err(Error::Closed { .. })));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Filter::checkpoint`]; the filter is closed nevertheless, and only the snapshot is
+    /// missing.
+    pub fn close(&self) -> Result<()> {
+        self.opened.close()
+    }
+}
