@@ -149,7 +149,6 @@ impl Basis {
 /// The record of an operation as it was decided last, and what it needs.
 #[derive(Debug, Clone, Copy)]
 struct Decided {
-    operation: Operation,
     record: Record,
     room: Option<Room>,
 }
@@ -326,20 +325,22 @@ impl Staging {
     }
 
     /// Adds the record of an operation.
-    fn write(&mut self, host: Host<'_>, mask: BankMask, decided: Decided) {
-        let Decided { operation, record, room } = decided;
+    fn write(&mut self, host: Host<'_>, mask: BankMask, decided: &Decided) {
+        let Decided { ref record, room } = *decided;
         let shared = &host.writer.shared;
+        let kind = &*shared.meta.kind;
         self.rooms.extend(room);
-        if self.reads_blocks() {
-            let state = State::new(&self.state);
-            let kind = (&*shared.meta.kind, &state);
+        if self.reads_blocks()
+            && let Some(operation) = records::operation(kind, record)
+        {
+            let kind = (kind, &State::new(&self.state));
             self.overlay.add(kind, mask, &operation, self.records.len());
         }
-        let counts = records::counts(shared.weighs, &record);
+        let counts = records::counts(shared.weighs, record);
         self.totals.inserts = self.totals.inserts.wrapping_add(counts.inserts);
         self.totals.new_bits = self.totals.new_bits.wrapping_add(counts.new_bits);
         self.pass(host, Stamp { time: record.time, stream: record.stream });
-        self.records.push(record);
+        self.records.push(*record);
     }
 
     /// Adds the record of an event, and applies it to the private state.
@@ -418,6 +419,20 @@ impl Stager<'_, '_> {
     fn step_without(&self) -> Option<u64> {
         if self.host.events == Events::PutOff { self.does_without() } else { None }
     }
+
+    /// Returns the event without which the operation was not decided.
+    #[cold]
+    fn next_event(&self, plan: &WritePlan) -> std::result::Result<Option<Event>, Unstaged> {
+        if self.host.events != Events::Staged {
+            let can_wait = plan.due && self.does_without().is_some();
+            return Err(Unstaged::NeedsEvents { can_wait });
+        }
+        let layout = self.host.writer.shared.image.layout();
+        let due = self.kind().due(&State::new(&self.staging.state), layout, &self.moment());
+        let time = || Event::Step { step: 0, time: self.stamp.time, word: 0 };
+        // Nothing else is due: the time is ahead.
+        Ok(Some(due.unwrap_or_else(time)))
+    }
 }
 
 impl Recorder for Stager<'_, '_> {
@@ -428,6 +443,7 @@ impl Recorder for Stager<'_, '_> {
     }
 
     /// Decides on the blocks as the records so far leave them, and encodes the record.
+    #[inline(always)]
     fn decide(
         &mut self,
         request: &Request,
@@ -466,7 +482,7 @@ impl Recorder for Stager<'_, '_> {
             let blocks = located.as_ref();
             let record = records::of_operation(kind, &state, blocks, &operation, stamp.stream);
             let room = room_for(kind, blocks, &operation);
-            (plan, Some(Decided { operation, record, room }))
+            (plan, Some(Decided { record, room }))
         };
         let (plan, decided) = overlay.read((kind, &state), key, records, self.host.access, read)?;
         if !has_count.get() {
@@ -476,27 +492,18 @@ impl Recorder for Stager<'_, '_> {
         Ok(plan)
     }
 
+    #[inline(always)]
     fn event_before(&mut self, plan: &WritePlan) -> std::result::Result<Option<Event>, Unstaged> {
-        let is_ahead = self.is_ahead();
-        if !plan.due && !is_ahead {
-            return Ok(None);
-        }
-        if self.host.events != Events::Staged {
-            let can_wait = plan.due && self.does_without().is_some();
-            return Err(Unstaged::NeedsEvents { can_wait });
-        }
-        let layout = self.host.writer.shared.image.layout();
-        let due = self.kind().due(&State::new(&self.staging.state), layout, &self.moment());
-        let time = || Event::Step { step: 0, time: self.stamp.time, word: 0 };
-        Ok(due.or_else(|| is_ahead.then(time)))
+        if self.decided.is_some() { Ok(None) } else { self.next_event(plan) }
     }
 
     fn record_event(&mut self, event: &Event) -> std::result::Result<(), Unstaged> {
         Ok(self.staging.event(self.host, event, self.stamp)?)
     }
 
+    #[inline(always)]
     fn record_operation(&mut self, _: &Request, _: u32, plan: &WritePlan) -> bool {
-        if let Some(decided) = self.decided.take() {
+        if let Some(decided) = &self.decided {
             self.staging.write(self.host, plan.mask, decided);
         }
         plan.present == Some(true)
