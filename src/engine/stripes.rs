@@ -133,22 +133,6 @@ impl StripeLocks {
         }
     }
 
-    /// As [`StripeLocks::lock`], but waits for a live owner no longer than this, if that is a time.
-    ///
-    /// # Errors
-    /// [`Error::WouldWait`]; then nothing was acquired.
-    pub(crate) fn lock_within(
-        &self,
-        stripe: usize,
-        waits: Waits,
-    ) -> Result<StripeGuard<'_, Local>> {
-        let guard = match waits {
-            Waits::AtMost(_) => self.lock_judged(stripe, &self.judge_within(waits)),
-            Waits::Always | Waits::Never => Some(self.lock(stripe)),
-        };
-        guard.ok_or_else(|| self.shared.would_wait(HELD))
-    }
-
     /// Disposes of a stripe that was acquired after the handle was closed. By then other processes
     /// treat this handle as dead.
     #[cold]
