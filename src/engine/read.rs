@@ -214,7 +214,8 @@ impl Queries {
         // only wait for others to do so.
         let _busy = self.shared.enter()?;
         let is_reader = self.shared.is_reader();
-        let _stripe = if is_reader { None } else { Some(self.stripes.lock_unless_closed(stripe, waits)?) };
+        let _stripe =
+            if is_reader { None } else { Some(self.stripes.lock_unless_closed(stripe, waits)?) };
         let (mut idle, start) = (0, Instant::now());
         loop {
             if let Some(answer) = attempt()? {

@@ -28,8 +28,8 @@ use crate::image::positions::Positions;
 use crate::image::state_block::StateBlock;
 use crate::image::stripe_table::{STRIPE_WORDS, Stripe};
 use crate::image::words::{
-    AllocatedEnd, CheckpointRequest, DamagedSnapshots, DurableEnd, EventsFrom, ImageTime,
-    Incarnation, LastNote, LatestTime, NewestSnapshot, Refused, Tail, UnheldSlots,
+    CheckpointRequest, DamagedSnapshots, EventsFrom, ImageTime, Incarnation, LastNote, LatestTime,
+    Refused, Tail, UnheldSlots, Watermark,
 };
 use crate::media::{Access, MappedHead, Media, MediaFile};
 use crate::sync::{AtomicU64, Ordering, fence};
@@ -377,8 +377,8 @@ impl Control {
     /// Returns the durable end: every LSN below is durable.
     #[must_use]
     #[inline]
-    pub fn durable(&self) -> DurableEnd<'_> {
-        DurableEnd::new(self.word(DURABLE))
+    pub fn durable(&self) -> Watermark<'_> {
+        Watermark::new(self.word(DURABLE))
     }
 
     /// Returns the number of inserts refused as too late since the image was made.
@@ -444,8 +444,8 @@ impl Control {
     /// Returns the allocated end of the log: records below may be written.
     #[must_use]
     #[inline]
-    pub fn allocated(&self) -> AllocatedEnd<'_> {
-        AllocatedEnd::new(self.word(ALLOCATED))
+    pub fn allocated(&self) -> Watermark<'_> {
+        Watermark::new(self.word(ALLOCATED))
     }
 
     /// Returns the LSN at which the timeline began. Relaxed, as all that never changes.
@@ -489,8 +489,8 @@ impl Control {
     /// Returns the start of the newest snapshot; 0 without one.
     #[must_use]
     #[inline]
-    pub fn snapshot(&self) -> NewestSnapshot<'_> {
-        NewestSnapshot(self.word(SNAPSHOT))
+    pub fn snapshot(&self) -> Watermark<'_> {
+        Watermark::new(self.word(SNAPSHOT))
     }
 
     /// Returns the starts of damaged snapshots.

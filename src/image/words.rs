@@ -46,19 +46,20 @@ impl Tail<'_> {
     }
 }
 
-/// The durable end: every LSN below is durable.
+/// An LSN that is only raised, once something was done for all records below: they are durable, or
+/// have space, or are in a snapshot.
 #[derive(Debug, Clone, Copy)]
-pub struct DurableEnd<'a>(&'a AtomicU64);
+pub struct Watermark<'a>(pub(super) &'a AtomicU64);
 
-impl<'a> DurableEnd<'a> {
-    /// Creates the end in this word.
+impl<'a> Watermark<'a> {
+    /// Creates the watermark in this word.
     #[must_use]
     #[inline]
     pub fn new(word: &'a AtomicU64) -> Self {
         Self(word)
     }
 
-    /// Returns the end.
+    /// Returns the LSN, for a caller that relies on what was done.
     #[must_use]
     #[inline]
     pub fn read(self) -> u64 {
@@ -66,95 +67,25 @@ impl<'a> DurableEnd<'a> {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Returns the end for a caller that knows its writers to be dead.
+    /// Returns the LSN for a caller that compares it only, or knows its writers to be dead.
     #[must_use]
+    #[inline]
     pub fn hint(self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Raises the end after a sync.
+    /// Raises the LSN, after it was done.
     #[inline]
     pub fn raise(self, to: u64) {
-        // Release: pairs with the Acquire in `read`. A process that sees the new end may rely on
-        // the sync before it.
+        // Release: pairs with the Acquire in `read`. A process that sees the LSN sees what was
+        // done. Acquire: who raises a raised LSN further passes on what others did.
         self.0.fetch_max(to, Ordering::AcqRel);
     }
 
-    /// Sets the end, as the last word of a rebuilt image.
+    /// Sets the LSN, for a caller with exclusive access to the image.
     pub fn begin_at(self, lsn: u64) {
+        // Release: the durable end is the last word of a rebuilt image.
         self.0.store(lsn, Ordering::Release);
-    }
-}
-
-/// The allocated end of the log: records below may be written.
-#[derive(Debug, Clone, Copy)]
-pub struct AllocatedEnd<'a>(&'a AtomicU64);
-
-impl<'a> AllocatedEnd<'a> {
-    /// Creates the end in this word.
-    #[must_use]
-    #[inline]
-    pub fn new(word: &'a AtomicU64) -> Self {
-        Self(word)
-    }
-
-    /// Returns the end.
-    #[must_use]
-    #[inline]
-    pub fn read(self) -> u64 {
-        // Acquire: pairs with the Release in `raise`. The segments below exist.
-        self.0.load(Ordering::Acquire)
-    }
-
-    /// Returns the end for a caller that knows its writers to be dead.
-    #[must_use]
-    pub fn hint(self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    /// Raises the end after an allocation.
-    #[inline]
-    pub fn raise(self, to: u64) {
-        // Release: pairs with the Acquire in `read`. The segment and its name are durable.
-        self.0.fetch_max(to, Ordering::Release);
-    }
-
-    /// Sets the end, for a caller that is alone with the image.
-    pub fn begin_at(self, lsn: u64) {
-        self.0.store(lsn, Ordering::Relaxed);
-    }
-}
-
-/// The start of the newest snapshot; 0 without one.
-#[derive(Debug, Clone, Copy)]
-pub struct NewestSnapshot<'a>(pub(super) &'a AtomicU64);
-
-impl NewestSnapshot<'_> {
-    /// Returns the start.
-    #[must_use]
-    #[inline]
-    pub fn read(self) -> u64 {
-        // Acquire: pairs with the Release in `raise`.
-        self.0.load(Ordering::Acquire)
-    }
-
-    /// Returns the start for a caller that compares it only.
-    #[must_use]
-    #[inline]
-    pub fn hint(self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    /// Raises the start, once the snapshot has its name.
-    pub fn raise(self, to: u64) {
-        // Release: pairs with the Acquire in `read`. A process that sees it finds every stripe
-        // repaired that was left before that LSN.
-        self.0.fetch_max(to, Ordering::Release);
-    }
-
-    /// Sets the start, for a caller that is alone with the image.
-    pub fn begin_at(self, lsn: u64) {
-        self.0.store(lsn, Ordering::Relaxed);
     }
 }
 

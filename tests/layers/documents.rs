@@ -85,7 +85,8 @@ fn the_engine_writes_and_reads_the_worked_example_of_the_format() {
 fn pages() -> Vec<(PathBuf, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut folders = ["docs", "tests/power_cut"].map(|folder| root.join(folder)).to_vec();
-    let mut pages = vec![root.join("README.md"), root.join("CHANGELOG.md")];
+    let of_root = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "AGENTS.md"];
+    let mut pages = of_root.map(|name| root.join(name)).to_vec();
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).expect("a folder") {
             let path = entry.expect("an entry").path();

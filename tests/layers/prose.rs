@@ -44,8 +44,11 @@ const QUOTES: &[(&str, &str)] = &[("CHANGELOG.md", "era"), ("tests/layers/prose.
 /// The places of texts, and those not read: records of past runs, and files that tools made.
 const PLACES: &[&str] = &[
     ".ci",
+    "AGENTS.md",
     "CHANGELOG.md",
+    "CONTRIBUTING.md",
     "README.md",
+    "SECURITY.md",
     "benches",
     "capi",
     "cli",

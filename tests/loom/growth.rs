@@ -4,7 +4,7 @@
 use ebbtide::models::leader_gate::{self, Taken};
 use ebbtide::models::slot::reserve;
 use ebbtide::models::sync::{AtomicU64, Ordering};
-use ebbtide::models::words::AllocatedEnd;
+use ebbtide::models::words::Watermark;
 use loom::sync::Arc;
 use loom::thread;
 use std::time::Duration;
@@ -35,8 +35,8 @@ struct Protocol {
 }
 
 const PROPER: Protocol = Protocol {
-    raise: |end, to| AllocatedEnd::new(end).raise(to),
-    read: |end| AllocatedEnd::new(end).read(),
+    raise: |end, to| Watermark::new(end).raise(to),
+    read: |end| Watermark::new(end).read(),
     raised_first: false,
 };
 

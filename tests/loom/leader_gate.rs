@@ -3,7 +3,7 @@
 use ebbtide::models::leader_gate::{self, Leader, Taken};
 use ebbtide::models::slot::reserve;
 use ebbtide::models::sync::{AtomicU64, Ordering};
-use ebbtide::models::words::DurableEnd;
+use ebbtide::models::words::Watermark;
 use loom::sync::Arc;
 use loom::thread;
 use std::time::Duration;
@@ -56,7 +56,7 @@ struct Lead {
 
 const PROPER: Lead = Lead {
     raised_before_the_sync: false,
-    raise: |end, to| DurableEnd::new(end).raise(to),
+    raise: |end, to| Watermark::new(end).raise(to),
     closes_holes: true,
 };
 
@@ -85,12 +85,12 @@ impl Lead {
 
     /// As `GroupCommit::commit`.
     fn commit(self, shared: &Shared, target: u64) {
-        while DurableEnd::new(&shared.durable).read() < target {
+        while Watermark::new(&shared.durable).read() < target {
             let leader = match take(&shared.syncing) {
                 Taken::Again => continue,
                 Taken::Ours(leader) | Taken::Overtook(leader) => leader,
             };
-            if DurableEnd::new(&shared.durable).read() < target {
+            if Watermark::new(&shared.durable).read() < target {
                 self.lead(shared);
             }
             leader.end();

@@ -1,4 +1,4 @@
-//! README's figures are what the program says.
+//! The figures of README.md, and of the pages that it leads to first, are what the program says.
 
 use crate::support::{Place, input, ok, project_file};
 use std::fs;
@@ -25,7 +25,7 @@ fn bits(kind: &str, constructor: &str) -> u64 {
 
 #[test]
 fn the_table_of_kinds_has_the_bits_that_plan_prints() {
-    let page = fs::read_to_string(project_file("README.md")).expect("the page");
+    let page = fs::read_to_string(project_file("docs/kinds.md")).expect("the page");
     let mut compared = 0;
     for row in page.lines().filter(|line| line.starts_with("| `")) {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
@@ -67,8 +67,8 @@ fn the_first_sentence_has_the_bits_of_the_kinds_that_are_recommended_for_windows
 }
 
 #[test]
-fn new_filters_take_the_disk_space_that_readme_says() {
-    let page = fs::read_to_string(project_file("README.md")).expect("the page");
+fn new_filters_take_the_disk_space_that_the_limits_say() {
+    let page = fs::read_to_string(project_file("docs/operating.md")).expect("the page");
     let place = Place::new();
     let keys = input(&(0..1000).map(|key| key.to_string()).collect::<Vec<_>>());
     let disk = |name: &str, words: &[&str]| {
