@@ -245,7 +245,7 @@ impl Task for SnapshotTask {
 fn tidy_log(engine: &Engine) {
     // A failed task is left to the caller that needs it, which then gets the error.
     let path = engine.shared.media.path();
-    if let Err(gone) = engine.shared.check_place() {
+    if let Err(gone) = engine.shared.check_directory() {
         return failed_in_background::<()>("place", path, Err(gone));
     }
     // Whoever writes or asks next gets the error.

@@ -131,7 +131,7 @@ impl Checkpoints {
     }
 
     /// As [`Checkpoints::checkpoint`], but writes also if nothing may have changed, because
-    /// accumulated log takes space. The caller is alone.
+    /// accumulated log takes space. The caller has exclusive access.
     pub(crate) fn checkpoint_anew(&self) -> Result<u64> {
         let _writing = self.begin_snapshot(PATIENCE)?;
         self.write_checkpoint(true)
@@ -196,7 +196,7 @@ impl Checkpoints {
         work.note("start_lsn", start);
         work.note("end_lsn", written.end);
         work.note("bytes", written.bytes);
-        self.shared.check_place().inspect_err(|_| {
+        self.shared.check_directory().inspect_err(|_| {
             let _ = self.shared.media.remove(&temporary);
         })?;
         let name = FileName::Snapshot { start }.to_string();

@@ -17,7 +17,7 @@ use crate::wal::{Op, Record};
 /// [`crate::Error::Io`] (a full disk: nothing has changed), [`crate::Error::Poisoned`].
 pub(crate) fn clear(writer: &Writer) -> Result<()> {
     writer.shared.check_process()?;
-    writer.shared.check_place()?;
+    writer.shared.check_directory()?;
     loop {
         let mut held = writer.stripes.lock_all();
         writer.shared.check_writable()?;

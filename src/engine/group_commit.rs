@@ -164,7 +164,7 @@ impl GroupCommit {
     /// Makes all records so far durable.
     pub(crate) fn commit_all(&self) -> Result<()> {
         self.shared.check_process()?;
-        self.shared.check_place()?;
+        self.shared.check_directory()?;
         // Another handle may have walked there.
         self.shared.log.note_walked(self.shared.durable());
         if self.has_undurable() {

@@ -66,21 +66,9 @@ impl LogWriter {
     pub(crate) fn append(&self, last: &mut Option<Arc<Segment>>, record: &Record) -> Option<u64> {
         loop {
             let lsn = self.shared.image.header().tail().reserve(self.shared.log.mapped_end())?;
-            if !last.as_ref().is_some_and(|segment| segment.holds(lsn)) {
-                *last = self.shared.log.segment(lsn);
-                // Only if no further segment is ready, and segments are shorter than what is
-                // written between two wakeups: woken threads compete with inserts
-                // for the processor.
-                let (end, capacity) = (self.shared.log.mapped_end(), self.shared.log.capacity());
-                if capacity < RECORDS_PER_WAKEUP && end.saturating_sub(lsn) <= capacity {
-                    self.wakeup.wake();
-                }
-            }
+            self.enter_segment(last, lsn);
             if lsn.is_multiple_of(RECORDS_PER_WAKEUP) {
-                self.wakeup.wake();
-                if self.backpressure.is_due(RESTRAINED) {
-                    self.backpressure.restrain();
-                }
+                self.note_records();
             }
             // A segment exists below the mapped end, unless this thread slept: then the slot is
             // void, and the log continued.
@@ -90,6 +78,29 @@ impl LogWriter {
             if self.shared.log.write(segment, lsn, record) {
                 return Some(lsn);
             }
+        }
+    }
+
+    /// Makes `last` the segment of a slot, if there is one.
+    #[inline(always)]
+    fn enter_segment(&self, last: &mut Option<Arc<Segment>>, lsn: u64) {
+        if last.as_ref().is_some_and(|segment| segment.holds(lsn)) {
+            return;
+        }
+        *last = self.shared.log.segment(lsn);
+        // Only if no further segment is ready, and segments are shorter than what is written
+        // between two wakeups: woken threads compete with inserts for the processor.
+        let (end, capacity) = (self.shared.log.mapped_end(), self.shared.log.capacity());
+        if capacity < RECORDS_PER_WAKEUP && end.saturating_sub(lsn) <= capacity {
+            self.wakeup.wake();
+        }
+    }
+
+    /// Wakes the tasks after as many records as they are woken for.
+    fn note_records(&self) {
+        self.wakeup.wake();
+        if self.backpressure.is_due(RESTRAINED) {
+            self.backpressure.restrain();
         }
     }
 
@@ -112,15 +123,10 @@ impl LogWriter {
         };
         let next = first.saturating_add(count);
         if first.next_multiple_of(RECORDS_PER_WAKEUP) < next {
-            self.wakeup.wake();
-            if self.backpressure.is_due(RESTRAINED) {
-                self.backpressure.restrain();
-            }
+            self.note_records();
         }
         let mut publish = |lsn, record: &Record| {
-            if !last.as_ref().is_some_and(|segment| segment.holds(lsn)) {
-                *last = self.shared.log.segment(lsn);
-            }
+            self.enter_segment(last, lsn);
             let record = Record { continues: lsn + 1 < next, ..*record };
             // As in `append`: without a segment, or without success, the slot is void.
             last.as_ref().is_some_and(|segment| self.shared.log.write(segment, lsn, &record))
@@ -166,7 +172,7 @@ impl LogWriter {
             if allocated > end {
                 return self.map_log().map(|_| ());
             }
-            self.shared.check_place()?;
+            self.shared.check_directory()?;
             let leader = match leader_gate::take(header.growing(), GROWERS_TIME) {
                 Taken::Again => continue,
                 // `allocate` detects anything that the previous one left unfinished.
@@ -188,7 +194,7 @@ impl LogWriter {
                 Err(error) => {
                     // A directory that no longer belongs to the filter is the more informative
                     // error.
-                    self.shared.check_place()?;
+                    self.shared.check_directory()?;
                     return Err(error);
                 }
                 Ok(()) => {}

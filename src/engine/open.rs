@@ -108,7 +108,7 @@ pub(crate) fn create(
         }
         begin_log(&*media, &meta)?;
         let engine = recover(media.clone(), meta, options, slots)?;
-        engine.shared.check_place()?;
+        engine.shared.check_directory()?;
         write_meta(&engine)?;
         engine.shared.slots.end_opening()?;
         Ok(engine)

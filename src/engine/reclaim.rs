@@ -57,7 +57,7 @@ impl Reclaim {
 
     /// Removes snapshots and segments that are no longer needed, according to the present files.
     pub(crate) fn tidy(&self) -> Result<()> {
-        self.shared.check_place()?;
+        self.shared.check_directory()?;
         let listing = Listing::read(&*self.shared.media)?;
         let known = self.shared.image.header().unsound();
         let (mut kept, mut oldest) = (0, None);

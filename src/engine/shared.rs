@@ -145,7 +145,7 @@ impl Shared {
 
     /// Checks that the directory still contains this filter. If not, the image is retired, so that
     /// all of its handles notice.
-    pub(crate) fn check_place(&self) -> Result<()> {
+    pub(crate) fn check_directory(&self) -> Result<()> {
         if self.slots.is_current() || self.is_reader() {
             return Ok(());
         }

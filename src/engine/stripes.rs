@@ -60,7 +60,7 @@ impl StripeLocks {
     pub(crate) fn try_lock(&self, stripe: usize) -> Option<StripeGuard<'_, Local>> {
         let guard = self.shared.stripes.try_lock(self.shared.image.header(), stripe)?;
         if self.shared.is_closed() {
-            guard.forgo();
+            guard.release_unchanged();
             return None;
         }
         Some(guard)
@@ -138,7 +138,7 @@ impl StripeLocks {
     #[cold]
     pub(crate) fn come_too_late(&self, guard: StripeGuard<'_, Local>, acquired: Acquired) -> Error {
         match acquired {
-            Acquired::Free => guard.forgo(),
+            Acquired::Free => guard.release_unchanged(),
             // It needs repair, which is up to a live handle: the next caller takes it over from
             // this one.
             Acquired::TakenOver(_) => std::mem::forget(guard),

@@ -460,8 +460,8 @@ impl Control {
         load(self.word(SEGMENT_RECORDS))
     }
 
-    /// Sets where the timeline begins, and the slots of its segments, for a caller that is alone
-    /// with the image.
+    /// Sets where the timeline begins, and the slots of its segments, for a caller with
+    /// exclusive access to the image.
     pub fn begin_timeline(&self, start: u64, segment_records: u64) {
         store(self.word(TIMELINE_START), start);
         store(self.word(SEGMENT_RECORDS), segment_records);

@@ -67,7 +67,7 @@ impl<'a> Counters<'a> {
         &self.words[self.shards.0 + shard * SHARD_WORDS..][..2]
     }
 
-    /// Initialises the sums, for a caller that is alone with the image.
+    /// Initialises the sums, for a caller with exclusive access to the image.
     pub fn begin(&self, totals: Totals) {
         for (at, sum) in [totals.inserts, totals.new_bits].into_iter().enumerate() {
             self.head[ANNOUNCED + at].store(sum, Ordering::Relaxed);

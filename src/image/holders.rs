@@ -35,7 +35,7 @@ impl<'a> Holders<'a> {
         (exists == 1).then_some(UnnamedId { device, inode, nonce })
     }
 
-    /// Sets the file, for a caller that is alone with the image.
+    /// Sets the file, for a caller with exclusive access to the image.
     pub fn set_file(&self, id: UnnamedId) {
         let words = [1, id.device, id.inode, id.nonce as u64, (id.nonce >> 64) as u64];
         for (at, word) in words.into_iter().enumerate() {

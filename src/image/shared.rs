@@ -325,7 +325,7 @@ impl Image {
         Ok(Cleared { words, banks })
     }
 
-    /// Clears the filter-wide state. The caller holds stripe 0 and all others, is alone, or repairs
+    /// Clears the filter-wide state. The caller holds all stripes, has exclusive access, or repairs
     /// stripe 0 after a dead owner of all stripes.
     pub fn clear_state(&self, lsn: u64, cleared: &Cleared) {
         let before: Vec<_> = self.header.state().banks().collect();
@@ -391,7 +391,7 @@ impl Image {
         let _ = self.files.store().remove(bank, &listed);
     }
 
-    /// Applies an event to the state block. The caller holds stripe 0, or is alone, and has
+    /// Applies an event to the state block. The caller holds stripe 0, or has exclusive access, and has
     /// [prepared](Image::prepare) the event.
     pub fn apply_event(&self, kind: &dyn Kind, lsn: u64, event: &Event) {
         self.header.state_block().change(lsn, |state| self.change_state(kind, state, event));
@@ -406,9 +406,9 @@ impl Image {
         }
     }
 
-    /// Applies one record, unless it has been applied: in replay, where the caller is alone with
-    /// the image, or in repair, where it holds the record's stripe. `banks` are the currently
-    /// mapped ones; an event changes them.
+    /// Applies one record, unless it has been applied: in replay, where the caller has
+    /// exclusive access, or in repair, where it holds the record's stripe. `banks` are the
+    /// currently mapped ones; an event changes them.
     ///
     /// The order is block, its LSN, the stripe's sums. Wherever it is interrupted, repeating it
     /// completes it.
@@ -550,7 +550,7 @@ impl Image {
         }
     }
 
-    /// Returns the sums over all stripes; exact for a caller that is alone or holds them all.
+    /// Returns the sums over all stripes; exact for a caller with exclusive access, or that holds them all.
     #[must_use]
     pub fn sum_stripes(&self) -> (Totals, u64) {
         let (mut totals, mut time) = (Totals::default(), 0);

@@ -137,7 +137,7 @@ impl<'a> Copy0<'a> {
         load(&self.0[0])
     }
 
-    /// Sets the LSN last applied, for a caller that is alone with the image.
+    /// Sets the LSN last applied, for a caller with exclusive access to the image.
     pub fn set_lsn(&self, lsn: u64) {
         store(&self.0[0], lsn);
     }

@@ -97,7 +97,7 @@ impl<'a> Stripe<'a> {
         self.0[TIME].load(Ordering::Acquire)
     }
 
-    /// Sets the sums, for a caller that is alone with the image.
+    /// Sets the sums, for a caller with exclusive access to the image.
     pub fn set_sums(&self, sums: &StripeSums) {
         let [first, second] = COPIES;
         store(&self.0[second], 0);

@@ -40,7 +40,7 @@ impl Tail<'_> {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Sets the tail, for a caller that is alone with the image.
+    /// Sets the tail, for a caller with exclusive access to the image.
     pub fn begin_at(self, lsn: u64) {
         self.0.store(lsn, Ordering::Relaxed);
     }
@@ -107,7 +107,7 @@ impl DamagedSnapshots<'_> {
         }
     }
 
-    /// Sets the list, as far as there is room, for a caller that is alone with the image.
+    /// Sets the list, as far as there is room, for a caller with exclusive access to the image.
     pub fn begin_with(self, starts: impl Iterator<Item = u64>) {
         self.0.iter().zip(starts).for_each(|(word, start)| word.store(start, Ordering::Relaxed));
     }
@@ -133,7 +133,7 @@ impl LatestTime<'_> {
         }
     }
 
-    /// Sets the time, for a caller that is alone with the image.
+    /// Sets the time, for a caller with exclusive access to the image.
     pub fn begin_at(self, time: u64) {
         self.0.store(time, Ordering::Relaxed);
     }
@@ -354,7 +354,7 @@ impl<'a> ImageTime<'a> {
         self.clock.load(Ordering::Acquire)
     }
 
-    /// Sets the base, for a caller that holds the opening byte or is alone with the image.
+    /// Sets the base, for a caller that holds the opening byte or has exclusive access to the image.
     pub fn begin_with(self, base: [u64; 2], clock: u64) {
         self.base().begin_with(base);
         // Release: pairs with the Acquire in `clock`. A handle that finds the clock finds its base.

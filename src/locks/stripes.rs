@@ -114,7 +114,7 @@ impl<'a, T> StripeGuard<'a, T> {
 
     /// Releases a stripe under which nothing was done, even if it was taken over since: the handle
     /// is closed, and counts as dead for all others.
-    pub fn forgo(self) {
+    pub fn release_unchanged(self) {
         // Lost or not: there is no change that another owner could have collided with.
         let _ = robust_word::unlock(self.stripe.lock_word(), self.stripes.owner);
         std::mem::forget(self);

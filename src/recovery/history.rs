@@ -414,7 +414,7 @@ impl History {
                     return Ok(false);
                 }
                 Decoded::Empty => {
-                    return Err(self.at(lsn, format!("record {lsn}"), "an empty place".into()));
+                    return Err(self.at(lsn, format!("record {lsn}"), "an empty slot".into()));
                 }
                 Decoded::Wrong => {
                     let expected = format!("record {lsn} with its checksum");
@@ -435,7 +435,7 @@ impl History {
             return Ok(());
         }
         prefix.stop = prefix.holes[0];
-        let expected = format!("at most {unfinished} empty places, one for each writer that died");
+        let expected = format!("at most {unfinished} empty slots, one for each writer that died");
         Err(self.at(prefix.stop, expected, format!("{count}")))
     }
 

@@ -172,7 +172,7 @@ mod tests {
         free_ends(&media, &history, u64::MAX);
         assert_eq!(pages(&media), [2, 5]);
         free_unwritten(&media, &history, 4 + RECORDS + 1).expect("no error");
-        assert_eq!(pages(&media), [2, 3], "an empty place in the second page will be voided");
+        assert_eq!(pages(&media), [2, 3], "an empty slot in the second page will be voided");
         free_unwritten(&media, &history, 6).expect("no error");
         assert_eq!(pages(&media), [2, 2]);
         let segments = history.segments();
