@@ -100,7 +100,7 @@ fn first_time(header: &Control, downtime: Downtime, clock: &Clock) -> Option<Mic
 
 impl TimeBase {
     /// Creates the base of a handle on this image. The first handle with a clock initialises the
-    /// image's base if it may write: it holds the opening byte, or has exclusive access to the image.
+    /// image's base if it may write: it holds the opening byte, or has exclusive access.
     #[must_use]
     pub fn new(header: &Control, meta: &Meta, clock: &Clock, access: Access) -> Self {
         let shared = Self { own: None };

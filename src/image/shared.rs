@@ -391,8 +391,8 @@ impl Image {
         let _ = self.files.store().remove(bank, &listed);
     }
 
-    /// Applies an event to the state block. The caller holds stripe 0, or has exclusive access, and has
-    /// [prepared](Image::prepare) the event.
+    /// Applies an event to the state block. The caller holds stripe 0, or has exclusive access, and
+    /// has [prepared](Image::prepare) the event.
     pub fn apply_event(&self, kind: &dyn Kind, lsn: u64, event: &Event) {
         self.header.state_block().change(lsn, |state| self.change_state(kind, state, event));
         self.remove_closed(event);
@@ -550,7 +550,8 @@ impl Image {
         }
     }
 
-    /// Returns the sums over all stripes; exact for a caller with exclusive access, or that holds them all.
+    /// Returns the sums over all stripes; exact for a caller that holds them all, or has exclusive
+    /// access.
     #[must_use]
     pub fn sum_stripes(&self) -> (Totals, u64) {
         let (mut totals, mut time) = (Totals::default(), 0);

@@ -354,7 +354,7 @@ impl<'a> ImageTime<'a> {
         self.clock.load(Ordering::Acquire)
     }
 
-    /// Sets the base, for a caller that holds the opening byte or has exclusive access to the image.
+    /// Sets the base, for a caller that holds the opening byte or has exclusive access.
     pub fn begin_with(self, base: [u64; 2], clock: u64) {
         self.base().begin_with(base);
         // Release: pairs with the Acquire in `clock`. A handle that finds the clock finds its base.
