@@ -39,9 +39,9 @@ pub struct Recovered {
 }
 
 /// Rebuilds the state described by the files of `home`, as an image on `live` under the name
-/// `temporary`. `known` is the extent of the log by the image. `secures`: the caller has exclusive access, and
-/// makes the log durable next; a long one is then made durable while it is read. `advance` is
-/// called from time to time, because other processes may wait.
+/// `temporary`. `known` is the extent of the log by the image. `secures`: the caller has exclusive
+/// access, and makes the log durable next; a long one is then made durable while it is read.
+/// `advance` is called from time to time, because other processes may wait.
 ///
 /// # Errors
 /// [`Error::Damaged`] if the state cannot be rebuilt in full, [`Error::Version`], [`Error::Io`].
