@@ -336,7 +336,7 @@ mod tests {
     use crate::locks::session::Sessions;
     use crate::media::{Access, Memory};
     use crate::wal::{Op, Record};
-    use crate::{Bloom, Durability, Filter, Options};
+    use crate::{AgePartitioned, Batch, Bloom, Durability, Filter, Options};
     use ebbtide_core::block::load;
 
     fn made() -> (Filter<Bloom>, Arc<Memory>) {
@@ -486,5 +486,62 @@ mod tests {
         }
         assert!(robust_word::unlock(word, LIVING).is_ok());
         assert!(engine.stripes.lock_events().is_some() && abandoned() == 0);
+    }
+
+    #[test]
+    fn while_stripe_0_is_held_inserts_and_batches_that_can_do_without_its_events_continue() {
+        let memory = Arc::new(Memory::new());
+        let options = || {
+            let options = Options::new().hash_seed(7).stripes(2).background(false);
+            options.durability(Durability::Never)
+        };
+        let filter = Filter::create_on(memory.clone(), AgePartitioned::last(4000), options());
+        let filter = filter.expect("a filter");
+        let header = || filter.engine.shared.image.header();
+        let mut keys = (0_u64..).map(u64::to_le_bytes);
+        let mut next = || keys.next().expect("a key");
+        // Returns how many inserts there were up to the next one with an event.
+        let mut until_event = || {
+            let with_event = |_: &i32| {
+                let tail = header().tail().hint();
+                filter.insert(next()).expect("an insert");
+                header().tail().hint() == tail + 2
+            };
+            (1..).find(with_event).expect("a generation ends")
+        };
+        until_event();
+        let generation = until_event();
+        for _ in 1..generation {
+            filter.insert(next()).expect("an insert");
+        }
+        let _alive = neighbour(&filter.engine, &memory);
+        let word = header().stripe(0).lock_word();
+        assert!(robust_word::try_lock(word, LIVING));
+        let (tail, alone) = (header().tail().hint(), next());
+        let limited = filter.call().waiting_at_most(Duration::from_secs(20));
+        let inserted = limited.insert(alone);
+        let mut batch = Batch::new(limited);
+        let together: Vec<_> = (0..3).map(|_| next()).collect();
+        together.iter().for_each(|key| batch.insert(key).expect("room"));
+        let committed = batch.commit();
+        let written = header().tail().hint() - tail;
+        // Before anything may fail: to close the filter would wait for it.
+        assert!(robust_word::unlock(word, LIVING).is_ok());
+        assert!(inserted.expect("an insert without its event"));
+        committed.expect("a batch without its event");
+        assert_eq!(written, 4, "no event is recorded");
+        let there = |filter: &Filter<AgePartitioned>| {
+            let all = std::iter::once(&alone).chain(&together);
+            all.for_each(|key| assert!(filter.contains(key).expect("an answer")));
+        };
+        assert!(filter.insert(next()).expect("an insert"));
+        assert_eq!(header().tail().hint(), tail + 6, "with the event");
+        there(&filter);
+        let before = filter.digest().expect("a digest").value;
+        filter.close().expect("closed");
+        drop(filter);
+        let again = Filter::<AgePartitioned>::open_on(memory, options()).expect("it opens");
+        there(&again);
+        assert_eq!(again.digest().expect("a digest").value, before);
     }
 }
