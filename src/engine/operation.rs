@@ -56,6 +56,20 @@ pub(crate) fn basis<'a>(writer: &'a Writer, moment: &Moment) -> Option<Basis<'a>
     Some(Basis { state_block, version, state, banks, ahead, has_count: Cell::new(true) })
 }
 
+/// Ends a write that leaves no record: the data that the answer rests on is durable when the
+/// stripe's last record is.
+pub(crate) fn leave(
+    writer: &Writer,
+    stripe: &StripeGuard<'_, Local>,
+    is_late: bool,
+    checked: Checked,
+) -> WriteOutcome {
+    if is_late {
+        writer.shared.image.header().refused().add();
+    }
+    WriteOutcome { checked, lsn: stripe.entry().lsn() }
+}
+
 /// Records an operation by `append`, then applies it. `NoRoom` if there is none in a block for a
 /// caller that must not wait; then nothing has happened.
 ///

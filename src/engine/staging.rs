@@ -405,8 +405,7 @@ impl Stager<'_, '_> {
 
     /// Returns whether the time must be recorded first: see [`Writer::is_ahead`].
     fn is_ahead(&self) -> bool {
-        let grace = self.host.writer.shared.grace;
-        grace < Micros::MAX && self.stamp.time > self.staging.recorded.saturating_add(grace)
+        self.host.writer.is_ahead_of(self.stamp.time, || self.staging.recorded)
     }
 
     /// Returns the step under which the kind can do without the event that is due.

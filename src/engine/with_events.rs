@@ -5,7 +5,7 @@
 
 use crate::engine::commit;
 use crate::engine::log_writer::Appended;
-use crate::engine::operation::{self, Attempt, Basis, basis};
+use crate::engine::operation::{self, Attempt, Basis, basis, leave};
 use crate::engine::outcome::{Request, WriteOutcome};
 use crate::engine::shared::Local;
 use crate::engine::staging::Unstaged;
@@ -75,10 +75,7 @@ pub(crate) fn write(
     }
     let checked = performed.checked;
     let Some(plan) = writing.plan else {
-        if performed.is_late {
-            writer.shared.image.header().refused().add();
-        }
-        return Ok(Attempt::Done(WriteOutcome { checked, lsn: stripe.entry().lsn() }));
+        return Ok(Attempt::Done(leave(writer, stripe, performed.is_late, checked)));
     };
     let attempt = writing.commit(request, &plan, stripe, stripe_0.as_ref());
     if stripe_0.is_some() {
@@ -119,8 +116,7 @@ impl<'a> Writing<'a> {
     }
 
     fn is_ahead(&self) -> bool {
-        let grace = self.writer.shared.grace;
-        grace < Micros::MAX && self.stamp.time > self.recorded.saturating_add(grace)
+        self.writer.is_ahead_of(self.stamp.time, || self.recorded)
     }
 
     /// Returns the step under which to do without the event that is due.
@@ -239,8 +235,9 @@ impl Recorder for Writing<'_> {
                 self.banks = Some(self.banks().with(slot, opened));
             }
             Event::CloseBank { id, .. } => {
-                let closed = state.banks().find(|bank| bank.id == id);
-                self.banks = closed.map(|bank| self.banks().with(bank.slot, None));
+                if let Some(closed) = state.banks().find(|bank| bank.id == id) {
+                    self.banks = Some(self.banks().with(closed.slot, None));
+                }
             }
             Event::Step { .. } => {}
         }

@@ -7,7 +7,7 @@
 //! and committed as a batch.
 
 use crate::engine::commit;
-use crate::engine::operation::{self, Attempt, Basis, basis};
+use crate::engine::operation::{self, Attempt, Basis, basis, leave};
 use crate::engine::outcome::{Checked, Request, WriteOutcome};
 use crate::engine::overlay::Access;
 use crate::engine::shared::Local;
@@ -139,20 +139,6 @@ fn attempt(
     operation::apply(writer, stripe, request, stamp, on, |last, record| {
         writer.log_writer.append(last, record).ok_or(Attempt::NoRoom)
     })
-}
-
-/// Ends a write that leaves no record: the data that the answer rests on is durable when the
-/// stripe's last record is.
-fn leave(
-    writer: &Writer,
-    stripe: &StripeGuard<'_, Local>,
-    is_late: bool,
-    checked: Checked,
-) -> WriteOutcome {
-    if is_late {
-        writer.shared.image.header().refused().add();
-    }
-    WriteOutcome { checked, lsn: stripe.entry().lsn() }
 }
 
 /// Returns how a write continues for which an event seems to be due; `None` if by the exact sums

@@ -110,7 +110,13 @@ impl Writer {
     /// [grace](ebbtide_core::kind::Events::grace): then it must be recorded first.
     #[inline]
     pub(crate) fn is_ahead(&self, time: Micros) -> bool {
-        let recorded = || self.shared.image.header().stripe(0).time() >> 1;
-        self.shared.grace < Micros::MAX && time > recorded().saturating_add(self.shared.grace)
+        self.is_ahead_of(time, || self.shared.image.header().stripe(0).time() >> 1)
+    }
+
+    /// As [`Writer::is_ahead`], of this time.
+    #[inline(always)]
+    pub(crate) fn is_ahead_of(&self, time: Micros, recorded: impl FnOnce() -> Micros) -> bool {
+        let grace = self.shared.grace;
+        grace < Micros::MAX && time > recorded().saturating_add(grace)
     }
 }
