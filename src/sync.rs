@@ -7,7 +7,7 @@
 //! the clock of waits: in the schedules of `tests/schedules/` each of them lets other threads run.
 //!
 //! A forked child can reach all of this, so nothing here waits or wakes through a table of the
-//! process: see `docs/architecture.md`, "Fork".
+//! process: see `docs/protocols/sessions.md`, "Fork".
 
 mod hint;
 #[cfg(loom)]

@@ -1,5 +1,5 @@
 //! Committing a batch of the caller: all of its records, or none; the protocol is in
-//! `docs/architecture.md`.
+//! `docs/protocols/batches.md`.
 
 use crate::engine::commit::{self, AHEAD, Held, holds_events, of_stripe, while_space_is_made};
 use crate::engine::outcome::{Checked, Precondition, Since, Waits};

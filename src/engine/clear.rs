@@ -1,6 +1,6 @@
 //! Clearing a filter: removes all keys in one step, while others have it open.
 //!
-//! The protocol is in `docs/architecture.md`. All stripes are held, so no insert is in progress.
+//! The protocol is in `docs/protocols/image.md`. All stripes are held, so no insert is in progress.
 //! The record comes first; then the state block lists a new, empty bank in the place of the old
 //! ones; then each stripe subtracts its counts. If the clearing process dies, processes that take
 //! over its stripes complete the same steps, stripe 0 first.

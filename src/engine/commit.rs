@@ -1,5 +1,5 @@
 //! Committing what was staged: all of its records, or none; the protocol is in
-//! `docs/architecture.md`.
+//! `docs/protocols/batches.md`.
 
 use crate::engine::log_writer::Appended;
 use crate::engine::outcome::Waits;

@@ -1,4 +1,4 @@
-//! Queries without a lock; the protocol is in `docs/architecture.md`.
+//! Queries without a lock; the protocol is in `docs/protocols/query.md`.
 
 use crate::engine::outcome::{Given, Waits};
 use crate::engine::shared::Shared;

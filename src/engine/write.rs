@@ -1,4 +1,4 @@
-//! Writing one operation; the protocol is in `docs/architecture.md`.
+//! Writing one operation; the protocol is in `docs/protocols/insert.md`.
 //!
 //! Everything an operation depends on is decided under its stripe before its LSN is reserved. It is
 //! then written in the record, the record is published, and only then is it applied. A killed

@@ -2,7 +2,7 @@
 //!
 //! Pairs of source and value, sorted by nothing, written under stripe 0. A source is written once,
 //! before the number of pairs that includes it. A value is one word, so readers need no lock.
-//! `docs/architecture.md` describes the protocol under "Batches".
+//! `docs/protocols/batches.md` describes the protocol.
 
 use crate::sync::{AtomicU64, Ordering};
 use ebbtide_core::block::{load, store};

@@ -6,7 +6,7 @@
 //!
 //! Data that readers must never wait for exists in two copies (the state block). The version's
 //! lowest bit indicates the valid one; a writer changes the other and then raises the version by
-//! one. Modelled in `tests/loom/version.rs`.
+//! one. Modelled in `tests/loom/seqlock.rs` and `tests/loom/copies.rs`.
 
 use crate::sync::{AtomicU64, Ordering, fence};
 

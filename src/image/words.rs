@@ -2,7 +2,7 @@
 //!
 //! The orderings on these words are chosen here and nowhere else, each with its reason and its
 //! partner. Two kinds of words have their protocol elsewhere: lock words and leader gates in
-//! `locks/`, slots of the log in `wal/slot.rs`. `docs/architecture.md` describes the protocols.
+//! `locks/`, slots of the log in `wal/slot.rs`. `docs/protocols/` describes the protocols.
 
 use crate::sync::{AtomicU64, Ordering};
 use crate::wal::slot;

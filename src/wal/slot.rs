@@ -2,7 +2,7 @@
 //!
 //! A slot is reserved once, by raising the tail. Its last word changes from zero to its final value
 //! once, by one compare-and-swap of the writer, or of a thread whose patience ended. Everything
-//! here is a pure protocol over shared words; `tests/loom/place.rs` runs it through all
+//! here is a pure protocol over shared words; `tests/loom/slot.rs` runs it through all
 //! interleavings.
 
 use crate::sync::{AtomicU64, Ordering};

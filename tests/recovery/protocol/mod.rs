@@ -3,8 +3,8 @@
 //! Loom runs the real code through all interleavings of a few loads and stores. Errors between a
 //! checkpoint, the removal of log and the death of a process take hundreds of steps of four actors
 //! and the directory's files, too many for loom. This is therefore a model of the protocol in
-//! `docs/architecture.md`, with one step for each effect that other actors can observe, and a
-//! search through all states within small bounds. Weak memory is not modelled here; `tests/loom`
+//! `docs/protocols/checkpoint.md`, with one step for each effect that other actors can observe, and
+//! a search through all states within small bounds. Weak memory is not modelled here; `tests/loom`
 //! does that.
 //!
 //! Each rule of the protocol can be broken ([`Rules`]), and the search must then find the
