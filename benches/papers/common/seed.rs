@@ -3,7 +3,7 @@
 use std::process::exit;
 use std::sync::LazyLock;
 
-/// The seed of the tables in `docs/papers.md`.
+/// The seed of the tables in `docs/runs/papers/`.
 const DEFAULT: u64 = 20_261_120;
 
 /// Returns the seed: the number after `--seed` on the command line, if there is one.

@@ -1,5 +1,5 @@
-//! Tables of a paper's results beside ours, in Markdown, in the form in which `docs/papers.md`
-//! contains them.
+//! Tables of a paper's results beside ours, in Markdown, in the form in which the pages of
+//! `docs/runs/papers/` contain them.
 
 use std::fmt;
 

@@ -221,7 +221,7 @@ class Fingerprint(Spec):
 @dataclass(frozen=True, repr=False)
 class AgePartitioned(Spec):
     """A window of the last ``last`` inserts that overruns by little. ``k`` and ``l`` override the
-    numbers of slices; the other parameters are those of docs/papers.md.
+    numbers of slices; the other parameters are planned (docs/papers.md).
 
     >>> str(AgePartitioned(10_000, fpr=0.01))
     'age-partitioned window-items=10000 fpr=0.01'

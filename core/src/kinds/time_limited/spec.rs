@@ -13,8 +13,8 @@ spec! {
     /// of now: it may be present for a full window from its arrival. The false-positive rate
     /// therefore stays within the planned one. It was at most 0.0026, with 0.003 planned, in
     /// streams in which all keys are late by up to a window: at an even rate, at a rate that rises
-    /// fourfold, and in bursts (`docs/papers.md`). `Stat::estimated_fpr` is of the set bits, late
-    /// keys included.
+    /// fourfold, and in bursts (`docs/runs/papers/time-limited.md`). `Stat::estimated_fpr` is of
+    /// the set bits, late keys included.
     TimeLimited, super::NAME
 }
 
