@@ -162,11 +162,42 @@ pub enum Error {
         /// the filter, from 0.
         operation: usize,
     },
+    /// The caller's [claim](crate::Lease) of a key is not held any more: its lease is over, or it
+    /// was released. Somebody else may have the key by now. Nothing has happened.
+    LeaseLost {
+        /// The filter's directory.
+        path: PathBuf,
+        /// The token of the claim.
+        token: u64,
+    },
+    /// The filter holds as many claims as it can. Nothing has happened.
+    ClaimsFull {
+        /// The filter's directory.
+        path: PathBuf,
+        /// That number.
+        most: usize,
+    },
     /// An error of the algorithms that has no variant of its own here.
     Core(Core),
 }
 
 impl Error {
+    /// Writes the message of an error about a batch or a claim that was not written.
+    fn fmt_unwritten(&self, f: &mut impl fmt::Write) -> fmt::Result {
+        match self {
+            Self::Conflict { path, operation: at } => {
+                write!(f, "{}: the key of operation {at} {CONFLICT}", path.display())
+            }
+            Self::LeaseLost { path, token } => {
+                write!(f, "{}: the claim with token {token} {LEASE_LOST}", path.display())
+            }
+            Self::ClaimsFull { path, most } => {
+                write!(f, "{} holds {most} claims, {CLAIMS_FULL}", path.display())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Returns true if the cause is a full disk or an exhausted quota.
     #[must_use]
     pub fn is_full(&self) -> bool {
@@ -189,7 +220,10 @@ impl Error {
             Self::Parameter { .. } | Self::Mismatch { .. } | Self::TimeAhead { .. } => {
                 io::ErrorKind::InvalidInput
             }
-            Self::Locked { .. } | Self::Crowded { .. } => io::ErrorKind::ResourceBusy,
+            Self::Locked { .. } | Self::Crowded { .. } | Self::ClaimsFull { .. } => {
+                io::ErrorKind::ResourceBusy
+            }
+            Self::LeaseLost { .. } => io::ErrorKind::TimedOut,
             Self::Retired { .. } => io::ErrorKind::StaleNetworkFileHandle,
             Self::Conflict { .. } => io::ErrorKind::AlreadyExists,
             Self::WouldWait { .. } => io::ErrorKind::WouldBlock,
@@ -232,6 +266,8 @@ impl Error {
             Self::Unsupported { .. } | Self::Core(Core::Unsupported { .. }) => Code::Unsupported,
             Self::WouldWait { .. } => Code::WouldWait,
             Self::Conflict { .. } => Code::Conflict,
+            Self::LeaseLost { .. } | Self::Core(Core::LeaseLost { .. }) => Code::LeaseLost,
+            Self::ClaimsFull { .. } | Self::Core(Core::ClaimsFull { .. }) => Code::ClaimsFull,
             Self::Core(Core::Diverged { .. }) => Code::Diverged,
             // From a later version of `ebbtide-core`.
             Self::Core(_) => Code::Other,
@@ -304,6 +340,10 @@ const WOULD_WAIT: &str = ", and must not wait; nothing has happened: repeat it w
 const FULL: &str = "; nothing is lost: free some space and try again";
 const CONFLICT: &str = "of the batch was inserted by another caller meanwhile; nothing of the \
                         batch was written: fill a new one with the same keys";
+const LEASE_LOST: &str = "is not held any more: its lease is over, or it was released; nothing was \
+                          written, and somebody else may be working on the key";
+const CLAIMS_FULL: &str = "as many as it can; confirm or release some, or wait until a lease is \
+                           over (`ebbtide claims` lists them)";
 const REPLACED: &str = "was removed or replaced while it was open: the last inserts of this \
                         handle may be lost with it; drop this handle and open the filter that is \
                         there now";
@@ -373,8 +413,8 @@ impl fmt::Display for Error {
             Self::WouldWait { path, cause } => {
                 write!(f, "{}: the call would wait for {cause}{WOULD_WAIT}", path.display())
             }
-            Self::Conflict { path, operation: at } => {
-                write!(f, "{}: the key of operation {at} {CONFLICT}", path.display())
+            Self::Conflict { .. } | Self::LeaseLost { .. } | Self::ClaimsFull { .. } => {
+                self.fmt_unwritten(f)
             }
             Self::Core(error) => write!(f, "{error}"),
             Self::Locked { path, holder } => {

@@ -120,8 +120,7 @@ pub mod units {
 
 #[cfg(not(loom))]
 pub use admin::inspect;
-pub use api::batch::Batch;
-pub use api::call::Call;
+pub use api::claim::{Claim, Lease, OpenClaim};
 pub use api::config::*;
 pub use api::count_prior::Frequencies;
 pub use api::entry::Entry;
@@ -132,6 +131,7 @@ pub use api::handle::Handle;
 #[cfg(not(loom))]
 pub use api::reader::Reader;
 pub use api::ticket::Ticket;
+pub use api::{batch::Batch, call::Call};
 pub use clock::{Clock, ManualClock, Timestamp};
 #[cfg(not(loom))]
 #[doc(inline)]
@@ -185,7 +185,7 @@ pub use sync::scheduled;
 #[doc(hidden)]
 pub mod models {
     pub use crate::engine::waiters;
-    pub use crate::image::{seqlock, stripe_table, words};
+    pub use crate::image::{claims, seqlock, stripe_table, words};
     pub use crate::locks::{leader_gate, robust_word};
     pub mod sync {
         pub use crate::sync::{AtomicU64, Ordering};

@@ -1,6 +1,7 @@
 //! Declares the command line: every command with its options, as `--help` shows them. Contains no
 //! behaviour.
 
+use crate::claim_args::{Claims, RunOnce};
 use crate::explain_args::Explain;
 use crate::kind_options::KindOptions;
 use crate::operator_args::{Report, Stat, Top};
@@ -51,6 +52,19 @@ pub enum Command {
     Check(Check),
     /// Removes each key once: prints 1 if it was present, else 0 (counting kinds).
     Remove(Query),
+    /// Runs a command once in the window: not if its key was confirmed before, nor beside another
+    /// `run` of the key.
+    ///
+    /// The key is confirmed, and then in the window, if the command ends with exit code 0.
+    /// Otherwise it is released for the next attempt, and `run` ends with the command's exit code.
+    /// If `run` is killed, the key is free when the lease is over. The command finds a number that
+    /// grows from claim to claim in EBBTIDE_TOKEN. Exit codes: 0 the work is done, now or before;
+    /// 75 somebody else is doing it; 2 an error, also if the lease was lost, and the work may be
+    /// done twice.
+    Run(RunOnce),
+    /// Lists the keys that somebody works on, by their tokens, or ends the claim of one (exit code
+    /// 1 if nobody has it).
+    Claims(Claims),
     /// Prints an estimate of how often each key was inserted (counting and decaying kinds).
     ///
     /// An estimate is a lower bound if a counter has reached its maximum. It then ends in a plus:

@@ -55,6 +55,14 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("check", &["ebbtide check seen ids.txt", "ebbtide check seen --key 'order 17' --json"]),
     ("remove", &["ebbtide remove clients left.txt"]),
     (
+        "run",
+        &[
+            "ebbtide run --claim \"report $(date +%F)\" jobs -- ./send-report",
+            "ebbtide run --claim 'order 17' --lease 30s orders -- ./ship 17",
+        ],
+    ),
+    ("claims", &["ebbtide claims jobs", "ebbtide claims jobs --end 'order 17'"]),
+    (
         "estimate",
         &[
             "ebbtide estimate clients --with-keys --key 10.228.121.147",

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod claim_args;
 mod commands;
 mod descriptor;
 mod dirty_limit;

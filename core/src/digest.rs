@@ -4,6 +4,7 @@
 //! does not cover what only a host has: LSNs, versions, undo areas, the room that blocks could use.
 
 use crate::block::{Block, OWN_WORDS, load};
+use crate::claims::{HeldClaim, LatestClaim};
 use crate::hash::DigestHasher;
 use crate::kind::copy::BlockCopy;
 use crate::kind::{Kind, Moment, State, Totals};
@@ -56,6 +57,16 @@ impl<'a> StateDigest<'a> {
     pub fn positions(&mut self, positions: &[(u64, u64)]) {
         for &(source, position) in positions {
             self.hasher.words(&[source, position]);
+        }
+    }
+
+    /// Hashes the claims, by hash, held or not, if there ever was one.
+    pub fn claims<'c>(&mut self, latest: LatestClaim, claims: impl Iterator<Item = &'c HeldClaim>) {
+        if latest.token > 0 {
+            self.hasher.words(&[latest.time, latest.token]);
+        }
+        for HeldClaim { hash, token, since, deadline } in claims {
+            self.hasher.words(&[*hash, *token, *since, *deadline]);
         }
     }
 

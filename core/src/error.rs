@@ -55,6 +55,17 @@ pub enum Error {
         /// The size of the part.
         bytes: u64,
     },
+    /// The caller's claim of a key has ended: its lease is over, or it was released. Nothing has
+    /// changed.
+    LeaseLost {
+        /// The token of the claim.
+        token: u64,
+    },
+    /// The filter holds as many claims as it can.
+    ClaimsFull {
+        /// That number.
+        most: usize,
+    },
     /// A record is not the next one of this filter; nothing has changed.
     Diverged {
         /// What the next record must be.
@@ -97,6 +108,16 @@ impl fmt::Display for Error {
                 write!(f, "expected format version {expected}, found {found}")
             }
             Self::Memory { bytes } => write!(f, "there is no memory for {bytes} bytes"),
+            Self::LeaseLost { token } => write!(
+                f,
+                "the claim with token {token} has ended: the work was done too late, and somebody \
+                 else may be doing it; nothing was changed"
+            ),
+            Self::ClaimsFull { most } => write!(
+                f,
+                "the filter holds {most} claims, as many as it can: confirm or release some, or \
+                 wait until a lease is over"
+            ),
             Self::Diverged { expected, found } => {
                 write!(
                     f,

@@ -108,7 +108,9 @@ pub fn from_record(record: &Record) -> Option<Event> {
         | Op::Void
         | Op::Clear
         | Op::Batch
-        | Op::Position => None,
+        | Op::Position
+        | Op::Claim
+        | Op::Release => None,
     }
 }
 

@@ -38,9 +38,9 @@
 //! theory. [`block`] is the memory that a kind works on, [`state`] its filter-wide words, [`event`]
 //! the changes of these, [`record`] the form in which operations and events are logged.
 //! [`identity`] is what never changes of a filter, [`time`] the rules for times of operations,
-//! [`digest`] the hash of a state. [`inference`] turns what the cells of a key hold into
-//! probabilities. [`hash`] maps keys to blocks and cells. [`units`] reads numbers as people write
-//! them.
+//! [`claims`] those for keys that somebody works on, [`digest`] the hash of a state. [`inference`]
+//! turns what the cells of a key hold into probabilities. [`hash`] maps keys to blocks and cells.
+//! [`units`] reads numbers as people write them.
 //!
 //! # Features
 //!
@@ -50,6 +50,7 @@
 
 pub mod atomic;
 pub mod block;
+pub mod claims;
 #[cfg(all(any(test, feature = "testing"), not(loom)))]
 pub mod conformance;
 pub mod digest;

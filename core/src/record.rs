@@ -60,6 +60,11 @@ pub enum Op {
     Batch = 10,
     /// How far a source was read: `payload` is the source, `time` the position.
     Position = 11,
+    /// A key is [claimed](crate::claims), or its claim renewed: payload is its hash, step the
+    /// token, argument the lease.
+    Claim = 12,
+    /// A claim ends: payload is the key's hash, step the token.
+    Release = 13,
 }
 
 impl Op {
@@ -78,6 +83,8 @@ impl Op {
             9 => Self::Clear,
             10 => Self::Batch,
             11 => Self::Position,
+            12 => Self::Claim,
+            13 => Self::Release,
             _ => return None,
         })
     }
@@ -97,6 +104,8 @@ impl Op {
             Self::Clear => "clear",
             Self::Batch => "batch",
             Self::Position => "position",
+            Self::Claim => "claim",
+            Self::Release => "release",
         }
     }
 }
@@ -287,6 +296,8 @@ mod tests {
             Op::Clear,
             Op::Batch,
             Op::Position,
+            Op::Claim,
+            Op::Release,
         ];
         let names = ops.map(Op::name);
         let expected = [
@@ -301,6 +312,8 @@ mod tests {
             "clear",
             "batch",
             "position",
+            "claim",
+            "release",
         ];
         assert_eq!(names, expected);
         for (code, op) in (1..).zip(ops) {

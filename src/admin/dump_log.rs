@@ -9,6 +9,7 @@ use crate::meta::Meta;
 use crate::recovery::Listing;
 use crate::recovery::batches::{Batches, Group};
 use crate::wal::{Op, Record};
+use ebbtide_core::claims::HeldClaim;
 use ebbtide_core::event;
 use ebbtide_core::kind::Event;
 use std::ops::Range;
@@ -64,6 +65,12 @@ impl Entry {
             Op::Durable => vec![("upto", payload)],
             Op::Batch => vec![("records", payload)],
             Op::Position => vec![("source", payload), ("position", self.record.time)],
+            Op::Claim => {
+                let claim = HeldClaim::of_record(&self.record);
+                let lease = (claim.deadline - claim.since) / 1000;
+                vec![("hash", payload), ("token", step), ("lease-ms", lease)]
+            }
+            Op::Release => vec![("hash", payload), ("token", step)],
             Op::Heartbeat | Op::Clear | Op::Void => Vec::new(),
         }
     }

@@ -405,7 +405,8 @@ pub fn plan(kind: &str, parameters: &Parameters, options: &Options) -> Result<Pl
     let geometry = kind.geometry(layout);
     let bank_bytes = first_bank_bytes(&*kind, layout)?;
     let unused_words = layout.words(geometry).saturating_sub(kind.planned_words(layout));
-    let memory_bytes = identity.bytes() + bank_bytes - unused_words * 8;
+    // The table of claims takes its space with the first one.
+    let memory_bytes = identity.room_for_claims().start + bank_bytes - unused_words * 8;
     let parameters = kind.parameters();
     let keys = ["window-items", "capacity"]
         .iter()

@@ -1,11 +1,13 @@
-//! Batches: keys and positions that are written all or not at all.
+//! Batches: keys, positions and ends of claims that are written all or not at all.
 
 use crate::api::call::{AHEAD, Call, fetch};
+use crate::api::claim::Lease;
 use crate::api::config::Any;
 use crate::api::entry::{Entry, Item};
 use crate::api::handle::Filter;
+use crate::clock::Timestamp;
 use crate::engine::batch::{Settings, commit};
-use crate::engine::outcome::{Checked, Request};
+use crate::engine::outcome::{Checked, Precondition, Request};
 use crate::engine::prepared::Prepared;
 use crate::engine::staging::BatchOperation;
 use crate::error::{Error, Result};
@@ -55,6 +57,8 @@ pub struct Batch<'a, K = Any> {
     call: Call<'a, Filter<K>>,
     prepared: Prepared,
     positions: Vec<(u64, u64)>,
+    /// Claims that end with the commit.
+    leases: Vec<Lease<'a, K>>,
     /// The number of records that the operations take.
     records: u64,
 }
@@ -78,7 +82,8 @@ impl<'a, K> Batch<'a, K> {
     /// ```
     #[must_use]
     pub fn new(call: Call<'a, Filter<K>>) -> Self {
-        Self { call, prepared: Prepared::default(), positions: Vec::new(), records: 0 }
+        let (positions, leases) = (Vec::new(), Vec::new());
+        Self { call, prepared: Prepared::default(), positions, leases, records: 0 }
     }
 
     /// Returns the number of operations that the commit will write.
@@ -90,7 +95,7 @@ impl<'a, K> Batch<'a, K> {
     /// Returns whether there is nothing to commit, no position either.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len() == 0 && self.positions.is_empty()
+        self.len() == 0 && self.positions.is_empty() && self.leases.is_empty()
     }
 
     /// Adds the insert of a key, at the time of this call of `insert`, or that of the
@@ -195,6 +200,55 @@ impl<'a, K> Batch<'a, K> {
         Ok(())
     }
 
+    /// Adds the insert of a key that the caller has claimed, and the end of its claim: as
+    /// [`Lease::confirm`], together with the rest of the batch. A batch that is cleared or dropped
+    /// releases the key.
+    ///
+    /// ```
+    /// use ebbtide::{Claim, Filter, Fingerprint, Options};
+    /// # use std::time::Duration;
+    /// # let parent = tempfile::tempdir()?;
+    /// # let dir = parent.path().join("seen");
+    /// let seen = Filter::open_or_create(&dir, Fingerprint::last(100_000), Options::new())?;
+    /// let mut batch = seen.batch();
+    /// if let Claim::Yours(lease) = seen.claim("message 41", Duration::from_secs(30))? {
+    ///     // The work is done here; then the message, and how far its partition was read.
+    ///     batch.confirm(lease)?;
+    ///     batch.set_position(3, 42)?;
+    /// }
+    /// batch.commit()?;
+    /// assert_eq!((seen.contains("message 41")?, seen.position(3)?), (true, Some(42)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for a lease of another handle, and as [`Batch::insert`]; the lease is
+    /// released.
+    pub fn confirm(&mut self, lease: Lease<'a, K>) -> Result<()> {
+        let time = self.call.given_time();
+        self.confirm_with(lease, time)
+    }
+
+    /// As [`Batch::confirm`], for a key with a time of its own.
+    ///
+    /// # Errors
+    /// As [`Batch::confirm`].
+    pub fn confirm_at(&mut self, lease: Lease<'a, K>, time: Timestamp) -> Result<()> {
+        self.confirm_with(lease, Some(time.as_unix_micros()))
+    }
+
+    fn confirm_with(&mut self, lease: Lease<'a, K>, time: Option<u64>) -> Result<()> {
+        lease.check_handle(self.call.filter())?;
+        let (hash, waits) = (lease.key().hash, self.call.waits());
+        let request = Request::new(hash, time, 1, Precondition::Nothing, waits);
+        // A claim's end is a record, too.
+        let operation = self.operation_of(&request, 1)?;
+        self.records += 2;
+        self.prepared.insert(operation);
+        self.leases.push(lease);
+        Ok(())
+    }
+
     /// Applies the batch: all of it, or nothing. Returns when it is as durable as the call or the
     /// filter requires. Inside [`Filter::issue`] the ticket tells when it is durable.
     ///
@@ -208,7 +262,8 @@ impl<'a, K> Batch<'a, K> {
     ///
     /// # Errors
     /// [`Error::Conflict`] if another caller inserted a key that was answered as new:
-    /// [clear](Batch::clear) the batch, and take the same messages again. [`Error::Io`] for a full
+    /// [clear](Batch::clear) the batch, and take the same messages again. [`Error::LeaseLost`] if a
+    /// claim that it confirms is not held any more. [`Error::Io`] for a full
     /// disk, [`Error::Parameter`] if the filter would have more than 256 sources; nothing has
     /// happened then. [`Error::Poisoned`] if the sync fails: as of any operation, the batch counts,
     /// but may not survive a power cut. [`Error::Closed`], [`Error::Forked`], [`Error::Retired`],
@@ -218,16 +273,21 @@ impl<'a, K> Batch<'a, K> {
         if self.is_empty() && !self.prepared.has_asked() {
             return Ok(());
         }
-        let with = Settings { positions: &self.positions, waits: self.call.waits() };
+        let confirms: Vec<_> = self.leases.iter().map(Lease::key).collect();
+        let (positions, waits) = (&*self.positions, self.call.waits());
+        let with = Settings { positions, confirms: &confirms, waits };
         let lsn = commit(&self.call.engine().writer, &mut self.prepared, with)?;
+        self.leases.iter().for_each(Lease::note_end);
         self.clear();
         self.call.settle(lsn)
     }
 
-    /// Forgets all operations and positions of the batch, which can then be filled again.
+    /// Forgets all operations and positions of the batch, and releases the keys that it would have
+    /// confirmed. It can then be filled again.
     pub fn clear(&mut self) {
         self.prepared.clear();
         self.positions.clear();
+        self.leases.clear();
         self.records = 0;
     }
 
@@ -236,9 +296,14 @@ impl<'a, K> Batch<'a, K> {
     }
 
     fn operation(&self, item: &impl Item) -> Result<BatchOperation> {
-        let Request { asked: kind::Request { hash, weight, .. }, time, .. } =
-            self.call.request_of(item)?;
-        let records = self.records.saturating_add(self.count_parts(weight));
+        self.operation_of(&self.call.request_of(item)?, 0)
+    }
+
+    /// Returns an operation, beside which the batch gets this many records more.
+    fn operation_of(&self, request: &Request<'_>, beside: u64) -> Result<BatchOperation> {
+        let Request { asked: kind::Request { hash, weight, .. }, time, .. } = *request;
+        let more = self.count_parts(weight).saturating_add(beside);
+        let records = self.records.saturating_add(more);
         if records > Self::MOST_OPERATIONS as u64 {
             let expected = format!("at most {} operations in a batch", Self::MOST_OPERATIONS);
             return Err(Error::parameter("batch", expected, "another one"));

@@ -204,6 +204,14 @@ impl<'a, K> Call<'a, Filter<K>> {
         self.waits
     }
 
+    pub(crate) fn given_time(&self) -> Option<u64> {
+        self.time
+    }
+
+    pub(crate) fn filter(&self) -> &'a Filter<K> {
+        self.handle
+    }
+
     /// Returns when a key counts as seen.
     pub(crate) fn kept(&self) -> Since {
         self.since
@@ -224,7 +232,7 @@ impl<'a, K> Call<'a, Filter<K>> {
         &self.handle.engine
     }
 
-    fn hash(&self, key: &[u8]) -> u64 {
+    pub(crate) fn hash(&self, key: &[u8]) -> u64 {
         self.engine().shared.meta.hasher.hash(key)
     }
 

@@ -83,6 +83,12 @@ fn of_keys(stat: &Stat) -> Vec<Metric> {
             "Inserts refused as too late since the filter was opened",
             stat.refused,
         ),
+        gauge("ebbtide_claims", "Keys that somebody is working on", stat.claims as f64),
+        gauge(
+            "ebbtide_oldest_claim_seconds",
+            "How long ago the oldest of these claims began, 0 without any",
+            stat.oldest_claim.map_or(0.0, |age| age.as_secs_f64()),
+        ),
         gauge("ebbtide_fill_ratio", "Share of cells in use", stat.fill),
         gauge(
             "ebbtide_estimated_false_positive_ratio",

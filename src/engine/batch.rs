@@ -2,6 +2,7 @@
 //! `docs/protocols/batches.md`.
 
 use crate::engine::commit::{self, AHEAD, Held, holds_events, of_stripe, while_space_is_made};
+use crate::engine::held_claims::{ClaimedKey, held as held_claim};
 use crate::engine::outcome::{Checked, Precondition, Since, Waits};
 use crate::engine::overlay::Access;
 use crate::engine::prepared::Prepared;
@@ -9,15 +10,19 @@ use crate::engine::shared::Local;
 use crate::engine::staging::{BatchOperation, Events, Host, Staging, Unstaged};
 use crate::engine::writer::Writer;
 use crate::error::{Error, Result};
+use crate::image::late_space;
 use crate::image::positions::MOST_SOURCES;
 use crate::locks::stripes::StripeGuard;
 use crate::wal::{Op, Record};
+use ebbtide_core::claims::HeldClaim;
 
 /// What a batch sets beside its operations, and how long it waits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Settings<'b> {
     /// Sources and their positions.
     pub(crate) positions: &'b [(u64, u64)],
+    /// Claims that end.
+    pub(crate) confirms: &'b [ClaimedKey],
     pub(crate) waits: Waits,
 }
 
@@ -25,8 +30,8 @@ pub(crate) struct Settings<'b> {
 /// be durable.
 ///
 /// # Errors
-/// [`Error::Conflict`], [`Error::WouldWait`], [`Error::Io`], [`Error::Poisoned`] and others:
-/// nothing has happened.
+/// [`Error::Conflict`], [`Error::LeaseLost`], [`Error::WouldWait`], [`Error::Io`],
+/// [`Error::Poisoned`] and others: nothing has happened.
 pub(crate) fn commit(writer: &Writer, batch: &mut Prepared, with: Settings<'_>) -> Result<u64> {
     while_space_is_made(writer, with.waits, || {
         // Now rather than while it holds all of its stripes.
@@ -43,7 +48,7 @@ fn lock<'w>(writer: &'w Writer, batch: &Prepared, with: Settings<'_>) -> Result<
     let mut indexes: Vec<usize> = batch.operations().iter().map(stripe).collect();
     indexes.sort_unstable();
     indexes.dedup();
-    if !with.positions.is_empty() {
+    if !with.positions.is_empty() || !with.confirms.is_empty() {
         indexes.push(0);
     }
     let lock = |index| writer.stripes.lock_unless_closed(index, with.waits);
@@ -61,6 +66,8 @@ fn commit_held<'w>(
     loop {
         writer.shared.check_writable()?;
         allow_positions(writer, with.positions)?;
+        let held_claims = with.confirms.iter().map(|&key| held_claim(writer, key));
+        let ended = held_claims.collect::<Result<Vec<_>>>()?;
         let is_staged = batch.next().is_none() && batch.staging.is_some();
         match stage(writer, batch, held, puts_off) {
             Ok(()) => {}
@@ -77,7 +84,8 @@ fn commit_held<'w>(
             }
             Err(Unstaged::Failed(error)) => return Err(error),
         }
-        if let Some(lsn) = append(writer, batch, with, is_staged, held)? {
+        let beside = records_beside(with.positions, &ended);
+        if let Some(lsn) = append(writer, batch, (beside, with.waits), is_staged, held)? {
             return Ok(lsn);
         }
     }
@@ -158,33 +166,42 @@ fn allow_positions(writer: &Writer, positions: &[(u64, u64)]) -> Result<()> {
         return Err(Error::parameter("position", expected, "another one"));
     }
     if !positions.is_empty() {
-        header.allocate_positions(&*writer.shared.media)?;
+        late_space::allocate_positions(header, &*writer.shared.media)?;
     }
     Ok(())
 }
 
-/// Commits the records of a batch that is staged, with its positions. Returns the LSN up to which
-/// the log must be durable; `None` if nothing has happened.
+/// Returns the records of positions, and of the claims that end.
+fn records_beside<'b>(
+    positions: &'b [(u64, u64)],
+    ended: &'b [HeldClaim],
+) -> impl Iterator<Item = Record> + 'b {
+    let position = |&(source, position): &(u64, u64)| Record {
+        payload: source,
+        time: position,
+        ..Record::new(Op::Position)
+    };
+    positions.iter().map(position).chain(ended.iter().map(HeldClaim::release))
+}
+
+/// Commits the records of a batch that is staged, with these beside them. Returns the LSN up to
+/// which the log must be durable; `None` if nothing has happened.
 fn append(
     writer: &Writer,
     batch: &mut Prepared,
-    with: Settings<'_>,
+    (beside, waits): (impl Iterator<Item = Record>, Waits),
     prefetches: bool,
     held: &mut Held<'_>,
 ) -> Result<Option<u64>> {
     let late = batch.late();
     let Some(staging) = &mut batch.staging else { return Ok(None) };
     let operations = staging.records.len();
-    staging.records.extend(with.positions.iter().map(|&(source, position)| Record {
-        payload: source,
-        time: position,
-        ..Record::new(Op::Position)
-    }));
+    staging.records.extend(beside);
     let committed = if staging.records.is_empty() {
         let stripes = held.iter().map(|stripe| stripe.entry().lsn());
         Ok(Some(stripes.max().unwrap_or(0)))
     } else {
-        commit::commit(writer, staging, with.waits, prefetches, held)
+        commit::commit(writer, staging, waits, prefetches, held)
     };
     staging.records.truncate(operations);
     if let Ok(Some(_)) = committed {

@@ -10,7 +10,7 @@ use crate::engine::writer::Writer;
 use crate::error::Result;
 use crate::image::BankSet;
 use crate::locks::stripes::StripeGuard;
-use crate::wal::Record;
+use crate::wal::{Op, Record};
 use ebbtide_core::event;
 use ebbtide_core::kind::{Kind, Operation, records};
 
@@ -153,7 +153,10 @@ fn apply(
             stripe.entry().note(lsn, word);
             writer.time.raise(word);
         } else {
-            header.positions().set(lsn, record.payload, record.time);
+            match record.op {
+                Op::Position => header.positions().set(lsn, record.payload, record.time),
+                _ => shared.image.header().claims().apply(lsn, record),
+            }
             stripe.entry().note(lsn, 0);
         }
     }

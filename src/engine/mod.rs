@@ -7,7 +7,8 @@
 //!   events that must come first; `operation` is what both decide on, and how a record is applied.
 //!   `batch` commits batches of the caller; `prepared` is one before its commit, `staging` decides
 //!   its records, `overlay` shows blocks as they leave them. `commit` appends and applies what was
-//!   staged. `clear` removes all keys. `writer` is what all of them use.
+//!   staged. `claims` gives keys to those that work on them, `held_claims` checks that somebody
+//!   still does. `clear` removes all keys. `writer` is what all of them use.
 //! - Questions: `read` answers, `infer` computes posteriors, `details` and `stats` report figures.
 //! - Snapshots: `checkpoint` writes them, `reclaim` removes what they make superfluous,
 //!   `backpressure` lets writers wait for one.
@@ -15,10 +16,11 @@
 //!   heartbeats and clears, `tickets` tells callers when what they did is durable, `waiters` is the
 //!   list of those that wait.
 //! - Common: `stripes` acquires stripes and repairs what a dead owner left; `wakeup` wakes the
-//!   tasks of `task_threads`; `time` is the filter's time, and no other module reads the clock;
-//!   `shared` holds what all parts need; `trust` checks that the image was written back; `vacancy`
-//!   checks a directory before a filter is created, `agreement` the options of an existing one;
-//!   `closing` is the mark of a closed handle, `outcome` an operation and its outcome.
+//!   tasks of `task_threads`; `time` is the filter's time, `lease_clock` that of leases, and no
+//!   other module reads the clock; `shared` holds what all parts need; `trust` checks that the
+//!   image was written back; `vacancy` checks a directory before a filter is created, `agreement`
+//!   the options of an existing one; `closing` is the mark of a closed handle, `outcome` an
+//!   operation and its outcome.
 //!
 //! `tests/layers` keeps the order.
 
@@ -27,6 +29,7 @@ pub mod background;
 pub mod backpressure;
 pub mod batch;
 pub mod checkpoint;
+pub mod claims;
 pub mod clear;
 pub mod close;
 pub mod closing;
@@ -34,7 +37,9 @@ pub mod commit;
 pub mod details;
 pub mod event_log;
 pub mod group_commit;
+pub mod held_claims;
 pub mod infer;
+pub mod lease_clock;
 pub mod log_writer;
 pub mod open;
 pub mod operation;
@@ -63,6 +68,7 @@ use crate::engine::checkpoint::Checkpoints;
 use crate::engine::details::Details;
 use crate::engine::event_log::EventLog;
 use crate::engine::group_commit::GroupCommit;
+use crate::engine::lease_clock::{LeaseBase, LeaseClock};
 use crate::engine::log_writer::LogWriter;
 use crate::engine::read::Queries;
 use crate::engine::reclaim::Reclaim;
@@ -74,6 +80,7 @@ use crate::engine::time::{Time, TimeBase};
 use crate::engine::wakeup::Wakeup;
 use crate::engine::writer::Writer;
 use crate::error::Result;
+use ebbtide_core::claims::HeldClaim;
 use std::fmt;
 use std::sync::Arc;
 
@@ -81,6 +88,7 @@ use std::sync::Arc;
 pub struct Engine {
     pub(crate) shared: Arc<Shared>,
     pub(crate) time: Arc<Time>,
+    pub(crate) leases: Arc<LeaseClock>,
     pub(crate) wakeup: Arc<Wakeup>,
     pub(crate) backpressure: Arc<Backpressure>,
     pub(crate) log_writer: Arc<LogWriter>,
@@ -112,10 +120,17 @@ impl Engine {
         }
     }
 
+    /// Returns all claims, held or not, after the repair of what dead owners left.
+    pub(crate) fn claims(&self) -> Vec<HeldClaim> {
+        self.stripes.repair_all();
+        self.shared.image.header().claims().all()
+    }
+
     /// Creates the parts of a handle.
-    pub(crate) fn new(shared: Shared, base: TimeBase) -> Self {
+    pub(crate) fn new(shared: Shared, (base, leases): (TimeBase, LeaseBase)) -> Self {
         let shared = Arc::new(shared);
         let time = Arc::new(Time::new(shared.clone(), base));
+        let leases = Arc::new(LeaseClock::new(shared.clone(), leases));
         let wakeup = Arc::new(Wakeup::new(shared.durability));
         let backpressure = Arc::new(Backpressure::new(shared.clone(), wakeup.clone()));
         let log_writer =
@@ -138,6 +153,7 @@ impl Engine {
         let writer = Writer {
             shared: shared.clone(),
             time: time.clone(),
+            leases: leases.clone(),
             backpressure: backpressure.clone(),
             log_writer: log_writer.clone(),
             commits: commits.clone(),
@@ -148,6 +164,7 @@ impl Engine {
         Self {
             shared,
             time,
+            leases,
             wakeup,
             backpressure,
             log_writer,
@@ -162,7 +179,7 @@ impl Engine {
 
     /// Returns statistics; see [`stats::stat`].
     pub(crate) fn stat(&self) -> Result<Stat> {
-        stats::stat(&self.shared, &self.time)
+        stats::stat(&self.shared, &self.time, &self.leases)
     }
 
     /// Returns figures for operators; see [`details::details`].

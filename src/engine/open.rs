@@ -6,12 +6,14 @@
 //! under the opening byte. Whenever a creator or an opener dies, the next opener finds either the
 //! old filter or the new one.
 
+use crate::engine::lease_clock::LeaseBase;
 use crate::engine::shared::Shared;
 use crate::engine::time::{TimeBase, continue_time};
 use crate::engine::vacancy::{check_ours, check_vacant};
 use crate::engine::{Engine, agreement, trust};
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
+use crate::image::late_space;
 use crate::image::{Bank, BankForm, Control, Image};
 use crate::locks::holders::locked;
 use crate::locks::robust_word::{self, Owner};
@@ -282,12 +284,13 @@ fn assemble(
     remove_temporaries_of(&*media, slot)?;
     image.files().hand_out(image.header(), slot);
     let time_base = TimeBase::new(header, &meta, &options.clock, Access::Write);
+    let leases = LeaseBase::new(header, &options.clock, Access::Write);
     let first = first_segment(&meta, &image);
     let temporary = (u64::from(slot) + 1) << SLOT_TEMPORARIES;
     let log = Log::new(media.clone(), first, temporary, Access::Write);
     let (files, owner) = ((media, Access::Write), Owner { slot, incarnation });
     let shared = Shared::new(files, (meta, options), (image, log), (owner, slots));
-    let engine = Engine::new(shared, time_base);
+    let engine = Engine::new(shared, (time_base, leases));
     engine.time.tend();
     Ok(engine)
 }
@@ -301,13 +304,14 @@ pub(crate) fn for_reading(
     image: Image,
 ) -> Engine {
     let time_base = TimeBase::new(image.header(), &meta, &options.clock, Access::Read);
+    let leases = LeaseBase::new(image.header(), &options.clock, Access::Read);
     // Only a private state is ever locked, and no other process locks that.
     let owner = Owner { slot: 0, incarnation: 1 };
     let log = Log::new(media.clone(), first_segment(&meta, &image), 0, Access::Read);
     let settings = (meta, options.clone());
     Engine::new(
         Shared::new((media, Access::Read), settings, (image, log), (owner, slots)),
-        time_base,
+        (time_base, leases),
     )
 }
 
@@ -468,7 +472,7 @@ fn begin_timeline(
     header.snapshot().begin_at(sound.copied().max().unwrap_or(0));
     header.unsound().begin_with(recovered.unsound.iter().map(|&(start, _)| start));
     continue_time(media, meta, &options.clock, header)?;
-    header.free_unused(media, temporary);
+    late_space::free_unused(header, media, temporary);
     // Recovery may have taken long: never replace the image of a filter that is here by now.
     if !slots.is_current() {
         return Err(Error::Retired { path: media.path().to_path_buf(), replaced: true });

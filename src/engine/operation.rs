@@ -6,7 +6,7 @@ use crate::engine::time::Stamp;
 use crate::engine::writer::Writer;
 use crate::error::Result;
 use crate::image::BankSet;
-use crate::image::shared::Banks;
+use crate::image::mapped_banks::Banks;
 use crate::image::state_block::StateBlock;
 use crate::locks::stripes::StripeGuard;
 use crate::wal::{Record, Segment};

@@ -6,7 +6,7 @@ use crate::engine::stripes::StripeLocks;
 use crate::engine::time::Time;
 use crate::error::Result;
 use crate::image::BankSet;
-use crate::image::shared::Banks;
+use crate::image::mapped_banks::Banks;
 use crate::image::state_block::StateBlock;
 use crate::sync::{Instant, spin_hint};
 use ebbtide_core::block::Blocks;

@@ -14,7 +14,7 @@ use crate::engine::time::{ClockCopy, Stamp};
 use crate::engine::writer::Writer;
 use crate::error::{Error, Result};
 use crate::image::BankSet;
-use crate::image::shared::Banks;
+use crate::image::mapped_banks::Banks;
 use crate::sync::AtomicU64;
 use crate::wal::Record;
 use ebbtide_core::block::Blocks;

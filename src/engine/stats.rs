@@ -1,6 +1,7 @@
 //! Statistics and the digest of an open filter.
 
 use crate::clock::Timestamp;
+use crate::engine::lease_clock::LeaseClock;
 use crate::engine::shared::Shared;
 use crate::engine::stripes::StripeLocks;
 use crate::engine::time::Time;
@@ -96,6 +97,11 @@ pub struct Stat {
     pub wal_segments: u32,
     /// Inserts refused as too late since the filter was opened.
     pub refused: u64,
+    /// Claims that are held: keys that somebody is working on; see
+    /// [`Filter::claim`](crate::Filter::claim).
+    pub claims: u64,
+    /// How long ago the oldest of them began.
+    pub oldest_claim: Option<Duration>,
     /// When records must be on the disk.
     pub durability: Durability,
     /// The function that hashes keys.
@@ -152,6 +158,7 @@ pub(crate) fn digest(shared: &Shared, stripes: &StripeLocks) -> Result<Digest> {
     let mut digest = StateDigest::new(kind, sums);
     digest.state(&header.state_block().current().block());
     digest.positions(&header.positions().all());
+    digest.claims(header.claims().latest(), header.claims().all().iter());
     shared.image.follow()?;
     let (state, banks) = (header.state(), shared.image.banks());
     for entry in state.banks() {
@@ -172,7 +179,7 @@ pub(crate) fn digest(shared: &Shared, stripes: &StripeLocks) -> Result<Digest> {
 ///
 /// # Errors
 /// [`Error::Forked`], [`Error::Io`].
-pub(crate) fn stat(shared: &Shared, clock: &Time) -> Result<Stat> {
+pub(crate) fn stat(shared: &Shared, clock: &Time, leases: &LeaseClock) -> Result<Stat> {
     shared.check_process()?;
     let header = shared.image.header();
     let kind = &*shared.meta.kind;
@@ -184,6 +191,8 @@ pub(crate) fn stat(shared: &Shared, clock: &Time) -> Result<Stat> {
     let sample = sample(shared, &moment);
     let (state, layout) = (header.state(), shared.meta.layout);
     let removals = if kind.removal().is_some() { totals.new_bits } else { 0 };
+    let held = leases.held();
+    let oldest = held.iter().map(|claim| claim.since).min();
     let metrics = kind.metrics().iter().map(|of| (of.name, metric(shared, of.word)));
     Ok(Stat {
         kind: kind.name(),
@@ -210,6 +219,8 @@ pub(crate) fn stat(shared: &Shared, clock: &Time) -> Result<Stat> {
         snapshots: listing.snapshots.len() as u32,
         wal_segments: listing.segments.len() as u32,
         refused: header.refused().count(),
+        claims: held.len() as u64,
+        oldest_claim: oldest.map(|since| leases.since(since)),
         durability: shared.durability,
         key_hash: shared.meta.hasher.function(),
         max_lead: Duration::from_micros(shared.meta.max_lead),

@@ -524,6 +524,7 @@ mod tests {
         let together: Vec<_> = (0..3).map(|_| next()).collect();
         together.iter().for_each(|key| batch.insert(key).expect("room"));
         let committed = batch.commit();
+        drop(batch);
         let written = header().tail().hint() - tail;
         // Before anything may fail: to close the filter would wait for it.
         assert!(robust_word::unlock(word, LIVING).is_ok());

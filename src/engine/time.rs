@@ -11,6 +11,7 @@
 //! a reboot. Nothing here changes the state.
 
 use crate::clock::Clock;
+use crate::engine::lease_clock;
 use crate::engine::shared::Shared;
 use crate::error::Result;
 use crate::image::words::TimeWords;
@@ -55,7 +56,7 @@ pub struct TimeBase {
     own: Option<[AtomicU64; 2]>,
 }
 
-/// Initialises a new image's time base and lead from those of the previous image. The base
+/// Initialises a new image's time bases and lead from those of the previous image. The base
 /// continues as long as the machine runs, unless time stands still while the filter is closed, or
 /// the opener has another clock.
 ///
@@ -74,6 +75,7 @@ pub fn continue_time(
         return Ok(());
     };
     let ours = clock.identity();
+    lease_clock::take_over(header, &before);
     let (base, which) = (before.time_base().base().read(), before.time_base().clock());
     if base[0] != 0 && meta.downtime == Downtime::Age && ours.is_none_or(|ours| ours == which) {
         header.time_base().begin_with(base, which);

@@ -157,8 +157,14 @@ fn needs_event(writer: &Writer, basis: &Basis<'_>, stamp: Stamp) -> Option<Attem
     (due.is_some() || basis.ahead).then_some(Attempt::NeedsEvents { can_wait })
 }
 
+/// Decides an operation on the blocks as they are.
 #[inline(always)]
-fn decide(writer: &Writer, basis: &Basis<'_>, request: &Request<'_>, moment: &Moment) -> WritePlan {
+pub(crate) fn decide(
+    writer: &Writer,
+    basis: &Basis<'_>,
+    request: &Request<'_>,
+    moment: &Moment,
+) -> WritePlan {
     let (kind, layout) = (&*writer.shared.meta.kind, writer.shared.image.layout());
     let count = |there: Option<Estimate>| {
         basis.has_count.set(there.is_some());

@@ -3,6 +3,7 @@
 use crate::engine::backpressure::Backpressure;
 use crate::engine::event_log::EventLog;
 use crate::engine::group_commit::GroupCommit;
+use crate::engine::lease_clock::LeaseClock;
 use crate::engine::log_writer::LogWriter;
 use crate::engine::outcome::Waits;
 use crate::engine::read::Queries;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 pub struct Writer {
     pub(crate) shared: Arc<Shared>,
     pub(crate) time: Arc<Time>,
+    pub(crate) leases: Arc<LeaseClock>,
     pub(crate) backpressure: Arc<Backpressure>,
     pub(crate) log_writer: Arc<LogWriter>,
     pub(crate) commits: Arc<GroupCommit>,

@@ -52,6 +52,10 @@ pub enum Code {
     Other = 20,
     /// [`Error::Conflict`](crate::Error::Conflict).
     Conflict = 21,
+    /// [`Error::LeaseLost`](crate::Error::LeaseLost).
+    LeaseLost = 22,
+    /// [`Error::ClaimsFull`](crate::Error::ClaimsFull).
+    ClaimsFull = 23,
 }
 
 impl Code {
@@ -78,6 +82,8 @@ impl Code {
         Self::Diverged,
         Self::Other,
         Self::Conflict,
+        Self::LeaseLost,
+        Self::ClaimsFull,
     ];
 
     /// Returns the number, at least 1.
@@ -111,6 +117,8 @@ impl Code {
             Self::Diverged => "diverged",
             Self::Other => "other",
             Self::Conflict => "conflict",
+            Self::LeaseLost => "lease-lost",
+            Self::ClaimsFull => "claims-full",
         }
     }
 }
@@ -129,7 +137,7 @@ mod tests {
     use std::path::PathBuf;
 
     /// The table as other languages have it. Lines are only ever added.
-    const TABLE: [(u32, &str); 21] = [
+    const TABLE: [(u32, &str); 23] = [
         (1, "io"),
         (2, "full-disk"),
         (3, "damaged"),
@@ -151,6 +159,8 @@ mod tests {
         (19, "diverged"),
         (20, "other"),
         (21, "conflict"),
+        (22, "lease-lost"),
+        (23, "claims-full"),
     ];
 
     #[test]

@@ -11,16 +11,20 @@
 //! | 56 | the latest time |
 //! | 64-68 | the head of the sharded counters |
 //! | 72-76 | the file without a name that contains the banks |
+//! | 80-85 | the head of the claims |
+//! | 88-90 | the time base of leases |
 //! | 128-255 | session table: the incarnation of each slot |
 //! | 256- | stripes, 8 words each; stripe 0 guards the state block |
 //! | after them | the state block, in two copies |
 //! | after it | the shards of the counters |
 //! | after them | the positions of sources: late, because few filters use them |
-//! | in the last page | who has that file open: a word for each session slot |
+//! | in a page | who has that file open: a word for each session slot |
+//! | after it | the table of claims, without space until there is one |
 
 use crate::error::{Error, Result};
 use crate::format::header::{HEADER_BYTES, HEADER_WORDS};
 use crate::format::names::{FileName, TIMELINE_MAX};
+use crate::image::claims::{self, Claims};
 use crate::image::counters::{Counters, HEAD_WORDS};
 use crate::image::holders::{FILE_WORDS, Holders};
 use crate::image::identity::{Identity, REMEDY, SLOTS, SLOTS_WORDS, STRIPES};
@@ -59,6 +63,8 @@ const SEGMENT_RECORDS: usize = 50;
 const TIME: usize = 56;
 const COUNTERS: usize = 64;
 const FILE: usize = 72;
+const CLAIMS: usize = 80;
+const LEASE_BASE: usize = 88;
 
 /// Writes are refused: a sync failed, or a change was left half done.
 const POISONED: u64 = 1;
@@ -73,7 +79,8 @@ pub const UNSOUND_MAX: usize = 3;
 const _: () = assert!(UNSOUND + UNSOUND_MAX <= TIME_BASE && TIME_BASE + 3 <= WANTED);
 const _: () = assert!(HEADER_WORDS <= TAIL, "counters lie behind the checked header");
 const _: () = assert!((LEAD + 1) * 8 <= 512, "one sector holds header, time base and lead");
-const _: () = assert!(COUNTERS + HEAD_WORDS <= FILE && FILE + FILE_WORDS <= SLOTS);
+const _: () = assert!(COUNTERS + HEAD_WORDS <= FILE && FILE + FILE_WORDS <= CLAIMS);
+const _: () = assert!(CLAIMS + claims::HEAD_WORDS <= LEASE_BASE && LEASE_BASE + 3 <= SLOTS);
 const _: () = assert!(STRIPES.is_multiple_of(STRIPE_WORDS));
 
 /// Returns the boot id of the machine; 0 if the system has none.
@@ -115,8 +122,9 @@ impl Control {
     /// [`Error::Io`].
     pub fn create(media: &dyn Media, temporary: &str, mut identity: Identity) -> Result<Self> {
         let path = media.path().join(FileName::Live.to_string());
-        let file =
-            media.create(temporary, identity.bytes()).map_err(Error::io("allocate", &path))?;
+        let allocated = identity.room_for_claims().start;
+        let file = media.create_with_hole(temporary, identity.bytes(), allocated);
+        let file = file.map_err(Error::io("allocate", &path))?;
         identity.inode = file.identity().map_err(Error::io("examine", &path))?;
         identity.device = file.device().map_err(Error::io("examine", &path))?;
         let header = Self::over(media, identity, &*file, Access::Write)?;
@@ -171,7 +179,7 @@ impl Control {
 
     /// Opens the image's file, if it is this filter's and not a copy; also returns its present
     /// device.
-    fn examine(
+    pub(super) fn examine(
         media: &dyn Media,
         uuid: u128,
         access: Access,
@@ -193,41 +201,6 @@ impl Control {
             return Err(Error::Damaged { path, offset: 16, expected, found, remedy: REMEDY });
         }
         Ok((identity, file, device))
-    }
-
-    /// Frees the space of positions, unless there are any, and of what says where the banks are,
-    /// if they have names; for the creator of the image, before the file gets its name.
-    pub fn free_unused(&self, media: &dyn Media, temporary: &str) {
-        let positions = self.positions().all().is_empty();
-        let holders = self.holders().file().is_none();
-        let positions = positions.then(|| self.identity.room_for_positions());
-        let holders = holders.then(|| self.identity.room_for_holders());
-        for unused in positions.into_iter().chain(holders) {
-            let file = media.open(temporary, Access::Write);
-            // Best effort: where space cannot be freed, the file keeps it.
-            let _ = file.and_then(|file| file.free(unused));
-        }
-    }
-
-    /// Allocates space for positions, unless there are any; for the holder of stripe 0, before a
-    /// record with the first one is written.
-    ///
-    /// # Errors
-    /// [`Error::Io`], including a full disk: then nothing has changed. [`Error::Damaged`] if the
-    /// file of this name is another image.
-    pub fn allocate_positions(&self, media: &dyn Media) -> Result<()> {
-        if !self.positions().all().is_empty() {
-            return Ok(());
-        }
-        let (found, file, _) = Self::examine(media, self.identity.uuid, Access::Write)?;
-        if found != self.identity {
-            let expected = format!("the image of timeline {}", self.identity.timeline);
-            let found = format!("that of timeline {}", found.timeline);
-            return Err(self.damaged(media.path(), expected, found));
-        }
-        let allocated = file.allocate(self.identity.room_for_positions());
-        let path = || media.path().join(FileName::Live.to_string());
-        allocated.map_err(|error| Error::io("allocate room for positions in", path())(error))
     }
 
     /// Opens the image that an earlier handle left, for its information on gaps in the log. `None`
@@ -507,6 +480,13 @@ impl Control {
         ImageTime { words, clock: self.word(TIME_BASE + 2) }
     }
 
+    /// Returns the time base of leases, and the identity of its clock.
+    #[must_use]
+    pub fn lease_base(&self) -> ImageTime<'_> {
+        let words = self.mapping.head()[LEASE_BASE..].first_chunk().expect("it is as long");
+        ImageTime { words, clock: self.word(LEASE_BASE + 2) }
+    }
+
     /// The leader gate of syncing the log.
     #[must_use]
     pub fn syncing(&self) -> &AtomicU64 {
@@ -573,6 +553,14 @@ impl Control {
         Positions::new(&self.mapping.words()[start..end])
     }
 
+    /// Returns the claims.
+    #[must_use]
+    pub fn claims(&self) -> Claims<'_> {
+        let head = &self.mapping.head()[CLAIMS..CLAIMS + claims::HEAD_WORDS];
+        let (start, end) = self.identity.claims();
+        Claims::new(head, &self.mapping.words()[start..end])
+    }
+
     /// Returns the valid filter-wide state; it may become invalid unless stripe 0 is held.
     #[must_use]
     #[inline]
@@ -581,10 +569,11 @@ impl Control {
         state_block.state(state_block.version())
     }
 
-    /// Returns the bytes of the file.
+    /// Returns the bytes of the file that have space.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.identity.bytes()
+        let has_claims = self.claims().has_space();
+        if has_claims { self.identity.bytes() } else { self.identity.room_for_claims().start }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::error::Result;
 use crate::format::header::{Header, IMAGE, PAGE_BYTES, PAGE_WORDS};
+use crate::image::claims::CLAIMS_WORDS;
 use crate::image::counters::shards_words;
 use crate::image::positions::{HEAD_WORDS, POSITIONS_WORDS};
 use crate::image::state_block::state_block_words;
@@ -99,11 +100,25 @@ impl Identity {
         (at, at + shards_words(self.stripes))
     }
 
+    /// Returns the start and the end of the table of claims, in words: in pages of its own.
+    pub(super) fn claims(&self) -> (usize, usize) {
+        let at = self.holders().1.next_multiple_of(PAGE_WORDS);
+        (at, at + CLAIMS_WORDS)
+    }
+
     /// Returns the bytes of the file.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        (self.holders().1 as u64 * 8).next_multiple_of(PAGE_BYTES)
+        (self.claims().1 as u64 * 8).next_multiple_of(PAGE_BYTES)
     }
+
+    /// Returns the bytes of the file that have no space on the disk as long as there never was a
+    /// claim.
+    #[must_use]
+    pub fn room_for_claims(&self) -> Range<u64> {
+        self.claims().0 as u64 * 8..self.bytes()
+    }
+
     /// Returns the bytes of the file that have no space on the disk as long as no source has a
     /// position.
     #[must_use]
@@ -115,7 +130,7 @@ impl Identity {
     /// Returns the bytes of the file that have no space on the disk if the banks have names.
     #[must_use]
     pub fn room_for_holders(&self) -> Range<u64> {
-        self.holders().0 as u64 * 8..self.bytes()
+        self.holders().0 as u64 * 8..self.room_for_claims().start
     }
 }
 
@@ -131,8 +146,9 @@ mod tests {
                 let (uuid, timeline, boot, inode, device) = (0, 0, 0, 0, 0);
                 let of = Identity { uuid, timeline, boot, inode, device, stripes, state_words };
                 let counted = head_bytes(stripes, state_words as usize);
-                assert!(of.bytes() <= counted, "{of:?}: {} of {counted}", of.bytes());
-                assert!(counted <= of.bytes() + 2 * PAGE_BYTES, "{of:?}: {counted}");
+                let bytes = of.room_for_claims().start;
+                assert!(bytes <= counted, "{of:?}: {bytes} of {counted}");
+                assert!(counted <= bytes + 2 * PAGE_BYTES, "{of:?}: {counted}");
             }
         }
     }

@@ -9,6 +9,8 @@ use crate::image::bank::{Bank, BankForm, BankSet};
 use crate::image::bank_files::{BankFiles, most_bytes};
 use crate::image::control::Control;
 use crate::image::identity::Identity;
+use crate::image::late_space;
+use crate::image::mapped_banks::{Banks, FixedBanks};
 use crate::image::room;
 use crate::media::{Access, Media};
 use crate::sync::{AtomicU64, Mutex, Ordering, fence};
@@ -18,7 +20,6 @@ use ebbtide_core::block::{Block, Blocks, Layout};
 use ebbtide_core::event;
 use ebbtide_core::kind::{Event, Kind, Operation, State, Totals, records};
 use ebbtide_core::time::OperationTime;
-use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
 /// A mapped image.
@@ -34,15 +35,10 @@ pub struct Image {
     /// Held while the set of banks is updated to the state block.
     following: Mutex<()>,
     media: Arc<dyn Media>,
+    /// The name of the file `live` before it has that name, in its creator.
+    temporary: Option<String>,
     files: BankFiles,
     access: Access,
-}
-
-/// Banks that stay as long as no further bank is opened.
-#[derive(Debug)]
-struct FixedBanks {
-    banks: Arc<BankSet>,
-    next_bank: u32,
 }
 
 /// The initial state of a filter that is cleared: its banks exist, but are not listed yet.
@@ -50,26 +46,6 @@ struct FixedBanks {
 pub struct Cleared {
     words: Box<[AtomicU64]>,
     banks: Vec<Bank>,
-}
-
-/// The banks of an image at one moment.
-pub enum Banks<'a> {
-    /// They never change.
-    Fixed(&'a BankSet),
-    /// They may have changed since.
-    Current(arc_swap::Guard<Arc<BankSet>>),
-}
-
-impl Deref for Banks<'_> {
-    type Target = BankSet;
-
-    #[inline]
-    fn deref(&self) -> &BankSet {
-        match self {
-            Self::Fixed(banks) => banks,
-            Self::Current(banks) => banks,
-        }
-    }
 }
 
 /// Returns the time of a record as stripes store it.
@@ -94,7 +70,8 @@ impl Image {
         let first = Bank::bytes(layout, kind.geometry(layout), form)?;
         let header = Control::create(&*media, temporary, identity)?;
         let files = BankFiles::create(&media, &header, most_bytes(kind, first))?;
-        Ok(Self::over(header, layout, form, (media, files), Access::Write))
+        let image = Self::over(header, layout, form, (media, files), Access::Write);
+        Ok(Self { temporary: Some(temporary.to_owned()), ..image })
     }
 
     /// Opens the image that other handles use; see [`Control::attach`].
@@ -130,7 +107,8 @@ impl Image {
     ) -> Self {
         let (banks, fixed) = (ArcSwap::default(), OnceLock::new());
         let following = Mutex::new(());
-        Self { header, layout, form, banks, fixed, following, media, files, access }
+        let temporary = None;
+        Self { header, layout, form, banks, fixed, following, media, temporary, files, access }
     }
 
     fn fix_banks(&self, kind: &dyn Kind) {
@@ -428,6 +406,16 @@ impl Image {
                     stripe.note(lsn, 0);
                 }
             }
+            Op::Claim | Op::Release => {
+                let stripe = self.header.stripe(0);
+                self.allocate_claims()?;
+                if lsn > self.header.claims().lsn() {
+                    self.header.claims().apply(lsn, record);
+                }
+                if lsn > stripe.sums().lsn {
+                    stripe.note(lsn, 0);
+                }
+            }
             Op::Heartbeat => {
                 let stripe = self.header.stripe(0);
                 if lsn > stripe.sums().lsn {
@@ -459,6 +447,15 @@ impl Image {
             }
         }
         Ok(())
+    }
+
+    /// Allocates the table of claims, unless it has its space. The caller holds stripe 0, or has
+    /// exclusive access.
+    ///
+    /// # Errors
+    /// [`crate::Error::Io`], including a full disk: then nothing has changed.
+    pub fn allocate_claims(&self) -> Result<()> {
+        late_space::allocate_claims(&self.header, self.media(), self.temporary.as_deref())
     }
 
     /// Applies an operation to the key's blocks: the first half of [`Image::apply`]. In replay,

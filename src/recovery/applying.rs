@@ -115,7 +115,10 @@ impl<'scope, 'env> Applying<'scope, 'env> {
             let is_full = self.gathered.push(lsn, record);
             return if is_full { self.apply_gathered() } else { Ok(()) };
         }
-        self.settle()?;
+        // These depend on no operation, and none on them.
+        if !matches!(record.op, Op::Position | Op::Claim | Op::Release) {
+            self.settle()?;
+        }
         self.image.apply(self.kind, &self.banks, lsn, record)?;
         if record.op == Op::Clear || event::from_record(record).is_some() {
             self.banks = self.image.keep_banks();

@@ -87,6 +87,9 @@ pub fn stripe(
             }
         }
     }
+    if index == 0 {
+        image.header().claims().count_again();
+    }
     if let Some(stripe) = index.checked_sub(1) {
         for (_, bank) in image.banks().iter() {
             for header in bank.blocks_of_stripe(stripe) {
@@ -165,7 +168,7 @@ fn undo(image: &Image, stripe: usize) {
 fn is_of(image: &Image, index: usize, record: &Record) -> bool {
     match record.op {
         Op::Insert | Op::Remove => image.layout().stripe_of(record.payload) + 1 == index,
-        Op::Heartbeat | Op::Position => index == 0,
+        Op::Heartbeat | Op::Position | Op::Claim | Op::Release => index == 0,
         _ => index == 0 && event::from_record(record).is_some(),
     }
 }
@@ -204,7 +207,15 @@ mod tests {
                 assert_eq!(stripes(&record), [expected], "{op:?}");
             }
         }
-        for op in [Op::Heartbeat, Op::Step, Op::OpenBank, Op::CloseBank, Op::Position] {
+        for op in [
+            Op::Heartbeat,
+            Op::Step,
+            Op::OpenBank,
+            Op::CloseBank,
+            Op::Position,
+            Op::Claim,
+            Op::Release,
+        ] {
             assert_eq!(stripes(&Record::new(op)), [0], "{op:?}");
         }
         for op in [Op::Durable, Op::Void, Op::Batch] {

@@ -1,22 +1,26 @@
 //! What a snapshot holds of an image: how it is copied there, and loaded again.
 //!
-//! The state block comes first, then positions, the sums of each stripe, and the blocks of each
-//! bank that the state lists. Each part is copied while nobody changes it, one after the other:
-//! replay from the snapshot's start makes them parts of one state.
+//! The state block comes first, then positions and claims, the sums of each stripe, and the blocks
+//! of each bank that the state lists. Each part is copied while nobody changes it, one after the
+//! other: replay from the snapshot's start makes them parts of one state.
 
 use crate::error::{Error, Result};
 use crate::image::positions::MOST_SOURCES;
 use crate::image::stripe_table::StripeSums;
-use crate::image::{Bank, BankForm, Image};
+use crate::image::{Bank, BankForm, Control, Image};
 use crate::media::Media;
 use crate::snapshot::write::SnapshotWriter;
 use crate::snapshot::{Content, Frame, SnapshotHeader, SnapshotReader};
 use ebbtide_core::block::{Block, OWN_WORDS, load as read, store};
+use ebbtide_core::claims::{HeldClaim, LatestClaim};
 use ebbtide_core::kind::copy::used;
 use ebbtide_core::kind::{BankEntry, Kind};
 use ebbtide_core::state::STATE_WORDS;
 use std::io;
 use std::sync::Arc;
+
+/// The most claims in a frame.
+const CLAIMS_OF_FRAME: usize = 1 << 10;
 
 /// A copy of the filter-wide state, with the banks that it lists.
 pub struct State {
@@ -24,6 +28,8 @@ pub struct State {
     words: Vec<u64>,
     /// The positions of all sources and the LSN last applied to them, if there are any.
     positions: Option<(u64, Vec<u64>)>,
+    /// The claims, in frames, and the LSN last applied to them, if there ever was one.
+    claims: (u64, Vec<Vec<u64>>),
     /// The banks.
     pub banks: Vec<Arc<Bank>>,
 }
@@ -42,7 +48,22 @@ impl State {
         let pairs = header.positions().all();
         let pairs: Vec<_> = pairs.into_iter().flat_map(<[u64; 2]>::from).collect();
         let positions = (!pairs.is_empty()).then(|| (header.positions().lsn(), pairs));
-        Ok(Self { lsn: current.lsn(), words, positions, banks: image.listed_banks()? })
+        let claims = (header.claims().lsn(), claim_frames(header));
+        let banks = image.listed_banks()?;
+        Ok(Self { lsn: current.lsn(), words, positions, claims, banks })
+    }
+}
+
+/// Returns the payloads of the frames of claims.
+fn claim_frames(header: &Control) -> Vec<Vec<u64>> {
+    let (all, LatestClaim { time, token }) = (header.claims().all(), header.claims().latest());
+    let words = |claim: &HeldClaim| [claim.hash, claim.token, claim.since, claim.deadline];
+    let frame =
+        |some: &[HeldClaim]| [time, token].into_iter().chain(some.iter().flat_map(words)).collect();
+    match (all.is_empty(), token) {
+        (true, 0) => Vec::new(),
+        (true, _) => vec![frame(&[])],
+        _ => all.chunks(CLAIMS_OF_FRAME).map(frame).collect(),
     }
 }
 
@@ -74,6 +95,9 @@ pub fn save<G>(
     writer.frame(&frame(Content::State, 0, state.lsn), &state.words)?;
     if let Some((lsn, pairs)) = &state.positions {
         writer.frame(&frame(Content::Positions, 0, *lsn), pairs)?;
+    }
+    for (index, words) in (0..).zip(&state.claims.1) {
+        writer.frame(&frame(Content::Claims, index, state.claims.0), words)?;
     }
     for at in 0..image.header().stripe_count() {
         let StripeSums { lsn, inserts, time, new_bits } = {
@@ -135,6 +159,7 @@ pub fn load(
                 states += 1;
             }
             Content::Positions => load_positions(&image, reader, frame, words)?,
+            Content::Claims => load_claims(&image, reader, frame, words)?,
             Content::Stripe => {
                 load_stripe(&image, reader, frame, words)?;
                 stripes += 1;
@@ -211,6 +236,23 @@ fn load_positions(
     for pair in words.chunks_exact(2) {
         positions.set(frame.lsn, pair[0], pair[1]);
     }
+    Ok(())
+}
+
+fn load_claims(image: &Image, reader: &SnapshotReader, frame: &Frame, words: &[u64]) -> Result<()> {
+    let Some((&[time, token], rest)) = words.split_first_chunk() else {
+        return Err(misfit(reader, frame, words));
+    };
+    image.allocate_claims()?;
+    let claims = image.header().claims();
+    let (all, []) = rest.as_chunks() else { return Err(misfit(reader, frame, words)) };
+    for &[hash, token, since, deadline] in all {
+        if claims.get(hash).is_some() || !claims.has_room_for(hash) {
+            return Err(misfit(reader, frame, words));
+        }
+        claims.set(frame.lsn, HeldClaim { hash, token, since, deadline });
+    }
+    claims.begin_after(LatestClaim { time, token });
     Ok(())
 }
 

@@ -30,6 +30,9 @@ pub enum Content {
     Block = 3,
     /// The positions of all sources, in pairs; none without positions.
     Positions = 4,
+    /// Some of the claims: the latest time and token, then hash, token, beginning and deadline of
+    /// each; none if there never was one.
+    Claims = 5,
 }
 
 /// A frame without its payload.
@@ -131,7 +134,8 @@ pub fn seal_frames(file: &mut [u8]) {
         let words: Vec<u64> = to_words(head).collect();
         let payload =
             usize::try_from(words[4]).ok().and_then(|words| rest.get(..words.checked_mul(8)?));
-        let content = [Content::State, Content::Stripe, Content::Block];
+        let content =
+            [Content::State, Content::Stripe, Content::Block, Content::Positions, Content::Claims];
         let content = content.into_iter().find(|&content| content as u64 == words[0]);
         let (Some(payload), Some(content)) = (payload, content) else {
             return;

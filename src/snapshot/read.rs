@@ -138,10 +138,11 @@ impl SnapshotReader {
             2 => Content::Stripe,
             3 => Content::Block,
             4 => Content::Positions,
+            5 => Content::Claims,
             other => {
                 return Err(self.damaged(
                     at,
-                    "a frame of content 1 to 4".into(),
+                    "a frame of content 1 to 5".into(),
                     other.to_string(),
                 ));
             }

@@ -2,8 +2,8 @@
 //!
 //! A filter on disk and a machine of the same kind, layout and seed get the same random operations:
 //! inserts under every precondition, weights (some of several records), late keys, removals,
-//! clears. A second machine applies the records of the first. A third is restored from the pieces
-//! of the first halfway, and then decides for itself.
+//! clears, and claims. A second machine applies the records of the first. A third is restored from
+//! the pieces of the first halfway, and then decides for itself.
 //!
 //! `EBBTIDE_EFFORT=3000 cargo test --test answers machine_twin` runs 30,000 operations of each
 //! filter.
@@ -12,13 +12,14 @@ use ebbtide::inspect::wal;
 use ebbtide::kinds::posterior::PosteriorOptions;
 use ebbtide::kinds::{Event, Precondition, Request};
 use ebbtide::{
-    Any, Call, Clock, Durability, Filter, ManualClock, Options, Parameters, Prior, Since,
-    Timestamp, Within,
+    Any, Call, Claim, Clock, Durability, Filter, Lease, ManualClock, Options, Parameters, Prior,
+    Since, Timestamp, Within,
 };
+use ebbtide_core::claims::{Claimant, HeldClaim, LeaseTime};
 use ebbtide_core::event;
 use ebbtide_core::kind::MOST_WEIGHT;
 use ebbtide_core::kinds::registry;
-use ebbtide_core::machine::{Logged, Machine, MachineOptions};
+use ebbtide_core::machine::{ClaimAnswer, Logged, Machine, MachineOptions};
 use ebbtide_core::record::{Op, Record};
 use ebbtide_core::time::OperationTime;
 use ebbtide_testkit::environment::scaled;
@@ -35,6 +36,8 @@ const KEYS: u64 = 300;
 /// The first time of every stream, in microseconds.
 const START: u64 = 1_700_000_000_000_000;
 const SEED: u64 = 7;
+/// Of claims: shorter than some pauses.
+const LEASE: Duration = Duration::from_millis(500);
 
 /// The source of times.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -67,6 +70,11 @@ enum Write {
     UpTo(f64),
     Remove,
     Clear,
+    Claim,
+    /// With the token of a claim of the key.
+    Confirm(u64),
+    Release(u64),
+    Extend(u64),
 }
 
 /// A record as both logs show it.
@@ -98,6 +106,8 @@ struct Twins<'a> {
     follower: Machine,
     restored: Option<Machine>,
     records: Vec<Logged>,
+    /// Keys that were claimed, and the tokens.
+    claimed: Vec<([u8; 8], u64)>,
     random: Random,
     /// The time of the stream, or of the clock.
     now: u64,
@@ -127,9 +137,20 @@ impl<'a> Twins<'a> {
         let machine = Machine::create(kind, &options, SEED.into(), 4711).expect("a machine");
         let follower = Machine::from_identity(&machine.identity()).expect("a twin");
         let random = Random::new(u64::from(stripes) << 8 | u64::from(times == Times::Clock));
-        let (restored, records) = (None, Vec::new());
-        let now = START;
-        Self { sample, times, filter, hand, machine, follower, restored, records, random, now }
+        let (restored, records, claimed, now) = (None, Vec::new(), Vec::new(), START);
+        Self {
+            sample,
+            times,
+            filter,
+            hand,
+            machine,
+            follower,
+            restored,
+            records,
+            claimed,
+            random,
+            now,
+        }
     }
 
     /// Lets time pass.
@@ -165,8 +186,25 @@ impl<'a> Twins<'a> {
             500..700 => Write::Check(Since::LastAccepted),
             700..800 => Write::Count,
             800..850 => Write::UpTo(limit),
+            // Without a clock, leases have the system's.
+            850..920 if self.times == Times::Clock => Write::Claim,
             _ => Write::Remove,
         }
+    }
+
+    /// Chooses what becomes of a claim, from time to time: with its key.
+    fn choose_claim(&mut self) -> Option<([u8; 8], Write)> {
+        if self.claimed.is_empty() || self.random.below(15) > 0 {
+            return None;
+        }
+        let at = self.random.below(self.claimed.len() as u64) as usize;
+        let (key, token) = self.claimed[at];
+        let write = match self.random.below(4) {
+            0 => Write::Release(token),
+            1 => Write::Extend(token),
+            _ => Write::Confirm(token),
+        };
+        Some((key, write))
     }
 
     /// Chooses a weight: of kinds that count now and then one that takes several records.
@@ -185,17 +223,22 @@ impl<'a> Twins<'a> {
     /// Performs one operation on the filter and its twins.
     fn operate(&mut self, number: u64) {
         self.advance();
-        let (given, write) = (self.given(), self.choose());
-        let key = self.random.below(KEYS).to_le_bytes();
+        let (given, mut write) = (self.given(), self.choose());
+        let mut key = self.random.below(KEYS).to_le_bytes();
+        if let Some(chosen) = self.choose_claim() {
+            (key, write) = chosen;
+        }
         let weight = self.weight();
         let answer = on_filter(&self.filter, self.sample, write, &key, weight, given);
         let (hash, wall) = (self.machine.hash(&key), self.wall());
         let time = self.machine.time(wall, given).expect("a time");
         let weight = self.machine.kind().weight(weight as f64).unwrap_or(1);
         let before = self.records.len();
-        let records = &mut self.records;
+        let (records, now) = (&mut self.records, self.now);
         let by_machine =
-            on_machine(&mut self.machine, write, hash, weight, time, &mut |at| records.push(at));
+            on_machine(&mut self.machine, write, hash, weight, (time, now), &mut |at| {
+                records.push(at);
+            });
         assert_eq!(answer, by_machine, "{self:?}: operation {number}, {write:?}");
         for logged in &self.records[before..] {
             self.follower.apply(logged).expect("the next record");
@@ -203,9 +246,15 @@ impl<'a> Twins<'a> {
         if let Some(restored) = &mut self.restored {
             let mut again = Vec::new();
             let by_restored =
-                on_machine(restored, write, hash, weight, time, &mut |at| again.push(at));
+                on_machine(restored, write, hash, weight, (time, now), &mut |at| again.push(at));
             assert_eq!(answer, by_restored, "operation {number}, {write:?}, restored");
             assert_eq!(again, self.records[before..], "operation {number}, {write:?}, restored");
+        }
+        if let Some(claim) = self.machine.claims().find(|claim| claim.hash == hash)
+            && matches!(write, Write::Claim)
+            && self.claimed.last() != Some(&(key, claim.token))
+        {
+            self.claimed.push((key, claim.token));
         }
         let key = self.random.below(KEYS + KEYS / 4).to_le_bytes();
         let given = given.map(|_| self.now);
@@ -294,6 +343,12 @@ fn shown_record(record: &Record, weighs: bool) -> Shown {
             ("words", geometry.words_per_block.into()),
         ],
         (_, Some(Event::CloseBank { id, .. })) => vec![("bank", id.into())],
+        (Op::Claim, _) => {
+            let claim = HeldClaim::of_record(record);
+            let lease = (claim.deadline - claim.since) / 1000;
+            vec![("hash", payload), ("token", step), ("lease-ms", lease)]
+        }
+        (Op::Release, _) => vec![("hash", payload), ("token", step)],
         _ => Vec::new(),
     };
     Shown { operation: op.name(), time, stream, details }
@@ -325,7 +380,24 @@ fn on_filter(
         Write::UpTo(limit) => shown(call.insert_up_to(key, limit)),
         Write::Remove => shown(call.remove(key)),
         Write::Clear => shown(filter.clear()),
+        Write::Claim => match filter.claim(key, LEASE).expect("an answer") {
+            Claim::Seen => "seen".to_owned(),
+            Claim::InProgress { until } => format!("until {}", until.as_unix_micros()),
+            Claim::Yours(lease) => format!("token {}", lease.into_token()),
+        },
+        Write::Confirm(token) => held(filter.resume_claim(key, token), |lease| lease.confirm()),
+        Write::Release(token) => held(filter.resume_claim(key, token), |lease| lease.release()),
+        Write::Extend(token) => held(filter.resume_claim(key, token), |lease| {
+            lease.extend(LEASE).map(Timestamp::as_unix_micros)
+        }),
     }
+}
+
+/// Returns what becomes of a claim; it is kept unless it has ended.
+fn held<T: Debug>(lease: Lease<'_>, change: impl Fn(&Lease<'_>) -> ebbtide::Result<T>) -> Answer {
+    let changed = change(&lease).map_err(|error| error.code());
+    lease.into_token();
+    shown(changed)
 }
 
 fn on_machine(
@@ -333,7 +405,7 @@ fn on_machine(
     write: Write,
     hash: u64,
     weight: u64,
-    time: OperationTime,
+    (time, now): (OperationTime, u64),
     log: &mut impl FnMut(Logged),
 ) -> Answer {
     let request = Request::insert(hash).weighing(weight);
@@ -359,7 +431,27 @@ fn on_machine(
             machine.clear(time, log);
             shown(Ok::<_, String>(()))
         }
+        Write::Claim => {
+            // As the engine in the timeline of a new filter, which is 2.
+            let (lease, above) = (LeaseTime::new(LEASE).expect("a lease"), 2 << 40);
+            match machine.claim(&Claimant { hash, now, lease, above }, time, log).expect("room") {
+                ClaimAnswer::Seen => "seen".to_owned(),
+                ClaimAnswer::InProgress(until) => format!("until {until}"),
+                ClaimAnswer::Yours(claim) => format!("token {}", claim.token),
+            }
+        }
+        Write::Confirm(token) => ended(machine.confirm((hash, token), now, time, log)),
+        Write::Release(token) => ended(Ok(machine.release((hash, token), now, log))),
+        Write::Extend(token) => {
+            let lease = LeaseTime::new(LEASE).expect("a lease");
+            ended(machine.extend((hash, token), now, lease, log))
+        }
     }
+}
+
+/// Returns what became of a claim.
+fn ended<T: Debug>(changed: ebbtide_core::Result<T>) -> Answer {
+    shown(changed.map_err(|error| ebbtide::Error::from(error).code()))
 }
 
 /// The answers to all questions about a key.

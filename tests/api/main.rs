@@ -1,6 +1,7 @@
 //! The interface: what its calls promise beside the answers of the kinds.
 
 mod batches;
+mod claims;
 mod clear;
 mod closing;
 mod explain;

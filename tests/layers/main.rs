@@ -34,6 +34,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("core/time", 2),
     ("core/kind", 3),
     ("core/kinds", 3),
+    ("core/claims", 3),
     ("core/digest", 4),
     ("core/identity", 3),
     ("core/machine", 5),
@@ -70,6 +71,7 @@ const ENGINE: &[&str] = &[
     "background",
     "mod",
     "clear",
+    "claims",
     "batch",
     "prepared",
     "write",
@@ -78,6 +80,7 @@ const ENGINE: &[&str] = &[
     "commit",
     "staging",
     "overlay",
+    "held_claims",
     "writer",
     "infer",
     "read",
@@ -93,6 +96,7 @@ const ENGINE: &[&str] = &[
     "backpressure",
     "wakeup",
     "time",
+    "lease_clock",
     "trust",
     "shared",
     "vacancy",
@@ -138,8 +142,13 @@ const UNSAFE_FILES: &[&str] = &[
 ];
 
 /// The same in the C interface: what C passes and calls.
-const UNSAFE_FILES_OF_C: &[&str] =
-    &["interface.rs", "batch_interface.rs", "files_interface.rs", "pointers.rs"];
+const UNSAFE_FILES_OF_C: &[&str] = &[
+    "interface.rs",
+    "batch_interface.rs",
+    "claim_interface.rs",
+    "files_interface.rs",
+    "pointers.rs",
+];
 
 /// The same in the module for Redis: the server's interface, its allocator, and the entry.
 const UNSAFE_FILES_OF_REDIS: &[&str] = &[

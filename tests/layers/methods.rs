@@ -6,8 +6,10 @@ use crate::text::{names, sources};
 use std::collections::BTreeSet;
 
 /// Inherent methods that still stand apart from their type: a type, a folder, and files in it.
-const APART: &[(&str, &str, &[&str])] =
-    &[("Filter", "src/api", &["abilities", "administer", "filter", "paths"])];
+const APART: &[(&str, &str, &[&str])] = &[
+    ("Call", "src/api", &["claim"]),
+    ("Filter", "src/api", &["abilities", "administer", "claim", "filter", "paths"]),
+];
 
 /// Returns the type of the inherent `impl` that begins here; `None` for one of a trait.
 fn type_of_methods(code: &str) -> Option<&str> {

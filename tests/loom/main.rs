@@ -9,6 +9,7 @@
 #![cfg(loom)]
 
 mod batch;
+mod claims;
 mod closed_bank;
 mod copies;
 mod event_times;

@@ -30,6 +30,9 @@ struct OfKey {
     latest: Option<(u64, u64)>,
 }
 
+/// Threads, each of which may die between the record of a claim and the answer.
+const MOST_UNKNOWN: usize = 8;
+
 /// The inserts of a schedule. At most one per key and thread is in progress.
 #[derive(Debug)]
 pub struct History {
@@ -42,6 +45,23 @@ pub struct History {
     keys: BTreeMap<u64, OfKey>,
     /// The first key of each batch, and whether its commit has returned.
     batches: BTreeMap<u64, bool>,
+    /// What is known of keys that were claimed.
+    claimed: BTreeMap<u64, Claimed>,
+}
+
+/// What is known of a key that was claimed. No lease ends by time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Claimed {
+    /// Somebody has it, by this token.
+    Held(u64),
+    /// Its holder began to confirm it.
+    Confirming(u64),
+    /// Its holder began to release it.
+    Releasing(u64),
+    /// It is in the window.
+    Confirmed,
+    /// Nobody has it.
+    Free,
 }
 
 /// The new keys of a batch; its position is the key after the last of them.
@@ -64,8 +84,61 @@ impl Begun {
 
 impl History {
     pub fn new(promise: Promise) -> Self {
-        let (keys, batches) = (BTreeMap::new(), BTreeMap::new());
-        Self { promise, begun: 0, inserted: 0, idle: 0, time: 0, keys, batches }
+        let (keys, batches, claimed) = Default::default();
+        Self { promise, begun: 0, inserted: 0, idle: 0, time: 0, keys, batches, claimed }
+    }
+
+    /// Records that a key was given to a claimant: nobody else may have had it.
+    pub fn give(&mut self, key: u64, token: u64) -> Result<(), String> {
+        match self.claimed.insert(key, Claimed::Held(token)) {
+            None | Some(Claimed::Free) => Ok(()),
+            Some(Claimed::Releasing(before)) if before < token => Ok(()),
+            Some(before) => Err(format!("key {key} was given by token {token}, but is {before:?}")),
+        }
+    }
+
+    /// Records that a release has returned. The key may be somebody else's by now.
+    pub fn end_release(&mut self, key: u64, token: u64) {
+        if self.claimed.get(&key) == Some(&Claimed::Releasing(token)) {
+            self.claimed.insert(key, Claimed::Free);
+        }
+    }
+
+    /// Records what its holder does with a key.
+    pub fn set_claim(&mut self, key: u64, claimed: Claimed) {
+        self.claimed.insert(key, claimed);
+    }
+
+    /// Checks the answer that a key has been seen: somebody began to confirm it.
+    pub fn check_seen(&self, key: u64) -> Result<(), String> {
+        match self.claimed.get(&key) {
+            Some(Claimed::Confirming(_) | Claimed::Confirmed) => Ok(()),
+            claimed => Err(format!("key {key} is seen, and is {claimed:?}")),
+        }
+    }
+
+    /// Checks that claims are there that were not ended, and no others.
+    fn check_claims(&self, filter: &Filter<Any>) -> Result<(), String> {
+        let text = |error: ebbtide::Error| error.to_string();
+        let open: Vec<u64> = filter.claims().map_err(text)?.iter().map(|open| open.token).collect();
+        let mut most = 0;
+        for (key, claimed) in &self.claimed {
+            let is_seen = filter.contains(key.to_le_bytes()).map_err(text)?;
+            let has = |token| open.contains(token);
+            let is_right = match claimed {
+                Claimed::Held(token) => has(token) && !is_seen,
+                Claimed::Releasing(_) => !is_seen,
+                Claimed::Confirming(token) => has(token) != is_seen || (self.forgets() && !is_seen),
+                Claimed::Confirmed => is_seen || self.forgets(),
+                Claimed::Free => !is_seen,
+            };
+            if !is_right {
+                return Err(format!("key {key} is {claimed:?}, seen: {is_seen}, open: {open:?}"));
+            }
+            most += usize::from(!matches!(claimed, Claimed::Confirmed | Claimed::Free));
+        }
+        // A process may have died with a key that nobody knows that it had.
+        if open.len() > most + MOST_UNKNOWN { Err(format!("open: {open:?}")) } else { Ok(()) }
     }
 
     pub fn begin_batch(&mut self, first: u64) {
@@ -158,6 +231,7 @@ impl History {
             return Err(format!("{inserts} inserts, expected {least} to {most}"));
         }
         self.check_batches(filter)?;
+        self.check_claims(filter)?;
         for (key, of_key) in &self.keys {
             let there = match (self.promise, of_key.latest) {
                 // At the last moment of its own window.

@@ -1,13 +1,14 @@
 //! One schedule: some processes work on a filter, and die; then the filter is compared with the
 //! requested operations.
 
-use crate::history::{BATCH, Begun, History};
+use crate::history::{BATCH, Begun, Claimed, History};
 use crate::media::{self, Place, Planted};
 use crate::stage;
 use crate::starts::{self, Pace, Start};
 use ebbtide::media::{Access, Media};
-use ebbtide::{Any, Batch, Checked, Durability, Error, Filter, Reader, Since, Timestamp};
+use ebbtide::{Any, Batch, Checked, Claim, Durability, Error, Filter, Reader, Since, Timestamp};
 use ebbtide_testkit::random::Random;
+use std::mem::ManuallyDrop;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -15,6 +16,10 @@ use std::time::Duration;
 const WITNESSES: usize = 3;
 /// The number of keys that several threads insert, each at most once.
 const SHARED_KEYS: u64 = 4;
+/// The first of the keys that several threads claim; no other operation has them.
+const CLAIMED_KEYS: u64 = 1 << 40;
+/// Longer than a schedule.
+const LEASE: Duration = Duration::from_secs(86_400);
 
 type Opened = Filter<Any>;
 type Outcome = Result<(), String>;
@@ -46,11 +51,25 @@ enum Act {
         shared: u64,
         durable: bool,
     },
+    /// A key that others claim too: claimed, and then confirmed, released or kept.
+    Work {
+        key: u64,
+        then: Then,
+    },
     Ask,
     Sync,
     Checkpoint,
     Tasks,
     Digest,
+}
+
+/// What becomes of a claim.
+#[derive(Debug, Clone, Copy)]
+enum Then {
+    Confirm,
+    ConfirmInBatch,
+    Release,
+    Extend,
 }
 
 /// The state that all threads of a schedule share.
@@ -99,7 +118,7 @@ fn acts(random: &mut Random, fresh: &mut u64) -> Vec<Act> {
             *fresh += 1;
             *fresh
         };
-        match random.below(18) {
+        match random.below(21) {
             0..=3 => Act::Insert { key: key(), durable: false },
             4 | 5 => Act::Insert { key: key(), durable: true },
             6 => {
@@ -117,6 +136,11 @@ fn acts(random: &mut Random, fresh: &mut u64) -> Vec<Act> {
                 *fresh += 2;
                 let (shared, durable) = (random.below(SHARED_KEYS), random.below(2) == 0);
                 Act::Batch { key: first, shared, durable }
+            }
+            17..=19 => {
+                let key = CLAIMED_KEYS + random.below(2);
+                let then = [Then::Confirm, Then::ConfirmInBatch, Then::Release, Then::Extend];
+                Act::Work { key, then: then[random.below(4) as usize] }
             }
             _ => Act::Digest,
         }
@@ -233,6 +257,8 @@ impl Play {
                 self.act(filter, Act::InsertSome { key })?;
             }
             Act::Batch { key, shared, durable } => self.commit(filter, key, shared, durable)?,
+            Act::Work { .. } if lock(&self.history).expires_by_time() => {}
+            Act::Work { key, then } => self.work(filter, key, then)?,
             Act::Check { key } => {
                 let (begun, time) = self.begin(key, false);
                 let call = filter.call().time(time).since(Since::LastAccepted);
@@ -247,6 +273,48 @@ impl Play {
             Act::Checkpoint => filter.checkpoint().map(|_| ()).map_err(text)?,
             Act::Tasks => filter.do_tasks().map_err(text)?,
             Act::Digest => filter.digest().map(|_| ()).map_err(text)?,
+        }
+        Ok(())
+    }
+
+    /// Claims a key and does what is to become of the claim.
+    fn work(&self, filter: &Opened, key: u64, then: Then) -> Outcome {
+        let bytes = key.to_le_bytes();
+        let lease = match filter.claim(bytes, LEASE).map_err(text)? {
+            // A dead process drops nothing.
+            Claim::Yours(lease) => ManuallyDrop::new(lease),
+            Claim::Seen => return lock(&self.history).check_seen(key),
+            // Its holder may have ended it by now.
+            Claim::InProgress { .. } => return Ok(()),
+        };
+        let token = lease.token();
+        lock(&self.history).give(key, token)?;
+        match then {
+            Then::Confirm | Then::ConfirmInBatch => {
+                let (begun, time) = self.begin(key, true);
+                lock(&self.history).set_claim(key, Claimed::Confirming(token));
+                let call = filter.call().time(time);
+                if let Then::Confirm = then {
+                    call.confirm(&lease).map_err(text)?;
+                } else {
+                    let mut batch = ManuallyDrop::new(Batch::new(call));
+                    batch.confirm(ManuallyDrop::into_inner(lease)).map_err(text)?;
+                    batch.commit().map_err(text)?;
+                }
+                let mut history = lock(&self.history);
+                history.end(begun, None);
+                history.set_claim(key, Claimed::Confirmed);
+            }
+            Then::Release => {
+                lock(&self.history).set_claim(key, Claimed::Releasing(token));
+                let was_held = lease.release().map_err(text)?;
+                let mut history = lock(&self.history);
+                history.end_release(key, token);
+                if !was_held {
+                    return Err(format!("key {key} was not held by {token}"));
+                }
+            }
+            Then::Extend => drop(lease.extend(LEASE).map_err(text)?),
         }
         Ok(())
     }

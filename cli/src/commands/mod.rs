@@ -2,6 +2,7 @@
 
 mod at_least_once;
 mod at_rest;
+mod claims;
 mod counts;
 mod create;
 mod dedup;
@@ -64,6 +65,8 @@ pub fn run(command: Command) -> Result<ExitCode> {
             place::check(&arguments.dir)?;
             inspect::restore(&arguments.src, &arguments.dir)?;
         }
+        Command::Run(arguments) => return claims::run(&arguments),
+        Command::Claims(arguments) => return claims::claims(&arguments),
         Command::Salvage(arguments) => return salvage::salvage(&arguments),
         Command::Plan(arguments) => plan::plan(&arguments)?,
         Command::Explain(arguments) => explain::explain(&arguments)?,

@@ -89,6 +89,8 @@ fn stat_json(stat: &Stat) -> Map<String, Value> {
         ("handles", stat.handles.into()),
         ("snapshots", stat.snapshots.into()),
         ("wal_segments", stat.wal_segments.into()),
+        ("claims", stat.claims.into()),
+        ("oldest_claim_ms", stat.oldest_claim.map(|age| age.as_millis() as u64).into()),
         ("durability", units::durability(stat.durability).into()),
         ("hash", stat.key_hash.to_string().into()),
         ("max_lead_seconds", stat.max_lead.as_secs_f64().into()),
@@ -125,5 +127,9 @@ fn stat_text(stat: &Stat) -> String {
         ("snapshots", stat.snapshots.to_string()),
         ("WAL segments", stat.wal_segments.to_string()),
     ]);
+    if let Some(age) = stat.oldest_claim {
+        let oldest = units::duration(age);
+        rows.push(("claims", format!("{}, the oldest since {oldest}", stat.claims)));
+    }
     table(&rows)
 }

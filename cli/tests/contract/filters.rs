@@ -60,6 +60,8 @@ fn stat_in_json_has_the_members_of_the_contract() {
         "handles",
         "snapshots",
         "wal_segments",
+        "claims",
+        "oldest_claim_ms",
     ];
     for member in members {
         assert!(stat.contains_key(member), "no {member} in {stat:?}");

@@ -5,6 +5,7 @@
 mod answers;
 mod asking;
 mod beside;
+mod claims;
 mod compressed;
 mod counts;
 mod dedup;

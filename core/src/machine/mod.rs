@@ -9,6 +9,7 @@
 //!
 //! State is a pure function of the identity and the records in the order of their LSNs.
 
+mod claims;
 mod ledger;
 mod memory;
 mod options;
@@ -21,6 +22,7 @@ pub(crate) mod write;
 #[cfg(test)]
 mod tests;
 
+pub use claims::ClaimAnswer;
 pub use ledger::{Logged, Position};
 pub use options::MachineOptions;
 pub use pieces::{PieceCursor, Pieces};
@@ -29,6 +31,7 @@ pub use write::Written;
 
 use crate::atomic::AtomicU64;
 use crate::block::{Block, Layout, OWN_WORDS};
+use crate::claims::{Claimant, HeldClaim, LeaseTime};
 use crate::digest::StateDigest;
 use crate::error::{Error, Result};
 use crate::identity::{Build, Identity, KINDS};
@@ -260,6 +263,64 @@ impl Machine {
         write::emit_clear(&mut self.parts, time, log);
     }
 
+    /// Claims a key that is not in the window, for a caller that works on it. `time` is that of the
+    /// question. See [`claims`](crate::claims).
+    ///
+    /// # Errors
+    /// [`Error::ClaimsFull`]: then nothing has changed.
+    pub fn claim(
+        &mut self,
+        claimant: &Claimant,
+        time: OperationTime,
+        log: &mut impl FnMut(Logged),
+    ) -> Result<ClaimAnswer> {
+        claims::claim(&mut self.parts, claimant, time, log)
+    }
+
+    /// Inserts a key, and ends its claim, which the caller must hold at `now`, by the time of
+    /// leases. A key that is too late is not inserted.
+    ///
+    /// # Errors
+    /// [`Error::LeaseLost`]: then nothing has changed. As [`Machine::write`].
+    pub fn confirm(
+        &mut self,
+        (hash, token): (u64, u64),
+        now: Micros,
+        time: OperationTime,
+        log: &mut impl FnMut(Logged),
+    ) -> Result<()> {
+        claims::confirm(&mut self.parts, (hash, token), now, time, log)
+    }
+
+    /// Ends a claim without an insert, if the caller holds it. Returns whether it did.
+    pub fn release(
+        &mut self,
+        (hash, token): (u64, u64),
+        now: Micros,
+        log: &mut impl FnMut(Logged),
+    ) -> bool {
+        claims::release(&mut self.parts, (hash, token), now, log)
+    }
+
+    /// Renews a claim that the caller holds. Returns its new deadline, by the time of leases.
+    ///
+    /// # Errors
+    /// [`Error::LeaseLost`]: then nothing has changed.
+    pub fn extend(
+        &mut self,
+        (hash, token): (u64, u64),
+        now: Micros,
+        lease: LeaseTime,
+        log: &mut impl FnMut(Logged),
+    ) -> Result<Micros> {
+        claims::extend(&mut self.parts, (hash, token), (now, lease), log)
+    }
+
+    /// Returns the claims, held or not, by hash.
+    pub fn claims(&self) -> impl ExactSizeIterator<Item = &HeldClaim> {
+        self.parts.claims.iter()
+    }
+
     /// Applies a record that a twin has emitted.
     ///
     /// # Errors
@@ -369,10 +430,11 @@ impl Machine {
     /// with the same operations.
     #[must_use]
     pub fn digest(&self) -> u128 {
-        let Parts { memory, ledger, .. } = &self.parts;
+        let Parts { memory, ledger, claims, .. } = &self.parts;
         let mut digest = StateDigest::new(self.kind(), ledger.stripes().iter().copied());
         let own = zeros(OWN_WORDS);
         digest.state(&Block::alone(&own, memory.state_words()));
+        digest.claims(claims.latest(), claims.iter());
         let state = memory.state();
         self.parts.each_block(|slot, block| digest.block(&state, slot, block));
         digest.finish()

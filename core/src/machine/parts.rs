@@ -5,6 +5,7 @@ use super::memory::Memory;
 #[cfg(any(test, feature = "testing"))]
 use crate::atomic::AtomicU64;
 use crate::block::{Block, Blocks};
+use crate::claims::{ClaimList, HeldClaim};
 use crate::error::Result;
 use crate::identity::Identity;
 #[cfg(any(test, feature = "testing"))]
@@ -17,6 +18,7 @@ pub(crate) struct Parts {
     pub(super) identity: Identity,
     pub(super) memory: Memory,
     pub(super) ledger: Ledger,
+    pub(super) claims: ClaimList,
     /// The kind's [grace](crate::kind::Events::grace): asking for it is a call that every write
     /// would make.
     pub(super) grace: Micros,
@@ -37,7 +39,7 @@ impl Parts {
         let memory = Memory::new(kind, identity.layout)?;
         let ledger = Ledger::new(identity.uuid, kind.uses_time(), identity.layout.stripes);
         let grace = kind.grace();
-        Ok(Self { identity, memory, ledger, grace })
+        Ok(Self { identity, memory, ledger, claims: ClaimList::default(), grace })
     }
 
     /// Returns the kind.
@@ -92,7 +94,8 @@ impl Parts {
 
     /// Returns the bytes that are allocated beside these parts themselves.
     pub(super) fn allocated_bytes(&self) -> usize {
-        size_of_val(self.ledger.stripes()) + self.memory.allocated_bytes()
+        let claims = self.claims.iter().len() * size_of::<(u64, HeldClaim)>();
+        size_of_val(self.ledger.stripes()) + self.memory.allocated_bytes() + claims
     }
 
     /// Returns the bytes beside these parts themselves when all of the present banks is used.

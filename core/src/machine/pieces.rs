@@ -15,6 +15,8 @@
 //!   stripes; the state words; inserts, time and new bits of each stripe, that of events first; the
 //!   identity.
 //! - 2: the slot of the bank, the number of the chunk, the words of the chunk.
+//! - 4, behind the first, if the filter ever had a claim: the latest time and token, then hash,
+//!   token, beginning and deadline of up to 16,384 claims, by hash.
 //! - 3, the last: XXH3-128 of the checksums of all pieces before it.
 //!
 //! Chunks stand in the order of slots and numbers; those that were never written to are left out.
@@ -23,6 +25,7 @@
 
 use super::parts::Parts;
 use crate::block::load;
+use crate::claims::LatestClaim;
 use crate::error::{Error, Result};
 use crate::hash::{DigestHasher, short_checksum};
 
@@ -30,6 +33,10 @@ pub(super) const VERSION: u32 = 1;
 pub(super) const BEGIN: u32 = 1;
 pub(super) const CHUNK: u32 = 2;
 pub(super) const SEAL: u32 = 3;
+pub(super) const CLAIMS: u32 = 4;
+
+/// The most claims in a piece.
+const CLAIMS_AT_ONCE: usize = 1 << 14;
 
 /// Words before the state words in the first piece.
 pub(super) const COUNTS: usize = 5;
@@ -53,6 +60,8 @@ pub struct Pieces<'a> {
 #[derive(Debug, Clone)]
 pub struct PieceCursor {
     number: u32,
+    /// The pieces of claims so far.
+    claims: usize,
     /// The slot and the number of the next chunk to look for; `None` after the seal.
     next: Option<(usize, usize)>,
     seal: Seal,
@@ -68,7 +77,7 @@ impl PieceCursor {
     /// Returns the place before the first piece.
     #[must_use]
     pub fn new() -> Self {
-        Self { number: 0, next: Some((0, 0)), seal: Seal::default() }
+        Self { number: 0, claims: 0, next: Some((0, 0)), seal: Seal::default() }
     }
 
     /// Returns the number of the next piece; the first one has 0.
@@ -159,6 +168,21 @@ impl<'a> Pieces<'a> {
         self.piece(BEGIN, counts.into_iter().chain(state.iter().map(load)).chain(sums), &identity)
     }
 
+    /// Returns the next piece of claims, if there are more.
+    fn claims(&mut self) -> Option<Vec<u8>> {
+        let (claims, before) = (&self.parts.claims, self.cursor.claims);
+        let is_first = before == 0 && claims.latest().token > 0;
+        let mut rest = claims.iter().skip(before * CLAIMS_AT_ONCE).peekable();
+        if rest.peek().is_none() && !is_first {
+            return None;
+        }
+        let LatestClaim { time, token } = claims.latest();
+        let claims = rest.take(CLAIMS_AT_ONCE);
+        let words = claims.flat_map(|held| [held.hash, held.token, held.since, held.deadline]);
+        self.cursor.claims += 1;
+        Some(self.piece(CLAIMS, [time, token].into_iter().chain(words), &[]))
+    }
+
     /// Returns the first chunk from this slot and number on.
     fn chunk_from(&self, from: (usize, usize)) -> Option<Found<'a>> {
         let banks = self.parts.memory.banks();
@@ -184,6 +208,9 @@ impl Iterator for Pieces<'_> {
         let next = self.cursor.next?;
         if self.cursor.number == 0 {
             return Some(self.first());
+        }
+        if let Some(claims) = self.claims() {
+            return Some(claims);
         }
         let Some(Found { slot, number, words }) = self.chunk_from(next) else {
             self.cursor.next = None;

@@ -1,11 +1,13 @@
 //! From pieces to a filter in memory. Nothing is allocated that a piece does not hold: tables of a
 //! filter's empty parts take less than a thousandth of what they list.
 
+use super::claims::from_words;
 use super::ledger::{LSN_MAX, Ledger, Position};
 use super::memory::{Memory, fill, zeros};
 use super::parts::Parts;
-use super::pieces::{BEGIN, CHUNK, COUNTS, Checked, SEAL, Seal, damaged, open};
+use super::pieces::{BEGIN, CHUNK, CLAIMS, COUNTS, Checked, SEAL, Seal, damaged, open};
 use crate::block::MAX_BANKS;
+use crate::claims::ClaimList;
 use crate::digest::Sums;
 use crate::error::{Error, Result};
 use crate::identity::{Build, Identity};
@@ -42,6 +44,11 @@ impl Restoration {
         match what {
             _ if self.sealed => return Err(damaged(number, "no piece after the last one", "one")),
             CHUNK => self.chunk(content)?,
+            CLAIMS if self.next == (0, 0) => {
+                let claims = from_words(&self.parts.claims, words(content), content.len() % 8 == 0);
+                self.parts.claims =
+                    claims.ok_or_else(|| damaged(number, "claims, one of each key", "others"))?;
+            }
             SEAL => {
                 let expected = self.seal.words();
                 if !words(content).eq(expected) || content.len() != 16 {
@@ -122,5 +129,5 @@ fn parts(content: &[u8], build: Build<'_>) -> Result<Parts> {
     let position = Position { uuid: identity.uuid, next_lsn, chain };
     let ledger = Ledger::from_parts(position, kind.uses_time(), sums);
     let grace = kind.grace();
-    Ok(Parts { identity, memory, ledger, grace })
+    Ok(Parts { identity, memory, ledger, claims: ClaimList::default(), grace })
 }

@@ -3,13 +3,16 @@
 use super::ledger::Ledger;
 use super::pieces::checksum;
 use super::*;
+use crate::claims::MOST_CLAIMS;
 use crate::conformance::{hash_of, records_and_pieces_rebuild};
 use crate::event;
 use crate::hash::mix;
 use crate::kind::{Event, MOST_WEIGHT, Parameters};
 use crate::kinds::registry::{self, REGISTRY};
 use crate::record::{Op, Record};
+use crate::time::LATEST;
 use proptest::prelude::*;
+use std::time::Duration;
 
 const LAYOUT: Layout = Layout { stripes: 2, block_words: 256 };
 const STABLE: &[(&str, &str)] = &[("cells", "20000"), ("max", "7"), ("K", "4"), ("P", "12")];
@@ -398,6 +401,105 @@ proptest! {
                 let _ = machine.insert(hash_of(key), time, &mut |_| {});
             }
             let _ = (machine.digest(), machine.stat(0, 10), machine.pieces().count());
+        }
+    }
+}
+
+#[test]
+fn claims_are_followed_record_by_record_and_saved_however_many_there_are() {
+    let mut machine = machine("fingerprint");
+    let mut follower = Machine::from_identity(&machine.identity()).expect("a twin");
+    let (mut log, lease) = (Vec::new(), LeaseTime::new(Duration::from_secs(9)).expect("a lease"));
+    let claim = |machine: &mut Machine, hash, now, log: &mut Vec<Logged>| {
+        let claimant = Claimant { hash, now, lease, above: 0 };
+        let time = machine.time(Some(now), None).expect("a time");
+        machine.claim(&claimant, time, &mut |record| log.push(record))
+    };
+    let hashes = || (0..MOST_CLAIMS as u64).map(|number| mix(number + 1));
+    let mut tokens = Vec::new();
+    for hash in hashes() {
+        match claim(&mut machine, hash, 7, &mut log).expect("room") {
+            ClaimAnswer::Yours(claim) => tokens.push(claim.token),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(tokens.is_sorted_by(|a, b| a < b));
+    let full = claim(&mut machine, mix(u64::MAX), 8, &mut log);
+    assert_eq!(full, Err(Error::ClaimsFull { most: MOST_CLAIMS }));
+    let first = mix(1);
+    let time = machine.time(Some(8), None).expect("a time");
+    let mut keep = |record| log.push(record);
+    assert!(!machine.release((first, tokens[1]), 8, &mut keep), "another's token");
+    machine.confirm((first, tokens[0]), 8, time, &mut keep).expect("it is held");
+    assert!(machine.contains(first, 8));
+    assert_eq!(claim(&mut machine, first, 9, &mut log), Ok(ClaimAnswer::Seen));
+    // All are over: some of them make room for one.
+    let late = 9_000_008;
+    assert!(matches!(
+        claim(&mut machine, mix(u64::MAX), late, &mut log),
+        Ok(ClaimAnswer::Yours(_))
+    ));
+    assert!(matches!(
+        claim(&mut machine, mix(u64::MAX - 1), late, &mut log),
+        Ok(ClaimAnswer::Yours(_))
+    ));
+    assert!(machine.claims().len() < MOST_CLAIMS);
+    log.iter().for_each(|record| follower.apply(record).expect("the next record"));
+    assert_eq!((follower.digest(), follower.position()), (machine.digest(), machine.position()));
+    let pieces: Vec<_> = machine.pieces().collect();
+    assert!(pieces.iter().all(|piece| piece.len() <= 1 << 20));
+    let restored = Machine::restore(&pieces).expect("all pieces");
+    assert_eq!(restored.digest(), machine.digest());
+    assert!(restored.claims().eq(machine.claims()));
+    // From the place behind each piece.
+    for at in 1..pieces.len() {
+        let mut some = machine.pieces();
+        let head: Vec<_> = some.by_ref().take(at).collect();
+        let rest = machine.pieces_from(some.cursor());
+        assert!(head.into_iter().chain(rest).eq(pieces.iter().cloned()), "{at}");
+    }
+}
+
+#[test]
+fn records_of_claims_that_no_filter_emits_are_refused() {
+    let machine = || machine("bloom");
+    let lease = LeaseTime::new(Duration::from_secs(9)).expect("a lease");
+    let begun = HeldClaim::record(5, 10, 100, lease);
+    let held = HeldClaim::of_record(&begun);
+    for (wrong, after) in [
+        (held.release(), None),
+        (HeldClaim { token: 9, ..held }.release(), Some(begun)),
+        (HeldClaim::record(6, 10, 100, lease), Some(begun)),
+        (HeldClaim::record(6, 11, 99, lease), Some(begun)),
+    ] {
+        let (mut twin, mut writer) = (machine(), machine());
+        for record in after.into_iter().chain([wrong]) {
+            let logged = writer.parts.ledger.append(&record);
+            let is_wrong = record == wrong;
+            let applied = twin.apply(&logged);
+            assert_eq!(applied.is_err(), is_wrong, "{record:?}: {applied:?}");
+        }
+    }
+}
+
+#[test]
+fn saved_claims_after_which_no_claim_could_be_replayed_are_refused() {
+    let lease = LeaseTime::new(Duration::from_secs(9)).expect("a lease");
+    for (now, is_sound) in [(LATEST, true), (LATEST + 1, false)] {
+        let mut machine = machine("bloom");
+        let claimant = Claimant { hash: 5, now, lease, above: 0 };
+        let time = machine.latest();
+        machine.claim(&claimant, time, &mut |_| {}).expect("room");
+        let pieces: Vec<_> = machine.pieces().collect();
+        assert_eq!(Machine::restore(&pieces).is_ok(), is_sound, "{now}");
+        // A claim that is later than the latest one, or has a greater token.
+        for word in [0, 1] {
+            let (mut pieces, place) = (pieces.clone(), 32 + word * 8);
+            pieces[1][place..place + 8].fill(0);
+            let sum = checksum(&pieces[1]);
+            pieces[1][24..32].copy_from_slice(&sum.to_le_bytes());
+            let mut restore = Restore::begin(&pieces[0]).expect("the first piece");
+            assert!(matches!(restore.add(&pieces[1]), Err(Error::Damaged { .. })), "{word}");
         }
     }
 }

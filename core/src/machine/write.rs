@@ -242,8 +242,10 @@ pub(super) fn apply(parts: &mut Parts, logged: &Logged) -> Result<()> {
         );
     } else if let Some(event) = event::from_record(&record) {
         apply_event(parts, &event, &record);
-    } else {
+    } else if record.op == Op::Clear {
         clear(parts, &record);
+    } else {
+        parts.claims.apply(&record);
     }
     Ok(())
 }
@@ -276,7 +278,10 @@ fn check_record(parts: &Parts, record: &Record) -> Result<()> {
             }
             _ => Ok(()),
         },
-        Op::Insert | Op::Step | Op::CloseBank | Op::Clear => Ok(()),
+        Op::Claim | Op::Release if !parts.claims.fits(record) => {
+            refused("a claim that may begin, or the end of one that is there")
+        }
+        Op::Insert | Op::Step | Op::CloseBank | Op::Clear | Op::Claim | Op::Release => Ok(()),
         Op::Heartbeat | Op::Durable | Op::Void | Op::Batch | Op::Position => {
             refused("an operation, an event or a clear")
         }

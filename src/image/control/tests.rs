@@ -5,6 +5,7 @@ use crate::image::control::*;
 use crate::image::stripe_table::StripeSums;
 use crate::media::failing::Failing;
 use crate::media::{Disk, Memory};
+use ebbtide_core::claims::HeldClaim;
 use ebbtide_core::kind::Totals;
 use ebbtide_core::state::STATE_OWN_WORDS;
 use std::io::ErrorKind;
@@ -72,19 +73,22 @@ fn each_thing_has_a_place_of_its_own_and_the_file_is_no_larger_than_they_are() {
         let words = header.mapping.words();
         let (shards, behind) = header.shards;
         let (positions, behind_positions) = header.identity.positions();
-        let (holders, end) = header.identity.holders();
+        let (holders, behind_holders) = header.identity.holders();
+        let (claims, end) = header.identity.claims();
         assert_eq!(behind, positions, "{stripes}");
         assert!((behind_positions..behind_positions + 512).contains(&holders), "{stripes}");
         assert!(header.state_block.1 <= shards && shards.is_multiple_of(16), "{stripes}: {shards}");
+        assert!((behind_holders..behind_holders + 512).contains(&claims), "{stripes}");
         assert!((end..end + 512).contains(&words.len()), "{stripes}: {}", words.len());
-        assert_eq!(header.bytes(), words.len() as u64 * 8);
+        assert_eq!(header.bytes(), claims as u64 * 8, "without claims");
         let stripe = |at| header.stripe(at);
         let marked = || {
             let some = [TAIL, DURABLE, REFUSED, ALLOCATED].map(|at| header.word(at));
             let more = [TIMELINE_START, NOTED, NOTING, EVENTS_FROM].map(|at| header.word(at));
             let others = [header.snapshot().0, header.syncing(), header.growing(), header.time().0];
-            let time = header.time_base();
+            let (time, leases) = (header.time_base(), header.lease_base());
             let lists = header.unsound().0.iter().chain(time.words).chain([time.clock]);
+            let lists = lists.chain(leases.words).chain([leases.clock]);
             let slots = (0..SLOTS_WORDS).map(|slot| header.incarnation(slot).0);
             let locks = (0..=stripes as usize).map(|at| stripe(at).lock_word());
             let one_by_one = [some, more, others].into_iter().flatten();
@@ -103,8 +107,13 @@ fn each_thing_has_a_place_of_its_own_and_the_file_is_no_larger_than_they_are() {
                 [0, STATE_OWN_WORDS - 1].into_iter().for_each(|at| state.set_own(at, lsn));
             });
         }
+        let claim = HeldClaim { hash: 81, token: 82, since: 83, deadline: 84 };
+        header.claims().note_space();
+        header.claims().set(85, claim);
+        assert_eq!(header.bytes(), words.len() as u64 * 8, "with claims");
         header.counters().begin(Totals { inserts: 5, new_bits: 6 });
         (0..32).for_each(|shard| header.counters().count(shard, 1, 1));
+        assert_eq!((header.claims().get(81), header.claims().lsn()), (Some(claim), 85));
         header.retire();
         assert!(marked().all(|(mark, word)| load(word) == 1000 + mark as u64), "{stripes}");
         assert_eq!(header.stripe_count(), stripes as usize + 1);

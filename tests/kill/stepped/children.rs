@@ -108,9 +108,13 @@ fn suffer(scene: &Scene, dir: &Path, plan: &Plan) -> ! {
         }
         filter
     });
+    let claims = filter.as_ref().filter(|_| scene.operation.needs_claim());
+    let token = claims.map_or(0, |filter| {
+        scene.claim(filter, plan.tested).expect("an answer").expect("nobody has it")
+    });
     assert!(ptrace::offer(), "tracing was allowed before");
     ptrace::mark();
-    let done = scene.operate(filter, dir, plan);
+    let done = scene.operate(filter, dir, plan, token);
     ptrace::mark();
     // Only stopped victims reach this line.
     done.expect("the operation ends well, later than usual");
@@ -154,6 +158,8 @@ pub struct Answer {
     pub lsn: u64,
     /// The position that the last batch set.
     pub position: u64,
+    /// The claims that are held.
+    pub claims: u64,
     /// The digest.
     pub digest: String,
     /// How many of the requested keys were present.
@@ -192,6 +198,11 @@ impl Survivor {
     /// Counts how many of these keys are present.
     pub fn count(&mut self, numbers: Range<u64>) -> Result<Answer, String> {
         self.ask(&format!("count {} {}", numbers.start, numbers.end))
+    }
+
+    /// Ends the claims of these keys. Returns how many there were.
+    pub fn end_claims(&mut self, numbers: Range<u64>) -> Result<Answer, String> {
+        self.ask(&format!("end-claims {} {}", numbers.start, numbers.end))
     }
 
     /// Counts how many of these keys are present, without the digest and its locks.
@@ -241,8 +252,9 @@ impl Survivor {
         let mut parts = line.split_whitespace();
         let mut number = || parts.next().and_then(|text| text.parse().ok()).unwrap_or(u64::MAX);
         let (inserts, lsn, present, position) = (number(), number(), number(), number());
+        let claims = number();
         let digest = parts.next().unwrap_or_default().to_owned();
-        Ok(Answer { inserts, lsn, position, digest, present })
+        Ok(Answer { inserts, lsn, position, claims, digest, present })
     }
 
     /// Kills and reaps it.
@@ -292,6 +304,10 @@ fn answer(scene: &Scene, filter: &Filter, line: &str) -> Option<String> {
         "count" | "glance" => {
             present = numbers.filter(|&number| scene.contains(filter, number)).count();
         }
+        "end-claims" => {
+            let ends = |&number: &u64| scene.end_claim(filter, number).expect("no error");
+            present = numbers.filter(ends).count();
+        }
         "checkpoint" => drop(filter.checkpoint().expect("a checkpoint")),
         "sync" => filter.sync().expect("a sync"),
         "join" => {}
@@ -302,5 +318,6 @@ fn answer(scene: &Scene, filter: &Filter, line: &str) -> Option<String> {
     }
     let digest = filter.digest().expect("a digest");
     let position = scene.position(filter);
-    Some(format!("{} {} {present} {position} {digest}", digest.inserts, digest.lsn))
+    let claims = filter.claims().expect("claims").len();
+    Some(format!("{} {} {present} {position} {claims} {digest}", digest.inserts, digest.lsn))
 }

@@ -209,6 +209,11 @@ impl Run<'_> {
             self.scene.insert(&filter, number).map_err(told)?;
         }
         self.next = 100;
+        // The first claim allocates the table, which would be most of its path.
+        if self.scene.operation.is_of_claims() {
+            self.scene.claim(&filter, 100).map_err(told)?;
+            self.scene.end_claim(&filter, 100).map_err(told)?;
+        }
         filter.close().map_err(told)
     }
 
@@ -282,7 +287,8 @@ impl Run<'_> {
             // Without an insert in between, the state that the survivor saw equals the state that
             // recovery derives from the files.
             self.recover()?;
-            self.ask("insert the victims' keys", |survivor| survivor.insert(tested))?;
+            self.ask("insert the victims' keys", |survivor| survivor.insert(tested.clone()))?;
+            self.ask("end the victims' claims", |survivor| survivor.end_claims(tested))?;
             return Ok(());
         }
         let warmed = goals.len() as u64;
@@ -434,6 +440,7 @@ impl Run<'_> {
             return Err(format!("{inserts} inserts, expected {} and up to {most}", expected + 1));
         }
         self.check_batches(&tested, counted, seen.position)?;
+        self.check_claims(&tested, counted, seen.claims)?;
         if self.scene.keeps > 0 && seen.present < counted.max(glanced) {
             return Err(format!(
                 "{glanced} of the victims' keys were present at first, then {}, of which {counted} \
@@ -468,6 +475,32 @@ impl Run<'_> {
         if !counted.is_multiple_of(BATCH) || (batches > 0) != is_set {
             return Err(format!(
                 "{counted} keys of batches of {BATCH} at {tested:?}, and position {position}"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Checks that each victim's key is either claimed or confirmed, or free if the victim may have
+    /// freed it or not yet claimed it; and ends the claims.
+    fn check_claims(
+        &mut self,
+        tested: &Range<u64>,
+        counted: u64,
+        claims: u64,
+    ) -> Result<(), String> {
+        let victims = tested.end - tested.start;
+        let is_right = match self.scene.operation {
+            Operation::Claim | Operation::Release => claims <= victims,
+            Operation::Confirm => claims + counted == victims,
+            Operation::Extend => claims == victims,
+            _ => claims == 0,
+        };
+        let keys = tested.clone();
+        let ended = self.ask("end the victims' claims", |survivor| survivor.end_claims(keys))?;
+        if !is_right || ended.present != claims || ended.claims != 0 {
+            return Err(format!(
+                "{claims} claims and {counted} keys of {victims} victims; {} claims were ended",
+                ended.present
             ));
         }
         Ok(())

@@ -3,7 +3,7 @@
 
 use super::children::Plan;
 use ebbtide::{
-    Any, Call, Clock, Durability, Entry, Filter, Options, Parameters, Result, Timestamp,
+    Any, Call, Claim, Clock, Durability, Entry, Filter, Options, Parameters, Result, Timestamp,
 };
 use ebbtide_testkit::random::mix;
 use std::ops::Range;
@@ -19,6 +19,14 @@ pub enum Operation {
     Check,
     /// The commit of a batch of [`BATCH`] keys in as many stripes, and of a position.
     Batch,
+    /// A claim of an absent key.
+    Claim,
+    /// The confirmation of a claim.
+    Confirm,
+    /// The end of a claim without an insert.
+    Release,
+    /// The renewal of a claim.
+    Extend,
     /// A removal of the key that was inserted to warm up.
     Remove,
     /// A clear.
@@ -37,10 +45,20 @@ impl Operation {
     /// Returns the number of keys that it inserts.
     pub fn inserts(self) -> u64 {
         match self {
-            Self::Insert | Self::Check => 1,
+            Self::Insert | Self::Check | Self::Confirm => 1,
             Self::Batch => BATCH,
             _ => 0,
         }
+    }
+
+    /// Returns whether it changes claims.
+    pub fn is_of_claims(self) -> bool {
+        self == Self::Claim || self.needs_claim()
+    }
+
+    /// Returns whether it changes a claim that was given before.
+    pub fn needs_claim(self) -> bool {
+        matches!(self, Self::Confirm | Self::Release | Self::Extend)
     }
 
     /// Returns the number of keys that belong to it.
@@ -51,6 +69,8 @@ impl Operation {
 
 /// The keys of a batch.
 pub const BATCH: u64 = 3;
+/// Longer than a run.
+const LEASE: Duration = Duration::from_secs(86_400);
 /// The source whose position a batch sets, to the number after its last key.
 const SOURCE: u64 = 7;
 
@@ -246,9 +266,28 @@ impl Scene {
         next.saturating_sub(self.keeps).max(spoken)..next
     }
 
+    /// Claims the key of this number. Returns the token; `None` if it is not to be had.
+    pub fn claim(&self, filter: &Filter, number: u64) -> Result<Option<u64>> {
+        match self.call(filter, number).claim(self.key(number), LEASE)? {
+            Claim::Yours(lease) => Ok(Some(lease.into_token())),
+            Claim::Seen | Claim::InProgress { .. } => Ok(None),
+        }
+    }
+
+    /// Ends the claim of the key of this number, if there is one.
+    pub fn end_claim(&self, filter: &Filter, number: u64) -> Result<bool> {
+        filter.end_claim(self.key(number))
+    }
+
     /// Runs the operation under test. The handle is not dropped afterwards: dropping is a separate
-    /// operation.
-    pub fn operate(&self, filter: Option<Filter>, dir: &Path, plan: &Plan) -> Result<()> {
+    /// operation. `token` is that of the claim, if it needs one.
+    pub fn operate(
+        &self,
+        filter: Option<Filter>,
+        dir: &Path,
+        plan: &Plan,
+        token: u64,
+    ) -> Result<()> {
         let Some(filter) = filter else { return self.open(dir).map(std::mem::forget) };
         let number = plan.tested;
         match self.operation {
@@ -257,6 +296,21 @@ impl Scene {
                 self.call(&filter, number).check_and_insert(self.key(number))?;
             }
             Operation::Batch => self.commit(&filter, number)?,
+            Operation::Claim => drop(self.claim(&filter, number)?),
+            Operation::Confirm => {
+                let lease = filter.resume_claim(self.key(number), token);
+                self.call(&filter, number).confirm(&lease)?;
+                std::mem::forget(lease);
+            }
+            Operation::Release => {
+                let lease = filter.resume_claim(self.key(number), token);
+                assert!(lease.release()?, "{number} is claimed");
+            }
+            Operation::Extend => {
+                let lease = filter.resume_claim(self.key(number), token);
+                lease.extend(LEASE)?;
+                std::mem::forget(lease);
+            }
             Operation::Remove => {
                 let removed = self.call(&filter, plan.warm).remove(self.key(plan.warm))?;
                 assert!(removed, "{} is present", plan.warm);

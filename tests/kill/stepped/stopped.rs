@@ -97,6 +97,9 @@ impl Run<'_> {
 
     fn insert_beside(&mut self, victim: &Victim, tested: u64) -> Result<Stood, String> {
         let held_up = match self.scene.operation {
+            Operation::Claim | Operation::Confirm | Operation::Release | Operation::Extend => {
+                HeldUp::AnyStripe
+            }
             Operation::Insert | Operation::Check | Operation::Batch => {
                 let keys = tested..tested + self.scene.operation.keys();
                 HeldUp::Stripes(keys.map(|number| self.scene.stripe(number)).collect())

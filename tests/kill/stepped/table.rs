@@ -124,8 +124,31 @@ const BATCH_BANK: Scene = Scene {
 const BATCH_COUNT: Scene =
     Scene { path: "batch-count", kind: "counting", parameters: COUNTED, every: 61, ..BATCH };
 
+const CLAIM: Scene = Scene { path: "claim", operation: Operation::Claim, every: 31, ..PLAIN };
+const CONFIRM: Scene =
+    Scene { path: "confirm", operation: Operation::Confirm, every: 41, stripes: 4, ..PLAIN };
+/// A step comes before the insert.
+const CONFIRM_SHIFT: Scene = Scene {
+    path: "confirm-shift",
+    operation: Operation::Confirm,
+    parameters: SHORT,
+    aim: Aim::Step,
+    every: 101,
+    ..PLAIN
+};
+const CONFIRM_COUNT: Scene = Scene {
+    path: "confirm-count",
+    operation: Operation::Confirm,
+    kind: "counting",
+    parameters: COUNTED,
+    every: 61,
+    ..PLAIN
+};
+const RELEASE: Scene = Scene { path: "release", operation: Operation::Release, ..CLAIM };
+const EXTEND: Scene = Scene { path: "extend", operation: Operation::Extend, ..CLAIM };
+
 /// One for each protocol.
-const PATHS: [Scene; 29] = [
+const PATHS: [Scene; 36] = [
     PLAIN,
     SHIFT,
     CATCH_UP,
@@ -140,6 +163,13 @@ const PATHS: [Scene; 29] = [
     BATCH_COUNT,
     Scene { path: "batch-moves", kind: "fingerprint", parameters: CROWDED, ..BATCH },
     Scene { path: "batch-append", segment_bytes: 4 << 10, aim: Aim::Segment, every: 201, ..BATCH },
+    CLAIM,
+    CONFIRM,
+    CONFIRM_SHIFT,
+    CONFIRM_COUNT,
+    RELEASE,
+    EXTEND,
+    Scene { path: "confirm-moves", kind: "fingerprint", parameters: CROWDED, ..CONFIRM },
     Scene { path: "clear-bank", kind: "time-limited", parameters: TIMED, every: 501, ..CLEAR },
     Scene { path: "clear-count", kind: "counting", parameters: COUNTED, every: 501, ..CLEAR },
     Scene {
@@ -199,7 +229,7 @@ const fn deaths(path: &'static str, victims: u64, scene: Scene) -> Scene {
     Scene { path, victims, every: 8, ..scene }
 }
 
-const REPAIRS: [Scene; 31] = [
+const REPAIRS: [Scene; 35] = [
     Scene { every: 1, ..deaths("repair", 2, PLAIN) },
     deaths("repair-twice", 3, PLAIN),
     deaths("repair-shift", 2, SHIFT),
@@ -230,6 +260,10 @@ const REPAIRS: [Scene; 31] = [
     deaths("repair-batch-bank", 2, BATCH_BANK),
     deaths("repair-batch-count", 2, BATCH_COUNT),
     deaths("repair-polynomial", 2, KINDS[13]),
+    deaths("repair-claim", 2, CLAIM),
+    deaths("repair-confirm", 2, CONFIRM),
+    deaths("repair-confirm-count", 2, CONFIRM_COUNT),
+    deaths("repair-extend", 2, EXTEND),
     // An interrupted recovery, and the recovery from that.
     deaths("recover-twice", 2, OPEN),
 ];

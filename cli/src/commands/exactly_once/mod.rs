@@ -272,7 +272,9 @@ impl ExactlyOnce<'_> {
             let end = target.write(&new)?;
             positions::set_entry(&mut batch, piece.slot, &piece.entry)?;
             positions::set_output(&mut batch, target.identity, &end)?;
-            match batch.commit() {
+            let committed = batch.commit();
+            drop(batch);
+            match committed {
                 Ok(()) => {
                     (target.trail, *self.counts) = (end, counts);
                     return Ok(());

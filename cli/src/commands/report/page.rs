@@ -120,6 +120,7 @@ fn figures(text: &mut String, seen: &Observation) {
         ("hash", stat.key_hash.to_string()),
         ("operations", stat.operations.to_string()),
         ("refused as too late", stat.refused.to_string()),
+        ("claims", stat.claims.to_string()),
         ("step", stat.step.map_or_else(|| "none".to_owned(), |step| step.to_string())),
         ("latest time (UTC)", stat.time.map_or_else(|| "none yet".to_owned(), units::time)),
         ("LSN", stat.lsn.to_string()),

@@ -97,8 +97,8 @@ fn draw_head(buffer: &mut Buffer, area: Rect, shown: &Shown, seen: &Observation)
             units::durability(stat.durability)
         )),
         Line::from(format!(
-            "{} inserts, {} operations, {} refused; oldest generation {oldest}",
-            stat.inserts, stat.operations, stat.refused
+            "{} inserts, {} operations, {} refused, {} claimed; oldest generation {oldest}",
+            stat.inserts, stat.operations, stat.refused, stat.claims
         )),
         Line::from(format!(
             "memory {} ({}), disk {}, {} snapshots, {} log segments, {} blocks in {} banks",

@@ -1,0 +1,117 @@
+//! `run` and `claims`: work that is done once in the window, and who is doing it.
+
+use super::at_rest;
+use crate::claim_args::{Claims, RunOnce};
+use crate::failure::{Failure, NO, Result, note};
+use crate::output::{Output, object};
+use crate::stop::Stop;
+use crate::units;
+use ebbtide::{Any, Claim, Filter, Lease, Options, Timestamp};
+use rustix::process::{Pid, Signal, kill_process};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::time::{Duration, Instant};
+
+/// The exit code of `run` while somebody else does the work: `EX_TEMPFAIL`.
+const IN_PROGRESS: u8 = 75;
+
+/// Receives the token, which grows from claim to claim.
+const TOKEN: &str = "EBBTIDE_TOKEN";
+
+/// How often `run` checks whether its command has ended.
+const CHECK: Duration = Duration::from_millis(20);
+
+/// Renewals in the time of a lease.
+const RENEWALS: u32 = 3;
+
+/// Runs a command unless its key is in the window; inserts the key if the command succeeds.
+pub fn run(arguments: &RunOnce) -> Result<ExitCode> {
+    let stop = Stop::on_signals()?;
+    let filter = Filter::<Any>::open(&arguments.dir, Options::new())?;
+    let ended = match filter.claim(arguments.claim.as_bytes(), arguments.lease)? {
+        Claim::Seen => Ok(ExitCode::SUCCESS),
+        Claim::InProgress { until } => {
+            let rest = units::duration(until.since(Timestamp::now()));
+            note(&format!("somebody else does the work, for {rest} at least"));
+            Ok(ExitCode::from(IN_PROGRESS))
+        }
+        Claim::Yours(lease) => work(arguments, &lease, &stop),
+    };
+    filter.close()?;
+    ended
+}
+
+/// Runs the command of a key that was claimed. Passes signals that ask it to stop on to it.
+fn work(arguments: &RunOnce, lease: &Lease<'_>, stop: &Stop) -> Result<ExitCode> {
+    let [name, rest @ ..] = &*arguments.command else { return Ok(ExitCode::SUCCESS) };
+    let mut command = Command::new(name);
+    let mut child =
+        command.args(rest).env(TOKEN, lease.token().to_string()).spawn().map_err(|error| {
+            Failure::Error(format!("cannot run {}: {error}", name.to_string_lossy()))
+        })?;
+    let status = wait(&mut child, arguments.lease, lease, stop)?;
+    let code = match (status.success(), status.code()) {
+        (true, _) => {
+            lease.confirm()?;
+            ExitCode::SUCCESS
+        }
+        // Dropping the lease releases the key.
+        (false, Some(code)) => ExitCode::from(u8::try_from(code).unwrap_or(NO)),
+        (false, None) => ExitCode::from(128 + status.signal().unwrap_or(0) as u8),
+    };
+    stop.signal().map_or(Ok(code), |signal| Err(Failure::Stopped(signal)))
+}
+
+/// Waits for the end of a command, and renews its lease meanwhile.
+fn wait(child: &mut Child, length: Duration, lease: &Lease<'_>, stop: &Stop) -> Result<ExitStatus> {
+    let waiting = |error| Failure::Error(format!("cannot wait for the command: {error}"));
+    let (mut renewed, mut signalled) = (Instant::now(), false);
+    loop {
+        if let Some(status) = child.try_wait().map_err(waiting)? {
+            return Ok(status);
+        }
+        match (stop.signal().and_then(Signal::from_named_raw), signalled) {
+            (Some(signal), false) => {
+                let pid = Pid::from_child(child);
+                // It may have ended by now.
+                let _ = kill_process(pid, signal);
+                signalled = true;
+            }
+            (Some(_), true) => std::thread::sleep(CHECK),
+            (None, _) => stop.sleep(CHECK)?,
+        }
+        if renewed.elapsed() >= length / RENEWALS {
+            // If it is lost, the confirmation fails.
+            let _ = lease.extend(length);
+            renewed = Instant::now();
+        }
+    }
+}
+
+/// Lists the claims that are held, the oldest first, or ends one.
+pub fn claims(arguments: &Claims) -> Result<ExitCode> {
+    let filter = at_rest::open(&arguments.dir)?;
+    if let Some(key) = &arguments.end {
+        let was_held = filter.end_claim(key.as_bytes())?;
+        filter.close()?;
+        return Ok(if was_held { ExitCode::SUCCESS } else { ExitCode::from(NO) });
+    }
+    let open = filter.claims()?;
+    filter.close()?;
+    let mut output = Output::new()?;
+    for claim in open {
+        if arguments.json {
+            output.json(object([
+                ("token", claim.token.into()),
+                ("age_seconds", claim.age.as_secs_f64().into()),
+                ("remaining_seconds", claim.remaining.as_secs_f64().into()),
+            ]))?;
+        } else {
+            let [age, rest] = [claim.age, claim.remaining].map(units::duration);
+            output.text(&format!("token {}: since {age}, {rest} left", claim.token))?;
+        }
+    }
+    output.flush()?;
+    Ok(ExitCode::SUCCESS)
+}

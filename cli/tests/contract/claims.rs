@@ -1,0 +1,117 @@
+//! `run` does work once in the window, and `claims` shows who is doing it.
+
+use crate::support::{Place, ok, run, signal, start};
+use std::fs;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// A limit longer than any step takes.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Waits until a file has this content.
+fn await_content(path: &str, content: &str) {
+    let began = Instant::now();
+    while fs::read_to_string(path).unwrap_or_default() != content {
+        assert!(began.elapsed() < LIMIT, "{path}: {:?}", fs::read_to_string(path));
+        sleep(Duration::from_millis(5));
+    }
+}
+
+fn made() -> (Place, String) {
+    let place = Place::new();
+    let dir = place.at("jobs");
+    ok(&["create", &dir, "--window", "1h"], b"");
+    (place, dir)
+}
+
+/// Runs a script under a claim of a key.
+fn under(dir: &str, key: &str, script: &str) -> crate::support::Outcome {
+    run(&["run", "--claim", key, dir, "--", "sh", "-c", script], b"")
+}
+
+#[test]
+fn work_is_done_once_and_work_that_fails_is_done_again() {
+    let (place, dir) = made();
+    let log = place.at("log");
+    let work = |result: i32| format!("echo done >> {log}; exit {result}");
+    assert_eq!(under(&dir, "a", &work(3)).code, Some(3));
+    assert_eq!(under(&dir, "a", "kill -9 $$").code, Some(137));
+    assert_eq!(under(&dir, "a", &work(0)).code, Some(0));
+    assert_eq!(under(&dir, "a", &work(0)).code, Some(0), "it was done");
+    assert_eq!(fs::read_to_string(&log).expect("a file"), "done\ndone\n");
+    assert_eq!(run(&["contains", &dir, "--key", "a"], b"").code, Some(0));
+    let missing = run(&["run", "--claim", "b", &dir, "--", "/nothing here"], b"");
+    assert_eq!(missing.code, Some(2));
+    assert!(missing.stderr.contains("cannot run /nothing here"), "{}", missing.stderr);
+    assert!(ok(&["claims", &dir], b"").stdout.is_empty(), "it is released");
+}
+
+#[test]
+fn the_command_finds_tokens_that_grow() {
+    let (place, dir) = made();
+    let log = place.at("log");
+    for key in ["a", "b"] {
+        assert_eq!(under(&dir, key, &format!("echo $EBBTIDE_TOKEN >> {log}")).code, Some(0));
+    }
+    let text = fs::read_to_string(&log).expect("a file");
+    let tokens: Vec<u64> = text.lines().map(|line| line.parse().expect("a number")).collect();
+    assert!(tokens.len() == 2 && tokens[0] < tokens[1], "{tokens:?}");
+}
+
+#[test]
+fn a_second_run_beside_the_first_does_nothing_and_says_so() {
+    let (place, dir) = made();
+    let (begun, go) = (place.at("begun"), place.at("go"));
+    let script = format!("echo yes > {begun}; until [ -e {go} ]; do sleep 0.02; done");
+    // Renewed several times meanwhile.
+    let lease = ["run", "--claim", "a", "--lease", "200ms", &dir, "--", "sh", "-c", &script];
+    let first = start(&lease);
+    await_content(&begun, "yes\n");
+    sleep(Duration::from_millis(700));
+    let second = under(&dir, "a", "exit 0");
+    assert_eq!(second.code, Some(75), "{}", second.stderr);
+    assert!(second.stderr.contains("somebody else does the work"), "{}", second.stderr);
+    let listed = ok(&["claims", &dir, "--json"], b"").json();
+    assert_eq!(listed.len(), 1);
+    assert!(listed[0]["age_seconds"].as_f64().expect("a number") >= 0.7);
+    assert!(listed[0]["remaining_seconds"].as_f64().expect("a number") <= 0.2);
+    let stat = ok(&["stat", &dir, "--json"], b"").json();
+    assert_eq!(stat[0]["claims"], 1);
+    assert!(ok(&["stat", &dir], b"").text().contains("claims"));
+    fs::write(&go, "").expect("space");
+    assert!(first.wait_with_output().expect("its end").status.success());
+    assert_eq!(under(&dir, "a", "exit 5").code, Some(0), "it was done");
+}
+
+#[test]
+fn a_signal_reaches_the_command_and_the_key_is_free_again() {
+    let (place, dir) = made();
+    let begun = place.at("begun");
+    let script = format!(
+        "trap 'echo ended > {begun}; exit 9' TERM; echo yes > {begun}; \
+                          while :; do sleep 0.02; done"
+    );
+    let child = start(&["run", "--claim", "a", &dir, "--", "sh", "-c", &script]);
+    await_content(&begun, "yes\n");
+    signal(&child, "TERM");
+    let status = child.wait_with_output().expect("its end").status;
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(15));
+    assert_eq!(fs::read_to_string(&begun).expect("a file"), "ended\n");
+    assert_eq!(under(&dir, "a", "exit 0").code, Some(0));
+}
+
+#[test]
+fn the_key_of_a_run_that_was_killed_is_free_when_its_lease_is_over_or_is_ended() {
+    let (place, dir) = made();
+    let begun = place.at("begun");
+    let script = format!("echo yes > {begun}; sleep 1000");
+    let mut child =
+        start(&["run", "--claim", "a", "--lease", "1h", &dir, "--", "sh", "-c", &script]);
+    await_content(&begun, "yes\n");
+    child.kill().expect("it lives");
+    child.wait().expect("its end");
+    assert_eq!(under(&dir, "a", "exit 0").code, Some(75));
+    assert_eq!(run(&["claims", &dir, "--end", "b"], b"").code, Some(1));
+    assert_eq!(run(&["claims", &dir, "--end", "a"], b"").code, Some(0));
+    assert_eq!(under(&dir, "a", "exit 0").code, Some(0));
+}

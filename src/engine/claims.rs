@@ -1,0 +1,294 @@
+//! Claims: giving keys to those that work on them; the protocol is in
+//! `docs/protocols/claims.md`.
+//!
+//! Claims are written under stripe 0, as events and positions are. Who claims or confirms a key
+//! holds the key's stripe as well, so that no insert of the key comes between the question and the
+//! claim. A confirmation is a batch: the insert, and the end of the claim.
+
+use crate::engine::batch::{self, Settings};
+use crate::engine::commit::while_space_is_made;
+use crate::engine::held_claims::{ClaimedKey, held};
+use crate::engine::log_writer::Appended;
+use crate::engine::operation::{self, Attempt, basis};
+use crate::engine::outcome::{Checked, Precondition, Request, Waits};
+use crate::engine::prepared::Prepared;
+use crate::engine::shared::Local;
+use crate::engine::staging::BatchOperation;
+use crate::engine::time::Stamp;
+use crate::engine::write::decide;
+use crate::engine::writer::Writer;
+use crate::error::{Error, Result};
+use crate::locks::stripes::StripeGuard;
+use crate::wal::Record;
+use ebbtide_core::claims::{Claimant, Decided, HeldClaim, LeaseTime, MOST_CLAIMS};
+use ebbtide_core::kind::{Change, Micros};
+
+/// The claims that are no longer held and are ended together when there is no room.
+const ENDED_AT_ONCE: usize = 256;
+
+/// The bits of a token below the number of the timeline. What a timeline's end loses in a power
+/// cut, the next one does not give again.
+const TOKEN_BITS: u32 = 40;
+
+/// The answer to a claimant.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum ClaimAnswer {
+    /// The key is in the window; the answer is durable when the log is up to this LSN.
+    Seen(u64),
+    /// Somebody else works on it until this time of leases.
+    InProgress(Micros),
+    /// The claim.
+    Yours(HeldClaim),
+}
+
+/// Prefetches the memory that a claim of a key will probably touch.
+pub(crate) fn prefetch(writer: &Writer, hash: u64) {
+    // It reads words, and a forked child has no mapping.
+    if writer.shared.check_usable().is_ok() {
+        writer.shared.image.header().claims().prefetch(hash);
+        writer.prefetch_to_write(hash);
+    }
+}
+
+/// Claims a key that is not in the window. `when` is the time of the question, if it is not the
+/// clock's, and how long to wait.
+///
+/// # Errors
+/// [`Error::ClaimsFull`], [`Error::WouldWait`], [`Error::Io`] and others: nothing has happened.
+pub(crate) fn claim(
+    writer: &Writer,
+    hash: u64,
+    lease: LeaseTime,
+    when: (Option<Micros>, Waits),
+) -> Result<ClaimAnswer> {
+    while_space_is_made(writer, when.1, || {
+        loop {
+            if let Some(answer) = claim_once(writer, hash, lease, when)? {
+                return Ok(answer);
+            }
+        }
+    })
+}
+
+/// Claims a key; `None` if nothing has happened.
+fn claim_once(
+    writer: &Writer,
+    hash: u64,
+    lease: LeaseTime,
+    (time, waits): (Option<Micros>, Waits),
+) -> Result<Option<ClaimAnswer>> {
+    let [stripe, mut stripe_0] = lock(writer, hash, waits)?;
+    let now = writer.time.now().time.max(time.unwrap_or(0));
+    let moment = writer.time.moment(Stamp { time: now, stream: false });
+    if writer.queries.contains_held(hash, &moment)? {
+        return Ok(Some(ClaimAnswer::Seen(stripe.entry().lsn())));
+    }
+    let header = writer.shared.image.header();
+    let (claims, above) = (header.claims(), header.identity().timeline << TOKEN_BITS);
+    let claimant = Claimant { hash, now: writer.leases.now(), lease, above };
+    let record = match claimant.decide(claims.get(hash), claims.latest()) {
+        Decided::InProgress(until) => return Ok(Some(ClaimAnswer::InProgress(until))),
+        Decided::Begins(record) => record,
+    };
+    if waits.never() && !claims.has_space() {
+        return Err(writer.shared.would_wait("room for claims"));
+    }
+    writer.shared.image.allocate_claims()?;
+    let is_written = if claims.has_room_for(hash) {
+        append(writer, &mut stripe_0, &[record], waits)?
+    } else {
+        let mut records = over(writer, record.time)?;
+        records.push(record);
+        append(writer, &mut stripe_0, &records, waits)?
+    };
+    Ok(is_written.then(|| ClaimAnswer::Yours(HeldClaim::of_record(&record))))
+}
+
+/// Returns the records that end some of the claims which are not held any more at this time of
+/// leases.
+///
+/// # Errors
+/// [`Error::ClaimsFull`] if all are held.
+#[cold]
+fn over(writer: &Writer, now: Micros) -> Result<Vec<Record>> {
+    let all = writer.shared.image.header().claims().all();
+    let over = all.iter().filter(|claim| claim.deadline <= now);
+    let records: Vec<_> = over.take(ENDED_AT_ONCE).map(HeldClaim::release).collect();
+    if records.is_empty() {
+        let path = writer.shared.media.path().to_path_buf();
+        return Err(Error::ClaimsFull { path, most: MOST_CLAIMS });
+    }
+    Ok(records)
+}
+
+/// Takes a key's stripe, and stripe 0.
+fn lock(writer: &Writer, hash: u64, waits: Waits) -> Result<[StripeGuard<'_, Local>; 2]> {
+    writer.stripes.be_courteous(1, waits);
+    let index = writer.shared.image.layout().stripe_of(hash) + 1;
+    let stripe = writer.stripes.lock_unless_closed(index, waits)?;
+    let stripe_0 = writer.stripes.lock_unless_closed(0, waits)?;
+    writer.shared.check_writable()?;
+    Ok([stripe, stripe_0])
+}
+
+/// Appends records of claims and applies them. Returns false if nothing has happened: room was
+/// made, or another process has voided a slot.
+fn append(
+    writer: &Writer,
+    stripe_0: &mut StripeGuard<'_, Local>,
+    records: &[Record],
+    waits: Waits,
+) -> Result<bool> {
+    let (image, end) = (&writer.shared.image, writer.shared.log.mapped_end());
+    let appended = if let [record] = records {
+        writer.events.append(stripe_0, record).map_or(Appended::NoRoom, Appended::At)
+    } else {
+        let announce = |tail| image.header().events_from().announce(tail);
+        writer.log_writer.append_batch(&mut stripe_0.segment, records, announce)
+    };
+    if let Appended::At(first) = appended {
+        (first..).zip(records).for_each(|(lsn, record)| apply(writer, stripe_0, lsn, record));
+    }
+    image.header().events_from().end();
+    match appended {
+        Appended::At(_) => Ok(true),
+        Appended::NoRoom => writer.make_room(waits, records.len() as u64, end).map(|()| false),
+        Appended::Voided => Ok(false),
+    }
+}
+
+fn apply(writer: &Writer, stripe_0: &StripeGuard<'_, Local>, lsn: u64, record: &Record) {
+    writer.shared.image.header().claims().apply(lsn, record);
+    stripe_0.entry().note(lsn, 0);
+}
+
+/// Inserts a claimed key and ends its claim, both or neither. A key that is too late is not
+/// inserted. Returns the LSN up to which the log must be durable.
+///
+/// # Errors
+/// [`Error::LeaseLost`], [`Error::WouldWait`], [`Error::Io`] and others: nothing has happened.
+pub(crate) fn confirm(
+    writer: &Writer,
+    key: ClaimedKey,
+    (time, waits): (Option<Micros>, Waits),
+) -> Result<u64> {
+    let request = Request::new(key.hash, time, 1, Precondition::Nothing, waits);
+    let confirmed = while_space_is_made(writer, waits, || {
+        loop {
+            let [mut stripe, mut stripe_0] = lock(writer, key.hash, waits)?;
+            let claim = held(writer, key)?;
+            let (stamp, end) = (writer.time.stamp(time)?, writer.shared.log.mapped_end());
+            match insert(writer, [&mut stripe, &mut stripe_0], &request, stamp, &claim)? {
+                Attempt::Done(written) if written.checked != Checked::TooLate => {
+                    return Ok(Some(written.lsn + 1));
+                }
+                Attempt::NoRoom => writer.make_room(waits, 2, end)?,
+                Attempt::Again => {}
+                // Events must come first, or the key is too late.
+                _ => return Ok(None),
+            }
+        }
+    })?;
+    if let Some(lsn) = confirmed {
+        return Ok(lsn);
+    }
+    let mut batch = Prepared::default();
+    let (change, hash, read) = (Change::Insert, key.hash, writer.time.read_clock());
+    batch.insert(BatchOperation { change, hash, weight: 1, time, read, is_new: false });
+    batch::commit(writer, &mut batch, Settings { positions: &[], confirms: &[key], waits })
+}
+
+/// Inserts a claimed key and ends its claim, if no event must come first.
+fn insert(
+    writer: &Writer,
+    [stripe, stripe_0]: [&mut StripeGuard<'_, Local>; 2],
+    request: &Request<'_>,
+    stamp: Stamp,
+    claim: &HeldClaim,
+) -> Result<Attempt> {
+    let moment = writer.time.moment(stamp);
+    let Some(basis) = basis(writer, &moment) else {
+        writer.shared.image.follow()?;
+        return Ok(Attempt::Again);
+    };
+    let plan = decide(writer, &basis, request, &moment);
+    if plan.due || basis.ahead || plan.unchanged(Precondition::Nothing).is_some() {
+        return Ok(Attempt::NeedsEvents { can_wait: false });
+    }
+    let events_from = writer.shared.image.header().events_from();
+    let on = (&basis.state, &*basis.banks, &plan);
+    let attempt = operation::apply(writer, stripe, request, stamp, on, |last, record| {
+        let records = [*record, claim.release()];
+        let announce = |tail| events_from.announce(tail);
+        match writer.log_writer.append_batch(last, &records, announce) {
+            Appended::NoRoom => Err(Attempt::NoRoom),
+            Appended::Voided => Err(Attempt::Again),
+            Appended::At(first) => {
+                apply(writer, stripe_0, first + 1, &records[1]);
+                Ok(first)
+            }
+        }
+    });
+    events_from.end();
+    attempt
+}
+
+/// Ends a claim without an insert. Returns whether it was held.
+///
+/// # Errors
+/// As [`confirm`].
+pub(crate) fn release(writer: &Writer, key: ClaimedKey, waits: Waits) -> Result<bool> {
+    under_stripe_0(writer, waits, || match held(writer, key) {
+        Ok(claim) => Ok(Some(claim.release())),
+        Err(Error::LeaseLost { .. }) => Ok(None),
+        Err(error) => Err(error),
+    })
+    .map(|ended| ended.is_some())
+}
+
+/// Renews a claim. Returns its new deadline, by the time of leases.
+///
+/// # Errors
+/// As [`confirm`].
+pub(crate) fn extend(
+    writer: &Writer,
+    key: ClaimedKey,
+    lease: LeaseTime,
+    waits: Waits,
+) -> Result<Micros> {
+    let renewed = under_stripe_0(writer, waits, || {
+        let HeldClaim { hash, token, .. } = held(writer, key)?;
+        Ok(Some(HeldClaim::record(hash, token, writer.leases.now(), lease)))
+    })?;
+    Ok(renewed.map_or(0, |record| HeldClaim::of_record(&record).deadline))
+}
+
+/// Ends the claim of a key, whoever holds it. Returns the claim, if there was one.
+///
+/// # Errors
+/// As [`confirm`], except [`Error::LeaseLost`].
+pub(crate) fn end(writer: &Writer, hash: u64, waits: Waits) -> Result<Option<HeldClaim>> {
+    let ended = under_stripe_0(writer, waits, || {
+        let claim = writer.shared.image.header().claims().get(hash);
+        Ok(claim.map(|claim| claim.release()))
+    })?;
+    Ok(ended.map(|record| HeldClaim::of_record(&record)))
+}
+
+/// Writes the record that is decided under stripe 0, if there is one, and returns it.
+fn under_stripe_0(
+    writer: &Writer,
+    waits: Waits,
+    decide: impl Fn() -> Result<Option<Record>>,
+) -> Result<Option<Record>> {
+    while_space_is_made(writer, waits, || {
+        loop {
+            let mut stripe_0 = writer.stripes.lock_unless_closed(0, waits)?;
+            writer.shared.check_writable()?;
+            let Some(record) = decide()? else { return Ok(None) };
+            if append(writer, &mut stripe_0, &[record], waits)? {
+                return Ok(Some(record));
+            }
+        }
+    })
+}

@@ -1,0 +1,25 @@
+//! Whether a claim is held, for all that end or renew it.
+
+use crate::engine::writer::Writer;
+use crate::error::{Error, Result};
+use ebbtide_core::claims::{HeldClaim, still_held};
+
+/// A key that is claimed, by its hash, with the token of the claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ClaimedKey {
+    pub(crate) hash: u64,
+    pub(crate) token: u64,
+}
+
+/// Returns the claim of a key, for the holder of stripe 0.
+///
+/// # Errors
+/// [`Error::LeaseLost`] if it is not held any more, or somebody else's.
+pub(crate) fn held(writer: &Writer, key: ClaimedKey) -> Result<HeldClaim> {
+    let claims = writer.shared.image.header().claims();
+    let now = (writer.leases.now(), claims.latest());
+    still_held(claims.get(key.hash), key.token, now).ok_or_else(|| {
+        let path = writer.shared.media.path().to_path_buf();
+        Error::LeaseLost { path, token: key.token }
+    })
+}

@@ -1,0 +1,95 @@
+//! The time of leases: its source, and how it continues over restarts and reboots.
+//!
+//! A lease is a promise of real time, so its time is not that of the filter, which keys with times
+//! of their own may move, or stand still. It is the wall clock's when a filter is first opened
+//! after a boot, and never before the latest claim; from then on it advances with a monotonic clock
+//! (`CLOCK_BOOTTIME`), whether the filter is open or not. The base of both lies in the image, which
+//! takes it over from the one before, as that of the filter's [time](crate::engine::time).
+
+use crate::clock::Clock;
+use crate::engine::shared::Shared;
+use crate::image::Control;
+use crate::image::words::TimeWords;
+use crate::media::Access;
+use crate::sync::AtomicU64;
+use ebbtide_core::claims::HeldClaim;
+use ebbtide_core::kind::Micros;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Locates the base of the time of leases of a handle.
+#[derive(Debug)]
+pub struct LeaseBase {
+    clock: Clock,
+    /// The handle's own base, if its clock is not that of the image.
+    own: Option<[AtomicU64; 2]>,
+}
+
+/// Takes the base over from the image before, which was made since the machine was started.
+pub(crate) fn take_over(header: &Control, before: &Control) {
+    let base = before.lease_base();
+    header.lease_base().begin_with(base.base().read(), base.clock());
+}
+
+impl LeaseBase {
+    /// Creates the base of a handle on this image. The first handle initialises the image's base if
+    /// it may write: it holds the opening byte, or has exclusive access. A handle without a clock
+    /// uses the system's.
+    #[must_use]
+    pub fn new(header: &Control, clock: &Clock, access: Access) -> Self {
+        let clock = if clock.ticks() { clock.clone() } else { Clock::system() };
+        let ours = clock.identity().unwrap_or(1);
+        let found = header.lease_base().clock();
+        if found == ours {
+            return Self { clock, own: None };
+        }
+        let first = clock.wall().unwrap_or(0).max(header.claims().latest().time).max(1);
+        let read = clock.elapsed();
+        if found != 0 || access == Access::Read {
+            return Self { clock, own: Some([AtomicU64::new(first), AtomicU64::new(read)]) };
+        }
+        header.lease_base().begin_with([first, read], ours);
+        Self { clock, own: None }
+    }
+}
+
+/// The time of leases, as a handle reads it.
+#[derive(Debug)]
+pub struct LeaseClock {
+    shared: Arc<Shared>,
+    base: LeaseBase,
+}
+
+impl LeaseClock {
+    /// Creates the time of a handle.
+    pub(crate) fn new(shared: Arc<Shared>, base: LeaseBase) -> Self {
+        Self { shared, base }
+    }
+
+    /// Returns the time now: never before the latest claim, for the holder of stripe 0.
+    pub(crate) fn now(&self) -> Micros {
+        let header = self.shared.image.header();
+        let of_image = || header.lease_base().base();
+        let [time, read] = self.base.own.as_ref().map_or_else(of_image, TimeWords::new).read();
+        let passed = self.base.clock.elapsed().saturating_sub(read);
+        time.saturating_add(passed).max(header.claims().latest().time)
+    }
+
+    /// Returns the claims that are held now; exact for the holder of stripe 0.
+    pub(crate) fn held(&self) -> Vec<HeldClaim> {
+        let (now, mut all) = (self.now(), self.shared.image.header().claims().all());
+        all.retain(|claim| claim.deadline > now);
+        all
+    }
+
+    /// Returns the time on the wall clock when this time of leases will be reached.
+    pub(crate) fn on_wall(&self, time: Micros) -> Micros {
+        let wall = self.base.clock.wall().unwrap_or(0);
+        wall.saturating_add(time.saturating_sub(self.now()))
+    }
+
+    /// Returns how long ago a time of leases was.
+    pub(crate) fn since(&self, time: Micros) -> Duration {
+        Duration::from_micros(self.now().saturating_sub(time))
+    }
+}
