@@ -2,10 +2,11 @@
 
 use crate::ffi::{Call, Failure};
 use ebbtide_core::Error;
+use ebbtide_core::claims::{LONGEST_LEASE, LeaseTime};
 use ebbtide_core::units::{parse_count, parse_duration};
 use std::fmt::Display;
 use std::str::FromStr;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Creates the error reply for an argument.
 pub fn wrong(what: impl Display, expected: impl Display, found: &[u8]) -> Failure {
@@ -27,6 +28,8 @@ pub fn refused(error: &Error) -> Failure {
         Error::Version { .. } => "VERSION",
         Error::Diverged { .. } => "DIVERGED",
         Error::Memory { .. } => "OOM",
+        Error::LeaseLost { .. } => "LEASELOST",
+        Error::ClaimsFull { .. } => "CLAIMSFULL",
         _ => "PARAMETER",
     };
     Failure::new(code, error.to_string())
@@ -62,6 +65,17 @@ pub fn time(argument: &[u8]) -> Result<u64, Failure> {
     const EXPECTED: &str = "milliseconds since 1970";
     let millis: u64 = number("time", EXPECTED, argument)?;
     millis.checked_mul(1000).ok_or_else(|| wrong("time", EXPECTED, argument))
+}
+
+/// Returns an argument, the length of a lease in milliseconds.
+///
+/// # Errors
+/// `PARAMETER` if it is not a number, or out of bounds.
+pub fn lease(argument: &[u8]) -> Result<LeaseTime, Failure> {
+    let expected = format!("milliseconds, from 1 to {}", LONGEST_LEASE.as_millis());
+    let millis: u64 = number("lease", &expected, argument)?;
+    let lease = LeaseTime::new(Duration::from_millis(millis));
+    lease.map_err(|_| wrong("lease", expected, argument))
 }
 
 /// Returns an argument, a 128-bit number in decimal digits, or in hexadecimal ones after `0x`.

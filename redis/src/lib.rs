@@ -5,8 +5,8 @@
 //! the filter's identity and its records, and a replica hashes nothing and reads no clock.
 //!
 //! [`commands`] has the commands, [`value`] what a key holds, [`persist`] how it is saved, loaded
-//! and copied, [`arguments`] how arguments are read, [`config`] the settings. [`ffi`] and [`alloc`]
-//! are the server's interface.
+//! and copied, [`leases`] the time and the tokens of claims, [`arguments`] how arguments are read,
+//! [`config`] the settings. [`ffi`] and [`alloc`] are the server's interface.
 
 mod alloc;
 mod arguments;
@@ -14,6 +14,7 @@ mod commands;
 mod config;
 mod ffi;
 mod figures;
+mod leases;
 mod persist;
 mod value;
 
@@ -38,6 +39,7 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
 fn register(context: &ffi::Context) -> bool {
     context.category(c"ebbtide");
     ffi::register_figures::<figures::All>(context);
+    leases::begin();
     context.data_type::<value::Value>()
         && commands::register(context)
         && config::register(context)

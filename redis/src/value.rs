@@ -2,6 +2,7 @@
 
 use crate::ffi::Failure;
 use crate::figures::{APPLIED, DIVERGED, EMITTED, FILTERS, Figure, LOADING, SATURATED};
+use crate::leases::Leases;
 use ebbtide_core::Error;
 use ebbtide_core::machine::{Machine, PieceCursor, Position, Restore};
 
@@ -20,6 +21,7 @@ pub struct Value {
     /// Whether a record came that does not continue the filter. It answers no questions then.
     is_diverged: bool,
     is_saturated: bool,
+    leases: Leases,
     /// Where `EB.SCANDUMP` stopped last, at this position of the filter.
     dump: Option<Box<(Position, PieceCursor)>>,
 }
@@ -49,7 +51,8 @@ impl Value {
     fn new(machine: Option<Machine>, restore: Option<Box<Restore>>) -> Self {
         FILTERS.add(1);
         LOADING.add(restore.is_some().into());
-        Self { machine, restore, is_diverged: false, is_saturated: false, dump: None }
+        let (is_diverged, is_saturated, leases) = (false, false, Leases::default());
+        Self { machine, restore, is_diverged, is_saturated, leases, dump: None }
     }
 
     /// Creates the value of a filter.
@@ -135,6 +138,19 @@ impl Value {
         set(&mut self.is_diverged, diverged, &DIVERGED);
     }
 
+    /// Returns what is known here of the claims, with their time.
+    pub fn leases(&mut self) -> Leases {
+        if let Some(machine) = &self.machine {
+            self.leases.learn_time(machine);
+        }
+        self.leases
+    }
+
+    /// Stores what is known of the claims.
+    pub fn set_leases(&mut self, leases: Leases) {
+        self.leases = leases;
+    }
+
     /// Takes where `EB.SCANDUMP` stopped, if it was at this position of the filter and piece.
     pub fn take_dump(&mut self, position: Position, number: u32) -> Option<PieceCursor> {
         let (at, cursor) = *self.dump.take()?;
@@ -157,6 +173,7 @@ impl Value {
     #[inline]
     pub fn applied(&mut self, from: u64, to: u64) {
         APPLIED.add(to - from);
+        self.leases = self.leases.of_another();
         self.wrote(from, to);
     }
 

@@ -39,7 +39,7 @@ impl Command for Info {
         key: 1,
         access: Access::Read,
         summary: c"Returns kind, parameters, size, fill and rates of a filter, or one of them.",
-        complexity: c"O(1): at most 64 blocks are looked at",
+        complexity: c"O(N) for N claims: at most 64 blocks are looked at",
     };
 
     fn run(call: &Call<'_>) -> Outcome {
@@ -68,7 +68,8 @@ impl Command for Info {
     }
 }
 
-fn fields(value: &Value) -> Vec<(&'static str, Field)> {
+fn fields(value: &mut Value) -> Vec<(&'static str, Field)> {
+    let time = value.leases().now();
     let Some(machine) = value.any_machine() else {
         let next = value.pieces_so_far().map_or(0, |pieces| pieces.number());
         return vec![
@@ -82,6 +83,9 @@ fn fields(value: &Value) -> Vec<(&'static str, Field)> {
     let position = machine.position();
     let text = Any::new(kind.name(), kind.parameters()).to_string();
     let parameters = text.split_once(' ').map_or("", |(_, parameters)| parameters);
+    let held = machine.claims().filter(|claim| claim.deadline > time);
+    let (claims, oldest) =
+        held.fold((0, time), |(count, oldest), claim| (count + 1, claim.since.min(oldest)));
     let planned = value.memory_bytes().max(machine.planned_bytes() as usize) as u64;
     vec![
         ("kind", Field::Text(kind.name().to_owned())),
@@ -93,6 +97,8 @@ fn fields(value: &Value) -> Vec<(&'static str, Field)> {
         ("estimated-fpr", Field::Real(stat.estimated_fpr)),
         ("planned-fpr", Field::Real(stat.planned_fpr)),
         ("saturated", Field::Whole(stat.saturated.into())),
+        ("claims", Field::Whole(claims)),
+        ("oldest-claim", Field::Whole((time - oldest) / 1000)),
         ("memory", Field::Whole(value.memory_bytes() as u64)),
         ("planned-memory", Field::Whole(planned)),
         ("lsn", Field::Whole(position.next_lsn - 1)),

@@ -1,5 +1,6 @@
 //! The commands, by what they do.
 
+mod claim;
 pub mod effects;
 mod insert;
 mod inspect;
@@ -20,6 +21,10 @@ pub fn register(context: &Context) -> bool {
         && context.command::<insert::AddManyNew>()
         && context.command::<insert::Insert>()
         && context.command::<insert::Delete>()
+        && context.command::<claim::Claim>()
+        && context.command::<claim::Confirm>()
+        && context.command::<claim::Release>()
+        && context.command::<claim::Extend>()
         && context.command::<query::Exists>()
         && context.command::<query::ExistMany>()
         && context.command::<query::SeenWithin>()

@@ -163,3 +163,9 @@ pub fn random() -> u128 {
     unsafe { api(raw::RedisModule_GetRandomBytes)(bytes.as_mut_ptr(), bytes.len()) };
     u128::from_le_bytes(bytes)
 }
+
+/// Returns the reading of the server's monotonic clock, in microseconds. Nobody can set it.
+pub fn monotonic() -> u64 {
+    // SAFETY: it takes nothing and returns a number.
+    unsafe { api(raw::RedisModule_MonotonicMicroseconds)() }
+}

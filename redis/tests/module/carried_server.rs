@@ -52,6 +52,8 @@ fn a_full_server_refuses_every_addition_and_answers_everything_else() {
                 "EB.MADD seen c d",
                 "EB.MADDNX seen c d",
                 "EB.INSERT seen ITEMS c",
+                "EB.CLAIM seen c 1000",
+                "EB.CONFIRM seen c 1",
             ] {
                 let error = server.error(words);
                 assert!(error.starts_with("OOM"), "{policy}: {words}: {error}");
@@ -63,6 +65,7 @@ fn a_full_server_refuses_every_addition_and_answers_everything_else() {
             assert_eq!(server.digest("seen"), digest, "{policy}");
         }
         assert_eq!(server.ask::<i64>("EB.DEL seen b"), 1);
+        assert_eq!(server.ask::<i64>("EB.RELEASE seen b 1"), 0);
         assert_eq!(server.ask::<Vec<i64>>("EB.MEXISTS seen a b"), [1, 0]);
         server.settle(&[&replica]);
         assert_eq!(replica.digest("seen"), server.digest("seen"));

@@ -1,6 +1,7 @@
 //! A cluster of three primaries and three replicas under load: slots move, a primary is killed, its
 //! replica takes over, then by command, and it comes back as a replica. In the end each
-//! filter has the digest that a server alone has after the same commands.
+//! filter has the digest that a server alone has after the same commands, and claims that were held
+//! before all this are held.
 
 use crate::samples::{Commands, SAMPLES};
 use crate::server::{Server, ask, command, is_there, within};
@@ -156,6 +157,33 @@ fn settle(cluster: &Cluster) {
     });
 }
 
+/// Claims items of filters in several slots for an hour; returns keys and tokens.
+fn claim(connection: &mut ClusterConnection) -> Vec<(String, u64)> {
+    let claims = (0..FILTERS).map(|at| {
+        let key = format!("claimed:{at}");
+        let reserve = command(&format!("EB.RESERVE {key} bloom capacity 1000"));
+        let _: String = reserve.query(connection).expect("a filter");
+        let words = format!("EB.CLAIM {key} item 3600000");
+        let (word, token): (String, u64) = command(&words).query(connection).expect("a claim");
+        assert_eq!(word, "YOURS", "{key}");
+        (key, token)
+    });
+    claims.collect()
+}
+
+/// Asserts that the claims are held wherever their filters are now, and confirms them.
+fn confirm(connection: &mut ClusterConnection, claims: &[(String, u64)]) {
+    for (key, token) in claims {
+        let words = format!("EB.CLAIM {key} item 1000");
+        let (word, _): (String, u64) = command(&words).query(connection).expect("a state");
+        assert_eq!(word, "INPROGRESS", "{key}");
+        let confirm = command(&format!("EB.CONFIRM {key} item {token}"));
+        assert_eq!(confirm.query::<String>(connection).expect("it is held"), "OK");
+        let (word, _): (String, u64) = command(&words).query(connection).expect("a state");
+        assert_eq!(word, "SEEN", "{key}");
+    }
+}
+
 #[test]
 fn a_cluster_that_moves_slots_and_loses_servers_has_the_digests_of_one_server() {
     if !is_there() || Command::new("redis-cli").arg("--version").output().is_err() {
@@ -172,6 +200,7 @@ fn a_cluster_that_moves_slots_and_loses_servers_has_the_digests_of_one_server() 
         let _: String = reserve.query(connection).expect("a filter");
         filter.sent.push(reserve);
     }
+    let claims = claim(connection);
     load(connection, &mut filters, &mut random);
     for (from, to) in [(0, 1), (1, 2), (2, 0)] {
         reshard(&cluster, &mut filters, from, to, &mut random);
@@ -205,6 +234,7 @@ fn a_cluster_that_moves_slots_and_loses_servers_has_the_digests_of_one_server() 
         victim.info("replication", "role") == "master"
     });
     load(&mut cluster.connect(), &mut filters, &mut random);
+    confirm(&mut cluster.connect(), &claims);
     settle(&cluster);
     compare(&cluster, &control, &filters);
 }

@@ -117,6 +117,10 @@ fn payloads(server: &Server) -> Vec<Vec<u8>> {
         for _ in 0..100 {
             let _: Value = source.next().query(connection).expect(sample.name);
         }
+        for item in 0..3 {
+            let words = format!("EB.CLAIM {} claimed-{item} 9000", source.key);
+            let _: Value = crate::server::ask(connection, &words);
+        }
         let mut dump = redis::cmd("DUMP");
         all.push(dump.arg(&source.key).query(connection).expect("a payload"));
     }
@@ -143,7 +147,14 @@ fn damaged_payloads_with_right_checksums_are_refused_or_used_and_the_server_live
             damage(&mut payload, &mut random);
             seal(&mut payload, &table);
             pipe.cmd("RESTORE").arg("r").arg(0).arg(payload).arg("REPLACE");
-            for words in ["EB.ADD r a", "EB.EXISTS r b", "EB.INFO r", "EB.INSERT r AT 5 ITEMS x"] {
+            for words in [
+                "EB.ADD r a",
+                "EB.EXISTS r b",
+                "EB.INFO r",
+                "EB.INSERT r AT 5 ITEMS x",
+                "EB.CLAIM r claimed-0 9000",
+                "EB.CLAIM r c 9000",
+            ] {
                 pipe.add_command(crate::server::command(words));
             }
         }
@@ -151,7 +162,7 @@ fn damaged_payloads_with_right_checksums_are_refused_or_used_and_the_server_live
         let replies: Vec<Value> = pipe
             .query(connection)
             .unwrap_or_else(|error| panic!("after {done} payloads: {error}: {}", server.log()));
-        accepted += replies.chunks(5).filter(|replies| replies[0] == Value::Okay).count();
+        accepted += replies.chunks(7).filter(|replies| replies[0] == Value::Okay).count();
         done += 50;
         if done % 1000 == 0 {
             let () = server.ask("DEL r");

@@ -8,6 +8,9 @@
 mod carried;
 mod carried_pieces;
 mod carried_server;
+mod claims;
+mod claims_carried;
+mod claims_clock;
 mod cluster;
 mod commands;
 mod crashes;

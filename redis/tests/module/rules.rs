@@ -20,7 +20,7 @@ fn with_filter(settings: &str, test: impl FnOnce(&Server)) {
 }
 
 /// The names of all commands.
-pub const NAMES: [&str; 18] = [
+pub const NAMES: [&str; 22] = [
     "EB.RESERVE",
     "EB.ADD",
     "EB.MADD",
@@ -28,6 +28,10 @@ pub const NAMES: [&str; 18] = [
     "EB.MADDNX",
     "EB.INSERT",
     "EB.DEL",
+    "EB.CLAIM",
+    "EB.CONFIRM",
+    "EB.RELEASE",
+    "EB.EXTEND",
     "EB.EXISTS",
     "EB.MEXISTS",
     "EB.WITHIN",
@@ -46,7 +50,7 @@ pub fn arguments(name: &str) -> &'static str {
     match name {
         "EB.DEBUG" => "DIGEST k",
         "EB.ADD" | "EB.ADDNX" | "EB.EXISTS" | "EB.SCANDUMP" | "EB.CREATE" => "k x",
-        "EB.APPLY" | "EB.LOADCHUNK" => "k x y",
+        "EB.APPLY" | "EB.LOADCHUNK" | "EB.CLAIM" | "EB.CONFIRM" | "EB.RELEASE" => "k x y",
         _ => "k x y z",
     }
 }
@@ -259,7 +263,13 @@ fn a_script_and_a_read_only_replica_obey_flags() {
         let replica = Server::replica(server, "");
         server.settle(&[&replica]);
         assert_eq!(replica.ask::<i64>("EB.EXISTS seen a"), 1);
-        for write in ["EB.ADD seen b", "EB.ADDNX seen a", "EB.RESERVE new bloom capacity 10"] {
+        for write in [
+            "EB.ADD seen b",
+            "EB.ADDNX seen a",
+            "EB.CLAIM seen a 1000",
+            "EB.RELEASE seen a 1",
+            "EB.RESERVE new bloom capacity 10",
+        ] {
             assert!(replica.error(write).starts_with("READONLY"), "{write}");
         }
         let connection = &mut server.connect();

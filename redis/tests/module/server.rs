@@ -52,6 +52,7 @@ pub struct Server {
     child: Child,
     pub port: u16,
     settings: Vec<String>,
+    environment: Vec<(&'static str, PathBuf)>,
     home: TempDir,
 }
 
@@ -64,12 +65,18 @@ fn free_port() -> u16 {
 impl Server {
     /// Starts a server without files, with these further settings: `--name value ...`.
     pub fn start(settings: &str) -> Self {
+        Self::start_with(settings, &[])
+    }
+
+    /// As [`Server::start`], with variables of the environment.
+    pub fn start_with(settings: &str, environment: &[(&'static str, PathBuf)]) -> Self {
         let mut all: Vec<String> = ["--save", ""].map(str::to_owned).to_vec();
         all.extend(settings.split_whitespace().map(str::to_owned));
         for _ in 0..20 {
             let (home, port) = (tempfile::tempdir().expect("a directory"), free_port());
-            let child = spawn(port, home.path(), &all);
-            let mut server = Self { child, port, settings: all.clone(), home };
+            let child = spawn(port, home.path(), &all, environment);
+            let (settings, environment) = (all.clone(), environment.to_vec());
+            let mut server = Self { child, port, settings, environment, home };
             if server.waits_for_start() {
                 return server;
             }
@@ -157,7 +164,7 @@ impl Server {
 
     /// Starts the server again, and kills it after some time, probably while it loads its files.
     pub fn start_and_kill(&mut self, after: Duration) {
-        self.child = spawn(self.port, self.home.path(), &self.settings);
+        self.child = self.spawn();
         std::thread::sleep(after);
         self.kill();
     }
@@ -167,7 +174,7 @@ impl Server {
         self.kill();
         let deadline = Instant::now() + LIMIT;
         while Instant::now() < deadline {
-            self.child = spawn(self.port, self.home.path(), &self.settings);
+            self.child = self.spawn();
             if self.waits_for_start() {
                 return;
             }
@@ -189,6 +196,10 @@ impl Server {
             self.settings.drain(at..at + 3);
         }
         self.restart();
+    }
+
+    fn spawn(&self) -> Child {
+        spawn(self.port, self.home.path(), &self.settings, &self.environment)
     }
 
     /// Waits until all replicas have what this server had.
@@ -222,12 +233,18 @@ impl Drop for Server {
     }
 }
 
-fn spawn(port: u16, home: &Path, settings: &[String]) -> Child {
+fn spawn(
+    port: u16,
+    home: &Path,
+    settings: &[String],
+    environment: &[(&'static str, PathBuf)],
+) -> Child {
     let mut command = Command::new(program());
     command.arg("--port").arg(port.to_string()).arg("--dir").arg(home);
     command.args(["--bind", "127.0.0.1", "--logfile", "log"]);
     command.args(["--enable-debug-command", "yes", "--databases", "4"]);
     command.arg("--loadmodule").arg(module()).args(settings);
+    command.envs(environment.iter().map(|(name, value)| (name, value)));
     command.stdin(Stdio::null()).stdout(Stdio::null());
     command.spawn().expect("the server's program")
 }

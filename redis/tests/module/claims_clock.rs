@@ -1,0 +1,68 @@
+//! Leases of a server whose wall clock is set while it runs, and between two runs. `clock.c` stands
+//! for the clock; without a C compiler the test is skipped.
+
+use crate::claims::{LONG, RESERVE, assert_lost, claim, left, own};
+use crate::server::{Server, is_there, within};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Compiles the clock, if there is a compiler.
+fn library(folder: &Path) -> Option<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/module/clock.c");
+    let library = folder.join("clock.so");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source);
+    let Ok(status) = compiler.status() else {
+        println!("skipped: there is no C compiler");
+        return None;
+    };
+    assert!(status.success(), "clock.c does not compile");
+    Some(library)
+}
+
+const HOURS: i64 = 5;
+
+#[test]
+fn a_wall_clock_that_is_set_by_hours_neither_ends_nor_prolongs_a_lease() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let Some(library) = library(folder.path()).filter(|_| is_there()) else { return };
+    let file = folder.path().join("ahead");
+    let set = |hours: i64| fs::write(&file, (hours * 3600).to_string()).expect("a file");
+    set(0);
+    let mut server = Server::start_with(
+        "--appendonly yes --appendfsync always",
+        &[("LD_PRELOAD", library), ("EBBTIDE_CLOCK", file.clone())],
+    );
+    let seconds = |server: &Server| server.ask::<Vec<i64>>("TIME")[0];
+    let before = seconds(&server);
+    let () = server.ask(RESERVE);
+    let connection = &mut server.connect();
+    let token = own(connection, "a", LONG);
+    let is_held = |server: &Server| (LONG - 120_000..=LONG).contains(&left(server, "a"));
+    for hours in [HOURS, -HOURS] {
+        set(hours);
+        assert!((seconds(&server) - before - hours * 3600).abs() < 120, "the clock is not set");
+        assert!(is_held(&server), "{hours} h ahead: {}", left(&server, "a"));
+        let item = format!("short:{hours}");
+        let short = own(connection, &item, 200);
+        assert!(left(&server, &item) <= 200, "{hours} h ahead");
+        within("a lease is over", || claim(&mut server.connect(), &item, LONG).0 == "YOURS");
+        assert_lost(connection, &item, short);
+    }
+    // As long as the clock is behind, each run continues from the latest claim.
+    let short = own(connection, "short", 200);
+    set(-2 * HOURS);
+    server.restart();
+    assert!(is_held(&server), "after a restart: {}", left(&server, "a"));
+    within("a lease is over", || claim(&mut server.connect(), "short", 200).0 == "YOURS");
+    let connection = &mut server.connect();
+    assert_lost(connection, "short", short);
+    let () = crate::server::ask(connection, &format!("EB.EXTEND seen a {token} {LONG}"));
+    // A clock that is ahead at the start ends leases, as the time does that has passed.
+    set(HOURS);
+    server.restart();
+    let connection = &mut server.connect();
+    assert_lost(connection, "a", token);
+    assert!(own(connection, "a", LONG) > token);
+}
