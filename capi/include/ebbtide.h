@@ -139,6 +139,17 @@
 #define EBBTIDE_CONFLICT 21
 
 /**
+ * The claim is over: its lease has ended, or it was confirmed or released. Nothing has happened.
+ */
+#define EBBTIDE_LEASE_LOST 22
+
+/**
+ * The filter holds as many claims as it can. Nothing has happened: confirm or release some, or
+ * wait until a lease is over.
+ */
+#define EBBTIDE_CLAIMS_FULL 23
+
+/**
  * An argument is not allowed, such as a NULL pointer. Nothing has happened.
  */
 #define EBBTIDE_ARGUMENT 1000
@@ -221,6 +232,21 @@
  * Unit of ages and windows: microseconds.
  */
 #define EBBTIDE_MICROSECONDS 1
+
+/**
+ * Answer of ebbtide_claim: the key was in the window, or is a false positive. The work was done.
+ */
+#define EBBTIDE_SEEN 0
+
+/**
+ * Answer of ebbtide_claim: the key is the caller's to work on, and nobody else's.
+ */
+#define EBBTIDE_YOURS 1
+
+/**
+ * Answer of ebbtide_claim: somebody else is working on the key.
+ */
+#define EBBTIDE_IN_PROGRESS 2
 
 /**
  * An error: a code and a message.
@@ -574,8 +600,8 @@ int ebbtide_batch_set_position(struct ebbtide_batch *batch,
 /**
  * Writes the batch: all of it, or nothing. Afterwards it is empty, and can be filled again.
  *
- * Returns 0, or -1 on an error. After EBBTIDE_CONFLICT clear the batch and take the same messages
- * again; after EBBTIDE_WOULD_WAIT the commit may be repeated.
+ * Returns 0, or -1 on an error. After EBBTIDE_CONFLICT and EBBTIDE_LEASE_LOST clear the batch and
+ * take the same messages again; after EBBTIDE_WOULD_WAIT the commit may be repeated.
  */
 int ebbtide_batch_commit(struct ebbtide_batch *batch, struct ebbtide_error **error);
 
@@ -597,6 +623,95 @@ int ebbtide_position(struct ebbtide_filter *filter,
                      uint64_t source,
                      uint64_t *position,
                      struct ebbtide_error **error);
+
+/**
+ * Claims a key for work that may fail, for lease_ms milliseconds, from 1 to 97 days. Of any number
+ * of callers in all threads and processes one receives EBBTIDE_YOURS; it works, and then calls
+ * ebbtide_confirm, which inserts the key, or ebbtide_release. Nothing is released automatically:
+ * what is neither confirmed nor released, nor renewed by ebbtide_extend, ends with its lease.
+ *
+ * With EBBTIDE_YOURS, *token is the number of the claim, which is greater than that of every
+ * earlier one of the filter; any thread or process that knows key and token may continue. With
+ * EBBTIDE_IN_PROGRESS, *until_us is when the lease of the other caller ends if it is not renewed,
+ * in microseconds since the Unix epoch by the clock as it is now; until_us may be NULL. Otherwise
+ * token and until_us are not written. A time of the call is that of the question.
+ *
+ * Returns EBBTIDE_SEEN, EBBTIDE_YOURS or EBBTIDE_IN_PROGRESS, or -1 on an error, such as
+ * EBBTIDE_CLAIMS_FULL: a filter holds up to 65536 claims at a time.
+ */
+int ebbtide_claim(struct ebbtide_filter *filter,
+                  const void *key,
+                  size_t length,
+                  uint64_t lease_ms,
+                  uint64_t *token,
+                  uint64_t *until_us,
+                  const struct ebbtide_call *call,
+                  struct ebbtide_error **error);
+
+/**
+ * Inserts a claimed key and ends its claim, both in one atomic step. A time of the call is that of
+ * the insert.
+ *
+ * Returns 0, or -1 on an error. After EBBTIDE_LEASE_LOST the key is not inserted: the lease was
+ * over, and somebody else may be working on the key. After other errors the claim stays, and may
+ * be confirmed again.
+ */
+int ebbtide_confirm(struct ebbtide_filter *filter,
+                    const void *key,
+                    size_t length,
+                    uint64_t token,
+                    const struct ebbtide_call *call,
+                    struct ebbtide_error **error);
+
+/**
+ * Ends a claim without an insert: the key may be claimed again at once. Returns 1, or 0 if the
+ * claim was not held any more, so that nothing was changed, or -1 on an error.
+ */
+int ebbtide_release(struct ebbtide_filter *filter,
+                    const void *key,
+                    size_t length,
+                    uint64_t token,
+                    const struct ebbtide_call *call,
+                    struct ebbtide_error **error);
+
+/**
+ * Renews a claim: its lease ends lease_ms milliseconds after now. Stores when in *until_us, as
+ * ebbtide_claim, unless that is NULL. Returns 0, or -1 on an error, such as EBBTIDE_LEASE_LOST.
+ */
+int ebbtide_extend(struct ebbtide_filter *filter,
+                   const void *key,
+                   size_t length,
+                   uint64_t token,
+                   uint64_t lease_ms,
+                   uint64_t *until_us,
+                   const struct ebbtide_call *call,
+                   struct ebbtide_error **error);
+
+/**
+ * Ends the claim of a key, whoever holds it, if its holder is known to be gone. Returns 1, or 0 if
+ * there was none, or -1 on an error.
+ */
+int ebbtide_end_claim(struct ebbtide_filter *filter,
+                      const void *key,
+                      size_t length,
+                      const struct ebbtide_call *call,
+                      struct ebbtide_error **error);
+
+/**
+ * Adds to a batch the insert of a claimed key, and the end of its claim: as ebbtide_confirm,
+ * together with the rest of the batch. Of the call, which may be NULL, the time counts. The claim
+ * is the batch's then: one that is cleared or freed, or has no room for it (EBBTIDE_PARAMETER),
+ * releases the key.
+ *
+ * Returns 0, or -1 on an error. If the lease is over before the commit, that fails with
+ * EBBTIDE_LEASE_LOST, and nothing of the batch is written.
+ */
+int ebbtide_batch_confirm(struct ebbtide_batch *batch,
+                          const void *key,
+                          size_t length,
+                          uint64_t token,
+                          const struct ebbtide_call *call,
+                          struct ebbtide_error **error);
 
 /**
  * Removes all keys and positions in one durable step, which all processes see at once. Returns 0,

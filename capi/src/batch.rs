@@ -3,11 +3,12 @@
 use crate::call::{Settings, write};
 use crate::failure::Result;
 use crate::handle::Handle;
-use engine::{Any, Batch, Checked, Entry, Timestamp};
+use engine::{Any, Batch, Checked, Entry, Filter, Timestamp};
 
 /// Keys and positions that are written in one atomic step.
 #[derive(Debug)]
 pub struct Pending {
+    filter: &'static Filter<Any>,
     batch: Batch<'static, Any>,
 }
 
@@ -34,8 +35,9 @@ fn entry<'k>(key: &'k [u8], settings: Option<&Settings>) -> Result<Entry<&'k [u8
 impl Pending {
     /// Creates an empty batch of a filter, which must outlive it.
     pub fn new(filter: &'static Handle, settings: Option<&Settings>) -> Result<Self> {
-        let call = write(filter.writer("batch")?.call(), settings)?;
-        Ok(Self { batch: Batch::new(call) })
+        let filter = filter.writer("batch")?;
+        let call = write(filter.call(), settings)?;
+        Ok(Self { filter, batch: Batch::new(call) })
     }
 
     /// Adds the insert of a key.
@@ -46,6 +48,17 @@ impl Pending {
     /// Answers whether a key is new, and adds its insert.
     pub fn check_and_insert(&mut self, key: &[u8], settings: Option<&Settings>) -> Result<Checked> {
         Ok(self.batch.check_and_insert_entry(&entry(key, settings)?)?)
+    }
+
+    /// Adds the insert of a claimed key, and the end of its claim.
+    pub fn confirm(&mut self, (key, token): (&[u8], u64), given: Option<&Settings>) -> Result<()> {
+        given.map_or(Ok(()), Settings::check)?;
+        let lease = self.filter.resume_claim(key, token);
+        match given.and_then(Settings::time) {
+            Some(time) => self.batch.confirm_at(lease, Timestamp::from_unix_micros(time))?,
+            None => self.batch.confirm(lease)?,
+        }
+        Ok(())
     }
 
     /// Sets the position of a source.

@@ -93,8 +93,8 @@ pub unsafe extern "C" fn ebbtide_batch_set_position(
 
 /// Writes the batch: all of it, or nothing. Afterwards it is empty, and can be filled again.
 ///
-/// Returns 0, or -1 on an error. After EBBTIDE_CONFLICT clear the batch and take the same messages
-/// again; after EBBTIDE_WOULD_WAIT the commit may be repeated.
+/// Returns 0, or -1 on an error. After EBBTIDE_CONFLICT and EBBTIDE_LEASE_LOST clear the batch and
+/// take the same messages again; after EBBTIDE_WOULD_WAIT the commit may be repeated.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ebbtide_batch_commit(
     batch: *mut Pending,

@@ -52,6 +52,11 @@ pub const EBBTIDE_OTHER: c_int = 20;
 /// ebbtide_batch_commit, or by now is a false positive. Nothing of the batch has been written:
 /// clear it and take the same messages again.
 pub const EBBTIDE_CONFLICT: c_int = 21;
+/// The claim is over: its lease has ended, or it was confirmed or released. Nothing has happened.
+pub const EBBTIDE_LEASE_LOST: c_int = 22;
+/// The filter holds as many claims as it can. Nothing has happened: confirm or release some, or
+/// wait until a lease is over.
+pub const EBBTIDE_CLAIMS_FULL: c_int = 23;
 /// An argument is not allowed, such as a NULL pointer. Nothing has happened.
 pub const EBBTIDE_ARGUMENT: c_int = 1000;
 /// The library itself has a defect and panicked. Close the handle, and please report the message.
@@ -80,6 +85,8 @@ const ENGINE: &[(c_int, Code)] = &[
     (EBBTIDE_DIVERGED, Code::Diverged),
     (EBBTIDE_OTHER, Code::Other),
     (EBBTIDE_CONFLICT, Code::Conflict),
+    (EBBTIDE_LEASE_LOST, Code::LeaseLost),
+    (EBBTIDE_CLAIMS_FULL, Code::ClaimsFull),
 ];
 
 // The numbers are written out, for the header; they are those of the engine, and all of them.

@@ -4,8 +4,11 @@ use crate::call::{Settings, query, write};
 use crate::codes::EBBTIDE_UNSUPPORTED;
 use crate::failure::{Failure, Result};
 use crate::stat;
-use engine::{Age, Any, Checked, Estimate, Filter, Options, Reader, Spec, Within, inspect};
+use engine::{
+    Age, Any, Call, Checked, Claim, Estimate, Filter, Lease, Options, Reader, Spec, Within, inspect,
+};
 use std::path::Path;
+use std::time::Duration;
 
 /// An open filter.
 #[derive(Debug)]
@@ -17,6 +20,17 @@ pub struct Handle {
 enum Open {
     Filter(Filter<Any>),
     Reader(Reader<Any>),
+}
+
+/// The answer to a claim.
+#[derive(Debug, Clone, Copy)]
+pub enum Claimed {
+    /// The key is in the window.
+    Seen,
+    /// Somebody else works on it, until this time in microseconds since the Unix epoch.
+    InProgress { until: u64 },
+    /// The caller has it.
+    Yours { token: u64 },
 }
 
 /// Returns the error for an operation that a reader does not have.
@@ -159,6 +173,60 @@ impl Handle {
             Open::Filter(filter) => query(filter.call(), settings)?.estimate(key)?,
             Open::Reader(reader) => query(reader.call(), settings)?.estimate(key)?,
         })
+    }
+
+    /// Claims a key.
+    pub fn claim(&self, key: &[u8], lease_ms: u64, settings: Option<&Settings>) -> Result<Claimed> {
+        let call = write(self.writer("claim")?.call(), settings)?;
+        Ok(match call.claim(key, Duration::from_millis(lease_ms))? {
+            Claim::Seen => Claimed::Seen,
+            Claim::InProgress { until } => Claimed::InProgress { until: until.as_unix_micros() },
+            Claim::Yours(lease) => Claimed::Yours { token: lease.into_token() },
+        })
+    }
+
+    /// Does something with a claim, which stays whatever becomes of that.
+    fn with_lease<T>(
+        &self,
+        operation: &str,
+        (key, token): (&[u8], u64),
+        settings: Option<&Settings>,
+        operate: impl FnOnce(&Call<'_, Filter<Any>>, &Lease<'_>) -> engine::Result<T>,
+    ) -> Result<T> {
+        let filter = self.writer(operation)?;
+        let call = write(filter.call(), settings)?;
+        let lease = filter.resume_claim(key, token);
+        let done = operate(&call, &lease);
+        lease.into_token();
+        Ok(done?)
+    }
+
+    /// Inserts a claimed key and ends the claim.
+    pub fn confirm(&self, claim: (&[u8], u64), settings: Option<&Settings>) -> Result<()> {
+        self.with_lease("confirm", claim, settings, |call, lease| call.confirm(lease))
+    }
+
+    /// Ends a claim without an insert; false if it was not held.
+    pub fn release(&self, claim: (&[u8], u64), settings: Option<&Settings>) -> Result<bool> {
+        self.with_lease("release", claim, settings, |call, lease| call.release(lease))
+    }
+
+    /// Renews a claim; returns when it ends, in microseconds since the Unix epoch.
+    pub fn extend(
+        &self,
+        claim: (&[u8], u64),
+        lease_ms: u64,
+        settings: Option<&Settings>,
+    ) -> Result<u64> {
+        let time = Duration::from_millis(lease_ms);
+        self.with_lease("extend", claim, settings, |call, lease| {
+            Ok(call.extend(lease, time)?.as_unix_micros())
+        })
+    }
+
+    /// Ends the claim of a key, whoever holds it; false if there is none.
+    pub fn end_claim(&self, key: &[u8], settings: Option<&Settings>) -> Result<bool> {
+        Ok(write(self.writer("end_claim")?.call(), settings)?.end_claim(key)?)
     }
 
     /// Inserts keys in order; returns how many were not too late.

@@ -1,9 +1,10 @@
 //! The exported functions. Their comments, for readers in C, become those of `include/ebbtide.h`.
 //!
-//! All `unsafe` code of the crate is here, in `batch_interface`, `files_interface` and `pointers`.
-//! It relies on what the header demands of callers: pointers are NULL where that is allowed, or
-//! point to what their types say; no handle, batch, error or string is used after it was released,
-//! and no batch after its filter was closed. Everything else is checked.
+//! All `unsafe` code of the crate is here, in `batch_interface`, `claim_interface`,
+//! `files_interface` and `pointers`. It relies on what the header demands of callers: pointers are
+//! NULL where that is allowed, or point to what their types say; no handle, batch, error or string
+//! is used after it was released, and no batch after its filter was closed. Everything else is
+//! checked.
 
 #![expect(unsafe_code, reason = "C passes pointers")]
 

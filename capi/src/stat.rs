@@ -11,6 +11,7 @@ pub fn text(stat: &Stat) -> String {
     let figures: Map<_, _> =
         stat.figures.iter().map(|&(name, value)| (name.to_owned(), value.into())).collect();
     let lead = stat.clock_lead.map(|lead| u64::try_from(lead.as_millis()).unwrap_or(u64::MAX));
+    let oldest = stat.oldest_claim.map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
     json!({
         "kind": stat.kind,
         "parameters": parameters(&stat.parameters),
@@ -35,6 +36,8 @@ pub fn text(stat: &Stat) -> String {
         "handles": stat.handles,
         "snapshots": stat.snapshots,
         "wal_segments": stat.wal_segments,
+        "claims": stat.claims,
+        "oldest_claim_ms": oldest,
         "durability": durability(stat.durability),
         "hash": stat.key_hash.to_string(),
         "max_lead_seconds": stat.max_lead.as_secs_f64(),

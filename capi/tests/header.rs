@@ -14,7 +14,12 @@ fn made() -> String {
     let config = Config::from_file(root.join("cbindgen.toml")).expect("cbindgen.toml");
     let mut builder = Builder::new().with_config(config);
     let types = ["codes", "failure", "call", "handle", "batch", "pointers"];
-    for file in types.into_iter().chain(["interface", "batch_interface", "files_interface"]) {
+    for file in types.into_iter().chain([
+        "interface",
+        "batch_interface",
+        "claim_interface",
+        "files_interface",
+    ]) {
         builder = builder.with_src(root.join("src").join(file).with_extension("rs"));
     }
     let bindings = builder.generate().expect("a header");

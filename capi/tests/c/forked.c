@@ -1,11 +1,36 @@
-/* A handle that a child inherits returns EBBTIDE_FORKED there; the child opens the filter anew. */
+/* A handle that a child inherits returns EBBTIDE_FORKED there; the child opens the filter anew.
+ * Claims stay the parent's, except one whose token the child uses with a handle of its own. */
 #include "check.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
 
+static const uint64_t MINUTE = 60000;
+
+/* The claims of the keys "kept" and "given" by the parent. */
+struct claims {
+    uint64_t kept;
+    uint64_t given;
+};
+
+static void claims_in_child(struct ebbtide_filter *inherited, const struct claims *claims) {
+    struct ebbtide_error *error = NULL;
+    uint64_t token = 77;
+    CHECK(ebbtide_confirm(inherited, "kept", 4, claims->kept, NULL, &error) == -1);
+    CHECK_CODE(error, EBBTIDE_FORKED);
+    CHECK(ebbtide_release(inherited, "kept", 4, claims->kept, NULL, &error) == -1);
+    CHECK_CODE(error, EBBTIDE_FORKED);
+    CHECK(ebbtide_extend(inherited, "kept", 4, claims->kept, MINUTE, NULL, NULL, &error) == -1);
+    CHECK_CODE(error, EBBTIDE_FORKED);
+    CHECK(ebbtide_end_claim(inherited, "kept", 4, NULL, &error) == -1);
+    CHECK_CODE(error, EBBTIDE_FORKED);
+    CHECK(ebbtide_claim(inherited, "c", 1, MINUTE, &token, NULL, NULL, &error) == -1);
+    CHECK_CODE(error, EBBTIDE_FORKED);
+    CHECK(token == 77);
+}
+
 /* What the child does with the handle of its parent, and with its own. */
-static void child(struct ebbtide_filter *inherited, const char *path) {
+static void child(struct ebbtide_filter *inherited, const char *path, const struct claims *claims) {
     struct ebbtide_error *error = NULL;
     struct ebbtide_key key = {"a", 1};
     uint8_t answer = 77;
@@ -20,6 +45,7 @@ static void child(struct ebbtide_filter *inherited, const char *path) {
     CHECK_CODE(error, EBBTIDE_FORKED);
     CHECK(ebbtide_digest(inherited, &error) == NULL);
     CHECK_CODE(error, EBBTIDE_FORKED);
+    claims_in_child(inherited, claims);
     /* Releases memory only: the filter remains the parent's, with or without an error. */
     ebbtide_close(inherited, &error);
     ebbtide_error_free(error);
@@ -28,6 +54,10 @@ static void child(struct ebbtide_filter *inherited, const char *path) {
     CHECK_CODE(error, 0);
     CHECK(ebbtide_contains(own, "a", 1, NULL, &error) == 1);
     CHECK(ebbtide_check_and_insert(own, "child", 5, NULL, &error) == EBBTIDE_NEW);
+    uint64_t token = 77;
+    CHECK(ebbtide_claim(own, "kept", 4, MINUTE, &token, NULL, NULL, &error) ==
+          EBBTIDE_IN_PROGRESS);
+    CHECK(ebbtide_confirm(own, "given", 5, claims->given, NULL, &error) == 0);
     CHECK(ebbtide_close(own, &error) == 0);
     CHECK_CODE(error, 0);
 }
@@ -39,16 +69,23 @@ int main(int count, char **arguments) {
     struct ebbtide_filter *seen = ebbtide_create(path, "bloom capacity=1000", NULL, &error);
     CHECK_CODE(error, 0);
     CHECK(ebbtide_insert(seen, "a", 1, NULL, &error) == 1);
+    struct claims claims = {0, 0};
+    CHECK(ebbtide_claim(seen, "kept", 4, MINUTE, &claims.kept, NULL, NULL, &error) ==
+          EBBTIDE_YOURS);
+    CHECK(ebbtide_claim(seen, "given", 5, MINUTE, &claims.given, NULL, NULL, &error) ==
+          EBBTIDE_YOURS);
     pid_t forked = fork();
     CHECK(forked >= 0);
     if (forked == 0) {
-        child(seen, path);
+        child(seen, path, &claims);
         _exit(0);
     }
     int status = -1;
     CHECK(waitpid(forked, &status, 0) == forked);
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     CHECK(ebbtide_contains(seen, "child", 5, NULL, &error) == 1);
+    CHECK(ebbtide_confirm(seen, "kept", 4, claims.kept, NULL, &error) == 0);
+    CHECK(ebbtide_contains(seen, "given", 5, NULL, &error) == 1);
     CHECK(ebbtide_insert(seen, "b", 1, NULL, &error) == 1);
     CHECK(ebbtide_close(seen, &error) == 0);
     CHECK_CODE(error, 0);
