@@ -2,7 +2,7 @@
 
 use crate::times;
 use ebbtide::inspect::{Plan, Report, Salvaged};
-use ebbtide::{Admission, Checked, Digest, Estimate, Parameters, Stat};
+use ebbtide::{Admission, Checked, Digest, Estimate, OpenClaim, Parameters, Stat};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -53,6 +53,12 @@ pub fn digest<'py>(py: Python<'py>, digest: Digest) -> PyResult<Bound<'py, PyAny
     class(py, "Digest")?.call1((digest.to_string(), digest.lsn, digest.inserts))
 }
 
+/// Returns an `OpenClaim`.
+pub fn open_claim<'py>(py: Python<'py>, open: &OpenClaim) -> PyResult<Bound<'py, PyAny>> {
+    let (age, remaining) = (times::delta(py, open.age)?, times::delta(py, open.remaining)?);
+    class(py, "OpenClaim")?.call1((open.hash, open.token, age, remaining))
+}
+
 /// Returns parameters as a `dict`.
 pub fn parameters<'py>(py: Python<'py>, given: &Parameters) -> PyResult<Bound<'py, PyDict>> {
     let all = PyDict::new(py);
@@ -91,6 +97,9 @@ pub fn stat<'py>(py: Python<'py>, stat: &Stat) -> PyResult<Bound<'py, PyAny>> {
     all.set_item("snapshots", stat.snapshots)?;
     all.set_item("wal_segments", stat.wal_segments)?;
     all.set_item("refused", stat.refused)?;
+    let oldest = stat.oldest_claim.map(|age| times::delta(py, age)).transpose()?;
+    all.set_item("claims", stat.claims)?;
+    all.set_item("oldest_claim", oldest)?;
     all.set_item("durability", stat.durability.to_string())?;
     all.set_item("key_hash", stat.key_hash.to_string())?;
     all.set_item("max_lead", times::delta(py, stat.max_lead)?)?;

@@ -1,6 +1,7 @@
 //! The class `Batch`.
 
-use crate::errors::{raised, too_late, wrong_type};
+use crate::claim::PyClaim;
+use crate::errors::{raised, too_late, wrong_type, wrong_value};
 use crate::keys::bytes_of;
 use crate::settings::{Argument, Settings};
 use ebbtide::{Any, Batch, Checked, Error, Filter};
@@ -128,11 +129,42 @@ impl PyBatch {
         set.map_err(|error| raised(py, error))
     }
 
+    /// Adds the insert of a key that the caller has claimed, and the end of its claim: as
+    /// ``Claim.confirm``, together with the rest of the batch. The claim is the batch's then: one
+    /// that is cleared or dropped releases the key.
+    ///
+    /// >>> import tempfile, ebbtide
+    /// >>> with ebbtide.open(tempfile.mkdtemp(), ebbtide.Fingerprint(last=1000)) as seen:
+    /// ...     with seen.batch() as batch, seen.claim("message 41", lease="30s") as claim:
+    /// ...         if claim:
+    /// ...             batch.confirm(claim)    # once the work is done
+    /// ...         batch.set_position(0, 42)
+    /// ...     "message 41" in seen, seen.position(0)
+    /// (True, 42)
+    #[pyo3(signature = (claim, /))]
+    fn confirm(&mut self, py: Python<'_>, claim: &Bound<'_, PyClaim>) -> PyResult<()> {
+        let claim = claim.get();
+        let held = claim.held(py)?;
+        self.batch.with_dependent_mut(|filter, batch| {
+            if !Arc::ptr_eq(filter, &held.filter) {
+                return Err(wrong_value(py, "claim", "one of the batch's filter", "another"));
+            }
+            let lease = filter.resume_claim(claim.key(), held.token);
+            let added = match claim.time() {
+                Some(time) => batch.confirm_at(lease, time),
+                None => batch.confirm(lease),
+            };
+            added.map_err(|error| raised(py, error))
+        })?;
+        held.note_end();
+        Ok(())
+    }
+
     /// Writes the batch: all of it, or nothing. Returns when it is as durable as the filter, or
     /// ``durability`` of ``Filter.batch``, says; the batch is empty then, and can be filled again.
     ///
-    /// Raises Conflict if another caller inserted a key that was answered as new: ``clear`` the
-    /// batch, and take the same messages again.
+    /// Raises Conflict if another caller inserted a key that was answered as new, and LeaseLost if
+    /// a claim that it confirms is over: ``clear`` the batch, and take the same messages again.
     fn commit(&mut self, py: Python<'_>) -> PyResult<()> {
         self.patient(py, |batch| batch.commit())
     }

@@ -61,6 +61,14 @@ fn attributes<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyDict
             all.set_item("expected", expected)?;
             all.set_item("found", found)?;
         }
+        Error::LeaseLost { path: file, token } => {
+            path(file)?;
+            all.set_item("token", token)?;
+        }
+        Error::ClaimsFull { path: file, most } => {
+            path(file)?;
+            all.set_item("most", most)?;
+        }
         Error::Conflict { path: file, operation } => {
             path(file)?;
             all.set_item("operation", operation)?;

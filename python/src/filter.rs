@@ -27,7 +27,7 @@ use std::path::PathBuf;
 /// ``with`` statement: closing writes a snapshot, and what is not closed only opens more slowly.
 #[pyclass(frozen, weakref, module = "ebbtide", name = "Filter")]
 pub struct PyFilter {
-    slot: Slot<Filter>,
+    pub slot: Slot<Filter>,
     kind: String,
     parameters: Parameters,
     /// Whether the window is a time.

@@ -6,6 +6,7 @@
 mod answers;
 mod batch;
 mod bulk;
+mod claim;
 mod errors;
 mod filter;
 mod functions;
@@ -32,8 +33,13 @@ fn _ebbtide(module: &Bound<'_, PyModule>) -> PyResult<()> {
     filter.setattr("add", filter.getattr("insert")?)?;
     module.add_class::<reader::PyReader>()?;
     module.add_class::<batch::PyBatch>()?;
+    module.add_class::<claim::PyClaim>()?;
     module.add_class::<bulk::Raw>()?;
     module.add_function(wrap_pyfunction!(bulk::raw, module)?)?;
+    module.add_function(wrap_pyfunction!(claim::claim, module)?)?;
+    module.add_function(wrap_pyfunction!(claim::resume_claim, module)?)?;
+    module.add_function(wrap_pyfunction!(claim::claims, module)?)?;
+    module.add_function(wrap_pyfunction!(claim::end_claim, module)?)?;
     module.add_function(wrap_pyfunction!(functions::open_filter, module)?)?;
     module.add_function(wrap_pyfunction!(functions::restore, module)?)?;
     module.add_function(wrap_pyfunction!(functions::verify, module)?)?;

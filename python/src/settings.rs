@@ -44,6 +44,11 @@ impl Settings {
         Ok(all)
     }
 
+    /// Returns the time, if it is not the clock's.
+    pub fn time(&self) -> Option<Timestamp> {
+        self.time
+    }
+
     /// Returns a call that waits for nothing.
     #[inline]
     pub fn quick<'a>(&self, filter: &'a Filter) -> Call<'a, Filter> {

@@ -102,7 +102,8 @@ impl<H: Opens> Slot<H> {
         raised(py, Error::Closed { path: self.path.clone() })
     }
 
-    fn current(&self, py: Python<'_>) -> PyResult<Arc<H>> {
+    /// Returns the handle.
+    pub fn current(&self, py: Python<'_>) -> PyResult<Arc<H>> {
         self.handle.load_full().ok_or_else(|| self.closed(py))
     }
 
@@ -134,6 +135,15 @@ impl<H: Opens> Slot<H> {
         &self,
         py: Python<'_>,
         mut operate: impl FnMut(&H) -> ebbtide::Result<T> + Send,
+    ) -> PyResult<T> {
+        self.patient_keeping(py, |handle| operate(handle))
+    }
+
+    /// As [`patient`](Slot::patient), for an answer that keeps the handle.
+    pub fn patient_keeping<T: Send>(
+        &self,
+        py: Python<'_>,
+        mut operate: impl FnMut(&Arc<H>) -> ebbtide::Result<T> + Send,
     ) -> PyResult<T> {
         loop {
             let handle = self.current(py)?;

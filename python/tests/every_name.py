@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -34,6 +35,7 @@ def kinds() -> list[ebbtide.Spec]:
 def errors() -> list[type[ebbtide.Error]]:
     return [
         ebbtide.BadParameter,
+        ebbtide.ClaimsFull,
         ebbtide.Closed,
         ebbtide.Conflict,
         ebbtide.Crowded,
@@ -41,7 +43,9 @@ def errors() -> list[type[ebbtide.Error]]:
         ebbtide.Exists,
         ebbtide.Forked,
         ebbtide.FullDisk,
+        ebbtide.InProgress,
         ebbtide.IoError,
+        ebbtide.LeaseLost,
         ebbtide.Locked,
         ebbtide.Mismatch,
         ebbtide.NotAFilter,
@@ -120,6 +124,48 @@ def reads(reader: ebbtide.Reader, key: ebbtide.Key) -> None:
     reader.close()
 
 
+def claims(home: Path) -> None:
+    with ebbtide.open(home, ebbtide.Fingerprint(last=1000)) as seen:
+        with seen.claim("a", lease="30s", time=None, durability="never") as claim:
+            mine: bool = claim.is_mine
+            until: datetime | None = claim.extend(timedelta(minutes=1))
+            token: int | None = claim.token
+            assert mine and claim and until == claim.until and token is not None
+            assert not claim.seen and not claim.in_progress
+        claim = seen.claim("b", lease=30)
+        listed: list[ebbtide.OpenClaim] = seen.claims()
+        assert listed[0].token == claim.token and seen.stat().claims == 1
+        kept: int = claim.keep()
+        resumed: ebbtide.Claim = seen.resume_claim("b", kept)
+        batch = seen.batch()
+        batch.confirm(resumed)
+        batch.commit()
+        claim = seen.claim("c", lease=30)
+        released: bool = claim.release()
+        ended: bool = seen.end_claim("c")
+        assert "b" in seen and released and not ended
+        claim = seen.claim("c", lease=30)
+        claim.confirm()
+        asyncio.run(once(seen))
+
+
+async def once(seen: ebbtide.Filter) -> None:
+    @ebbtide.once(seen, key=lambda name: name, lease="30s")
+    def length(name: str) -> int:
+        return len(name)
+
+    @ebbtide.once(seen, key=lambda name: name, lease="30s", default="before")
+    async def upper(name: str) -> bytes:
+        return name.upper().encode()
+
+    first: int | None = length("d")
+    second: bytes | str = await upper("d")
+    assert first == 1 and second == "before"
+    async with seen.claim("e", lease=30) as claim:
+        mine: bool = claim.is_mine
+    assert mine and "e" in seen
+
+
 def counts(home: Path) -> None:
     with ebbtide.open(home, ebbtide.Decaying(1000, 0.5, "1h"), stripes=4) as seen:
         counted: ebbtide.Estimate = seen.insert_and_estimate("a", weight=3)
@@ -153,8 +199,9 @@ def files(home: Path) -> None:
 def main() -> None:
     home = Path(sys.argv[1]).absolute()
     home.mkdir()
-    assert len({spec.kind for spec in kinds()}) == 17 and len(errors()) == 18
+    assert len({spec.kind for spec in kinds()}) == 17 and len(errors()) == 21
     window(home / "window")
+    claims(home / "claims")
     counts(home / "counts")
     files(home / "restored")
 

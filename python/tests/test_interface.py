@@ -14,7 +14,7 @@ import pytest
 
 import ebbtide
 
-MODULES = ["", "._open", "._specs", "._types", "._errors", "._stream", "._ebbtide"]
+MODULES = ["", "._open", "._specs", "._types", "._errors", "._stream", "._claims", "._ebbtide"]
 
 
 def test_every_example_of_the_docstrings_runs(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
@@ -27,7 +27,7 @@ def test_every_example_of_the_docstrings_runs(monkeypatch: pytest.MonkeyPatch, p
         attempted += results.attempted
     finder = doctest.DocTestFinder(exclude_empty=True)
     runner = doctest.DocTestRunner(verbose=False)
-    for owner in (ebbtide.Filter, ebbtide.Reader, ebbtide.Batch, ebbtide.raw):
+    for owner in (ebbtide.Filter, ebbtide.Reader, ebbtide.Batch, ebbtide.Claim, ebbtide.raw):
         for test in finder.find(owner, owner.__name__, module=False, globs={"ebbtide": ebbtide}):
             results = runner.run(test)
             assert results.failed == 0, test.name
@@ -41,7 +41,7 @@ def test_every_public_name_has_a_docstring() -> None:
         if name == "__version__" or not (inspect.isclass(value) or inspect.isroutine(value)):
             continue
         assert inspect.getdoc(value), name
-        if value in (ebbtide.Filter, ebbtide.Reader, ebbtide.Batch):
+        if value in (ebbtide.Filter, ebbtide.Reader, ebbtide.Batch, ebbtide.Claim):
             for method, function in vars(value).items():
                 if not method.startswith("_"):
                     assert inspect.getdoc(function), f"{name}.{method}"
@@ -53,7 +53,7 @@ def test_all_is_what_there_is() -> None:
     public = {name for name in vars(ebbtide) if not name.startswith("_")} - {"annotations"}
     assert public == set(ebbtide.__all__) - {"__version__"}
     assert sorted(ebbtide.__all__, key=str) == ebbtide.__all__
-    for owner in (ebbtide.Filter, ebbtide.Reader, ebbtide.Batch):
+    for owner in (ebbtide.Filter, ebbtide.Reader, ebbtide.Batch, ebbtide.Claim):
         assert owner.__module__ == "ebbtide"
 
 
@@ -129,6 +129,7 @@ def test_a_program_that_uses_every_name_passes_strict_type_checks(tmp_path: Path
         (ebbtide.Filter, "seen"),
         (ebbtide.Reader, "reader"),
         (ebbtide.Batch, "batch"),
+        (ebbtide.Claim, "claim"),
     )
     for owner, variable in classes:
         for method in vars(owner):

@@ -36,12 +36,26 @@ def refused(call: Callable[[], object]) -> Callable[[], None]:
     return run
 
 
+def worked_on(seen: ebbtide.Filter) -> None:
+    """A claim that fails, and one that does not."""
+    for works in (False, True):
+        try:
+            with seen.claim("work", lease=30) as claim:
+                claim.extend(60)
+                if not works:
+                    raise ValueError
+        except ValueError:
+            pass
+    seen.remove("work")
+
+
 def calls(seen: ebbtide.Filter, timed: ebbtide.Filter) -> dict[str, Callable[[], object]]:
     many = [f"key {number}" for number in range(50)]
     array = numpy.array(many, dtype="S16")
     numbers = numpy.arange(50, dtype="u8")
     late = 1_000_000_000.0
     timed.insert("now", time=1_700_000_000.0)
+    seen.claim("held", lease="1d").keep()
     return {
         "insert": lambda: seen.insert("key"),
         "insert, bytes": lambda: seen.insert(b"key"),
@@ -58,6 +72,14 @@ def calls(seen: ebbtide.Filter, timed: ebbtide.Filter) -> dict[str, Callable[[],
         "seen_within": lambda: timed.seen_within("now", "1s"),
         "posterior": lambda: seen.posterior("key", 0.5),
         "frequency": refused(lambda: seen.frequency("key")),
+        "claim, worked on": lambda: worked_on(seen),
+        "claim, dropped": lambda: seen.claim("dropped", lease=30),
+        "claim, in progress": lambda: seen.claim("held", lease=30).until,
+        "claim, kept": lambda: seen.claim("kept", lease=30).keep() and seen.end_claim("kept"),
+        "claim, not the caller's": refused(lambda: seen.claim("held", lease=30).confirm()),
+        "claim, lost": refused(lambda: seen.resume_claim("lost", 1).confirm()),
+        "claims": seen.claims,
+        "once": ebbtide.once(seen, key=lambda: "once", lease=30)(dict),
         "too late": refused(lambda: timed.insert("key", time=late)),
         "no key": refused(lambda: seen.insert(7)),  # type: ignore[arg-type]
         "wrong weight": refused(lambda: seen.insert("key", weight=0.5)),

@@ -11,7 +11,8 @@ number of threads and processes, in Python, Rust, and on the command line.
 
 ``open`` opens or creates a ``Filter``, ``Reader`` reads one without changing anything. The kinds
 are classes: ``Fingerprint``, ``AgePartitioned`` and ``TimeLimited`` for windows, ``Counting`` and
-others for counts. Errors are subclasses of ``Error``.
+others for counts. ``Filter.claim`` and ``once`` are for work that may fail. Errors are subclasses
+of ``Error``.
 
 Programs that share a filter need releases of the same format, in whatever language: pin the same
 version in all of them.
@@ -20,9 +21,11 @@ version in all of them.
 from __future__ import annotations
 
 from . import _async as _async
-from ._ebbtide import Batch, Filter, Raw, Reader, __version__, raw
+from ._claims import once
+from ._ebbtide import Batch, Claim, Filter, Raw, Reader, __version__, raw
 from ._errors import (
     BadParameter,
+    ClaimsFull,
     Closed,
     Conflict,
     Crowded,
@@ -31,7 +34,9 @@ from ._errors import (
     Exists,
     Forked,
     FullDisk,
+    InProgress,
     IoError,
+    LeaseLost,
     Locked,
     Mismatch,
     NotAFilter,
@@ -70,6 +75,7 @@ from ._types import (
     Estimate,
     FileReport,
     Key,
+    OpenClaim,
     Plan,
     Report,
     Salvaged,
@@ -84,6 +90,8 @@ __all__ = [
     "Batch",
     "BlockTiming",
     "Bloom",
+    "Claim",
+    "ClaimsFull",
     "Closed",
     "Conflict",
     "Counting",
@@ -106,11 +114,14 @@ __all__ = [
     "Importance2c",
     "ImportanceH",
     "ImportanceMc",
+    "InProgress",
     "IoError",
     "Key",
+    "LeaseLost",
     "Locked",
     "Mismatch",
     "NotAFilter",
+    "OpenClaim",
     "Plan",
     "Poisoned",
     "Raw",
@@ -131,6 +142,7 @@ __all__ = [
     "Unsupported",
     "WrongVersion",
     "__version__",
+    "once",
     "open",
     "plan",
     "raw",

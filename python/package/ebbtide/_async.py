@@ -1,11 +1,11 @@
-"""``async with`` for filters and readers, and other names that are made of those in Rust."""
+"""``async with`` for filters, readers and claims."""
 
 from __future__ import annotations
 
 from types import TracebackType
 from typing import TypeVar
 
-from ._ebbtide import Filter, Reader
+from ._ebbtide import Claim, Filter, Reader
 
 _Handle = TypeVar("_Handle", Filter, Reader)
 
@@ -27,6 +27,31 @@ async def _leave(
     await to_thread(self.close)
 
 
+async def _enter_claim(self: Claim, /) -> Claim:
+    """Waits in a thread for an answer that was not there at once."""
+    if not self._is_asked:
+        from asyncio import to_thread
+
+        await to_thread(self.__enter__)
+    return self
+
+
+async def _leave_claim(
+    self: Claim,
+    kind: type[BaseException] | None,
+    error: BaseException | None,
+    traceback: TracebackType | None,
+    /,
+) -> None:
+    """Confirms or releases, in a thread if that has to wait."""
+    if not self._leave_at_once(kind is not None):
+        from asyncio import to_thread
+
+        await to_thread(self.__exit__, kind, error, traceback)
+
+
 for _owner in (Filter, Reader):
     setattr(_owner, "__aenter__", _enter)
     setattr(_owner, "__aexit__", _leave)
+setattr(Claim, "__aenter__", _enter_claim)
+setattr(Claim, "__aexit__", _leave_claim)

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Literal, NoReturn, TypeVar, final, overload
 
@@ -14,6 +14,7 @@ from ._types import (
     Duration,
     Estimate,
     Key,
+    OpenClaim,
     Plan,
     Report,
     Salvaged,
@@ -33,10 +34,15 @@ _Since = Literal["last-seen", "last-accepted"]
 __all__ = [
     "__version__",
     "Batch",
+    "Claim",
     "Filter",
     "Reader",
     "Raw",
     "raw",
+    "claim",
+    "resume_claim",
+    "claims",
+    "end_claim",
     "open_filter",
     "restore",
     "verify",
@@ -60,12 +66,50 @@ class Batch:
         self, key: Key, /, *, time: Time | None = None, weight: float | None = None
     ) -> bool: ...
     def set_position(self, source: int, position: int, /) -> None: ...
+    def confirm(self, claim: Claim, /) -> None: ...
     def commit(self) -> None: ...
     def clear(self) -> None: ...
     @property
     def path(self) -> str: ...
     def __len__(self) -> int: ...
     def __bool__(self) -> bool: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+        /,
+    ) -> None: ...
+
+@final
+class Claim:
+    def confirm(self) -> None: ...
+    def release(self) -> bool: ...
+    def extend(self, lease: Duration, /) -> datetime | None: ...
+    def keep(self) -> int: ...
+    @property
+    def is_mine(self) -> bool: ...
+    @property
+    def seen(self) -> bool: ...
+    @property
+    def in_progress(self) -> bool: ...
+    @property
+    def until(self) -> datetime | None: ...
+    @property
+    def token(self) -> int | None: ...
+    def __bool__(self) -> bool: ...
+    @property
+    def _is_asked(self) -> bool: ...
+    def _leave_at_once(self, failed: bool) -> bool: ...
+    async def __aenter__(self, /) -> Self: ...
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+        /,
+    ) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(
         self,
@@ -199,6 +243,26 @@ class Filter:
     def batch(
         self, *, durability: _Durability | None = None, since: _Since | None = None
     ) -> Batch: ...
+    def claim(
+        self,
+        key: Key,
+        /,
+        *,
+        lease: Duration,
+        time: Time | None = None,
+        durability: _Durability | None = None,
+    ) -> Claim: ...
+    def resume_claim(
+        self,
+        key: Key,
+        token: int,
+        /,
+        *,
+        time: Time | None = None,
+        durability: _Durability | None = None,
+    ) -> Claim: ...
+    def claims(self, /) -> list[OpenClaim]: ...
+    def end_claim(self, key: Key, /) -> bool: ...
     def position(self, source: int, /) -> int | None: ...
     def positions(self) -> dict[int, int]: ...
     def digest(self) -> Digest: ...
@@ -292,6 +356,22 @@ class Reader:
     def __reduce__(self) -> tuple[Any, ...]: ...
 
 def raw(array: Buffer, /) -> Raw: ...
+def claim(
+    seen: Filter,
+    key: Key,
+    lease: Duration,
+    time: Time | None,
+    durability: _Durability | None,
+) -> Claim: ...
+def resume_claim(
+    seen: Filter,
+    key: Key,
+    token: int,
+    time: Time | None,
+    durability: _Durability | None,
+) -> Claim: ...
+def claims(seen: Filter) -> list[OpenClaim]: ...
+def end_claim(seen: Filter, key: Key) -> bool: ...
 def open_filter(
     path: str,
     spec: str | None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 
@@ -116,6 +117,33 @@ class Conflict(Error):
     operation: int
 
 
+class LeaseLost(Error):
+    """The claim of a key is over: the work was done too late, and somebody else may be doing it.
+    Nothing has happened.
+
+    ``path`` is the filter, ``token`` that of the claim.
+    """
+
+    path: str
+    token: int
+
+
+class ClaimsFull(Error):
+    """The filter holds as many claims (``most``) as it can: confirm or release some, or wait until
+    a lease is over."""
+
+    path: str
+    most: int
+
+
+class InProgress(Error):
+    """Somebody else works on the key of a function that runs ``once``; ``until`` is when that lease
+    ends, if it is not renewed, and the time to try again."""
+
+    name: str = "in-progress"
+    until: datetime | None
+
+
 class TooLate(Error):
     """The key's time lies before the window: it is neither new nor present, and not inserted."""
 
@@ -179,6 +207,8 @@ BY_CODE: dict[str, type[Error]] = {
     "time-ahead": TimeAhead,
     "unsupported": Unsupported,
     "conflict": Conflict,
+    "lease-lost": LeaseLost,
+    "claims-full": ClaimsFull,
 }
 
 

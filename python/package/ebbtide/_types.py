@@ -47,6 +47,19 @@ class Digest(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class OpenClaim:
+    """A claim that is held."""
+
+    #: The hash of its key.
+    hash: int
+    token: int
+    #: How long ago it began.
+    age: timedelta
+    #: When it ends, from now, if it is not renewed.
+    remaining: timedelta
+
+
+@dataclass(frozen=True, slots=True)
 class Stat:
     """Statistics of a filter."""
 
@@ -89,6 +102,10 @@ class Stat:
     wal_segments: int
     #: Keys that were refused as too late.
     refused: int
+    #: Claims that are held: keys that somebody is working on.
+    claims: int
+    #: How long ago the oldest of them began; None if there is none.
+    oldest_claim: timedelta | None
     #: ``always``, ``never``, or ``interval`` with a time.
     durability: str
     #: ``fast`` or ``keyed``.
