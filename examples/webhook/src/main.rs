@@ -1,24 +1,30 @@
 //! `webhook serve DIR ADDRESS` receives; `webhook load ADDRESS CONNECTIONS MESSAGES` sends.
 
-use ebbtide::{Durability, Filter, Fingerprint, Options};
+use ebbtide::{Fingerprint, Lease};
 use std::error::Error;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
+use tokio::task::spawn_blocking;
+use webhook::{Receiver, Work};
 
-const DAY: Duration = Duration::from_secs(86_400);
+/// Longer than the work ever takes. After a kill its message waits for so long.
+const LEASE: Duration = Duration::from_secs(30);
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     match &arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["serve", dir, address] => serve(dir, address).await,
+        ["serve", dir, address] => serve(Path::new(dir), address).await,
         ["load", address, connections, messages] => {
             let measured =
                 webhook::load::run(address, connections.parse()?, messages.parse()?).await?;
             let at = |share: usize| measured.each[(measured.each.len() - 1) * share / 1000];
             let rate = measured.each.len() as f64 / measured.took.as_secs_f64();
-            println!("{} messages, {} of them new", measured.each.len(), measured.new);
+            println!("{} messages, {} done by them", measured.each.len(), measured.done);
             println!(
                 "{rate:.0} a second; half of them within {:?}, 99.9 % within {:?}",
                 at(500),
@@ -33,19 +39,37 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-async fn serve(dir: &str, address: &str) -> Result<(), Box<dyn Error>> {
-    // Opening may recover, so it has a thread that may block.
-    let dir = dir.to_owned();
-    let opened = tokio::task::spawn_blocking(move || {
-        // Nothing is synced but for tickets, and in the background.
-        let options = Options::new().durability(Durability::Interval(Duration::from_secs(1)));
-        Filter::open_or_create(dir, Fingerprint::window(DAY).fpr(0.0001), options)
-    });
-    let seen = Arc::new(opened.await??);
+/// Work that takes its time on a disk: a line of a file. It may be repeated after a kill, so each
+/// line has the token of its attempt.
+struct Append(Arc<File>);
+
+impl Work for Append {
+    async fn work(
+        &self,
+        id: &str,
+        lease: &Lease<'_, Fingerprint>,
+    ) -> Result<(), Box<dyn Error + Send + Sync>> {
+        let (file, line) = (self.0.clone(), format!("{id} {}\n", lease.token()));
+        spawn_blocking(move || {
+            (&*file).write_all(line.as_bytes())?;
+            file.sync_data()
+        })
+        .await??;
+        Ok(())
+    }
+}
+
+async fn serve(dir: &Path, address: &str) -> Result<(), Box<dyn Error>> {
+    fs::create_dir_all(dir)?;
+    let done = File::options().create(true).append(true).open(dir.join("done"))?;
+    let seen = dir.join("seen");
+    let seen = spawn_blocking(move || webhook::open(&seen)).await??;
+    let receiver = Arc::new(Receiver { seen, work: Append(Arc::new(done)), lease: LEASE });
     let listener = TcpListener::bind(address).await?;
     println!("listening on {}", listener.local_addr()?);
     let stopped = async { drop(tokio::signal::ctrl_c().await) };
-    axum::serve(listener, webhook::routes(seen.clone())).with_graceful_shutdown(stopped).await?;
-    tokio::task::spawn_blocking(move || seen.close()).await??;
+    let routes = webhook::routes(receiver.clone());
+    axum::serve(listener, routes).with_graceful_shutdown(stopped).await?;
+    spawn_blocking(move || receiver.seen.close()).await??;
     Ok(())
 }
