@@ -57,7 +57,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     (
         "run",
         &[
-            "ebbtide run --claim \"report $(date +%F)\" jobs -- ./send-report",
+            "ebbtide run --claim report-17 jobs -- ./send-report 17",
             "ebbtide run --claim 'order 17' --lease 30s orders -- ./ship 17",
         ],
     ),
