@@ -247,7 +247,7 @@ impl Media for CrashDisk {
         let file = self.0.memory.create_with_hole(&inode.to_string(), bytes, allocated)?;
         let bank = name.starts_with("live-");
         state.tape.inodes.insert(inode, Inode::new(now, bytes, bank));
-        state.contents.insert(inode, Content { file: file.into(), look: None });
+        state.contents.insert(inode, Content { file: file.into(), look: None, end: allocated });
         state.tape.name(name, Some(inode));
         state.late(way)?;
         Ok(self.file(&mut state, inode))

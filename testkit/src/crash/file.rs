@@ -27,8 +27,11 @@ impl MediaFile for CrashFile {
     }
 
     fn allocate(&self, bytes: Range<u64>) -> io::Result<()> {
-        let (state, way) = self.disk.enter(Call::Allocate)?;
-        self.file.allocate(bytes)?;
+        let (mut state, way) = self.disk.enter(Call::Allocate)?;
+        self.file.allocate(bytes.clone())?;
+        if let Some(content) = state.contents.get_mut(&self.inode) {
+            content.end = content.end.max(bytes.end);
+        }
         state.late(way)
     }
 
@@ -66,6 +69,9 @@ impl MediaFile for CrashFile {
         state.decide(self.inode, offset..end);
         state.tape.now += 1;
         self.file.write_at(&buffer[..done], offset)?;
+        if let Some(content) = state.contents.get_mut(&self.inode) {
+            content.end = content.end.max(end);
+        }
         state.note(self.inode, &*self.file, offset..end);
         outcome
     }

@@ -27,6 +27,8 @@ pub(crate) struct Content {
     pub(crate) file: Arc<dyn MediaFile>,
     /// The mapping through which stores are seen, once the file has been mapped.
     pub(crate) look: Option<Box<dyn Mapping>>,
+    /// Nothing was stored from this byte on: it is a hole, until space is allocated there.
+    pub(crate) end: u64,
 }
 
 #[derive(Debug)]
@@ -86,7 +88,9 @@ impl State {
         self.tape.now += 1;
         for (number, content) in &self.contents {
             if let (Some(look), Some(inode)) = (&content.look, self.tape.inodes.get_mut(number)) {
-                for (sector, words) in look.words().chunks(SECTOR_WORDS).enumerate() {
+                let sectors = content.end.div_ceil(SECTOR_BYTES as u64) as usize;
+                let words = look.words().chunks(SECTOR_WORDS).take(sectors);
+                for (sector, words) in words.enumerate() {
                     inode.look(self.tape.now, sector, words);
                 }
             }
@@ -127,7 +131,8 @@ impl State {
             let length = lengths[pick(decider, lengths.len())];
             inode.decide_length(length);
             let file = memory.create(&number.to_string(), length).expect("memory is large");
-            Content { file: file.into(), look: None }
+            let end = inode.stored_end();
+            Content { file: file.into(), look: None, end }
         })
     }
 
@@ -230,11 +235,13 @@ impl Shared {
         new.decider = state.decider.clone();
         for (&number, content) in &state.contents {
             let bytes = content.file.bytes().expect("memory has a length");
-            let mut copied = vec![0; bytes as usize];
+            let end = content.end.min(bytes);
+            let mut copied = vec![0; end as usize];
             content.file.read_at(&mut copied, 0).expect("memory can be read");
-            let file = killed.memory.create(&number.to_string(), bytes).expect("memory is large");
+            let file = killed.memory.create_with_hole(&number.to_string(), bytes, end);
+            let file = file.expect("memory is large");
             file.write_at(&copied, 0).expect("memory is large");
-            new.contents.insert(number, Content { file: file.into(), look: None });
+            new.contents.insert(number, Content { file: file.into(), look: None, end });
         }
         drop(new);
         killed

@@ -166,6 +166,16 @@ impl Inode {
         }
     }
 
+    /// Returns the byte from which on nothing was ever stored.
+    pub fn stored_end(&self) -> u64 {
+        let before = match &self.origin {
+            _ if self.foreign => u64::MAX,
+            Some(origin) => origin.tape.inodes[&origin.inode].stored_end(),
+            None => 0,
+        };
+        before.max((self.sectors.len() * SECTOR_BYTES) as u64)
+    }
+
     /// Returns the versions of a sector that a cut may leave, oldest first.
     pub fn versions(&self, sector: usize, at: Moment) -> &[(Moment, Sector)] {
         match (self.sectors.get(sector), &self.origin) {
