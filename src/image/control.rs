@@ -19,7 +19,7 @@
 //! | after it | the shards of the counters |
 //! | after them | the positions of sources: late, because few filters use them |
 //! | in a page | who has that file open: a word for each session slot |
-//! | after it | the table of claims, without space until there is one |
+//! | after it | the table of claims, of which the file has nothing until there is one |
 
 use crate::error::{Error, Result};
 use crate::format::header::{HEADER_BYTES, HEADER_WORDS};
@@ -122,8 +122,8 @@ impl Control {
     /// [`Error::Io`].
     pub fn create(media: &dyn Media, temporary: &str, mut identity: Identity) -> Result<Self> {
         let path = media.path().join(FileName::Live.to_string());
-        let allocated = identity.room_for_claims().start;
-        let file = media.create_with_hole(temporary, identity.bytes(), allocated);
+        let bytes = identity.room_for_claims().start;
+        let file = media.create_to_grow(temporary, bytes, identity.bytes());
         let file = file.map_err(Error::io("allocate", &path))?;
         identity.inode = file.identity().map_err(Error::io("examine", &path))?;
         identity.device = file.device().map_err(Error::io("examine", &path))?;
@@ -161,20 +161,29 @@ impl Control {
         access: Access,
     ) -> Result<Self> {
         let path = || media.path().join(FileName::Live.to_string());
-        let mapping = file.map(access).map_err(|error| Error::io("map", path())(error))?;
+        let mapped = file.map_to_grow(access, identity.bytes());
+        let mapping = mapped.map_err(|error| Error::io("map", path())(error))?;
         let length = mapping.words().len() as u64 * 8;
-        let Some(mapping) = MappedHead::new(mapping) else {
-            let [expected, found] = [identity.bytes(), length].map(|it| format!("{it} bytes"));
-            return Err(Error::Damaged {
-                path: path(),
-                offset: length,
-                expected,
-                found,
-                remedy: REMEDY,
-            });
-        };
         let (state_block, shards) = (identity.state_block(), identity.shards());
-        Ok(Self { identity, state_block, shards, mapping, file: None })
+        let control = MappedHead::new(mapping).map(|mapping| Self {
+            identity,
+            state_block,
+            shards,
+            mapping,
+            file: None,
+        });
+        // Measured last: whoever lengthens the file does so before it notes the space.
+        let bytes = file.bytes().map_err(|error| Error::io("measure", path())(error))?;
+        match control {
+            Some(control) if bytes >= control.bytes() => Ok(control),
+            control => {
+                let expected = control.map_or(identity.bytes(), |control| control.bytes());
+                let (expected, found) =
+                    (format!("{expected} bytes"), format!("{} bytes", bytes.min(length)));
+                let (path, offset) = (path(), bytes.min(length));
+                Err(Error::Damaged { path, offset, expected, found, remedy: REMEDY })
+            }
+        }
     }
 
     /// Opens the image's file, if it is this filter's and not a copy; also returns its present
@@ -191,10 +200,12 @@ impl Control {
         file.read_at(&mut start, 0).map_err(Error::io("read", &path))?;
         let identity = Identity::decode(&start, &path)?;
         let bytes = file.bytes().map_err(Error::io("measure", &path))?;
-        let found = (identity.uuid, identity.inode, identity.bytes());
+        // Growing for the first claim, it may have any length between.
+        let expected_bytes = bytes.clamp(identity.room_for_claims().start, identity.bytes());
+        let found = (identity.uuid, identity.inode, bytes);
         let inode = file.identity().map_err(Error::io("examine", &path))?;
         let device = file.device().map_err(Error::io("examine", &path))?;
-        let expected = (uuid, inode, bytes);
+        let expected = (uuid, inode, expected_bytes);
         if found != expected {
             let (expected, found) = (format!("{expected:x?}"), format!("{found:x?}"));
             let expected = format!("filter, inode and length {expected}");
@@ -569,7 +580,7 @@ impl Control {
         state_block.state(state_block.version())
     }
 
-    /// Returns the bytes of the file that have space.
+    /// Returns the bytes that the file has at least.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let has_claims = self.claims().has_space();

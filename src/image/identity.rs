@@ -106,14 +106,13 @@ impl Identity {
         (at, at + CLAIMS_WORDS)
     }
 
-    /// Returns the bytes of the file.
+    /// Returns the bytes of the file with the table of claims, which is its last part.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         (self.claims().1 as u64 * 8).next_multiple_of(PAGE_BYTES)
     }
 
-    /// Returns the bytes of the file that have no space on the disk as long as there never was a
-    /// claim.
+    /// Returns the bytes that the file does not have as long as there never was a claim.
     #[must_use]
     pub fn room_for_claims(&self) -> Range<u64> {
         self.claims().0 as u64 * 8..self.bytes()

@@ -88,7 +88,7 @@ impl Disk {
         }
         let last = allocated.checked_next_multiple_of(page_bytes()).unwrap_or(bytes).min(bytes);
         match allocate(file, 0..last) {
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeros(file, bytes),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeros(file, 0..bytes),
             allocated => Ok(allocated?),
         }
     }
@@ -129,6 +129,10 @@ impl Media for Disk {
             return Err(error);
         }
         Ok(Box::new(DiskFile { file }))
+    }
+
+    fn create_to_grow(&self, name: &str, bytes: u64, _most: u64) -> io::Result<Box<dyn MediaFile>> {
+        self.create(name, bytes)
     }
 
     fn open(&self, name: &str, access: Access) -> io::Result<Box<dyn MediaFile>> {
@@ -225,8 +229,8 @@ impl MediaFile for DiskFile {
         let end = bytes.end.checked_next_multiple_of(page).unwrap_or(bytes.end);
         let end = end.min(self.bytes()?).max(bytes.end);
         match allocate(&self.file, bytes.start / page * page..end) {
-            // If it is unsupported, the file was filled when it was created.
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            // If it is unsupported, the present bytes were filled when the file was created.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeros(&self.file, self.bytes()?..end),
             done => Ok(done?),
         }
     }
@@ -275,6 +279,13 @@ impl MediaFile for DiskFile {
             return Err(crate::media::not_whole_words(bytes));
         }
         Ok(Box::new(DiskMapping::new(&self.file, bytes, access)?))
+    }
+
+    fn map_to_grow(&self, access: Access, most: u64) -> io::Result<Box<dyn Mapping>> {
+        if !most.is_multiple_of(8) {
+            return Err(crate::media::not_whole_words(most));
+        }
+        Ok(Box::new(DiskMapping::new(&self.file, most, access)?))
     }
 
     fn reads_fill_holes(&self) -> io::Result<bool> {

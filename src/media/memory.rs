@@ -126,9 +126,9 @@ impl Directory {
         }
     }
 
-    /// Adds a file of zeros.
-    fn add(&mut self, name: &str, bytes: u64) -> io::Result<Arc<Node>> {
-        let words = zeros(bytes.div_ceil(8))?;
+    /// Adds a file of zeros, of which the first `present` bytes take memory at once.
+    fn add(&mut self, name: &str, bytes: u64, present: u64) -> io::Result<Arc<Node>> {
+        let words = zeros(bytes.div_ceil(8), present)?;
         self.last_identity += 1;
         let content = Mutex::new(Content { words, bytes, holes: BTreeSet::new() });
         let node = Arc::new(Node { identity: self.last_identity, content });
@@ -171,7 +171,7 @@ impl Media for Memory {
         let holes = whole_pages(allocated..bytes);
         let pages = holes.end.saturating_sub(holes.start);
         directory.reserve(bytes - pages * PAGE_BYTES)?;
-        let node = directory.add(name, bytes)?;
+        let node = directory.add(name, bytes, allocated)?;
         node.content.lock().holes = holes.collect();
         Ok(Box::new(MemoryFile { memory: self.clone(), node, access: Access::Write }))
     }
@@ -220,7 +220,7 @@ impl Media for Memory {
         let mut directory = self.directory.lock();
         directory.enter()?;
         if access == Access::Write && !directory.files.contains_key(name) {
-            directory.add(name, 0)?;
+            directory.add(name, 0, 0)?;
         }
         let file = directory.find(name)?.identity;
         directory.last_holder += 1;
@@ -393,7 +393,7 @@ impl Content {
                 let sentence = "a mapped file in memory cannot grow";
                 return Err(io::Error::new(io::ErrorKind::Unsupported, sentence));
             }
-            let words = zeros(wanted.max(2 * self.words.len() as u64))?;
+            let words = zeros(wanted.max(2 * self.words.len() as u64), bytes)?;
             for (new, old) in words.iter().zip(self.words.iter()) {
                 // Relaxed: neither is mapped, and the file's lock orders its calls.
                 new.store(old.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -414,18 +414,43 @@ impl Content {
     }
 }
 
-/// Returns words that are all zero.
-fn zeros(words: u64) -> io::Result<Words> {
+/// Returns words that are all zero. The first `present` bytes are touched, so that memory that is
+/// lacking is found now; the others take none before they are used.
+fn zeros(words: u64, present: u64) -> io::Result<Words> {
     let bytes = words.saturating_mul(8);
     if bytes >= COMPARED_BYTES {
         available::check(bytes, REMEDY)?;
     }
     let refused = || available::lack(bytes, "the system provides less to this process", REMEDY);
-    let mut all = Vec::new();
     let count = usize::try_from(words).map_err(|_| refused())?;
-    all.try_reserve_exact(count).map_err(|_| refused())?;
-    all.extend((0..words).map(|_| AtomicU64::new(0)));
-    Ok(Arc::new(all.into_boxed_slice()))
+    let all = zeroed(count).ok_or_else(refused)?;
+    for word in all.iter().take(present.div_ceil(8) as usize).step_by(PAGE_BYTES as usize / 8) {
+        // Relaxed: nobody else has it yet.
+        word.store(0, Ordering::Relaxed);
+    }
+    Ok(Arc::new(all))
+}
+
+/// Returns words of pages that the system has not provided yet, if the allocation is a large one.
+/// `None` without memory.
+#[cfg(not(loom))]
+#[expect(unsafe_code, reason = "a vector of zeros of atomics would be written word by word")]
+fn zeroed(count: usize) -> Option<Box<[AtomicU64]>> {
+    use std::alloc::{Layout, alloc_zeroed};
+    if count == 0 {
+        return Some(Box::default());
+    }
+    let layout = Layout::array::<AtomicU64>(count).ok()?;
+    // SAFETY: the layout is not empty.
+    let words = unsafe { alloc_zeroed(layout) }.cast::<AtomicU64>();
+    let words = std::ptr::slice_from_raw_parts_mut(words, count);
+    // SAFETY: the memory is that of this layout, zero is a valid word, and nothing else owns it.
+    (!words.is_null()).then(|| unsafe { Box::from_raw(words) })
+}
+
+#[cfg(loom)]
+fn zeroed(count: usize) -> Option<Box<[AtomicU64]>> {
+    Some((0..count).map(|_| AtomicU64::new(0)).collect())
 }
 
 /// Returns the words touched by `length` bytes from `offset` on: the index of each, which of its

@@ -99,6 +99,15 @@ pub trait Media: Debug + Send + Sync {
         self.create(name, bytes)
     }
 
+    /// Creates a file as [`Media::create`], which [`MediaFile::allocate`] may lengthen up to `most`
+    /// bytes. A medium whose files cannot grow under a mapping gives it this length at once.
+    ///
+    /// # Errors
+    /// As [`Media::create`].
+    fn create_to_grow(&self, name: &str, bytes: u64, most: u64) -> io::Result<Box<dyn MediaFile>> {
+        self.create_with_hole(name, most, bytes)
+    }
+
     /// Opens an existing file, without following links.
     ///
     /// # Errors
@@ -338,10 +347,10 @@ pub trait MediaFile: Debug + Send + Sync {
         Ok(0)
     }
 
-    /// Allocates space for these bytes, which lie within the file. Their content stays.
+    /// Allocates space for these bytes. Their content stays; a shorter file is lengthened.
     ///
     /// # Errors
-    /// `StorageFull` without space; then nothing has changed.
+    /// `StorageFull` without space; then no content has changed, but the file may be longer.
     fn allocate(&self, bytes: Range<u64>) -> io::Result<()> {
         let _ = bytes;
         Ok(())
@@ -414,6 +423,16 @@ pub trait MediaFile: Debug + Send + Sync {
     /// # Errors
     /// `InvalidData` for other lengths, and the system's errors.
     fn map(&self, access: Access) -> io::Result<Box<dyn Mapping>>;
+
+    /// Maps a file made by [`Media::create_to_grow`] with the `most` bytes that it may have. Words
+    /// beyond its present end exist once it was lengthened: an access before is a signal.
+    ///
+    /// # Errors
+    /// As [`MediaFile::map`].
+    fn map_to_grow(&self, access: Access, most: u64) -> io::Result<Box<dyn Mapping>> {
+        let _ = most;
+        self.map(access)
+    }
 
     /// Returns whether a read of a hole of this file through a mapping takes space, so that it ends
     /// in a signal where there is none.

@@ -110,6 +110,11 @@ impl<M: Media> Media for Failing<M> {
         Ok(self.file(self.media.create_with_hole(name, bytes, allocated)?))
     }
 
+    fn create_to_grow(&self, name: &str, bytes: u64, most: u64) -> Result<Box<dyn MediaFile>> {
+        self.fault.admit()?;
+        Ok(self.file(self.media.create_to_grow(name, bytes, most)?))
+    }
+
     fn open(&self, name: &str, access: Access) -> Result<Box<dyn MediaFile>> {
         self.fault.admit()?;
         Ok(self.file(self.media.open(name, access)?))
@@ -213,5 +218,10 @@ impl MediaFile for Part<Box<dyn MediaFile>> {
     fn map(&self, access: Access) -> Result<Box<dyn Mapping>> {
         self.fault.admit()?;
         self.inner.map(access)
+    }
+
+    fn map_to_grow(&self, access: Access, most: u64) -> Result<Box<dyn Mapping>> {
+        self.fault.admit()?;
+        self.inner.map_to_grow(access, most)
     }
 }

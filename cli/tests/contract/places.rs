@@ -98,21 +98,41 @@ fn a_file_size_limit_is_an_error_and_leaves_the_filter_intact() {
     fs::write(&keys, lines).expect("write");
     let create = ["--kind", "bloom", "--capacity", "1000", "--segment-bytes", "64KiB"];
     ok(&[&["create", &dir], &create[..]].concat(), b"");
-    let limited = |arguments: &[&str]| {
-        // In blocks of 512 bytes: 32 KiB, less than a segment.
-        let script = "ulimit -f 64; exec \"$0\" \"$@\"";
-        let mut shell = Command::new("sh");
-        shell.args(["-c", script, env!("CARGO_BIN_EXE_ebbtide")]).args(arguments);
-        let output = shell.output().expect("run");
-        Outcome {
-            code: output.status.code(),
-            stdout: output.stdout,
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
-    };
-    let insert = limited(&["insert", &dir, &keys]);
+    // Less than a segment.
+    let insert = with_files_of(32, &["insert", &dir, &keys]);
     assert_eq!(insert.code, Some(2), "{insert:?}");
     assert!(insert.stderr.contains("File too large"), "{}", insert.stderr);
     assert_eq!(run(&["verify", &dir], b"").code, Some(0));
     ok(&["insert", &dir, &keys], b"");
+}
+
+#[test]
+fn claims_take_no_file_size_before_the_first_one() {
+    let place = Place::new();
+    let dir = place.at("filter");
+    let create = ["create", &dir, "--kind", "bloom", "--capacity", "1000"];
+    let small = ["--segment-bytes", "64KiB"];
+    let created = with_files_of(1024, &[&create[..], &small[..]].concat());
+    assert_eq!(created.code, Some(0), "{created:?}");
+    let claim = ["run", "--claim", "a", &dir, "--", "true"];
+    let refused = with_files_of(1024, &claim);
+    assert!(refused.stderr.contains("room for claims"), "{refused:?}");
+    assert!(refused.stderr.contains("File too large"), "{refused:?}");
+    // What was refused left nothing behind: without the limit the same claim works.
+    ok(&claim, b"");
+    ok(&["contains", &dir], b"a\n");
+    assert_eq!(run(&["verify", &dir], b"").code, Some(0));
+}
+
+/// Runs the command with files of at most this many KiB.
+fn with_files_of(kibibytes: u64, arguments: &[&str]) -> Outcome {
+    let script = format!("ulimit -f {}; exec \"$0\" \"$@\"", kibibytes * 2);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &script, env!("CARGO_BIN_EXE_ebbtide")]).args(arguments);
+    let output = shell.output().expect("run");
+    Outcome {
+        code: output.status.code(),
+        stdout: output.stdout,
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
 }

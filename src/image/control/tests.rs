@@ -336,3 +336,34 @@ fn the_lead_is_read_back_in_any_run_of_the_machine_or_not_at_all() {
     other.fail_after(1, ErrorKind::PermissionDenied);
     assert!(matches!(clock_lead::previous(&other, UUID), Err(Error::Io { .. })));
 }
+
+#[test]
+#[cfg_attr(miri, ignore = "files of the system")]
+fn a_file_that_lengthens_for_the_first_claim_is_attached_at_any_length_between() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let disk = Disk::new(directory.path());
+    let mut identity = identity(2);
+    let created = Control::create(&disk, "live", identity).expect("space");
+    identity = created.identity;
+    let (short, long) = (identity.room_for_claims().start, identity.bytes());
+    let path = directory.path().join("live");
+    let file = std::fs::File::options().write(true).open(path).expect("it is there");
+    assert_eq!(file.metadata().expect("it is open").len(), short, "before the first claim");
+    let attach = || Control::attach(&disk, UUID, Access::Write);
+    for bytes in [short, short + 1, long - 1, long, short] {
+        file.set_len(bytes).expect("space");
+        attach().unwrap_or_else(|error| panic!("{bytes}: {error}"));
+    }
+    for bytes in [short - 1, long + 1] {
+        file.set_len(bytes).expect("space");
+        assert!(is_damage(&attach()), "{bytes}");
+    }
+    // A claim needs all of the table: words beyond the end would be a signal.
+    file.set_len(long).expect("space");
+    created.claims().note_space();
+    attach().expect("it is whole");
+    for bytes in [short, long - 1] {
+        file.set_len(bytes).expect("space");
+        assert!(is_damage(&attach()), "{bytes}");
+    }
+}

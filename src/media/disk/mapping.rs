@@ -32,7 +32,7 @@ pub(super) struct DiskMapping {
 }
 
 impl DiskMapping {
-    /// Maps the first `bytes` bytes, which are all, of a file.
+    /// Maps the first `bytes` bytes of a file.
     pub(super) fn new(file: &File, bytes: u64, access: Access) -> io::Result<Self> {
         Self::of_part(file, 0, bytes, access)
     }

@@ -73,12 +73,12 @@ pub(super) fn allocate(file: &File, bytes: Range<u64>) -> rustix::io::Result<()>
 }
 
 /// Allocates by writing, if the file system supports no other way.
-pub(super) fn write_zeros(file: &File, bytes: u64) -> io::Result<()> {
+pub(super) fn write_zeros(file: &File, bytes: Range<u64>) -> io::Result<()> {
     const CHUNK: u64 = 1 << 20;
-    let zeros = vec![0; CHUNK.min(bytes) as usize];
-    let mut offset = 0;
-    while offset < bytes {
-        let length = CHUNK.min(bytes - offset);
+    let mut offset = bytes.start;
+    let zeros = vec![0; CHUNK.min(bytes.end.saturating_sub(offset)) as usize];
+    while offset < bytes.end {
+        let length = CHUNK.min(bytes.end - offset);
         file.write_all_at(&zeros[..length as usize], offset)?;
         offset += length;
     }
@@ -93,7 +93,7 @@ mod tests {
     fn where_nothing_allocates_zeros_are_written() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let file = File::create_new(directory.path().join("zeros")).expect("a new file");
-        write_zeros(&file, (1 << 20) + 5).expect("space for a megabyte");
+        write_zeros(&file, 0..(1 << 20) + 5).expect("space for a megabyte");
         assert_eq!(file.metadata().expect("an open file").len(), (1 << 20) + 5);
     }
 }

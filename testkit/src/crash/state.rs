@@ -130,8 +130,9 @@ impl State {
             let lengths = inode.lengths(self.tape.now);
             let length = lengths[pick(decider, lengths.len())];
             inode.decide_length(length);
-            let file = memory.create(&number.to_string(), length).expect("memory is large");
-            let end = inode.stored_end();
+            let end = inode.stored_end().min(length);
+            let file = memory.create_with_hole(&number.to_string(), length, end);
+            let file = file.expect("memory is large");
             Content { file: file.into(), look: None, end }
         })
     }
@@ -229,6 +230,7 @@ impl Shared {
 
     /// Returns the disk that the death of the process would leave now.
     pub(crate) fn killed(state: &mut State) -> Arc<Self> {
+        keep_holes_free();
         state.look();
         let killed = Self::over(State::new(state.tape.clone(), state.recording));
         let mut new = killed.state();
@@ -308,4 +310,19 @@ impl Shared {
         }
         Ok((state, way))
     }
+}
+
+/// Lets the allocator ask the system for each file of a megabyte or more, and give it back: its
+/// zeros then cost nothing until they are used. By default it keeps the largest that was freed, and
+/// writes the zeros of the next one itself, most of which are a hole.
+fn keep_holes_free() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    #[cfg(target_env = "gnu")]
+    ONCE.call_once(|| {
+        #[expect(unsafe_code, reason = "no safe wrapper offers it")]
+        // SAFETY: changes a number of the allocator, under its lock.
+        unsafe {
+            libc::mallopt(libc::M_MMAP_THRESHOLD, 1 << 20);
+        }
+    });
 }
