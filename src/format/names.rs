@@ -34,6 +34,24 @@ pub enum FileName {
         /// Replay begins at this LSN.
         start: u64,
     },
+    /// `keep`: how much of the log is kept.
+    Keep,
+    /// `kept-<second>-wal-<timeline>-<first LSN>`: a segment that recovery no longer needs.
+    KeptSegment {
+        /// When it was no longer needed, in seconds since the Unix epoch.
+        since: u64,
+        /// The timeline of its records.
+        timeline: u64,
+        /// The LSN of its first record.
+        first: u64,
+    },
+    /// `kept-<second>-snap-<start LSN>`: a snapshot that recovery no longer needs.
+    KeptSnapshot {
+        /// As for a segment.
+        since: u64,
+        /// Replay begins at this LSN.
+        start: u64,
+    },
     /// `attach-<slot>`: the socket at which the handle in this slot hands out the image.
     Attach {
         /// The session slot.
@@ -47,10 +65,16 @@ impl FileName {
     /// Parses a name; `None` for files that are not the filter's.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
+        if let Some(kept) = name.strip_prefix("kept-") {
+            let (since, file) = kept.split_once('-')?;
+            let kept = Self::parse(file)?.kept(since.parse().ok()?)?;
+            return (kept.to_string() == name).then_some(kept);
+        }
         let mut parts = name.split('-');
         let file = match (parts.next()?, parts.next(), parts.next()) {
             ("meta", None, None) => Self::Meta,
             ("lock", None, None) => Self::Lock,
+            ("keep", None, None) => Self::Keep,
             ("live", None, None) => Self::Live,
             ("live", Some(timeline), Some(bank)) => {
                 Self::Bank { timeline: parse_timeline(timeline)?, bank: bank.parse().ok()? }
@@ -65,6 +89,26 @@ impl FileName {
         };
         // There is one spelling per file: `wal-1-007` is foreign.
         (file.to_string() == name).then_some(file)
+    }
+
+    /// Returns the name of a segment or snapshot that recovery no longer needs since this second.
+    #[must_use]
+    pub fn kept(self, since: u64) -> Option<Self> {
+        match self {
+            Self::Segment { timeline, first } => Some(Self::KeptSegment { since, timeline, first }),
+            Self::Snapshot { start } => Some(Self::KeptSnapshot { since, start }),
+            _ => None,
+        }
+    }
+
+    /// Returns the former name of a kept segment or snapshot.
+    #[must_use]
+    pub fn before_kept(self) -> Option<Self> {
+        match self {
+            Self::KeptSegment { timeline, first, .. } => Some(Self::Segment { timeline, first }),
+            Self::KeptSnapshot { start, .. } => Some(Self::Snapshot { start }),
+            _ => None,
+        }
     }
 }
 
@@ -81,6 +125,13 @@ impl fmt::Display for FileName {
             Self::Bank { timeline, bank } => write!(f, "live-{timeline:06}-{bank:04}"),
             Self::Segment { timeline, first } => write!(f, "wal-{timeline:06}-{first:016}"),
             Self::Snapshot { start } => write!(f, "snap-{start:016}"),
+            Self::Keep => f.write_str("keep"),
+            Self::KeptSegment { since, timeline, first } => {
+                write!(f, "kept-{since:010}-{}", Self::Segment { timeline: *timeline, first: *first })
+            }
+            Self::KeptSnapshot { since, start } => {
+                write!(f, "kept-{since:010}-{}", Self::Snapshot { start: *start })
+            }
             Self::Attach { slot } => write!(f, "attach-{slot}"),
             Self::Temporary(number) => write!(f, "tmp-{number}"),
         }
@@ -101,9 +152,16 @@ mod tests {
             FileName::Segment { timeline: 1_234_567, first: u64::MAX },
             FileName::Snapshot { start: 1 },
             FileName::Attach { slot: 5 },
+            FileName::Keep,
+            FileName::KeptSegment { since: 7, timeline: 3, first: 12 },
+            FileName::KeptSnapshot { since: u64::MAX, start: 12 },
             FileName::Temporary(77),
         ] {
             assert_eq!(FileName::parse(&file.to_string()), Some(file));
+        }
+        let kept = ["kept-", "kept-7-wal-1-7", "kept-0000000007-meta", "kept-0000000007-kept-"];
+        for foreign in kept {
+            assert_eq!(FileName::parse(foreign), None, "{foreign}");
         }
         let foreign =
             ["", "meta2", "wal-1-7", "wal--", "snap-", "live-1", "snap-+0000000000000001"];

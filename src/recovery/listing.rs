@@ -5,6 +5,26 @@ use crate::format::names::FileName;
 use crate::media::Media;
 use crate::wal::segment::is_of_another;
 
+/// The name of a log segment that recovery no longer needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KeptSegment {
+    /// The timeline of its records.
+    pub timeline: u64,
+    /// The LSN of its first record.
+    pub first: u64,
+    /// Since when, in seconds since the Unix epoch.
+    pub since: u64,
+}
+
+/// The name of a snapshot that recovery no longer needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KeptSnapshot {
+    /// Where replay begins.
+    pub start: u64,
+    /// As for a segment.
+    pub since: u64,
+}
+
 /// The files of a filter, by role.
 #[derive(Debug, Clone, Default)]
 pub struct Listing {
@@ -12,6 +32,10 @@ pub struct Listing {
     pub snapshots: Vec<u64>,
     /// (timeline, first LSN) of log segments, ascending.
     pub segments: Vec<(u64, u64)>,
+    /// Log segments that recovery no longer needs, in the order of the log.
+    pub kept_segments: Vec<KeptSegment>,
+    /// Snapshots that recovery no longer needs, newest first.
+    pub kept_snapshots: Vec<KeptSnapshot>,
     /// (timeline, number) of banks.
     pub banks: Vec<(u64, u32)>,
     /// Session slots with a socket.
@@ -40,12 +64,20 @@ impl Listing {
                 Some(FileName::Bank { timeline, bank }) => listing.banks.push((timeline, bank)),
                 Some(FileName::Attach { slot }) => listing.sockets.push(slot),
                 Some(FileName::Temporary(number)) => listing.temporaries.push(number),
-                Some(FileName::Meta | FileName::Lock | FileName::Live) => {}
+                Some(FileName::KeptSegment { since, timeline, first }) => {
+                    listing.kept_segments.push(KeptSegment { timeline, first, since });
+                }
+                Some(FileName::KeptSnapshot { since, start }) => {
+                    listing.kept_snapshots.push(KeptSnapshot { start, since });
+                }
+                Some(FileName::Meta | FileName::Lock | FileName::Live | FileName::Keep) => {}
                 None => listing.foreign.push(name),
             }
         }
         listing.snapshots.sort_unstable_by(|a, b| b.cmp(a));
         listing.segments.sort_unstable();
+        listing.kept_snapshots.sort_unstable_by(|a, b| b.cmp(a));
+        listing.kept_segments.sort_unstable();
         Ok(listing)
     }
 

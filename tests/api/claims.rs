@@ -228,6 +228,7 @@ fn a_batch_confirms_claims_with_its_positions_or_does_nothing() {
     batch.commit().expect("both are held");
     assert!(is_seen(&filter, "a") && is_seen(&filter, "b"));
     assert_eq!(filter.position(3).expect("an answer"), Some(9));
+    assert!(filter.claims().expect("claims").is_empty(), "the batch ended it");
     // One of two claims is over.
     batch.confirm(claimed(&filter, "c")).expect("room");
     clock.advance(LEASE);
