@@ -177,6 +177,18 @@ pub enum Error {
         /// That number.
         most: usize,
     },
+    /// A moment of the past that the log does not reach: it is older than what is kept, or has not
+    /// come yet.
+    NotKept {
+        /// The filter's directory.
+        path: PathBuf,
+        /// The moment, as asked for.
+        wanted: String,
+        /// The LSN from which on every moment is kept.
+        from: u64,
+        /// The first LSN that the log does not have.
+        end: u64,
+    },
     /// An error of the algorithms that has no variant of its own here.
     Core(Core),
 }
@@ -214,7 +226,7 @@ impl Error {
     fn io_kind(&self) -> io::ErrorKind {
         match self {
             Self::Io { source, .. } => source.kind(),
-            Self::NotAFilter { .. } => io::ErrorKind::NotFound,
+            Self::NotAFilter { .. } | Self::NotKept { .. } => io::ErrorKind::NotFound,
             Self::Exists { .. } | Self::Occupied { .. } => io::ErrorKind::AlreadyExists,
             Self::Damaged { .. } => io::ErrorKind::InvalidData,
             Self::Parameter { .. } | Self::Mismatch { .. } | Self::TimeAhead { .. } => {
@@ -268,6 +280,7 @@ impl Error {
             Self::Conflict { .. } => Code::Conflict,
             Self::LeaseLost { .. } | Self::Core(Core::LeaseLost { .. }) => Code::LeaseLost,
             Self::ClaimsFull { .. } | Self::Core(Core::ClaimsFull { .. }) => Code::ClaimsFull,
+            Self::NotKept { .. } => Code::NotKept,
             Self::Core(Core::Diverged { .. }) => Code::Diverged,
             // From a later version of `ebbtide-core`.
             Self::Core(_) => Code::Other,
@@ -416,6 +429,13 @@ impl fmt::Display for Error {
             Self::Conflict { .. } | Self::LeaseLost { .. } | Self::ClaimsFull { .. } => {
                 self.fmt_unwritten(f)
             }
+            Self::NotKept { path, wanted, from, end } => write!(
+                f,
+                "{}: the log of {wanted} is not kept: it has LSN {from} to {}; to keep more of \
+                 it from now on, open the filter with `keep_log` (`--keep-log 24h`)",
+                path.display(),
+                end.saturating_sub(1)
+            ),
             Self::Core(error) => write!(f, "{error}"),
             Self::Locked { path, holder } => {
                 write!(f, "{} is held by {}, {LOCKED}", path.display(), named(holder))

@@ -80,6 +80,7 @@ extern crate self as ebbtide;
 
 mod admin;
 mod api;
+mod archive;
 mod clock;
 mod engine;
 mod error;
@@ -146,7 +147,14 @@ pub use engine::outcome::{Admission, Checked, Since};
 pub use engine::stats::{Digest, Stat};
 pub use error::{Code, Error, Result};
 pub use media::{BankPlace, ImagePlace};
-pub use options::{Downtime, Durability, Options};
+pub use options::{Downtime, Durability, Keep, Options};
+
+/// The log of a filter, beyond what recovery needs: any moment of its past, and its operations one
+/// by one. [`Options::keep_log`] says how much is kept.
+pub mod history {
+    #[doc(inline)]
+    pub use crate::archive::At;
+}
 
 /// Figures of filters as metrics, and reports of slow work.
 ///

@@ -9,6 +9,7 @@ use crate::wal::record::RECORD_BYTES;
 use ebbtide_core::block::Layout;
 use ebbtide_core::hash::{KeyHash, Seed};
 use ebbtide_core::kind::parameters::within;
+use ebbtide_core::units::{parse_duration, parse_size};
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -128,6 +129,54 @@ impl FromStr for Downtime {
     }
 }
 
+/// How much of the log is kept beyond what recovery needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Keep {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// At least the operations of this time, by the wall clock.
+    For(Duration),
+    /// At most this many bytes of log and snapshots.
+    Bytes(u64),
+}
+
+impl fmt::Display for Keep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nothing => f.write_str("nothing"),
+            Self::For(time) => write!(f, "{}s", time.as_secs()),
+            Self::Bytes(bytes) => write!(f, "{bytes}"),
+        }
+    }
+}
+
+impl FromStr for Keep {
+    type Err = Error;
+
+    /// Reads `nothing`, a time (`24h`, `7d`) or a size (`10GiB`).
+    ///
+    /// ```
+    /// use ebbtide::Keep;
+    /// use std::time::Duration;
+    /// assert_eq!("24h".parse::<Keep>()?, Keep::For(Duration::from_secs(86_400)));
+    /// assert_eq!("10GiB".parse::<Keep>()?, Keep::Bytes(10 << 30));
+    /// assert_eq!("nothing".parse::<Keep>()?, Keep::Nothing);
+    /// # Ok::<(), ebbtide::Error>(())
+    /// ```
+    fn from_str(text: &str) -> Result<Self> {
+        if text == "nothing" {
+            return Ok(Self::Nothing);
+        }
+        parse_duration(text).map(Self::For).or_else(|_| parse_size(text).map(Self::Bytes)).map_err(
+            |_| {
+                let expected = "nothing, a time such as 24h, or a size such as 10GiB";
+                Error::parameter("keep-log", expected, text)
+            },
+        )
+    }
+}
+
 /// Settings of a filter and of a handle.
 ///
 /// The first group is fixed at creation. A filter that exists and differs in one that is given
@@ -161,6 +210,7 @@ pub struct Options {
     pub(crate) background: bool,
     pub(crate) mode: Option<u32>,
     pub(crate) image: Option<ImagePlace>,
+    pub(crate) keep_log: Option<Keep>,
 }
 
 impl Default for Options {
@@ -194,6 +244,7 @@ impl Options {
             background: true,
             mode: None,
             image: None,
+            keep_log: None,
         }
     }
 
@@ -338,6 +389,20 @@ impl Options {
     #[must_use]
     pub fn image(mut self, place: ImagePlace) -> Self {
         self.image = Some(place);
+        self
+    }
+
+    /// Sets how much of the log is kept beyond what recovery needs. Belongs to the filter, and may
+    /// be changed whenever it is opened; a handle that does not set it changes nothing. Default:
+    /// [`Keep::Nothing`].
+    ///
+    /// With the log, the filter can be asked [as of](crate::Reader::at) any kept moment, and its
+    /// operations can be [read](crate::history). It takes 32 bytes of disk an operation, and of the
+    /// snapshots on the way as many as take a quarter of that. If the disk is full it is removed,
+    /// oldest first, before any operation fails.
+    #[must_use]
+    pub fn keep_log(mut self, keep: Keep) -> Self {
+        self.keep_log = Some(keep);
         self
     }
 

@@ -150,6 +150,11 @@
 #define EBBTIDE_CLAIMS_FULL 23
 
 /**
+ * A moment of the past that the log does not reach.
+ */
+#define EBBTIDE_NOT_KEPT 24
+
+/**
  * An argument is not allowed, such as a NULL pointer. Nothing has happened.
  */
 #define EBBTIDE_ARGUMENT 1000

@@ -57,6 +57,8 @@ pub const EBBTIDE_LEASE_LOST: c_int = 22;
 /// The filter holds as many claims as it can. Nothing has happened: confirm or release some, or
 /// wait until a lease is over.
 pub const EBBTIDE_CLAIMS_FULL: c_int = 23;
+/// A moment of the past that the log does not reach.
+pub const EBBTIDE_NOT_KEPT: c_int = 24;
 /// An argument is not allowed, such as a NULL pointer. Nothing has happened.
 pub const EBBTIDE_ARGUMENT: c_int = 1000;
 /// The library itself has a defect and panicked. Close the handle, and please report the message.
@@ -87,6 +89,7 @@ const ENGINE: &[(c_int, Code)] = &[
     (EBBTIDE_CONFLICT, Code::Conflict),
     (EBBTIDE_LEASE_LOST, Code::LeaseLost),
     (EBBTIDE_CLAIMS_FULL, Code::ClaimsFull),
+    (EBBTIDE_NOT_KEPT, Code::NotKept),
 ];
 
 // The numbers are written out, for the header; they are those of the engine, and all of them.

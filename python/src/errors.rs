@@ -69,6 +69,12 @@ fn attributes<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyDict
             path(file)?;
             all.set_item("most", most)?;
         }
+        Error::NotKept { path: file, wanted, from, end } => {
+            path(file)?;
+            all.set_item("wanted", wanted)?;
+            all.set_item("from", from)?;
+            all.set_item("end", end)?;
+        }
         Error::Conflict { path: file, operation } => {
             path(file)?;
             all.set_item("operation", operation)?;

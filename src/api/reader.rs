@@ -10,6 +10,7 @@
 
 use crate::admin::dump_log::Entry;
 use crate::api::call::Call;
+use crate::archive::At;
 use crate::api::config::{Ages, Any, Counts, Decays, Infers, Spec};
 use crate::api::explain::{self, Explained};
 use crate::api::handle::{Handle, sealed};
@@ -91,6 +92,43 @@ impl<K: Spec> Reader<K> {
     /// [`Error::Damaged`], [`Error::Version`], [`Error::Io`].
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
         Self::open_on(Arc::new(Disk::new(dir.as_ref())), options)
+    }
+
+    /// Opens a filter as it was at a moment of the past. The answers are those that the filter gave
+    /// then: its time stands still at the moment's last operation, and no later one changes them.
+    /// The state is rebuilt in memory from the log that is kept
+    /// ([`Options::keep_log`](crate::Options::keep_log)), while others write.
+    ///
+    /// ```
+    /// use ebbtide::history::At;
+    /// use ebbtide::{AgePartitioned, Any, Filter, Keep, Options, Reader};
+    /// # let parent = tempfile::tempdir()?;
+    /// # let dir = parent.path().join("seen");
+    /// let options = Options::new().keep_log("24h".parse()?);
+    /// let seen = Filter::create(&dir, AgePartitioned::last(10_000), options)?;
+    /// seen.insert("order 17")?;
+    /// let moment = At::Lsn(seen.stat()?.lsn - 1);
+    /// seen.clear()?;
+    /// assert!(!seen.contains("order 17")?);
+    /// let then = Reader::<Any>::at(&dir, moment, Options::new())?;
+    /// assert!(then.contains("order 17")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Reader::open`], and [`Error::NotKept`] if the log does not have the moment.
+    pub fn at(dir: impl AsRef<Path>, at: At, options: Options) -> Result<Self> {
+        Self::at_on(Arc::new(Disk::new(dir.as_ref())), at, options)
+    }
+
+    /// As [`Reader::at`], on a medium provided by the caller.
+    ///
+    /// # Errors
+    /// As [`Reader::at`].
+    pub fn at_on(media: Arc<dyn Media>, at: At, options: Options) -> Result<Self> {
+        let view = ArcSwap::from_pointee(View::take_past(&media, &options, K::KIND, at)?);
+        let (taking, wanted) = (Mutex::new(()), K::KIND);
+        Ok(Self { media, options, view, taking, wanted, kind: PhantomData })
     }
 
     /// As [`Reader::open`], on a medium provided by the caller.

@@ -1,6 +1,8 @@
 //! What a reader reads: the image of live processes, or a state that is rebuilt from the files.
 
 use crate::admin::look::Look;
+use crate::archive::At;
+use crate::archive::moments::Past;
 use crate::clock::Clock;
 use crate::engine::open::{for_reading, read_meta};
 use crate::engine::time::continue_time;
@@ -33,6 +35,8 @@ pub(super) struct View {
     pub(super) engine: Engine,
     /// Whether the state is private to the reader, not that of live writers.
     pub(super) own: bool,
+    /// Whether it is that of a moment of the past, which no writer changes.
+    is_past: bool,
     /// The timeline of the file `live`; `None` if there was none.
     timeline: Option<u64>,
     /// The file `meta`, kept open so that no other file gets its inode number.
@@ -87,9 +91,39 @@ impl View {
     ) -> Result<Self> {
         let timeline = Control::previous_timeline(&**media, meta.uuid)?;
         let image = rebuild(&**media, &meta, look.known, &|| {})?.image;
+        // If no process has the filter open, its time may stand still.
+        let stands_still = meta.downtime == Downtime::Freeze;
+        Self::over(media, (meta, file), options, (image, timeline), stands_still)
+    }
+
+    /// Rebuilds the state as of a moment of the past.
+    pub(super) fn take_past(
+        media: &Arc<dyn Media>,
+        options: &Options,
+        wanted: Option<&'static str>,
+        at: At,
+    ) -> Result<Self> {
+        let view = look(&**media, |meta, look, _| {
+            agreement::check(&**media, &meta, options)?;
+            let file = open_meta(&**media)?;
+            let timeline = Control::previous_timeline(&**media, meta.uuid)?;
+            let image = Past::open(&**media, &meta, look.known)?.rebuild(at)?.image;
+            Self::over(media, (meta, file), options, (image, timeline), true)
+        })?;
+        view.engine.shared.check_kind(wanted)?;
+        Ok(Self { is_past: true, ..view })
+    }
+
+    /// Creates the view of a private image.
+    fn over(
+        media: &Arc<dyn Media>,
+        (meta, file): (Meta, Box<dyn MediaFile>),
+        options: &Options,
+        (image, timeline): (Image, Option<u64>),
+        stands_still: bool,
+    ) -> Result<Self> {
         let mut options = options.clone();
-        if meta.downtime == Downtime::Freeze {
-            // No process has the filter open: its time stands still.
+        if stands_still {
             options = options.clock(Clock::stream());
         }
         continue_time(&**media, &meta, &options.clock, image.header())?;
@@ -103,7 +137,8 @@ impl View {
     }
 
     fn of(engine: Engine, own: bool, timeline: Option<u64>, meta: Box<dyn MediaFile>) -> Self {
-        Self { engine, own, timeline, meta, taken: Instant::now(), looked: Hint::default() }
+        let (is_past, taken, looked) = (false, Instant::now(), Hint::default());
+        Self { engine, own, is_past, timeline, meta, taken, looked }
     }
 
     /// Returns whether the file `meta` is still the original one. It is never rewritten, so another
@@ -120,6 +155,9 @@ impl View {
 
     /// Returns whether the view still shows the filter's state, as of the latest check.
     pub(super) fn is_current(&self) -> Result<bool> {
+        if self.is_past {
+            return Ok(true);
+        }
         if !self.own && self.engine.shared.image.header().is_retired() {
             return Ok(false);
         }

@@ -10,6 +10,7 @@ use crate::engine::log_writer::PRESENT;
 use crate::engine::task_threads::{self, Task, Work};
 use crate::engine::trust;
 use crate::engine::wakeup::TICK;
+use crate::error::Error;
 use crate::options::Downtime;
 use crate::sync::mutex::Mutex;
 use crate::telemetry::failed_in_background;
@@ -151,7 +152,13 @@ impl LogTask {
     fn allocate_ahead(&self, records: u64, present: u64, soon: u64) {
         let engine = &*self.engine;
         // A failed task is left to the caller that needs it, which then gets the error.
-        let allocated = engine.log_writer.allocate_ahead(records, present, soon);
+        let allocate = || engine.log_writer.allocate_ahead(records, present, soon);
+        let mut allocated = allocate();
+        while allocated.as_ref().is_err_and(Error::is_full)
+            && engine.shared.remove_oldest_kept().unwrap_or(false)
+        {
+            allocated = allocate();
+        }
         if allocated.as_ref().is_err_and(|error| error.is_full()) {
             engine.backpressure.restrain();
         }

@@ -183,7 +183,13 @@ impl Checkpoints {
     fn write_new_snapshot(&self, work: &Timed<'_>) -> Result<u64> {
         let header = self.shared.image.header();
         let temporary = FileName::Temporary(self.shared.log.next_temporary()).to_string();
-        let written = match self.copy_to(Place::New, &temporary) {
+        let mut written = self.copy_to(Place::New, &temporary);
+        while written.as_ref().is_err_and(Error::is_full) && self.shared.remove_oldest_kept()? {
+            // The part of it that was written so far.
+            let _ = self.shared.media.remove(&temporary);
+            written = self.copy_to(Place::New, &temporary);
+        }
+        let written = match written {
             Err(error) if error.is_full() => self.copy_into_fallback_base(&temporary, error),
             written => written,
         };

@@ -6,6 +6,7 @@
 //! under the opening byte. Whenever a creator or an opener dies, the next opener finds either the
 //! old filter or the new one.
 
+use crate::archive::{keep_file, kept_files};
 use crate::engine::lease_clock::LeaseBase;
 use crate::engine::shared::Shared;
 use crate::engine::time::{TimeBase, continue_time};
@@ -41,6 +42,7 @@ use std::time::Duration;
 const LIVE_TEMPORARY: u64 = 0;
 const META_TEMPORARY: u64 = 1;
 const SEGMENT_TEMPORARY: u64 = 2;
+const KEEP_TEMPORARY: u64 = 3;
 /// The lowest of the temporary names for files that an opener removes.
 const LEFTOVER_TEMPORARY: u64 = 16;
 /// The high half of a handle's temporary numbers is its slot plus one; in those above it is 0.
@@ -111,6 +113,7 @@ pub(crate) fn create(
         begin_log(&*media, &meta)?;
         let engine = recover(media.clone(), meta, options, slots)?;
         engine.shared.check_directory()?;
+        write_keep(&engine)?;
         write_meta(&engine)?;
         engine.shared.slots.end_opening()?;
         Ok(engine)
@@ -157,6 +160,7 @@ pub(crate) fn open(media: Arc<dyn Media>, options: Options) -> Result<Engine> {
                 attached => break attached?,
             }
         };
+        write_keep(&engine)?;
         engine.shared.slots.end_opening()?;
         Ok(engine)
     };
@@ -329,6 +333,13 @@ fn begin_in_space_of_log(
         Err(error) if error.is_out_of_memory() => Ok(None),
         rebuilt => rebuilt.map(Some),
     };
+    // What is only kept goes first.
+    while kept_files::remove_oldest(media, meta.uuid, LEFTOVER_TEMPORARY..)? {
+        match begin() {
+            Err(error) if error.is_full() => {}
+            begun => return begun,
+        }
+    }
     let Some(proven) = rebuild()? else { return Err(full) };
     trim::free_ends(media, &proven.history, u64::MAX);
     // Errors are ignored, because only space is at stake.
@@ -480,6 +491,19 @@ fn begin_timeline(
     let live = FileName::Live.to_string();
     let named = media.rename(temporary, &live).and_then(|()| media.sync());
     named.map_err(Error::io("name", media.path().join(&live)))
+}
+
+/// Writes how much log is kept, if the handle sets it and it is not so yet.
+fn write_keep(engine: &Engine) -> Result<()> {
+    let media = &*engine.shared.media;
+    let Some(keep) = engine.shared.options.keep_log else { return Ok(()) };
+    match keep_file::read(media) {
+        Ok(found) if found == keep => return Ok(()),
+        Ok(_) | Err(Error::Damaged { .. }) => {}
+        Err(error) => return Err(error),
+    }
+    let name = FileName::Keep.to_string();
+    write_file(media, KEEP_TEMPORARY, &name, &keep_file::encode(keep))
 }
 
 /// Writes `meta`, which makes the directory a filter.

@@ -5,11 +5,14 @@
 //! the older of them with the log that only it needs: files that would only be read if the newest
 //! snapshot were damaged.
 
+use crate::archive::keep_file;
+use crate::archive::kept_files::{self, Archive};
 use crate::engine::backpressure::Backpressure;
 use crate::engine::log_writer::LogWriter;
 use crate::engine::shared::Shared;
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
+use crate::options::Keep;
 use crate::recovery::Listing;
 use crate::recovery::removal::remove_for_good;
 use crate::snapshot::{SnapshotHeader, SnapshotReader};
@@ -107,14 +110,32 @@ impl Reclaim {
         if !superfluous.is_empty() && !unread.into_iter().all(|start| self.proves(start)) {
             return Ok(());
         }
-        remove_for_good(
-            &*self.shared.media,
-            superfluous,
-            repeat_with(|| self.shared.log.next_temporary()),
-        )?;
+        self.keep_or_remove(superfluous, listing.has_kept())?;
         // At once: at a high insert rate, the log that is removed in a second could fill the disk.
         self.log_writer.unmap_durable();
         Ok(())
+    }
+
+    /// Removes files that recovery no longer needs, or keeps them for as long as is wished.
+    fn keep_or_remove(&self, superfluous: Vec<FileName>, has_kept: bool) -> Result<()> {
+        let media = &*self.shared.media;
+        let numbers = || repeat_with(|| self.shared.log.next_temporary());
+        let keep = match keep_file::read(media) {
+            // Nothing is removed as long as it cannot be read how much is wished.
+            Err(Error::Damaged { .. }) => Keep::Bytes(u64::MAX),
+            keep => keep?,
+        };
+        if keep == Keep::Nothing {
+            remove_for_good(media, superfluous, numbers())?;
+            if !has_kept {
+                return Ok(());
+            }
+        } else {
+            kept_files::keep(media, &superfluous, kept_files::now())?;
+        }
+        let archive = Archive::read(media, self.shared.meta.uuid)?;
+        let files = archive.superfluous(media, keep, kept_files::now())?;
+        remove_for_good(media, files, numbers())
     }
 
     /// Returns whether a snapshot of an earlier timeline is sound as a whole; it is read once.
@@ -157,7 +178,12 @@ impl Reclaim {
 
     /// Removes the log of the fallback base, if a segment finds no space and no new snapshot is
     /// needed. The older snapshots are then useless, but reserve their space for the next one.
+    ///
+    /// What is only kept goes first.
     pub(crate) fn remove_fallback_log(&self) -> Result<()> {
+        if self.shared.remove_oldest_kept()? {
+            return Ok(());
+        }
         let base = self.fallback_base()?.unwrap_or_default();
         self.remove_base(FallbackBase { snapshots: Vec::new(), ..base }).map(|_| ())
     }

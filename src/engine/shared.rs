@@ -4,6 +4,7 @@
 //! Each part holds an `Arc` of it. The session is dropped after everything else, because it proves
 //! that the handle lives.
 
+use crate::archive::kept_files;
 use crate::engine::closing::{Busy, Closing};
 use crate::error::{Error, Result};
 use crate::image::Image;
@@ -141,6 +142,12 @@ impl Shared {
     /// Creates the error for a handle whose image has been retired.
     pub(crate) fn retired(&self) -> Error {
         Error::Retired { path: self.media.path().to_path_buf(), replaced: !self.slots.is_current() }
+    }
+
+    /// Removes the oldest part of the log that is only kept. Returns false if there is none.
+    pub(crate) fn remove_oldest_kept(&self) -> Result<bool> {
+        let numbers = std::iter::repeat_with(|| self.log.next_temporary());
+        kept_files::remove_oldest(&*self.media, self.meta.uuid, numbers)
     }
 
     /// Checks that the directory still contains this filter. If not, the image is retired, so that

@@ -95,11 +95,15 @@ impl Writer {
         Ok(())
     }
 
-    /// Requests a checkpoint, which removes log, if an attempt failed on a full disk; otherwise
+    /// Makes space if an attempt failed on a full disk: removes the oldest part of the log that is
+    /// only kept, or requests a checkpoint, which removes log. Otherwise
     /// returns the error. `waited_after` is the newest snapshot when that was done last: it does
     /// not wait for the same checkpoint twice.
     #[cold]
     pub(crate) fn make_space(&self, error: Error, waited_after: &mut Option<u64>) -> Result<()> {
+        if error.is_full() && self.shared.remove_oldest_kept()? {
+            return Ok(());
+        }
         let newest = || self.shared.image.header().snapshot().hint();
         if error.is_full() && *waited_after != Some(newest()) && self.backpressure.request() {
             *waited_after = Some(newest());

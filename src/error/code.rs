@@ -56,6 +56,8 @@ pub enum Code {
     LeaseLost = 22,
     /// [`Error::ClaimsFull`](crate::Error::ClaimsFull).
     ClaimsFull = 23,
+    /// [`Error::NotKept`](crate::Error::NotKept).
+    NotKept = 24,
 }
 
 impl Code {
@@ -84,6 +86,7 @@ impl Code {
         Self::Conflict,
         Self::LeaseLost,
         Self::ClaimsFull,
+        Self::NotKept,
     ];
 
     /// Returns the number, at least 1.
@@ -119,6 +122,7 @@ impl Code {
             Self::Conflict => "conflict",
             Self::LeaseLost => "lease-lost",
             Self::ClaimsFull => "claims-full",
+            Self::NotKept => "not-kept",
         }
     }
 }

@@ -38,6 +38,7 @@ impl FromStr for Options {
     /// | `background` | `on` or `off` |
     /// | `mode` | permissions in octal digits, such as `660` |
     /// | `image` | `memory`, `beside-log`, or an absolute path of a directory |
+    /// | `keep-log` | `nothing`, a time such as `24h`, or a size such as `10GiB` |
     ///
     /// ```
     /// use ebbtide::Options;
@@ -91,11 +92,12 @@ fn set(options: Options, name: &str, value: &str) -> Result<Options> {
             options.mode(mode.map_err(|_| wrong("octal digits, as in 660".to_owned()))?)
         }
         "image" => options.image(value.parse()?),
+        "keep-log" => options.keep_log(value.parse()?),
         _ => {
             return Err(Error::parameter(
                 OPTIONS,
                 "durability, hash, hash-seed, stripes, block-bytes, segment-bytes, \
-                 checkpoint-bytes, max-lead, downtime, background, mode or image",
+                 checkpoint-bytes, max-lead, downtime, background, mode, image or keep-log",
                 name,
             ));
         }
@@ -113,7 +115,7 @@ mod tests {
     fn every_option_reads_from_text() {
         let text = "durability=20ms hash=keyed hash-seed=7 stripes=16 block-bytes=4KiB \
                     segment-bytes=1MiB checkpoint-bytes=8MiB max-lead=5m downtime=freeze \
-                    background=off mode=660 image=/mnt/huge";
+                    background=off mode=660 image=/mnt/huge keep-log=2h";
         let options: Options = text.parse().expect("options");
         assert_eq!(options.durability, Some(Durability::Interval(Duration::from_millis(20))));
         assert_eq!(options.key_hash, Some(KeyHash::Keyed));
@@ -126,6 +128,7 @@ mod tests {
         assert!(!options.background);
         assert_eq!(options.mode, Some(0o660));
         assert_eq!(options.image, Some(ImagePlace::Directory("/mnt/huge".into())));
+        assert_eq!(options.keep_log, Some(crate::Keep::For(Duration::from_secs(7200))));
         assert_eq!("".parse::<Options>().expect("the defaults").stripes, None);
     }
 

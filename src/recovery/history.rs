@@ -43,6 +43,8 @@ pub struct History {
     timelines: Vec<(u64, u64)>,
     /// The first LSNs of segments that are durable, as far as they are whole.
     secured: Mutex<Vec<u64>>,
+    /// The log is read up to here, wherever it ends.
+    limit: Hint,
 }
 
 /// The extent of the log by the image, if the image is valid: only within the same boot of the
@@ -210,7 +212,8 @@ impl History {
             segments.iter().map(|header| (header.timeline, header.timeline_start)).collect();
         timelines.dedup();
         let (held, version) = (BTreeMap::new(), DURABLE.written);
-        Self { directory, segments, held, version, timelines, secured: Mutex::default() }
+        let (secured, limit) = (Mutex::default(), Hint::new(u64::MAX));
+        Self { directory, segments, held, version, timelines, secured, limit }
     }
 
     /// Creates the log of these segments of a directory, as [`History::of`]; they stay mapped.
@@ -227,11 +230,23 @@ impl History {
     /// # Errors
     /// As [`Segment::open`].
     pub fn hold(&mut self, media: &dyn Media, from: u64) -> Result<()> {
-        for header in self.segments.iter().filter(|header| header.end() > from) {
+        let limit = self.limit.get();
+        let is_read = |header: &&SegmentHeader| header.end() > from && header.first < limit;
+        for header in self.segments.iter().filter(is_read) {
             let segment = self.open_segment(media, header, Access::Read)?;
             self.held.insert((header.timeline, header.first), segment);
         }
         Ok(())
+    }
+
+    /// Reads the log as if it ended before this LSN, from now on.
+    pub(crate) fn end_at(&self, limit: u64) {
+        self.limit.set(limit);
+    }
+
+    /// Returns whether a prefix has reached the LSN at which reading was to end.
+    fn is_at_limit(&self, prefix: &Prefix) -> bool {
+        prefix.stop >= self.limit.get()
     }
 
     fn open_segment(
@@ -316,6 +331,9 @@ impl History {
         let known = self.without_lost(media, known, prefix.stop)?;
         let of_last = known.of_timeline(self.last_timeline());
         for (timeline, start, end) in self.timelines() {
+            if self.is_at_limit(prefix) {
+                return Ok(());
+            }
             if end.is_some_and(|end| end <= prefix.stop) {
                 continue;
             }
@@ -324,6 +342,9 @@ impl History {
             }
             let least = end.or(of_last.map(|(least, _)| least));
             let read = self.read_timeline(media, (timeline, end), least, prefix, &mut visit);
+            if self.is_at_limit(prefix) {
+                return read.map(|_| ());
+            }
             if let (Some((_, unfinished)), None) = (of_last, end) {
                 self.check_holes(unfinished, prefix)?;
             }
@@ -375,6 +396,9 @@ impl History {
             if segment.end() <= prefix.stop {
                 continue;
             }
+            if self.is_at_limit(prefix) {
+                return Ok(None);
+            }
             // Allocated ahead, beyond what became the timeline's end, by a handle that died. The
             // next recovery may have died too before it removed the segment.
             if end.is_some_and(|end| end <= segment.first) {
@@ -388,7 +412,9 @@ impl History {
                 return Ok(None);
             }
         }
-        if let Some(tail) = known.filter(|&known| prefix.stop < known) {
+        if let Some(tail) =
+            known.filter(|&known| prefix.stop < known && !self.is_at_limit(prefix))
+        {
             return Err(self.missing(prefix.stop, tail));
         }
         Ok(end.map(|_| ()))
@@ -405,6 +431,9 @@ impl History {
         visit: &mut impl FnMut(u64, u64, &Record) -> Result<()>,
     ) -> Result<bool> {
         for lsn in prefix.stop..segment.end().min(end.unwrap_or(u64::MAX)) {
+            if lsn >= self.limit.get() {
+                return Ok(false);
+            }
             match segment.read(lsn) {
                 Decoded::Valid(record) => visit(segment.header().timeline, lsn, &record)?,
                 Decoded::Empty if end.is_none() && known.is_some_and(|tail| lsn < tail) => {

@@ -81,6 +81,12 @@ impl Listing {
         Ok(listing)
     }
 
+    /// Returns whether there are files that recovery no longer needs.
+    #[must_use]
+    pub fn has_kept(&self) -> bool {
+        !self.kept_segments.is_empty() || !self.kept_snapshots.is_empty()
+    }
+
     /// Lists the files of the filter with this uuid. Snapshots and segments whose sound header
     /// names another filter are listed separately. They were copied here, or written late by a
     /// process that had a former filter of this directory open.

@@ -54,7 +54,21 @@ pub fn replay(
     advance: &dyn Fn(),
 ) -> Result<Recovered> {
     let listing = Listing::of_filter(home, meta.uuid)?;
-    let mut history = History::open(home, &listing, meta.uuid)?;
+    let history = History::open(home, &listing, meta.uuid)?;
+    replay_files(home, live, meta, temporary, (listing, history), (known, secures), advance)
+}
+
+/// As [`replay`], of these files: the log up to where it is to be read, and the snapshots that end
+/// before.
+fn replay_files(
+    home: &dyn Media,
+    live: &Arc<dyn Media>,
+    meta: &Meta,
+    temporary: &str,
+    (listing, mut history): (Listing, History),
+    (known, secures): (LogExtent, bool),
+    advance: &dyn Fn(),
+) -> Result<Recovered> {
     let timeline = listing.next_timeline(history.last_timeline());
     let identity = identity(meta, timeline, boot_id(home)?);
     let mut unsound = Vec::new();
@@ -160,9 +174,27 @@ pub fn rebuild(
     known: LogExtent,
     advance: &dyn Fn(),
 ) -> Result<Recovered> {
+    replay(home, &memory()?, meta, "image", (known, false), advance)
+}
+
+/// As [`rebuild`], of these files, as [`replay_files`].
+///
+/// # Errors
+/// As [`replay`].
+pub(crate) fn rebuild_from(
+    home: &dyn Media,
+    meta: &Meta,
+    files: (Listing, History),
+    known: LogExtent,
+) -> Result<Recovered> {
+    replay_files(home, &memory()?, meta, "image", files, (known, false), &|| {})
+}
+
+/// Returns an empty directory in memory.
+fn memory() -> Result<Arc<dyn Media>> {
     let memory: Arc<dyn Media> = Arc::new(Memory::new());
     memory.make().map_err(Error::io("make", memory.path()))?;
-    replay(home, &memory, meta, "image", (known, false), advance)
+    Ok(memory)
 }
 
 /// Checks that no segment of another filter lies exactly where reading the log ended: a segment of
@@ -215,9 +247,7 @@ fn discard(
 
 /// Loads a snapshot into memory, which proves that it is sound and fits the filter.
 pub(crate) fn load_alone(home: &dyn Media, meta: &Meta, start: u64) -> Result<SnapshotHeader> {
-    let memory: Arc<dyn Media> = Arc::new(Memory::new());
-    memory.make().map_err(Error::io("make", memory.path()))?;
-    let image = Image::create(memory, "image", identity(meta, 1, 0), meta.layout, &*meta.kind)?;
+    let image = Image::create(memory()?, "image", identity(meta, 1, 0), meta.layout, &*meta.kind)?;
     Ok(load((home, meta.uuid, start), &*meta.kind, image, &|| {})?.1)
 }
 

@@ -1,0 +1,269 @@
+//! Keeping segments and snapshots that recovery no longer needs, and removing the oldest of them.
+//!
+//! A *base* is a snapshot from which replay can reach later moments, or the creation of the filter
+//! if the log has its first record. What is kept always begins at a base, so that every moment from
+//! its end on can be reached. Of the snapshots on the way some stay, at distances of an eighth of
+//! the kept log, or of four times their own size: otherwise the first base could never advance.
+
+use crate::archive::whole::Whole;
+use crate::error::{Error, Result};
+use crate::format::names::FileName;
+use crate::media::{Access, Media};
+use crate::options::Keep;
+use crate::recovery::Listing;
+use crate::recovery::removal::remove_for_good;
+use crate::snapshot::SnapshotReader;
+use crate::wal::record::RECORD_BYTES;
+use std::io::ErrorKind;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Steps between bases in the kept log.
+const BASES: u64 = 8;
+/// Log between two bases, in bytes of a snapshot.
+const LOG_OF_SNAPSHOT: u64 = 4;
+
+/// Returns the wall clock's second.
+#[must_use]
+pub fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// Gives files that recovery no longer needs their names as kept ones, in this order. Stops at a
+/// missing one, as [`remove_for_good`]: another handle does the same.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn keep(media: &dyn Media, files: &[FileName], second: u64) -> Result<()> {
+    for file in files {
+        let Some(kept) = file.kept(second) else { continue };
+        match media.rename_new(&file.to_string(), &kept.to_string()) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            done => done.map_err(Error::io("rename", media.path().join(file.to_string())))?,
+        }
+    }
+    Ok(())
+}
+
+/// The kept files of a filter, and what they make reachable.
+#[derive(Debug)]
+pub struct Archive {
+    listing: Listing,
+    /// The bases, oldest first, without the creation.
+    bases: Vec<Base>,
+    /// Kept snapshots that are no base: damaged.
+    useless: Vec<FileName>,
+}
+
+/// A sound snapshot.
+#[derive(Debug, Clone, Copy)]
+struct Base {
+    start: u64,
+    end: u64,
+    bytes: u64,
+    /// The second in its name, if it is a kept one.
+    since: Option<u64>,
+}
+
+impl Base {
+    fn file(&self) -> Option<FileName> {
+        FileName::Snapshot { start: self.start }.kept(self.since?)
+    }
+}
+
+impl Archive {
+    /// Examines the directory of a filter.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn read(media: &dyn Media, uuid: u128) -> Result<Self> {
+        let listing = Listing::read(media)?;
+        let whole = Whole::new(media);
+        let own = listing.snapshots.iter().map(|&start| (start, None));
+        let kept = listing.kept_snapshots.iter().map(|kept| (kept.start, Some(kept.since)));
+        let (mut bases, mut useless) = (Vec::new(), Vec::new());
+        for (start, since) in own.chain(kept) {
+            match SnapshotReader::open(&whole, start, uuid) {
+                Ok(reader) => {
+                    let header = reader.header();
+                    bases.push(Base { start, end: header.end, bytes: header.bytes, since });
+                }
+                Err(error) if error.is_not_found() => {}
+                Err(Error::Damaged { .. } | Error::Version { .. }) => {
+                    let name = FileName::Snapshot { start };
+                    useless.extend(since.and_then(|since| name.kept(since)));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        bases.sort_unstable_by_key(|base| base.start);
+        bases.dedup_by_key(|base| base.start);
+        Ok(Self { listing, bases, useless })
+    }
+
+    /// Returns the LSN from which on every moment can be reached; `None` if there is none.
+    #[must_use]
+    pub fn reaches_from(&self) -> Option<u64> {
+        let first = self.first_lsn()?;
+        if first == 1 {
+            return Some(1);
+        }
+        self.bases.iter().find(|base| first <= base.start).map(|base| base.end)
+    }
+
+    /// Returns since when, in seconds since the Unix epoch, recovery has not needed the oldest kept
+    /// segment: its operations are older.
+    #[must_use]
+    pub fn since(&self) -> Option<u64> {
+        self.listing.kept_segments.first().map(|kept| kept.since)
+    }
+
+    /// Returns the LSN of the oldest record that is there.
+    fn first_lsn(&self) -> Option<u64> {
+        let kept = self.listing.kept_segments.first().map(|kept| kept.first);
+        kept.or_else(|| self.listing.segments.first().map(|&(_, first)| first))
+    }
+
+    /// Returns the bytes that the kept files take.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn bytes(&self, media: &dyn Media) -> Result<u64> {
+        let snapshots = self.bases.iter().filter_map(Base::file);
+        let mut bytes = 0;
+        for file in self.segments().chain(snapshots) {
+            bytes += allocated(media, file)?;
+        }
+        Ok(bytes)
+    }
+
+    fn segments(&self) -> impl Iterator<Item = FileName> {
+        self.listing.kept_segments.iter().map(|kept| FileName::KeptSegment {
+            since: kept.since,
+            timeline: kept.timeline,
+            first: kept.first,
+        })
+    }
+
+    /// Returns the kept files that are not needed to reach the moments from this base on: older
+    /// snapshots, then the log below it.
+    fn before(&self, base: &Base) -> Vec<FileName> {
+        let snapshots = self.bases.iter().filter(|other| other.start < base.start);
+        let firsts = self.listing.kept_segments.iter().map(|kept| kept.first).skip(1);
+        let next = self.listing.segments.first().map(|&(_, first)| first);
+        let ends = firsts.chain(next);
+        let below = ends.take_while(|&end| end <= base.start).count();
+        snapshots.filter_map(Base::file).chain(self.segments().take(below)).collect()
+    }
+
+    /// Returns the kept files that these wishes do not ask for, in the order in which they are to
+    /// be removed.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn superfluous(&self, media: &dyn Media, keep: Keep, second: u64) -> Result<Vec<FileName>> {
+        let mut files = self.useless.clone();
+        let base = match keep {
+            Keep::Nothing => {
+                files.extend(self.bases.iter().filter_map(Base::file).chain(self.segments()));
+                return Ok(files);
+            }
+            Keep::For(time) => self.base_for(second.saturating_sub(time.as_secs())),
+            Keep::Bytes(most) => {
+                if self.bytes(media)? <= most {
+                    None
+                } else {
+                    match self.base_within(media, most)? {
+                        Some(base) => Some(base),
+                        None => return self.superfluous(media, Keep::Nothing, second),
+                    }
+                }
+            }
+        };
+        files.extend(base.iter().flat_map(|base| self.before(base)));
+        files.extend(self.between(base.map_or(0, |base| base.start)));
+        Ok(files)
+    }
+
+    /// Returns the newest base from which all operations since this second can be reached.
+    fn base_for(&self, second: u64) -> Option<Base> {
+        // What recovery needed until then is younger.
+        let wanted = self.listing.kept_segments.iter().find(|kept| kept.since >= second);
+        let next = self.listing.segments.first().map(|&(_, first)| first);
+        let from = wanted.map(|kept| kept.first).or(next)?;
+        self.bases.iter().rev().find(|base| base.end <= from).copied()
+    }
+
+    /// Returns the oldest base from which on the kept files take at most this many bytes.
+    fn base_within(&self, media: &dyn Media, most: u64) -> Result<Option<Base>> {
+        let all = self.bytes(media)?;
+        for base in &self.bases {
+            let mut less = 0;
+            for file in self.before(base) {
+                less += allocated(media, file)?;
+            }
+            if all - less <= most {
+                return Ok(Some(*base));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns kept snapshots, from the base of this start on, that lie between two others that are
+    /// near enough.
+    fn between(&self, start: u64) -> Vec<FileName> {
+        let bases: Vec<_> = self.bases.iter().filter(|base| base.start >= start).collect();
+        let (Some(first), Some(last)) = (bases.first(), bases.last()) else { return Vec::new() };
+        let (span, mut before, mut files) = (last.start - first.start, first.start, Vec::new());
+        for (at, base) in bases.iter().enumerate().skip(1) {
+            let own = base.bytes.saturating_mul(LOG_OF_SNAPSHOT) / RECORD_BYTES;
+            let distance = (span / BASES).max(own);
+            let next = bases.get(at + 1).map_or(u64::MAX, |next| next.start);
+            match base.file() {
+                Some(file) if next - before <= distance => files.push(file),
+                _ => before = base.start,
+            }
+        }
+        files
+    }
+
+    /// Returns the oldest kept files, up to the next base: what a full disk takes first.
+    #[must_use]
+    pub fn oldest(&self) -> Vec<FileName> {
+        let first = self.first_lsn().unwrap_or(0);
+        let removes = |base: &&Base| base.start > first && !self.before(base).is_empty();
+        match self.bases.iter().find(removes) {
+            Some(base) => self.before(base),
+            None => {
+                let snapshots = self.bases.iter().filter_map(Base::file);
+                self.useless.iter().copied().chain(snapshots).chain(self.segments()).collect()
+            }
+        }
+    }
+}
+
+/// Returns the bytes that a file takes; 0 if it is gone.
+fn allocated(media: &dyn Media, file: FileName) -> Result<u64> {
+    let name = file.to_string();
+    match media.open(&name, Access::Read) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(0),
+        opened => {
+            let opened = opened.and_then(|file| file.allocated_bytes());
+            opened.map_err(Error::io("measure", media.path().join(name)))
+        }
+    }
+}
+
+/// Removes the oldest kept files. Returns whether there were any.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn remove_oldest(
+    media: &dyn Media,
+    uuid: u128,
+    numbers: impl IntoIterator<Item = u64>,
+) -> Result<bool> {
+    let oldest = Archive::read(media, uuid)?.oldest();
+    let any = !oldest.is_empty();
+    remove_for_good(media, oldest, numbers)?;
+    Ok(any)
+}

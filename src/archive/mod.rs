@@ -1,0 +1,15 @@
+//! The log beyond what recovery needs: kept, and read as of any moment.
+//!
+//! `keep_file` is the file that says how much is kept, `kept_files` gives segments and snapshots that
+//! recovery no longer needs another name instead of removing them, and removes the oldest of them,
+//! `whole` shows a filter's directory with them under their former names, so that all code of
+//! recovery reads them, `moments` finds the LSN of a moment and rebuilds the state as of it.
+//!
+//! Recovery never reads a kept file.
+
+pub mod keep_file;
+pub mod kept_files;
+pub mod moments;
+pub mod whole;
+
+pub use moments::At;

@@ -1,0 +1,193 @@
+//! The state of a filter as of a moment of the past.
+//!
+//! A moment is an LSN: the state after its record. The state is that of a base whose copy ended
+//! before it, and of the records from there up to the moment. A batch counts as a whole or not at
+//! all: as of an LSN within one, it has not happened.
+
+use crate::clock::Timestamp;
+use crate::error::{Error, Result};
+use crate::archive::whole::Whole;
+use crate::media::Media;
+use crate::meta::Meta;
+use crate::recovery::batches::{Batches, Group};
+use crate::recovery::history::History;
+use crate::recovery::replay::{Recovered, rebuild_from};
+use crate::recovery::{Listing, LogExtent};
+use crate::snapshot::SnapshotReader;
+use crate::wal::{Op, Record};
+use std::fmt;
+
+/// A moment of a filter's past.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum At {
+    /// After the record with this LSN. If that is in the middle of a batch, before the batch.
+    Lsn(u64),
+    /// Before the first record whose time is later. The time is the filter's; of filters without
+    /// one it is that of the syncs of the log, by the wall clock.
+    Time(Timestamp),
+    /// Before the first commit that set the position of this source beyond this one.
+    Position {
+        /// The source, as in [`Batch::set_position`](crate::Batch::set_position).
+        source: u64,
+        /// The position.
+        position: u64,
+    },
+}
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lsn(lsn) => write!(f, "lsn:{lsn}"),
+            Self::Time(time) => write!(f, "{time}"),
+            Self::Position { source, position } => write!(f, "position:{source}={position}"),
+        }
+    }
+}
+
+/// The whole log of a filter, and the snapshots from which parts of it can be replayed.
+#[derive(Debug)]
+pub(crate) struct Past<'a> {
+    whole: Whole<'a>,
+    meta: &'a Meta,
+    listing: Listing,
+    history: History,
+    known: LogExtent,
+    /// Start and end of each sound snapshot, oldest first.
+    bases: Vec<(u64, u64)>,
+}
+
+impl<'a> Past<'a> {
+    /// Opens the log of a filter. `known` is the extent of the log by the image.
+    pub(crate) fn open(media: &'a dyn Media, meta: &'a Meta, known: LogExtent) -> Result<Self> {
+        let whole = Whole::new(media);
+        let mut listing = Listing::of_filter(&whole, meta.uuid)?;
+        let mut bases = Vec::new();
+        for &start in &listing.snapshots {
+            match SnapshotReader::open(&whole, start, meta.uuid) {
+                Ok(reader) => bases.push((start, reader.header().end)),
+                Err(Error::Damaged { .. } | Error::Version { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        bases.sort_unstable();
+        // Below the oldest base, log may be missing anywhere.
+        let first = listing.segments.first().map(|&(_, first)| first);
+        if first.is_some_and(|first| first > 1) {
+            let oldest = bases.first().map_or(u64::MAX, |&(start, _)| start);
+            listing.segments = listing.segments.split_off(listing.segments_below(oldest).len());
+        }
+        let history = History::open(&whole, &listing, meta.uuid)?;
+        Ok(Self { whole, meta, listing, history, known, bases })
+    }
+
+    /// Returns the first LSN that is there.
+    fn first(&self) -> u64 {
+        self.history.segments().first().map_or(1, |segment| segment.first)
+    }
+
+    /// Returns the first moment that can be reached.
+    fn reaches_from(&self) -> u64 {
+        if self.first() == 1 {
+            return 0;
+        }
+        self.bases.first().map_or(u64::MAX, |&(_, end)| end.saturating_sub(1))
+    }
+
+    /// Returns the LSN beyond a moment, as far as the log has it.
+    fn limit(&self, at: At) -> Result<u64> {
+        match at {
+            At::Lsn(lsn) => Ok(lsn.saturating_add(1)),
+            At::Time(time) => {
+                let (limit, has_times) = self.before_time(time.as_unix_micros())?;
+                if has_times { Ok(limit) } else { Err(self.without_times()) }
+            }
+            At::Position { source, position } => self.log().before(self.first(), |record| {
+                record.op == Op::Position && record.payload == source && record.time > position
+            }),
+        }
+    }
+
+    /// Returns the error for a time of a filter whose log has none.
+    fn without_times(&self) -> Error {
+        let expected = "lsn:N or position:SOURCE=N, for the log of this filter has no times yet";
+        Error::parameter("at", expected, "a time")
+    }
+
+    /// Returns the LSN of the first commit that is later, and whether any record has a time.
+    fn before_time(&self, micros: u64) -> Result<(u64, bool)> {
+        let mut any = false;
+        let limit = self.log().before(self.first(), |record| {
+            let time = if record.op == Op::Position { 0 } else { record.time };
+            any |= time > 0;
+            time > micros
+        })?;
+        Ok((limit, any))
+    }
+
+    fn log(&self) -> Log<'_> {
+        Log { whole: &self.whole, history: &self.history, known: self.known }
+    }
+
+    /// Rebuilds the state as of a moment, in memory.
+    ///
+    /// # Errors
+    /// [`Error::NotKept`], and as [`rebuild_from`].
+    pub(crate) fn rebuild(self, at: At) -> Result<Recovered> {
+        let (limit, from, first) = (self.limit(at)?, self.reaches_from(), self.first());
+        let Self { whole, meta, mut listing, history, known, bases } = self;
+        let end = |history: &History| {
+            history.end_at(u64::MAX);
+            Log { whole: &whole, history, known }.before(first, |_| false)
+        };
+        let not_kept = |end| {
+            let (path, wanted) = (whole.path().to_path_buf(), at.to_string());
+            Error::NotKept { path, wanted, from, end }
+        };
+        if limit <= from {
+            return Err(not_kept(end(&history)?));
+        }
+        let base = bases.iter().rev().find(|&&(_, end)| end <= limit);
+        let base = base.map_or(0, |&(start, _)| start);
+        listing.snapshots.retain(|&start| start <= base);
+        history.end_at(limit);
+        let recovered = rebuild_from(&whole, meta, (listing, history), known)?;
+        let is_beyond = match at {
+            // Less of the log is there, or the LSN is within a batch.
+            At::Lsn(lsn) if recovered.prefix.stop <= lsn => end(&recovered.history)? <= lsn,
+            At::Position { source, position } => {
+                let found = recovered.image.header().positions().get(source);
+                found.is_none_or(|found| found > position)
+            }
+            At::Lsn(_) | At::Time(_) => false,
+        };
+        if is_beyond { Err(not_kept(end(&recovered.history)?)) } else { Ok(recovered) }
+    }
+}
+
+/// The whole log of a filter.
+struct Log<'a> {
+    whole: &'a Whole<'a>,
+    history: &'a History,
+    known: LogExtent,
+}
+
+impl Log<'_> {
+    /// Returns the LSN of the first commit from `first` on that has such a record, or that beyond
+    /// the log.
+    fn before(&self, first: u64, mut is_later: impl FnMut(&Record) -> bool) -> Result<u64> {
+        let (mut batches, mut found) = (Batches::default(), None);
+        let mut look = |group: Group<'_>, counts: bool| {
+            if found.is_none() && counts && group.iter().any(|(_, record)| is_later(record)) {
+                found = Some(group[0].0);
+                // The rest need not be read.
+                self.history.end_at(group[group.len() - 1].0 + 1);
+            }
+            Ok(())
+        };
+        let read = self.history.read(self.whole, first, self.known, |_, lsn, record| {
+            batches.take(lsn, record, &mut look)
+        });
+        let stop = batches.end(read?.stop, |_, _| Ok(()))?;
+        Ok(found.unwrap_or(stop))
+    }
+}

@@ -1,0 +1,117 @@
+//! A filter's directory with the kept files under their former names.
+
+use crate::format::names::FileName;
+use crate::media::{Access, BankStore, BootIdSource, ByteLocks, Holder, Media, MediaFile, UnnamedId};
+use crate::sync::mutex::Mutex;
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
+use std::path::Path;
+use std::sync::Arc;
+
+/// A directory to be read, in which kept segments and snapshots have their former names.
+#[derive(Debug)]
+pub struct Whole<'a> {
+    media: &'a dyn Media,
+    /// The names of kept files by their former names, as last listed.
+    kept: Mutex<BTreeMap<String, String>>,
+}
+
+/// The error for a change of a directory that is only read.
+fn read_only<T>() -> io::Result<T> {
+    Err(ErrorKind::ReadOnlyFilesystem.into())
+}
+
+impl<'a> Whole<'a> {
+    /// Creates it for a directory.
+    #[must_use]
+    pub fn new(media: &'a dyn Media) -> Self {
+        Self { media, kept: Mutex::default() }
+    }
+
+    /// Opens a kept file by its former name.
+    fn open_kept(&self, name: &str) -> io::Result<Box<dyn MediaFile>> {
+        let kept = self.kept.lock().get(name).cloned();
+        self.media.open(&kept.ok_or(ErrorKind::NotFound)?, Access::Read)
+    }
+}
+
+impl Media for Whole<'_> {
+    fn path(&self) -> &Path {
+        self.media.path()
+    }
+
+    fn make(&self) -> io::Result<()> {
+        self.media.make()
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let mut names = self.media.list()?;
+        let former = |name: &String| {
+            let file = FileName::parse(name)?.before_kept()?;
+            Some((file.to_string(), name.clone()))
+        };
+        let kept: BTreeMap<_, _> = names.iter().filter_map(former).collect();
+        // A process that died between the two has left both.
+        names.retain(|name| !kept.contains_key(name));
+        names.extend(kept.keys().cloned());
+        *self.kept.lock() = kept;
+        Ok(names)
+    }
+
+    fn create(&self, _name: &str, _bytes: u64) -> io::Result<Box<dyn MediaFile>> {
+        read_only()
+    }
+
+    fn open(&self, name: &str, access: Access) -> io::Result<Box<dyn MediaFile>> {
+        let is_missing = |error: &io::Error| error.kind() == ErrorKind::NotFound;
+        match self.media.open(name, access) {
+            Err(error) if is_missing(&error) => {}
+            opened => return opened,
+        }
+        match self.open_kept(name) {
+            // It may have got its name just now.
+            Err(error) if is_missing(&error) => {
+                self.list()?;
+                self.open_kept(name)
+            }
+            opened => opened,
+        }
+    }
+
+    fn rename(&self, _from: &str, _to: &str) -> io::Result<()> {
+        read_only()
+    }
+
+    fn rename_new(&self, _from: &str, _to: &str) -> io::Result<()> {
+        read_only()
+    }
+
+    fn remove(&self, _name: &str) -> io::Result<()> {
+        read_only()
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        read_only()
+    }
+
+    fn locks(&self, name: &str, access: Access) -> io::Result<Box<dyn ByteLocks>> {
+        self.media.locks(name, access)
+    }
+
+    fn find_unnamed(
+        &self,
+        wanted: &UnnamedId,
+        holders: (&str, &[Holder]),
+        access: Access,
+    ) -> io::Result<Arc<dyn BankStore>> {
+        self.media.find_unnamed(wanted, holders, access)
+    }
+
+    fn boot_id(&self) -> io::Result<u128> {
+        self.media.boot_id()
+    }
+
+    fn boot_id_source(&self) -> BootIdSource {
+        self.media.boot_id_source()
+    }
+}

@@ -1,0 +1,156 @@
+//! A filter as of any moment of its past is the filter that it was then.
+//!
+//! Each kind runs random operations, batches with positions, clears, claims, checkpoints and
+//! restarts, and its digest is noted after each. A reader as of each moment must have that digest.
+//!
+//! `EBBTIDE_EFFORT=1000 cargo test --test recovery moments` asks 10,000 moments.
+
+use ebbtide::history::At;
+use ebbtide::media::{Media, Memory};
+use ebbtide::{
+    Any, Claim, Clock, Code, Downtime, Durability, Error, Filter, Keep, Options, Reader, Timestamp,
+};
+use ebbtide_testkit::environment::scaled;
+use ebbtide_testkit::random::Random;
+use ebbtide_testkit::samples::{SAMPLES, Sample};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Moments asked of each sample.
+const MOMENTS: u64 = 42;
+const OPERATIONS: u64 = 1500;
+const START: u64 = 1_700_000_000_000_000;
+
+/// A filter with all of its past.
+struct Past {
+    media: Arc<dyn Media>,
+    filter: Option<Filter>,
+    time: u64,
+    /// LSN, digest, time, position of source 7; the first is the empty filter.
+    moments: Vec<(u64, u128, u64, Option<u64>)>,
+    /// LSNs within batches, and the number of moments before the batch.
+    within: Vec<(u64, usize)>,
+}
+
+fn options() -> Options {
+    Options::new()
+        .hash_seed(7)
+        .stripes(3)
+        .segment_bytes(4 << 10)
+        .durability(Durability::Never)
+        .downtime(Downtime::Freeze)
+        .background(false)
+        .clock(Clock::stream())
+}
+
+impl Past {
+    fn new(sample: &Sample, keep: Keep) -> Self {
+        let media: Arc<dyn Media> = Arc::new(Memory::new());
+        let options = options().keep_log(keep);
+        let filter = Filter::create_on(media.clone(), sample.spec(), options).expect("a filter");
+        let empty = filter.digest().expect("a digest");
+        let moments = vec![(empty.lsn - 1, empty.value, 0, None)];
+        Self { media, filter: Some(filter), time: START, moments, within: Vec::new() }
+    }
+
+    fn filter(&self) -> &Filter {
+        self.filter.as_ref().expect("it is open")
+    }
+
+    /// Notes the present moment.
+    fn note(&mut self) {
+        let digest = self.filter().digest().expect("a digest");
+        let position = self.filter().position(7).expect("an answer");
+        self.moments.push((digest.lsn - 1, digest.value, self.time, position));
+    }
+
+    fn restart(&mut self) {
+        self.filter.take().expect("it is open").close().expect("a close");
+        self.filter = Some(Filter::open_on(self.media.clone(), options()).expect("a filter"));
+        self.note();
+    }
+
+    fn batch(&mut self, sample: &Sample, number: u64, count: u64) {
+        let before = self.moments.len();
+        let first = self.filter().stat().expect("figures").lsn;
+        let time = Timestamp::from_unix_micros(self.time);
+        let mut batch = self.filter().batch();
+        for at in 0..count {
+            sample.add(&mut batch, 4 * at, time, |at| format!("batch {number} {at}")).expect("room");
+        }
+        batch.set_position(7, number).expect("room");
+        batch.commit().expect("a commit");
+        drop(batch);
+        self.note();
+        let last = self.moments[before].0;
+        self.within.extend((first..last).map(|lsn| (lsn, before)));
+    }
+
+    /// Runs the operations of a sample.
+    fn run(&mut self, sample: &Sample, random: &mut Random) {
+        for number in 0..OPERATIONS {
+            self.time += random.below(20) * 1000;
+            let call = self.filter().call().time(Timestamp::from_unix_micros(self.time));
+            sample.operate(call, number, |number| format!("key {}", number % 400)).expect("done");
+            self.note();
+            if sample.is_removal(number + 1) {
+                continue;
+            }
+            match random.below(120) {
+                0 => self.restart(),
+                1 | 2 => drop(self.filter().checkpoint().expect("a checkpoint")),
+                3 => {
+                    self.filter().clear().expect("a clear");
+                    self.note();
+                }
+                4..=9 => self.batch(sample, number, 1 + random.below(5)),
+                10..=14 => {
+                    let key = format!("claimed {number}");
+                    match self.filter().claim(&key, Duration::from_secs(9)).expect("an answer") {
+                        Claim::Yours(lease) if random.below(2) == 0 => {
+                            lease.confirm().expect("it is held");
+                        }
+                        // Released when it is dropped.
+                        claim => drop(claim),
+                    }
+                    self.note();
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn at(&self, at: At) -> Result<Reader<Any>, Error> {
+        Reader::at_on(self.media.clone(), at, options())
+    }
+
+    fn digest(&self, at: At) -> u128 {
+        self.at(at).unwrap_or_else(|error| panic!("{at}: {error}")).digest().expect("one").value
+    }
+}
+
+#[test]
+fn a_filter_as_of_an_lsn_has_the_digest_that_it_had_then() {
+    for (seed, sample) in SAMPLES.iter().enumerate() {
+        let mut random = Random::new(seed as u64);
+        let mut past = Past::new(sample, Keep::Bytes(1 << 30));
+        past.run(sample, &mut random);
+        for _ in 0..scaled(MOMENTS) {
+            let (lsn, digest, ..) = past.moments[random.below(past.moments.len() as u64) as usize];
+            assert_eq!(past.digest(At::Lsn(lsn)), digest, "{} as of {lsn}", sample.name);
+        }
+        for _ in 0..scaled(MOMENTS) / 8 {
+            let (lsn, before) = past.within[random.below(past.within.len() as u64) as usize];
+            let digest = past.moments[before - 1].1;
+            assert_eq!(past.digest(At::Lsn(lsn)), digest, "{} within {lsn}", sample.name);
+        }
+        // After it was closed, by readers that rebuild what the log says.
+        past.filter.take().expect("it is open").close().expect("a close");
+        for &(lsn, digest, ..) in [past.moments.first(), past.moments.last()].into_iter().flatten() {
+            assert_eq!(past.digest(At::Lsn(lsn)), digest, "{} as of {lsn}", sample.name);
+        }
+        let end = past.moments.last().expect("moments").0 + 1000;
+        let beyond = past.at(At::Lsn(end)).expect_err("it has not come yet");
+        assert_eq!(beyond.code(), Code::NotKept, "{beyond}");
+    }
+}
