@@ -30,6 +30,7 @@ pub use ebbtide_core::kind::PlannedPart;
 
 pub use crate::admin::dump_log::{Entry, wal};
 pub use crate::admin::handles::{OpenHandle, handles};
+pub use crate::admin::restore_at::{Restored, restore_at, restore_at_on};
 pub use crate::admin::salvage::{Beyond, Lost};
 
 /// The findings of [`verify`] about one file, or about all files together.
@@ -323,7 +324,7 @@ pub fn salvage_on(from: &dyn Media, to: &dyn Media) -> Result<Option<Salvaged>> 
             copy_file(from, to, &name).map_err(Error::io("copy", from.path().join(&name)))?;
         }
         found.write_log(from, to, &meta)?;
-        let inserts = rebuilt_inserts(to, &meta, found.stop)?;
+        let inserts = salvage::rebuilt_inserts(to, &meta, found.stop)?;
         if look.is_over(from, &meta)? {
             return Err(locked(from.path()));
         }
@@ -340,22 +341,6 @@ pub fn salvage_on(from: &dyn Media, to: &dyn Media) -> Result<Option<Salvaged>> 
         beyond: found.beyond,
         damaged: found.damaged,
     }))
-}
-
-/// Checks that the written files yield a state, with every record below `stop`. Returns its number
-/// of inserts.
-fn rebuilt_inserts(media: &dyn Media, meta: &Meta, stop: u64) -> Result<u64> {
-    let rebuilt = rebuild(media, meta, LogExtent::Nothing, &|| {})?;
-    if rebuilt.prefix.stop == stop {
-        return Ok(rebuilt.image.sum_stripes().0.inserts);
-    }
-    Err(Error::Damaged {
-        path: media.path().to_path_buf(),
-        offset: 0,
-        expected: format!("every record below {stop}, as just written"),
-        found: format!("those below {}", rebuilt.prefix.stop),
-        remedy: "this place does not keep what is written to it: choose another",
-    })
 }
 
 /// The expected cost and properties of a filter, before anything is created.

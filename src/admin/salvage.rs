@@ -20,11 +20,12 @@ use crate::recovery::bare_events::BareEvents;
 use crate::recovery::batches::{Batches, Group};
 use crate::recovery::history::{History, LogExtent, Prefix, check_start};
 use crate::recovery::listing::Listing;
-use crate::recovery::replay::load_alone;
+use crate::recovery::replay::{self, load_alone};
 use crate::snapshot::SnapshotReader;
 use crate::wal::record::{Decoded, RECORD_BYTES};
 use crate::wal::segment::{CAPACITY_MAX, SegmentHeader};
 use crate::wal::{Op, Segment, slot};
+use std::ops::Range;
 
 /// The number of the temporary name under which a segment of the new log is created.
 const SEGMENT_TEMPORARY: u64 = 1;
@@ -199,34 +200,65 @@ impl Salvage {
     /// # Errors
     /// [`Error::Io`], including a full disk.
     pub fn write_log(&self, home: &dyn Media, to: &dyn Media, meta: &Meta) -> Result<()> {
-        let capacity = meta.segment_records;
-        let create = |first| {
-            let (uuid, timeline, timeline_start) = (meta.uuid, self.timeline, self.start);
-            let header = SegmentHeader { uuid, timeline, timeline_start, first, capacity };
-            Segment::create(to, header, SEGMENT_TEMPORARY)
-        };
-        let mut segments = vec![create(self.start)?];
-        while let Some(end) = segments.last().map(Segment::end).filter(|&end| end < self.stop) {
-            segments.push(create(end)?);
-        }
-        let mut prefix = Prefix { stop: self.start, ..Prefix::default() };
-        // The end of reading, and its reason, are known already.
-        let _ = self.history.read_on(home, self.known, &mut prefix, |_, lsn, record| {
-            let segment = (lsn - self.start) / capacity;
-            if let Some(segment) = segments.get(segment as usize).filter(|_| lsn < self.stop) {
-                slot::publish(segment.slot(lsn), record.encode(self.timeline, lsn));
-            }
-            Ok(())
-        });
-        for segment in &segments {
-            let places = segment.first()..segment.end().min(self.stop);
-            // Only the image of the damaged filter accounts for slots that dead writers left empty.
-            places.filter(|&lsn| !segment.is_complete(lsn)).for_each(|lsn| segment.void(lsn));
-            let name = FileName::Segment { timeline: self.timeline, first: segment.first() };
-            segment.sync().map_err(Error::io("sync", to.path().join(name.to_string())))?;
+        let log = (&self.history, self.known);
+        write_log((home, log), to, meta, (self.timeline, self.start..self.stop))
+    }
+}
+
+/// Writes these records of a log, which is known to have them, as one timeline of another filter,
+/// and makes them durable.
+///
+/// # Errors
+/// [`Error::Io`], including a full disk.
+pub(crate) fn write_log(
+    (home, (history, known)): (&dyn Media, (&History, LogExtent)),
+    to: &dyn Media,
+    meta: &Meta,
+    (timeline, records): (u64, Range<u64>),
+) -> Result<()> {
+    let capacity = meta.segment_records;
+    let create = |first| {
+        let (uuid, timeline_start) = (meta.uuid, records.start);
+        let header = SegmentHeader { uuid, timeline, timeline_start, first, capacity };
+        Segment::create(to, header, SEGMENT_TEMPORARY)
+    };
+    let mut segments = vec![create(records.start)?];
+    while let Some(end) = segments.last().map(Segment::end).filter(|&end| end < records.end) {
+        segments.push(create(end)?);
+    }
+    let mut prefix = Prefix { stop: records.start, ..Prefix::default() };
+    // The end of reading, and its reason, are known already.
+    let _ = history.read_on(home, known, &mut prefix, |_, lsn, record| {
+        let segment = (lsn - records.start) / capacity;
+        if let Some(segment) = segments.get(segment as usize).filter(|_| lsn < records.end) {
+            slot::publish(segment.slot(lsn), record.encode(timeline, lsn));
         }
         Ok(())
+    });
+    for segment in &segments {
+        let places = segment.first()..segment.end().min(records.end);
+        // Only the image of the filter accounts for slots that dead writers left empty.
+        places.filter(|&lsn| !segment.is_complete(lsn)).for_each(|lsn| segment.void(lsn));
+        let name = FileName::Segment { timeline, first: segment.first() };
+        segment.sync().map_err(Error::io("sync", to.path().join(name.to_string())))?;
     }
+    Ok(())
+}
+
+/// Checks that the written files yield a state, with every record below `stop`. Returns its number
+/// of inserts.
+pub(super) fn rebuilt_inserts(media: &dyn Media, meta: &Meta, stop: u64) -> Result<u64> {
+    let rebuilt = replay::rebuild(media, meta, LogExtent::Nothing, &|| {})?;
+    if rebuilt.prefix.stop == stop {
+        return Ok(rebuilt.image.sum_stripes().0.inserts);
+    }
+    Err(Error::Damaged {
+        path: media.path().to_path_buf(),
+        offset: 0,
+        expected: format!("every record below {stop}, as just written"),
+        found: format!("those below {}", rebuilt.prefix.stop),
+        remedy: "this place does not keep what is written to it: choose another",
+    })
 }
 
 /// Passes on an error that is a statement about the file; others end the search.

@@ -10,11 +10,11 @@
 
 use crate::admin::dump_log::Entry;
 use crate::api::call::Call;
-use crate::archive::At;
 use crate::api::config::{Ages, Any, Counts, Decays, Infers, Spec};
 use crate::api::explain::{self, Explained};
 use crate::api::handle::{Handle, sealed};
 use crate::api::view::{TRIES, View, look, open_meta};
+use crate::archive::At;
 use crate::engine::details::Details;
 use crate::engine::outcome::{Given, Waits};
 use crate::engine::read::Queries;

@@ -56,7 +56,8 @@ pub fn read(media: &dyn Media) -> Result<Keep> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Keep::Nothing),
         opened => opened.map_err(Error::io("open", &path))?,
     };
-    let mut text = vec![0; file.bytes().map_err(Error::io("measure", &path))?.min(BYTES_MAX) as usize];
+    let mut text =
+        vec![0; file.bytes().map_err(Error::io("measure", &path))?.min(BYTES_MAX) as usize];
     file.read_at(&mut text, 0).map_err(Error::io("read", &path))?;
     decode(&text).ok_or_else(|| Error::Damaged {
         path,

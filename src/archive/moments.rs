@@ -4,9 +4,9 @@
 //! before it, and of the records from there up to the moment. A batch counts as a whole or not at
 //! all: as of an LSN within one, it has not happened.
 
+use crate::archive::whole::Whole;
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
-use crate::archive::whole::Whole;
 use crate::media::Media;
 use crate::meta::Meta;
 use crate::recovery::batches::{Batches, Group};
@@ -15,6 +15,7 @@ use crate::recovery::replay::{Recovered, rebuild_from};
 use crate::recovery::{Listing, LogExtent};
 use crate::snapshot::SnapshotReader;
 use crate::wal::{Op, Record};
+use ebbtide_core::units::date_text;
 use std::fmt;
 
 /// A moment of a filter's past.
@@ -38,7 +39,7 @@ impl fmt::Display for At {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Lsn(lsn) => write!(f, "lsn:{lsn}"),
-            Self::Time(time) => write!(f, "{time}"),
+            Self::Time(time) => f.write_str(&date_text(time.as_unix_micros())),
             Self::Position { source, position } => write!(f, "position:{source}={position}"),
         }
     }
@@ -117,7 +118,9 @@ impl<'a> Past<'a> {
     fn before_time(&self, micros: u64) -> Result<(u64, bool)> {
         let mut any = false;
         let limit = self.log().before(self.first(), |record| {
-            let time = if record.op == Op::Position { 0 } else { record.time };
+            // Positions have none, and that of a claim is the time of leases.
+            let has_none = matches!(record.op, Op::Position | Op::Claim | Op::Release);
+            let time = if has_none { 0 } else { record.time };
             any |= time > 0;
             time > micros
         })?;
@@ -133,6 +136,14 @@ impl<'a> Past<'a> {
     /// # Errors
     /// [`Error::NotKept`], and as [`rebuild_from`].
     pub(crate) fn rebuild(self, at: At) -> Result<Recovered> {
+        Ok(self.rebuild_whole(at)?.0)
+    }
+
+    /// As [`Past::rebuild`]; also returns the directory with all log.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn rebuild_whole(self, at: At) -> Result<(Recovered, Whole<'a>)> {
         let (limit, from, first) = (self.limit(at)?, self.reaches_from(), self.first());
         let Self { whole, meta, mut listing, history, known, bases } = self;
         let end = |history: &History| {
@@ -160,7 +171,10 @@ impl<'a> Past<'a> {
             }
             At::Lsn(_) | At::Time(_) => false,
         };
-        if is_beyond { Err(not_kept(end(&recovered.history)?)) } else { Ok(recovered) }
+        if is_beyond {
+            return Err(not_kept(end(&recovered.history)?));
+        }
+        Ok((recovered, whole))
     }
 }
 

@@ -1,7 +1,9 @@
 //! A filter's directory with the kept files under their former names.
 
 use crate::format::names::FileName;
-use crate::media::{Access, BankStore, BootIdSource, ByteLocks, Holder, Media, MediaFile, UnnamedId};
+use crate::media::{
+    Access, BankStore, BootIdSource, ByteLocks, Holder, Media, MediaFile, UnnamedId,
+};
 use crate::sync::mutex::Mutex;
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};

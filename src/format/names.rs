@@ -127,7 +127,11 @@ impl fmt::Display for FileName {
             Self::Snapshot { start } => write!(f, "snap-{start:016}"),
             Self::Keep => f.write_str("keep"),
             Self::KeptSegment { since, timeline, first } => {
-                write!(f, "kept-{since:010}-{}", Self::Segment { timeline: *timeline, first: *first })
+                write!(
+                    f,
+                    "kept-{since:010}-{}",
+                    Self::Segment { timeline: *timeline, first: *first }
+                )
             }
             Self::KeptSnapshot { since, start } => {
                 write!(f, "kept-{since:010}-{}", Self::Snapshot { start: *start })

@@ -412,8 +412,7 @@ impl History {
                 return Ok(None);
             }
         }
-        if let Some(tail) =
-            known.filter(|&known| prefix.stop < known && !self.is_at_limit(prefix))
+        if let Some(tail) = known.filter(|&known| prefix.stop < known && !self.is_at_limit(prefix))
         {
             return Err(self.missing(prefix.stop, tail));
         }

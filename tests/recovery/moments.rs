@@ -6,6 +6,7 @@
 //! `EBBTIDE_EFFORT=1000 cargo test --test recovery moments` asks 10,000 moments.
 
 use ebbtide::history::At;
+use ebbtide::inspect::restore_at_on;
 use ebbtide::media::{Media, Memory};
 use ebbtide::{
     Any, Claim, Clock, Code, Downtime, Durability, Error, Filter, Keep, Options, Reader, Timestamp,
@@ -76,7 +77,9 @@ impl Past {
         let time = Timestamp::from_unix_micros(self.time);
         let mut batch = self.filter().batch();
         for at in 0..count {
-            sample.add(&mut batch, 4 * at, time, |at| format!("batch {number} {at}")).expect("room");
+            sample
+                .add(&mut batch, 4 * at, time, |at| format!("batch {number} {at}"))
+                .expect("room");
         }
         batch.set_position(7, number).expect("room");
         batch.commit().expect("a commit");
@@ -146,11 +149,78 @@ fn a_filter_as_of_an_lsn_has_the_digest_that_it_had_then() {
         }
         // After it was closed, by readers that rebuild what the log says.
         past.filter.take().expect("it is open").close().expect("a close");
-        for &(lsn, digest, ..) in [past.moments.first(), past.moments.last()].into_iter().flatten() {
+        for &(lsn, digest, ..) in [past.moments.first(), past.moments.last()].into_iter().flatten()
+        {
             assert_eq!(past.digest(At::Lsn(lsn)), digest, "{} as of {lsn}", sample.name);
         }
         let end = past.moments.last().expect("moments").0 + 1000;
         let beyond = past.at(At::Lsn(end)).expect_err("it has not come yet");
         assert_eq!(beyond.code(), Code::NotKept, "{beyond}");
+    }
+}
+
+#[test]
+fn a_filter_as_of_a_position_is_what_it_was_before_the_source_went_beyond_it() {
+    for sample in SAMPLES.iter().filter(|sample| sample.name.len() % 3 == 0) {
+        let mut random = Random::new(sample.name.len() as u64);
+        let mut past = Past::new(sample, Keep::Bytes(1 << 30));
+        past.run(sample, &mut random);
+        let positions = past.moments.iter().filter_map(|moment| moment.3);
+        let (first, last) = (positions.clone().min(), positions.max());
+        let (first, last) = (first.expect("batches"), last.expect("batches"));
+        for _ in 0..scaled(MOMENTS) / 4 {
+            let position = first + random.below(last - first);
+            // Until the first moment beyond it. A clear takes no position away.
+            let is_beyond = |found: Option<u64>| found.is_some_and(|found| found > position);
+            let next =
+                past.moments.iter().position(|moment| is_beyond(moment.3)).expect("the last");
+            let (_, digest, _, found) = past.moments[next - 1];
+            assert!(found.is_some_and(|found| found <= position));
+            let at = At::Position { source: 7, position };
+            assert_eq!(past.digest(at), digest, "{} as of {at}", sample.name);
+        }
+        let before = At::Position { source: 7, position: first - 1 };
+        assert_eq!(past.at(before).expect_err("it had none").code(), Code::NotKept);
+        let unknown = At::Position { source: 8, position: 1 };
+        assert_eq!(past.at(unknown).expect_err("it has none").code(), Code::NotKept);
+    }
+}
+
+#[test]
+fn a_filter_as_of_a_time_is_what_it_was_before_the_first_operation_after_it() {
+    for sample in SAMPLES.iter().filter(|sample| sample.kind == "age-partitioned") {
+        let mut random = Random::new(5);
+        let mut past = Past::new(sample, Keep::Bytes(1 << 30));
+        past.run(sample, &mut random);
+        for _ in 0..scaled(MOMENTS) {
+            let time = START + 1 + random.below(past.time - START);
+            let last = past.moments.iter().rposition(|moment| moment.2 <= time).expect("the first");
+            let at = At::Time(Timestamp::from_unix_micros(time));
+            // What came at that time or before, and nothing that came after it.
+            assert_eq!(past.digest(at), past.moments[last].1, "{} as of {at}", sample.name);
+        }
+        let early = At::Time(Timestamp::from_unix_micros(START - 1));
+        let empty = past.digest(early);
+        assert_eq!(empty, past.moments[0].1, "before everything it was empty");
+    }
+}
+
+#[test]
+fn a_filter_restored_as_of_a_moment_is_what_it_was_then_and_goes_on_from_there() {
+    for (seed, sample) in SAMPLES.iter().enumerate() {
+        let mut random = Random::new(seed as u64);
+        let mut past = Past::new(sample, Keep::Bytes(1 << 30));
+        past.run(sample, &mut random);
+        for _ in 0..scaled(MOMENTS) / 8 {
+            let (lsn, digest, ..) = past.moments[random.below(past.moments.len() as u64) as usize];
+            let to: Arc<dyn Media> = Arc::new(Memory::new());
+            let restored = restore_at_on(&*past.media, At::Lsn(lsn), &*to).expect("it is kept");
+            assert_eq!(restored.lsn, lsn + 1);
+            let filter: Filter = Filter::open_on(to, options()).expect("a filter");
+            assert_eq!(filter.digest().expect("a digest").value, digest, "{}", sample.name);
+            let call = filter.call().time(Timestamp::from_unix_micros(past.time));
+            call.insert("afterwards").expect("an insert");
+            assert_eq!(filter.digest().expect("a digest").inserts, restored.inserts + 1);
+        }
     }
 }
