@@ -152,6 +152,9 @@ pub use options::{Downtime, Durability, Keep, Options};
 /// The log of a filter, beyond what recovery needs: any moment of its past, and its operations one
 /// by one. [`Options::keep_log`] says how much is kept.
 pub mod history {
+    #[cfg(not(loom))]
+    #[doc(inline)]
+    pub use crate::api::history::{Change, Commit, History, Operation};
     #[doc(inline)]
     pub use crate::archive::At;
 }

@@ -267,3 +267,6 @@ pub fn remove_oldest(
     remove_for_good(media, oldest, numbers)?;
     Ok(any)
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -131,6 +131,21 @@ impl<'a> Past<'a> {
         Log { whole: &self.whole, history: &self.history, known: self.known }
     }
 
+    /// Returns the LSN after a moment, from which on the log has every record.
+    ///
+    /// # Errors
+    /// [`Error::NotKept`], [`Error::Damaged`], [`Error::Io`].
+    pub(crate) fn next_after(&self, at: At) -> Result<u64> {
+        let (limit, first) = (self.limit(at)?, self.first());
+        self.history.end_at(u64::MAX);
+        let end = self.log().before(first, |_| false)?;
+        if (first..=end).contains(&limit) {
+            return Ok(limit);
+        }
+        let (path, wanted) = (self.whole.path().to_path_buf(), at.to_string());
+        Err(Error::NotKept { path, wanted, from: first - 1, end })
+    }
+
     /// Rebuilds the state as of a moment, in memory.
     ///
     /// # Errors

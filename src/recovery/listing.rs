@@ -95,6 +95,12 @@ impl Listing {
     /// [`Error::Io`].
     pub fn of_filter(media: &dyn Media, uuid: u128) -> Result<Self> {
         let mut listing = Self::read(media)?;
+        listing.leave_others(media, uuid);
+        Ok(listing)
+    }
+
+    /// Lists snapshots and segments of other filters separately.
+    pub(crate) fn leave_others(&mut self, media: &dyn Media, uuid: u128) {
         let mut others = Vec::new();
         let mut is_ours = |file: FileName| {
             let ours = !is_of_another(media, &file.to_string(), uuid);
@@ -103,12 +109,9 @@ impl Listing {
             }
             ours
         };
-        listing.snapshots.retain(|&start| is_ours(FileName::Snapshot { start }));
-        listing
-            .segments
-            .retain(|&(timeline, first)| is_ours(FileName::Segment { timeline, first }));
-        listing.others = others;
-        Ok(listing)
+        self.snapshots.retain(|&start| is_ours(FileName::Snapshot { start }));
+        self.segments.retain(|&(timeline, first)| is_ours(FileName::Segment { timeline, first }));
+        self.others = others;
     }
 
     /// Returns the number of the timeline after `last`: the next one under which another filter has

@@ -2,6 +2,7 @@
 //! recovers then; the state as of moments of the past; and a model of the protocol between processes
 //! that recover and remove files.
 
+mod commits;
 mod long_logs;
 mod moments;
 mod older_formats;

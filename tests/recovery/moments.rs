@@ -23,17 +23,17 @@ const OPERATIONS: u64 = 1500;
 const START: u64 = 1_700_000_000_000_000;
 
 /// A filter with all of its past.
-struct Past {
-    media: Arc<dyn Media>,
+pub struct Past {
+    pub media: Arc<dyn Media>,
     filter: Option<Filter>,
     time: u64,
     /// LSN, digest, time, position of source 7; the first is the empty filter.
-    moments: Vec<(u64, u128, u64, Option<u64>)>,
+    pub moments: Vec<(u64, u128, u64, Option<u64>)>,
     /// LSNs within batches, and the number of moments before the batch.
     within: Vec<(u64, usize)>,
 }
 
-fn options() -> Options {
+pub fn options() -> Options {
     Options::new()
         .hash_seed(7)
         .stripes(3)
@@ -45,7 +45,7 @@ fn options() -> Options {
 }
 
 impl Past {
-    fn new(sample: &Sample, keep: Keep) -> Self {
+    pub fn new(sample: &Sample, keep: Keep) -> Self {
         let media: Arc<dyn Media> = Arc::new(Memory::new());
         let options = options().keep_log(keep);
         let filter = Filter::create_on(media.clone(), sample.spec(), options).expect("a filter");
@@ -54,7 +54,7 @@ impl Past {
         Self { media, filter: Some(filter), time: START, moments, within: Vec::new() }
     }
 
-    fn filter(&self) -> &Filter {
+    pub fn filter(&self) -> &Filter {
         self.filter.as_ref().expect("it is open")
     }
 
@@ -90,7 +90,7 @@ impl Past {
     }
 
     /// Runs the operations of a sample.
-    fn run(&mut self, sample: &Sample, random: &mut Random) {
+    pub fn run(&mut self, sample: &Sample, random: &mut Random) {
         for number in 0..OPERATIONS {
             self.time += random.below(20) * 1000;
             let call = self.filter().call().time(Timestamp::from_unix_micros(self.time));
@@ -127,7 +127,7 @@ impl Past {
         Reader::at_on(self.media.clone(), at, options())
     }
 
-    fn digest(&self, at: At) -> u128 {
+    pub fn digest(&self, at: At) -> u128 {
         self.at(at).unwrap_or_else(|error| panic!("{at}: {error}")).digest().expect("one").value
     }
 }

@@ -1,0 +1,363 @@
+//! The operations of a filter, read from its log while others write it.
+
+use crate::admin::look::look;
+use crate::archive::At;
+use crate::archive::moments::Past;
+use crate::archive::whole::Whole;
+use crate::clock::Timestamp;
+use crate::engine::open::read_meta;
+use crate::error::{Error, Result};
+use crate::media::{Disk, Media};
+use crate::meta::Meta;
+use crate::recovery::batches::{Batches, Group};
+use crate::recovery::history::History as Log;
+use crate::recovery::{Listing, LogExtent};
+use crate::sync::{self, Instant};
+use crate::wal::{Op, Record};
+use ebbtide_core::claims::HeldClaim;
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Records that are read at once; more if a batch is longer.
+const CHUNK: u64 = 8192;
+/// The pause of a reader that waits for more.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// What changed a filter, in the order in which it happened: an iterator of [`Commit`]s.
+///
+/// It passes over what has not happened, by the rules of recovery: slots that were never written,
+/// and batches that their writer did not finish. Reading takes no lock and delays no writer. The
+/// iterator ends where the log ends now; asked again later, it continues with what came since.
+/// [`History::wait`] waits for that.
+///
+/// By default it returns what survives a power cut: operations that are not durable yet come once
+/// they are. [`History::with_undurable`] changes that.
+///
+/// ```
+/// use ebbtide::history::{Change, History};
+/// use ebbtide::{AgePartitioned, Durability, Filter, Keep, Options};
+/// # let parent = tempfile::tempdir()?;
+/// # let dir = parent.path().join("seen");
+/// let options = Options::new().keep_log("24h".parse()?).durability(Durability::Always);
+/// let seen = Filter::create(&dir, AgePartitioned::last(10_000), options)?;
+/// seen.insert("order 17")?;
+/// seen.clear()?;
+/// let changes: Vec<_> = History::open(&dir)?
+///     .map(|commit| Ok(commit?.operations[0].change))
+///     .collect::<ebbtide::Result<_>>()?;
+/// assert!(matches!(changes[..], [Change::Insert { weight: 1, .. }, Change::Clear]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct History {
+    media: Arc<dyn Media>,
+    meta: Meta,
+    /// The LSN to read next.
+    next: u64,
+    /// The timeline of the record before it; 0 if none was read.
+    timeline: u64,
+    durable: bool,
+    read: VecDeque<Commit>,
+    /// The log, if it is known to have more.
+    log: Option<Log>,
+}
+
+/// What was read at once.
+struct Read {
+    commits: Vec<Commit>,
+    /// Where the log ended.
+    stop: u64,
+    /// The LSN to continue at: less, within a batch.
+    next: u64,
+    timeline: u64,
+}
+
+/// Operations that happened together: one, or those of a [`Batch`](crate::Batch).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Commit {
+    /// The LSN of its last record. As of this LSN it has happened:
+    /// [`At::Lsn`], [`Reader::at`](crate::Reader::at).
+    pub lsn: u64,
+    /// The timeline in which it was written: each opening of a filter that nobody else has open
+    /// begins one.
+    pub timeline: u64,
+    /// What happened, in its order.
+    pub operations: Vec<Operation>,
+}
+
+/// An operation in the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Operation {
+    /// The LSN of its record.
+    pub lsn: u64,
+    /// When, by the filter's time (that of claims by the time of leases); `None` for a filter
+    /// without a clock, and for positions.
+    pub time: Option<Timestamp>,
+    /// What it changed.
+    pub change: Change,
+}
+
+/// The change of an operation. A key is its hash, as the filter's hash function gives it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Change {
+    /// A key was inserted.
+    Insert {
+        /// The key's hash.
+        hash: u64,
+        /// How often, or how important it is; 1 for kinds without weights. A large count has
+        /// several operations.
+        weight: u32,
+    },
+    /// A key was removed.
+    Remove {
+        /// The key's hash.
+        hash: u64,
+        /// How often.
+        weight: u32,
+    },
+    /// All keys were removed.
+    Clear,
+    /// A source was read up to a position.
+    Position {
+        /// The source.
+        source: u64,
+        /// The position.
+        position: u64,
+    },
+    /// A key was claimed, or its claim extended.
+    Claim {
+        /// The key's hash.
+        hash: u64,
+        /// The token of the claim.
+        token: u64,
+        /// How long it holds from its time on.
+        lease: Duration,
+    },
+    /// A claim ended.
+    Release {
+        /// The key's hash.
+        hash: u64,
+        /// The token of the claim.
+        token: u64,
+    },
+}
+
+impl Change {
+    /// Returns the change of a record; `None` if it is no operation.
+    fn of(record: &Record, weighs: bool) -> Option<Self> {
+        let Record { payload: hash, step, argument, .. } = *record;
+        let weight = if weighs { argument } else { 1 };
+        Some(match record.op {
+            Op::Insert => Self::Insert { hash, weight },
+            Op::Remove => Self::Remove { hash, weight },
+            Op::Clear => Self::Clear,
+            Op::Position => Self::Position { source: hash, position: record.time },
+            Op::Claim => {
+                let claim = HeldClaim::of_record(record);
+                let lease = Duration::from_micros(claim.deadline - claim.since);
+                Self::Claim { hash, token: step, lease }
+            }
+            Op::Release => Self::Release { hash, token: step },
+            Op::Step
+            | Op::OpenBank
+            | Op::CloseBank
+            | Op::Heartbeat
+            | Op::Durable
+            | Op::Void
+            | Op::Batch => return None,
+        })
+    }
+}
+
+impl Commit {
+    /// Returns the commit of these records; `None` if there is no operation among them.
+    fn of(timeline: u64, group: Group<'_>, weighs: bool) -> Option<Self> {
+        let operation = |&(lsn, record): &(u64, Record)| {
+            let time = (record.op != Op::Position && record.time > 0)
+                .then(|| Timestamp::from_unix_micros(record.time));
+            Some(Operation { lsn, time, change: Change::of(&record, weighs)? })
+        };
+        let operations: Vec<_> = group.iter().filter_map(operation).collect();
+        let lsn = group.last()?.0;
+        (!operations.is_empty()).then_some(Self { lsn, timeline, operations })
+    }
+}
+
+impl History {
+    /// Opens the log of a filter, from its oldest record on.
+    ///
+    /// # Errors
+    /// [`Error::NotAFilter`], [`Error::Locked`], [`Error::Damaged`], [`Error::Version`],
+    /// [`Error::Io`].
+    pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
+        Self::open_on(Arc::new(Disk::new(dir.as_ref())))
+    }
+
+    /// As [`History::open`], on a medium provided by the caller.
+    ///
+    /// # Errors
+    /// As [`History::open`].
+    pub fn open_on(media: Arc<dyn Media>) -> Result<Self> {
+        let meta = read_meta(&*media)?;
+        let next = look(&*media, &meta, |_| {
+            let listing = Listing::read(&Whole::new(&*media))?;
+            Ok(listing.segments.first().map_or(1, |&(_, first)| first))
+        })?;
+        let (timeline, durable, read, log) = (0, true, VecDeque::new(), None);
+        Ok(Self { media, meta, next, timeline, durable, read, log })
+    }
+
+    /// Continues after a moment: with the first commit that had not happened then.
+    ///
+    /// # Errors
+    /// [`Error::NotKept`] if the log does not have it any more, and as [`History::open`].
+    pub fn after(mut self, at: At) -> Result<Self> {
+        let next = look(&*self.media, &self.meta, |known| {
+            Past::open(&*self.media, &self.meta, known)?.next_after(at)
+        })?;
+        (self.next, self.timeline) = (next, 0);
+        self.read.clear();
+        self.log = None;
+        Ok(self)
+    }
+
+    /// Also returns what is not durable yet. A power cut may take it back: if that happens to what
+    /// was returned, the next call fails with [`Error::NotKept`].
+    #[must_use]
+    pub fn with_undurable(mut self) -> Self {
+        self.durable = false;
+        self
+    }
+
+    /// Returns the LSN at which reading continues: every commit below it was returned, or was there
+    /// before the beginning. [`History::after`] `At::Lsn` of one less continues there.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        let first = self.read.front().and_then(|commit| commit.operations.first());
+        first.map_or(self.next, |operation| operation.lsn)
+    }
+
+    /// As `next`, but waits up to this time for a commit to come. `None` if none came.
+    ///
+    /// # Errors
+    /// As [`History::read`].
+    pub fn wait(&mut self, time: Duration) -> Result<Option<Commit>> {
+        let begun = Instant::now();
+        loop {
+            if let Some(commit) = self.read()? {
+                return Ok(Some(commit));
+            }
+            if begun.elapsed() >= time {
+                return Ok(None);
+            }
+            sync::sleep(PAUSE.min(time));
+        }
+    }
+
+    /// Returns the next commit; `None` at the present end of the log.
+    ///
+    /// # Errors
+    /// [`Error::NotKept`] if the log below has been removed meanwhile: it says from where reading
+    /// may begin again. [`Error::Damaged`], [`Error::Locked`], [`Error::Io`].
+    pub fn read(&mut self) -> Result<Option<Commit>> {
+        if self.read.is_empty() {
+            let media = self.media.clone();
+            let meta = self.meta.clone();
+            look(&*media, &meta, |known| self.read_on(known))?;
+        }
+        Ok(self.read.pop_front())
+    }
+
+    /// Reads the next records.
+    fn read_on(&mut self, known: LogExtent) -> Result<()> {
+        let media = self.media.clone();
+        let whole = Whole::new(&*media);
+        let durable = match known {
+            _ if !self.durable => u64::MAX,
+            LogExtent::Died { durable, .. }
+            | LogExtent::Cut { durable, .. }
+            | LogExtent::Living { durable, .. } => durable,
+            // The writers are gone, and recovery takes all that is there.
+            LogExtent::Nothing => u64::MAX,
+        };
+        let mut chunk = CHUNK;
+        loop {
+            let opened = self.log.take();
+            let may_be_old = opened.is_some();
+            let log = opened.map_or_else(|| self.open_log(&whole), Ok)?;
+            let limit = self.next.saturating_add(chunk).min(durable);
+            let Read { commits, stop, next, timeline } =
+                self.read_up_to(&whole, &log, known, limit)?;
+            if stop >= limit && limit < durable {
+                self.log = Some(log);
+            }
+            let is_end = (stop < limit && !may_be_old) || limit >= durable;
+            if next > self.next || is_end {
+                (self.next, self.timeline) = (next, timeline);
+                self.read.extend(commits);
+                return Ok(());
+            }
+            // Of a long batch only the beginning was read, or there are newer segments.
+            if stop >= limit {
+                chunk = chunk.saturating_mul(2);
+            }
+        }
+    }
+
+    /// Reads the records below an LSN.
+    fn read_up_to(
+        &self,
+        whole: &Whole<'_>,
+        log: &Log,
+        known: LogExtent,
+        limit: u64,
+    ) -> Result<Read> {
+        let weighs = self.meta.kind.weights().is_some();
+        let (mut batches, mut commits, mut timeline) =
+            (Batches::default(), Vec::new(), self.timeline);
+        log.end_at(limit);
+        let prefix = log.read(whole, self.next, known, |of, lsn, record| {
+            timeline = of;
+            batches.take(lsn, record, |group, counts| {
+                commits.extend(counts.then(|| Commit::of(of, group, weighs)).flatten());
+                Ok(())
+            })
+        })?;
+        let next = batches.end(prefix.stop, |_, _| Ok(()))?;
+        Ok(Read { commits, stop: prefix.stop, next, timeline })
+    }
+
+    /// Opens the log from the next LSN on.
+    fn open_log(&self, whole: &Whole<'_>) -> Result<Log> {
+        let mut listing = Listing::read(whole)?;
+        let below = listing.segments_below(self.next).len();
+        listing.segments.drain(..below);
+        listing.leave_others(whole, self.meta.uuid);
+        let log = Log::open(whole, &listing, self.meta.uuid)?;
+        let first = log.segments().first().map_or(1, |segment| segment.first);
+        let lost = log.timelines().find(|&(timeline, start, _)| {
+            self.timeline > 0 && timeline > self.timeline && start < self.next
+        });
+        let wanted = match lost {
+            Some((_, start, _)) => format!("lsn:{}, taken back to {start}", self.next - 1),
+            None if first > self.next => format!("lsn:{}", self.next),
+            None => return Ok(log),
+        };
+        let path = self.media.path().to_path_buf();
+        let end = log.segments().last().map_or(first, |segment| segment.first);
+        Err(Error::NotKept { path, wanted, from: first, end })
+    }
+}
+
+impl Iterator for History {
+    type Item = Result<Commit>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.read().transpose()
+    }
+}

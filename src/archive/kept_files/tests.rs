@@ -1,0 +1,159 @@
+//! Which kept files stay.
+
+use super::*;
+use crate::media::Memory;
+use crate::snapshot::write::SnapshotWriter;
+use crate::snapshot::{FrameSeal, SnapshotHeader};
+use proptest::prelude::*;
+use std::time::Duration;
+
+const UUID: u128 = 7;
+/// Records of a segment.
+const SEGMENT: u64 = 1000;
+/// Bytes of a segment's file.
+const BYTES: u64 = 8192;
+
+/// A directory with log and snapshots. Recovery needs the last two of each.
+#[derive(Debug)]
+struct Directory {
+    memory: Memory,
+    segments: u64,
+    /// Start, end.
+    snapshots: Vec<(u64, u64)>,
+}
+
+/// When the segment of this number was no longer needed: two in a second.
+fn since(segment: u64) -> u64 {
+    100 + segment / 2
+}
+
+impl Directory {
+    /// `snapshots`: distances between their starts, and their lengths.
+    fn new(segments: u64, snapshots: &[(u64, u64)]) -> Self {
+        let memory = Memory::new();
+        memory.make().expect("a directory");
+        for number in 0..segments {
+            let name = FileName::Segment { timeline: 1, first: 1 + number * SEGMENT };
+            let kept = name.kept(since(number)).filter(|_| number + 2 < segments);
+            let name = kept.unwrap_or(name).to_string();
+            memory.create(&name, BYTES).expect("space");
+        }
+        let (mut start, mut made) = (1, Vec::new());
+        for &(distance, length) in snapshots {
+            start += distance;
+            let end = start + length;
+            if end > segments * SEGMENT {
+                break;
+            }
+            made.push((start, end));
+        }
+        for (at, &(start, end)) in made.iter().enumerate() {
+            let header =
+                SnapshotHeader { uuid: UUID, timeline: 1, start, end, frames: 0, bytes: 0 };
+            let name = FileName::Snapshot { start };
+            let kept = name.kept(since(end / SEGMENT)).filter(|_| at + 2 < made.len());
+            let name = kept.unwrap_or(name).to_string();
+            let writer = SnapshotWriter::create(&memory, &name, FrameSeal::new(UUID, 1, start));
+            writer.and_then(|writer| writer.finish(header)).expect("space");
+        }
+        Self { memory, segments, snapshots: made }
+    }
+
+    fn archive(&self) -> Archive {
+        Archive::read(&self.memory, UUID).expect("no error")
+    }
+
+    /// Removes what these wishes do not ask for.
+    fn remove(&self, keep: Keep, second: u64) {
+        let files = self.archive().superfluous(&self.memory, keep, second).expect("no error");
+        remove_for_good(&self.memory, files, 50..).expect("no error");
+    }
+
+    /// Returns the firsts of the segments that are there.
+    fn firsts(&self) -> Vec<u64> {
+        let listing = Listing::read(&Whole::new(&self.memory)).expect("a directory");
+        listing.segments.iter().map(|&(_, first)| first).collect()
+    }
+
+    /// Returns the LSN from which on every moment can be reached.
+    fn reaches_from(&self) -> u64 {
+        self.archive().reaches_from().expect("a base")
+    }
+}
+
+fn directory() -> impl Strategy<Value = Directory> {
+    let snapshot = (1..3 * SEGMENT, 0..SEGMENT);
+    (5..40_u64, proptest::collection::vec(snapshot, 3..30))
+        .prop_map(|(segments, snapshots)| Directory::new(segments, &snapshots))
+        .prop_filter("a base", |made| made.snapshots.len() > 2)
+}
+
+proptest! {
+    #[test]
+    fn log_kept_for_a_time_reaches_all_operations_since(
+        made in directory(), ago in 0..30_u64, later in 0..5_u64,
+    ) {
+        let now = since(made.segments) + later;
+        made.remove(Keep::For(Duration::from_secs(ago)), now);
+        let firsts = made.firsts();
+        // Without gaps, up to the end.
+        let last = (made.segments - 1) * SEGMENT + 1;
+        prop_assert!(firsts.windows(2).all(|two| two[0] + SEGMENT == two[1]));
+        prop_assert_eq!(firsts.last(), Some(&last));
+        // The first operation that is younger.
+        let wanted = (0..made.segments - 2).find(|&number| since(number) >= now - ago);
+        let wanted = wanted.unwrap_or(made.segments - 2) * SEGMENT + 1;
+        prop_assert!(made.reaches_from() <= wanted, "{} of {wanted}", made.reaches_from());
+        // And no older base.
+        let archive = made.archive();
+        let next = archive.bases.iter().find(|base| base.end > made.reaches_from());
+        let is_first = firsts[0] == 1 && archive.bases[0].end > wanted;
+        prop_assert!(is_first || next.is_none_or(|next| next.end > wanted), "{archive:?} {wanted}");
+        // Again changes nothing.
+        made.remove(Keep::For(Duration::from_secs(ago)), now);
+        prop_assert_eq!(made.firsts(), firsts);
+    }
+
+    #[test]
+    fn log_kept_up_to_a_size_takes_no_more(made in directory(), most in 0..40 * BYTES) {
+        made.remove(Keep::Bytes(most), since(made.segments));
+        let archive = made.archive();
+        prop_assert!(archive.bytes(&made.memory).expect("no error") <= most);
+        let firsts = made.firsts();
+        prop_assert!(firsts.windows(2).all(|two| two[0] + SEGMENT == two[1]));
+        if !archive.listing.kept_segments.is_empty() {
+            prop_assert!(made.reaches_from() < *firsts.last().expect("log"));
+        }
+    }
+
+    #[test]
+    fn bases_stay_near_enough_to_advance_and_few(made in directory()) {
+        made.remove(Keep::Bytes(u64::MAX), 0);
+        let archive = made.archive();
+        let starts: Vec<_> = archive.bases.iter().map(|base| base.start).collect();
+        let span = starts[starts.len() - 1] - starts[0];
+        let bytes = archive.bases.iter().map(|base| base.bytes).max().expect("a base");
+        let distance = (span / BASES).max(bytes * LOG_OF_SNAPSHOT / RECORD_BYTES);
+        // Where there was a snapshot, none is farther than this.
+        for two in starts.windows(2) {
+            let between = made.snapshots.iter().filter(|(start, _)| two[0] < *start && *start < two[1]);
+            prop_assert!(two[1] - two[0] <= distance || between.count() == 0);
+        }
+        // Each two neighbours but the last take more than the distance.
+        prop_assert!(starts.len() as u64 <= 2 * BASES + 4, "{starts:?}");
+    }
+
+    #[test]
+    fn a_full_disk_takes_the_oldest_first_until_nothing_is_left(made in directory()) {
+        let mut before = made.firsts();
+        while remove_oldest(&made.memory, UUID, 50..).expect("no error") {
+            let after = made.firsts();
+            let is_end = after.len() == 2;
+            prop_assert!(before.ends_with(&after) && after.len() <= before.len());
+            prop_assert!(is_end || made.reaches_from() <= made.segments * SEGMENT);
+            before = after;
+        }
+        prop_assert_eq!(before.len(), 2);
+        prop_assert!(!Listing::read(&made.memory).expect("a directory").has_kept());
+    }
+}

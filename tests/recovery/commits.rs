@@ -1,0 +1,258 @@
+//! The operations of a filter, read from its log.
+
+use crate::moments::{Past, options};
+use ebbtide::history::{At, Change, Commit, History};
+use ebbtide::media::{Access, Media, Memory};
+use ebbtide::{AgePartitioned, Code, Durability, Error, Filter, Keep, Options, Reader};
+use ebbtide_testkit::environment::scaled;
+use ebbtide_testkit::random::Random;
+use ebbtide_testkit::samples::SAMPLES;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+fn opened(media: &Arc<dyn Media>) -> History {
+    History::open_on(media.clone()).expect("a filter").with_undurable()
+}
+
+fn all(history: History) -> Vec<Commit> {
+    history.collect::<Result<_, _>>().expect("it is whole")
+}
+
+fn count(commits: &[Commit], is: impl Fn(&Change) -> bool) -> u64 {
+    let operations = commits.iter().flat_map(|commit| &commit.operations);
+    operations.filter(|operation| is(&operation.change)).count() as u64
+}
+
+#[test]
+fn each_operation_of_any_kind_is_read_once_in_its_order_with_its_batch() {
+    for (seed, sample) in SAMPLES.iter().enumerate() {
+        let mut past = Past::new(sample, Keep::Bytes(1 << 30));
+        past.run(sample, &mut Random::new(seed as u64));
+        let commits = all(opened(&past.media));
+        assert!(commits.is_sorted_by(|one, next| one.lsn < next.lsn), "{}", sample.name);
+        let lsns = commits.iter().flat_map(|commit| &commit.operations).map(|each| each.lsn);
+        assert!(lsns.is_sorted_by(|one, next| one < next), "{}", sample.name);
+        // Against the filter's own counts, which a clear resets.
+        let clears = |commit: &Commit| commit.operations[0].change == Change::Clear;
+        let since = commits.iter().rposition(clears).map_or(0, |clear| clear + 1);
+        let counted = &commits[since..];
+        let stat = past.filter().stat().expect("figures");
+        let changes =
+            |change: &Change| matches!(change, Change::Insert { .. } | Change::Remove { .. });
+        assert_eq!(count(counted, changes), stat.operations, "{}", sample.name);
+        let removals = stat.operations - stat.inserts;
+        let removes = |change: &Change| matches!(change, Change::Remove { .. });
+        assert_eq!(count(counted, removes), removals, "{}", sample.name);
+        // A batch is one commit, with its position at the end.
+        let batches = commits.iter().filter(|commit| {
+            let last = commit.operations.last().expect("operations").change;
+            matches!(last, Change::Position { source: 7, .. })
+        });
+        let sizes: Vec<_> = batches.map(|commit| commit.operations.len()).collect();
+        assert!(sizes.len() > 20 && sizes.iter().all(|size| (2..=7).contains(size)), "{sizes:?}");
+        // As of each commit the filter is what it was after it.
+        let mut random = Random::new(seed as u64);
+        for _ in 0..scaled(8) {
+            let commit = &commits[random.below(commits.len() as u64) as usize];
+            let moment = past.moments.iter().find(|moment| moment.0 >= commit.lsn);
+            let &(lsn, digest, ..) = moment.expect("it was noted");
+            if lsn == commit.lsn {
+                assert_eq!(past.digest(At::Lsn(lsn)), digest, "{}", sample.name);
+            }
+        }
+        // From anywhere it goes on with what comes next.
+        for _ in 0..scaled(8) {
+            let at = random.below(commits.len() as u64) as usize;
+            let after = opened(&past.media).after(At::Lsn(commits[at].lsn)).expect("it is kept");
+            assert_eq!(all(after), commits[at + 1..], "{}", sample.name);
+        }
+    }
+}
+
+#[test]
+fn a_batch_longer_than_what_is_read_at_once_is_one_commit() {
+    let media: Arc<dyn Media> = Arc::new(Memory::new());
+    let options = options().keep_log(Keep::Bytes(1 << 30));
+    let filter = Filter::create_on(media.clone(), AgePartitioned::last(100_000), options);
+    let filter = filter.expect("a filter");
+    filter.insert("before").expect("an insert");
+    let mut batch = filter.batch();
+    for number in 0..40_000_u64 {
+        batch.insert(number.to_le_bytes()).expect("room");
+    }
+    batch.commit().expect("a commit");
+    filter.insert("after").expect("an insert");
+    let inserts = |change: &Change| matches!(change, Change::Insert { .. });
+    let sizes: Vec<_> = all(opened(&media))
+        .iter()
+        .map(|commit| count(std::slice::from_ref(commit), inserts))
+        .collect();
+    assert_eq!(sizes, [1, 40_000, 1]);
+}
+
+#[test]
+fn what_is_not_durable_is_returned_once_it_is() {
+    let media: Arc<dyn Media> = Arc::new(Memory::new());
+    let filter = Filter::create_on(media.clone(), AgePartitioned::last(1000), options());
+    let filter = filter.expect("a filter");
+    let mut history = History::open_on(media.clone()).expect("a filter");
+    for round in 0..5_u64 {
+        for number in 0..3 {
+            filter.insert((round, number).0.to_le_bytes()).expect("an insert");
+        }
+        assert_eq!(history.read().expect("no error"), None, "round {round}");
+        assert_eq!(history.wait(Duration::from_millis(20)).expect("no error"), None);
+        filter.sync().expect("a sync");
+        for _ in 0..3 {
+            let commit = history.read().expect("no error").expect("it is durable");
+            assert_eq!(commit.operations.len(), 1);
+        }
+        assert_eq!(history.read().expect("no error"), None, "round {round}");
+    }
+    filter.insert("last").expect("an insert");
+    filter.close().expect("a close");
+    assert!(history.read().expect("no error").is_some(), "a close makes it durable");
+    assert_eq!(history.read().expect("no error"), None);
+}
+
+#[test]
+fn a_reader_that_waits_gets_each_operation_of_writers_that_open_and_close_once() {
+    const ROUNDS: u64 = 6;
+    const EACH: u64 = 700;
+    let place = tempfile::tempdir().expect("a directory");
+    let dir = place.path().join("filter");
+    let options = || {
+        Options::new()
+            .durability(Durability::Interval(Duration::from_millis(1)))
+            .segment_bytes(8 << 10)
+            .checkpoint_bytes(16 << 10)
+            .keep_log(Keep::For(Duration::from_secs(3600)))
+    };
+    let spec = || AgePartitioned::last(10_000);
+    Filter::create(&dir, spec(), options()).expect("a filter").close().expect("a close");
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for round in 0..ROUNDS {
+                let filter = Filter::open_or_create(&dir, spec(), options()).expect("a filter");
+                for number in 0..EACH {
+                    filter.insert((round * EACH + number).to_le_bytes()).expect("an insert");
+                }
+                filter.close().expect("a close");
+            }
+        });
+        let mut history = History::open(&dir).expect("a filter");
+        let (mut hashes, begun) = (Vec::new(), Instant::now());
+        while hashes.len() < (ROUNDS * EACH) as usize {
+            assert!(begun.elapsed() < Duration::from_secs(120), "{} came", hashes.len());
+            let commit = match history.wait(Duration::from_millis(100)) {
+                // The filter is being opened.
+                Err(Error::Locked { .. }) => continue,
+                commit => commit.expect("no error"),
+            };
+            for operation in commit.iter().flat_map(|commit| &commit.operations) {
+                let Change::Insert { hash, .. } = operation.change else { continue };
+                hashes.push(hash);
+            }
+        }
+        writer.join().expect("no panic");
+        assert_eq!(history.read().expect("no error"), None);
+        // The order is that of one writer, and no key came twice.
+        assert_eq!(hashes.len(), (ROUNDS * EACH) as usize);
+        hashes.sort_unstable();
+        hashes.dedup();
+        assert_eq!(hashes.len(), (ROUNDS * EACH) as usize);
+    });
+}
+
+#[test]
+fn a_reader_that_falls_behind_learns_from_where_it_may_go_on() {
+    let media: Arc<dyn Media> = Arc::new(Memory::new());
+    let filter = Filter::create_on(media.clone(), AgePartitioned::last(1000), options());
+    let filter = filter.expect("a filter");
+    let mut history = opened(&media);
+    for round in 0..6_u64 {
+        for number in 0..500 {
+            filter.insert((round * 500 + number).to_le_bytes()).expect("an insert");
+        }
+        filter.checkpoint().expect("a checkpoint");
+    }
+    let error = history.read().expect_err("its log was removed");
+    let Error::NotKept { from, .. } = error else { panic!("{error}") };
+    assert!(from > 1000, "{error}");
+    let mut again = opened(&media).after(At::Lsn(from - 1)).expect("from there on it is kept");
+    let first = again.read().expect("no error").expect("operations").operations[0].lsn;
+    assert!(first >= from && first < from + 10, "{first}");
+    let past = Reader::<ebbtide::Any>::at_on(media.clone(), At::Lsn(5), options());
+    assert_eq!(past.expect_err("it is not kept").code(), Code::NotKept);
+}
+
+#[test]
+fn the_log_is_kept_as_long_as_it_is_wished_by_whichever_handle_says_so_last() {
+    let media: Arc<dyn Media> = Arc::new(Memory::new());
+    let spec = || AgePartitioned::last(1000);
+    let kept = || {
+        let names = media.list().expect("a directory");
+        names.iter().filter(|name| name.starts_with("kept-")).count()
+    };
+    let run = |options: Options| {
+        let opened = Filter::open_on(media.clone(), options.clone());
+        let filter = opened.or_else(|_| Filter::create_on(media.clone(), spec(), options));
+        let filter = filter.expect("a filter");
+        for number in 0..2000_u64 {
+            filter.insert(number.to_le_bytes()).expect("an insert");
+            if number % 500 == 0 {
+                filter.checkpoint().expect("a checkpoint");
+            }
+        }
+        filter.close().expect("a close");
+        kept()
+    };
+    assert_eq!(run(options()), 0, "nothing is kept unless it is wished");
+    let first = run(options().keep_log(Keep::For(Duration::from_secs(3600))));
+    assert!(first > 5, "{first}");
+    let second = run(options());
+    assert!(second > first, "a handle that says nothing changes nothing: {second}");
+    let third = run(options().keep_log(Keep::Bytes(200 << 10)));
+    assert!((1..=25).contains(&third), "{third}");
+    assert_eq!(run(options().keep_log(Keep::Nothing)), 0);
+}
+
+#[test]
+fn on_a_full_disk_what_is_kept_goes_first_and_no_insert_fails_before_it_is_gone() {
+    let memory = Memory::new();
+    let media: Arc<dyn Media> = Arc::new(memory.clone());
+    let options = options().keep_log(Keep::For(Duration::from_secs(3600)));
+    let filter = Filter::create_on(media.clone(), AgePartitioned::last(1000), options);
+    let filter = filter.expect("a filter");
+    let kept = || {
+        let names = media.list().expect("a directory");
+        names.iter().any(|name| name.starts_with("kept-"))
+    };
+    let insert = |number: u64| filter.insert(number.to_le_bytes());
+    (0..5000).for_each(|number| {
+        insert(number).expect("an insert");
+        if number % 400 == 0 {
+            filter.checkpoint().expect("a checkpoint");
+        }
+    });
+    assert!(kept());
+    // From here on the disk has no byte more.
+    let names = media.list().expect("a directory");
+    let files = names.iter().map(|name| media.open(name, Access::Read).expect("a file"));
+    memory.set_capacity(files.map(|file| file.allocated_bytes().expect("no error")).sum());
+    let mut number = 5000;
+    let refused = loop {
+        match insert(number) {
+            Ok(_) => number += 1,
+            Err(error) => break error,
+        }
+        assert!(number < 1_000_000, "the disk is not full");
+    };
+    assert!(refused.is_full(), "{refused}");
+    assert!(!kept(), "it failed although something was only kept");
+    assert!(number > 8000, "what was kept made room: {number}");
+    // All of it is there, and it goes on when there is space.
+    memory.set_capacity(u64::MAX);
+    insert(number).expect("an insert");
+    assert_eq!(filter.stat().expect("figures").inserts, number + 1);
+}
