@@ -194,8 +194,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Writes the message of an error about a batch or a claim that was not written.
-    fn fmt_unwritten(&self, f: &mut impl fmt::Write) -> fmt::Result {
+    /// Writes the message of an error after which nothing has happened.
+    fn fmt_undone(&self, f: &mut impl fmt::Write) -> fmt::Result {
         match self {
             Self::Conflict { path, operation: at } => {
                 write!(f, "{}: the key of operation {at} {CONFLICT}", path.display())
@@ -206,6 +206,15 @@ impl Error {
             Self::ClaimsFull { path, most } => {
                 write!(f, "{} holds {most} claims, {CLAIMS_FULL}", path.display())
             }
+            Self::WouldWait { path, cause } => {
+                write!(f, "{}: the call would wait for {cause}{WOULD_WAIT}", path.display())
+            }
+            Self::NotKept { path, wanted, from, end } => write!(
+                f,
+                "{}: the log has no {wanted}: it has LSN {from} to {}{KEEP_MORE}",
+                path.display(),
+                end.saturating_sub(1)
+            ),
             _ => Ok(()),
         }
     }
@@ -357,6 +366,8 @@ const LEASE_LOST: &str = "is not held any more: its lease is over, or it was rel
                           written, and somebody else may be working on the key";
 const CLAIMS_FULL: &str = "as many as it can; confirm or release some, or wait until a lease is \
                            over (`ebbtide claims` lists them)";
+const KEEP_MORE: &str = "; to keep more of it from now on, open the filter with `keep_log` \
+                         (`--keep-log 24h`)";
 const REPLACED: &str = "was removed or replaced while it was open: the last inserts of this \
                         handle may be lost with it; drop this handle and open the filter that is \
                         there now";
@@ -423,19 +434,11 @@ impl fmt::Display for Error {
             Self::Unsupported { kind, operation } => {
                 write!(f, "a filter of kind {kind} has no operation `{operation}`")
             }
-            Self::WouldWait { path, cause } => {
-                write!(f, "{}: the call would wait for {cause}{WOULD_WAIT}", path.display())
-            }
-            Self::Conflict { .. } | Self::LeaseLost { .. } | Self::ClaimsFull { .. } => {
-                self.fmt_unwritten(f)
-            }
-            Self::NotKept { path, wanted, from, end } => write!(
-                f,
-                "{}: the log of {wanted} is not kept: it has LSN {from} to {}; to keep more of \
-                 it from now on, open the filter with `keep_log` (`--keep-log 24h`)",
-                path.display(),
-                end.saturating_sub(1)
-            ),
+            Self::WouldWait { .. }
+            | Self::Conflict { .. }
+            | Self::LeaseLost { .. }
+            | Self::ClaimsFull { .. }
+            | Self::NotKept { .. } => self.fmt_undone(f),
             Self::Core(error) => write!(f, "{error}"),
             Self::Locked { path, holder } => {
                 write!(f, "{} is held by {}, {LOCKED}", path.display(), named(holder))

@@ -119,16 +119,13 @@ pub mod units {
     pub use ebbtide_core::units::*;
 }
 
-#[cfg(not(loom))]
-pub use admin::inspect;
 pub use api::claim::{Claim, Lease, OpenClaim};
 pub use api::config::*;
 pub use api::count_prior::Frequencies;
 pub use api::entry::Entry;
 #[cfg(not(loom))]
 pub use api::explain::{ExaminedLog, Explained, Explanation, KeyBlock, KeyRecord};
-pub use api::handle::Filter;
-pub use api::handle::Handle;
+pub use api::handle::{Filter, Handle};
 #[cfg(not(loom))]
 pub use api::reader::Reader;
 pub use api::ticket::Ticket;
@@ -148,16 +145,8 @@ pub use engine::stats::{Digest, Stat};
 pub use error::{Code, Error, Result};
 pub use media::{BankPlace, ImagePlace};
 pub use options::{Downtime, Durability, Keep, Options};
-
-/// The log of a filter, beyond what recovery needs: any moment of its past, and its operations one
-/// by one. [`Options::keep_log`] says how much is kept.
-pub mod history {
-    #[cfg(not(loom))]
-    #[doc(inline)]
-    pub use crate::api::history::{Change, Commit, History, Operation};
-    #[doc(inline)]
-    pub use crate::archive::At;
-}
+#[cfg(not(loom))]
+pub use {admin::inspect, api::history};
 
 /// Figures of filters as metrics, and reports of slow work.
 ///

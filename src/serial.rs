@@ -3,7 +3,7 @@
 
 use crate::engine::stats::Digest;
 use crate::error::Error;
-use crate::options::{Downtime, Durability};
+use crate::options::{Downtime, Durability, Keep};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::str::FromStr;
@@ -20,6 +20,18 @@ impl Serialize for Durability {
 }
 
 impl<'de> Deserialize<'de> for Durability {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        read(from)
+    }
+}
+
+impl Serialize for Keep {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Keep {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         read(from)
     }

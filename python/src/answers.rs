@@ -100,6 +100,11 @@ pub fn stat<'py>(py: Python<'py>, stat: &Stat) -> PyResult<Bound<'py, PyAny>> {
     let oldest = stat.oldest_claim.map(|age| times::delta(py, age)).transpose()?;
     all.set_item("claims", stat.claims)?;
     all.set_item("oldest_claim", oldest)?;
+    all.set_item("keep_log", stat.keep_log.to_string())?;
+    all.set_item("kept_log_from", stat.kept_log_from)?;
+    let kept = stat.kept_log_for.map(|age| times::delta(py, age)).transpose()?;
+    all.set_item("kept_log_for", kept)?;
+    all.set_item("kept_log_bytes", stat.kept_log_bytes)?;
     all.set_item("durability", stat.durability.to_string())?;
     all.set_item("key_hash", stat.key_hash.to_string())?;
     all.set_item("max_lead", times::delta(py, stat.max_lead)?)?;

@@ -6,6 +6,8 @@
 use crate::admin::look::{Look, look, needed_log};
 use crate::admin::salvage;
 use crate::admin::second::{Second, copy_file};
+use crate::archive::keep_file;
+use crate::archive::whole::Whole;
 use crate::engine::open::{first_bank_bytes, layout, read_meta, write_file, write_new};
 use crate::error::{Error, Result};
 use crate::format::header::DURABLE;
@@ -15,8 +17,9 @@ use crate::image::identity::Identity;
 use crate::locks::holders::locked;
 use crate::media::{Access, BESIDE_LOG_MOST, Disk, ImagePlace, Media};
 use crate::meta::Meta;
-use crate::options::Options;
+use crate::options::{Keep, Options};
 use crate::recovery::history::History;
+use crate::recovery::listing::KeptSnapshot;
 use crate::recovery::{Listing, LogExtent, Recovered, rebuild};
 use crate::snapshot::SnapshotReader;
 use crate::wal::record::RECORD_BYTES;
@@ -149,6 +152,7 @@ fn verify_once(media: &dyn Media, meta: &Meta) -> Result<(Report, bool)> {
             report.add(media, FileName::Snapshot { start }, verify_snapshot(media, start, meta));
         }
         verify_log(media, &listing, meta, known, &mut report);
+        verify_kept(media, &listing, meta, known, &mut report);
         if let Some(found) = verify_live(media) {
             report.add(media, FileName::Live, found);
         }
@@ -184,6 +188,37 @@ fn verify_live(media: &dyn Media) -> Option<Result<String>> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
         Err(error) => Some(Err(Error::io("open", media.path().join(name))(error))),
     }
+}
+
+/// Checks what recovery does not need: how much log is kept, and the log and the snapshots that
+/// are only kept.
+fn verify_kept(
+    media: &dyn Media,
+    listing: &Listing,
+    meta: &Meta,
+    known: LogExtent,
+    report: &mut Report,
+) {
+    match keep_file::read(media) {
+        Ok(Keep::Nothing) => {}
+        keep => report.add(media, FileName::Keep, keep.map(|keep| format!("keeps {keep} of log"))),
+    }
+    if !listing.has_kept() {
+        return;
+    }
+    let whole = Whole::new(media);
+    for &KeptSnapshot { start, since } in listing.kept_snapshots.iter().rev() {
+        let name = FileName::KeptSnapshot { since, start };
+        report.add(media, name, verify_snapshot(&whole, start, meta));
+    }
+    let read = Listing::of_filter(&whole, meta.uuid)
+        .and_then(|listing| History::open(&whole, &listing, meta.uuid))
+        .and_then(|history| {
+            let first = history.segments().first().map_or(1, |segment| segment.first);
+            let prefix = history.read(&whole, first, known, |_, _, _| Ok(()))?;
+            Ok(format!("log with {} records from LSN {first}, kept ones included", prefix.records))
+        });
+    report.add(media, "kept-*", read);
 }
 
 /// Checks each segment's header on its own, then all records together.

@@ -1,7 +1,10 @@
-//! The operations of a filter, read from its log while others write it.
+//! The past of a filter: its operations, one by one, and any [moment](At) of it.
+//!
+//! [`History`] reads the log while others write it. [`Reader::at`](crate::Reader::at) opens a
+//! filter as it was, [`restore_at`](crate::inspect::restore_at) makes a new one that is what it
+//! was. [`Options::keep_log`](crate::Options::keep_log) says how much log is kept.
 
 use crate::admin::look::look;
-use crate::archive::At;
 use crate::archive::moments::Past;
 use crate::archive::whole::Whole;
 use crate::clock::Timestamp;
@@ -19,6 +22,8 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+
+pub use crate::archive::At;
 
 /// Records that are read at once; more if a batch is longer.
 const CHUNK: u64 = 8192;

@@ -89,6 +89,16 @@ fn of_keys(stat: &Stat) -> Vec<Metric> {
             "How long ago the oldest of these claims began, 0 without any",
             stat.oldest_claim.map_or(0.0, |age| age.as_secs_f64()),
         ),
+        gauge(
+            "ebbtide_kept_log_bytes",
+            "Bytes of disk of log and snapshots that are only kept",
+            stat.kept_log_bytes as f64,
+        ),
+        gauge(
+            "ebbtide_kept_log_seconds",
+            "For how long recovery has not needed the oldest kept log, 0 if nothing is kept",
+            stat.kept_log_for.map_or(0.0, |age| age.as_secs_f64()),
+        ),
         gauge("ebbtide_fill_ratio", "Share of cells in use", stat.fill),
         gauge(
             "ebbtide_estimated_false_positive_ratio",

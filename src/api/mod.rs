@@ -4,9 +4,10 @@
 //! that only some have, `administer` what operators do, `paths` the ways to a handle by directory.
 //! `config` is what a user asks for, `call` an operation with settings, `batch` many operations
 //! that count together, `claim` the right to work on a key, `entry` one of many, `history` the
-//! operations in the log, `metrics` the figures for exporters. `reader` is a handle without write permission, `count_prior` takes priors
-//! from a filter that counts, `explain` sets answers beside the log's records, `ticket` is an
-//! operation that is done and becomes durable later. The protocols are in [`crate::engine`].
+//! operations in the log, `metrics` the figures for exporters. `reader` is a handle without write
+//! permission, `count_prior` takes priors from a filter that counts, `explain` sets answers beside
+//! the log's records, `ticket` is an operation that is done and becomes durable later. The
+//! protocols are in [`crate::engine`].
 
 pub mod abilities;
 pub mod administer;

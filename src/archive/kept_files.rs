@@ -14,6 +14,7 @@ use crate::recovery::Listing;
 use crate::recovery::removal::remove_for_good;
 use crate::snapshot::SnapshotReader;
 use crate::wal::record::RECORD_BYTES;
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -28,17 +29,38 @@ pub fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Gives files that recovery no longer needs their names as kept ones, in this order. Stops at a
-/// missing one, as [`remove_for_good`]: another handle does the same.
+/// Gives files that recovery no longer needs their names as kept ones, in this order. A file loses
+/// its former name when the new one survives a power cut. Stops at a missing one, as
+/// [`remove_for_good`]: another handle does the same.
 ///
 /// # Errors
 /// [`Error::Io`].
 pub fn keep(media: &dyn Media, files: &[FileName], second: u64) -> Result<()> {
+    if files.is_empty() {
+        return Ok(());
+    }
+    let names = media.list().map_err(Error::io("list", media.path()))?;
+    let former = |name: &String| FileName::parse(name).and_then(FileName::before_kept);
+    let kept_already: BTreeSet<_> = names.iter().filter_map(former).collect();
+    let mut linked = Vec::new();
     for file in files {
         let Some(kept) = file.kept(second) else { continue };
-        match media.rename_new(&file.to_string(), &kept.to_string()) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-            done => done.map_err(Error::io("rename", media.path().join(file.to_string())))?,
+        let name = file.to_string();
+        // A process may have died here.
+        if !kept_already.contains(file) {
+            match media.link_new(&name, &kept.to_string()) {
+                Err(error) if error.kind() == ErrorKind::NotFound => break,
+                done => done.map_err(Error::io("link", media.path().join(&name)))?,
+            }
+        }
+        linked.push(name);
+    }
+    media.sync().map_err(Error::io("sync", media.path()))?;
+    for name in linked {
+        match media.remove(&name) {
+            // It was renamed, or another handle was faster.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            done => done.map_err(Error::io("remove", media.path().join(name)))?,
         }
     }
     Ok(())
@@ -100,14 +122,15 @@ impl Archive {
         Ok(Self { listing, bases, useless })
     }
 
-    /// Returns the LSN from which on every moment can be reached; `None` if there is none.
+    /// Returns the first LSN as of which, and as of every later one, the state can be rebuilt;
+    /// `None` if there is none.
     #[must_use]
     pub fn reaches_from(&self) -> Option<u64> {
         let first = self.first_lsn()?;
         if first == 1 {
-            return Some(1);
+            return Some(0);
         }
-        self.bases.iter().find(|base| first <= base.start).map(|base| base.end)
+        self.bases.iter().find(|base| first <= base.start).map(|base| base.end - 1)
     }
 
     /// Returns since when, in seconds since the Unix epoch, recovery has not needed the oldest kept

@@ -1,9 +1,10 @@
 //! The log beyond what recovery needs: kept, and read as of any moment.
 //!
-//! `keep_file` is the file that says how much is kept, `kept_files` gives segments and snapshots that
-//! recovery no longer needs another name instead of removing them, and removes the oldest of them,
-//! `whole` shows a filter's directory with them under their former names, so that all code of
-//! recovery reads them, `moments` finds the LSN of a moment and rebuilds the state as of it.
+//! `keep_file` is the file that says how much is kept. `kept_files` gives segments and snapshots
+//! that recovery no longer needs another name instead of removing them, and decides which of them
+//! are removed later. `whole` shows a filter's directory with them under their former names, so
+//! that the code of recovery reads them. `moments` finds the LSN of a moment, and rebuilds the
+//! state as of it.
 //!
 //! Recovery never reads a kept file.
 

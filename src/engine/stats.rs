@@ -1,5 +1,7 @@
 //! Statistics and the digest of an open filter.
 
+use crate::archive::keep_file;
+use crate::archive::kept_files::{self, Archive};
 use crate::clock::Timestamp;
 use crate::engine::lease_clock::LeaseClock;
 use crate::engine::shared::Shared;
@@ -9,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::format::header::DURABLE;
 use crate::image::stripe_table::StripeSums;
 use crate::media::{Access, BankPlace, BootIdSource};
-use crate::options::Durability;
+use crate::options::{Durability, Keep};
 use crate::recovery::Listing;
 use crate::snapshot::SnapshotReader;
 use crate::wal::segment::SegmentFile;
@@ -102,6 +104,18 @@ pub struct Stat {
     pub claims: u64,
     /// How long ago the oldest of them began.
     pub oldest_claim: Option<Duration>,
+    /// How much log is kept beyond what recovery needs; see
+    /// [`Options::keep_log`](crate::Options::keep_log).
+    pub keep_log: Keep,
+    /// The first LSN as of which the filter can be asked ([`Reader::at`](crate::Reader::at)) for as
+    /// long as the log is kept; `None` if nothing is.
+    pub kept_log_from: Option<u64>,
+    /// For how long recovery has not needed the oldest kept log: all operations that are younger
+    /// are there. `None` if nothing is kept, or not yet. Less than was wished, for longer than was
+    /// wished, means that the disk was full.
+    pub kept_log_for: Option<Duration>,
+    /// Bytes of disk of what is only kept.
+    pub kept_log_bytes: u64,
     /// When records must be on the disk.
     pub durability: Durability,
     /// The function that hashes keys.
@@ -193,6 +207,7 @@ pub(crate) fn stat(shared: &Shared, clock: &Time, leases: &LeaseClock) -> Result
     let removals = if kind.removal().is_some() { totals.new_bits } else { 0 };
     let held = leases.held();
     let oldest = held.iter().map(|claim| claim.since).min();
+    let kept = kept_log(shared, &listing)?;
     let metrics = kind.metrics().iter().map(|of| (of.name, metric(shared, of.word)));
     Ok(Stat {
         kind: kind.name(),
@@ -221,12 +236,42 @@ pub(crate) fn stat(shared: &Shared, clock: &Time, leases: &LeaseClock) -> Result
         refused: header.refused().count(),
         claims: held.len() as u64,
         oldest_claim: oldest.map(|since| leases.since(since)),
+        keep_log: kept.keep,
+        kept_log_from: kept.from,
+        kept_log_for: kept.age,
+        kept_log_bytes: kept.bytes,
         durability: shared.durability,
         key_hash: shared.meta.hasher.function(),
         max_lead: Duration::from_micros(shared.meta.max_lead),
         boot_id: shared.media.boot_id_source(),
         format: oldest_format(shared, &listing),
     })
+}
+
+/// What is kept of the log.
+#[derive(Default)]
+struct KeptLog {
+    keep: Keep,
+    from: Option<u64>,
+    age: Option<Duration>,
+    bytes: u64,
+}
+
+/// Returns what is kept of the log.
+fn kept_log(shared: &Shared, listing: &Listing) -> Result<KeptLog> {
+    let media = &*shared.media;
+    let keep = match keep_file::read(media) {
+        // `verify` tells of it.
+        Err(Error::Damaged { .. }) => Keep::Nothing,
+        keep => keep?,
+    };
+    if keep == Keep::Nothing && !listing.has_kept() {
+        return Ok(KeptLog::default());
+    }
+    let archive = Archive::read(media, shared.meta.uuid)?;
+    let age = |since| Duration::from_secs(kept_files::now().saturating_sub(since));
+    let (from, age) = (archive.reaches_from(), archive.since().map(age));
+    Ok(KeptLog { keep, from, age, bytes: archive.bytes(media)? })
 }
 
 /// Returns where the cells lie. The private image of a reader has no log.

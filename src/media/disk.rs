@@ -151,6 +151,10 @@ impl Media for Disk {
         self.directory.rename_new(from, to)
     }
 
+    fn link_new(&self, from: &str, to: &str) -> io::Result<()> {
+        self.directory.link_new(from, to)
+    }
+
     fn remove(&self, name: &str) -> io::Result<()> {
         self.directory.remove(name)
     }

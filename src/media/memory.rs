@@ -204,6 +204,17 @@ impl Media for Memory {
         Ok(())
     }
 
+    fn link_new(&self, from: &str, to: &str) -> io::Result<()> {
+        let mut directory = self.directory.lock();
+        directory.enter()?;
+        let node = Arc::clone(directory.find(from)?);
+        if directory.files.contains_key(to) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        directory.files.insert(to.to_owned(), node);
+        Ok(())
+    }
+
     fn remove(&self, name: &str) -> io::Result<()> {
         let mut directory = self.directory.lock();
         directory.enter()?;

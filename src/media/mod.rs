@@ -127,6 +127,14 @@ pub trait Media: Debug + Send + Sync {
     /// `AlreadyExists` if `to` exists, and the system's other errors.
     fn rename_new(&self, from: &str, to: &str) -> io::Result<()>;
 
+    /// Gives a file a second name. Where files cannot have two, it is renamed.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if `to` exists, and the system's other errors.
+    fn link_new(&self, from: &str, to: &str) -> io::Result<()> {
+        self.rename_new(from, to)
+    }
+
     /// Removes a name. Mappings and open files of it stay usable.
     ///
     /// # Errors

@@ -130,6 +130,11 @@ impl<M: Media> Media for Failing<M> {
         self.media.rename_new(from, to)
     }
 
+    fn link_new(&self, from: &str, to: &str) -> Result<()> {
+        self.fault.admit()?;
+        self.media.link_new(from, to)
+    }
+
     fn remove(&self, name: &str) -> Result<()> {
         self.fault.admit()?;
         self.media.remove(name)

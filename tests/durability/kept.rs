@@ -1,20 +1,22 @@
 //! Durability of what is no insert: a clear, a backup, and at every moment two recovery bases.
 
 use crate::claims::options;
+use ebbtide::history::At;
 use ebbtide::media::{Media, Memory};
-use ebbtide::{Bloom, Durability, Error, Filter};
+use ebbtide::{Any, Bloom, Durability, Error, Filter, Keep, Reader};
 use ebbtide_testkit::crash::disk::CrashDisk;
 use ebbtide_testkit::environment::scaled;
 use ebbtide_testkit::random::Random;
 use std::sync::Arc;
 
 /// The claims, by name.
-pub const ALL: [(&str, fn()); 5] = [
+pub const ALL: [(&str, fn()); 6] = [
     ("a_handle_has_the_durability_that_it_asks_for_whatever_the_filter_was_created_with", own),
     ("a_clear_that_returned_survives_a_power_cut", cleared),
     ("a_backup_that_returned_survives_a_power_cut", backed_up),
     ("a_backup_whose_writer_died_is_the_whole_copy_or_no_filter", killed),
     ("at_every_moment_the_files_are_two_recovery_bases", two_bases),
+    ("after_any_crash_the_kept_log_has_every_moment_that_was_durable", every_moment),
 ];
 
 fn create(media: Arc<dyn Media>) -> Filter<Bloom> {
@@ -211,4 +213,51 @@ fn two_bases() {
         }
     }
     assert!(2 * both > moments, "{both} of {moments} moments");
+}
+
+fn every_moment() {
+    const OPERATIONS: u64 = 600;
+    for seed in 0..scaled(20) {
+        let mut random = Random::new(seed);
+        let mut disk = CrashDisk::new();
+        let keep = options().keep_log(Keep::Bytes(1 << 30)).durability(Durability::Always);
+        let spec = Bloom::capacity(2000);
+        let mut filter = Filter::create_on(Arc::new(disk.clone()), spec, keep).expect("a filter");
+        let mut moments = Vec::new();
+        for number in 0..OPERATIONS {
+            insert(&filter, number..number + 1);
+            // What comes behind it, such as a note, may be lost, and its LSN used again.
+            moments.push((filter.durable_upto().expect("no error") - 1, value(&filter)));
+            match random.below(40) {
+                0 | 1 => drop(filter.checkpoint().expect("a checkpoint")),
+                // A crash now, or during the next checkpoint.
+                crash @ 2..=4 => {
+                    if crash == 4 {
+                        disk.die_after(random.below(30));
+                        let _ = filter.checkpoint();
+                    }
+                    let left = disk.left().unwrap_or_else(|| disk.without_process());
+                    let left = match random.below(2) {
+                        0 => left.without_power(Random::new(random.below(u64::MAX))),
+                        _ => left,
+                    };
+                    std::mem::forget(filter);
+                    disk = left;
+                    let reader = |(lsn, value): (u64, u128)| {
+                        let media = Arc::new(disk.clone());
+                        let past = Reader::<Any>::at_on(media, At::Lsn(lsn), options());
+                        let past = past.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+                        assert_eq!(past.digest().expect("one").value, value, "seed {seed}: {lsn}");
+                    };
+                    let any = |random: &mut Random| random.below(moments.len() as u64) as usize;
+                    // Before recovery, and after it.
+                    reader(moments[any(&mut random)]);
+                    filter = open(Arc::new(disk.clone())).expect("it recovers");
+                    (0..4).for_each(|_| reader(moments[any(&mut random)]));
+                    reader(moments[0]);
+                }
+                _ => {}
+            }
+        }
+    }
 }

@@ -54,6 +54,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("snapshot", 4),
     ("locks", 4),
     ("recovery", 5),
+    ("archive", 5),
     ("engine", 6),
     ("admin", 7),
     ("api", 8),

@@ -60,7 +60,7 @@ fn each_operation_of_any_kind_is_read_once_in_its_order_with_its_batch() {
                 assert_eq!(past.digest(At::Lsn(lsn)), digest, "{}", sample.name);
             }
         }
-        // From anywhere it goes on with what comes next.
+        // From anywhere it continues with what comes next.
         for _ in 0..scaled(8) {
             let at = random.below(commits.len() as u64) as usize;
             let after = opened(&past.media).after(At::Lsn(commits[at].lsn)).expect("it is kept");
@@ -165,7 +165,7 @@ fn a_reader_that_waits_gets_each_operation_of_writers_that_open_and_close_once()
 }
 
 #[test]
-fn a_reader_that_falls_behind_learns_from_where_it_may_go_on() {
+fn a_reader_that_falls_behind_learns_from_where_it_may_continue() {
     let media: Arc<dyn Media> = Arc::new(Memory::new());
     let filter = Filter::create_on(media.clone(), AgePartitioned::last(1000), options());
     let filter = filter.expect("a filter");
@@ -251,7 +251,7 @@ fn on_a_full_disk_what_is_kept_goes_first_and_no_insert_fails_before_it_is_gone(
     assert!(refused.is_full(), "{refused}");
     assert!(!kept(), "it failed although something was only kept");
     assert!(number > 8000, "what was kept made room: {number}");
-    // All of it is there, and it goes on when there is space.
+    // All of it is there, and inserts continue when there is space.
     memory.set_capacity(u64::MAX);
     insert(number).expect("an insert");
     assert_eq!(filter.stat().expect("figures").inserts, number + 1);

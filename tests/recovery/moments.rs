@@ -206,7 +206,7 @@ fn a_filter_as_of_a_time_is_what_it_was_before_the_first_operation_after_it() {
 }
 
 #[test]
-fn a_filter_restored_as_of_a_moment_is_what_it_was_then_and_goes_on_from_there() {
+fn a_filter_restored_as_of_a_moment_is_what_it_was_then_and_continues_from_there() {
     for (seed, sample) in SAMPLES.iter().enumerate() {
         let mut random = Random::new(seed as u64);
         let mut past = Past::new(sample, Keep::Bytes(1 << 30));

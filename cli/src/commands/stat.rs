@@ -9,7 +9,7 @@ use crate::operator_args::{Format, Stat as Arguments};
 use crate::output::{Output, object, table};
 use crate::stop::Stop;
 use crate::units;
-use ebbtide::{Any, Reader, Stat};
+use ebbtide::{Any, Keep, Reader, Stat};
 use serde_json::{Map, Value};
 
 /// The warning of `stat` about a filter that is fuller than planned.
@@ -91,6 +91,10 @@ fn stat_json(stat: &Stat) -> Map<String, Value> {
         ("wal_segments", stat.wal_segments.into()),
         ("claims", stat.claims.into()),
         ("oldest_claim_ms", stat.oldest_claim.map(|age| age.as_millis() as u64).into()),
+        ("keep_log", stat.keep_log.to_string().into()),
+        ("kept_log_from", stat.kept_log_from.into()),
+        ("kept_log_seconds", stat.kept_log_for.map(|age| age.as_secs()).into()),
+        ("kept_log_bytes", stat.kept_log_bytes.into()),
         ("durability", units::durability(stat.durability).into()),
         ("hash", stat.key_hash.to_string().into()),
         ("max_lead_seconds", stat.max_lead.as_secs_f64().into()),
@@ -131,5 +135,22 @@ fn stat_text(stat: &Stat) -> String {
         let oldest = units::duration(age);
         rows.push(("claims", format!("{}, the oldest since {oldest}", stat.claims)));
     }
+    if let Some(kept) = kept_log(stat) {
+        rows.push(("kept log", kept));
+    }
     table(&rows)
+}
+
+/// Returns what is kept of the log, in words; `None` if nothing is, and nothing is wished.
+fn kept_log(stat: &Stat) -> Option<String> {
+    let wished = match stat.keep_log {
+        Keep::For(time) => units::duration(time),
+        Keep::Bytes(most) => format!("up to {}", bytes(most)),
+        _ if stat.kept_log_bytes > 0 => "nothing".to_owned(),
+        _ => return None,
+    };
+    let from = stat.kept_log_from.map_or_else(|| "none".to_owned(), |lsn| lsn.to_string());
+    let age = stat.kept_log_for.map_or_else(|| "0 s".to_owned(), units::duration);
+    let size = bytes(stat.kept_log_bytes);
+    Some(format!("from LSN {from}, {age} back, {size}; wished: {wished}"))
 }

@@ -238,13 +238,24 @@ impl Directory {
     pub(super) fn rename_new(&self, from: &str, to: &str) -> io::Result<()> {
         let directory = self.descriptor()?;
         match renameat_with(directory, from, directory, to, RenameFlags::NOREPLACE) {
-            Err(Errno::INVAL | Errno::NOSYS) => self.link_new(from, to),
+            Err(Errno::INVAL | Errno::NOSYS) => self.move_by_link(from, to),
             renamed => Ok(renamed?),
         }
     }
 
-    /// Renames without replacing, if the system has no such call; briefly both names exist.
+    /// Gives a file a second name; a file system without such names renames it.
     pub(super) fn link_new(&self, from: &str, to: &str) -> io::Result<()> {
+        let directory = self.descriptor()?;
+        match linkat(directory, from, directory, to, AtFlags::empty()) {
+            Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK) => {
+                self.rename_new(from, to)
+            }
+            linked => Ok(linked?),
+        }
+    }
+
+    /// Renames without replacing, if the system has no such call; briefly both names exist.
+    pub(super) fn move_by_link(&self, from: &str, to: &str) -> io::Result<()> {
         let directory = self.descriptor()?;
         linkat(directory, from, directory, to, AtFlags::empty())?;
         self.remove(from).inspect_err(|_| {
@@ -315,11 +326,14 @@ mod tests {
         let [a, b, c] = ["a", "b", "c"].map(|name| place.path().join(name));
         fs::write(&a, "first").expect("space");
         fs::write(&b, "second").expect("space");
-        let refusal = directory.link_new("a", "b").expect_err("it is there");
+        let refusal = directory.move_by_link("a", "b").expect_err("it is there");
         assert_eq!(refusal.kind(), io::ErrorKind::AlreadyExists);
-        assert_eq!(directory.link_new("a", "a").expect_err("so is this").kind(), refusal.kind());
+        assert_eq!(
+            directory.move_by_link("a", "a").expect_err("so is this").kind(),
+            refusal.kind()
+        );
         assert_eq!(fs::read(&b).expect("it is there"), b"second");
-        directory.link_new("a", "c").expect("nobody has that name");
+        directory.move_by_link("a", "c").expect("nobody has that name");
         assert!(!a.exists());
         assert_eq!(fs::read(&c).expect("it is there"), b"first");
     }

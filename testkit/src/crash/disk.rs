@@ -279,6 +279,17 @@ impl Media for CrashDisk {
         self.move_name(from, to, false)
     }
 
+    fn link_new(&self, from: &str, to: &str) -> io::Result<()> {
+        let (mut state, way) = self.0.enter(Call::Rename)?;
+        let inode = state.find(from)?;
+        if state.find(to).is_ok() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        state.tape.now += 1;
+        state.tape.name(to, Some(inode));
+        state.late(way)
+    }
+
     fn remove(&self, name: &str) -> io::Result<()> {
         let (mut state, way) = self.0.enter(Call::Remove)?;
         state.find(name)?;

@@ -14,7 +14,7 @@ pub enum Call {
     Create,
     /// `Media::open`.
     Open,
-    /// `Media::rename` and `rename_new`.
+    /// `Media::rename`, `rename_new` and `link_new`.
     Rename,
     /// `Media::remove`.
     Remove,
