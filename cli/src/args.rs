@@ -4,15 +4,18 @@
 use crate::claim_args::{Claims, RunOnce};
 use crate::explain_args::Explain;
 use crate::kind_options::KindOptions;
+use crate::moment::{Past, parse_moment};
 use crate::operator_args::{Report, Stat, Top};
 use crate::units::parse_positive;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use ebbtide::history::At;
 use ebbtide::kinds::REGISTRY;
 use ebbtide::units::{parse_count, parse_durability, parse_duration, parse_size};
-use ebbtide::{Durability, Options};
+use ebbtide::{Durability, Keep, Options};
 use std::num::NonZeroU64;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 pub use crate::key_args::*;
@@ -47,7 +50,7 @@ pub enum Command {
     /// Prints 1 or 0 for each key: whether it is in the window.
     ///
     /// With a single --key, the exit code is 1 if the key is absent.
-    Contains(Query),
+    Contains(Question),
     /// Checks and inserts: prints 1 if the key was already in the window, else 0.
     Check(Check),
     /// Removes each key once: prints 1 if it was present, else 0 (counting kinds).
@@ -73,7 +76,7 @@ pub enum Command {
     Estimate(Estimate),
     /// Prints the age of each key (inserts or seconds ago, a lower bound), or - if the key is
     /// absent.
-    Age(Query),
+    Age(Question),
     /// Prints the probability that each key is in the window, given its prior probability (bloom,
     /// timing, block-timing, age-partitioned, time-limited, fingerprint).
     Posterior(Posterior),
@@ -94,7 +97,7 @@ pub enum Command {
     /// directory.
     Report(Report),
     /// Prints a hash of the logical state and its LSN.
-    Digest(Look),
+    Digest(Digest),
     /// Checks every checksum and replays the log; names each damaged location (exit code 1).
     Verify(Look),
     /// Prints the records of the log. A tag replaces each key: equal keys have equal tags within
@@ -110,7 +113,8 @@ pub enum Command {
     Snapshot(Look),
     /// Writes a consistent copy to a new directory.
     Backup(Backup),
-    /// Creates a filter from a backup, in a new directory.
+    /// Creates a filter from a backup, in a new directory, or what a filter was at a moment of its
+    /// past.
     Restore(Restore),
     /// Recovers the longest provable prefix of a damaged filter into a new directory and reports
     /// what is lost.
@@ -144,6 +148,8 @@ pub enum Command {
 
 /// The heading of the options of `dedup` that an existing filter does not need.
 const NEW_FILTER: &str = "A new filter";
+/// The heading of the options of `create` that do not depend on the kind.
+const SETTINGS: &str = "The filter's settings";
 
 /// Options of `dedup`.
 #[derive(Debug, Args)]
@@ -246,9 +252,9 @@ impl Dedup {
 /// Options of `posterior`.
 #[derive(Debug, Args)]
 pub struct Posterior {
-    /// The filter, the keys, and the form of the answers.
+    /// The filter, the keys, and the moment in question.
     #[command(flatten)]
-    pub query: Query,
+    pub question: Question,
     /// The assumed model of the stream.
     #[command(flatten, next_help_heading = "The prior")]
     pub believing: Believing,
@@ -260,9 +266,9 @@ pub struct Posterior {
 /// Options of `decide`.
 #[derive(Debug, Args)]
 pub struct Decide {
-    /// The filter, the keys, and the form of the answers.
+    /// The filter, the keys, and the moment in question.
     #[command(flatten)]
-    pub query: Query,
+    pub question: Question,
     /// The assumed model of the stream.
     #[command(flatten, next_help_heading = "The prior")]
     pub believing: Believing,
@@ -413,8 +419,14 @@ pub struct Create {
     #[command(flatten)]
     pub kind_options: KindOptions,
     /// The filter's settings.
-    #[command(flatten, next_help_heading = "The filter's settings")]
+    #[command(flatten, next_help_heading = SETTINGS)]
     pub creation: Creation,
+    /// How much of the log is kept beyond what recovery needs: the operations of a time such as
+    /// 24h, at most this much disk, such as 10GiB, or nothing, the default. With it the filter can
+    /// be asked as of a moment of its past (--at). It may be changed later, by the same option of
+    /// the commands that insert.
+    #[arg(long, value_name = KEEPS, value_parser = Keep::from_str, help_heading = SETTINGS)]
+    pub keep_log: Option<Keep>,
 }
 
 /// Options of commands that inspect a filter.
@@ -426,6 +438,17 @@ pub struct Look {
     /// Print one JSON object per line.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Options of `digest`.
+#[derive(Debug, Args)]
+pub struct Digest {
+    /// The filter, and the form of the answer.
+    #[command(flatten)]
+    pub look: Look,
+    /// The moment in question.
+    #[command(flatten)]
+    pub past: Past,
 }
 
 /// Options of `backup`.
@@ -440,10 +463,15 @@ pub struct Backup {
 /// Options of `restore`.
 #[derive(Debug, Args)]
 pub struct Restore {
-    /// The directory of the backup.
+    /// The directory of the backup, or with --at of the filter, which others may use meanwhile.
     pub src: PathBuf,
     /// The directory of the new filter, which must not contain a filter.
     pub dir: PathBuf,
+    /// Create what the filter was at a moment of its past, from the log that is kept (--keep-log):
+    /// lsn:N, position:SOURCE=N or a time, as for contains. The new filter keeps no log until an
+    /// option says so.
+    #[arg(long, value_name = "MOMENT", value_parser = parse_moment)]
+    pub at: Option<At>,
 }
 
 /// Options of `salvage`.

@@ -39,17 +39,23 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "ebbtide create seen --window 10m",
             "ebbtide create recent --kind age-partitioned --window-items 1000000 --fpr 0.01",
             "ebbtide create clients --kind counting --capacity 100000 --counter-bits 8",
+            "ebbtide create orders --window 7d --keep-log 24h",
         ],
     ),
     (
         "insert",
-        &["ebbtide insert seen ids.txt more.txt.gz", "ebbtide insert seen --key 'order 17'"],
+        &[
+            "ebbtide insert seen ids.txt more.txt.gz",
+            "ebbtide insert seen --key 'order 17'",
+            "ebbtide insert seen --keep-log 24h ids.txt",
+        ],
     ),
     (
         "contains",
         &[
             "ebbtide contains seen --with-keys ids.txt",
             "if ebbtide contains seen --key 'order 17' > /dev/null; then echo seen; fi",
+            "ebbtide contains seen --at 2026-11-24T10:00:00Z --key 'order 17'",
         ],
     ),
     ("check", &["ebbtide check seen ids.txt", "ebbtide check seen --key 'order 17' --json"]),
@@ -85,14 +91,26 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     ("top", &["ebbtide top seen", "ebbtide top /var/lib/app/* --interval 500ms"]),
-    ("report", &["ebbtide report seen -o seen.html"]),
-    ("digest", &["ebbtide digest seen"]),
+    (
+        "report",
+        &[
+            "ebbtide report seen -o seen.html",
+            "ebbtide report seen -o before.html --at 2026-11-24T10:00:00Z",
+        ],
+    ),
+    ("digest", &["ebbtide digest seen", "ebbtide digest seen --at lsn:120000"]),
     ("verify", &["ebbtide verify seen"]),
     ("wal", &["ebbtide wal seen --json"]),
     ("clear", &["ebbtide clear seen"]),
     ("snapshot", &["ebbtide snapshot seen"]),
     ("backup", &["ebbtide backup seen seen-backup"]),
-    ("restore", &["ebbtide restore seen-backup seen-again"]),
+    (
+        "restore",
+        &[
+            "ebbtide restore seen-backup seen-again",
+            "ebbtide restore --at 2026-11-24T10:00:00Z seen seen-before",
+        ],
+    ),
     ("salvage", &["ebbtide salvage damaged saved"]),
     (
         "plan",
@@ -121,7 +139,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
 /// Commands that write nothing, and the shared options that they accept without an effect other
 /// than on how lines are read.
 const LOOKUPS: [&str; 6] = ["contains", "estimate", "age", "posterior", "decide", "explain"];
-const WRITE_OPTIONS: [&str; 4] = ["weight", "durability", "image", "batch"];
+const WRITE_OPTIONS: [&str; 5] = ["weight", "durability", "image", "keep_log", "batch"];
 
 /// Returns the whole command line.
 pub fn command() -> Command {
@@ -204,8 +222,9 @@ mod tests {
         let mut command = command();
         let contains = command.find_subcommand_mut("contains").expect("a command");
         let help = contains.render_long_help().to_string();
-        for option in ["--weight", "--durability", "--image", "--batch"] {
-            assert!(!help.contains(option), "{help}");
+        for option in ["--weight", "--durability", "--image", "--keep-log", "--batch"] {
+            let mut lines = help.lines().map(str::trim_start);
+            assert!(!lines.any(|line| line.starts_with(option)), "{help}");
         }
         assert!(help.contains("--json-field") && help.contains("Examples:"), "{help}");
         let line = ["ebbtide", "contains", "seen", "--weight", "--batch", "7"];

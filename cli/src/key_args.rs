@@ -2,12 +2,13 @@
 //! is the key, and how answers are printed.
 
 use crate::key_syntax::{JsonPath, Separator, parse_field, parse_json_path, parse_separator};
+use crate::moment::Past;
 pub use crate::time_args::Times;
 use crate::units::parse_positive;
 use clap::{Args, ValueEnum};
 use ebbtide::Durability;
 use ebbtide::units::{parse_durability, parse_size};
-use ebbtide::{ImagePlace, Options};
+use ebbtide::{ImagePlace, Keep, Options};
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -17,6 +18,8 @@ use std::str::FromStr;
 const KEYS: &str = "Lines and keys";
 /// The heading of the options about writing.
 pub const WRITING: &str = "Writing";
+/// The values of `--keep-log`.
+pub const KEEPS: &str = "24h|10GiB|nothing";
 
 /// The event that starts the window of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -121,6 +124,16 @@ pub struct Reading {
         help_heading = WRITING
     )]
     pub image: Option<ImagePlace>,
+    /// How much of the log the filter keeps from now on, beyond what recovery needs: the operations
+    /// of a time, an amount of disk, or nothing. With it the filter can be asked as of a moment of
+    /// its past (--at). Later runs need not repeat it [default: as it is; nothing at first].
+    #[arg(
+        long,
+        value_name = KEEPS,
+        value_parser = Keep::from_str,
+        help_heading = WRITING
+    )]
+    pub keep_log: Option<Keep>,
     /// The number of keys that share a sync (with always) and are answered together; fewer if the
     /// input pauses.
     #[arg(
@@ -134,13 +147,16 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Returns options with the place of the live image.
+    /// Returns options with the place of the live image, and how much log is kept.
     pub fn options(&self) -> Options {
-        let options = Options::new();
-        match &self.image {
-            Some(place) => options.image(place.clone()),
-            None => options,
+        let mut options = Options::new();
+        if let Some(place) = &self.image {
+            options = options.image(place.clone());
         }
+        if let Some(keep) = self.keep_log {
+            options = options.keep_log(keep);
+        }
+        options
     }
 
     /// Returns the byte that ends a line.
@@ -209,12 +225,23 @@ pub struct Query {
     pub with_keys: bool,
 }
 
-/// Options of `estimate`.
+/// Options of commands that answer each key and change nothing.
 #[derive(Debug, Args)]
-pub struct Estimate {
+pub struct Question {
     /// The filter, the keys, and the form of the answers.
     #[command(flatten)]
     pub query: Query,
+    /// The moment in question.
+    #[command(flatten)]
+    pub past: Past,
+}
+
+/// Options of `estimate`.
+#[derive(Debug, Args)]
+pub struct Estimate {
+    /// The filter, the keys, and the moment in question.
+    #[command(flatten)]
+    pub question: Question,
     /// Print the decayed count times 1 - lambda: the key's count per epoch (decaying kinds).
     #[arg(long)]
     pub normalised: bool,

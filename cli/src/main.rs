@@ -23,6 +23,7 @@ mod key_part;
 mod key_syntax;
 mod kind_options;
 mod model_args;
+mod moment;
 mod operator_args;
 mod output;
 mod plot;

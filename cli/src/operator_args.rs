@@ -1,5 +1,6 @@
 //! Declares the options of the commands for operators: `stat`, `top` and `report`.
 
+use crate::moment::Past;
 use clap::{Args, ValueEnum};
 use ebbtide::units::parse_duration;
 use std::ffi::OsString;
@@ -25,9 +26,13 @@ pub struct Stat {
         value_name = "SECONDS",
         value_parser = parse_interval,
         num_args = 0..=1,
-        default_missing_value = "2"
+        default_missing_value = "2",
+        conflicts_with = "at"
     )]
     pub watch: Option<Duration>,
+    /// The moment in question.
+    #[command(flatten)]
+    pub past: Past,
 }
 
 /// The form of figures.
@@ -68,6 +73,9 @@ pub struct Report {
     /// The file to write: a page if it ends in .html, one picture if it ends in .svg.
     #[arg(long, short, value_name = "FILE")]
     pub output: PathBuf,
+    /// The moment in question.
+    #[command(flatten)]
+    pub past: Past,
 }
 
 /// The bounds of an interval: shorter ones would mostly measure the command, longer ones are

@@ -141,7 +141,7 @@ mod tests {
     use std::path::PathBuf;
 
     /// The table as other languages have it. Lines are only ever added.
-    const TABLE: [(u32, &str); 23] = [
+    const TABLE: [(u32, &str); 24] = [
         (1, "io"),
         (2, "full-disk"),
         (3, "damaged"),
@@ -165,6 +165,7 @@ mod tests {
         (21, "conflict"),
         (22, "lease-lost"),
         (23, "claims-full"),
+        (24, "not-kept"),
     ];
 
     #[test]

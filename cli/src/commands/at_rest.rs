@@ -1,14 +1,24 @@
 //! Filters at rest: no clock moves their time. Also the warning about a filter's time.
 
 use crate::failure::{Failure, Result, note};
+use crate::moment::Past;
 use crate::units;
-use ebbtide::{Any, Clock, Filter, Options};
+use ebbtide::{Any, Clock, Filter, Options, Reader};
 use std::path::Path;
 use std::time::Duration;
 
 /// Opens a filter at rest.
 pub fn open(dir: &Path) -> Result<Filter<Any>> {
     Filter::open(dir, options()).map_err(Failure::from)
+}
+
+/// Opens a filter for reading, or what it was at a moment of its past.
+pub fn look(dir: &Path, past: &Past, options: Options) -> Result<Reader<Any>> {
+    let reader = match past.at {
+        Some(at) => Reader::at(dir, at, options),
+        None => Reader::open(dir, options),
+    };
+    reader.map_err(Failure::from)
 }
 
 /// Warns if a filter's time is ahead of the clock by a minute or more.

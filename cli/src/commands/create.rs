@@ -12,6 +12,10 @@ pub fn create(arguments: &Create) -> Result<()> {
     let (kind, parameters) =
         described(arguments.kind.as_deref(), arguments.last, &arguments.kind_options)?;
     let spec = Any::new(kind, parameters);
-    Filter::<Any>::create(&arguments.dir, spec, arguments.creation.options())?.close()?;
+    let mut options = arguments.creation.options();
+    if let Some(keep) = arguments.keep_log {
+        options = options.keep_log(keep);
+    }
+    Filter::<Any>::create(&arguments.dir, spec, options)?.close()?;
     Ok(())
 }

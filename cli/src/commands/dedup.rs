@@ -50,6 +50,11 @@ pub fn dedup(arguments: &Dedup) -> Result<()> {
         }
         None => {
             let spec = spec.ok_or_else(no_window)?;
+            if arguments.reading.keep_log.is_some() {
+                let what = "--keep-log needs --state DIR; without it the filter and its log are \
+                            removed at the end";
+                return Err(Failure::Error(what.to_owned()));
+            }
             // Declared first, so that it is removed after the filter in it is closed.
             let dir = Temporary::new("ebbtide-dedup-")?;
             // No later run opens it.

@@ -1,10 +1,10 @@
 //! `insert`, `contains`, `check`, `remove`, `estimate` and `age`: one filter, one file of keys, one
 //! answer per key.
 
-use super::at_rest::warn_if_ahead;
+use super::at_rest::{self, warn_if_ahead};
 use super::line::Skipped;
 use super::stream::Stream;
-use crate::args::{Check, Estimate, Keys, Query};
+use crate::args::{Check, Estimate, Keys, Query, Question};
 use crate::failure::{NO, Result, note};
 use crate::output::{Form, Output, object};
 use crate::units;
@@ -30,8 +30,8 @@ pub fn insert(arguments: Keys) -> Result<()> {
 
 /// Prints whether each key is in the window; returns exit code 1 if one `--key` was asked for and
 /// is absent.
-pub fn contains(arguments: Query) -> Result<ExitCode> {
-    let is_single = arguments.keys.lines.len() == 1;
+pub fn contains(arguments: Question) -> Result<ExitCode> {
+    let is_single = arguments.query.keys.lines.len() == 1;
     let mut absent = false;
     ask(
         arguments,
@@ -87,7 +87,7 @@ pub fn estimate(arguments: Estimate) -> Result<()> {
     let normalised = arguments.normalised;
     let mut bounds = 0_u64;
     let asked = ask(
-        arguments.query,
+        arguments.question,
         |call, key| if normalised { call.frequency(key) } else { call.estimate(key) },
         |key, estimate, output, form| {
             bounds += u64::from(estimate.at_least);
@@ -107,7 +107,7 @@ pub fn estimate(arguments: Estimate) -> Result<()> {
 }
 
 /// Prints how long ago each key was seen.
-pub fn age(arguments: Query) -> Result<()> {
+pub fn age(arguments: Question) -> Result<()> {
     ask(
         arguments,
         |call, key| call.age(key),
@@ -151,12 +151,13 @@ fn change<A>(
 
 /// Looks up the keys; changes nothing.
 fn ask<A>(
-    arguments: Query,
+    arguments: Question,
     mut ask: impl FnMut(Call<'_, Reader>, &[u8]) -> ebbtide::Result<A>,
     mut tell: impl FnMut(&[u8], A, &mut Output, Form) -> Result<()>,
 ) -> Result<()> {
-    let (keys, form) = (&arguments.keys, Form::new(&arguments));
-    let reader = Reader::open(&keys.dir, Options::new())?;
+    let Question { query, past } = &arguments;
+    let (keys, form) = (&query.keys, Form::new(query));
+    let reader = at_rest::look(&keys.dir, past, Options::new())?;
     let stream = Stream::asking(&reader, &keys.reading)?.skipping(Skipped::Answer(form));
     let ended = stream.run(
         keys.origin(),

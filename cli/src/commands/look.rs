@@ -2,11 +2,11 @@
 //! files.
 
 use super::at_rest;
-use crate::args::Look;
+use crate::args::{Digest, Look};
 use crate::failure::{NO, Result};
 use crate::output::{Output, object, parameter_value};
 use crate::units;
-use ebbtide::{Any, Error, Parameters, Reader, Timestamp, inspect};
+use ebbtide::{Error, Parameters, Timestamp, inspect};
 use indicatif::BinaryBytes;
 use serde_json::{Map, Value};
 use std::hash::{BuildHasher, RandomState};
@@ -15,12 +15,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Prints the digest and its LSN.
-pub fn digest(arguments: &Look) -> Result<()> {
-    let reader = Reader::<Any>::open(&arguments.dir, at_rest::options())?;
+pub fn digest(arguments: &Digest) -> Result<()> {
+    let Digest { look, past } = arguments;
+    let reader = at_rest::look(&look.dir, past, at_rest::options())?;
     let digest = reader.digest()?;
     let value = format!("{:032x}", digest.value);
     let mut output = Output::new()?;
-    if arguments.json {
+    if look.json {
         output.json(object([
             ("digest", value.into()),
             ("lsn", digest.lsn.into()),

@@ -21,6 +21,7 @@ mod posteriors;
 mod prometheus;
 mod reasons;
 mod report;
+mod restore;
 mod run;
 mod salvage;
 mod shells;
@@ -31,7 +32,6 @@ mod top;
 
 use crate::args::Command;
 use crate::failure::Result;
-use ebbtide::inspect;
 use std::process::ExitCode;
 
 /// Runs a command.
@@ -61,10 +61,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
             filter.backup(&arguments.dest)?;
             filter.close()?;
         }
-        Command::Restore(arguments) => {
-            place::check(&arguments.dir)?;
-            inspect::restore(&arguments.src, &arguments.dir)?;
-        }
+        Command::Restore(arguments) => restore::restore(&arguments)?,
         Command::Run(arguments) => return claims::run(&arguments),
         Command::Claims(arguments) => return claims::claims(&arguments),
         Command::Salvage(arguments) => return salvage::salvage(&arguments),

@@ -4,6 +4,7 @@
 use super::at_rest;
 use crate::dirty_limit;
 use crate::failure::Result;
+use crate::moment::Past;
 use crate::units;
 use ebbtide::inspect::{self, OpenHandle};
 use ebbtide::{Age, Any, Details, Durability, HeldStripe, Reader, Stat};
@@ -101,15 +102,16 @@ struct Seen {
 /// A filter that is looked at.
 pub struct Observer {
     dir: PathBuf,
+    past: Past,
     reader: Reader<Any>,
     seen: Option<Seen>,
 }
 
 impl Observer {
-    /// Opens a filter for looks.
-    pub fn open(dir: &Path) -> Result<Self> {
-        let reader = Reader::open(dir, at_rest::options())?;
-        Ok(Self { dir: dir.to_owned(), reader, seen: None })
+    /// Opens a filter for looks, or what it was at a moment of its past.
+    pub fn open(dir: &Path, past: Past) -> Result<Self> {
+        let reader = at_rest::look(dir, &past, at_rest::options())?;
+        Ok(Self { dir: dir.to_owned(), past, reader, seen: None })
     }
 
     /// Returns the filter's directory.
@@ -125,8 +127,11 @@ impl Observer {
     /// Looks at the filter now.
     pub fn look(&mut self) -> Result<Observation> {
         let (stat, details) = (self.reader.stat()?, self.reader.details()?);
-        // Whether processes are visible is no condition of a look.
-        let handles = inspect::handles(&self.dir).unwrap_or_default();
+        let handles = match self.past.at {
+            Some(_) => Vec::new(),
+            // Whether processes are visible is no condition of a look.
+            None => inspect::handles(&self.dir).unwrap_or_default(),
+        };
         let now = Instant::now();
         let rate = self.seen.as_ref().map(|seen| {
             let time = now.duration_since(seen.looked).as_secs_f64().max(1e-6);

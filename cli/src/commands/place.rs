@@ -45,7 +45,7 @@ fn is_of_a_filter(name: &str) -> bool {
     };
     let prefixes = ["live-", "wal-", "snap-", "tmp-", "attach-"];
     let is_numbered = |prefix: &&str| name.strip_prefix(*prefix).is_some_and(is_number);
-    matches!(name, "lock" | "live" | "lost+found") || prefixes.iter().any(is_numbered)
+    matches!(name, "lock" | "live" | "keep" | "lost+found") || prefixes.iter().any(is_numbered)
 }
 
 #[cfg(test)]
@@ -54,7 +54,8 @@ mod tests {
 
     #[test]
     fn only_names_that_filters_give_are_theirs() {
-        let names = ["lock", "live", "live-000002-0000", "wal-000002-0000000000000001", "tmp-7"];
+        let names =
+            ["lock", "live", "keep", "live-000002-0000", "wal-000002-0000000000000001", "tmp-7"];
         for name in names.into_iter().chain(["snap-0000000000000001", "attach-0", "lost+found"]) {
             assert!(is_of_a_filter(name), "{name}");
         }

@@ -1,9 +1,10 @@
 //! `posterior` and `decide`: the probability that a key is in the window, and the answer with the
 //! lower expected cost.
 
+use super::at_rest;
 use super::line::Skipped;
 use super::stream::Stream;
-use crate::args::{Believing, Decide, Posterior, Query};
+use crate::args::{Believing, Decide, Posterior, Query, Question};
 use crate::failure::Result;
 use crate::output::{self, Output, object};
 use crate::priors::{Beliefs, PriorOption};
@@ -19,12 +20,13 @@ const PENALTIES: [&str; 2] = ["FP", "FN"];
 
 /// Prints the probability that each key is in the window.
 pub fn posterior(arguments: &Posterior) -> Result<()> {
-    let filter = Reader::open(&arguments.query.keys.dir, Options::new())?;
+    let Question { query, past } = &arguments.question;
+    let filter = at_rest::look(&query.keys.dir, past, Options::new())?;
     let in_time = filter.parameters().get("window").is_some();
-    let form = output::Form::new(&arguments.query);
+    let form = output::Form::new(query);
     ask(
         filter,
-        &arguments.query,
+        query,
         &arguments.believing,
         &[],
         |question, key, prior, _| {
@@ -54,11 +56,12 @@ pub fn decide(arguments: &Decide) -> Result<()> {
         }
         _ => None,
     };
-    let answers = output::Form::new(&arguments.query);
+    let Question { query, past } = &arguments.question;
+    let answers = output::Form::new(query);
     let penalties: &[&str] = if given.is_some() { &[] } else { &PENALTIES };
     ask(
-        Reader::open(&arguments.query.keys.dir, Options::new())?,
-        &arguments.query,
+        at_rest::look(&query.keys.dir, past, Options::new())?,
+        query,
         &arguments.believing,
         penalties,
         |question, key, prior, told| {

@@ -9,7 +9,7 @@ use crate::operator_args::{Format, Stat as Arguments};
 use crate::output::{Output, object, table};
 use crate::stop::Stop;
 use crate::units;
-use ebbtide::{Any, Keep, Reader, Stat};
+use ebbtide::{Keep, Reader, Stat};
 use serde_json::{Map, Value};
 
 /// The warning of `stat` about a filter that is fuller than planned.
@@ -22,7 +22,7 @@ const SATURATED: &str = "SATURATED: the filter is fuller than planned, or --max-
 /// Prints the figures of a filter, until a signal if they are watched.
 pub fn stat(arguments: &Arguments) -> Result<()> {
     let format = if arguments.json { Format::Json } else { arguments.format };
-    let reader = Reader::<Any>::open(&arguments.dir, at_rest::options())?;
+    let reader = at_rest::look(&arguments.dir, &arguments.past, at_rest::options())?;
     let mut output = Output::new()?;
     let Some(every) = arguments.watch else {
         warn_if_ahead(reader.stat()?.clock_lead);

@@ -26,6 +26,7 @@ mod messages;
 mod nonblocking;
 mod operators;
 mod outputs;
+mod past;
 mod places;
 mod posteriors;
 mod read_only;

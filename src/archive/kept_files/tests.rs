@@ -13,11 +13,14 @@ const SEGMENT: u64 = 1000;
 /// Bytes of a segment's file.
 const BYTES: u64 = 8192;
 
-/// A directory with log and snapshots. Recovery needs the last two of each.
+/// A directory with log and snapshots. Recovery needs the last two snapshots, and the log from the
+/// older of them on.
 #[derive(Debug)]
 struct Directory {
     memory: Memory,
     segments: u64,
+    /// The first segments, which are only kept.
+    kept: u64,
     /// Start, end.
     snapshots: Vec<(u64, u64)>,
 }
@@ -32,12 +35,6 @@ impl Directory {
     fn new(segments: u64, snapshots: &[(u64, u64)]) -> Self {
         let memory = Memory::new();
         memory.make().expect("a directory");
-        for number in 0..segments {
-            let name = FileName::Segment { timeline: 1, first: 1 + number * SEGMENT };
-            let kept = name.kept(since(number)).filter(|_| number + 2 < segments);
-            let name = kept.unwrap_or(name).to_string();
-            memory.create(&name, BYTES).expect("space");
-        }
         let (mut start, mut made) = (1, Vec::new());
         for &(distance, length) in snapshots {
             start += distance;
@@ -46,6 +43,13 @@ impl Directory {
                 break;
             }
             made.push((start, end));
+        }
+        let older = made.len().checked_sub(2).map_or(1, |at| made[at].0);
+        let kept = (older - 1) / SEGMENT;
+        for number in 0..segments {
+            let name = FileName::Segment { timeline: 1, first: 1 + number * SEGMENT };
+            let name = name.kept(since(number)).filter(|_| number < kept).unwrap_or(name);
+            memory.create(&name.to_string(), BYTES).expect("space");
         }
         for (at, &(start, end)) in made.iter().enumerate() {
             let header =
@@ -56,7 +60,7 @@ impl Directory {
             let writer = SnapshotWriter::create(&memory, &name, FrameSeal::new(UUID, 1, start));
             writer.and_then(|writer| writer.finish(header)).expect("space");
         }
-        Self { memory, segments, snapshots: made }
+        Self { memory, segments, kept, snapshots: made }
     }
 
     fn archive(&self) -> Archive {
@@ -101,8 +105,8 @@ proptest! {
         prop_assert!(firsts.windows(2).all(|two| two[0] + SEGMENT == two[1]));
         prop_assert_eq!(firsts.last(), Some(&last));
         // The first operation that is younger.
-        let wanted = (0..made.segments - 2).find(|&number| since(number) >= now - ago);
-        let wanted = wanted.unwrap_or(made.segments - 2) * SEGMENT + 1;
+        let wanted = (0..made.kept).find(|&number| since(number) >= now - ago);
+        let wanted = wanted.unwrap_or(made.kept) * SEGMENT + 1;
         prop_assert!(made.reaches_from() <= wanted, "{} of {wanted}", made.reaches_from());
         // And no older base.
         let archive = made.archive();
@@ -149,12 +153,11 @@ proptest! {
         let mut before = made.firsts();
         while remove_oldest(&made.memory, UUID, 50..).expect("no error") {
             let after = made.firsts();
-            let is_end = after.len() == 2;
             prop_assert!(before.ends_with(&after) && after.len() <= before.len());
-            prop_assert!(is_end || made.reaches_from() <= made.segments * SEGMENT);
+            prop_assert!(made.reaches_from() <= made.segments * SEGMENT);
             before = after;
         }
-        prop_assert_eq!(before.len(), 2);
+        prop_assert_eq!(before.len() as u64, made.segments - made.kept);
         prop_assert!(!Listing::read(&made.memory).expect("a directory").has_kept());
     }
 }

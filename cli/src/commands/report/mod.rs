@@ -28,19 +28,24 @@ pub fn report(arguments: &Report) -> Result<()> {
             )));
         }
     };
-    let mut observer = Observer::open(&arguments.dir)?;
+    let past = arguments.past;
+    let mut observer = Observer::open(&arguments.dir, past)?;
     let mut seen = observer.look()?;
     if !seen.details.slots.is_empty() {
         // Only a filter in use has a throughput, and can be seen to stand still.
         thread::sleep(BETWEEN);
         seen = observer.look()?;
     }
-    let samples = samples::Samples::take(&observer)?;
+    let end = if past.at.is_some() { seen.stat.lsn } else { u64::MAX };
+    let samples = samples::Samples::take(&observer, end)?;
     let charts = charts::all(&seen, &samples);
+    let mut heading = format!("{}: {}", observer.dir().display(), seen.stat.kind);
+    if let Some(at) = past.at {
+        heading += &format!(", as of {at}");
+    }
     let text = if is_page {
-        page::page(observer.dir(), &seen, &samples, &charts)
+        page::page(&heading, &past, &seen, &samples, &charts)
     } else {
-        let heading = format!("{}: {}", observer.dir().display(), seen.stat.kind);
         picture(&heading, &charts)
     };
     fs::write(&arguments.output, text).map_err(|error| {

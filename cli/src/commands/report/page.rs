@@ -3,10 +3,10 @@
 use super::samples::Samples;
 use crate::commands::look::{bytes, parameter_rows};
 use crate::commands::observer::{Observation, age};
+use crate::moment::Past;
 use crate::plot::{Chart, STYLE, escaped};
 use crate::units;
 use std::fmt::Write;
-use std::path::Path;
 
 /// The style of the page, beside that of the diagrams.
 const PAGE_STYLE: &str = "\
@@ -29,8 +29,14 @@ td,th{text-align:left;padding:3px 18px 3px 0;border-bottom:1px solid var(--grid)
 th{font-weight:500;color:var(--soft)}";
 
 /// Returns the page.
-pub fn page(dir: &Path, seen: &Observation, samples: &Samples, charts: &[Chart]) -> String {
-    let title = escaped(&format!("{}: {}", dir.display(), seen.stat.kind));
+pub fn page(
+    heading: &str,
+    past: &Past,
+    seen: &Observation,
+    samples: &Samples,
+    charts: &[Chart],
+) -> String {
+    let title = escaped(heading);
     let taken = escaped(&units::time(ebbtide::Timestamp::now()));
     let mut text = format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
@@ -47,7 +53,9 @@ pub fn page(dir: &Path, seen: &Observation, samples: &Samples, charts: &[Chart])
     text += "<div class=\"charts\">\n";
     charts.iter().for_each(|chart| text += &chart.element());
     text += "</div>\n";
-    handles(&mut text, seen);
+    if past.at.is_none() {
+        handles(&mut text, seen);
+    }
     figures(&mut text, seen);
     text + "</main></body></html>\n"
 }

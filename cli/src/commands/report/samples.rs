@@ -65,12 +65,15 @@ impl<T> Spread<T> {
 }
 
 impl Samples {
-    /// Takes the samples of a filter.
-    pub fn take(observer: &Observer) -> Result<Self> {
+    /// Takes the samples of a filter, of its log only from records below an LSN.
+    pub fn take(observer: &Observer, end: u64) -> Result<Self> {
         let mut samples = Self::default();
         let mut keys: Spread<Entry> = Spread::new(KEYS);
         let mut times: Spread<(f64, f64)> = Spread::new(POINTS);
         let read = inspect::wal(observer.dir(), |entry| {
+            if entry.lsn >= end {
+                return Ok(());
+            }
             if entry.operation == "insert" {
                 keys.pass(*entry);
             }
@@ -87,7 +90,7 @@ impl Samples {
             }
         }
         let is_moving = times.taken.windows(2).any(|pair| pair[0].0 != pair[1].0);
-        samples.growth = if is_moving { times.taken } else { growth_of_files(observer.dir()) };
+        samples.growth = if is_moving { times.taken } else { growth_of_files(observer.dir(), end) };
         samples.take_ages(observer.reader(), &keys.taken)?;
         samples.probe(observer.reader())?;
         Ok(samples)
@@ -131,8 +134,8 @@ impl Samples {
 }
 
 /// Returns when the segments of the log were last written, and the first LSN of the next one: the
-/// growth of a log whose records have no times.
-fn growth_of_files(dir: &Path) -> Vec<(f64, f64)> {
+/// growth of a log whose records have no times. Of segments that begin below an LSN.
+fn growth_of_files(dir: &Path, end: u64) -> Vec<(f64, f64)> {
     let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
     let mut segments: Vec<(u64, f64)> = entries
         .flatten()
@@ -140,7 +143,8 @@ fn growth_of_files(dir: &Path) -> Vec<(f64, f64)> {
             let name = entry.file_name();
             let (_, first) = name.to_str()?.strip_prefix("wal-")?.split_once('-')?;
             let time = entry.metadata().ok()?.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
-            Some((first.parse().ok()?, time.as_secs_f64()))
+            let first = first.parse().ok().filter(|first| *first < end)?;
+            Some((first, time.as_secs_f64()))
         })
         .collect();
     segments.sort_by_key(|(first, _)| *first);

@@ -2,6 +2,7 @@
 
 use crate::commands::observer::{Observation, Observer};
 use crate::failure::Failure;
+use crate::moment::Past;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
@@ -31,7 +32,7 @@ impl Shown {
         let look = |observer: &mut Option<Observer>, dir: &Path| {
             let observer = match observer {
                 Some(observer) => observer,
-                None => observer.insert(Observer::open(dir)?),
+                None => observer.insert(Observer::open(dir, Past::default())?),
             };
             observer.look()
         };
