@@ -108,11 +108,11 @@ proptest! {
         let wanted = (0..made.kept).find(|&number| since(number) >= now - ago);
         let wanted = wanted.unwrap_or(made.kept) * SEGMENT + 1;
         prop_assert!(made.reaches_from() <= wanted, "{} of {wanted}", made.reaches_from());
-        // And no older base.
+        // And nothing that a newer base makes superfluous.
         let archive = made.archive();
-        let next = archive.bases.iter().find(|base| base.end > made.reaches_from());
-        let is_first = firsts[0] == 1 && archive.bases[0].end > wanted;
-        prop_assert!(is_first || next.is_none_or(|next| next.end > wanted), "{archive:?} {wanted}");
+        let enough = archive.bases.iter().rev().find(|base| base.end <= wanted);
+        let more = enough.map_or_else(Vec::new, |base| archive.before(base));
+        prop_assert!(more.is_empty(), "{archive:?} {wanted}");
         // Again changes nothing.
         made.remove(Keep::For(Duration::from_secs(ago)), now);
         prop_assert_eq!(made.firsts(), firsts);
