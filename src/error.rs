@@ -211,7 +211,7 @@ impl Error {
             }
             Self::NotKept { path, wanted, from, end } => write!(
                 f,
-                "{}: the log has no {wanted}: it has LSN {from} to {}{KEEP_MORE}",
+                "{}: the log does not reach {wanted}: it has the moments from LSN {from} to {}{KEEP_MORE}",
                 path.display(),
                 end.saturating_sub(1)
             ),
@@ -366,7 +366,7 @@ const LEASE_LOST: &str = "is not held any more: its lease is over, or it was rel
                           written, and somebody else may be working on the key";
 const CLAIMS_FULL: &str = "as many as it can; confirm or release some, or wait until a lease is \
                            over (`ebbtide claims` lists them)";
-const KEEP_MORE: &str = "; to keep more of it from now on, open the filter with `keep_log` \
+const KEEP_MORE: &str = "; it keeps more of what comes if the filter is opened with `keep_log` \
                          (`--keep-log 24h`)";
 const REPLACED: &str = "was removed or replaced while it was open: the last inserts of this \
                         handle may be lost with it; drop this handle and open the filter that is \

@@ -7,7 +7,7 @@ use crate::admin::look::{Look, look, needed_log};
 use crate::admin::salvage;
 use crate::admin::second::{Second, copy_file};
 use crate::archive::keep_file;
-use crate::archive::whole::Whole;
+use crate::archive::whole::{Whole, explained};
 use crate::engine::open::{first_bank_bytes, layout, read_meta, write_file, write_new};
 use crate::error::{Error, Result};
 use crate::format::header::DURABLE;
@@ -218,7 +218,7 @@ fn verify_kept(
             let prefix = history.read(&whole, first, known, |_, _, _| Ok(()))?;
             Ok(format!("log with {} records from LSN {first}, kept ones included", prefix.records))
         });
-    report.add(media, "kept-*", read);
+    report.add(media, "kept-*", read.map_err(|error| explained(media, error)));
 }
 
 /// Checks each segment's header on its own, then all records together.

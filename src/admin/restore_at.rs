@@ -5,6 +5,7 @@ use crate::admin::salvage::{rebuilt_inserts, write_log};
 use crate::admin::second::copy_file;
 use crate::archive::At;
 use crate::archive::moments::Past;
+use crate::archive::whole::explained;
 use crate::engine::open::{clear, read_meta, write_file, write_new};
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
@@ -43,7 +44,8 @@ pub fn restore_at_on(from: &dyn Media, at: At, to: &dyn Media) -> Result<Restore
         let restored = look(from, &meta, |known| {
             // A repeated look begins with an empty directory.
             clear(to)?;
-            let (found, whole) = Past::open(from, &meta, known)?.rebuild_whole(at)?;
+            let past = Past::open(from, &meta, known).and_then(|past| past.rebuild_whole(at));
+            let (found, whole) = past.map_err(|error| explained(from, error))?;
             let (start, stop) = (found.start, found.prefix.stop);
             if found.listing.snapshots.contains(&start) {
                 let name = FileName::Snapshot { start }.to_string();

@@ -6,7 +6,7 @@
 
 use crate::admin::look::look;
 use crate::archive::moments::Past;
-use crate::archive::whole::Whole;
+use crate::archive::whole::{Whole, explained};
 use crate::clock::Timestamp;
 use crate::engine::open::read_meta;
 use crate::error::{Error, Result};
@@ -273,7 +273,8 @@ impl History {
         if self.read.is_empty() {
             let media = self.media.clone();
             let meta = self.meta.clone();
-            look(&*media, &meta, |known| self.read_on(known))?;
+            let read = look(&*media, &meta, |known| self.read_on(known));
+            read.map_err(|error| explained(&*media, error))?;
         }
         Ok(self.read.pop_front())
     }

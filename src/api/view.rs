@@ -3,6 +3,7 @@
 use crate::admin::look::Look;
 use crate::archive::At;
 use crate::archive::moments::Past;
+use crate::archive::whole::explained;
 use crate::clock::Clock;
 use crate::engine::open::{for_reading, read_meta};
 use crate::engine::time::continue_time;
@@ -107,7 +108,8 @@ impl View {
             agreement::check(&**media, &meta, options)?;
             let file = open_meta(&**media)?;
             let timeline = Control::previous_timeline(&**media, meta.uuid)?;
-            let image = Past::open(&**media, &meta, look.known)?.rebuild(at)?.image;
+            let past = Past::open(&**media, &meta, look.known).and_then(|past| past.rebuild(at));
+            let image = past.map_err(|error| explained(&**media, error))?.image;
             Self::over(media, (meta, file), options, (image, timeline), true)
         })?;
         view.engine.shared.check_kind(wanted)?;

@@ -98,33 +98,32 @@ impl<'a> Past<'a> {
     fn limit(&self, at: At) -> Result<u64> {
         match at {
             At::Lsn(lsn) => Ok(lsn.saturating_add(1)),
-            At::Time(time) => {
-                let (limit, has_times) = self.before_time(time.as_unix_micros())?;
-                if has_times { Ok(limit) } else { Err(self.without_times()) }
-            }
+            At::Time(time) => self.before_time(time),
             At::Position { source, position } => self.log().before(self.first(), |record| {
                 record.op == Op::Position && record.payload == source && record.time > position
             }),
         }
     }
 
-    /// Returns the error for a time of a filter whose log has none.
-    fn without_times(&self) -> Error {
-        let expected = "lsn:N or position:SOURCE=N, for the log of this filter has no times yet";
-        Error::parameter("at", expected, "a time")
-    }
-
-    /// Returns the LSN of the first commit that is later, and whether any record has a time.
-    fn before_time(&self, micros: u64) -> Result<(u64, bool)> {
-        let mut any = false;
+    /// Returns the LSN of the first commit that is later. A time that has not come yet is an error.
+    fn before_time(&self, time: Timestamp) -> Result<u64> {
+        let (micros, mut latest) = (time.as_unix_micros(), 0);
         let limit = self.log().before(self.first(), |record| {
             // Positions have none, and that of a claim is the time of leases.
             let has_none = matches!(record.op, Op::Position | Op::Claim | Op::Release);
             let time = if has_none { 0 } else { record.time };
-            any |= time > 0;
+            latest = latest.max(time);
             time > micros
         })?;
-        Ok((limit, any))
+        if latest == 0 {
+            let expected = "lsn:N or position:SOURCE=N: the log of this filter has no times yet";
+            return Err(Error::parameter("at", expected, At::Time(time).to_string()));
+        }
+        if micros > latest && time > Timestamp::now() {
+            let (path, wanted) = (self.whole.path().to_path_buf(), At::Time(time).to_string());
+            return Err(Error::NotKept { path, wanted, from: self.reaches_from(), end: limit });
+        }
+        Ok(limit)
     }
 
     fn log(&self) -> Log<'_> {

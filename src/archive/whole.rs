@@ -1,14 +1,19 @@
 //! A filter's directory with the kept files under their former names.
 
+use crate::error::Error;
 use crate::format::names::FileName;
 use crate::media::{
     Access, BankStore, BootIdSource, ByteLocks, Holder, Media, MediaFile, UnnamedId,
 };
 use crate::sync::mutex::Mutex;
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::Arc;
+
+const REMEDY: &str = "the filter does not need this file, only questions about moments before its \
+                      end do: ask about later ones; `--keep-log nothing` removes what is kept";
 
 /// A directory to be read, in which kept segments and snapshots have their former names.
 #[derive(Debug)]
@@ -16,6 +21,23 @@ pub struct Whole<'a> {
     media: &'a dyn Media,
     /// The names of kept files by their former names, as last listed.
     kept: Mutex<BTreeMap<String, String>>,
+}
+
+/// Returns an error about a kept file with the name that it has, and what that means.
+pub fn explained(media: &dyn Media, error: Error) -> Error {
+    let Error::Damaged { path, offset, expected, found, remedy } = error else { return error };
+    let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    let whole = Whole::new(media);
+    // Without a list the error stays as it is.
+    let _ = whole.list();
+    let kept = whole.kept.lock().get(name).cloned();
+    match kept {
+        Some(kept) if media.open(name, Access::Read).is_err() => {
+            let path = path.with_file_name(kept);
+            Error::Damaged { path, offset, expected, found, remedy: REMEDY }
+        }
+        _ => Error::Damaged { path, offset, expected, found, remedy },
+    }
 }
 
 /// The error for a change of a directory that is only read.

@@ -6,8 +6,8 @@
 //! `EBBTIDE_EFFORT=1000 cargo test --test recovery moments` asks 10,000 moments.
 
 use ebbtide::history::At;
-use ebbtide::inspect::restore_at_on;
-use ebbtide::media::{Media, Memory};
+use ebbtide::inspect::{restore_at_on, verify_on};
+use ebbtide::media::{Access, Media, Memory};
 use ebbtide::{
     Any, Claim, Clock, Code, Downtime, Durability, Error, Filter, Keep, Options, Reader, Timestamp,
 };
@@ -202,6 +202,8 @@ fn a_filter_as_of_a_time_is_what_it_was_before_the_first_operation_after_it() {
         let early = At::Time(Timestamp::from_unix_micros(START - 1));
         let empty = past.digest(early);
         assert_eq!(empty, past.moments[0].1, "before everything it was empty");
+        let future = Timestamp::from_unix_millis(Timestamp::now().as_unix_millis() + 3_600_000);
+        assert_eq!(past.at(At::Time(future)).expect_err("not yet").code(), Code::NotKept);
     }
 }
 
@@ -223,4 +225,29 @@ fn a_filter_restored_as_of_a_moment_is_what_it_was_then_and_continues_from_there
             assert_eq!(filter.digest().expect("a digest").inserts, restored.inserts + 1);
         }
     }
+}
+
+#[test]
+fn damage_in_a_kept_file_is_told_with_its_name_and_takes_only_moments_of_the_past_away() {
+    let sample = &SAMPLES[1];
+    let mut past = Past::new(sample, Keep::Bytes(1 << 30));
+    past.run(sample, &mut Random::new(3));
+    past.filter.take().expect("it is open").close().expect("a close");
+    let names = past.media.list().expect("a directory");
+    let second = names.iter().filter(|name| name.starts_with("kept-") && name.contains("-wal-"));
+    let name = second.min().expect("kept log").clone();
+    let file = past.media.open(&name, Access::Write).expect("it is there");
+    file.write_at(&[0xFF; 8], 4096 + 40 * 32).expect("space");
+    let (early, late) = (past.moments[60].0, past.moments.last().expect("moments"));
+    let error = past.at(At::Lsn(early)).expect_err("it is damaged");
+    let Error::Damaged { path, remedy, .. } = &error else { panic!("{error}") };
+    assert!(path.ends_with(&name) && remedy.contains("--keep-log"), "{error}");
+    assert_eq!(past.digest(At::Lsn(late.0)), late.1, "a later moment");
+    let report = verify_on(&*past.media).expect("a report");
+    let damaged = report.files.iter().filter(|file| !file.damage.is_empty());
+    let damaged: Vec<_> = damaged.flat_map(|file| &file.damage).collect();
+    assert!(damaged.iter().any(|error| error.to_string().contains(&name)), "{damaged:?}");
+    // Recovery does not read it.
+    let filter: Filter = Filter::open_on(past.media.clone(), options()).expect("a filter");
+    assert_eq!(filter.digest().expect("a digest").value, late.1);
 }
