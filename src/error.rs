@@ -211,7 +211,7 @@ impl Error {
             }
             Self::NotKept { path, wanted, from, end } => write!(
                 f,
-                "{}: the log does not reach {wanted}: it has the moments from LSN {from} to {}{KEEP_MORE}",
+                "{}: the log does not reach {wanted}: it has LSN {from} to {}{KEEP_MORE}",
                 path.display(),
                 end.saturating_sub(1)
             ),

@@ -16,18 +16,11 @@ use crate::snapshot::SnapshotReader;
 use crate::wal::record::RECORD_BYTES;
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Steps between bases in the kept log.
 const BASES: u64 = 8;
 /// Log between two bases, in bytes of a snapshot.
 const LOG_OF_SNAPSHOT: u64 = 4;
-
-/// Returns the wall clock's second.
-#[must_use]
-pub fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
 
 /// Gives files that recovery no longer needs their names as kept ones, in this order. A file loses
 /// its former name when the new one survives a power cut. Stops at a missing one, as

@@ -7,6 +7,7 @@
 
 use crate::archive::keep_file;
 use crate::archive::kept_files::{self, Archive};
+use crate::clock::Timestamp;
 use crate::engine::backpressure::Backpressure;
 use crate::engine::log_writer::LogWriter;
 use crate::engine::shared::Shared;
@@ -118,7 +119,7 @@ impl Reclaim {
 
     /// Removes files that recovery no longer needs, or keeps them for as long as is wished.
     fn keep_or_remove(&self, superfluous: Vec<FileName>, has_kept: bool) -> Result<()> {
-        let media = &*self.shared.media;
+        let (media, second) = (&*self.shared.media, Timestamp::now().as_unix_millis() / 1000);
         let numbers = || repeat_with(|| self.shared.log.next_temporary());
         let keep = match keep_file::read(media) {
             // Nothing is removed as long as it cannot be read how much is wished.
@@ -131,10 +132,10 @@ impl Reclaim {
                 return Ok(());
             }
         } else {
-            kept_files::keep(media, &superfluous, kept_files::now())?;
+            kept_files::keep(media, &superfluous, second)?;
         }
         let archive = Archive::read(media, self.shared.meta.uuid)?;
-        let files = archive.superfluous(media, keep, kept_files::now())?;
+        let files = archive.superfluous(media, keep, second)?;
         remove_for_good(media, files, numbers())
     }
 

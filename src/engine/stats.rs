@@ -1,7 +1,7 @@
 //! Statistics and the digest of an open filter.
 
 use crate::archive::keep_file;
-use crate::archive::kept_files::{self, Archive};
+use crate::archive::kept_files::Archive;
 use crate::clock::Timestamp;
 use crate::engine::lease_clock::LeaseClock;
 use crate::engine::shared::Shared;
@@ -269,7 +269,9 @@ fn kept_log(shared: &Shared, listing: &Listing) -> Result<KeptLog> {
         return Ok(KeptLog::default());
     }
     let archive = Archive::read(media, shared.meta.uuid)?;
-    let age = |since| Duration::from_secs(kept_files::now().saturating_sub(since));
+    let second = Timestamp::now().as_unix_millis() / 1000;
+    let age = |since| Duration::from_secs(second.saturating_sub(since));
+
     let (from, age) = (archive.reaches_from(), archive.since().map(age));
     Ok(KeptLog { keep, from, age, bytes: archive.bytes(media)? })
 }

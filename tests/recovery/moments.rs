@@ -228,7 +228,7 @@ fn a_filter_restored_as_of_a_moment_is_what_it_was_then_and_continues_from_there
 }
 
 #[test]
-fn damage_in_a_kept_file_is_told_with_its_name_and_takes_only_moments_of_the_past_away() {
+fn damage_in_a_kept_file_is_reported_with_its_name_and_takes_only_moments_of_the_past_away() {
     let sample = &SAMPLES[1];
     let mut past = Past::new(sample, Keep::Bytes(1 << 30));
     past.run(sample, &mut Random::new(3));
