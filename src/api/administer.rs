@@ -10,6 +10,13 @@ use crate::error::Result;
 use std::time::Duration;
 
 impl<K> Filter<K> {
+    /// Returns the hash of a key, by which the log names it; see [`history`](crate::history). It
+    /// depends on the filter's secret seed: do not show it to those who could choose keys by it.
+    #[must_use]
+    pub fn key_hash(&self, key: impl AsRef<[u8]>) -> u64 {
+        self.engine.shared.meta.hasher.hash(key.as_ref())
+    }
+
     /// Removes all keys in one step, which all processes see at once and which is durable on
     /// return. Earlier inserts are gone, later ones stay. [`Stat::inserts`] restarts at 0; the
     /// filter's time continues. Meanwhile writers wait, for as long as it takes to allocate the

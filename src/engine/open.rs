@@ -86,6 +86,16 @@ pub(crate) fn create(
     kind: Arc<dyn Kind>,
     options: Options,
 ) -> Result<Engine> {
+    create_with(media, kind, options, None)
+}
+
+/// As [`create`], with a hash of keys that another filter has.
+pub(crate) fn create_with(
+    media: Arc<dyn Media>,
+    kind: Arc<dyn Kind>,
+    options: Options,
+    hasher: Option<KeyHasher>,
+) -> Result<Engine> {
     options.check()?;
     let path = media.path().to_path_buf();
     let mut work = Timed::begin(Work::Open, &path);
@@ -94,9 +104,10 @@ pub(crate) fn create(
     identity::check_max_memory(&*kind, layout)?;
     let memory = first_bank_bytes(&*kind, layout)?;
     let function = options.key_hash.unwrap_or_default();
-    let hasher = match options.hash_seed {
-        Some(seed) => KeyHasher::from_seed(function, seed),
-        None => KeyHasher::new(function, random()?),
+    let hasher = match (hasher, options.hash_seed) {
+        (Some(hasher), _) => hasher,
+        (None, Some(seed)) => KeyHasher::from_seed(function, seed),
+        (None, None) => KeyHasher::new(function, random()?),
     };
     let max_lead = options.max_lead_or_default();
     let meta = Meta {

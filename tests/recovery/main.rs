@@ -7,5 +7,6 @@ mod long_logs;
 mod moments;
 mod older_formats;
 mod protocol;
+mod remade;
 mod restarts;
 mod salvage;

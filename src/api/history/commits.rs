@@ -1,10 +1,7 @@
-//! The past of a filter: its operations, one by one, and any [moment](At) of it.
-//!
-//! [`History`] reads the log while others write it. [`Reader::at`](crate::Reader::at) opens a
-//! filter as it was, [`restore_at`](crate::inspect::restore_at) makes a new one that is what it
-//! was. [`Options::keep_log`](crate::Options::keep_log) says how much log is kept.
+//! The operations in a log, read while others write it.
 
 use crate::admin::look::look;
+use crate::archive::At;
 use crate::archive::moments::Past;
 use crate::archive::whole::{Whole, explained};
 use crate::clock::Timestamp;
@@ -22,8 +19,6 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-
-pub use crate::archive::At;
 
 /// Records that are read at once; more if a batch is longer.
 const CHUNK: u64 = 8192;
@@ -102,6 +97,8 @@ pub struct Operation {
     /// When, by the filter's time (that of claims by the time of leases); `None` for a filter
     /// without a clock, and for positions.
     pub time: Option<Timestamp>,
+    /// Whether the time came with the key, and not from a clock.
+    pub is_stream_time: bool,
     /// What it changed.
     pub change: Change,
 }
@@ -185,7 +182,8 @@ impl Commit {
         let operation = |&(lsn, record): &(u64, Record)| {
             let time = (record.op != Op::Position && record.time > 0)
                 .then(|| Timestamp::from_unix_micros(record.time));
-            Some(Operation { lsn, time, change: Change::of(&record, weighs)? })
+            let is_stream_time = record.stream;
+            Some(Operation { lsn, time, is_stream_time, change: Change::of(&record, weighs)? })
         };
         let operations: Vec<_> = group.iter().filter_map(operation).collect();
         let lsn = group.last()?.0;
@@ -237,6 +235,11 @@ impl History {
     pub fn with_undurable(mut self) -> Self {
         self.durable = false;
         self
+    }
+
+    /// Returns the filter's kind, parameters and hash of keys.
+    pub(super) fn meta(&self) -> &Meta {
+        &self.meta
     }
 
     /// Returns the LSN at which reading continues: every commit below it was returned, or was there

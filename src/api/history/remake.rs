@@ -1,0 +1,299 @@
+//! A new filter from the operations of others.
+
+use crate::api::config::Spec;
+use crate::api::handle::Filter;
+use crate::api::history::commits::{Change, Commit, History, Operation};
+use crate::clock::{Clock, ManualClock, Timestamp};
+use crate::engine::open;
+use crate::engine::outcome::{Precondition, Request, Waits};
+use crate::engine::write;
+use crate::error::{Error, Result};
+use crate::media::{Disk, Media};
+use crate::options::{Durability, Options};
+use ebbtide_core::hash::{KeyHasher, mix, scale};
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Operations after which a checkpoint is written, so that the log stays short.
+const CHECKPOINT_EVERY: u64 = 1 << 20;
+
+/// A share of all keys, by their hash: one of `count` equal ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Share {
+    /// Its number, from 0.
+    pub number: u64,
+    /// The number of shares.
+    pub count: u64,
+}
+
+impl Share {
+    /// Returns the number of the share, of `count`, that a key hash belongs to: that of a
+    /// [`Change`], or of [`Filter::key_hash`](crate::Filter::key_hash). It depends on all bits of
+    /// the hash, so that a share has keys in all parts of its filter.
+    #[must_use]
+    pub fn of(hash: u64, count: u64) -> u64 {
+        scale(mix(hash), count)
+    }
+
+    fn has(&self, hash: u64) -> bool {
+        Self::of(hash, self.count) == self.number
+    }
+}
+
+/// The result of [`remake`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Remade {
+    /// Inserts and removals that the new filter has taken.
+    pub operations: u64,
+    /// Whether the logs reach back to the creation of each filter. Otherwise the new one does not
+    /// know what was inserted before.
+    pub is_whole: bool,
+    /// The time of the first operation, if it has one.
+    pub since: Option<Timestamp>,
+}
+
+/// A log that is read beside others.
+struct Source {
+    history: History,
+    next: Option<Commit>,
+    /// The time of the next commit, or of one before if that has none.
+    time: Option<Timestamp>,
+}
+
+impl Source {
+    fn open(dir: &Path) -> Result<Self> {
+        let history = History::open(dir)?.with_undurable();
+        Ok(Self { history, next: None, time: None })
+    }
+
+    fn advance(&mut self) -> Result<Option<Commit>> {
+        let next = self.history.read()?;
+        let times = next.iter().flat_map(|commit| &commit.operations);
+        // That of a claim is the time of leases.
+        let is_key = |of: &&Operation| !matches!(of.change, Change::Claim { .. });
+        self.time = times.filter(is_key).find_map(|of| of.time).or(self.time);
+        Ok(std::mem::replace(&mut self.next, next))
+    }
+}
+
+/// Makes a filter in a new directory from the logs of others: it answers as one with this kind and
+/// these parameters that has had all of their operations, in the order of their times, since the
+/// beginning of their logs ([`Options::keep_log`]).
+///
+/// - Of one filter: the same with another window, rate, capacity or kind.
+/// - Of several with the same hash of keys ([`Options::hash_seed`]): their union. Operations without
+///   times come one filter after the other.
+/// - With a [`Share`]: only of some keys. All positions of sources stay.
+///
+/// Importances keep their levels, so that kinds with importances must stay as they are. Claims are
+/// left out. The filters may be open; what they do after the end of their logs was read is not
+/// there. The new filter begins a log of its own, with the LSNs of its own operations.
+///
+/// ```
+/// use ebbtide::history::remake;
+/// use ebbtide::{AgePartitioned, Filter, Keep, Options};
+/// # let parent = tempfile::tempdir()?;
+/// # let (dir, new) = (parent.path().join("seen"), parent.path().join("new"));
+/// let options = Options::new().keep_log("24h".parse()?);
+/// let seen = Filter::create(&dir, AgePartitioned::last(1000), options.clone())?;
+/// seen.insert("order 17")?;
+/// let made = remake(&[&dir], &new, AgePartitioned::last(50_000), options.clone(), None)?;
+/// assert!(made.is_whole && made.operations == 1);
+/// let larger: Filter<AgePartitioned> = Filter::open(&new, options)?;
+/// assert!(larger.contains("order 17")?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// [`Error::Mismatch`] if the filters differ in the hash of keys, or in importances;
+/// [`Error::Exists`], [`Error::Parameter`], and as [`History::open`] and
+/// [`Filter::create`](crate::Filter::create). Then there is no new filter.
+pub fn remake<K: Spec, P: AsRef<Path>>(
+    from: &[P],
+    dir: impl AsRef<Path>,
+    spec: K,
+    options: Options,
+    share: Option<Share>,
+) -> Result<Remade> {
+    let sources = from.iter().map(|dir| Source::open(dir.as_ref())).collect::<Result<Vec<_>>>()?;
+    let Some(first) = sources.first() else {
+        return Err(Error::parameter("filters", "at least one", "none"));
+    };
+    if let Some(share) = share.filter(|share| share.number >= share.count) {
+        let expected = format!("a number below {}", share.count);
+        return Err(Error::parameter("share", expected, share.number));
+    }
+    let hasher = first.history.meta().hasher;
+    let kind = spec.kind()?;
+    for (source, dir) in sources.iter().zip(from) {
+        check_same_keys(source, dir.as_ref(), hasher)?;
+        let meta = source.history.meta();
+        let weighs = meta.kind.counts().is_none() && meta.kind.weights().is_some();
+        let is_same =
+            meta.kind.name() == kind.name() && meta.kind.parameters() == kind.parameters();
+        if weighs && !is_same {
+            return Err(Error::Mismatch {
+                path: dir.as_ref().to_path_buf(),
+                what: "importances".to_owned(),
+                expected: format!("a new filter of kind {} as it is", meta.kind.name()),
+                found: format!("kind {} with other parameters", kind.name()),
+            });
+        }
+    }
+    let place = Unfinished::new(dir.as_ref())?;
+    let made = fill(sources, &place.path, spec, options, (hasher, share))?;
+    place.finish()?;
+    Ok(made)
+}
+
+/// Checks that a filter hashes keys as the first one does.
+fn check_same_keys(source: &Source, dir: &Path, hasher: KeyHasher) -> Result<()> {
+    if source.history.meta().hasher == hasher {
+        return Ok(());
+    }
+    Err(Error::Mismatch {
+        path: dir.to_path_buf(),
+        what: "hash of keys".to_owned(),
+        expected: "the function and the seed of the first filter".to_owned(),
+        found: "others: create filters that will be united with one `hash_seed`".to_owned(),
+    })
+}
+
+/// Writes the operations into a new filter in this directory.
+fn fill<K: Spec>(
+    mut sources: Vec<Source>,
+    dir: &Path,
+    spec: K,
+    options: Options,
+    (hasher, share): (KeyHasher, Option<Share>),
+) -> Result<Remade> {
+    let mut is_whole = true;
+    for source in &mut sources {
+        is_whole &= source.history.position() == 1;
+        source.advance()?;
+    }
+    let by_clock = |commit: &Commit| commit.operations.iter().any(|of| !of.is_stream_time);
+    let has_clock = sources.iter().filter_map(|source| source.next.as_ref()).any(by_clock);
+    let begun = sources.iter().filter_map(|source| source.time).min();
+    let clock = ManualClock::new(begun.unwrap_or(Timestamp::from_unix_micros(0)));
+    let used = if has_clock { Clock::from(clock.clone()) } else { Clock::stream() };
+    let settings = options.durability(Durability::Never).background(false).clock(used);
+    let media: Arc<dyn Media> = Arc::new(Disk::new(dir));
+    let engine = open::create_with(media, spec.kind()?, settings, Some(hasher))?;
+    let writing = Writing { filter: Filter::<K>::start(engine)?, clock, has_clock, share };
+    let mut made = Remade { operations: 0, is_whole, since: None };
+    // The earliest, and of several the first.
+    let earliest = |sources: &[Source]| {
+        let open = (0..sources.len()).filter(|&at| sources[at].next.is_some());
+        open.min_by_key(|&at| (sources[at].time, at))
+    };
+    while let Some(at) = earliest(&sources) {
+        let Some(commit) = sources[at].advance()? else { continue };
+        for operation in &commit.operations {
+            if writing.write(operation)? {
+                made.since = made.since.or(operation.time);
+                made.operations += 1;
+                if made.operations.is_multiple_of(CHECKPOINT_EVERY) {
+                    writing.filter.checkpoint()?;
+                }
+            }
+        }
+    }
+    writing.filter.close()?;
+    Ok(made)
+}
+
+/// A filter that takes operations of others.
+struct Writing<K> {
+    filter: Filter<K>,
+    clock: ManualClock,
+    has_clock: bool,
+    share: Option<Share>,
+}
+
+impl<K: Spec> Writing<K> {
+    /// Writes an operation. Returns whether it was one on a key of this share.
+    fn write(&self, operation: &Operation) -> Result<bool> {
+        let writer = &self.filter.engine.writer;
+        let kind = &*self.filter.engine.shared.meta.kind;
+        if let Some(time) = operation.time.filter(|_| self.has_clock) {
+            self.clock.set(time);
+        }
+        let given = operation.time.filter(|_| operation.is_stream_time || !self.has_clock);
+        let time = given.map(Timestamp::as_unix_micros);
+        let weight = |weight: u32| if kind.weights().is_some() { weight.into() } else { 1 };
+        let request = match operation.change {
+            Change::Insert { hash, weight: of } => {
+                Request::new(hash, time, weight(of), Precondition::Nothing, Waits::Always)
+            }
+            Change::Remove { hash, weight: of } if kind.removal().is_some() => {
+                Request::remove(hash, time, weight(of), Waits::Always)
+            }
+            Change::Clear => {
+                self.filter.clear()?;
+                return Ok(false);
+            }
+            Change::Position { source, position } => {
+                let mut batch = self.filter.batch();
+                batch.set_position(source, position)?;
+                batch.commit()?;
+                return Ok(false);
+            }
+            Change::Remove { .. } | Change::Claim { .. } | Change::Release { .. } => {
+                return Ok(false);
+            }
+        };
+        if self.share.is_some_and(|share| !share.has(request.asked.hash)) {
+            return Ok(false);
+        }
+        write::write(writer, &request)?;
+        Ok(true)
+    }
+}
+
+/// A directory beside the one that it will become: there is a filter once all of it is there.
+struct Unfinished {
+    path: PathBuf,
+    dir: PathBuf,
+}
+
+impl Unfinished {
+    fn new(dir: &Path) -> Result<Self> {
+        let is_vacant = match fs::read_dir(dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => true,
+            entries => entries.map_err(Error::io("list", dir))?.next().is_none(),
+        };
+        if !is_vacant {
+            return Err(Error::Exists { path: dir.to_path_buf() });
+        }
+        let mut name = OsString::from(dir);
+        name.push(".unfinished");
+        let path = PathBuf::from(name);
+        // Of a process that died.
+        match fs::remove_dir_all(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            removed => removed.map_err(Error::io("remove", &path))?,
+        }
+        Ok(Self { path, dir: dir.to_path_buf() })
+    }
+
+    /// Gives the directory its name.
+    fn finish(&self) -> Result<()> {
+        fs::rename(&self.path, &self.dir).map_err(Error::io("rename", &self.path))?;
+        let parent = self.dir.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let parent = parent.unwrap_or(Path::new("."));
+        let synced = fs::File::open(parent).and_then(|parent| parent.sync_all());
+        synced.map_err(Error::io("sync", parent))
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        // After `finish` there is none.
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
