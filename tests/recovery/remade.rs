@@ -228,8 +228,8 @@ fn shares_have_each_key_once_and_united_again_they_are_the_filter() {
 fn what_the_log_does_not_have_any_more_is_said_and_a_refusal_leaves_nothing() {
     let home = tempfile::tempdir().expect("a directory");
     let [dir, other, made] = ["dir", "other", "made"].map(|name| home.path().join(name));
-    let forgetful = || options(Clock::stream()).keep_log(Keep::Nothing);
-    let filter = Filter::create(&dir, Bloom::capacity(5000), forgetful()).expect("a filter");
+    let unkept = || options(Clock::stream()).keep_log(Keep::Nothing);
+    let filter = Filter::create(&dir, Bloom::capacity(5000), unkept()).expect("a filter");
     for number in 0..3000_u64 {
         filter.insert(number.to_le_bytes()).expect("an insert");
         if number % 500 == 0 {

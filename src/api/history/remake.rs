@@ -85,8 +85,8 @@ impl Source {
 /// beginning of their logs ([`Options::keep_log`]).
 ///
 /// - Of one filter: the same with another window, rate, capacity or kind.
-/// - Of several with the same hash of keys ([`Options::hash_seed`]): their union. Operations without
-///   times come one filter after the other.
+/// - Of several with the same hash of keys ([`Options::hash_seed`]): their union. Operations
+///   without times come one filter after the other.
 /// - With a [`Share`]: only of some keys. All positions of sources stay.
 ///
 /// Importances keep their levels, so that kinds with importances must stay as they are. Claims are
