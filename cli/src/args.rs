@@ -6,6 +6,7 @@ use crate::explain_args::Explain;
 use crate::kind_options::KindOptions;
 use crate::moment::{Past, parse_moment};
 use crate::operator_args::{Report, Stat, Top};
+use crate::remake_args::{Alter, Merge, Split};
 use crate::units::parse_positive;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -116,6 +117,20 @@ pub enum Command {
     /// Creates a filter from a backup, in a new directory, or what a filter was at a moment of its
     /// past.
     Restore(Restore),
+    /// Makes a filter with another window, rate, capacity or kind, in a new directory, from the log
+    /// that is kept.
+    ///
+    /// The new filter answers as one that has had its parameters since the log began. DIR stays as
+    /// it is, and may be in use; what comes after the end of its log was read is not in the new
+    /// filter.
+    Alter(Alter),
+    /// Unites filters with the same hash of keys (--hash-seed) in a new directory.
+    ///
+    /// The new filter answers as one that has had the operations of all of them, in the order of
+    /// their times.
+    Merge(Merge),
+    /// Divides a filter into several by the hash of its keys.
+    Split(Split),
     /// Recovers the longest provable prefix of a damaged filter into a new directory and reports
     /// what is lost.
     ///

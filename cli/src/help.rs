@@ -111,6 +111,15 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "ebbtide restore --at 2026-11-24T10:00:00Z seen seen-before",
         ],
     ),
+    (
+        "alter",
+        &[
+            "ebbtide alter seen larger --window 48h --rate 2000",
+            "ebbtide alter seen exact --kind fingerprint --last 1e6 --fpr 1e-6 --keep-log 24h",
+        ],
+    ),
+    ("merge", &["ebbtide merge seen-a seen-b seen-c seen"]),
+    ("split", &["ebbtide split seen seen --into 4"]),
     ("salvage", &["ebbtide salvage damaged saved"]),
     (
         "plan",

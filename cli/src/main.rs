@@ -29,6 +29,7 @@ mod output;
 mod plot;
 mod priors;
 mod progress;
+mod remake_args;
 mod source;
 mod splitter;
 mod stop;

@@ -20,6 +20,7 @@ mod plan_plot;
 mod posteriors;
 mod prometheus;
 mod reasons;
+mod remake;
 mod report;
 mod restore;
 mod run;
@@ -62,6 +63,9 @@ pub fn run(command: Command) -> Result<ExitCode> {
             filter.close()?;
         }
         Command::Restore(arguments) => restore::restore(&arguments)?,
+        Command::Alter(arguments) => remake::alter(&arguments)?,
+        Command::Merge(arguments) => remake::merge(&arguments)?,
+        Command::Split(arguments) => remake::split(&arguments)?,
         Command::Run(arguments) => return claims::run(&arguments),
         Command::Claims(arguments) => return claims::claims(&arguments),
         Command::Salvage(arguments) => return salvage::salvage(&arguments),

@@ -33,6 +33,7 @@ mod read_only;
 mod readme;
 mod real_streams;
 mod recipes;
+mod remade;
 mod rotations;
 mod salvage;
 mod stops;

@@ -1,5 +1,6 @@
 //! A new filter from the operations of others.
 
+use crate::api::batch::Batch;
 use crate::api::config::Spec;
 use crate::api::handle::Filter;
 use crate::api::history::commits::{Change, Commit, History, Operation};
@@ -16,6 +17,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Operations after which a checkpoint is written, so that the log stays short.
 const CHECKPOINT_EVERY: u64 = 1 << 20;
@@ -89,7 +91,8 @@ impl Source {
 ///   without times come one filter after the other.
 /// - With a [`Share`]: only of some keys. All positions of sources stay.
 ///
-/// Importances keep their levels, so that kinds with importances must stay as they are. Claims are
+/// Durability, downtime and `max_lead` are those of the first filter, unless the options say
+/// otherwise. Importances keep their levels, so that kinds with importances must stay as they are. Claims are
 /// left out. The filters may be open; what they do after the end of their logs was read is not
 /// there. The new filter begins a log of its own, with the LSNs of its own operations.
 ///
@@ -127,7 +130,12 @@ pub fn remake<K: Spec, P: AsRef<Path>>(
         let expected = format!("a number below {}", share.count);
         return Err(Error::parameter("share", expected, share.number));
     }
-    let hasher = first.history.meta().hasher;
+    let meta = first.history.meta();
+    let hasher = meta.hasher;
+    let mut options = options;
+    options.durability.get_or_insert(meta.durability);
+    options.downtime.get_or_insert(meta.downtime);
+    options.max_lead.get_or_insert(Duration::from_micros(meta.max_lead));
     let kind = spec.kind()?;
     for (source, dir) in sources.iter().zip(from) {
         check_same_keys(source, dir.as_ref(), hasher)?;
@@ -181,7 +189,7 @@ fn fill<K: Spec>(
     let begun = sources.iter().filter_map(|source| source.time).min();
     let clock = ManualClock::new(begun.unwrap_or(Timestamp::from_unix_micros(0)));
     let used = if has_clock { Clock::from(clock.clone()) } else { Clock::stream() };
-    let settings = options.durability(Durability::Never).background(false).clock(used);
+    let settings = options.background(false).clock(used);
     let media: Arc<dyn Media> = Arc::new(Disk::new(dir));
     let engine = open::create_with(media, spec.kind()?, settings, Some(hasher))?;
     let writing = Writing { filter: Filter::<K>::start(engine)?, clock, has_clock, share };
@@ -238,7 +246,7 @@ impl<K: Spec> Writing<K> {
                 return Ok(false);
             }
             Change::Position { source, position } => {
-                let mut batch = self.filter.batch();
+                let mut batch = Batch::new(self.filter.call().durability(Durability::Never));
                 batch.set_position(source, position)?;
                 batch.commit()?;
                 return Ok(false);

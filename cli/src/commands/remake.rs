@@ -1,0 +1,102 @@
+//! `alter`, `merge` and `split`: filters from the operations of others.
+
+use super::{at_rest, place};
+use crate::failure::{Failure, Result};
+use crate::kind_options::described;
+use crate::output::Output;
+use crate::remake_args::{Alter, Merge, Remade, Settings, Split};
+use crate::units::counted;
+use ebbtide::history::{History, Share, remake};
+use ebbtide::{Any, Options, Parameters, Reader};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// `alter`.
+pub fn alter(arguments: &Alter) -> Result<()> {
+    let Alter { dir, new, remade } = arguments;
+    if remade.kind.is_none() && !is_given(remade) {
+        return Err(Failure::Error(
+            "nothing to alter; name the kind or the parameters of the new filter".to_owned(),
+        ));
+    }
+    let spec = spec(remade, dir)?;
+    let operations = make(&[dir], new, spec, &remade.settings, None)?;
+    say(new, operations, 1)
+}
+
+/// `merge`.
+pub fn merge(arguments: &Merge) -> Result<()> {
+    let Merge { dirs, remade } = arguments;
+    let Some((new, from)) = dirs.split_last() else { return Ok(()) };
+    let from: Vec<_> = from.iter().collect();
+    let operations = make(&from, new, spec(remade, from[0])?, &remade.settings, None)?;
+    say(new, operations, from.len())
+}
+
+/// `split`.
+pub fn split(arguments: &Split) -> Result<()> {
+    let Split { dir, new, into, settings } = arguments;
+    let (kind, parameters) = like(dir)?;
+    for number in 0..into.get() {
+        let mut name = OsString::from(new);
+        name.push(format!("-{number}"));
+        let (new, spec) = (PathBuf::from(name), Any::new(&kind, parameters.clone()));
+        let share = Share { number, count: into.get() };
+        let operations = make(&[dir], &new, spec, settings, Some(share))?;
+        say(&new, operations, 1)?;
+    }
+    Ok(())
+}
+
+fn is_given(remade: &Remade) -> bool {
+    remade.last.is_some() || remade.kind_options.parameters().iter().next().is_some()
+}
+
+/// Returns the kind and the parameters of a filter.
+fn like(dir: &Path) -> Result<(String, Parameters)> {
+    let reader = Reader::<Any>::open(dir, at_rest::options())?;
+    Ok((reader.kind().to_owned(), reader.parameters()))
+}
+
+/// Returns the wanted kind with its parameters: those of a filter, unless others are given.
+fn spec(remade: &Remade, dir: &Path) -> Result<Any> {
+    let (kind, parameters) = like(dir)?;
+    if remade.kind.is_none() && !is_given(remade) {
+        return Ok(Any::new(&kind, parameters));
+    }
+    let kind = remade.kind.as_deref().unwrap_or(&kind);
+    let (kind, parameters) = described(Some(kind), remade.last, &remade.kind_options)?;
+    Ok(Any::new(kind, parameters))
+}
+
+fn make(
+    from: &[&PathBuf],
+    new: &Path,
+    spec: Any,
+    settings: &Settings,
+    share: Option<Share>,
+) -> Result<u64> {
+    place::check(new)?;
+    for dir in from.iter().filter(|_| !settings.forget) {
+        let first = History::open(dir)?.position();
+        if first > 1 {
+            return Err(Failure::Error(format!(
+                "the log of {} begins at LSN {first}, so that the new filter would not know what \
+                 was inserted before; make it nevertheless with --forget",
+                dir.display()
+            )));
+        }
+    }
+    let mut options = Options::new();
+    if let Some(keep) = settings.keep_log {
+        options = options.keep_log(keep);
+    }
+    Ok(remake(from, new, spec, options, share)?.operations)
+}
+
+fn say(new: &Path, operations: u64, filters: usize) -> Result<()> {
+    let (operations, from) = (counted(operations, "operation"), counted(filters as u64, "filter"));
+    let mut output = Output::new()?;
+    output.text(&format!("{} has {operations} of {from}", new.display()))?;
+    output.flush()
+}

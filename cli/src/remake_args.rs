@@ -1,0 +1,79 @@
+//! Options of the commands that make filters from the operations of others.
+
+use crate::key_args::KEEPS;
+use crate::kind_options::KindOptions;
+use clap::Args;
+use ebbtide::Keep;
+use std::num::NonZeroU64;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// The kind and the parameters of the new filter.
+#[derive(Debug, Args)]
+pub struct Remade {
+    /// The kind of the new filter.
+    #[arg(long)]
+    pub kind: Option<String>,
+    /// The window in inserts; the same as --window-items.
+    #[arg(long, value_name = "N")]
+    pub last: Option<NonZeroU64>,
+    /// The kind's parameters.
+    #[command(flatten)]
+    pub kind_options: KindOptions,
+    /// The settings that the commands share.
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+/// Settings of all new filters.
+#[derive(Debug, Args)]
+pub struct Settings {
+    /// How much of its log the new filter keeps: a time such as 24h, a size such as 10GiB, or
+    /// nothing, the default.
+    #[arg(long, value_name = KEEPS, value_parser = Keep::from_str)]
+    pub keep_log: Option<Keep>,
+    /// Make the new filter although the log does not reach back to the creation of a filter: it
+    /// then does not know what was inserted before the log begins.
+    #[arg(long)]
+    pub forget: bool,
+}
+
+/// Options of `alter`.
+#[derive(Debug, Args)]
+pub struct Alter {
+    /// The directory of the filter, which others may use meanwhile.
+    pub dir: PathBuf,
+    /// The directory of the new filter, which must not contain a filter.
+    pub new: PathBuf,
+    /// The kind and the parameters of the new filter, all that it shall have: those that are not
+    /// named have their defaults. Without --kind it is of the same kind.
+    #[command(flatten)]
+    pub remade: Remade,
+}
+
+/// Options of `merge`.
+#[derive(Debug, Args)]
+pub struct Merge {
+    /// The directories of the filters, which others may use meanwhile, and at the end that of the
+    /// new one.
+    #[arg(required = true, num_args = 3.., value_names = ["DIR", "DIR", "NEW"])]
+    pub dirs: Vec<PathBuf>,
+    /// The kind and the parameters of the new filter; without any, those of the first one.
+    #[command(flatten)]
+    pub remade: Remade,
+}
+
+/// Options of `split`.
+#[derive(Debug, Args)]
+pub struct Split {
+    /// The directory of the filter, which others may use meanwhile.
+    pub dir: PathBuf,
+    /// The directories of the new filters, to which a hyphen and a number from 0 are added.
+    pub new: PathBuf,
+    /// The number of new filters. Each key is in one of them, by its hash.
+    #[arg(long, value_name = "N")]
+    pub into: NonZeroU64,
+    /// The settings that the commands share.
+    #[command(flatten)]
+    pub settings: Settings,
+}

@@ -1,0 +1,83 @@
+//! `alter`, `merge` and `split`.
+
+use crate::support::{Place, ok, refused, run};
+
+/// Returns which of these keys are in a filter.
+fn present(dir: &str, keys: std::ops::Range<u64>) -> Vec<u64> {
+    let answers = ok(&["contains", dir], &lines(keys.clone()));
+    let answers = answers.text().lines().map(|answer| answer == "1");
+    keys.zip(answers).filter(|(_, is_in)| *is_in).map(|(key, _)| key).collect()
+}
+
+fn lines(keys: std::ops::Range<u64>) -> Vec<u8> {
+    keys.map(|key| format!("{key}\n")).collect::<String>().into_bytes()
+}
+
+#[test]
+fn a_larger_window_has_what_the_smaller_one_has_forgotten() {
+    let place = Place::new();
+    let (dir, new) = (place.at("seen"), place.at("larger"));
+    ok(&["create", &dir, "--last", "100", "--fpr", "1e-9", "--keep-log", "1h"], b"");
+    ok(&["insert", &dir], &lines(0..1000));
+    assert!(present(&dir, 0..40).is_empty(), "they have left the window");
+    assert!(refused(&["alter", &dir, &new], b"").contains("nothing to alter"));
+    let told = ok(&["alter", &dir, &new, "--last", "5000", "--fpr", "1e-9"], b"");
+    assert!(told.text().contains("1000 operations of 1 filter"));
+    assert_eq!(present(&new, 0..40), (0..40).collect::<Vec<_>>());
+    assert!(present(&dir, 0..40).is_empty(), "the old one stays as it was");
+    ok(&["insert", &new], &lines(1000..1010));
+    assert_eq!(run(&["verify", &new], b"").code, Some(0));
+}
+
+#[test]
+fn filters_with_one_hash_are_merged_and_others_refused() {
+    let place = Place::new();
+    let [a, b, c, all, wrong] = ["a", "b", "c", "all", "wrong"].map(|name| place.at(name));
+    let create = |dir: &str, seed: &str| {
+        let kind = ["--kind", "counting", "--capacity", "1000", "--fpr", "1e-9"];
+        let settings = ["--hash-seed", seed, "--keep-log", "1h"];
+        ok(&[&["create", dir], &kind[..], &settings[..]].concat(), b"");
+    };
+    create(&a, "7");
+    create(&b, "7");
+    create(&c, "8");
+    ok(&["insert", &a], &lines(0..20));
+    ok(&["insert", &b], &lines(10..30));
+    let told = ok(&["merge", &a, &b, &all], b"");
+    assert!(told.text().contains("40 operations of 2 filters"));
+    let counts = ok(&["estimate", &all], &lines(5..25));
+    let wanted = [["1"; 5], ["2"; 5], ["2"; 5], ["1"; 5]].concat();
+    assert_eq!(counts.text().lines().collect::<Vec<_>>(), wanted);
+    assert!(refused(&["merge", &a, &c, &wrong], b"").contains("hash_seed"));
+    assert!(!std::path::Path::new(&wrong).exists());
+    refused(&["merge", &a, &b, &all], b"");
+}
+
+#[test]
+fn a_split_filter_has_each_key_in_one_part() {
+    let place = Place::new();
+    let (dir, new) = (place.at("seen"), place.at("part"));
+    ok(&["create", &dir, "--last", "1000", "--fpr", "1e-9", "--keep-log", "1h"], b"");
+    ok(&["insert", &dir], &lines(0..60));
+    ok(&["split", &dir, &new, "--into", "3"], b"");
+    let parts = (0..3).map(|number| present(&format!("{new}-{number}"), 0..60));
+    let parts: Vec<_> = parts.collect();
+    assert!(parts.iter().all(|part| part.len() > 5), "{parts:?}");
+    let mut all = parts.concat();
+    all.sort_unstable();
+    assert_eq!(all, (0..60).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_log_that_does_not_begin_with_the_filter_is_refused_unless_that_may_be() {
+    let place = Place::new();
+    let (dir, new) = (place.at("seen"), place.at("new"));
+    ok(&["create", &dir, "--last", "100", "--segment-bytes", "4KiB"], b"");
+    for round in 0..6 {
+        ok(&["insert", &dir], &lines(round * 300..(round + 1) * 300));
+        ok(&["snapshot", &dir], b"");
+    }
+    assert!(refused(&["alter", &dir, &new, "--last", "5000"], b"").contains("--forget"));
+    ok(&["alter", &dir, &new, "--last", "5000", "--forget"], b"");
+    assert!(present(&new, 1790..1800).len() == 10);
+}
