@@ -23,8 +23,8 @@ use std::fmt;
 pub enum At {
     /// After the record with this LSN. If that is in the middle of a batch, before the batch.
     Lsn(u64),
-    /// Before the first record whose time is later. The time is the filter's; of filters without
-    /// one it is that of the syncs of the log, by the wall clock.
+    /// Before the first commit of an operation whose time is later. An operation of a filter with a
+    /// clock has a time whatever the kind.
     Time(Timestamp),
     /// Before the first commit that set the position of this source beyond this one.
     Position {

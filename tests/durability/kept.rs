@@ -6,17 +6,20 @@ use ebbtide::media::{Media, Memory};
 use ebbtide::{Any, Bloom, Durability, Error, Filter, Keep, Reader};
 use ebbtide_testkit::crash::disk::CrashDisk;
 use ebbtide_testkit::environment::scaled;
+use ebbtide_testkit::failing::Failing;
 use ebbtide_testkit::random::Random;
+use std::io::ErrorKind;
 use std::sync::Arc;
 
 /// The claims, by name.
-pub const ALL: [(&str, fn()); 6] = [
+pub const ALL: [(&str, fn()); 7] = [
     ("a_handle_has_the_durability_that_it_asks_for_whatever_the_filter_was_created_with", own),
     ("a_clear_that_returned_survives_a_power_cut", cleared),
     ("a_backup_that_returned_survives_a_power_cut", backed_up),
     ("a_backup_whose_writer_died_is_the_whole_copy_or_no_filter", killed),
     ("at_every_moment_the_files_are_two_recovery_bases", two_bases),
     ("after_any_crash_the_kept_log_has_every_moment_that_was_durable", every_moment),
+    ("whichever_call_fails_while_log_is_kept_no_moment_is_lost", any_failing_call),
 ];
 
 fn create(media: Arc<dyn Media>) -> Filter<Bloom> {
@@ -258,6 +261,45 @@ fn every_moment() {
                 }
                 _ => {}
             }
+        }
+    }
+}
+
+fn any_failing_call() {
+    for call in 1.. {
+        let media = Failing::new(Memory::new());
+        let shared: Arc<dyn Media> = Arc::new(media.clone());
+        let keep = options().keep_log(Keep::Bytes(64 << 10)).durability(Durability::Never);
+        let spec = Bloom::capacity(2000);
+        let filter = Filter::create_on(shared.clone(), spec, keep).expect("a filter");
+        let mut moments = Vec::new();
+        for number in 0..900 {
+            insert(&filter, number..number + 1);
+            let digest = filter.digest().expect("a digest");
+            moments.push((digest.lsn - 1, digest.value));
+            if number % 200 == 199 && number < 899 {
+                filter.checkpoint().expect("a checkpoint");
+            }
+        }
+        media.fail_after(call, ErrorKind::Other);
+        let written = filter.checkpoint();
+        let happened = !media.clear_faults();
+        assert!(written.is_ok() || happened, "{written:?}");
+        match filter.checkpoint() {
+            Ok(_) | Err(Error::Poisoned { .. }) => {}
+            Err(error) => panic!("call {call}: {error}"),
+        }
+        let from = Reader::<Any>::open_on(shared.clone(), options()).expect("a reader");
+        let from = from.stat().expect("figures").kept_log_from.expect("a base");
+        let at = |lsn| Reader::<Any>::at_on(shared.clone(), At::Lsn(lsn), options());
+        let reached = moments.iter().filter(|(lsn, _)| *lsn >= from);
+        for &(lsn, value) in reached.step_by(101) {
+            let past = at(lsn).unwrap_or_else(|error| panic!("call {call}: {error}"));
+            assert_eq!(past.digest().expect("one").value, value, "call {call}: {lsn}");
+        }
+        if !happened {
+            assert!(call > 20, "only {call} calls");
+            break;
         }
     }
 }

@@ -5,8 +5,10 @@
 //! segments, snapshots) as the engine of that version wrote them. The file `expected` contains what
 //! that engine reported about it: digest, LSN, inserts, and estimates of keys.
 
+use ebbtide::history::At;
 use ebbtide::{
-    Any, Clock, Durability, Filter, ManualClock, Options, Parameters, Timestamp, inspect,
+    Any, Clock, Durability, Filter, Keep, ManualClock, Options, Parameters, Reader, Timestamp,
+    inspect,
 };
 use std::fmt::Write;
 use std::fs;
@@ -183,4 +185,39 @@ fn similar(found: &str, expected: &str, name: &str) {
         lines.map(str::to_owned).collect::<Vec<_>>()
     };
     assert_eq!(without(found), without(expected), "{name}");
+}
+
+#[test]
+fn the_past_of_a_filter_that_was_upgraded_reaches_into_its_log_of_the_older_format() {
+    for version in [4, 5] {
+        for name in names(&fixtures(version)) {
+            let home = TempDir::new().expect("a directory");
+            copy(&fixtures(version).join(&name), home.path());
+            let clock = clock();
+            clock.advance(4 * ROUND);
+            let keeping = options(&clock).keep_log(Keep::Bytes(1 << 30));
+            let filter = Filter::<Any>::open(home.path(), keeping).expect(&name);
+            let mut moments = Vec::new();
+            let mut note = |filter: &Filter| {
+                let digest = filter.digest().expect("a digest");
+                moments.push((digest.lsn - 1, digest.value));
+            };
+            note(&filter);
+            for round in 100..104 {
+                for key in 300 * round..300 * (round + 1) {
+                    insert(&filter, key..key + 1);
+                    note(&filter);
+                }
+                filter.checkpoint().expect("a snapshot");
+            }
+            // The log of both formats is there, and each moment since the opening.
+            let kept = names(home.path()).iter().filter(|name| name.starts_with("kept-")).count();
+            assert!(kept > 5, "{name}: {kept}");
+            for (lsn, value) in moments.into_iter().step_by(97) {
+                let past = Reader::<Any>::at(home.path(), At::Lsn(lsn), options(&clock));
+                let past = past.unwrap_or_else(|error| panic!("{name}: {error}"));
+                assert_eq!(past.digest().expect("a digest").value, value, "{name}: {lsn}");
+            }
+        }
+    }
 }

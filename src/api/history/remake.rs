@@ -1,6 +1,7 @@
 //! A new filter from the operations of others.
 
 use crate::api::batch::Batch;
+use crate::api::call::AHEAD;
 use crate::api::config::Spec;
 use crate::api::handle::Filter;
 use crate::api::history::commits::{Change, Commit, History, Operation};
@@ -199,18 +200,15 @@ fn fill<K: Spec>(
         let open = (0..sources.len()).filter(|&at| sources[at].next.is_some());
         open.min_by_key(|&at| (sources[at].time, at))
     };
+    let mut next = Vec::with_capacity(AHEAD);
     while let Some(at) = earliest(&sources) {
-        let Some(commit) = sources[at].advance()? else { continue };
-        for operation in &commit.operations {
-            if writing.write(operation)? {
-                made.since = made.since.or(operation.time);
-                made.operations += 1;
-                if made.operations.is_multiple_of(CHECKPOINT_EVERY) {
-                    writing.filter.checkpoint()?;
-                }
-            }
+        next.extend(sources[at].advance()?.into_iter().flat_map(|commit| commit.operations));
+        if next.len() >= AHEAD {
+            writing.write_all(&next, &mut made)?;
+            next.clear();
         }
     }
+    writing.write_all(&next, &mut made)?;
     writing.filter.close()?;
     Ok(made)
 }
@@ -224,6 +222,27 @@ struct Writing<K> {
 }
 
 impl<K: Spec> Writing<K> {
+    /// Writes operations, whose cells are prefetched.
+    fn write_all(&self, operations: &[Operation], made: &mut Remade) -> Result<()> {
+        for operations in operations.chunks(AHEAD) {
+            for operation in operations {
+                if let Change::Insert { hash, .. } = operation.change {
+                    self.filter.engine.writer.prefetch_to_write(hash);
+                }
+            }
+            for operation in operations {
+                if self.write(operation)? {
+                    made.since = made.since.or(operation.time);
+                    made.operations += 1;
+                    if made.operations.is_multiple_of(CHECKPOINT_EVERY) {
+                        self.filter.checkpoint()?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Writes an operation. Returns whether it was one on a key of this share.
     fn write(&self, operation: &Operation) -> Result<bool> {
         let writer = &self.filter.engine.writer;
