@@ -13,4 +13,5 @@ pub mod kept_files;
 pub mod moments;
 pub mod whole;
 
+#[cfg(not(loom))]
 pub use moments::At;
