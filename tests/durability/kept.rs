@@ -1,9 +1,9 @@
 //! Durability of what is no insert: a clear, a backup, and at every moment two recovery bases.
 
 use crate::claims::options;
-use ebbtide::history::At;
+use ebbtide::history::{At, Change, History};
 use ebbtide::media::{Media, Memory};
-use ebbtide::{Any, Bloom, Durability, Error, Filter, Keep, Reader};
+use ebbtide::{Any, Bloom, Durability, Entry, Error, Filter, Keep, Reader, Timestamp};
 use ebbtide_testkit::crash::disk::CrashDisk;
 use ebbtide_testkit::environment::scaled;
 use ebbtide_testkit::failing::Failing;
@@ -12,7 +12,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 
 /// The claims, by name.
-pub const ALL: [(&str, fn()); 7] = [
+pub const ALL: [(&str, fn()); 8] = [
     ("a_handle_has_the_durability_that_it_asks_for_whatever_the_filter_was_created_with", own),
     ("a_clear_that_returned_survives_a_power_cut", cleared),
     ("a_backup_that_returned_survives_a_power_cut", backed_up),
@@ -20,6 +20,7 @@ pub const ALL: [(&str, fn()); 7] = [
     ("at_every_moment_the_files_are_two_recovery_bases", two_bases),
     ("after_any_crash_the_kept_log_has_every_moment_that_was_durable", every_moment),
     ("whichever_call_fails_while_log_is_kept_no_moment_is_lost", any_failing_call),
+    ("operations_of_a_batch_whose_writer_died_within_it_are_not_in_the_history", broken_batch),
 ];
 
 fn create(media: Arc<dyn Media>) -> Filter<Bloom> {
@@ -302,4 +303,36 @@ fn any_failing_call() {
             break;
         }
     }
+}
+
+fn broken_batch() {
+    let disk = CrashDisk::new();
+    let filter = create(Arc::new(disk.clone()));
+    insert(&filter, 0..3);
+    let mut batch = filter.batch();
+    for key in 10..15_u64 {
+        let time = Timestamp::from_unix_micros(77);
+        batch.insert_entry(&Entry::new(key.to_le_bytes()).time(time)).expect("room");
+    }
+    batch.commit().expect("a commit");
+    let killed = disk.without_process();
+    // Its last record was not written.
+    killed.unpublish(77);
+    let hash = |key: u64| filter.key_hash(key.to_le_bytes());
+    let found = |media: &CrashDisk| -> Vec<u64> {
+        let history = History::open_on(Arc::new(media.clone())).expect("a filter");
+        let commits = history.with_undurable().map(|commit| commit.expect("no error"));
+        let operations = commits.flat_map(|commit| commit.operations);
+        let inserted = |change: Change| match change {
+            Change::Insert { hash, .. } => hash,
+            other => panic!("{other:?}"),
+        };
+        operations.map(|operation| inserted(operation.change)).collect()
+    };
+    let before: Vec<u64> = (0..3).map(hash).collect();
+    assert_eq!(found(&disk), (0..3).chain(10..15).map(hash).collect::<Vec<_>>());
+    assert_eq!(found(&killed), before, "before recovery");
+    let after = open(Arc::new(killed.clone())).expect("it recovers");
+    insert(&after, 20..21);
+    assert_eq!(found(&killed), [before, vec![hash(20)]].concat(), "and after it");
 }
