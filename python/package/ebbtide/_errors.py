@@ -136,6 +136,20 @@ class ClaimsFull(Error):
     most: int
 
 
+class NotKept(Error):
+    """The log of a filter does not have a moment of its past: it was before what is kept, or has
+    not come yet.
+
+    ``path`` is the filter, ``wanted`` the moment, ``first`` the LSN from which on every moment is
+    kept, ``end`` the first LSN that the log does not have.
+    """
+
+    path: str
+    wanted: str
+    first: int
+    end: int
+
+
 class InProgress(Error):
     """Somebody else works on the key of a function that runs ``once``; ``until`` is when that lease
     ends, if it is not renewed, and the time to try again."""
@@ -209,6 +223,7 @@ BY_CODE: dict[str, type[Error]] = {
     "conflict": Conflict,
     "lease-lost": LeaseLost,
     "claims-full": ClaimsFull,
+    "not-kept": NotKept,
 }
 
 
