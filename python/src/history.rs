@@ -5,6 +5,7 @@ use crate::errors::raised;
 use crate::settings::Argument;
 use crate::slot::PATIENCE;
 use crate::times;
+use ebbtide::Error;
 use ebbtide::history::{Commit, History};
 use pyo3::prelude::*;
 use std::path::PathBuf;
@@ -14,11 +15,16 @@ use std::time::{Duration, Instant};
 /// The operations in the log of a filter, commit by commit: ``ebbtide.history(path)``.
 ///
 /// An iterator that ends where the log ends now. Asked again later, it continues with what came
-/// since; ``wait`` waits for that.
+/// since; ``wait`` waits for that. Any number of threads may use it, and each commit comes to one of
+/// them. In a child made by ``os.fork`` it raises Forked: open another one there.
 #[pyclass(frozen, weakref, module = "ebbtide", name = "History")]
 pub struct PyHistory {
     /// Locked only without the interpreter's lock.
     history: Mutex<History>,
+    path: PathBuf,
+    /// The process that has opened it: in a forked child another thread of the parent may seem to
+    /// hold the lock for ever.
+    process: u32,
 }
 
 #[pymethods]
@@ -73,6 +79,9 @@ impl PyHistory {
         py: Python<'_>,
         read: impl FnOnce(&mut History) -> ebbtide::Result<T> + Send,
     ) -> PyResult<T> {
+        if std::process::id() != self.process {
+            return Err(raised(py, Error::Forked { path: self.path.clone() }));
+        }
         let read = || read(&mut self.history.lock().unwrap_or_else(PoisonError::into_inner));
         py.detach(read).map_err(|error| raised(py, error))
     }
@@ -88,7 +97,7 @@ pub fn history(
 ) -> PyResult<PyHistory> {
     let after = after.map(|after| times::moment("after", after)).transpose()?;
     let open = || -> ebbtide::Result<History> {
-        let history = History::open(path)?;
+        let history = History::open(&path)?;
         let history = match after {
             Some(after) => history.after(after)?,
             None => history,
@@ -96,5 +105,5 @@ pub fn history(
         Ok(if durable { history } else { history.with_undurable() })
     };
     let history = py.detach(open).map_err(|error| raised(py, error))?;
-    Ok(PyHistory { history: Mutex::new(history) })
+    Ok(PyHistory { history: Mutex::new(history), path, process: std::process::id() })
 }

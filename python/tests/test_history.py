@@ -293,6 +293,27 @@ def test_other_threads_run_and_interrupts_arrive_while_it_waits(seen: ebbtide.Fi
             log.wait(wrong)
 
 
+def test_a_history_is_its_process_s_and_each_commit_comes_to_one_thread(
+    past: tuple[str, list[tuple[str, int]]],
+) -> None:
+    path, _ = past
+    log = ebbtide.history(path)
+
+    def refused() -> bool:
+        with pytest.raises(ebbtide.Forked):
+            next(log)
+        return len(list(ebbtide.history(path))) == 800
+
+    in_child(refused)
+    heard: list[ebbtide.Commit] = []
+    threads = [threading.Thread(target=lambda: heard.extend(log)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(heard, key=lambda commit: commit.lsn) == list(ebbtide.history(path))
+
+
 WRITER = """
 import ebbtide, sys
 seen = ebbtide.open(sys.argv[1])

@@ -81,7 +81,8 @@ class Crowded(Error):
 
 
 class Forked(Error):
-    """The filter was opened before this process was forked, with ``reopen_after_fork=False``."""
+    """The filter was opened before this process was forked, with ``reopen_after_fork=False``; or
+    the claim, or the history, is the parent's."""
 
     path: str
 
