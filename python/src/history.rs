@@ -15,15 +15,15 @@ use std::time::{Duration, Instant};
 /// The operations in the log of a filter, commit by commit: ``ebbtide.history(path)``.
 ///
 /// An iterator that ends where the log ends now. Asked again later, it continues with what came
-/// since; ``wait`` waits for that. Any number of threads may use it, and each commit comes to one of
-/// them. In a child made by ``os.fork`` it raises Forked: open another one there.
+/// since; ``wait`` waits for that. Any number of threads may use it, and each commit comes to one
+/// of them. In a child made by ``os.fork`` it raises Forked: open another one there.
 #[pyclass(frozen, weakref, module = "ebbtide", name = "History")]
 pub struct PyHistory {
     /// Locked only without the interpreter's lock.
     history: Mutex<History>,
     path: PathBuf,
-    /// The process that has opened it: in a forked child another thread of the parent may seem to
-    /// hold the lock for ever.
+    /// The process that has opened it. A forked child may inherit the lock while a thread that it
+    /// does not have holds it.
     process: u32,
 }
 
