@@ -5,7 +5,7 @@ use crate::claim_args::{Claims, RunOnce};
 use crate::explain_args::Explain;
 use crate::kind_options::KindOptions;
 use crate::moment::{Past, parse_moment};
-use crate::operator_args::{Report, Stat, Top};
+use crate::operator_args::{History, Report, Stat, Top};
 use crate::remake_args::{Alter, Merge, Split};
 use crate::units::parse_positive;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -104,6 +104,14 @@ pub enum Command {
     /// Prints the records of the log. A tag replaces each key: equal keys have equal tags within
     /// one output only.
     Wal(Look),
+    /// Prints the operations in the log, one per line: LSN, timeline, time, operation, what it
+    /// changed.
+    ///
+    /// They are in the order in which they happened, from the oldest that is kept (--keep-log).
+    /// Operations that happened together, as one batch, are marked. A key is its hash, which is as
+    /// secret as the filter's seed. Nothing is changed, and no writer waits. By default only what
+    /// survives a power cut is printed.
+    History(History),
     /// Removes all keys in one step that every process using the filter sees at once.
     ///
     /// Use this command to reset a filter that is in use. If its directory were removed instead,

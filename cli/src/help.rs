@@ -101,6 +101,13 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("digest", &["ebbtide digest seen", "ebbtide digest seen --at lsn:120000"]),
     ("verify", &["ebbtide verify seen"]),
     ("wal", &["ebbtide wal seen --json"]),
+    (
+        "history",
+        &[
+            "ebbtide history seen --after 2026-11-24T10:00:00Z",
+            "ebbtide history seen --after lsn:120000 --follow --format json",
+        ],
+    ),
     ("clear", &["ebbtide clear seen"]),
     ("snapshot", &["ebbtide snapshot seen"]),
     ("backup", &["ebbtide backup seen seen-backup"]),

@@ -1,7 +1,8 @@
-//! Declares the options of the commands for operators: `stat`, `top` and `report`.
+//! Declares the options of the commands for operators: `stat`, `top`, `report` and `history`.
 
-use crate::moment::Past;
+use crate::moment::{Past, parse_moment};
 use clap::{Args, ValueEnum};
+use ebbtide::history::At;
 use ebbtide::units::parse_duration;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -76,6 +77,40 @@ pub struct Report {
     /// The moment in question.
     #[command(flatten)]
     pub past: Past,
+}
+
+/// Options of `history`.
+#[derive(Debug, Args)]
+pub struct History {
+    /// The filter's directory. Without any argument it is the value of EBBTIDE_DIR.
+    #[arg(env = "EBBTIDE_DIR", hide_env = true)]
+    pub dir: PathBuf,
+    /// Begin with the first operation that had not happened at this moment: lsn:N,
+    /// position:SOURCE=N or a time, as for contains --at.
+    #[arg(long, value_name = "MOMENT", value_parser = parse_moment)]
+    pub after: Option<At>,
+    /// Wait for more, also from other processes, until a signal. If the command falls so far behind
+    /// that the log it needs is removed, it ends with an error.
+    #[arg(long)]
+    pub follow: bool,
+    /// Also print what is not durable yet, which a power cut may take back.
+    #[arg(long)]
+    pub undurable: bool,
+    /// Print one JSON object per line.
+    #[arg(long)]
+    pub json: bool,
+    /// The form of the lines; --json is the same as --format json.
+    #[arg(long, value_enum, default_value = "text", conflicts_with = "json")]
+    pub format: Lines,
+}
+
+/// The form of operations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Lines {
+    /// Columns.
+    Text,
+    /// One JSON object per line.
+    Json,
 }
 
 /// The bounds of an interval: shorter ones would mostly measure the command, longer ones are

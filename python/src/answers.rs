@@ -1,12 +1,13 @@
 //! Answers of the engine as objects of `ebbtide/_types.py`.
 
 use crate::times;
+use ebbtide::history::{Change, Commit, Operation};
 use ebbtide::inspect::{Plan, Report, Salvaged};
 use ebbtide::{Admission, Checked, Digest, Estimate, OpenClaim, Parameters, Stat};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyModule};
+use pyo3::types::{PyDict, PyModule, PyTuple};
 
 /// The module `ebbtide._types`.
 static TYPES: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
@@ -110,6 +111,51 @@ pub fn stat<'py>(py: Python<'py>, stat: &Stat) -> PyResult<Bound<'py, PyAny>> {
     all.set_item("max_lead", times::delta(py, stat.max_lead)?)?;
     all.set_item("format", stat.format)?;
     class(py, "Stat")?.call((), Some(&all))
+}
+
+/// Returns a `Commit`.
+pub fn commit<'py>(py: Python<'py>, commit: &Commit) -> PyResult<Bound<'py, PyAny>> {
+    let class_of_operation = class(py, "Operation")?;
+    let operations = commit.operations.iter().map(|one| operation(&class_of_operation, one));
+    let operations = PyTuple::new(py, operations.collect::<PyResult<Vec<_>>>()?)?;
+    class(py, "Commit")?.call1((commit.lsn, commit.timeline, operations))
+}
+
+fn operation<'py>(class: &Bound<'py, PyAny>, operation: &Operation) -> PyResult<Bound<'py, PyAny>> {
+    let py = class.py();
+    let all = PyDict::new(py);
+    let kind = match operation.change {
+        Change::Insert { hash, weight } => {
+            all.set_item("hash", hash)?;
+            all.set_item("weight", weight)?;
+            "insert"
+        }
+        Change::Remove { hash, weight } => {
+            all.set_item("hash", hash)?;
+            all.set_item("weight", weight)?;
+            "remove"
+        }
+        Change::Clear => "clear",
+        Change::Position { source, position } => {
+            all.set_item("source", source)?;
+            all.set_item("position", position)?;
+            "position"
+        }
+        Change::Claim { hash, token, lease } => {
+            all.set_item("hash", hash)?;
+            all.set_item("token", token)?;
+            all.set_item("lease", times::delta(py, lease)?)?;
+            "claim"
+        }
+        Change::Release { hash, token } => {
+            all.set_item("hash", hash)?;
+            all.set_item("token", token)?;
+            "release"
+        }
+        _ => "unknown",
+    };
+    let time = operation.time.map(|time| times::datetime(py, time)).transpose()?.flatten();
+    class.call((operation.lsn, time, kind), Some(&all))
 }
 
 /// Returns a `Plan`.

@@ -72,7 +72,7 @@ fn attributes<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyDict
         Error::NotKept { path: file, wanted, from, end } => {
             path(file)?;
             all.set_item("wanted", wanted)?;
-            all.set_item("from", from)?;
+            all.set_item("first", from)?;
             all.set_item("end", end)?;
         }
         Error::Conflict { path: file, operation } => {

@@ -39,7 +39,7 @@ impl PyFilter {
     pub fn of(filter: Filter, path: PathBuf, options: (Options, String), reopens: bool) -> Self {
         let (kind, parameters) = (filter.kind().to_owned(), filter.parameters());
         let is_time = parameters.get("window").is_some();
-        let slot = Slot::new(filter, path, options, reopens);
+        let slot = Slot::new(filter, (path, ()), options, reopens);
         Self { slot, kind, parameters, is_time }
     }
 }

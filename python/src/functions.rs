@@ -3,6 +3,7 @@
 use crate::answers;
 use crate::errors::raised;
 use crate::filter::PyFilter;
+use crate::times;
 use ebbtide::{Any, Error, Filter, Options, Spec, inspect, units};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -53,6 +54,19 @@ pub fn open_filter(
 #[pyfunction]
 pub fn restore(py: Python<'_>, backup: PathBuf, path: PathBuf) -> PyResult<()> {
     raise(py, py.detach(|| inspect::restore(backup, path)))
+}
+
+/// Makes a filter that is what another one was at a moment of its past.
+#[pyfunction]
+pub fn restore_at(
+    py: Python<'_>,
+    filter: PathBuf,
+    path: PathBuf,
+    at: &Bound<'_, PyAny>,
+) -> PyResult<()> {
+    let at = times::moment("at", at)?;
+    raise(py, py.detach(|| inspect::restore_at(filter, at, path)))?;
+    Ok(())
 }
 
 /// Checks all files of a filter.

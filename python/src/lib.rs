@@ -10,6 +10,7 @@ mod claim;
 mod errors;
 mod filter;
 mod functions;
+mod history;
 mod keys;
 mod reader;
 mod settings;
@@ -35,6 +36,7 @@ fn _ebbtide(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<batch::PyBatch>()?;
     module.add_class::<claim::PyClaim>()?;
     module.add_class::<bulk::Raw>()?;
+    module.add_class::<history::PyHistory>()?;
     module.add_function(wrap_pyfunction!(bulk::raw, module)?)?;
     module.add_function(wrap_pyfunction!(claim::claim, module)?)?;
     module.add_function(wrap_pyfunction!(claim::resume_claim, module)?)?;
@@ -42,7 +44,9 @@ fn _ebbtide(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(claim::end_claim, module)?)?;
     module.add_function(wrap_pyfunction!(functions::open_filter, module)?)?;
     module.add_function(wrap_pyfunction!(functions::restore, module)?)?;
+    module.add_function(wrap_pyfunction!(functions::restore_at, module)?)?;
     module.add_function(wrap_pyfunction!(functions::verify, module)?)?;
+    module.add_function(wrap_pyfunction!(history::history, module)?)?;
     module.add_function(wrap_pyfunction!(functions::salvage, module)?)?;
     module.add_function(wrap_pyfunction!(functions::plan, module)?)?;
     module.add_function(wrap_pyfunction!(functions::parse_duration, module)?)?;

@@ -6,7 +6,7 @@ use crate::bulk::Keys;
 use crate::errors::raised;
 use crate::keys::bytes_of;
 use crate::settings::{Argument, Asked, number};
-use crate::slot::{Slot, no_copy};
+use crate::slot::{Opens, Slot, no_copy};
 use crate::times;
 use ebbtide::{Any, Options, Parameters, Penalty, Reader};
 use pyo3::prelude::*;
@@ -19,6 +19,11 @@ use std::path::PathBuf;
 ///
 /// It needs no write permission, changes no file, and delays no writer. While writers have the
 /// filter open, answers are as fresh as theirs; otherwise the state is rebuilt in memory.
+///
+/// ``at`` opens the filter as it was at a moment of its past, if its log is kept
+/// (``open(keep_log=...)``): a ``datetime`` with a zone, for the moment before the first operation
+/// that is later; ``"lsn:17"``, after record 17; or ``"position:3=900"``, before the position of
+/// source 3 passed 900. Raises NotKept if the log does not have the moment.
 ///
 /// >>> import tempfile, ebbtide
 /// >>> path = tempfile.mkdtemp()
@@ -39,14 +44,21 @@ pub struct PyReader {
 impl PyReader {
     /// Opens a filter for reading.
     #[new]
-    #[pyo3(signature = (path, /, *, reopen_after_fork=true))]
-    fn new(py: Python<'_>, path: PathBuf, reopen_after_fork: bool) -> PyResult<Self> {
+    #[pyo3(signature = (path, /, *, at=None, reopen_after_fork=true))]
+    fn new(
+        py: Python<'_>,
+        path: PathBuf,
+        at: Argument<'_, '_>,
+        reopen_after_fork: bool,
+    ) -> PyResult<Self> {
         let path = std::path::absolute(path)?;
-        let opened = py.detach(|| Reader::<Any>::open(&path, Options::new()));
+        let at = at.map(|at| times::moment("at", at)).transpose()?;
+        let opened = py.detach(|| <Reader as Opens>::open(&path, at, Options::new()));
         let reader = opened.map_err(|error| raised(py, error))?;
         let (kind, parameters) = (reader.kind().to_owned(), reader.parameters());
         let is_time = parameters.get("window").is_some();
-        let slot = Slot::new(reader, path, (Options::new(), String::new()), reopen_after_fork);
+        let slot =
+            Slot::new(reader, (path, at), (Options::new(), String::new()), reopen_after_fork);
         Ok(Self { slot, kind, parameters, is_time })
     }
 
@@ -300,7 +312,8 @@ impl PyReader {
     fn __repr__(&self) -> String {
         let state = if self.slot.is_closed() { "closed " } else { "" };
         let spec = Any::new(&self.kind, self.parameters.clone());
-        format!("<{state}ebbtide.Reader {:?} {spec}>", self.slot.path())
+        let then = self.slot.what().map_or_else(String::new, |at| format!(" as of {at}"));
+        format!("<{state}ebbtide.Reader {:?} {spec}{then}>", self.slot.path())
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
@@ -329,6 +342,7 @@ impl PyReader {
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         self.slot.check_open(py)?;
         let opens = py.import("ebbtide._open")?.getattr("unpickled_reader")?;
-        (opens, (self.slot.path().as_os_str(), self.slot.reopens())).into_pyobject(py)
+        let at = self.slot.what().map(|at| times::moment_object(py, at)).transpose()?;
+        (opens, (self.slot.path().as_os_str(), self.slot.reopens(), at)).into_pyobject(py)
     }
 }

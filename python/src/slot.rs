@@ -7,6 +7,7 @@
 
 use crate::errors::raised;
 use arc_swap::ArcSwapOption;
+use ebbtide::history::At;
 use ebbtide::{Any, Error, Filter, Options, Reader};
 use pyo3::exceptions::{PyResourceWarning, PyTypeError};
 use pyo3::prelude::*;
@@ -21,15 +22,20 @@ pub const PATIENCE: Duration = Duration::from_millis(50);
 
 /// A handle of the engine that can be opened by its path.
 pub trait Opens: Send + Sync + Sized {
+    /// What decides, beside the options, what is opened.
+    type What: Copy + Send + Sync;
+
     /// Opens an existing filter.
-    fn open(path: &Path, options: Options) -> ebbtide::Result<Self>;
+    fn open(path: &Path, what: Self::What, options: Options) -> ebbtide::Result<Self>;
 
     /// Closes the handle.
     fn close(&self) -> ebbtide::Result<()>;
 }
 
 impl Opens for Filter {
-    fn open(path: &Path, options: Options) -> ebbtide::Result<Self> {
+    type What = ();
+
+    fn open(path: &Path, (): (), options: Options) -> ebbtide::Result<Self> {
         Filter::<Any>::open(path, options)
     }
 
@@ -39,8 +45,14 @@ impl Opens for Filter {
 }
 
 impl Opens for Reader {
-    fn open(path: &Path, options: Options) -> ebbtide::Result<Self> {
-        Reader::<Any>::open(path, options)
+    /// The moment as of which it is read; `None` for now.
+    type What = Option<At>;
+
+    fn open(path: &Path, at: Option<At>, options: Options) -> ebbtide::Result<Self> {
+        match at {
+            Some(at) => Reader::<Any>::at(path, at, options),
+            None => Reader::<Any>::open(path, options),
+        }
     }
 
     fn close(&self) -> ebbtide::Result<()> {
@@ -49,9 +61,10 @@ impl Opens for Reader {
 }
 
 /// A handle, and what is needed to open it again.
-pub struct Slot<H> {
+pub struct Slot<H: Opens> {
     handle: ArcSwapOption<H>,
     path: PathBuf,
+    what: H::What,
     options: Options,
     /// The options as text, to open the filter in another process.
     options_text: String,
@@ -64,13 +77,13 @@ impl<H: Opens> Slot<H> {
     /// Creates a slot with an open handle on an absolute path.
     pub fn new(
         handle: H,
-        path: PathBuf,
+        (path, what): (PathBuf, H::What),
         (options, options_text): (Options, String),
         reopen_after_fork: bool,
     ) -> Self {
         let handle = ArcSwapOption::from_pointee(handle);
         let process = AtomicU32::new(std::process::id());
-        Self { handle, path, options, options_text, reopen_after_fork, process }
+        Self { handle, path, what, options, options_text, reopen_after_fork, process }
     }
 
     /// Returns the options as text.
@@ -86,6 +99,11 @@ impl<H: Opens> Slot<H> {
     /// Returns the filter's directory.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Returns what decides, beside the options, what is opened.
+    pub fn what(&self) -> H::What {
+        self.what
     }
 
     /// Returns whether a forked child opens the filter again.
@@ -172,7 +190,7 @@ impl<H: Opens> Slot<H> {
     /// threads one puts its handle in place, and the others close theirs.
     #[cold]
     fn reopen(&self, py: Python<'_>, inherited: &Arc<H>) -> PyResult<()> {
-        let opened = py.detach(|| H::open(&self.path, self.options.clone()));
+        let opened = py.detach(|| H::open(&self.path, self.what, self.options.clone()));
         let new = Arc::new(opened.map_err(|error| raised(py, error))?);
         let before = self.handle.compare_and_swap(inherited, Some(new.clone()));
         let is_ours = before.as_ref().is_some_and(|before| Arc::ptr_eq(before, inherited));

@@ -1,6 +1,7 @@
 //! Times, durations and windows in the forms in which Python programs have them.
 
 use crate::errors::{raised, wrong_type, wrong_value};
+use ebbtide::history::At;
 use ebbtide::units::{parse_durability, parse_duration};
 use ebbtide::{Age, Durability, Error, Timestamp, Within};
 use pyo3::exceptions::PyValueError;
@@ -24,19 +25,63 @@ fn seconds(value: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
 pub fn timestamp(value: &Bound<'_, PyAny>) -> PyResult<Timestamp> {
     const EXPECTED: &str = "a datetime with a time zone, or seconds since 1970 (UTC)";
     let seconds = match value.cast::<PyDateTime>() {
-        Ok(time) if time.getattr("tzinfo")?.is_none() => {
-            return Err(PyValueError::new_err(
-                "time: a datetime without a time zone may be any time; use \
-                 datetime.now(timezone.utc), or time.replace(tzinfo=...)",
-            ));
-        }
-        Ok(time) => time.call_method0("timestamp")?.extract::<f64>()?,
+        Ok(time) => seconds_of("time", time)?,
         Err(_) => seconds(value)?.ok_or_else(|| wrong_type("time", EXPECTED, value))?,
     };
+    time_at(value.py(), "time", EXPECTED, seconds)
+}
+
+/// Returns the seconds since the Unix epoch of a `datetime` with a zone.
+fn seconds_of(name: &str, time: &Bound<'_, PyDateTime>) -> PyResult<f64> {
+    if time.getattr("tzinfo")?.is_none() {
+        return Err(PyValueError::new_err(format!(
+            "{name}: a datetime without a time zone may be any time; use \
+             datetime.now(timezone.utc), or time.replace(tzinfo=...)"
+        )));
+    }
+    time.call_method0("timestamp")?.extract::<f64>()
+}
+
+fn time_at(
+    py: Python<'_>,
+    name: &'static str,
+    expected: &str,
+    seconds: f64,
+) -> PyResult<Timestamp> {
     if !(0.0..=MOST_SECONDS).contains(&seconds) {
-        return Err(wrong_value(value.py(), "time", EXPECTED, &seconds.to_string()));
+        return Err(wrong_value(py, name, expected, &seconds.to_string()));
     }
     Ok(Timestamp::from_unix_micros((seconds * 1e6).round() as u64))
+}
+
+/// Returns a moment of a filter's past: a `datetime` with a zone, or text as on the command line.
+pub fn moment(name: &'static str, value: &Bound<'_, PyAny>) -> PyResult<At> {
+    const EXPECTED: &str = "'lsn:N', 'position:SOURCE=N', or a datetime with a time zone";
+    let py = value.py();
+    if let Ok(time) = value.cast::<PyDateTime>() {
+        return time_at(py, name, EXPECTED, seconds_of(name, time)?).map(At::Time);
+    }
+    let Ok(text) = value.cast::<PyString>() else {
+        return Err(wrong_type(name, EXPECTED, value));
+    };
+    let text = text.to_str()?;
+    let parsed = match text.split_once(':') {
+        Some(("lsn", number)) => number.parse().ok().map(At::Lsn),
+        Some(("position", place)) => place.split_once('=').and_then(|(source, position)| {
+            let (source, position) = (source.parse().ok()?, position.parse().ok()?);
+            Some(At::Position { source, position })
+        }),
+        _ => None,
+    };
+    parsed.ok_or_else(|| wrong_value(py, name, EXPECTED, &format!("{text:?}")))
+}
+
+/// Returns a moment in the form that [`moment`] reads.
+pub fn moment_object(py: Python<'_>, at: At) -> PyResult<Bound<'_, PyAny>> {
+    match at {
+        At::Time(time) => Ok(datetime(py, time)?.into_pyobject(py)?),
+        At::Lsn(_) | At::Position { .. } => Ok(PyString::new(py, &at.to_string()).into_any()),
+    }
 }
 
 /// Returns a duration: a `timedelta`, seconds, or text with a unit.

@@ -49,6 +49,7 @@ def errors() -> list[type[ebbtide.Error]]:
         ebbtide.Locked,
         ebbtide.Mismatch,
         ebbtide.NotAFilter,
+        ebbtide.NotKept,
         ebbtide.Poisoned,
         ebbtide.Retired,
         ebbtide.TimeAhead,
@@ -184,6 +185,34 @@ def counts(home: Path) -> None:
             assert error.code == 17
 
 
+def past(home: Path) -> None:
+    spec = ebbtide.Fingerprint(last=1000)
+    with ebbtide.open(home, spec, keep_log=timedelta(days=1), durability="always") as seen:
+        seen.insert("a")
+        moment: ebbtide.Moment = f"lsn:{seen.stat().lsn - 1}"
+        seen.clear()
+        kept: tuple[str, int | None, int] = (
+            seen.stat().keep_log,
+            seen.stat().kept_log_from,
+            seen.stat().kept_log_bytes,
+        )
+        age: timedelta | None = seen.stat().kept_log_for
+        assert kept[0] != "nothing" and kept[1] == 0 and (age is None or age >= timedelta(0))
+        log: ebbtide.History = ebbtide.history(home, after="lsn:0", durable=True)
+        commits: list[ebbtide.Commit] = list(log)
+        first: ebbtide.Operation = commits[0].operations[0]
+        more: ebbtide.Commit | None = log.wait(0)
+        place: int = log.position
+        assert first.kind == "insert" and more is None and place > commits[-1].lsn
+        with ebbtide.Reader(home, at=moment) as reader:
+            assert "a" in reader and "a" not in seen
+        ebbtide.restore(home, home.with_name("then"), at=datetime.now(timezone.utc))
+        try:
+            ebbtide.Reader(home, at="lsn:1000000")
+        except ebbtide.NotKept as error:
+            assert error.wanted == "lsn:1000000" and error.first < error.end and error.path
+
+
 def files(home: Path) -> None:
     plan: ebbtide.Plan = ebbtide.plan("bloom capacity=1k")
     assert plan.memory_bytes > 0
@@ -199,10 +228,11 @@ def files(home: Path) -> None:
 def main() -> None:
     home = Path(sys.argv[1]).absolute()
     home.mkdir()
-    assert len({spec.kind for spec in kinds()}) == 17 and len(errors()) == 21
+    assert len({spec.kind for spec in kinds()}) == 17 and len(errors()) == 22
     window(home / "window")
     claims(home / "claims")
     counts(home / "counts")
+    past(home / "past")
     files(home / "restored")
 
 

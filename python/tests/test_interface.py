@@ -16,6 +16,9 @@ import ebbtide
 
 MODULES = ["", "._open", "._specs", "._types", "._errors", "._stream", "._claims", "._ebbtide"]
 
+#: The classes that are not written in Python.
+CLASSES = (ebbtide.Filter, ebbtide.Reader, ebbtide.Batch, ebbtide.Claim, ebbtide.History)
+
 
 def test_every_example_of_the_docstrings_runs(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     attempted = 0
@@ -27,7 +30,7 @@ def test_every_example_of_the_docstrings_runs(monkeypatch: pytest.MonkeyPatch, p
         attempted += results.attempted
     finder = doctest.DocTestFinder(exclude_empty=True)
     runner = doctest.DocTestRunner(verbose=False)
-    for owner in (ebbtide.Filter, ebbtide.Reader, ebbtide.Batch, ebbtide.Claim, ebbtide.raw):
+    for owner in (*CLASSES, ebbtide.raw):
         for test in finder.find(owner, owner.__name__, module=False, globs={"ebbtide": ebbtide}):
             results = runner.run(test)
             assert results.failed == 0, test.name
@@ -41,7 +44,7 @@ def test_every_public_name_has_a_docstring() -> None:
         if name == "__version__" or not (inspect.isclass(value) or inspect.isroutine(value)):
             continue
         assert inspect.getdoc(value), name
-        if value in (ebbtide.Filter, ebbtide.Reader, ebbtide.Batch, ebbtide.Claim):
+        if value in CLASSES:
             for method, function in vars(value).items():
                 if not method.startswith("_"):
                     assert inspect.getdoc(function), f"{name}.{method}"
@@ -53,7 +56,7 @@ def test_all_is_what_there_is() -> None:
     public = {name for name in vars(ebbtide) if not name.startswith("_")} - {"annotations"}
     assert public == set(ebbtide.__all__) - {"__version__"}
     assert sorted(ebbtide.__all__, key=str) == ebbtide.__all__
-    for owner in (ebbtide.Filter, ebbtide.Reader, ebbtide.Batch, ebbtide.Claim):
+    for owner in CLASSES:
         assert owner.__module__ == "ebbtide"
 
 
@@ -130,6 +133,7 @@ def test_a_program_that_uses_every_name_passes_strict_type_checks(tmp_path: Path
         (ebbtide.Reader, "reader"),
         (ebbtide.Batch, "batch"),
         (ebbtide.Claim, "claim"),
+        (ebbtide.History, "log"),
     )
     for owner, variable in classes:
         for method in vars(owner):

@@ -126,6 +126,15 @@ impl<'a> Past<'a> {
         Ok(limit)
     }
 
+    /// Returns the LSN of the first commit that has not happened as of an LSN.
+    fn commit_after(&self, lsn: u64) -> Result<u64> {
+        // The longest batch, and its events.
+        const LONGEST: u64 = 1 << 18;
+        let from = lsn.saturating_sub(LONGEST).max(self.first());
+        let found = self.log().find(from, |group| group[group.len() - 1].0 > lsn)?;
+        Ok(found.unwrap_or(lsn.saturating_add(1)))
+    }
+
     fn log(&self) -> Log<'_> {
         Log { whole: &self.whole, history: &self.history, known: self.known }
     }
@@ -135,7 +144,11 @@ impl<'a> Past<'a> {
     /// # Errors
     /// [`Error::NotKept`], [`Error::Damaged`], [`Error::Io`].
     pub(crate) fn next_after(&self, at: At) -> Result<u64> {
-        let (limit, first) = (self.limit(at)?, self.first());
+        let first = self.first();
+        let limit = match at {
+            At::Lsn(lsn) if lsn >= first => self.commit_after(lsn)?,
+            at => self.limit(at)?,
+        };
         self.history.end_at(u64::MAX);
         let end = self.log().before(first, |_| false)?;
         if (first..=end).contains(&limit) {
@@ -202,10 +215,27 @@ struct Log<'a> {
 impl Log<'_> {
     /// Returns the LSN of the first commit from `first` on that has such a record, or that beyond
     /// the log.
-    fn before(&self, first: u64, mut is_later: impl FnMut(&Record) -> bool) -> Result<u64> {
+    fn before(&self, first: u64, mut is: impl FnMut(&Record) -> bool) -> Result<u64> {
+        match self.search(first, |group| group.iter().any(|(_, record)| is(record)))? {
+            (Some(found), _) => Ok(found),
+            (None, end) => Ok(end),
+        }
+    }
+
+    /// Returns the LSN of the first such commit from `first` on.
+    fn find(&self, first: u64, is: impl FnMut(Group<'_>) -> bool) -> Result<Option<u64>> {
+        Ok(self.search(first, is)?.0)
+    }
+
+    /// As [`Log::find`]; also returns where reading ended.
+    fn search(
+        &self,
+        first: u64,
+        mut is: impl FnMut(Group<'_>) -> bool,
+    ) -> Result<(Option<u64>, u64)> {
         let (mut batches, mut found) = (Batches::default(), None);
         let mut look = |group: Group<'_>, counts: bool| {
-            if found.is_none() && counts && group.iter().any(|(_, record)| is_later(record)) {
+            if found.is_none() && counts && is(group) {
                 found = Some(group[0].0);
                 // The rest need not be read.
                 self.history.end_at(group[group.len() - 1].0 + 1);
@@ -216,6 +246,6 @@ impl Log<'_> {
             batches.take(lsn, record, &mut look)
         });
         let stop = batches.end(read?.stop, |_, _| Ok(()))?;
-        Ok(found.unwrap_or(stop))
+        Ok((found, stop))
     }
 }

@@ -237,7 +237,7 @@ fn every_moment() {
                 // A crash now, or during the next checkpoint.
                 crash @ 2..=4 => {
                     if crash == 4 {
-                        disk.die_after(random.below(30));
+                        disk.die_after(random.below(80));
                         let _ = filter.checkpoint();
                     }
                     let left = disk.left().unwrap_or_else(|| disk.without_process());

@@ -65,6 +65,11 @@ fn each_operation_of_any_kind_is_read_once_in_its_order_with_its_batch() {
             let at = random.below(commits.len() as u64) as usize;
             let after = opened(&past.media).after(At::Lsn(commits[at].lsn)).expect("it is kept");
             assert_eq!(all(after), commits[at + 1..], "{}", sample.name);
+            // Within a batch, with the whole batch.
+            let within = commits[at].operations[0].lsn;
+            let from = if within < commits[at].lsn { at } else { at + 1 };
+            let after = opened(&past.media).after(At::Lsn(within)).expect("it is kept");
+            assert_eq!(all(after), commits[from..], "{} after {within}", sample.name);
         }
     }
 }
@@ -179,9 +184,15 @@ fn a_reader_that_falls_behind_learns_from_where_it_may_continue() {
     let error = history.read().expect_err("its log was removed");
     let Error::NotKept { from, .. } = error else { panic!("{error}") };
     assert!(from > 1000, "{error}");
-    let mut again = opened(&media).after(At::Lsn(from - 1)).expect("from there on it is kept");
+    let mut again = opened(&media).after(At::Lsn(from)).expect("from there on it is kept");
     let first = again.read().expect("no error").expect("operations").operations[0].lsn;
-    assert!(first >= from && first < from + 10, "{first}");
+    assert!(first > from && first < from + 10, "{first}");
+    let all: Vec<_> = again.map(|commit| commit.expect("no error").lsn).collect();
+    assert!(all.is_sorted() && all.len() > 500, "{}", all.len());
+    let earlier = opened(&media).after(At::Lsn(from - 1)).expect_err("it is not kept");
+    assert!(matches!(earlier, Error::NotKept { from: of, .. } if of == from), "{earlier}");
+    let later = opened(&media).after(At::Lsn(1 << 40)).expect_err("it has not come");
+    assert_eq!(later.code(), Code::NotKept);
     let past = Reader::<ebbtide::Any>::at_on(media.clone(), At::Lsn(5), options());
     assert_eq!(past.expect_err("it is not kept").code(), Code::NotKept);
 }
@@ -255,4 +266,23 @@ fn on_a_full_disk_what_is_kept_goes_first_and_no_insert_fails_before_it_is_gone(
     memory.set_capacity(u64::MAX);
     insert(number).expect("an insert");
     assert_eq!(filter.stat().expect("figures").inserts, number + 1);
+}
+
+#[test]
+fn a_reader_is_not_stopped_by_the_death_of_a_writer_that_went_beyond_what_it_had_listed() {
+    let media: Arc<dyn Media> = Arc::new(Memory::new());
+    let options = options().durability(Durability::Always).keep_log(Keep::Bytes(1 << 30));
+    let filter = Filter::create_on(media.clone(), AgePartitioned::last(1000), options);
+    let filter = filter.expect("a filter");
+    let insert = |keys: std::ops::Range<u64>| {
+        let keys: Vec<_> = keys.map(u64::to_le_bytes).collect();
+        filter.insert_all(&keys).expect("inserts");
+    };
+    insert(0..20_000);
+    let mut history = History::open_on(media).expect("a filter");
+    history.read().expect("no error").expect("the first");
+    insert(20_000..30_000);
+    drop(filter);
+    let rest = history.map(|commit| commit.expect("no error")).count();
+    assert_eq!(rest, 29_999);
 }

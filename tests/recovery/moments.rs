@@ -5,16 +5,19 @@
 //!
 //! `EBBTIDE_EFFORT=1000 cargo test --test recovery moments` asks 10,000 moments.
 
-use ebbtide::history::At;
+use ebbtide::history::{At, History};
 use ebbtide::inspect::{restore_at_on, verify_on};
 use ebbtide::media::{Access, Media, Memory};
 use ebbtide::{
-    Any, Claim, Clock, Code, Downtime, Durability, Error, Filter, Keep, Options, Reader, Timestamp,
+    AgePartitioned, Any, Claim, Clock, Code, Downtime, Durability, Error, Filter, Keep, Options,
+    Reader, Timestamp,
 };
 use ebbtide_testkit::environment::scaled;
 use ebbtide_testkit::random::Random;
 use ebbtide_testkit::samples::{SAMPLES, Sample};
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Moments asked of each sample.
@@ -250,4 +253,60 @@ fn damage_in_a_kept_file_is_reported_with_its_name_and_takes_only_moments_of_the
     // Recovery does not read it.
     let filter: Filter = Filter::open_on(past.media.clone(), options()).expect("a filter");
     assert_eq!(filter.digest().expect("a digest").value, late.1);
+}
+
+#[test]
+fn a_moment_within_the_copy_of_a_snapshot_is_the_same_from_any_base() {
+    let home = tempfile::tempdir().expect("a directory");
+    let (dir, copy) = (home.path().join("filter"), home.path().join("copy"));
+    let keeping = options().stripes(16).keep_log(Keep::Bytes(1 << 40));
+    let spec = AgePartitioned::last(40_000);
+    let filter = Filter::create(&dir, spec, keeping).expect("a filter");
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let write = |from: u64| {
+            let mut number = from;
+            while !done.load(Ordering::Relaxed) {
+                filter.insert(number.to_le_bytes()).expect("an insert");
+                number += 1;
+            }
+        };
+        scope.spawn(move || write(0));
+        scope.spawn(move || write(1 << 32));
+        for round in 1..7 {
+            while filter.stat().expect("figures").inserts < round * 4000 {}
+            filter.checkpoint().expect("a checkpoint");
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    filter.close().expect("a close");
+    // Without any snapshot, all of the log is replayed.
+    std::fs::create_dir(&copy).expect("a directory");
+    let mut starts = Vec::new();
+    for entry in std::fs::read_dir(&dir).expect("a directory") {
+        let name = entry.expect("an entry").file_name().into_string().expect("letters");
+        match name.split_once("snap-") {
+            Some((_, start)) => starts.push(start.parse::<u64>().expect("an LSN")),
+            None if name == "lock" => {}
+            None => drop(std::fs::copy(dir.join(&name), copy.join(&name)).expect("space")),
+        }
+    }
+    assert!(starts.len() > 2, "{starts:?}");
+    let at = |dir: &Path, lsn| {
+        let past = Reader::<Any>::at(dir, At::Lsn(lsn), Options::new().clock(Clock::stream()));
+        past.unwrap_or_else(|error| panic!("{lsn}: {error}")).digest().expect("one").value
+    };
+    let mut random = Random::new(1);
+    for start in starts {
+        for lsn in [start, start + 1 + random.below(50), start + random.below(3000)] {
+            // The last of them may not have been written.
+            let lsn = lsn.min(filter_end(&copy));
+            assert_eq!(at(&dir, lsn), at(&copy, lsn), "{start}: {lsn}");
+        }
+    }
+}
+
+fn filter_end(dir: &Path) -> u64 {
+    let history = History::open(dir).expect("a filter").with_undurable();
+    history.last().expect("operations").expect("no error").lsn
 }

@@ -10,6 +10,7 @@ mod demo;
 mod event_times;
 mod exactly_once;
 mod explain;
+mod history;
 mod keys;
 mod line;
 mod look;
@@ -54,6 +55,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Digest(arguments) => look::digest(&arguments)?,
         Command::Verify(arguments) => return look::verify(&arguments),
         Command::Wal(arguments) => look::wal(&arguments)?,
+        Command::History(arguments) => history::history(&arguments)?,
         Command::Clear(arguments) => look::clear(&arguments)?,
         Command::Snapshot(arguments) => look::snapshot(&arguments)?,
         Command::Backup(arguments) => {

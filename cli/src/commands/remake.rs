@@ -78,7 +78,7 @@ fn make(
 ) -> Result<u64> {
     place::check(new)?;
     for dir in from.iter().filter(|_| !settings.forget) {
-        let first = History::open(dir)?.position();
+        let first = History::open(dir)?.next_lsn();
         if first > 1 {
             return Err(Failure::Error(format!(
                 "the log of {} begins at LSN {first}, so that the new filter would not know what \

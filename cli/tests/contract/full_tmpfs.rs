@@ -80,7 +80,7 @@ fn look(dir: &str, elsewhere: &Place) {
     let before = blocks(dir);
     let page = elsewhere.at("page.html");
     let mut asked = vec![vec!["report", dir, "--output", &page]];
-    asked.extend(["stat", "digest", "verify", "wal"].map(|command| vec![command, dir]));
+    asked.extend(["stat", "digest", "verify", "wal", "history"].map(|command| vec![command, dir]));
     for arguments in asked {
         let outcome = run(&arguments, b"");
         assert_eq!(outcome.code, Some(0), "{arguments:?}: {outcome:?}");

@@ -28,7 +28,7 @@ pub fn listing(dir: &str) -> BTreeMap<String, Entry> {
 fn look(dir: &str, counts: &str) {
     let keys = b"key-1\nkey-2\nabsent\n";
     for more in [&[][..], &["--json"]] {
-        for command in ["stat", "digest", "verify", "wal"] {
+        for command in ["stat", "digest", "verify", "wal", "history"] {
             ok(&[&[command, dir], more].concat(), b"");
         }
         ok(&[&["contains", dir], more].concat(), keys);
@@ -136,11 +136,12 @@ fn a_stopped_look_delays_no_writer() {
     let keys = place.at("keys");
     fs::write(&keys, input(&stream(3000, 30_000))).expect("space");
     let page = place.at("page.html");
-    let commands: [&[&str]; 8] = [
+    let commands: [&[&str]; 9] = [
         &["stat", &dir],
         &["digest", &dir],
         &["verify", &dir],
         &["wal", &dir],
+        &["history", &dir],
         &["contains", &dir, &keys],
         &["age", &dir, &keys],
         &["report", &dir, "--output", &page],

@@ -18,6 +18,7 @@ mod explain;
 mod filters;
 mod full_tmpfs;
 mod hashes;
+mod history;
 mod injected;
 mod interruptions;
 mod key_parts;

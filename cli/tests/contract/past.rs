@@ -258,7 +258,9 @@ fn commands_that_change_a_filter_or_follow_it_refuse_a_moment() {
     let dir = place.at("filter");
     ok(&["create", &dir, "--last", "1000", "--keep-log", "nothing"], b"");
     let moment = ["--at", "lsn:1"];
-    for command in ["insert", "check", "remove", "wal", "verify", "clear", "snapshot", "top"] {
+    for command in
+        ["insert", "check", "remove", "wal", "history", "verify", "clear", "snapshot", "top"]
+    {
         let sentence = refused(&[&[command, &dir], &moment[..]].concat(), b"");
         assert!(sentence.contains("unexpected argument '--at'"), "{command}: {sentence}");
     }

@@ -11,8 +11,9 @@ number of threads and processes, in Python, Rust, and on the command line.
 
 ``open`` opens or creates a ``Filter``, ``Reader`` reads one without changing anything. The kinds
 are classes: ``Fingerprint``, ``AgePartitioned`` and ``TimeLimited`` for windows, ``Counting`` and
-others for counts. ``Filter.claim`` and ``once`` are for work that may fail. Errors are subclasses
-of ``Error``.
+others for counts. ``Filter.claim`` and ``once`` are for work that may fail. With ``keep_log`` a
+filter can be asked as of a moment of its past; ``history`` returns what happened. Errors are
+subclasses of ``Error``.
 
 Programs that share a filter need releases of the same format, in whatever language: pin the same
 version in all of them.
@@ -22,7 +23,7 @@ from __future__ import annotations
 
 from . import _async as _async
 from ._claims import once
-from ._ebbtide import Batch, Claim, Filter, Raw, Reader, __version__, raw
+from ._ebbtide import Batch, Claim, Filter, History, Raw, Reader, __version__, raw
 from ._errors import (
     BadParameter,
     ClaimsFull,
@@ -40,6 +41,7 @@ from ._errors import (
     Locked,
     Mismatch,
     NotAFilter,
+    NotKept,
     Poisoned,
     Retired,
     TimeAhead,
@@ -47,7 +49,7 @@ from ._errors import (
     Unsupported,
     WrongVersion,
 )
-from ._open import open, plan, restore, salvage, verify
+from ._open import history, open, plan, restore, salvage, verify
 from ._specs import (
     AgePartitioned,
     BlockTiming,
@@ -70,12 +72,15 @@ from ._specs import (
 )
 from ._types import (
     Admission,
+    Commit,
     Digest,
     Duration,
     Estimate,
     FileReport,
     Key,
+    Moment,
     OpenClaim,
+    Operation,
     Plan,
     Report,
     Salvaged,
@@ -93,6 +98,7 @@ __all__ = [
     "Claim",
     "ClaimsFull",
     "Closed",
+    "Commit",
     "Conflict",
     "Counting",
     "Crowded",
@@ -111,6 +117,7 @@ __all__ = [
     "Fingerprint",
     "Forked",
     "FullDisk",
+    "History",
     "Importance2c",
     "ImportanceH",
     "ImportanceMc",
@@ -120,8 +127,11 @@ __all__ = [
     "LeaseLost",
     "Locked",
     "Mismatch",
+    "Moment",
     "NotAFilter",
+    "NotKept",
     "OpenClaim",
+    "Operation",
     "Plan",
     "Poisoned",
     "Raw",
@@ -142,6 +152,7 @@ __all__ = [
     "Unsupported",
     "WrongVersion",
     "__version__",
+    "history",
     "once",
     "open",
     "plan",

@@ -10,10 +10,12 @@ from typing_extensions import Buffer, Self
 
 from ._types import (
     Admission,
+    Commit,
     Digest,
     Duration,
     Estimate,
     Key,
+    Moment,
     OpenClaim,
     Plan,
     Report,
@@ -38,6 +40,7 @@ __all__ = [
     "Filter",
     "Reader",
     "Raw",
+    "History",
     "raw",
     "claim",
     "resume_claim",
@@ -45,7 +48,9 @@ __all__ = [
     "end_claim",
     "open_filter",
     "restore",
+    "restore_at",
     "verify",
+    "history",
     "salvage",
     "plan",
     "parse_duration",
@@ -299,7 +304,12 @@ class Filter:
 @final
 class Reader:
     def __new__(
-        cls, path: str | os.PathLike[str], /, *, reopen_after_fork: bool = True
+        cls,
+        path: str | os.PathLike[str],
+        /,
+        *,
+        at: Moment | None = None,
+        reopen_after_fork: bool = True,
     ) -> Self: ...
     def contains(self, key: Key, /, *, time: Time | None = None) -> bool: ...
     def __contains__(self, key: Key, /) -> bool: ...
@@ -355,6 +365,14 @@ class Reader:
     def __deepcopy__(self, _memo: object, /) -> NoReturn: ...
     def __reduce__(self) -> tuple[Any, ...]: ...
 
+@final
+class History:
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> Commit: ...
+    def wait(self, timeout: Duration | None = None) -> Commit | None: ...
+    @property
+    def position(self) -> int: ...
+
 def raw(array: Buffer, /) -> Raw: ...
 def claim(
     seen: Filter,
@@ -380,6 +398,8 @@ def open_filter(
     reopen_after_fork: bool,
 ) -> Filter: ...
 def restore(backup: str, path: str) -> None: ...
+def restore_at(filter: str, path: str, at: Moment) -> None: ...
+def history(path: str, after: Moment | None, durable: bool) -> History: ...
 def verify(path: str) -> Report: ...
 def salvage(damaged: str, path: str) -> Salvaged | None: ...
 def plan(spec: str, options: str) -> Plan: ...

@@ -81,7 +81,8 @@ class Crowded(Error):
 
 
 class Forked(Error):
-    """The filter was opened before this process was forked, with ``reopen_after_fork=False``."""
+    """The filter was opened before this process was forked, with ``reopen_after_fork=False``; or
+    the claim, or the history, is the parent's."""
 
     path: str
 
@@ -134,6 +135,20 @@ class ClaimsFull(Error):
 
     path: str
     most: int
+
+
+class NotKept(Error):
+    """The log of a filter does not have a moment of its past: it was before what is kept, or has
+    not come yet.
+
+    ``path`` is the filter, ``wanted`` the moment, ``first`` the LSN from which on every moment is
+    kept, ``end`` the first LSN that the log does not have.
+    """
+
+    path: str
+    wanted: str
+    first: int
+    end: int
 
 
 class InProgress(Error):
@@ -209,6 +224,7 @@ BY_CODE: dict[str, type[Error]] = {
     "conflict": Conflict,
     "lease-lost": LeaseLost,
     "claims-full": ClaimsFull,
+    "not-kept": NotKept,
 }
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import atexit
 import os
 import weakref
+from datetime import timedelta
 from typing import Any, Literal
 
 from . import _ebbtide
-from ._ebbtide import Filter, Reader
+from ._ebbtide import Filter, History, Reader
 from ._specs import Spec, micros, to_timedelta
-from ._types import Duration, Plan, Report, Salvaged
+from ._types import Duration, Moment, Plan, Report, Salvaged
 
 Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
@@ -68,6 +69,8 @@ def _word(value: Any, name: str) -> str:
         return "on" if value else "off"
     if name == "image":
         return _image(value)
+    if name == "keep_log":
+        return _keep_log(value)
     if name in ("hash", "downtime"):
         if not isinstance(value, str):
             raise TypeError(f"{name}: expected a str, found {type(value).__name__}")
@@ -89,6 +92,17 @@ def _image(place: Any) -> str:
     return path
 
 
+def _keep_log(keep: Any) -> str:
+    if isinstance(keep, timedelta):
+        return _duration_text(keep, "keep_log")
+    if isinstance(keep, str):
+        return "".join(keep.split())
+    raise TypeError(
+        "keep_log: expected a timedelta, or text such as '24h', '10GiB' or 'nothing', found "
+        f"{type(keep).__name__}"
+    )
+
+
 def open(
     path: Path,
     spec: Spec | str | None = None,
@@ -106,6 +120,7 @@ def open(
     checkpoint_bytes: int | None = None,
     background: bool | None = None,
     image: Literal["memory", "beside-log"] | Path | None = None,
+    keep_log: timedelta | str | None = None,
     reopen_after_fork: bool = True,
 ) -> Filter:
     """Opens the filter in a directory, or creates it.
@@ -123,6 +138,11 @@ def open(
     - ``max_lead``: how far ahead of the clock a key's time may lie (an hour).
     - ``downtime``: whether keys ``"age"`` while no process has the filter open, or ``"freeze"``.
     - ``mode``: the permissions of its files, ``0o600`` or ``0o660``.
+
+    Of the filter, until another call changes it: ``keep_log``, how much of the log is kept beyond
+    what recovery needs: the operations of a time (``"24h"``, or a ``timedelta``), at most so much
+    disk (``"10GiB"``), or ``"nothing"``. What is kept can be asked for: ``Reader(path, at=...)``,
+    ``restore(..., at=...)``, ``history``.
 
     Of this object: ``durability``, when an insert is on the disk: ``"always"`` when the call
     returns, a duration so much later (by default as the filter was created: a second), ``"never"``
@@ -161,6 +181,7 @@ def open(
             "checkpoint_bytes": checkpoint_bytes,
             "background": background,
             "image": image,
+            "keep_log": keep_log,
         },
     )
     text = None if spec is None else _text_of(spec)
@@ -178,17 +199,56 @@ def unpickled(path: str, options: str, reopen: bool) -> Filter:
     return _open(path, None, False, options, reopen)
 
 
-def unpickled_reader(path: str, reopen: bool) -> Reader:
+def unpickled_reader(path: str, reopen: bool, at: Moment | None = None) -> Reader:
     """Opens a filter for reading as a pickled object says."""
-    return Reader(path, reopen_after_fork=reopen)
+    return Reader(path, at=at, reopen_after_fork=reopen)
 
 
-def restore(backup: Path, path: Path) -> None:
+def restore(backup: Path, path: Path, *, at: Moment | None = None) -> None:
     """Copies a backup, or any filter that no process has open, to a new directory.
 
-    The copy continues the old filter. Raises Exists, Locked, NotAFilter, Damaged, IoError.
+    The copy continues the old filter. With ``at`` it is what the filter was at a moment of its
+    past, if its log is kept (``open(keep_log=...)``); others may use the filter meanwhile. Raises
+    Exists, Locked, NotAFilter, NotKept, Damaged, IoError.
+
+    >>> import tempfile, ebbtide
+    >>> path, new = tempfile.mkdtemp(), tempfile.mkdtemp()
+    >>> with ebbtide.open(path, ebbtide.Bloom(1000), keep_log="24h") as seen:
+    ...     seen.insert("order 17")
+    ...     moment = f"lsn:{seen.stat().lsn - 1}"
+    ...     seen.clear()
+    >>> ebbtide.restore(path, new, at=moment)
+    >>> "order 17" in ebbtide.Reader(new)
+    True
     """
-    _ebbtide.restore(_absolute(backup), _absolute(path))
+    if at is None:
+        _ebbtide.restore(_absolute(backup), _absolute(path))
+    else:
+        _ebbtide.restore_at(_absolute(backup), _absolute(path), at)
+
+
+def history(path: Path, after: Moment | None = None, durable: bool = True) -> History:
+    """Returns the operations in the log of a filter, commit by commit, while others write it.
+
+    The iterator begins at the oldest commit that is kept (``open(keep_log=...)``), or with the
+    first one that had not happened at ``after``, and ends where the log ends now. Asked again
+    later, it continues with what came since; ``wait`` waits for that. ``durable=False`` also
+    returns what a power cut may still take back. No commit comes twice, and none is left out,
+    whichever processes write, and whether they are killed. Raises NotKept if the log that it needs
+    has been removed.
+
+    >>> import tempfile, ebbtide
+    >>> path = tempfile.mkdtemp()
+    >>> with ebbtide.open(path, ebbtide.Bloom(1000), durability="always") as seen:
+    ...     log = ebbtide.history(path)
+    ...     seen.insert("order 17")
+    ...     print([operation.kind for commit in log for operation in commit.operations])
+    ...     seen.clear()
+    ...     print(log.wait("10s").operations[0].kind)
+    ['insert']
+    clear
+    """
+    return _ebbtide.history(_absolute(path), after, bool(durable))
 
 
 def verify(path: Path) -> Report:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 Key = str | bytes | bytearray | memoryview
 """A key: text counts as its UTF-8."""
@@ -14,6 +14,11 @@ Time = datetime | float
 
 Duration = timedelta | float | str
 """A duration: a ``timedelta``, a number of seconds, or text with a unit (``"10m"``, ``"90s"``)."""
+
+Moment = datetime | str
+"""A moment of a filter's past: a ``datetime`` with a zone, for the moment before the first
+operation that is later; ``"lsn:17"``, for that after record 17; or ``"position:3=900"``, for that
+before the position of source 3 passed 900."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +111,14 @@ class Stat:
     claims: int
     #: How long ago the oldest of them began; None if there is none.
     oldest_claim: timedelta | None
+    #: How much of the log is kept beyond what recovery needs: ``nothing``, a time or a size.
+    keep_log: str
+    #: The LSN from which on every moment can be asked for; None without ``keep_log``.
+    kept_log_from: int | None
+    #: How long ago the oldest kept operation was.
+    kept_log_for: timedelta | None
+    #: Bytes on the disk that are kept for it.
+    kept_log_bytes: int
     #: ``always``, ``never``, or ``interval`` with a time.
     durability: str
     #: ``fast`` or ``keyed``.
@@ -113,6 +126,39 @@ class Stat:
     max_lead: timedelta
     #: The version of the format of the filter's files.
     format: int
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """An operation in the log of a filter, from ``history``. What it has depends on its kind."""
+
+    #: The number of its record.
+    lsn: int
+    #: When, by the filter's time; None for a filter without a clock, and for positions.
+    time: datetime | None
+    kind: Literal["insert", "remove", "clear", "position", "claim", "release"]
+    #: The hash of the key, as the filter's hash function gives it.
+    hash: int | None = None
+    #: How often, or how important it is; of kinds without weights 1.
+    weight: int | None = None
+    #: The source that was read up to ``position``.
+    source: int | None = None
+    position: int | None = None
+    #: The token of the claim.
+    token: int | None = None
+    #: How long the claim holds from ``time`` on.
+    lease: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Operations that happened together: one, or those of a batch."""
+
+    #: The number of its last record: ``after=f"lsn:{lsn}"`` continues behind it.
+    lsn: int
+    #: Each opening of a filter that nobody else has open begins a timeline.
+    timeline: int
+    operations: tuple[Operation, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -245,7 +245,7 @@ impl History {
     /// Returns the LSN at which reading continues: every commit below it was returned, or was there
     /// before the beginning. [`History::after`] `At::Lsn` of one less continues there.
     #[must_use]
-    pub fn position(&self) -> u64 {
+    pub fn next_lsn(&self) -> u64 {
         let first = self.read.front().and_then(|commit| commit.operations.first());
         first.map_or(self.next, |operation| operation.lsn)
     }
@@ -274,18 +274,20 @@ impl History {
     /// may begin again. [`Error::Damaged`], [`Error::Locked`], [`Error::Io`].
     pub fn read(&mut self) -> Result<Option<Commit>> {
         if self.read.is_empty() {
-            let media = self.media.clone();
-            let meta = self.meta.clone();
-            let read = look(&*media, &meta, |known| self.read_on(known));
-            read.map_err(|error| explained(&*media, error))?;
+            let mut opened = self.log.take();
+            let read = look(&*self.media, &self.meta, |known| self.read_on(known, opened.take()));
+            let (read, log) = read.map_err(|error| explained(&*self.media, error))?;
+            // Only now is it certain that nobody has opened the filter meanwhile.
+            (self.next, self.timeline, self.log) = (read.next, read.timeline, log);
+            self.read.extend(read.commits);
         }
         Ok(self.read.pop_front())
     }
 
-    /// Reads the next records.
-    fn read_on(&mut self, known: LogExtent) -> Result<()> {
-        let media = self.media.clone();
-        let whole = Whole::new(&*media);
+    /// Reads the next records, in a log that was opened before if there is one. Returns the log if
+    /// it has more.
+    fn read_on(&self, known: LogExtent, mut opened: Option<Log>) -> Result<(Read, Option<Log>)> {
+        let whole = Whole::new(&*self.media);
         let durable = match known {
             _ if !self.durable => u64::MAX,
             LogExtent::Died { durable, .. }
@@ -296,24 +298,23 @@ impl History {
         };
         let mut chunk = CHUNK;
         loop {
-            let opened = self.log.take();
-            let may_be_old = opened.is_some();
-            let log = opened.map_or_else(|| self.open_log(&whole), Ok)?;
+            let before = opened.take();
+            let may_be_old = before.is_some();
+            let log = before.map_or_else(|| self.open_log(&whole, known), Ok)?;
             let limit = self.next.saturating_add(chunk).min(durable);
-            let Read { commits, stop, next, timeline } =
-                self.read_up_to(&whole, &log, known, limit)?;
-            if stop >= limit && limit < durable {
-                self.log = Some(log);
-            }
-            let is_end = (stop < limit && !may_be_old) || limit >= durable;
-            if next > self.next || is_end {
-                (self.next, self.timeline) = (next, timeline);
-                self.read.extend(commits);
-                return Ok(());
+            let read = match self.read_up_to(&whole, &log, known, limit) {
+                // Segments came, or have gone, since it was opened.
+                Err(_) if may_be_old => continue,
+                read => read?,
+            };
+            let (has_more, is_short) = (read.stop >= limit && limit < durable, read.stop < limit);
+            if read.next > self.next || (is_short && !may_be_old) || limit >= durable {
+                return Ok((read, has_more.then_some(log)));
             }
             // Of a long batch only the beginning was read, or there are newer segments.
-            if stop >= limit {
+            if !is_short {
                 chunk = chunk.saturating_mul(2);
+                opened = Some(log);
             }
         }
     }
@@ -342,7 +343,7 @@ impl History {
     }
 
     /// Opens the log from the next LSN on.
-    fn open_log(&self, whole: &Whole<'_>) -> Result<Log> {
+    fn open_log(&self, whole: &Whole<'_>, known: LogExtent) -> Result<Log> {
         let mut listing = Listing::read(whole)?;
         let below = listing.segments_below(self.next).len();
         listing.segments.drain(..below);
@@ -354,12 +355,13 @@ impl History {
         });
         let wanted = match lost {
             Some((_, start, _)) => format!("lsn:{}, taken back to {start}", self.next - 1),
-            None if first > self.next => format!("lsn:{}", self.next),
+            None if first > self.next => format!("lsn:{}", self.next - 1),
             None => return Ok(log),
         };
+        let last = log.segments().last().map_or(first, |segment| segment.first);
+        let end = log.read(whole, last, known, |_, _, _| Ok(()))?.stop;
         let path = self.media.path().to_path_buf();
-        let end = log.segments().last().map_or(first, |segment| segment.first);
-        Err(Error::NotKept { path, wanted, from: first, end })
+        Err(Error::NotKept { path, wanted, from: first.max(1) - 1, end })
     }
 }
 

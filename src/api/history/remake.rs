@@ -182,7 +182,7 @@ fn fill<K: Spec>(
 ) -> Result<Remade> {
     let mut is_whole = true;
     for source in &mut sources {
-        is_whole &= source.history.position() == 1;
+        is_whole &= source.history.next_lsn() == 1;
         source.advance()?;
     }
     let by_clock = |commit: &Commit| commit.operations.iter().any(|of| !of.is_stream_time);
