@@ -2,6 +2,7 @@
 
 use crate::key_args::KEEPS;
 use crate::kind_options::KindOptions;
+use crate::units::parse_positive;
 use clap::Args;
 use ebbtide::Keep;
 use std::num::NonZeroU64;
@@ -15,7 +16,12 @@ pub struct Remade {
     #[arg(long)]
     pub kind: Option<String>,
     /// The window in inserts; the same as --window-items.
-    #[arg(long, value_name = "N")]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = parse_positive::<NonZeroU64, u64>,
+        conflicts_with_all = ["window-items", "window"]
+    )]
     pub last: Option<NonZeroU64>,
     /// The kind's parameters.
     #[command(flatten)]
@@ -71,7 +77,7 @@ pub struct Split {
     /// The directories of the new filters, to which a hyphen and a number from 0 are added.
     pub new: PathBuf,
     /// The number of new filters. Each key is in one of them, by its hash.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_positive::<NonZeroU64, u64>)]
     pub into: NonZeroU64,
     /// The settings that the commands share.
     #[command(flatten)]

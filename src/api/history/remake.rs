@@ -93,9 +93,9 @@ impl Source {
 /// - With a [`Share`]: only of some keys. All positions of sources stay.
 ///
 /// Durability, downtime and `max_lead` are those of the first filter, unless the options say
-/// otherwise. Importances keep their levels, so that kinds with importances must stay as they are. Claims are
-/// left out. The filters may be open; what they do after the end of their logs was read is not
-/// there. The new filter begins a log of its own, with the LSNs of its own operations.
+/// otherwise. Importances keep their levels, so that kinds with importances must stay as they are.
+/// Claims are left out. The filters may be open; what they do after the end of their logs was read
+/// is not there. The new filter begins a log of its own, with the LSNs of its own operations.
 ///
 /// ```
 /// use ebbtide::history::remake;
