@@ -2,6 +2,7 @@
 
 use crate::key_args::Reading;
 use crate::model_args::Assumed;
+use crate::moment::Past;
 use clap::Args;
 use ebbtide::units::parse_count;
 use std::ffi::OsString;
@@ -33,6 +34,9 @@ pub struct Explain {
     /// Print one JSON object per key.
     #[arg(long)]
     pub json: bool,
+    /// The moment that the answers are of.
+    #[command(flatten)]
+    pub past: Past,
     /// How keys are read.
     #[command(flatten)]
     pub reading: Reading,

@@ -1,6 +1,7 @@
 //! Reads the records of a filter's log, for people and for programs that examine it.
 
 use crate::admin::look::{look, needed_log};
+use crate::archive::whole::{Whole, explained};
 use crate::clock::Timestamp;
 use crate::engine::open::read_meta;
 use crate::error::Result;
@@ -8,6 +9,7 @@ use crate::media::{Disk, Media};
 use crate::meta::Meta;
 use crate::recovery::Listing;
 use crate::recovery::batches::{Batches, Group};
+use crate::recovery::history::History;
 use crate::wal::{Op, Record};
 use ebbtide_core::claims::HeldClaim;
 use ebbtide_core::event;
@@ -110,6 +112,18 @@ impl Entry {
     }
 }
 
+/// Opens the log of a filter with what is only kept. The rest is mapped, and stays readable
+/// whatever others do from here on.
+fn whole_log(media: &dyn Media, whole: &Whole<'_>, meta: &Meta) -> Result<History> {
+    let needed = Listing::of_filter(media, meta.uuid)?;
+    if !needed.has_kept() {
+        return needed_log(media, &needed, meta);
+    }
+    let mut history = History::open(whole, &Listing::of_filter(whole, meta.uuid)?, meta.uuid)?;
+    history.hold(whole, needed.segments.first().map_or(0, |&(_, first)| first))?;
+    Ok(history)
+}
+
 /// Passes every record of a filter's log to `visit`, in the order of LSNs, from the oldest that is
 /// still present.
 ///
@@ -130,11 +144,8 @@ pub(crate) fn records(
     meta: &Meta,
     visit: &mut dyn FnMut(&Entry) -> Result<()>,
 ) -> Result<Range<u64>> {
-    // All of it is mapped, and stays readable whatever others do from here on.
-    let (known, history) = look(media, meta, |known| {
-        let listing = Listing::of_filter(media, meta.uuid)?;
-        Ok((known, needed_log(media, &listing, meta)?))
-    })?;
+    let whole = Whole::new(media);
+    let (known, history) = look(media, meta, |known| Ok((known, whole_log(media, &whole, meta)?)))?;
     let first = history.segments().first().map_or(1, |segment| segment.first);
     let weighs = meta.kind.weights().is_some();
     let mut show = |timeline, group: Group<'_>, counts| {
@@ -146,10 +157,11 @@ pub(crate) fn records(
         })
     };
     let (mut batches, mut last) = (Batches::default(), 0);
-    let read = history.read(media, first, known, |timeline, lsn, record| {
+    let read = history.read(&whole, first, known, |timeline, lsn, record| {
         last = timeline;
         batches.take(lsn, record, |group, counts| show(timeline, group, counts))
     });
+    let read = read.map_err(|error| explained(media, error));
     let stop = read.as_ref().map_or(u64::MAX, |read| read.stop);
     let end = batches.end(stop, |group, counts| show(last, group, counts))?;
     read.map(|_| first..end)

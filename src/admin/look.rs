@@ -38,9 +38,13 @@ fn sessions(media: &dyn Media) -> Result<Option<Sessions>> {
 impl Look {
     /// Begins a look, when nobody is opening or closing the filter.
     pub(crate) fn begin(media: &dyn Media, meta: &Meta) -> Result<Self> {
+        Self::begin_within(media, meta, PATIENCE)
+    }
+
+    fn begin_within(media: &dyn Media, meta: &Meta, patience: Duration) -> Result<Self> {
         let locks = sessions(media)?;
         if let Some(locks) = &locks
-            && !locks.wait_until_unopened(PATIENCE)?
+            && !locks.wait_until_unopened(patience)?
         {
             return Err(locked(media.path()));
         }
@@ -78,10 +82,20 @@ impl Look {
 pub(crate) fn look<T>(
     media: &dyn Media,
     meta: &Meta,
+    at: impl FnMut(LogExtent) -> Result<T>,
+) -> Result<T> {
+    look_within(media, meta, PATIENCE, at)
+}
+
+/// As [`look`], but waits only so long for a process that opens or closes the filter.
+pub(crate) fn look_within<T>(
+    media: &dyn Media,
+    meta: &Meta,
+    patience: Duration,
     mut at: impl FnMut(LogExtent) -> Result<T>,
 ) -> Result<T> {
     for _ in 1..TRIES {
-        let look = Look::begin(media, meta)?;
+        let look = Look::begin_within(media, meta, patience)?;
         let seen = at(look.known);
         match &seen {
             Err(error) if may_have_gone(error, look.known) => {}
@@ -89,7 +103,7 @@ pub(crate) fn look<T>(
             _ => return seen,
         }
     }
-    let look = Look::begin(media, meta)?;
+    let look = Look::begin_within(media, meta, patience)?;
     let seen = at(look.known);
     if look.is_over(media, meta)? { Err(locked(media.path())) } else { seen }
 }

@@ -1,8 +1,9 @@
 //! Explanations of answers: the records of a key, as far as the log is kept.
 
+use ebbtide::history::At;
 use ebbtide::{
-    AgePartitioned, Any, Bloom, Clock, Counting, Filter, ManualClock, Options, Reader, TimeLimited,
-    Timestamp, inspect,
+    AgePartitioned, Any, Bloom, Clock, Counting, Filter, Keep, ManualClock, Options, Reader,
+    TimeLimited, Timestamp, inspect,
 };
 use ebbtide_core::record::void_word;
 use std::fs;
@@ -58,6 +59,32 @@ fn a_log_that_checkpoints_have_trimmed_does_not_pass_for_complete() {
     assert_eq!((explained.keys[0].present, explained.keys[0].inserts), (true, 0));
     assert_eq!((explained.keys[1].present, explained.keys[1].inserts), (true, 1));
     assert_eq!(explained.keys[1].records[0].inserts_since, 0);
+}
+
+#[test]
+fn a_log_that_is_kept_is_complete_and_explains_the_past_as_well() {
+    let home = tempfile::tempdir().expect("a directory");
+    let dir = home.path().join("filter");
+    let options = options().segment_bytes(64 << 10).keep_log(Keep::Bytes(1 << 30));
+    let filter = Filter::create(&dir, Bloom::capacity(100_000), options).expect("a filter");
+    filter.insert("first").expect("an insert");
+    let moment = At::Lsn(filter.stat().expect("figures").lsn - 1);
+    for round in 0..4 {
+        let keys: Vec<_> = (0..5_000).map(|key| format!("{round} {key}")).collect();
+        filter.insert_all(&keys).expect("inserts");
+        filter.checkpoint().expect("a snapshot");
+    }
+    filter.insert("first").expect("an insert");
+    let explained = reader(&dir).explain(&["first", "never"], 10).expect("records");
+    assert!(explained.log.is_complete && explained.log.first == 1, "{:?}", explained.log);
+    assert_eq!((explained.keys[0].present, explained.keys[0].inserts), (true, 2));
+    let since: Vec<_> = explained.keys[0].records.iter().map(|of| of.inserts_since).collect();
+    assert_eq!(since, [20_001, 0]);
+    let then = Reader::<Any>::at(&dir, moment, Options::new().clock(Clock::stream()));
+    let explained = then.expect("it is kept").explain(&["first", "0 1"], 10).expect("records");
+    assert!(explained.log.is_complete && explained.log.inserts == 1, "{:?}", explained.log);
+    assert_eq!((explained.keys[0].present, explained.keys[0].inserts), (true, 1));
+    assert_eq!((explained.keys[1].present, explained.keys[1].inserts), (false, 0));
 }
 
 #[test]

@@ -286,3 +286,25 @@ fn a_reader_is_not_stopped_by_the_death_of_a_writer_that_went_beyond_what_it_had
     let rest = all(history).len();
     assert_eq!(rest, 29_999);
 }
+
+#[test]
+fn a_reader_waits_no_longer_than_it_wants_for_a_process_that_opens_the_filter() {
+    let media: Arc<dyn Media> = Arc::new(Memory::new());
+    let filter = Filter::create_on(media.clone(), AgePartitioned::last(1000), options());
+    let filter = filter.expect("a filter");
+    filter.insert("first").expect("an insert");
+    let mut history = opened(&media);
+    assert!(history.read().expect("no error").is_some());
+    filter.insert("second").expect("an insert");
+    // The opening byte.
+    let opener = media.locks("lock", Access::Write).expect("locks");
+    assert!(opener.try_lock(0, Access::Write).expect("no error"));
+    let begun = Instant::now();
+    assert_eq!(history.wait(Duration::from_millis(10)).expect("no error"), None);
+    let error = history.read().expect_err("it is being opened");
+    assert_eq!(error.code(), Code::Locked, "{error}");
+    assert!(begun.elapsed() < Duration::from_secs(30), "60 s is the time of others");
+    opener.unlock(0).expect("no error");
+    let commit = history.wait(Duration::from_secs(60)).expect("no error").expect("the second");
+    assert_eq!(commit.operations.len(), 1);
+}

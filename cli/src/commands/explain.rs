@@ -1,5 +1,6 @@
 //! `explain`: why the filter answers as it does about each key.
 
+use super::at_rest;
 use super::keys::age_answer;
 use super::reasons::{Facts, Reason};
 use super::stream::Stream;
@@ -23,7 +24,7 @@ const KEYS: NonZeroUsize = NonZeroUsize::new(1 << 16).expect("not zero");
 
 /// Explains every key.
 pub fn explain(arguments: &Explain) -> Result<()> {
-    let reader = Reader::<Any>::open(&arguments.dir, Options::new())?;
+    let reader = at_rest::look(&arguments.dir, &arguments.past, Options::new())?;
     let lines = [&arguments.keys[..], &arguments.lines].concat();
     let origin = Origin { lines, files: arguments.files.clone(), hint: "" };
     let assumed = &arguments.assumed;

@@ -282,3 +282,18 @@ fn an_amount_of_log_that_is_none_and_a_filter_that_no_later_run_opens_are_refuse
     let sentence = refused(&["dedup", "--last", "9", "--keep-log", "24h"], b"a\n");
     assert!(sentence.contains("--state"), "{sentence}");
 }
+
+#[test]
+fn an_explanation_reads_the_kept_log_also_as_of_a_moment() {
+    let place = Place::new();
+    let (dir, moments) = filter(&place, "24h");
+    // Inserted in the first run, and long out of the log that recovery needs.
+    let now = ok(&["explain", &dir, "key 0", "--json"], b"").json().remove(0);
+    assert_eq!(now["inserts"].as_u64(), Some(1), "{now}");
+    assert_eq!(now["present"].as_bool(), Some(false), "{now}");
+    let then = ["explain", &dir, "key 0", "--json", "--at", &moments[0].at];
+    let then = ok(&then, b"").json().remove(0);
+    assert_eq!(then["present"].as_bool(), Some(true), "{then}");
+    let records = ok(&["wal", &dir], b"");
+    assert!(records.text().lines().count() > (RUNS * KEYS) as usize);
+}

@@ -1,6 +1,6 @@
 //! The operations in a log, read while others write it.
 
-use crate::admin::look::look;
+use crate::admin::look::{look, look_within};
 use crate::archive::At;
 use crate::archive::moments::Past;
 use crate::archive::whole::{Whole, explained};
@@ -24,6 +24,8 @@ use std::time::Duration;
 const CHUNK: u64 = 8192;
 /// The pause of a reader that waits for more.
 const PAUSE: Duration = Duration::from_millis(5);
+/// The time to wait for a process that opens or closes the filter.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// What changed a filter, in the order in which it happened: an iterator of [`Commit`]s.
 ///
@@ -250,15 +252,17 @@ impl History {
         first.map_or(self.next, |operation| operation.lsn)
     }
 
-    /// As `next`, but waits up to this time for a commit to come. `None` if none came.
+    /// As `next`, but waits up to this time for a commit to come, also while another process opens
+    /// the filter. `None` if none came.
     ///
     /// # Errors
-    /// As [`History::read`].
+    /// As [`History::read`], but not [`Error::Locked`].
     pub fn wait(&mut self, time: Duration) -> Result<Option<Commit>> {
         let begun = Instant::now();
         loop {
-            if let Some(commit) = self.read()? {
-                return Ok(Some(commit));
+            match self.read() {
+                Ok(None) | Err(Error::Locked { .. }) => {}
+                read => return read,
             }
             if begun.elapsed() >= time {
                 return Ok(None);
@@ -275,7 +279,9 @@ impl History {
     pub fn read(&mut self) -> Result<Option<Commit>> {
         if self.read.is_empty() {
             let mut opened = self.log.take();
-            let read = look(&*self.media, &self.meta, |known| self.read_on(known, opened.take()));
+            let read = look_within(&*self.media, &self.meta, PATIENCE, |known| {
+                self.read_on(known, opened.take())
+            });
             let (read, log) = read.map_err(|error| explained(&*self.media, error))?;
             // Only now is it certain that nobody has opened the filter meanwhile.
             (self.next, self.timeline, self.log) = (read.next, read.timeline, log);

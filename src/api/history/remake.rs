@@ -297,9 +297,18 @@ impl Unfinished {
         if !is_vacant {
             return Err(Error::Exists { path: dir.to_path_buf() });
         }
-        let mut name = OsString::from(dir);
-        name.push(".unfinished");
-        let path = PathBuf::from(name);
+        let path = match dir.file_name() {
+            Some(of) => {
+                let mut name = OsString::from(".");
+                name.push(of);
+                name.push(".ebbtide-unfinished");
+                dir.with_file_name(name)
+            }
+            None => {
+                let expected = "a path that ends in a name";
+                return Err(Error::parameter("directory", expected, dir.display()));
+            }
+        };
         // Of a process that died.
         match fs::remove_dir_all(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
