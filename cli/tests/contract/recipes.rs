@@ -164,7 +164,8 @@ fn the_output_can_be_rotated_and_the_filter_backed_up_as_the_page_says() {
     recipes.append("one\n");
     recipes.run(&recipes.cron_command());
     recipes.append("two\none\n");
-    let [rotate, backup] = <[String; 2]>::try_from(recipes.blocks("sh")).expect("two blocks");
+    let blocks = <[String; 3]>::try_from(recipes.blocks("sh")).expect("three blocks");
+    let [rotate, backup, alter] = blocks;
     recipes.run(&rotate);
     assert_eq!(recipes.output(), "two\n");
     assert_eq!(fs::read(recipes.at("log/app/new.log.1")).expect("the first output"), b"one\n");
@@ -176,4 +177,14 @@ fn the_output_can_be_rotated_and_the_filter_backed_up_as_the_page_says() {
         let verify = format!("ebbtide verify {}", recipes.at("lib/app/seen-backup"));
         assert!(recipes.shell(&verify).status.success());
     }
+    let seen = recipes.at("lib/app/seen");
+    let create = format!("ebbtide create {seen} --window 10m --rate 500 --keep-log 48h");
+    recipes.run(&format!("rm -r {seen}; {create}"));
+    recipes.run(&format!("printf 'one\\ntwo\\n' | ebbtide insert {seen}"));
+    recipes.run(&alter);
+    let asked = format!("printf 'one\\ntwo\\nfour\\n' | ebbtide contains {seen}");
+    assert_eq!(recipes.shell(&asked).stdout, b"1\n1\n0\n");
+    let stat = recipes.shell(&format!("ebbtide stat {seen} --json"));
+    let stat = String::from_utf8(stat.stdout).expect("text");
+    assert!(stat.contains("86400") && stat.contains("172800s"), "{stat}");
 }
