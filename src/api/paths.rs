@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Returns the directory of a filter that may have to be created.
-fn new_disk(dir: &Path, options: &Options) -> Result<Disk> {
+pub(crate) fn new_disk(dir: &Path, options: &Options) -> Result<Disk> {
     let disk = options.mode.map_or_else(|| Disk::new(dir), |mode| Disk::with_mode(dir, mode));
     with_image(disk, options)
 }

@@ -14,7 +14,7 @@ use crate::recovery::Listing;
 use crate::recovery::removal::remove_for_good;
 use crate::snapshot::SnapshotReader;
 use crate::wal::record::RECORD_BYTES;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 
 /// Steps between bases in the kept log.
@@ -34,7 +34,16 @@ pub fn keep(media: &dyn Media, files: &[FileName], second: u64) -> Result<()> {
     }
     let names = media.list().map_err(Error::io("list", media.path()))?;
     let former = |name: &String| FileName::parse(name).and_then(FileName::before_kept);
-    let kept_already: BTreeSet<_> = names.iter().filter_map(former).collect();
+    give_names(media, files, second, &names.iter().filter_map(former).collect())
+}
+
+/// As [`keep`], of files of which these had their names as kept ones when they were listed.
+fn give_names(
+    media: &dyn Media,
+    files: &[FileName],
+    second: u64,
+    kept_already: &BTreeSet<FileName>,
+) -> Result<()> {
     let mut linked = Vec::new();
     for file in files {
         let Some(kept) = file.kept(second) else { continue };
@@ -43,6 +52,8 @@ pub fn keep(media: &dyn Media, files: &[FileName], second: u64) -> Result<()> {
         if !kept_already.contains(file) {
             match media.link_new(&name, &kept.to_string()) {
                 Err(error) if error.kind() == ErrorKind::NotFound => break,
+                // Another handle was faster.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 done => done.map_err(Error::io("link", media.path().join(&name)))?,
             }
         }
@@ -123,7 +134,7 @@ impl Archive {
         if first == 1 {
             return Some(0);
         }
-        self.bases.iter().find(|base| first <= base.start).map(|base| base.end - 1)
+        self.bases.iter().find(|base| first <= base.start).map(|base| base.end.saturating_sub(1))
     }
 
     /// Returns since when, in seconds since the Unix epoch, recovery has not needed the oldest kept
@@ -144,12 +155,13 @@ impl Archive {
     /// # Errors
     /// [`Error::Io`].
     pub fn bytes(&self, media: &dyn Media) -> Result<u64> {
-        let snapshots = self.bases.iter().filter_map(Base::file);
-        let mut bytes = 0;
-        for file in self.segments().chain(snapshots) {
-            bytes += allocated(media, file)?;
-        }
-        Ok(bytes)
+        Ok(self.sizes(media)?.values().sum())
+    }
+
+    /// Returns the bytes that each kept file takes.
+    fn sizes(&self, media: &dyn Media) -> Result<BTreeMap<FileName, u64>> {
+        let files = self.segments().chain(self.bases.iter().filter_map(Base::file));
+        files.map(|file| Ok((file, allocated(media, file)?))).collect()
     }
 
     fn segments(&self) -> impl Iterator<Item = FileName> {
@@ -185,13 +197,16 @@ impl Archive {
             }
             Keep::For(time) => self.base_for(second.saturating_sub(time.as_secs())),
             Keep::Bytes(most) => {
-                if self.bytes(media)? <= most {
-                    None
-                } else {
-                    match self.base_within(media, most)? {
-                        Some(base) => Some(base),
-                        None => return self.superfluous(media, Keep::Nothing, second),
-                    }
+                let sizes = self.sizes(media)?;
+                let all = sizes.values().sum::<u64>();
+                let rest = |base: &Base| {
+                    all - self.before(base).iter().filter_map(|file| sizes.get(file)).sum::<u64>()
+                };
+                // The oldest base from which on it is no more.
+                match self.bases.iter().find(|base| rest(base) <= most) {
+                    _ if all <= most => None,
+                    Some(base) => Some(*base),
+                    None => return self.superfluous(media, Keep::Nothing, second),
                 }
             }
         };
@@ -207,21 +222,6 @@ impl Archive {
         let next = self.listing.segments.first().map(|&(_, first)| first);
         let from = wanted.map(|kept| kept.first).or(next)?;
         self.bases.iter().rev().find(|base| base.end <= from).copied()
-    }
-
-    /// Returns the oldest base from which on the kept files take at most this many bytes.
-    fn base_within(&self, media: &dyn Media, most: u64) -> Result<Option<Base>> {
-        let all = self.bytes(media)?;
-        for base in &self.bases {
-            let mut less = 0;
-            for file in self.before(base) {
-                less += allocated(media, file)?;
-            }
-            if all - less <= most {
-                return Ok(Some(*base));
-            }
-        }
-        Ok(None)
     }
 
     /// Returns kept snapshots, from the base of this start on, that lie between two others that are

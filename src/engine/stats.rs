@@ -271,7 +271,6 @@ fn kept_log(shared: &Shared, listing: &Listing) -> Result<KeptLog> {
     let archive = Archive::read(media, shared.meta.uuid)?;
     let second = Timestamp::now().as_unix_millis() / 1000;
     let age = |since| Duration::from_secs(second.saturating_sub(since));
-
     let (from, age) = (archive.reaches_from(), archive.since().map(age));
     Ok(KeptLog { keep, from, age, bytes: archive.bytes(media)? })
 }

@@ -96,9 +96,9 @@ impl Writer {
     }
 
     /// Makes space if an attempt failed on a full disk: removes the oldest part of the log that is
-    /// only kept, or requests a checkpoint, which removes log. Otherwise
-    /// returns the error. `waited_after` is the newest snapshot when that was done last: it does
-    /// not wait for the same checkpoint twice.
+    /// only kept, or requests a checkpoint, which removes log. Otherwise returns the error.
+    /// `waited_after` is the newest snapshot when that was done last: it does not wait for the same
+    /// checkpoint twice.
     #[cold]
     pub(crate) fn make_space(&self, error: Error, waited_after: &mut Option<u64>) -> Result<()> {
         if error.is_full() && self.shared.remove_oldest_kept()? {

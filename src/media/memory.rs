@@ -116,6 +116,17 @@ impl Directory {
         self.files.get(name).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
+    /// Gives a file a second name.
+    fn link(&mut self, from: &str, to: &str) -> io::Result<()> {
+        self.enter()?;
+        let node = Arc::clone(self.find(from)?);
+        if self.files.contains_key(to) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        self.files.insert(to.to_owned(), node);
+        Ok(())
+    }
+
     /// Fails if this many more bytes do not fit.
     fn reserve(&self, more: u64) -> io::Result<()> {
         let used: u64 = self.files.values().map(|node| node.content.lock().occupied()).sum();
@@ -194,25 +205,13 @@ impl Media for Memory {
 
     fn rename_new(&self, from: &str, to: &str) -> io::Result<()> {
         let mut directory = self.directory.lock();
-        directory.enter()?;
-        let node = Arc::clone(directory.find(from)?);
-        if directory.files.contains_key(to) {
-            return Err(io::ErrorKind::AlreadyExists.into());
-        }
+        directory.link(from, to)?;
         directory.files.remove(from);
-        directory.files.insert(to.to_owned(), node);
         Ok(())
     }
 
     fn link_new(&self, from: &str, to: &str) -> io::Result<()> {
-        let mut directory = self.directory.lock();
-        directory.enter()?;
-        let node = Arc::clone(directory.find(from)?);
-        if directory.files.contains_key(to) {
-            return Err(io::ErrorKind::AlreadyExists.into());
-        }
-        directory.files.insert(to.to_owned(), node);
-        Ok(())
+        self.directory.lock().link(from, to)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {

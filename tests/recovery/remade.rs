@@ -8,6 +8,7 @@ use ebbtide::{
 use ebbtide_testkit::environment::scaled;
 use ebbtide_testkit::random::Random;
 use ebbtide_testkit::samples::{SAMPLES, Sample};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -168,7 +169,10 @@ fn another_kind_answers_as_it_would_have_from_the_beginning() {
         before.insert(key).expect("an insert");
         after.insert(key).expect("an insert");
     }
-    remake(&[&dir], &made, window(), options(Clock::stream()), None).expect("it is kept");
+    let shared = options(Clock::stream()).mode(0o640);
+    remake(&[&dir], &made, window(), shared, None).expect("it is kept");
+    let meta = std::fs::metadata(made.join("meta")).expect("it is there");
+    assert_eq!(meta.permissions().mode() & 0o777, 0o640, "all settings hold");
     let made: Filter<TimeLimited> = Filter::open(&made, used()).expect("a filter");
     let present = (0..2000_u64).filter(|key| {
         let answers = [&after, &made].map(|of| of.contains(key.to_le_bytes()).expect("one"));

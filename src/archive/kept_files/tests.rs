@@ -93,6 +93,28 @@ fn directory() -> impl Strategy<Value = Directory> {
         .prop_filter("a base", |made| made.snapshots.len() > 2)
 }
 
+#[test]
+fn a_handle_that_finds_what_another_one_did_since_it_listed_the_files_succeeds() {
+    let memory = Memory::new();
+    memory.make().expect("a directory");
+    let name = |number| FileName::Segment { timeline: 1, first: 1 + number * SEGMENT };
+    let files: Vec<_> = (0..8).map(name).collect();
+    for file in &files {
+        memory.create(&file.to_string(), BYTES).expect("space");
+    }
+    // The other one has given two files their names, and removed the former name of the first.
+    for file in &files[..2] {
+        let kept = file.kept(7).expect("a segment").to_string();
+        memory.link_new(&file.to_string(), &kept).expect("it is new");
+    }
+    memory.remove(&files[0].to_string()).expect("it is there");
+    let none_yet = BTreeSet::new();
+    give_names(&memory, &files[1..], 7, &none_yet).expect("it was done by another");
+    let listing = Listing::read(&memory).expect("a directory");
+    assert_eq!((listing.kept_segments.len(), listing.segments.len()), (8, 0));
+    give_names(&memory, &files, 7, &none_yet).expect("all are gone");
+}
+
 proptest! {
     #[test]
     fn log_kept_for_a_time_reaches_all_operations_since(
