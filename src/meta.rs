@@ -1,4 +1,5 @@
-//! The file `meta`: properties that never change after a filter's creation.
+//! The file `meta`: what never changes after a filter's creation, except by
+//! [`Filter::alter`](crate::Filter::alter), which replaces the file.
 //!
 //! The file consists of lines of text with one name and value each. The first line has the format's
 //! version, the last one the checksum of all others. The checksum is verified before anything else
@@ -19,18 +20,22 @@ use std::time::Duration;
 
 const TITLE: &str = "ebbtide meta ";
 const CHECKSUM: &str = "checksum ";
+/// The line that only altered filters have.
+const LOG: &str = "log";
 const REMEDY: &str = "it alone holds the kind, its parameters and the seed of the key hash, so \
-                      without it nothing can be saved: copy `meta` from any backup of this filter, \
-                      however old, for it never changes";
+                      without it nothing can be saved: copy `meta` from any backup of this filter \
+                      that was made since it was last altered";
 /// An upper bound of the size of a `meta` file.
 const BYTES_MAX: u64 = 64 << 10;
 
 /// The contents of `meta`.
 #[derive(Debug, Clone)]
 pub struct Meta {
-    /// Identifies the filter, its keys' hash, its layout and its kind; every other file repeats the
-    /// uuid.
+    /// Identifies the filter, its keys' hash, its layout and its kind; the image repeats the uuid.
     pub identity: Identity,
+    /// Identifies the log and the snapshots of these parameters, which repeat it: the uuid, or
+    /// another number since the filter was altered.
+    pub log_uuid: u128,
     /// Records in each log segment.
     pub segment_records: u64,
     /// The filter's durability.
@@ -56,6 +61,9 @@ impl Meta {
         let mut text = format!("{TITLE}{}\n", DURABLE.written);
         self.identity.write(&mut text, |text| {
             line(text, "segment-records", &self.segment_records);
+            if self.log_uuid != self.identity.uuid {
+                line(text, LOG, &format_args!("{:032x}", self.log_uuid));
+            }
             match self.durability {
                 // The format has microseconds and no unit.
                 Durability::Interval(every) => {
@@ -76,7 +84,15 @@ impl Meta {
     /// [`Error::NotAFilter`] if there is none, [`Error::Damaged`], [`Error::Version`],
     /// [`Error::Io`].
     pub fn read(media: &dyn Media) -> Result<Self> {
-        let name = FileName::Meta.to_string();
+        Self::read_named(media, FileName::Meta)
+    }
+
+    /// As [`Meta::read`], of a file of this name.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn read_named(media: &dyn Media, file: FileName) -> Result<Self> {
+        let name = file.to_string();
         let path = media.path().join(&name);
         let file = match media.open(&name, Access::Read) {
             Ok(file) => file,
@@ -138,14 +154,23 @@ impl Meta {
         let version = lines.take(TITLE.trim_end(), "a number").map_err(in_file)?;
         DURABLE.check(version, path)?;
         let (identity, others) = Identity::read(&mut lines, KINDS, others).map_err(in_file)?;
-        let (segment_records, durability, downtime) = others;
-        Ok(Self { identity, segment_records, durability, downtime })
+        let Others { segment_records, log_uuid, durability, downtime } = others;
+        let log_uuid = log_uuid.unwrap_or(identity.uuid);
+        Ok(Self { identity, log_uuid, segment_records, durability, downtime })
     }
 }
 
-/// Reads the lines that the identity does not have.
-fn others(lines: &mut Lines<'_>) -> CoreResult<(u64, Durability, Downtime)> {
+/// The lines that the identity does not have.
+struct Others {
+    segment_records: u64,
+    log_uuid: Option<u128>,
+    durability: Durability,
+    downtime: Downtime,
+}
+
+fn others(lines: &mut Lines<'_>) -> CoreResult<Others> {
     let segment_records = lines.number("segment-records", 1, CAPACITY_MAX)?;
+    let log_uuid = lines.is_next(LOG).then(|| lines.hexadecimal(LOG)).transpose()?;
     let expected = "always, never or interval";
     let value: String = lines.take("durability", expected)?;
     let interval = value.strip_prefix("interval ").and_then(|micros| micros.parse().ok());
@@ -160,30 +185,38 @@ fn others(lines: &mut Lines<'_>) -> CoreResult<(u64, Durability, Downtime)> {
         "freeze" => Downtime::Freeze,
         other => return Err(Lines::wrong("downtime", "age or freeze", other)),
     };
-    Ok((segment_records, durability, downtime))
+    Ok(Others { segment_records, log_uuid, durability, downtime })
 }
 
 fn damaged(path: &Path, offset: u64, expected: String, found: String) -> Error {
     Error::Damaged { path: path.to_path_buf(), offset, expected, found, remedy: REMEDY }
 }
 
+/// Returns some `meta` with this uuid.
+#[cfg(test)]
+pub(crate) fn sample(uuid: u128) -> Meta {
+    use ebbtide_core::hash::{KeyHash, KeyHasher};
+    let parameters = ebbtide_core::kind::Parameters::new().with("capacity", 1000);
+    let kind = ebbtide_core::kinds::registry::build("bloom", &parameters).expect("a kind");
+    let layout = ebbtide_core::block::Layout { stripes: 2, block_words: 64 };
+    let hasher = KeyHasher::new(KeyHash::Fast, 7);
+    Meta {
+        identity: Identity { uuid, hasher, layout, max_lead: 3_600_000_000, kind },
+        log_uuid: uuid,
+        segment_records: 128,
+        durability: Durability::Never,
+        downtime: Downtime::Age,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ebbtide_core::block::Layout;
     use ebbtide_core::hash::{KeyHash, KeyHasher};
-    use ebbtide_core::kind::Parameters;
-    use ebbtide_core::kinds::registry::build;
 
     fn meta(hasher: KeyHasher) -> Meta {
-        let kind = build("bloom", &Parameters::new().with("capacity", 1000)).expect("a kind");
-        let layout = Layout { stripes: 2, block_words: 64 };
-        Meta {
-            identity: Identity { uuid: 0x1234, hasher, layout, max_lead: 3_600_000_000, kind },
-            segment_records: 128,
-            durability: Durability::Never,
-            downtime: Downtime::Age,
-        }
+        let meta = sample(0x1234);
+        Meta { identity: Identity { hasher, ..meta.identity }, ..meta }
     }
 
     /// Encodes with one text replaced by another, and a correct checksum.
@@ -213,6 +246,18 @@ mod tests {
             assert!(bytes.starts_with(expected.as_bytes()), "{}", String::from_utf8_lossy(&bytes));
             let read = Meta::decode(&bytes, Path::new("meta")).expect("what was written");
             assert!(read.hasher == meta.hasher && read.encode() == bytes);
+        }
+    }
+
+    #[test]
+    fn the_log_of_an_altered_filter_has_a_number_of_its_own_that_reads_back() {
+        let altered = Meta { log_uuid: 0xabc, ..keyed() }.encode();
+        let text = String::from_utf8_lossy(&altered);
+        assert!(text.contains("\nlog 00000000000000000000000000000abc\n"), "{text}");
+        assert!(!String::from_utf8_lossy(&keyed().encode()).contains("\nlog "));
+        for (bytes, log) in [(altered, 0xabc), (keyed().encode(), 0x1234)] {
+            let read = Meta::decode(&bytes, Path::new("meta")).expect("what was written");
+            assert_eq!((read.log_uuid, read.uuid, read.encode()), (log, 0x1234, bytes));
         }
     }
 

@@ -419,6 +419,13 @@ impl Options {
         })
     }
 
+    /// Returns the options of a handle for its filter after an alteration: what a kind decides may
+    /// be another one.
+    pub(crate) fn for_altered(&self) -> Self {
+        let (stripes, block_bytes, segment_bytes) = (None, None, None);
+        Self { stripes, block_bytes, segment_bytes, ..self.clone() }
+    }
+
     /// Checks the bounds of values.
     pub(crate) fn check(&self) -> Result<()> {
         if let Some(stripes) = self.stripes {

@@ -184,6 +184,12 @@ impl<'a> Lines<'a> {
         value.parse().map_err(|_| Self::wrong(name, expected, value))
     }
 
+    /// Returns whether the next line has this name.
+    #[must_use]
+    pub fn is_next(&self, name: &str) -> bool {
+        self.0.strip_prefix(name).is_some_and(|value| value.starts_with(' '))
+    }
+
     /// Returns an integer within bounds, both included.
     ///
     /// # Errors
@@ -204,7 +210,11 @@ impl<'a> Lines<'a> {
         damaged(format!("{name}: {expected}"), format!("`{}`", found.escape_debug()))
     }
 
-    fn hexadecimal(&mut self, name: &str) -> Result<u128> {
+    /// Returns a hexadecimal number.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] for anything else.
+    pub fn hexadecimal(&mut self, name: &str) -> Result<u128> {
         let value: String = self.take(name, "hexadecimal digits")?;
         u128::from_str_radix(&value, 16)
             .map_err(|_| Self::wrong(name, "hexadecimal digits", &value))

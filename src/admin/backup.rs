@@ -89,7 +89,7 @@ fn copy_log(
     snapshot: &SnapshotHeader,
 ) -> Result<bool> {
     let header = SegmentHeader {
-        uuid: engine.shared.meta.uuid,
+        uuid: engine.shared.meta.log_uuid,
         timeline: snapshot.timeline,
         timeline_start: snapshot.start,
         first: snapshot.start,

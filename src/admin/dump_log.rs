@@ -1,15 +1,16 @@
 //! Reads the records of a filter's log, for people and for programs that examine it.
 
 use crate::admin::look::{look, needed_log};
+use crate::archive::eras::eras;
 use crate::archive::whole::{Whole, explained};
 use crate::clock::Timestamp;
 use crate::engine::open::read_meta;
 use crate::error::Result;
 use crate::media::{Disk, Media};
 use crate::meta::Meta;
-use crate::recovery::Listing;
 use crate::recovery::batches::{Batches, Group};
 use crate::recovery::history::History;
+use crate::recovery::{Listing, LogExtent};
 use crate::wal::{Op, Record};
 use ebbtide_core::claims::HeldClaim;
 use ebbtide_core::event;
@@ -115,11 +116,12 @@ impl Entry {
 /// Opens the log of a filter with what is only kept. The rest is mapped, and stays readable
 /// whatever others do from here on.
 fn whole_log(media: &dyn Media, whole: &Whole<'_>, meta: &Meta) -> Result<History> {
-    let needed = Listing::of_filter(media, meta.uuid)?;
+    let needed = Listing::of_filter(media, meta.log_uuid)?;
     if !needed.has_kept() {
         return needed_log(media, &needed, meta);
     }
-    let mut history = History::open(whole, &Listing::of_filter(whole, meta.uuid)?, meta.uuid)?;
+    let listing = Listing::of_filter(whole, meta.log_uuid)?;
+    let mut history = History::open(whole, &listing, meta.log_uuid)?;
     history.hold(whole, needed.segments.first().map_or(0, |&(_, first)| first))?;
     Ok(history)
 }
@@ -145,8 +147,34 @@ pub(crate) fn records(
     visit: &mut dyn FnMut(&Entry) -> Result<()>,
 ) -> Result<Range<u64>> {
     let whole = Whole::new(media);
-    let (known, history) = look(media, meta, |known| Ok((known, whole_log(media, &whole, meta)?)))?;
-    let first = history.segments().first().map_or(1, |segment| segment.first);
+    let (known, history, mut eras) = look(media, meta, |known| {
+        Ok((known, whole_log(media, &whole, meta)?, eras(media, meta)?))
+    })?;
+    let present = eras.pop();
+    let mut first = None;
+    for era in eras {
+        let whole = Whole::past(media);
+        let listing = Listing::of_filter(&whole, era.meta.log_uuid)?;
+        let history = History::open(&whole, &listing, era.meta.log_uuid)?;
+        history.end_at(era.end.unwrap_or(u64::MAX));
+        let read = records_of((media, &whole), &era.meta, (&history, LogExtent::Nothing), visit)?;
+        first = first.or(read.filter(|read| !read.is_empty()).map(|read| read.start));
+    }
+    let meta = present.as_ref().map_or(meta, |era| &era.meta);
+    let read = records_of((media, &whole), meta, (&history, known), visit)?.unwrap_or(1..1);
+    Ok(first.unwrap_or(read.start)..read.end)
+}
+
+/// As [`records`], of a part of the log; `None` if there is none.
+fn records_of(
+    (media, whole): (&dyn Media, &Whole<'_>),
+    meta: &Meta,
+    (history, known): (&History, LogExtent),
+    visit: &mut dyn FnMut(&Entry) -> Result<()>,
+) -> Result<Option<Range<u64>>> {
+    let Some(first) = history.segments().first().map(|segment| segment.first) else {
+        return Ok(None);
+    };
     let weighs = meta.kind.weights().is_some();
     let mut show = |timeline, group: Group<'_>, counts| {
         group.iter().try_for_each(|&(lsn, record)| {
@@ -157,12 +185,12 @@ pub(crate) fn records(
         })
     };
     let (mut batches, mut last) = (Batches::default(), 0);
-    let read = history.read(&whole, first, known, |timeline, lsn, record| {
+    let read = history.read(whole, first, known, |timeline, lsn, record| {
         last = timeline;
         batches.take(lsn, record, |group, counts| show(timeline, group, counts))
     });
     let read = read.map_err(|error| explained(media, error));
     let stop = read.as_ref().map_or(u64::MAX, |read| read.stop);
     let end = batches.end(stop, |group, counts| show(last, group, counts))?;
-    read.map(|_| first..end)
+    read.map(|_| Some(first..end))
 }

@@ -143,7 +143,7 @@ fn verify_once(media: &dyn Media, meta: &Meta) -> Result<(Report, bool)> {
     look(media, meta, |known| {
         let mut report = Report { files: Vec::new() };
         report.add(media, FileName::Meta, Ok(format!("kind {}", meta.kind.name())));
-        let listing = Listing::of_filter(media, meta.uuid)?;
+        let listing = Listing::of_filter(media, meta.log_uuid)?;
         for &file in &listing.others {
             let detail = "of another filter, not read; move it away, or remove it";
             report.add(media, file, Ok(detail.to_owned()));
@@ -167,7 +167,7 @@ fn verify_once(media: &dyn Media, meta: &Meta) -> Result<(Report, bool)> {
 }
 
 fn verify_snapshot(media: &dyn Media, start: u64, meta: &Meta) -> Result<String> {
-    let mut reader = SnapshotReader::open(media, start, meta.uuid)?;
+    let mut reader = SnapshotReader::open(media, start, meta.log_uuid)?;
     reader.frames(|_, _, _| Ok(()))?;
     let header = reader.header();
     let (end, frames, format) = (header.end, header.frames, of_format(reader.version()));
@@ -211,8 +211,8 @@ fn verify_kept(
         let name = FileName::KeptSnapshot { since, start };
         report.add(media, name, verify_snapshot(&whole, start, meta));
     }
-    let read = Listing::of_filter(&whole, meta.uuid)
-        .and_then(|listing| History::open(&whole, &listing, meta.uuid))
+    let read = Listing::of_filter(&whole, meta.log_uuid)
+        .and_then(|listing| History::open(&whole, &listing, meta.log_uuid))
         .and_then(|history| {
             let first = history.segments().first().map_or(1, |segment| segment.first);
             let prefix = history.read(&whole, first, known, |_, _, _| Ok(()))?;
@@ -231,7 +231,7 @@ fn verify_log(
 ) {
     for &(timeline, first) in &listing.segments {
         let one = Listing { segments: vec![(timeline, first)], ..Listing::default() };
-        let opened = History::open(media, &one, meta.uuid);
+        let opened = History::open(media, &one, meta.log_uuid);
         let opened = opened.map(|history| {
             format!("log of timeline {timeline} from LSN {first}{}", of_format(history.version()))
         });
@@ -286,7 +286,7 @@ fn restore_from(from: &dyn Media, to: &dyn Media) -> Result<()> {
         // Only the image, which is not copied, accounts for slots that dead writers left empty:
         // fill them.
         let copied = Listing::read(to)?;
-        let history = History::open(to, &copied, meta.uuid)?;
+        let history = History::open(to, &copied, meta.log_uuid)?;
         history.secure(to, (recovered.start, 0), &recovered.prefix)?;
         if look.is_over(from, &meta)? {
             return Err(locked(from.path()));

@@ -6,6 +6,7 @@
 use crate::error::{Error, Result};
 use crate::image::Control;
 use crate::locks::holders::locked;
+use crate::locks::in_use::is_in_use;
 use crate::locks::session::Sessions;
 use crate::media::{Access, Media};
 use crate::meta::Meta;
@@ -51,7 +52,9 @@ impl Look {
         // Before anything else is read: see `is_over`.
         let timeline = Control::previous_timeline(media, meta.uuid)?;
         let known = match &locks {
-            Some(locks) if locks.anyone_else()? => LogExtent::of_the_living(media, meta.uuid)?,
+            Some(locks) if is_in_use(media, meta.uuid, locks)? => {
+                LogExtent::of_the_living(media, meta.uuid)?
+            }
             _ => LogExtent::of_the_dead(media, meta.uuid)?,
         };
         Ok(Self { locks, known, timeline })
@@ -70,10 +73,23 @@ impl Look {
             return Ok(false);
         }
         let busy = match sessions(media)? {
-            Some(locks) => locks.is_being_opened()? || locks.anyone_else()?,
+            Some(locks) => locks.is_being_opened()? || is_in_use(media, meta.uuid, &locks)?,
             None => false,
         };
         Ok(busy || Control::previous_timeline(media, meta.uuid)? != self.timeline)
+    }
+}
+
+impl Look {
+    /// Returns what was seen, unless the filter was altered meanwhile.
+    fn unaltered<T>(&self, media: &dyn Media, meta: &Meta, seen: Result<T>) -> Result<T> {
+        match Meta::read(media) {
+            Ok(found) if found.log_uuid != meta.log_uuid && found.uuid == meta.uuid => {
+                Err(Error::Retired { path: media.path().to_path_buf(), replaced: false })
+            }
+            // Of any other error the next look tells.
+            _ => seen,
+        }
     }
 }
 
@@ -88,6 +104,10 @@ pub(crate) fn look<T>(
 }
 
 /// As [`look`], but waits only so long for a process that opens or closes the filter.
+///
+/// # Errors
+/// [`Error::Retired`] if the filter has another `meta` by now, because it was altered; errors of
+/// `at`.
 pub(crate) fn look_within<T>(
     media: &dyn Media,
     meta: &Meta,
@@ -100,12 +120,15 @@ pub(crate) fn look_within<T>(
         match &seen {
             Err(error) if may_have_gone(error, look.known) => {}
             _ if look.is_over(media, meta)? => {}
-            _ => return seen,
+            _ => return look.unaltered(media, meta, seen),
         }
     }
     let look = Look::begin_within(media, meta, patience)?;
     let seen = at(look.known);
-    if look.is_over(media, meta)? { Err(locked(media.path())) } else { seen }
+    if look.is_over(media, meta)? {
+        return Err(locked(media.path()));
+    }
+    look.unaltered(media, meta, seen)
 }
 
 /// Returns whether an error may come from files that were removed while they were examined. Writers
@@ -123,7 +146,7 @@ fn may_have_gone(error: &Error, known: LogExtent) -> bool {
 pub(crate) fn needed_log(media: &dyn Media, listing: &Listing, meta: &Meta) -> Result<History> {
     let segments = listing.segments_needed().to_vec();
     let needed = Listing { segments, ..Listing::default() };
-    let mut history = History::open(media, &needed, meta.uuid)?;
+    let mut history = History::open(media, &needed, meta.log_uuid)?;
     // Writers may remove files meanwhile.
     history.hold(media, 0)?;
     Ok(history)

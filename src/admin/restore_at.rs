@@ -41,11 +41,14 @@ pub fn restore_at(from: impl AsRef<Path>, at: At, dir: impl AsRef<Path>) -> Resu
 pub fn restore_at_on(from: &dyn Media, at: At, to: &dyn Media) -> Result<Restored> {
     let meta = read_meta(from)?;
     write_new(to, |_locks| {
-        let restored = look(from, &meta, |known| {
+        let (restored, meta) = look(from, &meta, |known| {
             // A repeated look begins with an empty directory.
             clear(to)?;
-            let past = Past::open(from, &meta, known).and_then(|past| past.rebuild_whole(at));
-            let (found, whole) = past.map_err(|error| explained(from, error))?;
+            let past = Past::of(from, &meta, known, at).and_then(|past| {
+                let meta = past.era().meta.clone();
+                Ok((past.rebuild_whole(at)?, meta))
+            });
+            let ((found, whole), meta) = past.map_err(|error| explained(from, error))?;
             let (start, stop) = (found.start, found.prefix.stop);
             if found.listing.snapshots.contains(&start) {
                 let name = FileName::Snapshot { start }.to_string();
@@ -53,7 +56,8 @@ pub fn restore_at_on(from: &dyn Media, at: At, to: &dyn Media) -> Result<Restore
             }
             let timeline = found.history.last_timeline().max(1);
             write_log((&whole, (&found.history, known)), to, &meta, (timeline, start..stop))?;
-            Ok(Restored { lsn: stop, inserts: rebuilt_inserts(to, &meta, stop)? })
+            let restored = Restored { lsn: stop, inserts: rebuilt_inserts(to, &meta, stop)? };
+            Ok((restored, meta))
         })?;
         // Last, because it makes the directory a filter.
         write_file(to, 0, &FileName::Meta.to_string(), &meta.encode())?;

@@ -124,8 +124,8 @@ struct Told {
 /// [`Error::Damaged`] if nothing is recoverable; [`Error::Io`], [`Error::Version`] if a file is
 /// unreadable for another reason.
 pub fn examine(home: &dyn Media, meta: &Meta, known: LogExtent) -> Result<Salvage> {
-    let listing = Listing::of_filter(home, meta.uuid)?;
-    let (history, mut bad) = open_log(home, &listing, meta.uuid)?;
+    let listing = Listing::of_filter(home, meta.log_uuid)?;
+    let (history, mut bad) = open_log(home, &listing, meta.log_uuid)?;
     let mut damaged = Vec::new();
     let mut bases = Vec::new();
     for &start in &listing.snapshots {
@@ -135,7 +135,7 @@ pub fn examine(home: &dyn Media, meta: &Meta, known: LogExtent) -> Result<Salvag
         }
     }
     bases.push((None, 1, 1));
-    let mut told = told(home, &listing, &history, meta.uuid)?;
+    let mut told = told(home, &listing, &history, meta)?;
     for (snapshot, start, end) in bases {
         let Reach { prefix, damage, noted, stop, unfollowed } =
             reach(home, &history, known, start)?;
@@ -218,7 +218,7 @@ pub(crate) fn write_log(
 ) -> Result<()> {
     let capacity = meta.segment_records;
     let create = |first| {
-        let (uuid, timeline_start) = (meta.uuid, records.start);
+        let (uuid, timeline_start) = (meta.log_uuid, records.start);
         let header = SegmentHeader { uuid, timeline, timeline_start, first, capacity };
         Segment::create(to, header, SEGMENT_TEMPORARY)
     };
@@ -350,20 +350,20 @@ fn rebuild(
 }
 
 /// Returns the former extent of the log, according to snapshots, timelines and the image.
-fn told(home: &dyn Media, listing: &Listing, history: &History, uuid: u128) -> Result<Told> {
+fn told(home: &dyn Media, listing: &Listing, history: &History, meta: &Meta) -> Result<Told> {
     let named = listing.segments.last().map_or(0, |&(timeline, _)| timeline);
-    let timeline = named.max(Control::previous_timeline(home, uuid)?.unwrap_or(0));
+    let timeline = named.max(Control::previous_timeline(home, meta.uuid)?.unwrap_or(0));
     // The base of a timeline was made durable before it began.
     let began = history.timelines().map(|(_, start, _)| start).max().unwrap_or(1);
     let mut told = Told { timeline, durable: began, end: began };
     for &start in &listing.snapshots {
         // It got its name when the log was durable through its end.
-        let header = SnapshotReader::open(home, start, uuid).map(|reader| *reader.header());
+        let header = SnapshotReader::open(home, start, meta.log_uuid).map(|reader| *reader.header());
         let (timeline, end) = header.map_or((0, start), |header| (header.timeline, header.end));
         told.timeline = told.timeline.max(timeline);
         told.durable = told.durable.max(end);
     }
-    if let Some(image) = Control::open_previous(home, uuid, Access::Read)? {
+    if let Some(image) = Control::open_previous(home, meta.uuid, Access::Read)? {
         // Their writers are dead. They have no checksum, but must be consistent.
         let (durable, tail) = (image.durable().hint(), image.tail().hint());
         let allocated = image.allocated().hint();

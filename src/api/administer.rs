@@ -14,7 +14,7 @@ impl<K> Filter<K> {
     /// depends on the filter's secret seed: do not show it to those who could choose keys by it.
     #[must_use]
     pub fn key_hash(&self, key: impl AsRef<[u8]>) -> u64 {
-        self.engine.shared.meta.hasher.hash(key.as_ref())
+        self.engine().shared.meta.hasher.hash(key.as_ref())
     }
 
     /// Removes all keys in one step, which all processes see at once and which is durable on
@@ -41,8 +41,10 @@ impl<K> Filter<K> {
     /// briefly needed together), [`Error::Poisoned`](crate::Error::Poisoned),
     /// [`Error::Retired`](crate::Error::Retired).
     pub fn clear(&self) -> Result<()> {
-        let _busy = self.engine.shared.enter()?;
-        clear::clear(&self.engine.writer)
+        self.run(|engine| {
+            let _busy = engine.shared.enter()?;
+            clear::clear(&engine.writer)
+        })
     }
 
     /// Returns the position of a source, as set by the last [`Batch`](crate::Batch) that was
@@ -53,9 +55,7 @@ impl<K> Filter<K> {
     /// [`Error::Poisoned`](crate::Error::Poisoned) if the system could not write back the live
     /// image.
     pub fn position(&self, source: u64) -> Result<Option<u64>> {
-        let _busy = self.engine.shared.enter()?;
-        self.engine.shared.check_trusted()?;
-        let found = self.engine.positions().into_iter().find(|(of, _)| *of == source);
+        let found = self.positions()?.into_iter().find(|(of, _)| *of == source);
         Ok(found.map(|(_, position)| position))
     }
 
@@ -64,9 +64,13 @@ impl<K> Filter<K> {
     /// # Errors
     /// As [`Filter::position`].
     pub fn positions(&self) -> Result<Vec<(u64, u64)>> {
-        let _busy = self.engine.shared.enter()?;
-        self.engine.shared.check_trusted()?;
-        Ok(self.engine.positions())
+        self.run(|engine| {
+            let _busy = engine.shared.enter()?;
+            engine.shared.check_trusted()?;
+            let positions = engine.positions();
+            engine.shared.check_unaltered()?;
+            Ok(positions)
+        })
     }
 
     /// Waits until all operations so far are durable.
@@ -74,8 +78,10 @@ impl<K> Filter<K> {
     /// # Errors
     /// [`Error::Poisoned`](crate::Error::Poisoned) if a sync fails or has failed.
     pub fn sync(&self) -> Result<()> {
-        let _busy = self.engine.shared.enter()?;
-        self.engine.commits.commit_all()
+        self.run(|engine| {
+            let _busy = engine.shared.enter()?;
+            engine.commits.commit_all()
+        })
     }
 
     /// Returns the LSN below which all records are durable, for callers that keep a queue of their
@@ -84,8 +90,9 @@ impl<K> Filter<K> {
     /// # Errors
     /// [`Error::Forked`](crate::Error::Forked).
     pub fn durable_upto(&self) -> Result<u64> {
-        self.engine.shared.check_process()?;
-        Ok(self.engine.shared.durable())
+        let shared = &self.engine().shared;
+        shared.check_process()?;
+        Ok(shared.durable())
     }
 
     /// Writes a snapshot (unless the newest one is up to date) and removes log that is no longer
@@ -96,8 +103,10 @@ impl<K> Filter<K> {
     /// [`Error::Io`](crate::Error::Io) (a full disk, although the space of the older snapshot was
     /// taken), [`Error::Poisoned`](crate::Error::Poisoned).
     pub fn checkpoint(&self) -> Result<u64> {
-        let _busy = self.engine.shared.enter()?;
-        self.engine.checkpoints.checkpoint()
+        self.run(|engine| {
+            let _busy = engine.shared.enter()?;
+            engine.checkpoints.checkpoint()
+        })
     }
 
     /// Returns a hash of the logical state. It is equal for filters with the same parameters, hash,
@@ -107,8 +116,10 @@ impl<K> Filter<K> {
     /// # Errors
     /// [`Error::Poisoned`](crate::Error::Poisoned), [`Error::Io`](crate::Error::Io).
     pub fn digest(&self) -> Result<Digest> {
-        let _busy = self.engine.shared.enter()?;
-        self.engine.digest()
+        self.run(|engine| {
+            let _busy = engine.shared.enter()?;
+            engine.digest()
+        })
     }
 
     /// Returns statistics of the filter.
@@ -116,8 +127,10 @@ impl<K> Filter<K> {
     /// # Errors
     /// [`Error::Io`](crate::Error::Io).
     pub fn stat(&self) -> Result<Stat> {
-        let _busy = self.engine.shared.enter()?;
-        self.engine.stat()
+        self.run(|engine| {
+            let _busy = engine.shared.enter()?;
+            engine.stat()
+        })
     }
 
     /// Returns figures for operators: fill by generation and by block, ends of the log, handles,
@@ -126,8 +139,10 @@ impl<K> Filter<K> {
     /// # Errors
     /// As [`Filter::stat`].
     pub fn details(&self) -> Result<Details> {
-        let _busy = self.engine.shared.enter()?;
-        self.engine.details()
+        self.run(|engine| {
+            let _busy = engine.shared.enter()?;
+            engine.details()
+        })
     }
 
     /// Returns how far the filter's time is ahead of the handle's clock (of the system's for a
@@ -139,7 +154,7 @@ impl<K> Filter<K> {
     /// than they are by the lead, and may be refused as too late. See `docs/time.md`.
     #[must_use]
     pub fn clock_lead(&self) -> Option<Duration> {
-        self.engine.time.clock_lead()
+        self.engine().time.clock_lead()
     }
 
     /// Runs the tasks of the background threads once.
@@ -149,7 +164,7 @@ impl<K> Filter<K> {
     #[cfg(shuttle)]
     #[doc(hidden)]
     pub fn do_tasks(&self) -> Result<()> {
-        background::do_tasks(&self.engine)
+        self.run(|engine| background::do_tasks(engine))
     }
 
     /// Writes a snapshot and closes the filter cleanly, so that the next opening has nothing to
@@ -178,6 +193,6 @@ impl<K> Filter<K> {
     /// As [`Filter::checkpoint`]; the filter is closed nevertheless, and only the snapshot is
     /// missing.
     pub fn close(&self) -> Result<()> {
-        self.opened.close()
+        self.current.close()
     }
 }

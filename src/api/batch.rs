@@ -173,9 +173,10 @@ impl<'a, K> Batch<'a, K> {
 
     fn check_and_insert_item(&mut self, item: &impl Item) -> Result<Checked> {
         let operation = self.operation(item)?;
-        let (writer, waits) = (&self.call.engine().writer, self.call.waits());
-        let (checked, is_added) =
-            self.prepared.check(writer, operation, self.call.kept(), waits)?;
+        let (call, waits) = (self.call, self.call.waits());
+        let (checked, is_added) = call.run(|engine| {
+            self.prepared.check(&engine.writer, operation, call.kept(), waits)
+        })?;
         if is_added {
             self.records += self.count_parts(operation.weight);
         }
@@ -276,7 +277,8 @@ impl<'a, K> Batch<'a, K> {
         let confirms: Vec<_> = self.leases.iter().map(Lease::key).collect();
         let (positions, waits) = (&*self.positions, self.call.waits());
         let with = Settings { positions, confirms: &confirms, waits };
-        let lsn = commit(&self.call.engine().writer, &mut self.prepared, with)?;
+        let (call, prepared) = (self.call, &mut self.prepared);
+        let lsn = call.run(|engine| commit(&engine.writer, prepared, with))?;
         self.leases.iter().for_each(Lease::note_end);
         self.clear();
         self.call.settle(lsn)

@@ -229,7 +229,13 @@ impl<'a, K> Call<'a, Filter<K>> {
     }
 
     pub(crate) fn engine(&self) -> &Engine {
-        &self.handle.engine
+        self.handle.engine()
+    }
+
+    /// Calls a function with the engine in use; see [`Filter::run`].
+    #[inline]
+    pub(crate) fn run<T>(&self, call: impl FnMut(&Engine) -> Result<T>) -> Result<T> {
+        self.handle.current.run(self.waits, call)
     }
 
     pub(crate) fn hash(&self, key: &[u8]) -> u64 {
@@ -251,8 +257,10 @@ impl<'a, K> Call<'a, Filter<K>> {
     #[inline]
     fn write_request(&self, request: &Request<'_>) -> Result<Checked> {
         self.check_durability()?;
-        self.engine().writer.prefetch_to_write(request.asked.hash);
-        let written = write::write(&self.engine().writer, request)?;
+        let written = self.run(|engine| {
+            engine.writer.prefetch_to_write(request.asked.hash);
+            write::write(&engine.writer, request)
+        })?;
         self.settle(written.lsn)?;
         Ok(written.checked)
     }
@@ -304,14 +312,15 @@ impl<'a, K> Call<'a, Filter<K>> {
     ) -> Result<()> {
         self.check_durability()?;
         let mut last = 0;
-        let writer = &self.engine().writer;
         let mut write = |item: &T, hash| {
-            let written = write::write(writer, &self.request(item, hash, ask)?)?;
+            let request = self.request(item, hash, ask)?;
+            let written = self.run(|engine| write::write(&engine.writer, &request))?;
             last = last.max(written.lsn);
             tell(written.checked);
             Ok(())
         };
         let written = items.chunks(AHEAD).try_for_each(|items| {
+            let writer = &self.engine().writer;
             let hashes = fetch(&writer.shared, items, |hash| writer.prefetch_to_write(hash));
             writer.prefetch_further(&hashes[..items.len()]);
             items.iter().zip(hashes).try_for_each(|(item, hash)| write(item, hash))

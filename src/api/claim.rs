@@ -4,6 +4,7 @@ use crate::api::call::Call;
 use crate::api::config::Any;
 use crate::api::handle::Filter;
 use crate::clock::Timestamp;
+use crate::engine::Engine;
 use crate::engine::claims::{self, ClaimAnswer};
 use crate::engine::held_claims::ClaimedKey;
 use crate::engine::outcome::Waits;
@@ -90,7 +91,8 @@ impl<'a, K> Lease<'a, K> {
     }
 
     fn release_within(&self, waits: Waits) -> Result<bool> {
-        let released = claims::release(&self.filter.engine.writer, self.key, waits)?;
+        let release = |engine: &Engine| claims::release(&engine.writer, self.key, waits);
+        let released = self.filter.current.run(waits, release)?;
         self.note_end();
         Ok(released)
     }
@@ -105,9 +107,11 @@ impl<'a, K> Lease<'a, K> {
     }
 
     fn extend_within(&self, lease: Duration, waits: Waits) -> Result<Timestamp> {
-        let (writer, lease) = (&self.filter.engine.writer, LeaseTime::new(lease)?);
-        let deadline = claims::extend(writer, self.key, lease, waits)?;
-        Ok(Timestamp::from_unix_micros(writer.leases.on_wall(deadline)))
+        let lease = LeaseTime::new(lease)?;
+        self.filter.current.run(waits, |engine| {
+            let deadline = claims::extend(&engine.writer, self.key, lease, waits)?;
+            Ok(Timestamp::from_unix_micros(engine.leases.on_wall(deadline)))
+        })
     }
 
     /// Keeps the claim beyond this value, for [`Filter::resume_claim`], in this or another process.
@@ -128,7 +132,7 @@ impl<'a, K> Lease<'a, K> {
 
     /// Checks that the lease belongs to this filter's handle.
     pub(crate) fn check_handle(&self, filter: &Filter<K>) -> Result<()> {
-        if std::ptr::eq(&raw const *self.filter.engine, &raw const *filter.engine) {
+        if self.filter.current.is(&filter.current) {
             return Ok(());
         }
         Err(Error::parameter("lease", "one of this filter's handle", "another"))
@@ -212,7 +216,7 @@ impl<K> Filter<K> {
     /// [`Lease::into_token`], by this or another process. Nothing is checked before the lease is
     /// used.
     pub fn resume_claim(&self, key: impl AsRef<[u8]>, token: u64) -> Lease<'_, K> {
-        let hash = self.engine.shared.meta.hasher.hash(key.as_ref());
+        let hash = self.engine().shared.meta.hasher.hash(key.as_ref());
         Lease { filter: self, key: ClaimedKey { hash, token }, ended: Hint::default() }
     }
 
@@ -221,10 +225,13 @@ impl<K> Filter<K> {
     /// # Errors
     /// As [`Filter::position`].
     pub fn claims(&self) -> Result<Vec<OpenClaim>> {
-        let _busy = self.engine.shared.enter()?;
-        self.engine.shared.check_trusted()?;
-        let now = self.engine.leases.now();
-        let mut held = self.engine.claims();
+        let (now, mut held) = self.run(|engine| {
+            let _busy = engine.shared.enter()?;
+            engine.shared.check_trusted()?;
+            let now_and_held = (engine.leases.now(), engine.claims());
+            engine.shared.check_unaltered()?;
+            Ok(now_and_held)
+        })?;
         held.retain(|claim| claim.deadline > now);
         held.sort_unstable_by_key(|claim| claim.token);
         let micros = |from: u64, to: u64| Duration::from_micros(to.saturating_sub(from));
@@ -254,13 +261,16 @@ impl<'a, K> Call<'a, Filter<K>> {
     /// As there.
     pub fn claim(&self, key: impl AsRef<[u8]>, lease: Duration) -> Result<Claim<'a, K>> {
         self.check_durability()?;
-        let (writer, lease) = (&self.engine().writer, LeaseTime::new(lease)?);
+        let lease = LeaseTime::new(lease)?;
         let hash = self.hash(key.as_ref());
-        claims::prefetch(writer, hash);
-        match claims::claim(writer, hash, lease, (self.given_time(), self.waits()))? {
+        let claimed = self.run(|engine| {
+            claims::prefetch(&engine.writer, hash);
+            claims::claim(&engine.writer, hash, lease, (self.given_time(), self.waits()))
+        });
+        match claimed? {
             ClaimAnswer::Seen(lsn) => self.settle(lsn).map(|()| Claim::Seen),
             ClaimAnswer::InProgress(until) => {
-                let until = Timestamp::from_unix_micros(writer.leases.on_wall(until));
+                let until = Timestamp::from_unix_micros(self.engine().leases.on_wall(until));
                 Ok(Claim::InProgress { until })
             }
             ClaimAnswer::Yours(claim) => {
@@ -280,7 +290,7 @@ impl<'a, K> Call<'a, Filter<K>> {
         self.check_durability()?;
         lease.check_handle(self.filter())?;
         let with = (self.given_time(), self.waits());
-        let lsn = claims::confirm(&self.engine().writer, lease.key(), with)?;
+        let lsn = self.run(|engine| claims::confirm(&engine.writer, lease.key(), with))?;
         lease.note_end();
         self.settle(lsn)
     }
@@ -309,7 +319,7 @@ impl<'a, K> Call<'a, Filter<K>> {
     /// As there.
     pub fn end_claim(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         let hash = self.hash(key.as_ref());
-        Ok(claims::end(&self.engine().writer, hash, self.waits())?.is_some())
+        Ok(self.run(|engine| claims::end(&engine.writer, hash, self.waits()))?.is_some())
     }
 }
 

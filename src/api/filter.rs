@@ -112,7 +112,7 @@ impl<K> Filter<K> {
     pub fn issue<T>(&self, change: impl FnOnce(Call<'_, Self>) -> Result<T>) -> Result<Ticket<T>> {
         let last = Hint::default();
         let answer = change(self.call().issuing(&last))?;
-        Ok(Ticket::new(&self.engine.tickets, last.get(), answer))
+        Ok(Ticket::new(&self.engine().tickets, last.get(), answer))
     }
 
     /// Inserts keys in order; they become durable together. Much faster than single inserts if the
@@ -199,18 +199,18 @@ impl<K> Filter<K> {
     /// Returns the filter's directory, as passed when the handle was opened.
     #[must_use]
     pub fn path(&self) -> &Path {
-        self.engine.shared.media.path()
+        self.engine().shared.media.path()
     }
 
     /// Returns the kind's name.
     #[must_use]
     pub fn kind(&self) -> &'static str {
-        self.engine.shared.meta.kind.name()
+        self.engine().shared.meta.kind.name()
     }
 
     /// Returns all parameters of the kind.
     #[must_use]
     pub fn parameters(&self) -> Parameters {
-        self.engine.shared.meta.kind.parameters()
+        self.engine().shared.meta.kind.parameters()
     }
 }

@@ -1,12 +1,11 @@
 //! The handle of an open filter, and what runs calls.
 
 use crate::api::config::{Any, Spec};
+use crate::api::current::Current;
 use crate::engine::Engine;
-use crate::engine::background::Tasks;
-use crate::engine::close::Opened;
 use crate::engine::outcome::Waits;
 use crate::engine::read::Queries;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -34,15 +33,13 @@ use std::sync::Arc;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Filter<K = Any> {
-    // First, so that the handle is closed before the engine is dropped.
-    pub(crate) opened: Opened,
-    pub(crate) engine: Arc<Engine>,
+    pub(crate) current: Current,
     kind: PhantomData<fn() -> K>,
 }
 
 impl<K> fmt::Debug for Filter<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shared = &self.engine.shared;
+        let shared = &self.engine().shared;
         let mut handle = f.debug_struct("Filter");
         handle.field("path", &shared.media.path()).field("kind", &shared.meta.kind.name());
         handle.finish_non_exhaustive()
@@ -51,24 +48,22 @@ impl<K> fmt::Debug for Filter<K> {
 
 impl<K: Spec> Filter<K> {
     pub(crate) fn start(engine: Engine) -> Result<Self> {
-        let engine = Arc::new(engine);
-        let path = engine.shared.media.path().to_path_buf();
-        let tasks = Tasks::start(engine.clone()).map_err(Error::io("start a thread for", path))?;
-        Ok(Self { opened: Opened::new(engine.clone(), tasks), engine, kind: PhantomData })
+        Ok(Self { current: Current::new(engine, K::KIND)?, kind: PhantomData })
     }
 
     /// Checks that the filter matches `spec`. Only parameters that `spec` names are compared:
     /// another version may derive the others differently.
     pub(crate) fn check_same(self, spec: &K) -> Result<Self> {
-        let kind = &self.engine.shared.meta.kind;
+        let shared = &self.engine().shared;
+        let kind = &shared.meta.kind;
         if kind.name() != spec.name() {
-            return Err(self.engine.shared.mismatch("kind", spec.name(), kind.name()));
+            return Err(shared.mismatch("kind", spec.name(), kind.name()));
         }
         let (found, wanted) = (kind.parameters(), spec.kind()?.parameters());
         for (name, _) in spec.parameters().iter() {
             let [has, value] = [&found, &wanted].map(|all| all.get(name).unwrap_or("nothing"));
             if has != value {
-                return Err(self.engine.shared.mismatch(name, value, has));
+                return Err(shared.mismatch(name, value, has));
             }
         }
         Ok(self)
@@ -79,7 +74,19 @@ impl<K> Filter<K> {
     /// Converts into the same handle without its type.
     #[must_use]
     pub fn into_any(self) -> Filter<Any> {
-        Filter { opened: self.opened, engine: self.engine, kind: PhantomData }
+        Filter { current: self.current.wanting(None), kind: PhantomData }
+    }
+
+    /// Returns the engine in use.
+    #[inline]
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        self.current.engine()
+    }
+
+    /// Calls a function with the engine in use; see [`Current::run`].
+    #[inline]
+    pub(crate) fn run<T>(&self, call: impl FnMut(&Engine) -> Result<T>) -> Result<T> {
+        self.current.run(Waits::Always, call)
     }
 }
 
@@ -103,10 +110,10 @@ impl Filter<Any> {
     /// # Errors
     /// The unchanged handle, if the filter is of another kind than `K`.
     pub fn typed<K: Spec>(self) -> std::result::Result<Filter<K>, Self> {
-        if self.engine.shared.check_kind(K::KIND).is_err() {
+        if self.engine().shared.check_kind(K::KIND).is_err() {
             return Err(self);
         }
-        Ok(Filter { opened: self.opened, engine: self.engine, kind: PhantomData })
+        Ok(Filter { current: self.current.wanting(K::KIND), kind: PhantomData })
     }
 }
 
@@ -132,7 +139,7 @@ impl<K> Handle for Filter<K> {
 
 impl<K> sealed::Handle for Filter<K> {
     #[inline]
-    fn ask<T>(&self, _: Waits, mut ask: impl FnMut(&Queries) -> Result<T>) -> Result<T> {
-        ask(&self.engine.queries)
+    fn ask<T>(&self, waits: Waits, mut ask: impl FnMut(&Queries) -> Result<T>) -> Result<T> {
+        self.current.run(waits, |engine| ask(&engine.queries))
     }
 }

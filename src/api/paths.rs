@@ -87,7 +87,9 @@ impl<K> Filter<K> {
     /// # Errors
     /// As [`Filter::backup`].
     pub fn backup_on(&self, to: &dyn Media) -> Result<()> {
-        let _busy = self.engine.shared.enter()?;
-        backup(&self.engine, to)
+        self.run(|engine| {
+            let _busy = engine.shared.enter()?;
+            backup(engine, to)
+        })
     }
 }

@@ -108,9 +108,10 @@ impl View {
             agreement::check(&**media, &meta, options)?;
             let file = open_meta(&**media)?;
             let timeline = Control::previous_timeline(&**media, meta.uuid)?;
-            let past = Past::open(&**media, &meta, look.known).and_then(|past| past.rebuild(at));
-            let image = past.map_err(|error| explained(&**media, error))?.image;
-            Self::over(media, (meta, file), options, (image, timeline), true)
+            let past = Past::of(&**media, &meta, look.known, at);
+            let past = past.and_then(|past| past.rebuild(at));
+            let (past, meta) = past.map_err(|error| explained(&**media, error))?;
+            Self::over(media, (meta, file), options, (past.image, timeline), true)
         })?;
         view.engine.shared.check_kind(wanted)?;
         Ok(Self { is_past: true, ..view })
@@ -242,7 +243,9 @@ pub(super) fn look<T>(
             _ => false,
         };
         let seen = at(meta.clone(), &mut look, living);
+        let is_altered = || read_meta(media).is_ok_and(|found| found.log_uuid != meta.log_uuid);
         match seen {
+            _ if left > 0 && is_altered() => {}
             Err(Error::Damaged { .. }) if left > 0 && living => {}
             Err(error) if left > 0 && error.is_not_found() => {}
             seen if living || !look.is_over(media, &meta)? => return seen,

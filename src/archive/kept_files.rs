@@ -5,12 +5,15 @@
 //! its end on can be reached. Of the snapshots on the way some stay, at distances of an eighth of
 //! the kept log, or of four times their own size: otherwise the first base could never advance.
 
+use crate::archive::eras::{Era, era_of, eras};
 use crate::archive::whole::Whole;
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::media::{Access, Media};
+use crate::meta::Meta;
 use crate::options::Keep;
 use crate::recovery::Listing;
+use crate::recovery::listing::KeptMeta;
 use crate::recovery::removal::remove_for_good;
 use crate::snapshot::SnapshotReader;
 use crate::wal::record::RECORD_BYTES;
@@ -101,14 +104,20 @@ impl Archive {
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub fn read(media: &dyn Media, uuid: u128) -> Result<Self> {
+    pub fn read(media: &dyn Media, meta: &Meta) -> Result<Self> {
+        Self::read_eras(media, &eras(media, meta)?)
+    }
+
+    /// As [`Archive::read`], of a filter with these eras.
+    fn read_eras(media: &dyn Media, eras: &[Era]) -> Result<Self> {
         let listing = Listing::read(media)?;
         let whole = Whole::new(media);
         let own = listing.snapshots.iter().map(|&start| (start, None));
         let kept = listing.kept_snapshots.iter().map(|kept| (kept.start, Some(kept.since)));
         let (mut bases, mut useless) = (Vec::new(), Vec::new());
         for (start, since) in own.chain(kept) {
-            match SnapshotReader::open(&whole, start, uuid) {
+            let Some(era) = era_of(eras, start) else { continue };
+            match SnapshotReader::open(&whole, start, era.meta.log_uuid) {
                 Ok(reader) => {
                     let header = reader.header();
                     bases.push(Base { start, end: header.end, bytes: header.bytes, since });
@@ -193,7 +202,7 @@ impl Archive {
         let base = match keep {
             Keep::Nothing => {
                 files.extend(self.bases.iter().filter_map(Base::file).chain(self.segments()));
-                return Ok(files);
+                return Ok(self.with_metas(files));
             }
             Keep::For(time) => self.base_for(second.saturating_sub(time.as_secs())),
             Keep::Bytes(most) => {
@@ -212,7 +221,7 @@ impl Archive {
         };
         files.extend(base.iter().flat_map(|base| self.before(base)));
         files.extend(self.between(base.map_or(0, |base| base.start)));
-        Ok(files)
+        Ok(self.with_metas(files))
     }
 
     /// Returns the newest base from which all operations since this second can be reached.
@@ -247,13 +256,25 @@ impl Archive {
     pub fn oldest(&self) -> Vec<FileName> {
         let first = self.first_lsn().unwrap_or(0);
         let removes = |base: &&Base| base.start > first && !self.before(base).is_empty();
-        match self.bases.iter().find(removes) {
+        self.with_metas(match self.bases.iter().find(removes) {
             Some(base) => self.before(base),
             None => {
                 let snapshots = self.bases.iter().filter_map(Base::file);
                 self.useless.iter().copied().chain(snapshots).chain(self.segments()).collect()
             }
-        }
+        })
+    }
+
+    /// Adds the former files `meta` of which no log is left when these files are gone.
+    fn with_metas(&self, mut removed: Vec<FileName>) -> Vec<FileName> {
+        let left = self.segments().position(|segment| !removed.contains(&segment));
+        let kept = left.map(|at| self.listing.kept_segments[at].first);
+        let first = kept.or_else(|| self.listing.segments.first().map(|&(_, first)| first));
+        let metas = self.listing.kept_metas.iter();
+        let is_over = |until: u64| first.is_none_or(|first| until <= first);
+        let over = metas.filter(|meta| is_over(meta.until));
+        removed.extend(over.map(|&KeptMeta { since, until }| FileName::KeptMeta { since, until }));
+        removed
     }
 }
 
@@ -275,10 +296,10 @@ fn allocated(media: &dyn Media, file: FileName) -> Result<u64> {
 /// [`Error::Io`].
 pub fn remove_oldest(
     media: &dyn Media,
-    uuid: u128,
+    meta: &Meta,
     numbers: impl IntoIterator<Item = u64>,
 ) -> Result<bool> {
-    let oldest = Archive::read(media, uuid)?.oldest();
+    let oldest = Archive::read(media, meta)?.oldest();
     let any = !oldest.is_empty();
     remove_for_good(media, oldest, numbers)?;
     Ok(any)

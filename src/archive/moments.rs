@@ -4,6 +4,7 @@
 //! before it, and of the records from there up to the moment. A batch counts as a whole or not at
 //! all: as of an LSN within one, it has not happened.
 
+use crate::archive::eras::{Era, eras};
 use crate::archive::whole::Whole;
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
@@ -45,11 +46,12 @@ impl fmt::Display for At {
     }
 }
 
-/// The whole log of a filter, and the snapshots from which parts of it can be replayed.
+/// The log of a filter with the same parameters, and the snapshots from which parts of it can be
+/// replayed.
 #[derive(Debug)]
 pub(crate) struct Past<'a> {
     whole: Whole<'a>,
-    meta: &'a Meta,
+    era: Era,
     listing: Listing,
     history: History,
     known: LogExtent,
@@ -58,13 +60,45 @@ pub(crate) struct Past<'a> {
 }
 
 impl<'a> Past<'a> {
-    /// Opens the log of a filter. `known` is the extent of the log by the image.
-    pub(crate) fn open(media: &'a dyn Media, meta: &'a Meta, known: LogExtent) -> Result<Self> {
-        let whole = Whole::new(media);
-        let mut listing = Listing::of_filter(&whole, meta.uuid)?;
+    /// Opens the log that has a moment. `known` is the extent of the log by the image, `now` the
+    /// filter's `meta`.
+    pub(crate) fn of(
+        media: &'a dyn Media,
+        now: &Meta,
+        known: LogExtent,
+        at: At,
+    ) -> Result<Self> {
+        let mut eras = eras(media, now)?;
+        // Only of an altered filter there are more.
+        let last = eras.pop().unwrap_or_else(|| Era::present(now));
+        for era in eras {
+            let is_before = match at {
+                At::Lsn(lsn) => era.reaches(lsn),
+                _ => true,
+            };
+            if !is_before {
+                continue;
+            }
+            let past = Self::open(media, era, LogExtent::Nothing)?;
+            // Parts of its log may be gone.
+            if past.history.segments().is_empty() {
+                continue;
+            }
+            if matches!(at, At::Lsn(_)) || past.era.reaches(past.first_beyond(at)?) {
+                return Ok(past);
+            }
+        }
+        Self::open(media, last, known)
+    }
+
+    /// Opens the log of an era.
+    fn open(media: &'a dyn Media, era: Era, known: LogExtent) -> Result<Self> {
+        let whole = if era.end.is_some() { Whole::past(media) } else { Whole::new(media) };
+        let meta = &era.meta;
+        let mut listing = Listing::of_filter(&whole, meta.log_uuid)?;
         let mut bases = Vec::new();
         for &start in &listing.snapshots {
-            match SnapshotReader::open(&whole, start, meta.uuid) {
+            match SnapshotReader::open(&whole, start, meta.log_uuid) {
                 Ok(reader) => bases.push((start, reader.header().end)),
                 Err(Error::Damaged { .. } | Error::Version { .. }) => {}
                 Err(error) => return Err(error),
@@ -77,8 +111,31 @@ impl<'a> Past<'a> {
             let oldest = bases.first().map_or(u64::MAX, |&(start, _)| start);
             listing.segments = listing.segments.split_off(listing.segments_below(oldest).len());
         }
-        let history = History::open(&whole, &listing, meta.uuid)?;
-        Ok(Self { whole, meta, listing, history, known, bases })
+        let history = History::open(&whole, &listing, meta.log_uuid)?;
+        history.end_at(era.end.unwrap_or(u64::MAX));
+        Ok(Self { whole, era, listing, history, known, bases })
+    }
+
+    /// Returns the parameters, and the LSN at which they ended.
+    pub(crate) fn era(&self) -> &Era {
+        &self.era
+    }
+
+    /// Returns the LSN of the first commit that lies beyond a time or a position, or that beyond
+    /// the log.
+    fn first_beyond(&self, at: At) -> Result<u64> {
+        let found = match at {
+            At::Lsn(lsn) => return Ok(lsn.saturating_add(1)),
+            At::Time(time) => {
+                let micros = time.as_unix_micros();
+                self.log().before(self.first(), |record| time_of(record) > micros)
+            }
+            At::Position { source, position } => self.log().before(self.first(), |record| {
+                record.op == Op::Position && record.payload == source && record.time > position
+            }),
+        };
+        self.history.end_at(self.era.end.unwrap_or(u64::MAX));
+        found
     }
 
     /// Returns the first LSN that is there.
@@ -97,11 +154,8 @@ impl<'a> Past<'a> {
     /// Returns the LSN beyond a moment, as far as the log has it.
     fn limit(&self, at: At) -> Result<u64> {
         match at {
-            At::Lsn(lsn) => Ok(lsn.saturating_add(1)),
-            At::Time(time) => self.before_time(time),
-            At::Position { source, position } => self.log().before(self.first(), |record| {
-                record.op == Op::Position && record.payload == source && record.time > position
-            }),
+            At::Time(time) if self.era.end.is_none() => self.before_time(time),
+            at => self.first_beyond(at),
         }
     }
 
@@ -109,9 +163,7 @@ impl<'a> Past<'a> {
     fn before_time(&self, time: Timestamp) -> Result<u64> {
         let (micros, mut latest) = (time.as_unix_micros(), 0);
         let limit = self.log().before(self.first(), |record| {
-            // Positions have none, and that of a claim is the time of leases.
-            let has_none = matches!(record.op, Op::Position | Op::Claim | Op::Release);
-            let time = if has_none { 0 } else { record.time };
+            let time = time_of(record);
             latest = latest.max(time);
             time > micros
         })?;
@@ -149,7 +201,7 @@ impl<'a> Past<'a> {
             At::Lsn(lsn) if lsn >= first => self.commit_after(lsn)?,
             at => self.limit(at)?,
         };
-        self.history.end_at(u64::MAX);
+        self.history.end_at(self.era.end.unwrap_or(u64::MAX));
         let end = self.log().before(first, |_| false)?;
         if (first..=end).contains(&limit) {
             return Ok(limit);
@@ -162,8 +214,9 @@ impl<'a> Past<'a> {
     ///
     /// # Errors
     /// [`Error::NotKept`], and as [`rebuild_from`].
-    pub(crate) fn rebuild(self, at: At) -> Result<Recovered> {
-        Ok(self.rebuild_whole(at)?.0)
+    pub(crate) fn rebuild(self, at: At) -> Result<(Recovered, Meta)> {
+        let meta = self.era.meta.clone();
+        Ok((self.rebuild_whole(at)?.0, meta))
     }
 
     /// As [`Past::rebuild`]; also returns the directory with all log.
@@ -172,9 +225,9 @@ impl<'a> Past<'a> {
     /// As there.
     pub(crate) fn rebuild_whole(self, at: At) -> Result<(Recovered, Whole<'a>)> {
         let (limit, from, first) = (self.limit(at)?, self.reaches_from(), self.first());
-        let Self { whole, meta, mut listing, history, known, bases } = self;
+        let Self { whole, era, mut listing, history, known, bases } = self;
         let end = |history: &History| {
-            history.end_at(u64::MAX);
+            history.end_at(era.end.unwrap_or(u64::MAX));
             Log { whole: &whole, history, known }.before(first, |_| false)
         };
         let not_kept = |end| {
@@ -188,7 +241,7 @@ impl<'a> Past<'a> {
         let base = base.map_or(0, |&(start, _)| start);
         listing.snapshots.retain(|&start| start <= base);
         history.end_at(limit);
-        let recovered = rebuild_from(&whole, meta, (listing, history), known)?;
+        let recovered = rebuild_from(&whole, &era.meta, (listing, history), known)?;
         let is_beyond = match at {
             // Less of the log is there, or the LSN is within a batch.
             At::Lsn(lsn) if recovered.prefix.stop <= lsn => end(&recovered.history)? <= lsn,
@@ -205,7 +258,16 @@ impl<'a> Past<'a> {
     }
 }
 
-/// The whole log of a filter.
+/// Returns the time of an operation; 0 for those without one. That of a claim is the time of
+/// leases.
+fn time_of(record: &Record) -> u64 {
+    match record.op {
+        Op::Position | Op::Claim | Op::Release => 0,
+        _ => record.time,
+    }
+}
+
+/// The log of an era.
 struct Log<'a> {
     whole: &'a Whole<'a>,
     history: &'a History,

@@ -19,6 +19,8 @@ const REMEDY: &str = "the filter does not need this file, only questions about m
 #[derive(Debug)]
 pub struct Whole<'a> {
     media: &'a dyn Media,
+    /// Whether it is seen without the image, which belongs to later log.
+    is_past: bool,
     /// The names of kept files by their former names, as last listed.
     kept: Mutex<BTreeMap<String, String>>,
 }
@@ -49,7 +51,17 @@ impl<'a> Whole<'a> {
     /// Creates it for a directory.
     #[must_use]
     pub fn new(media: &'a dyn Media) -> Self {
-        Self { media, kept: Mutex::default() }
+        Self { media, is_past: false, kept: Mutex::default() }
+    }
+
+    /// As [`Whole::new`], but without the image: for log from before an alteration.
+    #[must_use]
+    pub fn past(media: &'a dyn Media) -> Self {
+        Self { is_past: true, ..Self::new(media) }
+    }
+
+    fn hides(&self, name: &str) -> bool {
+        self.is_past && FileName::parse(name) == Some(FileName::Live)
     }
 
     /// Opens a kept file by its former name.
@@ -78,6 +90,7 @@ impl Media for Whole<'_> {
         // A process that died between the two has left both.
         names.retain(|name| !kept.contains_key(name));
         names.extend(kept.keys().cloned());
+        names.retain(|name| !self.hides(name));
         *self.kept.lock() = kept;
         Ok(names)
     }
@@ -88,6 +101,9 @@ impl Media for Whole<'_> {
 
     fn open(&self, name: &str, access: Access) -> io::Result<Box<dyn MediaFile>> {
         let is_missing = |error: &io::Error| error.kind() == ErrorKind::NotFound;
+        if self.hides(name) {
+            return Err(ErrorKind::NotFound.into());
+        }
         match self.media.open(name, access) {
             Err(error) if is_missing(&error) => {}
             opened => return opened,

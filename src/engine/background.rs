@@ -169,6 +169,10 @@ impl LogTask {
 impl Task for LogTask {
     fn run(&self) -> Instant {
         let engine = &*self.engine;
+        if engine.shared.image.header().is_altered() {
+            // The handle opens the filter again when it is used.
+            return task_threads::next_tick(Instant::now(), TICK);
+        }
         // No other thread locks it.
         let mut last = self.last.lock();
         let Last { ran, synced, tidied, tail, unsynced, lasted, pace } = &mut *last;

@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn a_handle_writes_a_few_records_after_each_snapshot_without_waiting_and_no_more() {
         let filter = made(false);
-        let (engine, quick) = (&filter.engine, filter.call().without_waiting());
+        let (engine, quick) = (&filter.engine(), filter.call().without_waiting());
         for snapshot in 0..3_u64 {
             engine.shared.image.header().checkpoint_request().open();
             let keys = (snapshot << 32..).map(|key: u64| quick.insert(key.to_le_bytes()));
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn a_waiter_continues_when_the_checkpoint_is_there_or_patience_ends() {
         let filter = made(false);
-        let engine = &filter.engine;
+        let engine = filter.engine();
         let start = Instant::now();
         engine.shared.image.header().checkpoint_request().open();
         insert(&filter, 0..ALLOWED + 1);
@@ -228,7 +228,7 @@ mod tests {
             }
         }
         let filter = made(false);
-        let engine = &filter.engine;
+        let engine = filter.engine();
         let (told, heard) = mpsc::channel();
         let task = Arc::new(Telling(crate::sync::mutex::Mutex::new(told)));
         let register = |work| task_threads::register(work, task.clone()).expect("a thread");
@@ -245,18 +245,18 @@ mod tests {
     fn without_background_threads_nobody_is_waited_for() {
         let filter = made(false);
         assert!(
-            !filter.engine.backpressure.request() && !filter.engine.backpressure.is_requested()
+            !filter.engine().backpressure.request() && !filter.engine().backpressure.is_requested()
         );
     }
 
     #[test]
     fn writers_wait_for_a_snapshot_that_does_not_progress_until_another_is_written_beside_it() {
         let filter = made(true);
-        let writing = filter.engine.checkpoints.begin_snapshot(Duration::ZERO).expect("no error");
+        let writing = filter.engine().checkpoints.begin_snapshot(Duration::ZERO).expect("no error");
         let start = Instant::now();
         insert(&filter, 0..9000);
         assert!(start.elapsed() >= PATIENCE / 2, "four times what makes a checkpoint due");
-        assert!(filter.engine.shared.image.header().snapshot().hint() > 0);
+        assert!(filter.engine().shared.image.header().snapshot().hint() > 0);
         drop(writing);
         insert(&filter, 9000..100_000);
     }
@@ -264,7 +264,7 @@ mod tests {
     #[test]
     fn a_checkpoint_is_wanted_again_only_after_as_much_as_makes_one_due() {
         let filter = made(true);
-        let engine = &filter.engine;
+        let engine = filter.engine();
         let _writing = engine.checkpoints.begin_snapshot(Duration::ZERO).expect("no error");
         engine.backpressure.restrain();
         assert!(engine.backpressure.is_requested());

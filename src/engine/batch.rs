@@ -33,6 +33,7 @@ pub(crate) struct Settings<'b> {
 /// [`Error::Conflict`], [`Error::LeaseLost`], [`Error::WouldWait`], [`Error::Io`],
 /// [`Error::Poisoned`] and others: nothing has happened.
 pub(crate) fn commit(writer: &Writer, batch: &mut Prepared, with: Settings<'_>) -> Result<u64> {
+    batch.enter(writer);
     while_space_is_made(writer, with.waits, || {
         // Now rather than while it holds all of its stripes.
         writer.stripes.be_courteous(batch.operations().len(), with.waits);

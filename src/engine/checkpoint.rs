@@ -259,7 +259,7 @@ impl Checkpoints {
         // from `start`.
         let state = self.copy_state()?;
         let identity = self.shared.image.header().identity();
-        let seal = FrameSeal::new(identity.uuid, identity.timeline, start);
+        let seal = FrameSeal::new(self.shared.meta.log_uuid, identity.timeline, start);
         let (media, writer) = match place {
             Place::New => {
                 (&*self.shared.media, SnapshotWriter::create(&*self.shared.media, name, seal))
@@ -305,7 +305,7 @@ impl Checkpoints {
         let hold = |stripe| self.stripes.lock(stripe);
         content::save(&mut writer, (kind, image), state, hold, advance)?;
         let end = image.header().tail().read();
-        let (uuid, timeline) = (image.header().identity().uuid, image.header().identity().timeline);
+        let (uuid, timeline) = (self.shared.meta.log_uuid, image.header().identity().timeline);
         writer.finish(SnapshotHeader { uuid, timeline, start, end, frames: 0, bytes: 0 })
     }
 

@@ -42,15 +42,22 @@ fn wait_for_operations(shared: &Shared) {
 
 /// Makes all records durable. The last handle also writes a snapshot and retires the image.
 pub(crate) fn finish(engine: &Engine) -> Result<()> {
+    let header = engine.shared.image.header();
+    if header.is_altered() {
+        // Whoever altered the filter has made everything durable.
+        return Ok(());
+    }
     engine.commits.commit_all()?;
     // The caller releases it together with the session slot.
     let entered = engine.shared.slots.wait_opening(CLOSING_TIME)?;
-    if entered && !engine.shared.slots.anyone_else()? {
+    // Others may still have an image from before an alteration.
+    let is_used = |slot| header.has_had_handle(slot);
+    if entered && !header.is_altered() && !engine.shared.slots.anyone_of(is_used)? {
         engine.time.tend();
         engine.checkpoints.checkpoint()?;
         // The tail in it decides which log is freed, and its ends where the next opener reads to.
         trust::check_image(&engine.shared)?;
-        engine.shared.image.header().retire();
+        header.retire();
         free_rest_of_log(&engine.shared);
     }
     Ok(())
@@ -59,7 +66,7 @@ pub(crate) fn finish(engine: &Engine) -> Result<()> {
 /// Frees the log's unwritten space: the image is retired, and this handle is the last.
 fn free_rest_of_log(shared: &Shared) {
     let tail = shared.image.header().tail().read();
-    let (timeline, uuid) = (shared.image.header().identity().timeline, shared.meta.uuid);
+    let (timeline, uuid) = (shared.image.header().identity().timeline, shared.meta.log_uuid);
     // Errors are ignored, because only space is at stake.
     let Ok(mut listing) = Listing::read(&*shared.media) else { return };
     listing.segments.retain(|&(of, _)| of == timeline);
@@ -155,33 +162,33 @@ mod tests {
             let (done, closed) = mpsc::channel();
             scope.spawn(move || done.send(filter.close()));
             assert!(closed.recv_timeout(A_WHILE).is_err(), "an operation is under way");
-            assert!(filter.engine.shared.is_closed(), "no other begins");
-            assert!(filter.engine.shared.slots.own().is_some(), "others must take it for alive");
+            assert!(filter.engine().shared.is_closed(), "no other begins");
+            assert!(filter.engine().shared.slots.own().is_some(), "others must take it for alive");
             drop(held);
             closed.recv_timeout(AT_MOST).expect("it comes to an end").expect("no error");
-            assert_eq!(filter.engine.shared.slots.own(), None);
+            assert_eq!(filter.engine().shared.slots.own(), None);
         });
     }
 
     #[test]
     fn closing_waits_for_whoever_holds_a_stripe() {
         let filter = made().0;
-        waits_for(&filter, filter.engine.stripes.lock(1));
+        waits_for(&filter, filter.engine().stripes.lock(1));
         let filter = made().0;
-        waits_for(&filter, filter.engine.stripes.lock(0));
+        waits_for(&filter, filter.engine().stripes.lock(0));
     }
 
     #[test]
     fn closing_waits_for_an_operation_that_is_counted() {
         let filter = made().0;
-        waits_for(&filter, filter.engine.shared.enter().expect("it is open"));
+        waits_for(&filter, filter.engine().shared.enter().expect("it is open"));
     }
 
     #[test]
     fn a_waiter_for_anothers_stripe_returns_when_the_handle_is_closed() {
         const LIVING: Owner = Owner { slot: 1, incarnation: 5 };
         let (filter, memory) = made();
-        let engine = &filter.engine;
+        let engine = filter.engine();
         let slots = Sessions::open(&*memory, Access::Write).expect("the lock file");
         assert_eq!(slots.take().expect("no error"), Some(1));
         assert_eq!(
@@ -210,7 +217,7 @@ mod tests {
     #[test]
     fn a_stripe_taken_too_late_is_free_again_or_left_to_be_repaired() {
         let filter = made().0;
-        let engine = &filter.engine;
+        let engine = filter.engine();
         filter.close().expect("a clean end");
         assert!(matches!(
             engine.stripes.lock_unless_closed(1, Waits::Always),
@@ -230,7 +237,7 @@ mod tests {
     fn a_record_that_closing_made_durable_counts_as_committed() {
         let filter = made().0;
         filter.insert("a").expect("an insert");
-        let engine = &filter.engine;
+        let engine = filter.engine();
         let target = engine.shared.image.header().tail().hint();
         filter.close().expect("a clean end");
         engine.commits.commit_applied(target).expect("it is durable");

@@ -161,7 +161,7 @@ mod tests {
         assert!(open.used > 0 && oldest.used == 0 && oldest.began == Age::Items(300));
         let used: u64 = details.generations.iter().map(|generation| generation.used).sum();
         assert_eq!(used, details.blocks.iter().map(|block| block.used).sum::<u64>());
-        let header = filter.engine.shared.image.header();
+        let header = filter.engine().shared.image.header();
         let owner = Owner { slot: 3, incarnation: 1 };
         assert!(robust_word::try_lock(header.stripe(0).lock_word(), owner));
         let held = filter.details().expect("details").held;

@@ -298,7 +298,7 @@ mod tests {
         let filter =
             Filter::create(place.path(), Bloom::capacity(1000), options.durability(durability))
                 .expect("a filter");
-        let engine = &filter.engine;
+        let engine = filter.engine();
         let insert = |keys: std::ops::Range<u64>| {
             keys.for_each(|key| assert!(filter.insert(key.to_le_bytes()).expect("an insert")));
         };
@@ -321,7 +321,7 @@ mod tests {
         let options = Options::new().background(false).segment_bytes(4 << 10);
         let filter = Filter::create_on(Arc::new(Memory::new()), Bloom::capacity(1000), options)
             .expect("a filter");
-        let engine = &filter.engine;
+        let engine = filter.engine();
         let (records, first) = (engine.shared.meta.segment_records, engine.shared.log.mapped_end());
         let ahead = |inserts: std::ops::Range<u64>| {
             for key in inserts {
@@ -344,7 +344,7 @@ mod tests {
         let options = Options::new().background(false).segment_bytes(32 << 10);
         let filter = Filter::create_on(Arc::new(Memory::new()), Bloom::capacity(1000), options)
             .expect("a filter");
-        let engine = &filter.engine;
+        let engine = filter.engine();
         let (start, records) =
             (engine.shared.log.mapped_end() - 512, engine.shared.meta.segment_records);
         assert_eq!(records, 1024);
@@ -370,7 +370,7 @@ mod tests {
         let insert = |keys: &mut dyn Iterator<Item = u64>| {
             keys.for_each(|key| assert!(filter.insert(key.to_le_bytes()).is_ok()));
         };
-        let engine = &filter.engine;
+        let engine = filter.engine();
         let first = engine.shared.durable();
         let stripe = |key: &u64| {
             engine

@@ -1,6 +1,7 @@
 //! The engine of an open filter: a list of parts, each of which uses only parts below it.
 //!
-//! - Life of a handle: `open` creates and opens filters, `close` waits for operations in progress,
+//! - Life of a handle: `open` creates and opens filters, `alter` gives one other parameters,
+//!   `close` waits for operations in progress,
 //!   `background` has the maintenance tasks of a filter. They work on an [`Engine`], which is the
 //!   parts of a handle.
 //! - Writes: `write` inserts and removes one key by one record; `with_events` does so with the
@@ -25,6 +26,7 @@
 //! `tests/layers` keeps the order.
 
 pub mod agreement;
+pub mod alter;
 pub mod background;
 pub mod backpressure;
 pub mod batch;

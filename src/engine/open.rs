@@ -6,7 +6,9 @@
 //! under the opening byte. Whenever a creator or an opener dies, the next opener finds either the
 //! old filter or the new one.
 
+use crate::archive::former::{put_away, remove_unfinished};
 use crate::archive::{keep_file, kept_files};
+use crate::clock::Timestamp;
 use crate::engine::lease_clock::LeaseBase;
 use crate::engine::shared::Shared;
 use crate::engine::time::{TimeBase, continue_time};
@@ -17,11 +19,12 @@ use crate::format::names::FileName;
 use crate::image::late_space;
 use crate::image::{Bank, BankForm, Control, Image};
 use crate::locks::holders::locked;
+use crate::locks::in_use::is_in_use;
 use crate::locks::robust_word::{self, Owner};
 use crate::locks::session::{SLOTS, Sessions};
 use crate::media::{Access, Media};
 use crate::meta::Meta;
-use crate::options::Options;
+use crate::options::{Keep, Options};
 use crate::recovery::removal::{self, remove_for_good};
 use crate::recovery::{Listing, LogExtent, Recovered, rebuild, replay, trim};
 use crate::sync::{self, Instant, patience};
@@ -73,7 +76,7 @@ pub(crate) fn first_bank_bytes(kind: &dyn Kind, layout: Layout) -> Result<u64> {
     Bank::bytes(layout, kind.geometry(layout), BankForm::of(kind))
 }
 
-fn random() -> Result<u128> {
+pub(crate) fn random() -> Result<u128> {
     let mut bytes = [0; 16];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
         .map_err(|error| Error::io("get random bytes for", "a new filter")(error.into()))?;
@@ -110,8 +113,10 @@ pub(crate) fn create_with(
         (None, None) => KeyHasher::new(function, random()?),
     };
     let max_lead = options.max_lead_or_default();
+    let uuid = random()?;
     let meta = Meta {
-        identity: Identity { uuid: random()?, hasher, layout, max_lead, kind },
+        identity: Identity { uuid, hasher, layout, max_lead, kind },
+        log_uuid: uuid,
         segment_records: options.segment_records(memory),
         durability: options.durability_or_default(),
         downtime: options.downtime.unwrap_or_default(),
@@ -159,7 +164,7 @@ pub(crate) fn open(media: Arc<dyn Media>, options: Options) -> Result<Engine> {
         agreement::check(&*media, &meta, &options)?;
         let begun = Instant::now();
         let engine = loop {
-            if !slots.anyone_else()? {
+            if !is_in_use(&*media, meta.uuid, &slots)? {
                 break recover(media, meta, options, slots)?;
             }
             match attach(media.clone(), meta.clone(), options.clone(), slots.clone()) {
@@ -176,6 +181,21 @@ pub(crate) fn open(media: Arc<dyn Media>, options: Options) -> Result<Engine> {
         Ok(engine)
     };
     work.result(open())
+}
+
+/// Opens a filter that was altered again, for a handle that requires a kind, or any.
+///
+/// # Errors
+/// [`Error::Mismatch`] if it is of another kind now, and as [`open`].
+pub(crate) fn open_again(before: &Shared, wanted: Option<&'static str>) -> Result<Engine> {
+    let media = before.media.clone();
+    let found = read_meta(&*media)?;
+    if let Some(wanted) = wanted.filter(|&wanted| wanted != found.kind.name()) {
+        let what = "kind, since it was altered,".to_owned();
+        let (path, expected) = (media.path().to_path_buf(), wanted.to_owned());
+        return Err(Error::Mismatch { path, what, expected, found: found.kind.name().to_owned() });
+    }
+    open(media, before.options.for_altered())
 }
 
 /// Joins the handles that have the filter open. If they all die meanwhile, their image lives
@@ -212,7 +232,7 @@ fn check_locks(engine: &Engine) -> Result<()> {
 }
 
 /// Rebuilds the state and begins a new timeline on it. The caller has the filter alone.
-fn recover(
+pub(crate) fn recover(
     media: Arc<dyn Media>,
     meta: Meta,
     options: Options,
@@ -243,6 +263,8 @@ fn recover(
         begun => (begun?, false),
     };
     note_recovery(work, &recovered);
+    // If it fails, the next opening tries again.
+    let _ = put_former_away(&*media, &meta);
     // No later reader needs them; the next opening tries again.
     let _ = remove_for_good(&*media, recovered.leftovers(&*media)?, LEFTOVER_TEMPORARY..);
     trim::free_ends(&*media, &recovered.history, recovered.prefix.stop);
@@ -258,6 +280,18 @@ fn recover(
         let _ = engine.checkpoints.checkpoint_anew();
     }
     Ok(engine)
+}
+
+/// Keeps or removes the log from before an alteration whose process died, and the files of one that
+/// has not come to its end.
+fn put_former_away(media: &dyn Media, meta: &Meta) -> Result<()> {
+    let second = Timestamp::now().as_unix_millis() / 1000;
+    let keep = match keep_file::read(media) {
+        Err(Error::Damaged { .. }) => Keep::Bytes(u64::MAX),
+        keep => keep?,
+    };
+    remove_unfinished(media, meta, LEFTOVER_TEMPORARY..)?;
+    put_away(media, meta, (keep, second), LEFTOVER_TEMPORARY..)
 }
 
 /// Ends the report of a recovery.
@@ -345,7 +379,7 @@ fn begin_in_space_of_log(
         rebuilt => rebuilt.map(Some),
     };
     // What is only kept goes first.
-    while kept_files::remove_oldest(media, meta.uuid, LEFTOVER_TEMPORARY..)? {
+    while kept_files::remove_oldest(media, meta, LEFTOVER_TEMPORARY..)? {
         match begin() {
             Err(error) if error.is_full() => {}
             begun => return begun,
@@ -383,7 +417,7 @@ pub(crate) fn first_segment(meta: &Meta, image: &Image) -> SegmentHeader {
         records => records,
     };
     SegmentHeader {
-        uuid: meta.uuid,
+        uuid: meta.log_uuid,
         timeline: header.identity().timeline,
         timeline_start: start,
         first: start,
@@ -464,7 +498,7 @@ fn removed(media: &dyn Media, error: Error) -> Error {
 /// Creates the first timeline, which recovery will end at once: a filter always has a log.
 fn begin_log(media: &dyn Media, meta: &Meta) -> Result<()> {
     let header =
-        SegmentHeader { uuid: meta.uuid, timeline: 1, timeline_start: 1, first: 1, capacity: 1 };
+        SegmentHeader { uuid: meta.log_uuid, timeline: 1, timeline_start: 1, first: 1, capacity: 1 };
     Segment::create(media, header, SEGMENT_TEMPORARY).map(|_| ())
 }
 

@@ -34,6 +34,10 @@ pub(crate) struct Prepared {
     read_at: Vec<u64>,
     /// Questions that were answered as too late.
     late: usize,
+    /// The timeline of the image that the operations were staged in; 0 before.
+    timeline: u64,
+    /// Whether that was another one for a part of them: the filter was altered.
+    is_older: bool,
 }
 
 impl Prepared {
@@ -61,11 +65,22 @@ impl Prepared {
         self.operations.clear();
         self.read_at.clear();
         (self.staging, self.staged, self.late) = (None, 0, 0);
+        (self.timeline, self.is_older) = (0, false);
     }
 
     /// Adds an operation without a question.
     pub(crate) fn insert(&mut self, operation: BatchOperation) {
         self.operations.push(operation);
+    }
+
+    /// Takes account of an alteration of the filter: nothing that was staged or read before holds.
+    pub(crate) fn enter(&mut self, writer: &Writer) {
+        let timeline = writer.shared.image.header().identity().timeline;
+        let before = std::mem::replace(&mut self.timeline, timeline);
+        if before != 0 && before != timeline {
+            (self.staging, self.staged, self.is_older) = (None, 0, true);
+            self.read_at.clear();
+        }
     }
 
     /// Answers whether the key of an operation is in the window, and adds the operation if the
@@ -81,6 +96,7 @@ impl Prepared {
         waits: Waits,
     ) -> Result<(Checked, bool)> {
         writer.queries.check()?;
+        self.enter(writer);
         let access = Access::Shared(&writer.queries, waits);
         let host = Host { writer, access, events: Events::Staged };
         loop {
@@ -198,6 +214,6 @@ impl Prepared {
     /// Returns whether another caller has changed an ordinary stripe, from 0, since a block of it
     /// was read. `lsn` is that of the stripe now.
     pub(crate) fn is_changed(&self, stripe: usize, lsn: u64) -> bool {
-        self.read_at.get(stripe).is_some_and(|&read| read != 0 && read != lsn + 1)
+        self.is_older || self.read_at.get(stripe).is_some_and(|&read| read != 0 && read != lsn + 1)
     }
 }

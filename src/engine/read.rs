@@ -144,12 +144,14 @@ impl Queries {
             None => 0,
         };
         let query = Query { hash, now, totals: totals(&self.shared) };
-        match self.try_ask(hash, |state, blocks| ask(kind, state, blocks, &query))? {
-            Some(answer) => Ok(answer),
+        let answer = match self.try_ask(hash, |state, blocks| ask(kind, state, blocks, &query))? {
+            Some(answer) => answer,
             None => self.ask_again(hash, given.waits, || {
                 self.try_ask(hash, |state, blocks| ask(kind, state, blocks, &query))
-            }),
-        }
+            })?,
+        };
+        self.shared.check_unaltered()?;
+        Ok(answer)
     }
 
     /// Checks that a query may be answered: from an image that is in use, by the process that
@@ -175,10 +177,12 @@ impl Queries {
             let answer = read(&located.blocks);
             located.headers.unchanged(versions).then_some(answer)
         };
-        match attempt() {
-            Some(answer) => Ok(answer),
-            None => self.ask_again(hash, waits, || Ok(attempt())),
-        }
+        let answer = match attempt() {
+            Some(answer) => answer,
+            None => self.ask_again(hash, waits, || Ok(attempt()))?,
+        };
+        self.shared.check_unaltered()?;
+        Ok(answer)
     }
 
     /// Repeats an attempt to read a key's blocks until none of them has changed meanwhile.

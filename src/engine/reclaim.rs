@@ -69,7 +69,7 @@ impl Reclaim {
         for &start in &listing.snapshots {
             let unsound = known.contains(start);
             let sound =
-                match SnapshotReader::open(&*self.shared.media, start, self.shared.meta.uuid) {
+                match SnapshotReader::open(&*self.shared.media, start, self.shared.meta.log_uuid) {
                     Ok(reader) => (!unsound && self.is_ours(reader.header()))
                         .then_some(reader.header().timeline),
                     Err(Error::Damaged { .. } | Error::Version { .. }) => None,
@@ -134,7 +134,11 @@ impl Reclaim {
         } else {
             kept_files::keep(media, &superfluous, second)?;
         }
-        let archive = Archive::read(media, self.shared.meta.uuid)?;
+        let archive = match Archive::read(media, &self.shared.meta) {
+            // Likewise, as long as it cannot be read what the files belong to.
+            Err(Error::Damaged { .. } | Error::Version { .. }) => return Ok(()),
+            archive => archive?,
+        };
         let files = archive.superfluous(media, keep, second)?;
         remove_for_good(media, files, numbers())
     }
@@ -166,7 +170,7 @@ impl Reclaim {
         let known = unsound.contains(start);
         let read = || {
             let mut reader =
-                SnapshotReader::open(&*self.shared.media, start, self.shared.meta.uuid)?;
+                SnapshotReader::open(&*self.shared.media, start, self.shared.meta.log_uuid)?;
             reader.frames(|_, _, _| {
                 self.backpressure.note_progress();
                 Ok(())

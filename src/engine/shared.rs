@@ -15,7 +15,7 @@ use crate::media::{Access, Media};
 use crate::meta::Meta;
 use crate::options::{Durability, Options};
 use crate::platform::fork::Guard;
-use crate::sync::{Hint, Mutex};
+use crate::sync::{Hint, Mutex, Ordering, fence};
 use crate::telemetry;
 use crate::wal::{Log, Segment};
 use ebbtide_core::kind::{Micros, Totals};
@@ -136,7 +136,20 @@ impl Shared {
 
     #[cold]
     fn refused(&self) -> Error {
-        if self.image.header().is_poisoned() { self.poisoned() } else { self.retired() }
+        let header = self.image.header();
+        // What happens to the image after an alteration is no concern of the filter.
+        let is_poisoned = header.is_poisoned() && !header.is_altered();
+        if is_poisoned { self.poisoned() } else { self.retired() }
+    }
+
+    /// Checks that the image was not retired by an alteration: what was read from it before is not
+    /// what was left of it after.
+    #[inline]
+    pub(crate) fn check_unaltered(&self) -> Result<()> {
+        // Acquire fence: pairs with the Release in `retire_to_alter`, which comes before the space
+        // is freed.
+        fence(Ordering::Acquire);
+        if self.image.header().is_altered() { Err(self.retired()) } else { Ok(()) }
     }
 
     /// Creates the error for a handle whose image has been retired.
@@ -147,7 +160,7 @@ impl Shared {
     /// Removes the oldest part of the log that is only kept. Returns false if there is none.
     pub(crate) fn remove_oldest_kept(&self) -> Result<bool> {
         let numbers = std::iter::repeat_with(|| self.log.next_temporary());
-        kept_files::remove_oldest(&*self.media, self.meta.uuid, numbers)
+        kept_files::remove_oldest(&*self.media, &self.meta, numbers)
     }
 
     /// Checks that the directory still contains this filter. If not, the image is retired, so that

@@ -268,7 +268,7 @@ fn kept_log(shared: &Shared, listing: &Listing) -> Result<KeptLog> {
     if keep == Keep::Nothing && !listing.has_kept() {
         return Ok(KeptLog::default());
     }
-    let archive = Archive::read(media, shared.meta.uuid)?;
+    let archive = Archive::read(media, &shared.meta)?;
     let second = Timestamp::now().as_unix_millis() / 1000;
     let age = |since| Duration::from_secs(second.saturating_sub(since));
     let (from, age) = (archive.reaches_from(), archive.since().map(age));
@@ -314,7 +314,7 @@ fn metric(shared: &Shared, word: usize) -> u64 {
 /// Returns the oldest format version among log and snapshots, as far as they exist and are
 /// sound.
 fn oldest_format(shared: &Shared, listing: &Listing) -> u32 {
-    let (media, uuid) = (&*shared.media, shared.meta.uuid);
+    let (media, uuid) = (&*shared.media, shared.meta.log_uuid);
     let snapshots = listing.snapshots.iter().filter_map(|&start| {
         SnapshotReader::open(media, start, uuid).ok().map(|reader| reader.version())
     });

@@ -365,7 +365,7 @@ mod tests {
     #[test]
     fn repair_applies_and_counts_what_the_dead_left_of_this_stripe_and_of_no_other() {
         let (filter, _memory) = made();
-        let engine = &filter.engine;
+        let engine = filter.engine();
         let header = engine.shared.image.header();
         (0..20_u64).for_each(|key| assert!(filter.insert(key.to_le_bytes()).is_ok()));
         let unapplied = |stripe| {
@@ -400,7 +400,7 @@ mod tests {
     #[test]
     fn nobody_waits_on_an_abandoned_image_for_a_slot_of_its_successor() {
         let (filter, memory) = made();
-        let engine = &filter.engine;
+        let engine = filter.engine();
         let _alive = neighbour(engine, &memory);
         assert!(robust_word::try_lock(engine.shared.image.header().stripe(1).lock_word(), LIVING));
         let mut idle = 0;
@@ -413,7 +413,7 @@ mod tests {
     #[test]
     fn without_waiting_a_key_whose_stripe_is_held_is_refused_at_once_and_changes_nothing() {
         let (filter, memory) = made();
-        let engine = &filter.engine;
+        let engine = filter.engine();
         let _alive = neighbour(engine, &memory);
         let header = engine.shared.image.header();
         let of_stripe = |stripe| {
@@ -450,7 +450,7 @@ mod tests {
     #[test]
     fn the_living_keep_their_stripes_and_lose_them_when_they_die() {
         let (filter, memory) = made();
-        let engine = &filter.engine;
+        let engine = filter.engine();
         let alive = neighbour(engine, &memory);
         let word = engine.shared.image.header().stripe(1).lock_word();
         assert_eq!(engine.stripes.judge(LIVING), Verdict::Wait);
@@ -474,7 +474,7 @@ mod tests {
     #[test]
     fn a_holder_of_stripe_0_is_abandoned_once_and_not_waited_for_again() {
         let (filter, memory) = made();
-        let engine = &filter.engine;
+        let engine = filter.engine();
         let _alive = neighbour(engine, &memory);
         let word = engine.shared.image.header().stripe(0).lock_word();
         let abandoned = || engine.stripes.abandoned.get();
@@ -497,7 +497,7 @@ mod tests {
         };
         let filter = Filter::create_on(memory.clone(), AgePartitioned::last(4000), options());
         let filter = filter.expect("a filter");
-        let header = || filter.engine.shared.image.header();
+        let header = || filter.engine().shared.image.header();
         let mut keys = (0_u64..).map(u64::to_le_bytes);
         let mut next = || keys.next().expect("a key");
         // Returns how many inserts there were up to the next one with an event.
@@ -514,7 +514,7 @@ mod tests {
         for _ in 1..generation {
             filter.insert(next()).expect("an insert");
         }
-        let _alive = neighbour(&filter.engine, &memory);
+        let _alive = neighbour(&filter.engine(), &memory);
         let word = header().stripe(0).lock_word();
         assert!(robust_word::try_lock(word, LIVING));
         let (tail, alone) = (header().tail().hint(), next());

@@ -125,10 +125,10 @@ mod tests {
             }
         };
         for key in 0..20_u64 {
-            let rests = || filter.engine.wakeup.resting.load(Ordering::SeqCst);
+            let rests = || filter.engine().wakeup.resting.load(Ordering::SeqCst);
             wait("the task of the log rests", &rests);
             filter.insert(key.to_le_bytes()).expect("an insert");
-            wait("the record is durable", &|| !filter.engine.commits.has_undurable());
+            wait("the record is durable", &|| !filter.engine().commits.has_undurable());
         }
     }
 }

@@ -52,6 +52,13 @@ pub enum FileName {
         /// Replay begins at this LSN.
         start: u64,
     },
+    /// `kept-<second>-meta-<LSN>`: the `meta` of the filter before it was altered.
+    KeptMeta {
+        /// As for a segment.
+        since: u64,
+        /// The LSN at which its parameters ended.
+        until: u64,
+    },
     /// `attach-<slot>`: the socket at which the handle in this slot hands out the image.
     Attach {
         /// The session slot.
@@ -67,7 +74,11 @@ impl FileName {
     pub fn parse(name: &str) -> Option<Self> {
         if let Some(kept) = name.strip_prefix("kept-") {
             let (since, file) = kept.split_once('-')?;
-            let kept = Self::parse(file)?.kept(since.parse().ok()?)?;
+            let since = since.parse().ok()?;
+            let kept = match file.strip_prefix("meta-") {
+                Some(until) => Self::KeptMeta { since, until: until.parse().ok()? },
+                None => Self::parse(file)?.kept(since)?,
+            };
             return (kept.to_string() == name).then_some(kept);
         }
         let mut parts = name.split('-');
@@ -136,6 +147,7 @@ impl fmt::Display for FileName {
             Self::KeptSnapshot { since, start } => {
                 write!(f, "kept-{since:010}-{}", Self::Snapshot { start: *start })
             }
+            Self::KeptMeta { since, until } => write!(f, "kept-{since:010}-meta-{until:016}"),
             Self::Attach { slot } => write!(f, "attach-{slot}"),
             Self::Temporary(number) => write!(f, "tmp-{number}"),
         }
@@ -159,6 +171,7 @@ mod tests {
             FileName::Keep,
             FileName::KeptSegment { since: 7, timeline: 3, first: 12 },
             FileName::KeptSnapshot { since: u64::MAX, start: 12 },
+            FileName::KeptMeta { since: 7, until: 12 },
             FileName::Temporary(77),
         ] {
             assert_eq!(FileName::parse(&file.to_string()), Some(file));

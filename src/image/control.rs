@@ -70,6 +70,9 @@ const LEASE_BASE: usize = 88;
 const POISONED: u64 = 1;
 /// Another image has replaced this one, or will.
 const RETIRED: u64 = 2;
+/// With `RETIRED`: the filter goes on in an image with other parameters, if it has been altered, or
+/// with the same ones.
+const ALTERED: u64 = 8;
 /// A write-back failed: any page may show older content.
 const DISTRUSTED: u64 = 4;
 
@@ -411,6 +414,18 @@ impl Control {
         self.word(STATUS).fetch_or(RETIRED, Ordering::Release);
     }
 
+    /// As [`Control::retire`], because the filter is altered: its handles open it again.
+    pub fn retire_to_alter(&self) {
+        self.word(STATUS).fetch_or(RETIRED | ALTERED, Ordering::Release);
+    }
+
+    /// Returns whether it was retired by an alteration. Acquire: as [`Control::is_retired`].
+    #[must_use]
+    #[inline]
+    pub fn is_altered(&self) -> bool {
+        self.word(STATUS).load(Ordering::Acquire) & ALTERED != 0
+    }
+
     /// Returns whether it was retired. Acquire: pairs with the Release in [`Control::retire`].
     #[must_use]
     #[inline]
@@ -514,6 +529,12 @@ impl Control {
     #[must_use]
     pub fn incarnation(&self, slot: usize) -> Incarnation<'_> {
         Incarnation(self.word(SLOTS + slot % SLOTS_WORDS))
+    }
+
+    /// Returns whether a handle has used this image in this session slot.
+    #[must_use]
+    pub fn has_had_handle(&self, slot: u16) -> bool {
+        self.incarnation(slot.into()).read() > 0
     }
 
     /// Returns the number of ordinary stripes and stripe 0.

@@ -7,6 +7,7 @@
 pub mod courtesy;
 pub mod futex;
 pub mod holders;
+pub mod in_use;
 pub mod leader_gate;
 pub mod robust_word;
 pub mod session;

@@ -7,6 +7,7 @@
 //!   its process dies, however it dies. Process ids are not used: they are reused, and mean nothing
 //!   across containers.
 //! - Byte 127, *checkpoint*: held by the writer of a snapshot, to avoid duplicate work.
+//! - Byte 130, *alteration*: held by the handle that alters the filter.
 //! - Bytes 128 and 129, *progress*: the holder of the opening byte alternates between them as its
 //!   work progresses. Processes that wait for the opening byte measure their patience from the last
 //!   change.
@@ -36,6 +37,7 @@ pub const OPENING_BYTE: u64 = 0;
 const FIRST_SLOT_BYTE: u64 = 1;
 const CHECKPOINT_BYTE: u64 = FIRST_SLOT_BYTE + SLOTS as u64;
 const PROGRESS_BYTES: [u64; 2] = [CHECKPOINT_BYTE + 1, CHECKPOINT_BYTE + 2];
+const ALTERATION_BYTE: u64 = PROGRESS_BYTES[1] + 1;
 
 /// The least time between two changes of the progress bytes.
 const PROGRESS_BEAT: Duration = Duration::from_millis(200);
@@ -206,6 +208,18 @@ impl Sessions {
         }
     }
 
+    /// Returns whether any other handle holds a slot of which `is_used` is true.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn anyone_of(&self, is_used: impl Fn(u16) -> bool) -> Result<bool> {
+        let mut used = (0..SLOTS).filter(|&slot| self.own() != Some(slot) && is_used(slot));
+        used.try_fold(false, |found, slot| {
+            let byte = slot_byte(slot);
+            Ok(found || self.is_held(byte..byte + 1)?)
+        })
+    }
+
     /// Takes the first free slot; `None` if all are taken. A handle that has one keeps it.
     ///
     /// # Errors
@@ -274,6 +288,23 @@ impl Sessions {
     /// The system's error.
     pub fn try_checkpoint(&self) -> Result<bool> {
         self.try_byte(CHECKPOINT_BYTE)
+    }
+
+    /// Tries to get the byte of the handle that alters the filter. It is released when this is
+    /// dropped, or by [`Sessions::end_alteration`].
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn try_alteration(&self) -> Result<bool> {
+        self.try_byte(ALTERATION_BYTE)
+    }
+
+    /// Releases that byte.
+    ///
+    /// # Errors
+    /// The system's error; the byte may then still be held.
+    pub fn end_alteration(&self) -> Result<()> {
+        self.free_byte(ALTERATION_BYTE)
     }
 
     /// Releases the checkpoint byte.

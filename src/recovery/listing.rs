@@ -25,6 +25,15 @@ pub struct KeptSnapshot {
     pub since: u64,
 }
 
+/// The name of the `meta` of a filter before it was altered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KeptMeta {
+    /// The LSN at which its parameters ended.
+    pub until: u64,
+    /// As for a segment.
+    pub since: u64,
+}
+
 /// The files of a filter, by role.
 #[derive(Debug, Clone, Default)]
 pub struct Listing {
@@ -36,6 +45,8 @@ pub struct Listing {
     pub kept_segments: Vec<KeptSegment>,
     /// Snapshots that recovery no longer needs, newest first.
     pub kept_snapshots: Vec<KeptSnapshot>,
+    /// Former files `meta`, the oldest first.
+    pub kept_metas: Vec<KeptMeta>,
     /// (timeline, number) of banks.
     pub banks: Vec<(u64, u32)>,
     /// Session slots with a socket.
@@ -70,6 +81,9 @@ impl Listing {
                 Some(FileName::KeptSnapshot { since, start }) => {
                     listing.kept_snapshots.push(KeptSnapshot { start, since });
                 }
+                Some(FileName::KeptMeta { since, until }) => {
+                    listing.kept_metas.push(KeptMeta { until, since });
+                }
                 Some(FileName::Meta | FileName::Lock | FileName::Live | FileName::Keep) => {}
                 None => listing.foreign.push(name),
             }
@@ -78,13 +92,16 @@ impl Listing {
         listing.segments.sort_unstable();
         listing.kept_snapshots.sort_unstable_by(|a, b| b.cmp(a));
         listing.kept_segments.sort_unstable();
+        listing.kept_metas.sort_unstable();
         Ok(listing)
     }
 
     /// Returns whether there are files that recovery no longer needs.
     #[must_use]
     pub fn has_kept(&self) -> bool {
-        !self.kept_segments.is_empty() || !self.kept_snapshots.is_empty()
+        !self.kept_segments.is_empty()
+            || !self.kept_snapshots.is_empty()
+            || !self.kept_metas.is_empty()
     }
 
     /// Lists the files of the filter with this uuid. Snapshots and segments whose sound header

@@ -53,8 +53,8 @@ pub fn replay(
     (known, secures): (LogExtent, bool),
     advance: &dyn Fn(),
 ) -> Result<Recovered> {
-    let listing = Listing::of_filter(home, meta.uuid)?;
-    let history = History::open(home, &listing, meta.uuid)?;
+    let listing = Listing::of_filter(home, meta.log_uuid)?;
+    let history = History::open(home, &listing, meta.log_uuid)?;
     replay_files(home, live, meta, temporary, (listing, history), (known, secures), advance)
 }
 
@@ -75,7 +75,7 @@ fn replay_files(
     let base = listing.snapshots.iter().find_map(|&start| {
         let image = Image::create(live.clone(), temporary, identity, meta.layout, &*meta.kind);
         let loaded =
-            image.and_then(|image| load((home, meta.uuid, start), &*meta.kind, image, advance));
+            image.and_then(|image| load((home, meta.log_uuid, start), &*meta.kind, image, advance));
         loaded.map_err(|error| discard(&**live, temporary, (start, error), &mut unsound)).ok()
     });
     // A full disk is no reason to fall back to an older state.
@@ -141,7 +141,7 @@ fn apply_log(
         }
         match applying.held_back() {
             // The next timeline begins before them, unless a snapshot saw them.
-            Some(first) if first >= covered(home, listing, meta.uuid) => prefix.end_at(first),
+            Some(first) if first >= covered(home, listing, meta.log_uuid) => prefix.end_at(first),
             _ => applying.apply_events()?,
         }
         Ok(prefix)
@@ -211,7 +211,7 @@ fn check_others(
             && (history.segments().is_empty()
                 || (timeline, first) == (history.last_timeline(), stop))
         {
-            SegmentFile::open(home, timeline, first, meta.uuid, Access::Read)?;
+            SegmentFile::open(home, timeline, first, meta.log_uuid, Access::Read)?;
         }
     }
     Ok(())
@@ -248,7 +248,7 @@ fn discard(
 /// Loads a snapshot into memory, which proves that it is sound and fits the filter.
 pub(crate) fn load_alone(home: &dyn Media, meta: &Meta, start: u64) -> Result<SnapshotHeader> {
     let image = Image::create(memory()?, "image", identity(meta, 1, 0), meta.layout, &*meta.kind)?;
-    Ok(load((home, meta.uuid, start), &*meta.kind, image, &|| {})?.1)
+    Ok(load((home, meta.log_uuid, start), &*meta.kind, image, &|| {})?.1)
 }
 
 impl Recovered {

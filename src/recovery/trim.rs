@@ -119,11 +119,11 @@ pub fn write_snapshot(home: &dyn Media, meta: &Meta, state: &Recovered, number: 
 fn write(home: &dyn Media, meta: &Meta, state: &Recovered, temporary: &str) -> io::Result<()> {
     let (kind, image, stop) = (&*meta.kind, &state.image, state.prefix.stop);
     let timeline = state.history.last_timeline();
-    let seal = FrameSeal::new(meta.uuid, timeline, stop);
+    let seal = FrameSeal::new(meta.log_uuid, timeline, stop);
     let mut writer = SnapshotWriter::create(home, temporary, seal)?;
     let state = State::copy(image).map_err(io::Error::from)?;
     content::save(&mut writer, (kind, image), &state, |_| (), || ())?;
-    let (uuid, start, end) = (meta.uuid, stop, stop);
+    let (uuid, start, end) = (meta.log_uuid, stop, stop);
     writer.finish(SnapshotHeader { uuid, timeline, start, end, frames: 0, bytes: 0 }).map(|_| ())
 }
 

@@ -54,6 +54,23 @@ impl State {
     }
 }
 
+/// Passes the payloads of the frames of positions and claims on.
+///
+/// # Errors
+/// Those of `write`.
+pub fn beside(
+    header: &Control,
+    mut write: impl FnMut(Content, u64, &[u64]) -> io::Result<()>,
+) -> io::Result<()> {
+    let pairs = header.positions().all();
+    let pairs: Vec<_> = pairs.into_iter().flat_map(<[u64; 2]>::from).collect();
+    if !pairs.is_empty() {
+        write(Content::Positions, 0, &pairs)?;
+    }
+    let claims = claim_frames(header);
+    (0..).zip(&claims).try_for_each(|(index, words)| write(Content::Claims, index, words))
+}
+
 /// Returns the payloads of the frames of claims.
 fn claim_frames(header: &Control) -> Vec<Vec<u64>> {
     let (all, LatestClaim { time, token }) = (header.claims().all(), header.claims().latest());
@@ -74,7 +91,7 @@ pub fn copy(block: &Block<'_>, words: &mut Vec<u64>) {
 }
 
 /// Leaves out zeros at the end.
-fn shorten(words: &mut Vec<u64>) {
+pub fn shorten(words: &mut Vec<u64>) {
     let last = words.iter().rposition(|&word| word != 0).map_or(0, |last| last + 1);
     words.truncate(last.max(OWN_WORDS));
 }

@@ -28,9 +28,15 @@ pub const LSN_MAX: u64 = 1 << 62;
 /// if it cannot be read.
 #[must_use]
 pub fn is_of_another(media: &dyn Media, name: &str, uuid: u128) -> bool {
+    owner(media, name).is_some_and(|owner| owner != uuid)
+}
+
+/// Returns which log a segment or a snapshot belongs to, if its header is sound.
+#[must_use]
+pub fn owner(media: &dyn Media, name: &str) -> Option<u128> {
     let mut start = [0; HEADER_BYTES];
     let read = media.open(name, Access::Read).and_then(|file| file.read_at(&mut start, 0));
-    read.is_ok() && header::owner(&start).is_some_and(|owner| owner != uuid)
+    read.ok().and_then(|()| header::owner(&start))
 }
 
 /// The content of a segment's header.

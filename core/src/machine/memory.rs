@@ -76,6 +76,11 @@ impl Bank {
         self.geometry.words_per_block as usize
     }
 
+    /// Returns the bank's number.
+    pub(super) fn id(&self) -> u32 {
+        self.id
+    }
+
     /// Returns the number of blocks.
     pub(super) fn blocks(&self) -> u64 {
         self.blocks

@@ -30,9 +30,9 @@ pub use stat::MachineStat;
 pub use write::Written;
 
 use crate::atomic::AtomicU64;
-use crate::block::{Block, Layout, OWN_WORDS};
+use crate::block::{Block, Layout, OWN_WORDS, load};
 use crate::claims::{Claimant, HeldClaim, LeaseTime};
-use crate::digest::StateDigest;
+use crate::digest::{StateDigest, Sums};
 use crate::error::{Error, Result};
 use crate::identity::{Build, Identity, KINDS};
 use crate::inference::{AgePosterior, Form, Prior};
@@ -458,6 +458,29 @@ impl Machine {
     #[must_use]
     pub fn planned_bytes(&self) -> u64 {
         size_of_val(self) as u64 + self.parts.planned_bytes()
+    }
+
+    /// Returns the words of the filter-wide state.
+    pub fn state_words(&self) -> impl ExactSizeIterator<Item = u64> {
+        self.parts.memory.state_words().iter().map(load)
+    }
+
+    /// Returns the sums of all stripes, that of events first.
+    pub fn sums(&self) -> impl ExactSizeIterator<Item = Sums> {
+        self.parts.ledger.stripes().iter().copied()
+    }
+
+    /// Visits every block with the number of its bank, by slot, until `visit` fails.
+    ///
+    /// # Errors
+    /// Those of `visit`.
+    pub fn try_each_block<E>(
+        &self,
+        mut visit: impl FnMut(u32, Block<'_>) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        self.parts.memory.banks().try_for_each(|(_, bank)| {
+            (0..bank.blocks()).try_for_each(|at| visit(bank.id(), bank.block(at as usize)))
+        })
     }
 
     /// Returns the pieces from which [`Machine::restore`] makes this filter, in its present state.

@@ -37,7 +37,7 @@ fn place() -> Memory {
 
 /// Returns five segments of log with all records from `start` to `end`.
 fn log(filter: &Filter<Bloom>) -> (Vec<Arc<Segment>>, SnapshotHeader) {
-    let engine = &filter.engine;
+    let engine = &filter.engine();
     insert(filter, 0..5 * SEGMENT);
     filter.sync().expect("a sync");
     let first = engine.shared.image.header().timeline_start();
@@ -54,7 +54,7 @@ fn a_copy_of_the_log_is_whole_if_and_only_if_no_segment_that_it_needs_is_missing
     let (filter, _memory) = made();
     let (held, header) = log(&filter);
     let copied = |held: &[Arc<Segment>], header: &SnapshotHeader| {
-        copy_log(&filter.engine, held, &place(), header).expect("space")
+        copy_log(&filter.engine(), held, &place(), header).expect("space")
     };
     assert!(copied(&held, &header));
     for missing in 0..held.len() {
@@ -87,7 +87,7 @@ fn an_empty_place_in_the_log_is_a_gap() {
         let mut held = held.clone();
         let elsewhere = place();
         held[at] = Arc::new(Segment::create(&elsewhere, *held[at].header(), 0).expect("space"));
-        let whole = copy_log(&filter.engine, &held, &place(), &header).expect("space");
+        let whole = copy_log(&filter.engine(), &held, &place(), &header).expect("space");
         assert!(!whole, "segment {at} is empty");
     }
 }
@@ -97,7 +97,7 @@ fn each_record_of_the_copy_is_the_one_of_the_log() {
     let (filter, _memory) = made();
     let (held, header) = log(&filter);
     let to = place();
-    assert!(copy_log(&filter.engine, &held, &to, &header).expect("space"));
+    assert!(copy_log(&filter.engine(), &held, &to, &header).expect("space"));
     let copy = Segment::open(&to, header.timeline, header.start, header.uuid, Access::Read);
     let copy = copy.expect("a segment");
     assert_eq!((copy.first(), copy.end()), (header.start, header.end));
@@ -195,7 +195,7 @@ fn copied_while_log_is_removed(times: u32) -> (Result<()>, Memory, u64) {
         other.sync().expect("a sync");
         if left > 0 {
             left -= 1;
-            let durable = other.engine.shared.durable();
+            let durable = other.engine().shared.durable();
             for (timeline, first) in Listing::read(&*memory).expect("a directory").segments {
                 if first + SEGMENT <= durable {
                     memory
@@ -206,7 +206,7 @@ fn copied_while_log_is_removed(times: u32) -> (Result<()>, Memory, u64) {
         }
     });
     let to = Busy { inner: place(), meanwhile: Mutex::new(meanwhile) };
-    let made = backup(&filter.engine, &to);
+    let made = backup(&filter.engine(), &to);
     let keys = *keys.lock().expect("no panic");
     (made, to.inner, keys)
 }

@@ -2,6 +2,7 @@
 
 use crate::admin::look::{look, look_within};
 use crate::archive::At;
+use crate::archive::eras::{Era, eras};
 use crate::archive::moments::Past;
 use crate::archive::whole::{Whole, explained};
 use crate::clock::Timestamp;
@@ -55,7 +56,10 @@ const PATIENCE: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct History {
     media: Arc<dyn Media>,
-    meta: Meta,
+    /// The filter's `meta` now.
+    now: Meta,
+    /// The part of the log that is read.
+    era: Era,
     /// The LSN to read next.
     next: u64,
     /// The timeline of the record before it; 0 if none was read.
@@ -208,13 +212,18 @@ impl History {
     /// # Errors
     /// As [`History::open`].
     pub fn open_on(media: Arc<dyn Media>) -> Result<Self> {
-        let meta = read_meta(&*media)?;
-        let next = look(&*media, &meta, |_| {
-            let listing = Listing::read(&Whole::new(&*media))?;
-            Ok(listing.segments.first().map_or(1, |&(_, first)| first))
+        let now = read_meta(&*media)?;
+        let (era, next) = look(&*media, &now, |_| {
+            for era in eras(&*media, &now)? {
+                let listing = Listing::of_filter(&Whole::new(&*media), era.meta.log_uuid)?;
+                if let Some(&(_, first)) = listing.segments.first() {
+                    return Ok((era, first));
+                }
+            }
+            Ok((Era::present(&now), 1))
         })?;
         let (timeline, durable, read, log) = (0, true, VecDeque::new(), None);
-        Ok(Self { media, meta, next, timeline, durable, read, log })
+        Ok(Self { media, now, era, next, timeline, durable, read, log })
     }
 
     /// Continues after a moment: with the first commit that had not happened then.
@@ -222,10 +231,11 @@ impl History {
     /// # Errors
     /// [`Error::NotKept`] if the log does not have it any more, and as [`History::open`].
     pub fn after(mut self, at: At) -> Result<Self> {
-        let next = look(&*self.media, &self.meta, |known| {
-            Past::open(&*self.media, &self.meta, known)?.next_after(at)
+        let (era, next) = look(&*self.media, &self.now, |known| {
+            let past = Past::of(&*self.media, &self.now, known, at)?;
+            Ok((past.era().clone(), past.next_after(at)?))
         })?;
-        (self.next, self.timeline) = (next, 0);
+        (self.era, self.next, self.timeline) = (era, next, 0);
         self.read.clear();
         self.log = None;
         Ok(self)
@@ -241,7 +251,7 @@ impl History {
 
     /// Returns the filter's kind, parameters and hash of keys.
     pub(super) fn meta(&self) -> &Meta {
-        &self.meta
+        &self.now
     }
 
     /// Returns the LSN at which reading continues: every commit below it was returned, or was there
@@ -277,24 +287,97 @@ impl History {
     /// [`Error::NotKept`] if the log below has been removed meanwhile: it says from where reading
     /// may begin again. [`Error::Damaged`], [`Error::Locked`], [`Error::Io`].
     pub fn read(&mut self) -> Result<Option<Commit>> {
-        if self.read.is_empty() {
+        while self.read.is_empty() {
+            if self.era.end.is_some_and(|end| self.next >= end) {
+                self.enter_next_era()?;
+            }
+            let before = self.next;
             let mut opened = self.log.take();
-            let read = look_within(&*self.media, &self.meta, PATIENCE, |known| {
+            let read = look_within(&*self.media, &self.now, PATIENCE, |known| {
                 self.read_on(known, opened.take())
             });
-            let (read, log) = read.map_err(|error| explained(&*self.media, error))?;
+            let (read, log) = match read {
+                Err(Error::Retired { .. }) => {
+                    self.note_alteration()?;
+                    continue;
+                }
+                read => read.map_err(|error| explained(&*self.media, error))?,
+            };
             // Only now is it certain that nobody has opened the filter meanwhile.
-            (self.next, self.timeline, self.log) = (read.next, read.timeline, log);
-            self.read.extend(read.commits);
+            self.take_read(read, log);
+            if self.next == before {
+                break;
+            }
         }
         Ok(self.read.pop_front())
+    }
+
+    fn take_read(&mut self, read: Read, log: Option<Log>) {
+        (self.next, self.timeline, self.log) = (read.next, read.timeline, log);
+        self.read.extend(read.commits);
+    }
+
+    /// As [`History::read`], for a caller that keeps everybody from writing, opening and altering
+    /// the filter.
+    pub(super) fn read_alone(&mut self) -> Result<Option<Commit>> {
+        while self.read.is_empty() {
+            let (before, opened) = (self.next, self.log.take());
+            let known = LogExtent::of_the_living(&*self.media, self.now.uuid)?;
+            let (read, log) = self.read_on(known, opened)?;
+            self.take_read(read, log);
+            if self.next == before {
+                break;
+            }
+        }
+        Ok(self.read.pop_front())
+    }
+
+    /// Creates the error for a log that ended although records up to an LSN are in it.
+    pub(super) fn ended_at(&self, end: u64) -> Error {
+        let (path, next) = (self.media.path().to_path_buf(), self.next);
+        Error::NotKept { path, wanted: format!("lsn:{next}"), from: next, end }
+    }
+
+    /// Notes where the parameters ended that the filter had, because it was altered.
+    fn note_alteration(&mut self) -> Result<()> {
+        self.now = read_meta(&*self.media)?;
+        if self.era.end.is_some() {
+            return Ok(());
+        }
+        let known = eras(&*self.media, &self.now)?;
+        let own = self.era.meta.log_uuid;
+        match known.into_iter().find(|era| era.meta.log_uuid == own) {
+            Some(era) => self.era = era,
+            None => {
+                let listing = Listing::of_filter(&*self.media, self.now.log_uuid)?;
+                let from = listing.segments.first().map_or(1, |&(_, first)| first) - 1;
+                let (path, wanted) = (self.media.path().to_path_buf(), self.next - 1);
+                let wanted = format!("lsn:{wanted}");
+                return Err(Error::NotKept { path, wanted, from, end: from + 1 });
+            }
+        }
+        Ok(())
+    }
+
+    /// Continues with the log that follows an alteration.
+    fn enter_next_era(&mut self) -> Result<()> {
+        self.now = read_meta(&*self.media)?;
+        let Some(end) = self.era.end else { return Ok(()) };
+        let next = eras(&*self.media, &self.now)?.into_iter().find(|era| era.reaches(end));
+        self.era = next.unwrap_or_else(|| Era::present(&self.now));
+        (self.timeline, self.log) = (0, None);
+        Ok(())
     }
 
     /// Reads the next records, in a log that was opened before if there is one. Returns the log if
     /// it has more.
     fn read_on(&self, known: LogExtent, mut opened: Option<Log>) -> Result<(Read, Option<Log>)> {
-        let whole = Whole::new(&*self.media);
+        let is_past = self.era.end.is_some();
+        let whole = if is_past { Whole::past(&*self.media) } else { Whole::new(&*self.media) };
+        let known = if is_past { LogExtent::Nothing } else { known };
         let durable = match known {
+            // All of it was durable before the filter was altered.
+            _ if is_past => self.era.end.unwrap_or(u64::MAX),
             _ if !self.durable => u64::MAX,
             LogExtent::Died { durable, .. }
             | LogExtent::Cut { durable, .. }
@@ -313,6 +396,9 @@ impl History {
                 Err(_) if may_be_old => continue,
                 read => read?,
             };
+            if is_past && read.next == self.next {
+                return Err(log.missing(self.next, durable));
+            }
             let (has_more, is_short) = (read.stop >= limit && limit < durable, read.stop < limit);
             if read.next > self.next || (is_short && !may_be_old) || limit >= durable {
                 return Ok((read, has_more.then_some(log)));
@@ -333,7 +419,7 @@ impl History {
         known: LogExtent,
         limit: u64,
     ) -> Result<Read> {
-        let weighs = self.meta.kind.weights().is_some();
+        let weighs = self.era.meta.kind.weights().is_some();
         let (mut batches, mut commits, mut timeline) =
             (Batches::default(), Vec::new(), self.timeline);
         log.end_at(limit);
@@ -353,8 +439,9 @@ impl History {
         let mut listing = Listing::read(whole)?;
         let below = listing.segments_below(self.next).len();
         listing.segments.drain(..below);
-        listing.leave_others(whole, self.meta.uuid);
-        let log = Log::open(whole, &listing, self.meta.uuid)?;
+        let own = self.era.meta.log_uuid;
+        listing.leave_others(whole, own);
+        let log = Log::open(whole, &listing, own)?;
         let first = log.segments().first().map_or(1, |segment| segment.first);
         let lost = log.timelines().find(|&(timeline, start, _)| {
             self.timeline > 0 && timeline > self.timeline && start < self.next

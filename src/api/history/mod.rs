@@ -3,11 +3,15 @@
 //! [`History`] reads the log while others write it. [`Reader::at`](crate::Reader::at) opens a
 //! filter as it was, [`restore_at`](crate::inspect::restore_at) makes a new one that is what it
 //! was, and [`remake`] makes one with other parameters, of several filters, or of a share of the
-//! keys. [`Options::keep_log`](crate::Options::keep_log) says how much log is kept.
+//! keys. [`Filter::alter`](crate::Filter::alter) gives a filter that is in use other parameters.
+//! [`Options::keep_log`](crate::Options::keep_log) says how much log is kept.
 
+mod alter;
 mod commits;
+mod refill;
 mod remake;
 
 pub use crate::archive::At;
+pub use alter::{Altered, Unlogged};
 pub use commits::{Change, Commit, History, Operation};
 pub use remake::{Remade, Share, remake};

@@ -227,7 +227,7 @@ impl<K: Spec> Writing<K> {
         for operations in operations.chunks(AHEAD) {
             for operation in operations {
                 if let Change::Insert { hash, .. } = operation.change {
-                    self.filter.engine.writer.prefetch_to_write(hash);
+                    self.filter.engine().writer.prefetch_to_write(hash);
                 }
             }
             for operation in operations {
@@ -245,8 +245,8 @@ impl<K: Spec> Writing<K> {
 
     /// Writes an operation. Returns whether it was one on a key of this share.
     fn write(&self, operation: &Operation) -> Result<bool> {
-        let writer = &self.filter.engine.writer;
-        let kind = &*self.filter.engine.shared.meta.kind;
+        let writer = &self.filter.engine().writer;
+        let kind = &*self.filter.engine().shared.meta.kind;
         if let Some(time) = operation.time.filter(|_| self.has_clock) {
             self.clock.set(time);
         }

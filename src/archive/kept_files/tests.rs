@@ -8,6 +8,12 @@ use proptest::prelude::*;
 use std::time::Duration;
 
 const UUID: u128 = 7;
+
+/// Returns the `meta` of the filter.
+fn meta() -> Meta {
+    crate::meta::sample(UUID)
+}
+
 /// Records of a segment.
 const SEGMENT: u64 = 1000;
 /// Bytes of a segment's file.
@@ -65,7 +71,8 @@ impl Directory {
     }
 
     fn archive(&self) -> Archive {
-        Archive::read(&self.memory, UUID).expect("no error")
+        let era = Era { end: None, meta: meta() };
+        Archive::read_eras(&self.memory, &[era]).expect("no error")
     }
 
     /// Removes what these wishes do not ask for.

@@ -28,7 +28,7 @@ fn insert(filter: &Filter<Bloom>, keys: impl Iterator<Item = u64>) {
 #[test]
 fn who_writes_a_snapshot_is_waited_for_as_long_as_patience_lasts() {
     let (filter, memory) = made();
-    let (engine, other) = (&filter.engine, Sessions::open(&*memory, Access::Write));
+    let (engine, other) = (&filter.engine(), Sessions::open(&*memory, Access::Write));
     let other = other.expect("the lock file");
     assert!(other.try_checkpoint().expect("no error"));
     let (start, patience) = (Instant::now(), Duration::from_millis(30));
@@ -45,15 +45,15 @@ fn who_writes_a_snapshot_is_waited_for_as_long_as_patience_lasts() {
 #[test]
 fn a_backup_that_hangs_holds_up_no_checkpoint_of_its_handle() {
     let (filter, _memory) = made();
-    let hanging = filter.engine.checkpoints.begin_snapshot(Duration::ZERO).expect("no error");
+    let hanging = filter.engine().checkpoints.begin_snapshot(Duration::ZERO).expect("no error");
     assert!(hanging.first && hanging.alone);
     insert(&filter, 0..3);
     assert!(filter.checkpoint().expect("beside the other one") > 0);
-    let beside = filter.engine.checkpoints.begin_snapshot(Duration::ZERO).expect("no error");
+    let beside = filter.engine().checkpoints.begin_snapshot(Duration::ZERO).expect("no error");
     assert!(!beside.first && !beside.alone);
     drop(beside);
     drop(hanging);
-    let next = filter.engine.checkpoints.begin_snapshot(Duration::ZERO).expect("no error");
+    let next = filter.engine().checkpoints.begin_snapshot(Duration::ZERO).expect("no error");
     assert!(next.first && next.alone);
 }
 
@@ -78,7 +78,7 @@ fn snapshots_that_tell_of_log_there_is_not_take_nothing_away() {
         insert(&filter, keys);
         filter.checkpoint().expect("no error");
     }
-    let identity = *filter.engine.shared.image.header().identity();
+    let identity = *filter.engine().shared.image.header().identity();
     let foreign = [
         (1 << 20, identity.timeline),
         (1 << 21, identity.timeline),
@@ -125,20 +125,20 @@ fn what_a_checkpoint_removes_takes_no_space_any_more() {
 #[test]
 fn a_change_right_where_the_newest_snapshot_starts_makes_the_next_checkpoint() {
     let (filter, _memory) = made();
-    let header = filter.engine.shared.image.header();
+    let header = filter.engine().shared.image.header();
     // Without room behind the last record there is no note of its sync.
     let full = || header.tail().hint() == header.allocated().hint();
     (1..).take_while(|_| !full()).for_each(|key| insert(&filter, key..key + 1));
     let newest = filter.checkpoint().expect("no error");
     insert(&filter, 0..1);
-    assert_eq!(filter.engine.shared.image.last_change(), newest);
+    assert_eq!(filter.engine().shared.image.last_change(), newest);
     assert!(filter.checkpoint().expect("no error") > newest);
 }
 
 #[test]
 fn a_block_that_is_being_changed_is_copied_after_that() {
     let (filter, memory) = made();
-    let engine = &filter.engine;
+    let engine = &filter.engine();
     let bank = &engine.shared.image.listed_banks().expect("a bank")[0];
     let index = bank.blocks() - 1;
     let (header, block) = bank.block(index as usize);
@@ -172,7 +172,7 @@ fn who_removes_log_below_a_snapshot_that_nobody_announced_can_repair_what_its_wr
     let options = options.durability(Durability::Never).background(false);
     let filter = Filter::create_on(memory.clone(), Bloom::capacity(1000), options);
     let filter = filter.expect("a filter");
-    let (engine, header) = (&filter.engine, filter.engine.shared.image.header());
+    let (engine, header) = (&filter.engine(), filter.engine().shared.image.header());
     let stripe = |key: &u64| {
         engine.shared.image.layout().stripe_of(engine.shared.meta.hasher.hash(&key.to_le_bytes()))
     };

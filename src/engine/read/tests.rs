@@ -42,7 +42,7 @@ fn a_question_under_which_events_happened_is_asked_again_however_many_there_were
         ("time-limited", &[("window", "100000"), ("fpr", "0.01"), ("rate", "100")]),
     ] {
         let filter = made(kind, parameters);
-        let (engine, next) = (&filter.engine, Cell::new(0));
+        let (engine, next) = (&filter.engine(), Cell::new(0));
         let one_more = || {
             insert(&filter, next.get());
             next.set(next.get() + 1);
@@ -81,7 +81,7 @@ fn a_key_of_the_window_is_found_by_a_question_under_which_two_events_happened() 
     // Of one block and of many, so that in some of the trials the key's own block does not change.
     for window in ["60", "5000"] {
         let filter = made("age-partitioned", &[("window-items", window), ("fpr", "0.001")]);
-        let engine = &filter.engine;
+        let engine = &filter.engine();
         let mut next = 0;
         let state_block = engine.shared.image.header().state_block();
         while state_block.version() < 40 {

@@ -59,7 +59,7 @@ fn made((kind, parameters): (&str, &[(&str, &str)])) -> Filter {
 }
 
 fn digest(filter: &Filter) -> u128 {
-    filter.engine.digest().expect("a digest").value
+    filter.engine().digest().expect("a digest").value
 }
 
 /// Returns whether some bit of this word changes the digest. The word is restored.
@@ -78,7 +78,7 @@ fn matters(filter: &Filter, word: &AtomicU64, before: u128) -> bool {
 
 /// Visits each block that the state has room for, with its name.
 fn each_block(filter: &Filter, mut visit: impl FnMut(&str, &Block<'_>, &dyn Fn())) {
-    let engine = &filter.engine;
+    let engine = &filter.engine();
     let (kind, header) = (&*engine.shared.meta.kind, engine.shared.image.header());
     let (totals, time) = engine.shared.image.sum_stripes();
     let moment = Moment { time: time >> 1, now: time >> 1, totals };
@@ -138,7 +138,7 @@ fn a_change_of_any_word_of_block_0_that_counts_changes_the_digest() {
     for sample in SAMPLES {
         let filter = made(sample);
         let before = digest(&filter);
-        let current = filter.engine.shared.image.header().state_block().current().block();
+        let current = filter.engine().shared.image.header().state_block().current().block();
         // Whatever the meaning of the words: every bit must change the digest, or make the state
         // invalid.
         for (at, word) in current.own.iter().chain(current.cells).enumerate() {
@@ -151,8 +151,8 @@ fn a_change_of_any_word_of_block_0_that_counts_changes_the_digest() {
 fn a_change_of_any_sum_of_any_stripe_changes_the_digest() {
     for sample in SAMPLES {
         let filter = made(sample);
-        let (header, before) = (filter.engine.shared.image.header(), digest(&filter));
-        let kind = &*filter.engine.shared.meta.kind;
+        let (header, before) = (filter.engine().shared.image.header(), digest(&filter));
+        let kind = &*filter.engine().shared.meta.kind;
         for index in 0..header.stripe_count() {
             let stripe = header.stripe(index);
             let sums = stripe.sums();
@@ -178,7 +178,7 @@ fn a_change_of_any_sum_of_any_stripe_changes_the_digest() {
 fn the_copies_that_do_not_count_and_lsns_change_no_digest() {
     for sample in SAMPLES {
         let filter = made(sample);
-        let (header, before) = (filter.engine.shared.image.header(), digest(&filter));
+        let (header, before) = (filter.engine().shared.image.header(), digest(&filter));
         let state_block = header.state_block();
         let other = state_block.copy(state_block.version() + 1);
         other.block().own.iter().chain(other.block().cells).for_each(|word| store(word, 77));
@@ -189,7 +189,7 @@ fn the_copies_that_do_not_count_and_lsns_change_no_digest() {
             let sums = stripe.sums();
             stripe.set_sums(&crate::image::stripe_table::StripeSums { lsn: sums.lsn + 1, ..sums });
         }
-        let banks = filter.engine.shared.image.banks();
+        let banks = filter.engine().shared.image.banks();
         for entry in State::banks(&header.state()) {
             let bank = banks.get(entry.slot).expect("it is mapped");
             (0..bank.blocks()).for_each(|index| bank.block(index as usize).0.set_lsn(1 << 20));

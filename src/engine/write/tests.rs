@@ -34,7 +34,7 @@ fn insert_beside(
     start: Micros,
     act: impl FnOnce(&mut StripeGuard<'_, Local>, Event, Stamp),
 ) -> Result<bool> {
-    let (engine, stamp) = (&filter.engine, Stamp { time: start, stream: true });
+    let (engine, stamp) = (&filter.engine(), Stamp { time: start, stream: true });
     let later = Timestamp::from_unix_micros(start + 2 * engine.shared.grace);
     std::thread::scope(|scope| {
         let mut events = engine.stripes.lock(0);
@@ -52,13 +52,13 @@ fn insert_beside(
 fn a_key_that_comes_while_an_earlier_event_is_decided_stays_for_its_whole_window() {
     let (filter, start) = made();
     let inserted = insert_beside(&filter, start, |events, event, stamp| {
-        let (shared, record) = (&filter.engine.shared, event::to_record(&event, stamp.stream));
-        let lsn = filter.engine.log_writer.append(&mut events.segment, &record).expect("room");
+        let (shared, record) = (&filter.engine().shared, event::to_record(&event, stamp.stream));
+        let lsn = filter.engine().log_writer.append(&mut events.segment, &record).expect("room");
         shared.image.apply_event(&*shared.meta.kind, lsn, &event);
         events.entry().note(lsn, stamp.word());
     });
     assert!(inserted.expect("no error"));
-    let (window, later) = (WINDOW.as_micros() as Micros, start + 2 * filter.engine.shared.grace);
+    let (window, later) = (WINDOW.as_micros() as Micros, start + 2 * filter.engine().shared.grace);
     let at = |time| filter.call().time(Timestamp::from_unix_micros(time));
     let there = |time| at(time).contains(1_u64.to_le_bytes()).expect("no error");
     assert!(there(later + window - 1), "in its window");
@@ -128,8 +128,8 @@ fn an_insert_that_waits_for_stripe_0_is_refused_if_what_it_finds_there_could_not
     let inserted = insert_beside(&filter, start, |events, event, _| {
         let record = event::to_record(&event, true);
         // For recovery the key's generation ends then.
-        filter.engine.log_writer.append(&mut events.segment, &record).expect("room");
-        filter.engine.shared.poison("too many open files".to_owned());
+        filter.engine().log_writer.append(&mut events.segment, &record).expect("room");
+        filter.engine().shared.poison("too many open files".to_owned());
     });
     assert!(matches!(inserted, Err(crate::Error::Poisoned { .. })), "{inserted:?}");
 }
@@ -137,8 +137,8 @@ fn an_insert_that_waits_for_stripe_0_is_refused_if_what_it_finds_there_could_not
 #[test]
 fn the_time_is_recorded_once_a_grace_and_not_with_every_key() {
     let (filter, start) = made();
-    let grace = filter.engine.shared.grace;
-    let tail = || filter.engine.shared.image.header().tail().hint();
+    let grace = filter.engine().shared.grace;
+    let tail = || filter.engine().shared.image.header().tail().hint();
     let before = tail();
     let mut times = (0..=grace).step_by(grace as usize / 100);
     assert!(times.all(|at| insert(&filter, at, start + at)));

@@ -118,7 +118,7 @@ fn a_bank_that_was_closed_meanwhile_is_written_empty_and_ahead_of_all_records() 
     let filter = Filter::create_on(Arc::new(Memory::new()), Bloom::capacity(1000), options);
     let filter = filter.expect("a filter");
     (0..10_u64).for_each(|key| assert!(filter.insert(key.to_le_bytes()).is_ok()));
-    let (engine, mut words) = (&filter.engine, Vec::new());
+    let (engine, mut words) = (&filter.engine(), Vec::new());
     let image = &engine.shared.image;
     let listed = &image.listed_banks().expect("a bank")[0];
     let (layout, geometry) = (image.layout(), listed.geometry());

@@ -1,0 +1,226 @@
+//! Giving a filter other parameters, while it is in use.
+
+use crate::api::call::AHEAD;
+use crate::api::config::Spec;
+use crate::api::handle::Filter;
+use crate::api::history::commits::{Commit, History};
+use crate::api::history::refill::Refill;
+use crate::clock::Timestamp;
+use crate::engine::Engine;
+use crate::engine::alter::{Alteration, Stopped};
+use crate::error::{Error, Result};
+use crate::options::Keep;
+use crate::sync::{self, Instant};
+use ebbtide_core::kind::Kind;
+use ebbtide_core::machine::Machine;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Records that are left to read when the writers are stopped.
+const REST: u64 = 1 << 12;
+/// For how long writers are kept from writing, in turns with as long a time to write, if the log
+/// grows as fast as it is read.
+const TURN: Duration = Duration::from_millis(10);
+/// The most turns: a minute of them.
+const TURNS: u32 = 3000;
+
+/// What [`Filter::alter`] has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Altered {
+    /// The first LSN with the new parameters.
+    pub lsn: u64,
+    /// Insertions and removals in the log, which the filter now has.
+    pub operations: u64,
+    /// Whether the log reaches back to the creation of the filter. Otherwise the filter does not
+    /// know any more what was inserted before.
+    pub is_whole: bool,
+    /// The time of the first operation in the log, if it has one.
+    pub since: Option<Timestamp>,
+    /// For how long writers were stopped at the end.
+    pub stopped: Duration,
+}
+
+/// What happens to keys of which the log has no record any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Unlogged {
+    /// If the filter keeps no log, and has operations that are not in the log, it stays as it is,
+    /// and the error says so.
+    #[default]
+    Refuse,
+    /// They are forgotten.
+    Forget,
+}
+
+impl<K> Filter<K> {
+    /// Gives the filter another window, rate, capacity or kind, while this and other processes use
+    /// it. Afterwards it answers as a filter with this kind and these parameters that has had all
+    /// operations in the log, from its beginning on
+    /// ([`Options::keep_log`](crate::Options::keep_log)).
+    ///
+    /// The new state is made from the log while others write. At the end writers are stopped, for
+    /// as long as it takes to write and read a snapshot of it: about a second for each GiB.
+    /// [`Altered::stopped`] says how long it was. Handles of all processes then continue with the
+    /// filter as it is now. A handle whose type requires another kind gets [`Error::Mismatch`], and
+    /// so does a program that opens the filter with the former parameters. If the process dies, the
+    /// filter is the old one or the new one.
+    ///
+    /// Positions, claims and the filter's time stay. So do durability, downtime, `max_lead` and the
+    /// hash of keys. The kept log goes back beyond the alteration: as of a moment before, the filter
+    /// has the parameters that it had. Importances keep their levels, so that kinds with importances
+    /// must stay as they are. Memory is needed for both states, and once more for the new one.
+    ///
+    /// ```
+    /// use ebbtide::history::Unlogged;
+    /// use ebbtide::{AgePartitioned, Filter, Options};
+    /// # let parent = tempfile::tempdir()?;
+    /// # let dir = parent.path().join("seen");
+    /// let options = Options::new().keep_log("24h".parse()?);
+    /// let seen = Filter::create(&dir, AgePartitioned::last(1000), options)?;
+    /// (0..2000_u64).try_for_each(|key| seen.insert(key.to_le_bytes()).map(drop))?;
+    /// let altered = seen.alter(AgePartitioned::last(50_000), Unlogged::Refuse)?;
+    /// assert!(altered.is_whole && altered.operations == 2000);
+    /// // The first key had left the window. In the new window it is.
+    /// assert!(seen.contains(0_u64.to_le_bytes())?);
+    /// assert_eq!(seen.parameters().get("window-items"), Some("50000"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NotKept`] if the log does not have everything and the filter keeps none (see
+    /// [`Unlogged`]), or if log was removed while it was read; [`Error::Locked`] while another
+    /// handle alters the filter; [`Error::Mismatch`] for importances; [`Error::Parameter`],
+    /// [`Error::Io`] and others. Then the filter is as it was, or, if an error came at the very end,
+    /// altered.
+    pub fn alter<N: Spec>(&self, spec: N, unlogged: Unlogged) -> Result<Altered> {
+        let kind = spec.kind()?;
+        loop {
+            // Another handle may alter it now.
+            self.run(|engine| engine.shared.check_usable().and(engine.shared.check_unaltered()))?;
+            let engine = self.engine().clone();
+            let altered = alter(&engine, kind.clone(), unlogged);
+            let is_gone = engine.shared.image.header().is_altered();
+            match altered {
+                Ok((altered, made)) => {
+                    self.current.replace(made)?;
+                    return Ok(altered);
+                }
+                Err(Error::Retired { replaced: false, .. }) if is_gone => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// Alters the filter of an engine. Returns the new engine as well.
+fn alter(engine: &Engine, kind: Arc<dyn Kind>, unlogged: Unlogged) -> Result<(Altered, Engine)> {
+    check_weights(engine, &*kind)?;
+    let alteration = Alteration::begin(engine, kind)?;
+    let mut history = History::open_on(engine.shared.media.clone())?.with_undurable();
+    let is_whole = history.next_lsn() == 1;
+    if !is_whole && alteration.keep() == Keep::Nothing && unlogged == Unlogged::Refuse {
+        return Err(unkept(engine, &history, alteration.tail()));
+    }
+    let mut refill = Refill::new(Machine::new(alteration.meta().identity.clone())?);
+    catch_up(&alteration, &mut history, &mut refill)?;
+    let stopped = alteration.stop_writers()?;
+    let begun = Instant::now();
+    let rest = read_rest(&stopped, &mut history, &mut refill);
+    if let Err(error) = rest {
+        // The first error is the one to report.
+        let _ = alteration.resume_writers(stopped);
+        return Err(error);
+    }
+    let (lsn, operations, since) = (stopped.lsn, refill.operations, refill.since);
+    let made = alteration.finish(stopped, refill.into_machine())?;
+    Ok((Altered { lsn, operations, is_whole, since, stopped: begun.elapsed() }, made))
+}
+
+/// Checks that weights mean the same afterwards.
+fn check_weights(engine: &Engine, kind: &dyn Kind) -> Result<()> {
+    let meta = &engine.shared.meta;
+    let weighs = meta.kind.counts().is_none() && meta.kind.weights().is_some();
+    let is_same = meta.kind.name() == kind.name() && meta.kind.parameters() == kind.parameters();
+    if !weighs || is_same {
+        return Ok(());
+    }
+    Err(Error::Mismatch {
+        path: engine.shared.media.path().to_path_buf(),
+        what: "importances".to_owned(),
+        expected: format!("kind {} as it is", meta.kind.name()),
+        found: format!("kind {} with other parameters", kind.name()),
+    })
+}
+
+/// Creates the error for a filter that keeps no log.
+fn unkept(engine: &Engine, history: &History, end: u64) -> Error {
+    let path = engine.shared.media.path().to_path_buf();
+    let wanted = "the creation of the filter".to_owned();
+    Error::NotKept { path, wanted, from: history.next_lsn() - 1, end }
+}
+
+/// Reads the log while others write, until little is left.
+fn catch_up(
+    alteration: &Alteration<'_>,
+    history: &mut History,
+    refill: &mut Refill,
+) -> Result<()> {
+    let left = |history: &History| alteration.tail().saturating_sub(history.next_lsn());
+    let mut before = u64::MAX;
+    while left(history) > REST && left(history) <= before / 2 {
+        before = left(history);
+        let upto = alteration.tail();
+        read(history, refill, || false, |history| history.next_lsn() < upto, History::read)?;
+    }
+    // Others write as fast as this reads: in turns, at half of their speed.
+    for _ in 0..TURNS {
+        if left(history) <= REST {
+            break;
+        }
+        for others_write in [false, true] {
+            let paused = (!others_write).then(|| alteration.pause_writers());
+            let begun = Instant::now();
+            let is_over = || begun.elapsed() >= TURN;
+            let from = if others_write { History::read } else { History::read_alone };
+            read(history, refill, is_over, |history| left(history) > 0, from)?;
+            drop(paused);
+            if others_write {
+                sync::sleep(TURN.saturating_sub(begun.elapsed()));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Reads what is left once writers are stopped.
+fn read_rest(stopped: &Stopped<'_>, history: &mut History, refill: &mut Refill) -> Result<()> {
+    let wants = |history: &History| history.next_lsn() < stopped.lsn;
+    read(history, refill, || false, wants, History::read_alone)?;
+    // Every record below is durable: reading that ends before has not found them.
+    if wants(history) { Err(history.ended_at(stopped.lsn)) } else { Ok(()) }
+}
+
+/// Reads commits as long as there are any and more are wanted.
+fn read(
+    history: &mut History,
+    refill: &mut Refill,
+    is_over: impl Fn() -> bool,
+    wants: impl Fn(&History) -> bool,
+    next: fn(&mut History) -> Result<Option<Commit>>,
+) -> Result<()> {
+    let mut commits = Vec::with_capacity(AHEAD);
+    while wants(history) && !is_over() {
+        commits.clear();
+        while commits.len() < AHEAD && wants(history) {
+            match next(history)? {
+                Some(commit) => commits.push(commit),
+                None => break,
+            }
+        }
+        if commits.is_empty() {
+            break;
+        }
+        refill.take_all(&commits)?;
+    }
+    Ok(())
+}

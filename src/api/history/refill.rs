@@ -1,0 +1,80 @@
+//! A filter in memory that takes the operations in a log.
+
+use crate::api::history::commits::{Change, Commit, Operation};
+use crate::clock::Timestamp;
+use crate::error::Result;
+use ebbtide_core::kind::Request;
+use ebbtide_core::machine::Machine;
+
+/// A filter in memory that is filled from a log.
+#[derive(Debug)]
+pub(super) struct Refill {
+    machine: Machine,
+    /// Whether the times of operations come from a clock; unknown before the first one.
+    has_clock: Option<bool>,
+    /// The latest time on that clock.
+    wall: u64,
+    /// Insertions and removals so far.
+    pub(super) operations: u64,
+    /// The time of the first one that has one.
+    pub(super) since: Option<Timestamp>,
+}
+
+impl Refill {
+    pub(super) fn new(machine: Machine) -> Self {
+        Self { machine, has_clock: None, wall: 0, operations: 0, since: None }
+    }
+
+    pub(super) fn into_machine(self) -> Machine {
+        self.machine
+    }
+
+    /// Takes commits, whose cells are prefetched.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`](crate::Error::Parameter) for a weight that the kind does not take.
+    pub(super) fn take_all(&mut self, commits: &[Commit]) -> Result<()> {
+        let operations = || commits.iter().flat_map(|commit| &commit.operations);
+        for operation in operations() {
+            if let Change::Insert { hash, .. } = operation.change {
+                self.machine.prefetch(hash);
+            }
+        }
+        for commit in commits {
+            let by_clock = || commit.operations.iter().any(|of| !of.is_stream_time);
+            self.has_clock.get_or_insert_with(by_clock);
+            commit.operations.iter().try_for_each(|operation| self.take(operation))?;
+        }
+        Ok(())
+    }
+
+    /// Takes an operation, at its time. Positions and claims are not of a filter's keys.
+    fn take(&mut self, operation: &Operation) -> Result<()> {
+        let has_clock = self.has_clock.unwrap_or(true);
+        let time = operation.time.map(Timestamp::as_unix_micros);
+        if let (Some(time), true) = (time, has_clock) {
+            self.wall = time;
+        }
+        let kind = self.machine.kind();
+        let weighs = kind.weights().is_some();
+        let weight = |weight: u32| if weighs { weight.into() } else { 1 };
+        let request = match operation.change {
+            Change::Insert { hash, weight: of } => Request::insert(hash).weighing(weight(of)),
+            Change::Remove { hash, weight: of } if kind.removal().is_some() => {
+                Request::remove(hash, weight(of))
+            }
+            Change::Clear => {
+                let now = self.machine.time(has_clock.then_some(self.wall), None)?;
+                self.machine.clear(now, &mut |_| {});
+                return Ok(());
+            }
+            _ => return Ok(()),
+        };
+        let given = time.filter(|_| operation.is_stream_time || !has_clock);
+        let now = self.machine.time(has_clock.then_some(self.wall), given)?;
+        self.machine.write(&request, now, &mut |_| {})?;
+        self.operations += 1;
+        self.since = self.since.or(operation.time);
+        Ok(())
+    }
+}

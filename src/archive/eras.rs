@@ -1,0 +1,60 @@
+//! The parameters that a filter had before it was altered.
+//!
+//! An alteration replaces `meta`. The former one is kept, under a name with the LSN at which its
+//! parameters ended, as long as log from before is.
+
+use crate::error::{Error, Result};
+use crate::format::names::FileName;
+use crate::media::Media;
+use crate::meta::Meta;
+use crate::recovery::Listing;
+
+/// A part of a filter's log in which its parameters did not change.
+#[derive(Debug, Clone)]
+pub struct Era {
+    /// The parameters.
+    pub meta: Meta,
+    /// The LSN of the first record that is not of it; `None` for the present one.
+    pub end: Option<u64>,
+}
+
+impl Era {
+    /// Returns the era of what has the parameters of now.
+    #[must_use]
+    pub fn present(meta: &Meta) -> Self {
+        Self { meta: meta.clone(), end: None }
+    }
+
+    /// Returns whether a record of this LSN is of this era, or of one before.
+    #[must_use]
+    pub fn reaches(&self, lsn: u64) -> bool {
+        self.end.is_none_or(|end| lsn < end)
+    }
+}
+
+/// Returns the eras of a filter, oldest first; `now` is its `meta`.
+///
+/// # Errors
+/// [`Error::Io`], [`Error::Damaged`], [`Error::Version`].
+pub fn eras(media: &dyn Media, now: &Meta) -> Result<Vec<Era>> {
+    let mut eras = Vec::new();
+    for kept in Listing::read(media)?.kept_metas {
+        let name = FileName::KeptMeta { since: kept.since, until: kept.until };
+        match Meta::read_named(media, name) {
+            // It was written by an alteration that did not come to its end.
+            Ok(meta) if meta.log_uuid == now.log_uuid || meta.uuid != now.uuid => {}
+            Ok(meta) => eras.push(Era { meta, end: Some(kept.until) }),
+            // It was removed meanwhile.
+            Err(Error::NotAFilter { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    eras.push(Era::present(now));
+    Ok(eras)
+}
+
+/// Returns the first of these eras that an LSN is of.
+#[must_use]
+pub fn era_of(eras: &[Era], lsn: u64) -> Option<&Era> {
+    eras.iter().find(|era| era.reaches(lsn))
+}

@@ -1,0 +1,91 @@
+//! The files of the log from before an alteration, which recovery does not read any more.
+//!
+//! The number that identifies a log is half that of the log before it, hashed, and half random. So
+//! the files of the log before are recognised, and so are those of an alteration that did not come
+//! to its end.
+
+use crate::archive::eras::eras;
+use crate::archive::kept_files;
+use crate::error::{Error, Result};
+use crate::format::names::FileName;
+use crate::media::Media;
+use crate::meta::Meta;
+use crate::options::Keep;
+use crate::recovery::Listing;
+use crate::recovery::removal::remove_for_good;
+use crate::wal::segment::owner;
+use ebbtide_core::hash::mix;
+
+/// Returns the half that tells the log before.
+fn mark(before: u128) -> u64 {
+    mix(mix(before as u64) ^ (before >> 64) as u64)
+}
+
+/// Returns the number of a log that follows another one, from a random number.
+#[must_use]
+pub fn next_log(before: u128, random: u64) -> u128 {
+    u128::from(mark(before)) << 64 | u128::from(random)
+}
+
+/// Returns whether a log follows another one.
+fn follows(log: u128, before: u128) -> bool {
+    (log >> 64) as u64 == mark(before)
+}
+
+/// Removes the files of alterations that did not come to their end. The caller holds the opening
+/// byte.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn remove_unfinished(
+    media: &dyn Media,
+    meta: &Meta,
+    numbers: impl IntoIterator<Item = u64>,
+) -> Result<()> {
+    let listing = Listing::of_filter(media, meta.log_uuid)?;
+    let is_unfinished = |file: &&FileName| {
+        owner(media, &file.to_string()).is_some_and(|log| follows(log, meta.log_uuid))
+    };
+    let files: Vec<_> = listing.others.iter().filter(is_unfinished).copied().collect();
+    let metas = listing.kept_metas.iter().map(|kept| FileName::KeptMeta {
+        since: kept.since,
+        until: kept.until,
+    });
+    let is_now = |file: &FileName| {
+        Meta::read_named(media, *file).is_ok_and(|kept| kept.log_uuid == meta.log_uuid)
+    };
+    let metas: Vec<_> = metas.filter(is_now).collect();
+    remove_for_good(media, files.into_iter().chain(metas), numbers)
+}
+
+/// Keeps the files of the log from before the latest alteration, or removes them. The caller holds
+/// the opening byte.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn put_away(
+    media: &dyn Media,
+    meta: &Meta,
+    (keep, second): (Keep, u64),
+    numbers: impl IntoIterator<Item = u64>,
+) -> Result<()> {
+    let listing = Listing::of_filter(media, meta.log_uuid)?;
+    if listing.others.is_empty() {
+        return Ok(());
+    }
+    let former = match eras(media, meta) {
+        // As long as it cannot be read what they belong to, they stay.
+        Err(Error::Damaged { .. } | Error::Version { .. }) => return Ok(()),
+        eras => eras?,
+    };
+    let is_former = |file: &&FileName| {
+        owner(media, &file.to_string()).is_some_and(|log| {
+            follows(meta.log_uuid, log) || former.iter().any(|era| era.meta.log_uuid == log)
+        })
+    };
+    let files: Vec<_> = listing.others.iter().filter(is_former).copied().collect();
+    match keep {
+        Keep::Nothing => remove_for_good(media, files, numbers),
+        _ => kept_files::keep(media, &files, second),
+    }
+}

@@ -1,0 +1,245 @@
+//! Altering a filter: it goes on with other parameters, in a new image and a new log.
+//!
+//! The protocol is in `docs/protocols/alter.md`. Whoever alters a filter makes its new state in
+//! memory, while others write. Then it holds all stripes and the opening byte, adds what was written
+//! meanwhile, and writes the state as a snapshot of a new log. It retires the image, so that all
+//! handles open the filter again, and replaces `meta`, which decides that the new log counts.
+
+use crate::archive::former::{next_log, remove_unfinished};
+use crate::archive::keep_file;
+use crate::clock::Timestamp;
+use crate::engine::Engine;
+use crate::engine::open::{first_bank_bytes, layout, random, recover, write_file};
+use crate::engine::shared::Local;
+use crate::error::{Error, Result};
+use crate::format::names::FileName;
+use crate::locks::holders::locked;
+use crate::locks::session::Sessions;
+use crate::locks::stripes::StripeGuard;
+use crate::media::Access;
+use crate::meta::Meta;
+use crate::options::{Keep, Options};
+use crate::recovery::Listing;
+use crate::snapshot::write::SnapshotWriter;
+use crate::snapshot::{FrameSeal, SnapshotHeader, of_machine};
+use crate::sync;
+use crate::wal::segment::SegmentHeader;
+use crate::wal::{Op, Record, Segment};
+use ebbtide_core::block::Layout;
+use ebbtide_core::identity::{self, Identity};
+use ebbtide_core::kind::Kind;
+use ebbtide_core::machine::Machine;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The pause before the opening byte is tried again.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// An alteration that this handle has begun, and no other can.
+#[derive(Debug)]
+pub(crate) struct Alteration<'e> {
+    engine: &'e Engine,
+    /// With the byte that others need for an alteration. Becomes that of the new engine.
+    slots: Sessions,
+    meta: Meta,
+    keep: Keep,
+}
+
+/// All stripes of a filter that is being altered: nobody writes.
+#[derive(Debug)]
+pub(crate) struct Stopped<'e> {
+    held: Vec<StripeGuard<'e, Local>>,
+    /// The first LSN of the new log: all records below are final and durable.
+    pub(crate) lsn: u64,
+}
+
+/// Returns the layout of a filter after an alteration: that of a new one, unless it was chosen at
+/// creation.
+fn layout_after(before: &Meta, kind: &dyn Kind) -> Layout {
+    let options = Options::new();
+    let is_default = layout(&*before.kind, &options) == before.layout;
+    if is_default { layout(kind, &options) } else { before.layout }
+}
+
+/// Returns the `meta` that a filter would have with another kind.
+///
+/// # Errors
+/// [`Error::Parameter`] for parameters that cannot be.
+pub(crate) fn meta_after(before: &Meta, kind: Arc<dyn Kind>) -> Result<Meta> {
+    let layout = layout_after(before, &*kind);
+    identity::check_max_memory(&*kind, layout)?;
+    let memory = first_bank_bytes(&*kind, layout)?;
+    Ok(Meta {
+        log_uuid: next_log(before.log_uuid, random()? as u64),
+        segment_records: Options::new().segment_records(memory),
+        identity: Identity { layout, kind, ..before.identity.clone() },
+        ..before.clone()
+    })
+}
+
+impl<'e> Alteration<'e> {
+    /// Begins to give a filter another kind.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] while another handle alters it; [`Error::Parameter`], [`Error::Io`].
+    pub(crate) fn begin(engine: &'e Engine, kind: Arc<dyn Kind>) -> Result<Self> {
+        let shared = &engine.shared;
+        shared.check_directory()?;
+        shared.check_writable()?;
+        let media = &*shared.media;
+        let meta = meta_after(&shared.meta, kind)?;
+        let slots = Sessions::open(media, Access::Write)?;
+        if !slots.try_alteration()? {
+            return Err(locked(media.path()));
+        }
+        let keep = match keep_file::read(media) {
+            Err(Error::Damaged { .. }) => Keep::Bytes(u64::MAX),
+            keep => keep?,
+        };
+        Ok(Self { engine, slots, meta, keep })
+    }
+
+    /// Returns the parameters that the filter will have.
+    pub(crate) fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    /// Returns how much log the filter keeps.
+    pub(crate) fn keep(&self) -> Keep {
+        self.keep
+    }
+
+    /// Returns the end of the log now.
+    pub(crate) fn tail(&self) -> u64 {
+        self.engine.shared.image.header().tail().hint()
+    }
+
+    /// Keeps all others from writing until the result is dropped.
+    pub(crate) fn pause_writers(&self) -> impl Sized + use<'e> {
+        self.engine.stripes.lock_all()
+    }
+
+    /// Keeps all others from writing and opening the filter. What they have written is durable.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Poisoned`], [`Error::Retired`].
+    pub(crate) fn stop_writers(&self) -> Result<Stopped<'e>> {
+        let writer = &self.engine.writer;
+        loop {
+            let mut held = writer.stripes.lock_all();
+            writer.shared.check_writable()?;
+            let end = writer.shared.log.mapped_end();
+            // Whoever holds the byte may need a stripe: never waited for with all of them.
+            if !self.slots.try_opening()? {
+                drop(held);
+                sync::sleep(PAUSE);
+                continue;
+            }
+            // A record of its own, so that no snapshot of the log before begins where the new log
+            // does.
+            if let Some(lsn) = self.append_heartbeat(&mut held) {
+                let lsn = lsn.saturating_add(1);
+                writer.commits.commit(lsn)?;
+                writer.shared.check_writable()?;
+                return Ok(Stopped { held, lsn });
+            }
+            drop(held);
+            self.slots.end_opening()?;
+            writer.log_writer.make_room(end)?;
+        }
+    }
+
+    fn append_heartbeat(&self, held: &mut [StripeGuard<'_, Local>]) -> Option<u64> {
+        let writer = &self.engine.writer;
+        let latest = writer.time.latest();
+        let record =
+            Record { time: latest.time, stream: latest.stream, ..Record::new(Op::Heartbeat) };
+        let events = held.last_mut()?;
+        let lsn = writer.events.append(events, &record)?;
+        events.entry().note(lsn, latest.word());
+        writer.shared.image.header().events_from().end();
+        Some(lsn)
+    }
+
+    /// Lets others write again without an alteration.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(crate) fn resume_writers(&self, stopped: Stopped<'e>) -> Result<()> {
+        drop(stopped.held);
+        self.slots.end_opening()
+    }
+
+    /// Makes the state of a filter in memory, which has all operations, that of this filter. Returns
+    /// the new engine.
+    ///
+    /// # Errors
+    /// [`Error::Io`] and others. The filter is then as before, unless `meta` could be replaced:
+    /// either way its handles open it again if they must.
+    pub(crate) fn finish(self, stopped: Stopped<'e>, machine: Machine) -> Result<Engine> {
+        let (engine, meta, keep) = (self.engine, self.meta, self.keep);
+        let shared = &engine.shared;
+        let media = shared.media.clone();
+        let numbers = || std::iter::repeat_with(|| shared.log.next_temporary());
+        remove_unfinished(&*media, &shared.meta, numbers())?;
+        let lsn = stopped.lsn;
+        let written = write_log(engine, &self.slots, &meta, &machine, lsn);
+        let second = Timestamp::now().as_unix_millis() / 1000;
+        let prepared = written.and_then(|()| {
+            if keep != Keep::Nothing {
+                let name = FileName::KeptMeta { since: second, until: lsn }.to_string();
+                write_file(&*media, shared.log.next_temporary(), &name, &shared.meta.encode())?;
+            }
+            shared.check_directory()
+        });
+        if let Err(error) = prepared {
+            // The first error is the one to report. What is left, the next opener removes.
+            let _ = remove_unfinished(&*media, &shared.meta, numbers());
+            return Err(error);
+        }
+        drop(machine);
+        // From here on no handle writes here any more, whoever takes the stripes.
+        shared.image.header().retire_to_alter();
+        let name = FileName::Meta.to_string();
+        write_file(&*media, shared.log.next_temporary(), &name, &meta.encode())?;
+        drop(stopped.held);
+        shared.image.free_banks();
+        self.slots.end_alteration()?;
+        // Recovery keeps or removes the log from before.
+        let made = recover(media, meta, shared.options.for_altered(), Arc::new(self.slots))?;
+        made.shared.slots.end_opening()?;
+        Ok(made)
+    }
+}
+
+/// Writes the first segment of a new log, and a snapshot at its beginning.
+fn write_log(
+    engine: &Engine,
+    slots: &Sessions,
+    meta: &Meta,
+    machine: &Machine,
+    lsn: u64,
+) -> Result<()> {
+    let (shared, uuid) = (&engine.shared, meta.log_uuid);
+    let media = &*shared.media;
+    let now = shared.image.header().identity().timeline;
+    let timeline = Listing::of_filter(media, shared.meta.log_uuid)?.next_timeline(now);
+    let header = SegmentHeader { uuid, timeline, timeline_start: lsn, first: lsn, capacity: 1 };
+    drop(Segment::create(media, header, shared.log.next_temporary())?);
+    let temporary = FileName::Temporary(shared.log.next_temporary()).to_string();
+    let name = FileName::Snapshot { start: lsn }.to_string();
+    let seal = FrameSeal::new(uuid, timeline, lsn);
+    let written = SnapshotWriter::create(media, &temporary, seal).and_then(|mut writer| {
+        let header = shared.image.header();
+        of_machine::save(&mut writer, machine, header, lsn - 1, || slots.note_progress())?;
+        let (start, end) = (lsn, lsn);
+        writer.finish(SnapshotHeader { uuid, timeline, start, end, frames: 0, bytes: 0 })?;
+        media.rename_new(&temporary, &name)?;
+        media.sync()
+    });
+    written.map_err(|error| {
+        // The first error is the one to report.
+        let _ = media.remove(&temporary);
+        Error::io("write", media.path().join(name))(error)
+    })
+}

@@ -1,0 +1,41 @@
+//! A snapshot of a filter in memory, from which the engine continues.
+
+use crate::image::Control;
+use crate::snapshot::content::{beside, copy, shorten};
+use crate::snapshot::write::SnapshotWriter;
+use crate::snapshot::{Content, Frame};
+use ebbtide_core::block::OWN_WORDS;
+use ebbtide_core::kind::copy::used;
+use ebbtide_core::machine::Machine;
+use std::io;
+
+/// Writes the content of a filter in memory, and the positions and claims of an image, as of an
+/// LSN. `advance` is called after each block.
+///
+/// # Errors
+/// Those of the medium, including a full disk.
+pub fn save(
+    writer: &mut SnapshotWriter,
+    machine: &Machine,
+    header: &Control,
+    lsn: u64,
+    advance: impl Fn(),
+) -> io::Result<()> {
+    let frame = |content, bank, index| Frame { content, bank, index, lsn };
+    // The state block has no words beside its cells.
+    let mut words = vec![0; OWN_WORDS];
+    words.extend(machine.state_words());
+    shorten(&mut words);
+    writer.frame(&frame(Content::State, 0, 0), &words)?;
+    beside(header, |content, index, words| writer.frame(&frame(content, 0, index), words))?;
+    for (index, sums) in (0..).zip(machine.sums()) {
+        let words = [sums.inserts, sums.time, sums.new_bits];
+        writer.frame(&frame(Content::Stripe, 0, index), &words)?;
+    }
+    machine.try_each_block(|bank, block| {
+        copy(&used(machine.kind(), block), &mut words);
+        shorten(&mut words);
+        advance();
+        writer.frame(&frame(Content::Block, bank, block.number), &words)
+    })
+}
