@@ -358,7 +358,8 @@ fn told(home: &dyn Media, listing: &Listing, history: &History, meta: &Meta) -> 
     let mut told = Told { timeline, durable: began, end: began };
     for &start in &listing.snapshots {
         // It got its name when the log was durable through its end.
-        let header = SnapshotReader::open(home, start, meta.log_uuid).map(|reader| *reader.header());
+        let header =
+            SnapshotReader::open(home, start, meta.log_uuid).map(|reader| *reader.header());
         let (timeline, end) = header.map_or((0, start), |header| (header.timeline, header.end));
         told.timeline = told.timeline.max(timeline);
         told.durable = told.durable.max(end);

@@ -174,9 +174,8 @@ impl<'a, K> Batch<'a, K> {
     fn check_and_insert_item(&mut self, item: &impl Item) -> Result<Checked> {
         let operation = self.operation(item)?;
         let (call, waits) = (self.call, self.call.waits());
-        let (checked, is_added) = call.run(|engine| {
-            self.prepared.check(&engine.writer, operation, call.kept(), waits)
-        })?;
+        let (checked, is_added) =
+            call.run(|engine| self.prepared.check(&engine.writer, operation, call.kept(), waits))?;
         if is_added {
             self.records += self.count_parts(operation.weight);
         }

@@ -47,10 +47,10 @@ pub fn remove_unfinished(
         owner(media, &file.to_string()).is_some_and(|log| follows(log, meta.log_uuid))
     };
     let files: Vec<_> = listing.others.iter().filter(is_unfinished).copied().collect();
-    let metas = listing.kept_metas.iter().map(|kept| FileName::KeptMeta {
-        since: kept.since,
-        until: kept.until,
-    });
+    let metas = listing
+        .kept_metas
+        .iter()
+        .map(|kept| FileName::KeptMeta { since: kept.since, until: kept.until });
     let is_now = |file: &FileName| {
         Meta::read_named(media, *file).is_ok_and(|kept| kept.log_uuid == meta.log_uuid)
     };

@@ -62,12 +62,7 @@ pub(crate) struct Past<'a> {
 impl<'a> Past<'a> {
     /// Opens the log that has a moment. `known` is the extent of the log by the image, `now` the
     /// filter's `meta`.
-    pub(crate) fn of(
-        media: &'a dyn Media,
-        now: &Meta,
-        known: LogExtent,
-        at: At,
-    ) -> Result<Self> {
+    pub(crate) fn of(media: &'a dyn Media, now: &Meta, known: LogExtent, at: At) -> Result<Self> {
         let mut eras = eras(media, now)?;
         // Only of an altered filter there are more.
         let last = eras.pop().unwrap_or_else(|| Era::present(now));

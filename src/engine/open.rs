@@ -497,8 +497,13 @@ fn removed(media: &dyn Media, error: Error) -> Error {
 
 /// Creates the first timeline, which recovery will end at once: a filter always has a log.
 fn begin_log(media: &dyn Media, meta: &Meta) -> Result<()> {
-    let header =
-        SegmentHeader { uuid: meta.log_uuid, timeline: 1, timeline_start: 1, first: 1, capacity: 1 };
+    let header = SegmentHeader {
+        uuid: meta.log_uuid,
+        timeline: 1,
+        timeline_start: 1,
+        first: 1,
+        capacity: 1,
+    };
     Segment::create(media, header, SEGMENT_TEMPORARY).map(|_| ())
 }
 

@@ -160,11 +160,7 @@ fn unkept(engine: &Engine, history: &History, end: u64) -> Error {
 }
 
 /// Reads the log while others write, until little is left.
-fn catch_up(
-    alteration: &Alteration<'_>,
-    history: &mut History,
-    refill: &mut Refill,
-) -> Result<()> {
+fn catch_up(alteration: &Alteration<'_>, history: &mut History, refill: &mut Refill) -> Result<()> {
     let left = |history: &History| alteration.tail().saturating_sub(history.next_lsn());
     let mut before = u64::MAX;
     while left(history) > REST && left(history) <= before / 2 {

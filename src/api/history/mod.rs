@@ -8,10 +8,12 @@
 
 mod alter;
 mod commits;
+mod plan;
 mod refill;
 mod remake;
 
 pub use crate::archive::At;
 pub use alter::{Altered, Unlogged};
 pub use commits::{Change, Commit, History, Operation};
+pub use plan::{AlterationPlan, plan};
 pub use remake::{Remade, Share, remake};
