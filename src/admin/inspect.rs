@@ -6,6 +6,7 @@
 use crate::admin::look::{Look, look, needed_log};
 use crate::admin::salvage;
 use crate::admin::second::{Second, copy_file};
+use crate::archive::eras::{Era, era_of, eras};
 use crate::archive::keep_file;
 use crate::archive::whole::{Whole, explained};
 use crate::engine::open::{first_bank_bytes, layout, read_meta, write_file, write_new};
@@ -19,7 +20,7 @@ use crate::media::{Access, BESIDE_LOG_MOST, Disk, ImagePlace, Media};
 use crate::meta::Meta;
 use crate::options::{Keep, Options};
 use crate::recovery::history::History;
-use crate::recovery::listing::KeptSnapshot;
+use crate::recovery::listing::{KeptMeta, KeptSnapshot};
 use crate::recovery::{Listing, LogExtent, Recovered, rebuild};
 use crate::snapshot::SnapshotReader;
 use crate::wal::record::RECORD_BYTES;
@@ -206,19 +207,46 @@ fn verify_kept(
     if !listing.has_kept() {
         return;
     }
-    let whole = Whole::new(media);
-    for &KeptSnapshot { start, since } in listing.kept_snapshots.iter().rev() {
-        let name = FileName::KeptSnapshot { since, start };
-        report.add(media, name, verify_snapshot(&whole, start, meta));
+    let eras = match eras(media, meta) {
+        Ok(eras) => eras,
+        Err(error) => return report.add(media, "kept-*", Err(error)),
+    };
+    for &KeptMeta { since, until } in &listing.kept_metas {
+        let detail = format!("the parameters up to LSN {}", until.saturating_sub(1));
+        report.add(media, FileName::KeptMeta { since, until }, Ok(detail));
     }
-    let read = Listing::of_filter(&whole, meta.log_uuid)
-        .and_then(|listing| History::open(&whole, &listing, meta.log_uuid))
-        .and_then(|history| {
-            let first = history.segments().first().map_or(1, |segment| segment.first);
-            let prefix = history.read(&whole, first, known, |_, _, _| Ok(()))?;
+    for &KeptSnapshot { start, since } in listing.kept_snapshots.iter().rev() {
+        let Some(era) = era_of(&eras, start) else { continue };
+        let verified = verify_snapshot(&Whole::new(media), start, &era.meta);
+        report.add(media, FileName::KeptSnapshot { since, start }, verified);
+    }
+    for era in &eras {
+        let read = read_era(media, era, known).map_err(|error| explained(media, error));
+        report.add(media, "kept-*", read);
+    }
+}
+
+/// Reads the whole log of an era, kept parts included.
+fn read_era(media: &dyn Media, era: &Era, known: LogExtent) -> Result<String> {
+    let is_past = era.end.is_some();
+    let whole = if is_past { Whole::past(media) } else { Whole::new(media) };
+    let known = if is_past { LogExtent::Nothing } else { known };
+    let listing = Listing::of_filter(&whole, era.meta.log_uuid)?;
+    let history = History::open(&whole, &listing, era.meta.log_uuid)?;
+    let first = history.segments().first().map_or(1, |segment| segment.first);
+    if let Some(end) = era.end {
+        history.end_at(end);
+    }
+    let prefix = history.read(&whole, first, known, |_, _, _| Ok(()))?;
+    match era.end {
+        // Only its snapshots may be left, until they are removed as well.
+        Some(end) if prefix.stop < end && !history.segments().is_empty() => {
+            Err(history.missing(prefix.stop, end))
+        }
+        _ => {
             Ok(format!("log with {} records from LSN {first}, kept ones included", prefix.records))
-        });
-    report.add(media, "kept-*", read.map_err(|error| explained(media, error)));
+        }
+    }
 }
 
 /// Checks each segment's header on its own, then all records together.

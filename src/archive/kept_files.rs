@@ -91,6 +91,8 @@ struct Base {
     bytes: u64,
     /// The second in its name, if it is a kept one.
     since: Option<u64>,
+    /// Where its era ends.
+    era: Option<u64>,
 }
 
 impl Base {
@@ -120,7 +122,8 @@ impl Archive {
             match SnapshotReader::open(&whole, start, era.meta.log_uuid) {
                 Ok(reader) => {
                     let header = reader.header();
-                    bases.push(Base { start, end: header.end, bytes: header.bytes, since });
+                    let (end, bytes, era) = (header.end, header.bytes, era.end);
+                    bases.push(Base { start, end, bytes, since, era });
                 }
                 Err(error) if error.is_not_found() => {}
                 Err(Error::Damaged { .. } | Error::Version { .. }) => {
@@ -243,8 +246,10 @@ impl Archive {
             let own = base.bytes.saturating_mul(LOG_OF_SNAPSHOT) / RECORD_BYTES;
             let distance = (span / BASES).max(own);
             let next = bases.get(at + 1).map_or(u64::MAX, |next| next.start);
+            // Only from there the log after an alteration can be replayed.
+            let is_first = bases[at - 1].era != base.era;
             match base.file() {
-                Some(file) if next - before <= distance => files.push(file),
+                Some(file) if next - before <= distance && !is_first => files.push(file),
                 _ => before = base.start,
             }
         }

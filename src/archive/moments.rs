@@ -68,7 +68,8 @@ impl<'a> Past<'a> {
         let last = eras.pop().unwrap_or_else(|| Era::present(now));
         for era in eras {
             let is_before = match at {
-                At::Lsn(lsn) => era.reaches(lsn),
+                // The last record is the alteration itself: as of it, it has happened.
+                At::Lsn(lsn) => era.reaches(lsn.saturating_add(1)),
                 _ => true,
             };
             if !is_before {

@@ -68,10 +68,12 @@ fn layout_after(before: &Meta, kind: &dyn Kind) -> Layout {
 pub(crate) fn meta_after(before: &Meta, kind: Arc<dyn Kind>) -> Result<Meta> {
     let layout = layout_after(before, &*kind);
     identity::check_max_memory(&*kind, layout)?;
-    let memory = first_bank_bytes(&*kind, layout)?;
+    let memory = first_bank_bytes(&*before.kind, before.layout)?;
+    let was_default = Options::is_default_segment(before.segment_records, memory);
+    let default = Options::new().segment_records(first_bank_bytes(&*kind, layout)?);
     Ok(Meta {
         log_uuid: next_log(before.log_uuid, random()? as u64),
-        segment_records: Options::new().segment_records(memory),
+        segment_records: if was_default { default } else { before.segment_records },
         identity: Identity { layout, kind, ..before.identity.clone() },
         ..before.clone()
     })

@@ -2,6 +2,7 @@
 //! recovers then; what it was at any moment of its past, and the operations that made it so; and a
 //! model of the protocol between processes that recover and remove files.
 
+mod altered;
 mod commits;
 mod long_logs;
 mod moments;

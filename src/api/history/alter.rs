@@ -28,7 +28,8 @@ const TURNS: u32 = 3000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Altered {
-    /// The first LSN with the new parameters.
+    /// The LSN of the alteration. As of it the filter has the new parameters, as of the one before
+    /// the former ones.
     pub lsn: u64,
     /// Insertions and removals in the log, which the filter now has.
     pub operations: u64,
@@ -131,7 +132,7 @@ fn alter(engine: &Engine, kind: Arc<dyn Kind>, unlogged: Unlogged) -> Result<(Al
         let _ = alteration.resume_writers(stopped);
         return Err(error);
     }
-    let (lsn, operations, since) = (stopped.lsn, refill.operations, refill.since);
+    let (lsn, operations, since) = (stopped.lsn - 1, refill.operations, refill.since);
     let made = alteration.finish(stopped, refill.into_machine())?;
     Ok((Altered { lsn, operations, is_whole, since, stopped: begun.elapsed() }, made))
 }

@@ -288,9 +288,7 @@ impl History {
     /// may begin again. [`Error::Damaged`], [`Error::Locked`], [`Error::Io`].
     pub fn read(&mut self) -> Result<Option<Commit>> {
         while self.read.is_empty() {
-            if self.era.end.is_some_and(|end| self.next >= end) {
-                self.enter_next_era()?;
-            }
+            self.enter_next_era()?;
             let before = self.next;
             let mut opened = self.log.take();
             let read = look_within(&*self.media, &self.now, PATIENCE, |known| {
@@ -321,6 +319,7 @@ impl History {
     /// the filter.
     pub(super) fn read_alone(&mut self) -> Result<Option<Commit>> {
         while self.read.is_empty() {
+            self.enter_next_era()?;
             let (before, opened) = (self.next, self.log.take());
             let known = LogExtent::of_the_living(&*self.media, self.now.uuid)?;
             let (read, log) = self.read_on(known, opened)?;
@@ -359,10 +358,10 @@ impl History {
         Ok(())
     }
 
-    /// Continues with the log that follows an alteration.
+    /// Continues with the log that follows an alteration, once that before was read.
     fn enter_next_era(&mut self) -> Result<()> {
+        let Some(end) = self.era.end.filter(|&end| self.next >= end) else { return Ok(()) };
         self.now = read_meta(&*self.media)?;
-        let Some(end) = self.era.end else { return Ok(()) };
         let next = eras(&*self.media, &self.now)?.into_iter().find(|era| era.reaches(end));
         self.era = next.unwrap_or_else(|| Era::present(&self.now));
         (self.timeline, self.log) = (0, None);

@@ -1,0 +1,326 @@
+//! A filter that was altered in use is one that had its parameters from the beginning.
+
+use crate::moments::options;
+use ebbtide::history::{At, Change, History, Unlogged};
+use ebbtide::inspect::verify_on;
+use ebbtide::media::{Media, Memory};
+use ebbtide::{
+    AgePartitioned, Any, Bloom, Claim, Clock, Code, Filter, Fingerprint, Keep, ManualClock,
+    Options, Parameters, Reader, TimeLimited, Timestamp,
+};
+use ebbtide_testkit::environment::scaled;
+use ebbtide_testkit::random::Random;
+use ebbtide_testkit::samples::{SAMPLES, Sample};
+use std::sync::Arc;
+use std::time::Duration;
+
+const START: u64 = 1_700_000_000_000_000;
+
+fn kept() -> Options {
+    options().keep_log(Keep::Bytes(1 << 40)).checkpoint_bytes(32 << 10)
+}
+
+fn memory() -> Arc<dyn Media> {
+    Arc::new(Memory::new())
+}
+
+/// Returns the parameter that is altered, with its new value.
+fn other(sample: &Sample) -> Option<(&'static str, &'static str)> {
+    Some(match sample.kind {
+        "age-partitioned" | "fingerprint" | "time-limited" => ("fpr", "0.0001"),
+        "bloom" | "counting" | "spectral" | "dynamic-count" => ("capacity", "900"),
+        "timing" | "block-timing" => ("fpr", "0.002"),
+        _ => return None,
+    })
+}
+
+fn with(sample: &Sample, (name, value): (&str, &str)) -> Any {
+    let pairs = sample.parameters.iter().filter(|(of, _)| *of != name);
+    let all = pairs.fold(Parameters::new(), |all, (name, value)| all.with(name, value));
+    Any::new(sample.kind, all.with(name, value))
+}
+
+fn operate(filter: &Filter, sample: &Sample, number: u64, time: u64) {
+    let call = filter.call().time(Timestamp::from_unix_micros(time));
+    sample.operate(call, number, |number| format!("key {}", number % 300)).expect("done");
+}
+
+fn digest(filter: &Filter) -> u128 {
+    filter.digest().expect("a digest").value
+}
+
+#[test]
+fn an_altered_filter_is_one_that_had_its_parameters_from_the_beginning() {
+    let mut tried = 0;
+    for (seed, sample) in SAMPLES.iter().enumerate() {
+        let Some(pair) = other(sample) else { continue };
+        tried += 1;
+        let media = memory();
+        let spec = || with(sample, pair);
+        let first = Filter::create_on(media.clone(), sample.spec(), kept()).expect("a filter");
+        let second: Filter = Filter::open_on(media.clone(), options()).expect("a filter");
+        // With the layout that it will have.
+        let wanted = Filter::create_on(memory(), spec(), kept()).expect("a filter");
+        let (mut random, mut time) = (Random::new(seed as u64), START);
+        let total = scaled(1500);
+        for number in 0..total {
+            if number == total / 2 {
+                let altered = first.alter(spec(), Unlogged::Refuse).expect("its log is kept");
+                assert!(altered.is_whole, "{}", sample.name);
+                assert_eq!(altered.operations, number, "{}", sample.name);
+                assert_eq!(digest(&second), digest(&wanted), "{} then", sample.name);
+            }
+            if number % 400 == 399 {
+                second.checkpoint().expect("a checkpoint");
+            }
+            time += random.below(3000);
+            let handle = if number % 2 == 0 { &first } else { &second };
+            operate(handle, sample, number, time);
+            operate(&wanted, sample, number, time);
+        }
+        for number in 0..300 {
+            let key = format!("key {number}");
+            let answers = [&first, &second, &wanted];
+            let answers = answers.map(|of| of.contains(&key).expect("an answer"));
+            assert!(answers.iter().all(|&answer| answer == answers[2]), "{}: {key}", sample.name);
+        }
+        assert_eq!(digest(&first), digest(&wanted), "{}", sample.name);
+        assert_eq!(first.parameters(), wanted.parameters(), "{}", sample.name);
+        first.close().expect("a close");
+        drop(second);
+        let report = verify_on(&*media).expect("it is there");
+        assert!(report.is_sound(), "{}: {report:?}", sample.name);
+        let again: Filter = Filter::open_on(media, options()).expect("a filter");
+        assert_eq!(digest(&again), digest(&wanted), "{} opened again", sample.name);
+    }
+    assert!(tried > 8, "{tried}");
+}
+
+/// Key, count of a sample that alters a filter now and then, and notes moments.
+struct Altering {
+    media: Arc<dyn Media>,
+    filter: Filter,
+    /// LSN, digest, kind parameter, time.
+    moments: Vec<(u64, u128, String, u64)>,
+}
+
+impl Altering {
+    fn note(&mut self, time: u64) {
+        let digest = self.filter.digest().expect("a digest");
+        let parameters = format!("{:?}", self.filter.parameters());
+        self.moments.push((digest.lsn - 1, digest.value, parameters, time));
+    }
+}
+
+fn windows(number: u64) -> AgePartitioned {
+    AgePartitioned::last(200 + 100 * (number % 5)).fpr(0.01 / (1 + number % 3) as f64)
+}
+
+/// Runs inserts with clears, positions, checkpoints and alterations.
+fn altering(seed: u64, alterations: u64) -> Altering {
+    let (media, mut random) = (memory(), Random::new(seed));
+    let options = kept().checkpoint_bytes(16 << 10);
+    let filter = Filter::create_on(media.clone(), windows(0), options).expect("a filter");
+    let mut made = Altering { media, filter: filter.into_any(), moments: Vec::new() };
+    let mut time = START;
+    for alteration in 1..=alterations {
+        for _ in 0..300 + random.below(300) {
+            let before = time;
+            time += random.below(2000);
+            let at = Timestamp::from_unix_micros(time);
+            let call = made.filter.call().time(at);
+            match random.below(100) {
+                // Neither has a time.
+                0 => {
+                    made.filter.clear().expect("a clear");
+                    time = before;
+                }
+                1 => {
+                    made.filter.checkpoint().expect("a checkpoint");
+                    time = before;
+                }
+                2..5 => {
+                    let mut batch = ebbtide::Batch::new(call);
+                    batch.insert(random.below(500).to_le_bytes()).expect("room");
+                    batch.set_position(7, time).expect("room");
+                    batch.commit().expect("a commit");
+                }
+                _ => drop(call.insert(random.below(500).to_le_bytes()).expect("an insert")),
+            }
+            made.note(time);
+        }
+        let altered = made.filter.alter(windows(alteration), Unlogged::Refuse);
+        assert!(altered.expect("its log is kept").is_whole);
+        made.note(time);
+    }
+    made
+}
+
+#[test]
+fn a_moment_before_an_alteration_is_what_the_filter_was_with_its_parameters_of_then() {
+    for seed in 0..scaled(4) {
+        let made = altering(seed, 4);
+        let mut random = Random::new(seed);
+        for _ in 0..scaled(60) {
+            let at = random.below(made.moments.len() as u64) as usize;
+            let (lsn, digest, parameters, _) = &made.moments[at];
+            let reader: Reader =
+                Reader::at_on(made.media.clone(), At::Lsn(*lsn), options()).expect("it is kept");
+            assert_eq!(reader.digest().expect("a digest").value, *digest, "{lsn} of {seed}");
+            assert_eq!(format!("{:?}", reader.parameters()), *parameters, "{lsn}");
+        }
+        // Before the first operation of a later time, and of a later position.
+        for (at, pair) in made.moments.windows(2).enumerate() {
+            let (before, after) = (&pair[0], &pair[1]);
+            if before.3 < after.3 && at % 37 == 3 {
+                let time = At::Time(Timestamp::from_unix_micros(before.3));
+                let reader: Reader =
+                    Reader::at_on(made.media.clone(), time, options()).expect("it is kept");
+                let digest = reader.digest().expect("a digest").value;
+                assert_eq!(digest, before.1, "{at} of {seed}: {before:?}, {after:?}");
+            }
+        }
+        let report = verify_on(&*made.media).expect("it is there");
+        assert!(report.is_sound(), "{report:?}");
+    }
+}
+
+#[test]
+fn the_history_of_an_altered_filter_has_each_operation_once_also_for_a_reader_that_follows() {
+    let media = memory();
+    let filter = Filter::create_on(media.clone(), windows(0), kept()).expect("a filter");
+    let hash = |number: u64| filter.key_hash(number.to_le_bytes());
+    let mut follower = History::open_on(media.clone()).expect("a log").with_undurable();
+    let (mut followed, mut next) = (Vec::new(), 0_u64);
+    let hashes = |commit: ebbtide::history::Commit| {
+        let of = |change| match change {
+            Change::Insert { hash, .. } => hash,
+            other => panic!("{other:?}"),
+        };
+        commit.operations.into_iter().map(move |operation| of(operation.change))
+    };
+    for alteration in 1..5 {
+        for _ in 0..200 {
+            filter.insert(next.to_le_bytes()).expect("an insert");
+            next += 1;
+        }
+        if alteration != 2 {
+            while let Some(commit) = follower.read().expect("it is kept") {
+                followed.extend(hashes(commit));
+            }
+        }
+        filter.alter(windows(alteration), Unlogged::Refuse).expect("its log is kept");
+        if alteration == 3 {
+            filter.checkpoint().expect("a checkpoint");
+        }
+    }
+    filter.insert(next.to_le_bytes()).expect("an insert");
+    while let Some(commit) = follower.read().expect("it is kept") {
+        followed.extend(hashes(commit));
+    }
+    let wanted: Vec<u64> = (0..=next).map(hash).collect();
+    assert_eq!(followed, wanted);
+    let read = History::open_on(media.clone()).expect("a log").with_undurable();
+    let read: Vec<u64> = read.flat_map(|commit| hashes(commit.expect("it is kept"))).collect();
+    assert_eq!(read, wanted);
+    let lsn = filter.digest().expect("a digest").lsn;
+    let after = History::open_on(media).expect("a log").with_undurable();
+    let after = after.after(At::Lsn(lsn - 2)).expect("it is kept");
+    assert_eq!(after.count(), 1, "the last insert");
+}
+
+#[test]
+fn positions_claims_batches_and_tickets_live_on_through_an_alteration() {
+    let media = memory();
+    let spec = Fingerprint::last(400);
+    let filter = Filter::create_on(media.clone(), spec, kept()).expect("a filter");
+    let mut batch = filter.batch();
+    assert!(batch.check_and_insert("in a batch").expect("an answer").is_new());
+    batch.set_position(3, 77).expect("room");
+    let Ok(Claim::Yours(lease)) = filter.claim("claimed", Duration::from_secs(600)) else {
+        panic!("nobody has it")
+    };
+    let token = lease.token();
+    let ticket = filter.issue(|call| call.insert("with a ticket")).expect("an insert");
+    filter.alter(Fingerprint::last(900), Unlogged::Refuse).expect("its log is kept");
+    assert!(ticket.is_durable() && ticket.wait().expect("it is durable"));
+    batch.commit().expect("nobody has inserted the key");
+    assert_eq!(filter.position(3).expect("an answer"), Some(77));
+    assert!(filter.contains("in a batch").expect("an answer"));
+    let claims = filter.claims().expect("an answer");
+    assert_eq!(claims.iter().map(|claim| claim.token).collect::<Vec<_>>(), [token]);
+    let other: Filter<Fingerprint> = Filter::open_on(media, options()).expect("a filter");
+    assert!(matches!(other.claim("claimed", Duration::from_secs(1)), Ok(Claim::InProgress { .. })));
+    lease.confirm().expect("it is held");
+    assert!(other.contains("claimed").expect("an answer"));
+    // A key that another handle inserted meanwhile is not answered as new twice.
+    let mut batch = other.batch();
+    assert!(batch.check_and_insert("twice").expect("an answer").is_new());
+    filter.insert("twice").expect("an insert");
+    filter.alter(Fingerprint::last(500), Unlogged::Refuse).expect("its log is kept");
+    let refused = batch.commit().expect_err("it is not new any more");
+    assert_eq!(refused.code(), Code::Conflict);
+}
+
+#[test]
+fn a_handle_of_another_kind_gets_an_error_with_the_new_one_and_any_goes_on() {
+    let (media, clock) = (memory(), ManualClock::new(Timestamp::from_unix_micros(START)));
+    let options = || kept().clock(Clock::from(clock.clone()));
+    let typed = Filter::create_on(media.clone(), windows(0), options()).expect("a filter");
+    let any: Filter = Filter::open_on(media.clone(), options()).expect("a filter");
+    let reader: Reader = Reader::open_on(media.clone(), options()).expect("a filter");
+    let mut random = Random::new(3);
+    let wanted =
+        Filter::create_on(memory(), TimeLimited::window(Duration::from_secs(60)), options());
+    let wanted = wanted.expect("a filter");
+    for _ in 0..2000 {
+        clock.advance(Duration::from_millis(random.below(100)));
+        let key = random.below(1500).to_le_bytes();
+        typed.insert(key).expect("an insert");
+        wanted.insert(key).expect("an insert");
+    }
+    let altered = any.alter(TimeLimited::window(Duration::from_secs(60)), Unlogged::Refuse);
+    altered.expect("its log is kept");
+    let error = typed.insert("a").expect_err("it is of another kind");
+    assert_eq!(error.code(), Code::Mismatch);
+    assert!(error.to_string().contains("time-limited"), "{error}");
+    assert_eq!(any.kind(), "time-limited");
+    for key in 0..1500_u64 {
+        let wanted = wanted.contains(key.to_le_bytes()).expect("an answer");
+        assert_eq!(any.contains(key.to_le_bytes()).expect("an answer"), wanted, "{key}");
+        assert_eq!(reader.contains(key.to_le_bytes()).expect("an answer"), wanted, "{key}");
+    }
+    assert_eq!(digest(&any), wanted.digest().expect("a digest").value);
+}
+
+#[test]
+fn without_a_kept_log_what_would_be_lost_is_an_error_unless_it_may_be_forgotten() {
+    let media = memory();
+    let options = options().checkpoint_bytes(8 << 10);
+    let filter = Filter::create_on(media.clone(), Bloom::capacity(3000), options).expect("one");
+    for round in 0..4_u64 {
+        for number in 0..200 {
+            filter.insert((round * 200 + number).to_le_bytes()).expect("an insert");
+        }
+        filter.checkpoint().expect("a checkpoint");
+    }
+    let first = History::open_on(media.clone()).expect("a log").next_lsn();
+    assert!(first > 200, "{first}");
+    let before = filter.digest().expect("a digest").value;
+    let error = filter.alter(Bloom::capacity(5000), Unlogged::Refuse).expect_err("much is gone");
+    assert_eq!(error.code(), Code::NotKept);
+    assert!(error.to_string().contains(&format!("{}", first - 1)), "{error}");
+    assert_eq!(filter.digest().expect("a digest").value, before, "nothing has happened");
+    let altered = filter.alter(Bloom::capacity(5000), Unlogged::Forget).expect("an alteration");
+    assert!(!altered.is_whole && altered.operations < 700, "{altered:?}");
+    assert!(filter.contains(799_u64.to_le_bytes()).expect("an answer"));
+    let known = (0..800_u64).filter(|key| filter.contains(key.to_le_bytes()).expect("an answer"));
+    assert_eq!(known.count() as u64, altered.operations, "no more than the log had");
+    // Nothing of the time before is left.
+    filter.checkpoint().expect("a checkpoint");
+    let names = media.list().expect("a directory");
+    assert!(names.iter().all(|name| !name.starts_with("kept-")), "{names:?}");
+    let report = verify_on(&*media).expect("it is there");
+    let others = report.files.iter().filter(|file| file.detail.contains("another filter"));
+    assert_eq!(others.count(), 0, "{report:?}");
+}
