@@ -120,20 +120,20 @@ impl Current {
         Ok(())
     }
 
-    /// Continues with the engine of an alteration by this handle.
-    pub(crate) fn replace(&self, engine: Engine) -> Result<()> {
+    /// Continues with the engine of an alteration by this handle, unless another thread has opened
+    /// the filter already, or closed the handle.
+    pub(crate) fn replace(&self, altered: &Arc<Engine>, engine: Engine) -> Result<()> {
+        let next = Link::new(engine)?;
         let is_closed = self.is_closed.lock();
         let link = self.last();
-        if *is_closed {
-            return Err(link.engine.shared.closed());
+        let is_wanted = next.engine.shared.check_kind(self.wanted).is_ok();
+        if !*is_closed && is_wanted && Arc::ptr_eq(&link.engine, altered) {
+            let _ = link.opened.close();
+            let _ = link.next.set(Box::new(next));
+            return Ok(());
         }
-        let _ = link.opened.close();
-        engine.shared.check_kind(self.wanted)?;
-        // Another thread may have opened the filter already.
-        if link.engine.shared.image.header().is_altered() {
-            let _ = link.next.set(Box::new(Link::new(engine)?));
-        }
-        Ok(())
+        drop(is_closed);
+        next.opened.close()
     }
 
     /// Closes the handle; see [`Filter::close`](crate::Filter::close).

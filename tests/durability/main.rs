@@ -9,6 +9,7 @@
 //! in which every call fails (default 1), or one in `--calls N`; `--blind` to disable the ordering
 //! monitor.
 
+mod altered;
 mod claims;
 mod faults;
 mod images;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
         .iter()
         .chain(&write_back::ALL)
         .chain(&kept::ALL)
+        .chain(&altered::ALL)
         .map(|&(name, claim)| {
             Trial::test(name, move || {
                 claim();

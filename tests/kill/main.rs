@@ -4,6 +4,7 @@
 //! [`stepped`] has arguments of its own, and the environment sets the counts of [`moments`] and
 //! [`fork`]; a filter by name selects: `cargo test --test kill -- stepped:: --path insert`.
 
+mod altered;
 mod fork;
 mod moments;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
@@ -29,7 +30,7 @@ mod stepped {
 }
 
 fn main() -> ExitCode {
-    if fork::play_role() || moments::play_role() || stepped::play_role() {
+    if altered::play_role() || fork::play_role() || moments::play_role() || stepped::play_role() {
         return ExitCode::SUCCESS;
     }
     let (mut trials, rest) = stepped::trials();
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         })
     };
     trials.extend(moments::CLAIMS.map(|(name, run)| claim(format!("moments::{name}"), run)));
+    trials.extend(altered::CLAIMS.map(|(name, run)| claim(format!("altered::{name}"), run)));
     trials.extend(fork::trials());
     libtest_mimic::run(&Arguments::from_iter(rest), trials).exit_code()
 }

@@ -103,7 +103,7 @@ impl<K> Filter<K> {
             let is_gone = engine.shared.image.header().is_altered();
             match altered {
                 Ok((altered, made)) => {
-                    self.current.replace(made)?;
+                    self.current.replace(&engine, made)?;
                     return Ok(altered);
                 }
                 Err(Error::Retired { replaced: false, .. }) if is_gone => {}

@@ -181,7 +181,7 @@ proptest! {
     #[test]
     fn a_full_disk_takes_the_oldest_first_until_nothing_is_left(made in directory()) {
         let mut before = made.firsts();
-        while remove_oldest(&made.memory, UUID, 50..).expect("no error") {
+        while remove_oldest(&made.memory, &meta(), 50..).expect("no error") {
             let after = made.firsts();
             prop_assert!(before.ends_with(&after) && after.len() <= before.len());
             prop_assert!(made.reaches_from() <= made.segments * SEGMENT);

@@ -20,6 +20,7 @@ fn meta(spec: &impl Spec) -> Meta {
     let (hasher, kind) = (KeyHasher::new(KeyHash::Fast, 7), spec.kind().expect("a kind"));
     Meta {
         identity: identity::Identity { uuid: 7, hasher, layout: LAYOUT, max_lead: 1_000_000, kind },
+        log_uuid: 7,
         segment_records: 128,
         durability: Durability::Never,
         downtime: Downtime::Age,

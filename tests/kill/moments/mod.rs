@@ -12,6 +12,8 @@ mod child;
 mod scenes;
 mod witness;
 
+pub use child::patiently;
+
 use child::Role;
 use ebbtide_testkit::environment::{SEED, home, number, scaled};
 use ebbtide_testkit::prefix::Oracle;

@@ -1,0 +1,193 @@
+//! An alteration that dies or fails leaves the old filter or the new one.
+
+use crate::claims::options;
+use ebbtide::history::{At, Unlogged};
+use ebbtide::inspect::verify_on;
+use ebbtide::media::{Access, Media, Memory};
+use ebbtide::{Any, Bloom, Durability, Error, Filter, Keep, Options, Reader};
+use ebbtide_testkit::crash::disk::CrashDisk;
+use ebbtide_testkit::environment::scaled;
+use ebbtide_testkit::failing::Failing;
+use ebbtide_testkit::random::Random;
+use std::io::ErrorKind;
+use std::sync::Arc;
+
+/// The claims, by name.
+pub const ALL: [(&str, fn()); 3] = [
+    ("wherever_an_alteration_dies_the_filter_is_the_old_one_or_the_new_one", dies),
+    ("whichever_call_of_an_alteration_fails_its_handles_go_on_and_nothing_is_lost", fails),
+    ("on_a_disk_that_is_too_full_for_an_alteration_the_filter_stays_as_it_is", full),
+];
+
+const KEYS: u64 = 700;
+
+fn kept() -> Options {
+    options().keep_log(Keep::Bytes(1 << 30)).durability(Durability::Never)
+}
+
+fn old() -> Bloom {
+    Bloom::capacity(1000)
+}
+
+fn new() -> Bloom {
+    Bloom::capacity(3000).fpr(1e-4)
+}
+
+fn insert(filter: &Filter<Bloom>, keys: std::ops::Range<u64>) {
+    keys.for_each(|key| assert!(filter.insert(key.to_le_bytes()).expect("an insert")));
+}
+
+fn has_all(filter: &Filter<Bloom>, keys: u64) -> bool {
+    (0..keys).all(|key| filter.contains(key.to_le_bytes()).expect("an answer"))
+}
+
+/// Returns a filter that was altered once before, and has its keys, some after a checkpoint.
+fn filter(media: Arc<dyn Media>) -> Filter<Bloom> {
+    let filter = Filter::create_on(media, new(), kept()).expect("a filter");
+    insert(&filter, 0..KEYS / 4);
+    filter.alter(old(), Unlogged::Refuse).expect("its log is kept");
+    insert(&filter, KEYS / 4..KEYS / 2);
+    filter.checkpoint().expect("a checkpoint");
+    insert(&filter, KEYS / 2..KEYS);
+    filter
+}
+
+fn value(filter: &Filter<Bloom>) -> u128 {
+    filter.digest().expect("a digest").value
+}
+
+/// Returns the digests of the old filter and of the new one.
+fn both() -> [u128; 2] {
+    [old(), new()].map(|spec| {
+        let twin = Filter::create_on(Arc::new(Memory::new()), spec, kept()).expect("a filter");
+        insert(&twin, 0..KEYS);
+        value(&twin)
+    })
+}
+
+/// Checks that a filter that nobody has open is one of two, and what comes after.
+fn check(media: &Arc<dyn Media>, values: [u128; 2], moment: (u64, u128), what: &str) -> bool {
+    let reader = Reader::<Any>::open_on(media.clone(), options());
+    let read = reader.and_then(|reader| reader.digest()).unwrap_or_else(|e| panic!("{what}: {e}"));
+    let opened = Filter::<Bloom>::open_on(media.clone(), options());
+    let filter = opened.unwrap_or_else(|error| panic!("{what}: {error}"));
+    let found = value(&filter);
+    assert!(values.contains(&found), "{what}: neither the old one nor the new one");
+    assert_eq!(read.value, found, "{what}: before recovery");
+    assert!(has_all(&filter, KEYS), "{what}");
+    let past = Reader::<Any>::at_on(media.clone(), At::Lsn(moment.0), options());
+    let past = past.unwrap_or_else(|error| panic!("{what}: {error}"));
+    assert_eq!(past.digest().expect("one").value, moment.1, "{what}: the past");
+    // What is left must not harm the next one.
+    insert(&filter, KEYS..KEYS + 5);
+    filter.alter(new(), Unlogged::Refuse).unwrap_or_else(|error| panic!("{what}, again: {error}"));
+    assert!(has_all(&filter, KEYS + 5), "{what}, again");
+    let wanted = Filter::create_on(Arc::new(Memory::new()), new(), kept()).expect("a filter");
+    insert(&wanted, 0..KEYS + 5);
+    assert_eq!(value(&filter), value(&wanted), "{what}, again");
+    filter.close().unwrap_or_else(|error| panic!("{what}: {error}"));
+    let report = verify_on(&**media).expect("it is there");
+    assert!(report.is_sound(), "{what}: {report:?}");
+    let others = report.files.iter().filter(|file| file.detail.contains("another filter"));
+    assert_eq!(others.count(), 0, "{what}: {report:?}");
+    found == values[1]
+}
+
+fn dies() {
+    let values = both();
+    let (mut deaths, mut altered) = (0, 0);
+    for calls in 0..1000 {
+        let disk = CrashDisk::new();
+        let made = filter(Arc::new(disk.clone()));
+        let moment = (made.digest().expect("a digest").lsn - 1, value(&made));
+        // A power cut takes back what was not durable.
+        made.sync().expect("a sync");
+        disk.die_after(calls);
+        let done = made.alter(new(), Unlogged::Refuse);
+        let Some(left) = disk.left() else {
+            done.expect("nobody died");
+            assert_eq!(value(&made), values[1]);
+            break;
+        };
+        std::mem::forget(made);
+        deaths += 1;
+        for seed in 0..scaled(3) {
+            let cut = left.without_power(Random::new(1000 * calls + seed));
+            let what = format!("dead after {calls} calls, and power cut {seed}");
+            check(&(Arc::new(cut) as Arc<dyn Media>), values, moment, &what);
+        }
+        let what = format!("dead after {calls} calls");
+        altered += u64::from(check(&(Arc::new(left) as Arc<dyn Media>), values, moment, &what));
+    }
+    assert!(deaths > 60 && altered > 10, "{deaths} deaths, {altered} with the new filter");
+}
+
+fn fails() {
+    let values = both();
+    let mut refused = 0;
+    for call in 1.. {
+        let media = Failing::new(Memory::new());
+        let shared: Arc<dyn Media> = Arc::new(media.clone());
+        let first = filter(shared.clone());
+        let moment = (first.digest().expect("a digest").lsn - 1, value(&first));
+        let second: Filter<Bloom> = Filter::open_on(shared.clone(), options()).expect("a filter");
+        media.fail_after(call, ErrorKind::Other);
+        let done = first.alter(new(), Unlogged::Refuse);
+        let happened = !media.clear_faults();
+        assert!(done.is_ok() || happened, "{done:?}");
+        refused += u64::from(done.is_err());
+        for handle in [&second, &first] {
+            match handle.digest() {
+                Ok(found) => {
+                    assert!(values.contains(&found.value), "call {call}");
+                    assert!(has_all(handle, KEYS), "call {call}");
+                    assert!(done.is_err() || found.value == values[1], "call {call}");
+                }
+                // A sync of the log that fails poisons the filter, whoever makes it.
+                Err(Error::Poisoned { .. }) => {}
+                Err(error) => panic!("call {call}: {error}"),
+            }
+        }
+        drop((first, second));
+        check(&shared, values, moment, &format!("call {call}"));
+        if !happened {
+            assert!(call > 60 && refused > 40, "{call} calls, {refused} refused");
+            break;
+        }
+    }
+}
+
+/// Returns the space that all files take.
+fn used(memory: &Memory) -> u64 {
+    let names = memory.list().expect("a directory");
+    let bytes = |name: &String| memory.open(name, Access::Read)?.allocated_bytes();
+    names.iter().map(|name| bytes(name).expect("a file")).sum()
+}
+
+fn full() {
+    let values = both();
+    let (mut refused, mut tried) = (0, 0);
+    for room in (0..80).map(|step| step * 4096) {
+        let memory = Memory::new();
+        let shared: Arc<dyn Media> = Arc::new(memory.clone());
+        let first = filter(shared.clone());
+        let second: Filter<Bloom> = Filter::open_on(shared.clone(), options()).expect("a filter");
+        memory.set_capacity(used(&memory) + room);
+        let done = first.alter(new(), Unlogged::Refuse);
+        tried += 1;
+        if let Err(error) = &done {
+            refused += 1;
+            assert!(error.is_full(), "{room}: {error}");
+        }
+        memory.set_capacity(u64::MAX);
+        for handle in [&second, &first] {
+            let found = value(handle);
+            assert!(values.contains(&found), "{room}");
+            assert!(done.is_err() || found == values[1], "{room}");
+            assert!(has_all(handle, KEYS), "{room}");
+        }
+        insert(&second, KEYS..KEYS + 5);
+        assert!(has_all(&first, KEYS + 5), "{room}");
+    }
+    assert!(refused > 0 && refused < tried, "{refused} of {tried}");
+}
