@@ -187,22 +187,28 @@ impl<'e> Alteration<'e> {
         let lsn = stopped.lsn;
         let written = write_log(engine, &self.slots, &meta, &machine, lsn);
         let second = Timestamp::now().as_unix_millis() / 1000;
+        // The former `meta` stays, under another name: until the new one has its name durably, a
+        // power cut may bring the former one back, which must not have lost its blocks by then.
+        let former = match keep {
+            Keep::Nothing => FileName::Temporary(shared.log.next_temporary()),
+            _ => FileName::KeptMeta { since: second, until: lsn },
+        };
+        let former = former.to_string();
+        let name = FileName::Meta.to_string();
         let prepared = written.and_then(|()| {
-            if keep != Keep::Nothing {
-                let name = FileName::KeptMeta { since: second, until: lsn }.to_string();
-                write_file(&*media, shared.log.next_temporary(), &name, &shared.meta.encode())?;
-            }
+            let linked = media.link_new(&name, &former).and_then(|()| media.sync());
+            linked.map_err(Error::io("link", media.path().join(&name)))?;
             shared.check_directory()
         });
         if let Err(error) = prepared {
             // The first error is the one to report. What is left, the next opener removes.
+            let _ = media.remove(&former);
             let _ = remove_unfinished(&*media, &shared.meta, numbers());
             return Err(error);
         }
         drop(machine);
         // From here on no handle writes here any more, whoever takes the stripes.
         shared.image.header().retire_to_alter();
-        let name = FileName::Meta.to_string();
         write_file(&*media, shared.log.next_temporary(), &name, &meta.encode())?;
         drop(stopped.held);
         shared.image.free_banks();
