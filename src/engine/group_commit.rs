@@ -234,7 +234,8 @@ mod tests {
     fn a_leader_is_waited_for_as_long_as_some_syncs_take_within_bounds() {
         let options = Options::new().background(false);
         let filter = Filter::create_on(Arc::new(Memory::new()), Bloom::capacity(1000), options);
-        let commits = &filter.expect("a filter").engine().commits;
+        let filter = filter.expect("a filter");
+        let commits = &filter.engine().commits;
         let millis = Duration::from_millis;
         for (took, patience) in [(0, 20), (4, 20), (50, 200), (300, 1000), (u64::MAX / 1000, 1000)]
         {

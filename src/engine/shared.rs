@@ -315,7 +315,8 @@ mod tests {
     fn the_first_cause_of_a_refusal_is_the_one_that_is_reported() {
         let options = Options::new().background(false);
         let filter = Filter::create_on(Arc::new(Memory::new()), Bloom::capacity(1000), options);
-        let shared = &filter.expect("a filter").engine().shared;
+        let filter = filter.expect("a filter");
+        let shared = &filter.engine().shared;
         for cause in ["the disk", "what came of it"] {
             shared.poison(cause.to_owned());
         }

@@ -3,7 +3,7 @@
 use crate::moments::options;
 use ebbtide::history::{At, Change, History, Unlogged};
 use ebbtide::inspect::verify_on;
-use ebbtide::media::{Media, Memory};
+use ebbtide::media::{Access, Media, Memory};
 use ebbtide::{
     AgePartitioned, Any, Bloom, Claim, Clock, Code, Filter, Fingerprint, Keep, ManualClock,
     Options, Parameters, Reader, TimeLimited, Timestamp,
@@ -323,4 +323,35 @@ fn without_a_kept_log_what_would_be_lost_is_an_error_unless_it_may_be_forgotten(
     let report = verify_on(&*media).expect("it is there");
     let others = report.files.iter().filter(|file| file.detail.contains("another filter"));
     assert_eq!(others.count(), 0, "{report:?}");
+}
+
+#[test]
+fn log_of_another_number_that_begins_within_the_log_is_in_nobodys_way() {
+    // As an alteration leaves it whose process died.
+    let (media, foreign) = (memory(), memory());
+    let filter = Filter::create_on(media.clone(), windows(0), kept()).expect("a filter");
+    let insert = |keys: std::ops::Range<u64>| {
+        keys.for_each(|key| assert!(filter.insert(key.to_le_bytes()).expect("an insert")));
+    };
+    insert(0..300);
+    drop(Filter::create_on(foreign.clone(), windows(0), kept()).expect("a filter"));
+    let names = foreign.list().expect("a directory");
+    let name = names.iter().find(|name| name.starts_with("wal-")).expect("a segment");
+    let file = foreign.open(name, Access::Read).expect("a segment");
+    let mut bytes = vec![0; file.bytes().expect("a length") as usize];
+    file.read_at(&mut bytes, 0).expect("its bytes");
+    let left = media.create("wal-000077-0000000000000150", bytes.len() as u64).expect("room");
+    left.write_at(&bytes, 0).expect("room");
+    let read = |from| {
+        let history = History::open_on(media.clone()).expect("a log").with_undurable();
+        let history = history.after(At::Lsn(from)).expect("it is there");
+        history.map(|commit| commit.expect("it is there").operations.len()).sum::<usize>()
+    };
+    let last = filter.digest().expect("a digest").lsn - 1;
+    assert_eq!(read(last), 0);
+    assert!(read(last - 20) > 10, "events are among them");
+    insert(300..700);
+    assert_eq!(read(last), 400);
+    let altered = filter.alter(windows(1), Unlogged::Refuse).expect("its log is kept");
+    assert_eq!(altered.operations, 700);
 }

@@ -436,10 +436,12 @@ impl History {
     /// Opens the log from the next LSN on.
     fn open_log(&self, whole: &Whole<'_>, known: LogExtent) -> Result<Log> {
         let mut listing = Listing::read(whole)?;
+        let own = self.era.meta.log_uuid;
+        listing.segments.retain(|&(timeline, _)| timeline >= self.timeline);
+        // First: what an alteration has left may begin anywhere.
+        listing.leave_others(whole, own);
         let below = listing.segments_below(self.next).len();
         listing.segments.drain(..below);
-        let own = self.era.meta.log_uuid;
-        listing.leave_others(whole, own);
         let log = Log::open(whole, &listing, own)?;
         let first = log.segments().first().map_or(1, |segment| segment.first);
         let lost = log.timelines().find(|&(timeline, start, _)| {
