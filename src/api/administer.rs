@@ -1,6 +1,10 @@
 //! What an operator does with a filter: clear, sync, checkpoint, look at figures, close.
 
+#[cfg(not(loom))]
+use crate::api::config::Spec;
 use crate::api::handle::Filter;
+#[cfg(not(loom))]
+use crate::api::history::alter::{Altered, Unlogged, alter_filter};
 #[cfg(shuttle)]
 use crate::engine::background;
 use crate::engine::clear;
@@ -45,6 +49,50 @@ impl<K> Filter<K> {
             let _busy = engine.shared.enter()?;
             clear::clear(&engine.writer)
         })
+    }
+
+    /// Gives the filter another window, rate, capacity or kind, while this and other processes use
+    /// it. Afterwards it answers as a filter with this kind and these parameters that has had all
+    /// operations in the log, from its beginning on
+    /// ([`Options::keep_log`](crate::Options::keep_log)).
+    ///
+    /// The new state is made from the log while others write. At the end writers are stopped, for
+    /// as long as it takes to write and read a snapshot of it: about a second for each GiB.
+    /// [`Altered::stopped`] says how long it was. Handles of all processes then continue with the
+    /// filter as it is now. A handle whose type requires another kind gets [`Error::Mismatch`], and
+    /// so does a program that opens the filter with the former parameters. If the process dies, the
+    /// filter is the old one or the new one.
+    ///
+    /// Positions, claims and the filter's time stay. So do durability, downtime, `max_lead` and the
+    /// hash of keys. The kept log goes back beyond the alteration: as of a moment before, the filter
+    /// has the parameters that it had. Importances keep their levels, so that kinds with importances
+    /// must stay as they are. Memory is needed for both states, and once more for the new one.
+    ///
+    /// ```
+    /// use ebbtide::history::Unlogged;
+    /// use ebbtide::{AgePartitioned, Filter, Options};
+    /// # let parent = tempfile::tempdir()?;
+    /// # let dir = parent.path().join("seen");
+    /// let options = Options::new().keep_log("24h".parse()?);
+    /// let seen = Filter::create(&dir, AgePartitioned::last(1000), options)?;
+    /// (0..2000_u64).try_for_each(|key| seen.insert(key.to_le_bytes()).map(drop))?;
+    /// let altered = seen.alter(AgePartitioned::last(50_000), Unlogged::Refuse)?;
+    /// assert!(altered.is_whole && altered.operations == 2000);
+    /// // The first key had left the window. In the new window it is.
+    /// assert!(seen.contains(0_u64.to_le_bytes())?);
+    /// assert_eq!(seen.parameters().get("window-items"), Some("50000"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NotKept`] if the log does not have everything and the filter keeps none (see
+    /// [`Unlogged`]), or if log was removed while it was read; [`Error::Locked`] while another
+    /// handle alters the filter; [`Error::Mismatch`] for importances; [`Error::Parameter`],
+    /// [`Error::Io`] and others. Then the filter is as it was, or, if an error came at the very end,
+    /// altered.
+    #[cfg(not(loom))]
+    pub fn alter<N: Spec>(&self, spec: N, unlogged: Unlogged) -> Result<Altered> {
+        alter_filter(self, &spec.kind()?, unlogged)
     }
 
     /// Returns the position of a source, as set by the last [`Batch`](crate::Batch) that was

@@ -1,16 +1,17 @@
 //! Altering a filter: it goes on with other parameters, in a new image and a new log.
 //!
 //! The protocol is in `docs/protocols/alter.md`. Whoever alters a filter makes its new state in
-//! memory, while others write. Then it holds all stripes and the opening byte, adds what was written
-//! meanwhile, and writes the state as a snapshot of a new log. It retires the image, so that all
-//! handles open the filter again, and replaces `meta`, which decides that the new log counts.
+//! memory, while others write. Then it holds all stripes and the opening byte, adds what was
+//! written meanwhile, and writes the state as a snapshot of a new log. It retires the image, so
+//! that all handles open the filter again, and replaces `meta`: from then on the new log counts.
 
 use crate::archive::former::{next_log, remove_unfinished};
 use crate::archive::keep_file;
 use crate::clock::Timestamp;
-use crate::engine::Engine;
-use crate::engine::open::{first_bank_bytes, layout, random, recover, write_file};
+use crate::engine::directory::write_file;
+use crate::engine::open::{first_bank_bytes, layout, random, recover};
 use crate::engine::shared::Local;
+use crate::engine::{Engine, machine_state};
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::locks::holders::locked;
@@ -21,7 +22,7 @@ use crate::meta::Meta;
 use crate::options::{Keep, Options};
 use crate::recovery::Listing;
 use crate::snapshot::write::SnapshotWriter;
-use crate::snapshot::{FrameSeal, SnapshotHeader, of_machine};
+use crate::snapshot::{FrameSeal, SnapshotHeader};
 use crate::sync;
 use crate::wal::segment::SegmentHeader;
 use crate::wal::{Op, Record, Segment};
@@ -172,8 +173,8 @@ impl<'e> Alteration<'e> {
         self.slots.end_opening()
     }
 
-    /// Makes the state of a filter in memory, which has all operations, that of this filter. Returns
-    /// the new engine.
+    /// Makes the state of a filter in memory, which has all operations, that of this filter.
+    /// Returns the new engine.
     ///
     /// # Errors
     /// [`Error::Io`] and others. The filter is then as before, unless `meta` could be replaced:
@@ -208,10 +209,11 @@ impl<'e> Alteration<'e> {
         }
         drop(machine);
         // From here on no handle writes here any more, whoever takes the stripes.
-        shared.image.header().retire_to_alter();
+        shared.image.header().status().retire_to_alter();
         write_file(&*media, shared.log.next_temporary(), &name, &meta.encode())?;
         drop(stopped.held);
-        shared.image.free_banks();
+        let banks = shared.image.header().state();
+        shared.image.files().free(banks.banks().map(|bank| bank.id));
         self.slots.end_alteration()?;
         // Recovery keeps or removes the log from before.
         let made = recover(media, meta, shared.options.for_altered(), Arc::new(self.slots))?;
@@ -239,7 +241,7 @@ fn write_log(
     let seal = FrameSeal::new(uuid, timeline, lsn);
     let written = SnapshotWriter::create(media, &temporary, seal).and_then(|mut writer| {
         let header = shared.image.header();
-        of_machine::save(&mut writer, machine, header, lsn - 1, || slots.note_progress())?;
+        machine_state::save(&mut writer, machine, header, lsn - 1, || slots.note_progress())?;
         let (start, end) = (lsn, lsn);
         writer.finish(SnapshotHeader { uuid, timeline, start, end, frames: 0, bytes: 0 })?;
         media.rename_new(&temporary, &name)?;

@@ -1,7 +1,7 @@
 //! The engine of an open filter: a list of parts, each of which uses only parts below it.
 //!
-//! - Life of a handle: `open` creates and opens filters, `alter` gives one other parameters,
-//!   `close` waits for operations in progress,
+//! - Life of a handle: `open` creates and opens filters, `alter` gives one other parameters (`machine_state`
+//!   is its new state), `close` waits for operations in progress,
 //!   `background` has the maintenance tasks of a filter. They work on an [`Engine`], which is the
 //!   parts of a handle.
 //! - Writes: `write` inserts and removes one key by one record; `with_events` does so with the
@@ -19,8 +19,8 @@
 //! - Common: `stripes` acquires stripes and repairs what a dead owner left; `wakeup` wakes the
 //!   tasks of `task_threads`; `time` is the filter's time, `lease_clock` that of leases, and no
 //!   other module reads the clock; `shared` holds what all parts need; `trust` checks that the
-//!   image was written back; `vacancy` checks a directory before a filter is created, `agreement`
-//!   the options of an existing one; `closing` is the mark of a closed handle, `outcome` an
+//!   image was written back; `directory` has small and temporary files, `vacancy` checks a directory
+//!   before a filter is created, `agreement` the options of an existing one; `closing` is the mark of a closed handle, `outcome` an
 //!   operation and its outcome.
 //!
 //! `tests/layers` keeps the order.
@@ -37,12 +37,14 @@ pub mod close;
 pub mod closing;
 pub mod commit;
 pub mod details;
+pub mod directory;
 pub mod event_log;
 pub mod group_commit;
 pub mod held_claims;
 pub mod infer;
 pub mod lease_clock;
 pub mod log_writer;
+pub mod machine_state;
 pub mod open;
 pub mod operation;
 pub mod outcome;

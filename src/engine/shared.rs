@@ -15,7 +15,7 @@ use crate::media::{Access, Media};
 use crate::meta::Meta;
 use crate::options::{Durability, Options};
 use crate::platform::fork::Guard;
-use crate::sync::{Hint, Mutex, Ordering, fence};
+use crate::sync::{Hint, Mutex};
 use crate::telemetry;
 use crate::wal::{Log, Segment};
 use ebbtide_core::kind::{Micros, Totals};
@@ -146,10 +146,7 @@ impl Shared {
     /// what was left of it after.
     #[inline]
     pub(crate) fn check_unaltered(&self) -> Result<()> {
-        // Acquire fence: pairs with the Release in `retire_to_alter`, which comes before the space
-        // is freed.
-        fence(Ordering::Acquire);
-        if self.image.header().is_altered() { Err(self.retired()) } else { Ok(()) }
+        if self.image.header().status().answers() { Ok(()) } else { Err(self.retired()) }
     }
 
     /// Creates the error for a handle whose image has been retired.

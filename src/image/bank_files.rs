@@ -82,6 +82,15 @@ impl BankFiles {
         drop(handed_out);
     }
 
+    /// Frees the space of these banks, of an image that was retired by an alteration: what is read
+    /// of them from here on does not count.
+    pub fn free(&self, banks: impl Iterator<Item = u32>) {
+        for bank in banks {
+            // If this fails, the space is free when the last handle has left.
+            let _ = self.store.remove(bank, &[]);
+        }
+    }
+
     /// Returns where they take space.
     #[must_use]
     pub fn place(&self) -> BankPlace {

@@ -33,7 +33,7 @@ use crate::image::state_block::StateBlock;
 use crate::image::stripe_table::{STRIPE_WORDS, Stripe};
 use crate::image::words::{
     CheckpointRequest, DamagedSnapshots, EventsFrom, ImageTime, Incarnation, LastNote, LatestTime,
-    Refused, Tail, UnheldSlots, Watermark,
+    Refused, Status, Tail, UnheldSlots, Watermark,
 };
 use crate::media::{Access, MappedHead, Media, MediaFile};
 use crate::sync::{AtomicU64, Ordering, fence};
@@ -65,16 +65,6 @@ const COUNTERS: usize = 64;
 const FILE: usize = 72;
 const CLAIMS: usize = 80;
 const LEASE_BASE: usize = 88;
-
-/// Writes are refused: a sync failed, or a change was left half done.
-const POISONED: u64 = 1;
-/// Another image has replaced this one, or will.
-const RETIRED: u64 = 2;
-/// With `RETIRED`: the filter goes on in an image with other parameters, if it has been altered, or
-/// with the same ones.
-const ALTERED: u64 = 8;
-/// A write-back failed: any page may show older content.
-const DISTRUSTED: u64 = 4;
 
 /// The maximum number of damaged snapshots that an image can list.
 pub const UNSOUND_MAX: usize = 3;
@@ -375,28 +365,34 @@ impl Control {
         Refused(self.word(REFUSED))
     }
 
-    /// Refuses all further writes, permanently. Relaxed suffices: the flag guards no other data.
-    pub fn poison(&self) {
-        self.word(STATUS).fetch_or(POISONED, Ordering::Relaxed);
+    /// Returns what happened to the image.
+    #[must_use]
+    #[inline]
+    pub fn status(&self) -> Status<'_> {
+        Status::new(self.word(STATUS))
     }
 
-    /// Returns whether a sync failed, or a change was left half done.
+    /// See [`Status::poison`].
+    pub fn poison(&self) {
+        self.status().poison();
+    }
+
+    /// See [`Status::is_poisoned`].
     #[must_use]
     pub fn is_poisoned(&self) -> bool {
-        self.word(STATUS).load(Ordering::Relaxed) & POISONED != 0
+        self.status().is_poisoned()
     }
 
-    /// Refuses all further writes and questions, permanently: pages may be lost. Relaxed as in
-    /// [`Control::poison`].
+    /// See [`Status::distrust`].
     pub fn distrust(&self) {
-        self.word(STATUS).fetch_or(POISONED | DISTRUSTED, Ordering::Relaxed);
+        self.status().distrust();
     }
 
-    /// Returns whether pages of the image may be lost.
+    /// See [`Status::is_distrusted`].
     #[must_use]
     #[inline]
     pub fn is_distrusted(&self) -> bool {
-        self.word(STATUS).load(Ordering::Relaxed) & DISTRUSTED != 0
+        self.status().is_distrusted()
     }
 
     /// Returns the file, if it is kept open.
@@ -409,35 +405,30 @@ impl Control {
         self.mapping.check_written()
     }
 
-    /// Marks the image as retired: no process may write to it any more.
+    /// See [`Status::retire`].
     pub fn retire(&self) {
-        self.word(STATUS).fetch_or(RETIRED, Ordering::Release);
+        self.status().retire();
     }
 
-    /// As [`Control::retire`], because the filter is altered: its handles open it again.
-    pub fn retire_to_alter(&self) {
-        self.word(STATUS).fetch_or(RETIRED | ALTERED, Ordering::Release);
-    }
-
-    /// Returns whether it was retired by an alteration. Acquire: as [`Control::is_retired`].
+    /// See [`Status::is_altered`].
     #[must_use]
     #[inline]
     pub fn is_altered(&self) -> bool {
-        self.word(STATUS).load(Ordering::Acquire) & ALTERED != 0
+        self.status().is_altered()
     }
 
-    /// Returns whether it was retired. Acquire: pairs with the Release in [`Control::retire`].
+    /// See [`Status::is_retired`].
     #[must_use]
     #[inline]
     pub fn is_retired(&self) -> bool {
-        self.word(STATUS).load(Ordering::Acquire) & RETIRED != 0
+        self.status().is_retired()
     }
 
-    /// Returns whether writes are refused, for any reason.
+    /// See [`Status::refuses`].
     #[must_use]
     #[inline]
     pub fn refuses(&self) -> bool {
-        self.word(STATUS).load(Ordering::Relaxed) != 0
+        self.status().refuses()
     }
 
     /// Returns the allocated end of the log: records below may be written.

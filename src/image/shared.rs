@@ -369,15 +369,6 @@ impl Image {
         let _ = self.files.store().remove(bank, &listed);
     }
 
-    /// Frees the space of all banks of an image that was retired by an alteration: what is read of
-    /// them from here on does not count.
-    pub fn free_banks(&self) {
-        for entry in self.header.state().banks() {
-            // If this fails, the space is free when the last handle has left.
-            let _ = self.files.store().remove(entry.id, &[]);
-        }
-    }
-
     /// Applies an event to the state block. The caller holds stripe 0, or has exclusive access, and
     /// has [prepared](Image::prepare) the event.
     pub fn apply_event(&self, kind: &dyn Kind, lsn: u64, event: &Event) {

@@ -4,7 +4,7 @@
 //! partner. Two kinds of words have their protocol elsewhere: lock words and leader gates in
 //! `locks/`, slots of the log in `wal/slot.rs`. `docs/protocols/` describes the protocols.
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, fence};
 use crate::wal::slot;
 
 /// The next LSN to reserve.
@@ -260,6 +260,94 @@ impl UnheldSlots<'_> {
     #[must_use]
     pub fn count(self) -> u64 {
         self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Writes are refused: a sync failed, or a change was left half done.
+const POISONED: u64 = 1;
+/// Another image has replaced this one, or will.
+const RETIRED: u64 = 2;
+/// A write-back failed: any page may show older content.
+const DISTRUSTED: u64 = 4;
+/// With `RETIRED`: the filter is altered, and its handles open it again.
+const ALTERED: u64 = 8;
+
+/// What happened to an image: nothing, as long as the word is 0.
+#[derive(Debug, Clone, Copy)]
+pub struct Status<'a>(&'a AtomicU64);
+
+impl<'a> Status<'a> {
+    /// Creates the status in a word.
+    #[must_use]
+    pub fn new(word: &'a AtomicU64) -> Self {
+        Self(word)
+    }
+
+    /// Refuses all further writes, permanently. Relaxed suffices: the flag guards no other data.
+    pub fn poison(self) {
+        self.0.fetch_or(POISONED, Ordering::Relaxed);
+    }
+
+    /// Returns whether a sync failed, or a change was left half done.
+    #[must_use]
+    pub fn is_poisoned(self) -> bool {
+        self.0.load(Ordering::Relaxed) & POISONED != 0
+    }
+
+    /// Refuses all further writes and questions, permanently: pages may be lost. Relaxed as in
+    /// [`Status::poison`].
+    pub fn distrust(self) {
+        self.0.fetch_or(POISONED | DISTRUSTED, Ordering::Relaxed);
+    }
+
+    /// Returns whether pages of the image may be lost.
+    #[must_use]
+    #[inline]
+    pub fn is_distrusted(self) -> bool {
+        self.0.load(Ordering::Relaxed) & DISTRUSTED != 0
+    }
+
+    /// Marks the image as retired: no process may write to it any more.
+    pub fn retire(self) {
+        self.0.fetch_or(RETIRED, Ordering::Release);
+    }
+
+    /// As [`Status::retire`], because the filter is altered. Release: pairs with the Acquire fence
+    /// in `answers`, and before the stripes are released with the Acquire of their next owners.
+    pub fn retire_to_alter(self) {
+        self.0.fetch_or(RETIRED | ALTERED, Ordering::Release);
+    }
+
+    /// Returns whether it was retired by an alteration. Acquire: as [`Status::is_retired`].
+    #[must_use]
+    #[inline]
+    pub fn is_altered(self) -> bool {
+        self.0.load(Ordering::Acquire) & ALTERED != 0
+    }
+
+    /// Returns whether what was read from the image before may be given as an answer: if not, the
+    /// filter may have changed by then, or the memory that was read may have been freed.
+    #[must_use]
+    #[inline]
+    pub fn answers(self) -> bool {
+        // Acquire fence: pairs with the Release in `retire_to_alter`, for reads before it that met
+        // what came after.
+        fence(Ordering::Acquire);
+        self.0.load(Ordering::Relaxed) & ALTERED == 0
+    }
+
+    /// Returns whether it was retired. Acquire: pairs with the Release in [`Status::retire`].
+    #[must_use]
+    #[inline]
+    pub fn is_retired(self) -> bool {
+        self.0.load(Ordering::Acquire) & RETIRED != 0
+    }
+
+    /// Returns whether writes are refused, for any reason. Exact for the owner of a stripe.
+    #[must_use]
+    #[inline]
+    pub fn refuses(self) -> bool {
+        self.0.load(Ordering::Relaxed) != 0
     }
 }
 

@@ -6,7 +6,6 @@
 //! damaged. A snapshot does not depend on kinds.
 
 pub mod content;
-pub mod of_machine;
 pub mod read;
 pub mod write;
 

@@ -8,6 +8,7 @@
 //! are spawned threads: with an actor on the main thread loom 0.7 passes vacuously.
 #![cfg(loom)]
 
+mod altered;
 mod batch;
 mod claims;
 mod closed_bank;

@@ -5,6 +5,7 @@ use crate::history::{BATCH, Begun, Claimed, History};
 use crate::media::{self, Place, Planted};
 use crate::stage;
 use crate::starts::{self, Pace, Start};
+use ebbtide::history::Unlogged;
 use ebbtide::media::{Access, Media};
 use ebbtide::{Any, Batch, Checked, Claim, Durability, Error, Filter, Reader, Since, Timestamp};
 use ebbtide_testkit::random::Random;
@@ -60,6 +61,8 @@ enum Act {
     Sync,
     Checkpoint,
     Tasks,
+    /// A filter like it takes its place.
+    Alter,
     Digest,
 }
 
@@ -118,7 +121,7 @@ fn acts(random: &mut Random, fresh: &mut u64) -> Vec<Act> {
             *fresh += 1;
             *fresh
         };
-        match random.below(21) {
+        match random.below(22) {
             0..=3 => Act::Insert { key: key(), durable: false },
             4 | 5 => Act::Insert { key: key(), durable: true },
             6 => {
@@ -142,6 +145,7 @@ fn acts(random: &mut Random, fresh: &mut u64) -> Vec<Act> {
                 let then = [Then::Confirm, Then::ConfirmInBatch, Then::Release, Then::Extend];
                 Act::Work { key, then: then[random.below(4) as usize] }
             }
+            20 => Act::Alter,
             _ => Act::Digest,
         }
     };
@@ -272,6 +276,16 @@ impl Play {
             Act::Sync => filter.sync().map_err(text)?,
             Act::Checkpoint => filter.checkpoint().map(|_| ()).map_err(text)?,
             Act::Tasks => filter.do_tasks().map_err(text)?,
+            // In the log, keys of several stripes need not be in the order of their times.
+            Act::Alter if lock(&self.history).expires_by_time() => {}
+            Act::Alter => {
+                let like = Any::new(filter.kind(), filter.parameters());
+                match filter.alter(like, Unlogged::Refuse) {
+                    // The log is not kept, or another process alters the filter.
+                    Ok(_) | Err(Error::NotKept { .. } | Error::Locked { .. }) => {}
+                    Err(error) => return Err(text(error)),
+                }
+            }
             Act::Digest => filter.digest().map(|_| ()).map_err(text)?,
         }
         Ok(())

@@ -3,7 +3,7 @@
 use crate::history::Promise;
 use crate::media;
 use ebbtide::media::Memory;
-use ebbtide::{Any, Clock, Durability, Filter, Options, Parameters, Timestamp};
+use ebbtide::{Any, Clock, Durability, Filter, Keep, Options, Parameters, Timestamp};
 use std::sync::Arc;
 
 /// Parameters, with their names.
@@ -105,7 +105,9 @@ pub fn all() -> Result<Vec<Start>, ebbtide::Error> {
             let kept = options().hash_seed(7).stripes(2).block_bytes(512).segment_bytes(bytes);
             let memory = Memory::new();
             let media = Arc::new(memory.clone());
-            let kept = kept.durability(Durability::Never);
+            // Without it an alteration may have to be refused.
+            let keep = if bytes == SEGMENTS[1] { Keep::Bytes(1 << 40) } else { Keep::Nothing };
+            let kept = kept.durability(Durability::Never).keep_log(keep);
             let filter = Filter::create_on(media, Any::new(kind, parameters), kept)?;
             filter.close()?;
             let memory = media::copy(&memory, |name| !name.starts_with("live"));

@@ -1,7 +1,6 @@
 //! Giving a filter other parameters, while it is in use.
 
 use crate::api::call::AHEAD;
-use crate::api::config::Spec;
 use crate::api::handle::Filter;
 use crate::api::history::commits::{Commit, History};
 use crate::api::history::refill::Refill;
@@ -53,62 +52,28 @@ pub enum Unlogged {
     Forget,
 }
 
-impl<K> Filter<K> {
-    /// Gives the filter another window, rate, capacity or kind, while this and other processes use
-    /// it. Afterwards it answers as a filter with this kind and these parameters that has had all
-    /// operations in the log, from its beginning on
-    /// ([`Options::keep_log`](crate::Options::keep_log)).
-    ///
-    /// The new state is made from the log while others write. At the end writers are stopped, for
-    /// as long as it takes to write and read a snapshot of it: about a second for each GiB.
-    /// [`Altered::stopped`] says how long it was. Handles of all processes then continue with the
-    /// filter as it is now. A handle whose type requires another kind gets [`Error::Mismatch`], and
-    /// so does a program that opens the filter with the former parameters. If the process dies, the
-    /// filter is the old one or the new one.
-    ///
-    /// Positions, claims and the filter's time stay. So do durability, downtime, `max_lead` and the
-    /// hash of keys. The kept log goes back beyond the alteration: as of a moment before, the filter
-    /// has the parameters that it had. Importances keep their levels, so that kinds with importances
-    /// must stay as they are. Memory is needed for both states, and once more for the new one.
-    ///
-    /// ```
-    /// use ebbtide::history::Unlogged;
-    /// use ebbtide::{AgePartitioned, Filter, Options};
-    /// # let parent = tempfile::tempdir()?;
-    /// # let dir = parent.path().join("seen");
-    /// let options = Options::new().keep_log("24h".parse()?);
-    /// let seen = Filter::create(&dir, AgePartitioned::last(1000), options)?;
-    /// (0..2000_u64).try_for_each(|key| seen.insert(key.to_le_bytes()).map(drop))?;
-    /// let altered = seen.alter(AgePartitioned::last(50_000), Unlogged::Refuse)?;
-    /// assert!(altered.is_whole && altered.operations == 2000);
-    /// // The first key had left the window. In the new window it is.
-    /// assert!(seen.contains(0_u64.to_le_bytes())?);
-    /// assert_eq!(seen.parameters().get("window-items"), Some("50000"));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::NotKept`] if the log does not have everything and the filter keeps none (see
-    /// [`Unlogged`]), or if log was removed while it was read; [`Error::Locked`] while another
-    /// handle alters the filter; [`Error::Mismatch`] for importances; [`Error::Parameter`],
-    /// [`Error::Io`] and others. Then the filter is as it was, or, if an error came at the very end,
-    /// altered.
-    pub fn alter<N: Spec>(&self, spec: N, unlogged: Unlogged) -> Result<Altered> {
-        let kind = spec.kind()?;
-        loop {
-            // Another handle may alter it now.
-            self.run(|engine| engine.shared.check_usable().and(engine.shared.check_unaltered()))?;
-            let engine = self.engine().clone();
-            let altered = alter(&engine, kind.clone(), unlogged);
-            let is_gone = engine.shared.image.header().is_altered();
-            match altered {
-                Ok((altered, made)) => {
-                    self.current.replace(&engine, made)?;
-                    return Ok(altered);
-                }
-                Err(Error::Retired { replaced: false, .. }) if is_gone => {}
-                Err(error) => return Err(error),
+/// See [`Filter::alter`].
+pub(crate) fn alter_filter<K>(
+    filter: &Filter<K>,
+    kind: &Arc<dyn Kind>,
+    unlogged: Unlogged,
+) -> Result<Altered> {
+    loop {
+        // Another handle may alter it now.
+        filter.run(|engine| {
+            engine.shared.check_usable()?;
+            engine.shared.check_unaltered()
+        })?;
+        let engine = filter.engine().clone();
+        let altered = alter(&engine, kind.clone(), unlogged);
+        let is_gone = engine.shared.image.header().is_altered();
+        match altered {
+            Ok((altered, made)) => {
+                filter.current.replace(&engine, made)?;
+                return Ok(altered);
             }
+            Err(Error::Retired { replaced: false, .. }) if is_gone => {}
+            Err(error) => return Err(error),
         }
     }
 }

@@ -6,7 +6,7 @@
 //! keys. [`Filter::alter`](crate::Filter::alter) gives a filter that is in use other parameters.
 //! [`Options::keep_log`](crate::Options::keep_log) says how much log is kept.
 
-mod alter;
+pub(crate) mod alter;
 mod commits;
 mod plan;
 mod refill;

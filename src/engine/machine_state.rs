@@ -1,4 +1,4 @@
-//! A snapshot of a filter in memory, from which the engine continues.
+//! The state of a filter in memory as a snapshot, from which the engine continues.
 
 use crate::image::Control;
 use crate::snapshot::content::{beside, copy, shorten};
@@ -14,7 +14,7 @@ use std::io;
 ///
 /// # Errors
 /// Those of the medium, including a full disk.
-pub fn save(
+pub(crate) fn save(
     writer: &mut SnapshotWriter,
     machine: &Machine,
     header: &Control,

@@ -1,0 +1,91 @@
+//! The files of a filter's directory that are no log and no snapshot: small ones, temporary ones, and
+//! what processes have left.
+
+use crate::archive::former::{put_away, remove_unfinished};
+use crate::archive::keep_file;
+use crate::clock::Timestamp;
+use crate::error::{Error, Result};
+use crate::format::names::FileName;
+use crate::media::Media;
+use crate::meta::Meta;
+use crate::options::Keep;
+use crate::recovery::Listing;
+use crate::recovery::removal::{self, remove_for_good};
+
+/// The lowest of the temporary names for files that an opener removes.
+pub(crate) const LEFTOVER_TEMPORARY: u64 = 16;
+/// The high half of a handle's temporary numbers is its slot plus one; in those of openers it is 0.
+pub(crate) const SLOT_TEMPORARIES: u32 = 32;
+
+/// Keeps or removes the log from before an alteration whose process died, and the files of one that
+/// has not come to its end.
+pub(crate) fn put_former_away(media: &dyn Media, meta: &Meta) -> Result<()> {
+    let second = Timestamp::now().as_unix_millis() / 1000;
+    let keep = match keep_file::read(media) {
+        Err(Error::Damaged { .. }) => Keep::Bytes(u64::MAX),
+        keep => keep?,
+    };
+    remove_unfinished(media, meta, LEFTOVER_TEMPORARY..)?;
+    put_away(media, meta, (keep, second), LEFTOVER_TEMPORARY..)
+}
+
+/// Writes a small file atomically: it exists in full or not at all.
+pub(crate) fn write_file(
+    media: &dyn Media,
+    temporary: u64,
+    name: &str,
+    bytes: &[u8],
+) -> Result<()> {
+    let temporary = FileName::Temporary(temporary).to_string();
+    let write = || {
+        let file = media.create(&temporary, 0)?;
+        file.write_at(bytes, 0)?;
+        file.sync()?;
+        media.rename(&temporary, name)?;
+        media.sync()
+    };
+    write().map_err(Error::io("write", media.path().join(name)))
+}
+
+/// Removes temporary files, sockets of the dead, and the banks of an earlier image: they are never
+/// read again, and the new image needs their space. (The file `live` stays: it accounts for gaps in
+/// the log.)
+pub(crate) fn remove_temporaries(media: &dyn Media) -> Result<()> {
+    let listing = Listing::read(media)?;
+    // A file that cannot be removed only takes space: a caller that needs its name gets the error.
+    let _ = removal::remove_temporaries(media, &listing.temporaries);
+    let banks = listing.banks.into_iter();
+    let banks = banks.map(|(timeline, bank)| FileName::Bank { timeline, bank });
+    let sockets = listing.sockets.into_iter().map(|slot| FileName::Attach { slot });
+    for leftover in banks.chain(sockets) {
+        // Likewise: the new image has other names.
+        let _ = media.remove(&leftover.to_string());
+    }
+    Ok(())
+}
+
+/// Removes the temporary files of the handle that had a slot before.
+pub(crate) fn remove_temporaries_of(media: &dyn Media, slot: u16) -> Result<()> {
+    let mut temporaries = Listing::read(media)?.temporaries;
+    temporaries.retain(|number| number >> SLOT_TEMPORARIES == u64::from(slot) + 1);
+    // A file that cannot be removed takes space; its number is skipped.
+    let _ = removal::remove_temporaries(media, &temporaries);
+    Ok(())
+}
+
+/// Removes every file of the filter except the lock.
+pub(crate) fn clear(media: &dyn Media) -> Result<()> {
+    let names = media.list().map_err(Error::io("list", media.path()))?;
+    let ours = names.iter().filter_map(|name| FileName::parse(name));
+    let ours: Vec<_> = ours.filter(|&file| file != FileName::Lock).collect();
+    if ours.is_empty() {
+        return Ok(());
+    }
+    // `meta` first, and durably: without it the rest is no filter, wherever this is interrupted.
+    // Synced even if it is missing: the process that removed it may have died before the sync.
+    remove_for_good(media, [FileName::Meta], LEFTOVER_TEMPORARY..)?;
+    media.sync().map_err(Error::io("sync", media.path()))?;
+    let rest = |file: &FileName| !matches!(file, FileName::Meta | FileName::Temporary(_));
+    remove_for_good(media, ours.into_iter().filter(rest), LEFTOVER_TEMPORARY..)?;
+    removal::remove_temporaries(media, &Listing::read(media)?.temporaries)
+}
