@@ -46,7 +46,7 @@ pub struct Settings {
     /// or nothing, the default of a new one.
     #[arg(long, value_name = KEEPS, value_parser = Keep::from_str)]
     pub keep_log: Option<Keep>,
-    /// Go on although the log does not reach back to the creation of a filter: what was inserted
+    /// Continue although the log does not reach back to the creation of a filter: what was inserted
     /// before the log begins is then forgotten.
     #[arg(long)]
     pub forget: bool,

@@ -106,7 +106,9 @@ fn what_is_not_named_stays_unless_the_kind_is() {
     is(&["--kind", "time-limited", "--window", "2h"], "time-limited fpr=0.001 window=2h");
     is(&["--rate", "9"], "time-limited fpr=0.001 rate=9 window=2h");
     let refusal = refused(&["alter", &dir, "--capacity", "9"], b"");
-    assert!(refusal.contains("with --kind time-limited these have their defaults"), "{refusal}");
+    assert!(refusal.contains("parameters of time-limited"), "{refusal}");
+    let refusal = refused(&["alter", &dir, "-K", "9", "--kind", "stable"], b"");
+    assert!(refusal.contains("cells"), "{refusal}");
     let refusal = refused(&["alter", &dir, "--kind", "timing", "--window", "1h"], b"");
     assert!(!refusal.contains("defaults"), "{refusal}");
     is(&["--kind", "fingerprint", "--last", "1000"], "fingerprint fpr=0.001 window-items=1000");
@@ -139,7 +141,7 @@ fn a_filter_keeps_log_from_an_alteration_on() {
     let told = ok(&alter, b"").json().remove(0);
     assert_eq!(told["whole"], false);
     let stat = ok(&["stat", &dir, "--json"], b"").json().remove(0);
-    assert_eq!(stat["keep_log"].as_str(), Some("24h"), "{stat}");
+    assert_eq!(stat["keep_log"].as_str(), Some("86400s"), "{stat}");
     ok(&["insert", &dir], &lines(0..100));
     ok(&["alter", &dir, "--last", "6000"], b"");
     assert_eq!(present(&dir, 0..100), 100);
