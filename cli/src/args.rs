@@ -125,12 +125,18 @@ pub enum Command {
     /// Creates a filter from a backup, in a new directory, or what a filter was at a moment of its
     /// past.
     Restore(Restore),
-    /// Makes a filter with another window, rate, capacity or kind, in a new directory, from the log
-    /// that is kept.
+    /// Gives a filter another window, rate, capacity or kind, while it is in use, from the log that
+    /// is kept.
     ///
-    /// The new filter answers as one that has had its parameters since the log began. DIR stays as
-    /// it is, and may be in use; what comes after the end of its log was read is not in the new
-    /// filter.
+    /// Afterwards it answers as one that has had its parameters since the log began. Processes that
+    /// have it open continue with it; at the end writers wait for about two seconds for each GiB of
+    /// the filter. Parameters that are not named stay as they are; with --kind they have their
+    /// defaults. A filter that keeps no log, and has inserts that are not in it, needs --forget.
+    /// plan --alter says what it takes.
+    ///
+    /// With NEW a filter in another directory is made instead. Parameters that are not named have
+    /// their defaults. DIR stays as it is, and may be in use; what comes after the end of its log
+    /// was read is not in the new filter.
     Alter(Alter),
     /// Unites filters with the same hash of keys (--hash-seed) in a new directory.
     ///
@@ -150,7 +156,8 @@ pub enum Command {
     /// written; 2 nothing could be recovered (for example without `meta`, of which every backup has
     /// a copy), or another error.
     Salvage(Salvage),
-    /// Prints memory, disk space, parameters and error rate of a filter before it is created.
+    /// Prints memory, disk space, parameters and error rate of a filter before it is created, or
+    /// what it takes to alter one.
     Plan(Plan),
     /// Explains the answer about each key: which records of the kept log inserted it, when, where
     /// it lies, and how probable a false positive is.
@@ -532,6 +539,18 @@ pub struct Plan {
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
+    /// Print what it takes to give the filter in this directory these parameters (alter): how long,
+    /// how long writers wait, memory, disk, and what is forgotten. Changes nothing. Parameters that
+    /// are not named stay as they are; with --kind they have their defaults.
+    #[arg(
+        long,
+        value_name = "DIR",
+        conflicts_with_all = [
+            "plot", "hash", "hash_seed", "stripes", "durability", "block_bytes", "segment_bytes",
+            "max_lead", "downtime"
+        ]
+    )]
+    pub alter: Option<PathBuf>,
     /// Also draw bits a key against false-positive rate and window for the kinds, as SVG.
     #[arg(long, value_name = "FILE.svg")]
     pub plot: Option<PathBuf>,

@@ -121,6 +121,8 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     (
         "alter",
         &[
+            "ebbtide alter seen --window 48h",
+            "ebbtide alter seen --kind time-limited --window 48h --fpr 1e-4 --keep-log 48h",
             "ebbtide alter seen larger --window 48h --rate 2000",
             "ebbtide alter seen exact --kind fingerprint --last 1e6 --fpr 1e-6 --keep-log 24h",
         ],
@@ -134,6 +136,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "ebbtide plan --last 1000000",
             "ebbtide plan --kind counting --capacity 100000 --json",
             "ebbtide plan --last 1e6 --plot bits.svg",
+            "ebbtide plan --alter seen --window 48h",
         ],
     ),
     (

@@ -17,8 +17,8 @@ struct Use {
 }
 
 /// An option, and the parameter of the same name.
-struct KindOption {
-    name: &'static str,
+pub struct KindOption {
+    pub name: &'static str,
     value: &'static str,
     uses: &'static [Use],
 }
@@ -47,7 +47,7 @@ const fn of(kinds: &'static str, help: &'static str) -> Use {
 }
 
 /// The options of all kinds. A new kind adds its options here. A capital letter is a short option.
-const OPTIONS: &[KindOption] = &[
+pub const OPTIONS: &[KindOption] = &[
     plain(
         "capacity",
         "N",

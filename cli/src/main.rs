@@ -18,6 +18,7 @@ mod explain_args;
 mod failure;
 mod help;
 mod input;
+mod kept_parameters;
 mod key_args;
 mod key_part;
 mod key_syntax;

@@ -1,5 +1,6 @@
-//! Options of the commands that make filters from the operations of others.
+//! Options of the commands that make filters from the operations of others, or alter them.
 
+use crate::kept_parameters::Named;
 use crate::key_args::KEEPS;
 use crate::kind_options::KindOptions;
 use crate::units::parse_positive;
@@ -9,10 +10,10 @@ use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// The kind and the parameters of the new filter.
+/// The kind and the parameters of a filter that is made or altered.
 #[derive(Debug, Args)]
 pub struct Remade {
-    /// The kind of the new filter.
+    /// The kind of the filter; by default it stays the same.
     #[arg(long)]
     pub kind: Option<String>,
     /// The window in inserts; the same as --window-items.
@@ -31,15 +32,22 @@ pub struct Remade {
     pub settings: Settings,
 }
 
-/// Settings of all new filters.
+impl Remade {
+    /// Returns the kind and the parameters that are named.
+    pub fn named(&self) -> Named<'_> {
+        Named { kind: self.kind.as_deref(), last: self.last, options: &self.kind_options }
+    }
+}
+
+/// Settings of all filters that are made or altered.
 #[derive(Debug, Args)]
 pub struct Settings {
-    /// How much of its log the new filter keeps: a time such as 24h, a size such as 10GiB, or
-    /// nothing, the default.
+    /// How much of its log the filter keeps from now on: a time such as 24h, a size such as 10GiB,
+    /// or nothing, the default of a new one.
     #[arg(long, value_name = KEEPS, value_parser = Keep::from_str)]
     pub keep_log: Option<Keep>,
-    /// Make the new filter although the log does not reach back to the creation of a filter: it
-    /// then does not know what was inserted before the log begins.
+    /// Continue although the log does not reach back to the creation of a filter: what was inserted
+    /// before the log begins is then forgotten.
     #[arg(long)]
     pub forget: bool,
 }
@@ -49,12 +57,15 @@ pub struct Settings {
 pub struct Alter {
     /// The directory of the filter, which others may use meanwhile.
     pub dir: PathBuf,
-    /// The directory of the new filter, which must not contain a filter.
-    pub new: PathBuf,
-    /// The kind and the parameters of the new filter, all that it shall have: those that are not
-    /// named have their defaults. Without --kind it is of the same kind.
+    /// The directory of a new filter, which must not contain a filter. Without it DIR itself is
+    /// altered.
+    pub new: Option<PathBuf>,
+    /// The kind and the parameters.
     #[command(flatten)]
     pub remade: Remade,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Options of `merge`.

@@ -1,7 +1,7 @@
 //! Answers of the engine as objects of `ebbtide/_types.py`.
 
 use crate::times;
-use ebbtide::history::{Change, Commit, Operation};
+use ebbtide::history::{Altered, Change, Commit, Operation, Remade};
 use ebbtide::inspect::{Plan, Report, Salvaged};
 use ebbtide::{Admission, Checked, Digest, Estimate, OpenClaim, Parameters, Stat};
 use pyo3::exceptions::PyRuntimeError;
@@ -156,6 +156,20 @@ fn operation<'py>(class: &Bound<'py, PyAny>, operation: &Operation) -> PyResult<
     };
     let time = operation.time.map(|time| times::datetime(py, time)).transpose()?.flatten();
     class.call((operation.lsn, time, kind), Some(&all))
+}
+
+/// Returns an `Altered`.
+pub fn altered<'py>(py: Python<'py>, altered: Altered) -> PyResult<Bound<'py, PyAny>> {
+    let Altered { lsn, operations, is_whole, since, stopped, .. } = altered;
+    let since = since.map(|time| times::datetime(py, time)).transpose()?.flatten();
+    let stopped = times::delta(py, stopped)?;
+    class(py, "Altered")?.call1((lsn, operations, is_whole, since, stopped))
+}
+
+/// Returns a `Remade`.
+pub fn remade<'py>(py: Python<'py>, made: Remade) -> PyResult<Bound<'py, PyAny>> {
+    let since = made.since.map(|time| times::datetime(py, time)).transpose()?.flatten();
+    class(py, "Remade")?.call1((made.operations, made.is_whole, since))
 }
 
 /// Returns a `Plan`.

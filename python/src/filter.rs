@@ -8,7 +8,7 @@ use crate::keys::bytes_of;
 use crate::settings::{Argument, Asked, Settings, number};
 use crate::slot::{Slot, no_copy, warn_unclosed};
 use crate::times;
-use ebbtide::{Any, Checked, Filter, Options, Parameters, Penalty};
+use ebbtide::{Any, Checked, Filter, Options, Penalty};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
@@ -28,19 +28,12 @@ use std::path::PathBuf;
 #[pyclass(frozen, weakref, module = "ebbtide", name = "Filter")]
 pub struct PyFilter {
     pub slot: Slot<Filter>,
-    kind: String,
-    parameters: Parameters,
-    /// Whether the window is a time.
-    is_time: bool,
 }
 
 impl PyFilter {
     /// Creates the object of an open filter.
     pub fn of(filter: Filter, path: PathBuf, options: (Options, String), reopens: bool) -> Self {
-        let (kind, parameters) = (filter.kind().to_owned(), filter.parameters());
-        let is_time = parameters.get("window").is_some();
-        let slot = Slot::new(filter, (path, ()), options, reopens);
-        Self { slot, kind, parameters, is_time }
+        Self { slot: Slot::new(filter, (path, ()), options, reopens) }
     }
 }
 
@@ -378,7 +371,7 @@ impl PyFilter {
         time: Argument<'_, '_>,
     ) -> PyResult<bool> {
         let (key, asked) = (bytes_of(key)?, Asked::new(time)?);
-        let within = times::within(within, self.is_time)?;
+        let within = times::within(within, self.slot.is_time())?;
         self.slot.quick(
             py,
             |handle| asked.quick(handle.call()).seen_within(&key, within),
@@ -540,13 +533,13 @@ impl PyFilter {
     /// The name of the filter's kind.
     #[getter]
     fn kind(&self) -> &str {
-        &self.kind
+        self.slot.described().0
     }
 
     /// All parameters of the kind, as text: durations in microseconds.
     #[getter]
     fn parameters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        answers::parameters(py, &self.parameters)
+        answers::parameters(py, &self.slot.described().1)
     }
 
     /// Whether the object was closed.
@@ -557,7 +550,8 @@ impl PyFilter {
 
     fn __repr__(&self) -> String {
         let state = if self.slot.is_closed() { "closed " } else { "" };
-        let spec = Any::new(&self.kind, self.parameters.clone());
+        let (kind, parameters) = self.slot.described();
+        let spec = Any::new(kind, parameters);
         format!("<{state}ebbtide.Filter {:?} {spec}>", self.slot.path())
     }
 

@@ -4,6 +4,7 @@ use crate::answers;
 use crate::errors::raised;
 use crate::filter::PyFilter;
 use crate::times;
+use ebbtide::history::{self, Share, Unlogged};
 use ebbtide::{Any, Error, Filter, Options, Spec, inspect, units};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -67,6 +68,39 @@ pub fn restore_at(
     let at = times::moment("at", at)?;
     raise(py, py.detach(|| inspect::restore_at(filter, at, path)))?;
     Ok(())
+}
+
+/// Gives a filter other parameters; `Filter.alter` calls it.
+#[pyfunction]
+pub fn alter<'py>(
+    seen: &Bound<'py, PyFilter>,
+    spec: &str,
+    forget: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = seen.py();
+    let spec = spec_of(py, spec)?;
+    let unlogged = if forget { Unlogged::Forget } else { Unlogged::Refuse };
+    // In a child made by fork this opens the filter again.
+    let filter = seen.get().slot.usable(py, |filter| filter.positions().map(drop))?;
+    let altered = raise(py, py.detach(|| filter.alter(spec, unlogged)))?;
+    answers::altered(py, altered)
+}
+
+/// Makes a filter from the logs of others.
+#[pyfunction]
+pub fn remake<'py>(
+    py: Python<'py>,
+    filters: Vec<PathBuf>,
+    path: PathBuf,
+    spec: &str,
+    options: &str,
+    share: Option<(u64, u64)>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let spec = spec_of(py, spec)?;
+    let options: Options = raise(py, options.parse())?;
+    let share = share.map(|(number, count)| Share { number, count });
+    let made = py.detach(|| history::remake(&filters, path, spec, options, share));
+    answers::remade(py, raise(py, made)?)
 }
 
 /// Checks all files of a filter.

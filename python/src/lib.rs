@@ -45,6 +45,8 @@ fn _ebbtide(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(functions::open_filter, module)?)?;
     module.add_function(wrap_pyfunction!(functions::restore, module)?)?;
     module.add_function(wrap_pyfunction!(functions::restore_at, module)?)?;
+    module.add_function(wrap_pyfunction!(functions::alter, module)?)?;
+    module.add_function(wrap_pyfunction!(functions::remake, module)?)?;
     module.add_function(wrap_pyfunction!(functions::verify, module)?)?;
     module.add_function(wrap_pyfunction!(history::history, module)?)?;
     module.add_function(wrap_pyfunction!(functions::salvage, module)?)?;

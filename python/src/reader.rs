@@ -8,7 +8,7 @@ use crate::keys::bytes_of;
 use crate::settings::{Argument, Asked, number};
 use crate::slot::{Opens, Slot, no_copy};
 use crate::times;
-use ebbtide::{Any, Options, Parameters, Penalty, Reader};
+use ebbtide::{Any, Options, Penalty, Reader};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 use std::collections::BTreeMap;
@@ -34,10 +34,6 @@ use std::path::PathBuf;
 #[pyclass(frozen, weakref, module = "ebbtide", name = "Reader")]
 pub struct PyReader {
     slot: Slot<Reader>,
-    kind: String,
-    parameters: Parameters,
-    /// Whether the window is a time.
-    is_time: bool,
 }
 
 #[pymethods]
@@ -55,11 +51,9 @@ impl PyReader {
         let at = at.map(|at| times::moment("at", at)).transpose()?;
         let opened = py.detach(|| <Reader as Opens>::open(&path, at, Options::new()));
         let reader = opened.map_err(|error| raised(py, error))?;
-        let (kind, parameters) = (reader.kind().to_owned(), reader.parameters());
-        let is_time = parameters.get("window").is_some();
         let slot =
             Slot::new(reader, (path, at), (Options::new(), String::new()), reopen_after_fork);
-        Ok(Self { slot, kind, parameters, is_time })
+        Ok(Self { slot })
     }
 
     /// Closes the reader; a second call does nothing.
@@ -147,7 +141,7 @@ impl PyReader {
         time: Argument<'_, '_>,
     ) -> PyResult<bool> {
         let (key, asked) = (bytes_of(key)?, Asked::new(time)?);
-        let within = times::within(within, self.is_time)?;
+        let within = times::within(within, self.slot.is_time())?;
         self.slot.quick(
             py,
             |handle| asked.quick(handle.call()).seen_within(&key, within),
@@ -294,13 +288,13 @@ impl PyReader {
     /// The name of the filter's kind.
     #[getter]
     fn kind(&self) -> &str {
-        &self.kind
+        self.slot.described().0
     }
 
     /// All parameters of the kind, as text: durations in microseconds.
     #[getter]
     fn parameters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        answers::parameters(py, &self.parameters)
+        answers::parameters(py, &self.slot.described().1)
     }
 
     /// Whether the object was closed.
@@ -311,7 +305,8 @@ impl PyReader {
 
     fn __repr__(&self) -> String {
         let state = if self.slot.is_closed() { "closed " } else { "" };
-        let spec = Any::new(&self.kind, self.parameters.clone());
+        let (kind, parameters) = self.slot.described();
+        let spec = Any::new(kind, parameters);
         let then = self.slot.what().map_or_else(String::new, |at| format!(" as of {at}"));
         format!("<{state}ebbtide.Reader {:?} {spec}{then}>", self.slot.path())
     }

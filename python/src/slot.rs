@@ -8,13 +8,13 @@
 use crate::errors::raised;
 use arc_swap::ArcSwapOption;
 use ebbtide::history::At;
-use ebbtide::{Any, Error, Filter, Options, Reader};
+use ebbtide::{Any, Error, Filter, Options, Parameters, Reader};
 use pyo3::exceptions::{PyResourceWarning, PyTypeError};
 use pyo3::prelude::*;
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// The longest wait between two looks at signals.
@@ -28,6 +28,9 @@ pub trait Opens: Send + Sync + Sized {
     /// Opens an existing filter.
     fn open(path: &Path, what: Self::What, options: Options) -> ebbtide::Result<Self>;
 
+    /// Returns the kind and its parameters: others after the filter was altered.
+    fn described(&self) -> (&'static str, Parameters);
+
     /// Closes the handle.
     fn close(&self) -> ebbtide::Result<()>;
 }
@@ -37,6 +40,10 @@ impl Opens for Filter {
 
     fn open(path: &Path, (): (), options: Options) -> ebbtide::Result<Self> {
         Filter::<Any>::open(path, options)
+    }
+
+    fn described(&self) -> (&'static str, Parameters) {
+        (self.kind(), self.parameters())
     }
 
     fn close(&self) -> ebbtide::Result<()> {
@@ -55,6 +62,10 @@ impl Opens for Reader {
         }
     }
 
+    fn described(&self) -> (&'static str, Parameters) {
+        (self.kind(), self.parameters())
+    }
+
     fn close(&self) -> ebbtide::Result<()> {
         Ok(())
     }
@@ -71,6 +82,8 @@ pub struct Slot<H: Opens> {
     reopen_after_fork: bool,
     /// The process that has opened the handle.
     process: AtomicU32,
+    /// The kind and the parameters when the handle was closed.
+    last: OnceLock<(&'static str, Parameters)>,
 }
 
 impl<H: Opens> Slot<H> {
@@ -83,7 +96,21 @@ impl<H: Opens> Slot<H> {
     ) -> Self {
         let handle = ArcSwapOption::from_pointee(handle);
         let process = AtomicU32::new(std::process::id());
-        Self { handle, path, what, options, options_text, reopen_after_fork, process }
+        let last = OnceLock::new();
+        Self { handle, path, what, options, options_text, reopen_after_fork, process, last }
+    }
+
+    /// Returns the kind and its parameters, as the handle knows them; of a closed one the last.
+    pub fn described(&self) -> (&'static str, Parameters) {
+        match self.handle.load().as_deref() {
+            Some(open) => open.described(),
+            None => self.last.get().cloned().unwrap_or_default(),
+        }
+    }
+
+    /// Returns whether the window is a time.
+    pub fn is_time(&self) -> bool {
+        self.described().1.get("window").is_some()
     }
 
     /// Returns the options as text.
@@ -206,6 +233,9 @@ impl<H: Opens> Slot<H> {
     /// Closes the handle; a second time does nothing. An inherited handle belongs to the parent,
     /// and is only forgotten.
     pub fn close(&self, py: Python<'_>) -> PyResult<()> {
+        if let Some(open) = self.handle.load().as_deref() {
+            let _ = self.last.set(open.described());
+        }
         let Some(handle) = self.handle.swap(None) else { return Ok(()) };
         match py.detach(|| handle.close()) {
             Err(Error::Forked { .. }) | Ok(()) => Ok(()),

@@ -207,6 +207,15 @@ def past(home: Path) -> None:
         with ebbtide.Reader(home, at=moment) as reader:
             assert "a" in reader and "a" not in seen
         ebbtide.restore(home, home.with_name("then"), at=datetime.now(timezone.utc))
+        altered: ebbtide.Altered = seen.alter(ebbtide.Fingerprint(last=2000), forget=False)
+        since: datetime | None = altered.since
+        stopped: timedelta = altered.stopped
+        assert altered.is_whole and altered.operations == 1 and altered.lsn > 1
+        assert since is not None and stopped > timedelta(0)
+        made: ebbtide.Remade = ebbtide.remake(
+            [home], home.with_name("part"), "fingerprint last=50", share=(0, 2), keep_log="1h"
+        )
+        assert made.is_whole and made.operations <= 1 and made.since in (None, since)
         try:
             ebbtide.Reader(home, at="lsn:1000000")
         except ebbtide.NotKept as error:

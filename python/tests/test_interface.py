@@ -14,7 +14,17 @@ import pytest
 
 import ebbtide
 
-MODULES = ["", "._open", "._specs", "._types", "._errors", "._stream", "._claims", "._ebbtide"]
+MODULES = [
+    "",
+    "._alter",
+    "._open",
+    "._specs",
+    "._types",
+    "._errors",
+    "._stream",
+    "._claims",
+    "._ebbtide",
+]
 
 #: The classes that are not written in Python.
 CLASSES = (ebbtide.Filter, ebbtide.Reader, ebbtide.Batch, ebbtide.Claim, ebbtide.History)

@@ -1,5 +1,6 @@
 //! Dispatches each command to its module; one module per group of commands.
 
+mod alter;
 mod at_least_once;
 mod at_rest;
 mod claims;

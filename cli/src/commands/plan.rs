@@ -1,8 +1,10 @@
 //! `plan`: the requirements of a filter, before anything is created.
 
+use super::alter;
 use super::look::{bytes, parameter_rows, parameters_json};
 use crate::args::Plan;
 use crate::failure::Result;
+use crate::kept_parameters::Named;
 use crate::kind_options::described;
 use crate::output::{Output, object, table};
 use ebbtide::inspect::{self, PlannedPart};
@@ -10,6 +12,11 @@ use serde_json::{Map, Value};
 
 /// Prints the plan.
 pub fn plan(arguments: &Plan) -> Result<()> {
+    if let Some(dir) = &arguments.alter {
+        let (kind, last) = (arguments.kind.as_deref(), arguments.last);
+        let named = Named { kind, last, options: &arguments.kind_options };
+        return alter::plan(dir, named, arguments.json);
+    }
     let (kind, parameters) =
         described(arguments.kind.as_deref(), arguments.last, &arguments.kind_options)?;
     let plan = inspect::plan(kind, &parameters, &arguments.creation.options())?;

@@ -1,9 +1,9 @@
-//! `alter`, `merge` and `split`: filters from the operations of others.
+//! `alter`, `merge` and `split`: new filters from the operations of others.
 
-use super::{at_rest, place};
+use super::{alter, at_rest, place};
 use crate::failure::{Failure, Result};
 use crate::kind_options::described;
-use crate::output::Output;
+use crate::output::{Output, object};
 use crate::remake_args::{Alter, Merge, Remade, Settings, Split};
 use crate::units::counted;
 use ebbtide::history::{History, Share, remake};
@@ -13,15 +13,21 @@ use std::path::{Path, PathBuf};
 
 /// `alter`.
 pub fn alter(arguments: &Alter) -> Result<()> {
-    let Alter { dir, new, remade } = arguments;
-    if remade.kind.is_none() && !is_given(remade) {
+    let Alter { dir, new, remade, json } = arguments;
+    let Some(new) = new else { return alter::in_place(arguments) };
+    if remade.named().is_empty() {
         return Err(Failure::Error(
             "nothing to alter; name the kind or the parameters of the new filter".to_owned(),
         ));
     }
     let spec = spec(remade, dir)?;
     let operations = make(&[dir], new, spec, &remade.settings, None)?;
-    say(new, operations, 1)
+    if !json {
+        return say(new, operations, 1);
+    }
+    let mut output = Output::new()?;
+    output.json(object([("operations", operations.into())]))?;
+    output.flush()
 }
 
 /// `merge`.
@@ -48,10 +54,6 @@ pub fn split(arguments: &Split) -> Result<()> {
     Ok(())
 }
 
-fn is_given(remade: &Remade) -> bool {
-    remade.last.is_some() || remade.kind_options.parameters().iter().next().is_some()
-}
-
 /// Returns the kind and the parameters of a filter.
 fn like(dir: &Path) -> Result<(String, Parameters)> {
     let reader = Reader::<Any>::open(dir, at_rest::options())?;
@@ -61,7 +63,7 @@ fn like(dir: &Path) -> Result<(String, Parameters)> {
 /// Returns the wanted kind with its parameters: those of a filter, unless others are given.
 fn spec(remade: &Remade, dir: &Path) -> Result<Any> {
     let (kind, parameters) = like(dir)?;
-    if remade.kind.is_none() && !is_given(remade) {
+    if remade.named().is_empty() {
         return Ok(Any::new(&kind, parameters));
     }
     let kind = remade.kind.as_deref().unwrap_or(&kind);

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod altered;
 mod answers;
 mod asking;
 mod beside;

@@ -12,8 +12,9 @@ number of threads and processes, in Python, Rust, and on the command line.
 ``open`` opens or creates a ``Filter``, ``Reader`` reads one without changing anything. The kinds
 are classes: ``Fingerprint``, ``AgePartitioned`` and ``TimeLimited`` for windows, ``Counting`` and
 others for counts. ``Filter.claim`` and ``once`` are for work that may fail. With ``keep_log`` a
-filter can be asked as of a moment of its past; ``history`` returns what happened. Errors are
-subclasses of ``Error``.
+filter can be asked as of a moment of its past; ``history`` returns what happened, and
+``Filter.alter`` gives it another window, rate, capacity or kind. Errors are subclasses of
+``Error``.
 
 Programs that share a filter need releases of the same format, in whatever language: pin the same
 version in all of them.
@@ -21,6 +22,7 @@ version in all of them.
 
 from __future__ import annotations
 
+from . import _alter as _alter
 from . import _async as _async
 from ._claims import once
 from ._ebbtide import Batch, Claim, Filter, History, Raw, Reader, __version__, raw
@@ -49,7 +51,7 @@ from ._errors import (
     Unsupported,
     WrongVersion,
 )
-from ._open import history, open, plan, restore, salvage, verify
+from ._open import history, open, plan, remake, restore, salvage, verify
 from ._specs import (
     AgePartitioned,
     BlockTiming,
@@ -72,6 +74,7 @@ from ._specs import (
 )
 from ._types import (
     Admission,
+    Altered,
     Commit,
     Digest,
     Duration,
@@ -82,6 +85,7 @@ from ._types import (
     OpenClaim,
     Operation,
     Plan,
+    Remade,
     Report,
     Salvaged,
     Stat,
@@ -91,6 +95,7 @@ from ._types import (
 __all__ = [
     "Admission",
     "AgePartitioned",
+    "Altered",
     "BadParameter",
     "Batch",
     "BlockTiming",
@@ -136,6 +141,7 @@ __all__ = [
     "Poisoned",
     "Raw",
     "Reader",
+    "Remade",
     "Report",
     "Retired",
     "Salvaged",
@@ -157,6 +163,7 @@ __all__ = [
     "open",
     "plan",
     "raw",
+    "remake",
     "restore",
     "salvage",
     "verify",

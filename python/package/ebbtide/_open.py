@@ -5,13 +5,14 @@ from __future__ import annotations
 import atexit
 import os
 import weakref
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any, Literal
 
 from . import _ebbtide
 from ._ebbtide import Filter, History, Reader
 from ._specs import Spec, micros, to_timedelta
-from ._types import Duration, Moment, Plan, Report, Salvaged
+from ._types import Duration, Moment, Plan, Remade, Report, Salvaged
 
 Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
@@ -29,7 +30,8 @@ def _absolute(path: Path) -> str:
     return os.path.abspath(os.fsdecode(path))
 
 
-def _text_of(spec: Spec | str) -> str:
+def text_of(spec: Spec | str) -> str:
+    """Returns a kind with its parameters as text."""
     if isinstance(spec, (Spec, str)):
         return str(spec)
     raise TypeError(
@@ -184,7 +186,7 @@ def open(
             "keep_log": keep_log,
         },
     )
-    text = None if spec is None else _text_of(spec)
+    text = None if spec is None else text_of(spec)
     return _open(_absolute(path), text, create, options, bool(reopen_after_fork))
 
 
@@ -225,6 +227,57 @@ def restore(backup: Path, path: Path, *, at: Moment | None = None) -> None:
         _ebbtide.restore(_absolute(backup), _absolute(path))
     else:
         _ebbtide.restore_at(_absolute(backup), _absolute(path), at)
+
+
+def remake(
+    filters: Iterable[Path],
+    path: Path,
+    spec: Spec | str,
+    *,
+    share: tuple[int, int] | None = None,
+    keep_log: timedelta | str | None = None,
+    stripes: int | None = None,
+    block_bytes: int | None = None,
+    segment_bytes: int | None = None,
+    mode: int | None = None,
+) -> Remade:
+    """Makes a filter in a new directory from the logs of others.
+
+    It answers as a filter of this spec that has had all of their operations, in the order of their
+    times, since their logs begin (``open(keep_log=...)``): of one filter with another window, rate,
+    capacity or kind, of several their union, if they have one ``hash_seed``. ``share=(0, 4)`` takes
+    the first of four parts of the keys, by their hash. The filters may be in use; what they do
+    after the end of their logs was read is not in the new one. To alter a filter where it is:
+    ``Filter.alter``. The other settings are those of ``open``.
+
+    ``is_whole`` of the answer says whether the logs had everything. Raises Exists, Mismatch,
+    BadParameter, NotAFilter, IoError; then there is no new filter.
+
+    >>> import tempfile, ebbtide
+    >>> a, b, new = (f"{tempfile.mkdtemp()}/seen" for _ in range(3))
+    >>> for path, key in (a, "order 17"), (b, "order 18"):
+    ...     with ebbtide.open(path, ebbtide.Fingerprint(last=1000), hash_seed=7) as seen:
+    ...         seen.insert(key)
+    >>> ebbtide.remake([a, b], new, ebbtide.Fingerprint(last=2000)).operations
+    2
+    >>> list(ebbtide.Reader(new).contains_all(["order 17", "order 18"]))
+    [1, 1]
+    """
+    if isinstance(filters, (str, bytes, os.PathLike)):
+        raise TypeError("filters: expected several paths, as in [path], found one path")
+    options = _options(
+        None,
+        {},
+        {
+            "keep_log": keep_log,
+            "stripes": stripes,
+            "block_bytes": block_bytes,
+            "segment_bytes": segment_bytes,
+            "mode": mode,
+        },
+    )
+    paths = [_absolute(one) for one in filters]
+    return _ebbtide.remake(paths, _absolute(path), text_of(spec), options, share)
 
 
 def history(path: Path, after: Moment | None = None, durable: bool = True) -> History:
@@ -297,6 +350,6 @@ def plan(
             "image": image,
         },
     )
-    return _ebbtide.plan(_text_of(spec), options)
+    return _ebbtide.plan(text_of(spec), options)
 
 

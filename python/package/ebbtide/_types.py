@@ -162,6 +162,34 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
+class Altered:
+    """What ``Filter.alter`` has done."""
+
+    #: The number of the alteration: ``Reader(path, at=f"lsn:{lsn - 1}")`` is the filter before it.
+    lsn: int
+    #: Insertions and removals in the log, which the filter now has.
+    operations: int
+    #: Whether the log has all of them since the filter was created.
+    is_whole: bool
+    #: The time of the first operation in the log, if it has one.
+    since: datetime | None
+    #: For how long writers had to wait at the end.
+    stopped: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Remade:
+    """What a filter has that ``remake`` has made."""
+
+    #: Insertions and removals that it has taken.
+    operations: int
+    #: Whether the logs have all of them since the filters were created.
+    is_whole: bool
+    #: The time of the first operation, if it has one.
+    since: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
 class FileReport:
     """What ``verify`` found in a file."""
 

@@ -1,0 +1,202 @@
+//! `alter` of a filter where it is, and `plan --alter`.
+
+use super::at_rest;
+use super::look::{bytes, parameters_json};
+use crate::failure::{Failure, Result};
+use crate::kept_parameters::{Named, shown};
+use crate::output::{Output, object, table};
+use crate::remake_args::{Alter, Settings};
+use crate::units::{self, counted};
+use ebbtide::history::{AlterationPlan, Altered, History, Unlogged};
+use ebbtide::{Any, Filter, Keep, Reader, Spec, Timestamp, history};
+use serde_json::{Map, Value};
+use std::path::Path;
+use std::time::Duration;
+
+/// Seconds that an operation in the log takes.
+const SECONDS_A_RECORD: f64 = 0.25e-6;
+/// Bytes of a snapshot that are written or read in a second.
+const BYTES_A_SECOND: f64 = (1_u64 << 30) as f64;
+/// Commits that are asked for the time at which the log begins.
+const FIRST_COMMITS: usize = 100;
+
+/// `alter` without a directory for a new filter.
+pub fn in_place(arguments: &Alter) -> Result<()> {
+    let Alter { dir, remade, json, .. } = arguments;
+    let filter = at_rest::open(dir)?;
+    let spec = remade.named().over(filter.kind(), &filter.parameters())?;
+    spec.kind()?;
+    let unlogged = if remade.settings.forget { Unlogged::Forget } else { Unlogged::Refuse };
+    // Before the filter begins to keep its log: it does not have that from its creation on.
+    if unlogged == Unlogged::Refuse && filter.stat()?.keep_log == Keep::Nothing {
+        check_log(dir)?;
+    }
+    let filter = keeping(filter, dir, &remade.settings)?;
+    let altered = filter.alter(spec, unlogged)?;
+    let mut output = Output::new()?;
+    let now = shown(filter.kind(), &filter.parameters());
+    if *json {
+        let mut members = object([
+            ("kind", filter.kind().into()),
+            ("parameters", parameters_json(&filter.parameters())),
+        ]);
+        members.extend(altered_json(altered));
+        output.json(members)?;
+    } else {
+        output.text(&format!("{} is {now} {}", dir.display(), altered_text(altered)))?;
+    }
+    output.flush()?;
+    filter.close()?;
+    Ok(())
+}
+
+/// Checks that the log has everything.
+fn check_log(dir: &Path) -> Result<()> {
+    let first = History::open(dir)?.next_lsn();
+    if first <= 1 {
+        return Ok(());
+    }
+    Err(Failure::Error(format!(
+        "{} keeps no log, so that what was inserted before LSN {first} would be forgotten; alter \
+         it nevertheless with --forget",
+        dir.display()
+    )))
+}
+
+/// Returns the filter, which keeps as much log as the settings say.
+fn keeping(filter: Filter<Any>, dir: &Path, settings: &Settings) -> Result<Filter<Any>> {
+    let Some(keep) = settings.keep_log else { return Ok(filter) };
+    let again = Filter::open(dir, at_rest::options().keep_log(keep))?;
+    filter.close()?;
+    Ok(again)
+}
+
+fn altered_json(altered: Altered) -> Map<String, Value> {
+    object([
+        ("lsn", altered.lsn.into()),
+        ("operations", altered.operations.into()),
+        ("whole", altered.is_whole.into()),
+        ("since", altered.since.map(Timestamp::as_unix_millis).into()),
+        ("stopped_seconds", altered.stopped.as_secs_f64().into()),
+    ])
+}
+
+fn altered_text(altered: Altered) -> String {
+    let operations = counted(altered.operations, "operation");
+    let log = match (altered.is_whole, altered.since) {
+        (true, _) => operations,
+        (false, Some(since)) => {
+            format!("{operations} since {}, earlier ones are forgotten", units::time(since))
+        }
+        (false, None) => format!("{operations}, earlier ones are forgotten"),
+    };
+    let stopped = rounded(altered.stopped.as_secs_f64());
+    format!("from LSN {} on, with {log}; writers were stopped for {stopped}", altered.lsn)
+}
+
+/// Formats a number of seconds as whole milliseconds, at least one.
+fn rounded(seconds: f64) -> String {
+    units::duration(Duration::from_millis(((seconds * 1e3).ceil() as u64).max(1)))
+}
+
+/// What an alteration is estimated to take.
+struct Estimate {
+    plan: AlterationPlan,
+    /// The first LSN in the log, and the time of the first operation there.
+    from: (u64, Option<Timestamp>),
+    seconds: f64,
+    stopped: f64,
+    memory: u64,
+}
+
+impl Estimate {
+    fn new(dir: &Path, spec: Any, present: u64) -> Result<Self> {
+        let plan = history::plan(dir, spec)?;
+        let mut history = History::open(dir)?.with_undurable();
+        let from = history.next_lsn();
+        let mut since = None;
+        for _ in 0..FIRST_COMMITS {
+            let Some(commit) = history.read()? else { break };
+            since = commit.operations.iter().find_map(|operation| operation.time);
+            if since.is_some() {
+                break;
+            }
+        }
+        let stopped = 2.0 * plan.memory_after as f64 / BYTES_A_SECOND;
+        let seconds = plan.records as f64 * SECONDS_A_RECORD + stopped;
+        let memory = present.saturating_add(plan.memory_after.saturating_mul(2));
+        Ok(Self { plan, from: (from, since), seconds, stopped, memory })
+    }
+
+    fn must_forget(&self) -> bool {
+        !self.plan.is_whole && self.plan.keep == Keep::Nothing
+    }
+
+    fn json(&self) -> Map<String, Value> {
+        object([
+            ("records", self.plan.records.into()),
+            ("from_lsn", self.from.0.into()),
+            ("since", self.from.1.map(Timestamp::as_unix_millis).into()),
+            ("whole", self.plan.is_whole.into()),
+            ("keep_log", self.plan.keep.to_string().into()),
+            ("must_forget", self.must_forget().into()),
+            ("seconds", self.seconds.into()),
+            ("stopped_seconds", self.stopped.into()),
+            ("memory_before_bytes", self.plan.memory_before.into()),
+            ("memory_after_bytes", self.plan.memory_after.into()),
+            ("memory_bytes", self.memory.into()),
+            ("disk_bytes", self.plan.memory_after.into()),
+        ])
+    }
+
+    fn rows(&self) -> Vec<(&'static str, String)> {
+        let (from, since) = self.from;
+        let mut forgotten = match since {
+            _ if self.plan.is_whole => "nothing".to_owned(),
+            Some(since) => format!("what came before LSN {from}, at {}", units::time(since)),
+            None => format!("what came before LSN {from}"),
+        };
+        if self.must_forget() {
+            forgotten += "; needs --forget, because the filter keeps no log";
+        }
+        let (before, after) = (bytes(self.plan.memory_before), bytes(self.plan.memory_after));
+        vec![
+            ("records to read", self.plan.records.to_string()),
+            ("forgotten", forgotten),
+            ("time", format!("about {}", rounded(self.seconds))),
+            ("writers stopped", format!("about {}", rounded(self.stopped))),
+            ("size before", before),
+            ("size after", after.clone()),
+            ("memory meanwhile", bytes(self.memory)),
+            ("disk meanwhile", after),
+        ]
+    }
+}
+
+/// `plan --alter`: prints what an alteration would take. Changes nothing.
+pub fn plan(dir: &Path, named: Named<'_>, json: bool) -> Result<()> {
+    let reader = Reader::<Any>::open(dir, at_rest::options())?;
+    let (kind, parameters) = (reader.kind().to_owned(), reader.parameters());
+    let spec = named.over(&kind, &parameters)?;
+    let after = spec.kind()?;
+    let memory = reader.stat()?.memory_bytes;
+    drop(reader);
+    let estimate = Estimate::new(dir, spec, memory)?;
+    let mut output = Output::new()?;
+    if json {
+        let mut members = object([
+            ("kind", after.name().into()),
+            ("parameters", parameters_json(&after.parameters())),
+        ]);
+        members.extend(estimate.json());
+        output.json(members)?;
+    } else {
+        let mut rows = vec![
+            ("before", shown(&kind, &parameters).to_string()),
+            ("after", shown(after.name(), &after.parameters()).to_string()),
+        ];
+        rows.extend(estimate.rows());
+        output.text(&table(&rows))?;
+    }
+    output.flush()
+}
