@@ -1,8 +1,8 @@
 //! Rare events of large filters: shifts and epochs, checkpoints, backups, restores, openings,
-//! crashes.
+//! crashes, alterations.
 //!
 //! `cargo bench --bench lifecycle -- [--rounds 3] [--mib 1024] [--records 10000000] [--only
-//! steps|copies|crash]`
+//! steps|copies|crash|alter]`
 //!
 //! Medians over rounds, ratios within a round. Files lie on the disk of the build, or in
 //! `EBBTIDE_BENCH_DIR`, and are removed at the end; `--mib 1024` takes 8 GiB there. All data read
@@ -13,6 +13,7 @@ mod common;
 #[path = "../large/mod.rs"]
 mod large;
 
+mod alterations;
 mod copies;
 mod crash;
 mod measuring;
@@ -38,6 +39,12 @@ fn main() {
         let records = argument("records", 10_000_000);
         for mib in [mib / 64, mib / 4, mib] {
             crash::run(rounds, mib.max(1), records);
+        }
+    }
+    if only.is_empty() || only == "alter" {
+        let records = argument("records", 10_000_000);
+        for mib in [mib / 64, mib / 4, mib] {
+            alterations::run(rounds, mib.max(1), records);
         }
     }
     println!("\n{:.0} s in all", begin.elapsed().as_secs_f64());

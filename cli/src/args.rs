@@ -131,7 +131,7 @@ pub enum Command {
     /// Afterwards it answers as one that has had its parameters since the log began. Processes that
     /// have it open continue with it; at the end writers wait for about two seconds for each GiB of
     /// the filter. Parameters that are not named stay as they are; with --kind they have their
-    /// defaults. A filter that keeps no log, and has inserts that are not in it, needs --forget.
+    /// defaults. If the log begins within the new window, that needs --forget.
     /// plan --alter says what it takes.
     ///
     /// With NEW a filter in another directory is made instead. Parameters that are not named have

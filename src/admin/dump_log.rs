@@ -1,7 +1,7 @@
 //! Reads the records of a filter's log, for people and for programs that examine it.
 
 use crate::admin::look::{look, needed_log};
-use crate::archive::eras::eras;
+use crate::archive::revisions::revisions;
 use crate::archive::whole::{Whole, explained};
 use crate::clock::Timestamp;
 use crate::engine::open::read_meta;
@@ -147,20 +147,21 @@ pub(crate) fn records(
     visit: &mut dyn FnMut(&Entry) -> Result<()>,
 ) -> Result<Range<u64>> {
     let whole = Whole::new(media);
-    let (known, history, mut eras) = look(media, meta, |known| {
-        Ok((known, whole_log(media, &whole, meta)?, eras(media, meta)?))
+    let (known, history, mut revisions) = look(media, meta, |known| {
+        Ok((known, whole_log(media, &whole, meta)?, revisions(media, meta)?))
     })?;
-    let present = eras.pop();
+    let present = revisions.pop();
     let mut first = None;
-    for era in eras {
+    for revision in revisions {
         let whole = Whole::past(media);
-        let listing = Listing::of_filter(&whole, era.meta.log_uuid)?;
-        let history = History::open(&whole, &listing, era.meta.log_uuid)?;
-        history.end_at(era.end.unwrap_or(u64::MAX));
-        let read = records_of((media, &whole), &era.meta, (&history, LogExtent::Nothing), visit)?;
+        let listing = Listing::of_filter(&whole, revision.meta.log_uuid)?;
+        let history = History::open(&whole, &listing, revision.meta.log_uuid)?;
+        history.end_at(revision.end.unwrap_or(u64::MAX));
+        let read =
+            records_of((media, &whole), &revision.meta, (&history, LogExtent::Nothing), visit)?;
         first = first.or(read.filter(|read| !read.is_empty()).map(|read| read.start));
     }
-    let meta = present.as_ref().map_or(meta, |era| &era.meta);
+    let meta = present.as_ref().map_or(meta, |revision| &revision.meta);
     let read = records_of((media, &whole), meta, (&history, known), visit)?.unwrap_or(1..1);
     Ok(first.unwrap_or(read.start)..read.end)
 }

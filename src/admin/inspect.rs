@@ -6,8 +6,8 @@
 use crate::admin::look::{Look, look, needed_log};
 use crate::admin::salvage;
 use crate::admin::second::{Second, copy_file};
-use crate::archive::eras::{Era, era_of, eras};
 use crate::archive::keep_file;
+use crate::archive::revisions::{Revision, revision_of, revisions};
 use crate::archive::whole::{Whole, explained};
 use crate::engine::directory::write_file;
 use crate::engine::open::{first_bank_bytes, layout, read_meta, write_new};
@@ -208,8 +208,8 @@ fn verify_kept(
     if !listing.has_kept() {
         return;
     }
-    let eras = match eras(media, meta) {
-        Ok(eras) => eras,
+    let revisions = match revisions(media, meta) {
+        Ok(revisions) => revisions,
         Err(error) => return report.add(media, "kept-*", Err(error)),
     };
     for &KeptMeta { since, until } in &listing.kept_metas {
@@ -217,29 +217,29 @@ fn verify_kept(
         report.add(media, FileName::KeptMeta { since, until }, Ok(detail));
     }
     for &KeptSnapshot { start, since } in listing.kept_snapshots.iter().rev() {
-        let Some(era) = era_of(&eras, start) else { continue };
-        let verified = verify_snapshot(&Whole::new(media), start, &era.meta);
+        let Some(revision) = revision_of(&revisions, start) else { continue };
+        let verified = verify_snapshot(&Whole::new(media), start, &revision.meta);
         report.add(media, FileName::KeptSnapshot { since, start }, verified);
     }
-    for era in &eras {
-        let read = read_era(media, era, known).map_err(|error| explained(media, error));
+    for revision in &revisions {
+        let read = read_revision(media, revision, known).map_err(|error| explained(media, error));
         report.add(media, "kept-*", read);
     }
 }
 
-/// Reads the whole log of an era, kept parts included.
-fn read_era(media: &dyn Media, era: &Era, known: LogExtent) -> Result<String> {
-    let is_past = era.end.is_some();
+/// Reads the whole log of an revision, kept parts included.
+fn read_revision(media: &dyn Media, revision: &Revision, known: LogExtent) -> Result<String> {
+    let is_past = revision.end.is_some();
     let whole = if is_past { Whole::past(media) } else { Whole::new(media) };
     let known = if is_past { LogExtent::Nothing } else { known };
-    let listing = Listing::of_filter(&whole, era.meta.log_uuid)?;
-    let history = History::open(&whole, &listing, era.meta.log_uuid)?;
+    let listing = Listing::of_filter(&whole, revision.meta.log_uuid)?;
+    let history = History::open(&whole, &listing, revision.meta.log_uuid)?;
     let first = history.segments().first().map_or(1, |segment| segment.first);
-    if let Some(end) = era.end {
+    if let Some(end) = revision.end {
         history.end_at(end);
     }
     let prefix = history.read(&whole, first, known, |_, _, _| Ok(()))?;
-    match era.end {
+    match revision.end {
         // Only its snapshots may be left, until they are removed as well.
         Some(end) if prefix.stop < end && !history.segments().is_empty() => {
             Err(history.missing(prefix.stop, end))

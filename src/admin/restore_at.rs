@@ -46,7 +46,7 @@ pub fn restore_at_on(from: &dyn Media, at: At, to: &dyn Media) -> Result<Restore
             // A repeated look begins with an empty directory.
             clear(to)?;
             let past = Past::of(from, &meta, known, at).and_then(|past| {
-                let meta = past.era().meta.clone();
+                let meta = past.revision().meta.clone();
                 Ok((past.rebuild_whole(at)?, meta))
             });
             let ((found, whole), meta) = past.map_err(|error| explained(from, error))?;

@@ -59,14 +59,16 @@ impl<K> Filter<K> {
     /// The new state is made from the log while others write. At the end writers are stopped, for
     /// as long as it takes to write and read a snapshot of it: about a second for each GiB.
     /// [`Altered::stopped`] says how long it was. Handles of all processes then continue with the
-    /// filter as it is now. A handle whose type requires another kind gets [`Error::Mismatch`], and
-    /// so does a program that opens the filter with the former parameters. If the process dies, the
-    /// filter is the old one or the new one.
+    /// filter as it is now. A handle whose type requires another kind gets
+    /// [`Error::Mismatch`](crate::Error::Mismatch), and so does a program that opens the filter
+    /// with the former parameters. If the process dies, the filter is the old one or the new one.
     ///
     /// Positions, claims and the filter's time stay. So do durability, downtime, `max_lead` and the
-    /// hash of keys. The kept log goes back beyond the alteration: as of a moment before, the filter
-    /// has the parameters that it had. Importances keep their levels, so that kinds with importances
-    /// must stay as they are. Memory is needed for both states, and once more for the new one.
+    /// hash of keys. The kept log reaches back beyond the alteration: as of a moment before, the
+    /// filter has the parameters that it had. If no log is kept, that from before is removed, so
+    /// that a second alteration knows less. Importances keep their levels, so that kinds with
+    /// importances must stay as they are. Memory is needed for both states, and once more for the
+    /// new one.
     ///
     /// ```
     /// use ebbtide::history::Unlogged;
@@ -85,11 +87,12 @@ impl<K> Filter<K> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NotKept`] if the log does not have everything and the filter keeps none (see
-    /// [`Unlogged`]), or if log was removed while it was read; [`Error::Locked`] while another
-    /// handle alters the filter; [`Error::Mismatch`] for importances; [`Error::Parameter`],
-    /// [`Error::Io`] and others. Then the filter is as it was, or, if an error came at the very end,
-    /// altered.
+    /// [`Error::NotKept`](crate::Error::NotKept) if the log does not have what the filter would
+    /// have to know (see [`Unlogged`]), or if log was removed while it was read;
+    /// [`Error::Locked`](crate::Error::Locked) while another handle alters the filter;
+    /// [`Error::Mismatch`](crate::Error::Mismatch) for importances;
+    /// [`Error::Parameter`](crate::Error::Parameter), [`Error::Io`](crate::Error::Io) and others.
+    /// Then the filter is as it was, or, if an error came at the very end, altered.
     #[cfg(not(loom))]
     pub fn alter<N: Spec>(&self, spec: N, unlogged: Unlogged) -> Result<Altered> {
         alter_filter(self, &spec.kind()?, unlogged)

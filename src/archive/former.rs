@@ -4,8 +4,8 @@
 //! the files of the log before are recognised, and so are those of an alteration that did not come
 //! to its end.
 
-use crate::archive::eras::eras;
 use crate::archive::kept_files;
+use crate::archive::revisions::revisions;
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::media::Media;
@@ -73,14 +73,15 @@ pub fn put_away(
     if listing.others.is_empty() {
         return Ok(());
     }
-    let former = match eras(media, meta) {
+    let former = match revisions(media, meta) {
         // As long as it cannot be read what they belong to, they stay.
         Err(Error::Damaged { .. } | Error::Version { .. }) => return Ok(()),
-        eras => eras?,
+        revisions => revisions?,
     };
     let is_former = |file: &&FileName| {
         owner(media, &file.to_string()).is_some_and(|log| {
-            follows(meta.log_uuid, log) || former.iter().any(|era| era.meta.log_uuid == log)
+            follows(meta.log_uuid, log)
+                || former.iter().any(|revision| revision.meta.log_uuid == log)
         })
     };
     let files: Vec<_> = listing.others.iter().filter(is_former).copied().collect();

@@ -5,7 +5,7 @@
 //! its end on can be reached. Of the snapshots on the way some stay, at distances of an eighth of
 //! the kept log, or of four times their own size: otherwise the first base could never advance.
 
-use crate::archive::eras::{Era, era_of, eras};
+use crate::archive::revisions::{Revision, revision_of, revisions};
 use crate::archive::whole::Whole;
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
@@ -91,8 +91,8 @@ struct Base {
     bytes: u64,
     /// The second in its name, if it is a kept one.
     since: Option<u64>,
-    /// Where its era ends.
-    era: Option<u64>,
+    /// Where its revision ends.
+    revision: Option<u64>,
 }
 
 impl Base {
@@ -107,23 +107,23 @@ impl Archive {
     /// # Errors
     /// [`Error::Io`].
     pub fn read(media: &dyn Media, meta: &Meta) -> Result<Self> {
-        Self::read_eras(media, &eras(media, meta)?)
+        Self::read_revisions(media, &revisions(media, meta)?)
     }
 
-    /// As [`Archive::read`], of a filter with these eras.
-    fn read_eras(media: &dyn Media, eras: &[Era]) -> Result<Self> {
+    /// As [`Archive::read`], of a filter with these revisions.
+    fn read_revisions(media: &dyn Media, revisions: &[Revision]) -> Result<Self> {
         let listing = Listing::read(media)?;
         let whole = Whole::new(media);
         let own = listing.snapshots.iter().map(|&start| (start, None));
         let kept = listing.kept_snapshots.iter().map(|kept| (kept.start, Some(kept.since)));
         let (mut bases, mut useless) = (Vec::new(), Vec::new());
         for (start, since) in own.chain(kept) {
-            let Some(era) = era_of(eras, start) else { continue };
-            match SnapshotReader::open(&whole, start, era.meta.log_uuid) {
+            let Some(revision) = revision_of(revisions, start) else { continue };
+            match SnapshotReader::open(&whole, start, revision.meta.log_uuid) {
                 Ok(reader) => {
                     let header = reader.header();
-                    let (end, bytes, era) = (header.end, header.bytes, era.end);
-                    bases.push(Base { start, end, bytes, since, era });
+                    let (end, bytes, revision) = (header.end, header.bytes, revision.end);
+                    bases.push(Base { start, end, bytes, since, revision });
                 }
                 Err(error) if error.is_not_found() => {}
                 Err(Error::Damaged { .. } | Error::Version { .. }) => {
@@ -247,7 +247,7 @@ impl Archive {
             let distance = (span / BASES).max(own);
             let next = bases.get(at + 1).map_or(u64::MAX, |next| next.start);
             // Only from there the log after an alteration can be replayed.
-            let is_first = bases[at - 1].era != base.era;
+            let is_first = bases[at - 1].revision != base.revision;
             match base.file() {
                 Some(file) if next - before <= distance && !is_first => files.push(file),
                 _ => before = base.start,

@@ -4,7 +4,7 @@
 //! before it, and of the records from there up to the moment. A batch counts as a whole or not at
 //! all: as of an LSN within one, it has not happened.
 
-use crate::archive::eras::{Era, eras};
+use crate::archive::revisions::{Revision, revisions};
 use crate::archive::whole::Whole;
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
@@ -51,7 +51,7 @@ impl fmt::Display for At {
 #[derive(Debug)]
 pub(crate) struct Past<'a> {
     whole: Whole<'a>,
-    era: Era,
+    revision: Revision,
     listing: Listing,
     history: History,
     known: LogExtent,
@@ -63,34 +63,34 @@ impl<'a> Past<'a> {
     /// Opens the log that has a moment. `known` is the extent of the log by the image, `now` the
     /// filter's `meta`.
     pub(crate) fn of(media: &'a dyn Media, now: &Meta, known: LogExtent, at: At) -> Result<Self> {
-        let mut eras = eras(media, now)?;
+        let mut revisions = revisions(media, now)?;
         // Only of an altered filter there are more.
-        let last = eras.pop().unwrap_or_else(|| Era::present(now));
-        for era in eras {
+        let last = revisions.pop().unwrap_or_else(|| Revision::present(now));
+        for revision in revisions {
             let is_before = match at {
                 // The last record is the alteration itself: as of it, it has happened.
-                At::Lsn(lsn) => era.reaches(lsn.saturating_add(1)),
+                At::Lsn(lsn) => revision.reaches(lsn.saturating_add(1)),
                 _ => true,
             };
             if !is_before {
                 continue;
             }
-            let past = Self::open(media, era, LogExtent::Nothing)?;
+            let past = Self::open(media, revision, LogExtent::Nothing)?;
             // Parts of its log may be gone.
             if past.history.segments().is_empty() {
                 continue;
             }
-            if matches!(at, At::Lsn(_)) || past.era.reaches(past.first_beyond(at)?) {
+            if matches!(at, At::Lsn(_)) || past.revision.reaches(past.first_beyond(at)?) {
                 return Ok(past);
             }
         }
         Self::open(media, last, known)
     }
 
-    /// Opens the log of an era.
-    fn open(media: &'a dyn Media, era: Era, known: LogExtent) -> Result<Self> {
-        let whole = if era.end.is_some() { Whole::past(media) } else { Whole::new(media) };
-        let meta = &era.meta;
+    /// Opens the log of an revision.
+    fn open(media: &'a dyn Media, revision: Revision, known: LogExtent) -> Result<Self> {
+        let whole = if revision.end.is_some() { Whole::past(media) } else { Whole::new(media) };
+        let meta = &revision.meta;
         let mut listing = Listing::of_filter(&whole, meta.log_uuid)?;
         let mut bases = Vec::new();
         for &start in &listing.snapshots {
@@ -108,13 +108,13 @@ impl<'a> Past<'a> {
             listing.segments = listing.segments.split_off(listing.segments_below(oldest).len());
         }
         let history = History::open(&whole, &listing, meta.log_uuid)?;
-        history.end_at(era.end.unwrap_or(u64::MAX));
-        Ok(Self { whole, era, listing, history, known, bases })
+        history.end_at(revision.end.unwrap_or(u64::MAX));
+        Ok(Self { whole, revision, listing, history, known, bases })
     }
 
     /// Returns the parameters, and the LSN at which they ended.
-    pub(crate) fn era(&self) -> &Era {
-        &self.era
+    pub(crate) fn revision(&self) -> &Revision {
+        &self.revision
     }
 
     /// Returns the LSN of the first commit that lies beyond a time or a position, or that beyond
@@ -130,7 +130,7 @@ impl<'a> Past<'a> {
                 record.op == Op::Position && record.payload == source && record.time > position
             }),
         };
-        self.history.end_at(self.era.end.unwrap_or(u64::MAX));
+        self.history.end_at(self.revision.end.unwrap_or(u64::MAX));
         found
     }
 
@@ -150,7 +150,7 @@ impl<'a> Past<'a> {
     /// Returns the LSN beyond a moment, as far as the log has it.
     fn limit(&self, at: At) -> Result<u64> {
         match at {
-            At::Time(time) if self.era.end.is_none() => self.before_time(time),
+            At::Time(time) if self.revision.end.is_none() => self.before_time(time),
             at => self.first_beyond(at),
         }
     }
@@ -197,7 +197,7 @@ impl<'a> Past<'a> {
             At::Lsn(lsn) if lsn >= first => self.commit_after(lsn)?,
             at => self.limit(at)?,
         };
-        self.history.end_at(self.era.end.unwrap_or(u64::MAX));
+        self.history.end_at(self.revision.end.unwrap_or(u64::MAX));
         let end = self.log().before(first, |_| false)?;
         if (first..=end).contains(&limit) {
             return Ok(limit);
@@ -211,7 +211,7 @@ impl<'a> Past<'a> {
     /// # Errors
     /// [`Error::NotKept`], and as [`rebuild_from`].
     pub(crate) fn rebuild(self, at: At) -> Result<(Recovered, Meta)> {
-        let meta = self.era.meta.clone();
+        let meta = self.revision.meta.clone();
         Ok((self.rebuild_whole(at)?.0, meta))
     }
 
@@ -221,9 +221,9 @@ impl<'a> Past<'a> {
     /// As there.
     pub(crate) fn rebuild_whole(self, at: At) -> Result<(Recovered, Whole<'a>)> {
         let (limit, from, first) = (self.limit(at)?, self.reaches_from(), self.first());
-        let Self { whole, era, mut listing, history, known, bases } = self;
+        let Self { whole, revision, mut listing, history, known, bases } = self;
         let end = |history: &History| {
-            history.end_at(era.end.unwrap_or(u64::MAX));
+            history.end_at(revision.end.unwrap_or(u64::MAX));
             Log { whole: &whole, history, known }.before(first, |_| false)
         };
         let not_kept = |end| {
@@ -237,7 +237,7 @@ impl<'a> Past<'a> {
         let base = base.map_or(0, |&(start, _)| start);
         listing.snapshots.retain(|&start| start <= base);
         history.end_at(limit);
-        let recovered = rebuild_from(&whole, &era.meta, (listing, history), known)?;
+        let recovered = rebuild_from(&whole, &revision.meta, (listing, history), known)?;
         let is_beyond = match at {
             // Less of the log is there, or the LSN is within a batch.
             At::Lsn(lsn) if recovered.prefix.stop <= lsn => end(&recovered.history)? <= lsn,
@@ -263,7 +263,7 @@ fn time_of(record: &Record) -> u64 {
     }
 }
 
-/// The log of an era.
+/// The log of an revision.
 struct Log<'a> {
     whole: &'a Whole<'a>,
     history: &'a History,

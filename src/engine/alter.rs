@@ -1,4 +1,4 @@
-//! Altering a filter: it goes on with other parameters, in a new image and a new log.
+//! Altering a filter: it continues with other parameters, in a new image and a new log.
 //!
 //! The protocol is in `docs/protocols/alter.md`. Whoever alters a filter makes its new state in
 //! memory, while others write. Then it holds all stripes and the opening byte, adds what was
@@ -105,11 +105,6 @@ impl<'e> Alteration<'e> {
     /// Returns the parameters that the filter will have.
     pub(crate) fn meta(&self) -> &Meta {
         &self.meta
-    }
-
-    /// Returns how much log the filter keeps.
-    pub(crate) fn keep(&self) -> Keep {
-        self.keep
     }
 
     /// Returns the end of the log now.

@@ -1,5 +1,5 @@
-//! The files of a filter's directory that are no log and no snapshot: small ones, temporary ones, and
-//! what processes have left.
+//! The files of a filter's directory that are no log and no snapshot: small ones, temporary ones,
+//! and what processes have left.
 
 use crate::archive::former::{put_away, remove_unfinished};
 use crate::archive::keep_file;

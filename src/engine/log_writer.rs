@@ -335,7 +335,7 @@ mod tests {
         assert_eq!(ahead(0..10), first + records);
         assert_eq!(ahead(10..20), first + records);
         assert_eq!(ahead(20..records + 1), first + 2 * records);
-        engine.shared.image.header().poison();
+        engine.shared.image.header().status().poison();
         assert_eq!(ahead(0..0), first + 2 * records);
     }
 

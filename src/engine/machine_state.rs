@@ -24,15 +24,15 @@ pub(crate) fn save(
     let frame = |content, bank, index| Frame { content, bank, index, lsn };
     // The state block has no words beside its cells.
     let mut words = vec![0; OWN_WORDS];
-    words.extend(machine.state_words());
+    words.extend(machine.content().state_words());
     shorten(&mut words);
     writer.frame(&frame(Content::State, 0, 0), &words)?;
     beside(header, |content, index, words| writer.frame(&frame(content, 0, index), words))?;
-    for (index, sums) in (0..).zip(machine.sums()) {
+    for (index, sums) in (0..).zip(machine.content().sums()) {
         let words = [sums.inserts, sums.time, sums.new_bits];
         writer.frame(&frame(Content::Stripe, 0, index), &words)?;
     }
-    machine.try_each_block(|bank, block| {
+    machine.content().try_each_block(|bank, block| {
         copy(&used(machine.kind(), block), &mut words);
         shorten(&mut words);
         advance();

@@ -178,7 +178,7 @@ impl Shared {
             known.get_or_insert_with(|| cause.clone());
             is_first
         };
-        self.image.header().poison();
+        self.image.header().status().poison();
         if is_first {
             telemetry::poisoned(self.media.path(), &cause);
         }
@@ -195,7 +195,7 @@ impl Shared {
     #[cold]
     pub(crate) fn distrust(&self, error: &io::Error) -> Error {
         self.distrusted.set(1);
-        self.image.header().distrust();
+        self.image.header().status().distrust();
         self.poison(format!("the system could not write back the live image ({error})"));
         self.poisoned()
     }

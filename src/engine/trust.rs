@@ -32,6 +32,6 @@ fn check_known(shared: &Shared) -> Result<()> {
         return Ok(());
     }
     shared.distrusted.set(1);
-    header.distrust();
+    header.status().distrust();
     Err(shared.poisoned())
 }

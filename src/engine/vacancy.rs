@@ -39,8 +39,9 @@ pub fn check_vacant(media: &dyn Media) -> Result<()> {
         offset: 0,
         expected: "the file `meta`".to_owned(),
         found: format!("none, but {ours} snapshots and log segments of a filter"),
-        remedy: "without it nothing can be saved: copy `meta` from any backup of this filter that was \
-                 made since it was last altered; or create the new filter in another directory",
+        remedy: "without it nothing can be saved: copy `meta` from any backup of this filter \
+                 that was made since it was last altered; or create the new filter in another \
+                 directory",
     })
 }
 

@@ -372,20 +372,10 @@ impl Control {
         Status::new(self.word(STATUS))
     }
 
-    /// See [`Status::poison`].
-    pub fn poison(&self) {
-        self.status().poison();
-    }
-
     /// See [`Status::is_poisoned`].
     #[must_use]
     pub fn is_poisoned(&self) -> bool {
         self.status().is_poisoned()
-    }
-
-    /// See [`Status::distrust`].
-    pub fn distrust(&self) {
-        self.status().distrust();
     }
 
     /// See [`Status::is_distrusted`].

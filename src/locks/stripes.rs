@@ -151,14 +151,14 @@ impl<T> Drop for StripeGuard<'_, T> {
         if std::thread::panicking() && !self.panicking {
             // A panic since the stripe was taken. Poison before any other thread can enter the
             // possibly torn blocks.
-            self.header.poison();
+            self.header.status().poison();
         }
         match robust_word::unlock(self.stripe.lock_word(), self.stripes.owner) {
             Ok(Released::Free) => {}
             Ok(Released::Offered) => self.stripes.courtesy.note_waiter(),
             // This handle was declared dead while it worked on the stripe, and another one worked
             // on it at the same time.
-            Err(_) => self.header.poison(),
+            Err(_) => self.header.status().poison(),
         }
     }
 }

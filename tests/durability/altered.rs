@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// The claims, by name.
 pub const ALL: [(&str, fn()); 3] = [
     ("wherever_an_alteration_dies_the_filter_is_the_old_one_or_the_new_one", dies),
-    ("whichever_call_of_an_alteration_fails_its_handles_go_on_and_nothing_is_lost", fails),
+    ("whichever_call_of_an_alteration_fails_its_handles_continue_and_nothing_is_lost", fails),
     ("on_a_disk_that_is_too_full_for_an_alteration_the_filter_stays_as_it_is", full),
 ];
 

@@ -1,10 +1,10 @@
 //! Four processes use a filter that two of them alter, and are killed at any moment.
 //!
 //! Each child inserts keys of its own, notes each that has returned, and asks for earlier ones. Two
-//! of them give the filter another kind and other parameters, again and again. The parent kills one
-//! after the other, mostly within an alteration, and starts it again. No child may get an error, and
-//! each key that was noted must be there: for the other children, for a child that opens the
-//! filter, and for the parent, which opens it when all are dead.
+//! of them give the filter another kind and other parameters, again and again. The parent kills
+//! one after the other, mostly within an alteration, and starts it again. No child may get an
+//! error, and each key that was noted must be there: for the other children, for a child that
+//! opens the filter, and for the parent, which opens it when all are dead.
 //!
 //! `EBBTIDE_ALTERED_KILLS` sets the number of kills (default 200).
 
@@ -34,8 +34,8 @@ const ALL_DIE: u64 = 10;
 
 /// The claims of this module.
 pub const CLAIMS: [(&str, fn()); 1] = [(
-    "processes_killed_while_a_filter_is_altered_lose_nothing_and_the_others_go_on",
-    processes_killed_while_a_filter_is_altered_lose_nothing_and_the_others_go_on,
+    "processes_killed_while_a_filter_is_altered_lose_nothing_and_the_others_continue",
+    processes_killed_while_a_filter_is_altered_lose_nothing_and_the_others_continue,
 )];
 
 fn options() -> Options {
@@ -259,7 +259,7 @@ fn row(seed: u64, kills: u64) -> (u64, u64) {
     (within, altered)
 }
 
-fn processes_killed_while_a_filter_is_altered_lose_nothing_and_the_others_go_on() {
+fn processes_killed_while_a_filter_is_altered_lose_nothing_and_the_others_continue() {
     let kills = number("EBBTIDE_ALTERED_KILLS").unwrap_or_else(|| scaled(200));
     let seed = number("EBBTIDE_SEED").unwrap_or(SEED);
     let rows = kills.div_ceil(KILLS_IN_A_ROW);

@@ -263,7 +263,7 @@ fn positions_claims_batches_and_tickets_live_on_through_an_alteration() {
 }
 
 #[test]
-fn a_handle_of_another_kind_gets_an_error_with_the_new_one_and_any_goes_on() {
+fn a_handle_of_another_kind_gets_an_error_with_the_new_one_and_any_continues() {
     let (media, clock) = (memory(), ManualClock::new(Timestamp::from_unix_micros(START)));
     let options = || kept().clock(Clock::from(clock.clone()));
     let typed = Filter::create_on(media.clone(), windows(0), options()).expect("a filter");

@@ -7,8 +7,8 @@ use crate::kept_parameters::{Named, shown};
 use crate::output::{Output, object, table};
 use crate::remake_args::{Alter, Settings};
 use crate::units::{self, counted};
-use ebbtide::history::{AlterationPlan, Altered, History, Unlogged};
-use ebbtide::{Any, Filter, Keep, Reader, Spec, Timestamp, history};
+use ebbtide::history::{AlterationPlan, Altered, Unlogged};
+use ebbtide::{Any, Error, Filter, Reader, Spec, Timestamp, history};
 use serde_json::{Map, Value};
 use std::path::Path;
 use std::time::Duration;
@@ -17,8 +17,6 @@ use std::time::Duration;
 const SECONDS_A_RECORD: f64 = 0.25e-6;
 /// Bytes of a snapshot that are written or read in a second.
 const BYTES_A_SECOND: f64 = (1_u64 << 30) as f64;
-/// Commits that are asked for the time at which the log begins.
-const FIRST_COMMITS: usize = 100;
 
 /// `alter` without a directory for a new filter.
 pub fn in_place(arguments: &Alter) -> Result<()> {
@@ -27,12 +25,13 @@ pub fn in_place(arguments: &Alter) -> Result<()> {
     let spec = remade.named().over(filter.kind(), &filter.parameters())?;
     spec.kind()?;
     let unlogged = if remade.settings.forget { Unlogged::Forget } else { Unlogged::Refuse };
-    // Before the filter begins to keep its log: it does not have that from its creation on.
-    if unlogged == Unlogged::Refuse && filter.stat()?.keep_log == Keep::Nothing {
-        check_log(dir)?;
-    }
     let filter = keeping(filter, dir, &remade.settings)?;
-    let altered = filter.alter(spec, unlogged)?;
+    let altered = match filter.alter(spec, unlogged) {
+        Err(Error::NotKept { from, .. }) if unlogged == Unlogged::Refuse => {
+            return Err(too_short(dir, from + 1));
+        }
+        altered => altered?,
+    };
     let mut output = Output::new()?;
     let now = shown(filter.kind(), &filter.parameters());
     if *json {
@@ -50,17 +49,13 @@ pub fn in_place(arguments: &Alter) -> Result<()> {
     Ok(())
 }
 
-/// Checks that the log has everything.
-fn check_log(dir: &Path) -> Result<()> {
-    let first = History::open(dir)?.next_lsn();
-    if first <= 1 {
-        return Ok(());
-    }
-    Err(Failure::Error(format!(
-        "{} keeps no log, so that what was inserted before LSN {first} would be forgotten; alter \
-         it nevertheless with --forget",
+/// Returns the error for a log that does not have the whole new window.
+fn too_short(dir: &Path, first: u64) -> Failure {
+    Failure::Error(format!(
+        "the log of {} begins at LSN {first}, within the new window, so that what was inserted \
+         before would be forgotten; alter the filter nevertheless with --forget",
         dir.display()
-    )))
+    ))
 }
 
 /// Returns the filter, which keeps as much log as the settings say.
@@ -102,8 +97,6 @@ fn rounded(seconds: f64) -> String {
 /// What an alteration is estimated to take.
 struct Estimate {
     plan: AlterationPlan,
-    /// The first LSN in the log, and the time of the first operation there.
-    from: (u64, Option<Timestamp>),
     seconds: f64,
     stopped: f64,
     memory: u64,
@@ -112,34 +105,23 @@ struct Estimate {
 impl Estimate {
     fn new(dir: &Path, spec: Any, present: u64) -> Result<Self> {
         let plan = history::plan(dir, spec)?;
-        let mut history = History::open(dir)?.with_undurable();
-        let from = history.next_lsn();
-        let mut since = None;
-        for _ in 0..FIRST_COMMITS {
-            let Some(commit) = history.read()? else { break };
-            since = commit.operations.iter().find_map(|operation| operation.time);
-            if since.is_some() {
-                break;
-            }
-        }
         let stopped = 2.0 * plan.memory_after as f64 / BYTES_A_SECOND;
         let seconds = plan.records as f64 * SECONDS_A_RECORD + stopped;
         let memory = present.saturating_add(plan.memory_after.saturating_mul(2));
-        Ok(Self { plan, from: (from, since), seconds, stopped, memory })
+        Ok(Self { plan, seconds, stopped, memory })
     }
 
-    fn must_forget(&self) -> bool {
-        !self.plan.is_whole && self.plan.keep == Keep::Nothing
+    fn is_whole(&self) -> bool {
+        self.plan.first_lsn == 1
     }
 
     fn json(&self) -> Map<String, Value> {
         object([
             ("records", self.plan.records.into()),
-            ("from_lsn", self.from.0.into()),
-            ("since", self.from.1.map(Timestamp::as_unix_millis).into()),
-            ("whole", self.plan.is_whole.into()),
-            ("keep_log", self.plan.keep.to_string().into()),
-            ("must_forget", self.must_forget().into()),
+            ("from_lsn", self.plan.first_lsn.into()),
+            ("since", self.plan.since.map(Timestamp::as_unix_millis).into()),
+            ("whole", self.is_whole().into()),
+            ("must_forget", (!self.plan.has_window).into()),
             ("seconds", self.seconds.into()),
             ("stopped_seconds", self.stopped.into()),
             ("memory_before_bytes", self.plan.memory_before.into()),
@@ -150,14 +132,14 @@ impl Estimate {
     }
 
     fn rows(&self) -> Vec<(&'static str, String)> {
-        let (from, since) = self.from;
+        let (from, since) = (self.plan.first_lsn, self.plan.since);
         let mut forgotten = match since {
-            _ if self.plan.is_whole => "nothing".to_owned(),
+            _ if self.is_whole() => "nothing".to_owned(),
             Some(since) => format!("what came before LSN {from}, at {}", units::time(since)),
             None => format!("what came before LSN {from}"),
         };
-        if self.must_forget() {
-            forgotten += "; needs --forget, because the filter keeps no log";
+        if !self.plan.has_window {
+            forgotten += "; needs --forget, because that may be in the new window";
         }
         let (before, after) = (bytes(self.plan.memory_before), bytes(self.plan.memory_after));
         vec![

@@ -122,7 +122,7 @@ fn a_filter_without_kept_log_is_altered_only_if_it_may_forget() {
     // Also if it shall keep its log from now on.
     for more in [&[][..], &["--keep-log", "1h"]] {
         let refusal = refused(&[&["alter", &dir, "--last", "5000"], more].concat(), b"");
-        for part in ["keeps no log", "what was inserted before LSN ", "--forget"] {
+        for part in ["begins at LSN ", "what was inserted before", "--forget"] {
             assert!(refusal.contains(part), "{refusal}");
         }
         assert_eq!(parameter(&dir, "window-items"), "100");
@@ -200,5 +200,4 @@ fn a_plan_says_what_an_alteration_would_forget() {
     let plan = ok(&["plan", "--alter", &dir, "--last", "5000", "--json"], b"").json().remove(0);
     assert_eq!((&plan["whole"], &plan["must_forget"]), (&false.into(), &true.into()));
     assert!(plan["from_lsn"].as_u64() > Some(1) && plan["since"].is_u64(), "{plan}");
-    assert_eq!(plan["keep_log"].as_str(), Some("nothing"));
 }

@@ -4,12 +4,12 @@
 //! same operations it has the same digest. It has no files, threads, clocks or locks. Each change
 //! is a record of 32 bytes, which the host gets before it is applied. Another machine of the same
 //! [identity](Machine::identity) that applies all records is in the same state, and decides and
-//! hashes nothing for it. A machine saves and restores itself as pieces of at most 1 MiB, bit by
-//! bit.
+//! hashes nothing for it. A machine saves and restores itself bit by bit, in pieces of 1 MiB.
 //!
 //! State is a pure function of the identity and the records in the order of their LSNs.
 
 mod claims;
+mod content;
 mod ledger;
 mod memory;
 mod options;
@@ -23,17 +23,17 @@ pub(crate) mod write;
 mod tests;
 
 pub use claims::ClaimAnswer;
+pub use content::Content;
 pub use ledger::{Logged, Position};
 pub use options::MachineOptions;
 pub use pieces::{PieceCursor, Pieces};
-pub use restore::Restore;
 pub use stat::MachineStat;
 pub use write::Written;
 
 use crate::atomic::AtomicU64;
-use crate::block::{Block, Layout, OWN_WORDS, load};
+use crate::block::{Block, Layout, OWN_WORDS};
 use crate::claims::{Claimant, HeldClaim, LeaseTime};
-use crate::digest::{StateDigest, Sums};
+use crate::digest::StateDigest;
 use crate::error::{Error, Result};
 use crate::identity::{Build, Identity, KINDS};
 use crate::inference::{AgePosterior, Form, Prior};
@@ -48,6 +48,7 @@ use crate::time::OperationTime;
 pub(crate) use memory::absent_blocks_are_zero;
 use memory::zeros;
 use parts::Parts;
+use restore::Restoration;
 use std::sync::Arc;
 
 /// A filter in memory.
@@ -81,8 +82,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Creates an empty filter. The host draws `secret`, that of the key hash, and `uuid` at
-    /// random.
+    /// Creates an empty filter. The host draws `secret` (of the key hash) and `uuid` at random.
     ///
     /// # Errors
     /// [`Error::Parameter`] for settings out of bounds.
@@ -103,8 +103,7 @@ impl Machine {
         Ok(Self { parts: Parts::new(identity)? })
     }
 
-    /// Returns the encoded identity, from which others create an empty twin. It holds the secret
-    /// of the key hash.
+    /// Returns the encoded identity, from which others create an empty twin, with the secret.
     #[must_use]
     pub fn identity(&self) -> Vec<u8> {
         self.parts.identity.encode()
@@ -426,8 +425,7 @@ impl Machine {
         self.parts.ledger.position()
     }
 
-    /// Returns a hash of the logical state: that of the engine, for a filter of the same identity
-    /// with the same operations.
+    /// Returns a hash of the logical state: the engine's, for the same identity and operations.
     #[must_use]
     pub fn digest(&self) -> u128 {
         let Parts { memory, ledger, claims, .. } = &self.parts;
@@ -453,34 +451,15 @@ impl Machine {
         size_of_val(self) + self.parts.allocated_bytes()
     }
 
-    /// Returns the bytes of memory when all of the present banks is used. Memory is allocated when
-    /// it is first written to, in chunks of up to 1 MiB.
+    /// Returns the bytes of memory when all of the present banks is used: allocated when written to.
     #[must_use]
     pub fn planned_bytes(&self) -> u64 {
         size_of_val(self) as u64 + self.parts.planned_bytes()
     }
 
-    /// Returns the words of the filter-wide state.
-    pub fn state_words(&self) -> impl ExactSizeIterator<Item = u64> {
-        self.parts.memory.state_words().iter().map(load)
-    }
-
-    /// Returns the sums of all stripes, that of events first.
-    pub fn sums(&self) -> impl ExactSizeIterator<Item = Sums> {
-        self.parts.ledger.stripes().iter().copied()
-    }
-
-    /// Visits every block with the number of its bank, by slot, until `visit` fails.
-    ///
-    /// # Errors
-    /// Those of `visit`.
-    pub fn try_each_block<E>(
-        &self,
-        mut visit: impl FnMut(u32, Block<'_>) -> std::result::Result<(), E>,
-    ) -> std::result::Result<(), E> {
-        self.parts.memory.banks().try_for_each(|(_, bank)| {
-            (0..bank.blocks()).try_for_each(|at| visit(bank.id(), bank.block(at as usize)))
-        })
+    /// Returns the state, part by part.
+    pub fn content(&self) -> Content<'_> {
+        Content::new(&self.parts)
     }
 
     /// Returns the pieces from which [`Machine::restore`] makes this filter, in its present state.
@@ -530,5 +509,91 @@ impl Machine {
         let mut restore = Restore::begin(first.as_ref())?;
         pieces.try_for_each(|piece| restore.add(piece.as_ref()))?;
         restore.finish()
+    }
+}
+
+/// A filter in memory whose pieces come one by one.
+///
+/// ```
+/// # use ebbtide_core::kinds::registry;
+/// # use ebbtide_core::machine::{Machine, MachineOptions, Restore};
+/// # use ebbtide_core::Parameters;
+/// # let kind = registry::build("bloom", &Parameters::new().with("capacity", 1000))?;
+/// # let saved = Machine::create(kind, &MachineOptions::new(), 1, 2)?;
+/// let mut pieces = saved.pieces();
+/// let first = pieces.next().expect("there are two at least");
+/// let mut restore = Restore::begin(&first)?;
+/// for piece in pieces {
+///     restore.add(&piece)?;
+/// }
+/// assert_eq!(restore.finish()?.digest(), saved.digest());
+/// # Ok::<(), ebbtide_core::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Restore(Restoration);
+
+impl Restore {
+    /// Begins with the first piece, of a filter of a kind of this crate.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], [`Error::Version`], [`Error::Memory`].
+    pub fn begin(first: &[u8]) -> Result<Self> {
+        Self::begin_with(first, KINDS)
+    }
+
+    /// As [`Restore::begin`], for kinds that `build` builds.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn begin_with(first: &[u8], build: Build<'_>) -> Result<Self> {
+        Ok(Self(Restoration::begin(first, build)?))
+    }
+
+    /// Adds the next piece. After an error the filter cannot be restored.
+    ///
+    /// # Errors
+    /// As [`Restore::begin`].
+    pub fn add(&mut self, piece: &[u8]) -> Result<()> {
+        self.0.add(piece)
+    }
+
+    /// Returns the number of the next piece; the first one has 0.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.0.number
+    }
+
+    /// Returns whether the last piece has been added.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.0.sealed
+    }
+
+    /// Returns the pieces that were added, without the last one. A host that is itself saved before
+    /// all pieces have come saves these, and continues from them.
+    #[must_use]
+    pub fn pieces(&self) -> Pieces<'_> {
+        Pieces::unsealed(&self.0.parts)
+    }
+
+    /// Returns the bytes of memory that are allocated.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        size_of_val(self) + self.0.parts.allocated_bytes()
+    }
+
+    /// Returns what [`Machine::planned_bytes`] will return. The first piece decides it: a host can
+    /// refuse a filter before its chunks come.
+    #[must_use]
+    pub fn planned_bytes(&self) -> u64 {
+        size_of::<Machine>() as u64 + self.0.parts.planned_bytes()
+    }
+
+    /// Returns the filter.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] if the last piece is missing.
+    pub fn finish(self) -> Result<Machine> {
+        Ok(Machine { parts: self.0.finish()? })
     }
 }

@@ -16,8 +16,8 @@ def alter(self: Filter, spec: Spec | str, /, *, forget: bool = False) -> Altered
 
     The spec is that of ``open``; parameters that it does not name have their defaults. Others write
     meanwhile, and wait at the end for about two seconds for each GiB of the filter. Their objects
-    continue with the filter as it is now. A filter that keeps no log, and has had more than is in
-    it, stays as it is, and NotKept is raised; with ``forget=True`` what was inserted before the log
+    continue with the filter as it is now. A filter whose log begins within the new window
+    stays as it is, and NotKept is raised; with ``forget=True`` what was inserted before the log
     begins is forgotten, and without a kept log it begins anew with each alteration. Kinds with
     importances cannot be altered.
 

@@ -8,7 +8,6 @@ use crate::clock::Timestamp;
 use crate::engine::Engine;
 use crate::engine::alter::{Alteration, Stopped};
 use crate::error::{Error, Result};
-use crate::options::Keep;
 use crate::sync::{self, Instant};
 use ebbtide_core::kind::Kind;
 use ebbtide_core::machine::Machine;
@@ -44,8 +43,8 @@ pub struct Altered {
 /// What happens to keys of which the log has no record any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Unlogged {
-    /// If the filter keeps no log, and has operations that are not in the log, it stays as it is,
-    /// and the error says so.
+    /// If some of them would be in the new window, the filter stays as it is, and the error says
+    /// so. To a filter without a window all belong that were ever inserted.
     #[default]
     Refuse,
     /// They are forgotten.
@@ -83,12 +82,13 @@ fn alter(engine: &Engine, kind: Arc<dyn Kind>, unlogged: Unlogged) -> Result<(Al
     check_weights(engine, &*kind)?;
     let alteration = Alteration::begin(engine, kind)?;
     let mut history = History::open_on(engine.shared.media.clone())?.with_undurable();
-    let is_whole = history.next_lsn() == 1;
-    if !is_whole && alteration.keep() == Keep::Nothing && unlogged == Unlogged::Refuse {
-        return Err(unkept(engine, &history, alteration.tail()));
-    }
+    let first = history.next_lsn();
+    let is_whole = first == 1;
     let mut refill = Refill::new(Machine::new(alteration.meta().identity.clone())?);
     catch_up(&alteration, &mut history, &mut refill)?;
+    if !is_whole && unlogged == Unlogged::Refuse && !refill.has_its_window() {
+        return Err(unkept(engine, first, alteration.tail()));
+    }
     let stopped = alteration.stop_writers()?;
     let begun = Instant::now();
     let rest = read_rest(&stopped, &mut history, &mut refill);
@@ -118,11 +118,10 @@ fn check_weights(engine: &Engine, kind: &dyn Kind) -> Result<()> {
     })
 }
 
-/// Creates the error for a filter that keeps no log.
-fn unkept(engine: &Engine, history: &History, end: u64) -> Error {
+/// Creates the error for a log that begins within the new window.
+fn unkept(engine: &Engine, first: u64, end: u64) -> Error {
     let path = engine.shared.media.path().to_path_buf();
-    let wanted = "the creation of the filter".to_owned();
-    Error::NotKept { path, wanted, from: history.next_lsn() - 1, end }
+    Error::NotKept { path, wanted: "the whole new window".to_owned(), from: first - 1, end }
 }
 
 /// Reads the log while others write, until little is left.

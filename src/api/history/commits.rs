@@ -2,8 +2,8 @@
 
 use crate::admin::look::{look, look_within};
 use crate::archive::At;
-use crate::archive::eras::{Era, eras};
 use crate::archive::moments::Past;
+use crate::archive::revisions::{Revision, revisions};
 use crate::archive::whole::{Whole, explained};
 use crate::clock::Timestamp;
 use crate::engine::open::read_meta;
@@ -59,7 +59,7 @@ pub struct History {
     /// The filter's `meta` now.
     now: Meta,
     /// The part of the log that is read.
-    era: Era,
+    revision: Revision,
     /// The LSN to read next.
     next: u64,
     /// The timeline of the record before it; 0 if none was read.
@@ -213,17 +213,17 @@ impl History {
     /// As [`History::open`].
     pub fn open_on(media: Arc<dyn Media>) -> Result<Self> {
         let now = read_meta(&*media)?;
-        let (era, next) = look(&*media, &now, |_| {
-            for era in eras(&*media, &now)? {
-                let listing = Listing::of_filter(&Whole::new(&*media), era.meta.log_uuid)?;
+        let (revision, next) = look(&*media, &now, |_| {
+            for revision in revisions(&*media, &now)? {
+                let listing = Listing::of_filter(&Whole::new(&*media), revision.meta.log_uuid)?;
                 if let Some(&(_, first)) = listing.segments.first() {
-                    return Ok((era, first));
+                    return Ok((revision, first));
                 }
             }
-            Ok((Era::present(&now), 1))
+            Ok((Revision::present(&now), 1))
         })?;
         let (timeline, durable, read, log) = (0, true, VecDeque::new(), None);
-        Ok(Self { media, now, era, next, timeline, durable, read, log })
+        Ok(Self { media, now, revision, next, timeline, durable, read, log })
     }
 
     /// Continues after a moment: with the first commit that had not happened then.
@@ -231,11 +231,11 @@ impl History {
     /// # Errors
     /// [`Error::NotKept`] if the log does not have it any more, and as [`History::open`].
     pub fn after(mut self, at: At) -> Result<Self> {
-        let (era, next) = look(&*self.media, &self.now, |known| {
+        let (revision, next) = look(&*self.media, &self.now, |known| {
             let past = Past::of(&*self.media, &self.now, known, at)?;
-            Ok((past.era().clone(), past.next_after(at)?))
+            Ok((past.revision().clone(), past.next_after(at)?))
         })?;
-        (self.era, self.next, self.timeline) = (era, next, 0);
+        (self.revision, self.next, self.timeline) = (revision, next, 0);
         self.read.clear();
         self.log = None;
         Ok(self)
@@ -288,7 +288,7 @@ impl History {
     /// may begin again. [`Error::Damaged`], [`Error::Locked`], [`Error::Io`].
     pub fn read(&mut self) -> Result<Option<Commit>> {
         while self.read.is_empty() {
-            self.enter_next_era()?;
+            self.enter_next_revision()?;
             let before = self.next;
             let mut opened = self.log.take();
             let read = look_within(&*self.media, &self.now, PATIENCE, |known| {
@@ -319,7 +319,7 @@ impl History {
     /// the filter.
     pub(super) fn read_alone(&mut self) -> Result<Option<Commit>> {
         while self.read.is_empty() {
-            self.enter_next_era()?;
+            self.enter_next_revision()?;
             let (before, opened) = (self.next, self.log.take());
             let known = LogExtent::of_the_living(&*self.media, self.now.uuid)?;
             let (read, log) = self.read_on(known, opened)?;
@@ -340,13 +340,13 @@ impl History {
     /// Notes where the parameters ended that the filter had, because it was altered.
     fn note_alteration(&mut self) -> Result<()> {
         self.now = read_meta(&*self.media)?;
-        if self.era.end.is_some() {
+        if self.revision.end.is_some() {
             return Ok(());
         }
-        let known = eras(&*self.media, &self.now)?;
-        let own = self.era.meta.log_uuid;
-        match known.into_iter().find(|era| era.meta.log_uuid == own) {
-            Some(era) => self.era = era,
+        let known = revisions(&*self.media, &self.now)?;
+        let own = self.revision.meta.log_uuid;
+        match known.into_iter().find(|revision| revision.meta.log_uuid == own) {
+            Some(revision) => self.revision = revision,
             None => {
                 let listing = Listing::of_filter(&*self.media, self.now.log_uuid)?;
                 let from = listing.segments.first().map_or(1, |&(_, first)| first) - 1;
@@ -359,11 +359,12 @@ impl History {
     }
 
     /// Continues with the log that follows an alteration, once that before was read.
-    fn enter_next_era(&mut self) -> Result<()> {
-        let Some(end) = self.era.end.filter(|&end| self.next >= end) else { return Ok(()) };
+    fn enter_next_revision(&mut self) -> Result<()> {
+        let Some(end) = self.revision.end.filter(|&end| self.next >= end) else { return Ok(()) };
         self.now = read_meta(&*self.media)?;
-        let next = eras(&*self.media, &self.now)?.into_iter().find(|era| era.reaches(end));
-        self.era = next.unwrap_or_else(|| Era::present(&self.now));
+        let next =
+            revisions(&*self.media, &self.now)?.into_iter().find(|revision| revision.reaches(end));
+        self.revision = next.unwrap_or_else(|| Revision::present(&self.now));
         (self.timeline, self.log) = (0, None);
         Ok(())
     }
@@ -371,12 +372,12 @@ impl History {
     /// Reads the next records, in a log that was opened before if there is one. Returns the log if
     /// it has more.
     fn read_on(&self, known: LogExtent, mut opened: Option<Log>) -> Result<(Read, Option<Log>)> {
-        let is_past = self.era.end.is_some();
+        let is_past = self.revision.end.is_some();
         let whole = if is_past { Whole::past(&*self.media) } else { Whole::new(&*self.media) };
         let known = if is_past { LogExtent::Nothing } else { known };
         let durable = match known {
             // All of it was durable before the filter was altered.
-            _ if is_past => self.era.end.unwrap_or(u64::MAX),
+            _ if is_past => self.revision.end.unwrap_or(u64::MAX),
             _ if !self.durable => u64::MAX,
             LogExtent::Died { durable, .. }
             | LogExtent::Cut { durable, .. }
@@ -418,7 +419,7 @@ impl History {
         known: LogExtent,
         limit: u64,
     ) -> Result<Read> {
-        let weighs = self.era.meta.kind.weights().is_some();
+        let weighs = self.revision.meta.kind.weights().is_some();
         let (mut batches, mut commits, mut timeline) =
             (Batches::default(), Vec::new(), self.timeline);
         log.end_at(limit);
@@ -436,7 +437,7 @@ impl History {
     /// Opens the log from the next LSN on.
     fn open_log(&self, whole: &Whole<'_>, known: LogExtent) -> Result<Log> {
         let mut listing = Listing::read(whole)?;
-        let own = self.era.meta.log_uuid;
+        let own = self.revision.meta.log_uuid;
         listing.segments.retain(|&(timeline, _)| timeline >= self.timeline);
         // First: what an alteration has left may begin anywhere.
         listing.leave_others(whole, own);

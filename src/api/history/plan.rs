@@ -3,16 +3,19 @@
 use crate::admin::look::look;
 use crate::api::config::Spec;
 use crate::api::history::commits::History;
-use crate::archive::keep_file;
+use crate::api::history::refill::has_window;
+use crate::clock::Timestamp;
 use crate::engine::alter::meta_after;
 use crate::engine::open::{first_bank_bytes, read_meta};
 use crate::error::Result;
 use crate::image::Control;
 use crate::media::{Access, Disk};
 use crate::meta::Meta;
-use crate::options::Keep;
 use crate::recovery::{LogExtent, rebuild};
 use std::path::Path;
+
+/// Records that are asked for the time at which the log begins.
+const COMMITS: u64 = 1000;
 
 /// What [`Filter::alter`](crate::Filter::alter) would take; see [`plan`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,12 +23,15 @@ use std::path::Path;
 pub struct AlterationPlan {
     /// Records of the log that it reads.
     pub records: u64,
-    /// Whether the log reaches back to the creation of the filter. Otherwise what was inserted
-    /// before is forgotten.
-    pub is_whole: bool,
-    /// How much log the filter keeps: with [`Keep::Nothing`], an alteration that forgets keys must
-    /// be told to.
-    pub keep: Keep,
+    /// The LSN of the first of them. If it is 1, the log reaches back to the creation of the
+    /// filter. Otherwise what was inserted before is forgotten.
+    pub first_lsn: u64,
+    /// The time of the first operation, if it has one.
+    pub since: Option<Timestamp>,
+    /// Whether the log has the whole new window, as far as records and times of the clock tell.
+    /// Otherwise the alteration forgets keys, and must be allowed to
+    /// ([`Unlogged::Forget`](super::Unlogged::Forget)).
+    pub has_window: bool,
     /// Bytes of memory that the filter takes when it is new, with the parameters that it has.
     pub memory_before: u64,
     /// The same, with the new ones. The alteration takes it twice, beside what the filter takes
@@ -43,7 +49,7 @@ pub struct AlterationPlan {
 /// let seen = Filter::create(&dir, AgePartitioned::last(1000), options)?;
 /// seen.insert("order 17")?;
 /// let plan = history::plan(&dir, AgePartitioned::last(50_000))?;
-/// assert!(plan.is_whole && plan.records >= 1 && plan.memory_after > plan.memory_before);
+/// assert!(plan.has_window && plan.records >= 1 && plan.memory_after > plan.memory_before);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
@@ -53,7 +59,14 @@ pub fn plan<K: Spec>(dir: impl AsRef<Path>, spec: K) -> Result<AlterationPlan> {
     let media = Disk::new(dir.as_ref());
     let meta = read_meta(&media)?;
     let after = meta_after(&meta, spec.kind()?)?;
-    let first = History::open(dir.as_ref())?.next_lsn();
+    let mut history = History::open(dir.as_ref())?.with_undurable();
+    let (first_lsn, mut since) = (history.next_lsn(), None);
+    while let (None, Some(commit)) = (since, history.read()?) {
+        since = commit.operations.iter().find_map(|operation| operation.time);
+        if history.next_lsn() > first_lsn + COMMITS {
+            break;
+        }
+    }
     let end = look(&media, &meta, |known| {
         if let LogExtent::Living { .. } = known
             && let Some(image) = Control::find(&media, meta.uuid, Access::Read)?
@@ -63,10 +76,12 @@ pub fn plan<K: Spec>(dir: impl AsRef<Path>, spec: K) -> Result<AlterationPlan> {
         Ok(rebuild(&media, &meta, known, &|| {})?.prefix.stop)
     })?;
     let memory = |meta: &Meta| first_bank_bytes(&*meta.kind, meta.layout);
+    let (records, now) = (end.saturating_sub(first_lsn), Timestamp::now().as_unix_micros());
     Ok(AlterationPlan {
-        records: end.saturating_sub(first),
-        is_whole: first == 1,
-        keep: keep_file::read(&media)?,
+        records,
+        first_lsn,
+        since,
+        has_window: first_lsn == 1 || has_window(&*after.kind, records, since, now),
         memory_before: memory(&meta)?,
         memory_after: memory(&after)?,
     })

@@ -3,8 +3,27 @@
 use crate::api::history::commits::{Change, Commit, Operation};
 use crate::clock::Timestamp;
 use crate::error::Result;
-use ebbtide_core::kind::Request;
+use ebbtide_core::kind::{Kind, Micros, Request};
 use ebbtide_core::machine::Machine;
+
+/// Returns whether a window of this kind has only these newest operations, since a time; the latest
+/// is at `latest`. One without a window has all that ever were.
+pub(super) fn has_window(
+    kind: &dyn Kind,
+    operations: u64,
+    since: Option<Timestamp>,
+    latest: Micros,
+) -> bool {
+    let parameters = kind.parameters();
+    let number = |name| parameters.get(name).and_then(|value| value.parse::<u64>().ok());
+    match (number("window-items"), number("window")) {
+        (Some(items), _) => operations >= items,
+        (None, Some(micros)) => {
+            since.is_some_and(|since| since.as_unix_micros().saturating_add(micros) <= latest)
+        }
+        (None, None) => false,
+    }
+}
 
 /// A filter in memory that is filled from a log.
 #[derive(Debug)]
@@ -27,6 +46,12 @@ impl Refill {
 
     pub(super) fn into_machine(self) -> Machine {
         self.machine
+    }
+
+    /// Returns whether all that the filter would have to know is among the operations.
+    pub(super) fn has_its_window(&self) -> bool {
+        let latest = self.machine.latest().time;
+        has_window(self.machine.kind(), self.operations, self.since, latest)
     }
 
     /// Takes commits, whose cells are prefetched.

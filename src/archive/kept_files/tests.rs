@@ -71,8 +71,8 @@ impl Directory {
     }
 
     fn archive(&self) -> Archive {
-        let era = Era { end: None, meta: meta() };
-        Archive::read_eras(&self.memory, &[era]).expect("no error")
+        let revision = Revision { end: None, meta: meta() };
+        Archive::read_revisions(&self.memory, &[revision]).expect("no error")
     }
 
     /// Removes what these wishes do not ask for.

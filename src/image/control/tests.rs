@@ -288,7 +288,7 @@ fn writes_are_refused_once_an_image_is_poisoned_or_retired_and_each_is_reported(
     let header = made(2);
     let told = || [header.is_poisoned(), header.is_retired(), header.refuses()];
     assert_eq!(told(), [false, false, false]);
-    (0..2).for_each(|_| header.poison());
+    (0..2).for_each(|_| header.status().poison());
     assert_eq!(told(), [true, false, true]);
     (0..2).for_each(|_| header.retire());
     assert_eq!(told(), [true, true, true]);

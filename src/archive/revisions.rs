@@ -11,50 +11,50 @@ use crate::recovery::Listing;
 
 /// A part of a filter's log in which its parameters did not change.
 #[derive(Debug, Clone)]
-pub struct Era {
+pub struct Revision {
     /// The parameters.
     pub meta: Meta,
     /// The LSN of the first record that is not of it; `None` for the present one.
     pub end: Option<u64>,
 }
 
-impl Era {
-    /// Returns the era of what has the parameters of now.
+impl Revision {
+    /// Returns the revision of what has the parameters of now.
     #[must_use]
     pub fn present(meta: &Meta) -> Self {
         Self { meta: meta.clone(), end: None }
     }
 
-    /// Returns whether a record of this LSN is of this era, or of one before.
+    /// Returns whether a record of this LSN is of this revision, or of one before.
     #[must_use]
     pub fn reaches(&self, lsn: u64) -> bool {
         self.end.is_none_or(|end| lsn < end)
     }
 }
 
-/// Returns the eras of a filter, oldest first; `now` is its `meta`.
+/// Returns the revisions of a filter, oldest first; `now` is its `meta`.
 ///
 /// # Errors
 /// [`Error::Io`], [`Error::Damaged`], [`Error::Version`].
-pub fn eras(media: &dyn Media, now: &Meta) -> Result<Vec<Era>> {
-    let mut eras = Vec::new();
+pub fn revisions(media: &dyn Media, now: &Meta) -> Result<Vec<Revision>> {
+    let mut revisions = Vec::new();
     for kept in Listing::read(media)?.kept_metas {
         let name = FileName::KeptMeta { since: kept.since, until: kept.until };
         match Meta::read_named(media, name) {
             // It was written by an alteration that did not come to its end.
             Ok(meta) if meta.log_uuid == now.log_uuid || meta.uuid != now.uuid => {}
-            Ok(meta) => eras.push(Era { meta, end: Some(kept.until) }),
+            Ok(meta) => revisions.push(Revision { meta, end: Some(kept.until) }),
             // It was removed meanwhile.
             Err(Error::NotAFilter { .. }) => {}
             Err(error) => return Err(error),
         }
     }
-    eras.push(Era::present(now));
-    Ok(eras)
+    revisions.push(Revision::present(now));
+    Ok(revisions)
 }
 
-/// Returns the first of these eras that an LSN is of.
+/// Returns the first of these revisions that an LSN is of.
 #[must_use]
-pub fn era_of(eras: &[Era], lsn: u64) -> Option<&Era> {
-    eras.iter().find(|era| era.reaches(lsn))
+pub fn revision_of(revisions: &[Revision], lsn: u64) -> Option<&Revision> {
+    revisions.iter().find(|revision| revision.reaches(lsn))
 }

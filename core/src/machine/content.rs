@@ -1,0 +1,38 @@
+//! The state of a filter in memory, part by part, for hosts that save it in a form of their own.
+
+use super::parts::Parts;
+use crate::block::{Block, load};
+use crate::digest::Sums;
+
+/// The parts of the state of a [`Machine`](super::Machine).
+#[derive(Debug)]
+pub struct Content<'a>(&'a Parts);
+
+impl<'a> Content<'a> {
+    pub(super) fn new(parts: &'a Parts) -> Self {
+        Self(parts)
+    }
+
+    /// Returns the words of the filter-wide state.
+    pub fn state_words(&self) -> impl ExactSizeIterator<Item = u64> {
+        self.0.memory.state_words().iter().map(load)
+    }
+
+    /// Returns the sums of all stripes, that of events first.
+    pub fn sums(&self) -> impl ExactSizeIterator<Item = Sums> {
+        self.0.ledger.stripes().iter().copied()
+    }
+
+    /// Visits every block with the number of its bank, by slot, until `visit` fails.
+    ///
+    /// # Errors
+    /// Those of `visit`.
+    pub fn try_each_block<E>(
+        &self,
+        mut visit: impl FnMut(u32, Block<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.0.memory.banks().try_for_each(|(_, bank)| {
+            (0..bank.blocks()).try_for_each(|at| visit(bank.id(), bank.block(at as usize)))
+        })
+    }
+}
