@@ -20,7 +20,7 @@ use crate::locks::stripes::StripeGuard;
 use crate::media::Access;
 use crate::meta::Meta;
 use crate::options::{Keep, Options};
-use crate::recovery::Listing;
+use crate::recovery::{Listing, LogExtent};
 use crate::snapshot::write::SnapshotWriter;
 use crate::snapshot::{FrameSeal, SnapshotHeader};
 use crate::sync;
@@ -110,6 +110,13 @@ impl<'e> Alteration<'e> {
     /// Returns the end of the log now.
     pub(crate) fn tail(&self) -> u64 {
         self.engine.shared.image.header().tail().hint()
+    }
+
+    /// Returns the extent of the log, for a caller that keeps others from writing.
+    pub(crate) fn extent(&self) -> LogExtent {
+        let header = self.engine.shared.image.header();
+        let (timeline, durable) = (header.identity().timeline, header.durable().read());
+        LogExtent::Living { timeline, durable }
     }
 
     /// Keeps all others from writing until the result is dropped.

@@ -45,6 +45,8 @@ pub struct History {
     secured: Mutex<Vec<u64>>,
     /// The log is read up to here, wherever it ends.
     limit: Hint,
+    /// The segment that was read last, if it stays mapped until another one is read.
+    latest: Option<Mutex<Option<Segment>>>,
 }
 
 /// The extent of the log by the image, if the image is valid: only within the same boot of the
@@ -212,8 +214,8 @@ impl History {
             segments.iter().map(|header| (header.timeline, header.timeline_start)).collect();
         timelines.dedup();
         let (held, version) = (BTreeMap::new(), DURABLE.written);
-        let (secured, limit) = (Mutex::default(), Hint::new(u64::MAX));
-        Self { directory, segments, held, version, timelines, secured, limit }
+        let (secured, limit, latest) = (Mutex::default(), Hint::new(u64::MAX), None);
+        Self { directory, segments, held, version, timelines, secured, limit, latest }
     }
 
     /// Creates the log of these segments of a directory, as [`History::of`]; they stay mapped.
@@ -237,6 +239,12 @@ impl History {
             self.held.insert((header.timeline, header.first), segment);
         }
         Ok(())
+    }
+
+    /// Keeps the segment that was read last mapped until another one is read, for a caller that
+    /// reads the log in parts and opens it again for what was written since.
+    pub(crate) fn keep_latest(&mut self) {
+        self.latest = Some(Mutex::default());
     }
 
     /// Reads the log as if it ended before this LSN, from now on.
@@ -265,9 +273,15 @@ impl History {
         header: &SegmentHeader,
         read: impl FnOnce(&Segment) -> Result<T>,
     ) -> Result<T> {
-        match self.held.get(&(header.timeline, header.first)) {
-            Some(segment) => read(segment),
-            None => read(&self.open_segment(media, header, Access::Read)?),
+        if let Some(segment) = self.held.get(&(header.timeline, header.first)) {
+            return read(segment);
+        }
+        let open = || self.open_segment(media, header, Access::Read);
+        let Some(latest) = &self.latest else { return read(&open()?) };
+        let mut latest = latest.lock();
+        match latest.take().filter(|segment| segment.header() == header) {
+            Some(segment) => read(latest.insert(segment)),
+            None => read(latest.insert(open()?)),
         }
     }
 

@@ -1,13 +1,13 @@
 //! Giving a filter other parameters, while it is in use.
 
-use crate::api::call::AHEAD;
 use crate::api::handle::Filter;
-use crate::api::history::commits::{Commit, History};
+use crate::api::history::commits::History;
 use crate::api::history::refill::Refill;
 use crate::clock::Timestamp;
 use crate::engine::Engine;
 use crate::engine::alter::{Alteration, Stopped};
 use crate::error::{Error, Result};
+use crate::recovery::LogExtent;
 use crate::sync::{self, Instant};
 use ebbtide_core::kind::Kind;
 use ebbtide_core::machine::Machine;
@@ -16,10 +16,15 @@ use std::time::Duration;
 
 /// Records that are left to read when the writers are stopped.
 const REST: u64 = 1 << 12;
-/// For how long writers are kept from writing, in turns with as long a time to write, if the log
-/// grows as fast as it is read.
+/// For how long writers are kept from writing, if the log grows as fast as it is read.
 const TURN: Duration = Duration::from_millis(10);
-/// The most turns: a minute of them.
+/// For how long at most, if that is not enough for what is left to shrink.
+const LONG_TURN: Duration = Duration::from_millis(100);
+/// The part by which it then shrinks with each turn.
+const SHRINKS_BY: u64 = 128;
+/// The time between two turns.
+const WRITERS_TURN: Duration = Duration::from_millis(25);
+/// The most turns.
 const TURNS: u32 = 3000;
 
 /// What [`Filter::alter`] has done.
@@ -91,7 +96,7 @@ fn alter(engine: &Engine, kind: Arc<dyn Kind>, unlogged: Unlogged) -> Result<(Al
     }
     let stopped = alteration.stop_writers()?;
     let begun = Instant::now();
-    let rest = read_rest(&stopped, &mut history, &mut refill);
+    let rest = read_rest((&alteration, &stopped), &mut history, &mut refill);
     if let Err(error) = rest {
         // The first error is the one to report.
         let _ = alteration.resume_writers(stopped);
@@ -131,57 +136,54 @@ fn catch_up(alteration: &Alteration<'_>, history: &mut History, refill: &mut Ref
     while left(history) > REST && left(history) <= before / 2 {
         before = left(history);
         let upto = alteration.tail();
-        read(history, refill, || false, |history| history.next_lsn() < upto, History::read)?;
+        read(history, refill, None, |history| history.next_lsn() < upto)?;
     }
-    // Others write as fast as this reads: in turns, at half of their speed.
+    // Others write as fast as this reads: in turns.
+    let mut least = left(history);
     for _ in 0..TURNS {
         if left(history) <= REST {
             break;
         }
-        for others_write in [false, true] {
-            let paused = (!others_write).then(|| alteration.pause_writers());
-            let begun = Instant::now();
-            let is_over = || begun.elapsed() >= TURN;
-            let from = if others_write { History::read } else { History::read_alone };
-            read(history, refill, is_over, |history| left(history) > 0, from)?;
-            drop(paused);
-            if others_write {
-                sync::sleep(TURN.saturating_sub(begun.elapsed()));
-            }
-        }
+        let paused = alteration.pause_writers();
+        let begun = Instant::now();
+        read(history, refill, Some(alteration.extent()), |history| {
+            let turn = if left(history) >= least { LONG_TURN } else { TURN };
+            left(history) > 0 && begun.elapsed() < turn
+        })?;
+        drop(paused);
+        least = left(history).saturating_sub(left(history) / SHRINKS_BY);
+        let begun = Instant::now();
+        read(history, refill, None, |history| left(history) > 0 && begun.elapsed() < WRITERS_TURN)?;
+        sync::sleep(WRITERS_TURN.saturating_sub(begun.elapsed()));
     }
     Ok(())
 }
 
 /// Reads what is left once writers are stopped.
-fn read_rest(stopped: &Stopped<'_>, history: &mut History, refill: &mut Refill) -> Result<()> {
+fn read_rest(
+    (alteration, stopped): (&Alteration<'_>, &Stopped<'_>),
+    history: &mut History,
+    refill: &mut Refill,
+) -> Result<()> {
     let wants = |history: &History| history.next_lsn() < stopped.lsn;
-    read(history, refill, || false, wants, History::read_alone)?;
+    read(history, refill, Some(alteration.extent()), wants)?;
     // Every record below is durable: reading that ends before has not found them.
     if wants(history) { Err(history.ended_at(stopped.lsn)) } else { Ok(()) }
 }
 
-/// Reads commits as long as there are any and more are wanted.
+/// Reads operations as long as there are any and more are wanted.
 fn read(
     history: &mut History,
     refill: &mut Refill,
-    is_over: impl Fn() -> bool,
+    alone: Option<LogExtent>,
     wants: impl Fn(&History) -> bool,
-    next: fn(&mut History) -> Result<Option<Commit>>,
 ) -> Result<()> {
-    let mut commits = Vec::with_capacity(AHEAD);
-    while wants(history) && !is_over() {
-        commits.clear();
-        while commits.len() < AHEAD && wants(history) {
-            match next(history)? {
-                Some(commit) => commits.push(commit),
-                None => break,
-            }
-        }
-        if commits.is_empty() {
+    while wants(history) {
+        let operations = history.read_operations(alone)?;
+        if operations.is_empty() {
             break;
         }
-        refill.take_all(&commits)?;
+        refill.take_all(&operations)?;
     }
     Ok(())
 }

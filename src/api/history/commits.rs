@@ -8,12 +8,14 @@ use crate::archive::whole::{Whole, explained};
 use crate::clock::Timestamp;
 use crate::engine::open::read_meta;
 use crate::error::{Error, Result};
+use crate::format::names::FileName;
 use crate::media::{Disk, Media};
 use crate::meta::Meta;
 use crate::recovery::batches::{Batches, Group};
 use crate::recovery::history::History as Log;
 use crate::recovery::{Listing, LogExtent};
 use crate::sync::{self, Instant};
+use crate::wal::segment::owner;
 use crate::wal::{Op, Record};
 use ebbtide_core::claims::HeldClaim;
 use std::collections::VecDeque;
@@ -21,8 +23,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Records that are read at once; more if a batch is longer.
-const CHUNK: u64 = 8192;
 /// The pause of a reader that waits for more.
 const PAUSE: Duration = Duration::from_millis(5);
 /// The time to wait for a process that opens or closes the filter.
@@ -71,13 +71,49 @@ pub struct History {
 }
 
 /// What was read at once.
-struct Read {
-    commits: Vec<Commit>,
+struct Read<C> {
+    found: C,
     /// Where the log ended.
     stop: u64,
     /// The LSN to continue at: less, within a batch.
     next: u64,
     timeline: u64,
+}
+
+/// What is made of the records of a log.
+trait Collected: Default {
+    /// Records that are read at once; more if a batch is longer.
+    const CHUNK: u64;
+
+    /// Adds what happened together.
+    fn add(&mut self, timeline: u64, group: Group<'_>, weighs: bool);
+
+    fn is_empty(&self) -> bool;
+}
+
+impl Collected for Vec<Commit> {
+    const CHUNK: u64 = 1 << 13;
+
+    fn add(&mut self, timeline: u64, group: Group<'_>, weighs: bool) {
+        self.extend(Commit::of(timeline, group, weighs));
+    }
+
+    fn is_empty(&self) -> bool {
+        Self::is_empty(self)
+    }
+}
+
+impl Collected for Vec<Operation> {
+    // As much as takes long beside a look at the files.
+    const CHUNK: u64 = 1 << 14;
+
+    fn add(&mut self, _: u64, group: Group<'_>, weighs: bool) {
+        self.extend(group.iter().filter_map(|of| Operation::of(of, weighs)));
+    }
+
+    fn is_empty(&self) -> bool {
+        Self::is_empty(self)
+    }
 }
 
 /// Operations that happened together: one, or those of a [`Batch`](crate::Batch).
@@ -182,16 +218,21 @@ impl Change {
     }
 }
 
+impl Operation {
+    /// Returns the operation of a record, if it is one.
+    fn of(&(lsn, record): &(u64, Record), weighs: bool) -> Option<Self> {
+        let time = (record.op != Op::Position && record.time > 0)
+            .then(|| Timestamp::from_unix_micros(record.time));
+        let change = Change::of(&record, weighs)?;
+        Some(Self { lsn, time, is_stream_time: record.stream, change })
+    }
+}
+
 impl Commit {
     /// Returns the commit of these records; `None` if there is no operation among them.
     fn of(timeline: u64, group: Group<'_>, weighs: bool) -> Option<Self> {
-        let operation = |&(lsn, record): &(u64, Record)| {
-            let time = (record.op != Op::Position && record.time > 0)
-                .then(|| Timestamp::from_unix_micros(record.time));
-            let is_stream_time = record.stream;
-            Some(Operation { lsn, time, is_stream_time, change: Change::of(&record, weighs)? })
-        };
-        let operations: Vec<_> = group.iter().filter_map(operation).collect();
+        let operations = group.iter().filter_map(|of| Operation::of(of, weighs));
+        let operations: Vec<_> = operations.collect();
         let lsn = group.last()?.0;
         (!operations.is_empty()).then_some(Self { lsn, timeline, operations })
     }
@@ -287,14 +328,33 @@ impl History {
     /// [`Error::NotKept`] if the log below has been removed meanwhile: it says from where reading
     /// may begin again. [`Error::Damaged`], [`Error::Locked`], [`Error::Io`].
     pub fn read(&mut self) -> Result<Option<Commit>> {
-        while self.read.is_empty() {
+        if self.read.is_empty() {
+            let commits: Vec<Commit> = self.collect(None)?;
+            self.read.extend(commits);
+        }
+        Ok(self.read.pop_front())
+    }
+
+    /// Returns some of the next operations; none at the present end of the log. Not to be mixed
+    /// with [`History::read`]. `alone`: the extent of the log, for a caller that keeps everybody
+    /// from writing and altering the filter.
+    pub(super) fn read_operations(&mut self, alone: Option<LogExtent>) -> Result<Vec<Operation>> {
+        self.collect(alone)
+    }
+
+    fn collect<C: Collected>(&mut self, alone: Option<LogExtent>) -> Result<C> {
+        loop {
             self.enter_next_revision()?;
             let before = self.next;
             let mut opened = self.log.take();
-            let read = look_within(&*self.media, &self.now, PATIENCE, |known| {
-                self.read_on(known, opened.take())
-            });
-            let (read, log) = match read {
+            let read = if let Some(known) = alone {
+                self.read_on(known, opened)
+            } else {
+                look_within(&*self.media, &self.now, PATIENCE, |known| {
+                    self.read_on(known, opened.take())
+                })
+            };
+            let (read, log): (Read<C>, _) = match read {
                 Err(Error::Retired { .. }) => {
                     self.note_alteration()?;
                     continue;
@@ -302,33 +362,11 @@ impl History {
                 read => read.map_err(|error| explained(&*self.media, error))?,
             };
             // Only now is it certain that nobody has opened the filter meanwhile.
-            self.take_read(read, log);
-            if self.next == before {
-                break;
+            (self.next, self.timeline, self.log) = (read.next, read.timeline, log);
+            if self.next == before || !read.found.is_empty() {
+                return Ok(read.found);
             }
         }
-        Ok(self.read.pop_front())
-    }
-
-    fn take_read(&mut self, read: Read, log: Option<Log>) {
-        (self.next, self.timeline, self.log) = (read.next, read.timeline, log);
-        self.read.extend(read.commits);
-    }
-
-    /// As [`History::read`], for a caller that keeps everybody from writing, opening and altering
-    /// the filter.
-    pub(super) fn read_alone(&mut self) -> Result<Option<Commit>> {
-        while self.read.is_empty() {
-            self.enter_next_revision()?;
-            let (before, opened) = (self.next, self.log.take());
-            let known = LogExtent::of_the_living(&*self.media, self.now.uuid)?;
-            let (read, log) = self.read_on(known, opened)?;
-            self.take_read(read, log);
-            if self.next == before {
-                break;
-            }
-        }
-        Ok(self.read.pop_front())
     }
 
     /// Creates the error for a log that ended although records up to an LSN are in it.
@@ -371,7 +409,11 @@ impl History {
 
     /// Reads the next records, in a log that was opened before if there is one. Returns the log if
     /// it has more.
-    fn read_on(&self, known: LogExtent, mut opened: Option<Log>) -> Result<(Read, Option<Log>)> {
+    fn read_on<C: Collected>(
+        &self,
+        known: LogExtent,
+        mut opened: Option<Log>,
+    ) -> Result<(Read<C>, Option<Log>)> {
         let is_past = self.revision.end.is_some();
         let whole = if is_past { Whole::past(&*self.media) } else { Whole::new(&*self.media) };
         let known = if is_past { LogExtent::Nothing } else { known };
@@ -385,7 +427,7 @@ impl History {
             // The writers are gone, and recovery takes all that is there.
             LogExtent::Nothing => u64::MAX,
         };
-        let mut chunk = CHUNK;
+        let mut chunk = C::CHUNK;
         loop {
             let before = opened.take();
             let may_be_old = before.is_some();
@@ -412,38 +454,56 @@ impl History {
     }
 
     /// Reads the records below an LSN.
-    fn read_up_to(
+    fn read_up_to<C: Collected>(
         &self,
         whole: &Whole<'_>,
         log: &Log,
         known: LogExtent,
         limit: u64,
-    ) -> Result<Read> {
+    ) -> Result<Read<C>> {
         let weighs = self.revision.meta.kind.weights().is_some();
-        let (mut batches, mut commits, mut timeline) =
-            (Batches::default(), Vec::new(), self.timeline);
+        let (mut batches, mut found, mut timeline) =
+            (Batches::default(), C::default(), self.timeline);
         log.end_at(limit);
         let prefix = log.read(whole, self.next, known, |of, lsn, record| {
             timeline = of;
             batches.take(lsn, record, |group, counts| {
-                commits.extend(counts.then(|| Commit::of(of, group, weighs)).flatten());
+                if counts {
+                    found.add(of, group, weighs);
+                }
                 Ok(())
             })
         })?;
         let next = batches.end(prefix.stop, |_, _| Ok(()))?;
-        Ok(Read { commits, stop: prefix.stop, next, timeline })
+        Ok(Read { found, stop: prefix.stop, next, timeline })
+    }
+
+    /// Leaves out segments that were read, without a look at each: those before the last one of the
+    /// timeline that begins at the next LSN or below.
+    fn leave_read(&self, whole: &Whole<'_>, listing: &mut Listing) {
+        listing.segments.retain(|&(timeline, _)| timeline >= self.timeline);
+        let is_own = |&(timeline, first): &(u64, u64)| {
+            let name = FileName::Segment { timeline, first }.to_string();
+            owner(whole, &name) == Some(self.revision.meta.log_uuid)
+        };
+        let may_be =
+            |&(timeline, first): &(u64, u64)| timeline == self.timeline && first <= self.next;
+        let segments = &listing.segments;
+        if let Some(at) = segments.iter().rposition(|segment| may_be(segment) && is_own(segment)) {
+            listing.segments.drain(..at);
+        }
     }
 
     /// Opens the log from the next LSN on.
     fn open_log(&self, whole: &Whole<'_>, known: LogExtent) -> Result<Log> {
         let mut listing = Listing::read(whole)?;
         let own = self.revision.meta.log_uuid;
-        listing.segments.retain(|&(timeline, _)| timeline >= self.timeline);
+        self.leave_read(whole, &mut listing);
         // First: what an alteration has left may begin anywhere.
         listing.leave_others(whole, own);
         let below = listing.segments_below(self.next).len();
         listing.segments.drain(..below);
-        let log = Log::open(whole, &listing, own)?;
+        let mut log = Log::open(whole, &listing, own)?;
         let first = log.segments().first().map_or(1, |segment| segment.first);
         let lost = log.timelines().find(|&(timeline, start, _)| {
             self.timeline > 0 && timeline > self.timeline && start < self.next
@@ -451,7 +511,10 @@ impl History {
         let wanted = match lost {
             Some((_, start, _)) => format!("lsn:{}, taken back to {start}", self.next - 1),
             None if first > self.next => format!("lsn:{}", self.next - 1),
-            None => return Ok(log),
+            None => {
+                log.keep_latest();
+                return Ok(log);
+            }
         };
         let last = log.segments().last().map_or(first, |segment| segment.first);
         let end = log.read(whole, last, known, |_, _, _| Ok(()))?.stop;

@@ -1,6 +1,7 @@
 //! A filter in memory that takes the operations in a log.
 
-use crate::api::history::commits::{Change, Commit, Operation};
+use crate::api::call::AHEAD;
+use crate::api::history::commits::{Change, Operation};
 use crate::clock::Timestamp;
 use crate::error::Result;
 use ebbtide_core::kind::{Kind, Micros, Request};
@@ -54,29 +55,36 @@ impl Refill {
         has_window(self.machine.kind(), self.operations, self.since, latest)
     }
 
-    /// Takes commits, whose cells are prefetched.
+    /// Takes operations, whose cells are prefetched.
     ///
     /// # Errors
     /// [`Error::Parameter`](crate::Error::Parameter) for a weight that the kind does not take.
-    pub(super) fn take_all(&mut self, commits: &[Commit]) -> Result<()> {
-        let operations = || commits.iter().flat_map(|commit| &commit.operations);
-        for operation in operations() {
-            if let Change::Insert { hash, .. } = operation.change {
-                self.machine.prefetch(hash);
+    pub(super) fn take_all(&mut self, operations: &[Operation]) -> Result<()> {
+        for operations in operations.chunks(AHEAD) {
+            for operation in operations {
+                if let Change::Insert { hash, .. } = operation.change {
+                    self.machine.prefetch(hash);
+                }
             }
-        }
-        for commit in commits {
-            let by_clock = || commit.operations.iter().any(|of| !of.is_stream_time);
-            self.has_clock.get_or_insert_with(by_clock);
-            commit.operations.iter().try_for_each(|operation| self.take(operation))?;
+            operations.iter().try_for_each(|operation| self.take(operation))?;
         }
         Ok(())
     }
 
     /// Takes an operation, at its time. Positions and claims are not of a filter's keys.
     fn take(&mut self, operation: &Operation) -> Result<()> {
-        let has_clock = self.has_clock.unwrap_or(true);
+        let is_of_keys = matches!(
+            operation.change,
+            Change::Insert { .. } | Change::Remove { .. } | Change::Clear
+        );
+        if !is_of_keys {
+            return Ok(());
+        }
         let time = operation.time.map(Timestamp::as_unix_micros);
+        if time.is_some() {
+            self.has_clock.get_or_insert(!operation.is_stream_time);
+        }
+        let has_clock = self.has_clock.unwrap_or(true);
         if let (Some(time), true) = (time, has_clock) {
             self.wall = time;
         }
