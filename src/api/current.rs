@@ -133,7 +133,9 @@ impl Current {
             return Ok(());
         }
         drop(is_closed);
-        next.opened.close()
+        // All that it has done is durable. The filter may have been altered again by now.
+        let _ = next.opened.close();
+        Ok(())
     }
 
     /// Closes the handle; see [`Filter::close`](crate::Filter::close).

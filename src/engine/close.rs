@@ -47,7 +47,11 @@ pub(crate) fn finish(engine: &Engine) -> Result<()> {
         // Whoever altered the filter has made everything durable.
         return Ok(());
     }
-    engine.commits.commit_all()?;
+    match engine.commits.commit_all() {
+        // As above: it was altered meanwhile.
+        Err(_) if header.is_altered() => return Ok(()),
+        committed => committed?,
+    }
     // The caller releases it together with the session slot.
     let entered = engine.shared.slots.wait_opening(CLOSING_TIME)?;
     // Others may still have an image from before an alteration.

@@ -514,7 +514,7 @@ mod tests {
         for _ in 1..generation {
             filter.insert(next()).expect("an insert");
         }
-        let _alive = neighbour(&filter.engine(), &memory);
+        let _alive = neighbour(filter.engine(), &memory);
         let word = header().stripe(0).lock_word();
         assert!(robust_word::try_lock(word, LIVING));
         let (tail, alone) = (header().tail().hint(), next());

@@ -11,9 +11,9 @@
 
 use crate::error::{Error, Result};
 use crate::format::header::DURABLE;
-use crate::image::Control;
 use crate::media::{Access, Media};
 use crate::recovery::Listing;
+use crate::recovery::log_extent::LogExtent;
 use crate::sync::Hint;
 use crate::sync::mutex::Mutex;
 use crate::wal::record::{Decoded, Op, Record};
@@ -47,104 +47,6 @@ pub struct History {
     limit: Hint,
     /// The segment that was read last, if it stays mapped until another one is read.
     latest: Option<Mutex<Option<Segment>>>,
-}
-
-/// The extent of the log by the image, if the image is valid: only within the same boot of the
-/// machine.
-#[derive(Debug, Clone, Copy)]
-pub enum LogExtent {
-    /// No information: the log ends at the first slot that is empty or invalid.
-    Nothing,
-    /// All writers have died.
-    Died {
-        /// The timeline that they wrote.
-        timeline: u64,
-        /// Every slot below was made durable.
-        durable: u64,
-        /// The next LSN to be reserved.
-        tail: u64,
-        /// The maximum number of slots they may have left empty.
-        unfinished: u64,
-    },
-    /// The same boot, but the device was removed meanwhile and came back, or failed to write: what
-    /// was not durable yet may be lost, as after a power cut.
-    Cut {
-        /// The timeline that was written.
-        timeline: u64,
-        /// Every slot below was made durable.
-        durable: u64,
-    },
-    /// Live writers exist.
-    Living {
-        /// The timeline that they write.
-        timeline: u64,
-        /// Every slot below is published.
-        durable: u64,
-    },
-}
-
-impl LogExtent {
-    /// Returns the extent left by the last writers; there are no live ones.
-    ///
-    /// # Errors
-    /// [`Error::Io`] if it cannot be determined whether the machine is still in the same boot.
-    pub fn of_the_dead(home: &dyn Media, uuid: u128) -> Result<Self> {
-        Ok(match Control::open_previous(home, uuid, Access::Read)? {
-            // Its ends may be older than the log, and its gaps others. They are no later than it.
-            Some(image) if image.is_distrusted() => {
-                Self::Cut { timeline: image.identity().timeline, durable: image.durable().hint() }
-            }
-            // Its writers are dead, and the byte locks order these loads after their stores.
-            Some(image) => Self::Died {
-                timeline: image.identity().timeline,
-                durable: image.durable().hint(),
-                tail: image.tail().hint(),
-                unfinished: image.unfinished(),
-            },
-            None => Self::Nothing,
-        })
-    }
-
-    /// Returns the extent reached by live writers. Call it before files are listed, because the
-    /// listing may then contain more.
-    ///
-    /// # Errors
-    /// As [`LogExtent::of_the_dead`].
-    pub fn of_the_living(home: &dyn Media, uuid: u128) -> Result<Self> {
-        Ok(match Control::find(home, uuid, Access::Read)? {
-            Some(image) => Self::Living {
-                timeline: image.identity().timeline,
-                durable: image.durable().read(),
-            },
-            None => Self::Nothing,
-        })
-    }
-
-    /// Returns the LSN below which the log, of which this is the last timeline, was made durable by
-    /// writers of this boot; 0 if that is unknown.
-    #[must_use]
-    pub fn made_durable(self, last_timeline: u64) -> u64 {
-        match self {
-            Self::Died { timeline, durable, .. } if timeline == last_timeline => durable,
-            _ => 0,
-        }
-    }
-
-    /// Returns the information on this timeline: the LSN below which nothing is invalid, and the
-    /// maximum number of empty slots there.
-    fn of_timeline(self, timeline: u64) -> Option<(u64, u64)> {
-        match self {
-            Self::Died { timeline: of, tail, unfinished, .. } if of == timeline => {
-                Some((tail, unfinished))
-            }
-            Self::Cut { timeline: of, durable } | Self::Living { timeline: of, durable }
-                if of == timeline =>
-            {
-                Some((durable, 0))
-            }
-            _ => None,
-        }
-    }
 }
 
 /// The extent of the readable log.

@@ -451,7 +451,7 @@ impl Machine {
         size_of_val(self) + self.parts.allocated_bytes()
     }
 
-    /// Returns the bytes of memory when all of the present banks is used: allocated when written to.
+    /// Returns the bytes of memory when all of the present banks is used.
     #[must_use]
     pub fn planned_bytes(&self) -> u64 {
         size_of_val(self) as u64 + self.parts.planned_bytes()

@@ -54,7 +54,7 @@ fn a_copy_of_the_log_is_whole_if_and_only_if_no_segment_that_it_needs_is_missing
     let (filter, _memory) = made();
     let (held, header) = log(&filter);
     let copied = |held: &[Arc<Segment>], header: &SnapshotHeader| {
-        copy_log(&filter.engine(), held, &place(), header).expect("space")
+        copy_log(filter.engine(), held, &place(), header).expect("space")
     };
     assert!(copied(&held, &header));
     for missing in 0..held.len() {
@@ -87,7 +87,7 @@ fn an_empty_place_in_the_log_is_a_gap() {
         let mut held = held.clone();
         let elsewhere = place();
         held[at] = Arc::new(Segment::create(&elsewhere, *held[at].header(), 0).expect("space"));
-        let whole = copy_log(&filter.engine(), &held, &place(), &header).expect("space");
+        let whole = copy_log(filter.engine(), &held, &place(), &header).expect("space");
         assert!(!whole, "segment {at} is empty");
     }
 }
@@ -97,7 +97,7 @@ fn each_record_of_the_copy_is_the_one_of_the_log() {
     let (filter, _memory) = made();
     let (held, header) = log(&filter);
     let to = place();
-    assert!(copy_log(&filter.engine(), &held, &to, &header).expect("space"));
+    assert!(copy_log(filter.engine(), &held, &to, &header).expect("space"));
     let copy = Segment::open(&to, header.timeline, header.start, header.uuid, Access::Read);
     let copy = copy.expect("a segment");
     assert_eq!((copy.first(), copy.end()), (header.start, header.end));
@@ -206,7 +206,7 @@ fn copied_while_log_is_removed(times: u32) -> (Result<()>, Memory, u64) {
         }
     });
     let to = Busy { inner: place(), meanwhile: Mutex::new(meanwhile) };
-    let made = backup(&filter.engine(), &to);
+    let made = backup(filter.engine(), &to);
     let keys = *keys.lock().expect("no panic");
     (made, to.inner, keys)
 }
