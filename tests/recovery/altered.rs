@@ -355,3 +355,78 @@ fn log_of_another_number_that_begins_within_the_log_is_in_nobodys_way() {
     let altered = filter.alter(windows(1), Unlogged::Refuse).expect("its log is kept");
     assert_eq!(altered.operations, 700);
 }
+
+#[test]
+fn a_handle_that_nobody_uses_after_an_alteration_is_in_nobodys_way() {
+    let home = tempfile::tempdir().expect("a directory");
+    let dir = home.path().join("filter");
+    // Also where the cells lie in memory that ends with its last process.
+    for (round, size) in [1000, 1_000_000_u64].into_iter().enumerate() {
+        let dir = dir.with_extension(round.to_string());
+        let spec = |more: u64| AgePartitioned::last(size + more);
+        let idle = Filter::create(&dir, spec(0), kept()).expect("a filter");
+        let used: Filter<AgePartitioned> = Filter::open(&dir, options()).expect("a filter");
+        let reader: Reader = Reader::open(&dir, options()).expect("a filter");
+        let insert = |filter: &Filter<AgePartitioned>, keys: std::ops::Range<u64>| {
+            keys.for_each(|key| assert!(filter.insert(key.to_le_bytes()).expect("an insert")));
+        };
+        let has = |filter: &Filter<AgePartitioned>, key: u64| {
+            filter.contains(key.to_le_bytes()).expect("an answer")
+        };
+        insert(&idle, 0..300);
+        used.alter(spec(1), Unlogged::Refuse).expect("its log is kept");
+        insert(&used, 300..400);
+        // As the last one that uses the filter: the next opening has nothing to replay.
+        used.close().expect("a close");
+        let report = ebbtide::inspect::verify(&dir).expect("it is there");
+        assert!(report.is_sound(), "{report:?}");
+        let state = report.files.iter().find(|file| file.name == ".").expect("a state");
+        let lsn = |text: &str| {
+            let number = text.split_once(' ').map_or(text, |(number, _)| number);
+            number.parse::<u64>().expect("a number")
+        };
+        let from = |word: &str| {
+            let found = state.detail.split_once(word).unwrap_or_else(|| panic!("{state:?}"));
+            lsn(found.1)
+        };
+        // At most a note follows.
+        assert!(from("state at LSN ") <= from("replayed from LSN ") + 1, "{}", state.detail);
+        assert!(reader.contains(399_u64.to_le_bytes()).expect("an answer"));
+        let begun = std::time::Instant::now();
+        let next: Filter<AgePartitioned> = Filter::open(&dir, options()).expect("a filter");
+        // Looking for the memory of the image would have taken five seconds.
+        assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+        insert(&next, 400..500);
+        assert!((0..500).all(|key| has(&next, key)));
+        // Now it is used.
+        assert!((0..500).all(|key| has(&idle, key)));
+        insert(&idle, 500..501);
+        assert!(has(&next, 500) && !has(&next, 501));
+        next.close().expect("a close");
+        assert!(has(&idle, 500));
+        drop(idle);
+        let last: Filter<AgePartitioned> = Filter::open(&dir, options()).expect("a filter");
+        assert!((0..501).all(|key| has(&last, key)));
+    }
+}
+
+#[test]
+fn a_handle_that_is_closed_beside_an_alteration_reports_no_error() {
+    let media = memory();
+    let made = Filter::create_on(media.clone(), windows(0), kept()).expect("a filter");
+    for round in 1..scaled(30) {
+        let handles: Vec<Filter> =
+            (0..3).map(|_| Filter::open_on(media.clone(), options()).expect("a filter")).collect();
+        std::thread::scope(|scope| {
+            for handle in &handles {
+                scope.spawn(|| {
+                    handle.insert(round.to_le_bytes()).expect("an insert");
+                    handle.close().expect("a close");
+                });
+            }
+            let altered = made.alter(windows(round), Unlogged::Refuse);
+            assert!(altered.expect("its log is kept").is_whole);
+        });
+        assert!(made.contains(round.to_le_bytes()).expect("an answer"));
+    }
+}
