@@ -115,12 +115,9 @@ impl<K> Filter<K> {
     /// # Errors
     /// As [`Filter::position`].
     pub fn positions(&self) -> Result<Vec<(u64, u64)>> {
-        self.run(|engine| {
-            let _busy = engine.shared.enter()?;
+        self.look(|engine| {
             engine.shared.check_trusted()?;
-            let positions = engine.positions();
-            engine.shared.check_unaltered()?;
-            Ok(positions)
+            Ok(engine.positions())
         })
     }
 
@@ -141,9 +138,12 @@ impl<K> Filter<K> {
     /// # Errors
     /// [`Error::Forked`](crate::Error::Forked).
     pub fn durable_upto(&self) -> Result<u64> {
-        let shared = &self.engine().shared;
-        shared.check_process()?;
-        Ok(shared.durable())
+        self.run(|engine| {
+            engine.shared.check_process()?;
+            let durable = engine.shared.durable();
+            engine.shared.check_unaltered()?;
+            Ok(durable)
+        })
     }
 
     /// Writes a snapshot (unless the newest one is up to date) and removes log that is no longer
@@ -167,10 +167,7 @@ impl<K> Filter<K> {
     /// # Errors
     /// [`Error::Poisoned`](crate::Error::Poisoned), [`Error::Io`](crate::Error::Io).
     pub fn digest(&self) -> Result<Digest> {
-        self.run(|engine| {
-            let _busy = engine.shared.enter()?;
-            engine.digest()
-        })
+        self.look(|engine| engine.digest())
     }
 
     /// Returns statistics of the filter.
@@ -178,10 +175,7 @@ impl<K> Filter<K> {
     /// # Errors
     /// [`Error::Io`](crate::Error::Io).
     pub fn stat(&self) -> Result<Stat> {
-        self.run(|engine| {
-            let _busy = engine.shared.enter()?;
-            engine.stat()
-        })
+        self.look(|engine| engine.stat())
     }
 
     /// Returns figures for operators: fill by generation and by block, ends of the log, handles,
@@ -190,10 +184,7 @@ impl<K> Filter<K> {
     /// # Errors
     /// As [`Filter::stat`].
     pub fn details(&self) -> Result<Details> {
-        self.run(|engine| {
-            let _busy = engine.shared.enter()?;
-            engine.details()
-        })
+        self.look(|engine| engine.details())
     }
 
     /// Returns how far the filter's time is ahead of the handle's clock (of the system's for a
@@ -205,7 +196,7 @@ impl<K> Filter<K> {
     /// than they are by the lead, and may be refused as too late. See `docs/time.md`.
     #[must_use]
     pub fn clock_lead(&self) -> Option<Duration> {
-        self.engine().time.clock_lead()
+        self.present_engine().time.clock_lead()
     }
 
     /// Runs the tasks of the background threads once.

@@ -225,12 +225,9 @@ impl<K> Filter<K> {
     /// # Errors
     /// As [`Filter::position`].
     pub fn claims(&self) -> Result<Vec<OpenClaim>> {
-        let (now, mut held) = self.run(|engine| {
-            let _busy = engine.shared.enter()?;
+        let (now, mut held) = self.look(|engine| {
             engine.shared.check_trusted()?;
-            let now_and_held = (engine.leases.now(), engine.claims());
-            engine.shared.check_unaltered()?;
-            Ok(now_and_held)
+            Ok((engine.leases.now(), engine.claims()))
         })?;
         held.retain(|claim| claim.deadline > now);
         held.sort_unstable_by_key(|claim| claim.token);

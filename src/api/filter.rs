@@ -205,12 +205,12 @@ impl<K> Filter<K> {
     /// Returns the kind's name.
     #[must_use]
     pub fn kind(&self) -> &'static str {
-        self.engine().shared.meta.kind.name()
+        self.present_engine().shared.meta.kind.name()
     }
 
     /// Returns all parameters of the kind.
     #[must_use]
     pub fn parameters(&self) -> Parameters {
-        self.engine().shared.meta.kind.parameters()
+        self.present_engine().shared.meta.kind.parameters()
     }
 }

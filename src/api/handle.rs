@@ -83,6 +83,26 @@ impl<K> Filter<K> {
         self.current.engine()
     }
 
+    /// Returns the engine in use, after the handle has taken note of an alteration.
+    pub(crate) fn present_engine(&self) -> &Arc<Engine> {
+        // Whoever uses the handle next gets the error.
+        let _ = self.run(|engine| {
+            engine.shared.check_process()?;
+            engine.shared.check_unaltered()
+        });
+        self.engine()
+    }
+
+    /// As [`Filter::run`], for a function that looks at the image, and that closing waits for.
+    pub(crate) fn look<T>(&self, mut look: impl FnMut(&Engine) -> Result<T>) -> Result<T> {
+        self.run(|engine| {
+            let _busy = engine.shared.enter()?;
+            let seen = look(engine)?;
+            engine.shared.check_unaltered()?;
+            Ok(seen)
+        })
+    }
+
     /// Calls a function with the engine in use; see [`Current::run`].
     #[inline]
     pub(crate) fn run<T>(&self, call: impl FnMut(&Engine) -> Result<T>) -> Result<T> {

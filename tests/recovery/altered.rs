@@ -430,3 +430,37 @@ fn a_handle_that_is_closed_beside_an_alteration_reports_no_error() {
         assert!(made.contains(round.to_le_bytes()).expect("an answer"));
     }
 }
+
+#[test]
+fn whatever_a_handle_is_asked_first_after_an_alteration_it_answers_for_the_new_filter() {
+    type Look = fn(&Filter) -> String;
+    let looks: [Look; 8] = [
+        |filter| filter.stat().expect("figures").inserts.to_string(),
+        |filter| filter.digest().expect("a digest").value.to_string(),
+        |filter| filter.parameters().get("window-items").expect("a window").to_owned(),
+        |filter| filter.details().expect("figures").allocated_lsn.to_string(),
+        |filter| format!("{:?}", filter.position(3).expect("an answer")),
+        |filter| format!("{:?}", filter.claims().expect("an answer").len()),
+        |filter| filter.durable_upto().expect("no error").to_string(),
+        |filter| filter.contains("later").expect("an answer").to_string(),
+    ];
+    for look in looks {
+        let media = memory();
+        let used = Filter::create_on(media.clone(), windows(0), kept()).expect("a filter");
+        let idle: Filter = Filter::open_on(media.clone(), options()).expect("a filter");
+        used.insert("before").expect("an insert");
+        let before = look(&idle);
+        used.alter(windows(1), Unlogged::Refuse).expect("its log is kept");
+        let mut batch = used.batch();
+        batch.insert("later").expect("room");
+        batch.set_position(3, 9).expect("room");
+        batch.commit().expect("a commit");
+        let claim = used.claim("claimed", Duration::from_secs(600)).expect("an answer");
+        assert!(matches!(claim, Claim::Yours(_)));
+        used.sync().expect("a sync");
+        let after = look(&idle);
+        assert_ne!(before, after);
+        let fresh: Filter = Filter::open_on(media, options()).expect("a filter");
+        assert_eq!(after, look(&fresh));
+    }
+}

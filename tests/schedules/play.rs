@@ -7,7 +7,9 @@ use crate::stage;
 use crate::starts::{self, Pace, Start};
 use ebbtide::history::Unlogged;
 use ebbtide::media::{Access, Media};
-use ebbtide::{Any, Batch, Checked, Claim, Durability, Error, Filter, Reader, Since, Timestamp};
+use ebbtide::{
+    Any, Batch, Checked, Claim, Durability, Error, Filter, Keep, Reader, Since, Timestamp,
+};
 use ebbtide_testkit::random::Random;
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -278,11 +280,14 @@ impl Play {
             Act::Tasks => filter.do_tasks().map_err(text)?,
             // In the log, keys of several stripes need not be in the order of their times.
             Act::Alter if lock(&self.history).expires_by_time() => {}
+            // Without its log a filter would forget what is no longer in the window.
+            Act::Alter if filter.stat().map_err(text)?.keep_log == Keep::Nothing => {}
             Act::Alter => {
                 let like = Any::new(filter.kind(), filter.parameters());
                 match filter.alter(like, Unlogged::Refuse) {
-                    // The log is not kept, or another process alters the filter.
-                    Ok(_) | Err(Error::NotKept { .. } | Error::Locked { .. }) => {}
+                    Ok(altered) if !altered.is_whole => return Err(format!("{altered:?}")),
+                    // Or another process alters the filter.
+                    Ok(_) | Err(Error::Locked { .. }) => {}
                     Err(error) => return Err(text(error)),
                 }
             }

@@ -105,7 +105,6 @@ pub fn all() -> Result<Vec<Start>, ebbtide::Error> {
             let kept = options().hash_seed(7).stripes(2).block_bytes(512).segment_bytes(bytes);
             let memory = Memory::new();
             let media = Arc::new(memory.clone());
-            // Without it an alteration may have to be refused.
             let keep = if bytes == SEGMENTS[1] { Keep::Bytes(1 << 40) } else { Keep::Nothing };
             let kept = kept.durability(Durability::Never).keep_log(keep);
             let filter = Filter::create_on(media, Any::new(kind, parameters), kept)?;
