@@ -24,8 +24,24 @@ pub(crate) struct Look {
     /// `None` if there is no file `lock`.
     pub(crate) locks: Option<Sessions>,
     pub(crate) known: LogExtent,
-    /// The timeline of the file `live`: each opening without other handles begins a new one.
+    /// What each opening changes.
+    openings: Openings,
+}
+
+/// The timeline of the file `live`, and how often handles have taken session slots in it: each
+/// opening without other handles begins a new one, each other one is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Openings {
     timeline: Option<u64>,
+    count: u64,
+}
+
+impl Openings {
+    fn of(media: &dyn Media, uuid: u128) -> Result<Self> {
+        let timeline = Control::previous_timeline(media, uuid)?;
+        let image = Control::open_previous(media, uuid, Access::Read)?;
+        Ok(Self { timeline, count: image.map_or(0, |image| image.openings()) })
+    }
 }
 
 /// Opens the file `lock`, if there is one.
@@ -44,30 +60,37 @@ impl Look {
 
     fn begin_within(media: &dyn Media, meta: &Meta, patience: Duration) -> Result<Self> {
         let locks = sessions(media)?;
-        if let Some(locks) = &locks
-            && !locks.wait_until_unopened(patience)?
-        {
-            return Err(locked(media.path()));
-        }
         // Before anything else is read: see `is_over`.
-        let timeline = Control::previous_timeline(media, meta.uuid)?;
+        let openings = loop {
+            if let Some(locks) = &locks
+                && !locks.wait_until_unopened(patience)?
+            {
+                return Err(locked(media.path()));
+            }
+            let openings = Openings::of(media, meta.uuid)?;
+            match &locks {
+                // Whoever counts already, but has no slot yet, would not be seen.
+                Some(locks) if locks.is_being_opened()? => {}
+                _ => break openings,
+            }
+        };
         let known = match &locks {
             Some(locks) if is_in_use(media, meta.uuid, locks)? => {
                 LogExtent::of_the_living(media, meta.uuid)?
             }
             _ => LogExtent::of_the_dead(media, meta.uuid)?,
         };
-        Ok(Self { locks, known, timeline })
+        Ok(Self { locks, known, openings })
     }
 
     /// Returns whether a process has begun to open the filter since this look began, so that what
     /// was read may be of two states. A look at a filter that is open anyway never is over: writers
     /// do not change what it reads.
     ///
-    /// An opener holds the opening byte until it has a session slot, and its timeline until then is
-    /// in `live`. So it is seen by the byte, by the slot, or by the timeline, whatever it has done
-    /// and whether it has closed the filter since. One that died before `live` was replaced has
-    /// changed nothing that counts.
+    /// An opener holds the opening byte until it has a session slot, and by then its timeline is in
+    /// `live`, or, if it joined others, it is counted there. So it is seen by the byte, by the slot,
+    /// by the timeline or by the count, whatever it has done, and whether it lives, and those that
+    /// it joined. One that died before that has changed nothing that counts.
     pub(crate) fn is_over(&self, media: &dyn Media, meta: &Meta) -> Result<bool> {
         if let LogExtent::Living { .. } = self.known {
             return Ok(false);
@@ -76,7 +99,7 @@ impl Look {
             Some(locks) => locks.is_being_opened()? || is_in_use(media, meta.uuid, &locks)?,
             None => false,
         };
-        Ok(busy || Control::previous_timeline(media, meta.uuid)? != self.timeline)
+        Ok(busy || Openings::of(media, meta.uuid)? != self.openings)
     }
 }
 

@@ -512,6 +512,12 @@ impl Control {
         Incarnation(self.word(SLOTS + slot % SLOTS_WORDS))
     }
 
+    /// Returns how often handles have taken session slots in this image.
+    #[must_use]
+    pub fn openings(&self) -> u64 {
+        (0..SLOTS_WORDS).map(|slot| self.incarnation(slot).read()).fold(0, u64::wrapping_add)
+    }
+
     /// Returns whether a handle has used this image in this session slot.
     #[must_use]
     pub fn has_had_handle(&self, slot: u16) -> bool {

@@ -224,12 +224,28 @@ impl Sessions {
     ///
     /// # Errors
     /// The system's error.
+    #[cfg(test)]
     pub fn take(&self) -> Result<Option<u16>> {
+        self.take_registered(|_| ())
+    }
+
+    /// As [`Sessions::take`]; `register` is called with a slot that is free before it is taken. So
+    /// what it does has happened for each slot that is held. The caller holds the opening byte:
+    /// nobody else takes a slot meanwhile.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn take_registered(&self, mut register: impl FnMut(u16)) -> Result<Option<u16>> {
         if let Some(own) = self.own() {
             return Ok(Some(own));
         }
         for slot in 0..SLOTS {
-            if self.try_byte(slot_byte(slot))? {
+            let byte = slot_byte(slot);
+            if self.is_held(byte..byte + 1)? {
+                continue;
+            }
+            register(slot);
+            if self.try_byte(byte)? {
                 // Relaxed, here and below: see the field.
                 self.own.store(u64::from(slot) + 1, Ordering::Relaxed);
                 return Ok(Some(slot));
