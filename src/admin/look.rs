@@ -5,6 +5,7 @@
 
 use crate::error::{Error, Result};
 use crate::image::Control;
+use crate::image::handles::Handles;
 use crate::locks::holders::locked;
 use crate::locks::in_use::is_in_use;
 use crate::locks::session::Sessions;
@@ -39,8 +40,8 @@ struct Openings {
 impl Openings {
     fn of(media: &dyn Media, uuid: u128) -> Result<Self> {
         let timeline = Control::previous_timeline(media, uuid)?;
-        let image = Control::open_previous(media, uuid, Access::Read)?;
-        Ok(Self { timeline, count: image.map_or(0, |image| image.openings()) })
+        let handles = Handles::read(media, uuid)?;
+        Ok(Self { timeline, count: handles.map_or(0, |handles| handles.openings()) })
     }
 }
 
@@ -87,10 +88,10 @@ impl Look {
     /// was read may be of two states. A look at a filter that is open anyway never is over: writers
     /// do not change what it reads.
     ///
-    /// An opener holds the opening byte until it has a session slot, and by then its timeline is in
-    /// `live`, or, if it joined others, it is counted there. So it is seen by the byte, by the slot,
-    /// by the timeline or by the count, whatever it has done, and whether it lives, and those that
-    /// it joined. One that died before that has changed nothing that counts.
+    /// An opener holds the opening byte until it has a session slot. By then its timeline is in
+    /// `live`, or, if it joined others, it is counted there. So it is seen by the byte, by the
+    /// slot, by the timeline or by the count, whatever it has done, and whether it lives, and those
+    /// that it joined. One that died before that has changed nothing that counts.
     pub(crate) fn is_over(&self, media: &dyn Media, meta: &Meta) -> Result<bool> {
         if let LogExtent::Living { .. } = self.known {
             return Ok(false);

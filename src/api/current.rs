@@ -1,7 +1,7 @@
 //! The engine that a handle uses: another one after the filter was altered.
 //!
 //! An alteration retires the image, and the filter continues in a new one. A handle notices when an
-//! operation fails because of that: it has not happened then. The handle closes its engine, opens
+//! operation on the old image fails: it has not happened then. The handle closes its engine, opens
 //! the filter again and repeats the operation. Engines are a list, of which the last one is used:
 //! other threads may still be in an operation of an earlier one.
 
@@ -98,9 +98,9 @@ impl Current {
     #[cold]
     fn follow(&self, link: &Link, waits: Waits, error: Error) -> Result<()> {
         let shared = &link.engine.shared;
-        // A thread of this handle that follows closes the engine.
-        let may_be = matches!(error, Error::Retired { .. } | Error::Closed { .. });
-        if !may_be || shared.check_process().is_err() || !shared.image.header().is_altered() {
+        // Whatever the error is: files of the old log have other names by now, and another thread
+        // of this handle may have closed the engine.
+        if shared.check_process().is_err() || !shared.image.header().is_altered() {
             return Err(error);
         }
         if waits.never() {

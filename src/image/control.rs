@@ -45,7 +45,7 @@ use std::path::Path;
 
 const TAIL: usize = 16;
 const DURABLE: usize = 24;
-const STATUS: usize = 25;
+pub(super) const STATUS: usize = 25;
 const REFUSED: usize = 26;
 const ALLOCATED: usize = 27;
 const NOTED: usize = 28;
@@ -510,12 +510,6 @@ impl Control {
     #[must_use]
     pub fn incarnation(&self, slot: usize) -> Incarnation<'_> {
         Incarnation(self.word(SLOTS + slot % SLOTS_WORDS))
-    }
-
-    /// Returns how often handles have taken session slots in this image.
-    #[must_use]
-    pub fn openings(&self) -> u64 {
-        (0..SLOTS_WORDS).map(|slot| self.incarnation(slot).read()).fold(0, u64::wrapping_add)
     }
 
     /// Returns whether a handle has used this image in this session slot.

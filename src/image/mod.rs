@@ -1,7 +1,7 @@
 //! The shared-memory image: the mapped working memory of a filter.
 //!
 //! `control` is the file `live` (control words, sessions, stripe table, state block), `identity`
-//! its header and layout, `late_space` the space of what few filters use, `words` its control words
+//! its header and layout, `handles` what the table of sessions says to those who do not map it, `late_space` the space of what few filters use, `words` its control words
 //! with their orderings, `block_header` the header of a block, `stripe_table` an entry of the table
 //! of stripes, `counters` the sums for steps, `state_block` the filter-wide state, `positions` how
 //! far sources were read, `claims` which keys are being worked on, `bank` the files of blocks,
@@ -17,6 +17,7 @@ pub mod claims;
 pub mod clock_lead;
 pub mod control;
 pub mod counters;
+pub mod handles;
 pub mod holders;
 pub mod identity;
 pub mod late_space;

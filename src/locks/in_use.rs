@@ -5,9 +5,9 @@
 //! handles.
 
 use crate::error::Result;
-use crate::image::Control;
+use crate::image::handles::Handles;
 use crate::locks::session::Sessions;
-use crate::media::{Access, Media};
+use crate::media::Media;
 
 /// Returns whether any other handle uses the image of the filter. Exact for the holder of the
 /// opening byte.
@@ -15,11 +15,14 @@ use crate::media::{Access, Media};
 /// # Errors
 /// [`Error::Io`](crate::Error::Io) if that cannot be determined.
 pub fn is_in_use(media: &dyn Media, uuid: u128, slots: &Sessions) -> Result<bool> {
-    match Control::find(media, uuid, Access::Read)? {
-        // Its handles open the filter again.
-        Some(image) if image.is_altered() => Ok(false),
-        Some(image) => slots.anyone_of(|slot| image.has_had_handle(slot)),
+    if !slots.anyone_else()? {
+        return Ok(false);
+    }
+    match Handles::read(media, uuid)? {
+        // They open the filter again.
+        Some(handles) if handles.is_altered() => Ok(false),
+        Some(handles) => slots.anyone_of(|slot| handles.has_had(slot)),
         // Nothing is recorded about them.
-        None => slots.anyone_else(),
+        None => Ok(true),
     }
 }
