@@ -1,14 +1,15 @@
 //! The shared-memory image: the mapped working memory of a filter.
 //!
 //! `control` is the file `live` (control words, sessions, stripe table, state block), `identity`
-//! its header and layout, `handles` what the table of sessions says to those who do not map it, `late_space` the space of what few filters use, `words` its control words
-//! with their orderings, `block_header` the header of a block, `stripe_table` an entry of the table
-//! of stripes, `counters` the sums for steps, `state_block` the filter-wide state, `positions` how
-//! far sources were read, `claims` which keys are being worked on, `bank` the files of blocks,
-//! `mapped_banks` those that a process has mapped, `seqlock` the protocol by which blocks are read
-//! without a lock, `shared` all of it together. The first opener never trusts the image; it is
-//! rebuilt from snapshot and log. It knows kinds only as far as the state block lists the banks,
-//! and it takes no locks.
+//! its header and layout, `handles` what its table of sessions says to those who do not map it,
+//! `late_space` the space of what few filters use, `words` its control words with their orderings,
+//! `block_header` the header of a block, `stripe_table` an entry of the table of stripes,
+//! `counters` the sums for steps, `state_block` the filter-wide state, `positions` how far sources
+//! were read, `claims` which keys are being worked on, `bank` the files of blocks, `mapped_banks`
+//! those that a process has mapped, `seqlock` the protocol by which blocks are read without a lock,
+//! `shared` all of it together. The first opener never trusts the image; it is rebuilt from
+//! snapshot and log. It knows kinds only as far as the state block lists the banks, and it takes no
+//! locks.
 
 pub mod bank;
 pub mod bank_files;
