@@ -143,7 +143,7 @@ fn a_filter_keeps_log_from_an_alteration_on() {
     let stat = ok(&["stat", &dir, "--json"], b"").json().remove(0);
     assert_eq!(stat["keep_log"].as_str(), Some("86400s"), "{stat}");
     ok(&["insert", &dir], &lines(0..100));
-    ok(&["alter", &dir, "--last", "6000"], b"");
+    ok(&["alter", &dir, "--last", "6000", "--forget"], b"");
     assert_eq!((present(&dir, 0..100), present(&dir, 1790..1800)), (100, 10));
 }
 
