@@ -572,7 +572,9 @@ mod tests {
         fails("unlock", &|| slots.end_opening());
         fails("probe", &|| slots.anyone_else().map(|_| ()));
         fails("probe", &|| slots.alive().map(|_| ()));
-        fails("lock", &|| slots.take().map(|_| ()));
+        fails("probe", &|| slots.take().map(|_| ()));
+        memory.fail_after(2, ErrorKind::PermissionDenied);
+        assert!(matches!(slots.take(), Err(Error::Io { action: "lock", .. })));
         fails("lock", &|| slots.try_checkpoint().map(|_| ()));
         fails("unlock", &|| slots.end_checkpoint());
         assert_eq!(slots.take().expect("no error"), Some(0), "nothing was left behind");
