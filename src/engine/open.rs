@@ -308,13 +308,11 @@ fn assemble(
 ) -> Result<Engine> {
     let header = image.header();
     // Before the slot is taken: whoever finds it held finds that it is one of this image.
-    let raise = |slot: u16| {
-        header.incarnation(slot.into()).raise();
-    };
+    let mut incarnation = 0;
+    let raise = |slot: u16| incarnation = header.incarnation(slot.into()).raise();
     let Some(slot) = slots.take_registered(raise)? else {
         return Err(Error::Crowded { path: media.path().to_path_buf(), most: SLOTS });
     };
-    let incarnation = header.incarnation(slot.into()).read();
     if incarnation >= Owner::INCARNATIONS {
         let (expected, found) =
             (format!("an incarnation below {}", Owner::INCARNATIONS), incarnation.to_string());
