@@ -7,10 +7,12 @@ use crate::clock::Timestamp;
 use crate::engine::Engine;
 use crate::engine::alter::{Alteration, Stopped};
 use crate::error::{Error, Result};
+use crate::meta::Meta;
 use crate::recovery::LogExtent;
 use crate::sync::{self, Instant};
 use ebbtide_core::kind::Kind;
 use ebbtide_core::machine::Machine;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -84,7 +86,7 @@ pub(crate) fn alter_filter<K>(
 
 /// Alters the filter of an engine. Returns the new engine as well.
 fn alter(engine: &Engine, kind: Arc<dyn Kind>, unlogged: Unlogged) -> Result<(Altered, Engine)> {
-    check_weights(engine, &*kind)?;
+    check_weights(engine.shared.media.path(), &engine.shared.meta, &*kind)?;
     let alteration = Alteration::begin(engine, kind)?;
     let mut history = History::open_on(engine.shared.media.clone())?.with_undurable();
     let first = history.next_lsn();
@@ -108,15 +110,14 @@ fn alter(engine: &Engine, kind: Arc<dyn Kind>, unlogged: Unlogged) -> Result<(Al
 }
 
 /// Checks that weights mean the same afterwards.
-fn check_weights(engine: &Engine, kind: &dyn Kind) -> Result<()> {
-    let meta = &engine.shared.meta;
+pub(super) fn check_weights(path: &Path, meta: &Meta, kind: &dyn Kind) -> Result<()> {
     let weighs = meta.kind.counts().is_none() && meta.kind.weights().is_some();
     let is_same = meta.kind.name() == kind.name() && meta.kind.parameters() == kind.parameters();
     if !weighs || is_same {
         return Ok(());
     }
     Err(Error::Mismatch {
-        path: engine.shared.media.path().to_path_buf(),
+        path: path.to_path_buf(),
         what: "importances".to_owned(),
         expected: format!("kind {} as it is", meta.kind.name()),
         found: format!("kind {} with other parameters", kind.name()),

@@ -4,6 +4,7 @@ use crate::api::batch::Batch;
 use crate::api::call::AHEAD;
 use crate::api::config::Spec;
 use crate::api::handle::Filter;
+use crate::api::history::alter::check_weights;
 use crate::api::history::commits::{Change, Commit, History, Operation};
 use crate::api::paths::new_disk;
 use crate::clock::{Clock, ManualClock, Timestamp};
@@ -140,18 +141,7 @@ pub fn remake<K: Spec, P: AsRef<Path>>(
     let kind = spec.kind()?;
     for (source, dir) in sources.iter().zip(from) {
         check_same_keys(source, dir.as_ref(), hasher)?;
-        let meta = source.history.meta();
-        let weighs = meta.kind.counts().is_none() && meta.kind.weights().is_some();
-        let is_same =
-            meta.kind.name() == kind.name() && meta.kind.parameters() == kind.parameters();
-        if weighs && !is_same {
-            return Err(Error::Mismatch {
-                path: dir.as_ref().to_path_buf(),
-                what: "importances".to_owned(),
-                expected: format!("a new filter of kind {} as it is", meta.kind.name()),
-                found: format!("kind {} with other parameters", kind.name()),
-            });
-        }
+        check_weights(dir.as_ref(), source.history.meta(), &*kind)?;
     }
     let place = Unfinished::new(dir.as_ref())?;
     let made = fill(sources, &place.path, spec, options, (hasher, share))?;
