@@ -99,6 +99,11 @@ fn of_keys(stat: &Stat) -> Vec<Metric> {
             "For how long recovery has not needed the oldest kept log, 0 if nothing is kept",
             stat.kept_log_for.map_or(0.0, |age| age.as_secs_f64()),
         ),
+        gauge(
+            "ebbtide_kept_log_short",
+            "1 if the kept log reaches less far back than wished and than the filter, otherwise 0",
+            f64::from(u8::from(stat.kept_log_is_short)),
+        ),
         gauge("ebbtide_fill_ratio", "Share of cells in use", stat.fill),
         gauge(
             "ebbtide_estimated_false_positive_ratio",

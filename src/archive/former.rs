@@ -87,6 +87,6 @@ pub fn put_away(
     let files: Vec<_> = listing.others.iter().filter(is_former).copied().collect();
     match keep {
         Keep::Nothing => remove_for_good(media, files, numbers),
-        _ => kept_files::keep(media, &files, second),
+        _ => kept_files::keep(media, &files, second, &listing),
     }
 }

@@ -17,7 +17,7 @@ use crate::recovery::listing::KeptMeta;
 use crate::recovery::removal::remove_for_good;
 use crate::snapshot::SnapshotReader;
 use crate::wal::record::RECORD_BYTES;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
 
 /// Steps between bases in the kept log.
@@ -25,28 +25,18 @@ const BASES: u64 = 8;
 /// Log between two bases, in bytes of a snapshot.
 const LOG_OF_SNAPSHOT: u64 = 4;
 
-/// Gives files that recovery no longer needs their names as kept ones, in this order. A file loses
-/// its former name when the new one survives a power cut. Stops at a missing one, as
-/// [`remove_for_good`]: another handle does the same.
+/// Gives files that recovery no longer needs their names as kept ones, in this order; `listing` is
+/// the directory. A file loses its former name when the new one survives a power cut. Stops at a
+/// missing one, as [`remove_for_good`]: another handle does the same.
 ///
 /// # Errors
 /// [`Error::Io`].
-pub fn keep(media: &dyn Media, files: &[FileName], second: u64) -> Result<()> {
+pub fn keep(media: &dyn Media, files: &[FileName], second: u64, listing: &Listing) -> Result<()> {
     if files.is_empty() {
         return Ok(());
     }
-    let names = media.list().map_err(Error::io("list", media.path()))?;
-    let former = |name: &String| FileName::parse(name).and_then(FileName::before_kept);
-    give_names(media, files, second, &names.iter().filter_map(former).collect())
-}
-
-/// As [`keep`], of files of which these had their names as kept ones when they were listed.
-fn give_names(
-    media: &dyn Media,
-    files: &[FileName],
-    second: u64,
-    kept_already: &BTreeSet<FileName>,
-) -> Result<()> {
+    let is_affected = |former: &FileName| files.contains(former);
+    let kept_already: Vec<_> = listing.before_kept().filter(is_affected).collect();
     let mut linked = Vec::new();
     for file in files {
         let Some(kept) = file.kept(second) else { continue };

@@ -25,6 +25,9 @@ use std::sync::Arc;
 /// The number of sound snapshots to keep.
 const KEPT: usize = 2;
 
+/// Kept files for each that is added before they are examined again.
+const PRUNED_AT: usize = 32;
+
 /// The fallback base: files that would only be read if the newest snapshot were damaged.
 #[derive(Default)]
 pub(crate) struct FallbackBase {
@@ -32,6 +35,43 @@ pub(crate) struct FallbackBase {
     pub(crate) snapshots: Vec<u64>,
     /// The log below the newest snapshot.
     log: Vec<FileName>,
+}
+
+/// When this handle last removed kept files that were not wished any more. To find them, all have to
+/// be examined; so that this costs the same for each that is added, however many there are, it is
+/// done whenever their number has grown by one in [`PRUNED_AT`].
+#[derive(Debug)]
+struct Pruning {
+    keep: Keep,
+    /// The number that was left.
+    files: usize,
+    second: u64,
+}
+
+impl Default for Pruning {
+    fn default() -> Self {
+        Self { keep: Keep::Nothing, files: 0, second: 0 }
+    }
+}
+
+impl Pruning {
+    /// Returns whether kept files are to be examined: there are more, or fewer, because another
+    /// handle removed some; time has passed; or something else is wished.
+    fn is_due(&self, keep: Keep, files: usize, second: u64) -> bool {
+        let is_older = match keep {
+            Keep::For(time) => second.abs_diff(self.second) >= time.as_secs() / PRUNED_AT as u64,
+            Keep::Nothing | Keep::Bytes(_) => false,
+        };
+        keep != self.keep || is_older || files.abs_diff(self.files) * PRUNED_AT >= self.files
+    }
+
+    /// Returns what to keep now, so that it is not more than wished before the next time.
+    fn aim(keep: Keep) -> Keep {
+        match keep {
+            Keep::Bytes(most) => Keep::Bytes(most - most / PRUNED_AT as u64 * 2),
+            keep => keep,
+        }
+    }
 }
 
 /// The files that a handle removes.
@@ -42,6 +82,7 @@ pub struct Reclaim {
     log_writer: Arc<LogWriter>,
     /// Starts of snapshots of older timelines that this handle has read in full.
     proven: Mutex<Vec<u64>>,
+    pruning: Mutex<Pruning>,
 }
 
 impl Reclaim {
@@ -51,7 +92,13 @@ impl Reclaim {
         backpressure: Arc<Backpressure>,
         log_writer: Arc<LogWriter>,
     ) -> Self {
-        Self { shared, backpressure, log_writer, proven: Mutex::default() }
+        Self {
+            shared,
+            backpressure,
+            log_writer,
+            proven: Mutex::default(),
+            pruning: Mutex::default(),
+        }
     }
 
     /// Notes a snapshot that was read in full.
@@ -111,14 +158,14 @@ impl Reclaim {
         if !superfluous.is_empty() && !unread.into_iter().all(|start| self.proves(start)) {
             return Ok(());
         }
-        self.keep_or_remove(superfluous, listing.has_kept())?;
+        self.keep_or_remove(&superfluous, &listing)?;
         // At once: at a high insert rate, the log that is removed in a second could fill the disk.
         self.log_writer.unmap_durable();
         Ok(())
     }
 
     /// Removes files that recovery no longer needs, or keeps them for as long as is wished.
-    fn keep_or_remove(&self, superfluous: Vec<FileName>, has_kept: bool) -> Result<()> {
+    fn keep_or_remove(&self, superfluous: &[FileName], listing: &Listing) -> Result<()> {
         let (media, second) = (&*self.shared.media, Timestamp::now().as_unix_millis() / 1000);
         let numbers = || repeat_with(|| self.shared.log.next_temporary());
         let keep = match keep_file::read(media) {
@@ -126,21 +173,29 @@ impl Reclaim {
             Err(Error::Damaged { .. }) => Keep::Bytes(u64::MAX),
             keep => keep?,
         };
+        let mut files = listing.kept_segments.len() + listing.kept_snapshots.len();
         if keep == Keep::Nothing {
-            remove_for_good(media, superfluous, numbers())?;
-            if !has_kept {
+            remove_for_good(media, superfluous.iter().copied(), numbers())?;
+            if !listing.has_kept() {
                 return Ok(());
             }
         } else {
-            kept_files::keep(media, &superfluous, second)?;
+            kept_files::keep(media, superfluous, second, listing)?;
+            files += superfluous.len();
+        }
+        if !self.pruning.lock().is_due(keep, files, second) {
+            return Ok(());
         }
         let archive = match Archive::read(media, &self.shared.meta) {
             // Likewise, as long as it cannot be read what the files belong to.
             Err(Error::Damaged { .. } | Error::Version { .. }) => return Ok(()),
             archive => archive?,
         };
-        let files = archive.superfluous(media, keep, second)?;
-        remove_for_good(media, files, numbers())
+        let unwanted = archive.superfluous(media, Pruning::aim(keep), second)?;
+        let left = files.saturating_sub(unwanted.len());
+        remove_for_good(media, unwanted, numbers())?;
+        *self.pruning.lock() = Pruning { keep, files: left, second };
+        Ok(())
     }
 
     /// Returns whether a snapshot of an earlier timeline is sound as a whole; it is read once.
@@ -222,5 +277,32 @@ impl Reclaim {
         )?;
         self.log_writer.unmap_durable();
         Ok(any)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn kept_files_are_examined_after_a_32nd_more_of_them_or_of_the_time_or_another_wish() {
+        let (day, size) = (Keep::For(Duration::from_secs(86_400)), Keep::Bytes(1 << 30));
+        let last = |keep| Pruning { keep, files: 320, second: 100_000 };
+        for (keep, files, second, expected) in [
+            (size, 320, 100_000, false),
+            (size, 329, 900_000, false),
+            (size, 330, 100_000, true),
+            (size, 310, 100_000, true),
+            (day, 329, 102_699, false),
+            (day, 320, 102_700, true),
+            (day, 330, 100_000, true),
+            // The clock was set back.
+            (day, 320, 97_300, true),
+        ] {
+            assert_eq!(last(keep).is_due(keep, files, second), expected, "{keep} {files} {second}");
+        }
+        assert!(last(day).is_due(size, 320, 100_000), "something else is wished");
+        assert!(Pruning::default().is_due(day, 0, 0), "a handle that has not done it yet");
     }
 }

@@ -111,9 +111,11 @@ pub struct Stat {
     /// long as the log is kept; `None` if nothing is.
     pub kept_log_from: Option<u64>,
     /// For how long recovery has not needed the oldest kept log: all operations that are younger
-    /// are there. `None` if nothing is kept, or not yet. Less than was wished, for longer than was
-    /// wished, means that the disk was full.
+    /// are there. `None` if nothing is kept, or not yet.
     pub kept_log_for: Option<Duration>,
+    /// Whether that is less than wished, and not all there ever was: the wish is younger than the
+    /// time it wishes, or the disk was full. False if bytes are wished.
+    pub kept_log_is_short: bool,
     /// Bytes of disk of what is only kept.
     pub kept_log_bytes: u64,
     /// When records must be on the disk.
@@ -239,6 +241,7 @@ pub(crate) fn stat(shared: &Shared, clock: &Time, leases: &LeaseClock) -> Result
         keep_log: kept.keep,
         kept_log_from: kept.from,
         kept_log_for: kept.age,
+        kept_log_is_short: kept.is_short(),
         kept_log_bytes: kept.bytes,
         durability: shared.durability,
         key_hash: shared.meta.hasher.function(),
@@ -255,6 +258,17 @@ struct KeptLog {
     from: Option<u64>,
     age: Option<Duration>,
     bytes: u64,
+}
+
+impl KeptLog {
+    /// Returns whether it does not reach as far back as wished.
+    fn is_short(&self) -> bool {
+        let is_part = self.from.is_some_and(|from| from > 0);
+        match self.keep {
+            Keep::For(time) => is_part && self.age.unwrap_or_default() < time,
+            Keep::Nothing | Keep::Bytes(_) => false,
+        }
+    }
 }
 
 /// Returns what is kept of the log.

@@ -104,6 +104,15 @@ impl Listing {
             || !self.kept_metas.is_empty()
     }
 
+    /// Returns the former names of the segments and snapshots that recovery no longer needs.
+    pub fn before_kept(&self) -> impl Iterator<Item = FileName> + '_ {
+        let segments = self.kept_segments.iter();
+        let segments = segments
+            .map(|&KeptSegment { timeline, first, .. }| FileName::Segment { timeline, first });
+        let snapshots = self.kept_snapshots.iter();
+        segments.chain(snapshots.map(|&KeptSnapshot { start, .. }| FileName::Snapshot { start }))
+    }
+
     /// Lists the files of the filter with this uuid. Snapshots and segments whose sound header
     /// names another filter are listed separately. They were copied here, or written late by a
     /// process that had a former filter of this directory open.

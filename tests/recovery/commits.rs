@@ -229,6 +229,54 @@ fn the_log_is_kept_as_long_as_it_is_wished_by_whichever_handle_says_so_last() {
 }
 
 #[test]
+fn a_size_is_what_the_kept_log_is_at_most_however_many_files_it_has() {
+    let media: Arc<dyn Media> = Arc::new(Memory::new());
+    let most = 2 << 20;
+    let options = options().keep_log(Keep::Bytes(most));
+    let filter = Filter::create_on(media, AgePartitioned::last(200), options).expect("a filter");
+    let mut largest = 0;
+    for number in 0..60_000_u32 {
+        filter.insert(number.to_le_bytes()).expect("an insert");
+        if number % 500 == 0 {
+            filter.checkpoint().expect("a checkpoint");
+            largest = filter.stat().expect("no error").kept_log_bytes.max(largest);
+        }
+    }
+    assert!((most * 3 / 4..=most).contains(&largest), "{largest}");
+}
+
+#[test]
+fn less_kept_than_wished_is_said_if_there_was_more() {
+    let media: Arc<dyn Media> = Arc::new(Memory::new());
+    let kind = AgePartitioned::last(200);
+    let filter = Filter::create_on(media.clone(), kind, options()).expect("a filter");
+    let insert = |filter: &Filter<AgePartitioned>| {
+        for number in 0..5_000_u32 {
+            filter.insert(number.to_le_bytes()).expect("an insert");
+            if number % 1000 == 0 {
+                filter.checkpoint().expect("a checkpoint");
+            }
+        }
+    };
+    let is_short =
+        |filter: &Filter<AgePartitioned>| filter.stat().expect("no error").kept_log_is_short;
+    insert(&filter);
+    assert!(!is_short(&filter), "nothing is wished");
+    filter.close().expect("a close");
+    for (keep, expected) in [
+        (Keep::For(Duration::from_secs(3600)), true),
+        (Keep::Bytes(1 << 40), false),
+        (Keep::For(Duration::ZERO), false),
+    ] {
+        let filter: Filter<AgePartitioned> =
+            Filter::open_on(media.clone(), options().keep_log(keep)).expect("a filter");
+        insert(&filter);
+        assert_eq!(is_short(&filter), expected, "{keep}");
+        filter.close().expect("a close");
+    }
+}
+
+#[test]
 fn on_a_full_disk_what_is_kept_goes_first_and_no_insert_fails_before_it_is_gone() {
     let memory = Memory::new();
     let media: Arc<dyn Media> = Arc::new(memory.clone());
@@ -247,6 +295,7 @@ fn on_a_full_disk_what_is_kept_goes_first_and_no_insert_fails_before_it_is_gone(
         }
     });
     assert!(kept());
+    assert!(!filter.stat().expect("no error").kept_log_is_short, "all there ever was is kept");
     // From here on the disk has no byte more.
     let names = media.list().expect("a directory");
     let files = names.iter().map(|name| media.open(name, Access::Read).expect("a file"));

@@ -95,6 +95,7 @@ fn stat_json(stat: &Stat) -> Map<String, Value> {
         ("kept_log_from", stat.kept_log_from.into()),
         ("kept_log_seconds", stat.kept_log_for.map(|age| age.as_secs()).into()),
         ("kept_log_bytes", stat.kept_log_bytes.into()),
+        ("kept_log_short", stat.kept_log_is_short.into()),
         ("durability", units::durability(stat.durability).into()),
         ("hash", stat.key_hash.to_string().into()),
         ("max_lead_seconds", stat.max_lead.as_secs_f64().into()),
@@ -152,5 +153,6 @@ fn kept_log(stat: &Stat) -> Option<String> {
     let from = stat.kept_log_from.map_or_else(|| "none".to_owned(), |lsn| lsn.to_string());
     let age = stat.kept_log_for.map_or_else(|| "0 s".to_owned(), units::duration);
     let size = bytes(stat.kept_log_bytes);
-    Some(format!("from LSN {from}, {age} back, {size}; wished: {wished}"))
+    let less = if stat.kept_log_is_short { ", less than" } else { ";" };
+    Some(format!("from LSN {from}, {age} back, {size}{less} wished: {wished}"))
 }

@@ -18,12 +18,14 @@ use std::time::Duration;
 
 /// Records that are left to read when the writers are stopped.
 const REST: u64 = 1 << 12;
-/// For how long writers are kept from writing, if the log grows as fast as it is read.
+/// For how long writers are kept from writing in the first turn, if the log grows as fast as it is
+/// read.
 const TURN: Duration = Duration::from_millis(10);
-/// For how long at most, if that is not enough for what is left to shrink.
-const LONG_TURN: Duration = Duration::from_millis(100);
-/// The part by which it then shrinks with each turn.
-const SHRINKS_BY: u64 = 128;
+/// For how long at least, and at most: more by a quarter after a turn in which what is left has not
+/// shrunk by a part of [`SHRINKS_BY`], and otherwise less.
+const TURNS_LAST: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(100));
+/// So many turns read almost two thirds of what is left.
+const SHRINKS_BY: u64 = 256;
 /// The time between two turns.
 const WRITERS_TURN: Duration = Duration::from_millis(25);
 /// The most turns.
@@ -140,22 +142,24 @@ fn catch_up(alteration: &Alteration<'_>, history: &mut History, refill: &mut Ref
         read(history, refill, None, |history| history.next_lsn() < upto)?;
     }
     // Others write as fast as this reads: in turns.
-    let mut least = left(history);
+    let (mut turn, mut wanted) = (TURN, left(history));
     for _ in 0..TURNS {
+        let paused = alteration.pause_writers();
+        let begun = Instant::now();
+        let wants = |history: &History| left(history) > 0 && begun.elapsed() < turn;
+        read(history, refill, Some(alteration.extent()), wants)?;
+        drop(paused);
         if left(history) <= REST {
             break;
         }
-        let paused = alteration.pause_writers();
         let begun = Instant::now();
-        read(history, refill, Some(alteration.extent()), |history| {
-            let turn = if left(history) >= least { LONG_TURN } else { TURN };
-            left(history) > 0 && begun.elapsed() < turn
-        })?;
-        drop(paused);
-        least = left(history).saturating_sub(left(history) / SHRINKS_BY);
-        let begun = Instant::now();
-        read(history, refill, None, |history| left(history) > 0 && begun.elapsed() < WRITERS_TURN)?;
+        let wants = |history: &History| left(history) > REST && begun.elapsed() < WRITERS_TURN;
+        read(history, refill, None, wants)?;
         sync::sleep(WRITERS_TURN.saturating_sub(begun.elapsed()));
+        let is_slow = left(history) > wanted;
+        turn = if is_slow { turn * 5 / 4 } else { turn * 4 / 5 };
+        turn = turn.clamp(TURNS_LAST.0, TURNS_LAST.1);
+        wanted = left(history) - left(history) / SHRINKS_BY;
     }
     Ok(())
 }

@@ -115,11 +115,11 @@ fn a_handle_that_finds_what_another_one_did_since_it_listed_the_files_succeeds()
         memory.link_new(&file.to_string(), &kept).expect("it is new");
     }
     memory.remove(&files[0].to_string()).expect("it is there");
-    let none_yet = BTreeSet::new();
-    give_names(&memory, &files[1..], 7, &none_yet).expect("it was done by another");
+    let none_yet = Listing::default();
+    super::keep(&memory, &files[1..], 7, &none_yet).expect("it was done by another");
     let listing = Listing::read(&memory).expect("a directory");
     assert_eq!((listing.kept_segments.len(), listing.segments.len()), (8, 0));
-    give_names(&memory, &files, 7, &none_yet).expect("all are gone");
+    super::keep(&memory, &files, 7, &none_yet).expect("all are gone");
 }
 
 proptest! {
