@@ -192,7 +192,7 @@ impl Staging {
         let (kind, image) = (&*shared.meta.kind, &shared.image);
         let state_block = image.header().state_block();
         loop {
-            // Before the state: see `write::basis`.
+            // Before the state: see `operation::basis`.
             let recorded = image.header().stripe(0).time() >> 1;
             let version = state_block.version();
             let words = state_block.words_of(version);

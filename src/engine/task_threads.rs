@@ -1,4 +1,5 @@
-//! The background threads of the process: three at most, however many filters it has open.
+//! The background threads of the process for log, snapshots and syncs: one of each, however many
+//! filters it has open.
 //!
 //! Each worker has a list of tasks, one for each filter, and the times at which they are due. It
 //! sleeps until the first of them is due, or until a task is woken. The thread of a worker starts
