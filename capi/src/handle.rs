@@ -1,11 +1,14 @@
 //! What a C program holds: an open filter, or a reader of one.
 
+use crate::altered::{Alteration, unlogged};
 use crate::call::{Settings, query, write};
 use crate::codes::EBBTIDE_UNSUPPORTED;
 use crate::failure::{Failure, Result};
 use crate::stat;
+use engine::history::At;
 use engine::{
-    Age, Any, Call, Checked, Claim, Estimate, Filter, Lease, Options, Reader, Spec, Within, inspect,
+    Age, Any, Call, Checked, Claim, Estimate, Filter, Lease, OpenClaim, Options, Reader, Spec,
+    Within, inspect,
 };
 use std::path::Path;
 use std::time::Duration;
@@ -47,13 +50,20 @@ fn read_only(reader: &Reader<Any>, operation: &str) -> Failure {
 }
 
 /// Reads a spec.
-fn kind(spec: &str) -> Result<Any> {
+pub fn kind(spec: &str) -> Result<Any> {
     Ok(spec.parse::<Any>().map_err(engine::Error::from)?)
 }
 
 /// Copies a closed filter, or a backup, to a new directory.
 pub fn restore(backup: &Path, path: &Path) -> Result<()> {
     Ok(inspect::restore(backup, path)?)
+}
+
+/// Makes a filter that is what another one was at a moment. Returns the LSN of its next record, and
+/// its inserts.
+pub fn restore_at(filter: &Path, at: At, path: &Path) -> Result<(u64, u64)> {
+    let restored = inspect::restore_at(filter, at, path)?;
+    Ok((restored.lsn, restored.inserts))
 }
 
 /// Returns as JSON what a filter will take.
@@ -91,6 +101,12 @@ impl Handle {
     /// Opens a filter without write permission.
     pub fn open_reader(path: &Path, options: &str) -> Result<Self> {
         let reader = Reader::open(path, options.parse::<Options>()?)?;
+        Ok(Self { open: Open::Reader(reader) })
+    }
+
+    /// Opens a filter as it was at a moment.
+    pub fn open_reader_at(path: &Path, at: At, options: &str) -> Result<Self> {
+        let reader = Reader::at(path, at, options.parse::<Options>()?)?;
         Ok(Self { open: Open::Reader(reader) })
     }
 
@@ -227,6 +243,22 @@ impl Handle {
     /// Ends the claim of a key, whoever holds it; false if there is none.
     pub fn end_claim(&self, key: &[u8], settings: Option<&Settings>) -> Result<bool> {
         Ok(write(self.writer("end_claim")?.call(), settings)?.end_claim(key)?)
+    }
+
+    /// Returns the claims that are held, the oldest first.
+    pub fn claims(&self) -> Result<Vec<OpenClaim>> {
+        Ok(self.writer("claims")?.claims()?)
+    }
+
+    /// Returns the hash by which the log names a key.
+    pub fn key_hash(&self, key: &[u8]) -> Result<u64> {
+        Ok(self.writer("key_hash")?.key_hash(key))
+    }
+
+    /// Gives the filter other parameters.
+    pub fn alter(&self, spec: &str, flags: u32) -> Result<Alteration> {
+        let (filter, unlogged) = (self.writer("alter")?, unlogged(flags)?);
+        Ok(filter.alter(kind(spec)?, unlogged)?.into())
     }
 
     /// Inserts keys in order; returns how many were not too late.
