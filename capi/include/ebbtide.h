@@ -637,8 +637,8 @@ extern "C" {
  * spelling of the command line. Of a filter that exists the named parameters are compared
  * (EBBTIDE_MISMATCH). Options are text too, such as "durability=always stripes=16"; NULL for the
  * defaults. They are compared as well, except those that belong to the handle: durability,
- * checkpoint-bytes, background and image; and keep-log, which the filter has from then on: how much
- * of the log is kept for ebbtide_reader_open_at, ebbtide_restore_at, ebbtide_history_open,
+ * checkpoint-bytes, background and image; and keep-log, which the filter has from then on: how
+ * much of the log is kept for ebbtide_reader_open_at, ebbtide_restore_at, ebbtide_history_open,
  * ebbtide_alter and ebbtide_remake, such as "keep-log=24h" or "keep-log=10GiB".
  *
  * Returns NULL on an error. Close the filter with ebbtide_close.
@@ -1068,8 +1068,8 @@ char *ebbtide_plan(const char *spec, const char *options, struct ebbtide_error *
  * still at the moment's last operation, and no later one changes them. The state is rebuilt in
  * memory, while others write.
  *
- * Returns NULL on an error, such as EBBTIDE_NOT_KEPT if the log does not have the moment. Close the
- * handle with ebbtide_close.
+ * Returns NULL on an error, such as EBBTIDE_NOT_KEPT if the log does not have the moment. Close
+ * the handle with ebbtide_close.
  */
 struct ebbtide_filter *ebbtide_reader_open_at(const char *path,
                                               const struct ebbtide_moment *at,
@@ -1078,9 +1078,9 @@ struct ebbtide_filter *ebbtide_reader_open_at(const char *path,
 
 /**
  * Makes a filter in a directory that does not exist, which is what another one was at a moment of
- * its past, from the log that is kept (the option keep-log). Others may use that one meanwhile. The
- * new filter continues the old one, as after ebbtide_restore, and keeps no log until it is opened
- * with that option.
+ * its past, from the log that is kept (the option keep-log). Others may use that one meanwhile.
+ * The new filter continues the old one, as after ebbtide_restore, and keeps no log until it is
+ * opened with that option.
  *
  * Stores in *lsn the LSN that the next record of the new filter gets, and in *inserts how many
  * inserts are in its state; both may be NULL. Returns 0, or -1 on an error, such as
@@ -1129,9 +1129,9 @@ int ebbtide_history_wait(struct ebbtide_history *history,
 
 /**
  * Stores in *lsn the LSN at which reading continues: all operations below it were returned. A
- * program that is started again continues there with EBBTIDE_AT_LSN of one less; it begins with the
- * first operation of a commit of which only a part was returned. lsn may be NULL. Returns 0, or -1
- * on an error.
+ * program that is started again continues there with EBBTIDE_AT_LSN of one less; it begins with
+ * the first operation of a commit of which only a part was returned. lsn may be NULL. Returns 0,
+ * or -1 on an error.
  */
 int ebbtide_history_position(struct ebbtide_history *history,
                              uint64_t *lsn,
@@ -1155,10 +1155,10 @@ int ebbtide_key_hash(struct ebbtide_filter *filter,
 
 /**
  * Gives a filter another window, rate, capacity or kind, while this and other processes use it.
- * Afterwards it answers as a filter of this spec that has had all operations in its log (the option
- * keep-log). Parameters that the spec does not name have their defaults. Others write meanwhile,
- * and wait at the end for about two seconds for each GiB of the filter; their handles and batches
- * continue with the filter as it is now. Kinds with importances cannot be altered.
+ * Afterwards it answers as a filter of this spec that has had all operations in its log (the
+ * option keep-log). Parameters that the spec does not name have their defaults. Others write
+ * meanwhile, and wait at the end for about two seconds for each GiB of the filter; their handles
+ * and batches continue with the filter as it is now. Kinds with importances cannot be altered.
  *
  * flags are EBBTIDE_FORGET or 0. altered may be NULL; it is written with the answer 0 only.
  *
@@ -1186,15 +1186,15 @@ int ebbtide_plan_alteration(const char *path,
  * one of this spec and these options (NULL for the defaults) that has had all of their operations,
  * in the order of their times, since the beginning of their logs (the option keep-log). Of one
  * filter it is the same with other parameters, of several with one hash-seed their union. shares 0
- * takes all keys; otherwise the new filter has those of one share of so many equal ones, by their
- * hash: share is its number, from 0.
+ * takes all keys; otherwise the keys are divided into this number of equal shares by their hash,
+ * and the new filter has those of one: share is its number, from 0.
  *
- * The filters may be in use; what they do after the end of their logs was read is not there. Claims
- * are left out. Durability, downtime and max-lead are those of the first filter, unless the options
- * say otherwise. remade may be NULL; it is written with the answer 0 only.
+ * The filters may be in use; what they do after the end of their logs was read is not there.
+ * Claims are left out. Durability, downtime and max-lead are those of the first filter, unless the
+ * options say otherwise. remade may be NULL; it is written with the answer 0 only.
  *
- * Returns 0, or -1 on an error, such as EBBTIDE_MISMATCH if the filters differ in the hash of keys;
- * then there is no new filter.
+ * Returns 0, or -1 on an error, such as EBBTIDE_MISMATCH if the filters differ in the hash of
+ * keys; then there is no new filter.
  */
 int ebbtide_remake(const char *const *filters,
                    size_t count,
@@ -1207,8 +1207,8 @@ int ebbtide_remake(const char *const *filters,
                    struct ebbtide_error **error);
 
 /**
- * Stores in *share the number of the share, of so many, that a key hash belongs to: from
- * ebbtide_key_hash, or of an operation. Returns 0, or -1 on an error.
+ * Stores in *share the number of the share that a key hash belongs to, from ebbtide_key_hash or of
+ * an operation, if all keys are divided into shares equal ones. Returns 0, or -1 on an error.
  */
 int ebbtide_share_of(uint64_t hash, uint64_t shares, uint64_t *share, struct ebbtide_error **error);
 

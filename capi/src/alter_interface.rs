@@ -2,17 +2,17 @@
 
 #![expect(unsafe_code, reason = "C passes pointers")]
 
-use crate::altered::{self, Alteration, Made, Planned};
+use crate::altered::{Alteration, Made, Planned};
 use crate::failure::Failure;
-use crate::handle::Handle;
+use crate::handle::{Handle, plan_alteration, remake, share_of};
 use crate::pointers::{self, Place, handle, put, run};
 use std::ffi::{c_char, c_int};
 
 /// Gives a filter another window, rate, capacity or kind, while this and other processes use it.
-/// Afterwards it answers as a filter of this spec that has had all operations in its log (the option
-/// keep-log). Parameters that the spec does not name have their defaults. Others write meanwhile,
-/// and wait at the end for about two seconds for each GiB of the filter; their handles and batches
-/// continue with the filter as it is now. Kinds with importances cannot be altered.
+/// Afterwards it answers as a filter of this spec that has had all operations in its log (the
+/// option keep-log). Parameters that the spec does not name have their defaults. Others write
+/// meanwhile, and wait at the end for about two seconds for each GiB of the filter; their handles
+/// and batches continue with the filter as it is now. Kinds with importances cannot be altered.
 ///
 /// flags are EBBTIDE_FORGET or 0. altered may be NULL; it is written with the answer 0 only.
 ///
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn ebbtide_plan_alteration(
     unsafe {
         run(error, -1, || {
             let place = Place::of(plan)?.needed()?;
-            place.fill(altered::plan(pointers::path(path)?, pointers::spec(spec)?)?);
+            place.fill(plan_alteration(pointers::path(path)?, pointers::spec(spec)?)?);
             Ok(0)
         })
     }
@@ -60,15 +60,15 @@ pub unsafe extern "C" fn ebbtide_plan_alteration(
 /// one of this spec and these options (NULL for the defaults) that has had all of their operations,
 /// in the order of their times, since the beginning of their logs (the option keep-log). Of one
 /// filter it is the same with other parameters, of several with one hash-seed their union. shares 0
-/// takes all keys; otherwise the new filter has those of one share of so many equal ones, by their
-/// hash: share is its number, from 0.
+/// takes all keys; otherwise the keys are divided into this number of equal shares by their hash,
+/// and the new filter has those of one: share is its number, from 0.
 ///
-/// The filters may be in use; what they do after the end of their logs was read is not there. Claims
-/// are left out. Durability, downtime and max-lead are those of the first filter, unless the options
-/// say otherwise. remade may be NULL; it is written with the answer 0 only.
+/// The filters may be in use; what they do after the end of their logs was read is not there.
+/// Claims are left out. Durability, downtime and max-lead are those of the first filter, unless the
+/// options say otherwise. remade may be NULL; it is written with the answer 0 only.
 ///
-/// Returns 0, or -1 on an error, such as EBBTIDE_MISMATCH if the filters differ in the hash of keys;
-/// then there is no new filter.
+/// Returns 0, or -1 on an error, such as EBBTIDE_MISMATCH if the filters differ in the hash of
+/// keys; then there is no new filter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ebbtide_remake(
     filters: *const *const c_char,
@@ -87,14 +87,14 @@ pub unsafe extern "C" fn ebbtide_remake(
             let (filters, place) = (pointers::paths(filters, count)?, Place::of(remade)?);
             let (path, spec) = (pointers::path(path)?, pointers::spec(spec)?);
             let settings = (spec, pointers::options(options)?);
-            place.fill(altered::remake(&filters, path, settings, (share, shares))?);
+            place.fill(remake(&filters, path, settings, (share, shares))?);
             Ok(0)
         })
     }
 }
 
-/// Stores in *share the number of the share, of so many, that a key hash belongs to: from
-/// ebbtide_key_hash, or of an operation. Returns 0, or -1 on an error.
+/// Stores in *share the number of the share that a key hash belongs to, from ebbtide_key_hash or of
+/// an operation, if all keys are divided into shares equal ones. Returns 0, or -1 on an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ebbtide_share_of(
     hash: u64,
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn ebbtide_share_of(
     // SAFETY: the header demands valid pointers.
     unsafe {
         run(error, -1, || {
-            put(share, altered::share_of(hash, shares)?);
+            put(share, share_of(hash, shares)?);
             Ok(0)
         })
     }

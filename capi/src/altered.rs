@@ -1,12 +1,10 @@
-//! Other parameters for filters in use, and filters made of the logs of others.
+//! What functions return that give filters other parameters, or make filters of the logs of others.
 
+use crate::answer::Answer;
 use crate::failure::{Failure, Result};
-use crate::handle::kind;
 use crate::history::micros;
-use crate::pointers::Answer;
 use engine::Timestamp;
-use engine::history::{self, AlterationPlan, Altered, Remade, Share, Unlogged};
-use std::path::Path;
+use engine::history::{AlterationPlan, Altered, Remade, Unlogged};
 
 /// Flag of ebbtide_alter: keys of which the log has no record any more are forgotten. Without the
 /// flag the filter stays as it is if some of them would be in the new window (EBBTIDE_NOT_KEPT).
@@ -154,31 +152,4 @@ pub fn unlogged(flags: u32) -> Result<Unlogged> {
             "flags of the alteration: expected EBBTIDE_FORGET or 0, found {flags:#x}"
         ))),
     }
-}
-
-/// Returns what an alteration of a filter would take.
-pub fn plan(path: &Path, spec: &str) -> Result<Planned> {
-    Ok(history::plan(path, kind(spec)?)?.into())
-}
-
-/// Makes a filter from the logs of others: of all keys, if the number of shares is 0.
-pub fn remake(
-    from: &[&Path],
-    path: &Path,
-    (spec, options): (&str, &str),
-    (number, count): (u64, u64),
-) -> Result<Made> {
-    if number != 0 && count == 0 {
-        return Err(Failure::argument("share is set, but shares is 0"));
-    }
-    let share = (count > 0).then_some(Share { number, count });
-    Ok(history::remake(from, path, kind(spec)?, options.parse()?, share)?.into())
-}
-
-/// Returns the number of the share that a key hash belongs to.
-pub fn share_of(hash: u64, count: u64) -> Result<u64> {
-    if count == 0 {
-        return Err(Failure::argument("number of shares: expected at least 1, found 0"));
-    }
-    Ok(Share::of(hash, count))
 }

@@ -174,7 +174,7 @@ pub unsafe extern "C" fn ebbtide_claims(
     room: usize,
     error: *mut *mut Failure,
 ) -> i64 {
-    // SAFETY: the header demands valid pointers, and room for so many claims.
+    // SAFETY: the header demands valid pointers, and an array with room for the claims.
     unsafe {
         run(error, -1, || {
             let filter = handle(filter)?;

@@ -1,11 +1,11 @@
 //! What a C program holds: an open filter, or a reader of one.
 
-use crate::altered::{Alteration, unlogged};
+use crate::altered::{Alteration, Made, Planned, unlogged};
 use crate::call::{Settings, query, write};
 use crate::codes::EBBTIDE_UNSUPPORTED;
 use crate::failure::{Failure, Result};
 use crate::stat;
-use engine::history::At;
+use engine::history::{self, At, Share};
 use engine::{
     Age, Any, Call, Checked, Claim, Estimate, Filter, Lease, OpenClaim, Options, Reader, Spec,
     Within, inspect,
@@ -50,7 +50,7 @@ fn read_only(reader: &Reader<Any>, operation: &str) -> Failure {
 }
 
 /// Reads a spec.
-pub fn kind(spec: &str) -> Result<Any> {
+fn kind(spec: &str) -> Result<Any> {
     Ok(spec.parse::<Any>().map_err(engine::Error::from)?)
 }
 
@@ -71,6 +71,33 @@ pub fn plan(spec: &str, options: &str) -> Result<String> {
     let spec = kind(spec)?;
     let plan = inspect::plan(spec.name(), spec.parameters(), &options.parse()?)?;
     Ok(stat::plan(&plan))
+}
+
+/// Returns what an alteration of a filter would take.
+pub fn plan_alteration(path: &Path, spec: &str) -> Result<Planned> {
+    Ok(history::plan(path, kind(spec)?)?.into())
+}
+
+/// Makes a filter from the logs of others: of all keys, if the number of shares is 0.
+pub fn remake(
+    from: &[&Path],
+    path: &Path,
+    (spec, options): (&str, &str),
+    (number, count): (u64, u64),
+) -> Result<Made> {
+    if number != 0 && count == 0 {
+        return Err(Failure::argument("share is set, but shares is 0"));
+    }
+    let share = (count > 0).then_some(Share { number, count });
+    Ok(history::remake(from, path, kind(spec)?, options.parse()?, share)?.into())
+}
+
+/// Returns the number of the share that a key hash belongs to.
+pub fn share_of(hash: u64, count: u64) -> Result<u64> {
+    if count == 0 {
+        return Err(Failure::argument("number of shares: expected at least 1, found 0"));
+    }
+    Ok(Share::of(hash, count))
 }
 
 // Any thread of a C program may use a handle.

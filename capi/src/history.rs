@@ -1,8 +1,8 @@
 //! Moments of a filter's past, and the reading of its log, one operation after the other.
 
+use crate::answer::Answer;
 use crate::codes::EBBTIDE_FORKED;
 use crate::failure::{Failure, Result};
-use crate::pointers::Answer;
 use engine::Timestamp;
 use engine::history::{At, Change, Commit, History, Operation};
 use std::collections::VecDeque;

@@ -16,8 +16,8 @@ use std::{mem, ptr};
 /// still at the moment's last operation, and no later one changes them. The state is rebuilt in
 /// memory, while others write.
 ///
-/// Returns NULL on an error, such as EBBTIDE_NOT_KEPT if the log does not have the moment. Close the
-/// handle with ebbtide_close.
+/// Returns NULL on an error, such as EBBTIDE_NOT_KEPT if the log does not have the moment. Close
+/// the handle with ebbtide_close.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ebbtide_reader_open_at(
     path: *const c_char,
@@ -35,9 +35,9 @@ pub unsafe extern "C" fn ebbtide_reader_open_at(
 }
 
 /// Makes a filter in a directory that does not exist, which is what another one was at a moment of
-/// its past, from the log that is kept (the option keep-log). Others may use that one meanwhile. The
-/// new filter continues the old one, as after ebbtide_restore, and keeps no log until it is opened
-/// with that option.
+/// its past, from the log that is kept (the option keep-log). Others may use that one meanwhile.
+/// The new filter continues the old one, as after ebbtide_restore, and keeps no log until it is
+/// opened with that option.
 ///
 /// Stores in *lsn the LSN that the next record of the new filter gets, and in *inserts how many
 /// inserts are in its state; both may be NULL. Returns 0, or -1 on an error, such as
@@ -131,9 +131,9 @@ unsafe fn next(
 }
 
 /// Stores in *lsn the LSN at which reading continues: all operations below it were returned. A
-/// program that is started again continues there with EBBTIDE_AT_LSN of one less; it begins with the
-/// first operation of a commit of which only a part was returned. lsn may be NULL. Returns 0, or -1
-/// on an error.
+/// program that is started again continues there with EBBTIDE_AT_LSN of one less; it begins with
+/// the first operation of a commit of which only a part was returned. lsn may be NULL. Returns 0,
+/// or -1 on an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ebbtide_history_position(
     history: *mut Log,

@@ -3,8 +3,8 @@
 //! `interface`, `batch_interface`, `claim_interface`, `files_interface`, `history_interface` and
 //! `alter_interface` have the exported functions, whose comments become those of
 //! `include/ebbtide.h`, and `pointers` checks their arguments: these files hold all `unsafe` code.
-//! `handle`, `batch` and `history` are what the functions operate on, `altered` what they return of
-//! alterations, `call` the settings of one operation, `failure` an error with its code, `stat`
+//! `handle`, `batch` and `history` are what the functions operate on, `altered` and `answer` what
+//! they fill, `call` the settings of one operation, `failure` an error with its code, `stat`
 //! statistics and plans as JSON: safe Rust over the crate `ebbtide`. That is called `engine` here,
 //! because this library has its name.
 
@@ -12,6 +12,7 @@
 
 mod alter_interface;
 mod altered;
+mod answer;
 mod batch;
 mod batch_interface;
 mod call;

@@ -2,6 +2,7 @@
 
 #![expect(unsafe_code, reason = "C passes pointers")]
 
+use crate::answer::Answer;
 use crate::batch::Pending;
 use crate::call::Settings;
 use crate::failure::{Failure, Result, guarded};
@@ -97,14 +98,6 @@ pub unsafe fn moment(moment: *const Moment) -> Result<At> {
     // SAFETY: as demanded above.
     let moment = unsafe { moment.as_ref() };
     moment.ok_or_else(|| Failure::argument("the moment is NULL"))?.check()
-}
-
-/// A structure that the library fills. Its first member is its size, a `usize`.
-pub trait Answer: Copy {
-    /// Its name in C.
-    const NAME: &'static str;
-    /// Its size in the first version; smaller ones are refused.
-    const FIRST: usize;
 }
 
 /// A place for an answer, in a version of the structure that may be another one.

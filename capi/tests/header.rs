@@ -13,7 +13,8 @@ fn made() -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = Config::from_file(root.join("cbindgen.toml")).expect("cbindgen.toml");
     let mut builder = Builder::new().with_config(config);
-    let types = ["codes", "failure", "call", "handle", "batch", "pointers", "history", "altered"];
+    let types =
+        ["codes", "failure", "call", "handle", "batch", "pointers", "answer", "history", "altered"];
     for file in types.into_iter().chain([
         "interface",
         "batch_interface",

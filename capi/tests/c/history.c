@@ -1,4 +1,4 @@
-/* The past of a filter: its operations one by one, readers as of moments, and filters made of them. */
+/* The past of a filter: its operations one by one, readers as of moments, and filters of then. */
 #include "check.h"
 
 #include <pthread.h>
@@ -223,7 +223,8 @@ static void *write_keys(void *filter) {
         struct ebbtide_error *error = NULL;
         struct ebbtide_call call = EBBTIDE_CALL_INIT;
         call.durability = EBBTIDE_DURABILITY_NEVER;
-        CHECK(ebbtide_insert((struct ebbtide_filter *)filter, &key, sizeof key, &call, &error) == 1);
+        struct ebbtide_filter *seen = (struct ebbtide_filter *)filter;
+        CHECK(ebbtide_insert(seen, &key, sizeof key, &call, &error) == 1);
         CHECK_CODE(error, 0);
     }
     return NULL;
