@@ -2,8 +2,6 @@
 #include "check.h"
 
 #include <pthread.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 static const uint64_t NOON = 1748865600000000, SECOND = 1000000;
 
@@ -251,17 +249,6 @@ static void followed(const char *directory) {
     }
     CHECK(pthread_join(writer, NULL) == 0);
     CHECK(ends(log));
-    /* In a child the log is not there; the parent's continues. */
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
-        int refused = ebbtide_history_read(log, &operation, &error) == -1 &&
-                      ebbtide_error_code(error) == EBBTIDE_FORKED;
-        ebbtide_history_close(log);
-        _exit(refused ? 0 : 1);
-    }
-    int status = 1;
-    CHECK(waitpid(child, &status, 0) == child && status == 0);
     CHECK(ebbtide_insert(seen, "more", 4, NULL, &error) == 1);
     next(log, EBBTIDE_OPERATION_INSERT);
     ebbtide_history_close(log);
