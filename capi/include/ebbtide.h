@@ -1164,7 +1164,9 @@ int ebbtide_key_hash(struct ebbtide_filter *filter,
  *
  * Returns 0, or -1 on an error: EBBTIDE_NOT_KEPT if keys in the new window would be forgotten,
  * EBBTIDE_LOCKED while another handle alters the filter, EBBTIDE_PARAMETER, EBBTIDE_MISMATCH for
- * importances, EBBTIDE_FULL_DISK, EBBTIDE_IO. The filter is as it was then.
+ * importances, EBBTIDE_FULL_DISK, EBBTIDE_IO. The filter is as it was then, with one exception:
+ * EBBTIDE_IO because the altered filter is larger than the memory that this process can have. It
+ * is altered then, and opens where there is memory for it: see ebbtide_plan_alteration.
  */
 int ebbtide_alter(struct ebbtide_filter *filter,
                   const char *spec,
