@@ -213,6 +213,79 @@
 #define EBBTIDE_NO_ANSWER 255
 
 /**
+ * A moment of a filter's past: after the record with the LSN in number.
+ */
+#define EBBTIDE_AT_LSN 1
+
+/**
+ * A moment of a filter's past: before the first operation that is later than the time in number,
+ * in microseconds since the Unix epoch.
+ */
+#define EBBTIDE_AT_TIME 2
+
+/**
+ * A moment of a filter's past: before the position of a source passed the one in number.
+ */
+#define EBBTIDE_AT_POSITION 3
+
+/**
+ * Flag of ebbtide_history_open: operations come before they are on the disk. A power cut may take
+ * them back; if that happens to what was returned, the next call fails with EBBTIDE_NOT_KEPT.
+ */
+#define EBBTIDE_WITH_UNDURABLE 1
+
+/**
+ * Kind of an operation that this version does not distinguish.
+ */
+#define EBBTIDE_OPERATION_OTHER 0
+
+/**
+ * Kind of an operation: a key was inserted. It has hash and weight.
+ */
+#define EBBTIDE_OPERATION_INSERT 1
+
+/**
+ * Kind of an operation: a key was removed. It has hash and weight.
+ */
+#define EBBTIDE_OPERATION_REMOVE 2
+
+/**
+ * Kind of an operation: all keys were removed.
+ */
+#define EBBTIDE_OPERATION_CLEAR 3
+
+/**
+ * Kind of an operation: a source was read up to a position. It has source and position.
+ */
+#define EBBTIDE_OPERATION_POSITION 4
+
+/**
+ * Kind of an operation: a key was claimed, or its claim extended. It has hash, token and lease_us.
+ */
+#define EBBTIDE_OPERATION_CLAIM 5
+
+/**
+ * Kind of an operation: a claim ended. It has hash and token.
+ */
+#define EBBTIDE_OPERATION_RELEASE 6
+
+/**
+ * Flag of an operation: it has a time.
+ */
+#define EBBTIDE_HAS_TIME 1
+
+/**
+ * Flag of an operation: the time came with the key, and not from a clock.
+ */
+#define EBBTIDE_IS_STREAM_TIME 2
+
+/**
+ * Flag of ebbtide_alter: keys of which the log has no record any more are forgotten. Without the
+ * flag the filter stays as it is if some of them would be in the new window (EBBTIDE_NOT_KEPT).
+ */
+#define EBBTIDE_FORGET 1
+
+/**
  * Answer of ebbtide_check_and_insert: the key was in the window, or is a false positive.
  */
 #define EBBTIDE_PRESENT 0
@@ -262,6 +335,11 @@ struct ebbtide_error;
  * An open filter.
  */
 struct ebbtide_filter;
+
+/**
+ * The operations in the log of a filter, from a place in it on.
+ */
+struct ebbtide_history;
 
 /**
  * Keys and positions that are written in one atomic step.
@@ -322,6 +400,232 @@ struct ebbtide_key {
     size_t length;
 };
 
+/**
+ * A claim that is held, from ebbtide_claims. This structure has the same members in all versions.
+ */
+struct ebbtide_open_claim {
+    /**
+     * The hash of the key: ebbtide_key_hash.
+     */
+    uint64_t hash;
+    /**
+     * The token.
+     */
+    uint64_t token;
+    /**
+     * How long ago the claim began, in microseconds.
+     */
+    uint64_t age_us;
+    /**
+     * When it ends if it is not renewed, in microseconds from now.
+     */
+    uint64_t remaining_us;
+};
+
+/**
+ * A moment of a filter's past. A batch counts as a whole or not at all: as of a moment within one,
+ * it has not happened.
+ */
+struct ebbtide_moment {
+    /**
+     * EBBTIDE_AT_LSN, EBBTIDE_AT_TIME or EBBTIDE_AT_POSITION.
+     */
+    uint32_t at;
+    /**
+     * The LSN, the time in microseconds since the Unix epoch, or the position.
+     */
+    uint64_t number;
+    /**
+     * The source, as in ebbtide_batch_set_position, with EBBTIDE_AT_POSITION; otherwise 0.
+     */
+    uint64_t source;
+};
+
+/**
+ * An operation in the log of a filter. Set size to sizeof(struct ebbtide_operation); the library
+ * sets the other members, those that the kind does not have to 0. A later version may add members
+ * at the end; size then keeps programs built with this one working.
+ *
+ * Operations that happened together, those of a batch, form a commit. They come one after the
+ * other, and are all there as soon as the first one is.
+ */
+struct ebbtide_operation {
+    /**
+     * sizeof(struct ebbtide_operation).
+     */
+    size_t size;
+    /**
+     * The LSN of its record.
+     */
+    uint64_t lsn;
+    /**
+     * The LSN of the last record of its commit. As of this LSN it has happened: continue after it.
+     */
+    uint64_t commit_lsn;
+    /**
+     * Each opening of a filter that nobody else has open begins a timeline.
+     */
+    uint64_t timeline;
+    /**
+     * How many operations of the same commit come after this one.
+     */
+    uint64_t left;
+    /**
+     * When, in microseconds since the Unix epoch by the filter's time (that of claims by the time
+     * of leases), with EBBTIDE_HAS_TIME. A filter without a clock has no times, and a position has
+     * none.
+     */
+    uint64_t time_us;
+    /**
+     * The hash of the key: ebbtide_key_hash.
+     */
+    uint64_t hash;
+    /**
+     * The source that was read.
+     */
+    uint64_t source;
+    /**
+     * The position up to which it was read.
+     */
+    uint64_t position;
+    /**
+     * The token of the claim.
+     */
+    uint64_t token;
+    /**
+     * For how long the claim holds from time_us on, in microseconds.
+     */
+    uint64_t lease_us;
+    /**
+     * One of EBBTIDE_OPERATION_INSERT and so on. A later version may return kinds that this header
+     * does not have.
+     */
+    uint32_t kind;
+    /**
+     * EBBTIDE_HAS_TIME and EBBTIDE_IS_STREAM_TIME, joined by |.
+     */
+    uint32_t flags;
+    /**
+     * How often the key was inserted or removed, or how important it is; 1 for kinds without
+     * weights. A large count has several operations.
+     */
+    uint32_t weight;
+    /**
+     * 0.
+     */
+    uint32_t reserved;
+};
+
+/**
+ * What ebbtide_alter has done. Set size to sizeof(struct ebbtide_altered); the library sets the
+ * other members. A later version may add members at the end; size then keeps programs built with
+ * this one working.
+ */
+struct ebbtide_altered {
+    /**
+     * sizeof(struct ebbtide_altered).
+     */
+    size_t size;
+    /**
+     * The LSN of the alteration. As of it the filter has the new parameters, as of the one before
+     * the former ones.
+     */
+    uint64_t lsn;
+    /**
+     * Insertions and removals in the log, which the filter now has.
+     */
+    uint64_t operations;
+    /**
+     * The time of the first of them in microseconds since the Unix epoch, if has_since is 1.
+     */
+    uint64_t since_us;
+    /**
+     * For how long writers were stopped at the end, in microseconds.
+     */
+    uint64_t stopped_us;
+    /**
+     * 1 if the log reaches back to the creation of the filter. If 0, the filter does not know any
+     * more what was inserted before.
+     */
+    uint32_t is_whole;
+    /**
+     * 1 if the first operation has a time, otherwise 0.
+     */
+    uint32_t has_since;
+};
+
+/**
+ * What ebbtide_alter would take. Set size to sizeof(struct ebbtide_alteration_plan); the library
+ * sets the other members. A later version may add members at the end; size then keeps programs
+ * built with this one working.
+ */
+struct ebbtide_alteration_plan {
+    /**
+     * sizeof(struct ebbtide_alteration_plan).
+     */
+    size_t size;
+    /**
+     * Records of the log that it reads.
+     */
+    uint64_t records;
+    /**
+     * The LSN of the first of them. If it is 1, the log reaches back to the creation of the
+     * filter. Otherwise what was inserted before is forgotten.
+     */
+    uint64_t first_lsn;
+    /**
+     * The time of the first operation in microseconds since the Unix epoch, if has_since is 1.
+     */
+    uint64_t since_us;
+    /**
+     * Bytes of memory that the filter takes when it is new, with the parameters that it has.
+     */
+    uint64_t memory_before;
+    /**
+     * The same, with the new ones. The alteration takes it twice, beside what the filter takes
+     * now, and as many bytes of disk for a snapshot.
+     */
+    uint64_t memory_after;
+    /**
+     * 1 if the log has the whole new window, as far as records and times of the clock tell. If 0,
+     * the alteration needs EBBTIDE_FORGET.
+     */
+    uint32_t has_window;
+    /**
+     * 1 if the first operation has a time, otherwise 0.
+     */
+    uint32_t has_since;
+};
+
+/**
+ * What ebbtide_remake has made. Set size to sizeof(struct ebbtide_remade); the library sets the
+ * other members. A later version may add members at the end; size then keeps programs built with
+ * this one working.
+ */
+struct ebbtide_remade {
+    /**
+     * sizeof(struct ebbtide_remade).
+     */
+    size_t size;
+    /**
+     * Insertions and removals that the new filter has taken.
+     */
+    uint64_t operations;
+    /**
+     * The time of the first of them in microseconds since the Unix epoch, if has_since is 1.
+     */
+    uint64_t since_us;
+    /**
+     * 1 if the logs reach back to the creation of each filter. If 0, the new one does not know
+     * what was inserted before.
+     */
+    uint32_t is_whole;
+    /**
+     * 1 if the first operation has a time, otherwise 0.
+     */
+    uint32_t has_since;
+};
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -333,7 +637,9 @@ extern "C" {
  * spelling of the command line. Of a filter that exists the named parameters are compared
  * (EBBTIDE_MISMATCH). Options are text too, such as "durability=always stripes=16"; NULL for the
  * defaults. They are compared as well, except those that belong to the handle: durability,
- * checkpoint-bytes, background and image.
+ * checkpoint-bytes, background and image; and keep-log, which the filter has from then on: how
+ * much of the log is kept for ebbtide_reader_open_at, ebbtide_restore_at, ebbtide_history_open,
+ * ebbtide_alter and ebbtide_remake, such as "keep-log=24h" or "keep-log=10GiB".
  *
  * Returns NULL on an error. Close the filter with ebbtide_close.
  */
@@ -703,6 +1009,16 @@ int ebbtide_end_claim(struct ebbtide_filter *filter,
                       struct ebbtide_error **error);
 
 /**
+ * Lists the claims that are held, the oldest first: stores up to room of them in the array claims,
+ * which may be NULL if room is 0. Returns how many are held, which may be more than room, or -1 on
+ * an error. A filter holds up to 65536.
+ */
+int64_t ebbtide_claims(struct ebbtide_filter *filter,
+                       struct ebbtide_open_claim *claims,
+                       size_t room,
+                       struct ebbtide_error **error);
+
+/**
  * Adds to a batch the insert of a claimed key, and the end of its claim: as ebbtide_confirm,
  * together with the rest of the batch. Of the call, which may be NULL, the time counts. The claim
  * is the batch's then: one that is cleared or freed, or has no room for it (EBBTIDE_PARAMETER),
@@ -745,6 +1061,158 @@ int ebbtide_restore(const char *backup, const char *path, struct ebbtide_error *
  * ebbtide_string_free.
  */
 char *ebbtide_plan(const char *spec, const char *options, struct ebbtide_error **error);
+
+/**
+ * Returns a handle for queries to a filter as it was at a moment of its past, from the log that is
+ * kept (the option keep-log). The answers are those that the filter gave then: its time stands
+ * still at the moment's last operation, and no later one changes them. The state is rebuilt in
+ * memory, while others write.
+ *
+ * Returns NULL on an error, such as EBBTIDE_NOT_KEPT if the log does not have the moment. Close
+ * the handle with ebbtide_close.
+ */
+struct ebbtide_filter *ebbtide_reader_open_at(const char *path,
+                                              const struct ebbtide_moment *at,
+                                              const char *options,
+                                              struct ebbtide_error **error);
+
+/**
+ * Makes a filter in a directory that does not exist, which is what another one was at a moment of
+ * its past, from the log that is kept (the option keep-log). Others may use that one meanwhile.
+ * The new filter continues the old one, as after ebbtide_restore, and keeps no log until it is
+ * opened with that option.
+ *
+ * Stores in *lsn the LSN that the next record of the new filter gets, and in *inserts how many
+ * inserts are in its state; both may be NULL. Returns 0, or -1 on an error, such as
+ * EBBTIDE_NOT_KEPT.
+ */
+int ebbtide_restore_at(const char *filter,
+                       const struct ebbtide_moment *at,
+                       const char *path,
+                       uint64_t *lsn,
+                       uint64_t *inserts,
+                       struct ebbtide_error **error);
+
+/**
+ * Opens the log of a filter to read the operations in it one by one, while others write it: from
+ * the oldest one that is kept (the option keep-log) if after is NULL, otherwise from the first one
+ * that had not happened at that moment. No operation comes twice, and none is left out, whichever
+ * processes write, and whether they are killed. flags are EBBTIDE_WITH_UNDURABLE or 0.
+ *
+ * The filter need not be open in this process. One thread at a time uses a history. In a forked
+ * child it returns EBBTIDE_FORKED: open another one there. Returns NULL on an error. Release it
+ * with ebbtide_history_close.
+ */
+struct ebbtide_history *ebbtide_history_open(const char *path,
+                                             const struct ebbtide_moment *after,
+                                             uint32_t flags,
+                                             struct ebbtide_error **error);
+
+/**
+ * Reads the next operation. Returns 1, or 0 at the present end of the log: asked again later, it
+ * continues with what came since. Returns -1 on an error; then, and with the answer 0, *operation
+ * is as it was. EBBTIDE_NOT_KEPT: the log that comes next has been removed meanwhile.
+ * EBBTIDE_LOCKED: another process is opening or closing the filter; ask again.
+ */
+int ebbtide_history_read(struct ebbtide_history *history,
+                         struct ebbtide_operation *operation,
+                         struct ebbtide_error **error);
+
+/**
+ * As ebbtide_history_read, but waits up to timeout_ms milliseconds for an operation to come, also
+ * while another process opens or closes the filter. UINT64_MAX: as long as it takes.
+ */
+int ebbtide_history_wait(struct ebbtide_history *history,
+                         uint64_t timeout_ms,
+                         struct ebbtide_operation *operation,
+                         struct ebbtide_error **error);
+
+/**
+ * Stores in *lsn the LSN at which reading continues: all operations below it were returned. A
+ * program that is started again continues there with EBBTIDE_AT_LSN of one less; it begins with
+ * the first operation of a commit of which only a part was returned. lsn may be NULL. Returns 0,
+ * or -1 on an error.
+ */
+int ebbtide_history_position(struct ebbtide_history *history,
+                             uint64_t *lsn,
+                             struct ebbtide_error **error);
+
+/**
+ * Releases a history. NULL does nothing.
+ */
+void ebbtide_history_close(struct ebbtide_history *history);
+
+/**
+ * Stores in *hash the hash by which the log and ebbtide_claims name a key of length bytes. It
+ * depends on the filter's secret seed: do not show it to those who could choose keys by it.
+ * Returns 0, or -1 on an error.
+ */
+int ebbtide_key_hash(struct ebbtide_filter *filter,
+                     const void *key,
+                     size_t length,
+                     uint64_t *hash,
+                     struct ebbtide_error **error);
+
+/**
+ * Gives a filter another window, rate, capacity or kind, while this and other processes use it.
+ * Afterwards it answers as a filter of this spec that has had all operations in its log (the
+ * option keep-log). Parameters that the spec does not name have their defaults. Others write
+ * meanwhile, and wait at the end for about two seconds for each GiB of the filter; their handles
+ * and batches continue with the filter as it is now. Kinds with importances cannot be altered.
+ *
+ * flags are EBBTIDE_FORGET or 0. altered may be NULL; it is written with the answer 0 only.
+ *
+ * Returns 0, or -1 on an error: EBBTIDE_NOT_KEPT if keys in the new window would be forgotten,
+ * EBBTIDE_LOCKED while another handle alters the filter, EBBTIDE_PARAMETER, EBBTIDE_MISMATCH for
+ * importances, EBBTIDE_FULL_DISK, EBBTIDE_IO. The filter is as it was then, with one exception:
+ * EBBTIDE_IO because the altered filter is larger than the memory that this process can have. It
+ * is altered then, and opens where there is memory for it: see ebbtide_plan_alteration.
+ */
+int ebbtide_alter(struct ebbtide_filter *filter,
+                  const char *spec,
+                  uint32_t flags,
+                  struct ebbtide_altered *altered,
+                  struct ebbtide_error **error);
+
+/**
+ * Stores what ebbtide_alter would take for the filter in a directory, with this spec. Changes
+ * nothing, also while the filter is in use. Returns 0, or -1 on an error.
+ */
+int ebbtide_plan_alteration(const char *path,
+                            const char *spec,
+                            struct ebbtide_alteration_plan *plan,
+                            struct ebbtide_error **error);
+
+/**
+ * Makes a filter in a directory that does not exist from the logs of count others: it answers as
+ * one of this spec and these options (NULL for the defaults) that has had all of their operations,
+ * in the order of their times, since the beginning of their logs (the option keep-log). Of one
+ * filter it is the same with other parameters, of several with one hash-seed their union. shares 0
+ * takes all keys; otherwise the keys are divided into this number of equal shares by their hash,
+ * and the new filter has those of one: share is its number, from 0.
+ *
+ * The filters may be in use; what they do after the end of their logs was read is not there.
+ * Claims are left out. Durability, downtime and max-lead are those of the first filter, unless the
+ * options say otherwise. remade may be NULL; it is written with the answer 0 only.
+ *
+ * Returns 0, or -1 on an error, such as EBBTIDE_MISMATCH if the filters differ in the hash of
+ * keys; then there is no new filter.
+ */
+int ebbtide_remake(const char *const *filters,
+                   size_t count,
+                   const char *path,
+                   const char *spec,
+                   const char *options,
+                   uint64_t share,
+                   uint64_t shares,
+                   struct ebbtide_remade *remade,
+                   struct ebbtide_error **error);
+
+/**
+ * Stores in *share the number of the share that a key hash belongs to, from ebbtide_key_hash or of
+ * an operation, if all keys are divided into shares equal ones. Returns 0, or -1 on an error.
+ */
+int ebbtide_share_of(uint64_t hash, uint64_t shares, uint64_t *share, struct ebbtide_error **error);
 
 #ifdef __cplusplus
 }  // extern "C"

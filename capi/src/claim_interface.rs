@@ -6,6 +6,7 @@ use crate::batch::Pending;
 use crate::call::Settings;
 use crate::failure::Failure;
 use crate::handle::{Claimed, Handle};
+use crate::history::micros;
 use crate::pointers::{self, handle, pending, put, run, with_settings};
 use std::ffi::{c_int, c_void};
 
@@ -15,6 +16,20 @@ pub const EBBTIDE_SEEN: c_int = 0;
 pub const EBBTIDE_YOURS: c_int = 1;
 /// Answer of ebbtide_claim: somebody else is working on the key.
 pub const EBBTIDE_IN_PROGRESS: c_int = 2;
+
+/// A claim that is held, from ebbtide_claims. This structure has the same members in all versions.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Held {
+    /// The hash of the key: ebbtide_key_hash.
+    pub hash: u64,
+    /// The token.
+    pub token: u64,
+    /// How long ago the claim began, in microseconds.
+    pub age_us: u64,
+    /// When it ends if it is not renewed, in microseconds from now.
+    pub remaining_us: u64,
+}
 
 /// Claims a key for work that may fail, for lease_ms milliseconds, from 1 to 97 days. Of any number
 /// of callers in all threads and processes one receives EBBTIDE_YOURS; it works, and then calls
@@ -145,6 +160,34 @@ pub unsafe extern "C" fn ebbtide_end_claim(
         run(error, -1, || {
             let (filter, key) = (handle(filter)?, pointers::key(key, length)?);
             with_settings(call, |call| Ok(c_int::from(filter.end_claim(key, call)?)))
+        })
+    }
+}
+
+/// Lists the claims that are held, the oldest first: stores up to room of them in the array claims,
+/// which may be NULL if room is 0. Returns how many are held, which may be more than room, or -1 on
+/// an error. A filter holds up to 65536.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ebbtide_claims(
+    filter: *mut Handle,
+    claims: *mut Held,
+    room: usize,
+    error: *mut *mut Failure,
+) -> i64 {
+    // SAFETY: the header demands valid pointers, and an array with room for the claims.
+    unsafe {
+        run(error, -1, || {
+            let filter = handle(filter)?;
+            if claims.is_null() && room != 0 {
+                return Err(Failure::argument("the array of claims is NULL"));
+            }
+            let held = filter.claims()?;
+            for (at, claim) in held.iter().take(room).enumerate() {
+                let (age_us, remaining_us) = (micros(claim.age), micros(claim.remaining));
+                let (hash, token) = (claim.hash, claim.token);
+                put(claims.add(at), Held { hash, token, age_us, remaining_us });
+            }
+            Ok(held.len() as i64)
         })
     }
 }

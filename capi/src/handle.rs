@@ -1,11 +1,14 @@
 //! What a C program holds: an open filter, or a reader of one.
 
+use crate::altered::{Alteration, Made, Planned, unlogged};
 use crate::call::{Settings, query, write};
 use crate::codes::EBBTIDE_UNSUPPORTED;
 use crate::failure::{Failure, Result};
 use crate::stat;
+use engine::history::{self, At, Share};
 use engine::{
-    Age, Any, Call, Checked, Claim, Estimate, Filter, Lease, Options, Reader, Spec, Within, inspect,
+    Age, Any, Call, Checked, Claim, Estimate, Filter, Lease, OpenClaim, Options, Reader, Spec,
+    Within, inspect,
 };
 use std::path::Path;
 use std::time::Duration;
@@ -56,11 +59,45 @@ pub fn restore(backup: &Path, path: &Path) -> Result<()> {
     Ok(inspect::restore(backup, path)?)
 }
 
+/// Makes a filter that is what another one was at a moment. Returns the LSN of its next record, and
+/// its inserts.
+pub fn restore_at(filter: &Path, at: At, path: &Path) -> Result<(u64, u64)> {
+    let restored = inspect::restore_at(filter, at, path)?;
+    Ok((restored.lsn, restored.inserts))
+}
+
 /// Returns as JSON what a filter will take.
 pub fn plan(spec: &str, options: &str) -> Result<String> {
     let spec = kind(spec)?;
     let plan = inspect::plan(spec.name(), spec.parameters(), &options.parse()?)?;
     Ok(stat::plan(&plan))
+}
+
+/// Returns what an alteration of a filter would take.
+pub fn plan_alteration(path: &Path, spec: &str) -> Result<Planned> {
+    Ok(history::plan(path, kind(spec)?)?.into())
+}
+
+/// Makes a filter from the logs of others: of all keys, if the number of shares is 0.
+pub fn remake(
+    from: &[&Path],
+    path: &Path,
+    (spec, options): (&str, &str),
+    (number, count): (u64, u64),
+) -> Result<Made> {
+    if number != 0 && count == 0 {
+        return Err(Failure::argument("share is set, but shares is 0"));
+    }
+    let share = (count > 0).then_some(Share { number, count });
+    Ok(history::remake(from, path, kind(spec)?, options.parse()?, share)?.into())
+}
+
+/// Returns the number of the share that a key hash belongs to.
+pub fn share_of(hash: u64, count: u64) -> Result<u64> {
+    if count == 0 {
+        return Err(Failure::argument("number of shares: expected at least 1, found 0"));
+    }
+    Ok(Share::of(hash, count))
 }
 
 // Any thread of a C program may use a handle.
@@ -91,6 +128,12 @@ impl Handle {
     /// Opens a filter without write permission.
     pub fn open_reader(path: &Path, options: &str) -> Result<Self> {
         let reader = Reader::open(path, options.parse::<Options>()?)?;
+        Ok(Self { open: Open::Reader(reader) })
+    }
+
+    /// Opens a filter as it was at a moment.
+    pub fn open_reader_at(path: &Path, at: At, options: &str) -> Result<Self> {
+        let reader = Reader::at(path, at, options.parse::<Options>()?)?;
         Ok(Self { open: Open::Reader(reader) })
     }
 
@@ -227,6 +270,22 @@ impl Handle {
     /// Ends the claim of a key, whoever holds it; false if there is none.
     pub fn end_claim(&self, key: &[u8], settings: Option<&Settings>) -> Result<bool> {
         Ok(write(self.writer("end_claim")?.call(), settings)?.end_claim(key)?)
+    }
+
+    /// Returns the claims that are held, the oldest first.
+    pub fn claims(&self) -> Result<Vec<OpenClaim>> {
+        Ok(self.writer("claims")?.claims()?)
+    }
+
+    /// Returns the hash by which the log names a key.
+    pub fn key_hash(&self, key: &[u8]) -> Result<u64> {
+        Ok(self.writer("key_hash")?.key_hash(key))
+    }
+
+    /// Gives the filter other parameters.
+    pub fn alter(&self, spec: &str, flags: u32) -> Result<Alteration> {
+        let (filter, unlogged) = (self.writer("alter")?, unlogged(flags)?);
+        Ok(filter.alter(kind(spec)?, unlogged)?.into())
     }
 
     /// Inserts keys in order; returns how many were not too late.

@@ -1,10 +1,9 @@
 //! The exported functions. Their comments, for readers in C, become those of `include/ebbtide.h`.
 //!
-//! All `unsafe` code of the crate is here, in `batch_interface`, `claim_interface`,
-//! `files_interface` and `pointers`. It relies on what the header demands of callers: pointers are
-//! NULL where that is allowed, or point to what their types say; no handle, batch, error or string
-//! is used after it was released, and no batch after its filter was closed. Everything else is
-//! checked.
+//! All `unsafe` code of the crate is here, in the other `interface` files, and in `pointers`. It
+//! relies on what the header demands of callers: pointers are NULL where that is allowed, or point
+//! to what their types say; no handle, batch, error or string is used after it was released, and no
+//! batch after its filter was closed. Everything else is checked.
 
 #![expect(unsafe_code, reason = "C passes pointers")]
 
@@ -34,7 +33,7 @@ pub fn hand_out(text: String) -> *mut c_char {
 }
 
 /// Gives a handle to the caller.
-fn hand_out_handle(handle: Handle) -> *mut Handle {
+pub fn hand_out_handle(handle: Handle) -> *mut Handle {
     Box::into_raw(Box::new(handle))
 }
 
@@ -52,7 +51,9 @@ pub const fn answer(checked: Checked) -> c_int {
 /// spelling of the command line. Of a filter that exists the named parameters are compared
 /// (EBBTIDE_MISMATCH). Options are text too, such as "durability=always stripes=16"; NULL for the
 /// defaults. They are compared as well, except those that belong to the handle: durability,
-/// checkpoint-bytes, background and image.
+/// checkpoint-bytes, background and image; and keep-log, which the filter has from then on: how
+/// much of the log is kept for ebbtide_reader_open_at, ebbtide_restore_at, ebbtide_history_open,
+/// ebbtide_alter and ebbtide_remake, such as "keep-log=24h" or "keep-log=10GiB".
 ///
 /// Returns NULL on an error. Close the filter with ebbtide_close.
 #[unsafe(no_mangle)]

@@ -2,10 +2,13 @@
 
 #![expect(unsafe_code, reason = "C passes pointers")]
 
+use crate::answer::Answer;
 use crate::batch::Pending;
 use crate::call::Settings;
 use crate::failure::{Failure, Result, guarded};
 use crate::handle::Handle;
+use crate::history::{Log, Moment};
+use engine::history::At;
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -14,8 +17,8 @@ use std::{ptr, slice};
 /// The entry in an array of answers for a key that an error left without one.
 pub const EBBTIDE_NO_ANSWER: c_int = 255;
 
-/// Larger settings of a call are refused: this is no size of settings, in any version.
-const LARGEST_CALL: usize = 4096;
+/// Larger structures are refused: this is no size of one, in any version.
+const LARGEST: usize = 4096;
 
 /// A key of a bulk operation: length bytes of any values. If length is 0, bytes may be NULL.
 #[repr(C)]
@@ -76,6 +79,77 @@ pub unsafe fn handle<'a>(filter: *const Handle) -> Result<&'a Handle> {
 pub unsafe fn pending<'a>(batch: *mut Pending) -> Result<&'a mut Pending> {
     // SAFETY: as demanded above.
     unsafe { batch.as_mut() }.ok_or_else(|| Failure::argument("the batch is NULL"))
+}
+
+/// Returns a history.
+///
+/// # Safety
+/// `history` is null or one that nothing else uses during `'a`.
+pub unsafe fn log<'a>(history: *mut Log) -> Result<&'a mut Log> {
+    // SAFETY: as demanded above.
+    unsafe { history.as_mut() }.ok_or_else(|| Failure::argument("the history is NULL"))
+}
+
+/// Returns a moment.
+///
+/// # Safety
+/// `moment` is null or may be read.
+pub unsafe fn moment(moment: *const Moment) -> Result<At> {
+    // SAFETY: as demanded above.
+    let moment = unsafe { moment.as_ref() };
+    moment.ok_or_else(|| Failure::argument("the moment is NULL"))?.check()
+}
+
+/// A place for an answer, in a version of the structure that may be another one.
+pub struct Place<T> {
+    place: *mut T,
+    size: usize,
+}
+
+impl<T: Answer> Place<T> {
+    /// Returns the place, which may be null.
+    ///
+    /// # Safety
+    /// `place` is null, or points to as many bytes as the size in it says; they may be written as
+    /// long as the place is used.
+    pub unsafe fn of(place: *mut T) -> Result<Self> {
+        if place.is_null() {
+            return Ok(Self { place, size: 0 });
+        }
+        // SAFETY: the size is the first member in all versions, and may be read.
+        let size = unsafe { place.cast::<usize>().read_unaligned() };
+        if (T::FIRST..=LARGEST).contains(&size) {
+            return Ok(Self { place, size });
+        }
+        let (name, first) = (T::NAME, T::FIRST);
+        Err(Failure::argument(format!(
+            "size of struct {name}: expected sizeof(struct {name}), {first} or more, found {size}"
+        )))
+    }
+
+    /// Returns the place unless it is null.
+    pub fn needed(self) -> Result<Self> {
+        if self.place.is_null() {
+            return Err(Failure::argument(format!("the place of struct {} is NULL", T::NAME)));
+        }
+        Ok(self)
+    }
+
+    /// Writes the answer, and 0 into members of a later version.
+    pub fn fill(self, answer: T) {
+        let start = size_of::<usize>();
+        let end = size_of::<T>().min(self.size);
+        if end <= start {
+            return;
+        }
+        let (from, to) = ((&raw const answer).cast::<u8>(), self.place.cast::<u8>());
+        // SAFETY: `end` bytes may be read from the answer, and `size` be written at the place: as
+        // `of` demands. The size in it stays.
+        unsafe {
+            ptr::copy_nonoverlapping(from.add(start), to.add(start), end - start);
+            to.add(end).write_bytes(0, self.size - end);
+        }
+    }
 }
 
 /// Returns these bytes; a null pointer is an empty slice.
@@ -189,6 +263,27 @@ pub unsafe fn path<'a>(path: *const c_char) -> Result<&'a Path> {
     Ok(Path::new(OsStr::from_bytes(path.to_bytes())))
 }
 
+/// Returns paths.
+///
+/// # Safety
+/// `first` is null, or points to `count` paths, which are as [`text`].
+pub unsafe fn paths<'a>(first: *const *const c_char, count: usize) -> Result<Vec<&'a Path>> {
+    if count == 0 {
+        return Ok(Vec::new());
+    }
+    let is_array =
+        count.checked_mul(size_of::<usize>()).is_some_and(|all| all < isize::MAX as usize);
+    if first.is_null() || !first.is_aligned() || !is_array {
+        return Err(Failure::argument(format!(
+            "the paths are {first:?}, {count} of them: expected an aligned array"
+        )));
+    }
+    // SAFETY: the pointer is aligned, the length fits, and the rest is demanded above.
+    let paths = unsafe { slice::from_raw_parts(first, count) };
+    // SAFETY: as demanded above.
+    paths.iter().map(|&one| unsafe { path(one) }).collect()
+}
+
 /// Runs an operation with the settings of a call, if there are any. Without, nothing is copied.
 ///
 /// # Safety
@@ -213,7 +308,7 @@ pub unsafe fn with_settings<T>(
 unsafe fn settings(call: *const Settings) -> Result<Settings> {
     // SAFETY: the size is the first member in all versions, and may be read.
     let size = unsafe { call.cast::<usize>().read_unaligned() };
-    if !(Settings::FIRST..=LARGEST_CALL).contains(&size) {
+    if !(Settings::FIRST..=LARGEST).contains(&size) {
         return Err(Failure::argument(format!(
             "size of the call: expected sizeof(struct ebbtide_call), {} or more, found {size}",
             Settings::FIRST

@@ -13,12 +13,15 @@ fn made() -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = Config::from_file(root.join("cbindgen.toml")).expect("cbindgen.toml");
     let mut builder = Builder::new().with_config(config);
-    let types = ["codes", "failure", "call", "handle", "batch", "pointers"];
+    let types =
+        ["codes", "failure", "call", "handle", "batch", "pointers", "answer", "history", "altered"];
     for file in types.into_iter().chain([
         "interface",
         "batch_interface",
         "claim_interface",
         "files_interface",
+        "history_interface",
+        "alter_interface",
     ]) {
         builder = builder.with_src(root.join("src").join(file).with_extension("rs"));
     }

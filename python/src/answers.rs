@@ -1,7 +1,7 @@
 //! Answers of the engine as objects of `ebbtide/_types.py`.
 
 use crate::times;
-use ebbtide::history::{Altered, Change, Commit, Operation, Remade};
+use ebbtide::history::{AlterationPlan, Altered, Change, Commit, Operation, Remade};
 use ebbtide::inspect::{Plan, Report, Salvaged};
 use ebbtide::{Admission, Checked, Digest, Estimate, OpenClaim, Parameters, Stat};
 use pyo3::exceptions::PyRuntimeError;
@@ -154,6 +154,7 @@ fn operation<'py>(class: &Bound<'py, PyAny>, operation: &Operation) -> PyResult<
         }
         _ => "unknown",
     };
+    all.set_item("is_stream_time", operation.is_stream_time)?;
     let time = operation.time.map(|time| times::datetime(py, time)).transpose()?.flatten();
     class.call((operation.lsn, time, kind), Some(&all))
 }
@@ -164,6 +165,14 @@ pub fn altered<'py>(py: Python<'py>, altered: Altered) -> PyResult<Bound<'py, Py
     let since = since.map(|time| times::datetime(py, time)).transpose()?.flatten();
     let stopped = times::delta(py, stopped)?;
     class(py, "Altered")?.call1((lsn, operations, is_whole, since, stopped))
+}
+
+/// Returns an `AlterationPlan`.
+pub fn alteration_plan<'py>(py: Python<'py>, plan: AlterationPlan) -> PyResult<Bound<'py, PyAny>> {
+    let AlterationPlan { records, first_lsn, has_window, memory_before, memory_after, .. } = plan;
+    let since = plan.since.map(|time| times::datetime(py, time)).transpose()?.flatten();
+    let all = (records, first_lsn, since, has_window, memory_before, memory_after);
+    class(py, "AlterationPlan")?.call1(all)
 }
 
 /// Returns a `Remade`.

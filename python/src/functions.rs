@@ -86,6 +86,18 @@ pub fn alter<'py>(
     answers::altered(py, altered)
 }
 
+/// Returns what an alteration of a filter would take.
+#[pyfunction]
+pub fn plan_alteration<'py>(
+    py: Python<'py>,
+    path: PathBuf,
+    spec: &str,
+) -> PyResult<Bound<'py, PyAny>> {
+    let spec = spec_of(py, spec)?;
+    let plan = py.detach(|| history::plan(path, spec));
+    answers::alteration_plan(py, raise(py, plan)?)
+}
+
 /// Makes a filter from the logs of others.
 #[pyfunction]
 pub fn remake<'py>(

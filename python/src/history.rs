@@ -1,12 +1,14 @@
-//! The class `History`: the operations in the log of a filter.
+//! The class `History`: the operations in the log of a filter, which names keys by their hash.
 
 use crate::answers;
-use crate::errors::raised;
+use crate::errors::{raised, wrong_value};
+use crate::filter::PyFilter;
+use crate::keys::bytes_of;
 use crate::settings::Argument;
 use crate::slot::PATIENCE;
 use crate::times;
-use ebbtide::Error;
-use ebbtide::history::{Commit, History};
+use ebbtide::history::{Commit, History, Share};
+use ebbtide::{Any, Error, Filter};
 use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -106,4 +108,21 @@ pub fn history(
     };
     let history = py.detach(open).map_err(|error| raised(py, error))?;
     Ok(PyHistory { history: Mutex::new(history), path, process: std::process::id() })
+}
+
+/// Returns the hash by which the log names a key; `Filter.key_hash` calls it.
+#[pyfunction]
+pub fn key_hash(seen: &Bound<'_, PyFilter>, key: &Bound<'_, PyAny>) -> PyResult<u64> {
+    let key = bytes_of(key)?;
+    let hash = |filter: &Filter<Any>| Ok(filter.key_hash(&key));
+    seen.get().slot.quick(seen.py(), hash, hash)
+}
+
+/// Returns the number of the share, of `count`, that a key hash belongs to.
+#[pyfunction]
+pub fn share_of(py: Python<'_>, hash: u64, count: u64) -> PyResult<u64> {
+    if count == 0 {
+        return Err(wrong_value(py, "count", "at least 1", "0"));
+    }
+    Ok(Share::of(hash, count))
 }

@@ -46,9 +46,12 @@ fn _ebbtide(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(functions::restore, module)?)?;
     module.add_function(wrap_pyfunction!(functions::restore_at, module)?)?;
     module.add_function(wrap_pyfunction!(functions::alter, module)?)?;
+    module.add_function(wrap_pyfunction!(functions::plan_alteration, module)?)?;
     module.add_function(wrap_pyfunction!(functions::remake, module)?)?;
     module.add_function(wrap_pyfunction!(functions::verify, module)?)?;
     module.add_function(wrap_pyfunction!(history::history, module)?)?;
+    module.add_function(wrap_pyfunction!(history::key_hash, module)?)?;
+    module.add_function(wrap_pyfunction!(history::share_of, module)?)?;
     module.add_function(wrap_pyfunction!(functions::salvage, module)?)?;
     module.add_function(wrap_pyfunction!(functions::plan, module)?)?;
     module.add_function(wrap_pyfunction!(functions::parse_duration, module)?)?;

@@ -207,6 +207,12 @@ def past(home: Path) -> None:
         with ebbtide.Reader(home, at=moment) as reader:
             assert "a" in reader and "a" not in seen
         ebbtide.restore(home, home.with_name("then"), at=datetime.now(timezone.utc))
+        plan: ebbtide.AlterationPlan = ebbtide.plan_alteration(home, "fingerprint last=2000")
+        assert plan.has_window and plan.first_lsn == 1 and plan.records > 1
+        assert plan.memory_after > plan.memory_before and plan.since == first.time
+        named: int = seen.key_hash("a")
+        share: int = ebbtide.share_of(named, 2)
+        assert first.hash == named and not first.is_stream_time and share in (0, 1)
         altered: ebbtide.Altered = seen.alter(ebbtide.Fingerprint(last=2000), forget=False)
         since: datetime | None = altered.since
         stopped: timedelta = altered.stopped

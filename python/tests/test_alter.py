@@ -92,6 +92,45 @@ def test_a_filter_that_would_forget_is_altered_only_when_told_to(path: str) -> N
             seen.alter(WIDE, forget="yes")  # type: ignore[arg-type]
 
 
+def test_a_plan_says_what_the_alteration_will_then_do(path: str) -> None:
+    with ebbtide.open(path, NARROW, keep_log="24h") as seen:
+        seen.insert_all(keys(1000))
+        for _ in range(2):
+            plan = ebbtide.plan_alteration(path, WIDE)
+            assert plan.has_window and plan.first_lsn == 1 and plan.records >= 1000
+        digest = seen.digest()
+        assert digest.lsn == plan.records + 1, "it has changed nothing"
+        altered = seen.alter(WIDE)
+        assert altered.is_whole and altered.since == plan.since and altered.since is not None
+        assert plan.memory_after == ebbtide.plan_alteration(path, NARROW).memory_before
+        assert plan.memory_before < plan.memory_after
+    with ebbtide.Reader(path):
+        assert ebbtide.plan_alteration(path, "bloom capacity=10").has_window, "also when closed"
+
+
+def test_a_plan_for_a_log_that_is_too_short_says_that_keys_would_be_forgotten(path: str) -> None:
+    outlived(path)
+    with ebbtide.open(path) as seen:
+        plan = ebbtide.plan_alteration(path, WIDE)
+        assert not plan.has_window and plan.first_lsn > 1
+        with pytest.raises(ebbtide.NotKept):
+            seen.alter(WIDE)
+        assert ebbtide.plan_alteration(path, "fingerprint last=50").has_window
+        seen.alter("fingerprint last=50")
+
+
+def test_a_plan_of_what_cannot_be_is_refused(path: str) -> None:
+    with pytest.raises(ebbtide.NotAFilter):
+        ebbtide.plan_alteration(path, WIDE)
+    ebbtide.open(path, NARROW).close()
+    with pytest.raises(ebbtide.BadParameter, match="fpr"):
+        ebbtide.plan_alteration(path, ebbtide.Fingerprint(last=100, fpr=2.0))
+    with pytest.raises(ebbtide.BadParameter, match="kind"):
+        ebbtide.plan_alteration(path, "no-kind last=100")
+    with pytest.raises(TypeError, match="ebbtide.Fingerprint"):
+        ebbtide.plan_alteration(path, 5)  # type: ignore[arg-type]
+
+
 def test_what_cannot_be_is_refused_and_leaves_the_filter_as_it_is(path: str) -> None:
     with ebbtide.open(path, NARROW, keep_log="24h") as seen:
         seen.insert("a")
@@ -186,6 +225,15 @@ def test_filters_are_united_divided_and_made_anew(path: str) -> None:
     ]
     assert sum(part.operations for part in parts) == 600
     assert all(part.operations > 100 for part in parts)
+    with ebbtide.open(new) as seen:
+        shares = [ebbtide.share_of(seen.key_hash(key), 3) for key in keys(600)]
+    for number, part in enumerate(parts):
+        assert part.operations == shares.count(number)
+        with ebbtide.Reader(f"{path}-part-{number}") as reader:
+            own = [key for key, share in zip(keys(600), shares, strict=True) if share == number]
+            assert all(reader.contains_all(own))
+    with pytest.raises(ebbtide.BadParameter, match="count"):
+        ebbtide.share_of(17, 0)
     with ebbtide.Reader(new) as reader:
         assert sum(reader.contains_all(keys(600))) == 600
         assert reader.stat().keep_log != "nothing"

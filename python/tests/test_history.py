@@ -314,6 +314,30 @@ def test_a_history_is_its_process_s_and_each_commit_comes_to_one_thread(
     assert sorted(heard, key=lambda commit: commit.lsn) == list(ebbtide.history(path))
 
 
+def test_an_operation_names_its_key_by_the_hash_that_the_filter_gives_it(path: str) -> None:
+    with ebbtide.open(path, "time-limited window=1h", durability="always") as seen:
+        seen.insert("a", time=NOON)
+        seen.insert(b"b")
+        seen.claim("c", lease="1h").keep()
+        seen.sync()
+        timed, clocked, claimed = all_of(path)
+        assert [one.hash for one in (timed, clocked, claimed)] == [
+            seen.key_hash(key) for key in ("a", bytearray(b"b"), "c")
+        ]
+        assert (timed.is_stream_time, clocked.is_stream_time) == (True, False)
+        assert timed.time == NOON
+        assert [one.hash for one in seen.claims()] == [seen.key_hash("c")]
+        with pytest.raises(TypeError, match="a key is"):
+            seen.key_hash(7)  # type: ignore[arg-type]
+
+        def same() -> bool:
+            return seen.key_hash("a") == timed.hash
+
+        in_child(same)
+    with pytest.raises(ebbtide.Closed):
+        seen.key_hash("a")
+
+
 WRITER = """
 import ebbtide, sys
 seen = ebbtide.open(sys.argv[1])

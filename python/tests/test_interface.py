@@ -17,6 +17,7 @@ import ebbtide
 MODULES = [
     "",
     "._alter",
+    "._history",
     "._open",
     "._specs",
     "._types",

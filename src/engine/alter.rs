@@ -9,7 +9,7 @@ use crate::archive::former::{next_log, remove_unfinished};
 use crate::archive::keep_file;
 use crate::clock::Timestamp;
 use crate::engine::directory::write_file;
-use crate::engine::open::{first_bank_bytes, layout, random, recover};
+use crate::engine::open::{check_space, first_bank_bytes, layout, random, recover};
 use crate::engine::shared::Local;
 use crate::engine::{Engine, machine_state};
 use crate::error::{Error, Result};
@@ -84,13 +84,18 @@ impl<'e> Alteration<'e> {
     /// Begins to give a filter another kind.
     ///
     /// # Errors
-    /// [`Error::Locked`] while another handle alters it; [`Error::Parameter`], [`Error::Io`].
+    /// [`Error::Locked`] while another handle alters it; [`Error::Parameter`]; [`Error::Io`], also
+    /// if the disk has no room for a snapshot.
     pub(crate) fn begin(engine: &'e Engine, kind: Arc<dyn Kind>) -> Result<Self> {
         let shared = &engine.shared;
         shared.check_directory()?;
         shared.check_writable()?;
         let media = &*shared.media;
         let meta = meta_after(&shared.meta, kind)?;
+        // Otherwise found when the disk is full, with the writers stopped. As for a new filter.
+        if meta.kind.growth().is_none() {
+            check_space(media, first_bank_bytes(&*meta.kind, meta.layout)?)?;
+        }
         let slots = Sessions::open(media, Access::Write)?;
         if !slots.try_alteration()? {
             return Err(locked(media.path()));

@@ -134,9 +134,9 @@ pub(crate) fn create_with(
     }))
 }
 
-/// Checks that a snapshot of a new filter's memory could be written: a filter that can never be
-/// saved is refused at once.
-fn check_space(media: &dyn Media, bytes: u64) -> Result<()> {
+/// Checks that a snapshot of a new or altered filter's memory could be written: a filter that can
+/// never be saved is refused at once.
+pub(crate) fn check_space(media: &dyn Media, bytes: u64) -> Result<()> {
     let live = media.path().join(FileName::Live.to_string());
     match media.has_space(bytes) {
         Ok(true) => Ok(()),

@@ -151,6 +151,8 @@ const UNSAFE_FILES_OF_C: &[&str] = &[
     "batch_interface.rs",
     "claim_interface.rs",
     "files_interface.rs",
+    "history_interface.rs",
+    "alter_interface.rs",
     "pointers.rs",
 ];
 

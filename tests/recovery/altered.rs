@@ -326,6 +326,46 @@ fn without_a_kept_log_what_would_be_lost_is_an_error_unless_it_may_be_forgotten(
 }
 
 #[test]
+fn a_short_log_that_has_the_new_window_is_enough_also_if_it_is_read_at_once() {
+    let media = memory();
+    let options = options().checkpoint_bytes(8 << 10);
+    let spec = AgePartitioned::last(1000);
+    let filter = Filter::create_on(media.clone(), spec, options).expect("a filter").into_any();
+    for key in 0..800_u64 {
+        filter.insert(key.to_le_bytes()).expect("an insert");
+        if key % 200 == 199 {
+            filter.checkpoint().expect("a checkpoint");
+        }
+    }
+    for key in 800..900_u64 {
+        filter.insert(key.to_le_bytes()).expect("an insert");
+    }
+    let first = History::open_on(media).expect("a log").next_lsn();
+    assert!(first > 200, "{first}");
+    let error = filter.alter(AgePartitioned::last(2000), Unlogged::Refuse).expect_err("not whole");
+    assert_eq!(error.code(), Code::NotKept);
+    let altered = filter.alter(AgePartitioned::last(50), Unlogged::Refuse).expect("it is there");
+    assert!(!altered.is_whole && altered.operations >= 100, "{altered:?}");
+    let found = (850..900_u64).filter(|key| filter.contains(key.to_le_bytes()).expect("an answer"));
+    assert_eq!(found.count(), 50);
+}
+
+#[test]
+fn parameters_for_which_the_disk_has_no_room_are_refused_before_anything_is_written() {
+    let home = tempfile::tempdir().expect("a directory");
+    let dir = home.path().join("seen");
+    let filter = Filter::create(&dir, Bloom::capacity(1000), kept()).expect("a filter");
+    filter.insert("a").expect("an insert");
+    let error = filter.alter(Bloom::capacity(4 << 40), Unlogged::Refuse).expect_err("terabytes");
+    assert_eq!(error.code(), Code::FullDisk, "{error}");
+    assert!(filter.contains("a").expect("an answer"));
+    filter.insert("b").expect("an insert");
+    filter.close().expect("a clean end");
+    let report = ebbtide::inspect::verify(&dir).expect("it is there");
+    assert!(report.files.iter().all(|file| file.damage.is_empty()), "{report:?}");
+}
+
+#[test]
 fn log_of_another_number_that_begins_within_the_log_is_in_nobodys_way() {
     // As an alteration leaves it whose process died.
     let (media, foreign) = (memory(), memory());

@@ -121,6 +121,43 @@ static void leases(const char *directory) {
     CHECK_CODE(error, 0);
 }
 
+/* What is held, the oldest first, as much of it as there is room for. */
+static void listed(const char *directory) {
+    struct ebbtide_error *error = NULL;
+    struct ebbtide_filter *seen = created(directory, "listed");
+    struct ebbtide_open_claim claims[3];
+    const char *const keys[] = {"a", "b"};
+    uint64_t tokens[2] = {0, 0}, hash = 0;
+    CHECK(ebbtide_claims(seen, NULL, 0, &error) == 0);
+    for (int i = 0; i < 2; i++) {
+        CHECK(claim(seen, keys[i], MINUTE, &tokens[i]) == EBBTIDE_YOURS);
+    }
+    CHECK(ebbtide_claims(seen, NULL, 0, &error) == 2);
+    memset(claims, 77, sizeof claims);
+    CHECK(ebbtide_claims(seen, claims, 1, &error) == 2);
+    CHECK(claims[0].token == tokens[0] && claims[1].token == UINT64_C(0x4d4d4d4d4d4d4d4d));
+    CHECK(ebbtide_claims(seen, claims, 3, &error) == 2);
+    CHECK_CODE(error, 0);
+    for (int i = 0; i < 2; i++) {
+        CHECK(ebbtide_key_hash(seen, keys[i], 1, &hash, &error) == 0);
+        CHECK(claims[i].hash == hash && claims[i].token == tokens[i]);
+        CHECK(claims[i].age_us + claims[i].remaining_us == MINUTE * 1000);
+    }
+    CHECK(claims[2].token == UINT64_C(0x4d4d4d4d4d4d4d4d));
+    CHECK(ebbtide_confirm(seen, "a", 1, tokens[0], NULL, &error) == 0);
+    CHECK(ebbtide_claims(seen, claims, 3, &error) == 1 && claims[0].token == tokens[1]);
+    CHECK(ebbtide_claims(seen, NULL, 1, &error) == -1);
+    CHECK_ERROR(error, EBBTIDE_ARGUMENT, "the array of claims is NULL");
+    CHECK(ebbtide_claims(NULL, claims, 3, &error) == -1);
+    CHECK_ERROR(error, EBBTIDE_ARGUMENT, "the filter is NULL");
+    struct ebbtide_filter *reader = ebbtide_reader_open(at(directory, "listed"), NULL, &error);
+    CHECK(ebbtide_claims(reader, claims, 3, &error) == -1);
+    CHECK_ERROR(error, EBBTIDE_UNSUPPORTED, "claims");
+    CHECK(ebbtide_close(reader, &error) == 0);
+    CHECK(ebbtide_close(seen, &error) == 0);
+    CHECK_CODE(error, 0);
+}
+
 static void batches(const char *directory) {
     struct ebbtide_error *error = NULL;
     struct ebbtide_filter *seen = created(directory, "batches");
@@ -288,6 +325,7 @@ int main(int count, char **arguments) {
     const char *directory = arguments[1];
     handlers(directory);
     leases(directory);
+    listed(directory);
     batches(directory);
     times(directory);
     wrong(directory);

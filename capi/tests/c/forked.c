@@ -29,6 +29,23 @@ static void claims_in_child(struct ebbtide_filter *inherited, const struct claim
     CHECK(token == 77);
 }
 
+/* A history that the parent has opened, and has read from; the child's own begins anew. */
+static void history_in_child(struct ebbtide_history *inherited, const char *path) {
+    struct ebbtide_error *error = NULL;
+    struct ebbtide_operation operation;
+    operation.size = sizeof operation;
+    CHECK(ebbtide_history_read(inherited, &operation, &error) == -1);
+    CHECK_ERROR(error, EBBTIDE_FORKED, "before a fork");
+    CHECK(ebbtide_history_wait(inherited, 1, &operation, &error) == -1);
+    CHECK_CODE(error, EBBTIDE_FORKED);
+    ebbtide_history_close(inherited);
+    struct ebbtide_history *own = ebbtide_history_open(path, NULL, EBBTIDE_WITH_UNDURABLE, &error);
+    CHECK_CODE(error, 0);
+    CHECK(ebbtide_history_read(own, &operation, &error) == 1);
+    CHECK(operation.kind == EBBTIDE_OPERATION_INSERT);
+    ebbtide_history_close(own);
+}
+
 /* What the child does with the handle of its parent, and with its own. */
 static void child(struct ebbtide_filter *inherited, const char *path, const struct claims *claims) {
     struct ebbtide_error *error = NULL;
@@ -74,9 +91,14 @@ int main(int count, char **arguments) {
           EBBTIDE_YOURS);
     CHECK(ebbtide_claim(seen, "given", 5, MINUTE, &claims.given, NULL, NULL, &error) ==
           EBBTIDE_YOURS);
+    struct ebbtide_history *log = ebbtide_history_open(path, NULL, EBBTIDE_WITH_UNDURABLE, &error);
+    struct ebbtide_operation operation;
+    operation.size = sizeof operation;
+    CHECK(ebbtide_history_read(log, &operation, &error) == 1);
     pid_t forked = fork();
     CHECK(forked >= 0);
     if (forked == 0) {
+        history_in_child(log, path);
         child(seen, path, &claims);
         _exit(0);
     }
@@ -87,6 +109,12 @@ int main(int count, char **arguments) {
     CHECK(ebbtide_confirm(seen, "kept", 4, claims.kept, NULL, &error) == 0);
     CHECK(ebbtide_contains(seen, "given", 5, NULL, &error) == 1);
     CHECK(ebbtide_insert(seen, "b", 1, NULL, &error) == 1);
+    /* The parent's continues: after the first operation come the two claims. */
+    for (int number = 0; number < 2; number++) {
+        CHECK(ebbtide_history_read(log, &operation, &error) == 1);
+        CHECK(operation.kind == EBBTIDE_OPERATION_CLAIM);
+    }
+    ebbtide_history_close(log);
     CHECK(ebbtide_close(seen, &error) == 0);
     CHECK_CODE(error, 0);
     puts("passed");

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from . import _alter as _alter
 from . import _async as _async
+from . import _history as _history
 from ._claims import once
 from ._ebbtide import Batch, Claim, Filter, History, Raw, Reader, __version__, raw
 from ._errors import (
@@ -51,7 +52,8 @@ from ._errors import (
     Unsupported,
     WrongVersion,
 )
-from ._open import history, open, plan, remake, restore, salvage, verify
+from ._history import share_of
+from ._open import history, open, plan, plan_alteration, remake, restore, salvage, verify
 from ._specs import (
     AgePartitioned,
     BlockTiming,
@@ -74,6 +76,7 @@ from ._specs import (
 )
 from ._types import (
     Admission,
+    AlterationPlan,
     Altered,
     Commit,
     Digest,
@@ -95,6 +98,7 @@ from ._types import (
 __all__ = [
     "Admission",
     "AgePartitioned",
+    "AlterationPlan",
     "Altered",
     "BadParameter",
     "Batch",
@@ -162,9 +166,11 @@ __all__ = [
     "once",
     "open",
     "plan",
+    "plan_alteration",
     "raw",
     "remake",
     "restore",
     "salvage",
+    "share_of",
     "verify",
 ]

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from . import _ebbtide
 from ._ebbtide import Filter, History, Reader
 from ._specs import Spec, micros, to_timedelta
-from ._types import Duration, Moment, Plan, Remade, Report, Salvaged
+from ._types import AlterationPlan, Duration, Moment, Plan, Remade, Report, Salvaged
 
 Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
@@ -278,6 +278,23 @@ def remake(
     )
     paths = [_absolute(one) for one in filters]
     return _ebbtide.remake(paths, _absolute(path), text_of(spec), options, share)
+
+
+def plan_alteration(path: Path, spec: Spec | str) -> AlterationPlan:
+    """Returns what ``Filter.alter`` would take for this spec: how much log it reads, whether it
+    would forget keys, and memory. Changes nothing, also while the filter is in use.
+
+    Raises NotAFilter, BadParameter, Locked, Damaged, IoError.
+
+    >>> import tempfile, ebbtide
+    >>> path = tempfile.mkdtemp()
+    >>> with ebbtide.open(path, ebbtide.AgePartitioned(1000), keep_log="24h") as seen:
+    ...     seen.insert("order 17")
+    ...     plan = ebbtide.plan_alteration(path, ebbtide.AgePartitioned(50_000))
+    ...     plan.has_window, plan.first_lsn, plan.memory_after > plan.memory_before
+    (True, 1, True)
+    """
+    return _ebbtide.plan_alteration(_absolute(path), text_of(spec))
 
 
 def history(path: Path, after: Moment | None = None, durable: bool = True) -> History:

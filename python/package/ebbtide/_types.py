@@ -55,7 +55,7 @@ class Digest(NamedTuple):
 class OpenClaim:
     """A claim that is held."""
 
-    #: The hash of its key.
+    #: The hash of its key, as ``Filter.key_hash`` gives it.
     hash: int
     token: int
     #: How long ago it began.
@@ -137,7 +137,7 @@ class Operation:
     #: When, by the filter's time; None for a filter without a clock, and for positions.
     time: datetime | None
     kind: Literal["insert", "remove", "clear", "position", "claim", "release"]
-    #: The hash of the key, as the filter's hash function gives it.
+    #: The hash of the key, as ``Filter.key_hash`` gives it.
     hash: int | None = None
     #: How often, or how important it is; of kinds without weights 1.
     weight: int | None = None
@@ -148,6 +148,8 @@ class Operation:
     token: int | None = None
     #: How long the claim holds from ``time`` on.
     lease: timedelta | None = None
+    #: Whether the time came with the key (``insert(..., time=...)``), and not from a clock.
+    is_stream_time: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +177,27 @@ class Altered:
     since: datetime | None
     #: For how long writers had to wait at the end.
     stopped: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class AlterationPlan:
+    """What ``Filter.alter`` would take, from ``plan_alteration``."""
+
+    #: Records of the log that it reads.
+    records: int
+    #: The number of the first of them. If it is 1, the log reaches back to the creation of the
+    #: filter. Otherwise what was inserted before is forgotten.
+    first_lsn: int
+    #: The time of the first operation, if it has one.
+    since: datetime | None
+    #: Whether the log has the whole new window, as far as records and times of the clock tell.
+    #: Otherwise the alteration needs ``forget=True``.
+    has_window: bool
+    #: Bytes of memory that the filter takes when it is new, with the parameters that it has, and
+    #: with the new ones. The alteration takes the latter twice, beside what the filter takes now,
+    #: and as many bytes of disk for a snapshot.
+    memory_before: int
+    memory_after: int
 
 
 @dataclass(frozen=True, slots=True)

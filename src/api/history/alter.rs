@@ -135,11 +135,14 @@ fn unkept(engine: &Engine, first: u64, end: u64) -> Error {
 /// Reads the log while others write, until little is left.
 fn catch_up(alteration: &Alteration<'_>, history: &mut History, refill: &mut Refill) -> Result<()> {
     let left = |history: &History| alteration.tail().saturating_sub(history.next_lsn());
-    let mut before = u64::MAX;
-    while left(history) > REST && left(history) <= before / 2 {
-        before = left(history);
+    // At least once: whether the log has the new window is known by what was read.
+    loop {
+        let before = left(history);
         let upto = alteration.tail();
         read(history, refill, None, |history| history.next_lsn() < upto)?;
+        if left(history) <= REST || left(history) > before / 2 {
+            break;
+        }
     }
     // Others write as fast as this reads: in turns.
     let (mut turn, mut wanted) = (TURN, left(history));
