@@ -5,6 +5,7 @@
 //! `EBBTIDE_PAYLOADS` that of damaged payloads. `.ci/redis` runs the short form, `.ci/redis long`
 //! the long one.
 
+mod altered;
 mod carried;
 mod carried_pieces;
 mod carried_server;
