@@ -317,7 +317,7 @@ impl Stream {
 }
 
 /// Pairs of filters, before and after.
-const ALTERATIONS: [(&str, &str); 22] = [
+pub const ALTERATIONS: [(&str, &str); 22] = [
     ("fingerprint last 200 fpr 1e-9", "fingerprint last 70 fpr 1e-9"),
     ("fingerprint last 70 fpr 1e-9", "fingerprint last 200 fpr 1e-9"),
     ("fingerprint last 100 fpr 1e-9", "fingerprint last 100 fpr 1e-7"),

@@ -6,6 +6,7 @@
 //! the long one.
 
 mod altered;
+mod altered_carried;
 mod carried;
 mod carried_pieces;
 mod carried_server;
