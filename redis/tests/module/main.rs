@@ -7,6 +7,7 @@
 
 mod altered;
 mod altered_carried;
+mod altered_rules;
 mod carried;
 mod carried_pieces;
 mod carried_server;
