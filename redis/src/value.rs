@@ -2,7 +2,7 @@
 //! whose pieces are still coming.
 
 use crate::ffi::Failure;
-use crate::figures::{APPLIED, DIVERGED, EMITTED, FILTERS, Figure, LOADING, SATURATED};
+use crate::figures::{ALTERING, APPLIED, DIVERGED, EMITTED, FILTERS, Figure, LOADING, SATURATED};
 use crate::former::{Former, View, may_follow};
 use crate::leases::Leases;
 use crate::pieces::{Import, Place};
@@ -38,6 +38,7 @@ impl Drop for Value {
         FILTERS.subtract(1);
         self.set_diverged(false);
         self.set_saturated(false);
+        self.set_former(None);
         if self.restore.is_some() {
             LOADING.subtract(1);
         }
@@ -52,6 +53,19 @@ fn set(flag: &mut bool, to: bool, figure: &Figure) {
         (false, false) | (true, true) => {}
     }
     *flag = to;
+}
+
+#[cold]
+fn diverged() -> Failure {
+    let message = "the filter got a record that does not continue it; delete the key, or let this \
+                   replica synchronise in full";
+    Failure::new("DIVERGED", message)
+}
+
+#[cold]
+fn waiting(import: Option<&Import>) -> Failure {
+    let next = import.map_or(0, Import::number);
+    Failure::new("NOTREADY", format!("the filter waits for its piece {next}"))
 }
 
 impl Value {
@@ -80,7 +94,7 @@ impl Value {
     pub fn imported(import: Import) -> Result<Self, Error> {
         let (machine, former) = import.finish()?;
         let mut value = Self::ready(machine);
-        value.former = former.map(Box::new);
+        value.set_former(former);
         Ok(value)
     }
 
@@ -102,15 +116,8 @@ impl Value {
     pub fn machine(&mut self) -> Result<&mut Machine, Failure> {
         match &mut self.machine {
             Some(machine) if !self.is_diverged => Ok(machine),
-            Some(_) => Err(Failure::new(
-                "DIVERGED",
-                "the filter got a record that does not continue it; delete the key, or let this \
-                 replica synchronise in full",
-            )),
-            None => {
-                let next = self.restore.as_ref().map_or(0, |restore| restore.number());
-                Err(Failure::new("NOTREADY", format!("the filter waits for its piece {next}")))
-            }
+            Some(_) => Err(diverged()),
+            None => Err(waiting(self.restore.as_deref())),
         }
     }
 
@@ -132,12 +139,11 @@ impl Value {
     /// # Errors
     /// As [`Value::machine`].
     #[inline]
-    pub fn view(&mut self, time: impl Fn(&Machine) -> Micros) -> Result<View<'_>, Failure> {
-        self.machine()?;
-        let former = self.former.as_deref();
+    pub fn view(&self, time: impl Fn(&Machine) -> Micros) -> Result<View<'_>, Failure> {
         match &self.machine {
-            Some(machine) => Ok(View::new(machine, former, time)),
-            None => Err(Failure::new("NOTREADY", "the filter is not there")),
+            Some(machine) if !self.is_diverged => Ok(View::new(machine, self.former(), time)),
+            Some(_) => Err(diverged()),
+            None => Err(waiting(self.restore.as_deref())),
         }
     }
 
@@ -145,6 +151,15 @@ impl Value {
     #[inline]
     pub fn former(&self) -> Option<&Former> {
         self.former.as_deref()
+    }
+
+    fn set_former(&mut self, former: Option<Former>) {
+        match (self.former.is_some(), former.is_some()) {
+            (false, true) => ALTERING.add(1),
+            (true, false) => ALTERING.subtract(1),
+            (false, false) | (true, true) => {}
+        }
+        self.former = former.map(Box::new);
     }
 
     /// Puts a filter in the place of the present one, which becomes the former one.
@@ -158,7 +173,7 @@ impl Value {
         if let Some(machine) = self.machine.replace(current) {
             let current = self.machine.as_ref();
             let former = current.map(|current| Former::new(machine, current, None)).transpose()?;
-            self.former = former.map(Box::new);
+            self.set_former(former);
         }
         Ok(())
     }
@@ -177,7 +192,7 @@ impl Value {
         let (Some(current), Some(former)) = (&self.machine, &mut self.former) else { return };
         former.note(current, lsn, records);
         if former.is_over(current, 0) {
-            self.former = None;
+            self.set_former(None);
         }
     }
 
@@ -236,7 +251,8 @@ impl Value {
         };
         LOADING.subtract(1);
         let (machine, former) = restore.finish()?;
-        (self.machine, self.former) = (Some(machine), former.map(Box::new));
+        self.machine = Some(machine);
+        self.set_former(former);
         Ok(true)
     }
 

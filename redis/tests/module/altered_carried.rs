@@ -340,7 +340,7 @@ fn a_killed_server_and_its_replica_have_what_some_prefix_of_the_commands_leads_t
             assert!(found.is_some() || at_end, "{acknowledged} of {} acknowledged", all.len());
             assert!(is_replica_found, "the replica has a state that never was");
             // Continue from what the server has.
-            altered += u32::from(server.ask::<String>("EB.INFO seen former") != "");
+            altered += u32::from(!server.ask::<String>("EB.INFO seen former").is_empty());
             let _: Value = server.ask("DEL seen");
             let () = server.ask("EB.RESERVE seen fingerprint last 50 fpr 0.0001 SEED 7");
             control = Control::new(50);

@@ -100,6 +100,7 @@ fn figures_and_memory_are_those_of_both_filters_until_the_former_one_is_dropped(
         let () = ask(connection, "EB.ALTER seen age-partitioned last 2000 fpr 0.01");
         assert!(server.ask::<String>("EB.INFO seen former").contains("window-items=100000"));
         assert_eq!(server.info("ebbtide", "ebbtide_filters"), filters);
+        assert_eq!(server.info("ebbtide", "ebbtide_altering"), "1");
         assert_eq!([figure("inserts"), figure("whole-in")], [0, 2000]);
         assert!(figure("memory") > before[0] && figure("planned-memory") > before[1]);
         assert!(figure("former-memory") > before[0] - 2000);
@@ -110,6 +111,7 @@ fn figures_and_memory_are_those_of_both_filters_until_the_former_one_is_dropped(
         let both = bytes();
         add(connection, 0, 1);
         assert_eq!([figure("whole-in"), figure("former-memory")], [0, 0]);
+        assert_eq!(server.info("ebbtide", "ebbtide_altering"), "0");
         assert!(bytes() + 100_000 < both, "the memory is freed: {both}, {}", bytes());
         // The limit is that of both.
         let error = error(connection, "EB.ALTER seen fingerprint last 500000");
