@@ -186,13 +186,23 @@ impl<'a> View<'a> {
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         self.current.prefetch(hash);
+        if self.former.is_some() {
+            self.prefetch_former(hash);
+        }
+    }
+
+    // Out of line, as what follows: most filters have no former one.
+    #[cold]
+    #[inline(never)]
+    fn prefetch_former(&self, hash: u64) {
         if let Some((former, _)) = self.former {
             former.machine.prefetch(hash);
         }
     }
 
     /// Returns whether the former filter has an item within the current window.
-    #[inline]
+    #[cold]
+    #[inline(never)]
     pub fn former_contains(&self, hash: u64) -> bool {
         self.former.is_some_and(|(former, now)| former.contains(hash, now))
     }
@@ -200,7 +210,7 @@ impl<'a> View<'a> {
     /// Returns whether an item is in the window.
     #[inline]
     pub fn contains(&self, hash: u64) -> bool {
-        self.current.contains(hash, self.now) || self.former_contains(hash)
+        self.current.contains(hash, self.now) || self.former.is_some() && self.former_contains(hash)
     }
 
     /// Returns whether an item was seen within a part of the window.

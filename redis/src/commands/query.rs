@@ -2,17 +2,17 @@
 
 use super::key::now;
 use crate::arguments::{reach, refused};
-use crate::ffi::{About, Access, Call, Command, Outcome};
+use crate::ffi::{About, Access, Call, Command, Failure, Outcome};
 use crate::former::View;
 use crate::value::Value;
-use ebbtide_core::{Age as Ago, Result as Decided};
+use ebbtide_core::Age as Ago;
 
 /// Answers for each argument from `first` on; `None` stands for no filter. The replies are made
 /// when all answers are there.
 fn each<T>(
     call: &Call<'_>,
     first: usize,
-    ask: impl Fn(&View<'_>, u64) -> Decided<T>,
+    ask: impl Fn(&View<'_>, u64) -> Result<T, Failure>,
     reply: impl Fn(Option<T>),
 ) -> Outcome {
     let mut slot = call.open::<Value>(Access::Read)?;
@@ -25,7 +25,7 @@ fn each<T>(
     let view = value.view(|machine| now(machine).time)?;
     let hashes: Vec<u64> = call.arguments_from(first).map(|item| view.hash(item)).collect();
     hashes.iter().for_each(|&hash| view.prefetch(hash));
-    let answers = hashes.iter().map(|&hash| ask(&view, hash).map_err(|error| refused(&error)));
+    let answers = hashes.iter().map(|&hash| ask(&view, hash));
     let answers: Vec<T> = answers.collect::<Result<_, _>>()?;
     call.array(answers.len());
     answers.into_iter().for_each(|answer| reply(Some(answer)));
@@ -93,7 +93,8 @@ impl Command for SeenWithin {
 
     fn run(call: &Call<'_>) -> Outcome {
         let within = reach(call.argument(2))?;
-        let ask = |view: &View<'_>, hash| view.seen_within(hash, within);
+        let ask =
+            |view: &View<'_>, hash| view.seen_within(hash, within).map_err(|error| refused(&error));
         each(call, 3, ask, |found| call.integer(found.unwrap_or(false).into()))
     }
 }
@@ -110,16 +111,12 @@ impl Command for Age {
     };
 
     fn run(call: &Call<'_>) -> Outcome {
-        each(
-            call,
-            2,
-            |view, hash| view.age(hash),
-            |age| match age.flatten() {
-                None => call.nil(),
-                Some(Ago::Items(items)) => call.integer(items as i64),
-                Some(Ago::Time(time)) => call.integer(time.as_millis() as i64),
-            },
-        )
+        let ask = |view: &View<'_>, hash| view.age(hash).map_err(|error| refused(&error));
+        each(call, 2, ask, |age| match age.flatten() {
+            None => call.nil(),
+            Some(Ago::Items(items)) => call.integer(items as i64),
+            Some(Ago::Time(time)) => call.integer(time.as_millis() as i64),
+        })
     }
 }
 
@@ -134,7 +131,7 @@ impl Command for Count {
     };
 
     fn run(call: &Call<'_>) -> Outcome {
-        let ask = |view: &View<'_>, hash| view.count(hash);
+        let ask = |view: &View<'_>, hash| view.count(hash).map_err(|error| refused(&error));
         each(call, 2, ask, |count| call.double(count.unwrap_or(0.0)))
     }
 }
