@@ -116,7 +116,7 @@ impl Former {
     /// filter has is older. (Of times one microsecond less, because it may be as old as that.)
     fn passed(&self, current: &Machine, now: Micros) -> u64 {
         match self.window {
-            Within::Items(_) => current.totals().inserts,
+            Within::Items(_) => current.content().totals().inserts,
             Within::Time(_) => {
                 let now = now.max(current.latest().time);
                 self.began.map_or(0, |began| now.saturating_sub(began).saturating_sub(1))

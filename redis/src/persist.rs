@@ -10,7 +10,7 @@
 use crate::commands::effects::{LOAD_CHUNK, diverging};
 use crate::ffi::{Emitter, Loader, Saver, Stored, Summary, WORDS_THAT_MOVE};
 use crate::former::Former;
-use crate::pieces::{self, Import};
+use crate::pieces::Import;
 use crate::value::Value;
 use ebbtide_core::Error;
 use ebbtide_core::atomic::AtomicU64;
@@ -62,7 +62,7 @@ impl Stored for Value {
             (Some(_), false) => READY,
             (Some(_), true) => DIVERGED,
         });
-        pieces::of(self).for_each(|piece| to.bytes(&piece));
+        self.pieces().for_each(|piece| to.bytes(&piece));
         to.bytes(&[]);
     }
 
@@ -82,7 +82,7 @@ impl Stored for Value {
     }
 
     fn rewrite(&self, to: &mut Emitter) {
-        for (number, piece) in pieces::of(self).enumerate() {
+        for (number, piece) in self.pieces().enumerate() {
             to.numbered(LOAD_CHUNK, number as u64, &piece);
         }
         if self.is_diverged() {
@@ -108,13 +108,13 @@ impl Stored for Value {
     fn digest(&self, to: &mut Summary) {
         match self.state_digest() {
             Some(digest) => to.bytes(&digest.to_le_bytes()),
-            None => pieces::of(self).for_each(|piece| to.bytes(&piece)),
+            None => self.pieces().for_each(|piece| to.bytes(&piece)),
         }
         to.bytes(self.state().as_bytes());
     }
 
     fn copy(&self) -> Option<Box<Self>> {
-        let mut pieces = pieces::of(self);
+        let mut pieces = self.pieces();
         let mut import = Import::begin(&pieces.next()?).ok()?;
         pieces.try_for_each(|piece| import.add(&piece, admit)).ok()?;
         if !import.is_complete() {

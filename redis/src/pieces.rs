@@ -9,7 +9,6 @@
 //! | 24 | checksum: XXH3 of the bytes before |
 
 use crate::former::{Former, may_follow};
-use crate::value::Value;
 use ebbtide_core::hash::short_checksum;
 use ebbtide_core::kind::Micros;
 use ebbtide_core::machine::{Machine, PieceCursor, Restore};
@@ -188,10 +187,10 @@ pub struct Place {
 }
 
 impl Place {
-    /// Returns the place before the first piece.
-    pub fn first(value: &Value) -> Self {
+    /// Returns the place before the first piece; of a filter that is being altered that is its head.
+    pub fn first(is_altered: bool) -> Self {
         let current = Next::Current(PieceCursor::new());
-        Self { number: 0, next: value.former().map_or(current, |_| Next::Head) }
+        Self { number: 0, next: if is_altered { Next::Head } else { current } }
     }
 
     /// Returns the number of the next piece; the first one has 0.
@@ -204,9 +203,8 @@ impl Place {
         matches!(self.next, Next::Nothing)
     }
 
-    /// Returns the next piece, if there is one, and goes behind it.
-    pub fn piece(&mut self, value: &Value) -> Option<Vec<u8>> {
-        let (machine, former) = (value.any_machine()?, value.former());
+    /// Returns the next piece, if there is one; the place is behind it then.
+    pub fn piece(&mut self, machine: &Machine, former: Option<&Former>) -> Option<Vec<u8>> {
         let (piece, next) = match &self.next {
             Next::Head => (Head::of(former?).encode(), Next::Current(PieceCursor::new())),
             Next::Current(cursor) => {
@@ -231,11 +229,12 @@ fn piece_at(machine: &Machine, cursor: &PieceCursor) -> Option<(Vec<u8>, PieceCu
     Some((piece, pieces.cursor().clone()))
 }
 
-/// Returns the pieces of a value, in any state.
-pub fn of(value: &Value) -> impl Iterator<Item = Vec<u8>> + '_ {
-    let head = value.former().map(|former| Head::of(former).encode());
-    let current = value.any_machine().into_iter().flat_map(Machine::pieces);
-    let former = value.former().into_iter().flat_map(|former| former.machine().pieces());
-    let part = value.pieces_so_far().into_iter().flat_map(Import::pieces);
-    head.into_iter().chain(current).chain(former).chain(part)
+/// Returns the pieces of a filter, and of the former one if it is being altered.
+pub fn of<'a>(
+    machine: &'a Machine,
+    former: Option<&'a Former>,
+) -> impl Iterator<Item = Vec<u8>> + 'a {
+    let head = former.map(|former| Head::of(former).encode());
+    let before = former.into_iter().flat_map(|former| former.machine().pieces());
+    head.into_iter().chain(machine.pieces()).chain(before)
 }

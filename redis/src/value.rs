@@ -5,7 +5,7 @@ use crate::ffi::Failure;
 use crate::figures::{ALTERING, APPLIED, DIVERGED, EMITTED, FILTERS, Figure, LOADING, SATURATED};
 use crate::former::{Former, View, may_follow};
 use crate::leases::Leases;
-use crate::pieces::{Import, Place};
+use crate::pieces::{self, Import, Place};
 use ebbtide_core::hash::DigestHasher;
 use ebbtide_core::kind::Micros;
 use ebbtide_core::machine::{Machine, Position};
@@ -234,6 +234,12 @@ impl Value {
     /// Returns the pieces so far, if the last one has not come.
     pub fn pieces_so_far(&self) -> Option<&Import> {
         self.restore.as_deref()
+    }
+
+    /// Returns all pieces, or those that have come.
+    pub fn pieces(&self) -> impl Iterator<Item = Vec<u8>> + '_ {
+        let whole = self.machine.iter().flat_map(|machine| pieces::of(machine, self.former()));
+        whole.chain(self.restore.iter().flat_map(|import| import.pieces()))
     }
 
     /// As [`Value::pieces_so_far`], to be added to.

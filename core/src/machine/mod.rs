@@ -27,13 +27,12 @@ pub use content::Content;
 pub use ledger::{Logged, Position};
 pub use options::MachineOptions;
 pub use pieces::{PieceCursor, Pieces};
-pub use restore::Restore;
 pub use stat::MachineStat;
 pub use write::Written;
 
 use crate::atomic::AtomicU64;
 use crate::block::{Block, Layout, OWN_WORDS};
-use crate::claims::{Claimant, HeldClaim, LatestClaim, LeaseTime};
+use crate::claims::{Claimant, HeldClaim, LeaseTime};
 use crate::digest::StateDigest;
 use crate::error::{Error, Result};
 use crate::identity::{Build, Identity, KINDS};
@@ -41,14 +40,15 @@ use crate::inference::{AgePosterior, Form, Prior};
 use crate::kind::plan::unsupported;
 use crate::kind::posterior::{PosteriorOptions, PosteriorQuery};
 use crate::kind::{
-    Admission, Age, Checked, Estimate, KeyAges, Kind, Micros, Precondition, Request, Since, Totals,
-    Within, records,
+    Admission, Age, Checked, Estimate, KeyAges, Kind, Micros, Precondition, Request, Since, Within,
+    records,
 };
 use crate::time::OperationTime;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use memory::absent_blocks_are_zero;
 use memory::zeros;
 use parts::Parts;
+use restore::Restoration;
 use std::sync::Arc;
 
 /// A filter in memory.
@@ -172,13 +172,6 @@ impl Machine {
     #[must_use]
     pub fn latest(&self) -> OperationTime {
         self.parts.ledger.latest()
-    }
-
-    /// Returns the sums over the filter.
-    #[must_use]
-    #[inline]
-    pub fn totals(&self) -> Totals {
-        self.parts.ledger.totals()
     }
 
     /// Prefetches the memory that an operation on a key will read.
@@ -320,12 +313,6 @@ impl Machine {
         log: &mut impl FnMut(Logged),
     ) -> Result<Micros> {
         claims::extend(&mut self.parts, (hash, token), (now, lease), log)
-    }
-
-    /// Returns the latest claim that the filter has given.
-    #[must_use]
-    pub fn latest_claim(&self) -> LatestClaim {
-        self.parts.claims.latest()
     }
 
     /// Returns the claims, held or not, by hash.
@@ -492,8 +479,7 @@ impl Machine {
     }
 
     /// Passes each allocation of at most this number of bytes that holds words to `relocate`, which
-    /// returns it, or another one with the same content. For hosts that reduce the fragmentation of
-    /// their memory.
+    /// returns it or another one with the same content: for hosts that defragment their memory.
     pub fn relocate(
         &mut self,
         most_bytes: usize,
@@ -514,13 +500,100 @@ impl Machine {
     /// [`Error::Damaged`], [`Error::Version`].
     pub fn restore<T: AsRef<[u8]>>(pieces: impl IntoIterator<Item = T>) -> Result<Self> {
         let mut pieces = pieces.into_iter();
-        let first = pieces.next().ok_or_else(|| Error::Damaged {
-            what: "a saved filter".to_owned(),
-            expected: "pieces".to_owned(),
-            found: "none".to_owned(),
-        })?;
+        let first = pieces.next().ok_or_else::<Error, _>(restore::no_pieces)?;
         let mut restore = Restore::begin(first.as_ref())?;
         pieces.try_for_each(|piece| restore.add(piece.as_ref()))?;
         restore.finish()
+    }
+}
+
+/// A filter in memory whose pieces come one by one.
+///
+/// ```
+/// # use ebbtide_core::kinds::registry;
+/// # use ebbtide_core::machine::{Machine, MachineOptions, Restore};
+/// # use ebbtide_core::Parameters;
+/// # let kind = registry::build("bloom", &Parameters::new().with("capacity", 1000))?;
+/// # let saved = Machine::create(kind, &MachineOptions::new(), 1, 2)?;
+/// let mut pieces = saved.pieces();
+/// let first = pieces.next().expect("there are two at least");
+/// let mut restore = Restore::begin(&first)?;
+/// for piece in pieces {
+///     restore.add(&piece)?;
+/// }
+/// assert_eq!(restore.finish()?.digest(), saved.digest());
+/// # Ok::<(), ebbtide_core::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Restore(Restoration);
+
+impl Restore {
+    /// Begins with the first piece, of a filter of a kind of this crate.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], [`Error::Version`], [`Error::Memory`].
+    pub fn begin(first: &[u8]) -> Result<Self> {
+        Self::begin_with(first, KINDS)
+    }
+
+    /// As [`Restore::begin`], for kinds that `build` builds.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn begin_with(first: &[u8], build: Build<'_>) -> Result<Self> {
+        Ok(Self(Restoration::begin(first, build)?))
+    }
+
+    /// Adds the next piece. After an error the filter cannot be restored.
+    ///
+    /// # Errors
+    /// As [`Restore::begin`].
+    pub fn add(&mut self, piece: &[u8]) -> Result<()> {
+        self.0.add(piece)
+    }
+
+    /// Returns the number of the next piece; the first one has 0.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.0.number
+    }
+
+    /// Returns whether the last piece has been added.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.0.sealed
+    }
+
+    /// Returns what never changes of the filter.
+    #[must_use]
+    pub fn as_identity(&self) -> &Identity {
+        &self.0.parts.identity
+    }
+
+    /// Returns the pieces that were added, without the last one. A host that is itself saved before
+    /// all pieces have come saves these, and continues from them.
+    #[must_use]
+    pub fn pieces(&self) -> Pieces<'_> {
+        Pieces::unsealed(&self.0.parts)
+    }
+
+    /// Returns the bytes of memory that are allocated.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        size_of_val(self) + self.0.parts.allocated_bytes()
+    }
+
+    /// Returns what [`Machine::planned_bytes`] will return: the first piece decides it.
+    #[must_use]
+    pub fn planned_bytes(&self) -> u64 {
+        size_of::<Machine>() as u64 + self.0.parts.planned_bytes()
+    }
+
+    /// Returns the filter.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] if the last piece is missing.
+    pub fn finish(self) -> Result<Machine> {
+        Ok(Machine { parts: self.0.finish()? })
     }
 }

@@ -1,17 +1,16 @@
 //! From pieces to a filter in memory. Nothing is allocated that a piece does not hold: tables of a
 //! filter's empty parts take less than a thousandth of what they list.
 
-use super::Machine;
 use super::claims::from_words;
 use super::ledger::{LSN_MAX, Ledger, Position};
 use super::memory::{Memory, fill, zeros};
 use super::parts::Parts;
-use super::pieces::{BEGIN, CHUNK, CLAIMS, COUNTS, Checked, Pieces, SEAL, Seal, damaged, open};
+use super::pieces::{BEGIN, CHUNK, CLAIMS, COUNTS, Checked, SEAL, Seal, damaged, open};
 use crate::block::MAX_BANKS;
 use crate::claims::ClaimList;
 use crate::digest::Sums;
 use crate::error::{Error, Result};
-use crate::identity::{Build, Identity, KINDS};
+use crate::identity::{Build, Identity};
 
 /// The restoration of a filter from its pieces.
 #[derive(Debug)]
@@ -133,94 +132,8 @@ fn parts(content: &[u8], build: Build<'_>) -> Result<Parts> {
     Ok(Parts { identity, memory, ledger, claims: ClaimList::default(), grace })
 }
 
-/// A filter in memory whose pieces come one by one.
-///
-/// ```
-/// # use ebbtide_core::kinds::registry;
-/// # use ebbtide_core::machine::{Machine, MachineOptions, Restore};
-/// # use ebbtide_core::Parameters;
-/// # let kind = registry::build("bloom", &Parameters::new().with("capacity", 1000))?;
-/// # let saved = Machine::create(kind, &MachineOptions::new(), 1, 2)?;
-/// let mut pieces = saved.pieces();
-/// let first = pieces.next().expect("there are two at least");
-/// let mut restore = Restore::begin(&first)?;
-/// for piece in pieces {
-///     restore.add(&piece)?;
-/// }
-/// assert_eq!(restore.finish()?.digest(), saved.digest());
-/// # Ok::<(), ebbtide_core::Error>(())
-/// ```
-#[derive(Debug)]
-pub struct Restore(Restoration);
-
-impl Restore {
-    /// Begins with the first piece, of a filter of a kind of this crate.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`], [`Error::Version`], [`Error::Memory`].
-    pub fn begin(first: &[u8]) -> Result<Self> {
-        Self::begin_with(first, KINDS)
-    }
-
-    /// As [`Restore::begin`], for kinds that `build` builds.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn begin_with(first: &[u8], build: Build<'_>) -> Result<Self> {
-        Ok(Self(Restoration::begin(first, build)?))
-    }
-
-    /// Adds the next piece. After an error the filter cannot be restored.
-    ///
-    /// # Errors
-    /// As [`Restore::begin`].
-    pub fn add(&mut self, piece: &[u8]) -> Result<()> {
-        self.0.add(piece)
-    }
-
-    /// Returns the number of the next piece; the first one has 0.
-    #[must_use]
-    pub fn number(&self) -> u32 {
-        self.0.number
-    }
-
-    /// Returns whether the last piece has been added.
-    #[must_use]
-    pub fn is_complete(&self) -> bool {
-        self.0.sealed
-    }
-
-    /// Returns what never changes of the filter.
-    #[must_use]
-    pub fn as_identity(&self) -> &Identity {
-        &self.0.parts.identity
-    }
-
-    /// Returns the pieces that were added, without the last one. A host that is itself saved before
-    /// all pieces have come saves these, and continues from them.
-    #[must_use]
-    pub fn pieces(&self) -> Pieces<'_> {
-        Pieces::unsealed(&self.0.parts)
-    }
-
-    /// Returns the bytes of memory that are allocated.
-    #[must_use]
-    pub fn memory_bytes(&self) -> usize {
-        size_of_val(self) + self.0.parts.allocated_bytes()
-    }
-
-    /// Returns what [`Machine::planned_bytes`] will return. The first piece decides it: a host can
-    /// refuse a filter before its chunks come.
-    #[must_use]
-    pub fn planned_bytes(&self) -> u64 {
-        size_of::<Machine>() as u64 + self.0.parts.planned_bytes()
-    }
-
-    /// Returns the filter.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`] if the last piece is missing.
-    pub fn finish(self) -> Result<Machine> {
-        Ok(Machine { parts: self.0.finish()? })
-    }
+/// Creates the error for a filter without pieces.
+pub(super) fn no_pieces() -> Error {
+    let what = "a saved filter".to_owned();
+    Error::Damaged { what, expected: "pieces".to_owned(), found: "none".to_owned() }
 }

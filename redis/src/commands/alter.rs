@@ -118,7 +118,7 @@ fn layout_after(before: &Identity, kind: &dyn Kind) -> Layout {
 
 /// Returns the claims that are held, by token.
 fn held(former: &Machine, now: Micros) -> Vec<HeldClaim> {
-    let now = now.max(former.latest_claim().time);
+    let now = now.max(former.content().latest_claim().time);
     let held = former.claims().filter(|claim| claim.deadline > now);
     let mut held: Vec<_> = held.copied().collect();
     held.sort_unstable_by_key(|claim| claim.token);
@@ -150,7 +150,7 @@ fn begin(
         current.clear(now(former), &mut |record| log.push(record));
     }
     claims.iter().try_for_each(|claim| take_over(current, claim, log))?;
-    continue_tokens(current, former.latest_claim(), claims.last(), log)
+    continue_tokens(current, former.content().latest_claim(), claims.last(), log)
 }
 
 /// Claims an item as it is claimed in the former filter: with the same token, and until the same
@@ -158,7 +158,7 @@ fn begin(
 fn take_over(current: &mut Machine, held: &HeldClaim, log: &mut Log) -> Decided<()> {
     let &HeldClaim { hash, token, since, deadline } = held;
     let earliest = deadline.saturating_sub(LONGEST_LEASE.as_micros() as u64);
-    let since = since.max(earliest).max(current.latest_claim().time);
+    let since = since.max(earliest).max(current.content().latest_claim().time);
     let lease = LeaseTime::new(Duration::from_micros(deadline.saturating_sub(since)))?;
     let claimant = Claimant { hash, now: since, lease, above: token - 1 };
     let time = current.latest();

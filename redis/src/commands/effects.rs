@@ -203,8 +203,8 @@ impl Command for Create {
     }
 }
 
-/// `EB.SUCCEED key identity`: a new, empty filter in the place of the present one, which becomes the
-/// former one.
+/// `EB.SUCCEED key identity`: a new, empty filter in the place of the present one, which becomes
+/// the former one.
 pub struct Succeed;
 
 impl Command for Succeed {

@@ -148,7 +148,7 @@ impl Command for ScanDump {
         let kept = value.take_dump(position, number);
         let place = kept.or_else(|| place_of(value, number));
         let mut place = place.ok_or_else(|| cursor(call.argument(2)))?;
-        let piece = place.piece(value).ok_or_else(|| cursor(call.argument(2)))?;
+        let piece = piece_at(value, &mut place).ok_or_else(|| cursor(call.argument(2)))?;
         let next = if place.is_done() { "0".into() } else { format!("{}-{chain}", number + 1) };
         call.array(2);
         call.bytes(next.as_bytes());
@@ -181,11 +181,15 @@ fn piece_of(argument: &[u8], chain: &str) -> Result<u32, Failure> {
 /// Returns the place before a piece; `None` beyond the last one. Pieces before it are made once
 /// more, because their checksums are part of the last one.
 fn place_of(value: &Value, number: u32) -> Option<Place> {
-    let mut place = Place::first(value);
+    let mut place = Place::first(value.former().is_some());
     for _ in 0..number {
-        place.piece(value)?;
+        piece_at(value, &mut place)?;
     }
     Some(place)
+}
+
+fn piece_at(value: &Value, place: &mut Place) -> Option<Vec<u8>> {
+    place.piece(value.any_machine()?, value.former())
 }
 
 /// `EB.DEBUG DIGEST|POSITION key`.

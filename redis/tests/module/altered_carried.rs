@@ -236,7 +236,7 @@ impl Control {
                     let log = &mut |_| {};
                     machine.check_and_insert(hash, Since::LastSeen, time, log).expect("an insert");
                 }
-                let inserts = self.current.totals().inserts;
+                let inserts = self.current.content().totals().inserts;
                 self.former.take_if(|(_, window)| inserts >= *window);
             }
             Sent::Window(window) if self.former.is_none() => {
