@@ -187,7 +187,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Returns the place before the first piece; of a filter that is being altered that is its head.
+    /// Returns the place before the first piece: the head, of a filter that is being altered.
     pub fn first(is_altered: bool) -> Self {
         let current = Next::Current(PieceCursor::new());
         Self { number: 0, next: if is_altered { Next::Head } else { current } }
