@@ -2,18 +2,10 @@
 //! has.
 
 use crate::failure::{Failure, Result};
-use crate::kind_options::{KindOptions, OPTIONS};
-use ebbtide::kinds::registry;
+use crate::kind_options::KindOptions;
+use ebbtide::kinds::{kept, registry};
 use ebbtide::{Any, Parameters};
 use std::num::NonZeroU64;
-
-/// Parameters that kinds take together only, or derive from each other.
-const TOGETHER: [&[&str]; 3] =
-    [&["slots", "bits", "generations"], &["k", "l"], &["front-bits", "front-k", "front-keys"]];
-
-/// What a window in inserts and a window of time have for themselves.
-const OF_ITEMS: [&str; 2] = ["window-items", "words"];
-const OF_TIME: [&str; 4] = ["window", "rate", "growth", "max-memory"];
 
 /// The kind and the parameters that are named for a filter that exists.
 #[derive(Debug, Clone, Copy)]
@@ -52,19 +44,7 @@ impl Named<'_> {
         if let Some(kind) = self.kind {
             return Ok(Any::new(kind, given));
         }
-        let other_window: &[&str] = match (given.get("window"), given.get("window-items")) {
-            (Some(_), None) => &OF_ITEMS,
-            (None, Some(_)) => &OF_TIME,
-            _ => &[],
-        };
-        let kept = fewest(present, all);
-        let kept = kept.iter().filter(|(name, _)| !other_window.contains(name));
-        let both = kept.chain(given.iter());
-        let both = both.fold(Parameters::new(), |both, (name, value)| both.with(name, value));
-        match registry::build(present, &both) {
-            Ok(_) => Ok(Any::new(present, both)),
-            Err(error) => Err(misfit(present, &given, &error)),
-        }
+        kept::over(present, all, &given).map_err(|error| misfit(present, &given, &error))
     }
 }
 
@@ -82,47 +62,17 @@ fn misfit(kind: &str, given: &Parameters, error: &ebbtide::kinds::Error) -> Fail
 
 /// Returns the spec of a filter in few words: what a user would name, and the false-positive rate.
 pub fn shown(kind: &str, all: &Parameters) -> Any {
-    let mut parameters = fewest(kind, all);
+    let mut parameters = kept::fewest(kind, all);
     if let Some(fpr) = all.get("fpr") {
         parameters.set("fpr", fpr);
     }
     Any::new(kind, parameters)
 }
 
-/// Returns parameters from which a kind derives all of these, as few as possible, and rather those
-/// that users plan with, which are the first ones of the options.
-fn fewest(kind: &str, all: &Parameters) -> Parameters {
-    let place = |name: &str| OPTIONS.iter().position(|option| option.name == name);
-    let mut names: Vec<_> = all.iter().map(|(name, _)| name).collect();
-    names.sort_by_key(|name| place(name).unwrap_or(usize::MAX));
-    let of = |names: &[&str]| {
-        let values = names.iter().filter_map(|name| Some((*name, all.get(name)?)));
-        values.fold(Parameters::new(), |some, (name, value)| some.with(name, value))
-    };
-    let is_enough = |names: &[&str]| {
-        registry::build(kind, &of(names)).is_ok_and(|built| built.parameters() == *all)
-    };
-    let count = (0..names.len()).find(|&count| is_enough(&names[..count]));
-    names.truncate(count.unwrap_or(names.len()));
-    // Without one, another may follow from the rest.
-    while let Some(fewer) = left_out(&names).into_iter().find(|fewer| is_enough(fewer)) {
-        names = fewer;
-    }
-    of(&names)
-}
-
-/// Returns these names without some that kinds take together, and without each, from the last on.
-fn left_out<'a>(names: &[&'a str]) -> Vec<Vec<&'a str>> {
-    let single = names.iter().rev().map(std::slice::from_ref);
-    let parts = TOGETHER.into_iter().chain(single);
-    let left = |part: &[&str]| names.iter().copied().filter(|name| !part.contains(name)).collect();
-    let all = parts.map(left);
-    all.filter(|fewer: &Vec<_>| fewer.len() < names.len()).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kind_options::OPTIONS;
     use clap::{Args, Command, FromArgMatches};
     use ebbtide::Spec;
 
@@ -141,6 +91,11 @@ mod tests {
         let spec = Named { kind: None, last: None, options: &options }.over(&kind, &all)?;
         let (kind, all) = whole(&spec.to_string());
         Ok(shown(&kind, &all).to_string())
+    }
+
+    #[test]
+    fn parameters_are_kept_in_the_order_of_the_options() {
+        assert!(OPTIONS.iter().map(|option| option.name).eq(kept::ORDER.iter().copied()));
     }
 
     #[test]
@@ -169,7 +124,7 @@ mod tests {
             "importance-2c P=20 cells=100000 importance-max=100",
         ] {
             let (kind, all) = whole(text);
-            assert_eq!(Any::new(&kind, fewest(&kind, &all)).to_string(), text);
+            assert_eq!(Any::new(&kind, kept::fewest(&kind, &all)).to_string(), text);
         }
     }
 

@@ -11,6 +11,8 @@ pub struct Figure(AtomicU64);
 pub static FILTERS: Figure = Figure::new();
 /// Filters of which not all pieces have come.
 pub static LOADING: Figure = Figure::new();
+/// Filters that are being altered.
+pub static ALTERING: Figure = Figure::new();
 /// Filters that got a record which does not continue them.
 pub static DIVERGED: Figure = Figure::new();
 /// Filters that were clearly fuller than planned when last measured.
@@ -52,6 +54,7 @@ impl Figures for All {
             ("records_emitted", EMITTED.read()),
             ("records_applied", APPLIED.read()),
             ("loading", LOADING.read()),
+            ("altering", ALTERING.read()),
             ("diverged", DIVERGED.read()),
             ("saturated", SATURATED.read()),
         ]

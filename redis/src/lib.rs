@@ -4,9 +4,10 @@
 //! get the records of its changes (`EB.APPLY`), never the users' commands: state is a function of
 //! the filter's identity and its records, and a replica hashes nothing and reads no clock.
 //!
-//! [`commands`] has the commands, [`value`] what a key holds, [`persist`] how it is saved, loaded
-//! and copied, [`leases`] the time and the tokens of claims, [`arguments`] how arguments are read,
-//! [`config`] the settings. [`ffi`] and [`alloc`] are the server's interface.
+//! [`commands`] has the commands, [`value`] what a key holds, [`former`] the filter that it had
+//! before an alteration, [`persist`] how a value is saved, loaded and copied, [`pieces`] what it
+//! consists of then, [`leases`] the time and the tokens of claims, [`arguments`] how arguments are
+//! read, [`config`] the settings. [`ffi`] and [`alloc`] are the server's interface.
 
 mod alloc;
 mod arguments;
@@ -14,8 +15,10 @@ mod commands;
 mod config;
 mod ffi;
 mod figures;
+mod former;
 mod leases;
 mod persist;
+mod pieces;
 mod value;
 
 use std::ffi::c_int;

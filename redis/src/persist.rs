@@ -1,44 +1,51 @@
 //! How a value is saved, loaded, copied, written as commands, hashed and moved.
 //!
 //! A snapshot holds, of one value: the format (a number), its state (a number), and its pieces
-//! (`ebbtide_core::machine`: at most 1 MiB each, with checksums), ended by empty bytes. A value
+//! (`crate::pieces`: at most 1 MiB each, with checksums), ended by empty bytes. The format is 2 of
+//! a filter that is being altered, otherwise 1, which versions before alterations load. A value
 //! whose pieces are still coming is saved as those that have come, so a replica or a restart in
 //! between does not lose them. Blocks are saved as they are, so what is loaded is the same bit by
 //! bit.
 
 use crate::commands::effects::{LOAD_CHUNK, diverging};
 use crate::ffi::{Emitter, Loader, Saver, Stored, Summary, WORDS_THAT_MOVE};
+use crate::former::Former;
+use crate::pieces::Import;
 use crate::value::Value;
+use ebbtide_core::Error;
 use ebbtide_core::atomic::AtomicU64;
-use ebbtide_core::machine::{Machine, Restore};
+use ebbtide_core::machine::Machine;
 use std::ffi::CStr;
 
-/// The format of what is saved.
-const FORMAT: u64 = 1;
+/// The format of a filter.
+const PLAIN: u64 = 1;
+/// The format of a filter that is being altered.
+const ALTERED: u64 = 2;
 
 const READY: u64 = 0;
 const LOADING: u64 = 1;
 const DIVERGED: u64 = 2;
 
-/// Returns the pieces of a value, in any state.
-fn pieces(value: &Value) -> impl Iterator<Item = Vec<u8>> + '_ {
-    let whole = value.any_machine().map(Machine::pieces);
-    let part = value.pieces_so_far().map(Restore::pieces);
-    whole.into_iter().chain(part).flatten()
+/// Admits filters of any size: what was saved is loaded.
+fn admit(_: u64) -> Result<(), Error> {
+    Ok(())
 }
 
 /// Loads the pieces of a value.
-fn restored(from: &mut Loader) -> Result<Restore, String> {
+fn imported(from: &mut Loader, format: u64) -> Result<Import, String> {
     const SHORT: &str = "the value ends early";
     let first = from.bytes().ok_or(SHORT)?;
-    let mut restore = Restore::begin(&first).map_err(|error| error.to_string())?;
+    let mut import = Import::begin(&first).map_err(|error| error.to_string())?;
     drop(first);
+    if import.is_altered() != (format == ALTERED) {
+        return Err(format!("expected pieces of format {format}, found others"));
+    }
     loop {
         let piece = from.bytes().ok_or(SHORT)?;
         if piece.is_empty() {
-            return Ok(restore);
+            return Ok(import);
         }
-        restore.add(&piece).map_err(|error| error.to_string())?;
+        import.add(&piece, admit).map_err(|error| error.to_string())?;
     }
 }
 
@@ -47,36 +54,35 @@ impl Stored for Value {
     const VERSION: i32 = 1;
 
     fn save(&self, to: &mut Saver) {
-        to.number(FORMAT);
+        let is_altered =
+            self.former().is_some() || self.pieces_so_far().is_some_and(Import::is_altered);
+        to.number(if is_altered { ALTERED } else { PLAIN });
         to.number(match (self.any_machine(), self.is_diverged()) {
             (None, _) => LOADING,
             (Some(_), false) => READY,
             (Some(_), true) => DIVERGED,
         });
-        pieces(self).for_each(|piece| to.bytes(&piece));
+        self.pieces().for_each(|piece| to.bytes(&piece));
         to.bytes(&[]);
     }
 
     fn load(from: &mut Loader, _: i32) -> Result<Box<Self>, String> {
-        match from.number() {
-            Some(FORMAT) => {}
-            found => return Err(format!("expected format {FORMAT}, found {found:?}")),
-        }
+        let format = from.number().filter(|&format| [PLAIN, ALTERED].contains(&format));
+        let format = format.ok_or("expected format 1 or 2: use a later version")?;
         let state = from.number().filter(|&state| state <= DIVERGED);
         let state = state.ok_or("expected a state from 0 to 2")?;
-        let restore = restored(from)?;
+        let import = imported(from, format)?;
         if state == LOADING {
-            let is_part = !restore.is_complete();
-            return is_part.then(|| Box::new(Self::loading(restore))).ok_or("it is whole".into());
+            let is_part = !import.is_complete();
+            return is_part.then(|| Box::new(Self::loading(import))).ok_or("it is whole".into());
         }
-        let machine = restore.finish().map_err(|error| error.to_string())?;
-        let mut value = Box::new(Self::ready(machine));
+        let mut value = Box::new(Self::imported(import).map_err(|error| error.to_string())?);
         value.set_diverged(state == DIVERGED);
         Ok(value)
     }
 
     fn rewrite(&self, to: &mut Emitter) {
-        for (number, piece) in pieces(self).enumerate() {
+        for (number, piece) in self.pieces().enumerate() {
             to.numbered(LOAD_CHUNK, number as u64, &piece);
         }
         if self.is_diverged() {
@@ -86,11 +92,12 @@ impl Stored for Value {
     }
 
     fn memory_bytes(&self) -> usize {
-        let part = self.pieces_so_far().map_or(0, Restore::memory_bytes);
         // A filter's own bytes are part of both sizes.
-        let whole = self.any_machine();
-        let whole = whole.map_or(0, |machine| machine.memory_bytes() - size_of_val(machine));
-        size_of_val(self) + whole + part
+        let whole = |machine: &Machine| machine.memory_bytes() - size_of_val(machine);
+        let former =
+            self.former().map_or(0, |former| size_of::<Former>() + whole(former.machine()));
+        let part = self.pieces_so_far().map_or(0, Import::memory_bytes);
+        size_of_val(self) + self.any_machine().map_or(0, whole) + former + part
     }
 
     fn effort(&self) -> usize {
@@ -99,28 +106,26 @@ impl Stored for Value {
     }
 
     fn digest(&self, to: &mut Summary) {
-        match self.any_machine() {
-            Some(machine) => to.bytes(&machine.digest().to_le_bytes()),
-            None => pieces(self).for_each(|piece| to.bytes(&piece)),
+        match self.state_digest() {
+            Some(digest) => to.bytes(&digest.to_le_bytes()),
+            None => self.pieces().for_each(|piece| to.bytes(&piece)),
         }
         to.bytes(self.state().as_bytes());
     }
 
     fn copy(&self) -> Option<Box<Self>> {
-        let mut pieces = pieces(self);
-        let mut restore = Restore::begin(&pieces.next()?).ok()?;
-        pieces.try_for_each(|piece| restore.add(&piece)).ok()?;
-        if !restore.is_complete() {
-            return Some(Box::new(Self::loading(restore)));
+        let mut pieces = self.pieces();
+        let mut import = Import::begin(&pieces.next()?).ok()?;
+        pieces.try_for_each(|piece| import.add(&piece, admit)).ok()?;
+        if !import.is_complete() {
+            return Some(Box::new(Self::loading(import)));
         }
-        let mut copied = Box::new(Self::ready(restore.finish().ok()?));
+        let mut copied = Box::new(Self::imported(import).ok()?);
         copied.set_diverged(self.is_diverged());
         Some(copied)
     }
 
     fn relocate(&mut self, relocate: &mut dyn FnMut(Box<[AtomicU64]>) -> Box<[AtomicU64]>) {
-        if let Some(machine) = self.any_machine_mut() {
-            machine.relocate(WORDS_THAT_MOVE, relocate);
-        }
+        self.machines_mut().for_each(|machine| machine.relocate(WORDS_THAT_MOVE, &mut *relocate));
     }
 }

@@ -1,10 +1,15 @@
-//! What a key holds: a filter, or the part of one whose pieces are still coming.
+//! What a key holds: a filter, also the former one while it is being altered, or the part of one
+//! whose pieces are still coming.
 
 use crate::ffi::Failure;
-use crate::figures::{APPLIED, DIVERGED, EMITTED, FILTERS, Figure, LOADING, SATURATED};
+use crate::figures::{ALTERING, APPLIED, DIVERGED, EMITTED, FILTERS, Figure, LOADING, SATURATED};
+use crate::former::{Former, View, may_follow};
 use crate::leases::Leases;
-use ebbtide_core::Error;
-use ebbtide_core::machine::{Machine, PieceCursor, Position, Restore};
+use crate::pieces::{self, Import, Place};
+use ebbtide_core::hash::DigestHasher;
+use ebbtide_core::kind::Micros;
+use ebbtide_core::machine::{Machine, Position};
+use ebbtide_core::{Error, hash};
 
 /// How often, in records, a filter is measured for `INFO`.
 const MEASURED_EVERY: u64 = 1 << 16;
@@ -15,15 +20,17 @@ const MEASURED_BLOCKS: u64 = 8;
 pub struct Value {
     /// `None` until the last piece has come.
     machine: Option<Machine>,
-    /// The pieces so far, until the last one has come. (Boxes: both are aligned to more than 16
+    /// The former filter, while it is being altered.
+    former: Option<Box<Former>>,
+    /// The pieces so far, until the last one has come. (Boxes: these are aligned to more than 16
     /// bytes, and the server could not move the value.)
-    restore: Option<Box<Restore>>,
+    restore: Option<Box<Import>>,
     /// Whether a record came that does not continue the filter. It answers no questions then.
     is_diverged: bool,
     is_saturated: bool,
     leases: Leases,
     /// Where `EB.SCANDUMP` stopped last, at this position of the filter.
-    dump: Option<Box<(Position, PieceCursor)>>,
+    dump: Option<Box<(Position, Place)>>,
 }
 
 impl Drop for Value {
@@ -31,6 +38,7 @@ impl Drop for Value {
         FILTERS.subtract(1);
         self.set_diverged(false);
         self.set_saturated(false);
+        self.set_former(None);
         if self.restore.is_some() {
             LOADING.subtract(1);
         }
@@ -47,12 +55,26 @@ fn set(flag: &mut bool, to: bool, figure: &Figure) {
     *flag = to;
 }
 
+#[cold]
+fn diverged() -> Failure {
+    let message = "the filter got a record that does not continue it; delete the key, or let this \
+                   replica synchronise in full";
+    Failure::new("DIVERGED", message)
+}
+
+#[cold]
+fn waiting(import: Option<&Import>) -> Failure {
+    let next = import.map_or(0, Import::number);
+    Failure::new("NOTREADY", format!("the filter waits for its piece {next}"))
+}
+
 impl Value {
-    fn new(machine: Option<Machine>, restore: Option<Box<Restore>>) -> Self {
+    fn new(machine: Option<Machine>, restore: Option<Box<Import>>) -> Self {
         FILTERS.add(1);
         LOADING.add(restore.is_some().into());
         let (is_diverged, is_saturated, leases) = (false, false, Leases::default());
-        Self { machine, restore, is_diverged, is_saturated, leases, dump: None }
+        let (former, dump) = (None, None);
+        Self { machine, former, restore, is_diverged, is_saturated, leases, dump }
     }
 
     /// Creates the value of a filter.
@@ -61,8 +83,19 @@ impl Value {
     }
 
     /// Creates the value of a filter whose pieces are coming.
-    pub fn loading(restore: Restore) -> Self {
-        Self::new(None, Some(Box::new(restore)))
+    pub fn loading(import: Import) -> Self {
+        Self::new(None, Some(Box::new(import)))
+    }
+
+    /// Creates the value of a filter all of whose pieces have come.
+    ///
+    /// # Errors
+    /// As [`Import::finish`].
+    pub fn imported(import: Import) -> Result<Self, Error> {
+        let (machine, former) = import.finish()?;
+        let mut value = Self::ready(machine);
+        value.set_former(former);
+        Ok(value)
     }
 
     /// Returns the name of the state in `EB.INFO`.
@@ -83,16 +116,108 @@ impl Value {
     pub fn machine(&mut self) -> Result<&mut Machine, Failure> {
         match &mut self.machine {
             Some(machine) if !self.is_diverged => Ok(machine),
-            Some(_) => Err(Failure::new(
-                "DIVERGED",
-                "the filter got a record that does not continue it; delete the key, or let this \
-                 replica synchronise in full",
-            )),
-            None => {
-                let next = self.restore.as_ref().map_or(0, |restore| restore.number());
-                Err(Failure::new("NOTREADY", format!("the filter waits for its piece {next}")))
-            }
+            Some(_) => Err(diverged()),
+            None => Err(waiting(self.restore.as_deref())),
         }
+    }
+
+    /// Returns the filter and the former one, if it is being altered.
+    ///
+    /// # Errors
+    /// As [`Value::machine`].
+    #[inline]
+    pub fn both(&mut self) -> Result<Option<(&mut Machine, &mut Former)>, Failure> {
+        if self.former.is_none() {
+            return Ok(None);
+        }
+        self.machine()?;
+        Ok(self.machine.as_mut().zip(self.former.as_deref_mut()))
+    }
+
+    /// Returns the filters for a question; `time` returns its time for one of them.
+    ///
+    /// # Errors
+    /// As [`Value::machine`].
+    #[inline]
+    pub fn view(&self, time: impl Fn(&Machine) -> Micros) -> Result<View<'_>, Failure> {
+        match &self.machine {
+            Some(machine) if !self.is_diverged => Ok(View::new(machine, self.former(), time)),
+            Some(_) => Err(diverged()),
+            None => Err(waiting(self.restore.as_deref())),
+        }
+    }
+
+    /// Returns the former filter, while it is being altered, in any state.
+    #[inline]
+    pub fn former(&self) -> Option<&Former> {
+        self.former.as_deref()
+    }
+
+    fn set_former(&mut self, former: Option<Former>) {
+        match (self.former.is_some(), former.is_some()) {
+            (false, true) => ALTERING.add(1),
+            (true, false) => ALTERING.subtract(1),
+            (false, false) | (true, true) => {}
+        }
+        self.former = former.map(Box::new);
+    }
+
+    /// Puts a filter in the place of the present one, which becomes the former one.
+    ///
+    /// # Errors
+    /// As [`Former::new`]: then nothing has changed.
+    pub fn alter(&mut self, current: Machine) -> Result<(), &'static str> {
+        if let Some(machine) = &self.machine {
+            may_follow(current.as_identity(), machine.as_identity())?;
+        }
+        if let Some(machine) = self.machine.replace(current) {
+            let current = self.machine.as_ref();
+            let former = current.map(|current| Former::new(machine, current, None)).transpose()?;
+            self.set_former(former);
+        }
+        Ok(())
+    }
+
+    /// Notes records that were applied to the current filter, from an LSN on, and drops the former
+    /// filter if the current one has its whole window.
+    #[inline]
+    pub fn settle(&mut self, lsn: u64, records: &[u8]) {
+        if self.former.is_some() {
+            self.settle_altered(lsn, records);
+        }
+    }
+
+    #[cold]
+    fn settle_altered(&mut self, lsn: u64, records: &[u8]) {
+        let (Some(current), Some(former)) = (&self.machine, &mut self.former) else { return };
+        former.note(current, lsn, records);
+        if former.is_over(current, 0) {
+            self.set_former(None);
+        }
+    }
+
+    /// Returns the digest of the filter, and of the former one.
+    pub fn state_digest(&self) -> Option<u128> {
+        let current = self.machine.as_ref()?.digest();
+        let Some(former) = self.former() else { return Some(current) };
+        let mut both = DigestHasher::default();
+        for digest in [current, former.machine().digest()] {
+            both.words(&[digest as u64, (digest >> 64) as u64]);
+        }
+        both.words(&[former.began().map_or(0, |began| began + 1)]);
+        Some(both.finish())
+    }
+
+    /// Returns a number that differs after each change of the filter.
+    ///
+    /// # Errors
+    /// As [`Value::machine`].
+    pub fn chain(&mut self) -> Result<u64, Failure> {
+        let current = self.machine()?.position();
+        let former = self.former().map(|former| former.machine().position());
+        Ok(former.map_or(current.chain, |former| {
+            hash::mix(current.chain ^ current.uuid as u64) ^ former.chain
+        }))
     }
 
     /// Returns the filter, if its last piece has come, in any state.
@@ -100,31 +225,40 @@ impl Value {
         self.machine.as_ref()
     }
 
-    /// As [`Value::any_machine`], to be changed.
-    pub fn any_machine_mut(&mut self) -> Option<&mut Machine> {
-        self.machine.as_mut()
+    /// Returns all filters, to be changed, in any state.
+    pub fn machines_mut(&mut self) -> impl Iterator<Item = &mut Machine> {
+        let former = self.former.iter_mut().map(|former| former.machine_mut());
+        self.machine.iter_mut().chain(former)
     }
 
     /// Returns the pieces so far, if the last one has not come.
-    pub fn pieces_so_far(&self) -> Option<&Restore> {
+    pub fn pieces_so_far(&self) -> Option<&Import> {
         self.restore.as_deref()
     }
 
+    /// Returns all pieces, or those that have come.
+    pub fn pieces(&self) -> impl Iterator<Item = Vec<u8>> + '_ {
+        let whole = self.machine.iter().flat_map(|machine| pieces::of(machine, self.former()));
+        whole.chain(self.restore.iter().flat_map(|import| import.pieces()))
+    }
+
     /// As [`Value::pieces_so_far`], to be added to.
-    pub fn pieces_so_far_mut(&mut self) -> Option<&mut Restore> {
+    pub fn pieces_so_far_mut(&mut self) -> Option<&mut Import> {
         self.restore.as_deref_mut()
     }
 
     /// Makes the filter of its pieces, if the last one has come.
     ///
     /// # Errors
-    /// As [`Restore::finish`].
+    /// As [`Import::finish`].
     pub fn complete(&mut self) -> Result<bool, Error> {
         let Some(restore) = self.restore.take_if(|restore| restore.is_complete()) else {
             return Ok(false);
         };
         LOADING.subtract(1);
-        self.machine = Some(restore.finish()?);
+        let (machine, former) = restore.finish()?;
+        self.machine = Some(machine);
+        self.set_former(former);
         Ok(true)
     }
 
@@ -152,14 +286,14 @@ impl Value {
     }
 
     /// Takes where `EB.SCANDUMP` stopped, if it was at this position of the filter and piece.
-    pub fn take_dump(&mut self, position: Position, number: u32) -> Option<PieceCursor> {
-        let (at, cursor) = *self.dump.take()?;
-        (at == position && cursor.number() == number).then_some(cursor)
+    pub fn take_dump(&mut self, position: Position, number: u32) -> Option<Place> {
+        let (at, place) = *self.dump.take()?;
+        (at == position && place.number() == number).then_some(place)
     }
 
     /// Stores where `EB.SCANDUMP` stopped.
-    pub fn keep_dump(&mut self, position: Position, cursor: PieceCursor) {
-        self.dump = Some(Box::new((position, cursor)));
+    pub fn keep_dump(&mut self, position: Position, place: Place) {
+        self.dump = Some(Box::new((position, place)));
     }
 
     /// Counts records that were decided here, from one LSN to before another.

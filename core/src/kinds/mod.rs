@@ -12,6 +12,7 @@ pub mod decaying_optimized;
 pub mod dynamic_count;
 pub mod fingerprint;
 pub mod importance;
+pub mod kept;
 mod memory;
 pub mod registry;
 mod runs;

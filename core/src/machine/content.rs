@@ -2,7 +2,9 @@
 
 use super::parts::Parts;
 use crate::block::{Block, load};
+use crate::claims::LatestClaim;
 use crate::digest::Sums;
+use crate::kind::Totals;
 
 /// The parts of the state of a [`Machine`](super::Machine).
 #[derive(Debug)]
@@ -21,6 +23,18 @@ impl<'a> Content<'a> {
     /// Returns the sums of all stripes, that of events first.
     pub fn sums(&self) -> impl ExactSizeIterator<Item = Sums> {
         self.0.ledger.stripes().iter().copied()
+    }
+
+    /// Returns the sums over the filter.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        self.0.ledger.totals()
+    }
+
+    /// Returns the latest claim that the filter has given.
+    #[must_use]
+    pub fn latest_claim(&self) -> LatestClaim {
+        self.0.claims.latest()
     }
 
     /// Visits every block with the number of its bank, by slot, until `visit` fails.

@@ -479,8 +479,7 @@ impl Machine {
     }
 
     /// Passes each allocation of at most this number of bytes that holds words to `relocate`, which
-    /// returns it, or another one with the same content. For hosts that reduce the fragmentation of
-    /// their memory.
+    /// returns it or another one with the same content: for hosts that defragment their memory.
     pub fn relocate(
         &mut self,
         most_bytes: usize,
@@ -501,11 +500,7 @@ impl Machine {
     /// [`Error::Damaged`], [`Error::Version`].
     pub fn restore<T: AsRef<[u8]>>(pieces: impl IntoIterator<Item = T>) -> Result<Self> {
         let mut pieces = pieces.into_iter();
-        let first = pieces.next().ok_or_else(|| Error::Damaged {
-            what: "a saved filter".to_owned(),
-            expected: "pieces".to_owned(),
-            found: "none".to_owned(),
-        })?;
+        let first = pieces.next().ok_or_else::<Error, _>(restore::no_pieces)?;
         let mut restore = Restore::begin(first.as_ref())?;
         pieces.try_for_each(|piece| restore.add(piece.as_ref()))?;
         restore.finish()
@@ -569,6 +564,12 @@ impl Restore {
         self.0.sealed
     }
 
+    /// Returns what never changes of the filter.
+    #[must_use]
+    pub fn as_identity(&self) -> &Identity {
+        &self.0.parts.identity
+    }
+
     /// Returns the pieces that were added, without the last one. A host that is itself saved before
     /// all pieces have come saves these, and continues from them.
     #[must_use]
@@ -582,8 +583,7 @@ impl Restore {
         size_of_val(self) + self.0.parts.allocated_bytes()
     }
 
-    /// Returns what [`Machine::planned_bytes`] will return. The first piece decides it: a host can
-    /// refuse a filter before its chunks come.
+    /// Returns what [`Machine::planned_bytes`] will return: the first piece decides it.
     #[must_use]
     pub fn planned_bytes(&self) -> u64 {
         size_of::<Machine>() as u64 + self.0.parts.planned_bytes()

@@ -131,3 +131,9 @@ fn parts(content: &[u8], build: Build<'_>) -> Result<Parts> {
     let grace = kind.grace();
     Ok(Parts { identity, memory, ledger, claims: ClaimList::default(), grace })
 }
+
+/// Creates the error for a filter without pieces.
+pub(super) fn no_pieces() -> Error {
+    let what = "a saved filter".to_owned();
+    Error::Damaged { what, expected: "pieces".to_owned(), found: "none".to_owned() }
+}

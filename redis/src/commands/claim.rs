@@ -1,5 +1,6 @@
 //! Claims: items that a client is working on, and which it adds when its work is done.
 
+use super::both;
 use super::effects::emit;
 use super::key::{now, present};
 use crate::arguments::{lease, number};
@@ -32,10 +33,14 @@ impl Command for Claim {
         let mut slot = call.open::<Value>(Self::ABOUT.access)?;
         let value = present(&mut slot)?;
         let mut leases = value.leases();
-        let answer = emit(call, value, c"eb.claim", |machine, log| {
-            let (hash, time) = (machine.hash(call.argument(2)), now(machine));
-            leases.claim(machine, (hash, lease), time, &mut |record| log.push(record))
-        })?;
+        let event = c"eb.claim";
+        let answer = match both::claim(call, value, (event, &mut leases), lease)? {
+            Some(answer) => answer,
+            None => emit(call, value, event, |machine, log| {
+                let (hash, time) = (machine.hash(call.argument(2)), now(machine));
+                leases.claim(machine, (hash, lease), time, &mut |record| log.push(record))
+            })?,
+        };
         value.set_leases(leases);
         let (word, number) = match answer {
             ClaimAnswer::Seen => ("SEEN", 0),
@@ -67,10 +72,13 @@ impl Command for Confirm {
         let mut slot = call.open::<Value>(Self::ABOUT.access)?;
         let value = present(&mut slot)?;
         let leases = value.leases();
-        emit(call, value, c"eb.confirm", |machine, log| {
-            let (hash, time) = (machine.hash(call.argument(2)), now(machine));
-            machine.confirm((hash, token), leases.now(), time, &mut |record| log.push(record))
-        })?;
+        let event = c"eb.confirm";
+        if both::confirm(call, value, (event, leases), token)?.is_none() {
+            emit(call, value, event, |machine, log| {
+                let (hash, time) = (machine.hash(call.argument(2)), now(machine));
+                machine.confirm((hash, token), leases.now(), time, &mut |record| log.push(record))
+            })?;
+        }
         call.ok();
         Ok(())
     }

@@ -1,6 +1,9 @@
 //! Effects: the commands that replicas and the append-only file get in place of users' commands,
 //! and the writing of a filter that emits them.
 //!
+//! While a filter is altered, a command writes to it and to the former filter: two effects, which
+//! the server propagates as one transaction. The uuid in the records says which filter is meant.
+//!
 //! A filter refuses a record of another filter or LSN, so a wrong effect of an ordinary client
 //! changes nothing; a right one is whatever its author decides, within the limits of this server.
 //! From the primary or the append-only file a wrong one is a divergence, and the filter answers no
@@ -10,12 +13,15 @@ use super::key::present;
 use super::limits;
 use crate::arguments::{number, refused, wrong};
 use crate::ffi::{About, Access, Call, Command, Failure, Outcome};
+use crate::former::Former;
+use crate::pieces::Import;
 use crate::value::Value;
-use ebbtide_core::Result as Decided;
-use ebbtide_core::machine::{Logged, Machine, Restore};
+use ebbtide_core::machine::{Logged, Machine};
+use ebbtide_core::{Error, Result as Decided};
 use std::ffi::CStr;
 
 const CREATE: &CStr = c"EB.CREATE";
+const SUCCEED: &CStr = c"EB.SUCCEED";
 const APPLY: &CStr = c"EB.APPLY";
 /// The command that adds a piece.
 pub const LOAD_CHUNK: &CStr = c"EB.LOADCHUNK";
@@ -40,6 +46,12 @@ pub struct Log {
 }
 
 impl Log {
+    /// Creates an empty log.
+    #[inline]
+    pub fn new() -> Self {
+        Self { few: [0; 2 * RECORD], length: 0, many: Vec::new() }
+    }
+
     /// Adds the next record.
     #[inline]
     pub fn push(&mut self, logged: Logged) {
@@ -60,6 +72,14 @@ impl Log {
     }
 }
 
+/// The records of both filters of a key.
+pub struct Logs {
+    /// Those of the current filter.
+    pub current: Log,
+    /// Those of the former one.
+    pub former: Log,
+}
+
 /// Lets `change` change a filter, and propagates the records that it emits; `event` is published if
 /// there are any. Records of a change that fails are propagated too: they have been applied.
 ///
@@ -74,16 +94,19 @@ pub fn emit<T>(
 ) -> Result<T, Failure> {
     let machine = value.machine()?;
     let first = machine.position().next_lsn;
-    let mut log = Log { few: [0; 2 * RECORD], length: 0, many: Vec::new() };
+    let mut log = Log::new();
     let changed = change(machine, &mut log);
-    propagate(call, value, (first, log.records()), event);
+    if propagate(call, value, first, log.records()) {
+        call.changed(event);
+    }
     changed.map_err(|error| refused(&error))
 }
 
+/// Propagates records of a filter, the first of which has this LSN; false if there are none.
 #[inline]
-fn propagate(call: &Call<'_>, value: &mut Value, (first, all): (u64, &[u8]), event: &CStr) {
+fn propagate(call: &Call<'_>, value: &mut Value, first: u64, all: &[u8]) -> bool {
     if all.is_empty() {
-        return;
+        return false;
     }
     let mut lsn = first;
     for records in all.chunks(MOST_RECORDS * RECORD) {
@@ -91,13 +114,59 @@ fn propagate(call: &Call<'_>, value: &mut Value, (first, all): (u64, &[u8]), eve
         lsn += (records.len() / RECORD) as u64;
     }
     value.emitted(first, lsn);
-    call.changed(event);
+    true
+}
+
+/// As [`emit`], of a filter that is being altered and its former one; `None` if it is not being
+/// altered. Drops the former filter if the current one has its whole window then.
+///
+/// # Errors
+/// As there.
+pub fn emit_both<T>(
+    call: &Call<'_>,
+    value: &mut Value,
+    event: &CStr,
+    change: impl FnOnce(&mut Machine, &mut Former, &mut Logs) -> Decided<T>,
+) -> Result<Option<T>, Failure> {
+    let Some((current, former)) = value.both()? else { return Ok(None) };
+    let first = current.position().next_lsn;
+    let before = former.machine().position().next_lsn;
+    let mut logs = Logs { current: Log::new(), former: Log::new() };
+    let changed = change(current, former, &mut logs);
+    // The current filter's come last: whoever applies them may drop the former one then.
+    let is_former_changed = propagate(call, value, before, logs.former.records());
+    let is_changed = propagate(call, value, first, logs.current.records());
+    value.settle(first, logs.current.records());
+    if is_changed || is_former_changed {
+        call.changed(event);
+    }
+    changed.map(Some).map_err(|error| refused(&error))
 }
 
 /// Propagates a new filter.
 pub fn created(call: &Call<'_>, machine: &Machine) {
     call.replicate(CREATE, &machine.identity());
     call.changed(c"eb.reserve");
+}
+
+/// Puts a new filter in the place of the one of a value, which becomes the former one, and
+/// propagates it with the records of its beginning.
+///
+/// # Errors
+/// Why it cannot follow: then nothing has changed.
+pub fn succeed(
+    call: &Call<'_>,
+    value: &mut Value,
+    current: Machine,
+    beginning: &Log,
+) -> Result<(), &'static str> {
+    let identity = current.identity();
+    value.alter(current)?;
+    call.replicate(SUCCEED, &identity);
+    propagate(call, value, 1, beginning.records());
+    value.settle(1, beginning.records());
+    call.changed(c"eb.alter");
+    Ok(())
 }
 
 /// Creates the error for a key that has a value already.
@@ -134,6 +203,44 @@ impl Command for Create {
     }
 }
 
+/// `EB.SUCCEED key identity`: a new, empty filter in the place of the present one, which becomes
+/// the former one.
+pub struct Succeed;
+
+impl Command for Succeed {
+    const ABOUT: About = About {
+        name: SUCCEED,
+        access: Access::Change,
+        summary: c"Begins the alteration of a filter. Sent to replicas by EB.ALTER.",
+        ..Create::ABOUT
+    };
+
+    fn run(call: &Call<'_>) -> Outcome {
+        let mut slot = call.open::<Value>(Self::ABOUT.access)?;
+        let value = present(&mut slot)?;
+        let before = value.machine()?.planned_bytes();
+        not_altered(value)?;
+        let machine = Machine::from_identity(call.argument(2)).map_err(|error| refused(&error))?;
+        limits::altered_filter(call, machine.planned_bytes(), before)?;
+        let begun = succeed(call, value, machine, &Log::new());
+        begun.map_err(|why| Failure::new("PARAMETER", why))?;
+        call.ok();
+        Ok(())
+    }
+}
+
+/// Checks that a filter is not being altered.
+///
+/// # Errors
+/// `ALTERING`.
+pub fn not_altered(value: &Value) -> Outcome {
+    if value.former().is_none() {
+        return Ok(());
+    }
+    let message = "the filter is being altered: alter it again when EB.INFO shows whole-in 0";
+    Err(Failure::new("ALTERING", message))
+}
+
 /// `EB.APPLY key lsn records`: applies what another server has decided.
 pub struct Apply;
 
@@ -155,7 +262,7 @@ impl Command for Apply {
         let mut slot = call.open::<Value>(Self::ABOUT.access)?;
         let value = present(&mut slot)?;
         limits::memory(call, records.len())?;
-        let applied = apply(value.machine()?, lsn, records);
+        let (applied, is_current) = apply_to_one(value, lsn, records)?;
         let count = *applied.as_ref().unwrap_or_else(|(count, _)| count);
         let failed = applied.err().map(|(_, failure)| failure);
         let is_diverged = failed.is_some() && call.is_replayed();
@@ -168,6 +275,9 @@ impl Command for Apply {
         }
         if count > 0 {
             value.applied(lsn, lsn + count as u64);
+            if is_current {
+                value.settle(lsn, &records[..count * RECORD]);
+            }
             call.changed(c"eb.apply");
         }
         match failed {
@@ -180,12 +290,31 @@ impl Command for Apply {
     }
 }
 
+/// What became of records: how many were applied, and the reply if one was not.
+type Applied = Result<usize, (usize, Failure)>;
+
+/// Applies records to that filter of a value which they are of. Returns whether it is the current
+/// one, which it also is if they are of none.
+///
+/// # Errors
+/// As [`Value::machine`].
+fn apply_to_one(value: &mut Value, lsn: u64, bytes: &[u8]) -> Result<(Applied, bool), Failure> {
+    if let Some((_, former)) = value.both()? {
+        let uuid = former.machine().position().uuid;
+        let first = bytes.first_chunk().map(|&record| Logged { lsn, record });
+        if first.is_some_and(|first| first.decode(uuid).is_some()) {
+            return Ok((apply(former.machine_mut(), lsn, bytes), false));
+        }
+    }
+    Ok((apply(value.machine()?, lsn, bytes), true))
+}
+
 /// Applies records, the first of which has this LSN; returns their number. If one is wrong that
 /// could be known before, none is applied.
 ///
 /// # Errors
 /// How many were applied, and the reply.
-fn apply(machine: &mut Machine, lsn: u64, bytes: &[u8]) -> Result<usize, (usize, Failure)> {
+fn apply(machine: &mut Machine, lsn: u64, bytes: &[u8]) -> Applied {
     let (records, rest) = bytes.as_chunks::<RECORD>();
     if !rest.is_empty() || records.is_empty() || records.len() > MOST_RECORDS {
         let expected = format!("1 to {MOST_RECORDS} records of {RECORD} bytes");
@@ -225,16 +354,16 @@ impl Command for LoadChunk {
         let mut slot = call.open::<Value>(Self::ABOUT.access)?;
         match slot.value() {
             None if given == 0 => {
-                let restore = Restore::begin(piece).map_err(|error| refused(&error))?;
-                limits::new_filter(call, restore.planned_bytes())?;
-                slot.set(Box::new(Value::loading(restore)));
+                let import = Import::begin(piece).map_err(|error| refused(&error))?;
+                limits::new_filter(call, import.planned_bytes())?;
+                slot.set(Box::new(Value::loading(import)));
             }
             None => {
                 return Err(Failure::new("NOTREADY", "there is no such key: begin with piece 0"));
             }
             Some(value) => {
                 limits::memory(call, piece.len())?;
-                add(value, given, piece)?;
+                add(call, value, given, piece)?;
             }
         }
         call.replicate_numbered(LOAD_CHUNK, given.into(), piece);
@@ -244,14 +373,30 @@ impl Command for LoadChunk {
     }
 }
 
+/// Why a piece was not added.
+enum Refused {
+    Wrong(Error),
+    Failed(Failure),
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
+        Self::Wrong(error)
+    }
+}
+
 /// Adds a piece to those that have come.
-fn add(value: &mut Value, given: u32, piece: &[u8]) -> Outcome {
-    let restore = value.pieces_so_far_mut().ok_or_else(exists)?;
-    let next = restore.number();
+fn add(call: &Call<'_>, value: &mut Value, given: u32, piece: &[u8]) -> Outcome {
+    let import = value.pieces_so_far_mut().ok_or_else(exists)?;
+    let next = import.number();
     if given != next {
         return Err(Failure::new("NOTREADY", format!("expected piece {next}, found {given}")));
     }
-    let added = restore.add(piece);
-    added.and_then(|()| value.complete()).map_err(|error| refused(&error))?;
+    let admit = |planned| limits::new_filter(call, planned).map_err(Refused::Failed);
+    import.add(piece, admit).map_err(|why| match why {
+        Refused::Wrong(error) => refused(&error),
+        Refused::Failed(failure) => failure,
+    })?;
+    value.complete().map_err(|error| refused(&error))?;
     Ok(())
 }

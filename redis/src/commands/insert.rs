@@ -1,5 +1,6 @@
 //! Commands that insert and remove.
 
+use super::both::{self, Times};
 use super::effects::{Log, emit};
 use super::key::{now, present};
 use super::limits;
@@ -39,6 +40,12 @@ fn reply(checked: Checked) -> i64 {
 fn add(call: &Call<'_>, since: Since) -> Outcome {
     let mut slot = call.open::<Value>(ADDS_TO)?;
     let value = present(&mut slot)?;
+    if value.former().is_some()
+        && let Some(checked) = both::insert_one(call, value, ADDED, since)?
+    {
+        call.integer(reply(checked));
+        return Ok(());
+    }
     let checked = emit(call, value, ADDED, |machine, log| {
         let (hash, time) = (machine.hash(call.argument(2)), now(machine));
         machine.check_and_insert(hash, since, time, &mut |record| log.push(record))
@@ -78,11 +85,29 @@ fn reply_all(call: &Call<'_>, replies: &[i64]) {
     replies.iter().for_each(|&reply| call.integer(reply));
 }
 
+fn replies(all: &[Checked]) -> Vec<i64> {
+    all.iter().map(|&checked| reply(checked)).collect()
+}
+
+/// Returns how many records a number of items need: those of both filters of one that is altered.
+fn records_of(value: &Value, items: usize) -> usize {
+    items.saturating_mul(1 + usize::from(value.former().is_some()))
+}
+
 /// Adds all items from argument 2 on.
 fn add_many(call: &Call<'_>, since: Since) -> Outcome {
     let mut slot = call.open::<Value>(ADDS_TO)?;
     let value = present(&mut slot)?;
-    limits::records(value.machine()?.kind(), call.arguments_from(2).len(), 1)?;
+    let count = records_of(value, call.arguments_from(2).len());
+    limits::records(value.machine()?.kind(), count, 1)?;
+    let checked = both::insert_all(call, value, ADDED, since, |current, former| {
+        let times = Times::now(current, former);
+        call.arguments_from(2).map(|item| (current.hash(item), times)).collect()
+    })?;
+    if let Some(checked) = checked {
+        reply_all(call, &replies(&checked));
+        return Ok(());
+    }
     let replies = emit(call, value, ADDED, |machine, log| {
         let time = now(machine);
         let items = call.arguments_from(2);
@@ -198,11 +223,22 @@ impl Command for Insert {
         let settings = settings(call)?;
         let mut slot = call.open::<Value>(ADDS_TO)?;
         let value = present(&mut slot)?;
+        let count = records_of(value, settings.count);
         let machine = value.machine()?;
         let weight = weight(machine, settings.weight.as_ref())?;
-        limits::records(machine.kind(), settings.count, weight)?;
+        limits::records(machine.kind(), count, weight)?;
         // All times are checked before anything is inserted.
         let items = items(call, machine, &settings)?;
+        let is_given = settings.is_timed || settings.time.is_some();
+        let checked = both::insert_all(call, value, ADDED, settings.since, |current, former| {
+            let now = Times::now(current, former);
+            let times = |item: &Item| if is_given { Times::given(item.time) } else { now };
+            items.iter().map(|item| (item.hash, times(item))).collect()
+        })?;
+        if let Some(checked) = checked {
+            reply_all(call, &replies(&checked));
+            return Ok(());
+        }
         let request = Request::insert(0).weighing(weight);
         let request = request.under(Precondition::Present(settings.since));
         let replies =

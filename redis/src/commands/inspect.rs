@@ -3,9 +3,11 @@
 use super::key::{now, present};
 use crate::arguments::{is, number, syntax, wrong};
 use crate::ffi::{About, Access, Call, Command, Failure, Outcome, Stored};
+use crate::former::Former;
+use crate::pieces::Place;
 use crate::value::Value;
+use ebbtide_core::Kind;
 use ebbtide_core::kinds::spec::Any;
-use ebbtide_core::machine::{Machine, PieceCursor};
 
 /// The most blocks of each bank that `EB.INFO` looks at.
 const SAMPLED: u64 = 64;
@@ -68,6 +70,11 @@ impl Command for Info {
     }
 }
 
+/// Returns a kind with its parameters.
+fn text_of(kind: &dyn Kind) -> String {
+    Any::new(kind.name(), kind.parameters()).to_string()
+}
+
 fn fields(value: &mut Value) -> Vec<(&'static str, Field)> {
     let time = value.leases().now();
     let Some(machine) = value.any_machine() else {
@@ -81,12 +88,19 @@ fn fields(value: &mut Value) -> Vec<(&'static str, Field)> {
     let kind = machine.kind();
     let stat = machine.stat(now(machine).time, SAMPLED);
     let position = machine.position();
-    let text = Any::new(kind.name(), kind.parameters()).to_string();
+    let text = text_of(kind);
     let parameters = text.split_once(' ').map_or("", |(_, parameters)| parameters);
     let held = machine.claims().filter(|claim| claim.deadline > time);
     let (claims, oldest) =
         held.fold((0, time), |(count, oldest), claim| (count + 1, claim.since.min(oldest)));
-    let planned = value.memory_bytes().max(machine.planned_bytes() as usize) as u64;
+    let before = value.former();
+    let both = machine.planned_bytes() + before.map_or(0, |of| of.machine().planned_bytes());
+    let planned = both.max(value.memory_bytes() as u64);
+    let shown = |of: &Former| text_of(of.machine().kind());
+    let former = before.map_or_else(String::new, shown);
+    let former_bytes = before.map_or(0, |of| of.machine().memory_bytes() as u64);
+    let unit = if kind.uses_time() { 1000 } else { 1 };
+    let left = before.map_or(0, |of| of.left(machine, now(machine).time).div_ceil(unit));
     vec![
         ("kind", Field::Text(kind.name().to_owned())),
         ("parameters", Field::Text(parameters.to_owned())),
@@ -101,6 +115,9 @@ fn fields(value: &mut Value) -> Vec<(&'static str, Field)> {
         ("oldest-claim", Field::Whole((time - oldest) / 1000)),
         ("memory", Field::Whole(value.memory_bytes() as u64)),
         ("planned-memory", Field::Whole(planned)),
+        ("former", Field::Text(former)),
+        ("former-memory", Field::Whole(former_bytes)),
+        ("whole-in", Field::Whole(left)),
         ("lsn", Field::Whole(position.next_lsn - 1)),
         ("chain", Field::Text(format!("{:016x}", position.chain))),
         ("state", Field::Text(value.state().to_owned())),
@@ -126,14 +143,12 @@ impl Command for ScanDump {
         let mut slot = call.open::<Value>(Self::ABOUT.access)?;
         let value = present(&mut slot)?;
         let position = value.machine()?.position();
-        let chain = format!("{:x}", position.chain);
+        let chain = format!("{:x}", value.chain()?);
         let number = piece_of(call.argument(2), &chain)?;
         let kept = value.take_dump(position, number);
-        let machine: &Machine = value.machine()?;
-        let place = kept.or_else(|| place_of(machine, number));
-        let mut pieces = machine.pieces_from(&place.ok_or_else(|| cursor(call.argument(2)))?);
-        let piece = pieces.next().ok_or_else(|| cursor(call.argument(2)))?;
-        let place = pieces.cursor().clone();
+        let place = kept.or_else(|| place_of(value, number));
+        let mut place = place.ok_or_else(|| cursor(call.argument(2)))?;
+        let piece = piece_at(value, &mut place).ok_or_else(|| cursor(call.argument(2)))?;
         let next = if place.is_done() { "0".into() } else { format!("{}-{chain}", number + 1) };
         call.array(2);
         call.bytes(next.as_bytes());
@@ -165,12 +180,16 @@ fn piece_of(argument: &[u8], chain: &str) -> Result<u32, Failure> {
 
 /// Returns the place before a piece; `None` beyond the last one. Pieces before it are made once
 /// more, because their checksums are part of the last one.
-fn place_of(machine: &Machine, number: u32) -> Option<PieceCursor> {
-    let mut pieces = machine.pieces();
+fn place_of(value: &Value, number: u32) -> Option<Place> {
+    let mut place = Place::first(value.former().is_some());
     for _ in 0..number {
-        pieces.next()?;
+        piece_at(value, &mut place)?;
     }
-    Some(pieces.cursor().clone())
+    Some(place)
+}
+
+fn piece_at(value: &Value, place: &mut Place) -> Option<Vec<u8>> {
+    place.piece(value.any_machine()?, value.former())
 }
 
 /// `EB.DEBUG DIGEST|POSITION key`.
@@ -196,14 +215,17 @@ impl Command for Debug {
         };
         match call.argument(1) {
             word if is(word, "DIGEST") => {
-                call.bytes(format!("{:032x}", machine.digest()).as_bytes());
+                let digest = value.state_digest().unwrap_or(0);
+                call.bytes(format!("{digest:032x}").as_bytes());
             }
             word if is(word, "POSITION") => {
-                let position = machine.position();
-                call.array(3);
-                call.bytes(format!("{:032x}", position.uuid).as_bytes());
-                call.integer(position.next_lsn as i64 - 1);
-                call.bytes(format!("{:016x}", position.chain).as_bytes());
+                let before = value.former().map(|former| former.machine().position());
+                call.array(if before.is_some() { 6 } else { 3 });
+                for position in [Some(machine.position()), before].into_iter().flatten() {
+                    call.bytes(format!("{:032x}", position.uuid).as_bytes());
+                    call.integer(position.next_lsn as i64 - 1);
+                    call.bytes(format!("{:016x}", position.chain).as_bytes());
+                }
             }
             _ => return Err(syntax("EB.DEBUG DIGEST key, or EB.DEBUG POSITION key")),
         }

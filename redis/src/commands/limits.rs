@@ -35,6 +35,23 @@ pub fn new_filter(call: &Call<'_>, planned: u64) -> Outcome {
     }
 }
 
+/// Checks the size of the filter that takes the place of another one, beside which it exists until
+/// its window is whole.
+///
+/// # Errors
+/// `TOOLARGE`.
+pub fn altered_filter(call: &Call<'_>, planned: u64, former: u64) -> Outcome {
+    let (both, most) = (planned.saturating_add(former), config::max_filter_bytes());
+    if !call.is_replayed() && both > most {
+        let message = format!(
+            "the filter needs {planned} bytes beside the {former} of the former one, \
+             ebbtide.max-filter-bytes allows {most} for both: raise it"
+        );
+        return Err(Failure::new("TOOLARGE", message));
+    }
+    new_filter(call, planned)
+}
+
 /// Checks that the server may allocate this number of bytes, for commands that the server itself
 /// does not check, because it would also refuse those of the primary.
 ///

@@ -1,5 +1,7 @@
 //! The commands, by what they do.
 
+mod alter;
+mod both;
 mod claim;
 pub mod effects;
 mod insert;
@@ -15,6 +17,7 @@ use crate::ffi::Context;
 #[must_use]
 pub fn register(context: &Context) -> bool {
     context.command::<reserve::Reserve>()
+        && context.command::<alter::Alter>()
         && context.command::<insert::Add>()
         && context.command::<insert::AddMany>()
         && context.command::<insert::AddNew>()
@@ -34,6 +37,7 @@ pub fn register(context: &Context) -> bool {
         && context.command::<inspect::ScanDump>()
         && context.command::<inspect::Debug>()
         && context.command::<effects::Create>()
+        && context.command::<effects::Succeed>()
         && context.command::<effects::Apply>()
         && context.command::<effects::LoadChunk>()
 }

@@ -3,16 +3,16 @@
 use super::key::now;
 use crate::arguments::{reach, refused};
 use crate::ffi::{About, Access, Call, Command, Failure, Outcome};
+use crate::former::View;
 use crate::value::Value;
 use ebbtide_core::Age as Ago;
-use ebbtide_core::machine::Machine;
 
 /// Answers for each argument from `first` on; `None` stands for no filter. The replies are made
 /// when all answers are there.
 fn each<T>(
     call: &Call<'_>,
     first: usize,
-    ask: impl Fn(&Machine, u64, u64) -> Result<T, Failure>,
+    ask: impl Fn(&View<'_>, u64) -> Result<T, Failure>,
     reply: impl Fn(Option<T>),
 ) -> Outcome {
     let mut slot = call.open::<Value>(Access::Read)?;
@@ -22,11 +22,10 @@ fn each<T>(
         items.for_each(|_| reply(None));
         return Ok(());
     };
-    let machine: &Machine = value.machine()?;
-    let now = now(machine).time;
-    let hashes: Vec<u64> = call.arguments_from(first).map(|item| machine.hash(item)).collect();
-    hashes.iter().for_each(|&hash| machine.prefetch(hash));
-    let answers = hashes.iter().map(|&hash| ask(machine, hash, now));
+    let view = value.view(|machine| now(machine).time)?;
+    let hashes: Vec<u64> = call.arguments_from(first).map(|item| view.hash(item)).collect();
+    hashes.iter().for_each(|&hash| view.prefetch(hash));
+    let answers = hashes.iter().map(|&hash| ask(&view, hash));
     let answers: Vec<T> = answers.collect::<Result<_, _>>()?;
     call.array(answers.len());
     answers.into_iter().for_each(|answer| reply(Some(answer)));
@@ -53,8 +52,8 @@ impl Command for Exists {
         let found = match slot.value() {
             None => false,
             Some(value) => {
-                let machine = value.machine()?;
-                machine.contains(machine.hash(call.argument(2)), now(machine).time)
+                let view = value.view(|machine| now(machine).time)?;
+                view.contains(view.hash(call.argument(2)))
             }
         };
         call.integer(found.into());
@@ -75,7 +74,7 @@ impl Command for ExistMany {
     };
 
     fn run(call: &Call<'_>) -> Outcome {
-        let ask = |machine: &Machine, hash, now| Ok(machine.contains(hash, now));
+        let ask = |view: &View<'_>, hash| Ok(view.contains(hash));
         each(call, 2, ask, |found| call.integer(found.unwrap_or(false).into()))
     }
 }
@@ -94,9 +93,8 @@ impl Command for SeenWithin {
 
     fn run(call: &Call<'_>) -> Outcome {
         let within = reach(call.argument(2))?;
-        let ask = |machine: &Machine, hash, now| {
-            machine.seen_within(hash, now, within).map_err(|error| refused(&error))
-        };
+        let ask =
+            |view: &View<'_>, hash| view.seen_within(hash, within).map_err(|error| refused(&error));
         each(call, 3, ask, |found| call.integer(found.unwrap_or(false).into()))
     }
 }
@@ -113,8 +111,7 @@ impl Command for Age {
     };
 
     fn run(call: &Call<'_>) -> Outcome {
-        let ask =
-            |machine: &Machine, hash, now| machine.age(hash, now).map_err(|error| refused(&error));
+        let ask = |view: &View<'_>, hash| view.age(hash).map_err(|error| refused(&error));
         each(call, 2, ask, |age| match age.flatten() {
             None => call.nil(),
             Some(Ago::Items(items)) => call.integer(items as i64),
@@ -134,9 +131,7 @@ impl Command for Count {
     };
 
     fn run(call: &Call<'_>) -> Outcome {
-        let ask = |machine: &Machine, hash, now| {
-            machine.estimate(hash, now).map_err(|error| refused(&error))
-        };
-        each(call, 2, ask, |there| call.double(there.map_or(0.0, |there| there.count)))
+        let ask = |view: &View<'_>, hash| view.count(hash).map_err(|error| refused(&error));
+        each(call, 2, ask, |count| call.double(count.unwrap_or(0.0)))
     }
 }

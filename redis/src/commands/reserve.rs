@@ -6,6 +6,7 @@ use crate::arguments::{Reader, is, number, refused, seed, syntax, text, wrong};
 use crate::config;
 use crate::ffi::{About, Access, Call, Command, Failure, Outcome, random};
 use crate::value::Value;
+use ebbtide_core::block::Layout;
 use ebbtide_core::kinds::spec::{Any, Spec};
 use ebbtide_core::machine::{Machine, MachineOptions};
 use ebbtide_core::units::{parse_parameter, parse_size};
@@ -51,7 +52,8 @@ impl Command for Reserve {
     fn run(call: &Call<'_>) -> Outcome {
         let asked = asked(call)?;
         let options = asked.options();
-        let kind = asked.kind(&options).map_err(|error| refused(&error))?;
+        let kind = limited(&asked.spec, |kind| options.layout(kind));
+        let kind = kind.map_err(|error| refused(&error))?;
         let mut slot = call.open::<Value>(Self::ABOUT.access)?;
         if let Some(value) = slot.value() {
             if !asked.is_same_enough {
@@ -85,19 +87,25 @@ impl Asked {
         }
         options
     }
+}
 
-    /// Returns the kind. One that grows is limited to the largest filter of a client, unless a
-    /// limit is given.
-    fn kind(&self, options: &MachineOptions) -> Result<Arc<dyn Kind>, ebbtide_core::Error> {
-        let kind = self.spec.kind()?;
-        let least = kind.least_max_memory(options.layout(&*kind));
-        if least == 0 || kind.max_memory().is_some() {
-            return Ok(kind);
-        }
-        let most = config::max_filter_bytes().max(least);
-        let parameters = self.spec.parameters().clone().with(MAX_MEMORY, most);
-        Any::new(self.spec.name(), parameters).kind()
+/// Returns the kind of a new filter. One that grows is limited to the largest filter of a client,
+/// unless a limit is given.
+///
+/// # Errors
+/// As [`Spec::kind`].
+pub fn limited(
+    spec: &Any,
+    layout: impl FnOnce(&dyn Kind) -> Layout,
+) -> Result<Arc<dyn Kind>, ebbtide_core::Error> {
+    let kind = spec.kind()?;
+    let least = kind.least_max_memory(layout(&*kind));
+    if least == 0 || kind.max_memory().is_some() {
+        return Ok(kind);
     }
+    let most = config::max_filter_bytes().max(least);
+    let parameters = spec.parameters().clone().with(MAX_MEMORY, most);
+    Any::new(spec.name(), parameters).kind()
 }
 
 /// Reads the arguments.
@@ -122,7 +130,7 @@ fn asked(call: &Call<'_>) -> Result<Asked, Failure> {
             let bytes = parse_size(size).map_err(|error| Failure::new("PARAMETER", error))?;
             asked.block_bytes = Some(bytes);
         } else {
-            parameter(&mut parameters, text("parameter", word)?, &mut reader)?;
+            parameter(&mut parameters, text("parameter", word)?, (&mut reader, FORM))?;
         }
     }
     asked.spec = Any::new(kind, parameters);
@@ -137,16 +145,20 @@ fn hash_named(word: &[u8]) -> Result<KeyHash, Failure> {
     }
 }
 
-/// Reads a parameter of the kind: `name value`, or `name=value` as on the command line.
-fn parameter(
+/// Reads a parameter of the kind: `name value`, or `name=value` as on the command line. `form` is
+/// that of the command.
+///
+/// # Errors
+/// `PARAMETER`.
+pub fn parameter(
     parameters: &mut Parameters,
     word: &str,
-    reader: &mut Reader<'_, '_>,
+    (reader, form): (&mut Reader<'_, '_>, &str),
 ) -> Result<(), Failure> {
     let (name, value) = match word.split_once('=') {
         Some(both) => both,
         None => {
-            let value = reader.next().ok_or_else(|| syntax(FORM))?;
+            let value = reader.next().ok_or_else(|| syntax(form))?;
             (word, text(word, value)?)
         }
     };

@@ -17,6 +17,8 @@ const COMMANDS: u64 = 10_000;
 
 /// What each piece begins with.
 const MAGIC: &[u8] = b"EBBTMEM\n";
+/// What the head of a filter that is being altered begins with.
+const HEAD: &[u8] = b"EBBTALT\n";
 const HEADER: usize = 32;
 
 /// Returns the table of CRC-64 as the server computes it (Jones; reflected).
@@ -48,6 +50,7 @@ fn pieces(payload: &[u8]) -> Vec<(usize, usize)> {
 /// Changes a payload, and puts right most of its checksums: those of the pieces, of the identity,
 /// and the seal of all pieces.
 fn damage(payload: &mut Vec<u8>, random: &mut Random) {
+    damage_head(payload, random);
     let places = pieces(payload);
     let below = |random: &mut Random, limit: usize| random.below(limit.max(1) as u64) as usize;
     for _ in 0..1 + random.below(4) {
@@ -80,10 +83,15 @@ fn damage(payload: &mut Vec<u8>, random: &mut Random) {
     }
     let places = pieces(payload);
     let mut seal = DigestHasher::default();
-    for (number, &(at, length)) in places.iter().enumerate() {
+    for &(at, length) in &places {
         let piece = &mut payload[at..at + HEADER + length];
-        if number + 1 == places.len() && length == 16 && random.below(10) > 0 {
-            piece[HEADER..].copy_from_slice(&seal.finish().to_le_bytes());
+        // The first and the last piece of a filter.
+        match piece[12] {
+            1 => seal = DigestHasher::default(),
+            3 if length == 16 && random.below(10) > 0 => {
+                piece[HEADER..].copy_from_slice(&seal.finish().to_le_bytes());
+            }
+            _ => {}
         }
         if random.below(20) > 0 {
             correct(piece);
@@ -91,6 +99,16 @@ fn damage(payload: &mut Vec<u8>, random: &mut Random) {
         let sum = piece[24..HEADER].try_into().expect("eight bytes");
         seal.words(&[u64::from_le_bytes(sum)]);
     }
+}
+
+/// Changes the head of a filter that is being altered now and then, and puts its checksum right.
+fn damage_head(payload: &mut [u8], random: &mut Random) {
+    let head = payload.windows(HEAD.len()).position(|window| window == HEAD);
+    let Some(at) = head.filter(|_| random.below(4) == 0) else { return };
+    let place = at + 8 + random.below(16) as usize;
+    payload[place] ^= 1 << random.below(8);
+    let sum = short_checksum(&payload[at..at + 24], 0);
+    payload[at + 24..at + 32].copy_from_slice(&sum.to_le_bytes());
 }
 
 /// Puts right the checksum of a piece, and that of the identity in it.
@@ -123,6 +141,15 @@ fn payloads(server: &Server) -> Vec<Vec<u8>> {
         }
         let mut dump = redis::cmd("DUMP");
         all.push(dump.arg(&source.key).query(connection).expect("a payload"));
+        // The same in the middle of an alteration.
+        let after = ["fingerprint last 900", "time-limited window 10s"][at % 2];
+        let altered = crate::server::command(&format!("EB.ALTER {} {after}", source.key));
+        let () = altered.query(connection).expect(sample.name);
+        for item in 0..50 {
+            let words = format!("EB.ADD {} later-{item}", source.key);
+            let _: Value = crate::server::ask(connection, &words);
+        }
+        all.push(dump.query(connection).expect("a payload"));
     }
     all
 }

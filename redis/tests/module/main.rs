@@ -5,6 +5,9 @@
 //! `EBBTIDE_PAYLOADS` that of damaged payloads. `.ci/redis` runs the short form, `.ci/redis long`
 //! the long one.
 
+mod altered;
+mod altered_carried;
+mod altered_rules;
 mod carried;
 mod carried_pieces;
 mod carried_server;

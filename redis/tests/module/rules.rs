@@ -20,8 +20,9 @@ fn with_filter(settings: &str, test: impl FnOnce(&Server)) {
 }
 
 /// The names of all commands.
-pub const NAMES: [&str; 22] = [
+pub const NAMES: [&str; 24] = [
     "EB.RESERVE",
+    "EB.ALTER",
     "EB.ADD",
     "EB.MADD",
     "EB.ADDNX",
@@ -41,6 +42,7 @@ pub const NAMES: [&str; 22] = [
     "EB.SCANDUMP",
     "EB.DEBUG",
     "EB.CREATE",
+    "EB.SUCCEED",
     "EB.APPLY",
     "EB.LOADCHUNK",
 ];
@@ -49,7 +51,7 @@ pub const NAMES: [&str; 22] = [
 pub fn arguments(name: &str) -> &'static str {
     match name {
         "EB.DEBUG" => "DIGEST k",
-        "EB.ADD" | "EB.ADDNX" | "EB.EXISTS" | "EB.SCANDUMP" | "EB.CREATE" => "k x",
+        "EB.ADD" | "EB.ADDNX" | "EB.EXISTS" | "EB.SCANDUMP" | "EB.CREATE" | "EB.SUCCEED" => "k x",
         "EB.APPLY" | "EB.LOADCHUNK" | "EB.CLAIM" | "EB.CONFIRM" | "EB.RELEASE" => "k x y",
         _ => "k x y z",
     }
@@ -87,7 +89,7 @@ fn access_is_granted_by_command_and_key() {
             for name in NAMES {
                 let words = arguments(name);
                 let verdict: String = server.ask(&format!("ACL DRYRUN app {name} {words}"));
-                let is_admin = ["EB.DEBUG", "EB.CREATE", "EB.APPLY", "EB.LOADCHUNK"];
+                let is_admin = ["EB.DEBUG", "EB.CREATE", "EB.SUCCEED", "EB.APPLY", "EB.LOADCHUNK"];
                 let is_allowed = !verdict.contains("no permissions");
                 assert_eq!(is_allowed, !is_admin.contains(&name), "{name}: {verdict}");
             }

@@ -9,8 +9,16 @@ use redis::Value;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-/// The present encoding.
+/// The present encoding of a filter, and that of one that is being altered.
 const ENCODING: u32 = 1;
+const ALTERED: u32 = 2;
+
+/// Filters that are being altered: before, after.
+const ALTERATIONS: [(&str, &str); 3] = [
+    ("fingerprint last 100", "age-partitioned last 300 fpr 0.01"),
+    ("time-limited window 300ms", "fingerprint window 2s fpr 0.0001"),
+    ("bloom capacity 200", "timing last 500"),
+];
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/payloads")
@@ -39,6 +47,34 @@ fn write(server: &Server) {
     }
 }
 
+/// Writes a payload and a digest for each alteration that has none.
+fn write_altered(server: &Server) {
+    let connection = &mut server.connect();
+    for (at, (before, after)) in ALTERATIONS.into_iter().enumerate() {
+        let (key, name) = (format!("altered:{at}"), after.split(' ').next().expect("a kind"));
+        let path = folder().join(format!("{ALTERED}-{name}.dump"));
+        if path.exists() {
+            continue;
+        }
+        let () = server.ask(&format!("EB.RESERVE {key} {before} SEED 7"));
+        let insert = |from: u64, to: u64| {
+            for item in from..to {
+                let time = crate::samples::START + item;
+                let () = server.ask(&format!("EB.INSERT {key} AT {time} ITEMS {item}"));
+            }
+        };
+        insert(0, 150);
+        let _: Value = server.ask(&format!("EB.CLAIM {key} claimed 3600000"));
+        let () = server.ask(&format!("EB.ALTER {key} {after}"));
+        insert(150, 200);
+        let mut dump = redis::cmd("DUMP");
+        let payload: Vec<u8> = dump.arg(&key).query(connection).expect("a payload");
+        fs::write(&path, payload).expect("a file");
+        let digest = server.digest(&key);
+        fs::write(path.with_extension("digest"), digest + "\n").expect("a file");
+    }
+}
+
 #[test]
 fn payloads_of_all_encodings_have_the_digests_that_they_had() {
     if !is_there() {
@@ -47,6 +83,7 @@ fn payloads_of_all_encodings_have_the_digests_that_they_had() {
     let server = Server::start("");
     if env::var_os("EBBTIDE_WRITE_PAYLOADS").is_some() {
         write(&server);
+        write_altered(&server);
     }
     let connection = &mut server.connect();
     let mut count = 0;
@@ -63,6 +100,8 @@ fn payloads_of_all_encodings_have_the_digests_that_they_had() {
         let digest = fs::read_to_string(path.with_extension("digest")).expect("a digest");
         assert_eq!(server.digest(&key), digest.trim(), "{key}");
         assert_eq!(server.ask::<String>(&format!("EB.INFO {key} state")), "ready");
+        let former: String = server.ask(&format!("EB.INFO {key} former"));
+        assert_eq!(former.is_empty(), !key.starts_with(&ALTERED.to_string()), "{key}: {former}");
     }
-    assert!(count >= SAMPLES.len(), "{count} payloads");
+    assert!(count >= SAMPLES.len() + ALTERATIONS.len(), "{count} payloads");
 }

@@ -1,0 +1,113 @@
+//! The parameters of a filter that is altered: those that are named, over those that it has.
+
+use super::registry;
+use super::spec::Any;
+use crate::error::Result;
+use crate::kind::Parameters;
+
+/// All parameters. Those that users plan with come first: the others follow from them.
+pub const ORDER: &[&str] = &[
+    "capacity",
+    "window-items",
+    "window",
+    "fpr",
+    "error",
+    "rate",
+    "max-memory",
+    "growth",
+    "bits",
+    "k",
+    "l",
+    "generation",
+    "columns",
+    "aim",
+    "words",
+    "slots",
+    "generations",
+    "load",
+    "cells",
+    "counter-bits",
+    "policy",
+    "mean-count",
+    "lambda",
+    "epoch",
+    "decay",
+    "weights",
+    "exponent",
+    "horizon",
+    "excess",
+    "terms",
+    "window-epochs",
+    "fraction-bits",
+    "front",
+    "front-bits",
+    "front-k",
+    "front-keys",
+    "pool",
+    "block-size",
+    "timers",
+    "padding",
+    "max",
+    "K",
+    "P",
+    "importance-max",
+];
+
+/// Parameters that kinds take together only, or derive from each other.
+const TOGETHER: [&[&str]; 3] =
+    [&["slots", "bits", "generations"], &["k", "l"], &["front-bits", "front-k", "front-keys"]];
+
+/// What a window in inserts and a window of time have for themselves.
+const OF_ITEMS: [&str; 2] = ["window-items", "words"];
+const OF_TIME: [&str; 4] = ["window", "rate", "growth", "max-memory"];
+
+/// Returns the spec of a filter of this kind after an alteration: the given parameters, and of all
+/// that it has those that do not follow from others.
+///
+/// # Errors
+/// [`Error::Parameter`](crate::Error::Parameter) for parameters that the kind refuses together.
+pub fn over(kind: &str, all: &Parameters, given: &Parameters) -> Result<Any> {
+    let other_window: &[&str] = match (given.get("window"), given.get("window-items")) {
+        (Some(_), None) => &OF_ITEMS,
+        (None, Some(_)) => &OF_TIME,
+        _ => &[],
+    };
+    let kept = fewest(kind, all);
+    let kept = kept.iter().filter(|(name, _)| !other_window.contains(name));
+    let both = kept.chain(given.iter());
+    let both = both.fold(Parameters::new(), |both, (name, value)| both.with(name, value));
+    registry::build(kind, &both)?;
+    Ok(Any::new(kind, both))
+}
+
+/// Returns parameters from which a kind derives all of these, as few as possible, and rather those
+/// that come first in [`ORDER`].
+#[must_use]
+pub fn fewest(kind: &str, all: &Parameters) -> Parameters {
+    let place = |name: &str| ORDER.iter().position(|known| *known == name);
+    let mut names: Vec<_> = all.iter().map(|(name, _)| name).collect();
+    names.sort_by_key(|name| place(name).unwrap_or(usize::MAX));
+    let of = |names: &[&str]| {
+        let values = names.iter().filter_map(|name| Some((*name, all.get(name)?)));
+        values.fold(Parameters::new(), |some, (name, value)| some.with(name, value))
+    };
+    let is_enough = |names: &[&str]| {
+        registry::build(kind, &of(names)).is_ok_and(|built| built.parameters() == *all)
+    };
+    let count = (0..names.len()).find(|&count| is_enough(&names[..count]));
+    names.truncate(count.unwrap_or(names.len()));
+    // Without one, another may follow from the rest.
+    while let Some(fewer) = left_out(&names).into_iter().find(|fewer| is_enough(fewer)) {
+        names = fewer;
+    }
+    of(&names)
+}
+
+/// Returns these names without some that kinds take together, and without each, from the last on.
+fn left_out<'a>(names: &[&'a str]) -> Vec<Vec<&'a str>> {
+    let single = names.iter().rev().map(std::slice::from_ref);
+    let parts = TOGETHER.into_iter().chain(single);
+    let left = |part: &[&str]| names.iter().copied().filter(|name| !part.contains(name)).collect();
+    let all = parts.map(left);
+    all.filter(|fewer: &Vec<_>| fewer.len() < names.len()).collect()
+}
