@@ -1164,9 +1164,8 @@ int ebbtide_key_hash(struct ebbtide_filter *filter,
  *
  * Returns 0, or -1 on an error: EBBTIDE_NOT_KEPT if keys in the new window would be forgotten,
  * EBBTIDE_LOCKED while another handle alters the filter, EBBTIDE_PARAMETER, EBBTIDE_MISMATCH for
- * importances, EBBTIDE_FULL_DISK, EBBTIDE_IO. The filter is as it was then, with one exception:
- * EBBTIDE_IO because the altered filter is larger than the memory that this process can have. It
- * is altered then, and opens where there is memory for it: see ebbtide_plan_alteration.
+ * importances, EBBTIDE_FULL_DISK; EBBTIDE_IO, also if this process cannot have the memory that the
+ * altered filter takes, see ebbtide_plan_alteration. The filter is as it was then.
  */
 int ebbtide_alter(struct ebbtide_filter *filter,
                   const char *spec,

@@ -17,7 +17,7 @@ use crate::format::names::FileName;
 use crate::locks::holders::locked;
 use crate::locks::session::Sessions;
 use crate::locks::stripes::StripeGuard;
-use crate::media::Access;
+use crate::media::{Access, Media};
 use crate::meta::Meta;
 use crate::options::{Keep, Options};
 use crate::recovery::{Listing, LogExtent};
@@ -80,6 +80,12 @@ pub(crate) fn meta_after(before: &Meta, kind: Arc<dyn Kind>) -> Result<Meta> {
     })
 }
 
+/// Checks that this process can have an image of this many bytes beside what it has.
+fn check_memory(media: &dyn Media, bytes: u64) -> Result<()> {
+    let live = media.path().join(FileName::Live.to_string());
+    media.check_memory(bytes).map_err(Error::io("map", live))
+}
+
 impl<'e> Alteration<'e> {
     /// Begins to give a filter another kind.
     ///
@@ -94,7 +100,9 @@ impl<'e> Alteration<'e> {
         let meta = meta_after(&shared.meta, kind)?;
         // Otherwise found when the disk is full, with the writers stopped. As for a new filter.
         if meta.kind.growth().is_none() {
-            check_space(media, first_bank_bytes(&*meta.kind, meta.layout)?)?;
+            let bytes = first_bank_bytes(&*meta.kind, meta.layout)?;
+            check_space(media, bytes)?;
+            check_memory(media, bytes)?;
         }
         let slots = Sessions::open(media, Access::Write)?;
         if !slots.try_alteration()? {
@@ -122,6 +130,15 @@ impl<'e> Alteration<'e> {
         let header = self.engine.shared.image.header();
         let (timeline, durable) = (header.identity().timeline, header.durable().read());
         LogExtent::Living { timeline, durable }
+    }
+
+    /// Checks that this process can have the altered filter's image beside what it has: once the
+    /// filter is altered, it is too late.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(crate) fn check_memory(&self, machine: &Machine) -> Result<()> {
+        check_memory(&*self.engine.shared.media, machine.planned_bytes())
     }
 
     /// Keeps all others from writing until the result is dropped.

@@ -188,6 +188,13 @@ impl Media for Disk {
         Ok(!is_beyond_space(self.directory.descriptor()?, bytes))
     }
 
+    fn check_memory(&self, bytes: u64) -> io::Result<()> {
+        if let Some(file) = unnamed::create(&self.directory, self.image.as_ref(), bytes)? {
+            file.check_memory(bytes)?;
+        }
+        mapping::check(bytes)
+    }
+
     fn mode(&self) -> io::Result<Option<u32>> {
         self.directory.mode().map(Some)
     }

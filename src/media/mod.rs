@@ -189,6 +189,16 @@ pub trait Media: Debug + Send + Sync {
         Ok(true)
     }
 
+    /// Fails if this process could not have an image of this many bytes beside what it has, as far
+    /// as the medium can tell. Nothing is taken.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, and the system's errors.
+    fn check_memory(&self, bytes: u64) -> io::Result<()> {
+        let _ = bytes;
+        Ok(())
+    }
+
     /// Returns the permissions of the filter's files; `None` if the medium has none.
     ///
     /// # Errors

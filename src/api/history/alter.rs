@@ -98,6 +98,7 @@ fn alter(engine: &Engine, kind: Arc<dyn Kind>, unlogged: Unlogged) -> Result<(Al
     if !is_whole && unlogged == Unlogged::Refuse && !refill.has_its_window() {
         return Err(unkept(engine, first, alteration.tail()));
     }
+    alteration.check_memory(refill.machine())?;
     let stopped = alteration.stop_writers()?;
     let begun = Instant::now();
     let rest = read_rest((&alteration, &stopped), &mut history, &mut refill);

@@ -45,6 +45,10 @@ impl Refill {
         Self { machine, has_clock: None, wall: 0, operations: 0, since: None }
     }
 
+    pub(super) fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
     pub(super) fn into_machine(self) -> Machine {
         self.machine
     }

@@ -93,6 +93,11 @@ impl DiskMapping {
     }
 }
 
+/// Fails if this process has no addresses left for a mapping of this many bytes.
+pub(super) fn check(bytes: u64) -> io::Result<()> {
+    MmapOptions::new().len((bytes as usize).max(1)).no_reserve_swap().map_anon().map(drop)
+}
+
 /// Returns the next bytes of a file from `at` on, and below `end`, that are no hole.
 fn next_data(file: &File, at: u64, end: u64) -> io::Result<Option<Range<u64>>> {
     if at >= end {

@@ -206,7 +206,7 @@ impl UnnamedFile {
 
     /// Fails if memory does not have this many bytes more, before any of them is touched: a process
     /// that takes more than there is would be killed.
-    fn check_memory(&self, bytes: u64) -> io::Result<()> {
+    pub(super) fn check_memory(&self, bytes: u64) -> io::Result<()> {
         if self.place == BankPlace::DiskDirectory || bytes < COMPARED {
             return Ok(());
         }
