@@ -15,8 +15,8 @@ use crate::engine::writer::Writer;
 use crate::error::Result;
 use ebbtide_core::kind::perform::Performed;
 
-/// Beside other callers that write, the operations of a batch are staged anew when one in so many of
-/// them has come since that was done last: each operation is staged a few times.
+/// Beside other callers that write, the operations of a batch are staged anew when one half of them
+/// has come since that was done last: each operation is staged a few times.
 const GROWN_BY: usize = 2;
 
 /// The operations of a batch.

@@ -37,9 +37,9 @@ pub(crate) struct FallbackBase {
     log: Vec<FileName>,
 }
 
-/// When this handle last removed kept files that were not wished any more. To find them, all have to
-/// be examined; so that this costs the same for each that is added, however many there are, it is
-/// done whenever their number has grown by one in [`PRUNED_AT`].
+/// When this handle last removed kept files that were not wished any more. To find them, all have
+/// to be examined. So that this costs the same for each that is added, however many there are, it
+/// is done whenever their number has grown by one in [`PRUNED_AT`].
 #[derive(Debug)]
 struct Pruning {
     keep: Keep,

@@ -230,8 +230,8 @@ impl LastNote<'_> {
 }
 
 /// The number of slots that may be empty without a held stripe: of batches and durability records
-/// in progress or of dead writers, and of stripes released without repair. Relaxed: a count that is read when
-/// all processes that could change it are dead.
+/// in progress or of dead writers, and of stripes released without repair. Relaxed: a count that is
+/// read when all processes that could change it are dead.
 #[derive(Debug, Clone, Copy)]
 pub struct UnheldSlots<'a>(pub(super) &'a AtomicU64);
 

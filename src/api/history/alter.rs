@@ -24,7 +24,7 @@ const TURN: Duration = Duration::from_millis(10);
 /// For how long at least, and at most: more by a quarter after a turn in which what is left has not
 /// shrunk by a part of [`SHRINKS_BY`], and otherwise less.
 const TURNS_LAST: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(100));
-/// So many turns read almost two thirds of what is left.
+/// As many turns as this read almost two thirds of what is left.
 const SHRINKS_BY: u64 = 256;
 /// The time between two turns.
 const WRITERS_TURN: Duration = Duration::from_millis(25);
