@@ -41,6 +41,7 @@ pub fn text(stat: &Stat) -> String {
         "keep_log": stat.keep_log.to_string(),
         "kept_log_from": stat.kept_log_from,
         "kept_log_seconds": stat.kept_log_for.map(|age| age.as_secs()),
+        "kept_log_short": stat.kept_log_is_short,
         "kept_log_bytes": stat.kept_log_bytes,
         "durability": durability(stat.durability),
         "hash": stat.key_hash.to_string(),

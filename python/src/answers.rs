@@ -105,6 +105,7 @@ pub fn stat<'py>(py: Python<'py>, stat: &Stat) -> PyResult<Bound<'py, PyAny>> {
     all.set_item("kept_log_from", stat.kept_log_from)?;
     let kept = stat.kept_log_for.map(|age| times::delta(py, age)).transpose()?;
     all.set_item("kept_log_for", kept)?;
+    all.set_item("kept_log_is_short", stat.kept_log_is_short)?;
     all.set_item("kept_log_bytes", stat.kept_log_bytes)?;
     all.set_item("durability", stat.durability.to_string())?;
     all.set_item("key_hash", stat.key_hash.to_string())?;

@@ -197,6 +197,8 @@ def past(home: Path) -> None:
             seen.stat().kept_log_bytes,
         )
         age: timedelta | None = seen.stat().kept_log_for
+        is_short: bool = seen.stat().kept_log_is_short
+        assert not is_short
         assert kept[0] != "nothing" and kept[1] == 0 and (age is None or age >= timedelta(0))
         log: ebbtide.History = ebbtide.history(home, after="lsn:0", durable=True)
         commits: list[ebbtide.Commit] = list(log)

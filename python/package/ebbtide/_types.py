@@ -117,6 +117,9 @@ class Stat:
     kept_log_from: int | None
     #: How long ago the oldest kept operation was.
     kept_log_for: timedelta | None
+    #: Whether that is less than wished, and not all there ever was: the disk was full, or the wish
+    #: is younger than the time it wishes.
+    kept_log_is_short: bool
     #: Bytes on the disk that are kept for it.
     kept_log_bytes: int
     #: ``always``, ``never``, or ``interval`` with a time.
