@@ -1,0 +1,83 @@
+//! What may be removed from the store: everything that is older than what the snapshot before the
+//! newest needs (or an older one that is to be kept), and snapshots that no link names.
+//!
+//! Nothing here is decided by this machine's clock: ages are differences of the store's times.
+
+use crate::chain::{Base, base_hints, link_name, read_link};
+use crate::error::Result;
+use crate::snapshot::snapshot_prefix;
+use crate::store::{Folder, Store};
+use std::time::Duration;
+
+/// The oldest hints that stay besides those kept for their age.
+const BASES: usize = 2;
+
+/// The removal of what is not needed any more, after each new base.
+#[derive(Debug)]
+pub struct Retention {
+    keep: Duration,
+    is_due: bool,
+}
+
+impl Retention {
+    pub fn new(keep: Duration) -> Self {
+        Self { keep, is_due: false }
+    }
+
+    /// Notes that there is a new base.
+    pub fn begin(&mut self) {
+        self.is_due = true;
+    }
+
+    /// Removes what is not needed, if there is a new base since the last time. `newest` is that
+    /// base: its parts were read back.
+    pub async fn clean(&mut self, store: &Store, newest: Option<u64>) -> Result<()> {
+        let Some(newest) = newest.filter(|_| self.is_due) else { return Ok(()) };
+        let hints = base_hints(store).await?;
+        // A list that does not have it yet is of no use; the next base cleans up.
+        if let Some(latest) = hints.iter().find(|(number, _)| *number == newest) {
+            let is_old = |&(_, time): &(u64, i64)| {
+                latest.1.saturating_sub(time) >= i64::try_from(self.keep.as_secs()).unwrap_or(i64::MAX)
+            };
+            let ours = hints.iter().filter(|(number, _)| *number <= newest);
+            // The newest that is old enough serves all later moments.
+            let oldest = ours.skip(BASES - 1).find(|hint| is_old(hint));
+            if let Some(&(oldest, _)) = oldest {
+                remove_before(store, oldest, &hints).await?;
+            }
+        }
+        self.is_due = false;
+        Ok(())
+    }
+}
+
+/// Removes what the base in link `oldest` and later ones do not need.
+async fn remove_before(store: &Store, oldest: u64, hints: &[(u64, i64)]) -> Result<()> {
+    let Some((link, _)) = read_link(store, oldest).await? else { return Ok(()) };
+    let Some(base) = Base::of(&link) else { return Ok(()) };
+    let from = base.from_link(oldest);
+    let mut needed = Vec::new();
+    for &(number, _) in hints.iter().filter(|(number, _)| *number >= oldest) {
+        if let Some((link, _)) = read_link(store, number).await?
+            && let Some(Base::Snapshot(snapshot)) = Base::of(&link)
+        {
+            needed.push(snapshot.name);
+        }
+    }
+    let names = |numbers: &[(String, _)], below: u64| -> Vec<String> {
+        let below = link_name(below);
+        numbers.iter().map(|(name, _)| name.clone()).filter(|name| *name < below).collect()
+    };
+    let old_hints = names(&store.list(Folder::Base, None).await?, oldest);
+    store.remove(Folder::Base, &old_hints).await?;
+    // Listed before the links are removed, which others may name.
+    let snapshots = store.list(Folder::Snapshot, None).await?;
+    let links = names(&store.list(Folder::Chain, None).await?, from);
+    store.remove(Folder::Chain, &links).await?;
+    // One that is newer may be about to get its link, of another shipper.
+    let first = snapshot_prefix(base.start());
+    let unnamed = snapshots.into_iter().map(|(name, _)| name);
+    let unnamed = unnamed.filter(|name| *name < first && !needed.contains(name));
+    let unnamed: Vec<_> = unnamed.collect();
+    store.remove(Folder::Snapshot, &unnamed).await
+}

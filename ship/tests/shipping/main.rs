@@ -1,0 +1,3 @@
+//! Ship, fetch, verify: over memory, directories and faulty stores.
+
+mod basics;
