@@ -7,6 +7,8 @@ use crate::kind_options::KindOptions;
 use crate::moment::{Past, parse_moment};
 use crate::operator_args::{History, Report, Stat, Top};
 use crate::remake_args::{Alter, Merge, Split};
+#[cfg(feature = "ship")]
+use crate::ship_args::{Fetch, Ship};
 use crate::units::parse_positive;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -125,6 +127,16 @@ pub enum Command {
     /// Creates a filter from a backup, in a new directory, or what a filter was at a moment of its
     /// past.
     Restore(Restore),
+    /// Ships a filter to object storage, as it is changed, until a signal comes.
+    ///
+    /// One object each interval if something has changed, none otherwise; a snapshot when the
+    /// shipped log is longer than it. If another shipper begins, as on a machine that has fetched
+    /// the filter, this one ends: exit code 3. Do not start it again then: fetch first.
+    #[cfg(feature = "ship")]
+    Ship(Ship),
+    /// Creates a filter, in a new directory, from object storage.
+    #[cfg(feature = "ship")]
+    Fetch(Fetch),
     /// Gives a filter another window, rate, capacity or kind, while it is in use, from the log that
     /// is kept.
     ///

@@ -148,17 +148,35 @@ impl Base {
 /// Log without a gap, as links have it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
+    /// The link in which it began; 0 if that is not known.
+    pub began: u64,
     /// The number of the log.
     pub log: u128,
-    /// The LSN of the next record.
+    /// The LSN of the next record; 0 if that is not known.
     pub next: u64,
     /// The links with records: number and first LSN.
     pub links: Vec<(u64, u64)>,
-    /// The newest base in it, with the number of its link.
+    /// The newest records.
+    pub last: Option<Piece>,
+    /// The newest base in it, with the number of its link. Without one, nothing of it can be
+    /// fetched.
     pub base: Option<(u64, Base)>,
 }
 
-/// What the links of a chain add up to.
+impl Run {
+    /// Creates a run without records.
+    pub fn new(began: u64, log: u128, next: u64) -> Self {
+        Self { began, log, next, links: Vec::new(), last: None, base: None }
+    }
+
+    /// Returns whether records of this LSN follow.
+    fn leads_to(&self, log: u128, lsn: u64) -> bool {
+        self.log == log && (self.next == lsn || self.next == 0)
+    }
+}
+
+/// What the links of a chain add up to. A run that has no base yet can be given up: then a later
+/// link continues the one before.
 #[derive(Debug, Default)]
 pub struct Seen {
     /// The uuid of the filter.
@@ -167,81 +185,102 @@ pub struct Seen {
     pub timeline: u64,
     /// Who put the newest link.
     pub shipper: u128,
-    /// The newest records, wherever they are.
-    pub last: Option<Piece>,
-    /// The log that is continued; `None` before the first link.
+    /// The run at the end; `None` before the first link.
     pub run: Option<Run>,
-    /// Whether the newest records are in it.
-    pub has_last: bool,
+    /// The run before it, as long as that at the end has no base.
+    aside: Option<Run>,
     /// The numbers of links that are bases.
     pub bases: Vec<u64>,
+    /// The numbers of all links that were seen, and whether they are beginnings.
+    pub numbers: Vec<(u64, bool)>,
 }
 
 impl Seen {
-    /// Begins with a base, whose link is among those that follow. `from`: the first of them.
+    /// Begins with a base, whose link is among those that follow.
     pub fn from_base(base: &Base) -> Self {
         let run = match base {
             Base::Creation(_) => None,
-            Base::Snapshot(snapshot) => {
-                let (log, links) = (snapshot.log, Vec::new());
-                Some(Run { log, next: 0, links, base: None })
-            }
+            Base::Snapshot(snapshot) => Some(Run::new(0, snapshot.log, 0)),
         };
         Self { run, ..Self::default() }
+    }
+
+    /// Returns the newest run that can be fetched.
+    pub fn whole(&self) -> Option<&Run> {
+        let is_whole = |run: &&Run| run.base.is_some();
+        self.run.as_ref().filter(is_whole).or(self.aside.as_ref().filter(is_whole))
+    }
+
+    /// Returns the link in which the run at the end began.
+    pub fn began(&self) -> u64 {
+        self.run.as_ref().map_or(0, |run| run.began)
     }
 
     /// Takes the next link.
     pub fn take(&mut self, store: &Store, link: Link) -> Result<()> {
         let number = link.number;
         let wrong = |expected: String, found: String| {
-            Error::object(store.name(Folder::Chain, &link_name(number)), expected, found, MIXED)
+            Err(Error::object(store.name(Folder::Chain, &link_name(number)), expected, found, MIXED))
         };
         if let Some(filter) = self.filter.filter(|&filter| filter != link.filter) {
             let found = format!("a link of {:032x}", link.filter);
-            return Err(wrong(format!("one of filter {filter:032x}"), found));
+            return wrong(format!("one of filter {filter:032x}"), found);
         }
         self.filter = Some(link.filter);
         (self.timeline, self.shipper) = (self.timeline.max(link.timeline), link.shipper);
+        self.numbers.push((number, matches!(link.content, Content::Begin(_))));
         let base = Base::of(&link);
-        if base.is_some() {
+        match link.content {
+            Content::Begin(begin) if begin.continues => {
+                if !self.continues(begin.log, begin.first) {
+                    let expected = "the LSN that follows the records of the chain".to_owned();
+                    return wrong(expected, format!("LSN {}", begin.first));
+                }
+            }
+            Content::Begin(begin) => {
+                let before = self.run.replace(Run::new(number, begin.log, begin.first));
+                let is_kept = |run: &Run| run.base.is_some() || self.aside.is_none();
+                self.aside = before.filter(is_kept).or(self.aside.take());
+            }
+            Content::Log(piece, _) => {
+                let (log, first) = (piece.log, piece.first);
+                // The links before may have been removed.
+                let run = self.run.get_or_insert(Run::new(0, log, first));
+                if !run.leads_to(log, first) {
+                    let expected = format!("LSN {} of log {:032x}", run.next, run.log);
+                    return wrong(expected, format!("LSN {first} of {log:032x}"));
+                }
+                run.links.push((number, first));
+                run.next = piece.end();
+                run.last = Some(piece);
+            }
+            Content::Snapshot(of) => {
+                let run = self.run.get_or_insert(Run::new(0, of.log, of.end));
+                if run.next == 0 {
+                    run.next = of.end;
+                }
+                if run.log != of.log || run.next < of.end {
+                    let expected = format!("records up to LSN {} of {:032x}", of.end, of.log);
+                    return wrong(expected, format!("up to {} of {:032x}", run.next, run.log));
+                }
+            }
+        }
+        if let (Some(base), Some(run)) = (base, &mut self.run) {
+            run.base = Some((number, base));
+            self.aside = None;
             self.bases.push(number);
         }
-        match link.content {
-            Content::Begin(begin) if !begin.continues => {
-                let base = base.map(|base| (number, base));
-                let (log, next, links) = (begin.log, begin.first, Vec::new());
-                self.run = Some(Run { log, next, links, base });
-                self.has_last = false;
-            }
-            Content::Begin(_) => {}
-            Content::Log(piece, _) => {
-                let Some(run) = &mut self.run else {
-                    return Err(wrong("a begin".into(), "records".into()));
-                };
-                // Before the first records it is known only for a log that begins.
-                let next = if run.next == 0 { piece.first } else { run.next };
-                if (piece.log, piece.first) != (run.log, next) {
-                    let expected = format!("LSN {next} of log {:032x}", run.log);
-                    return Err(wrong(expected, format!("LSN {} of {:032x}", piece.first, piece.log)));
-                }
-                run.links.push((number, piece.first));
-                run.next = piece.end();
-                (self.last, self.has_last) = (Some(piece), true);
-            }
-            Content::Snapshot(snapshot) => {
-                let Some(run) = self.run.as_mut().filter(|run| run.log == snapshot.log) else {
-                    return Err(wrong("records".into(), "a snapshot of another log".into()));
-                };
-                if run.next == 0 {
-                    run.next = snapshot.end;
-                }
-                if run.next < snapshot.end {
-                    let expected = format!("records up to LSN {}", snapshot.end);
-                    return Err(wrong(expected, format!("records up to {}", run.next)));
-                }
-                run.base = base.map(|base| (number, base));
-            }
-        }
         Ok(())
+    }
+
+    /// Goes back to the run that a begin continues.
+    fn continues(&mut self, log: u128, first: u64) -> bool {
+        let leads = |run: &Option<Run>| run.as_ref().is_some_and(|run| run.leads_to(log, first));
+        let is_empty = |run: &Option<Run>| run.as_ref().is_none_or(|run| run.links.is_empty());
+        let goes_back = leads(&self.aside) && (!leads(&self.run) || is_empty(&self.run));
+        if goes_back && self.run.as_ref().is_none_or(|run| run.base.is_none()) {
+            self.run = self.aside.take();
+        }
+        leads(&self.run) || self.run.is_none()
     }
 }

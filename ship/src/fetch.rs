@@ -229,34 +229,31 @@ pub(crate) async fn assemble_from(
         bytes += of.bytes;
     }
     let mut seen = Seen::from_base(&base);
-    let (mut timeline, mut is_over) = (link.timeline, false);
-    let from = (base.from_link(number), None);
-    let tip = walk(store, from, |link| {
-        let begins_anew = matches!(&link.content, Content::Begin(begin) if !begin.continues);
-        is_over |= begins_anew && link.number != number;
+    let (mut timeline, mut is_reached) = (link.timeline, false);
+    let run = if matches!(base, Base::Creation(_)) { number } else { 0 };
+    let tip = walk(store, (base.from_link(number), None), |link| {
         timeline = timeline.max(link.timeline);
         if let Content::Log(piece, _) = &link.content
-            && !is_over
+            && seen.began() == run
         {
             bytes += piece.records.len() as u64;
             if piece.end() > base.start() {
                 assembly.add(piece)?;
             }
-            if most.is_some_and(|most| piece.end() > most) {
-                return Ok(false);
-            }
+            is_reached = most.is_some_and(|most| piece.end() > most);
         }
         seen.take(store, link)?;
-        // To the end of the chain: what began anew may be whole, and lack only its hint.
-        Ok(!(is_over && most.is_some()))
+        // Otherwise to the end of the chain: what began anew may be whole, and lack only its hint.
+        Ok(!is_reached)
     })
     .await?;
-    let newer = seen.bases.last().copied().filter(|&newer| is_over && newer > number);
+    let newest = seen.whole().filter(|newest| newest.began != run);
+    let newer = newest.and_then(|newest| newest.base.as_ref()).map(|&(newer, _)| newer);
     if let (Some(newer), None) = (newer, most) {
         drop(assembly);
         return Box::pin(assemble_from(store, media, newer, most)).await;
     }
-    if tip.number < number {
+    if tip.number < number && !is_reached {
         return Ok(None);
     }
     let lsn = assembly.finish()?;

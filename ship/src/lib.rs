@@ -14,9 +14,11 @@ mod ship;
 mod snapshot;
 mod store;
 mod verify;
+mod worker;
 
 pub use error::{Error, Result};
 pub use fetch::{Fetched, assemble, fetch, fetch_if_empty, is_empty};
 pub use ship::{ShipOptions, Shipped, Shipper};
 pub use store::Store;
 pub use verify::{Verified, verify};
+pub use worker::{EVERY, Status, Worker};

@@ -7,7 +7,7 @@
 
 use crate::chain::{Base, Run, Seen, Tip, base_hints, link_name, read_link, walk};
 use crate::error::{Error, Result};
-use crate::link::{Begin, Cause, Content, Link, digest};
+use crate::link::{Begin, Cause, Content, Link, Snapshot, digest};
 use crate::note;
 use crate::retention::Retention;
 use crate::snapshot;
@@ -91,6 +91,8 @@ pub struct Shipper {
     /// Bases whose hints are to be put.
     hints: Vec<u64>,
     confirmed: u64,
+    /// A run needs its records below this LSN before it can replace the one before.
+    floor: u64,
     retention: Retention,
     gaps: u64,
 }
@@ -111,18 +113,20 @@ async fn read_chain(store: &Store) -> Result<(Seen, Tip)> {
     for (number, _) in base_hints(store).await? {
         let Some((link, _)) = read_link(store, number).await? else { continue };
         let Some(base) = Base::of(&link) else { continue };
-        let mut seen = Seen::from_base(&base);
-        let from = base.from_link(number);
-        let tip = walk(store, (from, None), |link| seen.take(store, link).map(|()| true)).await?;
-        // It may have been removed meanwhile: then there is a newer one.
-        if tip.number >= number {
-            return Ok((seen, tip));
+        match read_from(store, base.from_link(number), Seen::from_base(&base)).await {
+            Ok((seen, tip)) if tip.number >= number => return Ok((seen, tip)),
+            // It may have been removed, because there is a newer one, or be damaged.
+            Ok(_) | Err(Error::Object { .. }) => {}
+            Err(error) => return Err(error),
         }
     }
     let first = store.list(Folder::Chain, None).await?;
     let first = first.first().and_then(|(name, _)| name.parse().ok()).unwrap_or(1);
-    let mut seen = Seen::default();
-    let tip = walk(store, (first, None), |link| seen.take(store, link).map(|()| true)).await?;
+    read_from(store, first, Seen::default()).await
+}
+
+async fn read_from(store: &Store, from: u64, mut seen: Seen) -> Result<(Seen, Tip)> {
+    let tip = walk(store, (from, None), |link| seen.take(store, link).map(|()| true)).await?;
     Ok((seen, tip))
 }
 
@@ -148,8 +152,9 @@ impl Shipper {
             let id = random_id();
             note::write(&*media, id, seen.shipper)?;
             let mut shipper = Self {
-                run: Run { log: begin.log, next: begin.first, links: Vec::new(), base: None },
-                retention: Retention::new(options.keep),
+                run: Run::new(0, begin.log, begin.first),
+                floor: 0,
+                retention: Retention::new(options.keep, &seen.numbers),
                 timeline: seen.timeline + 1,
                 store: store.clone(),
                 media: media.clone(),
@@ -165,8 +170,11 @@ impl Shipper {
                 confirmed: 0,
                 gaps: 0,
             };
-            if let Some(run) = seen.run.clone().filter(|_| begin.continues) {
-                shipper.run = run;
+            if let Some(run) = seen.whole().cloned() {
+                shipper.floor = if begin.cause == Cause::TakenOver { 0 } else { run.next };
+                if begin.continues {
+                    shipper.run = run;
+                }
             }
             match shipper.put(Content::Begin(begin)).await {
                 // Another one was faster, or a late put has come: look at what it says.
@@ -298,9 +306,9 @@ impl Shipper {
     /// Ships the newest snapshot, if there is one and its time has come.
     async fn ship_snapshot(&mut self, shipped: &mut Shipped) -> Result<()> {
         let Some(file) = self.due_snapshot()? else { return Ok(()) };
+        // At least the newest records: by them a directory shows that it has what the chain has.
         let mut links = self.run.links.iter().rev();
-        let from = links.find(|&&(_, first)| first <= file.start && file.start < self.run.next);
-        // Otherwise the records follow the snapshot's link.
+        let from = links.find(|&&(_, first)| first <= file.start);
         let from = from.map_or(self.tip.number + 1, |&(number, _)| number);
         let parts = (from, random_id() as u64);
         let of = (&self.origin, &file);
@@ -319,6 +327,9 @@ impl Shipper {
         let found = snapshots_on(&*self.media)?.into_iter().next();
         let is_shipped = |file: &SnapshotFile| file.start >= first && file.end <= self.run.next;
         let Some(file) = found.filter(is_shipped) else { return Ok(None) };
+        if self.run.base.is_none() && self.run.next < self.floor {
+            return Ok(None);
+        }
         let is_due = self.run.base.as_ref().is_none_or(|(_, base)| {
             let (log, length) = (self.run.next - base.start(), match base {
                 Base::Creation(_) => 0,
@@ -392,10 +403,11 @@ impl Shipper {
     /// Notes what a link says that is in the chain.
     fn note(&mut self, link: Link) {
         let base = Base::of(&link);
+        self.retention.note(link.number, matches!(link.content, Content::Begin(_)));
         match link.content {
             Content::Begin(begin) if !begin.continues => {
-                let (log, next, links) = (begin.log, begin.first, Vec::new());
-                self.run = Run { log, next, links, base: None };
+                self.floor = self.floor.max(self.confirmed);
+                self.run = Run::new(link.number, begin.log, begin.first);
             }
             Content::Begin(_) => {}
             Content::Log(piece, _) => {
@@ -454,27 +466,65 @@ fn choose_begin(
     if filter != origin.uuid {
         return Err(other_filter(store, filter, origin));
     }
-    let shown = match &seen.last {
-        // Nothing was shipped but beginnings.
-        None => Ok(()),
-        Some(last) => shows(store, media, last),
-    };
-    match shown {
-        Err(Error::Refused { .. }) if options.take_over => {
-            return anew(media, origin, Cause::TakenOver);
+    // Of what nobody can fetch nothing was confirmed.
+    let Some(run) = seen.whole() else { return anew(media, origin, Cause::Started) };
+    let shown = match (&run.last, &run.base) {
+        // No records follow it.
+        (_, Some((_, Base::Snapshot(snapshot)))) if snapshot.start == run.next => {
+            let by_records = run.last.as_ref().map(|last| shows(store, media, last));
+            match by_records {
+                Some(Ok(())) => Ok(()),
+                _ => shows_snapshot(store, &**media, snapshot),
+            }
         }
+        (Some(last), _) => shows(store, media, last),
+        // Nothing was shipped but a beginning.
+        (None, _) => Ok(()),
+    };
+    let cause = match shown {
+        Err(Error::Refused { .. }) if options.take_over => Cause::TakenOver,
         // Nobody else has shipped since this directory did.
         Err(Error::Refused { remedy: UNKNOWN, .. }) if note::has(&**media, seen.shipper)? => {
-            return anew(media, origin, Cause::Gap);
+            Cause::Gap
         }
-        shown => shown?,
+        shown => shown.map(|()| Cause::Started)?,
+    };
+    if cause != Cause::Started || run.log != origin.log {
+        let (begin, history) = anew(media, origin, cause)?;
+        if begin.first == 1 {
+            return Err(Error::Refused {
+                url: store.to_string(),
+                expected: "a directory with a snapshot, because it cannot continue the log".into(),
+                found: "none".into(),
+                remedy: "write one: `ebbtide snapshot DIR`",
+            });
+        }
+        return Ok((begin, history));
     }
-    let run = seen.run.as_ref().filter(|run| seen.has_last && run.log == origin.log);
-    let Some(run) = run else { return anew(media, origin, Cause::Started) };
     let history = History::open_on(media.clone())?.after(At::Lsn(run.next - 1))?;
     let (cause, log, first) = (Cause::Started, origin.log, history.next_lsn());
     let begin = Begin { cause, log, first, continues: true, meta: origin.meta.clone() };
     Ok((begin, history))
+}
+
+/// Checks that the directory has this snapshot, which no records follow.
+fn shows_snapshot(store: &Store, media: &dyn Media, snapshot: &Snapshot) -> Result<()> {
+    let found = snapshots_on(media)?.into_iter().find(|file| file.start == snapshot.start);
+    let is_it = match &found {
+        Some(file) if file.bytes == snapshot.bytes => {
+            snapshot::digests(media, file)?.as_ref() == Some(&snapshot.digests)
+        }
+        _ => false,
+    };
+    if is_it {
+        return Ok(());
+    }
+    Err(Error::Refused {
+        url: store.to_string(),
+        expected: format!("the snapshot from LSN {} to {}", snapshot.start, snapshot.end),
+        found: if found.is_some() { "another one of this LSN" } else { "none of this LSN" }.into(),
+        remedy: if found.is_some() { LACKS } else { UNKNOWN },
+    })
 }
 
 /// Checks that the directory has these records, the newest of the chain.
@@ -485,17 +535,28 @@ fn shows(store: &Store, media: &Arc<dyn Media>, last: &Piece) -> Result<()> {
         found,
         remedy,
     };
-    let opened = History::open_on(media.clone())?;
-    let mut history = match opened.after(At::Lsn(last.first - 1)) {
-        Err(ebbtide::Error::NotKept { from, end, .. }) => {
-            let found = format!("those of LSN {} to {}", from + 1, end - 1);
-            let remedy = if end <= last.first { LACKS } else { UNKNOWN };
-            return Err(refused(found, remedy));
-        }
-        // What is not durable was not shipped from here.
-        opened => opened?,
-    };
+    let open = |first: u64| History::open_on(media.clone())?.after(At::Lsn(first - 1));
     let mut at = last.first;
+    let mut history = loop {
+        match open(at) {
+            // The rest of them is as good.
+            Err(ebbtide::Error::NotKept { from, end, .. })
+                if from >= at && from + 1 < last.end() && last.end() <= end =>
+            {
+                at = from + 1;
+            }
+            Err(ebbtide::Error::NotKept { from, end, .. }) => {
+                let found = match end {
+                    end if end > from + 1 => format!("those of LSN {} to {}", from + 1, end - 1),
+                    end => format!("none below LSN {end}"),
+                };
+                let remedy = if end < last.end() { LACKS } else { UNKNOWN };
+                return Err(refused(found, remedy));
+            }
+            // What is not durable was not shipped from here.
+            opened => break opened?,
+        }
+    };
     while at < last.end() {
         let Some(piece) = history.read_piece()? else {
             return Err(refused(format!("only those up to {}", at - 1), LACKS));

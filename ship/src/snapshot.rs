@@ -36,6 +36,24 @@ pub fn snapshot_prefix(start: u64) -> String {
     format!("{start:020}-")
 }
 
+fn open(media: &dyn Media, file: &SnapshotFile) -> Result<Option<Box<dyn MediaFile>>> {
+    match media.open(&file.name, Access::Read) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        open => open.map(Some).map_err(|error| local("open", media, &file.name, &error)),
+    }
+}
+
+fn digests_of(media: &dyn Media, file: &SnapshotFile, open: &dyn MediaFile) -> Result<Vec<u128>> {
+    let starts = (0..file.bytes).step_by(PART_BYTES as usize);
+    let range = |start| start..file.bytes.min(start + PART_BYTES);
+    starts.map(|start| Ok(digest(&read_file(media, &file.name, open, range(start))?))).collect()
+}
+
+/// Returns the digests of the parts of a filter's snapshot; `None` if it is gone.
+pub fn digests(media: &dyn Media, file: &SnapshotFile) -> Result<Option<Vec<u128>>> {
+    open(media, file)?.map(|open| digests_of(media, file, &*open)).transpose()
+}
+
 /// Uploads a snapshot of a filter. `None` if the file is gone. `from_link` is the link with the
 /// record of its start; `id` makes its name unique.
 pub async fn upload(
@@ -44,18 +62,12 @@ pub async fn upload(
     (origin, file): (&Origin, &SnapshotFile),
     (from_link, id): (u64, u64),
 ) -> Result<Option<Snapshot>> {
-    let open = match media.open(&file.name, Access::Read) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        open => open.map_err(|error| local("open", media, &file.name, &error))?,
-    };
+    let Some(open) = open(media, file)? else { return Ok(None) };
     let name = format!("{}{id:016x}", snapshot_prefix(file.start));
-    let mut digests = Vec::new();
-    let read = |range: Range<u64>| {
-        let bytes = read_file(media, &file.name, &*open, range)?;
-        digests.extend(bytes.chunks(PART_BYTES as usize).map(digest));
-        Ok(bytes)
-    };
+    let read = |range: Range<u64>| read_file(media, &file.name, &*open, range);
     store.upload(Folder::Snapshot, &name, file.bytes, read).await?;
+    // Read again: the file does not change, and what was uploaded is compared with it.
+    let digests = digests_of(media, file, &*open)?;
     Ok(Some(Snapshot {
         name,
         log: origin.log,

@@ -30,6 +30,7 @@ pub struct Store {
     objects: Arc<dyn ObjectStore>,
     prefix: Path,
     url: String,
+    upload_bytes: usize,
 }
 
 impl fmt::Debug for Store {
@@ -91,7 +92,7 @@ impl Store {
             std::fs::create_dir_all(url).map_err(|error| wrong(&error))?;
             let objects = object_store::local::LocalFileSystem::new_with_prefix(url);
             let objects = objects.map_err(|error| wrong(&error))?;
-            return Ok(Self { objects: Arc::new(objects), prefix: Path::default(), url: url.into() });
+            return Ok(Self::of(Arc::new(objects), "", url));
         }
         let parsed = url::Url::parse(url).map_err(|error| wrong(&error))?;
         let of_store = |name: &String| {
@@ -101,13 +102,22 @@ impl Store {
         let settings = settings.filter(|(name, _)| of_store(name));
         let (objects, prefix) =
             object_store::parse_url_opts(&parsed, settings).map_err(|error| wrong(&error))?;
-        Ok(Self { objects: objects.into(), prefix, url: url.trim_end_matches('/').into() })
+        Ok(Self::of(objects.into(), prefix.as_ref(), url))
     }
 
     /// Uses a store of the program's own. `url` is for messages.
     #[must_use]
     pub fn of(objects: Arc<dyn ObjectStore>, prefix: &str, url: &str) -> Self {
-        Self { objects, prefix: Path::from(prefix), url: url.trim_end_matches('/').into() }
+        let (prefix, url) = (Path::from(prefix), url.trim_end_matches('/').into());
+        Self { objects, prefix, url, upload_bytes: UPLOAD_BYTES }
+    }
+
+    /// Sets the length from which a snapshot is uploaded in pieces, and that of a piece; by default
+    /// 8 MiB. S3 refuses pieces below 5 MiB.
+    #[must_use]
+    pub fn upload_bytes(mut self, bytes: usize) -> Self {
+        self.upload_bytes = bytes.max(1);
+        self
     }
 
     fn path(&self, folder: Folder, name: &str) -> Path {
@@ -194,17 +204,17 @@ impl Store {
         mut read: impl FnMut(Range<u64>) -> Result<Bytes>,
     ) -> Result<()> {
         let path = self.path(folder, name);
-        if bytes <= UPLOAD_BYTES as u64 {
+        if bytes <= self.upload_bytes as u64 {
             let payload = PutPayload::from_bytes(read(0..bytes)?);
             let put = async { self.objects.put(&path, payload).await };
             return self.answer((folder, name), "put", put).await.map(drop);
         }
         let begun = async { self.objects.put_multipart(&path).await };
         let begun = self.answer((folder, name), "put", begun).await?;
-        let mut upload = WriteMultipart::new_with_chunk_size(begun, UPLOAD_BYTES);
+        let mut upload = WriteMultipart::new_with_chunk_size(begun, self.upload_bytes);
         let mut at = 0;
         while at < bytes {
-            let end = bytes.min(at + UPLOAD_BYTES as u64);
+            let end = bytes.min(at + self.upload_bytes as u64);
             let room = async { upload.wait_for_capacity(UPLOADS).await };
             self.answer((folder, name), "put", room).await?;
             upload.put(read(at..end)?);

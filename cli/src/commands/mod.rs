@@ -27,6 +27,8 @@ mod report;
 mod restore;
 mod run;
 mod salvage;
+#[cfg(feature = "ship")]
+mod ship;
 mod shells;
 mod stat;
 mod stream;
@@ -66,6 +68,10 @@ pub fn run(command: Command) -> Result<ExitCode> {
             filter.close()?;
         }
         Command::Restore(arguments) => restore::restore(&arguments)?,
+        #[cfg(feature = "ship")]
+        Command::Ship(arguments) => return ship::ship(&arguments),
+        #[cfg(feature = "ship")]
+        Command::Fetch(arguments) => ship::fetch(&arguments)?,
         Command::Alter(arguments) => remake::alter(&arguments)?,
         Command::Merge(arguments) => remake::merge(&arguments)?,
         Command::Split(arguments) => remake::split(&arguments)?,

@@ -1,3 +1,6 @@
 //! Ship, fetch, verify: over memory, directories and faulty stores.
 
 mod basics;
+mod faulty;
+mod kills;
+mod machine;
