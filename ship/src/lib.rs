@@ -19,6 +19,6 @@ mod worker;
 pub use error::{Error, Result};
 pub use fetch::{Fetched, assemble, fetch, fetch_if_empty, is_empty};
 pub use ship::{ShipOptions, Shipped, Shipper};
-pub use store::Store;
+pub use store::{Store, explain};
 pub use verify::{Verified, verify};
 pub use worker::{EVERY, Status, Worker};

@@ -254,8 +254,9 @@ impl Store {
     }
 }
 
-/// Says in one sentence what a store's error means.
-fn explain(object: String, action: &'static str, error: &StoreError) -> Error {
+/// Says in one sentence what a store's error means. `object` is what messages call the object.
+#[must_use]
+pub fn explain(object: String, action: &'static str, error: &StoreError) -> Error {
     let mut found = error.to_string();
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {

@@ -4,3 +4,6 @@ mod basics;
 mod faulty;
 mod kills;
 mod machine;
+mod processes;
+mod sentences;
+mod server;
