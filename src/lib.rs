@@ -128,6 +128,8 @@ pub use api::explain::{ExaminedLog, Explained, Explanation, KeyBlock, KeyRecord}
 pub use api::handle::{Filter, Handle};
 #[cfg(not(loom))]
 pub use api::reader::Reader;
+#[cfg(not(loom))]
+pub use api::standby::Standby;
 pub use api::ticket::Ticket;
 pub use api::{batch::Batch, call::Call};
 pub use clock::{Clock, ManualClock, Timestamp};

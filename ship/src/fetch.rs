@@ -31,6 +31,9 @@ pub struct Fetched {
     pub link: u64,
     /// The bytes of snapshot and log that were read.
     pub bytes: u64,
+    /// Whether the chain has begun anew since, after an alteration or a gap, and the snapshot of
+    /// that is not there yet.
+    pub is_pending: bool,
 }
 
 /// Creates a filter in a new directory, as the store has it: now, or at a moment that is kept
@@ -114,7 +117,7 @@ fn beside(dir: &Path, suffix: &str) -> PathBuf {
     dir.with_file_name(name)
 }
 
-fn remove(dir: &Path) -> Result<()> {
+pub(crate) fn remove(dir: &Path) -> Result<()> {
     match fs::remove_dir_all(dir) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(io("remove", dir, &error)),
         _ => Ok(()),
@@ -257,5 +260,6 @@ pub(crate) async fn assemble_from(
         return Ok(None);
     }
     let lsn = assembly.finish()?;
-    Ok(Some(Fetched { lsn, timeline, link: tip.number, bytes }))
+    let is_pending = seen.began() != run;
+    Ok(Some(Fetched { lsn, timeline, link: tip.number, bytes, is_pending }))
 }

@@ -176,6 +176,12 @@ impl Piece {
         })
     }
 
+    /// Returns the records from an LSN on; `None` if one of them is damaged.
+    pub(crate) fn records_from(&self, first: u64) -> Option<Vec<(u64, Record)>> {
+        let wanted = self.decode().filter(|&(lsn, _)| lsn >= first);
+        wanted.map(|(lsn, record)| Some((lsn, record?))).collect()
+    }
+
     /// Returns whether it changes the filter: it has more than VOIDs, and notes about how far the
     /// log is durable and when the filter was alive.
     #[must_use]
