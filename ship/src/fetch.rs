@@ -84,7 +84,8 @@ pub async fn fetch_if_empty(store: &Store, dir: impl AsRef<Path>) -> Result<Opti
 /// # Errors
 /// [`Error::Store`].
 pub async fn is_empty(store: &Store) -> Result<bool> {
-    Ok(store.list(Folder::Chain, None).await?.is_empty())
+    // The first link is a beginning, and never removed.
+    Ok(read_link(store, 1).await?.is_none())
 }
 
 fn io(action: &'static str, path: &Path, error: &std::io::Error) -> Error {
@@ -190,13 +191,13 @@ pub async fn assemble(store: &Store, media: Arc<dyn Media>) -> Result<Fetched> {
     }
 }
 
-/// Assembles from the first link that is there: its hint may be missing.
+/// Assembles from the newest base of a chain that has no hint yet.
 async fn first_base(store: &Store, media: Arc<dyn Media>) -> Result<Fetched> {
-    let listed = store.list(Folder::Chain, None).await?;
-    let first = listed.first().and_then(|(name, _)| name.parse::<u64>().ok());
-    let Some(first) = first else { return Err(nothing(store, "a shipped filter")) };
+    if is_empty(store).await? {
+        return Err(nothing(store, "a shipped filter"));
+    }
     let mut seen = Seen::default();
-    walk(store, (first, None), |link| seen.take(store, link).map(|()| true)).await?;
+    walk(store, (1, None), |link| seen.take(store, link).map(|()| true)).await?;
     let newest = seen.bases.last().copied();
     let newest = newest.ok_or_else(|| nothing(store, "a link at which a fetch can begin"))?;
     let fetched = assemble_from(store, media, newest, None).await?;

@@ -120,9 +120,8 @@ async fn read_chain(store: &Store) -> Result<(Seen, Tip)> {
             Err(error) => return Err(error),
         }
     }
-    let first = store.list(Folder::Chain, None).await?;
-    let first = first.first().and_then(|(name, _)| name.parse().ok()).unwrap_or(1);
-    read_from(store, first, Seen::default()).await
+    // A beginning is never removed: what a list says is not needed.
+    read_from(store, 1, Seen::default()).await
 }
 
 async fn read_from(store: &Store, from: u64, mut seen: Seen) -> Result<(Seen, Tip)> {

@@ -2,6 +2,7 @@
 
 mod basics;
 mod faulty;
+mod fixture;
 mod following;
 mod kills;
 mod machine;
