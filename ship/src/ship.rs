@@ -202,6 +202,12 @@ impl Shipper {
         self.timeline
     }
 
+    /// Returns whether what was shipped last can be fetched only once a snapshot comes.
+    #[must_use]
+    pub fn is_pending(&self) -> bool {
+        self.run.base.is_none()
+    }
+
     /// Returns how often log was removed before it was shipped: moments in between cannot be
     /// fetched.
     #[must_use]

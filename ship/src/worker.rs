@@ -9,6 +9,7 @@ use crate::store::Store;
 use ebbtide::media::Disk;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -37,6 +38,9 @@ pub struct Status {
     pub bytes: u64,
     /// How often log was removed before it was shipped.
     pub gaps: u64,
+    /// Whether what was shipped last can be fetched only once a snapshot comes: at the beginning,
+    /// after an alteration, and after a gap.
+    pub is_pending: bool,
     /// Whether another shipper has taken over.
     pub is_fenced: bool,
     /// Whether the worker has stopped.
@@ -70,6 +74,10 @@ impl Status {
 struct Shared {
     status: Mutex<(Status, Option<Error>)>,
     changed: Condvar,
+    /// Rounds that have begun.
+    begun: AtomicU64,
+    /// The newest of them that has shipped everything.
+    done: AtomicU64,
 }
 
 impl Shared {
@@ -131,36 +139,51 @@ impl Worker {
         }
     }
 
+    /// Ships now, and waits until a fetch yields every operation that is durable now
+    /// ([`Filter::sync`](ebbtide::Filter::sync)).
+    ///
+    /// # Errors
+    /// The error with which the worker has stopped, such as [`Error::Fenced`]: do not acknowledge
+    /// what was done. [`Error::Store`] after this time; what it is waiting for may still be shipped.
+    pub fn flush(&self, time: Duration) -> Result<()> {
+        // The next round to begin reads everything that is durable now.
+        let wanted = self.shared.begun.load(Ordering::Relaxed) + 1;
+        self.wait_until(time, |shared, _| shared.done.load(Ordering::Relaxed) >= wanted)
+    }
+
     /// Ships now, and waits until a fetch yields every operation below this LSN: for an operation
     /// that is one more than its own ([`Ticket::lsn`](ebbtide::Ticket::lsn)). It must be durable.
     ///
     /// # Errors
-    /// The error with which the worker has stopped, such as [`Error::Fenced`]; [`Error::Store`]
-    /// after this time.
+    /// As [`Worker::flush`].
     pub fn wait(&self, lsn: u64, time: Duration) -> Result<()> {
+        self.wait_until(time, |_, status| status.confirmed >= lsn)
+    }
+
+    fn wait_until(&self, time: Duration, is_done: impl Fn(&Shared, &Status) -> bool) -> Result<()> {
+        const LOOK: Duration = Duration::from_millis(100);
         let (begun, mut asked) = (Instant::now(), None::<Instant>);
         let mut status = self.shared.lock();
-        while status.0.confirmed < lsn {
+        while !is_done(&self.shared, &status.0) {
             if status.0.is_stopped {
                 return Err(stopped(&mut status));
             }
-            if asked.is_none_or(|asked| asked.elapsed() > Duration::from_millis(100)) {
+            if asked.is_none_or(|asked| asked.elapsed() > LOOK) {
                 self.order(Order::Ship);
                 asked = Some(Instant::now());
             }
             let Some(left) = time.checked_sub(begun.elapsed()) else {
                 let failure = status.0.failure.clone();
-                let found = format!("those below {} after {time:?}", status.0.confirmed);
+                let found = format!("what is below LSN {} after {time:?}", status.0.confirmed);
                 return Err(Error::Store {
-                    object: format!("the operations below LSN {lsn}"),
+                    object: "the operations so far".into(),
                     action: "ship",
                     found: failure.unwrap_or(found),
                     remedy: "wait longer; are they durable?",
                     is_transient: true,
                 });
             };
-            let left = left.min(Duration::from_millis(100));
-            let waited = self.shared.changed.wait_timeout(status, left);
+            let waited = self.shared.changed.wait_timeout(status, left.min(LOOK));
             status = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         Ok(())
@@ -245,11 +268,13 @@ fn work(
         links: 0,
         bytes: 0,
         gaps: 0,
+        is_pending: shipper.is_pending(),
         is_fenced: false,
         is_stopped: false,
     };
     let (status, changed) = (Mutex::new((status, None)), Condvar::new());
-    let shared = Arc::new(Shared { status, changed });
+    let (begun_rounds, done) = (AtomicU64::new(0), AtomicU64::new(0));
+    let shared = Arc::new(Shared { status, changed, begun: begun_rounds, done });
     let _ = begun.send(Ok(shared.clone()));
     // Also if the thread panics, those who wait must learn it.
     let _stop = Stopping(&shared);
@@ -260,7 +285,12 @@ fn work(
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => return,
         };
+        // A number that is read before what it counts is read: nothing else depends on it.
+        let number = shared.begun.fetch_add(1, Ordering::Relaxed) + 1;
         let round = runtime.block_on(shipper.round());
+        if round.is_ok() && !shipper.is_pending() {
+            shared.done.fetch_max(number, Ordering::Relaxed);
+        }
         let is_last = matches!(order, Some(Order::Stop));
         if !note(&shared, &shipper, round, is_last) || is_last {
             return;
@@ -289,7 +319,7 @@ fn note(
     let mut locked = shared.lock();
     let (status, kept) = &mut *locked;
     (status.confirmed, status.timeline) = (shipper.confirmed(), shipper.timeline());
-    status.gaps = shipper.gaps();
+    (status.gaps, status.is_pending) = (shipper.gaps(), shipper.is_pending());
     let continues = match round {
         Ok(shipped) => {
             (status.succeeded, status.failure) = (Instant::now(), None);
