@@ -8,7 +8,7 @@ use crate::moment::{Past, parse_moment};
 use crate::operator_args::{History, Report, Stat, Top};
 use crate::remake_args::{Alter, Merge, Split};
 #[cfg(feature = "ship")]
-use crate::ship_args::{Fetch, Ship};
+use crate::ship_args::{Fetch, Follow, Promote, Ship};
 use crate::units::parse_positive;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -137,6 +137,13 @@ pub enum Command {
     /// Creates a filter, in a new directory, from object storage.
     #[cfg(feature = "ship")]
     Fetch(Fetch),
+    /// Prints 1 or 0 for each key of standard input, one per line, from a copy in memory that follows
+    /// a shipped filter.
+    #[cfg(feature = "ship")]
+    Follow(Follow),
+    /// Makes a new directory the writer of a shipped filter: fetches it, and fences whoever ships.
+    #[cfg(feature = "ship")]
+    Promote(Promote),
     /// Gives a filter another window, rate, capacity or kind, while it is in use, from the log that
     /// is kept.
     ///

@@ -76,3 +76,25 @@ pub struct Fetch {
     #[arg(long)]
     pub if_empty: bool,
 }
+
+/// Options of `follow`.
+#[derive(Debug, Args)]
+pub struct Follow {
+    /// The place of the filter, as for ship.
+    pub url: String,
+    /// How often the place is asked for what is new.
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "1s")]
+    pub every: Duration,
+    /// Refuse to answer when the end of what the place has was not seen for so long.
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "1m")]
+    pub max_lag: Duration,
+}
+
+/// Options of `promote`.
+#[derive(Debug, Args)]
+pub struct Promote {
+    /// The place of the filter, as for ship.
+    pub url: String,
+    /// The directory of the new filter, which must be empty or missing.
+    pub dir: PathBuf,
+}

@@ -137,7 +137,7 @@ impl Base {
     }
 
     /// Returns the number of the first link that is needed, if this base is in link `number`.
-    pub fn from_link(&self, number: u64) -> u64 {
+    pub fn first_link(&self, number: u64) -> u64 {
         match self {
             Self::Creation(_) => number,
             Self::Snapshot(snapshot) => snapshot.from_link,
@@ -220,7 +220,12 @@ impl Seen {
     pub fn take(&mut self, store: &Store, link: Link) -> Result<()> {
         let number = link.number;
         let wrong = |expected: String, found: String| {
-            Err(Error::object(store.name(Folder::Chain, &link_name(number)), expected, found, MIXED))
+            Err(Error::object(
+                store.name(Folder::Chain, &link_name(number)),
+                expected,
+                found,
+                MIXED,
+            ))
         };
         if let Some(filter) = self.filter.filter(|&filter| filter != link.filter) {
             let found = format!("a link of {:032x}", link.filter);

@@ -123,7 +123,10 @@ impl fmt::Display for Error {
                  this machine later, fetch into a new directory"
             ),
             Self::Refused { url, expected, found, remedy } => {
-                write!(f, "{url} does not take this directory: expected {expected}, found {found}: {remedy}")
+                write!(
+                    f,
+                    "{url} does not take this directory: expected {expected}, found {found}: {remedy}"
+                )
             }
             Self::Object { object, expected, found, remedy } => {
                 write!(f, "{object}: expected {expected}, found {found}: {remedy}")

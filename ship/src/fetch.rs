@@ -235,7 +235,7 @@ pub(crate) async fn assemble_from(
     let mut seen = Seen::from_base(&base);
     let (mut timeline, mut is_reached) = (link.timeline, false);
     let run = if matches!(base, Base::Creation(_)) { number } else { 0 };
-    let tip = walk(store, (base.from_link(number), None), |link| {
+    let tip = walk(store, (base.first_link(number), None), |link| {
         timeline = timeline.max(link.timeline);
         if let Content::Log(piece, _) = &link.content
             && seen.began() == run

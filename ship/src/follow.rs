@@ -38,10 +38,7 @@ impl Answers {
     ///
     /// # Errors
     /// [`Error::Behind`] if it is older than allowed; [`Error::Filter`] of the question.
-    pub fn ask<T>(
-        &self,
-        question: impl FnOnce(&Reader<Any>) -> ebbtide::Result<T>,
-    ) -> Result<T> {
+    pub fn ask<T>(&self, question: impl FnOnce(&Reader<Any>) -> ebbtide::Result<T>) -> Result<T> {
         let (lag, allowed) = (self.lag(), self.0.max_lag);
         if lag > allowed {
             return Err(Error::Behind { allowed, found: format!("{:.1} s", lag.as_secs_f64()) });
@@ -113,11 +110,13 @@ impl Follower {
             let is_base = Base::of(&link).is_some();
             match &link.content {
                 Content::Begin(begin) => {
-                    let standby = self.shared.standby.read().unwrap_or_else(PoisonError::into_inner);
+                    let standby =
+                        self.shared.standby.read().unwrap_or_else(PoisonError::into_inner);
                     self.is_pending = !(begin.continues && begin.first == standby.next_lsn());
                 }
                 Content::Log(piece, _) if !self.is_pending => {
-                    let standby = self.shared.standby.read().unwrap_or_else(PoisonError::into_inner);
+                    let standby =
+                        self.shared.standby.read().unwrap_or_else(PoisonError::into_inner);
                     standby.apply(piece)?;
                 }
                 Content::Log(..) | Content::Snapshot(_) => {}

@@ -300,7 +300,7 @@ impl<'a> Fields<'a> {
         let (log, timeline) = (self.id("log")?, self.number("engine-timeline")?);
         let (first, end) = (self.number("first")?, self.number("end")?);
         let piece = Piece::of_bytes(log, timeline, first.min(LSN_MAX), self.content.to_vec());
-        if piece.end() != end || piece.records.len() % 32 != 0 || first > LSN_MAX {
+        if piece.end() != end || !piece.records.len().is_multiple_of(32) || first > LSN_MAX {
             let (expected, found) = (format!("records up to LSN {end}"), piece.end().to_string());
             return Err(Error::object(self.object, expected, found, REMEDY));
         }

@@ -60,7 +60,12 @@ impl Retention {
     }
 
     /// Removes what the base in link `oldest` and later ones do not need.
-    async fn remove_before(&mut self, store: &Store, oldest: u64, hints: &[(u64, i64)]) -> Result<()> {
+    async fn remove_before(
+        &mut self,
+        store: &Store,
+        oldest: u64,
+        hints: &[(u64, i64)],
+    ) -> Result<()> {
         let Some((link, _)) = read_link(store, oldest).await? else { return Ok(()) };
         let Some(base) = Base::of(&link) else { return Ok(()) };
         let mut needed = Vec::new();
@@ -72,11 +77,12 @@ impl Retention {
             }
         }
         let old = |(number, _): &&(u64, i64)| *number < oldest;
-        let names: Vec<_> = hints.iter().filter(old).map(|(number, _)| link_name(*number)).collect();
+        let names: Vec<_> =
+            hints.iter().filter(old).map(|(number, _)| link_name(*number)).collect();
         store.remove(Folder::Base, &names).await?;
         // Listed before the links are removed, which others may name.
         let snapshots = store.list(Folder::Snapshot, None).await?;
-        let links = self.links_before(store, base.from_link(oldest)).await?;
+        let links = self.links_before(store, base.first_link(oldest)).await?;
         store.remove(Folder::Chain, &links).await?;
         // One that is newer may be about to get its link, of another shipper.
         let first = snapshot_prefix(base.start());

@@ -50,11 +50,7 @@ pub struct ShipOptions {
 
 impl Default for ShipOptions {
     fn default() -> Self {
-        Self {
-            take_over: false,
-            keep: Duration::ZERO,
-            snapshot_log_bytes: SNAPSHOT_LOG_BYTES,
-        }
+        Self { take_over: false, keep: Duration::ZERO, snapshot_log_bytes: SNAPSHOT_LOG_BYTES }
     }
 }
 
@@ -113,7 +109,7 @@ async fn read_chain(store: &Store) -> Result<(Seen, Tip)> {
     for (number, _) in base_hints(store).await? {
         let Some((link, _)) = read_link(store, number).await? else { continue };
         let Some(base) = Base::of(&link) else { continue };
-        match read_from(store, base.from_link(number), Seen::from_base(&base)).await {
+        match read_from(store, base.first_link(number), Seen::from_base(&base)).await {
             Ok((seen, tip)) if tip.number >= number => return Ok((seen, tip)),
             // It may have been removed, because there is a newer one, or be damaged.
             Ok(_) | Err(Error::Object { .. }) => {}
@@ -336,10 +332,13 @@ impl Shipper {
             return Ok(None);
         }
         let is_due = self.run.base.as_ref().is_none_or(|(_, base)| {
-            let (log, length) = (self.run.next - base.start(), match base {
-                Base::Creation(_) => 0,
-                Base::Snapshot(snapshot) => snapshot.bytes,
-            });
+            let (log, length) = (
+                self.run.next - base.start(),
+                match base {
+                    Base::Creation(_) => 0,
+                    Base::Snapshot(snapshot) => snapshot.bytes,
+                },
+            );
             let least = self.options.snapshot_log_bytes.max(length);
             file.start > base.start() && log * RECORD_BYTES > least
         });

@@ -16,7 +16,12 @@ const PARTS: usize = 8;
 const REMEDY: &str = "fetch an older state with `--at`, or ship the filter to a new prefix from a \
                       machine that has it";
 
-fn read_file(media: &dyn Media, name: &str, file: &dyn MediaFile, range: Range<u64>) -> Result<Bytes> {
+fn read_file(
+    media: &dyn Media,
+    name: &str,
+    file: &dyn MediaFile,
+    range: Range<u64>,
+) -> Result<Bytes> {
     let mut buffer = vec![0; (range.end - range.start) as usize];
     let read = file.read_at(&mut buffer, range.start);
     read.map_err(|source| local("read", media, name, &source))?;

@@ -286,13 +286,14 @@ pub fn explain(object: String, action: &'static str, error: &StoreError) -> Erro
     } else if matches!(
         error,
         StoreError::PermissionDenied { .. } | StoreError::Unauthenticated { .. }
-    ) || has(&["SignatureDoesNotMatch", "InvalidAccessKeyId", "AccessDenied", "Permission denied"])
-    {
+    ) || has(&[
+        "SignatureDoesNotMatch",
+        "InvalidAccessKeyId",
+        "AccessDenied",
+        "Permission denied",
+    ]) {
         ("the credentials do not allow this: give others, or allow get, put, list, delete", false)
-    } else if matches!(
-        error,
-        StoreError::NotSupported { .. } | StoreError::NotImplemented { .. }
-    ) {
+    } else if matches!(error, StoreError::NotSupported { .. } | StoreError::NotImplemented { .. }) {
         ("this store cannot put an object only if it is absent: use another one", false)
     } else {
         ("it is tried again; look at the network and the store", true)

@@ -71,7 +71,7 @@ async fn read_all(store: &Store) -> Result<(Seen, u64, u64)> {
         && let Some((link, _)) = read_link(store, number).await?
         && let Some(base) = Base::of(&link)
     {
-        (from, seen) = (base.from_link(number), Seen::from_base(&base));
+        (from, seen) = (base.first_link(number), Seen::from_base(&base));
     }
     let (mut links, mut log_bytes) = (0, 0);
     walk(store, (from, None), |link| {

@@ -156,7 +156,8 @@ impl Piece {
     /// Adds a piece that follows this one directly, in the same timeline of the same log. Returns
     /// false, and changes nothing, if it does not.
     pub fn append(&mut self, next: &Self) -> bool {
-        let follows = (next.log, next.timeline, next.first) == (self.log, self.timeline, self.end());
+        let follows =
+            (next.log, next.timeline, next.first) == (self.log, self.timeline, self.end());
         if follows {
             self.records.extend_from_slice(&next.records);
         }
@@ -187,7 +188,9 @@ impl Piece {
     #[must_use]
     pub fn has_changes(&self) -> bool {
         let records = self.decode().filter_map(|(_, record)| record);
-        records.into_iter().any(|record| !matches!(record.op, Op::Void | Op::Durable | Op::Heartbeat))
+        records
+            .into_iter()
+            .any(|record| !matches!(record.op, Op::Void | Op::Durable | Op::Heartbeat))
     }
 
     /// Returns the latest time of an operation in it, in microseconds since the Unix epoch; 0 if
@@ -195,7 +198,8 @@ impl Piece {
     #[must_use]
     pub fn latest_micros(&self) -> u64 {
         let records = self.decode().filter_map(|(_, record)| record);
-        let times = records.filter(|record| matches!(record.op, Op::Insert | Op::Remove | Op::Clear));
+        let times =
+            records.filter(|record| matches!(record.op, Op::Insert | Op::Remove | Op::Clear));
         times.map(|record| record.time).max().unwrap_or(0)
     }
 }

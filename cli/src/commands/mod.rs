@@ -27,9 +27,9 @@ mod report;
 mod restore;
 mod run;
 mod salvage;
+mod shells;
 #[cfg(feature = "ship")]
 mod ship;
-mod shells;
 mod stat;
 mod stream;
 mod temporary;
@@ -72,6 +72,10 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Ship(arguments) => return ship::ship(&arguments),
         #[cfg(feature = "ship")]
         Command::Fetch(arguments) => ship::fetch(&arguments)?,
+        #[cfg(feature = "ship")]
+        Command::Follow(arguments) => ship::follow(&arguments)?,
+        #[cfg(feature = "ship")]
+        Command::Promote(arguments) => ship::promote(&arguments)?,
         Command::Alter(arguments) => remake::alter(&arguments)?,
         Command::Merge(arguments) => remake::merge(&arguments)?,
         Command::Split(arguments) => remake::split(&arguments)?,

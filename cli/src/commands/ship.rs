@@ -1,11 +1,12 @@
-//! `ship`, `ship verify`, `fetch`: a filter in object storage.
+//! `ship`, `ship verify`, `fetch`, `follow`, `promote`: a filter in object storage.
 
 use crate::failure::{self, Failure, Result};
 use crate::output::Output;
-use crate::ship_args::{Fetch, Ship, ShipOther, ShipVerify};
+use crate::ship_args::{Fetch, Follow, Promote, Ship, ShipOther, ShipVerify};
 use crate::stop::Stop;
-use ebbtide_ship::{Error, ShipOptions, Status, Store, Worker};
+use ebbtide_ship::{Error, Follower, ShipOptions, Status, Store, Worker};
 use std::fs;
+use std::io::BufRead;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -138,4 +139,47 @@ pub fn fetch(arguments: &Fetch) -> Result<()> {
         )),
         None => print(&format!("{}: nothing to fetch", dir.display())),
     }
+}
+
+/// Answers the keys of standard input from a copy that follows.
+pub fn follow(arguments: &Follow) -> Result<()> {
+    let store = Store::open(&arguments.url).map_err(|error| failed(&error))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::Error(format!("cannot start: {error}")))?;
+    let begun = runtime.block_on(Follower::begin(store, arguments.max_lag));
+    let mut follower = begun.map_err(|error| failed(&error))?;
+    let (answers, every) = (follower.answers(), arguments.every);
+    // It ends with the process. An error makes the copy too old, which the answers say.
+    std::thread::spawn(move || {
+        let mut reported = None;
+        loop {
+            std::thread::sleep(every);
+            let failure = runtime.block_on(follower.look()).err().map(|error| error.to_string());
+            if failure != reported {
+                failure::note(failure.as_deref().unwrap_or("following again"));
+                reported = failure;
+            }
+        }
+    });
+    let mut output = Output::new()?;
+    for line in std::io::stdin().lock().split(b'\n') {
+        let key = line.map_err(|error| Failure::reading(Path::new("standard input"), &error))?;
+        let answer = answers.ask(|reader| reader.contains(&key)).map_err(|error| failed(&error))?;
+        output.text(if answer { "1" } else { "0" })?;
+        output.flush()?;
+    }
+    Ok(())
+}
+
+/// Fetches, and begins a timeline.
+pub fn promote(arguments: &Promote) -> Result<()> {
+    let store = Store::open(&arguments.url).map_err(|error| failed(&error))?;
+    let promoted = ebbtide_ship::promote(&store, &arguments.dir, ShipOptions::default());
+    let (fetched, shipper) = run(promoted)?;
+    print(&format!(
+        "{} has every operation up to LSN {}, and is the writer, in timeline {}",
+        arguments.dir.display(),
+        fetched.lsn.saturating_sub(1),
+        shipper.timeline()
+    ))
 }

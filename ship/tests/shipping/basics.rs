@@ -1,5 +1,6 @@
 //! What is shipped is fetched, with every event in between.
 
+use crate::faulty::{Client, Server};
 use ebbtide::history::At;
 use ebbtide::media::{Media, Memory};
 use ebbtide::{AgePartitioned, Any, Durability, Filter, Options, Reader};
@@ -85,7 +86,8 @@ async fn a_moment_is_fetched_from_the_base_that_reaches_it() {
     let parent = tempfile::tempdir().expect("a directory");
     let (dir, url) = (parent.path().join("seen"), parent.path().join("store"));
     let store = Store::open(url.to_str().expect("text")).expect("a store");
-    let filter = Filter::create(&dir, AgePartitioned::last(1000), Options::new()).expect("a filter");
+    let filter =
+        Filter::create(&dir, AgePartitioned::last(1000), Options::new()).expect("a filter");
     let media: Arc<dyn Media> = Arc::new(ebbtide::media::Disk::new(&dir));
     let long = ShipOptions { keep: std::time::Duration::from_secs(3600), ..Default::default() };
     let mut shipper = Shipper::begin(store.clone(), media, long).await.expect("a shipper");
@@ -110,4 +112,30 @@ async fn a_moment_is_fetched_from_the_base_that_reaches_it() {
     assert!(matches!(error, Error::Occupied { .. }), "{error}");
     let verified = verify(&store, Some(&dir)).await.expect("sound");
     assert!(verified.compared > 2, "{verified:?}");
+}
+
+#[tokio::test]
+async fn a_round_in_which_nothing_has_changed_asks_the_store_nothing() {
+    let server = Server::new(7);
+    let client = Client::faulty(&server, u64::MAX);
+    let store = Store::of(Arc::new(client), "a", "faulty:///a");
+    let media: Arc<dyn Media> = Arc::new(Memory::new());
+    let filter = Filter::create_on(media.clone(), AgePartitioned::last(1000), options());
+    let filter = filter.expect("a filter");
+    keys(&filter, 0..100);
+    let mut shipper = loop {
+        if let Ok(shipper) = begin(&store, &media).await {
+            break shipper;
+        }
+    };
+    // Until no fault has left anything to be done.
+    while shipper.round().await.is_err() || shipper.round().await.is_err() {}
+    let before = server.calls();
+    for _ in 0..100 {
+        assert_eq!(shipper.round().await.expect("a round").links, 0);
+    }
+    assert_eq!(server.calls(), before);
+    keys(&filter, 100..101);
+    while shipper.round().await.is_err() {}
+    assert!(server.calls() > before);
 }

@@ -66,6 +66,11 @@ impl Server {
         self.state.lock().expect("no panic")
     }
 
+    /// Returns the number of calls of faulty clients.
+    pub fn calls(&self) -> u64 {
+        self.state().calls
+    }
+
     /// Returns how often each fault has happened.
     pub fn counts(&self) -> std::collections::BTreeMap<&'static str, u64> {
         self.state().counts.clone()

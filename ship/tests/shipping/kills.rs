@@ -143,7 +143,8 @@ impl World {
         if self.owner.filter.is_none() {
             let disk = Arc::new(self.owner.machine.disk());
             let opened = Filter::open_on(disk, options(self.keep));
-            self.owner.filter = Some(opened.unwrap_or_else(|error| panic!("{}: {error}", self.seed)));
+            self.owner.filter =
+                Some(opened.unwrap_or_else(|error| panic!("{}: {error}", self.seed)));
             self.note();
         }
     }
@@ -210,7 +211,7 @@ impl World {
             },
             None if self.has_shipped => match self.begin(zombie.machine.clone()).await {
                 None => {}
-Some(Ok(_)) => panic!("seed {}: a zombie has taken over", self.seed),
+                Some(Ok(_)) => panic!("seed {}: a zombie has taken over", self.seed),
                 Some(Err(error)) => {
                     assert!(matches!(error, Error::Refused { .. }), "{}: {error}", self.seed);
                     self.count("refused");
@@ -265,7 +266,11 @@ Some(Ok(_)) => panic!("seed {}: a zombie has taken over", self.seed),
                 self.note();
             }
             Err(error) => {
-                assert!(is_late && matches!(error, Error::Refused { .. }), "{}: {error}", self.seed);
+                assert!(
+                    is_late && matches!(error, Error::Refused { .. }),
+                    "{}: {error}",
+                    self.seed
+                );
                 self.count("copy too old");
             }
         }

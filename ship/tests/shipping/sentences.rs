@@ -98,9 +98,10 @@ async fn a_damaged_link_is_named_wherever_a_byte_is_wrong() {
 #[tokio::test]
 async fn a_damaged_snapshot_leaves_the_way_over_the_one_before_and_verify_names_it() {
     let shipped = shipped().await;
-    let snapshots = futures::TryStreamExt::try_collect::<Vec<_>>(
-        object_store::ObjectStore::list(&*shipped.objects, Some(&Path::from("orders/snapshot"))),
-    );
+    let snapshots = futures::TryStreamExt::try_collect::<Vec<_>>(object_store::ObjectStore::list(
+        &*shipped.objects,
+        Some(&Path::from("orders/snapshot")),
+    ));
     let snapshots = snapshots.await.expect("a list");
     assert_eq!(snapshots.len(), 1);
     let path = &snapshots[0].location;
@@ -122,7 +123,10 @@ async fn another_filters_prefix_is_refused_with_both_numbers() {
     drop(other.expect("another filter"));
     let begun = Shipper::begin(shipped.store.clone(), media, ShipOptions::default()).await;
     let error = begun.expect_err("refused");
-    assert_says(&error, &["memory:///orders", "expected filter", "found filter", "a prefix of its own"]);
+    assert_says(
+        &error,
+        &["memory:///orders", "expected filter", "found filter", "a prefix of its own"],
+    );
 }
 
 #[tokio::test]
@@ -146,7 +150,10 @@ async fn a_link_of_a_later_version_asks_for_a_later_program() {
     let digest = xxhash_rust::xxh3::xxh3_128(&bytes);
     bytes.extend_from_slice(format!("digest {digest:032x}\n").as_bytes());
     shipped.put(6, bytes).await;
-    assert_says(&shipped.fetch().await, &["expected version 1", "found version 2", "use a version"]);
+    assert_says(
+        &shipped.fetch().await,
+        &["expected version 1", "found version 2", "use a version"],
+    );
 }
 
 /// Answers each call with an error that a real store gives.

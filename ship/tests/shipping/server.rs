@@ -28,7 +28,8 @@ impl Drop for Moto {
 impl Moto {
     /// Starts the server with a bucket; `None` if there is no such program.
     fn start() -> Option<Self> {
-        let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("one").port();
+        let port =
+            TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("one").port();
         let mut command = Command::new("moto_server");
         command.args(["-H", "127.0.0.1", "-p", &port.to_string()]);
         let started = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
@@ -75,7 +76,8 @@ async fn a_real_server_takes_the_chain_fences_and_gives_the_filter_back() {
     let (dir, copy) = (parent.path().join("seen"), parent.path().join("copy"));
     let options = || Options::new().durability(Durability::Interval(Duration::from_secs(3600)));
     // A snapshot of more than one piece of an upload.
-    let filter = Filter::create(&dir, AgePartitioned::last(4_000_000), options()).expect("a filter");
+    let filter =
+        Filter::create(&dir, AgePartitioned::last(4_000_000), options()).expect("a filter");
     let media = || Arc::new(ebbtide::media::Disk::new(&dir));
     let store = server.store("filters", "orders/7");
     let ship = ShipOptions::default();
