@@ -127,18 +127,14 @@ pub enum Command {
     /// Creates a filter from a backup, in a new directory, or what a filter was at a moment of its
     /// past.
     Restore(Restore),
-    /// Ships a filter to object storage, as it is changed, until a signal comes.
-    ///
-    /// One object each interval if something has changed, none otherwise; a snapshot when the
-    /// shipped log is longer than it. If another shipper begins, as on a machine that has fetched
-    /// the filter, this one ends: exit code 3. Do not start it again then: fetch first.
+    /// Copies a filter to object storage while it changes, until a signal comes, or until another
+    /// machine does (exit code 3: fetch before you ship again).
     #[cfg(feature = "ship")]
     Ship(Ship),
     /// Creates a filter, in a new directory, from object storage.
     #[cfg(feature = "ship")]
     Fetch(Fetch),
-    /// Prints 1 or 0 for each key of standard input, one per line, from a copy in memory that follows
-    /// a shipped filter.
+    /// Prints 1 or 0 for each key of standard input, from a copy of a shipped filter in memory.
     #[cfg(feature = "ship")]
     Follow(Follow),
     /// Makes a new directory the writer of a shipped filter: fetches it, and fences whoever ships.

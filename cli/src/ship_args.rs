@@ -32,7 +32,7 @@ pub struct Ship {
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "0s")]
     pub keep: Duration,
     /// Begin although this directory cannot be shown to have what the store has: what only the
-    /// store has is given up.
+    /// store has is discarded.
     #[arg(long)]
     pub take_over: bool,
     /// End with an error when nothing could be shipped for so long.
@@ -46,8 +46,8 @@ pub struct Ship {
 /// What else is done with a shipped filter.
 #[derive(Debug, Subcommand)]
 pub enum ShipOther {
-    /// Reads everything in the store, rebuilds the filter in memory from each snapshot, and compares
-    /// the digests.
+    /// Reads everything in the store, rebuilds the filter in memory from each snapshot, and
+    /// compares the digests.
     Verify(ShipVerify),
 }
 

@@ -1,10 +1,11 @@
 //! A consumer of a partitioned queue that deduplicates, and whose filters move with the partitions.
 //!
-//! - Assigned: fetch the filter of the partition into a new directory, begin to ship it (from then on
-//!   the consumer before is fenced), continue from the position in it.
+//! - Assigned: fetch the filter of the partition into a new directory, begin to ship it (from then
+//!   on the consumer before is fenced), continue from the position in it.
 //! - Running: keys and position in one batch; then the effects; then acknowledge what is shipped.
 //! - Revoked: ship the rest, close.
-//! - A zombie, a consumer that was thought dead and wakes up, is fenced at its next acknowledgement.
+//! - A zombie, a consumer that was thought dead and wakes up, is fenced at its next
+//!   acknowledgement.
 //! - More partitions: each new one gets its share of the keys (`repartition`).
 //!
 //! The queue here is a vector; with a broker, the caller of `consume` commits the offset.

@@ -54,8 +54,8 @@ pub struct Tip {
     pub digest: u128,
 }
 
-/// Passes the links from a number on to `visit`, until it returns false, or the chain ends. `before`
-/// is the digest of the link before, if it is known. Returns the last link that was read.
+/// Passes the links from a number on to `visit`, until it returns false, or the chain ends.
+/// `before` is the digest of the link before, if it is known. Returns the last link that was read.
 pub async fn walk(
     store: &Store,
     (from, mut before): (u64, Option<u128>),
@@ -175,7 +175,7 @@ impl Run {
     }
 }
 
-/// What the links of a chain add up to. A run that has no base yet can be given up: then a later
+/// What the links of a chain add up to. A run that has no base yet can be discarded: then a later
 /// link continues the one before.
 #[derive(Debug, Default)]
 pub struct Seen {

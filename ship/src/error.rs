@@ -125,7 +125,7 @@ impl fmt::Display for Error {
             Self::Refused { url, expected, found, remedy } => {
                 write!(
                     f,
-                    "{url} does not take this directory: expected {expected}, found {found}: {remedy}"
+                    "{url} refuses this directory: expected {expected}, found {found}: {remedy}"
                 )
             }
             Self::Object { object, expected, found, remedy } => {

@@ -205,8 +205,8 @@ async fn first_base(store: &Store, media: Arc<dyn Media>) -> Result<Fetched> {
 }
 
 /// Puts the state together from the base in this link on; `None` if the link is gone. Without
-/// `most`, the newest state, even if a newer base has begun anew; else no further than the link with
-/// the record of this LSN.
+/// `most`, the newest state, even if a newer base has begun anew; else no further than the link
+/// with the record of this LSN.
 pub(crate) async fn assemble_from(
     store: &Store,
     media: Arc<dyn Media>,

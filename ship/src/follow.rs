@@ -1,8 +1,9 @@
 //! A standby: a copy in memory that applies links as they come and answers questions, and the
 //! promotion of a copy to the writer.
 //!
-//! What is known of the shipper is what the store has. [`Answers::ask`] refuses when the follower has
-//! not seen the end of the chain for too long. Whether the shipper is late is a figure of its own.
+//! What is known of the shipper is what the store has. [`Answers::ask`] refuses when the follower
+//! has not seen the end of the chain for too long. Whether the shipper is late is a figure of its
+//! own.
 
 use crate::chain::{Base, read_link};
 use crate::error::{Error, Result};

@@ -1,8 +1,8 @@
 //! Filters of [ebbtide](https://docs.rs/ebbtide) in object storage.
 //!
-//! Where to look: `link` has the bytes of an object, `chain` reads the chain of objects, `ship` puts
-//! links at its end (the fence), `snapshot` moves snapshots, `retention` removes, `fetch` makes a
-//! directory of it, `follow` a copy in memory, `verify` proves it, `worker` is the thread.
+//! Where to look: `link` has the bytes of an object, `chain` reads the chain of objects, `ship`
+//! puts links at its end (the fence), `snapshot` moves snapshots, `retention` removes, `fetch`
+//! makes a directory of it, `follow` a copy in memory, `verify` proves it, `worker` is the thread.
 
 mod chain;
 mod error;

@@ -1,4 +1,5 @@
-//! The bytes of a link of the chain: lines of text, a blank line, content, and a digest of all that.
+//! The bytes of a link of the chain: lines of text, a blank line, content, and a digest of all
+//! that.
 //!
 //! `head -n 20` shows what an object is. The digest is checked first; then the version, then the
 //! rest. It does not know where objects lie.

@@ -1,7 +1,7 @@
 //! The file `ship` in a filter's directory: the numbers of the shippers of this directory.
 //!
-//! If the newest link of the chain is of one of them, nobody else has shipped since. The engine does
-//! not read the file; a copy made by `fetch`, `backup` or `restore` does not have it.
+//! If the newest link of the chain is of one of them, nobody else has shipped since. The engine
+//! does not read the file; a copy made by `fetch`, `backup` or `restore` does not have it.
 
 use crate::error::Result;
 use crate::snapshot::local;

@@ -2,8 +2,8 @@
 //!
 //! Invariants: it puts links at the number after the newest that it knows, and only if that number
 //! is free; so what it was answered, or finds there as its own, is in the chain, and nobody has
-//! begun after it. A link that may have been put is put again, the same bytes, before anything else.
-//! [`Shipper::confirmed`] grows with links that are there.
+//! begun after it. A link that may have been put is put again, the same bytes, before anything
+//! else. [`Shipper::confirmed`] grows with links that are there.
 
 use crate::chain::{Base, Run, Seen, Tip, base_hints, link_name, read_link, walk};
 use crate::error::{Error, Result};
@@ -30,8 +30,8 @@ const RECORD_BYTES: u64 = 32;
 const ANEW_TRIES: u32 = 10;
 
 const OTHER_FILTER: &str = "ship it to a prefix of its own";
-const LACKS: &str = "another machine has shipped more: fetch into a new directory, and use that; to \
-                     give up what only the store has, ship with `--take-over`";
+const LACKS: &str = "another machine has shipped more: fetch into a new directory, and use that; \
+                     to discard what only the store has, ship with `--take-over`";
 const UNKNOWN: &str = "if this directory is the only one in use, ship with `--take-over`; keep log \
                        (`--keep-log 1h`) so that it can be shown after the next pause";
 
@@ -39,7 +39,7 @@ const UNKNOWN: &str = "if this directory is the only one in use, ship with `--ta
 #[derive(Debug, Clone)]
 pub struct ShipOptions {
     /// Begins although the directory cannot be shown to have what the store has: what only the
-    /// store has is given up.
+    /// store has is discarded.
     pub take_over: bool,
     /// How long snapshots and log stay in the store beyond the two newest snapshots.
     pub keep: Duration,

@@ -16,8 +16,8 @@ use ebbtide::{Any, Digest, Options, Reader};
 use std::path::Path;
 use std::sync::Arc;
 
-const REMEDY: &str = "do not rely on this copy: ship the filter to a new prefix from a machine that \
-                      has it, and keep this one for whoever looks for the reason";
+const REMEDY: &str = "do not rely on this copy: ship the filter to a new prefix from a machine \
+                      that has it, and keep this one for whoever looks for the reason";
 
 /// What was verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,8 +85,8 @@ async fn read_all(store: &Store) -> Result<(Seen, u64, u64)> {
     Ok((seen, links, log_bytes))
 }
 
-/// Compares the state as of the end of the base in link `next`, if the log leads there from the base
-/// in link `number`. Returns whether it does.
+/// Compares the state as of the end of the base in link `next`, if the log leads there from the
+/// base in link `number`. Returns whether it does.
 async fn compare(store: &Store, number: u64, next: u64) -> Result<bool> {
     let base = |link: Option<_>| link.and_then(|(link, _)| Base::of(&link));
     let (older, newer) = (read_link(store, number).await?, read_link(store, next).await?);

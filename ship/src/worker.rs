@@ -144,7 +144,8 @@ impl Worker {
     ///
     /// # Errors
     /// The error with which the worker has stopped, such as [`Error::Fenced`]: do not acknowledge
-    /// what was done. [`Error::Store`] after this time; what it is waiting for may still be shipped.
+    /// what was done. [`Error::Store`] after this time; what it is waiting for may still be
+    /// shipped.
     pub fn flush(&self, time: Duration) -> Result<()> {
         // The next round to begin reads everything that is durable now.
         let wanted = self.shared.begun.load(Ordering::Relaxed) + 1;

@@ -24,8 +24,8 @@ use std::sync::Arc;
 
 const META_TEMPORARY: u64 = 0;
 const SEGMENT_TEMPORARY: u64 = 1;
-const REMEDY: &str = "this piece of the log is damaged, or belongs elsewhere: take it from where it \
-                      was copied from once more, or another copy";
+const REMEDY: &str = "this piece of the log is damaged, or belongs elsewhere: take it once more \
+                      from where it was copied from, or another copy";
 
 /// The content of a filter's `meta`, and the numbers in it that parts are recognised by.
 #[derive(Debug, Clone, PartialEq, Eq)]

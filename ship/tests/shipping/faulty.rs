@@ -1,7 +1,7 @@
-//! A store that does what stores do at their worst, chosen by a seed: answers that are lost although
-//! the put has happened, puts that happen later or twice, errors, delays, lists that lack the newest
-//! objects or still have removed ones, uploads that end in the middle. And clients that are killed
-//! at a call.
+//! A store that does what stores do at their worst, chosen by a seed: answers that are lost
+//! although the put has happened, puts that happen later or twice, errors, delays, lists that lack
+//! the newest objects or still have removed ones, uploads that end in the middle. And clients that
+//! are killed at a call.
 
 use async_trait::async_trait;
 use bytes::Bytes;

@@ -1,7 +1,7 @@
 //! What a version of the objects has shipped is fetched by every later one.
 //!
-//! `tests/fixtures/version-1` was written by `EBBTIDE_WRITE_FIXTURE=1 cargo test fixture`, once, when
-//! version 1 was new. A change of the objects gets another version and another fixture.
+//! `tests/fixtures/version-1` was written by `EBBTIDE_WRITE_FIXTURE=1 cargo test fixture`, once,
+//! when version 1 was new. A change of the objects gets another version and another fixture.
 
 use ebbtide::media::{Disk, Media, Memory};
 use ebbtide::{AgePartitioned, Any, Durability, Filter, Options, Reader};

@@ -1,5 +1,5 @@
-//! A follower answers as the filter does, over everything that can happen to it, and refuses when it
-//! knows too little.
+//! A follower answers as the filter does, over everything that can happen to it, and refuses when
+//! it knows too little.
 
 use ebbtide::history::Unlogged;
 use ebbtide::media::{Media, Memory};

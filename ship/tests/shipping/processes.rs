@@ -1,5 +1,6 @@
 //! Processes of a shipper and of a writer, each ended by SIGKILL at any time, over a directory as
-//! the store. What is fetched is a prefix, has all that was confirmed, with the digest of the replay.
+//! the store. What is fetched is a prefix, has all that was confirmed, with the digest of the
+//! replay.
 
 use ebbtide::history::At;
 use ebbtide::{AgePartitioned, Any, Durability, Filter, Keep, Options, Reader};

@@ -1,5 +1,5 @@
-//! A real server of the interface of S3: `moto_server`, a Python package (`pip install moto[server]`).
-//! Without it these tests are skipped, and say so.
+//! A real server of the interface of S3: `moto_server`, a Python package (`pip install
+//! moto[server]`). Without it these tests are skipped, and say so.
 
 use ebbtide::{AgePartitioned, Any, Durability, Filter, Options, Reader};
 use ebbtide_ship::{Error, ShipOptions, Shipper, Store, fetch, verify};
