@@ -263,14 +263,22 @@ impl Shipper {
                     self.gaps += 1;
                     continue;
                 }
-                // Another process opens the filter: the next round reads on.
-                Err(Error::Filter(ebbtide::Error::Locked { .. })) => return Ok(()),
                 read => read?,
             }
-            let is_due = |piece: &Piece| piece.log == self.origin.log && piece.has_changes();
-            // Notes of the engine wait for something that matters, records of an alteration until
-            // it is noticed.
-            let Some(piece) = self.read.take_if(|piece| is_due(piece)) else { return Ok(()) };
+            let (log, is_other) = (self.origin.log, |piece: &Piece| piece.log != self.origin.log);
+            if self.read.as_ref().is_some_and(is_other) {
+                // An alteration.
+                self.check_origin(shipped).await?;
+                if self.origin.log != log {
+                    continue;
+                }
+                // What was read is ahead of `meta`: the next round sees it.
+                return Ok(());
+            }
+            // Notes of the engine wait for something that matters.
+            let is_followed = self.held.is_some();
+            let is_due = |piece: &mut Piece| piece.has_changes() || is_followed;
+            let Some(piece) = self.read.take_if(is_due) else { return Ok(()) };
             shipped.links += 1;
             shipped.log_bytes += piece.records.len() as u64;
             let latest = piece.latest_micros();

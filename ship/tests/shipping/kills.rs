@@ -307,6 +307,24 @@ impl World {
         self.count("compared");
     }
 
+    /// What is written when nothing fails any more is shipped, too.
+    async fn ship_last(&mut self) {
+        self.open_writer();
+        let Some(filter) = &self.owner.filter else { return };
+        filter.insert("the last").expect("an insert");
+        let last = filter.stat().expect("figures").lsn;
+        filter.sync().expect("a sync");
+        filter.checkpoint().expect("a checkpoint");
+        let (sound, machine) = (Client::sound(&self.server), Arc::new(self.owner.machine.clone()));
+        let begun = Shipper::begin(store(sound), machine, ShipOptions::default()).await;
+        let mut shipper = begun.unwrap_or_else(|error| panic!("{}: {error}", self.seed));
+        shipper.round().await.unwrap_or_else(|error| panic!("{}: {error}", self.seed));
+        assert!(shipper.confirmed() >= last, "{}: {} of {last}", self.seed, shipper.confirmed());
+        self.confirmed = shipper.confirmed();
+        self.note();
+        self.check().await;
+    }
+
     fn kills(&self) -> u64 {
         let of = |what| self.counts.get(what).copied().unwrap_or(0);
         of("shipper killed") + of("writer killed")
@@ -339,6 +357,7 @@ impl World {
             }
         }
         self.check().await;
+        self.ship_last().await;
         if self.confirmed > 0 {
             let sound = store(Client::sound(&self.server));
             let verified = verify(&sound, None).await;
