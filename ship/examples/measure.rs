@@ -1,6 +1,6 @@
 //! Measures what shipping costs a writer, and how long a fetch takes.
 //!
-//! `cargo run --release --example measure -- writer|fetch [MiB]`. The store is a directory.
+//! `cargo run --release --example measure -- writer|paced [SECONDS]|fetch [MiB]`. The store is a directory.
 
 use ebbtide::{Any, Bloom, Filter, Fingerprint, Options, Reader};
 use ebbtide_ship::{ShipOptions, Store, Worker, fetch};
@@ -50,6 +50,74 @@ fn writer(parent: &Path) -> Result<()> {
     Ok(())
 }
 
+/// As [`insert`], 100,000 a second; returns the mean time of an insert in nanoseconds.
+fn insert_paced(filter: &Filter<Fingerprint>, key: &mut u64, time: Duration) -> Result<f64> {
+    let (begun, mut spent, mut bursts) = (Instant::now(), Duration::ZERO, 0);
+    while begun.elapsed() < time {
+        let burst = Instant::now();
+        for _ in 0..1000 {
+            filter.insert(key.to_le_bytes())?;
+            *key += 1;
+        }
+        spent += burst.elapsed();
+        bursts += 1;
+        std::thread::sleep(Duration::from_millis(10).saturating_sub(burst.elapsed()));
+    }
+    Ok(spent.as_nanos() as f64 / f64::from(bursts * 1000))
+}
+
+/// A shipper in another process; ends when it is dropped.
+struct Beside(std::process::Child);
+
+impl Beside {
+    fn start(dir: &Path, url: &str, every: &str) -> Result<Self> {
+        let mut command = std::process::Command::new(std::env::current_exe()?);
+        let child = command.arg("ship").arg(dir).args([url, every]).spawn()?;
+        std::thread::sleep(Duration::from_secs(2));
+        Ok(Self(child))
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn ship(dir: &str, url: &str, every: &str) -> Result<()> {
+    let options = ShipOptions { take_over: true, ..ShipOptions::default() };
+    let every = Duration::from_secs(every.parse()?);
+    let worker = Worker::start(dir, Store::open(url)?, options, every)?;
+    loop {
+        std::thread::sleep(Duration::from_secs(1));
+        if worker.status().is_stopped {
+            return Err(worker.status().failure.unwrap_or_default().into());
+        }
+    }
+}
+
+/// As [`writer`], at 100,000 inserts a second.
+fn paced(parent: &Path, every: &str) -> Result<()> {
+    let dir = parent.join("seen");
+    let spec = Fingerprint::window(Duration::from_secs(3600)).rate(2000.0).fpr(0.001);
+    let filter = Filter::create(&dir, spec, Options::new())?;
+    let url = parent.join("store").display().to_string();
+    let (mut key, mut ratios) = (0, Vec::new());
+    insert_paced(&filter, &mut key, Duration::from_secs(3))?;
+    for pair in 0..7 {
+        let alone = insert_paced(&filter, &mut key, Duration::from_secs(5))?;
+        let child = Beside::start(&dir, &url, every)?;
+        let beside = insert_paced(&filter, &mut key, Duration::from_secs(5))?;
+        drop(child);
+        ratios.push(beside / alone);
+        println!("pair {pair}: {alone:.0} ns alone, {beside:.0} ns beside a shipper");
+    }
+    ratios.sort_by(f64::total_cmp);
+    println!("median {:.3}", ratios[3]);
+    Ok(())
+}
+
 /// A copy of the snapshot's file, then fetch and opening.
 fn fetched(parent: &Path, mebibytes: u64) -> Result<()> {
     let dir = parent.join("seen");
@@ -95,10 +163,12 @@ fn main() -> Result<()> {
     let parent = tempfile::tempdir()?;
     match arguments.first().map(String::as_str) {
         Some("writer") => writer(parent.path()),
+        Some("paced") => paced(parent.path(), arguments.get(1).map_or("10", String::as_str)),
+        Some("ship") => ship(&arguments[1], &arguments[2], &arguments[3]),
         Some("fetch") => {
             let mebibytes = arguments.get(1).map_or(Ok(1024), |text| text.parse())?;
             fetched(parent.path(), mebibytes)
         }
-        _ => Err("expected writer or fetch".into()),
+        _ => Err("expected writer, paced or fetch".into()),
     }
 }

@@ -275,9 +275,9 @@ impl Shipper {
                 // What was read is ahead of `meta`: the next round sees it.
                 return Ok(());
             }
-            // Notes of the engine wait for something that matters.
-            let is_followed = self.held.is_some();
-            let is_due = |piece: &mut Piece| piece.has_changes() || is_followed;
+            // Notes of the engine wait for something that matters. A first snapshot may need them.
+            let is_needed = self.held.is_some() || self.run.base.is_none();
+            let is_due = |piece: &mut Piece| piece.has_changes() || is_needed;
             let Some(piece) = self.read.take_if(is_due) else { return Ok(()) };
             shipped.links += 1;
             shipped.log_bytes += piece.records.len() as u64;
