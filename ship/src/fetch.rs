@@ -226,6 +226,7 @@ pub(crate) async fn assemble_from(
     let mut assembly = Assembly::begin_on(media.clone(), meta, timeline)?;
     let mut bytes = 0;
     if let Base::Snapshot(of) = &base {
+        snapshot::check_parts(store, of)?;
         let file = assembly.snapshot(of.start, of.bytes)?;
         let failed = |error| snapshot::local("write", &*media, &of.name, &error);
         snapshot::read(store, of, |at, part| file.write_at(part, at).map_err(failed)).await?;

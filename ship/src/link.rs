@@ -256,6 +256,16 @@ impl<'a> Fields<'a> {
         text.parse().map_err(|_| Error::object(self.object, expected(), text, REMEDY))
     }
 
+    /// Returns an LSN, or the number of a link: from 1 on, within reason.
+    fn counted(&self, name: &str) -> Result<u64> {
+        let number = self.number(name)?;
+        let wrong = || {
+            let expected = format!("1 to {LSN_MAX} as `{name}`");
+            Error::object(self.object, expected, number.to_string(), REMEDY)
+        };
+        Some(number).filter(|number| (1..=LSN_MAX).contains(number)).ok_or_else(wrong)
+    }
+
     fn id(&self, name: &str) -> Result<u128> {
         let text = self.text(name)?;
         let expected = || format!("32 hexadecimal digits as `{name}`");
@@ -274,7 +284,7 @@ impl<'a> Fields<'a> {
             }
         };
         Ok(Link {
-            number: self.number("number")?,
+            number: self.counted("number")?,
             before: self.id("before")?,
             timeline: self.number("timeline")?,
             shipper: self.id("shipper")?,
@@ -291,7 +301,7 @@ impl<'a> Fields<'a> {
         Ok(Begin {
             cause: cause.ok_or_else(wrong)?,
             log: self.id("log")?,
-            first: self.number("first")?,
+            first: self.counted("first")?,
             continues: self.text("continues")? == "yes",
             meta: self.content.to_vec(),
         })
@@ -299,9 +309,9 @@ impl<'a> Fields<'a> {
 
     fn log(&self) -> Result<Content> {
         let (log, timeline) = (self.id("log")?, self.number("engine-timeline")?);
-        let (first, end) = (self.number("first")?, self.number("end")?);
-        let piece = Piece::of_bytes(log, timeline, first.min(LSN_MAX), self.content.to_vec());
-        if piece.end() != end || !piece.records.len().is_multiple_of(32) || first > LSN_MAX {
+        let (first, end) = (self.counted("first")?, self.counted("end")?);
+        let piece = Piece::of_bytes(log, timeline, first, self.content.to_vec());
+        if piece.end() != end || !piece.records.len().is_multiple_of(32) {
             let (expected, found) = (format!("records up to LSN {end}"), piece.end().to_string());
             return Err(Error::object(self.object, expected, found, REMEDY));
         }
@@ -322,10 +332,10 @@ impl<'a> Fields<'a> {
             name: self.text("name")?.to_owned(),
             log: self.id("log")?,
             engine_timeline: self.number("engine-timeline")?,
-            start: self.number("start")?,
-            end: self.number("end")?,
+            start: self.counted("start")?,
+            end: self.counted("end")?,
             bytes: self.number("length")?,
-            from_link: self.number("from-link")?,
+            from_link: self.counted("from-link")?,
             part_bytes: self.number("part-bytes")?,
             digests: digests.collect(),
             meta: meta.to_vec(),

@@ -11,6 +11,8 @@ use std::ops::Range;
 
 /// The length of a part, whose digest is in the link.
 const PART_BYTES: u64 = 8 << 20;
+/// The largest part that is read: more is not taken into memory at once.
+const PART_BYTES_MOST: u64 = 256 << 20;
 /// Parts that are read at a time.
 const PARTS: usize = 8;
 const REMEDY: &str = "fetch an older state with `--at`, or ship the filter to a new prefix from a \
@@ -87,6 +89,19 @@ pub async fn upload(
     }))
 }
 
+/// Checks that the parts add up to the snapshot.
+pub fn check_parts(store: &Store, snapshot: &Snapshot) -> Result<()> {
+    let (expected, found) =
+        (snapshot.bytes.div_ceil(snapshot.part_bytes.max(1)), snapshot.digests.len() as u64);
+    if expected == found && snapshot.part_bytes <= PART_BYTES_MOST {
+        return Ok(());
+    }
+    let object = store.name(Folder::Snapshot, &snapshot.name);
+    let expected = format!("{expected} parts of at most {PART_BYTES_MOST} bytes");
+    let found = format!("{found} of {}", snapshot.part_bytes);
+    Err(Error::object(object, expected, found, REMEDY))
+}
+
 /// Reads a snapshot, checks the digest of each part, and passes it on with its offset, in any
 /// order.
 pub async fn read(
@@ -94,12 +109,9 @@ pub async fn read(
     snapshot: &Snapshot,
     mut take: impl FnMut(u64, &[u8]) -> Result<()>,
 ) -> Result<()> {
+    check_parts(store, snapshot)?;
     let (name, part) = (&snapshot.name, snapshot.part_bytes.max(1));
     let object = || store.name(Folder::Snapshot, name);
-    if snapshot.digests.len() as u64 != snapshot.bytes.div_ceil(part) {
-        let expected = format!("{} parts", snapshot.bytes.div_ceil(part));
-        return Err(Error::object(object(), expected, snapshot.digests.len().to_string(), REMEDY));
-    }
     let parts = futures::stream::iter(snapshot.digests.iter().enumerate());
     let mut parts = parts
         .map(|(at, &digest)| async move {

@@ -143,7 +143,7 @@ impl Store {
                 object: self.name(folder, name),
                 action,
                 found: format!("no answer within {} s", ANSWER.as_secs()),
-                remedy: "it is tried again; look at the network and the store",
+                remedy: "look at the network and the store; a shipper tries again",
                 is_transient: true,
             }),
         }
@@ -282,7 +282,7 @@ pub fn explain(object: String, action: &'static str, error: &StoreError) -> Erro
         "Disk quota",
         "quota",
     ]) {
-        ("the store is full: make room, or raise its quota; it is tried again", true)
+        ("the store is full: make room, or raise its quota; a shipper tries again", true)
     } else if matches!(
         error,
         StoreError::PermissionDenied { .. } | StoreError::Unauthenticated { .. }
@@ -296,8 +296,17 @@ pub fn explain(object: String, action: &'static str, error: &StoreError) -> Erro
     } else if matches!(error, StoreError::NotSupported { .. } | StoreError::NotImplemented { .. }) {
         ("this store cannot put an object only if it is absent: use another one", false)
     } else {
-        ("it is tried again; look at the network and the store", true)
+        ("look at the network and the store; a shipper tries again", true)
     };
+    let said = element(&found, "Code").zip(element(&found, "Message"));
+    let said = said.map(|(code, message)| format!("{code}: {message}"));
     let found = found.split_whitespace().collect::<Vec<_>>().join(" ");
+    let found = said.unwrap_or(found);
     Error::Store { object, action, found, remedy, is_transient }
+}
+
+/// Returns the text of an element of what a server of S3 answers.
+fn element<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let (_, rest) = text.split_once(&format!("<{name}>"))?;
+    Some(rest.split_once(&format!("</{name}>"))?.0)
 }

@@ -4,6 +4,7 @@
 use ebbtide::media::{Media, Memory};
 use ebbtide::{AgePartitioned, Durability, Filter, Options};
 use ebbtide_ship::{Error, ShipOptions, Shipper, Store, assemble, fetch, verify};
+use ebbtide_testkit::random::Random;
 use object_store::ObjectStoreExt;
 use object_store::memory::InMemory;
 use object_store::path::Path;
@@ -169,9 +170,14 @@ fn what_a_store_says_is_explained() {
     let cases = [
         (denied("403: <Code>RequestTimeTooSkewed</Code>"), "the clock of this machine", false),
         (denied("403: <Code>SignatureDoesNotMatch</Code>"), "the credentials", false),
+        (
+            denied("403: <Error><Code>InvalidAccessKeyId</Code><Message>no such key</Message>"),
+            "put s3://bucket/chain/1: InvalidAccessKeyId: no such key: the credentials",
+            false,
+        ),
         (generic("507 Insufficient Storage"), "the store is full", true),
         (generic("Unable to copy: No space left on device (os error 28)"), "is full", true),
-        (generic("error sending request: connection refused"), "tried again", true),
+        (generic("error sending request: connection refused"), "tries again", true),
         (generic("404: <Code>NoSuchBucket</Code>"), "no such bucket", false),
     ];
     for (error, words, is_passing) in cases {
@@ -192,4 +198,42 @@ async fn a_shipper_whose_directory_became_another_filter_stops() {
     drop(other.expect("another filter"));
     let error = shipped.shipper.round().await.expect_err("refused");
     assert_says(&error, &["expected filter", "found filter"]);
+}
+
+#[tokio::test]
+async fn any_bytes_behind_a_right_digest_are_an_error_or_a_filter_and_never_a_panic() {
+    let shipped = shipped().await;
+    let mut random = Random::new(7);
+    let last = 9;
+    for round in 0..2000_u64 {
+        let number = 1 + random.below(last);
+        let Ok(found) = shipped.objects.get(&Shipped::path(number)).await else { continue };
+        let sound = found.bytes().await.expect("its bytes").to_vec();
+        let mut bytes = sound[..sound.len() - 40].to_vec();
+        for _ in 0..1 + random.below(3) {
+            // Mostly in the lines.
+            let most = if random.below(4) == 0 { bytes.len() } else { bytes.len().min(420) };
+            let at = random.below(most as u64) as usize;
+            match random.below(4) {
+                0 => bytes[at] = b'0' + random.below(10) as u8,
+                1 => bytes[at] ^= 1 << random.below(8),
+                2 => drop(bytes.remove(at)),
+                _ => bytes.insert(at, b'0' + random.below(10) as u8),
+            }
+        }
+        let digest = xxhash_rust::xxh3::xxh3_128(&bytes);
+        bytes.extend_from_slice(format!("digest {digest:032x}\n").as_bytes());
+        shipped.put(number, bytes).await;
+        if let Err(error) = assemble(&shipped.store, Arc::new(Memory::new())).await {
+            assert!(!error.to_string().is_empty(), "{round}");
+        }
+        let begun =
+            Shipper::begin(shipped.store.clone(), shipped.media.clone(), ShipOptions::default());
+        // What it puts behind the damage is taken back.
+        drop(begun.await);
+        for later in last + 1..last + 4 {
+            let _ = shipped.objects.delete(&Shipped::path(later)).await;
+        }
+        shipped.put(number, sound).await;
+    }
 }
