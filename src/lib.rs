@@ -126,10 +126,10 @@ pub use api::entry::Entry;
 #[cfg(not(loom))]
 pub use api::explain::{ExaminedLog, Explained, Explanation, KeyBlock, KeyRecord};
 pub use api::handle::{Filter, Handle};
-#[cfg(not(loom))]
-pub use api::reader::Reader;
 pub use api::ticket::Ticket;
 pub use api::{batch::Batch, call::Call};
+#[cfg(not(loom))]
+pub use api::{reader::Reader, standby::Standby};
 pub use clock::{Clock, ManualClock, Timestamp};
 #[cfg(not(loom))]
 #[doc(inline)]

@@ -7,6 +7,8 @@ use crate::kind_options::KindOptions;
 use crate::moment::{Past, parse_moment};
 use crate::operator_args::{History, Report, Stat, Top};
 use crate::remake_args::{Alter, Merge, Split};
+#[cfg(feature = "ship")]
+use crate::ship_args::{Fetch, Follow, Promote, Ship};
 use crate::units::parse_positive;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -125,6 +127,19 @@ pub enum Command {
     /// Creates a filter from a backup, in a new directory, or what a filter was at a moment of its
     /// past.
     Restore(Restore),
+    /// Copies a filter to object storage while it changes, until a signal comes, or until another
+    /// machine does (exit code 3: fetch before you ship again).
+    #[cfg(feature = "ship")]
+    Ship(Ship),
+    /// Creates a filter, in a new directory, from object storage.
+    #[cfg(feature = "ship")]
+    Fetch(Fetch),
+    /// Prints 1 or 0 for each key of standard input, from a copy of a shipped filter in memory.
+    #[cfg(feature = "ship")]
+    Follow(Follow),
+    /// Makes a new directory the writer of a shipped filter: fetches it, and fences whoever ships.
+    #[cfg(feature = "ship")]
+    Promote(Promote),
     /// Gives a filter another window, rate, capacity or kind, while it is in use, from the log that
     /// is kept.
     ///

@@ -31,6 +31,8 @@ mod plot;
 mod priors;
 mod progress;
 mod remake_args;
+#[cfg(feature = "ship")]
+mod ship_args;
 mod source;
 mod splitter;
 mod stop;

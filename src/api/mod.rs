@@ -30,6 +30,8 @@ pub mod metrics;
 pub mod paths;
 #[cfg(not(loom))]
 pub mod reader;
+#[cfg(not(loom))]
+pub mod standby;
 pub mod ticket;
 #[cfg(not(loom))]
 mod view;

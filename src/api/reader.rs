@@ -20,12 +20,13 @@ use crate::engine::outcome::{Given, Waits};
 use crate::engine::read::Queries;
 use crate::engine::stats::{Digest, Stat};
 use crate::error::{Error, Result};
+use crate::image::Image;
 use crate::media::{Disk, Media};
 use crate::options::Options;
 use crate::sync::Mutex;
 use arc_swap::ArcSwap;
 use ebbtide_core::inference::{AgePosterior, Penalty, Prior};
-use ebbtide_core::kind::{Age, Estimate, Parameters, Within};
+use ebbtide_core::kind::{Age, Estimate, Kind, Parameters, Within};
 use std::fmt;
 use std::marker::PhantomData;
 use std::path::Path;
@@ -139,6 +140,25 @@ impl<K: Spec> Reader<K> {
         let view = ArcSwap::from_pointee(View::take(&media, &options, K::KIND)?);
         let (taking, wanted) = (Mutex::new(()), K::KIND);
         Ok(Self { media, options, view, taking, wanted, kind: PhantomData })
+    }
+}
+
+impl Reader<Any> {
+    /// Reads a state that its owner changes.
+    pub(super) fn of_own(media: Arc<dyn Media>, options: Options, view: View) -> Self {
+        let view = ArcSwap::from_pointee(view.unchecked());
+        Self { media, options, view, taking: Mutex::new(()), wanted: None, kind: PhantomData }
+    }
+
+    /// Returns the number of the log.
+    pub(super) fn log(&self) -> u128 {
+        self.view.load().engine.shared.meta.log_uuid
+    }
+
+    /// Changes the state, which nobody reads meanwhile.
+    pub(super) fn with_own<T>(&self, change: impl FnOnce(&Image, &dyn Kind) -> T) -> T {
+        let view = self.view.load();
+        change(&view.engine.shared.image, &*view.engine.shared.meta.kind)
     }
 }
 

@@ -17,7 +17,9 @@ use crate::recovery::removal::remove_for_good;
 use crate::snapshot::SnapshotHeader;
 use crate::snapshot::content::load;
 use crate::sync::Hint;
+use crate::wal::Record;
 use crate::wal::segment::SegmentFile;
+use ebbtide_core::kind::Kind;
 use std::sync::Arc;
 
 /// A filter's state, rebuilt.
@@ -147,6 +149,27 @@ fn apply_log(
         }
         Ok(prefix)
     })
+}
+
+/// Applies further records to an image that is used by nobody else: those of whole commits up to an
+/// LSN.
+///
+/// # Errors
+/// [`Error::Io`] if there is no memory for a bank.
+pub(crate) fn apply_more(
+    image: &Image,
+    kind: &dyn Kind,
+    records: &[(u64, Record)],
+    end: u64,
+) -> Result<()> {
+    std::thread::scope(|scope| {
+        let mut applying = Applying::new(scope, image, kind, &|| {});
+        records.iter().try_for_each(|(lsn, record)| applying.take(*lsn, record))?;
+        applying.finish(end)?;
+        applying.apply_events()
+    })?;
+    image.finish(kind, end);
+    Ok(())
 }
 
 /// Sets the hint when it is dropped.

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Where this rule and that about inherent methods hold.
 pub const FOLDERS: &[&str] =
-    &["src", "core/src", "cli/src", "capi/src", "redis/src", "testkit/src", "benches"];
+    &["src", "core/src", "cli/src", "capi/src", "redis/src", "ship/src", "testkit/src", "benches"];
 
 /// The names in a path, as `crate::engine::open`.
 type Names = Vec<String>;

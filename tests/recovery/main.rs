@@ -7,6 +7,7 @@ mod commits;
 mod long_logs;
 mod moments;
 mod older_formats;
+mod parts;
 mod protocol;
 mod remade;
 mod restarts;

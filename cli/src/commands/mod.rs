@@ -28,6 +28,8 @@ mod restore;
 mod run;
 mod salvage;
 mod shells;
+#[cfg(feature = "ship")]
+mod ship;
 mod stat;
 mod stream;
 mod temporary;
@@ -66,6 +68,14 @@ pub fn run(command: Command) -> Result<ExitCode> {
             filter.close()?;
         }
         Command::Restore(arguments) => restore::restore(&arguments)?,
+        #[cfg(feature = "ship")]
+        Command::Ship(arguments) => return ship::ship(&arguments),
+        #[cfg(feature = "ship")]
+        Command::Fetch(arguments) => ship::fetch(&arguments)?,
+        #[cfg(feature = "ship")]
+        Command::Follow(arguments) => ship::follow(&arguments)?,
+        #[cfg(feature = "ship")]
+        Command::Promote(arguments) => ship::promote(&arguments)?,
         Command::Alter(arguments) => remake::alter(&arguments)?,
         Command::Merge(arguments) => remake::merge(&arguments)?,
         Command::Split(arguments) => remake::split(&arguments)?,

@@ -1,6 +1,7 @@
 //! The operations in a log, read while others write it.
 
 use crate::admin::look::{look, look_within};
+use crate::admin::parts::Piece;
 use crate::archive::At;
 use crate::archive::moments::Past;
 use crate::archive::revisions::{Revision, revisions};
@@ -113,6 +114,26 @@ impl Collected for Vec<Operation> {
 
     fn is_empty(&self) -> bool {
         Self::is_empty(self)
+    }
+}
+
+/// Records as they are, for [`Piece`]s.
+#[derive(Default)]
+struct Raw {
+    timeline: u64,
+    records: Vec<(u64, Record)>,
+}
+
+impl Collected for Raw {
+    const CHUNK: u64 = 1 << 16;
+
+    fn add(&mut self, timeline: u64, group: Group<'_>, _: bool) {
+        self.timeline = timeline;
+        self.records.extend_from_slice(group);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.records.is_empty()
     }
 }
 
@@ -333,6 +354,44 @@ impl History {
             self.read.extend(commits);
         }
         Ok(self.read.pop_front())
+    }
+
+    /// Returns the next commits as bytes, with the events between them, for a copy elsewhere that
+    /// is to be the same filter; `None` at the present end of the log. A piece has at most some
+    /// megabytes, unless a batch is longer. Not to be mixed with [`History::read`].
+    ///
+    /// ```
+    /// use ebbtide::history::History;
+    /// use ebbtide::inspect::{Assembly, origin};
+    /// use ebbtide::{AgePartitioned, Any, Durability, Filter, Options, Reader};
+    /// # let parent = tempfile::tempdir()?;
+    /// # let (dir, copy) = (parent.path().join("seen"), parent.path().join("copy"));
+    /// let options = Options::new().durability(Durability::Always);
+    /// let seen = Filter::create(&dir, AgePartitioned::last(10_000), options)?;
+    /// seen.insert("order 17")?;
+    /// let mut assembly = Assembly::begin(&copy, &origin(&dir)?.meta, 1)?;
+    /// let mut history = History::open(&dir)?;
+    /// while let Some(piece) = history.read_piece()? {
+    ///     assembly.add(&piece)?;
+    /// }
+    /// assembly.finish()?;
+    /// let copied = Reader::<Any>::open(&copy, Options::new())?;
+    /// assert_eq!(copied.digest()?.value, seen.digest()?.value);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`History::read`].
+    pub fn read_piece(&mut self) -> Result<Option<Piece>> {
+        let first = self.next;
+        let raw: Raw = self.collect(None)?;
+        if self.next == first {
+            return Ok(None);
+        }
+        let log = self.revision.meta.log_uuid;
+        // Of VOIDs alone.
+        let timeline = if raw.records.is_empty() { self.timeline } else { raw.timeline };
+        Ok(Some(Piece::encode((log, timeline), (first, self.next), &raw.records)))
     }
 
     /// Returns some of the next operations; none at the present end of the log. Not to be mixed

@@ -1,0 +1,167 @@
+//! The errors of this crate: each names the object, what was expected, what was found, and what to
+//! do.
+
+use std::fmt;
+
+/// The result of this crate's functions.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// An error of shipping or fetching.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The filter in the directory has an error of its own.
+    Filter(ebbtide::Error),
+    /// Another shipper has begun after this one, so that this one must stop: what it writes would
+    /// not be fetched. Do not start it again before its directory was fetched anew.
+    Fenced {
+        /// The link that the other shipper put.
+        object: String,
+        /// The other shipper's timeline.
+        timeline: u64,
+        /// This shipper's timeline.
+        own: u64,
+    },
+    /// The directory cannot be shown to continue what the store has.
+    Refused {
+        /// The store, as a URL.
+        url: String,
+        /// What it has.
+        expected: String,
+        /// What the directory has.
+        found: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// An object is missing, damaged, of another version, or belongs elsewhere.
+    Object {
+        /// The object.
+        object: String,
+        /// What it should be.
+        expected: String,
+        /// What it is.
+        found: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// The store did not do what it was asked.
+    Store {
+        /// The object.
+        object: String,
+        /// What was to be done with it.
+        action: &'static str,
+        /// What the store said.
+        found: String,
+        /// What to do.
+        remedy: &'static str,
+        /// Whether the same may succeed later without a change of settings.
+        is_transient: bool,
+    },
+    /// The target of a fetch is not empty.
+    Occupied {
+        /// The directory.
+        path: String,
+        /// What is there.
+        found: String,
+    },
+    /// A follower knows less than its reader allows.
+    Behind {
+        /// How far it may be behind.
+        allowed: std::time::Duration,
+        /// How far it is behind at least, as a text.
+        found: String,
+    },
+    /// A setting that cannot be.
+    Setting {
+        /// Its name.
+        name: &'static str,
+        /// What it may be.
+        expected: &'static str,
+        /// What it was.
+        found: String,
+    },
+}
+
+impl Error {
+    /// Returns whether the same may succeed later: a store that does not answer, a filter that
+    /// another process opens.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Store { is_transient, .. } => *is_transient,
+            Self::Filter(error) => matches!(error, ebbtide::Error::Locked { .. }),
+            _ => false,
+        }
+    }
+
+    /// Returns whether another shipper has taken over.
+    #[must_use]
+    pub fn is_fenced(&self) -> bool {
+        matches!(self, Self::Fenced { .. })
+    }
+
+    /// Creates the error for an object that is not what it should be.
+    pub(crate) fn object(
+        object: impl Into<String>,
+        expected: impl Into<String>,
+        found: impl Into<String>,
+        remedy: &'static str,
+    ) -> Self {
+        let (object, expected, found) = (object.into(), expected.into(), found.into());
+        Self::Object { object, expected, found, remedy }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Filter(error) => error.fmt(f),
+            Self::Fenced { object, timeline, own } => write!(
+                f,
+                "fenced: {object} should be the next link of timeline {own}, but another shipper \
+                 has put it and begun timeline {timeline}: stop the writers here; to continue on \
+                 this machine later, fetch into a new directory"
+            ),
+            Self::Refused { url, expected, found, remedy } => {
+                write!(
+                    f,
+                    "{url} refuses this directory: expected {expected}, found {found}: {remedy}"
+                )
+            }
+            Self::Object { object, expected, found, remedy } => {
+                write!(f, "{object}: expected {expected}, found {found}: {remedy}")
+            }
+            Self::Store { object, action, found, remedy, .. } => {
+                write!(f, "cannot {action} {object}: {found}: {remedy}")
+            }
+            Self::Occupied { path, found } => write!(
+                f,
+                "cannot fetch into {path}: expected an empty directory or none, found {found}: \
+                 choose another directory, or move this one away"
+            ),
+            Self::Behind { allowed, found } => write!(
+                f,
+                "refused to answer: expected a copy that is at most {allowed:?} behind, found one \
+                 that is {found} behind: ask the writer, allow more, or find out why nothing comes"
+            ),
+            Self::Setting { name, expected, found } => {
+                write!(f, "the setting `{name}`: expected {expected}, found {found}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Filter(error) => error.source(),
+            _ => None,
+        }
+    }
+}
+
+impl From<ebbtide::Error> for Error {
+    fn from(error: ebbtide::Error) -> Self {
+        Self::Filter(error)
+    }
+}

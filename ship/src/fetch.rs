@@ -1,0 +1,267 @@
+//! A filter from the store: the newest base that will do, and the log from there, as a directory.
+//!
+//! Whatever happens meanwhile, the target is complete or not there: the parts are put together
+//! beside it. Opening it is a recovery, which checks every record and frame again.
+
+use crate::chain::{Base, Seen, base_hints, link_name, read_link, walk};
+use crate::error::{Error, Result};
+use crate::link::Content;
+use crate::snapshot;
+use crate::store::{Folder, Store};
+use ebbtide::history::At;
+use ebbtide::inspect::{Assembly, restore_at};
+use ebbtide::media::{Disk, Media};
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// How often a fetch starts over because what it reads is removed: there is a newer base then.
+const TRIES: u32 = 3;
+
+/// What was fetched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Fetched {
+    /// The LSN that the next record gets: the filter has every operation below.
+    pub lsn: u64,
+    /// The timeline of the newest link that was read.
+    pub timeline: u64,
+    /// That link.
+    pub link: u64,
+    /// The bytes of snapshot and log that were read.
+    pub bytes: u64,
+    /// Whether the chain has begun anew since, after an alteration or a gap, and the snapshot of
+    /// that is not there yet.
+    pub is_pending: bool,
+}
+
+/// Creates a filter in a new directory, as the store has it: now, or at a moment that is kept
+/// there. It keeps no log until it is opened with that option.
+///
+/// # Errors
+/// [`Error::Occupied`] if the directory is not empty, [`Error::Object`] if the store has nothing
+/// that can be fetched, or it is damaged; [`Error::Store`], [`Error::Filter`].
+pub async fn fetch(store: &Store, dir: impl AsRef<Path>, at: Option<At>) -> Result<Fetched> {
+    let dir = dir.as_ref();
+    if let Some(found) = occupied(dir)? {
+        return Err(Error::Occupied { path: dir.display().to_string(), found });
+    }
+    let work = beside(dir, "fetching");
+    let restored = beside(dir, "restoring");
+    for leftover in [&work, &restored] {
+        remove(leftover)?;
+    }
+    let fetched = match at {
+        None => assemble(store, Arc::new(Disk::new(&work))).await?,
+        Some(at) => {
+            let fetched = fetch_moment(store, &work, &restored, at).await?;
+            remove(&work)?;
+            fetched
+        }
+    };
+    let made = if at.is_some() { &restored } else { &work };
+    let named = fs::rename(made, dir).and_then(|()| sync_parent(dir));
+    named.map_err(|error| io("name", dir, &error))?;
+    Ok(fetched)
+}
+
+/// As [`fetch`], unless the directory has a filter already, or the store has none: then nothing is
+/// done, and the result is `None`. For containers whose directory may be empty.
+///
+/// # Errors
+/// As there.
+pub async fn fetch_if_empty(store: &Store, dir: impl AsRef<Path>) -> Result<Option<Fetched>> {
+    let dir = dir.as_ref();
+    if dir.join("meta").exists() || is_empty(store).await? {
+        return Ok(None);
+    }
+    fetch(store, dir, None).await.map(Some)
+}
+
+/// Returns whether the store has no object of a chain.
+///
+/// # Errors
+/// [`Error::Store`].
+pub async fn is_empty(store: &Store) -> Result<bool> {
+    // The first link is a beginning, and never removed.
+    Ok(read_link(store, 1).await?.is_none())
+}
+
+fn io(action: &'static str, path: &Path, error: &std::io::Error) -> Error {
+    let (object, found) = (path.display().to_string(), error.to_string());
+    let remedy = "look at the disk of this machine";
+    Error::Store { object, action, found, remedy, is_transient: false }
+}
+
+/// Returns what is in a directory; `None` if it is empty, or there is none.
+fn occupied(dir: &Path) -> Result<Option<String>> {
+    match fs::read_dir(dir) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(io("look into", dir, &error)),
+        Ok(mut entries) => {
+            let first = entries.next().transpose().map_err(|error| io("list", dir, &error))?;
+            let name = |entry: fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
+            Ok(match first.map(name) {
+                Some(_) if dir.join("meta").exists() => Some("a filter".into()),
+                Some(name) => Some(format!("the file {name}")),
+                None => None,
+            })
+        }
+    }
+}
+
+/// Returns the name of a directory beside this one.
+fn beside(dir: &Path, suffix: &str) -> PathBuf {
+    let mut name = dir.file_name().unwrap_or_default().to_os_string();
+    name.push(format!(".{suffix}"));
+    dir.with_file_name(name)
+}
+
+pub(crate) fn remove(dir: &Path) -> Result<()> {
+    match fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(io("remove", dir, &error)),
+        _ => Ok(()),
+    }
+}
+
+fn sync_parent(dir: &Path) -> std::io::Result<()> {
+    let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
+    fs::File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+/// Restores a moment from the newest base that reaches it.
+async fn fetch_moment(store: &Store, work: &Path, to: &Path, at: At) -> Result<Fetched> {
+    let mut missing = None;
+    // The newest base that is old enough; of a time or a position only the log knows.
+    for (number, _) in base_hints(store).await? {
+        if let At::Lsn(lsn) = at
+            && let Some((link, _)) = read_link(store, number).await?
+            && Base::of(&link).is_some_and(|base| base.end() > lsn + 1)
+        {
+            continue;
+        }
+        remove(work)?;
+        let media = Arc::new(Disk::new(work));
+        let most = if let At::Lsn(lsn) = at { lsn } else { u64::MAX };
+        let fetched = assemble_from(store, media, number, Some(most)).await?;
+        let Some(fetched) = fetched else { continue };
+        match restore_at(work, at, to) {
+            // An older base may reach it.
+            Err(error @ ebbtide::Error::NotKept { .. }) => missing = Some(error),
+            restored => return Ok(Fetched { lsn: restored?.lsn, ..fetched }),
+        }
+    }
+    Err(match missing {
+        Some(error) => error.into(),
+        None => nothing(store, &format!("a snapshot from before {at}")),
+    })
+}
+
+fn nothing(store: &Store, expected: &str) -> Error {
+    let remedy = "look at the URL; a shipper that has just begun is done when it has shipped a \
+                  snapshot";
+    Error::object(store.to_string(), expected, "none", remedy)
+}
+
+/// Puts the newest state together on a medium.
+///
+/// # Errors
+/// As [`fetch`].
+pub async fn assemble(store: &Store, media: Arc<dyn Media>) -> Result<Fetched> {
+    let mut tries = TRIES;
+    loop {
+        tries -= 1;
+        let hints = base_hints(store).await?;
+        let mut failed = None;
+        for &(number, _) in &hints {
+            match assemble_from(store, media.clone(), number, None).await {
+                Ok(Some(fetched)) => return Ok(fetched),
+                // An older base may be whole, and leads to the same state.
+                Err(error @ Error::Object { .. }) => failed = failed.or(Some(error)),
+                Ok(None) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        match failed {
+            _ if tries > 0 && base_hints(store).await? != hints => {}
+            Some(error) => return Err(error),
+            None => return first_base(store, media).await,
+        }
+    }
+}
+
+/// Assembles from the newest base of a chain that has no hint yet.
+async fn first_base(store: &Store, media: Arc<dyn Media>) -> Result<Fetched> {
+    if is_empty(store).await? {
+        return Err(nothing(store, "a shipped filter"));
+    }
+    let mut seen = Seen::default();
+    walk(store, (1, None), |link| seen.take(store, link).map(|()| true)).await?;
+    let newest = seen.bases.last().copied();
+    let newest = newest.ok_or_else(|| nothing(store, "a link at which a fetch can begin"))?;
+    let fetched = assemble_from(store, media, newest, None).await?;
+    fetched.ok_or_else(|| nothing(store, "a link at which a fetch can begin"))
+}
+
+/// Puts the state together from the base in this link on; `None` if the link is gone. Without
+/// `most`, the newest state, even if a newer base has begun anew; else no further than the link
+/// with the record of this LSN.
+pub(crate) async fn assemble_from(
+    store: &Store,
+    media: Arc<dyn Media>,
+    number: u64,
+    most: Option<u64>,
+) -> Result<Option<Fetched>> {
+    let Some((link, _)) = read_link(store, number).await? else { return Ok(None) };
+    let Some(base) = Base::of(&link) else {
+        let remedy = "the objects of two filters are mixed here: ship to another prefix";
+        let object = store.name(Folder::Chain, &link_name(number));
+        return Err(Error::object(object, "a base, as its hint says", "another link", remedy));
+    };
+    let (meta, timeline) = match &base {
+        Base::Creation(begin) => (&begin.meta, 1),
+        Base::Snapshot(snapshot) => (&snapshot.meta, snapshot.engine_timeline),
+    };
+    let mut assembly = Assembly::begin_on(media.clone(), meta, timeline)?;
+    let mut bytes = 0;
+    if let Base::Snapshot(of) = &base {
+        snapshot::check_parts(store, of)?;
+        let file = assembly.snapshot(of.start, of.bytes)?;
+        let failed = |error| snapshot::local("write", &*media, &of.name, &error);
+        snapshot::read(store, of, |at, part| file.write_at(part, at).map_err(failed)).await?;
+        file.sync().map_err(failed)?;
+        bytes += of.bytes;
+    }
+    let mut seen = Seen::from_base(&base);
+    let (mut timeline, mut is_reached) = (link.timeline, false);
+    let run = if matches!(base, Base::Creation(_)) { number } else { 0 };
+    let tip = walk(store, (base.first_link(number), None), |link| {
+        timeline = timeline.max(link.timeline);
+        if let Content::Log(piece, _) = &link.content
+            && seen.began() == run
+        {
+            bytes += piece.records.len() as u64;
+            if piece.end() > base.start() {
+                assembly.add(piece)?;
+            }
+            is_reached = most.is_some_and(|most| piece.end() > most);
+        }
+        seen.take(store, link)?;
+        // Otherwise to the end of the chain: what began anew may be whole, and lack only its hint.
+        Ok(!is_reached)
+    })
+    .await?;
+    let newest = seen.whole().filter(|newest| newest.began != run);
+    let newer = newest.and_then(|newest| newest.base.as_ref()).map(|&(newer, _)| newer);
+    if let (Some(newer), None) = (newer, most) {
+        drop(assembly);
+        return Box::pin(assemble_from(store, media, newer, most)).await;
+    }
+    if tip.number < number && !is_reached {
+        return Ok(None);
+    }
+    let lsn = assembly.finish()?;
+    let is_pending = seen.began() != run;
+    Ok(Some(Fetched { lsn, timeline, link: tip.number, bytes, is_pending }))
+}

@@ -1,0 +1,587 @@
+//! A shipper: what it knows of the chain's end, and the next links that it puts there.
+//!
+//! Invariants: it puts links at the number after the newest that it knows, and only if that number
+//! is free; so what it was answered, or finds there as its own, is in the chain, and nobody has
+//! begun after it. A link that may have been put is put again, the same bytes, before anything
+//! else. [`Shipper::confirmed`] grows with links that are there.
+
+use crate::chain::{Base, Run, Seen, Tip, base_hints, link_name, read_link, walk};
+use crate::error::{Error, Result};
+use crate::link::{Begin, Cause, Content, Link, Snapshot, digest};
+use crate::note;
+use crate::retention::Retention;
+use crate::snapshot;
+use crate::store::{Folder, Put, Store};
+use bytes::Bytes;
+use ebbtide::history::{At, History};
+use ebbtide::inspect::{Origin, Piece, SnapshotFile, origin_on, snapshots_on};
+use ebbtide::media::Media;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Records in one link, at most, unless a batch is longer: 32 MiB.
+const LINK_BYTES: usize = 32 << 20;
+/// The log since the start of a snapshot from which on a new one is shipped, at least.
+const SNAPSHOT_LOG_BYTES: u64 = 1 << 20;
+/// The length of a record.
+const RECORD_BYTES: u64 = 32;
+
+/// How often the newest snapshot is looked for beside checkpoints.
+const ANEW_TRIES: u32 = 10;
+
+const OTHER_FILTER: &str = "ship it to a prefix of its own";
+const LACKS: &str = "another machine has shipped more: fetch into a new directory, and use that; \
+                     to discard what only the store has, ship with `--take-over`";
+const UNKNOWN: &str = "if this directory is the only one in use, ship with `--take-over`; keep log \
+                       (`--keep-log 1h`) so that it can be shown after the next pause";
+
+/// How a filter is shipped.
+#[derive(Debug, Clone)]
+pub struct ShipOptions {
+    /// Begins although the directory cannot be shown to have what the store has: what only the
+    /// store has is discarded.
+    pub take_over: bool,
+    /// How long snapshots and log stay in the store beyond the two newest snapshots.
+    pub keep: Duration,
+    /// A snapshot is shipped when the log since the one before is longer than this and than the
+    /// snapshot.
+    pub snapshot_log_bytes: u64,
+}
+
+impl Default for ShipOptions {
+    fn default() -> Self {
+        Self { take_over: false, keep: Duration::ZERO, snapshot_log_bytes: SNAPSHOT_LOG_BYTES }
+    }
+}
+
+/// What a round of a shipper has done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Shipped {
+    /// Links put.
+    pub links: u64,
+    /// Bytes of records in them.
+    pub log_bytes: u64,
+    /// Bytes of snapshots uploaded.
+    pub snapshot_bytes: u64,
+}
+
+/// Ships one filter. Dropped or killed at any point, it leaves a chain that another one continues.
+#[derive(Debug)]
+pub struct Shipper {
+    store: Store,
+    media: Arc<dyn Media>,
+    options: ShipOptions,
+    /// A random number, by which links are known as its own.
+    id: u128,
+    origin: Origin,
+    timeline: u64,
+    tip: Tip,
+    history: History,
+    run: Run,
+    /// A link that may have been put, with its bytes.
+    pending: Option<(Link, Bytes)>,
+    /// Records that were read and are not in a link yet, and those of the next link.
+    read: Option<Piece>,
+    held: Option<Piece>,
+    /// Bases whose hints are to be put.
+    hints: Vec<u64>,
+    confirmed: u64,
+    /// A run needs its records below this LSN before it can replace the one before.
+    floor: u64,
+    retention: Retention,
+    gaps: u64,
+}
+
+/// Returns a random number.
+fn random_id() -> u128 {
+    use std::hash::{BuildHasher, RandomState};
+    let half = || u128::from(RandomState::new().hash_one(std::process::id()));
+    half() << 64 | half()
+}
+
+fn now_micros() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_micros() as u64)
+}
+
+/// Returns what the chain adds up to, from its newest base on.
+async fn read_chain(store: &Store) -> Result<(Seen, Tip)> {
+    for (number, _) in base_hints(store).await? {
+        let Some((link, _)) = read_link(store, number).await? else { continue };
+        let Some(base) = Base::of(&link) else { continue };
+        match read_from(store, base.first_link(number), Seen::from_base(&base)).await {
+            Ok((seen, tip)) if tip.number >= number => return Ok((seen, tip)),
+            // It may have been removed, because there is a newer one, or be damaged.
+            Ok(_) | Err(Error::Object { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    // A beginning is never removed: what a list says is not needed.
+    read_from(store, 1, Seen::default()).await
+}
+
+async fn read_from(store: &Store, from: u64, mut seen: Seen) -> Result<(Seen, Tip)> {
+    let tip = walk(store, (from, None), |link| seen.take(store, link).map(|()| true)).await?;
+    Ok((seen, tip))
+}
+
+/// Returns whether two pieces hold the same records, whatever their timelines.
+fn is_same(a: &[u8], b: &[u8]) -> bool {
+    // The last four bytes but four of a record are its checksum, which depends on the timeline.
+    let content = |record: &[u8]| (record[..24].to_vec(), record[28..].to_vec());
+    a.len() == b.len()
+        && a.chunks_exact(32).zip(b.chunks_exact(32)).all(|(a, b)| content(a) == content(b))
+}
+
+impl Shipper {
+    /// Begins a timeline: from the return on, every shipper before is fenced.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if the directory cannot be shown to have what the store has;
+    /// [`Error::Object`], [`Error::Store`], [`Error::Filter`].
+    pub async fn begin(store: Store, media: Arc<dyn Media>, options: ShipOptions) -> Result<Self> {
+        let origin = origin_on(&*media)?;
+        let (mut seen, mut tip) = read_chain(&store).await?;
+        loop {
+            let (begin, history) = choose_begin(&store, &media, &origin, &seen, &options)?;
+            let id = random_id();
+            note::write(&*media, id, seen.shipper)?;
+            let mut shipper = Self {
+                run: Run::new(0, begin.log, begin.first),
+                floor: 0,
+                retention: Retention::new(options.keep, &seen.numbers),
+                timeline: seen.timeline + 1,
+                store: store.clone(),
+                media: media.clone(),
+                options: options.clone(),
+                id,
+                origin: origin.clone(),
+                tip,
+                history,
+                pending: None,
+                read: None,
+                held: None,
+                hints: seen.bases.clone(),
+                confirmed: 0,
+                gaps: 0,
+            };
+            if let Some(run) = seen.whole().cloned() {
+                shipper.floor = if begin.cause == Cause::TakenOver { 0 } else { run.next };
+                if begin.continues {
+                    shipper.run = run;
+                }
+            }
+            match shipper.put(Content::Begin(begin)).await {
+                // Another one was faster, or a late put has come: look at what it says.
+                Err(Error::Fenced { .. }) => {
+                    let from = (tip.number + 1, Some(tip.digest).filter(|_| tip.number > 0));
+                    tip = walk(&store, from, |link| seen.take(&store, link).map(|()| true)).await?;
+                }
+                put => {
+                    put?;
+                    return Ok(shipper);
+                }
+            }
+        }
+    }
+
+    /// Returns the LSN below which a fetch yields every operation of the filter as it is now; 0
+    /// before the first. After an alteration or a gap it stays until the new snapshot is there.
+    #[must_use]
+    pub fn confirmed(&self) -> u64 {
+        self.confirmed
+    }
+
+    /// Returns the number of its timeline.
+    #[must_use]
+    pub fn timeline(&self) -> u64 {
+        self.timeline
+    }
+
+    /// Returns whether what was shipped last can be fetched only once a snapshot comes.
+    #[must_use]
+    pub fn is_pending(&self) -> bool {
+        self.run.base.is_none()
+    }
+
+    /// Returns how often log was removed before it was shipped: moments in between cannot be
+    /// fetched.
+    #[must_use]
+    pub fn gaps(&self) -> u64 {
+        self.gaps
+    }
+
+    /// Ships what has become durable since the last round; no request if nothing has. Then, if it
+    /// is time, a snapshot, and removes what is behind two of them.
+    ///
+    /// After an error that [is transient](Error::is_transient) the next call continues.
+    ///
+    /// # Errors
+    /// [`Error::Fenced`] once another shipper has begun; [`Error::Store`], [`Error::Object`],
+    /// [`Error::Refused`], [`Error::Filter`].
+    pub async fn round(&mut self) -> Result<Shipped> {
+        let mut shipped = Shipped::default();
+        self.finish_pending().await?;
+        self.check_origin(&mut shipped).await?;
+        self.ship_log(&mut shipped).await?;
+        self.put_hints().await?;
+        self.ship_snapshot(&mut shipped).await?;
+        self.put_hints().await?;
+        let base = self.run.base.as_ref().map(|(number, _)| *number);
+        self.retention.clean(&self.store, base).await?;
+        Ok(shipped)
+    }
+
+    /// Notices that the filter was altered or replaced.
+    async fn check_origin(&mut self, shipped: &mut Shipped) -> Result<()> {
+        let now = origin_on(&*self.media)?;
+        if now.uuid != self.origin.uuid {
+            return Err(other_filter(&self.store, self.origin.uuid, &now));
+        }
+        if now.log != self.origin.log {
+            self.origin = now;
+            self.begin_anew(Cause::Altered, shipped).await?;
+        }
+        Ok(())
+    }
+
+    async fn begin_anew(&mut self, cause: Cause, shipped: &mut Shipped) -> Result<()> {
+        let (begin, history) = anew(&self.media, &self.origin, cause)?;
+        (self.history, self.read, self.held) = (history, None, None);
+        self.timeline += 1;
+        self.put(Content::Begin(begin)).await?;
+        shipped.links += 1;
+        Ok(())
+    }
+
+    async fn ship_log(&mut self, shipped: &mut Shipped) -> Result<()> {
+        loop {
+            match self.read_pieces() {
+                Err(Error::Filter(ebbtide::Error::NotKept { .. })) => {
+                    self.origin = origin_on(&*self.media)?;
+                    self.begin_anew(Cause::Gap, shipped).await?;
+                    self.gaps += 1;
+                    continue;
+                }
+                read => read?,
+            }
+            let (log, is_other) = (self.origin.log, |piece: &Piece| piece.log != self.origin.log);
+            if self.read.as_ref().is_some_and(is_other) {
+                // An alteration.
+                self.check_origin(shipped).await?;
+                if self.origin.log != log {
+                    continue;
+                }
+                // What was read is ahead of `meta`: the next round sees it.
+                return Ok(());
+            }
+            // Notes of the engine wait for something that matters. A first snapshot may need them.
+            let is_needed = self.held.is_some() || self.run.base.is_none();
+            let is_due = |piece: &mut Piece| piece.has_changes() || is_needed;
+            let Some(piece) = self.read.take_if(is_due) else { return Ok(()) };
+            shipped.links += 1;
+            shipped.log_bytes += piece.records.len() as u64;
+            let latest = piece.latest_micros();
+            self.put(Content::Log(piece, latest)).await?;
+        }
+    }
+
+    /// Reads what comes next, as much as a link may have.
+    fn read_pieces(&mut self) -> Result<()> {
+        loop {
+            let before = self.read.as_ref().map_or(0, |piece| piece.records.len());
+            if before >= LINK_BYTES {
+                return Ok(());
+            }
+            let next = match self.held.take() {
+                Some(next) => next,
+                None => match self.history.read_piece()? {
+                    Some(next) => next,
+                    None => return Ok(()),
+                },
+            };
+            let Some(read) = &mut self.read else {
+                self.read = Some(next);
+                continue;
+            };
+            if !read.append(&next) {
+                // Of another timeline, or of another log.
+                self.held = Some(next);
+                return Ok(());
+            }
+        }
+    }
+
+    /// Ships the newest snapshot, if there is one and its time has come.
+    async fn ship_snapshot(&mut self, shipped: &mut Shipped) -> Result<()> {
+        let Some(file) = self.due_snapshot()? else { return Ok(()) };
+        // At least the newest records: by them a directory shows that it has what the chain has.
+        let mut links = self.run.links.iter().rev();
+        let from = links.find(|&&(_, first)| first <= file.start);
+        let from = from.map_or(self.tip.number + 1, |&(number, _)| number);
+        let parts = (from, random_id() as u64);
+        let of = (&self.origin, &file);
+        let Some(snapshot) = snapshot::upload(&self.store, &*self.media, of, parts).await? else {
+            return Ok(());
+        };
+        shipped.snapshot_bytes += file.bytes;
+        shipped.links += 1;
+        // What retention relies on is there.
+        snapshot::read(&self.store, &snapshot, |_, _| Ok(())).await?;
+        self.put(Content::Snapshot(snapshot)).await
+    }
+
+    fn due_snapshot(&self) -> Result<Option<SnapshotFile>> {
+        let first = self.run.links.first().map_or(self.run.next, |&(_, first)| first);
+        let found = snapshots_on(&*self.media)?.into_iter().next();
+        let is_shipped = |file: &SnapshotFile| file.start >= first && file.end <= self.run.next;
+        let Some(file) = found.filter(is_shipped) else { return Ok(None) };
+        if self.run.base.is_none() && self.run.next < self.floor {
+            return Ok(None);
+        }
+        let is_due = self.run.base.as_ref().is_none_or(|(_, base)| {
+            let (log, length) = (
+                self.run.next - base.start(),
+                match base {
+                    Base::Creation(_) => 0,
+                    Base::Snapshot(snapshot) => snapshot.bytes,
+                },
+            );
+            let least = self.options.snapshot_log_bytes.max(length);
+            file.start > base.start() && log * RECORD_BYTES > least
+        });
+        Ok(Some(file).filter(|_| is_due))
+    }
+
+    async fn put_hints(&mut self) -> Result<()> {
+        while let Some(&number) = self.hints.last() {
+            let text = Bytes::from_static(b"a fetch can begin at the link of this number\n");
+            self.store.put_new(Folder::Base, &link_name(number), text).await?;
+            self.hints.pop();
+        }
+        Ok(())
+    }
+
+    /// Puts a link at the end of the chain.
+    async fn put(&mut self, content: Content) -> Result<()> {
+        let link = Link {
+            number: self.tip.number + 1,
+            before: self.tip.digest,
+            timeline: self.timeline,
+            shipper: self.id,
+            written: now_micros(),
+            filter: self.origin.uuid,
+            content,
+        };
+        let bytes = Bytes::from(link.encode());
+        self.pending = Some((link, bytes));
+        self.finish_pending().await
+    }
+
+    /// Puts the link that may have been put, until it is known to be there.
+    async fn finish_pending(&mut self) -> Result<()> {
+        let Some((link, bytes)) = &self.pending else { return Ok(()) };
+        let (number, name) = (link.number, link_name(link.number));
+        if self.store.put_new(Folder::Chain, &name, bytes.clone()).await? == Put::Exists {
+            match self.store.get(Folder::Chain, &name).await? {
+                // Its own: only the answer was lost.
+                Some(found) if found == *bytes => {}
+                Some(found) => return Err(self.fenced(number, &found)),
+                None => {
+                    return Err(Error::Store {
+                        object: self.store.name(Folder::Chain, &name),
+                        action: "read",
+                        found: "the store says that it exists, and that it does not".into(),
+                        remedy: "it is tried again",
+                        is_transient: true,
+                    });
+                }
+            }
+        }
+        let Some((link, bytes)) = self.pending.take() else { return Ok(()) };
+        self.tip = Tip { number, digest: digest(&bytes) };
+        self.note(link);
+        Ok(())
+    }
+
+    fn fenced(&self, number: u64, found: &[u8]) -> Error {
+        let object = self.store.name(Folder::Chain, &link_name(number));
+        match Link::decode(&object, found) {
+            Ok(link) => Error::Fenced { object, timeline: link.timeline, own: self.timeline },
+            Err(error) => error,
+        }
+    }
+
+    /// Notes what a link says that is in the chain.
+    fn note(&mut self, link: Link) {
+        let base = Base::of(&link);
+        self.retention.note(link.number, matches!(link.content, Content::Begin(_)));
+        match link.content {
+            Content::Begin(begin) if !begin.continues => {
+                self.floor = self.floor.max(self.confirmed);
+                self.run = Run::new(link.number, begin.log, begin.first);
+            }
+            Content::Begin(_) => {}
+            Content::Log(piece, _) => {
+                self.run.links.push((link.number, piece.first));
+                self.run.next = piece.end();
+            }
+            Content::Snapshot(ref snapshot) => {
+                self.run.links.retain(|&(number, _)| number >= snapshot.from_link);
+            }
+        }
+        if let Some(base) = base {
+            self.run.base = Some((link.number, base));
+            self.hints.push(link.number);
+            self.retention.begin();
+        }
+        if self.run.base.is_some() {
+            self.confirmed = self.run.next;
+        }
+    }
+}
+
+fn other_filter(store: &Store, uuid: u128, found: &Origin) -> Error {
+    Error::Refused {
+        url: store.to_string(),
+        expected: format!("filter {uuid:032x}"),
+        found: format!("filter {:032x}", found.uuid),
+        remedy: OTHER_FILTER,
+    }
+}
+
+/// Returns the beginning of a timeline that does not continue the chain, and its log.
+fn anew(media: &Arc<dyn Media>, origin: &Origin, cause: Cause) -> Result<(Begin, History)> {
+    let mut tries = ANEW_TRIES;
+    let history = loop {
+        let start = snapshots_on(&**media)?.first().map_or(1, |file| file.start);
+        match History::open_on(media.clone())?.after(At::Lsn(start - 1)) {
+            // A checkpoint has removed that log meanwhile.
+            Err(ebbtide::Error::NotKept { .. }) if tries > 0 => tries -= 1,
+            opened => break opened?,
+        }
+    };
+    let (log, first) = (origin.log, history.next_lsn());
+    let begin = Begin { cause, log, first, continues: false, meta: origin.meta.clone() };
+    Ok((begin, history))
+}
+
+/// Decides how a timeline begins after these links.
+fn choose_begin(
+    store: &Store,
+    media: &Arc<dyn Media>,
+    origin: &Origin,
+    seen: &Seen,
+    options: &ShipOptions,
+) -> Result<(Begin, History)> {
+    let Some(filter) = seen.filter else { return anew(media, origin, Cause::Created) };
+    if filter != origin.uuid {
+        return Err(other_filter(store, filter, origin));
+    }
+    // Of what nobody can fetch nothing was confirmed.
+    let Some(run) = seen.whole() else { return anew(media, origin, Cause::Started) };
+    let shown = match (&run.last, &run.base) {
+        // No records follow it.
+        (_, Some((_, Base::Snapshot(snapshot)))) if snapshot.start == run.next => {
+            let by_records = run.last.as_ref().map(|last| shows(store, media, last));
+            match by_records {
+                Some(Ok(())) => Ok(()),
+                _ => shows_snapshot(store, &**media, snapshot),
+            }
+        }
+        (Some(last), _) => shows(store, media, last),
+        // Nothing was shipped but a beginning.
+        (None, _) => Ok(()),
+    };
+    let cause = match shown {
+        Err(Error::Refused { .. }) if options.take_over => Cause::TakenOver,
+        // Nobody else has shipped since this directory did.
+        Err(Error::Refused { remedy: UNKNOWN, .. }) if note::has(&**media, seen.shipper)? => {
+            Cause::Gap
+        }
+        shown => shown.map(|()| Cause::Started)?,
+    };
+    if cause != Cause::Started || run.log != origin.log {
+        let (begin, history) = anew(media, origin, cause)?;
+        if begin.first == 1 {
+            return Err(Error::Refused {
+                url: store.to_string(),
+                expected: "a directory with a snapshot, because it cannot continue the log".into(),
+                found: "none".into(),
+                remedy: "write one: `ebbtide snapshot DIR`",
+            });
+        }
+        return Ok((begin, history));
+    }
+    let history = History::open_on(media.clone())?.after(At::Lsn(run.next - 1))?;
+    let (cause, log, first) = (Cause::Started, origin.log, history.next_lsn());
+    let begin = Begin { cause, log, first, continues: true, meta: origin.meta.clone() };
+    Ok((begin, history))
+}
+
+/// Checks that the directory has this snapshot, which no records follow.
+fn shows_snapshot(store: &Store, media: &dyn Media, snapshot: &Snapshot) -> Result<()> {
+    let found = snapshots_on(media)?.into_iter().find(|file| file.start == snapshot.start);
+    let is_it = match &found {
+        Some(file) if file.bytes == snapshot.bytes => {
+            snapshot::digests(media, file)?.as_ref() == Some(&snapshot.digests)
+        }
+        _ => false,
+    };
+    if is_it {
+        return Ok(());
+    }
+    Err(Error::Refused {
+        url: store.to_string(),
+        expected: format!("the snapshot from LSN {} to {}", snapshot.start, snapshot.end),
+        found: if found.is_some() { "another one of this LSN" } else { "none of this LSN" }.into(),
+        remedy: if found.is_some() { LACKS } else { UNKNOWN },
+    })
+}
+
+/// Checks that the directory has these records, the newest of the chain.
+fn shows(store: &Store, media: &Arc<dyn Media>, last: &Piece) -> Result<()> {
+    let refused = |found: String, remedy| Error::Refused {
+        url: store.to_string(),
+        expected: format!("the records of LSN {} to {}", last.first, last.end() - 1),
+        found,
+        remedy,
+    };
+    let open = |first: u64| History::open_on(media.clone())?.after(At::Lsn(first - 1));
+    let mut at = last.first;
+    let mut history = loop {
+        match open(at) {
+            // The rest of them is as good.
+            Err(ebbtide::Error::NotKept { from, end, .. })
+                if from >= at && from + 1 < last.end() && last.end() <= end =>
+            {
+                at = from + 1;
+            }
+            Err(ebbtide::Error::NotKept { from, end, .. }) => {
+                let found = match end {
+                    end if end > from + 1 => format!("those of LSN {} to {}", from + 1, end - 1),
+                    end => format!("none below LSN {end}"),
+                };
+                let remedy = if end < last.end() { LACKS } else { UNKNOWN };
+                return Err(refused(found, remedy));
+            }
+            // What is not durable was not shipped from here.
+            opened => break opened?,
+        }
+    };
+    while at < last.end() {
+        let Some(piece) = history.read_piece()? else {
+            return Err(refused(format!("only those up to {}", at - 1), LACKS));
+        };
+        let skip = (at.saturating_sub(piece.first) * RECORD_BYTES) as usize;
+        let from = ((at - last.first) * RECORD_BYTES) as usize;
+        let own = piece.records.get(skip..).unwrap_or_default();
+        let rest = &last.records[from..];
+        let length = own.len().min(rest.len());
+        if piece.log != last.log || length == 0 || !is_same(&own[..length], &rest[..length]) {
+            return Err(refused(format!("other records from LSN {at} on"), LACKS));
+        }
+        at += length as u64 / RECORD_BYTES;
+    }
+    Ok(())
+}

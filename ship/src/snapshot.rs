@@ -1,0 +1,135 @@
+//! Snapshots as objects: uploaded in parts from a file of the filter, downloaded into another one.
+
+use crate::error::{Error, Result};
+use crate::link::{Snapshot, digest};
+use crate::store::{Folder, Store};
+use bytes::Bytes;
+use ebbtide::inspect::{Origin, SnapshotFile};
+use ebbtide::media::{Access, Media, MediaFile};
+use futures::StreamExt;
+use std::ops::Range;
+
+/// The length of a part, whose digest is in the link.
+const PART_BYTES: u64 = 8 << 20;
+/// The largest part that is read: more is not taken into memory at once.
+const PART_BYTES_MOST: u64 = 256 << 20;
+/// Parts that are read at a time.
+const PARTS: usize = 8;
+const REMEDY: &str = "fetch an older state with `--at`, or ship the filter to a new prefix from a \
+                      machine that has it";
+
+fn read_file(
+    media: &dyn Media,
+    name: &str,
+    file: &dyn MediaFile,
+    range: Range<u64>,
+) -> Result<Bytes> {
+    let mut buffer = vec![0; (range.end - range.start) as usize];
+    let read = file.read_at(&mut buffer, range.start);
+    read.map_err(|source| local("read", media, name, &source))?;
+    Ok(buffer.into())
+}
+
+/// Creates the error for a file of the machine.
+pub fn local(action: &'static str, media: &dyn Media, name: &str, error: &std::io::Error) -> Error {
+    let object = media.path().join(name).display().to_string();
+    let remedy = "look at the disk of this machine";
+    let (found, is_transient) = (error.to_string(), false);
+    Error::Store { object, action, found, remedy, is_transient }
+}
+
+/// Returns what the names of snapshots with this start begin with, in the order of starts.
+pub fn snapshot_prefix(start: u64) -> String {
+    format!("{start:020}-")
+}
+
+fn open(media: &dyn Media, file: &SnapshotFile) -> Result<Option<Box<dyn MediaFile>>> {
+    match media.open(&file.name, Access::Read) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        open => open.map(Some).map_err(|error| local("open", media, &file.name, &error)),
+    }
+}
+
+fn digests_of(media: &dyn Media, file: &SnapshotFile, open: &dyn MediaFile) -> Result<Vec<u128>> {
+    let starts = (0..file.bytes).step_by(PART_BYTES as usize);
+    let range = |start| start..file.bytes.min(start + PART_BYTES);
+    starts.map(|start| Ok(digest(&read_file(media, &file.name, open, range(start))?))).collect()
+}
+
+/// Returns the digests of the parts of a filter's snapshot; `None` if it is gone.
+pub fn digests(media: &dyn Media, file: &SnapshotFile) -> Result<Option<Vec<u128>>> {
+    open(media, file)?.map(|open| digests_of(media, file, &*open)).transpose()
+}
+
+/// Uploads a snapshot of a filter. `None` if the file is gone. `from_link` is the link with the
+/// record of its start; `id` makes its name unique.
+pub async fn upload(
+    store: &Store,
+    media: &dyn Media,
+    (origin, file): (&Origin, &SnapshotFile),
+    (from_link, id): (u64, u64),
+) -> Result<Option<Snapshot>> {
+    let Some(open) = open(media, file)? else { return Ok(None) };
+    let name = format!("{}{id:016x}", snapshot_prefix(file.start));
+    let read = |range: Range<u64>| read_file(media, &file.name, &*open, range);
+    store.upload(Folder::Snapshot, &name, file.bytes, read).await?;
+    // Read again: the file does not change, and what was uploaded is compared with it.
+    let digests = digests_of(media, file, &*open)?;
+    Ok(Some(Snapshot {
+        name,
+        log: origin.log,
+        engine_timeline: file.timeline,
+        start: file.start,
+        end: file.end,
+        bytes: file.bytes,
+        from_link,
+        part_bytes: PART_BYTES,
+        digests,
+        meta: origin.meta.clone(),
+    }))
+}
+
+/// Checks that the parts add up to the snapshot.
+pub fn check_parts(store: &Store, snapshot: &Snapshot) -> Result<()> {
+    let (expected, found) =
+        (snapshot.bytes.div_ceil(snapshot.part_bytes.max(1)), snapshot.digests.len() as u64);
+    if expected == found && snapshot.part_bytes <= PART_BYTES_MOST {
+        return Ok(());
+    }
+    let object = store.name(Folder::Snapshot, &snapshot.name);
+    let expected = format!("{expected} parts of at most {PART_BYTES_MOST} bytes");
+    let found = format!("{found} of {}", snapshot.part_bytes);
+    Err(Error::object(object, expected, found, REMEDY))
+}
+
+/// Reads a snapshot, checks the digest of each part, and passes it on with its offset, in any
+/// order.
+pub async fn read(
+    store: &Store,
+    snapshot: &Snapshot,
+    mut take: impl FnMut(u64, &[u8]) -> Result<()>,
+) -> Result<()> {
+    check_parts(store, snapshot)?;
+    let (name, part) = (&snapshot.name, snapshot.part_bytes.max(1));
+    let object = || store.name(Folder::Snapshot, name);
+    let parts = futures::stream::iter(snapshot.digests.iter().enumerate());
+    let mut parts = parts
+        .map(|(at, &digest)| async move {
+            let start = at as u64 * part;
+            let range = start..snapshot.bytes.min(start + part);
+            (start, digest, store.get_part(Folder::Snapshot, name, range).await)
+        })
+        .buffer_unordered(PARTS);
+    while let Some((start, expected, bytes)) = parts.next().await {
+        let Some(bytes) = bytes? else {
+            return Err(Error::object(object(), "a snapshot", "nothing", REMEDY));
+        };
+        let found = digest(&bytes);
+        if found != expected {
+            let expected = format!("{expected:032x} as the digest of the part at byte {start}");
+            return Err(Error::object(object(), expected, format!("{found:032x}"), REMEDY));
+        }
+        take(start, &bytes)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,312 @@
+//! The objects of one shipped filter: their names, and what the store says in one sentence.
+//!
+//! `chain/<number>` are the links, `base/<number>` the numbers of links at which a fetch can begin,
+//! `snapshot/…` the snapshots. It does not know what a link says.
+
+use crate::error::{Error, Result};
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt};
+use object_store::path::Path;
+use object_store::{
+    Error as StoreError, GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions,
+    PutPayload, WriteMultipart,
+};
+use std::fmt;
+use std::future::Future;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The longest time to wait for one answer of the store. Its client repeats what failed meanwhile.
+const ANSWER: Duration = Duration::from_secs(60);
+/// The length from which an object is uploaded in pieces, and of each of them.
+const UPLOAD_BYTES: usize = 8 << 20;
+/// Pieces that are uploaded at a time.
+const UPLOADS: usize = 4;
+
+/// A place in object storage for one filter.
+#[derive(Clone)]
+pub struct Store {
+    objects: Arc<dyn ObjectStore>,
+    prefix: Path,
+    url: String,
+    upload_bytes: usize,
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.url)
+    }
+}
+
+/// The kinds of objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Folder {
+    /// Links.
+    Chain,
+    /// Numbers of links at which a fetch can begin.
+    Base,
+    /// Snapshots.
+    Snapshot,
+}
+
+impl Folder {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Chain => "chain",
+            Self::Base => "base",
+            Self::Snapshot => "snapshot",
+        }
+    }
+}
+
+/// The result of a put of a name that may exist.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Put {
+    /// The object is there.
+    Done,
+    /// Another one was there.
+    Exists,
+}
+
+impl Store {
+    /// Opens a place by its URL: `s3://bucket/prefix`, `gs://…`, `az://…` (as far as built),
+    /// `file:///directory`, or the path of a directory. Credentials and settings come from the
+    /// environment, as `AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for a URL that cannot be used, with the reason.
+    pub fn open(url: &str) -> Result<Self> {
+        let wrong = |error: &dyn fmt::Display| Error::Setting {
+            name: "URL",
+            expected: "s3://BUCKET/PREFIX, file:///DIRECTORY, or a directory",
+            found: format!("{url} ({error})"),
+        };
+        if !url.contains("://") {
+            std::fs::create_dir_all(url).map_err(|error| wrong(&error))?;
+            let objects = object_store::local::LocalFileSystem::new_with_prefix(url);
+            let objects = objects.map_err(|error| wrong(&error))?;
+            return Ok(Self::of(Arc::new(objects), "", url));
+        }
+        let parsed = url::Url::parse(url).map_err(|error| wrong(&error))?;
+        let of_store = |name: &String| {
+            ["aws_", "google_", "azure_"].iter().any(|start| name.starts_with(start))
+        };
+        let settings = std::env::vars().map(|(name, value)| (name.to_ascii_lowercase(), value));
+        let settings = settings.filter(|(name, _)| of_store(name));
+        let (objects, prefix) =
+            object_store::parse_url_opts(&parsed, settings).map_err(|error| wrong(&error))?;
+        Ok(Self::of(objects.into(), prefix.as_ref(), url))
+    }
+
+    /// Uses a store of the program's own. `url` is for messages.
+    #[must_use]
+    pub fn of(objects: Arc<dyn ObjectStore>, prefix: &str, url: &str) -> Self {
+        let (prefix, url) = (Path::from(prefix), url.trim_end_matches('/').into());
+        Self { objects, prefix, url, upload_bytes: UPLOAD_BYTES }
+    }
+
+    /// Sets the length from which a snapshot is uploaded in pieces, and that of a piece; by default
+    /// 8 MiB. S3 refuses pieces below 5 MiB.
+    #[must_use]
+    pub fn upload_bytes(mut self, bytes: usize) -> Self {
+        self.upload_bytes = bytes.max(1);
+        self
+    }
+
+    fn path(&self, folder: Folder, name: &str) -> Path {
+        self.prefix.clone().join(folder.name()).join(name)
+    }
+
+    /// Returns what messages call an object.
+    pub(crate) fn name(&self, folder: Folder, name: &str) -> String {
+        format!("{}/{}/{name}", self.url, folder.name())
+    }
+
+    /// Awaits an answer, for a while.
+    async fn answer<T>(
+        &self,
+        (folder, name): (Folder, &str),
+        action: &'static str,
+        answer: impl Future<Output = std::result::Result<T, StoreError>>,
+    ) -> Result<T> {
+        let explained = |error: &StoreError| explain(self.name(folder, name), action, error);
+        match tokio::time::timeout(ANSWER, answer).await {
+            Ok(answer) => answer.map_err(|error| explained(&error)),
+            Err(_) => Err(Error::Store {
+                object: self.name(folder, name),
+                action,
+                found: format!("no answer within {} s", ANSWER.as_secs()),
+                remedy: "look at the network and the store; a shipper tries again",
+                is_transient: true,
+            }),
+        }
+    }
+
+    /// Reads an object; `None` if there is none.
+    pub(crate) async fn get(&self, folder: Folder, name: &str) -> Result<Option<Bytes>> {
+        let path = self.path(folder, name);
+        let read = async {
+            match self.objects.get_opts(&path, GetOptions::default()).await {
+                Err(StoreError::NotFound { .. }) => Ok(None),
+                Err(error) => Err(error),
+                Ok(found) => found.bytes().await.map(Some),
+            }
+        };
+        self.answer((folder, name), "read", read).await
+    }
+
+    /// Reads a part of an object.
+    pub(crate) async fn get_part(
+        &self,
+        folder: Folder,
+        name: &str,
+        range: Range<u64>,
+    ) -> Result<Option<Bytes>> {
+        let path = self.path(folder, name);
+        let read = async {
+            match self.objects.get_range(&path, range).await {
+                Err(StoreError::NotFound { .. }) => Ok(None),
+                other => other.map(Some),
+            }
+        };
+        self.answer((folder, name), "read", read).await
+    }
+
+    /// Puts an object whose name must be free.
+    pub(crate) async fn put_new(&self, folder: Folder, name: &str, bytes: Bytes) -> Result<Put> {
+        let path = self.path(folder, name);
+        let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
+        let put = async {
+            match self.objects.put_opts(&path, PutPayload::from_bytes(bytes), options).await {
+                Ok(_) => Ok(Put::Done),
+                Err(StoreError::AlreadyExists { .. } | StoreError::Precondition { .. }) => {
+                    Ok(Put::Exists)
+                }
+                Err(error) => Err(error),
+            }
+        };
+        self.answer((folder, name), "put", put).await
+    }
+
+    /// Puts an object under a name that nobody else uses, from parts that `read` returns.
+    pub(crate) async fn upload(
+        &self,
+        folder: Folder,
+        name: &str,
+        bytes: u64,
+        mut read: impl FnMut(Range<u64>) -> Result<Bytes>,
+    ) -> Result<()> {
+        let path = self.path(folder, name);
+        if bytes <= self.upload_bytes as u64 {
+            let payload = PutPayload::from_bytes(read(0..bytes)?);
+            let put = async { self.objects.put(&path, payload).await };
+            return self.answer((folder, name), "put", put).await.map(drop);
+        }
+        let begun = async { self.objects.put_multipart(&path).await };
+        let begun = self.answer((folder, name), "put", begun).await?;
+        let mut upload = WriteMultipart::new_with_chunk_size(begun, self.upload_bytes);
+        let mut at = 0;
+        while at < bytes {
+            let end = bytes.min(at + self.upload_bytes as u64);
+            let room = async { upload.wait_for_capacity(UPLOADS).await };
+            self.answer((folder, name), "put", room).await?;
+            upload.put(read(at..end)?);
+            at = end;
+        }
+        self.answer((folder, name), "put", upload.finish()).await.map(drop)
+    }
+
+    /// Lists the objects of a folder, by name, from beyond one on.
+    pub(crate) async fn list(
+        &self,
+        folder: Folder,
+        after: Option<&str>,
+    ) -> Result<Vec<(String, ObjectMeta)>> {
+        let prefix = self.prefix.clone().join(folder.name());
+        let stream = match after {
+            Some(name) => self.objects.list_with_offset(Some(&prefix), &self.path(folder, name)),
+            None => self.objects.list(Some(&prefix)),
+        };
+        let found: Vec<_> = self.answer((folder, ""), "list", stream.try_collect()).await?;
+        let named = |meta: ObjectMeta| Some((meta.location.filename()?.to_owned(), meta));
+        let mut found: Vec<(String, ObjectMeta)> = found.into_iter().filter_map(named).collect();
+        found.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        Ok(found)
+    }
+
+    /// Removes objects, in this order as far as the store keeps one; what is gone already is fine.
+    pub(crate) async fn remove(&self, folder: Folder, names: &[String]) -> Result<()> {
+        let paths: Vec<_> = names.iter().map(|name| Ok(self.path(folder, name))).collect();
+        let stream = self.objects.delete_stream(futures::stream::iter(paths).boxed());
+        let removed = stream.map(|removed| match removed {
+            Err(StoreError::NotFound { .. }) => Ok(()),
+            removed => removed.map(drop),
+        });
+        let name = names.first().map_or("", String::as_str);
+        self.answer((folder, name), "remove", removed.try_collect::<Vec<()>>()).await.map(drop)
+    }
+}
+
+/// Says in one sentence what a store's error means. `object` is what messages call the object.
+#[must_use]
+pub fn explain(object: String, action: &'static str, error: &StoreError) -> Error {
+    let mut found = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        let text = cause.to_string();
+        if !found.contains(&text) {
+            found = format!("{found}: {text}");
+        }
+        source = cause.source();
+    }
+    let has = |words: &[&str]| words.iter().any(|word| found.contains(word));
+    let (remedy, is_transient) = if has(&["RequestTimeTooSkewed", "too skewed"]) {
+        ("the clock of this machine is wrong: set it (chrony, systemd-timesyncd)", false)
+    } else if has(&["Wanted range", "InvalidRange"]) {
+        ("the object is shorter than it was: fetch an older state with `--at`", false)
+    } else if has(&["NoSuchBucket"]) {
+        ("there is no such bucket: create it, or correct the URL", false)
+    } else if has(&[
+        "QuotaExceeded",
+        "StorageFull",
+        "No space left",
+        "InsufficientStorage",
+        "507 ",
+        "Disk quota",
+        "quota",
+    ]) {
+        ("the store is full: make room, or raise its quota; a shipper tries again", true)
+    } else if matches!(
+        error,
+        StoreError::PermissionDenied { .. } | StoreError::Unauthenticated { .. }
+    ) || has(&[
+        "SignatureDoesNotMatch",
+        "InvalidAccessKeyId",
+        "AccessDenied",
+        "Permission denied",
+    ]) {
+        ("the credentials do not allow this: give others, or allow get, put, list, delete", false)
+    } else if matches!(error, StoreError::NotSupported { .. } | StoreError::NotImplemented { .. }) {
+        ("this store cannot put an object only if it is absent: use another one", false)
+    } else {
+        ("look at the network and the store; a shipper tries again", true)
+    };
+    let said = element(&found, "Code").zip(element(&found, "Message"));
+    let said = said.map(|(code, message)| format!("{code}: {message}"));
+    let found = found.split_whitespace().collect::<Vec<_>>().join(" ");
+    let found = said.unwrap_or(found);
+    Error::Store { object, action, found, remedy, is_transient }
+}
+
+/// Returns the text of an element of what a server of S3 answers.
+fn element<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let (_, rest) = text.split_once(&format!("<{name}>"))?;
+    Some(rest.split_once(&format!("</{name}>"))?.0)
+}

@@ -1,0 +1,129 @@
+//! The proof that what is in the store is the filter: states that were reached on different ways
+//! have the same digest.
+//!
+//! The state as of the end of a snapshot is made twice: of that snapshot, and of the one before and
+//! the log in between. A snapshot that lacks a key, a link with a wrong record, or a log with one
+//! too few makes them differ.
+
+use crate::chain::{Base, Seen, base_hints, link_name, read_link, walk};
+use crate::error::{Error, Result};
+use crate::fetch::assemble_from;
+use crate::link::Content;
+use crate::store::{Folder, Store};
+use ebbtide::history::At;
+use ebbtide::media::{Media, Memory};
+use ebbtide::{Any, Digest, Options, Reader};
+use std::path::Path;
+use std::sync::Arc;
+
+const REMEDY: &str = "do not rely on this copy: ship the filter to a new prefix from a machine \
+                      that has it, and keep this one for whoever looks for the reason";
+
+/// What was verified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Verified {
+    /// Links, each with a right digest that the next one names.
+    pub links: u64,
+    /// Bytes of records in them.
+    pub log_bytes: u64,
+    /// Bases at which a fetch can begin.
+    pub bases: u64,
+    /// States that were made on two ways, with the same digest.
+    pub compared: u64,
+    /// The newest state.
+    pub digest: Digest,
+}
+
+/// Reads everything in the store, rebuilds the filter in memory from each base, and compares. With
+/// `against`, also compares with a directory that has the filter, as of the same LSN (its log must
+/// still have that moment).
+///
+/// # Errors
+/// [`Error::Object`] for the first object that is not what it should be; [`Error::Store`],
+/// [`Error::Filter`].
+pub async fn verify(store: &Store, against: Option<&Path>) -> Result<Verified> {
+    let (seen, links, log_bytes) = read_all(store).await?;
+    let bases = &seen.bases;
+    let mut compared = 0;
+    for pair in bases.windows(2) {
+        compared += u64::from(compare(store, pair[0], pair[1]).await?);
+    }
+    let object = || store.to_string();
+    let Some(&newest) = bases.last() else {
+        let remedy = "a shipper that has just begun is done when it has shipped a snapshot";
+        return Err(Error::object(object(), "a link at which a fetch can begin", "none", remedy));
+    };
+    let digest = state(store, newest, None).await?;
+    if let Some(dir) = against {
+        let own = Reader::<Any>::at(dir, At::Lsn(digest.lsn - 1), Options::new())?.digest()?;
+        check(&format!("{} as of LSN {}", store, digest.lsn - 1), own, digest)?;
+        compared += 1;
+    }
+    Ok(Verified { links, log_bytes, bases: bases.len() as u64, compared, digest })
+}
+
+/// Reads all links from the oldest base on.
+async fn read_all(store: &Store) -> Result<(Seen, u64, u64)> {
+    let mut from = 1;
+    let mut seen = Seen::default();
+    if let Some((number, _)) = base_hints(store).await?.pop()
+        && let Some((link, _)) = read_link(store, number).await?
+        && let Some(base) = Base::of(&link)
+    {
+        (from, seen) = (base.first_link(number), Seen::from_base(&base));
+    }
+    let (mut links, mut log_bytes) = (0, 0);
+    walk(store, (from, None), |link| {
+        links += 1;
+        if let Content::Log(piece, _) = &link.content {
+            log_bytes += piece.records.len() as u64;
+        }
+        seen.take(store, link).map(|()| true)
+    })
+    .await?;
+    Ok((seen, links, log_bytes))
+}
+
+/// Compares the state as of the end of the base in link `next`, if the log leads there from the
+/// base in link `number`. Returns whether it does.
+async fn compare(store: &Store, number: u64, next: u64) -> Result<bool> {
+    let base = |link: Option<_>| link.and_then(|(link, _)| Base::of(&link));
+    let (older, newer) = (read_link(store, number).await?, read_link(store, next).await?);
+    let (Some(older), Some(newer)) = (base(older), base(newer)) else { return Ok(false) };
+    // What began anew has no log before.
+    if older.log() != newer.log() || newer.end() <= older.end() || newer.end() < 2 {
+        return Ok(false);
+    }
+    let lsn = newer.end() - 1;
+    let by_log = match state(store, number, Some(lsn)).await {
+        Err(Error::Filter(ebbtide::Error::NotKept { .. })) => return Ok(false),
+        found => found?,
+    };
+    let object = store.name(Folder::Chain, &link_name(next));
+    check(&object, by_log, state(store, next, Some(lsn)).await?)?;
+    Ok(true)
+}
+
+fn check(object: &str, expected: Digest, found: Digest) -> Result<()> {
+    if expected.value == found.value {
+        return Ok(());
+    }
+    let expected = format!("the digest {expected} of the filter as of LSN {}", expected.lsn - 1);
+    Err(Error::object(object, expected, found.to_string(), REMEDY))
+}
+
+/// Returns the digest of what a fetch from this base yields: all of it, or as of an LSN.
+async fn state(store: &Store, number: u64, lsn: Option<u64>) -> Result<Digest> {
+    let memory = Memory::new();
+    let media: Arc<dyn Media> = Arc::new(memory);
+    if assemble_from(store, media.clone(), number, lsn).await?.is_none() {
+        let object = store.name(Folder::Chain, &link_name(number));
+        return Err(Error::object(object, "a link", "nothing", REMEDY));
+    }
+    let options = Options::new();
+    Ok(match lsn {
+        Some(lsn) => Reader::<Any>::at_on(media, At::Lsn(lsn), options)?.digest()?,
+        None => Reader::<Any>::open_on(media, options)?.digest()?,
+    })
+}

@@ -1,0 +1,345 @@
+//! A shipper in a thread of its own: for programs that write the filter, and for the command.
+//!
+//! It never stops silently: what it does is in [`Status`], a stop for good in [`Worker::wait`] and
+//! [`Worker::stop`] as well.
+
+use crate::error::{Error, Result};
+use crate::ship::{ShipOptions, Shipper};
+use crate::store::Store;
+use ebbtide::media::Disk;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// The default interval.
+pub const EVERY: Duration = Duration::from_secs(10);
+
+/// What a worker has done.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Status {
+    /// The LSN below which a fetch yields every operation; 0 before the first snapshot.
+    pub confirmed: u64,
+    /// The shipper's timeline.
+    pub timeline: u64,
+    /// When the last round ended without an error: until then all that was durable was shipped.
+    pub succeeded: Instant,
+    /// Why the last round failed; `None` if it did not.
+    pub failure: Option<String>,
+    /// Rounds that failed since the start.
+    pub failures: u64,
+    /// Links put since the start.
+    pub links: u64,
+    /// Bytes of records and snapshots put since the start.
+    pub bytes: u64,
+    /// How often log was removed before it was shipped.
+    pub gaps: u64,
+    /// Whether what was shipped last can be fetched only once a snapshot comes: at the beginning,
+    /// after an alteration, and after a gap.
+    pub is_pending: bool,
+    /// Whether another shipper has taken over.
+    pub is_fenced: bool,
+    /// Whether the worker has stopped.
+    pub is_stopped: bool,
+}
+
+impl Status {
+    /// Returns the figures in the text format of Prometheus.
+    #[must_use]
+    pub fn prometheus(&self, filter: &Path) -> String {
+        let figures = [
+            ("confirmed_lsn", self.confirmed as f64),
+            ("timeline", self.timeline as f64),
+            ("lag_seconds", self.succeeded.elapsed().as_secs_f64()),
+            ("failures_total", self.failures as f64),
+            ("links_total", self.links as f64),
+            ("bytes_total", self.bytes as f64),
+            ("gaps_total", self.gaps as f64),
+            ("fenced", f64::from(u8::from(self.is_fenced))),
+            ("stopped", f64::from(u8::from(self.is_stopped))),
+        ];
+        let filter = filter.display().to_string().replace('\\', "\\\\").replace('"', "\\\"");
+        figures.iter().fold(String::new(), |mut text, (name, value)| {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "ebbtide_ship_{name}{{filter=\"{filter}\"}} {value}");
+            text
+        })
+    }
+}
+
+struct Shared {
+    status: Mutex<(Status, Option<Error>)>,
+    changed: Condvar,
+    /// Rounds that have begun.
+    begun: AtomicU64,
+    /// The newest of them that has shipped everything.
+    done: AtomicU64,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, (Status, Option<Error>)> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+enum Order {
+    Ship,
+    Stop,
+}
+
+/// A running shipper. Dropped, it stops after the call to the store that it is in, without a last
+/// round; [`Worker::stop`] makes one.
+pub struct Worker {
+    shared: Arc<Shared>,
+    orders: Option<Sender<Order>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl std::fmt::Debug for Worker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Worker").field("status", &self.status()).finish_non_exhaustive()
+    }
+}
+
+impl Worker {
+    /// Begins to ship a filter, at this interval. On return every shipper before is fenced.
+    ///
+    /// # Errors
+    /// As [`Shipper::begin`].
+    pub fn start(
+        dir: impl AsRef<Path>,
+        store: Store,
+        options: ShipOptions,
+        every: Duration,
+    ) -> Result<Self> {
+        let dir = dir.as_ref().to_path_buf();
+        let (orders, received) = channel();
+        let (begun, first) = channel();
+        let spawned = std::thread::Builder::new().name("ebbtide-ship".into());
+        let thread = spawned.spawn(move || work(dir, store, options, every, (&received, &begun)));
+        let thread = Some(thread.map_err(|error| setting("thread", &error))?);
+        let shared = first.recv().map_err(|error| setting("thread", &error))??;
+        Ok(Self { shared, orders: Some(orders), thread })
+    }
+
+    /// Returns what it has done.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.shared.lock().0.clone()
+    }
+
+    fn order(&self, order: Order) {
+        if let Some(orders) = &self.orders {
+            // A thread that has stopped says so in the status.
+            let _ = orders.send(order);
+        }
+    }
+
+    /// Ships now, and waits until a fetch yields every operation that is durable now
+    /// ([`Filter::sync`](ebbtide::Filter::sync)).
+    ///
+    /// # Errors
+    /// The error with which the worker has stopped, such as [`Error::Fenced`]: do not acknowledge
+    /// what was done. [`Error::Store`] after this time; what it is waiting for may still be
+    /// shipped.
+    pub fn flush(&self, time: Duration) -> Result<()> {
+        // The next round to begin reads everything that is durable now.
+        let wanted = self.shared.begun.load(Ordering::Relaxed) + 1;
+        self.wait_until(time, |shared, _| shared.done.load(Ordering::Relaxed) >= wanted)
+    }
+
+    /// Ships now, and waits until a fetch yields every operation below this LSN: for an operation
+    /// that is one more than its own ([`Ticket::lsn`](ebbtide::Ticket::lsn)). It must be durable.
+    ///
+    /// # Errors
+    /// As [`Worker::flush`].
+    pub fn wait(&self, lsn: u64, time: Duration) -> Result<()> {
+        self.wait_until(time, |_, status| status.confirmed >= lsn)
+    }
+
+    fn wait_until(&self, time: Duration, is_done: impl Fn(&Shared, &Status) -> bool) -> Result<()> {
+        const LOOK: Duration = Duration::from_millis(100);
+        let (begun, mut asked) = (Instant::now(), None::<Instant>);
+        let mut status = self.shared.lock();
+        while !is_done(&self.shared, &status.0) {
+            if status.0.is_stopped {
+                return Err(stopped(&mut status));
+            }
+            if asked.is_none_or(|asked| asked.elapsed() > LOOK) {
+                self.order(Order::Ship);
+                asked = Some(Instant::now());
+            }
+            let Some(left) = time.checked_sub(begun.elapsed()) else {
+                let failure = status.0.failure.clone();
+                let found = format!("what is below LSN {} after {time:?}", status.0.confirmed);
+                return Err(Error::Store {
+                    object: "the operations so far".into(),
+                    action: "ship",
+                    found: failure.unwrap_or(found),
+                    remedy: "wait longer; are they durable?",
+                    is_transient: true,
+                });
+            };
+            let waited = self.shared.changed.wait_timeout(status, left.min(LOOK));
+            status = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        Ok(())
+    }
+
+    /// Ships what is durable, and stops.
+    ///
+    /// # Errors
+    /// The error of the last round.
+    pub fn stop(mut self) -> Result<Status> {
+        self.order(Order::Stop);
+        self.orders = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic is in the status.
+            let _ = thread.join();
+        }
+        let mut status = self.shared.lock();
+        match status.1.take() {
+            Some(error) => Err(error),
+            None => Ok(status.0.clone()),
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.orders = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn setting(name: &'static str, error: &dyn std::fmt::Display) -> Error {
+    Error::Setting { name, expected: "one can be started", found: error.to_string() }
+}
+
+fn stopped(status: &mut (Status, Option<Error>)) -> Error {
+    let of_status = |status: &Status| Error::Store {
+        object: "the filter".into(),
+        action: "ship",
+        found: status.failure.clone().unwrap_or_else(|| "the shipper has stopped".into()),
+        remedy: "start another one",
+        is_transient: false,
+    };
+    match status.1.take() {
+        Some(Error::Fenced { object, timeline, own }) => {
+            status.1 = Some(Error::Fenced { object: object.clone(), timeline, own });
+            Error::Fenced { object, timeline, own }
+        }
+        other => {
+            status.1 = other;
+            of_status(&status.0)
+        }
+    }
+}
+
+fn work(
+    dir: PathBuf,
+    store: Store,
+    options: ShipOptions,
+    every: Duration,
+    (orders, begun): (&Receiver<Order>, &Sender<Result<Arc<Shared>>>),
+) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let started = runtime.map_err(|error| setting("runtime", &error)).and_then(|runtime| {
+        let media = Arc::new(Disk::new(dir));
+        let shipper = runtime.block_on(Shipper::begin(store, media, options))?;
+        Ok((runtime, shipper))
+    });
+    let (runtime, mut shipper) = match started {
+        Ok(started) => started,
+        // The caller waits for it.
+        Err(error) => return drop(begun.send(Err(error))),
+    };
+    let status = Status {
+        confirmed: shipper.confirmed(),
+        timeline: shipper.timeline(),
+        succeeded: Instant::now(),
+        failure: None,
+        failures: 0,
+        links: 0,
+        bytes: 0,
+        gaps: 0,
+        is_pending: shipper.is_pending(),
+        is_fenced: false,
+        is_stopped: false,
+    };
+    let (status, changed) = (Mutex::new((status, None)), Condvar::new());
+    let (begun_rounds, done) = (AtomicU64::new(0), AtomicU64::new(0));
+    let shared = Arc::new(Shared { status, changed, begun: begun_rounds, done });
+    let _ = begun.send(Ok(shared.clone()));
+    // Also if the thread panics, those who wait must learn it.
+    let _stop = Stopping(&shared);
+    let mut wait = Duration::ZERO;
+    loop {
+        let order = match orders.recv_timeout(wait) {
+            Ok(order) => Some(order),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
+        // A number that is read before what it counts is read: nothing else depends on it.
+        let number = shared.begun.fetch_add(1, Ordering::Relaxed) + 1;
+        let round = runtime.block_on(shipper.round());
+        if round.is_ok() && !shipper.is_pending() {
+            shared.done.fetch_max(number, Ordering::Relaxed);
+        }
+        let is_last = matches!(order, Some(Order::Stop));
+        if !note(&shared, &shipper, round, is_last) || is_last {
+            return;
+        }
+        wait = every;
+    }
+}
+
+/// Marks the status as that of a worker that has stopped.
+struct Stopping<'a>(&'a Shared);
+
+impl Drop for Stopping<'_> {
+    fn drop(&mut self) {
+        self.0.lock().0.is_stopped = true;
+        self.0.changed.notify_all();
+    }
+}
+
+/// Notes the result of a round. Returns whether there may be another one.
+fn note(
+    shared: &Shared,
+    shipper: &Shipper,
+    round: Result<crate::ship::Shipped>,
+    is_last: bool,
+) -> bool {
+    let mut locked = shared.lock();
+    let (status, kept) = &mut *locked;
+    (status.confirmed, status.timeline) = (shipper.confirmed(), shipper.timeline());
+    (status.gaps, status.is_pending) = (shipper.gaps(), shipper.is_pending());
+    let continues = match round {
+        Ok(shipped) => {
+            (status.succeeded, status.failure) = (Instant::now(), None);
+            status.links += shipped.links;
+            status.bytes += shipped.log_bytes + shipped.snapshot_bytes;
+            true
+        }
+        Err(error) => {
+            status.failures += 1;
+            status.failure = Some(error.to_string());
+            status.is_fenced = error.is_fenced();
+            let continues = error.is_transient();
+            if !continues || is_last {
+                *kept = Some(error);
+            }
+            continues
+        }
+    };
+    drop(locked);
+    shared.changed.notify_all();
+    continues
+}

@@ -1,0 +1,11 @@
+//! Ship, fetch, verify: over memory, directories and faulty stores.
+
+mod basics;
+mod faulty;
+mod fixture;
+mod following;
+mod kills;
+mod machine;
+mod processes;
+mod sentences;
+mod server;

@@ -1,0 +1,239 @@
+//! Each thing that goes wrong is one sentence that names the object, what was expected, what was
+//! found, and what to do.
+
+use ebbtide::media::{Media, Memory};
+use ebbtide::{AgePartitioned, Durability, Filter, Options};
+use ebbtide_ship::{Error, ShipOptions, Shipper, Store, assemble, fetch, verify};
+use ebbtide_testkit::random::Random;
+use object_store::ObjectStoreExt;
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use std::sync::Arc;
+
+struct Shipped {
+    objects: Arc<InMemory>,
+    store: Store,
+    media: Arc<dyn Media>,
+    filter: Filter<AgePartitioned>,
+    shipper: Shipper,
+}
+
+/// Ships a filter in some links and a snapshot.
+async fn shipped() -> Shipped {
+    let objects = Arc::new(InMemory::new());
+    let store = Store::of(objects.clone(), "orders", "memory:///orders");
+    let media: Arc<dyn Media> = Arc::new(Memory::new());
+    let options = Options::new().durability(Durability::Always);
+    let filter = Filter::create_on(media.clone(), AgePartitioned::last(1000), options);
+    let filter = filter.expect("a filter");
+    let ship = ShipOptions { snapshot_log_bytes: 1000, ..ShipOptions::default() };
+    let shipper = Shipper::begin(store.clone(), media.clone(), ship).await.expect("a shipper");
+    let mut shipped = Shipped { objects, store, media, filter, shipper };
+    for round in 0..6_u64 {
+        for key in 0..100 {
+            shipped.filter.insert((round * 100 + key).to_le_bytes()).expect("an insert");
+        }
+        if round == 3 {
+            shipped.filter.checkpoint().expect("a checkpoint");
+        }
+        shipped.shipper.round().await.expect("a round");
+    }
+    shipped
+}
+
+impl Shipped {
+    fn path(number: u64) -> Path {
+        Path::from(format!("orders/chain/{number:020}"))
+    }
+
+    async fn bytes(&self, number: u64) -> Vec<u8> {
+        let found = self.objects.get(&Self::path(number)).await.expect("a link");
+        found.bytes().await.expect("its bytes").to_vec()
+    }
+
+    async fn put(&self, number: u64, bytes: Vec<u8>) {
+        self.objects.put(&Self::path(number), bytes.into()).await.expect("a put");
+    }
+
+    async fn fetch(&self) -> Error {
+        assemble(&self.store, Arc::new(Memory::new())).await.expect_err("an error")
+    }
+}
+
+/// Checks that a message has these words, and is one sentence.
+fn assert_says(error: &Error, words: &[&str]) {
+    let text = error.to_string();
+    assert!(!text.contains('\n'), "{text}");
+    for word in words {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn a_deleted_link_is_named_and_never_taken_for_the_end() {
+    let shipped = shipped().await;
+    shipped.objects.delete(&Shipped::path(6)).await.expect("a removal");
+    let error = shipped.fetch().await;
+    let object = "memory:///orders/chain/00000000000000000006";
+    assert_says(&error, &[object, "expected a link", "found nothing", "--at"]);
+    assert!(verify(&shipped.store, None).await.is_err());
+}
+
+#[tokio::test]
+async fn a_damaged_link_is_named_wherever_a_byte_is_wrong() {
+    let shipped = shipped().await;
+    let sound = shipped.bytes(6).await;
+    for at in [0, 20, sound.len() / 2, sound.len() - 45, sound.len() - 3] {
+        let mut bytes = sound.clone();
+        bytes[at] ^= 1;
+        shipped.put(6, bytes).await;
+        let error = shipped.fetch().await;
+        assert_says(&error, &["chain/00000000000000000006", "expected", "found"]);
+    }
+    shipped.put(6, sound[..sound.len() / 2].to_vec()).await;
+    assert_says(&shipped.fetch().await, &["chain/00000000000000000006", "digest"]);
+    shipped.put(6, shipped.bytes(5).await).await;
+    assert_says(&shipped.fetch().await, &["expected link 6", "found link 5"]);
+}
+
+#[tokio::test]
+async fn a_damaged_snapshot_leaves_the_way_over_the_one_before_and_verify_names_it() {
+    let shipped = shipped().await;
+    let snapshots = futures::TryStreamExt::try_collect::<Vec<_>>(object_store::ObjectStore::list(
+        &*shipped.objects,
+        Some(&Path::from("orders/snapshot")),
+    ));
+    let snapshots = snapshots.await.expect("a list");
+    assert_eq!(snapshots.len(), 1);
+    let path = &snapshots[0].location;
+    let found = shipped.objects.get(path).await.expect("a snapshot").bytes().await.expect("bytes");
+    let mut bytes = found.to_vec();
+    bytes[5000] ^= 1;
+    shipped.objects.put(path, bytes.into()).await.expect("a put");
+    let fetched = assemble(&shipped.store, Arc::new(Memory::new())).await.expect("by the log");
+    assert_eq!(fetched.lsn, shipped.shipper.confirmed());
+    let error = verify(&shipped.store, None).await.expect_err("damage");
+    assert_says(&error, &["snapshot/", "digest of the part at byte 0", "--at"]);
+}
+
+#[tokio::test]
+async fn another_filters_prefix_is_refused_with_both_numbers() {
+    let shipped = shipped().await;
+    let media: Arc<dyn Media> = Arc::new(Memory::new());
+    let other = Filter::create_on(media.clone(), AgePartitioned::last(1000), Options::new());
+    drop(other.expect("another filter"));
+    let begun = Shipper::begin(shipped.store.clone(), media, ShipOptions::default()).await;
+    let error = begun.expect_err("refused");
+    assert_says(
+        &error,
+        &["memory:///orders", "expected filter", "found filter", "a prefix of its own"],
+    );
+}
+
+#[tokio::test]
+async fn nothing_to_fetch_and_a_directory_that_is_not_empty_are_said() {
+    let store = Store::of(Arc::new(InMemory::new()), "none", "memory:///none");
+    let error = assemble(&store, Arc::new(Memory::new())).await.expect_err("nothing");
+    assert_says(&error, &["memory:///none", "expected a shipped filter", "found none", "URL"]);
+    let dir = tempfile::tempdir().expect("a directory");
+    std::fs::write(dir.path().join("notes.txt"), "mine").expect("a file");
+    let error = fetch(&store, dir.path(), None).await.expect_err("occupied");
+    assert_says(&error, &["notes.txt", "expected an empty directory", "choose another"]);
+}
+
+#[tokio::test]
+async fn a_link_of_a_later_version_asks_for_a_later_program() {
+    let shipped = shipped().await;
+    let sound = shipped.bytes(6).await;
+    let text = b"ebbtide link 2\n";
+    let end = sound.len() - 40;
+    let mut bytes = [text, &sound[text.len()..end]].concat();
+    let digest = xxhash_rust::xxh3::xxh3_128(&bytes);
+    bytes.extend_from_slice(format!("digest {digest:032x}\n").as_bytes());
+    shipped.put(6, bytes).await;
+    assert_says(
+        &shipped.fetch().await,
+        &["expected version 1", "found version 2", "use a version"],
+    );
+}
+
+/// Answers each call with an error that a real store gives.
+#[test]
+fn what_a_store_says_is_explained() {
+    use ebbtide_ship::explain;
+    use object_store::Error as StoreError;
+    let generic = |text: &str| StoreError::Generic { store: "S3", source: text.to_owned().into() };
+    let denied = |text: &str| StoreError::PermissionDenied {
+        path: "chain/1".into(),
+        source: text.to_owned().into(),
+    };
+    let cases = [
+        (denied("403: <Code>RequestTimeTooSkewed</Code>"), "the clock of this machine", false),
+        (denied("403: <Code>SignatureDoesNotMatch</Code>"), "the credentials", false),
+        (
+            denied("403: <Error><Code>InvalidAccessKeyId</Code><Message>no such key</Message>"),
+            "put s3://bucket/chain/1: InvalidAccessKeyId: no such key: the credentials",
+            false,
+        ),
+        (generic("507 Insufficient Storage"), "the store is full", true),
+        (generic("Unable to copy: No space left on device (os error 28)"), "is full", true),
+        (generic("error sending request: connection refused"), "tries again", true),
+        (generic("404: <Code>NoSuchBucket</Code>"), "no such bucket", false),
+    ];
+    for (error, words, is_passing) in cases {
+        let error = explain("s3://bucket/chain/1".into(), "put", &error);
+        assert_says(&error, &["s3://bucket/chain/1", words]);
+        assert_eq!(error.is_transient(), is_passing, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_shipper_whose_directory_became_another_filter_stops() {
+    let mut shipped = shipped().await;
+    drop(shipped.filter);
+    for name in shipped.media.list().expect("names") {
+        shipped.media.remove(&name).expect("a removal");
+    }
+    let other = Filter::create_on(shipped.media.clone(), AgePartitioned::last(9), Options::new());
+    drop(other.expect("another filter"));
+    let error = shipped.shipper.round().await.expect_err("refused");
+    assert_says(&error, &["expected filter", "found filter"]);
+}
+
+#[tokio::test]
+async fn any_bytes_behind_a_right_digest_are_an_error_or_a_filter_and_never_a_panic() {
+    let shipped = shipped().await;
+    let mut random = Random::new(7);
+    let last = 9;
+    for round in 0..2000_u64 {
+        let number = 1 + random.below(last);
+        let Ok(found) = shipped.objects.get(&Shipped::path(number)).await else { continue };
+        let sound = found.bytes().await.expect("its bytes").to_vec();
+        let mut bytes = sound[..sound.len() - 40].to_vec();
+        for _ in 0..1 + random.below(3) {
+            // Mostly in the lines.
+            let most = if random.below(4) == 0 { bytes.len() } else { bytes.len().min(420) };
+            let at = random.below(most as u64) as usize;
+            match random.below(4) {
+                0 => bytes[at] = b'0' + random.below(10) as u8,
+                1 => bytes[at] ^= 1 << random.below(8),
+                2 => drop(bytes.remove(at)),
+                _ => bytes.insert(at, b'0' + random.below(10) as u8),
+            }
+        }
+        let digest = xxhash_rust::xxh3::xxh3_128(&bytes);
+        bytes.extend_from_slice(format!("digest {digest:032x}\n").as_bytes());
+        shipped.put(number, bytes).await;
+        if let Err(error) = assemble(&shipped.store, Arc::new(Memory::new())).await {
+            assert!(!error.to_string().is_empty(), "{round}");
+        }
+        let begun =
+            Shipper::begin(shipped.store.clone(), shipped.media.clone(), ShipOptions::default());
+        // What it puts behind the damage is taken back.
+        drop(begun.await);
+        for later in last + 1..last + 4 {
+            let _ = shipped.objects.delete(&Shipped::path(later)).await;
+        }
+        shipped.put(number, sound).await;
+    }
+}
