@@ -131,7 +131,8 @@ fn a_lookup_that_waits_for_its_key_follows_a_later_writer() {
 fn a_stopped_look_delays_no_writer() {
     let place = Place::new();
     let dir = place.at("filter");
-    ok(&["create", "--last", "20000", "--stripes", "4", &dir], b"");
+    // Kept, so that the log which a stopped look has begun to read stays.
+    ok(&["create", "--last", "20000", "--stripes", "4", "--keep-log", "1h", &dir], b"");
     ok(&["insert", &dir], &input(&stream(20_000, 30_000)));
     let keys = place.at("keys");
     fs::write(&keys, input(&stream(3000, 30_000))).expect("space");
