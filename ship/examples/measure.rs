@@ -1,11 +1,14 @@
 //! Measures what shipping costs a writer, and how long a fetch takes.
 //!
-//! `cargo run --release --example measure -- writer|paced [SECONDS]|fetch [MiB]`. The store is a directory.
+//! `cargo run --release --example measure -- writer|paced [SECONDS]|follow [SECONDS]|fetch [MiB]`. The
+//! store is a directory.
 
 use ebbtide::{Any, Bloom, Filter, Fingerprint, Options, Reader};
-use ebbtide_ship::{ShipOptions, Store, Worker, fetch};
+use ebbtide_ship::{Follower, ShipOptions, Store, Worker, fetch};
+use std::collections::VecDeque;
 use std::error::Error;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -118,6 +121,49 @@ fn paced(parent: &Path, every: &str) -> Result<()> {
     Ok(())
 }
 
+/// How far a follower is behind a writer of 100,000 inserts a second.
+fn follow(parent: &Path, every: &str) -> Result<()> {
+    let dir = parent.join("seen");
+    let spec = Fingerprint::window(Duration::from_secs(3600)).rate(2000.0).fpr(0.001);
+    let filter = Filter::create(&dir, spec, Options::new())?;
+    let url = parent.join("store").display().to_string();
+    let mut key = 0;
+    insert_paced(&filter, &mut key, Duration::from_secs(1))?;
+    let _shipper = Beside::start(&dir, &url, every)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let max_lag = Duration::from_secs(60);
+    let mut follower = runtime.block_on(Follower::begin(Store::open(&url)?, max_lag))?;
+    let answers = follower.answers();
+    let is_over = AtomicBool::new(false);
+    let mut behind = Vec::new();
+    std::thread::scope(|scope| {
+        let (runtime, is_over, answers) = (&runtime, &is_over, &answers);
+        let following = scope.spawn(move || {
+            while !is_over.load(Ordering::Relaxed) {
+                runtime.block_on(follower.look()).map_err(|error| error.to_string())?;
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            Ok::<_, String>(())
+        });
+        let (begun, mut written) = (Instant::now(), VecDeque::new());
+        while begun.elapsed() < Duration::from_secs(30) {
+            insert_paced(&filter, &mut key, Duration::from_millis(100))?;
+            written.push_back((Instant::now(), filter.stat()?.lsn));
+            while written.front().is_some_and(|&(_, lsn)| lsn <= answers.next_lsn()) {
+                written.pop_front();
+            }
+            behind.push(written.front().map_or(0, |(time, _)| time.elapsed().as_millis()));
+        }
+        is_over.store(true, Ordering::Relaxed);
+        following.join().expect("no panic").map_err(Box::from)
+    })
+    .map_err(|error: Box<dyn Error>| error)?;
+    behind.sort_unstable();
+    let (middle, most) = (behind[behind.len() / 2], behind[behind.len() - 1]);
+    println!("{key} inserts; behind: {middle} ms in the middle, {most} ms at most");
+    Ok(())
+}
+
 /// A copy of the snapshot's file, then fetch and opening.
 fn fetched(parent: &Path, mebibytes: u64) -> Result<()> {
     let dir = parent.join("seen");
@@ -164,11 +210,12 @@ fn main() -> Result<()> {
     match arguments.first().map(String::as_str) {
         Some("writer") => writer(parent.path()),
         Some("paced") => paced(parent.path(), arguments.get(1).map_or("10", String::as_str)),
+        Some("follow") => follow(parent.path(), arguments.get(1).map_or("1", String::as_str)),
         Some("ship") => ship(&arguments[1], &arguments[2], &arguments[3]),
         Some("fetch") => {
             let mebibytes = arguments.get(1).map_or(Ok(1024), |text| text.parse())?;
             fetched(parent.path(), mebibytes)
         }
-        _ => Err("expected writer, paced or fetch".into()),
+        _ => Err("expected writer, paced, follow or fetch".into()),
     }
 }
