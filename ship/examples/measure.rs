@@ -1,7 +1,7 @@
 //! Measures what shipping costs a writer, and how long a fetch takes.
 //!
-//! `cargo run --release --example measure -- writer|paced [SECONDS]|follow [SECONDS]|fetch [MiB]`. The
-//! store is a directory.
+//! `cargo run --release --example measure -- writer|paced [SECONDS]|follow [SECONDS]|fetch [MiB]`.
+//! The store is a directory.
 
 use ebbtide::{Any, Bloom, Filter, Fingerprint, Options, Reader};
 use ebbtide_ship::{Follower, ShipOptions, Store, Worker, fetch};
