@@ -18,6 +18,7 @@ use crate::recovery::Listing;
 use crate::recovery::removal::remove_for_good;
 use crate::snapshot::{SnapshotHeader, SnapshotReader};
 use crate::sync::Mutex;
+use crate::wal::record::RECORD_BYTES;
 use std::io;
 use std::iter::repeat_with;
 use std::sync::Arc;
@@ -39,19 +40,15 @@ pub(crate) struct FallbackBase {
 
 /// When this handle last removed kept files that were not wished any more. To find them, all have
 /// to be examined. So that this costs the same for each that is added, however many there are, it
-/// is done whenever their number has grown by one in [`PRUNED_AT`].
-#[derive(Debug)]
+/// is done whenever their number has grown by one in [`PRUNED_AT`]. Where a snapshot is larger than
+/// two segments, the number says little about the bytes, and writing the snapshot took longer than
+/// this takes: there it is done each time.
+#[derive(Debug, Default)]
 struct Pruning {
     keep: Keep,
     /// The number that was left.
     files: usize,
     second: u64,
-}
-
-impl Default for Pruning {
-    fn default() -> Self {
-        Self { keep: Keep::Nothing, files: 0, second: 0 }
-    }
 }
 
 impl Pruning {
@@ -111,14 +108,17 @@ impl Reclaim {
         self.shared.check_directory()?;
         let listing = Listing::read(&*self.shared.media)?;
         let known = self.shared.image.header().unsound();
-        let (mut kept, mut oldest) = (0, None);
+        let (mut kept, mut oldest, mut snapshot_bytes) = (0, None, 0);
         let (mut superfluous, mut unread) = (Vec::new(), Vec::new());
         for &start in &listing.snapshots {
             let unsound = known.contains(start);
             let sound =
                 match SnapshotReader::open(&*self.shared.media, start, self.shared.meta.log_uuid) {
-                    Ok(reader) => (!unsound && self.is_ours(reader.header()))
-                        .then_some(reader.header().timeline),
+                    Ok(reader) => {
+                        snapshot_bytes = reader.header().bytes.max(snapshot_bytes);
+                        (!unsound && self.is_ours(reader.header()))
+                            .then_some(reader.header().timeline)
+                    }
                     Err(Error::Damaged { .. } | Error::Version { .. }) => None,
                     // Not a file.
                     Err(Error::Io { source, .. })
@@ -158,14 +158,20 @@ impl Reclaim {
         if !superfluous.is_empty() && !unread.into_iter().all(|start| self.proves(start)) {
             return Ok(());
         }
-        self.keep_or_remove(&superfluous, &listing)?;
+        self.keep_or_remove(&superfluous, &listing, snapshot_bytes)?;
         // At once: at a high insert rate, the log that is removed in a second could fill the disk.
         self.log_writer.unmap_durable();
         Ok(())
     }
 
     /// Removes files that recovery no longer needs, or keeps them for as long as is wished.
-    fn keep_or_remove(&self, superfluous: &[FileName], listing: &Listing) -> Result<()> {
+    /// `snapshot_bytes`: of the largest snapshot.
+    fn keep_or_remove(
+        &self,
+        superfluous: &[FileName],
+        listing: &Listing,
+        snapshot_bytes: u64,
+    ) -> Result<()> {
         let (media, second) = (&*self.shared.media, Timestamp::now().as_unix_millis() / 1000);
         let numbers = || repeat_with(|| self.shared.log.next_temporary());
         let keep = match keep_file::read(media) {
@@ -183,7 +189,8 @@ impl Reclaim {
             kept_files::keep(media, superfluous, second, listing)?;
             files += superfluous.len();
         }
-        if !self.pruning.lock().is_due(keep, files, second) {
+        let is_large = snapshot_bytes > self.shared.meta.segment_records * RECORD_BYTES * 2;
+        if !is_large && !self.pruning.lock().is_due(keep, files, second) {
             return Ok(());
         }
         let archive = match Archive::read(media, &self.shared.meta) {

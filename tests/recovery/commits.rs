@@ -246,6 +246,25 @@ fn a_size_is_what_the_kept_log_is_at_most_however_many_files_it_has() {
 }
 
 #[test]
+fn a_size_is_what_the_kept_log_is_at_most_where_snapshots_are_large() {
+    let media: Arc<dyn Media> = Arc::new(Memory::new());
+    let most = 4 << 20;
+    let options = options().keep_log(Keep::Bytes(most));
+    let filter = Filter::create_on(media, AgePartitioned::last(100_000), options);
+    let filter = filter.expect("a filter");
+    let mut largest = 0;
+    for number in 0..204_000_u32 {
+        filter.insert(number.to_le_bytes()).expect("an insert");
+        // At the end hardly any log from one snapshot to the next, beside many kept segments.
+        if number % if number < 200_000 { 4000 } else { 50 } == 0 {
+            filter.checkpoint().expect("a checkpoint");
+            largest = filter.stat().expect("no error").kept_log_bytes.max(largest);
+        }
+    }
+    assert!((most * 3 / 4..=most).contains(&largest), "{largest}");
+}
+
+#[test]
 fn less_kept_than_wished_is_said_if_there_was_more() {
     let media: Arc<dyn Media> = Arc::new(Memory::new());
     let kind = AgePartitioned::last(200);
