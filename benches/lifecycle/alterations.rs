@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 /// For how long writers are observed before and afterwards.
 const AROUND: Duration = Duration::from_secs(3);
+/// How long writers run instead of an alteration, for comparison.
+const INSTEAD: Duration = Duration::from_secs(20);
 
 /// What one alteration took.
 struct Round {
@@ -38,7 +40,7 @@ fn write(filter: &Filter, first: u64, count: &AtomicU64, is_over: &AtomicBool) -
     longest
 }
 
-fn round(mib: u64, records: u64, writers: u64) -> Round {
+fn round(mib: u64, records: u64, writers: u64, alters: bool) -> Round {
     let home = directory();
     let dir = home.path().join("filter");
     let options =
@@ -68,6 +70,9 @@ fn round(mib: u64, records: u64, writers: u64) -> Round {
         let begun = Instant::now();
         let mut stopped = Duration::ZERO;
         let meanwhile = rate(&mut || {
+            if !alters {
+                return std::thread::sleep(INSTEAD);
+            }
             stopped = filter
                 .alter(spec("fingerprint", mib), Unlogged::Refuse)
                 .expect("it is kept")
@@ -87,17 +92,21 @@ fn round(mib: u64, records: u64, writers: u64) -> Round {
 /// Measures filters of this size, whose log has this many records.
 pub fn run(rounds: usize, mib: u64, records: u64) {
     for writers in [1, 2] {
-        let made: Vec<_> = (0..rounds).map(|_| round(mib, records, writers)).collect();
+        let made: Vec<_> = (0..rounds).map(|_| round(mib, records, writers, true)).collect();
+        let plain: Vec<_> = (0..rounds).map(|_| round(mib, records, writers, false)).collect();
         let million = |rate: f64| rate / 1e6;
         println!(
             "{mib} MiB, {records} records, {writers} writers: {:.2} s, stopped {:.0} ms, longest \
-             insert {:.0} ms; inserts {:.2} M/s, meanwhile {:.2} ×, afterwards {:.3} ×",
+             insert {:.0} ms; inserts {:.2} M/s, meanwhile {:.2} ×, afterwards {:.3} × (without an \
+             alteration {:.2} ×, {:.3} ×)",
             middle(&made, |round| round.seconds),
             middle(&made, |round| round.stopped) * 1e3,
             middle(&made, |round| round.longest) * 1e3,
             million(middle(&made, |round| round.before)),
             middle(&made, |round| round.meanwhile / round.before),
             middle(&made, |round| round.after / round.before),
+            middle(&plain, |round| round.meanwhile / round.before),
+            middle(&plain, |round| round.after / round.before),
         );
     }
 }
