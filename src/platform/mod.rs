@@ -1,5 +1,19 @@
-//! What the operating system does to a process: forks, and signals to its threads.
+//! What the operating system does, and how it is asked.
+//!
+//! [`system`] has the calls that differ between systems, with two implementations of one interface:
+//! Linux's own, and a portable one for macOS. The portable one also runs on Linux
+//! (`RUSTFLAGS="--cfg ebbtide_portable"`), where the suite tests it. Everything else in the crate is
+//! the same on all systems.
 
 pub mod fork;
 pub mod per_process;
+#[cfg_attr(all(target_os = "linux", not(ebbtide_portable)), path = "system/linux.rs")]
+#[cfg_attr(not(all(target_os = "linux", not(ebbtide_portable))), path = "system/portable.rs")]
+pub mod system;
 pub mod threads;
+
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
+compile_error!(
+    "ebbtide runs on Linux, and on macOS for development; the algorithms alone, without files \
+     (the crate `ebbtide-core`), work on every system"
+);
