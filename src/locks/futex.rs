@@ -5,21 +5,11 @@
 //! that maps the same file is woken too. A wakeup may be missed or spurious; callers bound each
 //! wait and check again.
 
+pub use crate::platform::Woken;
 #[cfg(not(any(loom, miri, shuttle)))]
 use crate::platform::system;
 use crate::sync::AtomicU64;
 use std::time::Duration;
-
-/// How a wait ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Woken {
-    /// A wakeup, another value of the word from the start, or spuriously.
-    Perhaps,
-    /// No wakeup: the time was up, or a signal came. A signal counts as elapsed time, because
-    /// frequent signals (from a profiler, say) could otherwise keep every wait from reaching its
-    /// timeout.
-    No,
-}
 
 /// Sleeps while the low half of `word` is `expected_low`, at most for `timeout`.
 #[cfg(not(any(loom, miri, shuttle)))]

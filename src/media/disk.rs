@@ -87,7 +87,10 @@ impl Disk {
         }
         let last = allocated.checked_next_multiple_of(page_bytes()).unwrap_or(bytes).min(bytes);
         match allocate(file, 0..last) {
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeros(file, 0..bytes),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) if system::FILLS_HOLES => {
+                write_zeros(file, 0..bytes)
+            }
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeros(file, 0..last),
             allocated => Ok(allocated?),
         }
     }

@@ -12,6 +12,17 @@ pub mod per_process;
 pub mod system;
 pub mod threads;
 
+/// How a wait ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Woken {
+    /// A wakeup, another value of the word from the start, or spuriously.
+    Perhaps,
+    /// No wakeup: the time was up, or a signal came. A signal counts as elapsed time, because
+    /// frequent signals (from a profiler, say) could otherwise keep every wait from reaching its
+    /// timeout.
+    No,
+}
+
 #[cfg(not(any(target_os = "linux", target_os = "macos")))]
 compile_error!(
     "ebbtide runs on Linux, and on macOS for development; the algorithms alone, without files \

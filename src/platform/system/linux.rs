@@ -6,7 +6,6 @@ use rustix::fs::{
     FallocateFlags, IFlags, StatFs, fallocate, fdatasync, fstatfs, fsync, ioctl_getflags,
     ioctl_setflags,
 };
-use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 use rustix::time::ClockId;
 use std::fs::File;
@@ -14,7 +13,8 @@ use std::io;
 use std::ops::Range;
 #[cfg(not(any(loom, miri, shuttle)))]
 use {
-    crate::locks::futex::Woken,
+    crate::platform::Woken,
+    rustix::io::Errno,
     rustix::thread::futex::{self, Flags},
     std::sync::atomic::{AtomicU32, AtomicU64},
     std::time::Duration,
@@ -127,6 +127,9 @@ pub fn write_in_place(file: &File) -> io::Result<()> {
 pub fn allocate(file: &File, bytes: Range<u64>) -> rustix::io::Result<()> {
     fallocate(file, FallocateFlags::empty(), bytes.start, bytes.end - bytes.start)
 }
+
+/// Whether [`allocate`] can give space to a part of a file, so that files may begin with holes.
+pub const FILLS_HOLES: bool = true;
 
 /// Frees the space of bytes of a file.
 pub fn free(file: &File, bytes: Range<u64>) -> rustix::io::Result<()> {

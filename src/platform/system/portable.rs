@@ -13,7 +13,7 @@ use std::io;
 use std::ops::Range;
 #[cfg(not(any(loom, miri, shuttle)))]
 use {
-    crate::locks::futex::Woken,
+    crate::platform::Woken,
     std::sync::atomic::{AtomicU64, Ordering},
     std::time::{Duration, Instant},
 };
@@ -115,6 +115,10 @@ pub fn write_in_place(_file: &File) -> io::Result<()> {
 pub fn allocate(_file: &File, _bytes: Range<u64>) -> rustix::io::Result<()> {
     Err(Errno::NOSYS)
 }
+
+/// Whether [`allocate`] can give space to a part of a file: a store into a hole takes it, and is a
+/// signal on a full disk.
+pub const FILLS_HOLES: bool = false;
 
 /// Frees the space of bytes of a file: there is no such call.
 pub fn free(_file: &File, _bytes: Range<u64>) -> rustix::io::Result<()> {
