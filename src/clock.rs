@@ -4,6 +4,7 @@
 //! Kinds, replay and repair never see a clock. This module does not keep time from running
 //! backwards inside a filter: the callers that read a clock ensure that.
 
+use crate::platform::system;
 use crate::sync::mutex::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 use std::fmt;
@@ -173,7 +174,7 @@ impl Clock {
     #[inline]
     pub(crate) fn coarse_wall(&self) -> Option<u64> {
         match &self.0 {
-            Source::System => Some(read(ClockId::RealtimeCoarse)),
+            Source::System => Some(read(system::COARSE_WALL)),
             _ => self.wall(),
         }
     }
@@ -202,7 +203,7 @@ impl Clock {
     /// machine runs. Always 0 for stream time.
     pub(crate) fn elapsed(&self) -> u64 {
         match &self.0 {
-            Source::System => read(ClockId::Boottime),
+            Source::System => read(system::SINCE_BOOT),
             Source::Stream => 0,
             Source::Manual(clock) => clock.hands.lock().elapsed,
         }

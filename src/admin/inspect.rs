@@ -20,6 +20,7 @@ use crate::locks::holders::locked;
 use crate::media::{Access, BESIDE_LOG_MOST, Disk, ImagePlace, Media};
 use crate::meta::Meta;
 use crate::options::{Keep, Options};
+use crate::platform::system;
 use crate::recovery::history::History;
 use crate::recovery::listing::{KeptMeta, KeptSnapshot};
 use crate::recovery::{Listing, LogExtent, Recovered, rebuild};
@@ -467,10 +468,11 @@ pub fn plan(kind: &str, parameters: &Parameters, options: &Options) -> Result<Pl
     // Log of up to two checkpoints is kept, and a segment on either side.
     let due = options.checkpoint_due(memory_bytes);
     let log = due.saturating_mul(2).saturating_add(segments);
-    let is_beside = match options.image_place()? {
-        None => most_bytes(&*kind, bank_bytes) <= BESIDE_LOG_MOST,
-        Some(place) => place == ImagePlace::BesideLog,
-    };
+    let is_beside = !system::HAS_UNNAMED_FILES
+        || match options.image_place()? {
+            None => most_bytes(&*kind, bank_bytes) <= BESIDE_LOG_MOST,
+            Some(place) => place == ImagePlace::BesideLog,
+        };
     let copies = memory_bytes.saturating_mul(3 + u64::from(is_beside));
     Ok(Plan {
         kind: kind.name(),

@@ -27,6 +27,7 @@ use crate::locks::session::{SLOTS, Sessions};
 use crate::media::{Access, Media};
 use crate::meta::Meta;
 use crate::options::Options;
+use crate::platform::system;
 use crate::recovery::removal::remove_for_good;
 use crate::recovery::{LogExtent, Recovered, rebuild, replay, trim};
 use crate::sync::{self, Instant, patience};
@@ -76,8 +77,7 @@ pub(crate) fn first_bank_bytes(kind: &dyn Kind, layout: Layout) -> Result<u64> {
 
 pub(crate) fn random() -> Result<u128> {
     let mut bytes = [0; 16];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
-        .map_err(|error| Error::io("get random bytes for", "a new filter")(error.into()))?;
+    system::random(&mut bytes).map_err(Error::io("get random bytes for", "a new filter"))?;
     Ok(u128::from_le_bytes(bytes))
 }
 

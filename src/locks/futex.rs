@@ -5,65 +5,28 @@
 //! that maps the same file is woken too. A wakeup may be missed or spurious; callers bound each
 //! wait and check again.
 
+pub use crate::platform::Woken;
+#[cfg(not(any(loom, miri, shuttle)))]
+use crate::platform::system;
 use crate::sync::AtomicU64;
 use std::time::Duration;
-
-/// How a wait ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Woken {
-    /// A wakeup, another value of the word from the start, or spuriously.
-    Perhaps,
-    /// No wakeup: the time was up, or a signal came. A signal counts as elapsed time, because
-    /// frequent signals (from a profiler, say) could otherwise keep every wait from reaching its
-    /// timeout.
-    No,
-}
 
 /// Sleeps while the low half of `word` is `expected_low`, at most for `timeout`.
 #[cfg(not(any(loom, miri, shuttle)))]
 pub fn wait(word: &AtomicU64, expected_low: u32, timeout: Duration) -> Woken {
-    use rustix::thread::futex::{Flags, wait};
-    let timeout = rustix::thread::Timespec {
-        tv_sec: timeout.as_secs().try_into().unwrap_or(i64::MAX),
-        tv_nsec: timeout.subsec_nanos().into(),
-    };
-    match wait(low_half(word), Flags::empty(), expected_low, Some(&timeout)) {
-        Err(rustix::io::Errno::TIMEDOUT | rustix::io::Errno::INTR) => Woken::No,
-        _ => Woken::Perhaps,
-    }
+    system::wait(word, expected_low, timeout)
 }
 
 /// Wakes one thread that sleeps on `word`. Returns whether there was one.
 #[cfg(not(any(loom, miri, shuttle)))]
 pub fn wake_one(word: &AtomicU64) -> bool {
-    let woken =
-        rustix::thread::futex::wake(low_half(word), rustix::thread::futex::Flags::empty(), 1);
-    // An error would mean that no thread can sleep there either.
-    woken.is_ok_and(|threads| threads > 0)
+    system::wake(word, 1)
 }
 
 /// Wakes all threads that sleep on `word`.
 #[cfg(not(any(loom, miri, shuttle)))]
 pub fn wake_all(word: &AtomicU64) {
-    let everyone = i32::MAX as u32;
-    // As in `wake_one`.
-    let _ = rustix::thread::futex::wake(
-        low_half(word),
-        rustix::thread::futex::Flags::empty(),
-        everyone,
-    );
-}
-
-/// Returns the address of the low half, for the kernel. Rust code must neither load nor store
-/// through it: that would mix atomic accesses of two sizes.
-#[cfg(not(any(loom, miri, shuttle)))]
-#[expect(unsafe_code, reason = "the kernel takes the address of 32 bits, the protocol needs 64")]
-fn low_half(word: &AtomicU64) -> &std::sync::atomic::AtomicU32 {
-    const { assert!(cfg!(target_endian = "little"), "the low half must come first") };
-    // SAFETY: the first four of the word's eight bytes are aligned for four, and valid for as long
-    // as the word is borrowed; any bits are a valid AtomicU32; both types allow changes behind a
-    // reference.
-    unsafe { &*std::ptr::from_ref(word).cast() }
+    system::wake(word, i32::MAX as u32);
 }
 
 /// Under loom time does not pass: each wait lets other threads run and then times out.

@@ -447,6 +447,7 @@ mod tests {
 
     #[test]
     #[cfg(not(miri))]
+    #[cfg_attr(not(all(target_os = "linux", not(ebbtide_portable))), ignore = "waiters poll")]
     fn a_lock_is_offered_to_a_sleeper_and_its_last_owner_does_not_just_take_it_again() {
         let word = offered();
         assert!(!try_lock(&word, A), "the way of an owner that comes back at once");
@@ -461,6 +462,7 @@ mod tests {
 
     #[test]
     #[cfg(not(miri))]
+    #[cfg_attr(not(all(target_os = "linux", not(ebbtide_portable))), ignore = "waiters poll")]
     fn an_offer_that_nobody_accepts_delays_the_next_caller_once() {
         // The woken thread died, or was stopped.
         let asking = |_: Owner| -> Verdict { panic!("there is nobody to ask about") };

@@ -1,30 +1,35 @@
 //! The boot id: identifies one boot of the kernel, unless another file is mounted over it.
 
 use crate::media::BootIdSource;
-use std::fs;
+use crate::platform::system;
 use std::io;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
-
-/// The kernel's file with it.
-const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// Reads the boot id.
 pub(super) fn id() -> io::Result<u128> {
-    parse(&fs::read_to_string(BOOT_ID)?).ok_or_else(|| {
+    parse(&system::boot_id()?).ok_or_else(|| {
         io::Error::new(io::ErrorKind::InvalidData, "the kernel's boot id is no UUID")
     })
 }
 
-/// Determines its source: a file mounted over it is on another device than the directory.
+/// Determines its source.
+#[cfg(target_os = "linux")]
 pub(super) fn source() -> BootIdSource {
-    let device = |path: &Path| fs::metadata(path).map(|file| file.dev());
-    let path = Path::new(BOOT_ID);
+    use std::os::unix::fs::MetadataExt;
+    use std::path::Path;
+    let device = |path: &Path| std::fs::metadata(path).map(|file| file.dev());
+    let path = Path::new(system::BOOT_ID);
+    // A file mounted over it is on another device than the directory.
     match (device(path), path.parent().map(device)) {
         (Err(_), _) => BootIdSource::Missing,
         (Ok(of), Some(Ok(all))) if of != all => BootIdSource::MountedOver,
         _ => BootIdSource::Kernel,
     }
+}
+
+/// Determines its source: there is one.
+#[cfg(target_os = "macos")]
+pub(super) fn source() -> BootIdSource {
+    BootIdSource::Kernel
 }
 
 fn parse(text: &str) -> Option<u128> {

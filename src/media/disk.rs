@@ -1,4 +1,4 @@
-//! The disk: a directory of a local Linux file system.
+//! The disk: a directory of a local file system.
 //!
 //! Defines how files are opened (private, never through links), allocated, mapped and locked, and
 //! which file systems are refused. Every store through a mapping meets allocated space, so that a
@@ -6,24 +6,30 @@
 //! that does cause one. Nothing here ever does it, and `tests/surroundings` shows the effects if
 //! another program does.
 
+#[cfg_attr(
+    not(all(target_os = "linux", not(ebbtide_portable))),
+    expect(dead_code, reason = "of `unnamed`")
+)]
 mod directory;
 mod locks;
+#[cfg_attr(
+    not(all(target_os = "linux", not(ebbtide_portable))),
+    expect(dead_code, reason = "of `unnamed`")
+)]
 mod mapping;
 mod space;
+#[cfg_attr(not(all(target_os = "linux", not(ebbtide_portable))), path = "disk/beside.rs")]
 mod unnamed;
-mod write_back;
 
-use self::directory::{Directory, file_system};
+use self::directory::Directory;
 use self::locks::DiskLocks;
 use self::mapping::DiskMapping;
-use self::space::{
-    OVERLAYFS, PIECE, allocate, is_beyond_space, page_bytes, reads_fill_holes, write_zeros,
-};
-use self::unnamed::UnnamedFile;
+use self::space::{PIECE, allocate, is_beyond_space, page_bytes, write_zeros};
 use crate::media::{Access, BootIdSource, ByteLocks, Mapping, Media, MediaFile, boot};
 use crate::media::{BankStore, Holder, ImagePlace, UnnamedId};
+use crate::platform::system;
 use crate::sync::AtomicU64;
-use rustix::fs::{IFlags, OFlags, ioctl_getflags, ioctl_setflags};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
@@ -35,9 +41,6 @@ use std::sync::Arc;
 const _: () = assert!(cfg!(target_endian = "little"), "mapped words are little-endian on the disk");
 const _: () = assert!(size_of::<usize>() == 8, "whole files are mapped");
 const _: () = assert!(size_of::<AtomicU64>() == 8 && align_of::<AtomicU64>() == 8);
-
-/// `statfs` type of btrfs, where files with random stores must not be copied on write.
-const BTRFS: u64 = 0x9123_683E;
 
 /// A directory on a local file system. All clones of a value share its descriptor.
 #[derive(Debug, Clone)]
@@ -74,12 +77,8 @@ impl Disk {
     /// Gives a new file its length and the space of its first bytes; if that fails, the caller must
     /// remove its name.
     fn lay_out(file: &File, bytes: u64, allocated: u64) -> io::Result<()> {
-        if file_system(&rustix::fs::fstatfs(file)?) == BTRFS {
-            // Must precede the first byte. Best effort: without it btrfs is slower, not wrong.
-            if let Ok(flags) = ioctl_getflags(file) {
-                let _ = ioctl_setflags(file, flags | IFlags::NOCOW);
-            }
-        }
+        // Must precede the first byte: files have random stores.
+        system::write_in_place(file)?;
         if allocated > PIECE && is_beyond_space(file, allocated) {
             return Err(Errno::NOSPC.into());
         }
@@ -88,7 +87,10 @@ impl Disk {
         }
         let last = allocated.checked_next_multiple_of(page_bytes()).unwrap_or(bytes).min(bytes);
         match allocate(file, 0..last) {
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeros(file, 0..bytes),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) if system::FILLS_HOLES => {
+                write_zeros(file, 0..bytes)
+            }
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeros(file, 0..last),
             allocated => Ok(allocated?),
         }
     }
@@ -171,8 +173,7 @@ impl Media for Disk {
     }
 
     fn create_unnamed(&self, bytes: u64) -> io::Result<Option<Arc<dyn BankStore>>> {
-        let created = unnamed::create(&self.directory, self.image.as_ref(), bytes)?;
-        Ok(created.map(|file| Arc::new(file) as _))
+        unnamed::create(&self.directory, self.image.as_ref(), bytes)
     }
 
     fn find_unnamed(
@@ -181,7 +182,7 @@ impl Media for Disk {
         (live, holders): (&str, &[Holder]),
         access: Access,
     ) -> io::Result<Arc<dyn BankStore>> {
-        Ok(Arc::new(UnnamedFile::find(&self.directory, wanted, (live, holders), access)?))
+        unnamed::find(&self.directory, wanted, (live, holders), access)
     }
 
     fn has_space(&self, bytes: u64) -> io::Result<bool> {
@@ -189,9 +190,7 @@ impl Media for Disk {
     }
 
     fn check_memory(&self, bytes: u64) -> io::Result<()> {
-        if let Some(file) = unnamed::create(&self.directory, self.image.as_ref(), bytes)? {
-            file.check_memory(bytes)?;
-        }
+        unnamed::check_memory(&self.directory, self.image.as_ref(), bytes)?;
         mapping::check(bytes)
     }
 
@@ -229,10 +228,7 @@ impl MediaFile for DiskFile {
     }
 
     fn device(&self) -> io::Result<u64> {
-        if file_system(&rustix::fs::fstatfs(&self.file)?) == OVERLAYFS {
-            return Ok(0);
-        }
-        Ok(self.file.metadata()?.dev())
+        if system::keeps_its_device(&self.file)? { Ok(self.file.metadata()?.dev()) } else { Ok(0) }
     }
 
     fn allocate(&self, bytes: Range<u64>) -> io::Result<()> {
@@ -267,21 +263,19 @@ impl MediaFile for DiskFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        // `fdatasync`: of the inode it writes what is needed to find the data, including the
-        // length. A retry after an interruption would be a second try, so there is none.
-        Ok(rustix::fs::fdatasync(&self.file)?)
+        Ok(system::sync_file(&self.file)?)
     }
 
     fn write_out(&self, bytes: Range<u64>, waits: bool) -> io::Result<()> {
-        write_back::write_out(&self.file, bytes, waits)
+        system::write_out(&self.file, bytes, waits)
     }
 
     fn check_written(&self) -> io::Result<()> {
-        write_back::check(&self.file)
+        system::check_written(&self.file)
     }
 
     fn maps_with_sync(&self) -> bool {
-        true
+        system::SYNCS_THROUGH_MAPPINGS
     }
 
     fn map(&self, access: Access) -> io::Result<Box<dyn Mapping>> {
@@ -300,7 +294,7 @@ impl MediaFile for DiskFile {
     }
 
     fn reads_fill_holes(&self) -> io::Result<bool> {
-        reads_fill_holes(&self.file)
+        system::reads_fill_holes(&self.file)
     }
 
     fn map_for_reading(&self) -> io::Result<Box<dyn Mapping>> {

@@ -8,11 +8,13 @@
 //! locked in the child permanently. Code that runs inside `fork` uses atomics and `close(2)` only.
 //! Children made by `vfork` or `posix_spawn` share the parent's memory until they execute another
 //! program, and count as the parent. Children made by the bare system call detect that they are
-//! children, but keep descriptors until they execute another program or exit.
+//! children, but keep descriptors until they execute another program or exit; on macOS they do not
+//! detect it.
 //!
 //! The atomics are the standard library's: nothing here is shared between processes, or modelled.
 
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use crate::platform::system;
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use std::fs::File;
 use std::io;
 use std::mem::ManuallyDrop;
@@ -107,8 +109,8 @@ fn wiped_page() -> Option<*mut AtomicU64> {
     let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
     // SAFETY: a new page at an address of the system's choice.
     let page = unsafe { mmap_anonymous(ptr::null_mut(), PAGE_BYTES, protection, flags) }.ok()?;
-    // SAFETY: the page was just mapped; the call changes what children see there.
-    let _ = unsafe { madvise(page, PAGE_BYTES, Advice::LinuxWipeOnFork) };
+    // SAFETY: the page was just mapped.
+    unsafe { system::wipe_in_children(page, PAGE_BYTES) };
     Some(page.cast())
 }
 
@@ -306,12 +308,18 @@ pub(crate) mod children {
         }
 
         /// As [`Child::fork`], by the bare system call, which bypasses the C library's handlers.
+        /// Where the system wipes no pages such children are not detected, and this is a fork.
         pub(crate) fn clone_barely(claim: impl FnOnce() -> bool) -> Self {
-            let flags = libc::c_long::from(libc::SIGCHLD);
-            // SAFETY: as above; with these arguments it is a fork.
-            #[expect(unsafe_code, reason = "tests of forks need forks")]
-            let clone = || unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) as _ };
-            Self::make(clone, claim)
+            #[cfg(all(target_os = "linux", not(ebbtide_portable)))]
+            {
+                let flags = libc::c_long::from(libc::SIGCHLD);
+                // SAFETY: as above; with these arguments it is a fork.
+                #[expect(unsafe_code, reason = "tests of forks need forks")]
+                let clone = || unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) as _ };
+                Self::make(clone, claim)
+            }
+            #[cfg(not(all(target_os = "linux", not(ebbtide_portable))))]
+            Self::fork(claim)
         }
 
         #[expect(unsafe_code, reason = "a child must not return into the test")]

@@ -7,6 +7,7 @@
 //! run on this library's stacks. In addition, a thread inherits the policy of its creator: a filter
 //! opened from a real-time thread would write its snapshots at real-time priority.
 
+use crate::platform::system;
 use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -53,17 +54,6 @@ pub fn spawn_scoped<'scope, T: Send + 'scope>(
     spawned
 }
 
-/// Calls `run` with the numbers below `threads`, in as many threads, the caller's among them. Where
-/// the system gives no further thread, the caller's does its work as well.
-pub fn in_parallel(name: &str, threads: usize, run: impl Fn(usize) + Sync) {
-    let run = &run;
-    std::thread::scope(|scope| {
-        let is_left = |&number: &usize| spawn_scoped(scope, name, move || run(number)).is_err();
-        let left: Vec<usize> = (1..threads).filter(is_left).collect();
-        std::iter::once(0).chain(left).for_each(run);
-    });
-}
-
 /// Returns the number of processors that this process may use.
 #[must_use]
 pub fn processors() -> usize {
@@ -99,19 +89,9 @@ fn restore(before: &libc::sigset_t) {
 }
 
 /// Gives the calling thread the ordinary policy. If refused, it keeps the inherited one.
-#[expect(unsafe_code, reason = "no safe wrapper offers scheduling policies")]
 fn be_ordinary() {
-    if cfg!(miri) {
-        return;
-    }
-    // SAFETY: numbers only, for which all bits may be zero: priority 0. Some C libraries (musl)
-    // have more fields than the priority.
-    let parameters: libc::sched_param = unsafe { std::mem::zeroed() };
-    // SAFETY: plain system calls on the calling thread; the structure is only read.
-    unsafe {
-        if matches!(libc::sched_getscheduler(0), libc::SCHED_FIFO | libc::SCHED_RR) {
-            libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const parameters);
-        }
+    if !cfg!(miri) {
+        system::be_ordinary();
     }
 }
 

@@ -244,6 +244,10 @@ fn handles_keep_their_own_settings_and_the_filter_those_of_its_creation() {
 }
 
 #[test]
+#[cfg_attr(
+    not(all(target_os = "linux", not(ebbtide_portable))),
+    ignore = "images lie beside the log"
+)]
 fn an_opener_waits_for_a_handle_that_ends_and_has_its_image_no_more() {
     let home = tempfile::tempdir().expect("a directory");
     let media = Faulty::new(Disk::new(home.path().join("filter")));

@@ -6,7 +6,6 @@ use crate::notes::{Notes, STREAMS};
 use crate::scenes::{Crew, Scene};
 use ebbtide::{Durability, Error, Filter};
 use ebbtide_testkit::random::{Random, mix};
-use rustix::fs::{Advice, fadvise, syncfs};
 use rustix::process::{Signal, getpid, kill_process};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -253,7 +252,7 @@ impl Stirrer {
         match self.random.below(40) {
             0 => {
                 let root = File::open(self.other.parent().expect("a directory")).expect("the disk");
-                syncfs(root).expect("a sync");
+                sync_disk(&root);
             }
             1..4 => {
                 let other = OpenOptions::new().create(true).append(true).open(&self.other);
@@ -278,7 +277,23 @@ impl Stirrer {
         let file = &files[self.random.below(files.len() as u64) as usize];
         // It may be removed by now.
         if let Ok(file) = File::open(file) {
-            fadvise(file, 0, None, Advice::DontNeed).expect("advice is free");
+            forget(&file);
         }
     }
+}
+
+/// Syncs the file system of a file. Elsewhere than on Linux the rig does not run.
+fn sync_disk(file: &File) {
+    #[cfg(target_os = "linux")]
+    rustix::fs::syncfs(file).expect("a sync");
+    #[cfg(not(target_os = "linux"))]
+    file.sync_all().expect("a sync");
+}
+
+/// Takes the clean pages of a file out of memory.
+fn forget(file: &File) {
+    #[cfg(target_os = "linux")]
+    rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed).expect("advice is free");
+    #[cfg(not(target_os = "linux"))]
+    let _ = file;
 }

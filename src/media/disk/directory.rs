@@ -7,10 +7,11 @@
 //! Defines how names in the directory are opened, created, renamed and removed, which file systems
 //! are refused, and the owner and permissions of new files.
 
+use crate::platform::system;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{
-    AtFlags, Dir, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Uid, chownat, fchmod, fchown,
-    fstat, linkat, openat, renameat, renameat_with, statat, unlinkat,
+    AtFlags, Dir, FileType, Gid, Mode, OFlags, RawMode, RenameFlags, Stat, StatFs, Uid, chownat,
+    fchmod, fchown, fstat, linkat, openat, renameat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::process::{getegid, geteuid};
@@ -24,34 +25,9 @@ use std::sync::OnceLock;
 /// The file whose owner, group and mode all others get.
 const MODEL: &str = "meta";
 /// The default permissions of a new filter's files: their owner reads and writes.
-const PRIVATE: u32 = 0o600;
+const PRIVATE: RawMode = 0o600;
 /// The permissions that a filter's file can have: none of them is a program.
-const READ_AND_WRITE: u32 = 0o666;
-
-/// File systems whose mappings or locks are not the same for all processes (`statfs` types).
-const NOT_LOCAL: &[(u64, &str)] = &[
-    (0x6969, "NFS"),
-    (0x517B, "SMB"),
-    (0xFE53_4D42, "SMB2"),
-    (0xFF53_4D42, "CIFS"),
-    (0x6573_5546, "FUSE"),
-    (0x0102_1997, "9p"),
-    (0x00C3_6400, "Ceph"),
-    (0x5346_414F, "AFS"),
-    (0x6B41_4653, "AFS"),
-    (0x7375_7245, "Coda"),
-    (0x564C, "NCP"),
-    (0x0BD0_0BD0, "Lustre"),
-    (0x4750_4653, "GPFS"),
-    (0x1983_0326, "BeeGFS"),
-    (0x2003_0528, "OrangeFS"),
-    (0xAAD7_AAEA, "PanFS"),
-    (0x7461_636F, "OCFS2"),
-    (0x0116_1970, "GFS2"),
-    (0x786F_4256, "VirtualBox shared folders"),
-    (0xBACB_ACBC, "VMware shared folders"),
-    (0x7C7C_6673, "Parallels shared folders"),
-];
+const READ_AND_WRITE: RawMode = 0o666;
 
 /// A directory, and its descriptor from its first use on.
 #[derive(Debug)]
@@ -60,7 +36,7 @@ pub(super) struct Directory {
     path: PathBuf,
     /// Independent of later changes of the working directory.
     absolute: PathBuf,
-    mode: Option<u32>,
+    mode: Option<RawMode>,
     opened: OnceLock<OwnedFd>,
 }
 
@@ -70,6 +46,7 @@ impl Directory {
     pub(super) fn new(path: PathBuf, mode: Option<u32>) -> Self {
         // Without a working directory the path is tried as it is.
         let absolute = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
+        let mode = mode.map(|mode| mode as RawMode);
         Self { path, absolute, mode, opened: OnceLock::new() }
     }
 
@@ -94,13 +71,13 @@ impl Directory {
         let missing: Vec<&Path> =
             absolute.ancestors().take_while(|place| !place.exists()).collect();
         let standing = missing.last().and_then(|lowest| lowest.parent()).unwrap_or(absolute);
-        accept(file_system(&rustix::fs::statfs(standing)?))?;
+        accept(&rustix::fs::statfs(standing)?)?;
         // A user that may write a directory may replace the filter's files. Therefore no other user
         // may, whatever the umask, unless users that share the filter's files need it to create new
         // ones.
         let writers = self.mode.unwrap_or(PRIVATE) & 0o022;
         let mode = 0o755 | writers;
-        fs::DirBuilder::new().recursive(true).mode(mode).create(absolute)?;
+        fs::DirBuilder::new().recursive(true).mode(u64::from(mode) as u32).create(absolute)?;
         if !missing.is_empty() && writers != 0 {
             let made = File::open(absolute)?;
             fchmod(&made, Mode::from_raw_mode(mode))?;
@@ -117,7 +94,7 @@ impl Directory {
     /// Returns the permissions of the file whose permissions all others get.
     pub(super) fn mode(&self) -> io::Result<u32> {
         let found = statat(self.descriptor()?, MODEL, AtFlags::SYMLINK_NOFOLLOW)?;
-        Ok(found.st_mode & 0o777)
+        Ok((u64::from(found.st_mode) & 0o777) as u32)
     }
 
     /// Returns the descriptor.
@@ -133,7 +110,7 @@ impl Directory {
 
     /// Fails on a file system that is not local.
     pub(super) fn check_local(&self) -> io::Result<()> {
-        accept(file_system(&rustix::fs::fstatfs(self.descriptor()?)?))
+        accept(&rustix::fs::fstatfs(self.descriptor()?)?)
     }
 
     /// Opens a regular file. Any other type of file with the name is refused, unread.
@@ -269,7 +246,7 @@ impl Directory {
     }
 
     pub(super) fn sync(&self) -> io::Result<()> {
-        Ok(rustix::fs::fsync(self.descriptor()?)?)
+        Ok(system::sync_directory(self.descriptor()?)?)
     }
 }
 
@@ -293,20 +270,13 @@ fn not_a_file(found: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, sentence)
 }
 
-/// Returns the type in a `statfs` answer. Some are 32-bit numbers with the top bit set, which an
-/// `i64` field may contain sign-extended or not.
-pub(super) fn file_system(answer: &rustix::fs::StatFs) -> u64 {
-    answer.f_type as u64 & 0xFFFF_FFFF
-}
-
-/// Accepts every file system that is not listed as shared with other machines or served by a
+/// Accepts every file system that is not known to be shared with other machines or served by a
 /// process.
-fn accept(found: u64) -> io::Result<()> {
-    let Some((_, name)) = NOT_LOCAL.iter().find(|(number, _)| *number == found) else {
-        return Ok(());
-    };
+fn accept(answer: &StatFs) -> io::Result<()> {
+    let Some(name) = system::not_local(answer) else { return Ok(()) };
     let sentence = format!(
-        "it is on {name}; a filter needs a local file system such as ext4, XFS, btrfs or tmpfs"
+        "it is on {name}; a filter needs a local file system such as ext4, XFS, btrfs, tmpfs or \
+         APFS"
     );
     Err(io::Error::new(io::ErrorKind::Unsupported, sentence))
 }
@@ -336,26 +306,6 @@ mod tests {
         directory.move_by_link("a", "c").expect("nobody has that name");
         assert!(!a.exists());
         assert_eq!(fs::read(&c).expect("it is there"), b"first");
-    }
-
-    #[test]
-    fn file_systems_that_are_not_local_are_refused_by_name() {
-        let error = accept(0x6969).expect_err("NFS is not local");
-        assert_eq!(error.kind(), io::ErrorKind::Unsupported);
-        assert!(error.to_string().contains("NFS"), "{error}");
-        // ext4, XFS, btrfs, tmpfs, overlayfs, zfs, f2fs, and an unknown one.
-        for local in [
-            0xEF53,
-            0x5846_5342,
-            0x9123_683E,
-            0x0102_1994,
-            0x794C_7630,
-            0x2FC1_2FC1,
-            0xF2F5_2010,
-            0x1234_5678,
-        ] {
-            accept(local).expect("a local file system");
-        }
     }
 
     #[test]

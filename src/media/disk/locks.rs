@@ -10,6 +10,11 @@ use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
+// Of another type in each system.
+const SHARED: libc::c_short = libc::F_RDLCK as libc::c_short;
+const EXCLUSIVE: libc::c_short = libc::F_WRLCK as libc::c_short;
+const NONE: libc::c_short = libc::F_UNLCK as libc::c_short;
+
 /// Locks that belong to this open file description and end with it.
 #[derive(Debug)]
 pub(super) struct DiskLocks {
@@ -35,8 +40,8 @@ impl ByteLocks for DiskLocks {
     fn try_lock(&self, byte: u64, access: Access) -> io::Result<bool> {
         let kind = match (access, self.access) {
             (Access::Write, Access::Read) => return Err(io::ErrorKind::PermissionDenied.into()),
-            (Access::Write, Access::Write) => libc::F_WRLCK,
-            (Access::Read, _) => libc::F_RDLCK,
+            (Access::Write, Access::Write) => EXCLUSIVE,
+            (Access::Read, _) => SHARED,
         };
         let mut range = lock_range(kind, byte, 1)?;
         match control(self.file.file()?, libc::F_OFD_SETLK, &mut range) {
@@ -49,7 +54,7 @@ impl ByteLocks for DiskLocks {
     }
 
     fn unlock(&self, byte: u64) -> io::Result<()> {
-        let mut range = lock_range(libc::F_UNLCK, byte, 1)?;
+        let mut range = lock_range(NONE, byte, 1)?;
         control(self.file.file()?, libc::F_OFD_SETLK, &mut range)
     }
 
@@ -59,9 +64,9 @@ impl ByteLocks for DiskLocks {
         }
         // Queried as for an exclusive lock: the system answers with any conflicting lock of others,
         // and ignores those of this description. The query needs no write permission.
-        let mut range = lock_range(libc::F_WRLCK, bytes.start, bytes.end - bytes.start)?;
+        let mut range = lock_range(EXCLUSIVE, bytes.start, bytes.end - bytes.start)?;
         control(self.file.file()?, libc::F_OFD_GETLK, &mut range)?;
-        Ok(i32::from(range.l_type) != libc::F_UNLCK)
+        Ok(range.l_type != NONE)
     }
 
     fn has_its_name(&self) -> io::Result<bool> {
@@ -79,7 +84,7 @@ impl Drop for DiskLocks {
         // A child that kept the description would keep its locks. In a child there is no file, and
         // nothing to do.
         if let Ok(file) = self.file.file()
-            && let Ok(mut everything) = lock_range(libc::F_UNLCK, 0, 0)
+            && let Ok(mut everything) = lock_range(NONE, 0, 0)
         {
             // It can only fail for lack of memory; closing the file has the same effect if no child
             // has it.
@@ -89,12 +94,12 @@ impl Drop for DiskLocks {
 }
 
 /// Returns the range of a lock: `bytes` from `start` on, or all for 0.
-fn lock_range(kind: libc::c_int, start: u64, bytes: u64) -> io::Result<libc::flock> {
+fn lock_range(kind: libc::c_short, start: u64, bytes: u64) -> io::Result<libc::flock> {
     let offset = |number: u64| {
         libc::off_t::try_from(number).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))
     };
     Ok(libc::flock {
-        l_type: kind as libc::c_short,
+        l_type: kind,
         l_whence: libc::SEEK_SET as libc::c_short,
         l_start: offset(start)?,
         l_len: offset(bytes)?,

@@ -6,6 +6,7 @@
 
 use crate::media::{Access, Mapping};
 use crate::platform::fork::Guard;
+use crate::platform::system;
 use crate::sync::AtomicU64;
 use memmap2::{Advice, MmapOptions, MmapRaw, UncheckedAdvice};
 use rustix::fs::{SeekFrom, seek};
@@ -51,7 +52,7 @@ impl DiskMapping {
     /// Asks for huge pages, before any page is present. A hint: failures are ignored.
     pub(super) fn wish_for_huge_pages(&self) {
         if self.words > 0 && !self.guard.is_foreign() {
-            let _ = self.map.advise(Advice::HugePage);
+            system::wish_for_huge_pages(&self.map);
         }
     }
 
@@ -60,13 +61,7 @@ impl DiskMapping {
     /// # Errors
     /// `InvalidInput` if the system does not have the call, `StorageFull` or `OutOfMemory`.
     pub(super) fn make_present(&self, bytes: Range<u64>) -> io::Result<()> {
-        let length = (bytes.end - bytes.start) as usize;
-        let done = self.map.advise_range(Advice::PopulateWrite, bytes.start as usize, length);
-        done.map_err(|error| match error.raw_os_error() {
-            // A store there would cause a signal.
-            Some(libc::EFAULT) => io::ErrorKind::StorageFull.into(),
-            _ => error,
-        })
+        system::make_present(&self.map, bytes.start as usize..bytes.end as usize)
     }
 
     /// Copies the first `bytes` bytes, which are all, of a file. Its holes take no memory.
@@ -86,7 +81,7 @@ impl DiskMapping {
     fn over(map: MmapRaw, bytes: u64, is_shared: bool) -> io::Result<Self> {
         // A forked child must not use the filter; it should fault, not corrupt.
         if bytes > 0 {
-            map.advise(Advice::DontFork)?;
+            system::keep_from_children(&map)?;
         }
         let (map, words) = (ManuallyDrop::new(map), bytes as usize / 8);
         Ok(Self { map, words, is_shared, guard: Guard::new() })
@@ -142,7 +137,7 @@ unsafe impl Mapping for DiskMapping {
         if self.guard.is_foreign() {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        // `msync(MS_SYNC)` has the effect of `fdatasync` on these pages, through the open file
+        // On Linux `msync(MS_SYNC)` has the effect of `fdatasync` on these pages, through the open file
         // description that the mapping keeps, so that failures since the file was opened are
         // reported here, too.
         self.map.flush_range(0, words.min(self.words) * 8)
@@ -161,8 +156,7 @@ unsafe impl Mapping for DiskMapping {
         let end = words.end.min(self.words);
         if words.start < end && !self.guard.is_foreign() {
             // Rounded outward to whole pages: the start by memmap2, the end by the kernel.
-            let length = (end - words.start) * 8;
-            let _ = self.map.advise_range(Advice::PopulateWrite, words.start * 8, length);
+            let _ = system::make_present(&self.map, words.start * 8..end * 8);
         }
     }
 

@@ -1,31 +1,16 @@
-//! Space of files: how it is taken, and what a read of a hole does.
+//! Space of files: how it is taken and given back.
 
-use crate::media::disk::directory::file_system;
+use crate::platform::system;
 use rustix::fd::AsFd;
-use rustix::fs::{FallocateFlags, fallocate, fstatfs};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-/// `statfs` type of overlayfs, whose device number may change at each mount, although the files are
-/// the same.
-pub(super) const OVERLAYFS: u64 = 0x794C_7630;
-
-/// `statfs` types of file systems in memory, where a read of a hole through a mapping takes space.
-/// The files of an overlay may lie in one.
-const FILL_HOLES: [u64; 3] = [0x0102_1994, 0x8584_58F6, OVERLAYFS];
-
 /// Space is allocated in pieces of this many bytes. On some systems an allocation that a signal
 /// interrupts is undone and must be repeated, so a long one may never finish.
 pub(super) const PIECE: u64 = 1 << 20;
-
-/// Returns whether a read of a hole of this file through a mapping takes space: on file systems in
-/// memory.
-pub(super) fn reads_fill_holes(file: &File) -> io::Result<bool> {
-    Ok(FILL_HOLES.contains(&file_system(&fstatfs(file)?)))
-}
 
 /// Returns the unit for which the kernel needs space when a word is stored through a mapping. If
 /// the file system's blocks are smaller, all blocks of a page must be allocated, or the store
@@ -49,8 +34,7 @@ pub(super) fn free(file: &File, bytes: Range<u64>) -> io::Result<()> {
     if bytes.is_empty() {
         return Ok(());
     }
-    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    match fallocate(file, flags, bytes.start, bytes.end - bytes.start) {
+    match system::free(file, bytes) {
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
         done => Ok(done?),
     }
@@ -61,7 +45,7 @@ pub(super) fn allocate(file: &File, bytes: Range<u64>) -> rustix::io::Result<()>
     let mut at = bytes.start;
     while at < bytes.end {
         let piece = PIECE.min(bytes.end - at);
-        match fallocate(file, FallocateFlags::empty(), at, piece) {
+        match system::allocate(file, at..at + piece) {
             Err(Errno::INTR) => {}
             done => {
                 done?;

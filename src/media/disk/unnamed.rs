@@ -20,15 +20,15 @@ mod socket;
 
 use crate::media::disk::directory::{Directory, above_standard_streams};
 use crate::media::disk::mapping::DiskMapping;
-use crate::media::disk::space::{self, allocate, page_bytes, reads_fill_holes};
-use crate::media::disk::write_back;
+use crate::media::disk::space::{self, allocate, page_bytes};
 
 use crate::media::{Access, Mapping, MediaFile, available};
 use crate::media::{
     BESIDE_LOG_MOST, BankPlace, BankStore, HandedOut, Holder, ImagePlace, Unnamed, UnnamedId,
 };
 use crate::platform::fork::Unshared;
-use crate::platform::threads::{in_parallel, processors};
+use crate::platform::system;
+use crate::platform::threads::{processors, spawn_scoped};
 use crate::sync::Hint;
 use crate::sync::mutex::Mutex;
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags, fchmod, fcntl_add_seals, memfd_create};
@@ -69,7 +69,7 @@ const CLEARING_MOST: usize = 8;
 
 /// A file without a name.
 #[derive(Debug)]
-pub(super) struct UnnamedFile {
+struct UnnamedFile {
     directory: Arc<Directory>,
     file: Arc<Unshared>,
     identity: UnnamedId,
@@ -79,6 +79,34 @@ pub(super) struct UnnamedFile {
 /// Creates the file for the banks of an image that may take `bytes`. `None` if they shall lie in
 /// files of the directory.
 pub(super) fn create(
+    directory: &Arc<Directory>,
+    place: Option<&ImagePlace>,
+    bytes: u64,
+) -> io::Result<Option<Arc<dyn BankStore>>> {
+    let made = make(directory, place, bytes)?;
+    Ok(made.map(|file| Arc::new(file) as _))
+}
+
+/// Gets the file from one of these processes, which have the file `live` open.
+pub(super) fn find(
+    directory: &Arc<Directory>,
+    wanted: &UnnamedId,
+    (live, holders): (&str, &[Holder]),
+    access: Access,
+) -> io::Result<Arc<dyn BankStore>> {
+    Ok(Arc::new(UnnamedFile::find(directory, wanted, (live, holders), access)?))
+}
+
+/// Fails if this process could not have such a file with this many bytes. It has none afterwards.
+pub(super) fn check_memory(
+    directory: &Arc<Directory>,
+    place: Option<&ImagePlace>,
+    bytes: u64,
+) -> io::Result<()> {
+    make(directory, place, bytes)?.map_or(Ok(()), |file| file.check_memory(bytes))
+}
+
+fn make(
     directory: &Arc<Directory>,
     place: Option<&ImagePlace>,
     bytes: u64,
@@ -95,12 +123,14 @@ pub(super) fn create(
     };
     let file = opened.file()?;
     let mut nonce = [0; 16];
-    rustix::rand::getrandom(&mut nonce, rustix::rand::GetRandomFlags::empty())?;
+    system::random(&mut nonce)?;
     file.set_len(FIRST_BANK)?;
     file.write_all_at(&nonce, 0)?;
     file.write_all_at(&FIRST_BANK.to_le_bytes(), END)?;
     let place = match place {
-        Some(ImagePlace::Directory(_)) if reads_fill_holes(file)? => BankPlace::MemoryDirectory,
+        Some(ImagePlace::Directory(_)) if system::reads_fill_holes(file)? => {
+            BankPlace::MemoryDirectory
+        }
         Some(ImagePlace::Directory(_)) => BankPlace::DiskDirectory,
         _ => BankPlace::Memory,
     };
@@ -163,7 +193,7 @@ impl Entry {
 
 impl UnnamedFile {
     /// Gets the file from one of these processes, which have the file `live` open.
-    pub(super) fn find(
+    fn find(
         directory: &Arc<Directory>,
         wanted: &UnnamedId,
         (live, holders): (&str, &[Holder]),
@@ -172,7 +202,7 @@ impl UnnamedFile {
         let opened = find::find(directory, wanted, (live, holders), access)?;
         let file = opened.file()?;
         let identity = identity(file)?;
-        let place = match (reads_fill_holes(file)?, rustix::fs::fcntl_get_seals(file)) {
+        let place = match (system::reads_fill_holes(file)?, rustix::fs::fcntl_get_seals(file)) {
             (true, Ok(seals)) if seals.contains(SealFlags::SHRINK) => BankPlace::Memory,
             (true, _) => BankPlace::MemoryDirectory,
             (false, _) => BankPlace::DiskDirectory,
@@ -206,7 +236,7 @@ impl UnnamedFile {
 
     /// Fails if memory does not have this many bytes more, before any of them is touched: a process
     /// that takes more than there is would be killed.
-    pub(super) fn check_memory(&self, bytes: u64) -> io::Result<()> {
+    fn check_memory(&self, bytes: u64) -> io::Result<()> {
         if self.place == BankPlace::DiskDirectory || bytes < COMPARED {
             return Ok(());
         }
@@ -273,7 +303,7 @@ impl BankStore for UnnamedFile {
     }
 
     fn check_written(&self, _banks: &mut dyn Iterator<Item = u32>) -> io::Result<()> {
-        write_back::check(self.file.file()?)
+        system::check_written(self.file.file()?)
     }
 
     fn unnamed(&self) -> Option<&dyn Unnamed> {
@@ -313,6 +343,17 @@ fn may_have_huge_pages(place: BankPlace) -> bool {
         BankPlace::MemoryDirectory => true,
         BankPlace::DiskDirectory | BankPlace::BesideLog | BankPlace::Private => false,
     }
+}
+
+/// Calls `run` with the numbers below `threads`, in as many threads, the caller's among them. Where
+/// the system gives no further thread, the caller's does its work as well.
+fn in_parallel(name: &str, threads: usize, run: impl Fn(usize) + Sync) {
+    let run = &run;
+    std::thread::scope(|scope| {
+        let is_left = |&number: &usize| spawn_scoped(scope, name, move || run(number)).is_err();
+        let left: Vec<usize> = (1..threads).filter(is_left).collect();
+        std::iter::once(0).chain(left).for_each(run);
+    });
 }
 
 /// Makes the pages of a mapping of this length present, with all processors: to clear them takes
@@ -431,7 +472,7 @@ impl MediaFile for Part {
     }
 
     fn check_written(&self) -> io::Result<()> {
-        write_back::check(self.file.file()?)
+        system::check_written(self.file.file()?)
     }
 
     fn map(&self, access: Access) -> io::Result<Box<dyn Mapping>> {

@@ -316,6 +316,7 @@ impl Shared {
 /// zeros then cost nothing until they are used. By default it keeps the largest that was freed, and
 /// writes the zeros of the next one itself, most of which are a hole.
 fn keep_holes_free() {
+    #[cfg(target_env = "gnu")]
     static ONCE: std::sync::Once = std::sync::Once::new();
     #[cfg(target_env = "gnu")]
     ONCE.call_once(|| {

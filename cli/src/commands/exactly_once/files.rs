@@ -3,10 +3,10 @@
 use super::names;
 use crate::failure::{Failure, Result};
 use crate::source;
-use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
-use rustix::time::{ClockId, clock_gettime};
+use rustix::fs::CWD;
+use rustix::time::clock_gettime;
 use std::fs::{self, File, Metadata};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -36,14 +36,6 @@ fn identity_of(path: &Path, metadata: &Metadata) -> u64 {
     hash(metadata, born_at(path, metadata))
 }
 
-fn born_open(file: &File, metadata: &Metadata) -> u64 {
-    born(file.as_fd(), Path::new(""), AtFlags::EMPTY_PATH, metadata)
-}
-
-fn born_at(path: &Path, metadata: &Metadata) -> u64 {
-    born(CWD, path, AtFlags::empty(), metadata)
-}
-
 fn hash(metadata: &Metadata, born: u64) -> u64 {
     let mut hash = 0_u64;
     for word in [metadata.dev(), metadata.ino(), born] {
@@ -56,16 +48,56 @@ fn hash(metadata: &Metadata, born: u64) -> u64 {
     hash.max(1)
 }
 
-/// Returns when a file was created, in nanoseconds; 0 if its file system does not know that.
-fn born(at: BorrowedFd<'_>, path: &Path, flags: AtFlags, metadata: &Metadata) -> u64 {
-    let wanted = StatxFlags::BTIME | StatxFlags::INO;
-    let Ok(found) = statx(at, path, flags, wanted) else { return 0 };
-    let known = StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::BTIME);
-    if !known || found.stx_ino != metadata.ino() {
-        return 0;
+/// Returns when an open file was created, in nanoseconds; 0 if its file system does not know that.
+fn born_open(file: &File, metadata: &Metadata) -> u64 {
+    clock::born(file.as_fd(), Path::new(""), metadata)
+}
+
+/// As [`born_open`], of the file that has this path. 0 if that is another one by now.
+fn born_at(path: &Path, metadata: &Metadata) -> u64 {
+    clock::born(CWD, path, metadata)
+}
+
+/// The times that the system gives to files.
+#[cfg(target_os = "linux")]
+mod clock {
+    use super::{Metadata, MetadataExt, Path};
+    use rustix::fd::BorrowedFd;
+    use rustix::fs::{AtFlags, StatxFlags, statx};
+    use rustix::time::ClockId;
+
+    /// The clock that stamps files.
+    pub const OF_FILES: ClockId = ClockId::RealtimeCoarse;
+
+    /// Returns the time of creation of the file at this path, or of the descriptor if it is empty.
+    pub fn born(at: BorrowedFd<'_>, path: &Path, metadata: &Metadata) -> u64 {
+        let wanted = StatxFlags::BTIME | StatxFlags::INO;
+        let Ok(found) = statx(at, path, AtFlags::EMPTY_PATH, wanted) else { return 0 };
+        let known = StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::BTIME);
+        if !known || found.stx_ino != metadata.ino() {
+            return 0;
+        }
+        let seconds = u64::try_from(found.stx_btime.tv_sec).unwrap_or(0);
+        seconds.saturating_mul(1_000_000_000).saturating_add(found.stx_btime.tv_nsec.into())
     }
-    let seconds = u64::try_from(found.stx_btime.tv_sec).unwrap_or(0);
-    seconds.saturating_mul(1_000_000_000).saturating_add(found.stx_btime.tv_nsec.into())
+}
+
+/// The times that the system gives to files.
+#[cfg(not(target_os = "linux"))]
+mod clock {
+    use super::{Metadata, Path};
+    use rustix::fd::BorrowedFd;
+    use rustix::time::ClockId;
+    use std::time::UNIX_EPOCH;
+
+    /// The clock that stamps files.
+    pub const OF_FILES: ClockId = ClockId::Realtime;
+
+    /// Returns the time of creation of the file with this metadata.
+    pub fn born(_at: BorrowedFd<'_>, _path: &Path, metadata: &Metadata) -> u64 {
+        let born = metadata.created().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        born.map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+    }
 }
 
 /// Returns device and inode of each of these files.
@@ -165,7 +197,7 @@ pub struct Files {
 
 /// Returns the time of the clock that stamps files.
 pub fn now() -> u64 {
-    let now = clock_gettime(ClockId::RealtimeCoarse);
+    let now = clock_gettime(clock::OF_FILES);
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
     seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(now.tv_nsec).unwrap_or(0))
 }
