@@ -327,7 +327,7 @@
 #define EBBTIDE_IN_PROGRESS 2
 
 /**
- * An error: a code and a message.
+ * An error: a code, a message, and the path of what it is about.
  */
 struct ebbtide_error;
 
@@ -844,6 +844,12 @@ int ebbtide_error_code(const struct ebbtide_error *error);
  * found, and the remedy. The text belongs to the error; for NULL it is "no error".
  */
 const char *ebbtide_error_message(const struct ebbtide_error *error);
+
+/**
+ * Returns the file or directory that an error is about, as the bytes of its name, or NULL if there
+ * is none. The text belongs to the error.
+ */
+const char *ebbtide_error_path(const struct ebbtide_error *error);
 
 /**
  * Releases an error. NULL does nothing.
