@@ -32,7 +32,7 @@ func TestWrongOpeningsGiveOneClearErrorAndLeaveNothing(t *testing.T) {
 		{path, exact, "durability=sometimes", ebbtide.ErrParameter, "sometimes"},
 		{path, exact, "a\x00b", ebbtide.ErrArgument, "options: expected no NUL byte"},
 		{path, "bloom \xff", "", ebbtide.ErrArgument, "UTF-8"},
-		{filepath.Join(home, "missing", "seen"), exact, "", ebbtide.ErrIO, "missing"},
+		{"/proc/seen", exact, "", ebbtide.ErrIO, "/proc/seen"},
 	} {
 		_, err := ebbtide.Open(background, test.path, test.spec, ebbtide.WithOptions(test.options))
 		found := isError(t, err, test.code)
@@ -97,7 +97,7 @@ func TestWrongValuesGiveOneClearErrorAndChangeNothing(t *testing.T) {
 		{ebbtide.ErrTimeAhead, func() error { return one(seen, ebbtide.At(time.Now().Add(1e6*time.Hour))) }},
 		{ebbtide.ErrArgument, func() error { return one(seen, ebbtide.DurableWithin(0)) }},
 		{ebbtide.ErrArgument, func() error { return one(seen, ebbtide.DurableWithin(-time.Second)) }},
-		{ebbtide.ErrParameter, func() error { return one(seen, ebbtide.Weight(-1)) }},
+		{ebbtide.ErrUnsupported, func() error { return one(seen, ebbtide.Weight(2)) }},
 		{ebbtide.ErrArgument, func() error { _, err := seen.Claim([]byte("a"), -time.Second); return err }},
 		{ebbtide.ErrParameter, func() error { _, err := seen.Claim([]byte("a"), 0); return err }},
 		{ebbtide.ErrParameter, func() error { _, err := seen.Claim([]byte("a"), 1e6*time.Hour); return err }},
@@ -106,7 +106,7 @@ func TestWrongValuesGiveOneClearErrorAndChangeNothing(t *testing.T) {
 		{ebbtide.ErrArgument, func() error { _, err := seen.SeenWithin([]byte("a"), -1); return err }},
 		{ebbtide.ErrArgument, func() error { return seen.Backup("a\x00b") }},
 		{ebbtide.ErrArgument, func() error { return ebbtide.Restore("a\x00b", path+"2") }},
-		{ebbtide.ErrParameter, func() error { _, err := ebbtide.ShareOf(1, 0); return err }},
+		{ebbtide.ErrArgument, func() error { _, err := ebbtide.ShareOf(1, 0); return err }},
 		{ebbtide.ErrArgument, func() error {
 			_, err := ebbtide.Remake(nil, path+"2", exact, ebbtide.Share{})
 			return err

@@ -6,6 +6,7 @@ import "C"
 import (
 	"runtime"
 	"sync"
+	"unsafe"
 )
 
 // Batch is keys and positions that are written in one atomic step. Nothing of it is written, and
@@ -60,6 +61,8 @@ func (b *Batch) Close() error {
 	return nil
 }
 
+func (b *Batch) number() C.uintptr_t { return C.uintptr_t(uintptr(unsafe.Pointer(b.batch))) }
+
 // with calls C for the batch, with the settings of the operation.
 func (b *Batch) with(options []CallOption,
 	call func(C.struct_ebbtide_call) C.struct_shim_answer) error {
@@ -97,7 +100,7 @@ func (b *Batch) one(operation C.int, key []byte, options []CallOption) (Checked,
 	end := C.uint64_t(len(key))
 	found := C.uint8_t(Unanswered)
 	err := b.with(options, func(call C.struct_ebbtide_call) C.struct_shim_answer {
-		return C.shim_batch(operation, b.batch, first(key), &end, 1, &found, call)
+		return C.shim_batch(operation, b.number(), first(key), &end, 1, &found, call)
 	})
 	return Checked(found), err
 }
@@ -106,7 +109,7 @@ func (b *Batch) one(operation C.int, key []byte, options []CallOption) (Checked,
 // one are in the batch.
 func (b *Batch) InsertAll(keys *Keys, options ...CallOption) error {
 	return b.with(options, func(call C.struct_ebbtide_call) C.struct_shim_answer {
-		return C.shim_batch(C.SHIM_INSERT, b.batch, first(keys.bytes), keys.firstEnd(),
+		return C.shim_batch(C.SHIM_INSERT, b.number(), first(keys.bytes), keys.firstEnd(),
 			C.size_t(keys.Len()), nil, call)
 	})
 }
@@ -121,7 +124,7 @@ func (b *Batch) CheckAndInsertAll(keys *Keys, answers []Checked,
 		answers[i] = Unanswered
 	}
 	err := b.with(options, func(call C.struct_ebbtide_call) C.struct_shim_answer {
-		return C.shim_batch(C.SHIM_CHECK_AND_INSERT, b.batch, first(keys.bytes), keys.firstEnd(),
+		return C.shim_batch(C.SHIM_CHECK_AND_INSERT, b.number(), first(keys.bytes), keys.firstEnd(),
 			C.size_t(keys.Len()), first(asBytes(answers)), call)
 	})
 	return answers, err

@@ -44,6 +44,9 @@ func (h *handle) enter() error {
 
 func (h *handle) leave() { h.mu.RUnlock() }
 
+// number returns the filter as C functions take it that are called often.
+func (h *handle) number() C.uintptr_t { return C.uintptr_t(uintptr(unsafe.Pointer(h.filter))) }
+
 func (h *handle) closed() error {
 	return &Error{
 		Code: ErrClosed, Path: h.path,

@@ -58,7 +58,7 @@ func (h *handle) all(operation C.int, keys *Keys, answers []byte,
 	if err := h.enter(); err != nil {
 		return 0, err
 	}
-	answer := C.shim_all(operation, h.filter, first(keys.bytes), keys.firstEnd(),
+	answer := C.shim_all(operation, h.number(), first(keys.bytes), keys.firstEnd(),
 		C.size_t(keys.Len()), first(answers), call)
 	h.leave()
 	if answer.value == C.SHIM_NO_MEMORY {
@@ -104,18 +104,19 @@ func (f *Filter) CheckAndInsertAll(keys *Keys, answers []Checked,
 // memory of answers if that suffices; answers may be nil. After an error there are none.
 func (r *Reader) ContainsAll(keys *Keys, answers []bool, options ...CallOption) ([]bool, error) {
 	answers = room(answers, keys.Len())
-	found := make([]byte, keys.Len())
+	// C stores 0 and 1, as Go does for a bool; but after an error it stores EBBTIDE_NO_ANSWER.
+	found := asBytes(answers)
 	if _, err := r.h.all(C.SHIM_CONTAINS, keys, found, options); err != nil {
+		for i := range found {
+			found[i] = 0
+		}
 		return nil, err
-	}
-	for i, one := range found {
-		answers[i] = one == 1
 	}
 	return answers, nil
 }
 
 // asBytes returns the memory of answers.
-func asBytes(answers []Checked) []byte {
+func asBytes[T ~uint8 | ~bool](answers []T) []byte {
 	if len(answers) == 0 {
 		return nil
 	}

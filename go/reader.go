@@ -95,7 +95,7 @@ func (h *handle) one(operation C.int, key *C.uint8_t, length int, first, second 
 	if err := h.enter(); err != nil {
 		return C.struct_shim_answer{}, err
 	}
-	answer := C.shim_key(operation, h.filter, key, C.size_t(length), C.uint64_t(first),
+	answer := C.shim_key(operation, h.number(), key, C.size_t(length), C.uint64_t(first),
 		C.uint64_t(second), call)
 	h.leave()
 	return answer, failure(answer)

@@ -1,7 +1,8 @@
 // What cgo calls: functions of ebbtide.h with answers and errors returned by value.
 //
 // With pointers to places for them, as in ebbtide.h, Go would allocate those places on its heap in
-// every call. Keys come as pointers to bytes, so that cgo has nothing to check in them.
+// every call. Keys come as pointers to bytes, and handles as numbers, so that cgo has nothing to
+// check in them: it would allocate for the pointer to a structure of which Go knows no member.
 #ifndef EBBTIDE_GO_SHIM_H
 #define EBBTIDE_GO_SHIM_H
 
@@ -37,9 +38,10 @@ enum shim_operation {
 
 // An operation on one key. first and second are its other arguments: a token and a lease, or an
 // amount and its unit.
-static inline struct shim_answer shim_key(int operation, struct ebbtide_filter *filter,
-                                          const uint8_t *key, size_t length, uint64_t first,
-                                          uint64_t second, struct ebbtide_call call) {
+static inline struct shim_answer shim_key(int operation, uintptr_t handle, const uint8_t *key,
+                                          size_t length, uint64_t first, uint64_t second,
+                                          struct ebbtide_call call) {
+    struct ebbtide_filter *filter = (struct ebbtide_filter *)handle;
     struct shim_answer answer = {-1, 0, 0, 0.0, NULL};
     struct ebbtide_error **error = &answer.error;
     uint32_t unit = 0;
@@ -113,9 +115,10 @@ static inline struct ebbtide_key *shim_keys(const uint8_t *bytes, const uint64_t
 enum { SHIM_NO_MEMORY = -2 };
 
 // An operation on many keys: SHIM_INSERT, SHIM_CONTAINS or SHIM_CHECK_AND_INSERT.
-static inline struct shim_answer shim_all(int operation, struct ebbtide_filter *filter,
-                                          const uint8_t *bytes, const uint64_t *ends, size_t count,
-                                          uint8_t *answers, struct ebbtide_call call) {
+static inline struct shim_answer shim_all(int operation, uintptr_t handle, const uint8_t *bytes,
+                                          const uint64_t *ends, size_t count, uint8_t *answers,
+                                          struct ebbtide_call call) {
+    struct ebbtide_filter *filter = (struct ebbtide_filter *)handle;
     struct shim_answer answer = {SHIM_NO_MEMORY, 0, 0, 0.0, NULL};
     struct ebbtide_error **error = &answer.error;
     struct ebbtide_key few[SHIM_FEW], *keys = shim_keys(bytes, ends, count, few);
@@ -137,10 +140,10 @@ static inline struct shim_answer shim_all(int operation, struct ebbtide_filter *
 
 // Adds keys to a batch. With SHIM_CHECK_AND_INSERT there is an answer for each; those of the keys
 // after a failed one are EBBTIDE_NO_ANSWER.
-static inline struct shim_answer shim_batch(int operation, struct ebbtide_batch *batch,
-                                            const uint8_t *bytes, const uint64_t *ends,
-                                            size_t count, uint8_t *answers,
+static inline struct shim_answer shim_batch(int operation, uintptr_t handle, const uint8_t *bytes,
+                                            const uint64_t *ends, size_t count, uint8_t *answers,
                                             struct ebbtide_call call) {
+    struct ebbtide_batch *batch = (struct ebbtide_batch *)handle;
     struct shim_answer answer = {0, 0, 0, 0.0, NULL};
     uint64_t start = 0;
     for (size_t at = 0; at < count; at++) {
