@@ -23,10 +23,10 @@ type Altered struct {
 }
 
 // Alter gives the filter another window, rate, capacity or kind, while this and other processes use
-// it, from the log that is kept. Parameters that the spec does not name have their defaults. Writers
-// wait at the end, about two seconds for each GiB of the filter. With forget, keys of which the log
-// has no record any more are forgotten; without it the filter stays as it is if some of them would
-// be in the new window (ErrNotKept).
+// it, from the log that is kept. Parameters that the spec does not name have their defaults.
+// Writers wait at the end, about two seconds for each GiB of the filter. With forget, keys of which
+// the log has no record any more are forgotten; without it the filter stays as it is if some of
+// them would be in the new window (ErrNotKept).
 func (f *Filter) Alter(spec string, forget bool) (Altered, error) {
 	found := C.struct_ebbtide_altered{size: C.sizeof_struct_ebbtide_altered}
 	var flags C.uint32_t

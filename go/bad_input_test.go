@@ -88,19 +88,24 @@ func TestWrongValuesGiveOneClearErrorAndChangeNothing(t *testing.T) {
 	seen, path := filter(t, hourly, noSync)
 	before, err := seen.Digest()
 	check(t, err)
+	claim := func(lease time.Duration) error {
+		_, err := seen.Claim([]byte("a"), lease)
+		return err
+	}
+	future := time.Now().Add(1e6 * time.Hour)
 	for _, test := range []struct {
 		code ebbtide.Code
 		call func() error
 	}{
 		{ebbtide.ErrArgument, func() error { return one(seen, ebbtide.At(time.UnixMicro(-1))) }},
 		{ebbtide.ErrArgument, func() error { return one(seen, ebbtide.At(time.Time{})) }},
-		{ebbtide.ErrTimeAhead, func() error { return one(seen, ebbtide.At(time.Now().Add(1e6*time.Hour))) }},
+		{ebbtide.ErrTimeAhead, func() error { return one(seen, ebbtide.At(future)) }},
 		{ebbtide.ErrArgument, func() error { return one(seen, ebbtide.DurableWithin(0)) }},
 		{ebbtide.ErrArgument, func() error { return one(seen, ebbtide.DurableWithin(-time.Second)) }},
 		{ebbtide.ErrUnsupported, func() error { return one(seen, ebbtide.Weight(2)) }},
-		{ebbtide.ErrArgument, func() error { _, err := seen.Claim([]byte("a"), -time.Second); return err }},
-		{ebbtide.ErrParameter, func() error { _, err := seen.Claim([]byte("a"), 0); return err }},
-		{ebbtide.ErrParameter, func() error { _, err := seen.Claim([]byte("a"), 1e6*time.Hour); return err }},
+		{ebbtide.ErrArgument, func() error { return claim(-time.Second) }},
+		{ebbtide.ErrParameter, func() error { return claim(0) }},
+		{ebbtide.ErrParameter, func() error { return claim(1e6 * time.Hour) }},
 		{ebbtide.ErrUnsupported, func() error { _, err := seen.Remove([]byte("a")); return err }},
 		{ebbtide.ErrUnsupported, func() error { _, err := seen.Estimate([]byte("a")); return err }},
 		{ebbtide.ErrArgument, func() error { _, err := seen.SeenWithin([]byte("a"), -1); return err }},

@@ -162,9 +162,9 @@ func (c *Claim) call(operation C.int, lease uint64,
 	return c.h.one(operation, first(c.key), len(c.key), c.token, lease, options)
 }
 
-// Confirm inserts the key and ends the claim, both in one atomic step. After ErrLeaseLost the key is
-// not inserted: somebody else may be working on it. After other errors the claim stays, and may be
-// confirmed again.
+// Confirm inserts the key and ends the claim, both in one atomic step. After ErrLeaseLost the key
+// is not inserted: somebody else may be working on it. After other errors the claim stays, and may
+// be confirmed again.
 func (c *Claim) Confirm(options ...CallOption) error {
 	return c.ending(func() error {
 		_, err := c.call(C.SHIM_CONFIRM, 0, options)

@@ -66,7 +66,8 @@ func TestAClaimEndsWithItsLease(t *testing.T) {
 	expect(t, "renewed", time.Until(next.Until()) > 50*time.Minute, true)
 	waiting := claim(t, seen, "a", time.Minute)
 	expect(t, "somebody else", waiting.State(), ebbtide.InProgress)
-	expect(t, "until then", waiting.Until().Equal(next.Until()), true)
+	// Each of them is by the clock as it was then.
+	expect(t, "until then", waiting.Until().Sub(next.Until()).Abs() < time.Minute, true)
 	isError(t, waiting.Confirm(), ebbtide.ErrLeaseLost)
 	check(t, waiting.Release())
 	// Handed to another goroutine by its token.

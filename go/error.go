@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// Code is what failed. The constants Err… are codes, so that errors.Is(err, ErrLocked) asks for one.
-// A later version of the library may return codes that are not listed here.
+// Code is what failed. The constants Err… are codes, so that errors.Is(err, ErrLocked) asks for
+// one. A later version of the library may return codes that are not listed here.
 type Code int
 
 // The codes of errors.

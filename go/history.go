@@ -117,9 +117,9 @@ type History struct {
 }
 
 // OpenHistory opens the log of a filter, from the first operation that had not happened at that
-// moment; Moment{} is the oldest one that is kept (see WithKeptLog). withUndurable returns operations
-// before they are on the disk: a power cut may take them back, and the next call then fails with
-// ErrNotKept. The filter need not be open in this process.
+// moment; Moment{} is the oldest one that is kept (see WithKeptLog). With withUndurable operations
+// come before they are on the disk: a power cut may take them back, and the next call then fails
+// with ErrNotKept. The filter need not be open in this process.
 func OpenHistory(path string, after Moment, withUndurable bool) (*History, error) {
 	moment, err := after.c()
 	if err != nil {

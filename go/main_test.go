@@ -201,7 +201,8 @@ func isError(t testing.TB, err error, code ebbtide.Code) *ebbtide.Error {
 func filter(t testing.TB, spec string, options ...string) (*ebbtide.Filter, string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "seen")
-	seen, err := ebbtide.Create(background, path, spec, ebbtide.WithOptions(strings.Join(options, " ")))
+	option := ebbtide.WithOptions(strings.Join(options, " "))
+	seen, err := ebbtide.Create(background, path, spec, option)
 	check(t, err)
 	t.Cleanup(func() { _ = seen.Close() })
 	return seen, path

@@ -1041,8 +1041,8 @@ int ebbtide_batch_confirm(struct ebbtide_batch *batch,
                           struct ebbtide_error **error);
 
 /**
- * Removes all keys and positions in one durable step, which all processes see at once. Returns 0,
- * or -1 on an error.
+ * Removes all keys in one durable step, which all processes see at once. Positions of sources
+ * stay: they are of the stream, not of the keys. Returns 0, or -1 on an error.
  */
 int ebbtide_clear(struct ebbtide_filter *filter, struct ebbtide_error **error);
 

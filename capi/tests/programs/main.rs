@@ -1,6 +1,7 @@
 //! The library as C and C++ programs use it: shared and static, alone and beside programs in Rust
 //! and the command line, killed, sanitized and installed. Needs gcc and g++.
 
+mod installed;
 mod tools;
 
 use engine::{Any, Filter, Options};
@@ -14,8 +15,16 @@ use std::thread;
 use std::time::Duration;
 use tools::{Program, Way, command, has, libraries, root, succeed};
 
-const PROGRAMS: &[&str] =
-    &["functions.c", "claims.c", "history.c", "altered.c", "arguments.c", "forked.c", "owners.cpp"];
+const PROGRAMS: &[&str] = &[
+    "functions.c",
+    "claims.c",
+    "history.c",
+    "altered.c",
+    "arguments.c",
+    "forked.c",
+    "owners.cpp",
+    "wrapper.cpp",
+];
 
 fn all_pass(way: Way) {
     for file in PROGRAMS {
@@ -94,6 +103,43 @@ fn every_function_is_called_by_the_test_programs_and_listed_in_the_readme() {
 }
 
 #[test]
+fn the_header_for_cpp_calls_every_function_and_has_every_code() {
+    let read = |file: &str| fs::read_to_string(root().join(file)).expect(file);
+    let (c, cpp) = (read("include/ebbtide.h"), read("include/ebbtide.hpp"));
+    for name in declared() {
+        // Some are passed as pointers.
+        let uses = [format!("{name}("), format!("&{name},"), format!(", {name})")];
+        assert!(uses.iter().any(|used| cpp.contains(used)), "{name} is missing in ebbtide.hpp");
+    }
+    // What is not a flag of a call or a structure is a value of an enumeration.
+    for line in c.lines().filter_map(|line| line.strip_prefix("#define EBBTIDE_")) {
+        let (name, number) = line.split_once(' ').expect("a value");
+        if number.parse::<u32>().is_ok() {
+            let used = cpp.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
+            let is_default = name == "DURABILITY_OF_FILTER";
+            let name = format!("EBBTIDE_{name}");
+            assert!(is_default || used.into_iter().any(|word| word == name), "{name}");
+        }
+    }
+}
+
+#[test]
+fn the_header_for_cpp_compiles_without_a_warning_as_every_standard_and_by_clang() {
+    let header = root().join("include/ebbtide.hpp");
+    for compiler in ["g++", "clang++"] {
+        for standard in ["c++17", "c++20"] {
+            if compiler == "clang++" && !has("clang++") {
+                continue;
+            }
+            let mut run = Command::new(compiler);
+            run.args(["-fsyntax-only", "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Werror"]);
+            run.arg(format!("-std={standard}")).args(["-x", "c++"]).arg(&header);
+            succeed(&mut run);
+        }
+    }
+}
+
+#[test]
 fn the_soname_is_that_of_the_major_version() {
     let mut readelf = Command::new("readelf");
     let shown = succeed(readelf.arg("-d").arg(libraries().join("libebbtide.so")));
@@ -105,48 +151,8 @@ fn the_soname_is_that_of_the_major_version() {
     }
 }
 
-#[test]
-fn the_example_of_the_readme_runs_on_an_installed_library() {
-    let readme = fs::read_to_string(root().join("README.md")).expect("README.md");
-    let example = fs::read_to_string(root().join("tests/c/example.c")).expect("example.c");
-    assert!(readme.contains(&format!("```c\n{example}```\n")), "README.md has another example");
-    if !has("make") || !has("pkg-config") {
-        return;
-    }
-    let home = tempfile::tempdir().expect("a directory");
-    let prefix = home.path().join("usr");
-    // The makefile installs from `release/`.
-    let target = home.path().join("target");
-    fs::create_dir(&target).expect("a folder");
-    std::os::unix::fs::symlink(libraries(), target.join("release")).expect("a link");
-    let make = |rule: &str| {
-        let mut make = Command::new("make");
-        make.arg("-C").arg(root()).arg(rule).env("CARGO_TARGET_DIR", &target);
-        make.arg(format!("PREFIX={}", prefix.display())).env_remove("MAKEFLAGS");
-        succeed(&mut make);
-    };
-    make("install");
-    let flags = succeed(
-        Command::new("pkg-config")
-            .args(["--cflags", "--libs", "ebbtide"])
-            .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")),
-    );
-    let program = home.path().join("example");
-    let mut gcc = Command::new("gcc");
-    gcc.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&program);
-    succeed(gcc.arg(root().join("tests/c/example.c")).args(flags.split_whitespace()));
-    for expected in ["a\nb\n", ""] {
-        let mut run = Command::new(&program);
-        run.current_dir(home.path()).env("LD_LIBRARY_PATH", prefix.join("lib"));
-        assert_eq!(with_input(&mut run, "a\nb\na\n"), expected);
-    }
-    make("uninstall");
-    let files = succeed(Command::new("find").arg(&prefix).args(["-not", "-type", "d"]));
-    assert_eq!(files, "", "files that were left behind");
-}
-
 /// Runs a command on this input; it must succeed. Returns what it wrote to standard output.
-fn with_input(command: &mut Command, input: &str) -> String {
+pub fn with_input(command: &mut Command, input: &str) -> String {
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a program");
     child.stdin.take().expect("its input").write_all(input.as_bytes()).expect("input");
