@@ -50,8 +50,7 @@ impl Installed {
     fn compiled(&self, file: &str, package: &str) -> PathBuf {
         let is_cpp = Path::new(file).extension() == Some(OsStr::new("cpp"));
         let program = self.home.path().join(format!("{file}-{package}"));
-        let (compiler, standard) =
-            if is_cpp { ("g++", "-std=c++17") } else { ("gcc", "-std=c11") };
+        let (compiler, standard) = if is_cpp { ("g++", "-std=c++17") } else { ("gcc", "-std=c11") };
         let mut run = Command::new(compiler);
         run.args([standard, "-Wall", "-Wextra", "-Werror", "-o"]).arg(&program);
         succeed(run.arg(root().join("tests/c").join(file)).args(self.pkg_config(package)));
