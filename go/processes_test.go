@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -156,6 +157,11 @@ func start(t testing.TB, prefix string, process *exec.Cmd, count int) *streamer 
 	t.Helper()
 	out, err := process.StdoutPipe()
 	check(t, err)
+	// The process waits when the pipe is full. A large one has room for the numbers of so many
+	// inserts that keys leave the window before they are asked for.
+	const setSize = 1031 // F_SETPIPE_SZ
+	_, _, failed := syscall.Syscall(syscall.SYS_FCNTL, out.(*os.File).Fd(), setSize, 4096)
+	expect(t, "the size of a pipe", failed, syscall.Errno(0))
 	check(t, process.Start())
 	s := &streamer{prefix: prefix, process: process}
 	for scanner := bufio.NewScanner(out); count > 0 && scanner.Scan(); count-- {
@@ -228,6 +234,16 @@ func feed(in io.Writer, prefix string) {
 	}
 }
 
+// insertsOf returns how many inserts a filter has had.
+func insertsOf(t testing.TB, seen *ebbtide.Reader) uint64 {
+	t.Helper()
+	var stat struct{ Inserts uint64 }
+	text, err := seen.Stat()
+	check(t, err)
+	check(t, json.Unmarshal(text, &stat))
+	return stat.Inserts
+}
+
 // python returns whether its module is there.
 func python() bool { return exec.Command("python3", "-c", "import ebbtide").Run() == nil }
 
@@ -258,6 +274,7 @@ func TestAllLanguagesUseOneFilterAndAreKilledAtRandom(t *testing.T) {
 	check(t, seen.Close())
 	random := rand.New(rand.NewSource(20261127))
 	all := map[string]int{}
+	before := uint64(0)
 	for round := 0; round < rounds; round++ {
 		prefix := func(language string) string { return fmt.Sprint(language, round, "-") }
 		count := func() int { return 1 + random.Intn(40) }
@@ -283,6 +300,9 @@ func TestAllLanguagesUseOneFilterAndAreKilledAtRandom(t *testing.T) {
 		// What they have left: found by each, and the same for each.
 		again, err := ebbtide.OpenExisting(background, path)
 		check(t, err)
+		inserts := insertsOf(t, &again.Reader)
+		expect(t, "inserts of a round that the window has", inserts-before < 1000000, true)
+		before = inserts
 		for _, one := range streams {
 			all[strings.TrimRight(one.prefix, "-0123456789")] += one.returned
 			expect(t, one.prefix, missing(t, &again.Reader, one.prefix, one.returned), 0)

@@ -9,8 +9,9 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 use tools::{Program, Way, command, has, libraries, root, succeed};
@@ -273,6 +274,14 @@ struct Stream {
     returned: usize,
 }
 
+/// Makes the pipe of a worker small, so that it waits for its reader. A large one has room for the
+/// numbers of as many inserts as the window has, and keys would leave it before they are read.
+fn wait_for_readers(output: &ChildStdout) {
+    // SAFETY: the descriptor is open as long as `output` is borrowed.
+    let size = unsafe { libc::fcntl(output.as_raw_fd(), libc::F_SETPIPE_SZ, 4096) };
+    assert_eq!(size, 4096);
+}
+
 #[test]
 fn no_insert_that_has_returned_is_missing_after_workers_were_killed() {
     const ROUNDS: usize = 12;
@@ -287,7 +296,9 @@ fn no_insert_that_has_returned_is_missing_after_workers_were_killed() {
                 let prefix = format!("{round}-{number}-");
                 let mut run = worker.command();
                 run.arg(&dir).args(["stream", &prefix, "100"]).stdout(Stdio::piped());
-                Stream { prefix, child: run.spawn().expect("a worker"), returned: 0 }
+                let child = run.spawn().expect("a worker");
+                wait_for_readers(child.stdout.as_ref().expect("its output"));
+                Stream { prefix, child, returned: 0 }
             })
             .collect();
         // Each is killed at another moment, while the others work.
