@@ -36,7 +36,8 @@ func (f *Filter) NewBatch(options ...CallOption) (*Batch, error) {
 	if err != nil {
 		return nil, err
 	}
-	runtime.SetFinalizer(b, func(b *Batch) { _ = b.Close() })
+	// In a goroutine, because closing its filter, which this may wait for, takes time.
+	runtime.SetFinalizer(b, func(b *Batch) { go func() { _ = b.Close() }() })
 	return b, nil
 }
 

@@ -297,7 +297,7 @@ class Handle {
 public:
     bool contains(Key key, const Call &call = {}) const {
         detail::Failure failure;
-        return failure.checked(ebbtide_contains(native(), key.bytes(), key.length(), call.native(),
+        return failure.checked(ebbtide_contains(open(), key.bytes(), key.length(), call.native(),
                                                 failure)) == 1;
     }
 
@@ -307,7 +307,7 @@ public:
         const std::vector<ebbtide_key> all = detail::all(keys);
         std::vector<std::uint8_t> answers(all.size());
         detail::Failure failure;
-        failure.checked(ebbtide_contains_all(native(), all.data(), all.size(), answers.data(),
+        failure.checked(ebbtide_contains_all(open(), all.data(), all.size(), answers.data(),
                                              call.native(), failure));
         return std::vector<bool>(answers.begin(), answers.end());
     }
@@ -317,7 +317,7 @@ public:
         std::uint64_t amount = 0;
         std::uint32_t unit = 0;
         detail::Failure failure;
-        const int found = failure.checked(ebbtide_age(native(), key.bytes(), key.length(), &amount,
+        const int found = failure.checked(ebbtide_age(open(), key.bytes(), key.length(), &amount,
                                                       &unit, call.native(), failure));
         if (found == 0) return std::nullopt;
         return Age{amount, unit == EBBTIDE_ITEMS};
@@ -334,7 +334,7 @@ public:
     Estimate estimate(Key key, const Call &call = {}) const {
         double count = 0;
         detail::Failure failure;
-        const int more = failure.checked(ebbtide_estimate(native(), key.bytes(), key.length(),
+        const int more = failure.checked(ebbtide_estimate(open(), key.bytes(), key.length(),
                                                           &count, call.native(), failure));
         return Estimate{count, more == 1};
     }
@@ -343,23 +343,23 @@ public:
     std::optional<std::uint64_t> position(std::uint64_t source) const {
         std::uint64_t position = 0;
         detail::Failure failure;
-        const int found = failure.checked(ebbtide_position(native(), source, &position, failure));
+        const int found = failure.checked(ebbtide_position(open(), source, &position, failure));
         return found == 1 ? std::optional(position) : std::nullopt;
     }
 
     std::string digest() const {
         detail::Failure failure;
-        return detail::taken(ebbtide_digest(native(), failure), failure);
+        return detail::taken(ebbtide_digest(open(), failure), failure);
     }
 
     // One object of JSON.
     std::string stat() const {
         detail::Failure failure;
-        return detail::taken(ebbtide_stat(native(), failure), failure);
+        return detail::taken(ebbtide_stat(open(), failure), failure);
     }
 
     // Closes the handle, with its errors, which the destructor cannot report. Afterwards it is
-    // closed, also if this throws, and other calls throw Code::argument. A closed one: nothing.
+    // closed, also if this throws, and other calls throw Code::closed. A closed one: nothing.
     void close() {
         detail::Failure failure;
         failure.checked(ebbtide_close(handle_.release(), failure));
@@ -371,10 +371,15 @@ public:
 protected:
     explicit Handle(ebbtide_filter *handle) noexcept : handle_(handle) {}
 
+    ebbtide_filter *open() const {
+        if (handle_ == nullptr) throw Error(Code::closed, "the handle was closed or moved from");
+        return native();
+    }
+
 private:
     bool within(Key key, std::uint64_t amount, std::uint32_t unit, const Call &call) const {
         detail::Failure failure;
-        return failure.checked(ebbtide_seen_within(native(), key.bytes(), key.length(), amount,
+        return failure.checked(ebbtide_seen_within(open(), key.bytes(), key.length(), amount,
                                                    unit, call.native(), failure)) == 1;
     }
 
@@ -478,7 +483,7 @@ public:
     // not held any more; after other errors it is.
     void confirm(const Call &call = {}) {
         detail::Failure failure;
-        ebbtide_confirm(filter_, key_.data(), key_.size(), token_, call.native(), failure);
+        ebbtide_confirm(held(), key_.data(), key_.size(), token_, call.native(), failure);
         ended(failure);
     }
 
@@ -486,17 +491,17 @@ public:
     bool release(const Call &call = {}) {
         if (filter_ == nullptr) return false;
         detail::Failure failure;
-        const int held = ebbtide_release(filter_, key_.data(), key_.size(), token_, call.native(),
-                                         failure);
+        const int found = ebbtide_release(filter_, key_.data(), key_.size(), token_, call.native(),
+                                          failure);
         ended(failure);
-        return held == 1;
+        return found == 1;
     }
 
     // Renews the claim, for this span from now on. Returns when the lease ends.
     Time extend(std::chrono::milliseconds lease, const Call &call = {}) {
         std::uint64_t until = 0;
         detail::Failure failure;
-        ebbtide_extend(filter_, key_.data(), key_.size(), token_, detail::positive(lease, "lease"),
+        ebbtide_extend(held(), key_.data(), key_.size(), token_, detail::positive(lease, "lease"),
                        &until, call.native(), failure);
         failure.checked(0);
         return detail::time(until);
@@ -515,6 +520,11 @@ private:
         : filter_(filter), key_(static_cast<const char *>(key.bytes()), key.length()),
           token_(token) {}
     Claim(bool seen, std::optional<Time> until) noexcept : until_(until), seen_(seen) {}
+
+    ebbtide_filter *held() const {
+        if (filter_ == nullptr) throw Error(Code::lease_lost, "the claim is not held");
+        return filter_;
+    }
 
     void ended(const detail::Failure &failure) {
         try {
@@ -565,7 +575,7 @@ public:
     // and is released if the batch is cleared or destroyed.
     void confirm(Claim &&claim, const Call &call = {}) {
         detail::Failure failure;
-        if (!claim) throw Error(Code::argument, "the claim is not held");
+        claim.held();
         failure.checked(ebbtide_batch_confirm(native(), claim.key_.data(), claim.key_.size(),
                                               claim.token_, call.native(), failure));
         claim.detach();
@@ -622,20 +632,20 @@ public:
     // Returns false if the time lies before the window, so that nothing was changed.
     bool insert(Key key, const Call &call = {}) {
         detail::Failure failure;
-        return failure.checked(ebbtide_insert(native(), key.bytes(), key.length(), call.native(),
+        return failure.checked(ebbtide_insert(open(), key.bytes(), key.length(), call.native(),
                                               failure)) == 1;
     }
 
     Checked check_and_insert(Key key, const Call &call = {}) {
         detail::Failure failure;
         return static_cast<Checked>(failure.checked(ebbtide_check_and_insert(
-            native(), key.bytes(), key.length(), call.native(), failure)));
+            open(), key.bytes(), key.length(), call.native(), failure)));
     }
 
     // Returns false if the key is not there, so that nothing was changed.
     bool remove(Key key, const Call &call = {}) {
         detail::Failure failure;
-        return failure.checked(ebbtide_remove(native(), key.bytes(), key.length(), call.native(),
+        return failure.checked(ebbtide_remove(open(), key.bytes(), key.length(), call.native(),
                                               failure)) == 1;
     }
 
@@ -644,7 +654,7 @@ public:
         const std::vector<ebbtide_key> all = detail::all(keys);
         detail::Failure failure;
         return static_cast<std::uint64_t>(failure.checked(
-            ebbtide_insert_all(native(), all.data(), all.size(), call.native(), failure)));
+            ebbtide_insert_all(open(), all.data(), all.size(), call.native(), failure)));
     }
 
     // One answer for each key, in their order.
@@ -664,14 +674,14 @@ public:
         answers.assign(all.size(), Checked::none);
         detail::Failure failure;
         failure.checked(ebbtide_check_and_insert_all(
-            native(), all.data(), all.size(), reinterpret_cast<std::uint8_t *>(answers.data()),
+            open(), all.data(), all.size(), reinterpret_cast<std::uint8_t *>(answers.data()),
             call.native(), failure));
     }
 
     // The call has the settings of all operations of the batch.
     Batch batch(const Call &call = {}) {
         detail::Failure failure;
-        return Batch(failure.checked(ebbtide_batch_new(native(), call.native(), failure)));
+        return Batch(failure.checked(ebbtide_batch_new(open(), call.native(), failure)));
     }
 
     // Claims a key for work that may fail; of all threads and processes one receives it.
@@ -679,20 +689,20 @@ public:
         std::uint64_t token = 0, until = 0;
         detail::Failure failure;
         const int answer = failure.checked(
-            ebbtide_claim(native(), key.bytes(), key.length(), detail::positive(lease, "lease"),
+            ebbtide_claim(open(), key.bytes(), key.length(), detail::positive(lease, "lease"),
                           &token, &until, call.native(), failure));
-        if (answer == EBBTIDE_YOURS) return Claim(native(), key, token);
+        if (answer == EBBTIDE_YOURS) return Claim(open(), key, token);
         return Claim(answer == EBBTIDE_SEEN,
                      detail::time_if(answer == EBBTIDE_IN_PROGRESS, until));
     }
 
     // The claim with this token, from a Claim that was detached here or in another process.
-    Claim resume_claim(Key key, std::uint64_t token) { return Claim(native(), key, token); }
+    Claim resume_claim(Key key, std::uint64_t token) { return Claim(open(), key, token); }
 
     // Ends the claim of a key, whoever holds it. Returns false if there was none.
     bool end_claim(Key key, const Call &call = {}) {
         detail::Failure failure;
-        return failure.checked(ebbtide_end_claim(native(), key.bytes(), key.length(),
+        return failure.checked(ebbtide_end_claim(open(), key.bytes(), key.length(),
                                                  call.native(), failure)) == 1;
     }
 
@@ -702,7 +712,7 @@ public:
         for (;;) {
             detail::Failure failure;
             const auto count = static_cast<std::size_t>(
-                failure.checked(ebbtide_claims(native(), held.data(), held.size(), failure)));
+                failure.checked(ebbtide_claims(open(), held.data(), held.size(), failure)));
             const bool is_whole = count <= held.size();
             held.resize(count);
             if (is_whole) break;
@@ -720,31 +730,31 @@ public:
     std::uint64_t key_hash(Key key) const {
         std::uint64_t hash = 0;
         detail::Failure failure;
-        failure.checked(ebbtide_key_hash(native(), key.bytes(), key.length(), &hash, failure));
+        failure.checked(ebbtide_key_hash(open(), key.bytes(), key.length(), &hash, failure));
         return hash;
     }
 
     void sync() {
         detail::Failure failure;
-        failure.checked(ebbtide_sync(native(), failure));
+        failure.checked(ebbtide_sync(open(), failure));
     }
 
     // Returns the number of the log record at which the newest snapshot starts.
     std::uint64_t checkpoint() {
         std::uint64_t lsn = 0;
         detail::Failure failure;
-        failure.checked(ebbtide_checkpoint(native(), &lsn, failure));
+        failure.checked(ebbtide_checkpoint(open(), &lsn, failure));
         return lsn;
     }
 
     void clear() {
         detail::Failure failure;
-        failure.checked(ebbtide_clear(native(), failure));
+        failure.checked(ebbtide_clear(open(), failure));
     }
 
     void backup(const std::filesystem::path &path) const {
         detail::Failure failure;
-        failure.checked(ebbtide_backup(native(), detail::path(path).get(), failure));
+        failure.checked(ebbtide_backup(open(), detail::path(path).get(), failure));
     }
 
     // Gives the filter other parameters while it is in use. `forget` allows that keys are forgotten
@@ -753,7 +763,7 @@ public:
         ebbtide_altered found{};
         found.size = sizeof found;
         detail::Failure failure;
-        failure.checked(ebbtide_alter(native(), detail::spec(spec).get(),
+        failure.checked(ebbtide_alter(open(), detail::spec(spec).get(),
                                       forget ? EBBTIDE_FORGET : 0, &found, failure));
         return {found.lsn, found.operations, detail::time_if(found.has_since, found.since_us),
                 detail::micros(found.stopped_us), found.is_whole == 1};

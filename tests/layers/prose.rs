@@ -84,8 +84,7 @@ fn read(path: &Path, pages: &mut Vec<Page>) {
         return paths.iter().for_each(|path| read(path, pages));
     }
     let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-    const READ: [&str; 11] =
-        ["c", "cpp", "go", "h", "hpp", "md", "patch", "py", "pyi", "rs", "sh"];
+    const READ: [&str; 11] = ["c", "cpp", "go", "h", "hpp", "md", "patch", "py", "pyi", "rs", "sh"];
     if !name.starts_with(".ci") && !READ.contains(&ending) {
         return;
     }

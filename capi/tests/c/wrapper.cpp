@@ -78,7 +78,9 @@ void keys(const Path &home) {
     seen.close();
     seen.close();
     CHECK(seen.native() == nullptr);
-    THROWS(argument, seen.contains("x"));
+    THROWS(closed, seen.contains("x"));
+    THROWS(closed, seen.insert("x"));
+    THROWS(closed, seen.claim("x", 1min));
 }
 
 // The settings of calls have an effect.
@@ -176,7 +178,7 @@ void batches(const Path &home) {
     ebbtide::Claim claim = seen.claim("e", 1min);
     batch.confirm(std::move(claim));
     CHECK(!claim && !seen.contains("e"));
-    THROWS(argument, batch.confirm(std::move(claim)));
+    THROWS(lease_lost, batch.confirm(std::move(claim)));
     batch.commit();
     CHECK(seen.contains("e") && seen.claim("e", 1min).seen());
     // What the batch does not commit is released with it.
@@ -212,7 +214,8 @@ void claims(const Path &home) {
     CHECK(claim.extend(1h) > std::chrono::system_clock::now() + 50min);
     ebbtide::Claim moved = std::move(claim);
     CHECK(moved && !claim);
-    THROWS(argument, claim.confirm());
+    THROWS(lease_lost, claim.confirm());
+    THROWS(lease_lost, claim.extend(1min));
     moved.confirm();
     CHECK(!moved && seen.contains("a") && seen.claim("a", 1min).seen());
     // The lease is over: nothing is inserted.
