@@ -18,7 +18,8 @@
 // # Building
 //
 // The package calls the C library libebbtide, which pkg-config must know as ebbtide. With the build
-// tag ebbtide_static it is linked statically, and the program needs no library at run time.
+// tag ebbtide_static it is linked statically (ebbtide-static), and the program needs no library at
+// run time.
 //
 // # Specs and options
 //
