@@ -85,7 +85,7 @@ func (f *Filter) Claim(key []byte, lease time.Duration, options ...CallOption) (
 
 // AwaitClaim is Claim, but waits while somebody else is working on the key: the claim is then Yours
 // or Seen. It asks again after 1 ms, then after twice as long each time, up to a second, and when
-// the other's lease ends; it gives up when the context ends.
+// the other's lease ends. When the context ends, it returns the error of that.
 func (f *Filter) AwaitClaim(ctx context.Context, key []byte, lease time.Duration,
 	options ...CallOption) (*Claim, error) {
 	for pause := time.Millisecond; ; pause *= 2 {

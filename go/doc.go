@@ -35,7 +35,8 @@
 //
 // # Cost
 //
-// A call costs some 80 ns more than in C, measured on a busy machine. [Keys] passes any number of keys in one call.
+// A call costs some 80 ns more than in C, measured on a busy machine. [Keys]
+// passes any number of keys in one call.
 //
 // # Durability
 //

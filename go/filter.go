@@ -19,8 +19,8 @@ type Filter struct{ Reader }
 // Open returns a filter, which is created if there is none at this path. Of a filter that exists
 // the named parameters of the spec are compared (ErrMismatch).
 //
-// It waits, up to a minute, while another process opens, closes or recovers the filter, and gives
-// up when the context ends.
+// It waits, up to a minute, while another process opens, closes or recovers the filter, or until
+// the context ends.
 func Open(ctx context.Context, path, spec string, options ...Option) (*Filter, error) {
 	return openFilter(ctx, path, func(filter **C.struct_ebbtide_filter) error {
 		return texts(func(t []*C.char) error {

@@ -106,8 +106,8 @@ func texts(call func([]*C.char) error, named ...[2]string) error {
 	return call(all)
 }
 
-// opened opens a handle, and gives up when the context ends. An opening that was given up is
-// closed as soon as it has succeeded.
+// opened opens a handle, or returns when the context ends. The opening continues then, and what it
+// opens is closed.
 func opened(ctx context.Context, open func() (*handle, error)) (*handle, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

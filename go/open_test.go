@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestAnOpeningThatWasGivenUpIsClosedWhenItSucceeds(t *testing.T) {
+func TestAnOpeningThatWasAbandonedIsClosedWhenItSucceeds(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	path := filepath.Join(t.TempDir(), "seen")
 	begin, made := make(chan struct{}), make(chan *handle, 1)

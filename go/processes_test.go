@@ -157,8 +157,8 @@ func start(t testing.TB, prefix string, process *exec.Cmd, count int) *streamer 
 	t.Helper()
 	out, err := process.StdoutPipe()
 	check(t, err)
-	// The process waits when the pipe is full. A large one has room for the numbers of so many
-	// inserts that keys leave the window before they are asked for.
+	// The process waits when the pipe is full. A large one has room for the numbers of as many
+	// inserts as the window has, and keys would leave it before they are asked for.
 	const setSize = 1031 // F_SETPIPE_SZ
 	_, _, failed := syscall.Syscall(syscall.SYS_FCNTL, out.(*os.File).Fd(), setSize, 4096)
 	expect(t, "the size of a pipe", failed, syscall.Errno(0))

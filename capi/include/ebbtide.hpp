@@ -459,7 +459,7 @@ public:
     Claim(Claim &&other) noexcept { *this = std::move(other); }
     Claim &operator=(Claim &&other) noexcept {
         if (this == &other) return *this;
-        let_go();
+        drop();
         filter_ = std::exchange(other.filter_, nullptr);
         key_ = std::move(other.key_);
         token_ = other.token_;
@@ -467,7 +467,7 @@ public:
         seen_ = other.seen_;
         return *this;
     }
-    ~Claim() { let_go(); }
+    ~Claim() { drop(); }
 
     // Whether the key is the caller's to work on.
     explicit operator bool() const noexcept { return filter_ != nullptr; }
@@ -536,7 +536,7 @@ private:
         filter_ = nullptr;
     }
 
-    void let_go() noexcept {
+    void drop() noexcept {
         if (filter_ == nullptr) return;
         ebbtide_release(filter_, key_.data(), key_.size(), token_, nullptr, nullptr);
         filter_ = nullptr;

@@ -1,5 +1,5 @@
-//! The library as it is installed: what `make install` lays out, and the examples of README.md built
-//! on it by pkg-config and by CMake, also after the tree was moved.
+//! The library as it is installed: what `make install` lays out, and the examples of README.md
+//! built on it by pkg-config and by CMake, also after the tree was moved.
 
 use crate::tools::{has, libraries, root, succeed};
 use crate::with_input;
