@@ -327,7 +327,7 @@
 #define EBBTIDE_IN_PROGRESS 2
 
 /**
- * An error: a code and a message.
+ * An error: a code, a message, and the path of what it is about.
  */
 struct ebbtide_error;
 
@@ -846,6 +846,12 @@ int ebbtide_error_code(const struct ebbtide_error *error);
 const char *ebbtide_error_message(const struct ebbtide_error *error);
 
 /**
+ * Returns the file or directory that an error is about, as the bytes of its name, or NULL if there
+ * is none. The text belongs to the error.
+ */
+const char *ebbtide_error_path(const struct ebbtide_error *error);
+
+/**
  * Releases an error. NULL does nothing.
  */
 void ebbtide_error_free(struct ebbtide_error *error);
@@ -1035,8 +1041,8 @@ int ebbtide_batch_confirm(struct ebbtide_batch *batch,
                           struct ebbtide_error **error);
 
 /**
- * Removes all keys and positions in one durable step, which all processes see at once. Returns 0,
- * or -1 on an error.
+ * Removes all keys in one durable step, which all processes see at once. Positions of sources
+ * stay: they are of the stream, not of the keys. Returns 0, or -1 on an error.
  */
 int ebbtide_clear(struct ebbtide_filter *filter, struct ebbtide_error **error);
 

@@ -1,15 +1,19 @@
-//! Errors as C programs see them: a code and a message.
+//! Errors as C programs see them: a code, a message and a path.
 
 use crate::codes::{EBBTIDE_ARGUMENT, EBBTIDE_OTHER, EBBTIDE_PANIC};
+use engine::Error;
 use std::any::Any;
 use std::ffi::{CStr, CString, c_int};
+use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 
-/// An error: a code and a message.
+/// An error: a code, a message, and the path of what it is about.
 #[derive(Debug)]
 pub struct Failure {
     code: c_int,
     message: CString,
+    path: Option<CString>,
 }
 
 /// The result of every operation.
@@ -22,7 +26,7 @@ impl Failure {
         // A path given to the engine contains no NUL, but a message may quote a file's content.
         let mut bytes = message.into().into_bytes();
         bytes.retain(|&byte| byte != 0);
-        Self { code, message: CString::new(bytes).unwrap_or_default() }
+        Self { code, message: CString::new(bytes).unwrap_or_default(), path: None }
     }
 
     /// Creates the error for a wrong argument.
@@ -41,6 +45,11 @@ impl Failure {
         &self.message
     }
 
+    /// Returns the file or directory that the error is about, if there is one.
+    pub fn path(&self) -> Option<&CStr> {
+        self.path.as_deref()
+    }
+
     /// Creates the error for a panic from what it carries.
     #[cold]
     fn panic(payload: &(dyn Any + Send)) -> Self {
@@ -50,12 +59,38 @@ impl Failure {
     }
 }
 
-impl From<engine::Error> for Failure {
+impl From<Error> for Failure {
     #[cold]
-    fn from(error: engine::Error) -> Self {
+    fn from(error: Error) -> Self {
         // All codes are below 1000.
         let code = c_int::try_from(error.code().number()).unwrap_or(EBBTIDE_OTHER);
-        Self::new(code, error.to_string())
+        let path = path(&error).and_then(|path| CString::new(path.as_os_str().as_bytes()).ok());
+        Self { path, ..Self::new(code, error.to_string()) }
+    }
+}
+
+/// Returns the file or directory that an error of the engine is about.
+fn path(error: &Error) -> Option<&Path> {
+    match error {
+        Error::Io { path, .. }
+        | Error::Damaged { path, .. }
+        | Error::Version { path, .. }
+        | Error::NotAFilter { path, .. }
+        | Error::Exists { path }
+        | Error::Occupied { path }
+        | Error::Mismatch { path, .. }
+        | Error::Locked { path, .. }
+        | Error::Crowded { path, .. }
+        | Error::Forked { path }
+        | Error::Closed { path }
+        | Error::Retired { path, .. }
+        | Error::Poisoned { path, .. }
+        | Error::WouldWait { path, .. }
+        | Error::Conflict { path, .. }
+        | Error::LeaseLost { path, .. }
+        | Error::ClaimsFull { path, .. }
+        | Error::NotKept { path, .. } => Some(path),
+        _ => None,
     }
 }
 
@@ -112,6 +147,15 @@ mod tests {
         let failing = || Err(Failure::argument("wrong"));
         assert_eq!(guarded(-1, |failure| reported.push(failure), failing), -1);
         assert_eq!(reported.iter().map(Failure::code).collect::<Vec<_>>(), [EBBTIDE_ARGUMENT]);
+    }
+
+    #[test]
+    fn an_error_has_the_path_that_it_is_about() {
+        let path = Path::new("/tmp/seen").to_path_buf();
+        let failure = Failure::from(Error::Exists { path });
+        assert_eq!(failure.path(), Some(c"/tmp/seen"));
+        assert_eq!(Failure::from(Error::TimeAhead { time: 2, limit: 1 }).path(), None);
+        assert_eq!(Failure::argument("wrong").path(), None);
     }
 
     #[test]

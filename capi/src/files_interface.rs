@@ -10,8 +10,8 @@ use crate::pointers::{self, handle, run};
 use std::ffi::{c_char, c_int};
 use std::ptr;
 
-/// Removes all keys and positions in one durable step, which all processes see at once. Returns 0,
-/// or -1 on an error.
+/// Removes all keys in one durable step, which all processes see at once. Positions of sources
+/// stay: they are of the stream, not of the keys. Returns 0, or -1 on an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ebbtide_clear(filter: *mut Handle, error: *mut *mut Failure) -> c_int {
     // SAFETY: the header demands valid pointers.

@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::handle::Handle;
 use crate::pointers::{self, Key, check_answers, handle, put, put_all, run, with_settings};
 use engine::{Age, Checked, Within};
-use std::ffi::{CString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::{mem, ptr};
 
 /// Answer of ebbtide_check_and_insert: the key was in the window, or is a false positive.
@@ -463,6 +463,14 @@ pub unsafe extern "C" fn ebbtide_error_code(error: *const Failure) -> c_int {
 pub unsafe extern "C" fn ebbtide_error_message(error: *const Failure) -> *const c_char {
     // SAFETY: the header demands a valid pointer.
     unsafe { error.as_ref() }.map_or(c"no error", Failure::message).as_ptr()
+}
+
+/// Returns the file or directory that an error is about, as the bytes of its name, or NULL if there
+/// is none. The text belongs to the error.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ebbtide_error_path(error: *const Failure) -> *const c_char {
+    // SAFETY: the header demands a valid pointer.
+    unsafe { error.as_ref() }.and_then(Failure::path).map_or(ptr::null(), CStr::as_ptr)
 }
 
 /// Releases an error. NULL does nothing.

@@ -56,6 +56,7 @@ const PLACES: &[&str] = &[
     "docs",
     "examples",
     "fuzz",
+    "go",
     "python",
     "redis",
     "src",
@@ -83,7 +84,7 @@ fn read(path: &Path, pages: &mut Vec<Page>) {
         return paths.iter().for_each(|path| read(path, pages));
     }
     let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-    const READ: [&str; 9] = ["c", "cpp", "h", "md", "patch", "py", "pyi", "rs", "sh"];
+    const READ: [&str; 11] = ["c", "cpp", "go", "h", "hpp", "md", "patch", "py", "pyi", "rs", "sh"];
     if !name.starts_with(".ci") && !READ.contains(&ending) {
         return;
     }
@@ -157,8 +158,8 @@ fn banned_words_appear_in_no_comment_message_document_or_name() {
 #[test]
 fn no_line_of_source_or_script_is_wider_than_100_columns() {
     let mut wrong = Vec::new();
-    let is_source =
-        |name: &str| [".rs", ".c", ".cpp", ".h"].iter().any(|ending| name.ends_with(ending));
+    let endings = [".rs", ".c", ".cpp", ".go", ".h", ".hpp"];
+    let is_source = |name: &str| endings.iter().any(|ending| name.ends_with(ending));
     for page in pages().iter().filter(|page| is_source(&page.name) || page.name.starts_with(".ci"))
     {
         for (at, line) in page.text.lines().enumerate() {

@@ -27,6 +27,11 @@ static void openings(const char *directory) {
     CHECK_ERROR(error, EBBTIDE_ARGUMENT, "not UTF-8");
     CHECK(ebbtide_open(path, SPEC, "\xff", &error) == NULL);
     CHECK_ERROR(error, EBBTIDE_ARGUMENT, "not UTF-8");
+    CHECK(ebbtide_open_existing(missing, NULL, &error) == NULL);
+    CHECK(strcmp(ebbtide_error_path(error), missing) == 0);
+    CHECK_CODE(error, EBBTIDE_NOT_A_FILTER);
+    CHECK(ebbtide_open(path, "bloom", NULL, &error) == NULL && ebbtide_error_path(error) == NULL);
+    CHECK_CODE(error, EBBTIDE_PARAMETER);
     const char *const specs[] = {"", "no-such-kind last=5", "bloom", "bloom capacity",
                                  "bloom capacity=many", "time-limited window=10"};
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
@@ -116,6 +121,7 @@ static void pointers(struct ebbtide_filter *seen) {
     CHECK_ERROR(error, EBBTIDE_ARGUMENT, "not UTF-8");
     CHECK(ebbtide_error_code(NULL) == 0);
     CHECK(strcmp(ebbtide_error_message(NULL), "no error") == 0);
+    CHECK(ebbtide_error_path(NULL) == NULL);
     ebbtide_error_free(NULL);
 
     CHECK(ebbtide_insert(seen, NULL, 1, NULL, &error) == -1);

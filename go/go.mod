@@ -1,0 +1,3 @@
+module github.com/ebbtide/ebbtide/go
+
+go 1.19

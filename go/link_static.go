@@ -1,0 +1,6 @@
+//go:build ebbtide_static
+
+package ebbtide
+
+// #cgo pkg-config: ebbtide-static
+import "C"

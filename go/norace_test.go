@@ -1,0 +1,5 @@
+//go:build !race
+
+package ebbtide_test
+
+const isRace = false
