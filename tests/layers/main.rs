@@ -118,6 +118,7 @@ const FOLDERS: &[&str] = &[
     "cli/src",
     "capi/src",
     "redis/src",
+    "adapters",
     "testkit/src",
     "tests",
     "cli/tests",
