@@ -2,13 +2,13 @@
 
 use super::server::is_valkey;
 use super::{Slot, Stored, api, one_line};
-use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
+use super::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::cell::Cell;
 use std::ffi::{CStr, c_int, c_long, c_longlong};
 
 /// The bit of a context's flags that says in Valkey 9 that its client moves a slot here. Headers of
 /// Redis do not have it, and use the bit for something else.
-const CTX_FLAGS_SLOT_IMPORT_CLIENT: u32 = 1 << 25;
+const CTX_FLAGS_SLOT_IMPORT_CLIENT: c_int = 1 << 25;
 
 /// An error reply: a code in capitals, and a sentence.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub enum Access {
 impl Access {
     /// Returns the flags of the key specification.
     pub(super) fn flags(self) -> u64 {
-        u64::from(match self {
+        (match self {
             Self::Read => raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS,
             Self::Create => raw::REDISMODULE_CMD_KEY_OW | raw::REDISMODULE_CMD_KEY_INSERT,
             Self::Change => {
@@ -122,7 +122,7 @@ pub(super) unsafe extern "C" fn execute<C: Command>(
         // SAFETY: the context of this call, and a text that ends with NUL.
         unsafe { api(raw::RedisModule_ReplyWithError)(context, text.as_ptr()) };
     }
-    raw::REDISMODULE_OK as c_int
+    raw::REDISMODULE_OK
 }
 
 impl<'a> Call<'a> {
@@ -163,7 +163,7 @@ impl<'a> Call<'a> {
         };
         // SAFETY: the context and the arguments are those of this call; the key is among them
         // because the arity was checked; it is opened once.
-        unsafe { Slot::open(self.context, self.arguments[self.key], mode as c_int) }.ok_or_else(
+        unsafe { Slot::open(self.context, self.arguments[self.key], mode) }.ok_or_else(
             || {
                 let other = "Operation against a key holding the wrong kind of value";
                 Failure::new("WRONGTYPE", other)
@@ -178,7 +178,7 @@ impl<'a> Call<'a> {
         let flags = unsafe { api(raw::RedisModule_GetContextFlags)(self.context) };
         let replayed = raw::REDISMODULE_CTX_FLAGS_REPLICATED | raw::REDISMODULE_CTX_FLAGS_LOADING;
         let moved = if is_valkey() { CTX_FLAGS_SLOT_IMPORT_CLIENT } else { 0 };
-        flags & (replayed | moved) as c_int != 0
+        flags & (replayed | moved) != 0
     }
 }
 

@@ -1,7 +1,7 @@
 //! The server's configuration, and its `INFO`.
 
 use super::{Context, api, one_line};
-use redis_module::raw;
+use super::raw;
 use std::ffi::{CStr, c_char, c_int, c_longlong, c_void};
 use std::sync::atomic::{AtomicI64, AtomicPtr, Ordering};
 
@@ -67,7 +67,7 @@ unsafe extern "C" fn set_number(
 ) -> c_int {
     // SAFETY: registered with a static.
     unsafe { &*setting.cast::<AtomicI64>() }.store(value, Ordering::Relaxed);
-    raw::REDISMODULE_OK as c_int
+    raw::REDISMODULE_OK
 }
 
 /// # Safety
@@ -122,11 +122,11 @@ unsafe extern "C" fn set_text(
     };
     let set = std::str::from_utf8(bytes).map_err(|_| "expected text".to_owned());
     match set.and_then(|value| (text.set)(value)) {
-        Ok(()) => raw::REDISMODULE_OK as c_int,
+        Ok(()) => raw::REDISMODULE_OK,
         Err(reason) => {
             // SAFETY: the server takes a string here.
             unsafe { *error = string(&reason) };
-            raw::REDISMODULE_ERR as c_int
+            raw::REDISMODULE_ERR
         }
     }
 }
@@ -155,7 +155,7 @@ pub fn register_number(context: &Context, setting: &'static Number) -> bool {
             (&raw const setting.value).cast_mut().cast(),
         )
     };
-    done == raw::REDISMODULE_OK as c_int
+    done == raw::REDISMODULE_OK
 }
 
 /// Registers a choice; false if the server refuses.
@@ -179,7 +179,7 @@ pub fn register_choice(context: &Context, setting: &'static Choice) -> bool {
             (&raw const setting.value).cast_mut().cast(),
         )
     };
-    done == raw::REDISMODULE_OK as c_int
+    done == raw::REDISMODULE_OK
 }
 
 /// Registers a text; false if the server refuses.
@@ -198,7 +198,7 @@ pub fn register_text(context: &Context, setting: &'static Text) -> bool {
             (&raw const *setting).cast_mut().cast(),
         )
     };
-    done == raw::REDISMODULE_OK as c_int
+    done == raw::REDISMODULE_OK
 }
 
 /// Applies the values of the server's configuration file; false if one is refused.
@@ -206,7 +206,7 @@ pub fn register_text(context: &Context, setting: &'static Text) -> bool {
 pub fn apply_settings(context: &Context) -> bool {
     // SAFETY: the context of loading.
     let done = unsafe { api(raw::RedisModule_LoadConfigs)(context.pointer()) };
-    done == raw::REDISMODULE_OK as c_int
+    done == raw::REDISMODULE_OK
 }
 
 /// Registers the figures of `INFO`.

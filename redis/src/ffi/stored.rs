@@ -3,7 +3,7 @@
 use super::api;
 use super::transfer::{Emitter, Loader, Saver, Summary};
 use ebbtide_core::atomic::AtomicU64;
-use redis_module::raw;
+use super::raw;
 use std::ffi::{CStr, c_int, c_void};
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -236,7 +236,7 @@ impl<V: Stored> Slot<'_, V> {
             (key, api(raw::RedisModule_KeyType)(key))
         };
         let mut slot = Self { key, value: None, call: PhantomData };
-        if holds == raw::REDISMODULE_KEYTYPE_EMPTY as c_int {
+        if holds == raw::REDISMODULE_KEYTYPE_EMPTY {
             return Some(slot);
         }
         // SAFETY: an open key with a value. Of this type it was made by `Box::into_raw`; nobody
