@@ -1,9 +1,9 @@
 //! Loading the module: its name, options, commands and type.
 
 use super::call::{About, Command, execute};
+use super::raw::{self, RedisModuleCtx};
 use super::server::{IS_VALKEY, is_valkey};
 use super::{Stored, api, one_line, stored};
-use super::raw::{self, RedisModuleCtx};
 use std::ffi::{CStr, c_int};
 use std::sync::atomic::Ordering;
 
@@ -93,8 +93,11 @@ impl Context {
         unsafe {
             let flags = about.flags.as_ptr();
             let create = api(raw::RedisModule_CreateCommand);
-            let made = create(self.0, name, Some(execute::<C>), flags, key, key, 1);
+            let step = c_int::from(key > 0);
+            let made = create(self.0, name, Some(execute::<C>), flags, key, key, step);
             if made != raw::REDISMODULE_OK {
+                let name = about.name.to_string_lossy();
+                log(self, &format!("{name} is a command of another module, or of the server"));
                 return false;
             }
             let command = api(raw::RedisModule_GetCommand)(self.0, name);
@@ -123,11 +126,14 @@ unsafe fn describe(command: *mut raw::RedisModuleCommand, about: &About) -> bool
     };
     // SAFETY: structures of numbers, pointers and unions of them, of which all zeros is a value.
     let mut keys: [raw::RedisModuleCommandKeySpec; 2] = unsafe { std::mem::zeroed() };
-    keys[0].flags = about.access.flags();
-    keys[0].begin_search_type = raw::REDISMODULE_KSPEC_BS_INDEX;
-    keys[0].begin.position = about.key;
-    keys[0].find_keys_type = raw::REDISMODULE_KSPEC_FK_RANGE;
-    keys[0].find.step = 1;
+    // All zeros ends the list.
+    if about.key > 0 {
+        keys[0].flags = about.access.flags();
+        keys[0].begin_search_type = raw::REDISMODULE_KSPEC_BS_INDEX;
+        keys[0].begin.position = about.key;
+        keys[0].find_keys_type = raw::REDISMODULE_KSPEC_FK_RANGE;
+        keys[0].find.step = 1;
+    }
     let info = raw::RedisModuleCommandInfo {
         version: &raw const version,
         summary: about.summary.as_ptr(),

@@ -33,7 +33,6 @@ pub const REDISMODULE_CONFIG_MEMORY: c_uint = 1 << 7;
 
 pub const REDISMODULE_CTX_FLAGS_REPLICATED: c_int = 1 << 12;
 pub const REDISMODULE_CTX_FLAGS_LOADING: c_int = 1 << 13;
-pub const REDISMODULE_CTX_FLAGS_RESP3: c_int = 1 << 22;
 
 pub const REDISMODULE_OPTIONS_HANDLE_IO_ERRORS: c_int = 1;
 pub const REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED: c_int = 1 << 1;
@@ -143,11 +142,8 @@ pub type SetText = unsafe extern "C" fn(
     *mut *mut RedisModuleString,
 ) -> c_int;
 /// Called after a setting was changed. None is used.
-pub type Applied = unsafe extern "C" fn(
-    *mut RedisModuleCtx,
-    *mut c_void,
-    *mut *mut RedisModuleString,
-) -> c_int;
+pub type Applied =
+    unsafe extern "C" fn(*mut RedisModuleCtx, *mut c_void, *mut *mut RedisModuleString) -> c_int;
 
 /// The callbacks of a data type; those that are never used have no type of their own.
 #[repr(C)]
@@ -163,8 +159,7 @@ pub struct RedisModuleTypeMethods {
     pub aux_load: Option<unsafe extern "C" fn()>,
     pub aux_save: Option<unsafe extern "C" fn()>,
     pub aux_save_triggers: c_int,
-    pub free_effort:
-        Option<unsafe extern "C" fn(*mut RedisModuleString, *const c_void) -> usize>,
+    pub free_effort: Option<unsafe extern "C" fn(*mut RedisModuleString, *const c_void) -> usize>,
     pub unlink: Option<unsafe extern "C" fn()>,
     pub copy: Option<
         unsafe extern "C" fn(

@@ -1,7 +1,7 @@
 //! The server's configuration, and its `INFO`.
 
-use super::{Context, api, one_line};
 use super::raw;
+use super::{Context, api, one_line};
 use std::ffi::{CStr, c_char, c_int, c_longlong, c_void};
 use std::sync::atomic::{AtomicI64, AtomicPtr, Ordering};
 
@@ -25,6 +25,8 @@ pub struct Choice {
     pub name: &'static CStr,
     /// The words; the first one is the default.
     pub words: &'static [&'static CStr],
+    /// Whether it can be set when the module is loaded only.
+    pub is_fixed: bool,
     /// The number of the chosen word.
     pub value: AtomicI64,
 }
@@ -163,13 +165,18 @@ pub fn register_number(context: &Context, setting: &'static Number) -> bool {
 pub fn register_choice(context: &Context, setting: &'static Choice) -> bool {
     let mut words: Vec<_> = setting.words.iter().map(|word| word.as_ptr()).collect();
     let numbers: Vec<c_int> = (0..).take(words.len()).collect();
+    let flags = if setting.is_fixed {
+        raw::REDISMODULE_CONFIG_IMMUTABLE
+    } else {
+        raw::REDISMODULE_CONFIG_DEFAULT
+    };
     // SAFETY: as above; the server copies words and numbers.
     let done = unsafe {
         api(raw::RedisModule_RegisterEnumConfig)(
             context.pointer(),
             setting.name.as_ptr(),
             0,
-            raw::REDISMODULE_CONFIG_DEFAULT,
+            flags,
             words.as_mut_ptr(),
             numbers.as_ptr(),
             words.len() as c_int,
