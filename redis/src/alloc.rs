@@ -6,7 +6,7 @@
 
 #![expect(unsafe_code, reason = "an allocator is")]
 
-use redis_module::raw;
+use crate::ffi::raw;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -47,4 +47,5 @@ fn register(context: &ffi::Context) -> bool {
         && commands::register(context)
         && config::register(context)
         && ffi::apply_settings(context)
+        && (!config::has_bf_commands() || commands::register_bf(context))
 }

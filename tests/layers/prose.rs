@@ -49,6 +49,7 @@ const PLACES: &[&str] = &[
     "CONTRIBUTING.md",
     "README.md",
     "SECURITY.md",
+    "adapters",
     "benches",
     "capi",
     "cli",

@@ -20,6 +20,8 @@ pub struct MachineStat {
     pub time: Option<Micros>,
     /// The share of cells (bits, counters, timers) in use, in the sampled blocks.
     pub fill: f64,
+    /// The cells of all blocks, by those of the sampled ones.
+    pub cells: u64,
     /// The expected false-positive rate at present, by theory.
     pub estimated_fpr: f64,
     /// The planned false-positive rate: when the filter is as full as planned, by theory.
@@ -41,14 +43,18 @@ impl MachineStat {
         let (state, totals) = (parts.state(), parts.ledger.totals());
         let latest = parts.ledger.latest().time;
         let moment = Moment { time: now.max(latest), now: now.max(latest), totals };
-        let mut sample = Sample::default();
+        let (mut sample, mut cells) = (Sample::default(), 0.0);
         for (slot, bank) in parts.memory.banks() {
+            let (mut looked_at, mut counted) = (0, 0);
             for index in sampled(bank.blocks(), blocks) {
                 let copied = BlockCopy::new(kind, bank.block(index as usize));
                 kind.settle(&state, slot, &copied.block(), &moment);
                 let fpr = kind.block_fpr(&state, slot, &copied.block(), &moment);
-                sample.add(slot, kind.fill(&copied.block()), fpr);
+                let fill = kind.fill(&copied.block());
+                sample.add(slot, fill, fpr);
+                (looked_at, counted) = (looked_at + 1, counted + fill.1);
             }
+            cells += counted as f64 / f64::from(looked_at.max(1)) * bank.blocks() as f64;
         }
         let removals = if kind.removal().is_some() { totals.new_bits } else { 0 };
         let metrics = kind.metrics().iter();
@@ -58,6 +64,7 @@ impl MachineStat {
             step: kind.step(&state, &moment),
             time: (latest > 0).then_some(latest),
             fill: sample.fill(),
+            cells: cells as u64,
             estimated_fpr: kind.estimated_fpr(&state, layout, &moment, &sample),
             planned_fpr: kind.planned_fpr(layout),
             saturated: kind.is_saturated(&state, layout, &moment, &sample),

@@ -3,6 +3,7 @@
 use super::both;
 use super::effects::emit;
 use super::key::{now, present};
+use super::reserve::{Missing, present_or_new};
 use crate::arguments::{lease, number};
 use crate::ffi::{About, Access, Call, Command, Failure, Outcome};
 use crate::value::Value;
@@ -31,7 +32,7 @@ impl Command for Claim {
     fn run(call: &Call<'_>) -> Outcome {
         let lease = lease(call.argument(3))?;
         let mut slot = call.open::<Value>(Self::ABOUT.access)?;
-        let value = present(&mut slot)?;
+        let value = present_or_new(call, &mut slot, Missing::Default, |_| Ok(()))?;
         let mut leases = value.leases();
         let event = c"eb.claim";
         let answer = match both::claim(call, value, (event, &mut leases), lease)? {

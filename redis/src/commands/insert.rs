@@ -4,6 +4,7 @@ use super::both::{self, Times};
 use super::effects::{Log, emit};
 use super::key::{now, present};
 use super::limits;
+use super::reserve::{Missing, present_or_new};
 use crate::arguments::{Reader, clock, is, number, refused, syntax, time, wrong};
 use crate::ffi::{About, Access, Call, Command, Failure, Outcome};
 use crate::value::Value;
@@ -35,22 +36,32 @@ fn reply(checked: Checked) -> i64 {
     }
 }
 
-/// Adds one item.
+/// Adds the item of a call.
+///
+/// # Errors
+/// The error reply.
 #[inline]
-fn add(call: &Call<'_>, since: Since) -> Outcome {
+pub fn add_one(call: &Call<'_>, since: Since) -> Result<Checked, Failure> {
     let mut slot = call.open::<Value>(ADDS_TO)?;
-    let value = present(&mut slot)?;
+    let value = match slot.value().is_some() {
+        true => present(&mut slot)?,
+        false => present_or_new(call, &mut slot, Missing::Default, |_| Ok(()))?,
+    };
     if value.former().is_some()
         && let Some(checked) = both::insert_one(call, value, ADDED, since)?
     {
-        call.integer(reply(checked));
-        return Ok(());
+        return Ok(checked);
     }
-    let checked = emit(call, value, ADDED, |machine, log| {
+    emit(call, value, ADDED, |machine, log| {
         let (hash, time) = (machine.hash(call.argument(2)), now(machine));
         machine.check_and_insert(hash, since, time, &mut |record| log.push(record))
-    })?;
-    call.integer(reply(checked));
+    })
+}
+
+/// Adds one item, and replies.
+#[inline]
+fn add(call: &Call<'_>, since: Since) -> Outcome {
+    call.integer(reply(add_one(call, since)?));
     Ok(())
 }
 
@@ -66,8 +77,8 @@ fn insert_all(
     items: &[Item],
     request: &Request,
     log: &mut Log,
-) -> Decided<Vec<i64>> {
-    let mut replies = Vec::with_capacity(items.len());
+) -> Decided<Vec<Checked>> {
+    let mut all = Vec::with_capacity(items.len());
     items.iter().take(AHEAD).for_each(|item| machine.prefetch(item.hash));
     for (at, item) in items.iter().enumerate() {
         if let Some(later) = items.get(at + AHEAD) {
@@ -75,18 +86,14 @@ fn insert_all(
         }
         let request = Request { hash: item.hash, ..*request };
         let written = machine.write(&request, item.time, &mut |record| log.push(record))?;
-        replies.push(reply(written.checked));
+        all.push(written.checked);
     }
-    Ok(replies)
+    Ok(all)
 }
 
-fn reply_all(call: &Call<'_>, replies: &[i64]) {
-    call.array(replies.len());
-    replies.iter().for_each(|&reply| call.integer(reply));
-}
-
-fn replies(all: &[Checked]) -> Vec<i64> {
-    all.iter().map(|&checked| reply(checked)).collect()
+fn reply_all(call: &Call<'_>, all: &[Checked]) {
+    call.array(all.len());
+    all.iter().for_each(|&checked| call.integer(reply(checked)));
 }
 
 /// Returns how many records a number of items need: those of both filters of one that is altered.
@@ -94,29 +101,42 @@ fn records_of(value: &Value, items: usize) -> usize {
     items.saturating_mul(1 + usize::from(value.former().is_some()))
 }
 
-/// Adds all items from argument 2 on.
-fn add_many(call: &Call<'_>, since: Since) -> Outcome {
+/// Adds all items from an argument on.
+///
+/// # Errors
+/// The error reply.
+pub fn add_all(
+    call: &Call<'_>,
+    since: Since,
+    first: usize,
+    missing: Missing,
+) -> Result<Vec<Checked>, Failure> {
     let mut slot = call.open::<Value>(ADDS_TO)?;
-    let value = present(&mut slot)?;
-    let count = records_of(value, call.arguments_from(2).len());
+    let count = call.arguments_from(first).len();
+    let fits = |machine: &Machine| limits::records(machine.kind(), count, 1);
+    let value = present_or_new(call, &mut slot, missing, fits)?;
+    let count = records_of(value, count);
     limits::records(value.machine()?.kind(), count, 1)?;
     let checked = both::insert_all(call, value, ADDED, since, |current, former| {
         let times = Times::now(current, former);
-        call.arguments_from(2).map(|item| (current.hash(item), times)).collect()
+        call.arguments_from(first).map(|item| (current.hash(item), times)).collect()
     })?;
     if let Some(checked) = checked {
-        reply_all(call, &replies(&checked));
-        return Ok(());
+        return Ok(checked);
     }
-    let replies = emit(call, value, ADDED, |machine, log| {
+    emit(call, value, ADDED, |machine, log| {
         let time = now(machine);
-        let items = call.arguments_from(2);
+        let items = call.arguments_from(first);
         let items = items.map(|item| Item { hash: machine.hash(item), time });
         let items: Vec<Item> = items.collect();
         let request = Request::insert(0).under(Precondition::Present(since));
         insert_all(machine, &items, &request, log)
-    })?;
-    reply_all(call, &replies);
+    })
+}
+
+/// Adds all items from argument 2 on, and replies.
+fn add_many(call: &Call<'_>, since: Since) -> Outcome {
+    reply_all(call, &add_all(call, since, 2, Missing::Default)?);
     Ok(())
 }
 
@@ -222,7 +242,11 @@ impl Command for Insert {
     fn run(call: &Call<'_>) -> Outcome {
         let settings = settings(call)?;
         let mut slot = call.open::<Value>(ADDS_TO)?;
-        let value = present(&mut slot)?;
+        let value = present_or_new(call, &mut slot, Missing::Default, |machine| {
+            let weight = weight(machine, settings.weight.as_ref())?;
+            limits::records(machine.kind(), settings.count, weight)?;
+            items(call, machine, &settings).map(|_| ())
+        })?;
         let count = records_of(value, settings.count);
         let machine = value.machine()?;
         let weight = weight(machine, settings.weight.as_ref())?;
@@ -236,14 +260,14 @@ impl Command for Insert {
             items.iter().map(|item| (item.hash, times(item))).collect()
         })?;
         if let Some(checked) = checked {
-            reply_all(call, &replies(&checked));
+            reply_all(call, &checked);
             return Ok(());
         }
         let request = Request::insert(0).weighing(weight);
         let request = request.under(Precondition::Present(settings.since));
-        let replies =
+        let checked =
             emit(call, value, ADDED, |machine, log| insert_all(machine, &items, &request, log))?;
-        reply_all(call, &replies);
+        reply_all(call, &checked);
         Ok(())
     }
 }

@@ -13,7 +13,10 @@ use ebbtide_core::time::OperationTime;
 #[inline]
 pub fn present<'a>(slot: &'a mut Slot<'_, Value>) -> Result<&'a mut Value, Failure> {
     slot.value().ok_or_else(|| {
-        Failure::new("NOTFOUND", "there is no such key; EB.RESERVE creates a filter")
+        Failure::new(
+            "NOTFOUND",
+            "there is no such key; EB.RESERVE creates a filter, or ebbtide.default-spec",
+        )
     })
 }
 

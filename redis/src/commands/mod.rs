@@ -1,9 +1,12 @@
 //! The commands, by what they do.
 
 mod alter;
+mod bloom;
 mod both;
+mod card;
 mod claim;
 pub mod effects;
+mod help;
 mod insert;
 mod inspect;
 mod key;
@@ -33,6 +36,8 @@ pub fn register(context: &Context) -> bool {
         && context.command::<query::SeenWithin>()
         && context.command::<query::Age>()
         && context.command::<query::Count>()
+        && context.command::<card::Card>()
+        && context.command::<help::Help>()
         && context.command::<inspect::Info>()
         && context.command::<inspect::ScanDump>()
         && context.command::<inspect::Debug>()
@@ -40,4 +45,19 @@ pub fn register(context: &Context) -> bool {
         && context.command::<effects::Succeed>()
         && context.command::<effects::Apply>()
         && context.command::<effects::LoadChunk>()
+}
+
+/// Registers the commands `BF.*`; false if another module has one of them.
+#[must_use]
+pub fn register_bf(context: &Context) -> bool {
+    context.command::<bloom::Reserve>()
+        && context.command::<bloom::Add>()
+        && context.command::<bloom::AddMany>()
+        && context.command::<bloom::Insert>()
+        && context.command::<bloom::Exists>()
+        && context.command::<bloom::ExistMany>()
+        && context.command::<bloom::Card>()
+        && context.command::<bloom::Info>()
+        && context.command::<bloom::ScanDump>()
+        && context.command::<bloom::LoadChunk>()
 }

@@ -35,6 +35,17 @@ fn each<T>(
 /// `EB.EXISTS key item`.
 pub struct Exists;
 
+/// Returns whether the filter of a call has its item; false without a filter.
+///
+/// # Errors
+/// The error reply.
+pub fn exists(call: &Call<'_>) -> Result<bool, Failure> {
+    let mut slot = call.open::<Value>(Access::Read)?;
+    let Some(value) = slot.value() else { return Ok(false) };
+    let view = value.view(|machine| now(machine).time)?;
+    Ok(view.contains(view.hash(call.argument(2))))
+}
+
 impl Command for Exists {
     const ABOUT: About = About {
         name: c"EB.EXISTS",
@@ -48,15 +59,7 @@ impl Command for Exists {
     };
 
     fn run(call: &Call<'_>) -> Outcome {
-        let mut slot = call.open::<Value>(Self::ABOUT.access)?;
-        let found = match slot.value() {
-            None => false,
-            Some(value) => {
-                let view = value.view(|machine| now(machine).time)?;
-                view.contains(view.hash(call.argument(2)))
-            }
-        };
-        call.integer(found.into());
+        call.integer(exists(call)?.into());
         Ok(())
     }
 }
@@ -74,9 +77,17 @@ impl Command for ExistMany {
     };
 
     fn run(call: &Call<'_>) -> Outcome {
-        let ask = |view: &View<'_>, hash| Ok(view.contains(hash));
-        each(call, 2, ask, |found| call.integer(found.unwrap_or(false).into()))
+        exist_many(call, |found| call.integer(found.into()))
     }
+}
+
+/// Replies for each item of a call whether the filter has it.
+///
+/// # Errors
+/// The error reply.
+pub fn exist_many(call: &Call<'_>, reply: impl Fn(bool)) -> Outcome {
+    let ask = |view: &View<'_>, hash| Ok(view.contains(hash));
+    each(call, 2, ask, |found| reply(found.unwrap_or(false)))
 }
 
 /// `EB.WITHIN key reach item ...`.

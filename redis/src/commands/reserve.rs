@@ -1,10 +1,11 @@
 //! `EB.RESERVE`: a new filter.
 
 use super::effects::{created, exists};
+use super::key::present;
 use super::limits;
 use crate::arguments::{Reader, is, number, refused, seed, syntax, text, wrong};
 use crate::config;
-use crate::ffi::{About, Access, Call, Command, Failure, Outcome, random};
+use crate::ffi::{About, Access, Call, Command, Failure, Outcome, Slot, random};
 use crate::value::Value;
 use ebbtide_core::block::Layout;
 use ebbtide_core::kinds::spec::{Any, Spec};
@@ -63,15 +64,89 @@ impl Command for Reserve {
             call.ok();
             return Ok(());
         }
-        let secret = asked.seed.unwrap_or_else(random);
-        let machine = Machine::create(kind, &options, secret, random());
-        let machine = machine.map_err(|error| refused(&error))?;
-        limits::new_filter(call, machine.planned_bytes())?;
-        created(call, &machine);
-        slot.set(Box::new(Value::ready(machine)));
+        let machine = machine(call, kind, &options, asked.seed)?;
+        store(call, &mut slot, machine);
         call.ok();
         Ok(())
     }
+}
+
+/// Creates a filter, if it is not too large.
+fn machine(
+    call: &Call<'_>,
+    kind: Arc<dyn Kind>,
+    options: &MachineOptions,
+    seed: Option<u128>,
+) -> Result<Machine, Failure> {
+    let secret = seed.unwrap_or_else(random);
+    let machine = Machine::create(kind, options, secret, random());
+    let machine = machine.map_err(|error| refused(&error))?;
+    limits::new_filter(call, machine.planned_bytes())?;
+    Ok(machine)
+}
+
+/// Propagates a new filter, and gives it to the key.
+fn store(call: &Call<'_>, slot: &mut Slot<'_, Value>, machine: Machine) {
+    created(call, &machine);
+    slot.set(Box::new(Value::ready(machine)));
+}
+
+/// Creates the filter of a spec, with the settings of the module, if it is not too large.
+///
+/// # Errors
+/// `PARAMETER`, `TOOLARGE`.
+pub fn new_filter(call: &Call<'_>, spec: &Any) -> Result<Machine, Failure> {
+    let options = MachineOptions::new().key_hash(config::key_hash()).max_lead(config::max_lead());
+    let kind = limited(spec, |kind| options.layout(kind)).map_err(|error| refused(&error))?;
+    machine(call, kind, &options, None)
+}
+
+/// Gives a new filter to a key without a value.
+///
+/// # Errors
+/// `EXISTS` if it has one.
+pub fn reserve(call: &Call<'_>, slot: &mut Slot<'_, Value>, spec: &Any) -> Outcome {
+    if slot.value().is_some() {
+        return Err(exists());
+    }
+    let machine = new_filter(call, spec)?;
+    store(call, slot, machine);
+    Ok(())
+}
+
+/// What a command that adds does to a key without a filter.
+pub enum Missing {
+    /// It fails.
+    Refuse,
+    /// It creates the filter of `ebbtide.default-spec`; without one it fails.
+    Default,
+    /// It creates the filter of this spec.
+    Create(Any),
+}
+
+/// Returns the value of a key, which may be a new one. `check` says whether the command could then
+/// be executed: nothing is created for one that is refused.
+///
+/// # Errors
+/// `NOTFOUND` if nothing is to be created, those of [`new_filter`], and those of `check`.
+pub fn present_or_new<'a>(
+    call: &Call<'_>,
+    slot: &'a mut Slot<'_, Value>,
+    missing: Missing,
+    check: impl FnOnce(&Machine) -> Outcome,
+) -> Result<&'a mut Value, Failure> {
+    let spec = match missing {
+        _ if slot.value().is_some() => None,
+        Missing::Refuse => None,
+        Missing::Default => config::default_spec(),
+        Missing::Create(spec) => Some(spec),
+    };
+    if let Some(spec) = spec {
+        let machine = new_filter(call, &spec)?;
+        check(&machine)?;
+        store(call, slot, machine);
+    }
+    present(slot)
 }
 
 impl Asked {

@@ -1,14 +1,14 @@
 //! One call of a command: its arguments, the key it works on, its reply, and its effects.
 
+use super::raw::{self, RedisModuleCtx, RedisModuleString};
 use super::server::is_valkey;
 use super::{Slot, Stored, api, one_line};
-use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::cell::Cell;
 use std::ffi::{CStr, c_int, c_long, c_longlong};
 
 /// The bit of a context's flags that says in Valkey 9 that its client moves a slot here. Headers of
 /// Redis do not have it, and use the bit for something else.
-const CTX_FLAGS_SLOT_IMPORT_CLIENT: u32 = 1 << 25;
+const CTX_FLAGS_SLOT_IMPORT_CLIENT: c_int = 1 << 25;
 
 /// An error reply: a code in capitals, and a sentence.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub enum Access {
 impl Access {
     /// Returns the flags of the key specification.
     pub(super) fn flags(self) -> u64 {
-        u64::from(match self {
+        match self {
             Self::Read => raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS,
             Self::Create => raw::REDISMODULE_CMD_KEY_OW | raw::REDISMODULE_CMD_KEY_INSERT,
             Self::Change => {
@@ -51,7 +51,7 @@ impl Access {
                 raw::REDISMODULE_CMD_KEY_RW | reads
             }
             Self::Remove => raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_DELETE,
-        })
+        }
     }
 }
 
@@ -66,7 +66,7 @@ pub struct About {
     pub flags: &'static CStr,
     /// The categories of access control, where the server has them for modules.
     pub categories: &'static CStr,
-    /// The position of the key.
+    /// The position of the key; 0 if there is none.
     pub key: i32,
     /// What is done with the key.
     pub access: Access,
@@ -122,7 +122,7 @@ pub(super) unsafe extern "C" fn execute<C: Command>(
         // SAFETY: the context of this call, and a text that ends with NUL.
         unsafe { api(raw::RedisModule_ReplyWithError)(context, text.as_ptr()) };
     }
-    raw::REDISMODULE_OK as c_int
+    raw::REDISMODULE_OK
 }
 
 impl<'a> Call<'a> {
@@ -163,12 +163,10 @@ impl<'a> Call<'a> {
         };
         // SAFETY: the context and the arguments are those of this call; the key is among them
         // because the arity was checked; it is opened once.
-        unsafe { Slot::open(self.context, self.arguments[self.key], mode as c_int) }.ok_or_else(
-            || {
-                let other = "Operation against a key holding the wrong kind of value";
-                Failure::new("WRONGTYPE", other)
-            },
-        )
+        unsafe { Slot::open(self.context, self.arguments[self.key], mode) }.ok_or_else(|| {
+            let other = "Operation against a key holding the wrong kind of value";
+            Failure::new("WRONGTYPE", other)
+        })
     }
 
     /// Returns whether the command comes from the primary, from the append-only file, or from the
@@ -178,7 +176,7 @@ impl<'a> Call<'a> {
         let flags = unsafe { api(raw::RedisModule_GetContextFlags)(self.context) };
         let replayed = raw::REDISMODULE_CTX_FLAGS_REPLICATED | raw::REDISMODULE_CTX_FLAGS_LOADING;
         let moved = if is_valkey() { CTX_FLAGS_SLOT_IMPORT_CLIENT } else { 0 };
-        flags & (replayed | moved) as c_int != 0
+        flags & (replayed | moved) != 0
     }
 }
 
@@ -189,6 +187,12 @@ impl Call<'_> {
     pub fn integer(&self, number: i64) {
         // SAFETY: the context of this call, here and below.
         unsafe { api(raw::RedisModule_ReplyWithLongLong)(self.context, number as c_longlong) };
+    }
+
+    /// Replies with a boolean; with 1 or 0 to clients without booleans.
+    pub fn boolean(&self, is: bool) {
+        // SAFETY: as above.
+        unsafe { api(raw::RedisModule_ReplyWithBool)(self.context, is.into()) };
     }
 
     /// Replies with a double.

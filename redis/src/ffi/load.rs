@@ -1,15 +1,15 @@
 //! Loading the module: its name, options, commands and type.
 
 use super::call::{About, Command, execute};
+use super::raw::{self, RedisModuleCtx};
 use super::server::{IS_VALKEY, is_valkey};
 use super::{Stored, api, one_line, stored};
-use redis_module::raw::{self, RedisModuleCtx};
 use std::ffi::{CStr, c_int};
 use std::sync::atomic::Ordering;
 
 /// The bit of module options that says to Valkey 9 that slots may be moved as commands of an
 /// append-only file. Headers of Redis do not have it.
-const HANDLE_ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
+const HANDLE_ATOMIC_SLOT_MIGRATION: c_int = 1 << 5;
 
 /// The context of loading the module.
 pub struct Context(*mut RedisModuleCtx);
@@ -24,21 +24,19 @@ pub unsafe fn begin(
     (name, version): (&CStr, c_int),
     register: fn(&Context) -> bool,
 ) -> c_int {
-    let interface = raw::REDISMODULE_APIVER_1 as c_int;
     // SAFETY: the caller's.
-    let begun = unsafe { raw::Export_RedisModule_Init(context, name.as_ptr(), version, interface) };
-    if begun != raw::REDISMODULE_OK as c_int {
-        return raw::REDISMODULE_ERR as c_int;
+    if !unsafe { raw::begin(context, name, version) } {
+        return raw::REDISMODULE_ERR;
     }
     let context = Context(context);
     // SAFETY: read as every function of the interface. The newest of those that are used:
     let newest = unsafe { raw::RedisModule_RegisterNumericConfig };
     if newest.is_none() {
         log(&context, "ebbtide needs Redis 7.0 or later, or Valkey 7.2 or later");
-        return raw::REDISMODULE_ERR as c_int;
+        return raw::REDISMODULE_ERR;
     }
     let done = register(&context);
-    (if done { raw::REDISMODULE_OK } else { raw::REDISMODULE_ERR }) as c_int
+    if done { raw::REDISMODULE_OK } else { raw::REDISMODULE_ERR }
 }
 
 impl Context {
@@ -59,7 +57,7 @@ impl Context {
         }
         // SAFETY: the context of loading.
         unsafe {
-            api(raw::RedisModule_SetModuleOptions)(self.0, options as c_int);
+            api(raw::RedisModule_SetModuleOptions)(self.0, options);
             stored::register::<V>(self.0)
         }
     }
@@ -95,8 +93,11 @@ impl Context {
         unsafe {
             let flags = about.flags.as_ptr();
             let create = api(raw::RedisModule_CreateCommand);
-            let made = create(self.0, name, Some(execute::<C>), flags, key, key, 1);
-            if made != raw::REDISMODULE_OK as c_int {
+            let step = c_int::from(key > 0);
+            let made = create(self.0, name, Some(execute::<C>), flags, key, key, step);
+            if made != raw::REDISMODULE_OK {
+                let name = about.name.to_string_lossy();
+                log(self, &format!("{name} is a command of another module, or of the server"));
                 return false;
             }
             let command = api(raw::RedisModule_GetCommand)(self.0, name);
@@ -121,15 +122,18 @@ unsafe fn describe(command: *mut raw::RedisModuleCommand, about: &About) -> bool
         version: 1,
         sizeof_historyentry: size_of::<raw::RedisModuleCommandHistoryEntry>(),
         sizeof_keyspec: size_of::<raw::RedisModuleCommandKeySpec>(),
-        sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
+        sizeof_arg: raw::SIZE_OF_ARGUMENT,
     };
     // SAFETY: structures of numbers, pointers and unions of them, of which all zeros is a value.
     let mut keys: [raw::RedisModuleCommandKeySpec; 2] = unsafe { std::mem::zeroed() };
-    keys[0].flags = about.access.flags();
-    keys[0].begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
-    keys[0].bs.index.pos = about.key;
-    keys[0].find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
-    keys[0].fk.range.keystep = 1;
+    // All zeros ends the list.
+    if about.key > 0 {
+        keys[0].flags = about.access.flags();
+        keys[0].begin_search_type = raw::REDISMODULE_KSPEC_BS_INDEX;
+        keys[0].begin.position = about.key;
+        keys[0].find_keys_type = raw::REDISMODULE_KSPEC_FK_RANGE;
+        keys[0].find.step = 1;
+    }
     let info = raw::RedisModuleCommandInfo {
         version: &raw const version,
         summary: about.summary.as_ptr(),
@@ -143,7 +147,7 @@ unsafe fn describe(command: *mut raw::RedisModuleCommand, about: &About) -> bool
     };
     // SAFETY: the caller's; the server copies everything.
     let done = unsafe { api(raw::RedisModule_SetCommandInfo)(command, &raw const info) };
-    done == raw::REDISMODULE_OK as c_int
+    done == raw::REDISMODULE_OK
 }
 
 /// Writes a line to the server's log.

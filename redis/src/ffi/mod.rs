@@ -9,6 +9,7 @@
 
 mod call;
 mod load;
+pub(crate) mod raw;
 mod server;
 mod settings;
 mod stored;
@@ -23,7 +24,7 @@ pub use settings::{
 pub use stored::{Slot, Stored, WORDS_THAT_MOVE};
 pub use transfer::{Emitter, Loader, Saver, Summary};
 
-pub use redis_module::raw::{RedisModuleCtx, RedisModuleString};
+pub use raw::{RedisModuleCtx, RedisModuleString};
 
 /// Returns a function of the interface that every supported server has.
 #[inline]

@@ -1,7 +1,7 @@
 //! The server's configuration, and its `INFO`.
 
+use super::raw;
 use super::{Context, api, one_line};
-use redis_module::raw;
 use std::ffi::{CStr, c_char, c_int, c_longlong, c_void};
 use std::sync::atomic::{AtomicI64, AtomicPtr, Ordering};
 
@@ -25,6 +25,8 @@ pub struct Choice {
     pub name: &'static CStr,
     /// The words; the first one is the default.
     pub words: &'static [&'static CStr],
+    /// Whether it can be set when the module is loaded only.
+    pub is_fixed: bool,
     /// The number of the chosen word.
     pub value: AtomicI64,
 }
@@ -67,7 +69,7 @@ unsafe extern "C" fn set_number(
 ) -> c_int {
     // SAFETY: registered with a static.
     unsafe { &*setting.cast::<AtomicI64>() }.store(value, Ordering::Relaxed);
-    raw::REDISMODULE_OK as c_int
+    raw::REDISMODULE_OK
 }
 
 /// # Safety
@@ -122,11 +124,11 @@ unsafe extern "C" fn set_text(
     };
     let set = std::str::from_utf8(bytes).map_err(|_| "expected text".to_owned());
     match set.and_then(|value| (text.set)(value)) {
-        Ok(()) => raw::REDISMODULE_OK as c_int,
+        Ok(()) => raw::REDISMODULE_OK,
         Err(reason) => {
             // SAFETY: the server takes a string here.
             unsafe { *error = string(&reason) };
-            raw::REDISMODULE_ERR as c_int
+            raw::REDISMODULE_ERR
         }
     }
 }
@@ -155,7 +157,7 @@ pub fn register_number(context: &Context, setting: &'static Number) -> bool {
             (&raw const setting.value).cast_mut().cast(),
         )
     };
-    done == raw::REDISMODULE_OK as c_int
+    done == raw::REDISMODULE_OK
 }
 
 /// Registers a choice; false if the server refuses.
@@ -163,13 +165,18 @@ pub fn register_number(context: &Context, setting: &'static Number) -> bool {
 pub fn register_choice(context: &Context, setting: &'static Choice) -> bool {
     let mut words: Vec<_> = setting.words.iter().map(|word| word.as_ptr()).collect();
     let numbers: Vec<c_int> = (0..).take(words.len()).collect();
+    let flags = if setting.is_fixed {
+        raw::REDISMODULE_CONFIG_IMMUTABLE
+    } else {
+        raw::REDISMODULE_CONFIG_DEFAULT
+    };
     // SAFETY: as above; the server copies words and numbers.
     let done = unsafe {
         api(raw::RedisModule_RegisterEnumConfig)(
             context.pointer(),
             setting.name.as_ptr(),
             0,
-            raw::REDISMODULE_CONFIG_DEFAULT,
+            flags,
             words.as_mut_ptr(),
             numbers.as_ptr(),
             words.len() as c_int,
@@ -179,7 +186,7 @@ pub fn register_choice(context: &Context, setting: &'static Choice) -> bool {
             (&raw const setting.value).cast_mut().cast(),
         )
     };
-    done == raw::REDISMODULE_OK as c_int
+    done == raw::REDISMODULE_OK
 }
 
 /// Registers a text; false if the server refuses.
@@ -198,7 +205,7 @@ pub fn register_text(context: &Context, setting: &'static Text) -> bool {
             (&raw const *setting).cast_mut().cast(),
         )
     };
-    done == raw::REDISMODULE_OK as c_int
+    done == raw::REDISMODULE_OK
 }
 
 /// Applies the values of the server's configuration file; false if one is refused.
@@ -206,7 +213,7 @@ pub fn register_text(context: &Context, setting: &'static Text) -> bool {
 pub fn apply_settings(context: &Context) -> bool {
     // SAFETY: the context of loading.
     let done = unsafe { api(raw::RedisModule_LoadConfigs)(context.pointer()) };
-    done == raw::REDISMODULE_OK as c_int
+    done == raw::REDISMODULE_OK
 }
 
 /// Registers the figures of `INFO`.

@@ -1,9 +1,9 @@
 //! Values of keys: the data type, its callbacks, and the key that a call has open.
 
 use super::api;
+use super::raw;
 use super::transfer::{Emitter, Loader, Saver, Summary};
 use ebbtide_core::atomic::AtomicU64;
-use redis_module::raw;
 use std::ffi::{CStr, c_int, c_void};
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -236,7 +236,7 @@ impl<V: Stored> Slot<'_, V> {
             (key, api(raw::RedisModule_KeyType)(key))
         };
         let mut slot = Self { key, value: None, call: PhantomData };
-        if holds == raw::REDISMODULE_KEYTYPE_EMPTY as c_int {
+        if holds == raw::REDISMODULE_KEYTYPE_EMPTY {
             return Some(slot);
         }
         // SAFETY: an open key with a value. Of this type it was made by `Box::into_raw`; nobody
@@ -261,8 +261,13 @@ impl<V: Stored> Slot<'_, V> {
     pub fn set(&mut self, value: Box<V>) {
         self.value = None;
         let (key, of) = (self.key, TYPE.load(Ordering::Relaxed));
-        // SAFETY: a key that was opened for writing. The server owns the value from now on.
-        unsafe { api(raw::RedisModule_ModuleTypeSetValue)(key, of, Box::into_raw(value).cast()) };
+        let place = Box::into_raw(value);
+        // SAFETY: a key that was opened for writing. The server owns the value from now on, and
+        // returns it as it would for a key that is opened with it.
+        unsafe {
+            api(raw::RedisModule_ModuleTypeSetValue)(key, of, place.cast());
+            self.value = place.as_mut();
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! What values are saved to and loaded from.
 
+use super::raw;
 use super::{api, one_line};
-use redis_module::raw;
 use std::ffi::{CStr, c_longlong};
 use std::ops::Deref;
 

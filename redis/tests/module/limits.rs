@@ -116,7 +116,7 @@ fn a_replica_and_a_restart_take_what_they_would_refuse_to_a_client() {
     if !is_there() {
         return;
     }
-    let mut primary = Server::start("--appendonly yes --aof-use-rdb-preamble no");
+    let mut primary = Server::start("--appendonly yes --appendfsync no --aof-use-rdb-preamble no");
     let small = "--maxmemory 1mb --maxmemory-policy noeviction";
     let lower = "--ebbtide.max-filter-bytes 4kb --ebbtide.max-command-records 1";
     let replica = Server::replica(&primary, &format!("{small} {lower}"));

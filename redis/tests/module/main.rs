@@ -8,6 +8,7 @@
 mod altered;
 mod altered_carried;
 mod altered_rules;
+mod bloom;
 mod carried;
 mod carried_pieces;
 mod carried_server;
@@ -18,6 +19,7 @@ mod cluster;
 mod commands;
 mod crashes;
 mod damaged;
+mod default_spec;
 mod limits;
 mod replicas;
 mod rules;

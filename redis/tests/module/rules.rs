@@ -19,8 +19,8 @@ fn with_filter(settings: &str, test: impl FnOnce(&Server)) {
     }
 }
 
-/// The names of all commands.
-pub const NAMES: [&str; 24] = [
+/// The names of all commands with a key.
+pub const NAMES: [&str; 25] = [
     "EB.RESERVE",
     "EB.ALTER",
     "EB.ADD",
@@ -38,6 +38,7 @@ pub const NAMES: [&str; 24] = [
     "EB.WITHIN",
     "EB.AGE",
     "EB.COUNT",
+    "EB.CARD",
     "EB.INFO",
     "EB.SCANDUMP",
     "EB.DEBUG",
@@ -51,6 +52,7 @@ pub const NAMES: [&str; 24] = [
 pub fn arguments(name: &str) -> &'static str {
     match name {
         "EB.DEBUG" => "DIGEST k",
+        "EB.CARD" => "k",
         "EB.ADD" | "EB.ADDNX" | "EB.EXISTS" | "EB.SCANDUMP" | "EB.CREATE" | "EB.SUCCEED" => "k x",
         "EB.APPLY" | "EB.LOADCHUNK" | "EB.CLAIM" | "EB.CONFIRM" | "EB.RELEASE" => "k x y",
         _ => "k x y z",
@@ -67,8 +69,17 @@ fn every_command_names_its_one_key_and_is_documented() {
             let docs = format!("{:?}", server.ask::<Value>(&format!("COMMAND DOCS {name}")));
             assert!(docs.contains("summary") && docs.contains("complexity"), "{docs}");
         }
-        let listed: Vec<String> = server.ask("COMMAND LIST FILTERBY MODULE ebbtide");
+        let mut listed: Vec<String> = server.ask("COMMAND LIST FILTERBY MODULE ebbtide");
+        listed.retain(|name| !name.eq_ignore_ascii_case("EB.HELP"));
         assert_eq!(listed.len(), NAMES.len(), "{listed:?}");
+        let help: Vec<String> = server.ask("EB.HELP");
+        for name in listed {
+            let line = format!("{} ", name.to_uppercase());
+            assert!(help.iter().any(|help| help.starts_with(&line)), "no help for {name}");
+            let one: Vec<String> = server.ask(&format!("EB.HELP {name}"));
+            assert!(!one.is_empty() && one.iter().all(|help| help.starts_with(&line)), "{one:?}");
+        }
+        assert!(server.error("EB.HELP nothing").starts_with("PARAMETER"));
     });
 }
 

@@ -1,0 +1,325 @@
+//! `BF.*`: the commands of RedisBloom, so that its clients work. They are registered only if
+//! `ebbtide.bf-commands` is `yes`, and act on the same filters as `EB.*`, of any kind; what they
+//! write is propagated in the same way.
+//!
+//! `BF.RESERVE`, and `BF.INSERT` with a capacity or an error rate, create a filter of kind `bloom`,
+//! which never scales. Where RedisBloom creates a filter of a size of its own, `BF.ADD`, `BF.MADD`
+//! and `BF.INSERT` create what `ebbtide.default-spec` says, and without that nothing.
+
+use super::card::cardinality;
+use super::insert::{add_all, add_one};
+use super::key::present;
+use super::query::{self, exist_many};
+use super::reserve::{Missing, reserve};
+use crate::arguments::{Reader, is, number, syntax, wrong};
+use crate::ffi::{About, Access, Call, Command, Failure, Outcome, Stored};
+use crate::value::Value;
+use ebbtide_core::kinds::spec::Any;
+use ebbtide_core::{Parameters, Since};
+
+/// What RedisBloom takes if a command has only one of the two.
+const DEFAULT_ERROR: f64 = 0.01;
+const DEFAULT_CAPACITY: u64 = 100;
+
+const RESERVE: &str = "BF.RESERVE key error_rate capacity [EXPANSION n] [NONSCALING]";
+const INSERT: &str = "BF.INSERT key [CAPACITY n] [ERROR rate] [EXPANSION n] [NOCREATE] \
+                      [NONSCALING] ITEMS item [item ...]";
+
+fn bloom(error: f64, capacity: u64) -> Any {
+    Any::new("bloom", Parameters::new().with("capacity", capacity).with("fpr", error))
+}
+
+fn error_rate(argument: &[u8]) -> Result<f64, Failure> {
+    const EXPECTED: &str = "a number above 0 and below 1";
+    let rate: f64 = number("error rate", EXPECTED, argument)?;
+    let is_rate = rate > 0.0 && rate < 1.0;
+    is_rate.then_some(rate).ok_or_else(|| wrong("error rate", EXPECTED, argument))
+}
+
+fn capacity(argument: &[u8]) -> Result<u64, Failure> {
+    const EXPECTED: &str = "a whole number, at least 1";
+    let capacity = number("capacity", EXPECTED, argument)?;
+    (capacity > 0).then_some(capacity).ok_or_else(|| wrong("capacity", EXPECTED, argument))
+}
+
+/// Reads the growth of RedisBloom's filters, which is without effect: these do not grow.
+fn expansion(reader: &mut Reader<'_, '_>) -> Outcome {
+    number::<u32>("EXPANSION", "a whole number", reader.value("EXPANSION")?).map(|_| ())
+}
+
+/// `BF.RESERVE key error_rate capacity`.
+pub struct Reserve;
+
+impl Command for Reserve {
+    const ABOUT: About = About {
+        name: c"BF.RESERVE",
+        arity: -4,
+        flags: c"write deny-oom",
+        categories: c"write",
+        key: 1,
+        access: Access::Create,
+        summary: c"Creates a filter of kind bloom, which never scales and forgets nothing.",
+        complexity: c"O(1)",
+    };
+
+    fn run(call: &Call<'_>) -> Outcome {
+        let spec = bloom(error_rate(call.argument(2))?, capacity(call.argument(3))?);
+        let mut reader = Reader::new(call, 4);
+        while let Some(word) = reader.next() {
+            match word {
+                word if is(word, "EXPANSION") => expansion(&mut reader)?,
+                word if is(word, "NONSCALING") => {}
+                _ => return Err(syntax(RESERVE)),
+            }
+        }
+        let mut slot = call.open::<Value>(Self::ABOUT.access)?;
+        reserve(call, &mut slot, &spec)?;
+        call.ok();
+        Ok(())
+    }
+}
+
+/// `BF.ADD key item`.
+pub struct Add;
+
+impl Command for Add {
+    const ABOUT: About = About {
+        name: c"BF.ADD",
+        arity: 3,
+        flags: c"write deny-oom fast",
+        categories: c"write fast",
+        key: 1,
+        access: Access::Change,
+        summary: c"Adds an item, as EB.ADD: true if it was new, false if it was present.",
+        complexity: c"O(1)",
+    };
+
+    fn run(call: &Call<'_>) -> Outcome {
+        call.boolean(add_one(call, Since::LastSeen)?.is_new());
+        Ok(())
+    }
+}
+
+/// Adds items from an argument on, and replies for each whether it was new.
+fn add(call: &Call<'_>, first: usize, missing: Missing) -> Outcome {
+    let all = add_all(call, Since::LastSeen, first, missing)?;
+    call.array(all.len());
+    all.iter().for_each(|checked| call.boolean(checked.is_new()));
+    Ok(())
+}
+
+/// `BF.MADD key item ...`.
+pub struct AddMany;
+
+impl Command for AddMany {
+    const ABOUT: About = About {
+        name: c"BF.MADD",
+        arity: -3,
+        summary: c"Adds items, as EB.MADD: for each true if it was new, otherwise false.",
+        complexity: c"O(N) for N items",
+        ..Add::ABOUT
+    };
+
+    fn run(call: &Call<'_>) -> Outcome {
+        add(call, 2, Missing::Default)
+    }
+}
+
+/// `BF.INSERT key ... ITEMS item ...`.
+pub struct Insert;
+
+impl Command for Insert {
+    const ABOUT: About = About {
+        name: c"BF.INSERT",
+        arity: -4,
+        summary: c"Adds items to a filter, which is created if it is not there.",
+        ..AddMany::ABOUT
+    };
+
+    fn run(call: &Call<'_>) -> Outcome {
+        let (mut error, mut size, mut is_there) = (None, None, false);
+        let mut reader = Reader::new(call, 2);
+        loop {
+            match reader.next().ok_or_else(|| syntax(INSERT))? {
+                word if is(word, "CAPACITY") => size = Some(capacity(reader.value("CAPACITY")?)?),
+                word if is(word, "ERROR") => error = Some(error_rate(reader.value("ERROR")?)?),
+                word if is(word, "EXPANSION") => expansion(&mut reader)?,
+                word if is(word, "NOCREATE") => is_there = true,
+                word if is(word, "NONSCALING") => {}
+                word if is(word, "ITEMS") => break,
+                _ => return Err(syntax(INSERT)),
+            }
+        }
+        let first = reader.position();
+        if first >= call.count() {
+            return Err(syntax(INSERT));
+        }
+        let is_described = error.is_some() || size.is_some();
+        if is_there && is_described {
+            return Err(wrong("NOCREATE", "neither CAPACITY nor ERROR with it", b"both"));
+        }
+        let (error, size) = (error.unwrap_or(DEFAULT_ERROR), size.unwrap_or(DEFAULT_CAPACITY));
+        let missing = match (is_there, is_described) {
+            (true, _) => Missing::Refuse,
+            (false, true) => Missing::Create(bloom(error, size)),
+            (false, false) => Missing::Default,
+        };
+        add(call, first, missing)
+    }
+}
+
+/// `BF.EXISTS key item`.
+pub struct Exists;
+
+impl Command for Exists {
+    const ABOUT: About = About {
+        name: c"BF.EXISTS",
+        arity: 3,
+        flags: c"readonly fast",
+        categories: c"read fast",
+        key: 1,
+        access: Access::Read,
+        summary: c"Returns whether an item is in the window (or is a false positive).",
+        complexity: c"O(1)",
+    };
+
+    fn run(call: &Call<'_>) -> Outcome {
+        call.boolean(query::exists(call)?);
+        Ok(())
+    }
+}
+
+/// `BF.MEXISTS key item ...`.
+pub struct ExistMany;
+
+impl Command for ExistMany {
+    const ABOUT: About = About {
+        name: c"BF.MEXISTS",
+        arity: -3,
+        summary: c"Returns for each item whether it is in the window.",
+        complexity: c"O(N) for N items",
+        ..Exists::ABOUT
+    };
+
+    fn run(call: &Call<'_>) -> Outcome {
+        exist_many(call, |found| call.boolean(found))
+    }
+}
+
+/// Returns the items of a filter: how many different ones, or how many were added.
+fn items(value: &mut Value) -> Result<u64, Failure> {
+    let machine = value.machine()?;
+    Ok(cardinality(machine).unwrap_or_else(|| machine.stat(machine.latest().time, 1).inserts))
+}
+
+/// `BF.CARD key`.
+pub struct Card;
+
+impl Command for Card {
+    const ABOUT: About = About {
+        name: c"BF.CARD",
+        arity: 2,
+        flags: c"readonly",
+        summary: c"Returns how many different items there are, as an estimate; else the inserts.",
+        complexity: c"O(1)",
+        ..Exists::ABOUT
+    };
+
+    fn run(call: &Call<'_>) -> Outcome {
+        let mut slot = call.open::<Value>(Self::ABOUT.access)?;
+        let items = slot.value().map_or(Ok(0), items)?;
+        call.integer(items as i64);
+        Ok(())
+    }
+}
+
+/// `BF.INFO key [CAPACITY|SIZE|FILTERS|ITEMS|EXPANSION]`.
+pub struct Info;
+
+impl Command for Info {
+    const ABOUT: About = About {
+        name: c"BF.INFO",
+        arity: -2,
+        summary: c"Returns capacity, size and number of items of a filter, or one of them.",
+        ..Card::ABOUT
+    };
+
+    fn run(call: &Call<'_>) -> Outcome {
+        const FORM: &str = "BF.INFO key [CAPACITY | SIZE | FILTERS | ITEMS | EXPANSION]";
+        let mut slot = call.open::<Value>(Self::ABOUT.access)?;
+        let value = present(&mut slot)?;
+        let items = items(value)?;
+        let parameters = value.machine()?.kind().parameters();
+        let sizes = ["capacity", "window-items"].map(|name| parameters.get(name));
+        // A window in time has no capacity: it grows by the items that come.
+        let capacity = sizes.into_iter().flatten().find_map(|size| size.parse().ok()).unwrap_or(0);
+        let filters = 1 + u64::from(value.former().is_some());
+        let fields = [
+            ("CAPACITY", "Capacity", Some(capacity)),
+            ("SIZE", "Size", Some(value.memory_bytes() as u64)),
+            ("FILTERS", "Number of filters", Some(filters)),
+            ("ITEMS", "Number of items inserted", Some(items)),
+            // As of RedisBloom's filters that do not scale.
+            ("EXPANSION", "Expansion rate", None),
+        ];
+        let reply = |number: Option<u64>| match number {
+            Some(number) => call.integer(number as i64),
+            None => call.nil(),
+        };
+        match call.count() {
+            2 => {
+                call.map(fields.len());
+                for (_, name, number) in fields {
+                    call.bytes(name.as_bytes());
+                    reply(number);
+                }
+            }
+            3 => {
+                let mut fields = fields.into_iter();
+                let found = fields.find(|(word, ..)| is(call.argument(2), word));
+                let (.., number) = found.ok_or_else(|| syntax(FORM))?;
+                call.array(1);
+                reply(number);
+            }
+            _ => return Err(syntax(FORM)),
+        }
+        Ok(())
+    }
+}
+
+/// `BF.SCANDUMP`, which has another format.
+pub struct ScanDump;
+
+impl Command for ScanDump {
+    const ABOUT: About = About {
+        name: c"BF.SCANDUMP",
+        arity: 3,
+        summary: c"Is refused: EB.SCANDUMP exports filters.",
+        ..Card::ABOUT
+    };
+
+    fn run(_: &Call<'_>) -> Outcome {
+        let message = "the pieces of these filters are others than those of RedisBloom: export \
+                       them with EB.SCANDUMP, whose cursors are text, or with DUMP";
+        Err(Failure::new("UNSUPPORTED", message))
+    }
+}
+
+/// `BF.LOADCHUNK`, which has another format.
+pub struct LoadChunk;
+
+impl Command for LoadChunk {
+    const ABOUT: About = About {
+        name: c"BF.LOADCHUNK",
+        arity: 4,
+        summary: c"Is refused: EB.LOADCHUNK imports what EB.SCANDUMP has exported.",
+        ..Card::ABOUT
+    };
+
+    fn run(_: &Call<'_>) -> Outcome {
+        let message = "a filter of RedisBloom cannot be imported, because it does not contain its \
+                       items: add them to a new filter, or ask both while its window passes; \
+                       EB.LOADCHUNK imports what EB.SCANDUMP has exported";
+        Err(Failure::new("UNSUPPORTED", message))
+    }
+}
