@@ -7,12 +7,13 @@
 
 use crate::random::Random;
 use ebbtide::media::{Access, ByteLocks, Mapping, Media, MediaFile, Memory};
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 
 const PAGE_WORDS: usize = 512;
 
@@ -54,7 +55,7 @@ impl WriteBack {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no panic")
+        self.state.lock()
     }
 
     /// Returns the files of the image that have their names.

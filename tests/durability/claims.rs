@@ -8,7 +8,7 @@ use ebbtide_testkit::crash::disk::CrashDisk;
 use ebbtide_testkit::crash::fault::{Fault, Plan};
 use ebbtide_testkit::crash::tape::Tape;
 use ebbtide_testkit::random::Random;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A longer wait means that something hangs.
@@ -440,14 +440,14 @@ fn where_a_creator_died_and_the_power_failed_a_filter_can_be_opened_or_created()
 /// Cuts the power at every moment, with all results: no file is ever damaged.
 fn all_cuts_leave_a_filter_or_none(tape: &Arc<Tape>, what: &str) {
     for at in tape.fullest() {
-        let by = Arc::new(Mutex::new(Chooser::first(Detail::Subsets)));
+        let by = Chooser::first(Detail::Subsets).shared();
         loop {
             let left = CrashDisk::after_cut(tape, at, &by, false);
             let opened = reopen(&left);
             let fine = matches!(opened, Ok(_) | Err(Error::NotAFilter { .. }));
             assert!(fine, "{what}, cut at {at}: {opened:?}");
             left.end();
-            if !by.lock().expect("no panic").advance() {
+            if !by.lock().advance() {
                 break;
             }
         }
@@ -496,7 +496,7 @@ fn a_segment_whose_creator_failed_is_durable_before_it_is_used() {
             let durable = disk.told().durable[0];
             let (tape, _ended) = (disk.end(), filter);
             for seed in 0..8 {
-                let by = Arc::new(Mutex::new(Chooser::chance(Random::new(call << 8 | seed))));
+                let by = Chooser::chance(Random::new(call << 8 | seed)).shared();
                 let left = CrashDisk::after_cut(&tape, tape.now, &by, false);
                 let what = format!("{fault:?} at call {call}, seed {seed}");
                 let filter = reopen(&left).unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -537,7 +537,7 @@ fn on_a_full_disk_no_file_is_removed_before_the_newest_snapshot_is_durable() {
         let tape = killed.end();
         for at in tape.fullest().filter(|&at| at >= died) {
             for seed in 0..8 {
-                let by = Arc::new(Mutex::new(Chooser::chance(Random::new(calls << 8 | seed))));
+                let by = Chooser::chance(Random::new(calls << 8 | seed)).shared();
                 let left = CrashDisk::after_cut(&tape, at, &by, false);
                 let what = format!("died at call {calls}, cut at {at}, seed {seed}");
                 let filter = reopen(&left).unwrap_or_else(|error| panic!("{what}: {error}"));

@@ -335,7 +335,7 @@ impl Run<'_> {
                 _ => 1 + random.below(tape.now.min(CREATION)),
             };
             let told = *tape.told.at(at);
-            let by = Arc::new(Mutex::new(Chooser::chance(Random::new(random.below(u64::MAX)))));
+            let by = Chooser::chance(Random::new(random.below(u64::MAX))).shared();
             let disk = CrashDisk::after_cut(&tape, at, &by, false);
             let place = |what| format!("cut at {at} of {}: {what}", tape.now);
             let found = self.workload.recover(&disk, told.durable[0], &told).map_err(place)?;

@@ -75,7 +75,7 @@ fn image(workload: &mut Workload, tape: &Arc<Tape>, number: u64) -> Result<Resul
         let told = *tape.told.at(at);
         let chance = Chooser::chance(Random::new(random.below(u64::MAX)));
         let again = cut + 1 < IN_A_ROW && random.below(8) == 0;
-        let disk = CrashDisk::after_cut(&tape, at, &Arc::new(Mutex::new(chance)), again);
+        let disk = CrashDisk::after_cut(&tape, at, &chance.shared(), again);
         results.images += 1;
         results.again += u64::from(cut > 0);
         if !again && random.below(16) == 0 && !told.full && damage_newest_snapshot(&disk) {

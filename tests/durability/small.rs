@@ -128,10 +128,10 @@ impl Cut<'_> {
         for (which, detail) in
             [Detail::Torn, Detail::Versions, Detail::Subsets].into_iter().enumerate()
         {
-            let by = Arc::new(Mutex::new(Chooser::first(detail)));
-            let next = || by.lock().expect("no panic").advance();
+            let by = Chooser::first(detail).shared();
+            let next = || by.lock().advance();
             self.one(workload, &by, results)?;
-            if by.lock().expect("no panic").ways() > MOST {
+            if by.lock().ways() > MOST {
                 continue;
             }
             let mut gone = 1;

@@ -13,7 +13,7 @@ use ebbtide_testkit::crash::tape::{THREADS, Tape};
 use ebbtide_testkit::random::Random;
 use futures::executor::block_on;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 const ROUNDS: u64 = 60;
@@ -86,7 +86,7 @@ fn cut(tape: &Arc<Tape>, random: &mut Random) -> Result<(), String> {
     let at = 1 + random.below(tape.now);
     let told = *tape.told.at(at);
     let chance = Chooser::chance(Random::new(random.below(u64::MAX)));
-    let disk = CrashDisk::after_cut(tape, at, &Arc::new(Mutex::new(chance)), false);
+    let disk = CrashDisk::after_cut(tape, at, &chance.shared(), false);
     let found: Filter<Bloom> = match Filter::open_on(Arc::new(disk.clone()), options()) {
         Ok(found) => found,
         Err(ebbtide::Error::NotAFilter { .. }) if !told.created => return Ok(()),

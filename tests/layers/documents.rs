@@ -85,8 +85,21 @@ fn the_engine_writes_and_reads_the_worked_example_of_the_format() {
 fn pages() -> Vec<(PathBuf, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut folders = ["docs", "tests/power_cut"].map(|folder| root.join(folder)).to_vec();
-    let of_root = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "AGENTS.md"];
-    let mut pages = of_root.map(|name| root.join(name)).to_vec();
+    let named = [
+        "README.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "SECURITY.md",
+        "AGENTS.md",
+        "benches/peers/README.md",
+        "capi/README.md",
+        "cli/README.md",
+        "core/README.md",
+        "python/README.md",
+        "redis/README.md",
+        "ship/README.md",
+    ];
+    let mut pages = named.map(|name| root.join(name)).to_vec();
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).expect("a folder") {
             let path = entry.expect("an entry").path();
@@ -115,6 +128,22 @@ fn links(text: &str) -> impl Iterator<Item = &str> {
         .flat_map(|part| part.split("](").skip(1))
         .filter_map(|rest| Some(rest.split_once(')')?.0))
         .filter(|target| !target.starts_with("http"))
+}
+
+#[test]
+fn every_page_of_the_documents_is_in_the_site_once() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
+    let summary = docs.join("SUMMARY.md");
+    let text = fs::read_to_string(&summary).expect("the summary");
+    let listed: Vec<_> = links(&text).map(|link| docs.join(link)).collect();
+    let mut wrong = Vec::new();
+    for (page, _) in pages() {
+        let times = listed.iter().filter(|found| **found == page).count();
+        if page.starts_with(&docs) && page != summary && times != 1 {
+            wrong.push(format!("{}: {times} times in docs/SUMMARY.md", page.display()));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 #[test]

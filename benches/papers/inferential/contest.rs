@@ -5,7 +5,7 @@ use super::geometry::{Geometry, MOST_FUNCTIONS};
 use super::streams::Stream;
 use super::trial::{self, Score, Scores};
 use ebbtide::{Error, Result};
-use std::sync::Mutex;
+use parking_lot::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
@@ -84,8 +84,7 @@ pub fn run(
             let point = point(condition, bpi, patience)?;
             let (name, window) = (condition.stream.name, condition.window);
             eprintln!("{name}, w = {window}: {bpi} bits an item, k {:?} tried", point.tried);
-            let mut done = done.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-            done[number].push(point);
+            done.lock()[number].push(point);
         }
         Ok::<(), Error>(())
     };
@@ -94,7 +93,7 @@ pub fn run(
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         workers.into_iter().try_for_each(|worker| worker.join().expect("no worker panics"))
     })?;
-    let mut points = done.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let mut points = done.into_inner();
     points.iter_mut().for_each(|points| points.sort_by_key(|point| point.bpi));
     Ok(points)
 }

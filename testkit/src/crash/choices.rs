@@ -3,8 +3,9 @@
 
 use crate::crash::tape::{Moment, SECTOR_WORDS, Sector};
 use crate::random::Random;
+use parking_lot::Mutex;
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// The bias of random choices.
 #[derive(Debug, Clone, Copy)]
@@ -75,6 +76,11 @@ impl Chooser {
     /// Returns the first result of all: the oldest version of everything.
     pub fn first(detail: Detail) -> Self {
         Self::Way(Way { steps: Vec::new(), at: 0, detail })
+    }
+
+    /// Shares the chooser between the disk of a cut and its caller.
+    pub fn shared(self) -> Decider {
+        Arc::new(Mutex::new(self))
     }
 
     /// Advances to the next result; returns false if there is none.

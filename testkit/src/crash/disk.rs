@@ -14,7 +14,7 @@ use crate::crash::tape::{Course, Inode, Moment, Tape, Told};
 use ebbtide::media::{Access, ByteLocks, Media, MediaFile};
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// A handle on the disk; clones share it.
 #[derive(Debug, Clone)]
@@ -34,7 +34,7 @@ impl CrashDisk {
 
     /// Returns the disk that a power cut at a moment of this tape leaves; `by` decides its content.
     pub fn after_cut(tape: &Arc<Tape>, at: Moment, by: &Decider, recording: bool) -> Self {
-        let mut chooser = by.lock().expect("no panic");
+        let mut chooser = by.lock();
         let left = tape.cut(at, |of| chooser.pick(of));
         drop(chooser);
         let state = State { decider: Some(by.clone()), ..State::new(left, recording) };
@@ -115,7 +115,7 @@ impl CrashDisk {
     /// Returns the disk that a power cut would leave now.
     pub fn without_power(&self, random: crate::random::Random) -> Self {
         let tape = self.tape();
-        let by = Arc::new(Mutex::new(Chooser::chance(random)));
+        let by = Chooser::chance(random).shared();
         Self::after_cut(&tape, tape.now, &by, true)
     }
 

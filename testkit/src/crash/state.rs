@@ -6,11 +6,12 @@ use crate::crash::fault::{Call, Fault, Plan};
 use crate::crash::monitor;
 use crate::crash::tape::{SECTOR_BYTES, SECTOR_WORDS, Tape, Told};
 use ebbtide::media::{Mapping, Media, MediaFile, Memory};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 /// What the handles on a disk share.
 #[derive(Debug)]
@@ -181,7 +182,7 @@ impl State {
             let asked = asked(bytes.start) / 8..asked(end).div_ceil(8);
             let versions = inode.versions(sector as usize, self.tape.now);
             let chosen = match &self.decider {
-                Some(decider) => decider.lock().expect("no panic").sector(versions, asked),
+                Some(decider) => decider.lock().sector(versions, asked),
                 None => versions[versions.len() - 1].1.clone(),
             };
             let last = (length - start).min(words) as usize;
@@ -214,7 +215,7 @@ impl State {
 
 fn pick(decider: &Option<Decider>, of: usize) -> usize {
     let Some(decider) = decider else { return of - 1 };
-    decider.lock().expect("no panic").pick(of)
+    decider.lock().pick(of)
 }
 
 impl Shared {
@@ -225,7 +226,7 @@ impl Shared {
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no test panics in here")
+        self.state.lock()
     }
 
     /// Returns the disk that the death of the process would leave now.
@@ -304,7 +305,7 @@ impl Shared {
                 return Ok((state, Way::Badly));
             }
             while state.held {
-                state = self.gate.wait(state).expect("no panic");
+                self.gate.wait(&mut state);
             }
             state.look();
         }

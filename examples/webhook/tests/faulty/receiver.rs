@@ -7,13 +7,14 @@
 mod random;
 
 use ebbtide::{Fingerprint, Lease};
+use parking_lot::Mutex;
 use random::Random;
 use std::collections::HashMap;
 use std::error::Error;
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use webhook::{Receiver, Work};
@@ -36,14 +37,14 @@ impl Faulty {
 
     /// Enters an attempt. Returns whether another one of the same message has a lease, too.
     fn overlaps(&self, id: &str, token: u64, lease_until: Instant) -> bool {
-        let mut at_work = self.at_work.lock().expect("no panic");
+        let mut at_work = self.at_work.lock();
         let other = at_work.insert(id.to_owned(), (token, lease_until));
         other.is_some_and(|(_, until)| Instant::now() < until)
     }
 
     /// Removes an attempt, unless another one has taken its place.
     fn leave(&self, id: &str, token: u64) {
-        let mut at_work = self.at_work.lock().expect("no panic");
+        let mut at_work = self.at_work.lock();
         if at_work.get(id).is_some_and(|&(other, _)| other == token) {
             at_work.remove(id);
         }
