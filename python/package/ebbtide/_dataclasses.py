@@ -26,7 +26,7 @@ def argument(
     *, default: Any = dataclasses.MISSING, kw_only: Literal[False] = False
 ) -> Any:
     """Describes a field that may also be given by its position."""
-    if sys.version_info >= (3, 10):
+    if sys.version_info >= (3, 10):  # novermin
         return dataclasses.field(default=default, kw_only=kw_only)
     return dataclasses.field(default=default, metadata={"argument": True})
 
@@ -34,7 +34,7 @@ def argument(
 def make(cls: type) -> None:
     """Makes a frozen dataclass of a class. Its fields are keyword arguments, but for those that
     ``argument`` describes. Its ``__repr__`` is inherited."""
-    if sys.version_info >= (3, 10):
+    if sys.version_info >= (3, 10):  # novermin
         dataclasses.dataclass(frozen=True, repr=False, kw_only=True)(cls)
     else:
         dataclasses.dataclass(frozen=True, repr=False)(cls)

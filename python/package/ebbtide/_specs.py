@@ -129,9 +129,11 @@ class Spec:
         super().__init_subclass__()
         make(cls)
 
+    def __init__(self) -> None:
+        # The kinds are dataclasses, each with an ``__init__`` of its own.
+        raise TypeError("Spec is the base of the kinds: use one of them, such as TimeLimited")
+
     def __post_init__(self) -> None:
-        if not self.kind:
-            raise TypeError("Spec is the base of the kinds: use one of them, such as TimeLimited")
         for part in fields(self):
             value = getattr(self, part.name)
             if value is not None:
@@ -154,9 +156,6 @@ class Spec:
         given = [(part.name, getattr(self, part.name)) for part in fields(self)]
         shown = ", ".join(f"{name}={value!r}" for name, value in given if value is not None)
         return f"{type(self).__name__}({shown})"
-
-
-make(Spec)
 
 
 def _one_window(spec: Fingerprint) -> None:
