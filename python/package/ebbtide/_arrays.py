@@ -20,7 +20,8 @@ def _nonzero(answers: bytes) -> NDArray[bool_]:
     # Not at the head: the package does without numpy.
     import numpy
 
-    return numpy.frombuffer(answers, numpy.uint8) != 0
+    mask: NDArray[bool_] = numpy.frombuffer(answers, numpy.uint8) != 0
+    return mask
 
 
 def new_mask(
