@@ -46,7 +46,7 @@ async def consume(seen: ebbtide.Filter) -> list[str]:
     handled: list[str] = []
     async for batch in batches(stream()):
         answers = await asyncio.to_thread(seen.check_and_insert_all, batch)
-        handled += [message for message, answer in zip(batch, answers, strict=True) if answer]
+        handled += [message for message, answer in zip(batch, answers) if answer]
         # Here the batch would be acknowledged to the broker.
     return handled
 

@@ -52,7 +52,7 @@ for minute in range(30, 60):
     said.append(age / timedelta(minutes=1) if isinstance(age, timedelta) else None)
 seen.close()
 
-for age_in_minutes, answer in zip(true_age, said, strict=True):
+for age_in_minutes, answer in zip(true_age, said):
     # Within the window no key is missed, and no age is said that is too high.
     assert age_in_minutes > 10 or answer is not None and answer <= age_in_minutes + 1e-6
 
@@ -77,7 +77,7 @@ def plot(directory: str) -> None:
     figure.savefig(f"{directory}/fill.png", dpi=120)
 
     figure, axes = pyplot.subplots(figsize=(6, 6))
-    known = [(x, y) for x, y in zip(true_age, said, strict=True) if y is not None]
+    known = [(x, y) for x, y in zip(true_age, said) if y is not None]
     axes.plot([0, 30], [0, 30], linestyle=":", color="black")
     axes.scatter([x for x, _ in known], [y for _, y in known], s=14)
     axes.axvline(10, color="tab:red")

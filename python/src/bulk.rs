@@ -112,7 +112,7 @@ impl<'py> Keys<'py> {
         }
     }
 
-    /// Returns the keys of an array: byte strings, or objects.
+    /// Returns the keys of an array: byte strings, text, or objects.
     fn of_array(keys: &Bound<'py, PyAny>, view: &Bound<'py, PyMemoryView>) -> PyResult<Self> {
         let format: String = view.getattr("format")?.extract()?;
         match format.strip_suffix('s') {
@@ -120,11 +120,12 @@ impl<'py> Keys<'py> {
                 let (width, bytes) = items_of(view, "keys")?;
                 Ok(Self::Items { bytes, width, is_text: true })
             }
-            _ if format == "O" => Ok(Self::Objects(keys.try_iter()?)),
+            // Objects, or numpy's text, whose items are `str` and so keys of their UTF-8.
+            _ if format == "O" || format.ends_with('w') => Ok(Self::Objects(keys.try_iter()?)),
             _ => Err(PyTypeError::new_err(format!(
-                "keys: the items of this array are not bytes (format {format:?}), and the same \
-                 value in two formats would be two keys: use ebbtide.raw(array) for the bytes in \
-                 memory, array.astype('S') for text, or array.tolist() for objects"
+                "keys: the items of this array are neither bytes nor text (format {format:?}), and \
+                 the same value in two formats would be two keys: use ebbtide.raw(array) for the \
+                 bytes in memory, or array.tolist() for objects"
             ))),
         }
     }

@@ -35,7 +35,8 @@ fn no_key(object: &Bound<'_, PyAny>) -> PyErr {
     let name = object.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
     let advice = match &*name {
         "bool" | "int" | "int64" | "uint64" | "int32" | "uint32" => {
-            "use key.to_bytes(8, 'little', signed=True), in all programs that share the filter"
+            "use key.to_bytes(8, 'little', signed=True), in all programs that share the filter, or \
+             for an array ebbtide.raw(numpy.asarray(keys, '<i8'))"
         }
         "float" | "float64" => "use struct.pack('<d', key)",
         "UUID" => "use key.bytes",

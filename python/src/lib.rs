@@ -19,7 +19,8 @@ mod times;
 
 use pyo3::prelude::*;
 
-#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
+// On a Mac the engine says itself what it lacks.
+#[cfg(not(all(any(target_os = "linux", target_os = "macos"), target_pointer_width = "64")))]
 compile_error!("ebbtide runs on 64-bit Linux only: it shares memory between processes");
 
 /// The part of the package `ebbtide` that is not written in Python.

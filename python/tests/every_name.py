@@ -74,6 +74,8 @@ def window(home: Path) -> None:
         answers: bytes = seen.check_and_insert_all(["a", b"b", "a"], since="last-accepted")
         assert list(answers) == [1, 1, 0] and seen.insert_all(iter(["c"])) == 1
         assert list(seen.contains_all(ebbtide.raw(memoryview(b"xy")))) == [0, 0]
+        selected: list[bool] = seen.new_mask(["m", "m"], time=now).tolist()
+        assert selected == [True, False] and seen.contains_mask(["m"]).all()
         names: list[str] = list(seen.only_new(["d", "d"], batch=10))
         pairs: list[tuple[str, int]] = list(seen.only_new([("e", 1)], key=lambda pair: pair[0]))
         assert names == ["d"] and pairs == [("e", 1)]
@@ -82,7 +84,7 @@ def window(home: Path) -> None:
         seen.sync()
         first: int = seen.checkpoint()
         stat: ebbtide.Stat = seen.stat()
-        assert first >= 0 and stat.inserts == 9 and stat.time is not None
+        assert first >= 0 and stat.inserts == 11 and stat.time is not None
         digest: ebbtide.Digest = seen.digest()
         assert len(digest.value) == 32
         batch: ebbtide.Batch = seen.batch(durability="never", since="last-seen")
@@ -107,9 +109,10 @@ def window(home: Path) -> None:
 
 def reads(reader: ebbtide.Reader, key: ebbtide.Key) -> None:
     assert key in reader and reader.contains(key) and reader.contains_all([key]) == b"\x01"
+    assert reader.contains_mask([key]).all()
     assert reader.age(key) is not None and reader.seen_within(key, "5m")
     assert reader.kind == "time-limited" and reader.path and reader.parameters
-    assert reader.stat().handles == 1 and reader.digest().inserts == 11 and not reader.closed
+    assert reader.stat().handles == 1 and reader.digest().inserts == 13 and not reader.closed
     assert reader.position(1) == 100 and reader.positions() == {1: 100}
     for ask in (reader.estimate, reader.frequency):
         try:

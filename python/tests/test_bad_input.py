@@ -93,7 +93,7 @@ def test_what_is_no_iterable_is_a_type_error(seen: ebbtide.Filter, keys: Any) ->
 
 
 def test_arrays_of_numbers_are_refused_with_the_ways_out(seen: ebbtide.Filter) -> None:
-    for keys in (numpy.arange(5), numpy.array(["a", "b"]), array.array("d", [1.0])):
+    for keys in (numpy.arange(5), numpy.array([1.5]), array.array("d", [1.0])):
         with pytest.raises(TypeError, match=r"ebbtide\.raw"):
             seen.insert_all(keys)
     with pytest.raises(TypeError, match="buffer protocol"):

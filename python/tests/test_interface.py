@@ -99,6 +99,8 @@ def test_a_filter_shows_its_path_kind_and_parameters(seen: ebbtide.Filter) -> No
 
 def test_the_types_hold_what_the_module_is() -> None:
     pytest.importorskip("mypy.stubtest")
+    if sys.version_info < (3, 10):
+        pytest.skip("there stubtest finds differences in the names of Python's own library")
     # `__init_subclass__` and such: what every class of an extension has.
     checked = subprocess.run(
         [sys.executable, "-m", "mypy.stubtest", "ebbtide", "--ignore-disjoint-bases"],

@@ -1,6 +1,6 @@
 """Filters that forget: "was this key seen in the last ten minutes, or among the last million?"
 
-A filter takes 10 to 40 bits a key, is kept on disk, survives ``kill -9``, and is shared by any
+A filter takes 19 to 34 bits a key, is kept on disk, survives ``kill -9``, and is shared by any
 number of threads and processes, in Python, Rust, and on the command line.
 
     import ebbtide
@@ -23,6 +23,7 @@ version in all of them.
 from __future__ import annotations
 
 from . import _alter as _alter
+from . import _arrays as _arrays
 from . import _async as _async
 from . import _history as _history
 from ._claims import once

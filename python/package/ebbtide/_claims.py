@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Coroutine
-from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from . import _ebbtide
 from ._ebbtide import Claim, Filter
@@ -13,7 +13,11 @@ from ._errors import InProgress
 from ._specs import to_timedelta
 from ._types import Duration, Key, OpenClaim, Time
 
-_Given = ParamSpec("_Given")
+if TYPE_CHECKING:
+    # A part of what type checkers know; nothing is installed for it.
+    from typing_extensions import ParamSpec
+
+    _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
 _Default = TypeVar("_Default")
 

@@ -7,14 +7,14 @@ import os
 import weakref
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any, Literal, Union
 
 from . import _ebbtide
 from ._ebbtide import Filter, History, Reader
 from ._specs import Spec, micros, to_timedelta
 from ._types import AlterationPlan, Duration, Moment, Plan, Remade, Report, Salvaged
 
-Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+Path = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 
 _opened: weakref.WeakSet[Filter] = weakref.WeakSet()
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import operator
-from dataclasses import KW_ONLY, MISSING, dataclass, fields
+from dataclasses import MISSING, Field, fields
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
 
+from ._dataclasses import argument, dataclass_transform, make
 from ._ebbtide import parse_duration
 from ._errors import BadParameter
 from ._types import Duration
@@ -84,25 +85,21 @@ PARAMETERS: dict[str, tuple[str, str]] = {
 
 def _checked(value: Any, name: str, form: str) -> Any:
     """Returns the value of a parameter in the type of its form."""
-    match form:
-        case "duration":
-            return to_timedelta(value, name)
-        case "count":
-            if isinstance(value, bool) or not hasattr(value, "__index__"):
-                raise TypeError(f"{name}: expected an int, found {type(value).__name__}")
-            return operator.index(value)
-        case "size":
-            if isinstance(value, str):
-                return _word(value, name, "a size such as 64MiB")
-            return _checked(value, name, "count")
-        case "number":
-            if isinstance(value, (bool, str)) or not hasattr(value, "__float__"):
-                raise TypeError(f"{name}: expected a number, found {type(value).__name__}")
-            return float(value)
-        case _:
-            if not isinstance(value, str):
-                raise TypeError(f"{name}: expected a str, found {type(value).__name__}")
-            return _word(value, name, "a word")
+    if form == "duration":
+        return to_timedelta(value, name)
+    if form == "size" and isinstance(value, str):
+        return _word(value, name, "a size such as 64MiB")
+    if form in ("count", "size"):
+        if isinstance(value, bool) or not hasattr(value, "__index__"):
+            raise TypeError(f"{name}: expected an int, found {type(value).__name__}")
+        return operator.index(value)
+    if form == "number":
+        if isinstance(value, (bool, str)) or not hasattr(value, "__float__"):
+            raise TypeError(f"{name}: expected a number, found {type(value).__name__}")
+        return float(value)
+    if not isinstance(value, str):
+        raise TypeError(f"{name}: expected a str, found {type(value).__name__}")
+    return _word(value, name, "a word")
 
 
 def _word(value: str, name: str, expected: str) -> str:
@@ -112,7 +109,9 @@ def _word(value: str, name: str, expected: str) -> str:
     return value
 
 
-@dataclass(frozen=True)
+@dataclass_transform(
+    kw_only_default=True, frozen_default=True, field_specifiers=(argument,)
+)
 class Spec:
     """A kind of filter with its parameters; ``str(spec)`` is the text that the command line takes.
 
@@ -122,9 +121,19 @@ class Spec:
 
     kind: ClassVar[str] = ""
 
+    if TYPE_CHECKING:
+        # As every dataclass has them, for ``dataclasses.fields`` and ``replace``.
+        __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        make(cls)
+
+    def __init__(self) -> None:
+        # The kinds are dataclasses, each with an ``__init__`` of its own.
+        raise TypeError("Spec is the base of the kinds: use one of them, such as TimeLimited")
+
     def __post_init__(self) -> None:
-        if not self.kind:
-            raise TypeError("Spec is the base of the kinds: use one of them, such as TimeLimited")
         for part in fields(self):
             value = getattr(self, part.name)
             if value is not None:
@@ -154,7 +163,6 @@ def _one_window(spec: Fingerprint) -> None:
         raise TypeError("Fingerprint takes either last= (inserts) or window= (a time)")
 
 
-@dataclass(frozen=True, repr=False)
 class Fingerprint(Spec):
     """A window of the last inserts, or of a time, in the least memory; the kind to begin with.
 
@@ -170,7 +178,6 @@ class Fingerprint(Spec):
     """
 
     kind: ClassVar[str] = "fingerprint"
-    _: KW_ONLY
     last: int | None = None
     window: Duration | None = None
     fpr: float | None = None
@@ -218,7 +225,6 @@ class Fingerprint(Spec):
         _one_window(self)
 
 
-@dataclass(frozen=True, repr=False)
 class AgePartitioned(Spec):
     """A window of the last ``last`` inserts that overruns by little. ``k`` and ``l`` override the
     numbers of slices; the other parameters are planned (docs/papers.md).
@@ -228,8 +234,7 @@ class AgePartitioned(Spec):
     """
 
     kind: ClassVar[str] = "age-partitioned"
-    last: int
-    _: KW_ONLY
+    last: int = argument(kw_only=False)
     fpr: float | None = None
     k: int | None = None
     l: int | None = None  # noqa: E741
@@ -238,7 +243,6 @@ class AgePartitioned(Spec):
     words: int | None = None
 
 
-@dataclass(frozen=True, repr=False)
 class TimeLimited(Spec):
     """A window of a time, ``window``, at any rate of keys. ``rate`` is the new keys a second to
     begin with; the filter grows and shrinks with the rate, up to ``max_memory`` bytes (or a text
@@ -250,8 +254,7 @@ class TimeLimited(Spec):
     """
 
     kind: ClassVar[str] = "time-limited"
-    window: Duration
-    _: KW_ONLY
+    window: Duration = argument(kw_only=False)
     fpr: float | None = None
     rate: float | None = None
     max_memory: int | str | None = None
@@ -262,13 +265,11 @@ class TimeLimited(Spec):
     load: float | None = None
 
 
-@dataclass(frozen=True, repr=False)
 class Timing(Spec):
     """A window of exactly the last ``last`` inserts, and how many inserts ago each key was seen."""
 
     kind: ClassVar[str] = "timing"
-    last: int
-    _: KW_ONLY
+    last: int = argument(kw_only=False)
     fpr: float | None = None
     bits: int | None = None
     k: int | None = None
@@ -276,13 +277,11 @@ class Timing(Spec):
     padding: int | None = None
 
 
-@dataclass(frozen=True, repr=False)
 class BlockTiming(Spec):
     """As ``Timing``, with ages in batches of ``batch`` inserts, in a fifth of the memory."""
 
     kind: ClassVar[str] = "block-timing"
-    last: int
-    _: KW_ONLY
+    last: int = argument(kw_only=False)
     fpr: float | None = None
     batch: int | None = None
     bits: int | None = None
@@ -291,77 +290,65 @@ class BlockTiming(Spec):
     padding: int | None = None
 
 
-@dataclass(frozen=True, repr=False)
 class DoubleBuffering(Spec):
     """A window of the last ``last`` inserts, by two Bloom filters, one of which answers."""
 
     kind: ClassVar[str] = "double-buffering"
-    last: int
-    _: KW_ONLY
+    last: int = argument(kw_only=False)
     fpr: float | None = None
     bits: int | None = None
     k: int | None = None
 
 
-@dataclass(frozen=True, repr=False)
 class TwoBuffer(Spec):
     """A window of the last ``last`` inserts, by two Bloom filters that both answer."""
 
     kind: ClassVar[str] = "two-buffer"
-    last: int
-    _: KW_ONLY
+    last: int = argument(kw_only=False)
     fpr: float | None = None
     bits: int | None = None
     k: int | None = None
 
 
-@dataclass(frozen=True, repr=False)
 class Bloom(Spec):
     """A Bloom filter for ``capacity`` distinct keys, which it never forgets."""
 
     kind: ClassVar[str] = "bloom"
-    capacity: int
-    _: KW_ONLY
+    capacity: int = argument(kw_only=False)
     fpr: float | None = None
     bits: int | None = None
     k: int | None = None
 
 
-@dataclass(frozen=True, repr=False)
 class Counting(Spec):
     """Counts up to ``2 ** counter_bits - 1`` (15), of ``capacity`` distinct keys; they can be
     removed."""
 
     kind: ClassVar[str] = "counting"
-    capacity: int
-    _: KW_ONLY
+    capacity: int = argument(kw_only=False)
     fpr: float | None = None
     counter_bits: int | None = None
     cells: int | None = None
     k: int | None = None
 
 
-@dataclass(frozen=True, repr=False)
 class Spectral(Spec):
     """Counts of any size, of ``capacity`` distinct keys. ``policy`` is ``"ms"`` (minimum selection,
     the default), ``"mi"`` (minimal increase, without removal) or ``"rm"`` (recurring minimum)."""
 
     kind: ClassVar[str] = "spectral"
-    capacity: int
-    _: KW_ONLY
+    capacity: int = argument(kw_only=False)
     fpr: float | None = None
     policy: Literal["ms", "mi", "rm"] | None = None
     cells: int | None = None
     k: int | None = None
 
 
-@dataclass(frozen=True, repr=False)
 class DynamicCount(Spec):
     """Counts of any size, of ``capacity`` distinct keys, of about ``mean_count`` inserts each."""
 
     kind: ClassVar[str] = "dynamic-count"
-    capacity: int
-    _: KW_ONLY
+    capacity: int = argument(kw_only=False)
     fpr: float | None = None
     mean_count: float | None = None
     lambda_: float | None = None
@@ -369,7 +356,6 @@ class DynamicCount(Spec):
     k: int | None = None
 
 
-@dataclass(frozen=True, repr=False)
 class Decaying(Spec):
     """Counts of which each ``epoch`` leaves the factor ``lambda_``, of ``capacity`` distinct keys.
 
@@ -382,10 +368,9 @@ class Decaying(Spec):
     """
 
     kind: ClassVar[str] = "decaying"
-    capacity: int
-    lambda_: float | None = None
-    epoch: Duration | None = None
-    _: KW_ONLY
+    capacity: int = argument(kw_only=False)
+    lambda_: float | None = argument(default=None, kw_only=False)
+    epoch: Duration | None = argument(default=None, kw_only=False)
     fpr: float | None = None
     decay: (
         Literal["exponential", "polynomial", "sliding-window", "linear", "weights"] | None
@@ -402,16 +387,14 @@ class Decaying(Spec):
     k: int | None = None
 
 
-@dataclass(frozen=True, repr=False)
 class DecayingOptimized(Spec):
     """As ``Decaying``, in less memory if few keys are counted often. ``fpr`` is the rate of absent
     keys, ``error`` the share of keys that may be counted too high."""
 
     kind: ClassVar[str] = "decaying-optimized"
-    capacity: int
-    lambda_: float
-    epoch: Duration
-    _: KW_ONLY
+    capacity: int = argument(kw_only=False)
+    lambda_: float = argument(kw_only=False)
+    epoch: Duration = argument(kw_only=False)
     fpr: float | None = None
     error: float | None = None
     counter_bits: int | None = None
@@ -425,46 +408,39 @@ class DecayingOptimized(Spec):
     k: int | None = None
 
 
-@dataclass(frozen=True, repr=False)
 class Stable(Spec):
     """``cells`` cells of values up to ``max``; a key has ``K`` of them, and an insert decrements
     ``P``: keys are forgotten at random, the older the more likely."""
 
     kind: ClassVar[str] = "stable"
-    cells: int
-    max: int
-    K: int
-    P: int | None = None
-    _: KW_ONLY
+    cells: int = argument(kw_only=False)
+    max: int = argument(kw_only=False)
+    K: int = argument(kw_only=False)
+    P: int | None = argument(default=None, kw_only=False)
     fpr: float | None = None
 
 
-@dataclass(frozen=True, repr=False)
 class _Importance(Spec):
-    cells: int
-    max: int
-    K: int
-    P: int | None = None
-    _: KW_ONLY
+    cells: int = argument(kw_only=False)
+    max: int = argument(kw_only=False)
+    K: int = argument(kw_only=False)
+    P: int | None = argument(default=None, kw_only=False)
     fpr: float | None = None
     importance_max: float | None = None
 
 
-@dataclass(frozen=True, repr=False)
 class Importance2c(_Importance):
     """As ``Stable``, and keys of high importance (``weight=``) are kept longer: two classes."""
 
     kind: ClassVar[str] = "importance-2c"
 
 
-@dataclass(frozen=True, repr=False)
 class ImportanceMc(_Importance):
     """As ``Stable``, and keys are kept the longer the higher their importance (``weight=``)."""
 
     kind: ClassVar[str] = "importance-mc"
 
 
-@dataclass(frozen=True, repr=False)
 class ImportanceH(_Importance):
     """As ``ImportanceMc``, and inserts spare cells of high values."""
 

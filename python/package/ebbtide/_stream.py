@@ -39,6 +39,6 @@ def _only_new(
     while taken := list(islice(items, batch)):
         keys = taken if key is None else [key(item) for item in taken]
         answers = seen.check_and_insert_all(keys, **settings)
-        for item, answer in zip(taken, answers, strict=True):
+        for item, answer in zip(taken, answers):
             if answer != _PRESENT:
                 yield item

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Union
 
-Key = str | bytes | bytearray | memoryview
+from ._dataclasses import SLOTS
+
+Key = Union[str, bytes, bytearray, memoryview]
 """A key: text counts as its UTF-8."""
 
-Time = datetime | float
+Time = Union[datetime, float]
 """A point in time: a ``datetime`` with a zone, or seconds since 1970 (UTC)."""
 
-Duration = timedelta | float | str
+Duration = Union[timedelta, float, str]
 """A duration: a ``timedelta``, a number of seconds, or text with a unit (``"10m"``, ``"90s"``)."""
 
-Moment = datetime | str
+Moment = Union[datetime, str]
 """A moment of a filter's past: a ``datetime`` with a zone, for the moment before the first
 operation that is later; ``"lsn:17"``, for that after record 17; or ``"position:3=900"``, for that
 before the position of source 3 passed 900."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, **SLOTS)
 class Estimate:
     """How often a key was inserted."""
 
@@ -51,7 +53,7 @@ class Digest(NamedTuple):
     inserts: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, **SLOTS)
 class OpenClaim:
     """A claim that is held."""
 
@@ -64,7 +66,7 @@ class OpenClaim:
     remaining: timedelta
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, **SLOTS)
 class Stat:
     """Statistics of a filter."""
 
@@ -131,7 +133,7 @@ class Stat:
     format: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, **SLOTS)
 class Operation:
     """An operation in the log of a filter, from ``history``. What it has depends on its kind."""
 
@@ -155,7 +157,7 @@ class Operation:
     is_stream_time: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, **SLOTS)
 class Commit:
     """Operations that happened together: one, or those of a batch."""
 
@@ -166,7 +168,7 @@ class Commit:
     operations: tuple[Operation, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, **SLOTS)
 class Altered:
     """What ``Filter.alter`` has done."""
 
@@ -182,7 +184,7 @@ class Altered:
     stopped: timedelta
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, **SLOTS)
 class AlterationPlan:
     """What ``Filter.alter`` would take, from ``plan_alteration``."""
 
@@ -203,7 +205,7 @@ class AlterationPlan:
     memory_after: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, **SLOTS)
 class Remade:
     """What a filter has that ``remake`` has made."""
 
@@ -215,7 +217,7 @@ class Remade:
     since: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, **SLOTS)
 class FileReport:
     """What ``verify`` found in a file."""
 
@@ -229,7 +231,7 @@ class FileReport:
     damage: list[str]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, **SLOTS)
 class Report:
     """What ``verify`` found. True if nothing is damaged."""
 
@@ -244,7 +246,7 @@ class Report:
         return self.sound
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, **SLOTS)
 class Plan:
     """What a filter will take, before anything is created."""
 
@@ -265,7 +267,7 @@ class Plan:
     blocks: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, **SLOTS)
 class Salvaged:
     """What ``salvage`` recovered from a damaged filter."""
 
