@@ -50,7 +50,8 @@ mod clouds {
         settings: Vec<(String, String)>,
         with: impl Fn(B, N, String) -> B,
     ) -> B {
-        let known = settings.into_iter().filter_map(|(name, value)| Some((name.parse().ok()?, value)));
+        let known =
+            settings.into_iter().filter_map(|(name, value)| Some((name.parse().ok()?, value)));
         known.fold(builder, |builder, (name, value)| with(builder, name, value))
     }
 

@@ -3,15 +3,15 @@
 //!
 //! Objects never change once they are in the store, so that it does not matter when one was
 //! copied. Invariants: links are here without a gap from the base of the newest hint on; a hint is
-//! here once all of its base is; the newest link here is in the store, byte for byte, as a look at
-//! the beginning shows, and each later one names the one before it. So a kill at any point leaves a
+//! here once all of its base is; the store has the chain that the copy is of, as a look at the
+//! beginning shows, and each later link names the one before it. So a kill at any point leaves a
 //! copy that is behind. What a power cut has damaged has a wrong digest, and is copied again.
 
 use crate::chain::{Base, Seen, Tip, base_hints, link_name, read_link, walk};
 use crate::download::Download;
 use crate::error::{Error, Result};
 use crate::fetch::{io, nothing};
-use crate::link::{Link, digest};
+use crate::link::{Begin, Content, Link, digest};
 use crate::mark;
 use crate::store::{Folder, Store};
 use bytes::Bytes;
@@ -22,9 +22,9 @@ use std::time::{Duration, Instant};
 
 /// Links that are read at a time, at most.
 const READ_AHEAD: u64 = 16;
-/// After so long without a link, a list shows whether links are missing.
-const DOUBT: Duration = Duration::from_secs(60);
-/// The time that a look spends on parts of a snapshot.
+/// How often a copy begins anew because what it reads is removed.
+const TRIES: u32 = 3;
+/// The time that is spent on parts of a snapshot, after a look.
 const BUDGET: Duration = Duration::from_millis(100);
 
 const MIXED: &str = "the objects of two filters are mixed here: ship to another prefix";
@@ -40,10 +40,16 @@ pub struct Copy {
     dir: PathBuf,
     tip: Tip,
     filter: Option<u128>,
-    /// The newest snapshot that is not here as a whole, with the number of its link.
-    wanted: Option<(u64, Download)>,
-    /// When a link last came, or a list has shown that none is missing.
-    certain: Instant,
+    /// The newest base that is not noted here yet, with the number of its link.
+    wanted: Option<(u64, Wanted)>,
+    /// The link in which the log at the end began, and that of the newest base that is noted here.
+    /// If the log began later, a fetch from the copy goes to the newest base in it.
+    began: u64,
+    noted: u64,
+    /// When a link last came, or a list has shown that none is missing; and for how long that
+    /// suffices.
+    certain: Option<Instant>,
+    doubt: Duration,
     /// Locked.
     _alone: File,
 }
@@ -70,15 +76,32 @@ fn claim(remote: &Store, dir: &Path) -> Result<File> {
     }
 }
 
+/// A base that is not noted yet.
+#[derive(Debug)]
+enum Wanted {
+    Creation(Begin),
+    Snapshot(Download),
+}
+
 impl Copy {
     /// Opens a copy in a directory, which may be new, and copies at least what makes it a whole
-    /// filter.
-    pub async fn open(remote: Store, dir: &Path) -> Result<Self> {
+    /// filter. After `doubt` without a link it asks whether links were removed.
+    pub async fn open(remote: Store, dir: &Path, doubt: Duration) -> Result<Self> {
         let alone = claim(&remote, dir)?;
         let local = Store::of_directory(dir)?;
-        let (dir, tip, certain) = (dir.to_path_buf(), Tip::default(), Instant::now());
-        let (filter, wanted) = (None, None);
-        let mut copy = Self { remote, local, dir, tip, filter, wanted, certain, _alone: alone };
+        let mut copy = Self {
+            remote,
+            local,
+            dir: dir.to_path_buf(),
+            tip: Tip::default(),
+            filter: None,
+            wanted: None,
+            began: 0,
+            noted: 0,
+            certain: None,
+            doubt,
+            _alone: alone,
+        };
         if !copy.resume().await? {
             copy.take_anew().await?;
         }
@@ -90,24 +113,40 @@ impl Copy {
         &self.local
     }
 
+    /// Has the next look ask whether links were removed before they were copied.
+    pub fn doubt(&mut self) {
+        self.certain = None;
+    }
+
     /// Copies what has come since. Returns whether links were left out, because the store does not
     /// have them any more: whoever follows the copy begins anew.
     pub async fn look(&mut self) -> Result<bool> {
-        if self.copy_links().await? > 0 {
-            self.certain = Instant::now();
+        let Some(links) = self.copy_links().await? else {
+            self.take_anew().await?;
+            return Ok(true);
+        };
+        if links > 0 {
+            self.certain = Some(Instant::now());
         }
-        if self.certain.elapsed() > DOUBT {
+        if self.certain.is_none_or(|certain| certain.elapsed() > self.doubt) {
             if self.is_left_behind().await? {
                 self.take_anew().await?;
                 return Ok(true);
             }
-            self.certain = Instant::now();
+            self.check_chain().await?;
+            self.certain = Some(Instant::now());
         }
+        Ok(false)
+    }
+
+    /// Spends a while on the newest base, for one who has read all links here: those before it are
+    /// removed.
+    pub async fn renew_base(&mut self) -> Result<()> {
         let begun = Instant::now();
         while self.wanted.is_some() && begun.elapsed() < BUDGET {
             self.download().await?;
         }
-        Ok(false)
+        Ok(())
     }
 
     /// Returns whether the link after the newest one here was removed from the store.
@@ -122,23 +161,19 @@ impl Copy {
     /// removed what follows it.
     async fn resume(&mut self) -> Result<bool> {
         let (seen, tip) = match self.read_local().await {
-            Ok(Some(found)) => found,
+            Ok(Some((noted, seen, tip))) => {
+                self.noted = noted;
+                (seen, tip)
+            }
             Ok(None) | Err(Error::Object { .. }) => return Ok(false),
             Err(error) => return Err(error),
         };
-        (self.filter, self.tip) = (seen.filter, tip);
-        let name = link_name(tip.number);
-        let replaced = |found| {
-            let object = self.remote.name(Folder::Chain, &name);
-            Error::object(object, "the link that was copied from there", found, REPLACED)
-        };
-        match self.remote.get(Folder::Chain, &name).await? {
-            Some(found) if digest(&found) == tip.digest => {}
-            Some(_) => return Err(replaced("another one")),
-            None if self.is_left_behind().await? => return Ok(false),
-            None => return Err(replaced("nothing")),
+        (self.filter, self.tip, self.began) = (seen.filter, tip, seen.began());
+        self.check_chain().await?;
+        if self.is_left_behind().await? {
+            return Ok(false);
         }
-        // Its snapshot may be here in part.
+        // It may be here in part.
         let newest = seen.bases.last().copied().unwrap_or_default();
         if let Some((link, _)) = read_link(&self.local, newest).await? {
             self.want(&link)?;
@@ -146,8 +181,29 @@ impl Copy {
         Ok(true)
     }
 
-    /// Reads the links here, from the newest base on.
-    async fn read_local(&self) -> Result<Option<(Seen, Tip)>> {
+    /// Checks that the store has the chain that the copy is of, as far as one link shows it: the
+    /// newest one here, the one after that, or the first, which is never removed.
+    async fn check_chain(&self) -> Result<()> {
+        let Tip { number, digest: own } = self.tip;
+        let first = link_name(1);
+        let is_it = if let Some(found) = self.remote.get(Folder::Chain, &link_name(number)).await? {
+            digest(&found) == own
+        } else if let Some((next, _)) = read_link(&self.remote, number + 1).await? {
+            next.before == own
+        } else {
+            let there = self.remote.get(Folder::Chain, &first).await?;
+            there.is_some() && there == self.local.get(Folder::Chain, &first).await?
+        };
+        if is_it {
+            return Ok(());
+        }
+        let object = self.remote.name(Folder::Chain, &link_name(number));
+        let expected = "the link that was copied from there, or a later one of its chain";
+        Err(Error::object(object, expected, "none", REPLACED))
+    }
+
+    /// Reads the links here, from the newest base on, which is in the link that is returned first.
+    async fn read_local(&self) -> Result<Option<(u64, Seen, Tip)>> {
         let hints = base_hints(&self.local).await?;
         let Some(&(number, _)) = hints.first() else { return Ok(None) };
         let Some((link, _)) = read_link(&self.local, number).await? else { return Ok(None) };
@@ -155,26 +211,47 @@ impl Copy {
         let (mut seen, from) = (Seen::from_base(&base), base.first_link(number));
         let take = |link| seen.take(&self.local, link).map(|()| true);
         let tip = walk(&self.local, (from, None), take).await?;
-        Ok(Some((seen, tip)).filter(|(_, tip)| tip.number >= number))
+        Ok((tip.number >= number).then_some((number, seen, tip)))
     }
 
-    /// Copies from the newest base of the store on. What is here of it already stays.
+    /// Copies from the newest base of the store on. What is here of it already stays. Until this is
+    /// done, the copy has no hint.
     pub async fn take_anew(&mut self) -> Result<()> {
-        let (number, base) = self.remote_base().await?;
-        let from = base.first_link(number);
-        // By the first link it is known that there is a chain.
-        if from > 1
-            && let Some(bytes) = self.remote.get(Folder::Chain, &link_name(1)).await?
-        {
-            self.local.put_over(Folder::Chain, &link_name(1), bytes).await?;
+        for _ in 0..TRIES {
+            let (number, base) = self.remote_base().await?;
+            let hints = self.names(Folder::Base).await?;
+            self.local.remove(Folder::Base, &hints).await?;
+            let from = base.first_link(number);
+            // By the first link it is known which chain it is.
+            if from > 1
+                && let Some(bytes) = self.remote.get(Folder::Chain, &link_name(1)).await?
+            {
+                self.local.put_over(Folder::Chain, &link_name(1), bytes).await?;
+            }
+            self.tip = Tip { number: from - 1, digest: 0 };
+            (self.wanted, self.began, self.noted) = (None, 0, number);
+            if self.copy_links().await?.is_none()
+                || self.tip.number < number
+                || self.is_left_behind().await?
+            {
+                // Removed meanwhile: there is a newer base.
+                continue;
+            }
+            while self.wanted.is_some() {
+                self.download().await?;
+            }
+            if !self.names(Folder::Base).await?.is_empty() {
+                self.certain = Some(Instant::now());
+                return Ok(());
+            }
         }
-        (self.tip, self.wanted) = (Tip { number: from - 1, digest: 0 }, None);
-        self.copy_links().await?;
-        while self.wanted.is_some() {
-            self.download().await?;
-        }
-        self.certain = Instant::now();
-        Ok(())
+        Err(Error::Store {
+            object: self.remote.to_string(),
+            action: "copy",
+            found: "what it has is removed while it is read".into(),
+            remedy: "it is tried again",
+            is_transient: true,
+        })
     }
 
     /// Returns the newest base of the store, with the number of its link.
@@ -197,8 +274,9 @@ impl Copy {
         Err(nothing(&self.remote, "a link at which a fetch can begin"))
     }
 
-    /// Copies the links that follow. Returns their number.
-    async fn copy_links(&mut self) -> Result<u64> {
+    /// Copies the links that follow. Returns their number; `None` if it has stopped before one whose
+    /// snapshot the store does not have any more.
+    async fn copy_links(&mut self) -> Result<Option<u64>> {
         let (mut links, mut ahead) = (0, 1);
         loop {
             let next = self.tip.number + 1;
@@ -208,63 +286,89 @@ impl Copy {
                 async move { remote.get(Folder::Chain, &name).await }
             });
             for read in join_all(reads).await {
-                let Some(bytes) = read? else { return Ok(links) };
-                self.take(bytes).await?;
+                let Some(bytes) = read? else { return Ok(Some(links)) };
+                if !self.take(bytes).await? {
+                    return Ok(None);
+                }
                 links += 1;
             }
             ahead = (ahead * 2).min(READ_AHEAD);
         }
     }
 
-    /// Takes the next link.
-    async fn take(&mut self, bytes: Bytes) -> Result<()> {
-        let name = link_name(self.tip.number + 1);
-        let object = self.remote.name(Folder::Chain, &name);
-        let link = Link::decode(&object, &bytes)?;
-        let expected = (self.tip.number + 1, self.filter.unwrap_or(link.filter));
-        let is_next = self.tip.digest == 0 || link.before == self.tip.digest;
-        if (link.number, link.filter) != expected || !is_next {
-            let found = format!("link {} of {:032x}", link.number, link.filter);
-            let expected = format!(
-                "link {} of filter {:032x}, after {:032x}",
-                expected.0, expected.1, self.tip.digest
-            );
-            return Err(Error::object(object, expected, found, MIXED));
+    /// Takes the next link. Returns false, and takes nothing, if the store does not have its
+    /// snapshot any more, which it would need.
+    async fn take(&mut self, bytes: Bytes) -> Result<bool> {
+        let (number, digest) = (self.tip.number + 1, digest(&bytes));
+        let name = link_name(number);
+        let link = Link::decode(&self.remote.name(Folder::Chain, &name), &bytes)?;
+        self.check_next(&link)?;
+        let base = Base::of(&link);
+        if let (true, Some(Base::Snapshot(snapshot))) = (self.began > self.noted, base) {
+            let mut download = Download::begin(&self.remote, &self.dir, snapshot)?;
+            while !download.is_whole() {
+                if !download.take_part(&self.remote).await? {
+                    return Ok(false);
+                }
+            }
+            download.finish()?;
         }
-        let number = link.number;
-        let digest = digest(&bytes);
         self.local.put_over(Folder::Chain, &name, bytes).await?;
         (self.tip, self.filter) = (Tip { number, digest }, Some(link.filter));
+        if let Content::Begin(begin) = &link.content {
+            self.began = if begin.continues { 0 } else { number };
+        }
         self.want(&link)?;
-        if let Some(base @ Base::Creation(_)) = Base::of(&link) {
-            self.note(number, &base).await?;
-        }
-        Ok(())
+        Ok(true)
     }
 
-    /// Notes the snapshot of a link, as the next one to be downloaded.
+    /// Checks that a link is the next one here.
+    fn check_next(&self, link: &Link) -> Result<()> {
+        let (number, before) = (self.tip.number + 1, self.tip.digest);
+        let filter = self.filter.unwrap_or(link.filter);
+        let is_next = before == 0 || link.before == before;
+        if is_next && (link.number, link.filter) == (number, filter) {
+            return Ok(());
+        }
+        let object = self.remote.name(Folder::Chain, &link_name(number));
+        let expected = format!("link {number} of filter {filter:032x}, after {before:032x}");
+        let (number, filter, before) = (link.number, link.filter, link.before);
+        let found = format!("link {number} of {filter:032x}, after {before:032x}");
+        Err(Error::object(object, expected, found, MIXED))
+    }
+
+    /// Has the base in a link noted next, if there is one.
     fn want(&mut self, link: &Link) -> Result<()> {
-        if let Some(Base::Snapshot(snapshot)) = Base::of(link) {
-            self.wanted = Some((link.number, Download::begin(&self.remote, &self.dir, snapshot)?));
-        }
+        let wanted = match Base::of(link) {
+            None => return Ok(()),
+            Some(Base::Creation(begin)) => Wanted::Creation(begin),
+            Some(Base::Snapshot(snapshot)) => {
+                Wanted::Snapshot(Download::begin(&self.remote, &self.dir, snapshot)?)
+            }
+        };
+        self.wanted = Some((link.number, wanted));
         Ok(())
     }
 
-    /// Downloads a part of the newest snapshot, or notes that it is whole.
+    /// Downloads a part of the newest base, or notes that it is whole.
     async fn download(&mut self) -> Result<()> {
-        let Some((number, download)) = &mut self.wanted else { return Ok(()) };
-        if !download.is_whole() {
-            return match download.take_part(&self.remote).await {
-                // The store has removed it, because there is a newer one, whose link comes.
-                Ok(false) if !base_hints(&self.local).await?.is_empty() => {
-                    self.wanted = None;
-                    Ok(())
-                }
-                Ok(false) => Err(download.missing()),
-                taken => taken.map(drop),
-            };
-        }
-        let (number, base) = (*number, Base::Snapshot(download.finish()?));
+        let Some((number, wanted)) = &mut self.wanted else { return Ok(()) };
+        let number = *number;
+        let base = match wanted {
+            Wanted::Creation(begin) => Base::Creation(begin.clone()),
+            Wanted::Snapshot(download) if download.is_whole() => Base::Snapshot(download.finish()?),
+            Wanted::Snapshot(download) => {
+                return match download.take_part(&self.remote).await {
+                    // The store has removed it, because there is a newer one, whose link comes.
+                    Ok(false) if !base_hints(&self.local).await?.is_empty() => {
+                        self.wanted = None;
+                        Ok(())
+                    }
+                    Ok(false) => Err(download.missing()),
+                    taken => taken.map(drop),
+                };
+            }
+        };
         self.wanted = None;
         self.note(number, &base).await
     }
@@ -273,20 +377,21 @@ impl Copy {
     async fn note(&mut self, number: u64, base: &Base) -> Result<()> {
         let text = Bytes::from_static(b"a fetch can begin at the link of this number\n");
         self.local.put_over(Folder::Base, &link_name(number), text).await?;
-        let first = base.first_link(number);
-        let is_old = |name: &String, below| {
-            name.parse().is_ok_and(|found: u64| found < below && found != 1)
-        };
+        self.noted = number;
+        // Those behind the end are from before links were left out.
+        let (first, end) = (base.first_link(number), self.tip.number);
+        let is_used = |number: u64| number == 1 || (first..=end).contains(&number);
+        // Also newer ones: a list may lack the newest base.
         let mut hints = self.names(Folder::Base).await?;
-        hints.retain(|name| name.parse().is_ok_and(|found: u64| found < number));
+        hints.retain(|name| *name != link_name(number));
         self.local.remove(Folder::Base, &hints).await?;
         let mut links = self.names(Folder::Chain).await?;
-        links.retain(|name| is_old(name, first));
+        links.retain(|name| name.parse().is_ok_and(|number: u64| !is_used(number)));
         self.local.remove(Folder::Chain, &links).await?;
         let mut snapshots = self.names(Folder::Snapshot).await?;
         snapshots.retain(|name| !matches!(base, Base::Snapshot(of) if of.name == *name));
         self.local.remove(Folder::Snapshot, &snapshots).await?;
-        Download::remove_others(&self.dir, self.wanted.as_ref().map(|(_, download)| download))
+        Download::remove_all(&self.dir)
     }
 
     async fn names(&self, folder: Folder) -> Result<Vec<String>> {

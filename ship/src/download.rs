@@ -97,13 +97,13 @@ impl Download {
         Error::object(self.object.as_str(), "a snapshot", "nothing", REMEDY)
     }
 
-    /// Removes what other downloads into this directory have left.
-    pub fn remove_others(dir: &Path, own: Option<&Self>) -> Result<()> {
+    /// Removes what downloads into this directory have left, none of which runs.
+    pub fn remove_all(dir: &Path) -> Result<()> {
         let entries = fs::read_dir(dir).map_err(|error| io("list", dir, &error))?;
         for entry in entries {
             let path = entry.map_err(|error| io("list", dir, &error))?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            if name.starts_with(PARTIAL) && own.is_none_or(|own| own.path != path) {
+            if name.starts_with(PARTIAL) {
                 fs::remove_file(&path).map_err(|error| io("remove", &path, &error))?;
             }
         }

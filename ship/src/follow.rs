@@ -5,7 +5,7 @@
 //! has not seen the end of the chain for too long. Whether the shipper is late is a figure of its
 //! own.
 
-use crate::chain::{Base, read_link};
+use crate::chain::{Base, link_name, read_link};
 use crate::copy::Copy;
 use crate::error::{Error, Result};
 use crate::fetch::{Fetched, assemble};
@@ -17,8 +17,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-/// After so long without a link, a list shows whether links are missing.
-const DOUBT: Duration = Duration::from_secs(60);
+/// After so long without a link, a list shows whether links were removed; sooner if the copy must
+/// not be that old.
+pub(crate) const DOUBT: Duration = Duration::from_secs(60);
+const REMOVED: &str = "somebody has removed the objects: look for who has, and start again";
 
 #[derive(Debug)]
 struct Shared {
@@ -98,17 +100,14 @@ impl Follower {
     /// As [`fetch`](crate::fetch()). [`Error::Occupied`] if the directory is something else, or of
     /// another follower that runs; [`Error::Object`] if the place does not have what was copied
     /// from it.
-    pub async fn begin_in(
-        store: Store,
-        dir: impl AsRef<Path>,
-        max_lag: Duration,
-    ) -> Result<Self> {
+    pub async fn begin_in(store: Store, dir: impl AsRef<Path>, max_lag: Duration) -> Result<Self> {
         let begun = Instant::now();
-        let copy = Copy::open(store.clone(), dir.as_ref()).await?;
+        let doubt = max_lag.min(DOUBT);
+        let copy = Copy::open(store.clone(), dir.as_ref(), doubt).await?;
         match Self::begin_at(copy.local().clone(), Some(copy), max_lag, begun).await {
             // A part of the copy is damaged.
             Err(Error::Object { .. }) => {
-                let mut copy = Copy::open(store, dir.as_ref()).await?;
+                let mut copy = Copy::open(store, dir.as_ref(), doubt).await?;
                 copy.take_anew().await?;
                 Self::begin_at(copy.local().clone(), Some(copy), max_lag, begun).await
             }
@@ -159,16 +158,33 @@ impl Follower {
                 begun = if self.copy.is_none() { Instant::now() } else { begun };
             }
         }
-        if self.copy.is_none() && self.certain.elapsed() > DOUBT {
-            let after = crate::chain::link_name(self.link + 1);
-            if !self.store.list(Folder::Chain, Some(&after)).await?.is_empty() {
-                // Links that are not needed any more were removed before they were read here.
-                self.take_anew().await?;
-            }
-            self.certain = Instant::now();
+        if self.copy.is_none() && self.certain.elapsed() > self.shared.max_lag.min(DOUBT) {
+            self.make_certain().await?;
         }
         *self.shared.seen.lock().unwrap_or_else(PoisonError::into_inner) = begun;
+        if let Some(copy) = &mut self.copy {
+            copy.renew_base().await?;
+        }
         Ok(links)
+    }
+
+    /// Looks whether there are later links although the next one is missing.
+    async fn make_certain(&mut self) -> Result<()> {
+        let after = link_name(self.link + 1);
+        if !self.store.list(Folder::Chain, Some(&after)).await?.is_empty() {
+            // Links that are not needed any more were removed before they were read here.
+            self.take_anew().await?;
+        } else if read_link(&self.store, self.link).await?.is_none() {
+            let object = self.store.name(Folder::Chain, &link_name(self.link));
+            return Err(Error::object(
+                object,
+                "the link that was read from there",
+                "none",
+                REMOVED,
+            ));
+        }
+        self.certain = Instant::now();
+        Ok(())
     }
 
     /// Applies the next link.

@@ -7,9 +7,8 @@
 
 use crate::copy::Copy;
 use crate::error::{Error, Result};
-use crate::fetch::{
-    Fetched, beside, fetch, io, occupied as occupied_by, remove, sync_parent,
-};
+use crate::fetch::{Fetched, beside, fetch, io, occupied as occupied_by, remove, sync_parent};
+use crate::follow::DOUBT;
 use crate::mark::copied_from;
 use crate::ship::{ShipOptions, Shipper};
 use crate::store::Store;
@@ -40,7 +39,7 @@ pub async fn promote(
     let dir = dir.as_ref();
     let aside = copy_of(dir)?;
     let mut copy = match &aside {
-        Some(aside) => Some(Copy::open(store.clone(), aside).await?),
+        Some(aside) => Some(Copy::open(store.clone(), aside, DOUBT).await?),
         None => None,
     };
     let mut tries = TRIES;
@@ -103,6 +102,7 @@ async fn fetch_copied(copy: &mut Copy, dir: &Path) -> Result<Fetched> {
         Some(found) => return occupied(found),
         None => {}
     }
+    copy.doubt();
     copy.look().await?;
     match fetch(copy.local(), dir, None).await {
         // A part of the copy is damaged.

@@ -108,7 +108,7 @@ async fn each_refusal_of_a_server_is_one_sentence_that_says_what_to_do() {
         // AWS and MinIO.
         (
             ("403 Forbidden", "InvalidAccessKeyId", "The AWS Access Key Id does not exist."),
-            "InvalidAccessKeyId: The AWS Access Key Id does not exist.: the credentials do not",
+            "InvalidAccessKeyId: The AWS Access Key Id does not exist: the credentials do not",
             false,
         ),
         (
