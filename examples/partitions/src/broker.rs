@@ -1,20 +1,20 @@
-//! The stream of orders, and the bucket of assignments.
+//! The stream of orders, and that of assignments: its newest message says who has which partition.
 
 use crate::Result;
 use crate::partition::{Message, Name};
 use async_nats::jetstream::consumer::DeliverPolicy;
 use async_nats::jetstream::consumer::pull::{Ordered, OrderedConfig};
-use async_nats::jetstream::kv::{self, Store as Bucket};
-use async_nats::jetstream::stream::{Config, Stream};
+use async_nats::jetstream::stream::{Config, LastRawMessageErrorKind, Stream};
 use async_nats::jetstream::{self, Context};
-use futures::{StreamExt, TryStreamExt};
+use futures::StreamExt;
+use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Formatter};
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
 const STREAM: &str = "orders";
-const BUCKET: &str = "assignments";
+const ASSIGNMENTS: &str = "assignments";
 /// How long to wait for the first message of a batch, and for each further one.
 const WAIT: Duration = Duration::from_millis(300);
 const LINGER: Duration = Duration::from_millis(5);
@@ -26,7 +26,7 @@ pub struct Broker {
     runtime: Runtime,
     context: Context,
     stream: Stream,
-    assignments: Bucket,
+    assignments: Stream,
 }
 
 impl Debug for Broker {
@@ -47,14 +47,10 @@ impl Broker {
             let subjects = vec![format!("{STREAM}.>")];
             let config = Config { name: STREAM.to_owned(), subjects, ..Config::default() };
             let stream = context.get_or_create_stream(config).await?;
-            let bucket = match context.get_key_value(BUCKET).await {
-                Ok(bucket) => bucket,
-                Err(_) => {
-                    let bucket = kv::Config { bucket: BUCKET.to_owned(), ..kv::Config::default() };
-                    context.create_key_value(bucket).await?
-                }
-            };
-            Ok::<_, Box<dyn std::error::Error>>((context, stream, bucket))
+            let name = ASSIGNMENTS.to_owned();
+            let config = Config { subjects: vec![name.clone()], name, ..Config::default() };
+            let assignments = context.get_or_create_stream(config).await?;
+            Ok::<_, Box<dyn std::error::Error>>((context, stream, assignments))
         })?;
         Ok(Self { runtime, context, stream, assignments })
     }
@@ -77,14 +73,17 @@ impl Broker {
         })
     }
 
-    /// Assigns a partition to a member; to `""` for none.
+    /// Replaces the assignments: the member of each partition.
     ///
     /// # Errors
     /// Those of the server.
-    pub fn assign(&self, partition: Name, member: &str) -> Result<()> {
-        let put = self.assignments.put(partition.to_string(), member.to_owned().into());
-        self.runtime.block_on(put)?;
-        Ok(())
+    pub fn assign(&self, members: &BTreeMap<Name, &str>) -> Result<()> {
+        let lines = members.iter().map(|(partition, member)| format!("{partition} {member}\n"));
+        let table: String = lines.collect();
+        self.runtime.block_on(async {
+            self.context.publish(ASSIGNMENTS, table.into()).await?.await?;
+            Ok(())
+        })
     }
 
     /// Returns the partitions that are assigned to a member.
@@ -92,17 +91,15 @@ impl Broker {
     /// # Errors
     /// Those of the server.
     pub fn assigned_to(&self, member: &str) -> Result<Vec<Name>> {
-        self.runtime.block_on(async {
-            let keys: Vec<String> = self.assignments.keys().await?.try_collect().await?;
-            let mut found = Vec::new();
-            for key in keys {
-                let owner = self.assignments.get(&key).await?;
-                if owner.is_some_and(|owner| owner == member) {
-                    found.extend(Name::parse(&key));
-                }
-            }
-            Ok(found)
-        })
+        let newest = self.assignments.get_last_raw_message_by_subject(ASSIGNMENTS);
+        let table = match self.runtime.block_on(newest) {
+            Ok(newest) => String::from_utf8(newest.payload.to_vec())?,
+            Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => String::new(),
+            Err(error) => return Err(error.into()),
+        };
+        let lines = table.lines().filter_map(|line| line.split_once(' '));
+        let own = lines.filter(|(_, owner)| *owner == member);
+        Ok(own.filter_map(|(partition, _)| Name::parse(partition)).collect())
     }
 
     /// Reads the messages of a partition behind this sequence.

@@ -2,8 +2,8 @@
 //!
 //! Orders are published to `orders.<count>.<number>`: partition `number` of `count`, by the hash of
 //! the key ([`broker`]). Each partition has one filter, shipped to a place of its own
-//! ([`partition`]). Who works on which partition stands in a bucket of the broker; a [`member`]
-//! reads it and takes partitions over, or hands them over. Nothing depends on both sides seeing
+//! ([`partition`]). Who works on which partition is the newest message of another stream; a
+//! [`member`] reads it and takes partitions over, or hands them over. Nothing depends on both sides seeing
 //! that at the same time: a member that is late is fenced, and has then neither passed an order on
 //! nor moved the position.
 //!

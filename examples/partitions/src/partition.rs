@@ -2,7 +2,7 @@
 
 use crate::Result;
 use ebbtide::history::{Share, remake};
-use ebbtide::{Checked, Durability, Filter, Fingerprint, KeyHash, Keep, Options};
+use ebbtide::{Checked, Durability, Filter, Fingerprint, Keep, KeyHash, Options};
 use ebbtide_core::hash::{KeyHasher, Seed};
 use ebbtide_ship::{EVERY, ShipOptions, Store, Worker, fetch, fetch_if_empty};
 use std::fmt::{self, Display, Formatter};
@@ -146,12 +146,7 @@ impl Partition {
 /// # Errors
 /// Those of the stores and filters; an error if the log in the store is shorter than the window:
 /// then each new partition fetches the whole filter.
-pub fn divide(
-    name: Name,
-    times: u64,
-    place: impl Fn(Name) -> String,
-    work: &Path,
-) -> Result<()> {
+pub fn divide(name: Name, times: u64, place: impl Fn(Name) -> String, work: &Path) -> Result<()> {
     fs::create_dir_all(work)?;
     let whole = work.join("whole");
     run(fetch(&Store::open(&place(name))?, &whole, None))?;

@@ -48,9 +48,9 @@ impl Server {
 /// Returns what the server has written about its port: `{"nats":["nats://127.0.0.1:40123"]}`.
 fn address(home: &Path) -> Option<String> {
     let entries = std::fs::read_dir(home).ok()?.map_while(Result::ok);
-    let ports = entries.map(|entry| entry.path()).find(|path| {
-        path.extension().is_some_and(|end| end == "ports")
-    })?;
+    let ports = entries
+        .map(|entry| entry.path())
+        .find(|path| path.extension().is_some_and(|end| end == "ports"))?;
     let text = std::fs::read_to_string(ports).ok()?;
     let (_, behind) = text.split_once("nats://127.0.0.1:")?;
     let port: u16 = behind.split_once('"')?.0.parse().ok()?;
@@ -106,18 +106,20 @@ fn each_order_is_passed_on_once_whoever_has_its_partition() {
     let member = |name| Member::new(name, connect(), parent.path().join(name), &places);
     let (mut a, mut b) = (member("a"), member("b"));
     let [zero, one] = [0, 1].map(|number| Name { count: 2, number });
+    let assign = |members: &[(Name, &'static str)]| {
+        broker.assign(&members.iter().copied().collect()).expect("assigned");
+    };
     let mut passed = Passed::default();
 
     // One member has both partitions.
-    broker.assign(zero, "a").expect("assigned");
-    broker.assign(one, "a").expect("assigned");
+    assign(&[(zero, "a"), (one, "a")]);
     publish(&broker, &orders(0..300), 2);
     a.look().expect("a look");
     passed.work(&mut [&mut a]);
     passed.check(&orders(0..300));
 
     // One of them is handed over; all orders come again, and more.
-    broker.assign(one, "b").expect("assigned");
+    assign(&[(zero, "a"), (one, "b")]);
     a.look().expect("a look");
     b.look().expect("a look");
     assert_eq!(a.held().chain(b.held()).collect::<Vec<_>>(), [zero, one]);
@@ -126,7 +128,7 @@ fn each_order_is_passed_on_once_whoever_has_its_partition() {
     passed.check(&orders(0..500));
 
     // The group thinks that a is dead. It is a zombie, and has not noticed.
-    broker.assign(zero, "b").expect("assigned");
+    assign(&[(zero, "b"), (one, "b")]);
     b.look().expect("a look");
     publish(&broker, &orders(400..700), 2);
     a.work(|_, message| panic!("{} was passed on by a zombie", message.order)).expect("work");
@@ -135,17 +137,15 @@ fn each_order_is_passed_on_once_whoever_has_its_partition() {
     passed.check(&orders(0..700));
 
     // Twice as many partitions: nobody works on the former ones, all of which was consumed.
-    for name in [zero, one] {
-        broker.assign(name, "").expect("assigned");
-    }
+    assign(&[]);
     b.look().expect("a look");
+    let mut members = Vec::new();
     for name in [zero, one] {
         let work = parent.path().join(format!("divide-{name}"));
         divide(name, 2, |name| place(&places, name), &work).expect("divided");
-        for part in name.parts(2) {
-            broker.assign(part, if part.number % 2 == 0 { "a" } else { "b" }).expect("assigned");
-        }
+        members.extend(name.parts(2).map(|part| (part, ["a", "b"][part.number as usize % 2])));
     }
+    assign(&members);
     a.look().expect("a look");
     b.look().expect("a look");
     assert_eq!((a.held().count(), b.held().count()), (2, 2));
