@@ -50,6 +50,8 @@ pub struct Copy {
     /// suffices.
     certain: Option<Instant>,
     doubt: Duration,
+    /// False while the copy begins anew, which an error may have interrupted.
+    is_whole: bool,
     /// Locked.
     _alone: File,
 }
@@ -57,7 +59,7 @@ pub struct Copy {
 /// Marks a directory as a copy of this store, or checks that it is one; locks it.
 fn claim(remote: &Store, dir: &Path) -> Result<File> {
     remote.check_no_copy()?;
-    let place = remote.to_string();
+    let place = remote.place();
     let occupied = |found| Error::Occupied { path: dir.display().to_string(), found };
     match mark::copied_from(dir)? {
         Some(from) if from == place => {}
@@ -100,6 +102,7 @@ impl Copy {
             noted: 0,
             certain: None,
             doubt,
+            is_whole: false,
             _alone: alone,
         };
         if !copy.resume().await? {
@@ -108,7 +111,7 @@ impl Copy {
         Ok(copy)
     }
 
-    /// Returns the copy, as a store from which can be fetched.
+    /// Returns the copy, as a store that can be fetched from.
     pub fn local(&self) -> &Store {
         &self.local
     }
@@ -118,25 +121,30 @@ impl Copy {
         self.certain = None;
     }
 
-    /// Copies what has come since. Returns whether links were left out, because the store does not
-    /// have them any more: whoever follows the copy begins anew.
-    pub async fn look(&mut self) -> Result<bool> {
-        let Some(links) = self.copy_links().await? else {
-            self.take_anew().await?;
-            return Ok(true);
-        };
+    /// Returns the number of the newest link here. What is here leads to it, but perhaps not from
+    /// every link that was here before.
+    pub fn newest(&self) -> u64 {
+        self.tip.number
+    }
+
+    /// Copies what has come since. Links that the store does not have any more are left out: then
+    /// the copy begins anew.
+    pub async fn look(&mut self) -> Result<()> {
+        if !self.is_whole {
+            return self.take_anew().await;
+        }
+        let Some(links) = self.copy_links().await? else { return self.take_anew().await };
         if links > 0 {
             self.certain = Some(Instant::now());
         }
         if self.certain.is_none_or(|certain| certain.elapsed() > self.doubt) {
             if self.is_left_behind().await? {
-                self.take_anew().await?;
-                return Ok(true);
+                return self.take_anew().await;
             }
             self.check_chain().await?;
             self.certain = Some(Instant::now());
         }
-        Ok(false)
+        Ok(())
     }
 
     /// Spends a while on the newest base, for one who has read all links here: those before it are
@@ -178,6 +186,7 @@ impl Copy {
         if let Some((link, _)) = read_link(&self.local, newest).await? {
             self.want(&link)?;
         }
+        self.is_whole = true;
         Ok(true)
     }
 
@@ -219,6 +228,7 @@ impl Copy {
     pub async fn take_anew(&mut self) -> Result<()> {
         for _ in 0..TRIES {
             let (number, base) = self.remote_base().await?;
+            self.is_whole = false;
             let hints = self.names(Folder::Base).await?;
             self.local.remove(Folder::Base, &hints).await?;
             let from = base.first_link(number);
@@ -241,7 +251,7 @@ impl Copy {
                 self.download().await?;
             }
             if !self.names(Folder::Base).await?.is_empty() {
-                self.certain = Some(Instant::now());
+                (self.certain, self.is_whole) = (Some(Instant::now()), true);
                 return Ok(());
             }
         }

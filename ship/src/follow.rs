@@ -142,10 +142,8 @@ impl Follower {
     pub async fn look(&mut self) -> Result<u64> {
         let mut begun = Instant::now();
         let mut links = 0;
-        if let Some(copy) = &mut self.copy
-            && copy.look().await?
-        {
-            self.take_anew().await?;
+        if let Some(copy) = &mut self.copy {
+            copy.look().await?;
         }
         while let Some((link, _)) = read_link(&self.store, self.link + 1).await? {
             self.certain = Instant::now();
@@ -157,6 +155,10 @@ impl Follower {
                 // The end of a copy is not that of the place.
                 begun = if self.copy.is_none() { Instant::now() } else { begun };
             }
+        }
+        if self.copy.as_ref().is_some_and(|copy| copy.newest() > self.link) {
+            // Links were left out.
+            self.take_anew().await?;
         }
         if self.copy.is_none() && self.certain.elapsed() > self.shared.max_lag.min(DOUBT) {
             self.make_certain().await?;

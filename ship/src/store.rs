@@ -157,6 +157,14 @@ impl Store {
         self.prefix.clone().join(folder.name()).join(name)
     }
 
+    /// Returns what it is called from any directory.
+    pub(crate) fn place(&self) -> String {
+        match std::path::absolute(&self.url) {
+            Ok(path) if !self.url.contains("://") => path.display().to_string(),
+            _ => self.url.clone(),
+        }
+    }
+
     /// Refuses a follower's copy, whose owner is another process.
     pub(crate) fn check_no_copy(&self) -> Result<()> {
         let Some(from) = &self.copied else { return Ok(()) };

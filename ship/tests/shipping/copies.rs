@@ -171,6 +171,40 @@ async fn a_follower_killed_at_any_call_leaves_a_prefix_and_continues_to_the_end(
     assert!(compared > 0, "nothing was compared");
 }
 
+#[tokio::test]
+async fn a_follower_that_often_falls_behind_a_store_with_faults_catches_up_each_time() {
+    let parent = tempfile::tempdir().expect("a directory");
+    let mut source = Source::new(8).await;
+    source.write().await;
+    let client = || store(Client::faulty(&source.server, u64::MAX));
+    let mut follower = loop {
+        match Follower::begin_in(client(), parent.path().join("new"), Duration::ZERO).await {
+            Ok(follower) => break follower,
+            Err(error) => drop(error),
+        }
+    };
+    let (mut looks, mut failures) = (0, 0);
+    for round in 0..60 {
+        for _ in 0..round % 7 {
+            source.write().await;
+        }
+        let least = looks + 1000;
+        while follower.answers().next_lsn() < source.shipper.confirmed() {
+            failures += u32::from(follower.look().await.is_err());
+            looks += 1;
+            assert!(looks < least, "round {round}: it does not catch up");
+        }
+        let found = follower.answers();
+        let lsn = found.next_lsn();
+        // By the copy itself: a follower that allows no lag answers nothing.
+        if follower.look().await.is_ok() && follower.answers().next_lsn() == lsn {
+            let (lsn, digest) = fetched(&directory(&parent.path().join("new"))).await;
+            assert_eq!(digest, source.digest(lsn), "round {round}");
+        }
+    }
+    assert!(failures > 10, "{failures} of {looks} looks failed");
+}
+
 /// Follows into a directory, and ends.
 async fn follow(source: &Source, dir: &Path) {
     let store = store(Client::sound(&source.server));
