@@ -24,6 +24,9 @@ use std::time::{Duration, Instant};
 const READ_AHEAD: u64 = 16;
 /// How often a copy begins anew because what it reads is removed.
 const TRIES: u32 = 3;
+/// How long a follower may take to end. Until it calls `exec`, also a child that its process has
+/// just forked holds the lock.
+const ENDING: Duration = Duration::from_secs(2);
 /// The time that is spent on parts of a snapshot, after a look.
 const BUDGET: Duration = Duration::from_millis(100);
 
@@ -57,7 +60,7 @@ pub struct Copy {
 }
 
 /// Marks a directory as a copy of this store, or checks that it is one; locks it.
-fn claim(remote: &Store, dir: &Path) -> Result<File> {
+async fn claim(remote: &Store, dir: &Path) -> Result<File> {
     remote.check_no_copy()?;
     let place = remote.place();
     let occupied = |found| Error::Occupied { path: dir.display().to_string(), found };
@@ -71,10 +74,16 @@ fn claim(remote: &Store, dir: &Path) -> Result<File> {
     }
     let path = mark::path(dir);
     let file = File::open(&path).map_err(|error| io("open", &path, &error))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(occupied("a follower that runs".into())),
-        Err(TryLockError::Error(error)) => Err(io("lock", &path, &error)),
+    let begun = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) if begun.elapsed() < ENDING => {
+                tokio::time::sleep(ENDING / 100).await;
+            }
+            Err(TryLockError::WouldBlock) => return Err(occupied("a follower that runs".into())),
+            Err(TryLockError::Error(error)) => return Err(io("lock", &path, &error)),
+        }
     }
 }
 
@@ -89,7 +98,7 @@ impl Copy {
     /// Opens a copy in a directory, which may be new, and copies at least what makes it a whole
     /// filter. After `doubt` without a link it asks whether links were removed.
     pub async fn open(remote: Store, dir: &Path, doubt: Duration) -> Result<Self> {
-        let alone = claim(&remote, dir)?;
+        let alone = claim(&remote, dir).await?;
         let local = Store::of_directory(dir)?;
         let mut copy = Self {
             remote,
