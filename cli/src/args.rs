@@ -134,10 +134,12 @@ pub enum Command {
     /// Creates a filter, in a new directory, from object storage.
     #[cfg(feature = "ship")]
     Fetch(Fetch),
-    /// Prints 1 or 0 for each key of standard input, from a copy of a shipped filter in memory.
+    /// Prints 1 or 0 for each key of standard input, from a copy of a shipped filter in memory, and
+    /// perhaps keeps another one in a directory, to be promoted.
     #[cfg(feature = "ship")]
     Follow(Follow),
-    /// Makes a new directory the writer of a shipped filter: fetches it, and fences whoever ships.
+    /// Makes a directory the writer of a shipped filter: fetches it, or what a follower lacks, and
+    /// fences whoever ships.
     #[cfg(feature = "ship")]
     Promote(Promote),
     /// Gives a filter another window, rate, capacity or kind, while it is in use, from the log that

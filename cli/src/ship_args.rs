@@ -21,7 +21,8 @@ pub struct Ship {
     /// Credentials and settings come from the environment (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL).
     #[arg(required = true)]
     pub url: Option<String>,
-    /// How often what has become durable is shipped: the most that the loss of the machine takes.
+    /// How often what has become durable is shipped: the most that the loss of the machine takes,
+    /// besides what was not durable yet.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "10s")]
     pub every: Duration,
     /// Ship once, and end.
@@ -82,7 +83,13 @@ pub struct Fetch {
 pub struct Follow {
     /// The place of the filter, as for ship.
     pub url: String,
-    /// How often the place is asked for what is new.
+    /// Keep a copy of what the place has in this directory, which is new, or that of a follower
+    /// that has ended: then only the rest is downloaded. It continues after the end of standard
+    /// input, until a signal. promote makes the directory a filter; until then it is none.
+    #[arg(value_name = "NEW")]
+    pub dir: Option<PathBuf>,
+    /// How often something new is expected. The place is asked so often if nothing comes, and up to
+    /// 16 times as often when it is due.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "1s")]
     pub every: Duration,
     /// Refuse to answer when the end of what the place has was not seen for so long.
@@ -93,8 +100,8 @@ pub struct Follow {
 /// Options of `promote`.
 #[derive(Debug, Args)]
 pub struct Promote {
-    /// The place of the filter, as for ship.
-    pub url: String,
-    /// The directory of the new filter, which must be empty or missing.
-    pub dir: PathBuf,
+    /// The place of the filter, as for ship; it may be left out for the directory of a follower.
+    /// Then the directory of the filter: new, or that of a follower of this place that has ended.
+    #[arg(required = true, num_args = 1..=2, value_names = ["URL", "NEW"])]
+    pub places: Vec<String>,
 }

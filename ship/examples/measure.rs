@@ -1,10 +1,10 @@
 //! Measures what shipping costs a writer, and how long a fetch takes.
 //!
-//! `cargo run --release --example measure -- writer|paced [SECONDS]|follow [SECONDS]|fetch [MiB]`.
-//! The store is a directory.
+//! `cargo run --release --example measure -- writer`, `-- paced [SECONDS [PAIRS [EACH]]]`,
+//! `-- follow [SECONDS [DURABILITY]]`, `-- fetch [MiB [ROUNDS]]`. The store is a directory.
 
-use ebbtide::{Any, Bloom, Filter, Fingerprint, Options, Reader};
-use ebbtide_ship::{Follower, ShipOptions, Store, Worker, fetch};
+use ebbtide::{Any, Bloom, Durability, Filter, Fingerprint, Options, Reader};
+use ebbtide_ship::{Follower, Pace, ShipOptions, Store, Worker, fetch};
 use std::collections::VecDeque;
 use std::error::Error;
 use std::path::Path;
@@ -90,7 +90,7 @@ impl Drop for Beside {
 
 fn ship(dir: &str, url: &str, every: &str) -> Result<()> {
     let options = ShipOptions { take_over: true, ..ShipOptions::default() };
-    let every = Duration::from_secs(every.parse()?);
+    let every = Duration::from_secs_f64(every.parse()?);
     let worker = Worker::start(dir, Store::open(url)?, options, every)?;
     loop {
         std::thread::sleep(Duration::from_secs(1));
@@ -101,31 +101,38 @@ fn ship(dir: &str, url: &str, every: &str) -> Result<()> {
 }
 
 /// As [`writer`], at 100,000 inserts a second.
-fn paced(parent: &Path, every: &str) -> Result<()> {
+fn paced(parent: &Path, every: &str, pairs: usize, each: Duration) -> Result<()> {
     let dir = parent.join("seen");
     let spec = Fingerprint::window(Duration::from_secs(3600)).rate(2000.0).fpr(0.001);
     let filter = Filter::create(&dir, spec, Options::new())?;
     let url = parent.join("store").display().to_string();
     let (mut key, mut ratios) = (0, Vec::new());
     insert_paced(&filter, &mut key, Duration::from_secs(3))?;
-    for pair in 0..7 {
-        let alone = insert_paced(&filter, &mut key, Duration::from_secs(5))?;
-        let child = Beside::start(&dir, &url, every)?;
-        let beside = insert_paced(&filter, &mut key, Duration::from_secs(5))?;
-        drop(child);
+    for pair in 0..pairs {
+        // In turns, so that what grows does not count for one of them.
+        let mut took = [0.0; 2];
+        for beside in [pair % 2, 1 - pair % 2] {
+            let child = (beside == 1).then(|| Beside::start(&dir, &url, every)).transpose()?;
+            took[beside] = insert_paced(&filter, &mut key, each)?;
+            drop(child);
+        }
+        let [alone, beside] = took;
         ratios.push(beside / alone);
         println!("pair {pair}: {alone:.0} ns alone, {beside:.0} ns beside a shipper");
     }
     ratios.sort_by(f64::total_cmp);
-    println!("median {:.3}", ratios[3]);
+    let at = |part: usize| ratios[(ratios.len() - 1) * part / 4];
+    println!("median {:.3}, quartiles {:.3} and {:.3}", at(2), at(1), at(3));
     Ok(())
 }
 
-/// How far a follower is behind a writer of 100,000 inserts a second.
-fn follow(parent: &Path, every: &str) -> Result<()> {
+/// How far a follower is behind a writer of 100,000 inserts a second: the age of the oldest insert
+/// that it does not have, every 20 ms.
+fn follow(parent: &Path, every: &str, durable: &str) -> Result<()> {
     let dir = parent.join("seen");
     let spec = Fingerprint::window(Duration::from_secs(3600)).rate(2000.0).fpr(0.001);
-    let filter = Filter::create(&dir, spec, Options::new())?;
+    let durability = Durability::Interval(Duration::from_secs_f64(durable.parse()?));
+    let filter = Filter::create(&dir, spec, Options::new().durability(durability))?;
     let url = parent.join("store").display().to_string();
     let mut key = 0;
     insert_paced(&filter, &mut key, Duration::from_secs(1))?;
@@ -134,38 +141,60 @@ fn follow(parent: &Path, every: &str) -> Result<()> {
     let max_lag = Duration::from_secs(60);
     let mut follower = runtime.block_on(Follower::begin(Store::open(&url)?, max_lag))?;
     let answers = follower.answers();
+    let mut pace = Pace::new(Duration::from_secs_f64(every.parse()?));
     let is_over = AtomicBool::new(false);
-    let mut behind = Vec::new();
+    let (mut behind, mut synced, mut late) = (Vec::new(), Vec::new(), Vec::new());
     std::thread::scope(|scope| {
         let (runtime, is_over, answers) = (&runtime, &is_over, &answers);
         let following = scope.spawn(move || {
             while !is_over.load(Ordering::Relaxed) {
-                runtime.block_on(follower.look()).map_err(|error| error.to_string())?;
-                std::thread::sleep(Duration::from_millis(50));
+                let begun = Instant::now();
+                let links = runtime.block_on(follower.look()).map_err(|error| error.to_string())?;
+                std::thread::sleep(pace.pause(begun, Instant::now(), links > 0));
             }
             Ok::<_, String>(())
         });
         let (begun, mut written) = (Instant::now(), VecDeque::new());
-        while begun.elapsed() < Duration::from_secs(30) {
-            insert_paced(&filter, &mut key, Duration::from_millis(100))?;
-            written.push_back((Instant::now(), filter.stat()?.lsn));
-            while written.front().is_some_and(|&(_, lsn)| lsn <= answers.next_lsn()) {
-                written.pop_front();
-            }
-            behind.push(written.front().map_or(0, |(time, _)| time.elapsed().as_millis()));
+        let mut undurable = VecDeque::new();
+        while begun.elapsed() < Duration::from_secs(60) {
+            let step = Instant::now();
+            insert_paced(&filter, &mut key, Duration::from_millis(20))?;
+            // More than what was asked for is what the machine did meanwhile.
+            late.push(step.elapsed().saturating_sub(Duration::from_millis(20)).as_millis());
+            let stat = filter.stat()?;
+            written.push_back((Instant::now(), stat.lsn));
+            undurable.push_back((Instant::now(), stat.lsn));
+            behind.push(oldest(&mut written, answers.next_lsn()));
+            synced.push(oldest(&mut undurable, stat.durable_lsn));
         }
         is_over.store(true, Ordering::Relaxed);
         following.join().expect("no panic").map_err(Box::from)
     })
     .map_err(|error: Box<dyn Error>| error)?;
-    behind.sort_unstable();
-    let (middle, most) = (behind[behind.len() / 2], behind[behind.len() - 1]);
-    println!("{key} inserts; behind: {middle} ms in the middle, {most} ms at most");
+    println!("{key} inserts, every {every} s, durable every {durable} s, in milliseconds");
+    print_percentiles("behind the writer", behind);
+    print_percentiles("not durable yet", synced);
+    print_percentiles("a step of the writer late", late);
     Ok(())
 }
 
+/// Forgets what is reached, and returns the age of what is not in milliseconds.
+fn oldest(written: &mut VecDeque<(Instant, u64)>, reached: u64) -> u128 {
+    while written.front().is_some_and(|&(_, lsn)| lsn <= reached) {
+        written.pop_front();
+    }
+    written.front().map_or(0, |(time, _)| time.elapsed().as_millis())
+}
+
+fn print_percentiles(name: &str, mut values: Vec<u128>) {
+    values.sort_unstable();
+    let at = |percent: usize| values[(values.len() - 1) * percent / 100];
+    let [half, most, rarely, always] = [50, 90, 99, 100].map(at);
+    println!("{name}: median {half}, 90 % {most}, 99 % {rarely}, at most {always}");
+}
+
 /// A copy of the snapshot's file, then fetch and opening.
-fn fetched(parent: &Path, mebibytes: u64) -> Result<()> {
+fn fetched(parent: &Path, mebibytes: u64, rounds: usize) -> Result<()> {
     let dir = parent.join("seen");
     // 14.4 bits a key.
     let keys = mebibytes * (8 << 20) / 15;
@@ -179,7 +208,7 @@ fn fetched(parent: &Path, mebibytes: u64) -> Result<()> {
         .stop()?;
     let snapshot = std::fs::read_dir(parent.join("store/snapshot"))?.next().ok_or("none")??.path();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    for round in 0..3 {
+    for round in 0..rounds {
         let copied = parent.join("copied");
         let begun = Instant::now();
         std::fs::copy(&snapshot, &copied)?;
@@ -206,16 +235,18 @@ fn fetched(parent: &Path, mebibytes: u64) -> Result<()> {
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let at = |place: usize, default| arguments.get(place).map_or(default, String::as_str);
     let parent = tempfile::tempdir()?;
-    match arguments.first().map(String::as_str) {
-        Some("writer") => writer(parent.path()),
-        Some("paced") => paced(parent.path(), arguments.get(1).map_or("10", String::as_str)),
-        Some("follow") => follow(parent.path(), arguments.get(1).map_or("1", String::as_str)),
-        Some("ship") => ship(&arguments[1], &arguments[2], &arguments[3]),
-        Some("fetch") => {
-            let mebibytes = arguments.get(1).map_or(Ok(1024), |text| text.parse())?;
-            fetched(parent.path(), mebibytes)
+    let parent = parent.path();
+    match at(0, "") {
+        "writer" => writer(parent),
+        "paced" => {
+            let each = Duration::from_secs(at(3, "5").parse()?);
+            paced(parent, at(1, "10"), at(2, "8").parse()?, each)
         }
+        "follow" => follow(parent, at(1, "1"), at(2, "1")),
+        "ship" => ship(&arguments[1], &arguments[2], &arguments[3]),
+        "fetch" => fetched(parent, at(1, "1024").parse()?, at(2, "3").parse()?),
         _ => Err("expected writer, paced, follow or fetch".into()),
     }
 }

@@ -88,14 +88,14 @@ pub async fn is_empty(store: &Store) -> Result<bool> {
     Ok(read_link(store, 1).await?.is_none())
 }
 
-fn io(action: &'static str, path: &Path, error: &std::io::Error) -> Error {
+pub(crate) fn io(action: &'static str, path: &Path, error: &std::io::Error) -> Error {
     let (object, found) = (path.display().to_string(), error.to_string());
     let remedy = "look at the disk of this machine";
     Error::Store { object, action, found, remedy, is_transient: false }
 }
 
 /// Returns what is in a directory; `None` if it is empty, or there is none.
-fn occupied(dir: &Path) -> Result<Option<String>> {
+pub(crate) fn occupied(dir: &Path) -> Result<Option<String>> {
     match fs::read_dir(dir) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(io("look into", dir, &error)),
@@ -112,7 +112,7 @@ fn occupied(dir: &Path) -> Result<Option<String>> {
 }
 
 /// Returns the name of a directory beside this one.
-fn beside(dir: &Path, suffix: &str) -> PathBuf {
+pub(crate) fn beside(dir: &Path, suffix: &str) -> PathBuf {
     let mut name = dir.file_name().unwrap_or_default().to_os_string();
     name.push(format!(".{suffix}"));
     dir.with_file_name(name)
@@ -125,7 +125,7 @@ pub(crate) fn remove(dir: &Path) -> Result<()> {
     }
 }
 
-fn sync_parent(dir: &Path) -> std::io::Result<()> {
+pub(crate) fn sync_parent(dir: &Path) -> std::io::Result<()> {
     let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
     fs::File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }
@@ -158,7 +158,7 @@ async fn fetch_moment(store: &Store, work: &Path, to: &Path, at: At) -> Result<F
     })
 }
 
-fn nothing(store: &Store, expected: &str) -> Error {
+pub(crate) fn nothing(store: &Store, expected: &str) -> Error {
     let remedy = "look at the URL; a shipper that has just begun is done when it has shipped a \
                   snapshot";
     Error::object(store.to_string(), expected, "none", remedy)

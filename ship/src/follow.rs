@@ -1,26 +1,26 @@
-//! A standby: a copy in memory that applies links as they come and answers questions, and the
-//! promotion of a copy to the writer.
+//! A standby: a copy in memory that applies links as they come and answers questions. It may also
+//! copy the objects to a directory, so that it continues after a restart.
 //!
 //! What is known of the shipper is what the store has. [`Answers::ask`] refuses when the follower
 //! has not seen the end of the chain for too long. Whether the shipper is late is a figure of its
 //! own.
 
-use crate::chain::{Base, read_link};
+use crate::chain::{Base, link_name, read_link};
+use crate::copy::Copy;
 use crate::error::{Error, Result};
-use crate::fetch::{Fetched, assemble, fetch};
-use crate::link::Content;
-use crate::ship::{ShipOptions, Shipper};
+use crate::fetch::{Fetched, assemble};
+use crate::link::{Content, Link};
 use crate::store::{Folder, Store};
-use ebbtide::media::{Disk, Media, Memory};
+use ebbtide::media::{Media, Memory};
 use ebbtide::{Any, Options, Reader, Standby};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-/// After so long without a link, a list shows whether links are missing.
-const DOUBT: Duration = Duration::from_secs(60);
-/// How often a promotion begins again because the writer has shipped more meanwhile.
-const TRIES: u32 = 10;
+/// After so long without a link, a list shows whether links were removed; sooner if the copy must
+/// not be that old.
+pub(crate) const DOUBT: Duration = Duration::from_secs(60);
+const REMOVED: &str = "somebody has removed the objects: look for who has, and start again";
 
 #[derive(Debug)]
 struct Shared {
@@ -64,7 +64,9 @@ impl Answers {
 /// Follows a shipped filter.
 #[derive(Debug)]
 pub struct Follower {
+    /// What is followed: the place, or the copy of it.
     store: Store,
+    copy: Option<Copy>,
     shared: Arc<Shared>,
     /// The newest link that was read.
     link: u64,
@@ -86,11 +88,44 @@ impl Follower {
     /// # Errors
     /// As [`fetch`](crate::fetch()).
     pub async fn begin(store: Store, max_lag: Duration) -> Result<Self> {
-        let seen = Mutex::new(Instant::now());
+        store.check_no_copy()?;
+        Self::begin_at(store, None, max_lag, Instant::now()).await
+    }
+
+    /// As [`Follower::begin`], and keeps a copy of the objects in a directory: new, or of a
+    /// follower of this place that has ended, however it has. What is there is not downloaded
+    /// again, also by [`promote`](crate::promote()).
+    ///
+    /// # Errors
+    /// As [`fetch`](crate::fetch()). [`Error::Occupied`] if the directory is something else, or of
+    /// another follower that runs; [`Error::Object`] if the place does not have what was copied
+    /// from it.
+    pub async fn begin_in(store: Store, dir: impl AsRef<Path>, max_lag: Duration) -> Result<Self> {
+        let begun = Instant::now();
+        let doubt = max_lag.min(DOUBT);
+        let copy = Copy::open(store.clone(), dir.as_ref(), doubt).await?;
+        match Self::begin_at(copy.local().clone(), Some(copy), max_lag, begun).await {
+            // A part of the copy is damaged.
+            Err(Error::Object { .. }) => {
+                let mut copy = Copy::open(store, dir.as_ref(), doubt).await?;
+                copy.take_anew().await?;
+                Self::begin_at(copy.local().clone(), Some(copy), max_lag, begun).await
+            }
+            begun => begun,
+        }
+    }
+
+    async fn begin_at(
+        store: Store,
+        copy: Option<Copy>,
+        max_lag: Duration,
+        begun: Instant,
+    ) -> Result<Self> {
         let (standby, fetched) = take(&store).await?;
+        let seen = Mutex::new(begun);
         let shared = Arc::new(Shared { standby: RwLock::new(standby), seen, max_lag });
         let (link, is_pending, certain) = (fetched.link, fetched.is_pending, Instant::now());
-        Ok(Self { store, shared, link, is_pending, certain })
+        Ok(Self { store, copy, shared, link, is_pending, certain })
     }
 
     /// Returns the answers, for other threads.
@@ -105,40 +140,66 @@ impl Follower {
     /// # Errors
     /// [`Error::Store`], [`Error::Object`], [`Error::Filter`].
     pub async fn look(&mut self) -> Result<u64> {
-        let (mut links, mut begun) = (0, Instant::now());
+        let mut begun = Instant::now();
+        let mut links = 0;
+        if let Some(copy) = &mut self.copy {
+            copy.look().await?;
+        }
         while let Some((link, _)) = read_link(&self.store, self.link + 1).await? {
             self.certain = Instant::now();
-            let is_base = Base::of(&link).is_some();
-            match &link.content {
-                Content::Begin(begin) => {
-                    let standby =
-                        self.shared.standby.read().unwrap_or_else(PoisonError::into_inner);
-                    self.is_pending = !(begin.continues && begin.first == standby.next_lsn());
-                }
-                Content::Log(piece, _) if !self.is_pending => {
-                    let standby =
-                        self.shared.standby.read().unwrap_or_else(PoisonError::into_inner);
-                    standby.apply(piece)?;
-                }
-                Content::Log(..) | Content::Snapshot(_) => {}
-            }
+            self.apply(&link)?;
             self.link += 1;
             links += 1;
-            if is_base && self.is_pending {
+            if self.is_pending && Base::of(&link).is_some() {
                 self.take_anew().await?;
-                begun = Instant::now();
+                // The end of a copy is not that of the place.
+                begun = if self.copy.is_none() { Instant::now() } else { begun };
             }
         }
-        if self.certain.elapsed() > DOUBT {
-            let after = crate::chain::link_name(self.link + 1);
-            if !self.store.list(Folder::Chain, Some(&after)).await?.is_empty() {
-                // Links that are not needed any more were removed before they were read here.
-                self.take_anew().await?;
-            }
-            self.certain = Instant::now();
+        if self.copy.as_ref().is_some_and(|copy| copy.newest() > self.link) {
+            // Links were left out.
+            self.take_anew().await?;
+        }
+        if self.copy.is_none() && self.certain.elapsed() > self.shared.max_lag.min(DOUBT) {
+            self.make_certain().await?;
         }
         *self.shared.seen.lock().unwrap_or_else(PoisonError::into_inner) = begun;
+        if let Some(copy) = &mut self.copy {
+            copy.renew_base().await?;
+        }
         Ok(links)
+    }
+
+    /// Looks whether there are later links although the next one is missing.
+    async fn make_certain(&mut self) -> Result<()> {
+        let after = link_name(self.link + 1);
+        if !self.store.list(Folder::Chain, Some(&after)).await?.is_empty() {
+            // Links that are not needed any more were removed before they were read here.
+            self.take_anew().await?;
+        } else if read_link(&self.store, self.link).await?.is_none() {
+            let object = self.store.name(Folder::Chain, &link_name(self.link));
+            return Err(Error::object(
+                object,
+                "the link that was read from there",
+                "none",
+                REMOVED,
+            ));
+        }
+        self.certain = Instant::now();
+        Ok(())
+    }
+
+    /// Applies the next link.
+    fn apply(&mut self, link: &Link) -> Result<()> {
+        let standby = self.shared.standby.read().unwrap_or_else(PoisonError::into_inner);
+        match &link.content {
+            Content::Begin(begin) => {
+                self.is_pending = !(begin.continues && begin.first == standby.next_lsn());
+            }
+            Content::Log(piece, _) if !self.is_pending => standby.apply(piece)?,
+            Content::Log(..) | Content::Snapshot(_) => {}
+        }
+        Ok(())
     }
 
     async fn take_anew(&mut self) -> Result<()> {
@@ -146,31 +207,5 @@ impl Follower {
         *self.shared.standby.write().unwrap_or_else(PoisonError::into_inner) = standby;
         (self.link, self.is_pending) = (fetched.link, fetched.is_pending);
         Ok(())
-    }
-}
-
-/// Makes a new directory the writer: fetches the filter, and begins a timeline. On return every
-/// shipper before is fenced, and the directory has all that they were confirmed.
-///
-/// # Errors
-/// As [`fetch`](crate::fetch()) and [`Shipper::begin`]; [`Error::Refused`] if the writer ships more
-/// each time: stop it first.
-pub async fn promote(
-    store: &Store,
-    dir: impl AsRef<Path>,
-    options: ShipOptions,
-) -> Result<(Fetched, Shipper)> {
-    let dir = dir.as_ref();
-    let mut tries = TRIES;
-    loop {
-        let fetched = fetch(store, dir, None).await?;
-        let media = Arc::new(Disk::new(dir));
-        match Shipper::begin(store.clone(), media, options.clone()).await {
-            Err(Error::Refused { .. }) if tries > 0 => {
-                tries -= 1;
-                crate::fetch::remove(dir)?;
-            }
-            begun => return Ok((fetched, begun?)),
-        }
     }
 }

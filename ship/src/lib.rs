@@ -2,25 +2,36 @@
 //!
 //! Where to look: `link` has the bytes of an object, `chain` reads the chain of objects, `ship`
 //! puts links at its end (the fence), `snapshot` moves snapshots, `retention` removes, `fetch`
-//! makes a directory of it, `follow` a copy in memory, `verify` proves it, `worker` is the thread.
+//! makes a directory of it, `follow` a copy in memory, `copy` one of the objects, `promote` makes
+//! one the writer, `verify` proves it, `worker` is the thread, `standing` how far it is.
 
 mod chain;
+mod client;
+mod copy;
+mod download;
 mod error;
 mod fetch;
 mod follow;
 mod link;
+mod mark;
 mod note;
+mod pace;
+mod promote;
 mod retention;
 mod ship;
 mod snapshot;
+mod standing;
 mod store;
 mod verify;
 mod worker;
 
 pub use error::{Error, Result};
 pub use fetch::{Fetched, assemble, fetch, fetch_if_empty, is_empty};
-pub use follow::{Answers, Follower, promote};
+pub use follow::{Answers, Follower};
+pub use pace::Pace;
+pub use promote::{following, promote};
 pub use ship::{ShipOptions, Shipped, Shipper};
+pub use standing::Standing;
 pub use store::{Store, explain};
 pub use verify::{Verified, verify};
 pub use worker::{EVERY, Status, Worker};

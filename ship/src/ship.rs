@@ -140,6 +140,7 @@ impl Shipper {
     /// [`Error::Refused`] if the directory cannot be shown to have what the store has;
     /// [`Error::Object`], [`Error::Store`], [`Error::Filter`].
     pub async fn begin(store: Store, media: Arc<dyn Media>, options: ShipOptions) -> Result<Self> {
+        store.check_no_copy()?;
         let origin = origin_on(&*media)?;
         let (mut seen, mut tip) = read_chain(&store).await?;
         loop {

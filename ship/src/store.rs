@@ -3,9 +3,12 @@
 //! `chain/<number>` are the links, `base/<number>` the numbers of links at which a fetch can begin,
 //! `snapshot/…` the snapshots. It does not know what a link says.
 
+use crate::client::client;
 use crate::error::{Error, Result};
+use crate::mark::copied_from;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
+use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{
     Error as StoreError, GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions,
@@ -14,8 +17,10 @@ use object_store::{
 use std::fmt;
 use std::future::Future;
 use std::ops::Range;
+use std::path::Path as FilePath;
 use std::sync::Arc;
 use std::time::Duration;
+use url::Url;
 
 /// The longest time to wait for one answer of the store. Its client repeats what failed meanwhile.
 const ANSWER: Duration = Duration::from_secs(60);
@@ -31,6 +36,8 @@ pub struct Store {
     prefix: Path,
     url: String,
     upload_bytes: usize,
+    /// What it is a follower's copy of.
+    copied: Option<String>,
 }
 
 impl fmt::Debug for Store {
@@ -83,33 +90,59 @@ impl Store {
     /// # Errors
     /// [`Error::Setting`] for a URL that cannot be used, with the reason.
     pub fn open(url: &str) -> Result<Self> {
+        Self::open_with(url, std::env::vars())
+    }
+
+    /// As [`Store::open`], with these settings in place of those of the environment.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open_with<N, V>(url: &str, settings: impl IntoIterator<Item = (N, V)>) -> Result<Self>
+    where
+        N: AsRef<str>,
+        V: Into<String>,
+    {
         let wrong = |error: &dyn fmt::Display| Error::Setting {
             name: "URL",
             expected: "s3://BUCKET/PREFIX, file:///DIRECTORY, or a directory",
             found: format!("{url} ({error})"),
         };
         if !url.contains("://") {
-            std::fs::create_dir_all(url).map_err(|error| wrong(&error))?;
-            let objects = object_store::local::LocalFileSystem::new_with_prefix(url);
-            let objects = objects.map_err(|error| wrong(&error))?;
-            return Ok(Self::of(Arc::new(objects), "", url));
+            return Self::of_directory(FilePath::new(url));
         }
-        let parsed = url::Url::parse(url).map_err(|error| wrong(&error))?;
-        let of_store = |name: &String| {
+        let parsed = Url::parse(url).map_err(|error| wrong(&error))?;
+        let settings = settings.into_iter().map(|(name, value)| {
+            let name = name.as_ref().to_ascii_lowercase();
+            (name, value.into())
+        });
+        let of_store = |(name, _): &(String, String)| {
             ["aws_", "google_", "azure_"].iter().any(|start| name.starts_with(start))
         };
-        let settings = std::env::vars().map(|(name, value)| (name.to_ascii_lowercase(), value));
-        let settings = settings.filter(|(name, _)| of_store(name));
-        let (objects, prefix) =
-            object_store::parse_url_opts(&parsed, settings).map_err(|error| wrong(&error))?;
-        Ok(Self::of(objects.into(), prefix.as_ref(), url))
+        let settings = settings.filter(of_store).collect();
+        let (objects, prefix) = client(&parsed, settings).map_err(|error| wrong(&error))?;
+        let copied = parsed.to_file_path().ok().map_or(Ok(None), copied_from)?;
+        Ok(Self { copied, ..Self::of(objects, prefix.as_ref(), url) })
+    }
+
+    /// Opens a directory, which is created if it is not there.
+    pub(crate) fn of_directory(dir: &FilePath) -> Result<Self> {
+        let url = dir.display().to_string();
+        let wrong = |error: &dyn fmt::Display| Error::Setting {
+            name: "URL",
+            expected: "a directory that can be read and written",
+            found: format!("{url} ({error})"),
+        };
+        std::fs::create_dir_all(dir).map_err(|error| wrong(&error))?;
+        let objects = LocalFileSystem::new_with_prefix(dir).map_err(|error| wrong(&error))?;
+        let copied = copied_from(dir)?;
+        Ok(Self { copied, ..Self::of(Arc::new(objects), "", &url) })
     }
 
     /// Uses a store of the program's own. `url` is for messages.
     #[must_use]
     pub fn of(objects: Arc<dyn ObjectStore>, prefix: &str, url: &str) -> Self {
         let (prefix, url) = (Path::from(prefix), url.trim_end_matches('/').into());
-        Self { objects, prefix, url, upload_bytes: UPLOAD_BYTES }
+        Self { objects, prefix, url, upload_bytes: UPLOAD_BYTES, copied: None }
     }
 
     /// Sets the length from which a snapshot is uploaded in pieces, and that of a piece; by default
@@ -122,6 +155,24 @@ impl Store {
 
     fn path(&self, folder: Folder, name: &str) -> Path {
         self.prefix.clone().join(folder.name()).join(name)
+    }
+
+    /// Returns what it is called from any directory.
+    pub(crate) fn place(&self) -> String {
+        match std::path::absolute(&self.url) {
+            Ok(path) if !self.url.contains("://") => path.display().to_string(),
+            _ => self.url.clone(),
+        }
+    }
+
+    /// Refuses a follower's copy, whose owner is another process.
+    pub(crate) fn check_no_copy(&self) -> Result<()> {
+        let Some(from) = &self.copied else { return Ok(()) };
+        Err(Error::Setting {
+            name: "URL",
+            expected: "the place of a shipper",
+            found: format!("{self}, a follower's copy of {from}: use that place"),
+        })
     }
 
     /// Returns what messages call an object.
@@ -195,6 +246,13 @@ impl Store {
         self.answer((folder, name), "put", put).await
     }
 
+    /// Puts an object in place of what has the name.
+    pub(crate) async fn put_over(&self, folder: Folder, name: &str, bytes: Bytes) -> Result<()> {
+        let path = self.path(folder, name);
+        let put = async { self.objects.put(&path, PutPayload::from_bytes(bytes)).await };
+        self.answer((folder, name), "put", put).await.map(drop)
+    }
+
     /// Puts an object under a name that nobody else uses, from parts that `read` returns.
     pub(crate) async fn upload(
         &self,
@@ -205,9 +263,7 @@ impl Store {
     ) -> Result<()> {
         let path = self.path(folder, name);
         if bytes <= self.upload_bytes as u64 {
-            let payload = PutPayload::from_bytes(read(0..bytes)?);
-            let put = async { self.objects.put(&path, payload).await };
-            return self.answer((folder, name), "put", put).await.map(drop);
+            return self.put_over(folder, name, read(0..bytes)?).await;
         }
         let begun = async { self.objects.put_multipart(&path).await };
         let begun = self.answer((folder, name), "put", begun).await?;
@@ -288,6 +344,7 @@ pub fn explain(object: String, action: &'static str, error: &StoreError) -> Erro
         StoreError::PermissionDenied { .. } | StoreError::Unauthenticated { .. }
     ) || has(&[
         "SignatureDoesNotMatch",
+        "ExpiredToken",
         "InvalidAccessKeyId",
         "AccessDenied",
         "Permission denied",
@@ -299,7 +356,10 @@ pub fn explain(object: String, action: &'static str, error: &StoreError) -> Erro
         ("look at the network and the store; a shipper tries again", true)
     };
     let said = element(&found, "Code").zip(element(&found, "Message"));
-    let said = said.map(|(code, message)| format!("{code}: {message}"));
+    let said = said.map(|(code, message)| match message.trim_end_matches('.') {
+        "" => code.to_owned(),
+        message => format!("{code}: {message}"),
+    });
     let found = found.split_whitespace().collect::<Vec<_>>().join(" ");
     let found = said.unwrap_or(found);
     Error::Store { object, action, found, remedy, is_transient }

@@ -33,6 +33,10 @@ pub struct Verified {
     pub compared: u64,
     /// The newest state.
     pub digest: Digest,
+    /// When the newest link was written, by the clock of its shipper, in microseconds of Unix time.
+    pub newest_micros: u64,
+    /// The records of the directory that was compared which the store does not have.
+    pub unshipped: Option<u64>,
 }
 
 /// Reads everything in the store, rebuilds the filter in memory from each base, and compares. With
@@ -43,7 +47,7 @@ pub struct Verified {
 /// [`Error::Object`] for the first object that is not what it should be; [`Error::Store`],
 /// [`Error::Filter`].
 pub async fn verify(store: &Store, against: Option<&Path>) -> Result<Verified> {
-    let (seen, links, log_bytes) = read_all(store).await?;
+    let Read { seen, links, log_bytes, newest_micros } = read_all(store).await?;
     let bases = &seen.bases;
     let mut compared = 0;
     for pair in bases.windows(2) {
@@ -55,16 +59,28 @@ pub async fn verify(store: &Store, against: Option<&Path>) -> Result<Verified> {
         return Err(Error::object(object(), "a link at which a fetch can begin", "none", remedy));
     };
     let digest = state(store, newest, None).await?;
+    let mut unshipped = None;
     if let Some(dir) = against {
         let own = Reader::<Any>::at(dir, At::Lsn(digest.lsn - 1), Options::new())?.digest()?;
         check(&format!("{} as of LSN {}", store, digest.lsn - 1), own, digest)?;
         compared += 1;
+        let lsn = Reader::<Any>::open(dir, Options::new())?.stat()?.lsn;
+        unshipped = Some(lsn.saturating_sub(digest.lsn));
     }
-    Ok(Verified { links, log_bytes, bases: bases.len() as u64, compared, digest })
+    let bases = bases.len() as u64;
+    Ok(Verified { links, log_bytes, bases, compared, digest, newest_micros, unshipped })
+}
+
+/// What all links add up to.
+struct Read {
+    seen: Seen,
+    links: u64,
+    log_bytes: u64,
+    newest_micros: u64,
 }
 
 /// Reads all links from the oldest base on.
-async fn read_all(store: &Store) -> Result<(Seen, u64, u64)> {
+async fn read_all(store: &Store) -> Result<Read> {
     let mut from = 1;
     let mut seen = Seen::default();
     if let Some((number, _)) = base_hints(store).await?.pop()
@@ -73,16 +89,17 @@ async fn read_all(store: &Store) -> Result<(Seen, u64, u64)> {
     {
         (from, seen) = (base.first_link(number), Seen::from_base(&base));
     }
-    let (mut links, mut log_bytes) = (0, 0);
+    let (mut links, mut log_bytes, mut newest_micros) = (0, 0, 0);
     walk(store, (from, None), |link| {
         links += 1;
+        newest_micros = link.written;
         if let Content::Log(piece, _) = &link.content {
             log_bytes += piece.records.len() as u64;
         }
         seen.take(store, link).map(|()| true)
     })
     .await?;
-    Ok((seen, links, log_bytes))
+    Ok(Read { seen, links, log_bytes, newest_micros })
 }
 
 /// Compares the state as of the end of the base in link `next`, if the log leads there from the

@@ -1,10 +1,13 @@
 //! A shipper in a thread of its own: for programs that write the filter, and for the command.
 //!
 //! It never stops silently: what it does is in [`Status`], a stop for good in [`Worker::wait`] and
-//! [`Worker::stop`] as well.
+//! [`Worker::stop`] as well. For others it notes after each round how far it is, in the filter's
+//! directory ([`Standing`]).
 
 use crate::error::{Error, Result};
-use crate::ship::{ShipOptions, Shipper};
+use crate::pace::Pace;
+use crate::ship::{ShipOptions, Shipped, Shipper};
+use crate::standing::Standing;
 use crate::store::Store;
 use ebbtide::media::Disk;
 use std::fmt::Write;
@@ -13,9 +16,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The default interval.
+/// The default interval, between the beginnings of two rounds that ship something.
 pub const EVERY: Duration = Duration::from_secs(10);
 
 /// What a worker has done.
@@ -26,8 +29,10 @@ pub struct Status {
     pub confirmed: u64,
     /// The shipper's timeline.
     pub timeline: u64,
-    /// When the last round ended without an error: until then all that was durable was shipped.
+    /// When the last round began that had no error: what was durable then is shipped.
     pub succeeded: Instant,
+    /// The same by this machine's clock.
+    pub succeeded_at: SystemTime,
     /// Why the last round failed; `None` if it did not.
     pub failure: Option<String>,
     /// Rounds that failed since the start.
@@ -51,7 +56,9 @@ impl Status {
     /// Returns the figures in the text format of Prometheus.
     #[must_use]
     pub fn prometheus(&self, filter: &Path) -> String {
+        let at = self.succeeded_at.duration_since(UNIX_EPOCH).unwrap_or_default();
         let figures = [
+            ("last_success_timestamp_seconds", at.as_secs_f64()),
             ("confirmed_lsn", self.confirmed as f64),
             ("timeline", self.timeline as f64),
             ("lag_seconds", self.succeeded.elapsed().as_secs_f64()),
@@ -250,8 +257,9 @@ fn work(
     (orders, begun): (&Receiver<Order>, &Sender<Result<Arc<Shared>>>),
 ) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let media = Arc::new(Disk::new(dir));
+    let notes = Notes { media: media.clone(), url: store.to_string(), every };
     let started = runtime.map_err(|error| setting("runtime", &error)).and_then(|runtime| {
-        let media = Arc::new(Disk::new(dir));
         let shipper = runtime.block_on(Shipper::begin(store, media, options))?;
         Ok((runtime, shipper))
     });
@@ -260,26 +268,13 @@ fn work(
         // The caller waits for it.
         Err(error) => return drop(begun.send(Err(error))),
     };
-    let status = Status {
-        confirmed: shipper.confirmed(),
-        timeline: shipper.timeline(),
-        succeeded: Instant::now(),
-        failure: None,
-        failures: 0,
-        links: 0,
-        bytes: 0,
-        gaps: 0,
-        is_pending: shipper.is_pending(),
-        is_fenced: false,
-        is_stopped: false,
-    };
-    let (status, changed) = (Mutex::new((status, None)), Condvar::new());
+    let (status, changed) = (Mutex::new((Status::of(&shipper), None)), Condvar::new());
     let (begun_rounds, done) = (AtomicU64::new(0), AtomicU64::new(0));
     let shared = Arc::new(Shared { status, changed, begun: begun_rounds, done });
     let _ = begun.send(Ok(shared.clone()));
     // Also if the thread panics, those who wait must learn it.
-    let _stop = Stopping(&shared);
-    let mut wait = Duration::ZERO;
+    let _stop = Stopping(&shared, &notes);
+    let (mut pace, mut wait) = (Pace::new(every), Duration::ZERO);
     loop {
         let order = match orders.recv_timeout(wait) {
             Ok(order) => Some(order),
@@ -288,24 +283,76 @@ fn work(
         };
         // A number that is read before what it counts is read: nothing else depends on it.
         let number = shared.begun.fetch_add(1, Ordering::Relaxed) + 1;
+        let begun = Instant::now();
         let round = runtime.block_on(shipper.round());
         if round.is_ok() && !shipper.is_pending() {
             shared.done.fetch_max(number, Ordering::Relaxed);
         }
+        let has_failed = round.is_err();
+        let has_shipped = round.as_ref().is_ok_and(|shipped| shipped.links > 0);
         let is_last = matches!(order, Some(Order::Stop));
-        if !note(&shared, &shipper, round, is_last) || is_last {
+        if !note(&shared, (&shipper, &notes), (round, begun), is_last) || is_last {
             return;
         }
-        wait = every;
+        wait = pace.pause(begun, Instant::now(), has_shipped);
+        if has_failed {
+            // A store that refuses is not asked more often than one that takes what comes.
+            wait = every;
+        }
+    }
+}
+
+impl Status {
+    fn of(shipper: &Shipper) -> Self {
+        Self {
+            confirmed: shipper.confirmed(),
+            timeline: shipper.timeline(),
+            succeeded: Instant::now(),
+            succeeded_at: SystemTime::now(),
+            failure: None,
+            failures: 0,
+            links: 0,
+            bytes: 0,
+            gaps: 0,
+            is_pending: shipper.is_pending(),
+            is_fenced: false,
+            is_stopped: false,
+        }
+    }
+}
+
+/// What is noted in the filter's directory for others.
+struct Notes {
+    media: Arc<Disk>,
+    url: String,
+    every: Duration,
+}
+
+impl Notes {
+    fn write(&self, status: &Status) -> Result<()> {
+        let standing = Standing {
+            url: self.url.clone(),
+            timeline: status.timeline,
+            confirmed: status.confirmed,
+            every: self.every,
+            succeeded: status.succeeded_at,
+            failure: status.failure.clone(),
+            is_stopped: status.is_stopped,
+        };
+        standing.write(&*self.media)
     }
 }
 
 /// Marks the status as that of a worker that has stopped.
-struct Stopping<'a>(&'a Shared);
+struct Stopping<'a>(&'a Shared, &'a Notes);
 
 impl Drop for Stopping<'_> {
     fn drop(&mut self) {
-        self.0.lock().0.is_stopped = true;
+        let mut locked = self.0.lock();
+        locked.0.is_stopped = true;
+        // Without the note it counts as stalled after a while.
+        let _ = self.1.write(&locked.0);
+        drop(locked);
         self.0.changed.notify_all();
     }
 }
@@ -313,8 +360,8 @@ impl Drop for Stopping<'_> {
 /// Notes the result of a round. Returns whether there may be another one.
 fn note(
     shared: &Shared,
-    shipper: &Shipper,
-    round: Result<crate::ship::Shipped>,
+    (shipper, notes): (&Shipper, &Notes),
+    (round, begun): (Result<Shipped>, Instant),
     is_last: bool,
 ) -> bool {
     let mut locked = shared.lock();
@@ -323,7 +370,8 @@ fn note(
     (status.gaps, status.is_pending) = (shipper.gaps(), shipper.is_pending());
     let continues = match round {
         Ok(shipped) => {
-            (status.succeeded, status.failure) = (Instant::now(), None);
+            (status.succeeded, status.failure) = (begun, None);
+            status.succeeded_at = SystemTime::now() - begun.elapsed();
             status.links += shipped.links;
             status.bytes += shipped.log_bytes + shipped.snapshot_bytes;
             true
@@ -339,6 +387,10 @@ fn note(
             continues
         }
     };
+    if let Err(error) = notes.write(status) {
+        // What is shipped is shipped nevertheless.
+        status.failure.get_or_insert(error.to_string());
+    }
     drop(locked);
     shared.changed.notify_all();
     continues

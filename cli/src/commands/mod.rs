@@ -30,6 +30,8 @@ mod salvage;
 mod shells;
 #[cfg(feature = "ship")]
 mod ship;
+#[cfg_attr(not(feature = "ship"), path = "not_shipped.rs")]
+mod shipped;
 mod stat;
 mod stream;
 mod temporary;

@@ -1,15 +1,19 @@
 //! `ship`, `ship verify`, `fetch`, `follow`, `promote`: a filter in object storage.
 
+use super::shipped;
 use crate::failure::{self, Failure, Result};
 use crate::output::Output;
 use crate::ship_args::{Fetch, Follow, Promote, Ship, ShipOther, ShipVerify};
 use crate::stop::Stop;
-use ebbtide_ship::{Error, Follower, ShipOptions, Status, Store, Worker};
+use crate::units;
+use ebbtide::Timestamp;
+use ebbtide_ship::{Error, Follower, Pace, ShipOptions, Status, Store, Worker};
 use std::fs;
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
 
 /// The exit code of a shipper that was fenced: it must not be started again as it is.
 const FENCED: u8 = 3;
@@ -118,6 +122,15 @@ fn verify(arguments: &ShipVerify) -> Result<ExitCode> {
         found.digest,
         found.digest.lsn.saturating_sub(1)
     ))?;
+    let written = Timestamp::from_unix_micros(found.newest_micros);
+    print(&format!("the newest link was written at {}", units::time(written)))?;
+    if let (Some(records), Some(dir)) = (found.unshipped, &arguments.against) {
+        let records = units::counted(records, "record");
+        print(&format!("{} has {records} that are not shipped", dir.display()))?;
+        if let Some(stalled) = shipped::stalled(dir)? {
+            failure::note(&stalled);
+        }
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -146,21 +159,19 @@ pub fn follow(arguments: &Follow) -> Result<()> {
     let store = Store::open(&arguments.url).map_err(|error| failed(&error))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::Error(format!("cannot start: {error}")))?;
-    let begun = runtime.block_on(Follower::begin(store, arguments.max_lag));
-    let mut follower = begun.map_err(|error| failed(&error))?;
-    let (answers, every) = (follower.answers(), arguments.every);
-    // It ends with the process. An error makes the copy too old, which the answers say.
-    std::thread::spawn(move || {
-        let mut reported = None;
-        loop {
-            std::thread::sleep(every);
-            let failure = runtime.block_on(follower.look()).err().map(|error| error.to_string());
-            if failure != reported {
-                failure::note(failure.as_deref().unwrap_or("following again"));
-                reported = failure;
-            }
-        }
-    });
+    let begun = match &arguments.dir {
+        None => runtime.block_on(Follower::begin(store, arguments.max_lag)),
+        Some(dir) => runtime.block_on(Follower::begin_in(store, dir, arguments.max_lag)),
+    };
+    let follower = begun.map_err(|error| failed(&error))?;
+    let answers = follower.answers();
+    if let Some(dir) = &arguments.dir {
+        let (dir, lsn) = (dir.display(), answers.next_lsn());
+        failure::note(&format!("{dir} follows {}, from LSN {lsn} on", arguments.url));
+    }
+    // Without a directory it ends with the process.
+    let every = arguments.every;
+    let following = std::thread::spawn(move || keep_following(follower, &runtime, every));
     let mut output = Output::new()?;
     for line in std::io::stdin().lock().split(b'\n') {
         let key = line.map_err(|error| Failure::reading(Path::new("standard input"), &error))?;
@@ -168,17 +179,61 @@ pub fn follow(arguments: &Follow) -> Result<()> {
         output.text(if answer { "1" } else { "0" })?;
         output.flush()?;
     }
-    Ok(())
+    if arguments.dir.is_none() {
+        return Ok(());
+    }
+    match following.join() {
+        Ok(failure) => Err(failure),
+        Err(_) => Err(Failure::Error("the follower has panicked".into())),
+    }
+}
+
+/// Follows until it cannot any more; returns why. An error that may pass makes the copy too old,
+/// which the answers say.
+fn keep_following(mut follower: Follower, runtime: &Runtime, every: Duration) -> Failure {
+    let (mut reported, mut pace) = (None, Pace::new(every));
+    loop {
+        let begun = Instant::now();
+        let looked = runtime.block_on(follower.look());
+        let has_found = looked.as_ref().is_ok_and(|links| *links > 0);
+        if let Err(error) = &looked
+            && !error.is_transient()
+        {
+            failure::note(&error.to_string());
+            return failed(error);
+        }
+        let failure = looked.err().map(|error| error.to_string());
+        if failure != reported {
+            failure::note(failure.as_deref().unwrap_or("following again"));
+        }
+        let pause = pace.pause(begun, Instant::now(), has_found);
+        std::thread::sleep(if failure.is_some() { every } else { pause });
+        reported = failure;
+    }
 }
 
 /// Fetches, and begins a timeline.
 pub fn promote(arguments: &Promote) -> Result<()> {
-    let store = Store::open(&arguments.url).map_err(|error| failed(&error))?;
-    let promoted = ebbtide_ship::promote(&store, &arguments.dir, ShipOptions::default());
-    let (fetched, shipper) = run(promoted)?;
+    let (url, dir) = match arguments.places.as_slice() {
+        [url, dir] => (url.clone(), Path::new(dir)),
+        [dir] => {
+            let dir = Path::new(dir);
+            let from = ebbtide_ship::following(dir).map_err(|error| failed(&error))?;
+            let none = || {
+                let dir = dir.display();
+                Failure::Error(format!(
+                    "expected the directory of a follower, found {dir}: give a URL before it"
+                ))
+            };
+            (from.ok_or_else(none)?, dir)
+        }
+        _ => return Err(Failure::Error("expected URL and NEW; see --help".into())),
+    };
+    let store = Store::open(&url).map_err(|error| failed(&error))?;
+    let (fetched, shipper) = run(ebbtide_ship::promote(&store, dir, ShipOptions::default()))?;
     print(&format!(
         "{} has every operation up to LSN {}, and is the writer, in timeline {}",
-        arguments.dir.display(),
+        dir.display(),
         fetched.lsn.saturating_sub(1),
         shipper.timeline()
     ))

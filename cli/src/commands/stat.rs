@@ -3,6 +3,7 @@
 use super::at_rest::{self, warn_if_ahead};
 use super::look::{bytes, parameter_rows, parameters_json};
 use super::prometheus;
+use super::shipped;
 use crate::dirty_limit;
 use crate::failure::{Failure, Result};
 use crate::operator_args::{Format, Stat as Arguments};
@@ -24,14 +25,15 @@ pub fn stat(arguments: &Arguments) -> Result<()> {
     let format = if arguments.json { Format::Json } else { arguments.format };
     let reader = at_rest::look(&arguments.dir, &arguments.past, at_rest::options())?;
     let mut output = Output::new()?;
+    let is_past = arguments.past.at.is_some();
     let Some(every) = arguments.watch else {
         warn_if_ahead(reader.stat()?.clock_lead);
-        print(&reader, format, &mut output)?;
+        print(&reader, is_past, format, &mut output)?;
         return output.flush();
     };
     let stop = Stop::on_signals()?;
     loop {
-        print(&reader, format, &mut output)?;
+        print(&reader, is_past, format, &mut output)?;
         if format == Format::Text {
             // Separates the tables.
             output.text("")?;
@@ -44,10 +46,16 @@ pub fn stat(arguments: &Arguments) -> Result<()> {
     }
 }
 
-fn print(reader: &Reader, format: Format, output: &mut Output) -> Result<()> {
+fn print(reader: &Reader, is_past: bool, format: Format, output: &mut Output) -> Result<()> {
     let stat = reader.stat()?;
     match format {
-        Format::Json => output.json(stat_json(&stat)),
+        Format::Json => {
+            let mut object = stat_json(&stat);
+            if let Some(shipped) = shipped::json(reader.path(), &stat, is_past)? {
+                object.insert("ship".to_owned(), shipped);
+            }
+            output.json(object)
+        }
         Format::Prometheus => {
             let text = prometheus::text(reader.path(), &stat, &reader.details()?);
             output.text(text.trim_end())
@@ -56,6 +64,9 @@ fn print(reader: &Reader, format: Format, output: &mut Output) -> Result<()> {
             output.text(&stat_text(&stat))?;
             if stat.saturated {
                 output.text(SATURATED)?;
+            }
+            if let Some(text) = shipped::text(reader.path(), &stat, is_past)? {
+                output.text(&text)?;
             }
             dirty_limit::remark(&stat).map_or(Ok(()), |remark| output.text(&remark))
         }

@@ -38,6 +38,8 @@ mod recipes;
 mod remade;
 mod rotations;
 mod salvage;
+#[cfg(feature = "ship")]
+mod shipping;
 mod stops;
 mod support;
 mod table_walk;

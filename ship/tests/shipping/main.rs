@@ -1,6 +1,8 @@
 //! Ship, fetch, verify: over memory, directories and faulty stores.
 
+mod answers;
 mod basics;
+mod copies;
 mod faulty;
 mod fixture;
 mod following;

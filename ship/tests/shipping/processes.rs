@@ -4,16 +4,17 @@
 
 use ebbtide::history::At;
 use ebbtide::{AgePartitioned, Any, Durability, Filter, Keep, Options, Reader};
-use ebbtide_ship::{ShipOptions, Store, Worker, fetch, verify};
+use ebbtide_ship::{Error, Follower, ShipOptions, Store, Worker, fetch, promote, verify};
 use ebbtide_testkit::child;
 use ebbtide_testkit::environment::{SEED, number};
 use ebbtide_testkit::random::Random;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use tokio::runtime::Runtime;
 
 /// Kills by default.
 const KILLS: u64 = 20;
@@ -29,6 +30,7 @@ fn the_child_plays_its_role_when_it_is_one() {
     match role.split(' ').collect::<Vec<_>>().as_slice() {
         ["write", dir, seed] => write(Path::new(dir), seed.parse().expect("a seed")),
         ["ship", dir, store] => ship(Path::new(dir), store),
+        ["follow", store, copy] => follow(store, Path::new(copy)),
         _ => {}
     }
 }
@@ -63,22 +65,50 @@ fn ship(dir: &Path, store: &str) {
     }
 }
 
+fn follow(store: &str, copy: &Path) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.expect("a runtime");
+    let begin = || {
+        let store = Store::open(store).expect("a store");
+        runtime.block_on(Follower::begin_in(store, copy, Duration::from_secs(60)))
+    };
+    let mut follower = loop {
+        match begin() {
+            Ok(follower) => break follower,
+            // Nothing is shipped yet.
+            Err(Error::Object { .. }) => std::thread::sleep(Duration::from_millis(5)),
+            Err(error) => panic!("{error}"),
+        }
+    };
+    loop {
+        runtime.block_on(follower.look()).expect("a look");
+        println!("followed {}", follower.answers().next_lsn());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 struct Running(Child);
 
 impl Running {
-    fn start(role: &str, confirmed: &Arc<AtomicU64>) -> Self {
+    /// Starts a child; `reached` gets the greatest number that it prints behind `word`.
+    fn start(role: &str, word: &'static str, reached: &Arc<AtomicU64>) -> Self {
         let mut command = Command::new(child::program());
         child::give(&mut command, module_path!(), role).stdout(Stdio::piped());
         let mut process = command.spawn().expect("a child");
         let lines = BufReader::new(process.stdout.take().expect("a pipe")).lines();
-        let confirmed = confirmed.clone();
+        let reached = reached.clone();
         std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
-                let number = line.split_once("confirmed ").and_then(|(_, text)| text.parse().ok());
-                confirmed.fetch_max(number.unwrap_or(0), Ordering::Relaxed);
+                let number = line.split_once(word).and_then(|(_, text)| text.parse().ok());
+                reached.fetch_max(number.unwrap_or(0), Ordering::Relaxed);
             }
         });
         Self(process)
+    }
+
+    /// Returns a process that has ended.
+    fn none() -> Self {
+        Self(Command::new("true").spawn().expect("a process"))
     }
 
     fn is_alive(&mut self) -> bool {
@@ -94,6 +124,79 @@ impl Drop for Running {
     }
 }
 
+/// The processes of a test, and what they have reached.
+struct World {
+    parent: tempfile::TempDir,
+    confirmed: Arc<AtomicU64>,
+    followed: Arc<AtomicU64>,
+    random: Random,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let parent = tempfile::tempdir().expect("a directory");
+        let world = Self {
+            parent,
+            confirmed: Arc::default(),
+            followed: Arc::default(),
+            random: Random::new(seed),
+        };
+        drop(Filter::create(world.dir(), AgePartitioned::last(500), options()).expect("a filter"));
+        world
+    }
+
+    fn dir(&self) -> PathBuf {
+        self.parent.path().join("seen")
+    }
+
+    fn copy(&self) -> PathBuf {
+        self.parent.path().join("copied")
+    }
+
+    fn url(&self) -> String {
+        self.parent.path().join("store").display().to_string()
+    }
+
+    fn writer(&mut self) -> Running {
+        let role = format!("write {} {}", self.dir().display(), self.random.below(1 << 40));
+        Running::start(&role, "confirmed ", &self.confirmed)
+    }
+
+    fn shipper(&self) -> Running {
+        let role = format!("ship {} {}", self.dir().display(), self.url());
+        Running::start(&role, "confirmed ", &self.confirmed)
+    }
+
+    fn follower(&self) -> Running {
+        let role = format!("follow {} {}", self.url(), self.copy().display());
+        Running::start(&role, "followed ", &self.followed)
+    }
+
+    /// Checks that what is fetched from a store has all operations below an LSN, and is what the
+    /// filter was.
+    fn check(&self, runtime: &Runtime, url: &str, least: u64) {
+        let copy = self.parent.path().join("fetched");
+        let store = Store::open(url).expect("a store");
+        let fetched = runtime.block_on(fetch(&store, &copy, None)).expect("a fetch");
+        assert!(fetched.lsn >= least, "{} of {least}", fetched.lsn);
+        self.compare(&copy, fetched.lsn);
+        std::fs::remove_dir_all(&copy).expect("a removal");
+    }
+
+    fn compare(&self, copy: &Path, lsn: u64) {
+        let copied = Reader::<Any>::open(copy, Options::new()).expect("a reader");
+        let then = Reader::<Any>::at(self.dir(), At::Lsn(lsn - 1), Options::new());
+        let then = then.expect("the moment").digest().expect("a digest");
+        let found = copied.digest().expect("a digest");
+        assert_eq!(then.value, found.value, "as of LSN {}", lsn - 1);
+    }
+}
+
+fn runtime() -> Runtime {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime")
+}
+
 #[test]
 fn killed_processes_leave_a_store_from_which_the_filter_is_fetched_whole() {
     if child::role().is_some() {
@@ -101,46 +204,48 @@ fn killed_processes_leave_a_store_from_which_the_filter_is_fetched_whole() {
     }
     let kills = number("EBBTIDE_PROCESS_KILLS").unwrap_or(KILLS);
     let seed = number("EBBTIDE_SEED").unwrap_or(SEED);
-    let mut random = Random::new(seed);
-    let parent = tempfile::tempdir().expect("a directory");
-    let (dir, url) = (parent.path().join("seen"), parent.path().join("store"));
-    drop(Filter::create(&dir, AgePartitioned::last(500), options()).expect("a filter"));
-    let store = Store::open(url.to_str().expect("text")).expect("a store");
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.expect("a runtime");
-    let confirmed = Arc::new(AtomicU64::new(0));
-    let ship = format!("ship {} {}", dir.display(), url.display());
-    let writer = |random: &mut Random| {
-        Running::start(&format!("write {} {}", dir.display(), random.below(1 << 40)), &confirmed)
-    };
-    let mut processes = (writer(&mut random), Running::start(&ship, &confirmed));
+    println!("seed {seed}");
+    let (runtime, mut world) = (runtime(), World::new(seed));
+    let mut processes = [world.writer(), world.shipper(), world.follower()];
+    let mut copies = 0;
     for kill in 0..kills {
-        std::thread::sleep(Duration::from_millis(random.below(120)));
-        let alive = (processes.0.is_alive(), processes.1.is_alive());
-        assert_eq!(alive, (true, true), "seed {seed}: a process ended before kill {kill}");
-        let which = random.below(3);
-        if which != 1 {
-            processes.1 = Running::start(&ship, &confirmed);
+        std::thread::sleep(Duration::from_millis(world.random.below(120)));
+        for (number, process) in processes.iter_mut().enumerate() {
+            assert!(process.is_alive(), "process {number} ended before kill {kill}");
         }
-        if which != 0 {
-            processes.0 = writer(&mut random);
+        let which = world.random.below(7) + 1;
+        let followed = world.followed.load(Ordering::Relaxed);
+        if which & 1 > 0 {
+            processes[0] = world.writer();
         }
-        let least = confirmed.load(Ordering::Relaxed);
-        if least == 0 {
-            continue;
+        if which & 2 > 0 {
+            processes[1] = world.shipper();
         }
-        let copy = parent.path().join(format!("copy-{kill}"));
-        let fetched = runtime.block_on(fetch(&store, &copy, None)).expect("a fetch");
-        assert!(fetched.lsn >= least, "seed {seed}: {} of {least}", fetched.lsn);
-        let copied = Reader::<Any>::open(&copy, Options::new()).expect("a reader");
-        let then = Reader::<Any>::at(&dir, At::Lsn(fetched.lsn - 1), Options::new());
-        let then = then.expect("the moment").digest().expect("a digest");
-        let found = copied.digest().expect("a digest");
-        assert_eq!(then.value, found.value, "seed {seed}: as of LSN {}", fetched.lsn - 1);
-        std::fs::remove_dir_all(&copy).expect("a removal");
+        if which & 4 > 0 {
+            let copy = world.copy();
+            let running = std::mem::replace(&mut processes[2], Running::none());
+            drop(running);
+            // Without a hint it was killed while it began anew, far behind.
+            let hints = std::fs::read_dir(copy.join("base"));
+            if followed > 0 && hints.is_ok_and(|mut hints| hints.next().is_some()) {
+                world.check(&runtime, copy.to_str().expect("text"), followed);
+                copies += 1;
+            }
+            processes[2] = world.follower();
+        }
+        let least = world.confirmed.load(Ordering::Relaxed);
+        if least > 0 {
+            world.check(&runtime, &world.url(), least);
+        }
     }
     drop(processes);
+    let store = Store::open(&world.url()).expect("a store");
     let verified = runtime.block_on(verify(&store, None)).expect("sound");
-    println!("seed {seed}: {kills} kills, {verified:?}");
-    assert!(confirmed.load(Ordering::Relaxed) > 0, "nothing was confirmed");
+    println!("seed {seed}: {kills} kills, {copies} copies compared, {verified:?}");
+    let confirmed = world.confirmed.load(Ordering::Relaxed);
+    assert!(confirmed > 0, "nothing was confirmed");
+    let promoted = promote(&store, world.copy(), ShipOptions::default());
+    let (fetched, _) = runtime.block_on(promoted).expect("promoted");
+    assert!(fetched.lsn >= confirmed, "{} of {confirmed}", fetched.lsn);
+    world.compare(&world.copy(), fetched.lsn);
 }

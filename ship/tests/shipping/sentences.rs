@@ -61,7 +61,7 @@ impl Shipped {
 }
 
 /// Checks that a message has these words, and is one sentence.
-fn assert_says(error: &Error, words: &[&str]) {
+pub fn assert_says(error: &Error, words: &[&str]) {
     let text = error.to_string();
     assert!(!text.contains('\n'), "{text}");
     for word in words {

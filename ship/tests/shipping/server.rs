@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// The longest time that the server takes to start, also on a busy machine.
 const START: Duration = Duration::from_secs(60);
 
-struct Moto {
+pub struct Moto {
     process: Child,
     port: u16,
 }
@@ -28,9 +28,15 @@ impl Drop for Moto {
 impl Moto {
     /// Starts the server with a bucket; `None` if there is no such program.
     fn start() -> Option<Self> {
+        Self::start_with(&[])
+    }
+
+    /// As [`Moto::start`], with these variables of its environment.
+    pub fn start_with(variables: &[(&str, &str)]) -> Option<Self> {
         let port =
             TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("one").port();
         let mut command = Command::new("moto_server");
+        command.envs(variables.iter().copied());
         command.args(["-H", "127.0.0.1", "-p", &port.to_string()]);
         let started = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let Ok(process) = started else {
@@ -44,6 +50,10 @@ impl Moto {
             std::thread::sleep(Duration::from_millis(100));
         }
         Some(server)
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
     }
 
     /// Sends a request without a body.

@@ -1,0 +1,98 @@
+//! What `stat` shows of a filter's shipper: what is not shipped yet, and whether it has stalled.
+//!
+//! It is in builds with the feature `ship`, for filters that were ever shipped from this directory,
+//! and follows the other figures, which are the same in every build.
+
+use crate::failure::{Failure, Result};
+use crate::output::{object, table};
+use crate::units;
+use ebbtide::Stat;
+use ebbtide_ship::Standing;
+use serde_json::Value;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+fn read(dir: &Path, is_past: bool) -> Result<Option<Standing>> {
+    if is_past {
+        return Ok(None);
+    }
+    Standing::read(dir).map_err(|error| Failure::Error(error.to_string()))
+}
+
+/// Returns the figures as an object; `None` if there is no shipper, or the figures are those of
+/// the past.
+pub fn json(dir: &Path, stat: &Stat, is_past: bool) -> Result<Option<Value>> {
+    let Some(standing) = read(dir, is_past)? else { return Ok(None) };
+    let now = SystemTime::now();
+    let succeeded = standing.succeeded.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let members = object([
+        ("url", standing.url.as_str().into()),
+        ("timeline", standing.timeline.into()),
+        ("confirmed_lsn", standing.confirmed.into()),
+        ("unshipped_records", standing.unshipped_records(stat.lsn).into()),
+        ("unshipped_bytes", standing.unshipped_bytes(stat.lsn).into()),
+        ("unshipped_seconds", standing.unshipped_for(stat.lsn, now).as_secs_f64().into()),
+        ("every_seconds", standing.every.as_secs_f64().into()),
+        ("succeeded", (succeeded.as_millis() as u64).into()),
+        ("stalled", standing.is_stalled(now).into()),
+        ("stopped", standing.is_stopped.into()),
+        ("failure", standing.failure.as_deref().into()),
+    ]);
+    Ok(Some(members.into()))
+}
+
+/// Returns the figures as text; `None` as for [`json`].
+pub fn text(dir: &Path, stat: &Stat, is_past: bool) -> Result<Option<String>> {
+    let Some(standing) = read(dir, is_past)? else { return Ok(None) };
+    let now = SystemTime::now();
+    let since = now.duration_since(standing.succeeded).unwrap_or_default();
+    let unshipped = match standing.unshipped_records(stat.lsn) {
+        0 => "nothing".to_owned(),
+        records => format!(
+            "{}, {} bytes, for {} at most",
+            units::counted(records, "record"),
+            standing.unshipped_bytes(stat.lsn),
+            rounded(standing.unshipped_for(stat.lsn, now))
+        ),
+    };
+    let state = if standing.is_stopped { "has stopped; it" } else { "has" };
+    let shipper = format!(
+        "{state} last shipped what was durable {} ago; every {}",
+        rounded(since),
+        units::duration(standing.every)
+    );
+    let rows = [
+        ("shipped to", standing.url.clone()),
+        ("shipped below LSN", format!("{}, in timeline {}", standing.confirmed, standing.timeline)),
+        ("not shipped", unshipped),
+        ("shipper", shipper),
+    ];
+    let mut text = table(&rows);
+    if let Some(stalled) = stalled_at(&standing, now) {
+        text = format!("{text}\n{stalled}");
+    }
+    Ok(Some(text))
+}
+
+/// Returns why nothing is shipped from a directory, if nothing is.
+pub fn stalled(dir: &Path) -> Result<Option<String>> {
+    Ok(read(dir, false)?.and_then(|standing| stalled_at(&standing, SystemTime::now())))
+}
+
+fn stalled_at(standing: &Standing, now: SystemTime) -> Option<String> {
+    let since = now.duration_since(standing.succeeded).unwrap_or_default();
+    let why = match &standing.failure {
+        Some(failure) => failure.as_str(),
+        None if standing.is_stopped => "the shipper has stopped: start `ebbtide ship`",
+        None => "the shipper has died, or hangs: look at its messages, start it again",
+    };
+    let stalled = || format!("STALLED: nothing was shipped for {}: {why}", rounded(since));
+    standing.is_stalled(now).then(stalled)
+}
+
+/// Returns a duration in words, in milliseconds below a minute, else in seconds.
+fn rounded(time: Duration) -> String {
+    let millis = time.as_millis() as u64;
+    let shown = if millis < 60_000 { millis } else { millis / 1000 * 1000 };
+    units::duration(Duration::from_millis(shown))
+}

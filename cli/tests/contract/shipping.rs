@@ -1,0 +1,111 @@
+//! Filters in object storage, in a build with the feature `ship`. The place is a directory.
+
+use crate::support::{Place, Talk, command, input, ok, refused, run, signal};
+use std::fs;
+use std::io::Read;
+use std::process::Stdio;
+
+fn keys(numbers: std::ops::Range<u32>) -> Vec<u8> {
+    input(&numbers.map(|number| number.to_string()).collect::<Vec<_>>())
+}
+
+/// Creates a filter with keys, and ships it once.
+fn shipped(place: &Place) -> (String, String) {
+    let (seen, store) = (place.at("seen"), place.at("store"));
+    ok(&["create", &seen, "--last", "100000", "--keep-log", "1h"], b"");
+    ok(&["insert", &seen], &keys(0..1000));
+    ok(&["ship", &seen, &store, "--once"], b"");
+    (seen, store)
+}
+
+/// Starts `follow` into a directory; returns once it has begun.
+fn follow(arguments: &[&str]) -> Talk {
+    let mut command = command(&[&["follow"], arguments].concat());
+    let talk = Talk::of(command.stderr(Stdio::piped()));
+    let mut talk = talk;
+    let mut note = [0; 9];
+    let stderr = talk.child.stderr.as_mut().expect("a pipe");
+    stderr.read_exact(&mut note).expect("a note");
+    talk
+}
+
+#[test]
+fn stat_shows_behind_all_other_figures_what_is_not_shipped() {
+    let place = Place::new();
+    let seen = place.at("seen");
+    ok(&["create", &seen, "--last", "100000"], b"");
+    let before = ok(&["stat", "--json", &seen], b"").json().remove(0);
+    assert!(before.get("ship").is_none(), "it was never shipped");
+    ok(&["insert", &seen], &keys(0..1000));
+    let store = place.at("store");
+    ok(&["ship", &seen, &store, "--once"], b"");
+    ok(&["insert", &seen], &keys(1000..1010));
+    let stat = ok(&["stat", "--json", &seen], b"").json().remove(0);
+    let names = |value: &serde_json::Value| -> Vec<String> {
+        value.as_object().expect("an object").keys().cloned().collect()
+    };
+    let expected = [names(&before), vec!["ship".to_owned()]].concat();
+    assert_eq!(names(&stat), expected);
+    let ship = &stat["ship"];
+    assert_eq!((&ship["url"], &ship["stopped"]), (&store.clone().into(), &true.into()));
+    let records = ship["unshipped_records"].as_u64().expect("a number");
+    assert!((10..30).contains(&records), "{ship}");
+    assert_eq!(ship["unshipped_bytes"], records * 32);
+    assert!(ship["unshipped_seconds"].as_f64().expect("a number") > 0.0, "{ship}");
+    let text = ok(&["stat", &seen], b"");
+    let shown = text.text().split_once("shipped to").expect("the shipper").1.to_owned();
+    for words in [store.as_str(), "not shipped", "has stopped"] {
+        assert!(shown.contains(words), "{words}: {shown}");
+    }
+}
+
+#[test]
+fn a_shipper_that_has_stalled_is_seen() {
+    let place = Place::new();
+    let (seen, store) = shipped(&place);
+    let file = format!("{seen}/shipped");
+    let text = fs::read_to_string(&file).expect("a note");
+    let old = |line: &str| match line.split_once(' ') {
+        Some(("succeeded-ms", _)) => "succeeded-ms 1700000000000\n".to_owned(),
+        Some(("stopped", _)) => "stopped no\n".to_owned(),
+        _ => format!("{line}\n"),
+    };
+    fs::write(&file, text.lines().map(old).collect::<String>()).expect("a note");
+    let text = ok(&["stat", &seen], b"");
+    let stalled = text.text().lines().find(|line| line.starts_with("STALLED: nothing"));
+    assert!(stalled.is_some_and(|line| line.contains("has died, or hangs")), "{}", text.text());
+    assert_eq!(ok(&["stat", "--json", &seen], b"").json()[0]["ship"]["stalled"], true);
+    let verified = run(&["ship", "verify", &store, "--against", &seen], b"");
+    assert_eq!(verified.code, Some(0), "{verified:?}");
+    assert!(verified.stderr.contains("STALLED"), "{verified:?}");
+    assert!(verified.text().contains("that are not shipped"), "{verified:?}");
+}
+
+#[test]
+fn a_follower_continues_in_its_directory_and_is_promoted() {
+    let place = Place::new();
+    let (seen, store) = shipped(&place);
+    let new = place.at("new");
+    let mut talk = follow(&[&store, &new]);
+    assert_eq!((talk.ask("17"), talk.ask("x")), ("1".to_owned(), "0".to_owned()));
+    let refusal = refused(&["promote", &new], b"");
+    assert!(refusal.contains("a follower that runs"), "{refusal}");
+    talk.kill();
+    assert!(refused(&["stat", &new], b"").contains("filter"));
+    ok(&["insert", &seen], &keys(1000..1010));
+    ok(&["ship", &seen, &store, "--once"], b"");
+    // A URL is a place as well.
+    let url = format!("file://{store}");
+    assert!(refused(&["follow", &url, &new], b"").contains("found a copy of"));
+    let other = place.at("other");
+    let mut talk = follow(&[&url, &other, "--every", "100ms"]);
+    assert_eq!(talk.ask("1009"), "1");
+    signal(&talk.child, "TERM");
+    talk.child.wait().expect("it ends");
+    let promoted = ok(&["promote", &new], b"");
+    assert!(promoted.text().contains("is the writer, in timeline"), "{promoted:?}");
+    assert_eq!(ok(&["contains", &new, "1009"], b"").text(), "true\n");
+    ok(&["insert", &new], &keys(2000..2001));
+    ok(&["ship", &new, &store, "--once"], b"");
+    assert!(refused(&["ship", &seen, &store, "--once"], b"").contains("refuses this directory"));
+}

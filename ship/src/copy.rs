@@ -1,0 +1,419 @@
+//! A follower's copy of the objects in a directory of this machine: after a restart it copies only
+//! what is missing, and so does a promotion.
+//!
+//! Objects never change once they are in the store, so that it does not matter when one was
+//! copied. Invariants: links are here without a gap from the base of the newest hint on; a hint is
+//! here once all of its base is; the store has the chain that the copy is of, as a look at the
+//! beginning shows, and each later link names the one before it. So a kill at any point leaves a
+//! copy that is behind. What a power cut has damaged has a wrong digest, and is copied again.
+
+use crate::chain::{Base, Seen, Tip, base_hints, link_name, read_link, walk};
+use crate::download::Download;
+use crate::error::{Error, Result};
+use crate::fetch::{io, nothing};
+use crate::link::{Begin, Content, Link, digest};
+use crate::mark;
+use crate::store::{Folder, Store};
+use bytes::Bytes;
+use futures::future::join_all;
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Links that are read at a time, at most.
+const READ_AHEAD: u64 = 16;
+/// How often a copy begins anew because what it reads is removed.
+const TRIES: u32 = 3;
+/// How long a follower may take to end. Until it calls `exec`, also a child that its process has
+/// just forked holds the lock.
+const ENDING: Duration = Duration::from_secs(2);
+/// The time that is spent on parts of a snapshot, after a look.
+const BUDGET: Duration = Duration::from_millis(100);
+
+const MIXED: &str = "the objects of two filters are mixed here: ship to another prefix";
+const REPLACED: &str = "somebody has removed or replaced what was copied from there: keep this \
+                        copy (`ebbtide fetch COPY NEW` makes a filter of it), and follow into a \
+                        new directory";
+
+/// A copy, held by one process at a time.
+#[derive(Debug)]
+pub struct Copy {
+    remote: Store,
+    local: Store,
+    dir: PathBuf,
+    tip: Tip,
+    filter: Option<u128>,
+    /// The newest base that is not noted here yet, with the number of its link.
+    wanted: Option<(u64, Wanted)>,
+    /// The link in which the log at the end began, and that of the newest base that is noted here.
+    /// If the log began later, a fetch from the copy goes to the newest base in it.
+    began: u64,
+    noted: u64,
+    /// When a link last came, or a list has shown that none is missing; and for how long that
+    /// suffices.
+    certain: Option<Instant>,
+    doubt: Duration,
+    /// False while the copy begins anew, which an error may have interrupted.
+    is_whole: bool,
+    /// Locked.
+    _alone: File,
+}
+
+/// Marks a directory as a copy of this store, or checks that it is one; locks it.
+async fn claim(remote: &Store, dir: &Path) -> Result<File> {
+    remote.check_no_copy()?;
+    let place = remote.place();
+    let occupied = |found| Error::Occupied { path: dir.display().to_string(), found };
+    match mark::copied_from(dir)? {
+        Some(from) if from == place => {}
+        Some(from) => return Err(occupied(format!("a copy of {from}"))),
+        None => match mark::found_in(dir)? {
+            Some(found) => return Err(occupied(found)),
+            None => mark::write(dir, &place)?,
+        },
+    }
+    let path = mark::path(dir);
+    let file = File::open(&path).map_err(|error| io("open", &path, &error))?;
+    let begun = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) if begun.elapsed() < ENDING => {
+                tokio::time::sleep(ENDING / 100).await;
+            }
+            Err(TryLockError::WouldBlock) => return Err(occupied("a follower that runs".into())),
+            Err(TryLockError::Error(error)) => return Err(io("lock", &path, &error)),
+        }
+    }
+}
+
+/// A base that is not noted yet.
+#[derive(Debug)]
+enum Wanted {
+    Creation(Begin),
+    Snapshot(Download),
+}
+
+impl Copy {
+    /// Opens a copy in a directory, which may be new, and copies at least what makes it a whole
+    /// filter. After `doubt` without a link it asks whether links were removed.
+    pub async fn open(remote: Store, dir: &Path, doubt: Duration) -> Result<Self> {
+        let alone = claim(&remote, dir).await?;
+        let local = Store::of_directory(dir)?;
+        let mut copy = Self {
+            remote,
+            local,
+            dir: dir.to_path_buf(),
+            tip: Tip::default(),
+            filter: None,
+            wanted: None,
+            began: 0,
+            noted: 0,
+            certain: None,
+            doubt,
+            is_whole: false,
+            _alone: alone,
+        };
+        if !copy.resume().await? {
+            copy.take_anew().await?;
+        }
+        Ok(copy)
+    }
+
+    /// Returns the copy, as a store that can be fetched from.
+    pub fn local(&self) -> &Store {
+        &self.local
+    }
+
+    /// Has the next look ask whether links were removed before they were copied.
+    pub fn doubt(&mut self) {
+        self.certain = None;
+    }
+
+    /// Returns the number of the newest link here. What is here leads to it, but perhaps not from
+    /// every link that was here before.
+    pub fn newest(&self) -> u64 {
+        self.tip.number
+    }
+
+    /// Copies what has come since. Links that the store does not have any more are left out: then
+    /// the copy begins anew.
+    pub async fn look(&mut self) -> Result<()> {
+        if !self.is_whole {
+            return self.take_anew().await;
+        }
+        let Some(links) = self.copy_links().await? else { return self.take_anew().await };
+        if links > 0 {
+            self.certain = Some(Instant::now());
+        }
+        if self.certain.is_none_or(|certain| certain.elapsed() > self.doubt) {
+            if self.is_left_behind().await? {
+                return self.take_anew().await;
+            }
+            self.check_chain().await?;
+            self.certain = Some(Instant::now());
+        }
+        Ok(())
+    }
+
+    /// Spends a while on the newest base, for one who has read all links here: those before it are
+    /// removed.
+    pub async fn renew_base(&mut self) -> Result<()> {
+        let begun = Instant::now();
+        while self.wanted.is_some() && begun.elapsed() < BUDGET {
+            self.download().await?;
+        }
+        Ok(())
+    }
+
+    /// Returns whether the link after the newest one here was removed from the store.
+    async fn is_left_behind(&self) -> Result<bool> {
+        let name = link_name(self.tip.number);
+        let is_newer = !self.remote.list(Folder::Chain, Some(&name)).await?.is_empty();
+        // It may have been put just now.
+        Ok(is_newer && read_link(&self.remote, self.tip.number + 1).await?.is_none())
+    }
+
+    /// Continues with what is here. Returns false if that is no whole filter, or the store has
+    /// removed what follows it.
+    async fn resume(&mut self) -> Result<bool> {
+        let (seen, tip) = match self.read_local().await {
+            Ok(Some((noted, seen, tip))) => {
+                self.noted = noted;
+                (seen, tip)
+            }
+            Ok(None) | Err(Error::Object { .. }) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        (self.filter, self.tip, self.began) = (seen.filter, tip, seen.began());
+        self.check_chain().await?;
+        if self.is_left_behind().await? {
+            return Ok(false);
+        }
+        // It may be here in part.
+        let newest = seen.bases.last().copied().unwrap_or_default();
+        if let Some((link, _)) = read_link(&self.local, newest).await? {
+            self.want(&link)?;
+        }
+        self.is_whole = true;
+        Ok(true)
+    }
+
+    /// Checks that the store has the chain that the copy is of, as far as one link shows it: the
+    /// newest one here, the one after that, or the first, which is never removed.
+    async fn check_chain(&self) -> Result<()> {
+        let Tip { number, digest: own } = self.tip;
+        let first = link_name(1);
+        let is_it = if let Some(found) = self.remote.get(Folder::Chain, &link_name(number)).await? {
+            digest(&found) == own
+        } else if let Some((next, _)) = read_link(&self.remote, number + 1).await? {
+            next.before == own
+        } else {
+            let there = self.remote.get(Folder::Chain, &first).await?;
+            there.is_some() && there == self.local.get(Folder::Chain, &first).await?
+        };
+        if is_it {
+            return Ok(());
+        }
+        let object = self.remote.name(Folder::Chain, &link_name(number));
+        let expected = "the link that was copied from there, or a later one of its chain";
+        Err(Error::object(object, expected, "none", REPLACED))
+    }
+
+    /// Reads the links here, from the newest base on, which is in the link that is returned first.
+    async fn read_local(&self) -> Result<Option<(u64, Seen, Tip)>> {
+        let hints = base_hints(&self.local).await?;
+        let Some(&(number, _)) = hints.first() else { return Ok(None) };
+        let Some((link, _)) = read_link(&self.local, number).await? else { return Ok(None) };
+        let Some(base) = Base::of(&link) else { return Ok(None) };
+        let (mut seen, from) = (Seen::from_base(&base), base.first_link(number));
+        let take = |link| seen.take(&self.local, link).map(|()| true);
+        let tip = walk(&self.local, (from, None), take).await?;
+        Ok((tip.number >= number).then_some((number, seen, tip)))
+    }
+
+    /// Copies from the newest base of the store on. What is here of it already stays. Until this is
+    /// done, the copy has no hint.
+    pub async fn take_anew(&mut self) -> Result<()> {
+        for _ in 0..TRIES {
+            let (number, base) = self.remote_base().await?;
+            self.is_whole = false;
+            let hints = self.names(Folder::Base).await?;
+            self.local.remove(Folder::Base, &hints).await?;
+            let from = base.first_link(number);
+            // By the first link it is known which chain it is.
+            if from > 1
+                && let Some(bytes) = self.remote.get(Folder::Chain, &link_name(1)).await?
+            {
+                self.local.put_over(Folder::Chain, &link_name(1), bytes).await?;
+            }
+            self.tip = Tip { number: from - 1, digest: 0 };
+            (self.wanted, self.began, self.noted) = (None, 0, number);
+            if self.copy_links().await?.is_none()
+                || self.tip.number < number
+                || self.is_left_behind().await?
+            {
+                // Removed meanwhile: there is a newer base.
+                continue;
+            }
+            while self.wanted.is_some() {
+                self.download().await?;
+            }
+            if !self.names(Folder::Base).await?.is_empty() {
+                (self.certain, self.is_whole) = (Some(Instant::now()), true);
+                return Ok(());
+            }
+        }
+        Err(Error::Store {
+            object: self.remote.to_string(),
+            action: "copy",
+            found: "what it has is removed while it is read".into(),
+            remedy: "it is tried again",
+            is_transient: true,
+        })
+    }
+
+    /// Returns the newest base of the store, with the number of its link.
+    async fn remote_base(&self) -> Result<(u64, Base)> {
+        let mut numbers: Vec<u64> =
+            base_hints(&self.remote).await?.into_iter().map(|(number, _)| number).collect();
+        if numbers.is_empty() {
+            let mut seen = Seen::default();
+            let take = |link| seen.take(&self.remote, link).map(|()| true);
+            walk(&self.remote, (1, None), take).await?;
+            numbers.extend(seen.bases.iter().rev());
+        }
+        for number in numbers {
+            if let Some((link, _)) = read_link(&self.remote, number).await?
+                && let Some(base) = Base::of(&link)
+            {
+                return Ok((number, base));
+            }
+        }
+        Err(nothing(&self.remote, "a link at which a fetch can begin"))
+    }
+
+    /// Copies the links that follow. Returns their number; `None` if it has stopped before one whose
+    /// snapshot the store does not have any more.
+    async fn copy_links(&mut self) -> Result<Option<u64>> {
+        let (mut links, mut ahead) = (0, 1);
+        loop {
+            let next = self.tip.number + 1;
+            let remote = self.remote.clone();
+            let reads = (next..next + ahead).map(|number| {
+                let (remote, name) = (&remote, link_name(number));
+                async move { remote.get(Folder::Chain, &name).await }
+            });
+            for read in join_all(reads).await {
+                let Some(bytes) = read? else { return Ok(Some(links)) };
+                if !self.take(bytes).await? {
+                    return Ok(None);
+                }
+                links += 1;
+            }
+            ahead = (ahead * 2).min(READ_AHEAD);
+        }
+    }
+
+    /// Takes the next link. Returns false, and takes nothing, if the store does not have its
+    /// snapshot any more, which it would need.
+    async fn take(&mut self, bytes: Bytes) -> Result<bool> {
+        let (number, digest) = (self.tip.number + 1, digest(&bytes));
+        let name = link_name(number);
+        let link = Link::decode(&self.remote.name(Folder::Chain, &name), &bytes)?;
+        self.check_next(&link)?;
+        let base = Base::of(&link);
+        if let (true, Some(Base::Snapshot(snapshot))) = (self.began > self.noted, base) {
+            let mut download = Download::begin(&self.remote, &self.dir, snapshot)?;
+            while !download.is_whole() {
+                if !download.take_part(&self.remote).await? {
+                    return Ok(false);
+                }
+            }
+            download.finish()?;
+        }
+        self.local.put_over(Folder::Chain, &name, bytes).await?;
+        (self.tip, self.filter) = (Tip { number, digest }, Some(link.filter));
+        if let Content::Begin(begin) = &link.content {
+            self.began = if begin.continues { 0 } else { number };
+        }
+        self.want(&link)?;
+        Ok(true)
+    }
+
+    /// Checks that a link is the next one here.
+    fn check_next(&self, link: &Link) -> Result<()> {
+        let (number, before) = (self.tip.number + 1, self.tip.digest);
+        let filter = self.filter.unwrap_or(link.filter);
+        let is_next = before == 0 || link.before == before;
+        if is_next && (link.number, link.filter) == (number, filter) {
+            return Ok(());
+        }
+        let object = self.remote.name(Folder::Chain, &link_name(number));
+        let expected = format!("link {number} of filter {filter:032x}, after {before:032x}");
+        let (number, filter, before) = (link.number, link.filter, link.before);
+        let found = format!("link {number} of {filter:032x}, after {before:032x}");
+        Err(Error::object(object, expected, found, MIXED))
+    }
+
+    /// Has the base in a link noted next, if there is one.
+    fn want(&mut self, link: &Link) -> Result<()> {
+        let wanted = match Base::of(link) {
+            None => return Ok(()),
+            Some(Base::Creation(begin)) => Wanted::Creation(begin),
+            Some(Base::Snapshot(snapshot)) => {
+                Wanted::Snapshot(Download::begin(&self.remote, &self.dir, snapshot)?)
+            }
+        };
+        self.wanted = Some((link.number, wanted));
+        Ok(())
+    }
+
+    /// Downloads a part of the newest base, or notes that it is whole.
+    async fn download(&mut self) -> Result<()> {
+        let Some((number, wanted)) = &mut self.wanted else { return Ok(()) };
+        let number = *number;
+        let base = match wanted {
+            Wanted::Creation(begin) => Base::Creation(begin.clone()),
+            Wanted::Snapshot(download) if download.is_whole() => Base::Snapshot(download.finish()?),
+            Wanted::Snapshot(download) => {
+                return match download.take_part(&self.remote).await {
+                    // The store has removed it, because there is a newer one, whose link comes.
+                    Ok(false) if !base_hints(&self.local).await?.is_empty() => {
+                        self.wanted = None;
+                        Ok(())
+                    }
+                    Ok(false) => Err(download.missing()),
+                    taken => taken.map(drop),
+                };
+            }
+        };
+        self.wanted = None;
+        self.note(number, &base).await
+    }
+
+    /// Notes that all of a base is here, and removes what is not needed for it.
+    async fn note(&mut self, number: u64, base: &Base) -> Result<()> {
+        let text = Bytes::from_static(b"a fetch can begin at the link of this number\n");
+        self.local.put_over(Folder::Base, &link_name(number), text).await?;
+        self.noted = number;
+        // Those behind the end are from before links were left out.
+        let (first, end) = (base.first_link(number), self.tip.number);
+        let is_used = |number: u64| number == 1 || (first..=end).contains(&number);
+        // Also newer ones: a list may lack the newest base.
+        let mut hints = self.names(Folder::Base).await?;
+        hints.retain(|name| *name != link_name(number));
+        self.local.remove(Folder::Base, &hints).await?;
+        let mut links = self.names(Folder::Chain).await?;
+        links.retain(|name| name.parse().is_ok_and(|number: u64| !is_used(number)));
+        self.local.remove(Folder::Chain, &links).await?;
+        let mut snapshots = self.names(Folder::Snapshot).await?;
+        snapshots.retain(|name| !matches!(base, Base::Snapshot(of) if of.name == *name));
+        self.local.remove(Folder::Snapshot, &snapshots).await?;
+        Download::remove_all(&self.dir)
+    }
+
+    async fn names(&self, folder: Folder) -> Result<Vec<String>> {
+        Ok(self.local.list(folder, None).await?.into_iter().map(|(name, _)| name).collect())
+    }
+}

@@ -1,0 +1,56 @@
+//! The file `follow` in a directory, by which it is known as a follower's copy of a place.
+
+use crate::error::Result;
+use crate::fetch::{io, occupied, sync_parent};
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+const NAME: &str = "follow";
+const TEMPORARY: &str = "follow.new";
+const TITLE: &str = "ebbtide: a follower's copy of ";
+
+fn is_missing(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+}
+
+/// Returns the place that a directory is a follower's copy of; `None` if it is none.
+///
+/// # Errors
+/// [`Error::Store`](crate::Error::Store) if it cannot be read.
+pub fn copied_from(dir: impl AsRef<Path>) -> Result<Option<String>> {
+    let path = path(dir.as_ref());
+    match fs::read_to_string(&path) {
+        Err(error) if is_missing(&error) => Ok(None),
+        Err(error) => Err(io("read", &path, &error)),
+        Ok(text) => Ok(text.strip_prefix(TITLE).map(|url| url.trim_end().to_owned())),
+    }
+}
+
+/// Returns the file, whose lock a follower holds.
+pub fn path(dir: &Path) -> PathBuf {
+    dir.join(NAME)
+}
+
+/// Returns what else is in a directory that is no copy; `None` if nothing is.
+pub fn found_in(dir: &Path) -> Result<Option<String>> {
+    // A kill may have left it.
+    let leftover = dir.join(TEMPORARY);
+    match fs::remove_file(&leftover) {
+        Err(error) if !is_missing(&error) => Err(io("remove", &leftover, &error)),
+        _ => occupied(dir),
+    }
+}
+
+/// Marks a directory, which is created if it is not there.
+pub fn write(dir: &Path, place: &str) -> Result<()> {
+    let (new, path) = (dir.join(TEMPORARY), path(dir));
+    let write = || {
+        fs::create_dir_all(dir)?;
+        fs::write(&new, format!("{TITLE}{place}\n"))?;
+        File::open(&new)?.sync_all()?;
+        fs::rename(&new, &path)?;
+        sync_parent(&path)
+    };
+    write().map_err(|error| io("write", &path, &error))
+}

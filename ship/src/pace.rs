@@ -1,0 +1,64 @@
+//! How long to wait for what comes next.
+//!
+//! Work that has found something waits out its interval, measured from its own begin. Then it looks
+//! often, until the next thing comes: so it keeps in step with whoever produces it. What does not
+//! come for an interval is looked for once in an interval.
+
+use std::time::{Duration, Instant};
+
+/// Looks in one interval, while something is expected.
+const LOOKS: u32 = 16;
+
+/// The pauses of a shipper, or of a follower.
+#[derive(Debug, Clone, Copy)]
+pub struct Pace {
+    every: Duration,
+    /// When the work began that found something last.
+    found: Option<Instant>,
+}
+
+impl Pace {
+    /// Creates the pace of work that finds something at most once in this interval.
+    #[must_use]
+    pub fn new(every: Duration) -> Self {
+        Self { every, found: None }
+    }
+
+    /// Returns the pause at `now`, after work that began at `begun` and has found something or not.
+    /// Work that failed has found nothing.
+    pub fn pause(&mut self, begun: Instant, now: Instant, has_found: bool) -> Duration {
+        if has_found {
+            self.found = Some(begun);
+        }
+        let rest = self.every.saturating_sub(now.saturating_duration_since(begun));
+        let since = self.found.map(|found| now.saturating_duration_since(found));
+        let is_expected = since.is_some_and(|since| since < self.every * 2);
+        if has_found || !is_expected { rest } else { rest.min(self.every / LOOKS) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EVERY: Duration = Duration::from_secs(16);
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn work_that_finds_something_begins_once_in_its_interval() {
+        let (mut pace, begun) = (Pace::new(EVERY), Instant::now());
+        assert_eq!(pace.pause(begun, begun + 3 * SECOND, true), 13 * SECOND);
+        assert_eq!(pace.pause(begun, begun + 20 * SECOND, true), Duration::ZERO);
+    }
+
+    #[test]
+    fn what_is_due_is_looked_for_often_and_what_does_not_come_once_in_an_interval() {
+        let (mut pace, begun) = (Pace::new(EVERY), Instant::now());
+        assert_eq!(pace.pause(begun, begun, false), EVERY);
+        pace.pause(begun, begun, true);
+        let due = begun + EVERY;
+        assert_eq!(pace.pause(due, due, false), SECOND);
+        let late = begun + 2 * EVERY;
+        assert_eq!(pace.pause(late, late, false), EVERY);
+    }
+}

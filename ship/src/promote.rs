@@ -1,0 +1,115 @@
+//! The promotion of a copy to the writer: what is missing is fetched, and a timeline begun.
+//!
+//! With a follower's copy in the directory, the copy first makes place for the filter: it gets the
+//! name of the directory with `.following`, and is removed once the timeline has begun. A kill
+//! leaves the copy, under one of the two names, and perhaps a filter that nobody has opened yet,
+//! which the next call makes again; or else a filter that has begun, and a copy that is too much.
+
+use crate::copy::Copy;
+use crate::error::{Error, Result};
+use crate::fetch::{Fetched, beside, fetch, io, occupied as occupied_by, remove, sync_parent};
+use crate::follow::DOUBT;
+use crate::mark::copied_from;
+use crate::ship::{ShipOptions, Shipper};
+use crate::store::Store;
+use ebbtide::media::Disk;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// How often a promotion begins again because the writer has shipped more meanwhile.
+const TRIES: u32 = 10;
+/// The files of a filter, and of one that has been opened.
+const META: &str = "meta";
+const LIVE: &str = "live";
+
+/// Makes a directory the writer: fetches the filter, and begins a timeline. On return every shipper
+/// before is fenced, and the directory has all that they were confirmed. The directory is new, or
+/// that of a [follower](crate::Follower::begin_in) of this store, which has ended: then only what
+/// is missing is downloaded. After a kill the same call continues.
+///
+/// # Errors
+/// As [`fetch`](crate::fetch()), [`Follower::begin_in`](crate::Follower::begin_in) and
+/// [`Shipper::begin`]; [`Error::Refused`] if the writer ships more each time: stop it first.
+pub async fn promote(
+    store: &Store,
+    dir: impl AsRef<Path>,
+    options: ShipOptions,
+) -> Result<(Fetched, Shipper)> {
+    let dir = dir.as_ref();
+    let aside = copy_of(dir)?;
+    let mut copy = match &aside {
+        Some(aside) => Some(Copy::open(store.clone(), aside, DOUBT).await?),
+        None => None,
+    };
+    let mut tries = TRIES;
+    loop {
+        let fetched = match &mut copy {
+            Some(copy) => fetch_copied(copy, dir).await?,
+            None => fetch(store, dir, None).await?,
+        };
+        let media = Arc::new(Disk::new(dir));
+        match Shipper::begin(store.clone(), media, options.clone()).await {
+            Err(Error::Refused { .. }) if tries > 0 => {
+                tries -= 1;
+                remove(dir)?;
+            }
+            begun => {
+                let begun = begun?;
+                if let Some(aside) = &aside {
+                    remove(aside)?;
+                }
+                return Ok((fetched, begun));
+            }
+        }
+    }
+}
+
+/// Returns the place that the copy in a directory is of, also after a promotion of it was killed;
+/// `None` if there is no copy.
+///
+/// # Errors
+/// [`Error::Store`] if it cannot be read.
+pub fn following(dir: impl AsRef<Path>) -> Result<Option<String>> {
+    match copied_from(dir.as_ref())? {
+        Some(from) => Ok(Some(from)),
+        None => copied_from(beside(dir.as_ref(), "following")),
+    }
+}
+
+/// Returns the name under which the copy of a directory makes place for the filter, if there is
+/// one.
+fn copy_of(dir: &Path) -> Result<Option<PathBuf>> {
+    let aside = beside(dir, "following");
+    if copied_from(dir)?.is_some() {
+        // A former copy, of a promotion that was killed at its very end.
+        remove(&aside)?;
+        let renamed = fs::rename(dir, &aside).and_then(|()| sync_parent(&aside));
+        renamed.map_err(|error| io("rename", dir, &error))?;
+    }
+    Ok(copied_from(&aside)?.map(|_| aside))
+}
+
+/// Makes the filter of a copy, once the rest is there.
+async fn fetch_copied(copy: &mut Copy, dir: &Path) -> Result<Fetched> {
+    let occupied = |found| Err(Error::Occupied { path: dir.display().to_string(), found });
+    match occupied_by(dir)? {
+        Some(_) if dir.join(LIVE).exists() => {
+            return occupied("a filter that was opened since it was promoted".into());
+        }
+        // Of a promotion that was killed.
+        Some(_) if dir.join(META).exists() => remove(dir)?,
+        Some(found) => return occupied(found),
+        None => {}
+    }
+    copy.doubt();
+    copy.look().await?;
+    match fetch(copy.local(), dir, None).await {
+        // A part of the copy is damaged.
+        Err(Error::Object { .. }) => {
+            copy.take_anew().await?;
+            fetch(copy.local(), dir, None).await
+        }
+        fetched => fetched,
+    }
+}

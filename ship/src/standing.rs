@@ -1,0 +1,191 @@
+//! The file `shipped` in a filter's directory: how far its shipper is, for whoever looks at the
+//! filter. A shipper that has died, hangs or fails is seen by what the file says last.
+//!
+//! The engine does not read the file; a copy made by `fetch`, `backup` or `restore` does not have
+//! it. It is not synced: what it says is of use to this machine only, as long as it runs.
+
+use crate::error::{Error, Result};
+use crate::snapshot::local;
+use ebbtide::media::{Access, Disk, Media};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+const NAME: &str = "shipped";
+const TEMPORARY: &str = "shipped.new";
+const TITLE: &str = "ebbtide: how far the shipper of this directory is";
+/// The longest file that is read.
+const BYTES_MOST: u64 = 1 << 14;
+/// The length of a record.
+const RECORD_BYTES: u64 = 32;
+/// Intervals without success, and the time beyond them, after which a shipper counts as stalled.
+const STALLED: (u32, Duration) = (3, Duration::from_secs(10));
+
+/// How far the shipper of a directory is, as it has noted after its last round.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Standing {
+    /// The place that it ships to.
+    pub url: String,
+    /// Its timeline.
+    pub timeline: u64,
+    /// The LSN below which a fetch yields every operation; 0 before the first snapshot.
+    pub confirmed: u64,
+    /// Its interval.
+    pub every: Duration,
+    /// When its last round began that had no error, by this machine's clock: what was durable then
+    /// is shipped.
+    pub succeeded: SystemTime,
+    /// Why its last round failed; `None` if it did not.
+    pub failure: Option<String>,
+    /// Whether it has ended.
+    pub is_stopped: bool,
+}
+
+impl Standing {
+    /// Reads what the shipper of a directory has noted last; `None` if none has ever shipped it.
+    ///
+    /// # Errors
+    /// [`Error::Store`] for a file that cannot be read, [`Error::Object`] for one that is damaged.
+    pub fn read(dir: impl AsRef<Path>) -> Result<Option<Self>> {
+        let media = Disk::new(dir.as_ref());
+        let read = || -> std::io::Result<Option<String>> {
+            let file = match media.open(NAME, Access::Read) {
+                Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+                file => file?,
+            };
+            let mut bytes = vec![0; file.bytes()?.min(BYTES_MOST) as usize];
+            file.read_at(&mut bytes, 0)?;
+            Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
+        };
+        let text = read().map_err(|error| local("read", &media, NAME, &error))?;
+        let Some(text) = text else { return Ok(None) };
+        Self::parse(&text).map(Some).ok_or_else(|| {
+            let object = dir.as_ref().join(NAME).display().to_string();
+            let found = text.lines().next().unwrap_or_default().to_owned();
+            Error::object(object, "what a shipper writes", found, "remove the file")
+        })
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let lines: BTreeMap<&str, &str> =
+            text.strip_prefix(TITLE)?.lines().filter_map(|line| line.split_once(' ')).collect();
+        let number = |name| lines.get(name)?.parse().ok();
+        let failure = lines.get("failure").map(|&text| text.to_owned());
+        Some(Self {
+            url: (*lines.get("url")?).to_owned(),
+            timeline: number("timeline")?,
+            confirmed: number("confirmed")?,
+            every: Duration::from_millis(number("every-ms")?),
+            succeeded: UNIX_EPOCH + Duration::from_millis(number("succeeded-ms")?),
+            failure,
+            is_stopped: *lines.get("stopped")? == "yes",
+        })
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!("{TITLE}\nurl {}\n", self.url);
+        let millis = self.succeeded.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+        let lines = [
+            ("timeline", self.timeline.to_string()),
+            ("confirmed", self.confirmed.to_string()),
+            ("every-ms", self.every.as_millis().to_string()),
+            ("succeeded-ms", millis.to_string()),
+            ("stopped", if self.is_stopped { "yes" } else { "no" }.to_owned()),
+        ];
+        for (name, value) in lines {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{name} {value}");
+        }
+        if let Some(failure) = &self.failure {
+            let _ = writeln!(text, "failure {}", failure.replace('\n', " "));
+        }
+        text
+    }
+
+    /// Replaces what the directory's file says.
+    pub(crate) fn write(&self, media: &dyn Media) -> Result<()> {
+        let write = || {
+            match media.remove(TEMPORARY) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            media.create(TEMPORARY, 0)?.write_at(self.text().as_bytes(), 0)?;
+            media.rename(TEMPORARY, NAME)
+        };
+        write().map_err(|error| local("write", media, NAME, &error))
+    }
+
+    /// Returns the number of records, of a filter whose next one gets this LSN
+    /// ([`Stat::lsn`](ebbtide::Stat)), that a fetch does not yield yet.
+    #[must_use]
+    pub fn unshipped_records(&self, lsn: u64) -> u64 {
+        lsn.saturating_sub(self.confirmed.max(1))
+    }
+
+    /// Returns the bytes of these records.
+    #[must_use]
+    pub fn unshipped_bytes(&self, lsn: u64) -> u64 {
+        self.unshipped_records(lsn) * RECORD_BYTES
+    }
+
+    /// Returns for how long at most records are not shipped, as of `now`; zero if all are.
+    #[must_use]
+    pub fn unshipped_for(&self, lsn: u64, now: SystemTime) -> Duration {
+        match self.unshipped_records(lsn) {
+            0 => Duration::ZERO,
+            _ => now.duration_since(self.succeeded).unwrap_or_default(),
+        }
+    }
+
+    /// Returns whether no round has succeeded for three intervals and ten seconds. A shipper that
+    /// was stopped has stalled, too: nothing is shipped.
+    #[must_use]
+    pub fn is_stalled(&self, now: SystemTime) -> bool {
+        let since = now.duration_since(self.succeeded).unwrap_or_default();
+        since > self.every * STALLED.0 + STALLED.1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn standing() -> Standing {
+        Standing {
+            url: "s3://bucket/a b".into(),
+            timeline: 3,
+            confirmed: 101,
+            every: Duration::from_secs(10),
+            succeeded: UNIX_EPOCH + Duration::from_secs(1000),
+            failure: Some("cannot put\nit".into()),
+            is_stopped: false,
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let dir = tempfile::tempdir().expect("a directory");
+        assert_eq!(Standing::read(dir.path()).expect("no file"), None);
+        standing().write(&Disk::new(dir.path())).expect("written");
+        standing().write(&Disk::new(dir.path())).expect("replaced");
+        let mut expected = standing();
+        expected.failure = Some("cannot put it".into());
+        assert_eq!(Standing::read(dir.path()).expect("read"), Some(expected));
+        std::fs::write(dir.path().join(NAME), "something else").expect("a file");
+        let error = Standing::read(dir.path()).expect_err("damage").to_string();
+        assert!(error.contains("something else") && error.contains("remove the file"), "{error}");
+    }
+
+    #[test]
+    fn lag_is_counted_from_the_last_success_and_only_if_something_is_missing() {
+        let (standing, now) = (standing(), UNIX_EPOCH + Duration::from_secs(1007));
+        assert_eq!((standing.unshipped_records(101), standing.unshipped_bytes(104)), (0, 96));
+        assert_eq!(standing.unshipped_for(101, now), Duration::ZERO);
+        assert_eq!(standing.unshipped_for(102, now), Duration::from_secs(7));
+        assert!(!standing.is_stalled(now));
+        assert!(standing.is_stalled(now + Duration::from_secs(60)));
+    }
+}

@@ -1,0 +1,361 @@
+//! A follower's copy in a directory: whatever it is killed in, it is a prefix, continues where it
+//! was, and is promoted without what is there being downloaded again.
+
+use crate::faulty::{Client, Server};
+use crate::sentences::assert_says;
+use ebbtide::history::{At, Unlogged};
+use ebbtide::media::{Media, Memory};
+use ebbtide::{AgePartitioned, Any, Durability, Filter, Keep, Options, Reader};
+use ebbtide_ship::{
+    Error, Follower, ShipOptions, Shipper, Store, assemble, following, promote, verify,
+};
+use ebbtide_testkit::environment::{SEED, number};
+use ebbtide_testkit::random::Random;
+use futures::TryStreamExt;
+use futures::stream::BoxStream;
+use object_store::local::LocalFileSystem;
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Kills by default.
+const KILLS: u64 = 150;
+const LAG: Duration = Duration::from_secs(600);
+
+fn options() -> Options {
+    let durability = Durability::Interval(Duration::from_secs(3600));
+    Options::new().durability(durability).keep_log(Keep::Bytes(1 << 30))
+}
+
+/// A filter whose shipper has no faults.
+struct Source {
+    server: Arc<Server>,
+    media: Arc<dyn Media>,
+    filter: Filter<AgePartitioned>,
+    shipper: Shipper,
+    random: Random,
+}
+
+impl Source {
+    async fn new(seed: u64) -> Self {
+        let media: Arc<dyn Media> = Arc::new(Memory::new());
+        let filter = Filter::create_on(media.clone(), AgePartitioned::last(300), options());
+        let server = Server::new(seed);
+        let ship = ShipOptions { snapshot_log_bytes: 10_000, ..ShipOptions::default() };
+        let store = store(Client::sound(&server));
+        let shipper = Shipper::begin(store, media.clone(), ship).await.expect("begun");
+        let (filter, random) = (filter.expect("a filter"), Random::new(seed));
+        Self { server, media, filter, shipper, random }
+    }
+
+    /// Returns the digest of the filter as of when the record of this LSN was next.
+    fn digest(&self, lsn: u64) -> u128 {
+        let then = Reader::<Any>::at_on(self.media.clone(), At::Lsn(lsn - 1), Options::new());
+        then.expect("the moment").digest().expect("a digest").value
+    }
+
+    /// Writes and ships for a while.
+    async fn write(&mut self) {
+        for _ in 0..1 + self.random.below(4) {
+            for _ in 0..self.random.below(80) {
+                self.filter.insert(self.random.below(5000).to_le_bytes()).expect("an insert");
+            }
+            match self.random.below(40) {
+                0..8 => drop(self.filter.checkpoint().expect("a checkpoint")),
+                8 => self.filter.clear().expect("a clear"),
+                9 => {
+                    let spec = AgePartitioned::last(300 + self.random.below(100));
+                    self.filter.alter(spec, Unlogged::Forget).expect("an alteration");
+                }
+                _ => {}
+            }
+            self.filter.sync().expect("a sync");
+            self.shipper.round().await.expect("a round");
+        }
+    }
+}
+
+fn store(client: Client) -> Store {
+    Store::of(Arc::new(client), "filters/a", "faulty:///filters/a").upload_bytes(5000)
+}
+
+/// Returns the digest of what a store has.
+async fn fetched(store: &Store) -> (u64, u128) {
+    let memory: Arc<dyn Media> = Arc::new(Memory::new());
+    let lsn = assemble(store, memory.clone()).await.expect("a whole copy").lsn;
+    let reader = Reader::<Any>::open_on(memory, Options::new()).expect("a reader");
+    (lsn, reader.digest().expect("a digest").value)
+}
+
+fn directory(dir: &Path) -> Store {
+    Store::open(dir.to_str().expect("text")).expect("a store")
+}
+
+fn directory_objects(dir: &Path) -> LocalFileSystem {
+    LocalFileSystem::new_with_prefix(dir).expect("a store")
+}
+
+async fn names(list: BoxStream<'static, object_store::Result<ObjectMeta>>) -> Vec<String> {
+    let found: Vec<_> = list.try_collect().await.expect("a list");
+    found.iter().map(|meta| meta.location.to_string()).collect()
+}
+
+fn has_base(dir: &Path) -> bool {
+    std::fs::read_dir(dir.join("base")).is_ok_and(|mut names| names.next().is_some())
+}
+
+#[tokio::test]
+async fn a_follower_killed_at_any_call_leaves_a_prefix_and_continues_to_the_end() {
+    let seed = number("EBBTIDE_SEED").unwrap_or(SEED);
+    let kills = number("EBBTIDE_KILLS").unwrap_or(KILLS);
+    let (mut done, mut compared) = (0, 0);
+    for world in 0.. {
+        if done >= kills {
+            break;
+        }
+        let parent = tempfile::tempdir().expect("a directory");
+        let dir = parent.path().join("new");
+        let mut source = Source::new(seed.wrapping_add(world)).await;
+        for _ in 0..25 {
+            source.write().await;
+            let client = Client::faulty(&source.server, source.random.below(60));
+            let work = async {
+                // Errors of the store pass.
+                let mut follower = loop {
+                    match Follower::begin_in(store(client.clone()), &dir, LAG).await {
+                        Ok(follower) => break follower,
+                        Err(error @ Error::Store { .. }) => drop(error),
+                        // By a stale list.
+                        Err(Error::Object { expected, .. })
+                            if ["a fetch can begin", "because there is"]
+                                .iter()
+                                .any(|words| expected.contains(words)) => {}
+                        Err(error) => panic!("seed {seed}: {error}"),
+                    }
+                };
+                loop {
+                    match follower.look().await {
+                        Ok(_) | Err(Error::Store { .. }) => tokio::task::yield_now().await,
+                        Err(error) => panic!("seed {seed}: {error}"),
+                    }
+                }
+            };
+            client.run(work).await.unwrap_or(());
+            done += 1;
+            if has_base(&dir) {
+                let (lsn, digest) = fetched(&directory(&dir)).await;
+                assert_eq!(digest, source.digest(lsn), "seed {seed}, world {world}: LSN {lsn}");
+                compared += 1;
+            }
+        }
+        // Without faults it comes to the end, with nothing but what is needed.
+        let sound = store(Client::sound(&source.server));
+        let mut follower = Follower::begin_in(sound, &dir, LAG).await.expect("a follower");
+        follower.look().await.expect("a look");
+        let reached = (follower.answers().next_lsn(), source.shipper.is_pending());
+        let expected = (source.shipper.confirmed(), false);
+        if reached != expected {
+            println!("the place: {:?}", names(source.server.objects.list(None)).await);
+            println!("the copy: {:?}", names(directory_objects(&dir).list(None)).await);
+        }
+        assert_eq!(reached, expected, "seed {seed}, world {world}");
+        drop(follower);
+        verify(&directory(&dir), None).await.expect("sound");
+        let leftover = std::fs::read_dir(&dir).expect("a list").map_while(Result::ok);
+        let leftover =
+            leftover.filter(|entry| entry.file_name().to_string_lossy().starts_with("partial-"));
+        assert!(leftover.count() <= 1, "seed {seed}: downloads are left");
+    }
+    println!("seed {seed}: {done} kills of a follower, {compared} copies compared");
+    assert!(compared > 0, "nothing was compared");
+}
+
+#[tokio::test]
+async fn a_follower_that_often_falls_behind_a_store_with_faults_catches_up_each_time() {
+    let parent = tempfile::tempdir().expect("a directory");
+    let mut source = Source::new(8).await;
+    source.write().await;
+    let client = || store(Client::faulty(&source.server, u64::MAX));
+    let mut follower = loop {
+        match Follower::begin_in(client(), parent.path().join("new"), Duration::ZERO).await {
+            Ok(follower) => break follower,
+            Err(error) => drop(error),
+        }
+    };
+    let (mut looks, mut failures) = (0, 0);
+    for round in 0..60 {
+        for _ in 0..round % 7 {
+            source.write().await;
+        }
+        let least = looks + 1000;
+        while follower.answers().next_lsn() < source.shipper.confirmed() {
+            failures += u32::from(follower.look().await.is_err());
+            looks += 1;
+            assert!(looks < least, "round {round}: it does not catch up");
+        }
+        let found = follower.answers();
+        let lsn = found.next_lsn();
+        // By the copy itself: a follower that allows no lag answers nothing.
+        if follower.look().await.is_ok() && follower.answers().next_lsn() == lsn {
+            let (lsn, digest) = fetched(&directory(&parent.path().join("new"))).await;
+            assert_eq!(digest, source.digest(lsn), "round {round}");
+        }
+    }
+    assert!(failures > 10, "{failures} of {looks} looks failed");
+}
+
+/// Follows into a directory, and ends.
+async fn follow(source: &Source, dir: &Path) {
+    let store = store(Client::sound(&source.server));
+    let mut follower = Follower::begin_in(store, dir, LAG).await.expect("a follower");
+    follower.look().await.expect("a look");
+    assert_eq!(follower.answers().next_lsn(), source.shipper.confirmed());
+}
+
+#[tokio::test]
+async fn a_promotion_of_a_copy_downloads_only_what_is_missing_and_fences_the_writer() {
+    let parent = tempfile::tempdir().expect("a directory");
+    let dir = parent.path().join("new");
+    let mut source = Source::new(1).await;
+    for _ in 0..10 {
+        source.write().await;
+    }
+    follow(&source, &dir).await;
+    assert_eq!(following(&dir).expect("a mark").as_deref(), Some("faulty:///filters/a"));
+    // No fetch is possible from here on: the snapshots are gone.
+    let objects = &source.server.objects;
+    let prefix = object_store::path::Path::from("filters/a/snapshot");
+    let snapshots: Vec<_> = objects.list(Some(&prefix)).try_collect().await.expect("a list");
+    assert!(!snapshots.is_empty());
+    for snapshot in snapshots {
+        objects.delete(&snapshot.location).await.expect("a removal");
+    }
+    for key in 0..100_u64 {
+        source.filter.insert((7000 + key).to_le_bytes()).expect("an insert");
+    }
+    source.filter.sync().expect("a sync");
+    source.shipper.round().await.expect("a round");
+    let sound = store(Client::sound(&source.server));
+    let promoted = promote(&sound, &dir, ShipOptions::default()).await.expect("promoted");
+    assert_eq!(promoted.0.lsn, source.shipper.confirmed());
+    assert_eq!(following(&dir).expect("no mark"), None);
+    let filter = Filter::<Any>::open(&dir, options()).expect("the filter");
+    assert!(filter.contains(7099_u64.to_le_bytes()).expect("an answer"));
+    source.filter.insert("one more").expect("an insert");
+    source.filter.sync().expect("a sync");
+    assert!(source.shipper.round().await.expect_err("fenced").is_fenced());
+}
+
+#[tokio::test]
+async fn a_promotion_killed_at_any_call_is_repeated_until_it_is_done() {
+    let seed = number("EBBTIDE_SEED").unwrap_or(SEED);
+    for calls in 0..12 {
+        let parent = tempfile::tempdir().expect("a directory");
+        let dir = parent.path().join("new");
+        let mut source = Source::new(seed.wrapping_add(calls)).await;
+        for _ in 0..5 {
+            source.write().await;
+        }
+        follow(&source, &dir).await;
+        source.write().await;
+        let client = Client::faulty(&source.server, calls);
+        let sound = store(Client::sound(&source.server));
+        let faulty = store(client.clone());
+        let first = client.run(promote(&faulty, &dir, ShipOptions::default())).await;
+        if !matches!(first, Some(Ok(_))) {
+            assert!(following(&dir).expect("a mark").is_some(), "{calls}: {first:?}");
+            promote(&sound, &dir, ShipOptions::default()).await.expect("promoted");
+        }
+        let filter = Filter::<Any>::open(&dir, options()).expect("the filter");
+        assert!(filter.stat().expect("figures").lsn >= source.shipper.confirmed());
+        drop(filter);
+        let again = promote(&sound, &dir, ShipOptions::default()).await;
+        assert!(matches!(again, Err(Error::Occupied { .. })), "it is done");
+    }
+}
+
+#[tokio::test]
+async fn what_a_copy_cannot_be_is_said_in_one_sentence() {
+    let parent = tempfile::tempdir().expect("a directory");
+    let dir = parent.path().join("new");
+    let mut source = Source::new(3).await;
+    source.write().await;
+    let place = || store(Client::sound(&source.server));
+    let running = Follower::begin_in(place(), &dir, LAG).await.expect("a follower");
+    let error = Follower::begin_in(place(), &dir, LAG).await.expect_err("two");
+    assert_says(&error, &["found a follower that runs", "choose another directory"]);
+    drop(running);
+    let other = Store::of(Arc::new(Client::sound(&source.server)), "b", "faulty:///b");
+    let error = Follower::begin_in(other, &dir, LAG).await.expect_err("another place");
+    assert_says(&error, &["found a copy of faulty:///filters/a"]);
+    let error = Follower::begin(directory(&dir), LAG).await.expect_err("a copy of a copy");
+    assert_says(&error, &["a follower's copy of faulty:///filters/a", "use that place"]);
+    let media: Arc<dyn Media> = Arc::new(Memory::new());
+    drop(Filter::create_on(media.clone(), AgePartitioned::last(9), options()));
+    let begun = Shipper::begin(directory(&dir), media, ShipOptions::default()).await;
+    assert_says(&begun.expect_err("a copy"), &["expected the place of a shipper"]);
+    std::fs::create_dir(parent.path().join("mine")).expect("a directory");
+    std::fs::write(parent.path().join("mine/notes.txt"), "mine").expect("a file");
+    let mine = Follower::begin_in(place(), parent.path().join("mine"), LAG).await;
+    assert_says(&mine.expect_err("occupied"), &["notes.txt", "expected an empty directory"]);
+    let error = Reader::<Any>::open(&dir, Options::new()).expect_err("no filter yet");
+    assert!(error.to_string().contains("filter"), "{error}");
+}
+
+#[tokio::test]
+async fn a_copy_is_never_thrown_away_for_a_place_that_has_less() {
+    let parent = tempfile::tempdir().expect("a directory");
+    let dir = parent.path().join("new");
+    let mut source = Source::new(4).await;
+    for _ in 0..5 {
+        source.write().await;
+    }
+    follow(&source, &dir).await;
+    let before = fetched(&directory(&dir)).await;
+    let objects = &source.server.objects;
+    let all: Vec<_> = objects.list(None).try_collect().await.expect("a list");
+    for object in all {
+        objects.delete(&object.location).await.expect("a removal");
+    }
+    let place = store(Client::sound(&source.server));
+    let error = Follower::begin_in(place, &dir, LAG).await.expect_err("nothing there");
+    assert_says(&error, &["the link that was copied from there", "found none", "keep this copy"]);
+    assert_eq!(fetched(&directory(&dir)).await, before);
+}
+
+#[tokio::test]
+async fn a_follower_that_slept_until_its_links_were_removed_takes_the_newest_base() {
+    let parent = tempfile::tempdir().expect("a directory");
+    let dir = parent.path().join("new");
+    let mut source = Source::new(5).await;
+    source.write().await;
+    follow(&source, &dir).await;
+    for _ in 0..40 {
+        source.write().await;
+    }
+    follow(&source, &dir).await;
+    verify(&directory(&dir), None).await.expect("sound");
+}
+
+#[tokio::test]
+async fn a_damaged_copy_is_downloaded_again_where_it_is_damaged() {
+    let parent = tempfile::tempdir().expect("a directory");
+    let dir = parent.path().join("new");
+    let mut source = Source::new(6).await;
+    for _ in 0..10 {
+        source.write().await;
+    }
+    follow(&source, &dir).await;
+    for folder in ["chain", "snapshot"] {
+        for entry in std::fs::read_dir(dir.join(folder)).expect("a list") {
+            let path = entry.expect("an entry").path();
+            let mut bytes = std::fs::read(&path).expect("a file");
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 1;
+            std::fs::write(&path, bytes).expect("a file");
+        }
+        follow(&source, &dir).await;
+    }
+    verify(&directory(&dir), None).await.expect("sound");
+}
