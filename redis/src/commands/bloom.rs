@@ -42,9 +42,31 @@ fn capacity(argument: &[u8]) -> Result<u64, Failure> {
     (capacity > 0).then_some(capacity).ok_or_else(|| wrong("capacity", EXPECTED, argument))
 }
 
-/// Reads the growth of RedisBloom's filters, which is without effect: these do not grow.
-fn expansion(reader: &mut Reader<'_, '_>) -> Outcome {
-    number::<u32>("EXPANSION", "a whole number", reader.value("EXPANSION")?).map(|_| ())
+/// How RedisBloom's filters grow, of which only one may be said. Both are without effect: these
+/// filters do not grow.
+#[derive(Default)]
+struct Growth {
+    expands: bool,
+    is_fixed: bool,
+}
+
+impl Growth {
+    /// Reads `EXPANSION n` or `NONSCALING`; false if the word is neither.
+    fn read(&mut self, word: &[u8], reader: &mut Reader<'_, '_>) -> Result<bool, Failure> {
+        const EXPECTED: &str = "a whole number";
+        match word {
+            word if is(word, "EXPANSION") => {
+                self.expands = true;
+                number::<u32>("EXPANSION", EXPECTED, reader.value("EXPANSION")?)?;
+            }
+            word if is(word, "NONSCALING") => self.is_fixed = true,
+            _ => return Ok(false),
+        }
+        if self.expands && self.is_fixed {
+            return Err(wrong("EXPANSION", "no NONSCALING with it", b"both"));
+        }
+        Ok(true)
+    }
 }
 
 /// `BF.RESERVE key error_rate capacity`.
@@ -65,11 +87,10 @@ impl Command for Reserve {
     fn run(call: &Call<'_>) -> Outcome {
         let spec = bloom(error_rate(call.argument(2))?, capacity(call.argument(3))?);
         let mut reader = Reader::new(call, 4);
+        let mut growth = Growth::default();
         while let Some(word) = reader.next() {
-            match word {
-                word if is(word, "EXPANSION") => expansion(&mut reader)?,
-                word if is(word, "NONSCALING") => {}
-                _ => return Err(syntax(RESERVE)),
+            if !growth.read(word, &mut reader)? {
+                return Err(syntax(RESERVE));
             }
         }
         let mut slot = call.open::<Value>(Self::ABOUT.access)?;
@@ -138,15 +159,14 @@ impl Command for Insert {
 
     fn run(call: &Call<'_>) -> Outcome {
         let (mut error, mut size, mut is_there) = (None, None, false);
-        let mut reader = Reader::new(call, 2);
+        let (mut reader, mut growth) = (Reader::new(call, 2), Growth::default());
         loop {
             match reader.next().ok_or_else(|| syntax(INSERT))? {
                 word if is(word, "CAPACITY") => size = Some(capacity(reader.value("CAPACITY")?)?),
                 word if is(word, "ERROR") => error = Some(error_rate(reader.value("ERROR")?)?),
-                word if is(word, "EXPANSION") => expansion(&mut reader)?,
                 word if is(word, "NOCREATE") => is_there = true,
-                word if is(word, "NONSCALING") => {}
                 word if is(word, "ITEMS") => break,
+                word if growth.read(word, &mut reader)? => {}
                 _ => return Err(syntax(INSERT)),
             }
         }

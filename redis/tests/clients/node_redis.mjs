@@ -10,7 +10,7 @@ for (const RESP of [2, 3]) {
     await client.connect();
     await client.flushAll();
     assert.equal(await client.bf.reserve('b', 0.01, 1000), 'OK');
-    assert.equal(await client.bf.reserve('e', 0.01, 1000, { EXPANSION: 2, NONSCALING: true }), 'OK');
+    assert.equal(await client.bf.reserve('e', 0.01, 1000, { EXPANSION: 2 }), 'OK');
     assert.equal(await client.bf.add('b', 'foo'), true);
     assert.equal(await client.bf.add('b', 'foo'), false);
     assert.deepEqual(await client.bf.mAdd('b', ['foo', 'bar']), [false, true]);

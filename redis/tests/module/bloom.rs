@@ -70,6 +70,8 @@ fn what_a_command_of_bloom_filters_cannot_do_is_said_and_changes_nothing() {
             ("BF.RESERVE b x 100", "PARAMETER"),
             ("BF.RESERVE b 0.01 100 EXPANSION", "PARAMETER"),
             ("BF.RESERVE b 0.01 100 SCALING", "PARAMETER"),
+            ("BF.RESERVE b 0.01 100 EXPANSION 2 NONSCALING", "PARAMETER"),
+            ("BF.INSERT b CAPACITY 9 NONSCALING EXPANSION 2 ITEMS x", "PARAMETER"),
             ("BF.RESERVE b 0.000001 9000000000", "TOOLARGE"),
             ("BF.INSERT b CAPACITY 9000000000 ITEMS x", "TOOLARGE"),
             ("BF.INSERT b CAPACITY 100 ITEMS", "PARAMETER"),
