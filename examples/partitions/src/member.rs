@@ -83,7 +83,8 @@ impl Member {
     }
 
     /// Works on the next messages of each partition; passes on those that are new. Returns the
-    /// number of messages. A partition that another member has by now is abandoned, with a sentence.
+    /// number of messages. A partition that another member has by now is abandoned, and a sentence
+    /// says so.
     ///
     /// # Errors
     /// Those of the broker and of the filter.
