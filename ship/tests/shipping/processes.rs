@@ -55,8 +55,13 @@ fn write(dir: &Path, seed: u64) {
 fn ship(dir: &Path, store: &str) {
     let ship = ShipOptions { snapshot_log_bytes: 20_000, ..ShipOptions::default() };
     let every = Duration::from_millis(3);
-    let worker = Worker::start(dir, Store::open(store).expect("a store"), ship, every);
-    let worker = worker.expect("a shipper");
+    let worker = loop {
+        match Worker::start(dir, Store::open(store).expect("a store"), ship.clone(), every) {
+            // A writer that opens the filter on a busy machine.
+            Err(error) if error.is_transient() => drop(error),
+            started => break started.expect("a shipper"),
+        }
+    };
     loop {
         let status = worker.status();
         println!("confirmed {}", status.confirmed);
