@@ -134,12 +134,10 @@ pub enum Command {
     /// Creates a filter, in a new directory, from object storage.
     #[cfg(feature = "ship")]
     Fetch(Fetch),
-    /// Prints 1 or 0 for each key of standard input, from a copy of a shipped filter in memory, and
-    /// perhaps keeps another one in a directory, to be promoted.
+    /// Prints 1 or 0 for each key of standard input, from a copy of a shipped filter.
     #[cfg(feature = "ship")]
     Follow(Follow),
-    /// Makes a directory the writer of a shipped filter: fetches it, or what a follower lacks, and
-    /// fences whoever ships.
+    /// Makes a new directory, or a follower's, the writer: fetches the rest, fences whoever ships.
     #[cfg(feature = "ship")]
     Promote(Promote),
     /// Gives a filter another window, rate, capacity or kind, while it is in use, from the log that

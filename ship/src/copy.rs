@@ -10,7 +10,8 @@
 use crate::chain::{Base, Seen, Tip, base_hints, link_name, read_link, walk};
 use crate::download::Download;
 use crate::error::{Error, Result};
-use crate::fetch::{io, nothing};
+use crate::fetch::nothing;
+use crate::files::io;
 use crate::link::{Begin, Content, Link, digest};
 use crate::mark;
 use crate::store::{Folder, Store};

@@ -2,7 +2,7 @@
 //! which parts are there, so that a download that was interrupted continues.
 
 use crate::error::{Error, Result};
-use crate::fetch::{io, sync_parent};
+use crate::files::{io, sync_parent};
 use crate::link::{Snapshot, digest};
 use crate::snapshot::check_parts;
 use crate::store::{Folder, Store};

@@ -5,6 +5,7 @@
 
 use crate::chain::{Base, Seen, base_hints, link_name, read_link, walk};
 use crate::error::{Error, Result};
+use crate::files::{beside, io, occupied, remove, sync_parent};
 use crate::link::Content;
 use crate::snapshot;
 use crate::store::{Folder, Store};
@@ -12,8 +13,7 @@ use ebbtide::history::At;
 use ebbtide::inspect::{Assembly, restore_at};
 use ebbtide::media::{Disk, Media};
 use std::fs;
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// How often a fetch starts over because what it reads is removed: there is a newer base then.
@@ -86,48 +86,6 @@ pub async fn fetch_if_empty(store: &Store, dir: impl AsRef<Path>) -> Result<Opti
 pub async fn is_empty(store: &Store) -> Result<bool> {
     // The first link is a beginning, and never removed.
     Ok(read_link(store, 1).await?.is_none())
-}
-
-pub(crate) fn io(action: &'static str, path: &Path, error: &std::io::Error) -> Error {
-    let (object, found) = (path.display().to_string(), error.to_string());
-    let remedy = "look at the disk of this machine";
-    Error::Store { object, action, found, remedy, is_transient: false }
-}
-
-/// Returns what is in a directory; `None` if it is empty, or there is none.
-pub(crate) fn occupied(dir: &Path) -> Result<Option<String>> {
-    match fs::read_dir(dir) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(io("look into", dir, &error)),
-        Ok(mut entries) => {
-            let first = entries.next().transpose().map_err(|error| io("list", dir, &error))?;
-            let name = |entry: fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
-            Ok(match first.map(name) {
-                Some(_) if dir.join("meta").exists() => Some("a filter".into()),
-                Some(name) => Some(format!("the file {name}")),
-                None => None,
-            })
-        }
-    }
-}
-
-/// Returns the name of a directory beside this one.
-pub(crate) fn beside(dir: &Path, suffix: &str) -> PathBuf {
-    let mut name = dir.file_name().unwrap_or_default().to_os_string();
-    name.push(format!(".{suffix}"));
-    dir.with_file_name(name)
-}
-
-pub(crate) fn remove(dir: &Path) -> Result<()> {
-    match fs::remove_dir_all(dir) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(io("remove", dir, &error)),
-        _ => Ok(()),
-    }
-}
-
-pub(crate) fn sync_parent(dir: &Path) -> std::io::Result<()> {
-    let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
-    fs::File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 /// Restores a moment from the newest base that reaches it.

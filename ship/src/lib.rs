@@ -11,6 +11,7 @@ mod copy;
 mod download;
 mod error;
 mod fetch;
+mod files;
 mod follow;
 mod link;
 mod mark;

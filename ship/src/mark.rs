@@ -1,7 +1,7 @@
 //! The file `follow` in a directory, by which it is known as a follower's copy of a place.
 
 use crate::error::Result;
-use crate::fetch::{io, occupied, sync_parent};
+use crate::files::{io, occupied, sync_parent};
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

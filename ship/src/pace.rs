@@ -1,13 +1,16 @@
 //! How long to wait for what comes next.
 //!
-//! Work that has found something waits out its interval, measured from its own begin. Then it looks
-//! often, until the next thing comes: so it keeps in step with whoever produces it. What does not
-//! come for an interval is looked for once in an interval.
+//! Work that has found something waits out its interval, measured from its own begin, but for a
+//! little. Then it looks often, until the next thing comes. So it gets in step with whoever produces
+//! that at the same interval: each time it is a little earlier, until it has to look twice. What
+//! does not come for an interval is looked for once in an interval.
 
 use std::time::{Duration, Instant};
 
 /// Looks in one interval, while something is expected.
 const LOOKS: u32 = 16;
+/// How much earlier than an interval the next work begins, at most.
+const EARLIER: Duration = Duration::from_millis(60);
 
 /// The pauses of a shipper, or of a follower.
 #[derive(Debug, Clone, Copy)]
@@ -33,7 +36,11 @@ impl Pace {
         let rest = self.every.saturating_sub(now.saturating_duration_since(begun));
         let since = self.found.map(|found| now.saturating_duration_since(found));
         let is_expected = since.is_some_and(|since| since < self.every * 2);
-        if has_found || !is_expected { rest } else { rest.min(self.every / LOOKS) }
+        match (has_found, is_expected) {
+            (true, _) => rest.saturating_sub(EARLIER.min(self.every / LOOKS)),
+            (false, true) => rest.min(self.every / LOOKS),
+            (false, false) => rest,
+        }
     }
 }
 
@@ -45,10 +52,29 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn work_that_finds_something_begins_once_in_its_interval() {
+    fn work_that_finds_something_begins_once_in_its_interval_or_a_little_earlier() {
         let (mut pace, begun) = (Pace::new(EVERY), Instant::now());
-        assert_eq!(pace.pause(begun, begun + 3 * SECOND, true), 13 * SECOND);
+        let pause = pace.pause(begun, begun + 3 * SECOND, true);
+        assert_eq!(pause, 13 * SECOND - Duration::from_millis(60));
         assert_eq!(pace.pause(begun, begun + 20 * SECOND, true), Duration::ZERO);
+    }
+
+    #[test]
+    fn two_of_one_interval_get_in_step() {
+        let (every, start) = (Duration::from_millis(1000), Instant::now());
+        let (mut pace, mut now) = (Pace::new(every), Duration::from_millis(700));
+        let mut seen = Duration::ZERO;
+        let mut behind = Duration::ZERO;
+        for _ in 0..200 {
+            // Something comes at each whole second.
+            let newest = Duration::from_secs(now.as_secs());
+            let has_found = newest > seen;
+            if has_found {
+                (seen, behind) = (newest, now - newest);
+            }
+            now += pace.pause(start + now, start + now, has_found);
+        }
+        assert!(behind <= every / LOOKS, "{behind:?}");
     }
 
     #[test]

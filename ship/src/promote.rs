@@ -7,7 +7,8 @@
 
 use crate::copy::Copy;
 use crate::error::{Error, Result};
-use crate::fetch::{Fetched, beside, fetch, io, occupied as occupied_by, remove, sync_parent};
+use crate::fetch::{Fetched, fetch};
+use crate::files::{beside, io, occupied as occupied_by, remove, sync_parent};
 use crate::follow::DOUBT;
 use crate::mark::copied_from;
 use crate::ship::{ShipOptions, Shipper};

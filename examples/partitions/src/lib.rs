@@ -3,11 +3,11 @@
 //! Orders are published to `orders.<count>.<number>`: partition `number` of `count`, by the hash of
 //! the key ([`broker`]). Each partition has one filter, shipped to a place of its own
 //! ([`partition`]). Who works on which partition is the newest message of another stream; a
-//! [`member`] reads it and takes partitions over, or hands them over. Nothing depends on both sides seeing
-//! that at the same time: a member that is late is fenced, and has then neither passed an order on
-//! nor moved the position.
+//! [`member`] reads it and takes partitions over, or hands them over. Nothing depends on both sides
+//! seeing that at the same time: a member that is late is fenced, and has then neither passed an
+//! order on nor moved the position.
 //!
-//! The position in the partition is in the filter, so that the broker need not be told anything:
+//! The position in the partition is in the filter, and nothing is acknowledged to the broker:
 //! whoever has the filter continues where it is.
 
 pub mod broker;

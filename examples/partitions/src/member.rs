@@ -57,7 +57,7 @@ impl Member {
         let revoked: Vec<Name> = self.held().filter(|name| !assigned.contains(name)).collect();
         for name in revoked {
             if let Some(held) = self.held.remove(&name) {
-                // If its heir was faster, it has all that was passed on.
+                // If its successor was faster, that one has all that was passed on.
                 if let Err(error) = held.partition.revoke() {
                     eprintln!("{}: {name} was not handed over: {error}", self.name);
                 }
@@ -83,7 +83,8 @@ impl Member {
     }
 
     /// Works on the next messages of each partition; passes on those that are new. Returns the
-    /// number of messages. A partition that another member has by now is given up, with a sentence.
+    /// number of messages. A partition that another member has by now is abandoned, and a sentence
+    /// says so.
     ///
     /// # Errors
     /// Those of the broker and of the filter.
@@ -95,7 +96,7 @@ impl Member {
             match held.partition.consume(messages) {
                 Ok(new) => new.iter().for_each(|message| pass_on(*name, message)),
                 Err(error) => {
-                    eprintln!("{}: {name} is given up: {error}", self.name);
+                    eprintln!("{}: {name} is abandoned: {error}", self.name);
                     lost.push(*name);
                 }
             }

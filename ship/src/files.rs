@@ -1,0 +1,51 @@
+//! Files and directories of this machine. It does not know what they are for.
+
+use crate::error::{Error, Result};
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// Creates the error for a file of this machine.
+pub fn io(action: &'static str, path: &Path, error: &std::io::Error) -> Error {
+    let (object, found) = (path.display().to_string(), error.to_string());
+    let remedy = "look at the disk of this machine";
+    Error::Store { object, action, found, remedy, is_transient: false }
+}
+
+/// Returns what is in a directory; `None` if it is empty, or there is none.
+pub fn occupied(dir: &Path) -> Result<Option<String>> {
+    match fs::read_dir(dir) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(io("look into", dir, &error)),
+        Ok(mut entries) => {
+            let first = entries.next().transpose().map_err(|error| io("list", dir, &error))?;
+            let name = |entry: fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
+            Ok(match first.map(name) {
+                Some(_) if dir.join("meta").exists() => Some("a filter".into()),
+                Some(name) => Some(format!("the file {name}")),
+                None => None,
+            })
+        }
+    }
+}
+
+/// Returns the name of a directory beside this one.
+pub fn beside(dir: &Path, suffix: &str) -> PathBuf {
+    let mut name = dir.file_name().unwrap_or_default().to_os_string();
+    name.push(format!(".{suffix}"));
+    dir.with_file_name(name)
+}
+
+/// Removes a directory with all that is in it, if it is there.
+pub fn remove(dir: &Path) -> Result<()> {
+    match fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(io("remove", dir, &error)),
+        _ => Ok(()),
+    }
+}
+
+/// Makes the name of a file or directory durable.
+pub fn sync_parent(dir: &Path) -> std::io::Result<()> {
+    let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
+    fs::File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+}
