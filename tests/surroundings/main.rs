@@ -2,8 +2,10 @@
 //! without a close.
 
 mod environment;
+#[cfg(all(target_os = "linux", not(ebbtide_portable)))]
 mod image;
 mod killed_lives;
 mod machines;
 mod replaced;
+#[cfg(all(target_os = "linux", not(ebbtide_portable)))]
 mod thin_disk;
