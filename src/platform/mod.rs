@@ -1,9 +1,9 @@
 //! What the operating system does, and how it is asked.
 //!
 //! [`system`] has the calls that differ between systems, with two implementations of one interface:
-//! Linux's own, and a portable one for macOS. The portable one also runs on Linux
-//! (`RUSTFLAGS="--cfg ebbtide_portable"`), where the suite tests it. Everything else in the crate is
-//! the same on all systems.
+//! Linux's own, and a portable one for macOS. The portable one also runs on Linux, where the suite
+//! tests it (`RUSTFLAGS="--cfg ebbtide_portable"`). Everything else in the crate is the same on all
+//! systems.
 
 pub mod fork;
 pub mod per_process;

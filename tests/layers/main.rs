@@ -130,19 +130,19 @@ const FOLDERS: &[&str] = &[
 ];
 
 /// Where `unsafe` is at home: prefetching, what fork does, what each process has of its own,
-/// mappings and byte locks, the futex, and what a stripe lock guards.
+/// mappings and byte locks, calls of the system, and what a stripe lock guards.
 const UNSAFE_FILES: &[&str] = &[
     "core/block/prefetch.rs",
     "platform/fork.rs",
     "platform/per_process.rs",
     "media/disk/locks.rs",
     "media/disk/mapping.rs",
-    "media/disk/write_back.rs",
     "media/mapped.rs",
     "media/memory.rs",
     "media/mod.rs",
-    "locks/futex.rs",
     "locks/stripes.rs",
+    "platform/system/linux.rs",
+    "platform/system/portable.rs",
     "platform/threads.rs",
 ];
 
@@ -180,6 +180,7 @@ const ORDERINGS: &[&str] = &[
     "locks",
     "media",
     "platform/fork.rs",
+    "platform/system",
     "wal/segment.rs",
     "wal/slot.rs",
 ];

@@ -137,8 +137,8 @@ unsafe impl Mapping for DiskMapping {
         if self.guard.is_foreign() {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        // On Linux `msync(MS_SYNC)` has the effect of `fdatasync` on these pages, through the open file
-        // description that the mapping keeps, so that failures since the file was opened are
+        // On Linux `msync(MS_SYNC)` has the effect of `fdatasync` on these pages, through the open
+        // file description that the mapping keeps, so that failures since the file was opened are
         // reported here, too.
         self.map.flush_range(0, words.min(self.words) * 8)
     }

@@ -1,10 +1,9 @@
 //! The files that may be inputs: those given, and those beside them whose names are related.
 
-use super::names;
+use super::{names, stamps};
 use crate::failure::{Failure, Result};
 use crate::source;
 use rustix::fs::CWD;
-use rustix::time::clock_gettime;
 use std::fs::{self, File, Metadata};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
@@ -50,54 +49,12 @@ fn hash(metadata: &Metadata, born: u64) -> u64 {
 
 /// Returns when an open file was created, in nanoseconds; 0 if its file system does not know that.
 fn born_open(file: &File, metadata: &Metadata) -> u64 {
-    clock::born(file.as_fd(), Path::new(""), metadata)
+    stamps::born(file.as_fd(), Path::new(""), metadata)
 }
 
 /// As [`born_open`], of the file that has this path. 0 if that is another one by now.
 fn born_at(path: &Path, metadata: &Metadata) -> u64 {
-    clock::born(CWD, path, metadata)
-}
-
-/// The times that the system gives to files.
-#[cfg(target_os = "linux")]
-mod clock {
-    use super::{Metadata, MetadataExt, Path};
-    use rustix::fd::BorrowedFd;
-    use rustix::fs::{AtFlags, StatxFlags, statx};
-    use rustix::time::ClockId;
-
-    /// The clock that stamps files.
-    pub const OF_FILES: ClockId = ClockId::RealtimeCoarse;
-
-    /// Returns the time of creation of the file at this path, or of the descriptor if it is empty.
-    pub fn born(at: BorrowedFd<'_>, path: &Path, metadata: &Metadata) -> u64 {
-        let wanted = StatxFlags::BTIME | StatxFlags::INO;
-        let Ok(found) = statx(at, path, AtFlags::EMPTY_PATH, wanted) else { return 0 };
-        let known = StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::BTIME);
-        if !known || found.stx_ino != metadata.ino() {
-            return 0;
-        }
-        let seconds = u64::try_from(found.stx_btime.tv_sec).unwrap_or(0);
-        seconds.saturating_mul(1_000_000_000).saturating_add(found.stx_btime.tv_nsec.into())
-    }
-}
-
-/// The times that the system gives to files.
-#[cfg(not(target_os = "linux"))]
-mod clock {
-    use super::{Metadata, Path};
-    use rustix::fd::BorrowedFd;
-    use rustix::time::ClockId;
-    use std::time::UNIX_EPOCH;
-
-    /// The clock that stamps files.
-    pub const OF_FILES: ClockId = ClockId::Realtime;
-
-    /// Returns the time of creation of the file with this metadata.
-    pub fn born(_at: BorrowedFd<'_>, _path: &Path, metadata: &Metadata) -> u64 {
-        let born = metadata.created().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-        born.map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
-    }
+    stamps::born(CWD, path, metadata)
 }
 
 /// Returns device and inode of each of these files.
@@ -195,13 +152,6 @@ pub struct Files {
     pub seen: u64,
 }
 
-/// Returns the time of the clock that stamps files.
-pub fn now() -> u64 {
-    let now = clock_gettime(clock::OF_FILES);
-    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
-    seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(now.tv_nsec).unwrap_or(0))
-}
-
 /// Returns the directory that contains a file of this name.
 pub fn directory_of(path: &Path) -> &Path {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -213,7 +163,7 @@ impl Files {
     /// itself, which are no inputs.
     pub fn look(paths: &[PathBuf], own: &[Id]) -> Result<Self> {
         for attempt in 1..=ATTEMPTS {
-            let began = now();
+            let began = stamps::now();
             let given = given(paths, own)?;
             let mut files = Self { all: given, seen: 0 };
             files.add_beside(paths, own);
@@ -228,7 +178,7 @@ impl Files {
                 return Ok(files);
             }
             let waits = Instant::now();
-            while now() <= newest && waits.elapsed() < TICK {
+            while stamps::now() <= newest && waits.elapsed() < TICK {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }

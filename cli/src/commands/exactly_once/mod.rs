@@ -13,6 +13,7 @@ mod order;
 mod plan;
 mod positions;
 mod refusals;
+mod stamps;
 mod target;
 
 use super::counts::Counts;

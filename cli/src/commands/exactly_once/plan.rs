@@ -6,11 +6,12 @@
 //! may have grown must therefore be found, and no other file of its rotation may be as new.
 
 use super::content::Content;
-use super::files::{self, Files, Found, Id};
+use super::files::{Files, Found, Id};
 use super::names;
 use super::order::{Order, Step};
 use super::positions::{Entry, Inputs, MOST_INPUTS, OldPlace, Recorded, name_hash};
 use super::refusals;
+use super::stamps;
 use crate::failure::{Failure, Result};
 use crate::trail::Trail;
 use std::path::PathBuf;
@@ -73,7 +74,7 @@ pub fn plan(wanted: &Wanted<'_>, recorded: Recorded) -> Result<Plan> {
     let found = vec![None; MOST_INPUTS];
     let mut inputs = inputs;
     inputs.entries.resize(MOST_INPUTS, None);
-    let is_clock_back = files::now() < inputs.seen;
+    let is_clock_back = stamps::now() < inputs.seen;
     let changed = Vec::new();
     let mut search = Search { wanted, files, inputs, found, changed, is_clock_back };
     if !is_first {
