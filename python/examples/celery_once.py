@@ -36,7 +36,7 @@ seen = ebbtide.open(HOME / "charged", ebbtide.Fingerprint(window="24h", fpr=1e-9
 def charge(self: celery.Task, order: str) -> None:
     with seen.claim(order, lease="5s") as claim:
         if claim.in_progress:
-            # Another process has it, or was killed. Try again when the lease is over.
+            # Another delivery works, or was killed: asked again when the lease is over.
             raise self.retry(eta=claim.until)
         if claim:
             work(order)  # an exception releases the key

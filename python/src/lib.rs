@@ -21,7 +21,7 @@ use pyo3::prelude::*;
 
 // On a Mac the engine says itself what it lacks.
 #[cfg(not(all(any(target_os = "linux", target_os = "macos"), target_pointer_width = "64")))]
-compile_error!("ebbtide runs on 64-bit Linux only: it shares memory between processes");
+compile_error!("ebbtide runs on 64-bit Linux, and on macOS for development");
 
 /// The part of the package `ebbtide` that is not written in Python.
 #[pymodule(gil_used = false)]
