@@ -61,7 +61,7 @@ pub struct Copy {
 }
 
 /// Marks a directory as a copy of this store, or checks that it is one; locks it.
-async fn claim(remote: &Store, dir: &Path) -> Result<File> {
+pub async fn claim(remote: &Store, dir: &Path) -> Result<File> {
     remote.check_no_copy()?;
     let place = remote.place();
     let occupied = |found| Error::Occupied { path: dir.display().to_string(), found };

@@ -5,7 +5,7 @@
 //! leaves the copy, under one of the two names, and perhaps a filter that nobody has opened yet,
 //! which the next call makes again; or else a filter that has begun, and a copy that is too much.
 
-use crate::copy::Copy;
+use crate::copy::{Copy, claim};
 use crate::error::{Error, Result};
 use crate::fetch::{Fetched, fetch};
 use crate::files::{beside, io, occupied as occupied_by, remove, sync_parent};
@@ -38,7 +38,7 @@ pub async fn promote(
     options: ShipOptions,
 ) -> Result<(Fetched, Shipper)> {
     let dir = dir.as_ref();
-    let aside = copy_of(dir)?;
+    let aside = copy_of(store, dir).await?;
     let mut copy = match &aside {
         Some(aside) => Some(Copy::open(store.clone(), aside, DOUBT).await?),
         None => None,
@@ -80,9 +80,11 @@ pub fn following(dir: impl AsRef<Path>) -> Result<Option<String>> {
 
 /// Returns the name under which the copy of a directory makes place for the filter, if there is
 /// one.
-fn copy_of(dir: &Path) -> Result<Option<PathBuf>> {
+async fn copy_of(store: &Store, dir: &Path) -> Result<Option<PathBuf>> {
     let aside = beside(dir, "following");
     if copied_from(dir)?.is_some() {
+        // A follower that runs would write to the name.
+        let _alone = claim(store, dir).await?;
         // A former copy, of a promotion that was killed at its very end.
         remove(&aside)?;
         let renamed = fs::rename(dir, &aside).and_then(|()| sync_parent(&aside));
