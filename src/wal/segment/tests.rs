@@ -46,6 +46,10 @@ fn has_pages_of_4_kib() -> bool {
 }
 
 #[test]
+#[cfg_attr(
+    not(all(target_os = "linux", not(ebbtide_portable))),
+    ignore = "files are synced as a whole"
+)]
 fn dirtied_pages_are_written_by_the_next_sync_though_nothing_in_them_changed() {
     if !has_pages_of_4_kib() {
         return;
@@ -68,6 +72,10 @@ fn dirtied_pages_are_written_by_the_next_sync_though_nothing_in_them_changed() {
 }
 
 #[test]
+#[cfg_attr(
+    not(all(target_os = "linux", not(ebbtide_portable))),
+    ignore = "files are synced as a whole"
+)]
 fn a_sync_writes_the_pages_of_its_records_and_none_behind_them() {
     if !has_pages_of_4_kib() {
         return;
@@ -106,6 +114,10 @@ fn records_are_released_page_by_page_however_their_number_grows() {
 }
 
 #[test]
+#[cfg_attr(
+    not(all(target_os = "linux", not(ebbtide_portable))),
+    ignore = "no call makes pages present"
+)]
 fn only_the_pages_of_the_next_records_are_made_present() {
     if !has_pages_of_4_kib() {
         return;
