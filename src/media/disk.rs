@@ -86,11 +86,9 @@ impl Disk {
             file.set_len(bytes)?;
         }
         let last = allocated.checked_next_multiple_of(page_bytes()).unwrap_or(bytes).min(bytes);
+        let written = if system::FILLS_HOLES { bytes } else { last };
         match allocate(file, 0..last) {
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) if system::FILLS_HOLES => {
-                write_zeros(file, 0..bytes)
-            }
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeros(file, 0..last),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeros(file, 0..written),
             allocated => Ok(allocated?),
         }
     }
