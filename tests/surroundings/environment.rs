@@ -484,6 +484,7 @@ fn a_filter_larger_than_disk_and_memory_is_refused_as_larger_than_the_disk() {
 
 /// On btrfs, whose quotas apply to a part of the file system, for all users.
 #[test]
+#[cfg_attr(not(all(target_os = "linux", not(ebbtide_portable))), ignore = "no space is reserved")]
 fn an_exhausted_quota_is_a_full_disk_and_the_same_handle_works_when_it_is_raised() {
     let home = TempDir::new().expect("a directory");
     let disk = home.path().join("disk").to_string_lossy().into_owned();

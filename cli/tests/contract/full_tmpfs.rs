@@ -131,6 +131,7 @@ fn every_command(args: &[&str], killed: bool) {
 }
 
 #[test]
+#[cfg_attr(not(all(target_os = "linux", not(ebbtide_portable))), ignore = "no space is reserved")]
 fn a_closed_filter_in_full_memory_is_looked_at_without_space_and_opened_with_an_error() {
     for args in KINDS {
         every_command(args, false);
@@ -138,6 +139,7 @@ fn a_closed_filter_in_full_memory_is_looked_at_without_space_and_opened_with_an_
 }
 
 #[test]
+#[cfg_attr(not(all(target_os = "linux", not(ebbtide_portable))), ignore = "no space is reserved")]
 fn a_filter_of_killed_processes_in_full_memory_likewise() {
     for args in KINDS {
         every_command(args, true);
@@ -145,6 +147,7 @@ fn a_filter_of_killed_processes_in_full_memory_likewise() {
 }
 
 #[test]
+#[cfg_attr(not(all(target_os = "linux", not(ebbtide_portable))), ignore = "no space is reserved")]
 fn a_damaged_filter_in_full_memory_is_saved_to_another_place() {
     let Some(mounted) = Mounted::new() else { return };
     let (dir, elsewhere) = (mounted.at("filter"), Place::new());

@@ -118,6 +118,10 @@ fn a_line_without_end_is_an_error_that_names_its_place() {
 /// Seen from outside, by the system calls: after lines were written to the output, it is synced
 /// before the log of the filter is.
 #[test]
+#[cfg_attr(
+    not(all(target_os = "linux", not(ebbtide_portable))),
+    ignore = "other system calls are made"
+)]
 fn lines_are_on_the_disk_before_a_batch_counts_them() {
     let place = Place::new();
     let traced = Command::new("strace").args(["-o", "/dev/null", "true"]).output();
