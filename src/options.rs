@@ -379,7 +379,8 @@ impl Options {
     /// Sets where the cells of the live image lie. Belongs to the handle that opens the filter
     /// alone; handles that attach follow it. Default: the environment variable `EBBTIDE_IMAGE`,
     /// read as [`ImagePlace`] is; without it in memory, except that filters of up to 64 KiB that do
-    /// not grow, and those of a process with a limit of file sizes, lie beside the log.
+    /// not grow, and those of a process with a limit of file sizes, lie beside the log. On macOS
+    /// all lie there, and a directory is refused when the filter is opened.
     ///
     /// Memory is taken whole when the filter is opened, is charged to the control group of the
     /// process that opens it, and cannot be reclaimed. If there is too little, opening fails before

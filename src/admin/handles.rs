@@ -45,6 +45,7 @@ mod tests {
     use crate::{Bloom, Filter, Options};
 
     #[test]
+    #[cfg_attr(not(target_os = "linux"), ignore = "reads /proc")]
     fn an_open_handle_is_found_with_its_process_and_a_closed_one_is_not() {
         let home = tempfile::tempdir().expect("a temporary directory");
         let dir = home.path().join("seen");

@@ -126,6 +126,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(not(target_os = "linux"), ignore = "reads /proc")]
     fn the_error_names_who_opens_the_filter_else_who_has_it_open() {
         let home = tempfile::tempdir().expect("a temporary directory");
         let text = || locked(home.path()).to_string();

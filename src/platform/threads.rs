@@ -108,6 +108,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(not(target_os = "linux"), ignore = "reads /proc")]
     fn a_thread_takes_no_signals_but_those_that_it_causes_and_its_starter_keeps_its_own() {
         let before = blocked();
         let (sent, seen) = std::sync::mpsc::channel();
