@@ -192,7 +192,7 @@ pub mod models {
     }
     pub use ebbtide_core::kind::Totals;
     pub mod undo {
-        pub use ebbtide_core::block::undo_log::{Begun, Undo, area_words};
+        pub use ebbtide_core::block::undo_log::{Begun, Undo, UndoRoom};
     }
     pub use crate::recovery::batches;
     pub use crate::wal::{record, slot};

@@ -279,7 +279,7 @@ impl Options {
     }
 
     /// Sets the target size of a block, 512 bytes to 64 KiB. Fixed at creation. All cells of a key
-    /// lie in one block. Default: 16 KiB. Smaller blocks cost more false positives, larger ones
+    /// lie in one block. Default: 64 KiB for `fingerprint`, 16 KiB for the other kinds. Smaller blocks cost more false positives, larger ones
     /// more memory traffic in a checkpoint.
     #[must_use]
     pub fn block_bytes(mut self, bytes: u64) -> Self {
@@ -456,11 +456,6 @@ impl Options {
             return Err(Error::parameter("max-lead", expected, found));
         }
         Ok(())
-    }
-
-    /// Returns the target size of a block of a new filter.
-    pub(crate) fn block_bytes_or_default(&self) -> u64 {
-        self.block_bytes.unwrap_or(16 << 10)
     }
 
     /// Returns the durability of a new filter.

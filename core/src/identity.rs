@@ -40,11 +40,12 @@ pub struct Identity {
     pub kind: Arc<dyn Kind>,
 }
 
-/// Returns the layout of a filter of this kind with blocks of this size. Without a number of
-/// stripes, it has as many as the kind proposes.
+/// Returns the layout of a filter of this kind, with as many stripes and blocks of this size if they
+/// are given, or as the kind proposes.
 #[must_use]
-pub fn layout(kind: &dyn Kind, stripes: Option<u32>, block_bytes: u64) -> Layout {
-    let block_words = (block_bytes / 8) as u32;
+pub fn layout(kind: &dyn Kind, stripes: Option<u32>, block_bytes: Option<u64>) -> Layout {
+    let proposed = kind.default_block_words();
+    let block_words = block_bytes.map_or(proposed, |bytes| (bytes / 8) as u32);
     let stripes = stripes.unwrap_or_else(|| kind.default_stripes(block_words));
     Layout { stripes, block_words }
 }

@@ -67,7 +67,7 @@ const ENDING_PAUSE: Duration = patience(Duration::from_millis(1));
 
 /// Returns the layout that all banks of a filter will share.
 pub(crate) fn layout(kind: &dyn Kind, options: &Options) -> Layout {
-    identity::layout(kind, options.stripes, options.block_bytes_or_default())
+    identity::layout(kind, options.stripes, options.block_bytes)
 }
 
 /// Returns the bytes of memory that the first bank of a filter takes.

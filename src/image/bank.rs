@@ -16,7 +16,7 @@ use crate::image::seqlock;
 use crate::media::BankStore;
 use crate::media::{Access, Mapped, MediaFile};
 use ebbtide_core::block::places::{self, BLOCK_HEADER_WORDS};
-use ebbtide_core::block::undo_log::Undo;
+use ebbtide_core::block::undo_log::{Undo, UndoRoom};
 use ebbtide_core::block::{
     BankPlaces, Block, Blocks, FEW_BANKS, Geometry, Layout, MAX_BANKS, prefetch, prefetch_write,
     store,
@@ -42,8 +42,8 @@ const _: () = assert!(places::BANK_HEADER_WORDS == HEADER_WORDS);
 /// The parts of a kind's banks besides cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BankForm {
-    /// Whether there is an undo area for each stripe.
-    undo: bool,
+    /// The room of the undo area of each stripe.
+    undo: UndoRoom,
     /// Whether blocks begin without room for cells.
     pub grows: bool,
 }
@@ -52,7 +52,7 @@ impl BankForm {
     /// Returns the form of a kind's banks.
     #[must_use]
     pub fn of(kind: &dyn Kind) -> Self {
-        Self { undo: !kind.idempotent(), grows: kind.growth().is_some() }
+        Self { undo: kind.undo_room(), grows: kind.growth().is_some() }
     }
 }
 
@@ -248,7 +248,7 @@ impl Bank {
     #[must_use]
     #[inline]
     pub fn undo(&self, stripe: usize) -> Undo<'_> {
-        if !self.form.undo {
+        if self.form.undo == UndoRoom::None {
             return Undo::NONE;
         }
         let at = self.places.undo + stripe * self.places.area;

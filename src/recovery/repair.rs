@@ -15,6 +15,7 @@ use crate::image::{Image, seqlock};
 use crate::recovery::batches::{Batches, Group};
 use crate::wal::record::Decoded;
 use crate::wal::{Op, Record, Segment};
+use ebbtide_core::block::Block;
 use ebbtide_core::event;
 use ebbtide_core::kind::Kind;
 use std::sync::Arc;
@@ -65,7 +66,7 @@ pub fn stripe(
     let mut batches = Batches::default();
     image.follow()?;
     if let Some(stripe) = index.checked_sub(1) {
-        undo(image, stripe);
+        undo(image, kind, stripe);
     }
     let tail = image.header().tail().read();
     for segment in segments {
@@ -149,8 +150,8 @@ impl Repairing<'_> {
 }
 
 /// Undoes the unfinished change of the owner of an ordinary stripe (from 0), if it cannot simply be
-/// repeated.
-fn undo(image: &Image, stripe: usize) {
+/// repeated. Parts of it that were kept are completed.
+fn undo(image: &Image, kind: &dyn Kind, stripe: usize) {
     for (_, bank) in image.banks().iter() {
         let undo = bank.undo(stripe);
         let Some(begun) = undo.begun().filter(|begun| begun.block < bank.blocks()) else {
@@ -159,7 +160,10 @@ fn undo(image: &Image, stripe: usize) {
         let (header, block) = bank.block(begun.block as usize);
         // Otherwise it was completed: the LSN is set after the last word.
         if header.lsn() == begun.lsn {
-            undo.take_back(block.own, block.cells);
+            if begun.is_noted {
+                undo.take_back(block.own, block.cells);
+            }
+            kind.complete(&Block { undo, ..block });
         }
     }
 }

@@ -14,6 +14,7 @@ pub mod undo_log;
 pub use geometry::{Geometry, Layout};
 pub use places::BankPlaces;
 pub use prefetch::{prefetch, prefetch_write};
+pub use undo_log::UndoRoom;
 
 use crate::atomic::{AtomicU64, Ordering};
 use undo_log::Undo;
@@ -78,6 +79,23 @@ impl<'a> Block<'a> {
     pub fn rewrite(&self, mut new: impl FnMut(u64) -> u64) {
         self.undo.note_all(self.own, self.cells);
         self.cells.iter().for_each(|word| store(word, new(load(word))));
+    }
+
+    /// Notes cells from number `from` on for undo, all at once, before [`Block::overwrite`] changes
+    /// them.
+    #[inline]
+    pub fn note_cells(&self, from: usize, count: usize) {
+        if let Some(cells) = self.cells.get(from..from + count) {
+            self.undo.note_cells(self.own.len(), from, cells);
+        }
+    }
+
+    /// Writes a word of cells that [`Block::note_cells`] has noted.
+    #[inline]
+    pub fn overwrite(&self, index: usize, value: u64) {
+        if let Some(word) = self.cells.get(index) {
+            store(word, value);
+        }
     }
 
     /// Writes a word of cells so that the change can be undone.

@@ -1,6 +1,6 @@
 //! Where the parts of a bank lie, and how much memory an image takes.
 
-use super::undo_log::area_words;
+use super::undo_log::UndoRoom;
 use super::{Geometry, Layout, OWN_WORDS};
 
 /// Words of a page.
@@ -31,14 +31,14 @@ pub struct BankPlaces {
 }
 
 impl BankPlaces {
-    /// Returns the places of a bank whose geometry has passed [`Layout::check`]: with an undo area
-    /// for each stripe or without, and with blocks that grow in holes of the file or without.
+    /// Returns the places of a bank whose geometry has passed [`Layout::check`]: with this
+    /// undo area for each stripe, and with blocks that grow in holes of the file or without.
     #[must_use]
-    pub fn new(layout: Layout, geometry: Geometry, undo: bool, grows: bool) -> Self {
+    pub fn new(layout: Layout, geometry: Geometry, room: UndoRoom, grows: bool) -> Self {
         let words = layout.words(geometry);
         let blocks = layout.blocks(geometry) as usize * BLOCK_HEADER_WORDS;
         let size = geometry.words_per_block as usize;
-        let area = if undo { area_words(OWN_WORDS + size) } else { 0 };
+        let area = room.area_words(OWN_WORDS + size);
         let lay_out = |headers: usize, unit: usize| {
             let undo = headers + blocks.next_multiple_of(unit);
             let cells = undo + (area * layout.stripes as usize).next_multiple_of(unit);

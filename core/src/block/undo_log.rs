@@ -6,6 +6,10 @@
 //! before the change. The process that takes the stripe over from a dead owner restores the block's
 //! old words. This step may be interrupted too, and is idempotent.
 //!
+//! A change of many words may also be made in *parts*, each of which is noted and then kept
+//! ([`Undo::keep`]). What is kept is not undone: the block itself says how far the change has come,
+//! and whoever takes the stripe over completes it (`Kind::complete`).
+//!
 //! The area does not record whether a change was completed. The block's LSN does, which is set
 //! after its last word: the area stores the LSN that the block had when the change began.
 //!
@@ -27,11 +31,29 @@ const MOST_NOTES: usize = 62;
 /// block's words that have room.
 const ALL: u64 = 1 << 32;
 
-/// Returns the words of an undo area for blocks of `block` words (kind words and cells), in whole
-/// cache lines.
-#[must_use]
-pub const fn area_words(block: usize) -> usize {
-    (SAVED + block).next_multiple_of(8)
+/// The room of an undo area.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UndoRoom {
+    /// There is no area.
+    None,
+    /// For the notes of this many words, at most 62: no operation changes more in one part.
+    Notes(usize),
+    /// For notes, and for a whole block.
+    Block,
+}
+
+impl UndoRoom {
+    /// Returns the words of an area for blocks of `block` words (kind words and cells), in whole
+    /// cache lines.
+    #[must_use]
+    pub const fn area_words(self, block: usize) -> usize {
+        let words = match self {
+            Self::None => 0,
+            Self::Notes(words) => NOTES + 2 * words,
+            Self::Block => SAVED + block,
+        };
+        words.next_multiple_of(8)
+    }
 }
 
 /// A stripe's undo area. Kinds whose operations are idempotent have none, and then nothing is
@@ -46,13 +68,16 @@ pub struct Begun {
     pub block: u64,
     /// The LSN that the block had. If it still has it, the change was not completed.
     pub lsn: u64,
+    /// Whether there are notes: words have changed since the begin, or since the last part that was
+    /// kept.
+    pub is_noted: bool,
 }
 
 impl<'a> Undo<'a> {
     /// No area: for private copies, and for kinds that need no undo.
     pub const NONE: Undo<'static> = Undo(&[]);
 
-    /// Creates the area over these words, [`area_words`] of them, or none.
+    /// Creates the area over these words, [`UndoRoom::area_words`] of them, or none.
     #[must_use]
     #[inline]
     pub fn new(words: &'a [AtomicU64]) -> Self {
@@ -96,6 +121,37 @@ impl<'a> Undo<'a> {
         fence(Ordering::Release);
     }
 
+    /// Notes cells from number `from` on that are about to change, at most as many as there is room
+    /// for.
+    #[inline]
+    pub fn note_cells(&self, own: usize, from: usize, cells: &[AtomicU64]) {
+        let Some(count) = self.0.first() else {
+            return;
+        };
+        let noted = count.load(Ordering::Relaxed) as usize;
+        let notes = self.0.get(NOTES + 2 * noted..).unwrap_or_default().chunks_exact(2);
+        debug_assert!(noted + cells.len() <= MOST_NOTES && cells.len() <= notes.len());
+        for ((note, at), word) in notes.zip(own + from..).zip(cells) {
+            note[0].store(at as u64, Ordering::Relaxed);
+            note[1].store(word.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        // Release: the notes are complete before they are counted.
+        count.store((noted + cells.len()) as u64, Ordering::Release);
+        // Release fence: the notes are counted before a word changes.
+        fence(Ordering::Release);
+    }
+
+    /// Keeps the changes so far: they are not undone if the rest of the operation is cut off.
+    #[inline]
+    pub fn keep(&self) {
+        if let Some(count) = self.0.first() {
+            // Release: all words have changed before their notes end.
+            count.store(0, Ordering::Release);
+            // Release fence: a takeover never finds notes of the next part under the old count.
+            fence(Ordering::Release);
+        }
+    }
+
     /// Notes that any of the words are about to change.
     pub fn note_all(&self, own: &[AtomicU64], cells: &[AtomicU64]) {
         let begun = self.0.first().map(|count| count.load(Ordering::Relaxed));
@@ -110,6 +166,7 @@ impl<'a> Undo<'a> {
     #[cold]
     fn save(&self, own: &[AtomicU64], cells: &[AtomicU64]) {
         let Some(saved) = self.0.get(SAVED..) else {
+            debug_assert!(false, "more changes than the area has room for");
             return;
         };
         // In two runs: a chain of both would take four times the instructions.
@@ -130,7 +187,8 @@ impl<'a> Undo<'a> {
 
     /// Returns the notes, the latest first.
     fn notes(&self) -> impl Iterator<Item = (usize, u64)> {
-        let noted = (self.0[COUNT].load(Ordering::Relaxed) as usize).min(MOST_NOTES);
+        let room = (self.0.len().saturating_sub(NOTES) / 2).min(MOST_NOTES);
+        let noted = (self.0[COUNT].load(Ordering::Relaxed) as usize).min(room);
         (0..noted).rev().map(|note| {
             let [at, old] =
                 [0, 1].map(|word| self.0[NOTES + 2 * note + word].load(Ordering::Relaxed));
@@ -138,12 +196,12 @@ impl<'a> Undo<'a> {
         })
     }
 
-    /// Returns the change that was begun last, if it has changed anything.
+    /// Returns the change that was begun last, if there are areas.
     #[must_use]
     pub fn begun(&self) -> Option<Begun> {
-        let changed = self.0.first()?.load(Ordering::Acquire) != 0;
+        let is_noted = self.0.first()?.load(Ordering::Acquire) != 0;
         let [block, lsn] = [BLOCK, LSN].map(|at| self.0[at].load(Ordering::Relaxed));
-        changed.then_some(Begun { block, lsn })
+        Some(Begun { block, lsn, is_noted })
     }
 
     /// Restores the block's old words. Idempotent: an interrupted restore is repeated.
@@ -168,8 +226,8 @@ impl<'a> Undo<'a> {
                 }
             }
         }
-        // Release: the notes end only after all words are restored.
-        count.store(0, Ordering::Release);
+        // The notes end only after all words are restored.
+        self.keep();
     }
 }
 
@@ -197,20 +255,52 @@ mod tests {
             before in prop::collection::vec(any::<u64>(), OWN_WORDS + CELLS),
         ) {
             let (own, cells) = (words(&before[..OWN_WORDS]), words(&before[OWN_WORDS..]));
-            let area = words(&vec![7; area_words(OWN_WORDS + CELLS)]);
+            let area = words(&vec![7; UndoRoom::Block.area_words(OWN_WORDS + CELLS)]);
             let undo = Undo::new(&area);
             undo.begin(3, 17);
-            prop_assert_eq!(undo.begun(), None);
+            prop_assert_eq!(undo.begun(), Some(Begun { block: 3, lsn: 17, is_noted: false }));
             for &(at, new) in &changes {
                 let word = own.iter().chain(&cells).nth(at).expect("a word of the block");
                 undo.note(&own, &cells, at, word.load(Ordering::Relaxed));
                 word.store(new, Ordering::Relaxed);
             }
-            let begun = (!changes.is_empty()).then_some(Begun { block: 3, lsn: 17 });
-            prop_assert_eq!(undo.begun(), begun);
+            let is_noted = !changes.is_empty();
+            prop_assert_eq!(undo.begun(), Some(Begun { block: 3, lsn: 17, is_noted }));
             undo.take_back(&own, &cells);
             prop_assert_eq!([values(&own), values(&cells)].concat(), before);
-            prop_assert_eq!(undo.begun(), None);
+            prop_assert_eq!(undo.begun(), Some(Begun { block: 3, lsn: 17, is_noted: false }));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn parts_that_were_kept_stay_and_the_last_one_is_undone(
+            parts in prop::collection::vec((0..CELLS - 8, 1..8_usize, any::<bool>()), 1..20),
+            before in prop::collection::vec(any::<u64>(), OWN_WORDS + CELLS),
+        ) {
+            let (own, cells) = (words(&before[..OWN_WORDS]), words(&before[OWN_WORDS..]));
+            let room = UndoRoom::Notes(9);
+            let area = words(&vec![7; room.area_words(OWN_WORDS + CELLS)]);
+            prop_assert!(area.len() <= 24, "two words a note, three others");
+            let undo = Undo::new(&area);
+            undo.begin(3, 17);
+            let mut expected = before;
+            for (number, &(from, count, is_kept)) in (1..).zip(&parts) {
+                undo.note_cells(OWN_WORDS, from, &cells[from..from + count]);
+                undo.note(&own, &cells, 4, own[4].load(Ordering::Relaxed));
+                own[4].store(number, Ordering::Relaxed);
+                cells[from..from + count].iter().for_each(|c| c.store(number, Ordering::Relaxed));
+                if is_kept {
+                    undo.keep();
+                    expected[4] = number;
+                    expected[OWN_WORDS + from..OWN_WORDS + from + count].fill(number);
+                } else {
+                    undo.take_back(&own, &cells);
+                }
+                let begun = undo.begun().expect("an area");
+                prop_assert_eq!((begun.block, begun.lsn, begun.is_noted), (3, 17, false));
+                prop_assert_eq!(&[values(&own), values(&cells)].concat(), &expected);
+            }
         }
     }
 
@@ -226,7 +316,7 @@ mod tests {
     #[test]
     fn few_changes_are_noted_one_by_one_and_more_save_the_whole_block_once() {
         let (own, cells) = (words(&[1; OWN_WORDS]), words(&[2; CELLS]));
-        let area = words(&vec![0; area_words(OWN_WORDS + CELLS)]);
+        let area = words(&vec![0; UndoRoom::Block.area_words(OWN_WORDS + CELLS)]);
         let undo = Undo::new(&area);
         undo.begin(3, 17);
         for count in 1..=MOST_NOTES as u64 {

@@ -4,6 +4,7 @@ use super::{
     Events, GenerationFill, Growth, Inference, KeyAges, KeyCounts, KeyWeights, Micros, Moment,
     Parameters, Removal, Sample, State, WholeCounts,
 };
+use crate::block::UndoRoom;
 use crate::block::{Block, Geometry, Layout, load};
 use crate::error::{Error, Result};
 use std::fmt::Debug;
@@ -56,11 +57,12 @@ pub trait Describe: Debug + Send + Sync {
         false
     }
 
-    /// Returns whether operations are idempotent: one that was interrupted anywhere may be applied
-    /// again, with the same result. Otherwise all its changes must go through `Block::set_word` and
-    /// `Block::set_own`, in one block, so that they can be undone.
-    fn idempotent(&self) -> bool {
-        false
+    /// Returns the room for the notes by which an operation is undone that was interrupted, before
+    /// it is applied again. All changes must go through the methods of [`Block`], in one block.
+    /// [`UndoRoom::None`] for kinds whose operations are idempotent: interrupted anywhere, they may
+    /// be applied again with the same result.
+    fn undo_room(&self) -> UndoRoom {
+        UndoRoom::Block
     }
 
     /// Returns the number of words of cells that the first bank should have.
@@ -69,6 +71,11 @@ pub trait Describe: Debug + Send + Sync {
     /// Returns the size of the first bank.
     fn geometry(&self, layout: Layout) -> Geometry {
         layout.geometry(self.first_words())
+    }
+
+    /// Returns the target size of a block in words if the user names none.
+    fn default_block_words(&self) -> u32 {
+        Layout::PLANNED_BLOCK_WORDS
     }
 
     /// Returns the number of stripes if the user names none: enough that threads rarely contend.

@@ -3,6 +3,7 @@
 //! A kind asks before it opens a bank. Without room it opens a smaller one, or none: then the
 //! newest bank takes the keys, the rate of false positives rises, and no key is lost.
 
+use crate::block::UndoRoom;
 use crate::block::places::head_bytes;
 use crate::block::{BankPlaces, Geometry, Layout};
 use crate::error::Result;
@@ -16,8 +17,8 @@ pub(super) const MAX_MEMORY: &str = "max-memory";
 pub(super) struct Memory {
     /// The limit, in bytes.
     pub(super) most: Option<u64>,
-    /// Whether banks have undo areas.
-    pub(super) undo: bool,
+    /// The room of the banks' undo areas.
+    pub(super) undo: UndoRoom,
 }
 
 impl Memory {
@@ -25,8 +26,16 @@ impl Memory {
     ///
     /// # Errors
     /// [`Error::Parameter`](crate::error::Error::Parameter) if it is no number of bytes.
-    pub(super) fn of(parameters: &Parameters, undo: bool) -> Result<Self> {
-        Ok(Self { most: parameters.optional(MAX_MEMORY, "a number of bytes")?, undo })
+    pub(super) fn of(parameters: &Parameters, undo: UndoRoom) -> Result<Self> {
+        Ok(Self { most: Self::limit(parameters)?, undo })
+    }
+
+    /// Reads the limit alone.
+    ///
+    /// # Errors
+    /// As those of [`Memory::of`].
+    pub(super) fn limit(parameters: &Parameters) -> Result<Option<u64>> {
+        parameters.optional(MAX_MEMORY, "a number of bytes")
     }
 
     /// Returns the bytes of a bank.

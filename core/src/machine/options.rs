@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub struct MachineOptions {
     key_hash: KeyHash,
     stripes: Option<u32>,
-    block_bytes: u64,
+    block_bytes: Option<u64>,
     max_lead: Micros,
 }
 
@@ -28,7 +28,7 @@ impl MachineOptions {
     #[must_use]
     pub const fn new() -> Self {
         let (key_hash, max_lead) = (KeyHash::Fast, 3_600_000_000);
-        Self { key_hash, stripes: None, block_bytes: 16 << 10, max_lead }
+        Self { key_hash, stripes: None, block_bytes: None, max_lead }
     }
 
     /// Sets the function that hashes keys. Default: [`KeyHash::Fast`]. Choose [`KeyHash::Keyed`]
@@ -47,10 +47,11 @@ impl MachineOptions {
         self
     }
 
-    /// Sets the target size of a block, 512 bytes to 64 KiB. Default: 16 KiB.
+    /// Sets the target size of a block, 512 bytes to 64 KiB. Default: as the
+    /// kind proposes, 64 KiB for `fingerprint`, 16 KiB for the others.
     #[must_use]
     pub const fn block_bytes(mut self, bytes: u64) -> Self {
-        self.block_bytes = bytes;
+        self.block_bytes = Some(bytes);
         self
     }
 
@@ -79,7 +80,9 @@ impl MachineOptions {
         if let Some(stripes) = stripes {
             within("stripes", stripes.into(), 1, Layout::MOST_STRIPES.into())?;
         }
-        within("block-bytes", block_bytes, 512, 64 << 10)?;
+        if let Some(bytes) = block_bytes {
+            within("block-bytes", bytes, 512, 64 << 10)?;
+        }
         let (layout, hasher) = (self.layout(&*kind), KeyHasher::new(key_hash, secret));
         check_max_memory(&*kind, layout)?;
         Ok(Identity { uuid, hasher, layout, max_lead, kind })

@@ -40,6 +40,27 @@ const CROWDED: &[(&str, &str)] = &[
     ("generations", "11"),
     ("words", "576"),
 ];
+/// The same in buckets that begin and end anywhere in a word.
+const CROWDED_BYTES: &[(&str, &str)] = &[
+    ("window-items", "1000"),
+    ("fpr", "0.000001"),
+    ("slots", "4"),
+    ("bits", "23"),
+    ("generations", "14"),
+    ("bytes", "13"),
+    ("moves", "8"),
+    ("words", "472"),
+];
+/// The same in buckets of a word each.
+const CROWDED_WORDS: &[(&str, &str)] = &[
+    ("window-items", "1000"),
+    ("fpr", "0.000001"),
+    ("slots", "2"),
+    ("bits", "28"),
+    ("generations", "14"),
+    ("moves", "8"),
+    ("words", "720"),
+];
 const DRAWN: &[(&str, &str)] = &[("cells", "4096"), ("max", "7"), ("K", "4"), ("P", "12")];
 
 const PLAIN: Scene = Scene {
@@ -106,6 +127,10 @@ const MOVES: Scene =
 /// A whole block changes, and a slot or several.
 const AGEING: Scene = Scene { path: "ageing", aim: Aim::AfterStep, every: 61, ..MOVES };
 
+const MOVES_BYTES: Scene = Scene { path: "moves-bytes", parameters: CROWDED_BYTES, ..MOVES };
+const AGEING_BYTES: Scene = Scene { path: "ageing-bytes", parameters: CROWDED_BYTES, ..AGEING };
+const AGEING_WORDS: Scene = Scene { path: "ageing-words", parameters: CROWDED_WORDS, ..AGEING };
+
 /// Three keys in three stripes, and a position.
 const BATCH: Scene =
     Scene { path: "batch", operation: Operation::Batch, every: 31, stripes: 4, ..PLAIN };
@@ -148,7 +173,7 @@ const RELEASE: Scene = Scene { path: "release", operation: Operation::Release, .
 const EXTEND: Scene = Scene { path: "extend", operation: Operation::Extend, ..CLAIM };
 
 /// One for each protocol.
-const PATHS: [Scene; 36] = [
+const PATHS: [Scene; 39] = [
     PLAIN,
     SHIFT,
     CATCH_UP,
@@ -191,7 +216,10 @@ const PATHS: [Scene; 36] = [
     DRAWS,
     WIDEN,
     MOVES,
+    MOVES_BYTES,
     AGEING,
+    AGEING_BYTES,
+    AGEING_WORDS,
     Scene { path: "widen-spectral", kind: "spectral", every: 15_001, ..WIDEN },
     // Opening with an undo, in a log with several records.
     Scene { path: "open-draws", operation: Operation::Open, aim: Aim::Later, every: 9001, ..DRAWS },
@@ -229,7 +257,7 @@ const fn deaths(path: &'static str, victims: u64, scene: Scene) -> Scene {
     Scene { path, victims, every: 8, ..scene }
 }
 
-const REPAIRS: [Scene; 35] = [
+const REPAIRS: [Scene; 37] = [
     Scene { every: 1, ..deaths("repair", 2, PLAIN) },
     deaths("repair-twice", 3, PLAIN),
     deaths("repair-shift", 2, SHIFT),
@@ -245,6 +273,8 @@ const REPAIRS: [Scene; 35] = [
     deaths("repair-widen", 2, WIDEN),
     deaths("repair-moves", 2, MOVES),
     deaths("repair-ageing", 2, AGEING),
+    deaths("repair-ageing-bytes", 2, AGEING_BYTES),
+    deaths("repair-ageing-words", 3, AGEING_WORDS),
     deaths("repair-timing", 2, KINDS[3]),
     deaths("repair-block-timing", 2, KINDS[4]),
     deaths("repair-spectral", 2, KINDS[5]),

@@ -20,7 +20,7 @@ mod tests;
 pub use planner::{COLUMNS, Design, MOST_WORDS, Plan, design, plan, words_for};
 
 use super::columns::{Columns, caught_up};
-use crate::block::{Block, Blocks, Geometry, Layout};
+use crate::block::{Block, Blocks, Geometry, Layout, UndoRoom};
 use crate::error::{Error, Result};
 use crate::kind::parameters::{DEFAULT_FPR, within};
 use crate::kind::{
@@ -181,8 +181,8 @@ impl Describe for AgePartitioned {
             .with("words", self.words)
     }
 
-    fn idempotent(&self) -> bool {
-        true
+    fn undo_room(&self) -> UndoRoom {
+        UndoRoom::None
     }
 
     fn first_words(&self) -> u64 {

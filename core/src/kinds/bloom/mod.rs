@@ -15,7 +15,7 @@ pub(super) use plan::Plan;
 pub use theory::{fpr, fpr_of_fill, mean_over_blocks, variance_over_blocks};
 
 use crate::atomic::AtomicU64;
-use crate::block::{Block, Layout, load, prefetch, store};
+use crate::block::{Block, Layout, UndoRoom, load, prefetch, store};
 use crate::error::Result;
 use crate::hash::Positions;
 use crate::inference::Scatter;
@@ -93,8 +93,8 @@ impl Describe for Bloom {
         self.plan.parameters("bits")
     }
 
-    fn idempotent(&self) -> bool {
-        true
+    fn undo_room(&self) -> UndoRoom {
+        UndoRoom::None
     }
 
     fn first_words(&self) -> u64 {

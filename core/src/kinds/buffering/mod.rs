@@ -37,7 +37,7 @@ pub mod theory;
 #[cfg(test)]
 mod tests;
 
-use crate::block::{Block, Geometry, Layout};
+use crate::block::{Block, Geometry, Layout, UndoRoom};
 use crate::error::Result;
 use crate::inference::Scatter;
 use crate::kind::{
@@ -167,8 +167,8 @@ impl Describe for Buffering {
         self.plan.parameters()
     }
 
-    fn idempotent(&self) -> bool {
-        true
+    fn undo_room(&self) -> UndoRoom {
+        UndoRoom::None
     }
 
     fn first_words(&self) -> u64 {

@@ -8,11 +8,15 @@
 //! generations.
 
 use super::codes::{Codes, MOST_SLOTS};
-use super::word::Word;
+use super::plan::Shape;
+use super::word::{Word, cells_of};
+use crate::block::Block;
 
 /// The form of the buckets of a filter.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Form<W> {
+    /// Bytes of a bucket.
+    bytes: u32,
     slots: u32,
     /// Bits of a fingerprint.
     bits: u32,
@@ -34,10 +38,10 @@ pub(super) struct Form<W> {
 }
 
 impl<W: Word> Form<W> {
-    /// Creates the form of buckets with `slots` fingerprints of `bits` bits, and lives below
-    /// `values`.
-    pub(super) fn new(slots: u32, bits: u32, values: u32) -> Self {
-        let codes = Codes::shared(slots, values);
+    /// Creates the form of buckets of a shape, with lives up to one above its generations.
+    pub(super) fn new(shape: Shape) -> Self {
+        let Shape { slots, bits, generations, bytes } = shape;
+        let codes = Codes::shared(slots, generations + 2);
         let lowest = |slot: u32| W::of(1) << (slot * bits);
         let ones = (0..slots).fold(W::ZERO, |all, slot| all | lowest(slot));
         let fingerprint = W::of((1 << bits) - 1);
@@ -50,13 +54,49 @@ impl<W: Word> Form<W> {
         let (shift, closed) = (slots * bits, W::of(codes.closed()) << (slots * bits));
         let inverse = 65_536 / bits + 1;
         let rest = first[slots as usize] & !high;
-        Self { slots, bits, shift, inverse, ones, high, rest, closed, first, codes }
+        Self { bytes, slots, bits, shift, inverse, ones, high, rest, closed, first, codes }
     }
 
     /// Returns a fingerprint in each slot.
     #[inline(always)]
     pub(super) fn in_each(&self, fingerprint: u64) -> W {
-        self.ones.times(W::of(fingerprint))
+        self.ones.times(fingerprint)
+    }
+
+    /// Returns the buckets of so many cells.
+    #[inline(always)]
+    pub(super) fn buckets(&self, cells: usize) -> usize {
+        W::buckets(cells, self.bytes)
+    }
+
+    /// Reads a bucket.
+    #[inline(always)]
+    pub(super) fn load(&self, block: &Block<'_>, bucket: usize) -> W {
+        W::load(block, bucket, self.bytes)
+    }
+
+    /// Writes a bucket.
+    #[inline]
+    pub(super) fn store(&self, block: &Block<'_>, bucket: usize, word: W) {
+        word.store(block, bucket, self.bytes, |cell, new| block.set_word(cell, new));
+    }
+
+    /// Writes a bucket whose cells are noted.
+    #[inline]
+    pub(super) fn overwrite(&self, block: &Block<'_>, bucket: usize, word: W) {
+        word.store(block, bucket, self.bytes, |cell, new| block.overwrite(cell, new));
+    }
+
+    /// Returns the end of the most buckets from this one on that lie in so many cells.
+    #[inline]
+    pub(super) fn end_of_part(&self, from: usize, cells: usize) -> usize {
+        (self.cells_of(from).0 + cells) * 8 / self.bytes as usize
+    }
+
+    /// Returns the first cell of a bucket, and the one after its last.
+    #[inline]
+    pub(super) fn cells_of(&self, bucket: usize) -> (usize, usize) {
+        cells_of(bucket, self.bytes)
     }
 
     /// Returns the bits of a fingerprint.

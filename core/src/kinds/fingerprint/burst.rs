@@ -31,7 +31,7 @@ const FIRST_GROWTH: f64 = 1.6;
 /// The bits of memory for each key that all banks of a burst take at most when one has opened, from
 /// [`LARGE_KEYS`] on and at [`SETTLED_KEYS`]; for fingerprints of which three take a word. Blocks
 /// of small banks are filled less well, and the room to save one is a larger part.
-const MOST_BITS: [f64; 2] = [39.5, 46.0];
+const MOST_BITS: [f64; 2] = [38.5, 40.0];
 
 /// See [`MOST_BITS`].
 const LARGE_KEYS: f64 = 700_000.0;
@@ -84,7 +84,7 @@ pub(super) fn next_keys(
         return (SETTLED_KEYS - all).max(LEAST_GROWTH * all);
     }
     let shape = designs.burst.unwrap_or(designs.calm).shape;
-    let slot_bits = f64::from(64 * shape.words()) / f64::from(shape.slots);
+    let slot_bits = f64::from(8 * shape.bytes) / f64::from(shape.slots);
     let small = ((LARGE_KEYS - all) / (LARGE_KEYS - SETTLED_KEYS)).max(0.0);
     let bits = MOST_BITS[0] + (MOST_BITS[1] - MOST_BITS[0]) * small;
     let most = all * bits / 8.0 * (slot_bits / SLOT_BITS) - taken as f64;

@@ -3,7 +3,7 @@
 //! `cargo test burst_tests -- --nocapture` prints the figures.
 
 use super::*;
-use crate::block::{Layout, undo_log::area_words};
+use crate::block::{Layout, OWN_WORDS};
 use crate::conformance::Harness;
 use crate::hash::mix;
 use crate::kind::State;
@@ -23,7 +23,8 @@ struct Stream {
 impl Stream {
     fn new(parameters: &Parameters) -> Self {
         let kind = build(parameters).expect("a kind");
-        let layout = Layout { stripes: kind.default_stripes(2048), block_words: 2048 };
+        let layout =
+            Layout { stripes: kind.default_stripes(8192), block_words: kind.default_block_words() };
         Self { harness: Harness::new(kind, layout), layout, keys: 0, now: START }
     }
 
@@ -32,7 +33,8 @@ impl Stream {
     fn bytes(&self) -> u64 {
         let pages = |words: u64| (words * 8).next_multiple_of(4096);
         let banks = self.state().banks().map(|bank| {
-            let area = area_words(crate::block::OWN_WORDS + bank.geometry.words_per_block as usize);
+            let block = OWN_WORDS + bank.geometry.words_per_block as usize;
+            let area = self.harness.undo_room().area_words(block);
             let undo = pages(area as u64 * u64::from(self.layout.stripes));
             let blocks = pages(self.layout.blocks(bank.geometry) * 8);
             4096 + undo + blocks + pages(self.layout.words(bank.geometry))
@@ -79,10 +81,9 @@ fn default_window() -> Parameters {
 /// numbers.
 fn most_bits(keys: u64) -> f64 {
     match keys {
-        0..=10_000 => 70.0,
-        10_001..100_000 => 125.0,
-        100_000 | 600_000.. => 40.0,
-        _ => 46.5,
+        0..=10_000 => 60.0,
+        10_001..100_000 => 90.0,
+        _ => 40.0,
     }
 }
 

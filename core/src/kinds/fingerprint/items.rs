@@ -1,10 +1,10 @@
 //! Windows of the last `N` inserts: generations of a number of inserts, in one bank.
 
-use super::plan::{Design, NAME, geometry_of, live_keys, stripes_for};
+use super::plan::{BLOCK_WORDS, Design, NAME, live_keys, stripes_for};
 use super::table::{Found, METRICS, Table};
 use super::theory;
 use super::word::Word;
-use crate::block::{Block, Blocks, Geometry, Layout};
+use crate::block::{Block, Blocks, Geometry, Layout, UndoRoom};
 use crate::kind::{
     Age, CountedGenerations, Describe, Events, GenerationFill, Inference, KeyAges, KindMetric,
     Moment, Operation, Parameters, Query, Sample, SingleBlock, State, TOO_FULL, Totals, Within,
@@ -28,15 +28,15 @@ impl<W: Word> Items<W> {
     pub(super) fn new(window: u64, fpr: f64, design: Design, words: Option<u64>) -> Self {
         let shape = design.shape;
         let generations = CountedGenerations { length: window.div_ceil(shape.generations.into()) };
-        let table = Table::new(shape.slots, shape.bits, shape.generations);
+        let table = Table::new(shape, design.moves);
         let keys = live_keys(shape, window) as f64;
         Self { window, fpr, design, keys, words, generations, table }
     }
 
     /// Returns the share of slots that are live just before a shift, if all keys were distinct.
     fn planned_load(&self, layout: Layout) -> f64 {
-        let words = layout.words(self.geometry(layout)) / u64::from(self.design.shape.words());
-        (self.keys / (words as f64 * f64::from(self.design.shape.slots))).min(1.0)
+        let slots = self.design.slots(layout, self.geometry(layout));
+        (self.keys / slots as f64).min(1.0)
     }
 
     /// Returns the known inserts into the open generation; 0 if the state is behind `generation`.
@@ -67,6 +67,10 @@ impl<W: Word> Describe for Items<W> {
         all
     }
 
+    fn undo_room(&self) -> UndoRoom {
+        Table::<W, false>::undo_room()
+    }
+
     fn first_words(&self) -> u64 {
         self.words.unwrap_or_else(|| self.design.words(self.keys))
     }
@@ -74,13 +78,17 @@ impl<W: Word> Describe for Items<W> {
     /// Returns the smallest geometry whose blocks hardly ever overflow.
     fn geometry(&self, layout: Layout) -> Geometry {
         match self.words {
-            Some(words) => geometry_of(layout, words),
+            Some(words) => self.design.geometry_of(layout, words),
             None => self.design.geometry(layout, self.keys),
         }
     }
 
-    fn default_stripes(&self, block_words: u32) -> u32 {
-        stripes_for(self.first_words(), block_words)
+    fn default_block_words(&self) -> u32 {
+        BLOCK_WORDS
+    }
+
+    fn default_stripes(&self, _: u32) -> u32 {
+        stripes_for(self.first_words(), self.undo_room())
     }
 
     fn step(&self, state: &State<'_>, _: &Moment) -> Option<u64> {
@@ -113,6 +121,7 @@ impl<W: Word> Describe for Items<W> {
     fn planned_fpr(&self, layout: Layout) -> f64 {
         let shape = self.design.shape;
         theory::fpr(shape.slots, shape.bits, self.planned_load(layout), 0.0)
+            + theory::same_hash(self.keys)
     }
 
     fn estimated_fpr(&self, _: &State<'_>, _: Layout, _: &Moment, sample: &Sample) -> f64 {
@@ -122,7 +131,7 @@ impl<W: Word> Describe for Items<W> {
     /// Also where blocks overflow although the rate is still low: from there it rises fast.
     fn is_saturated(&self, _: &State<'_>, layout: Layout, _: &Moment, sample: &Sample) -> bool {
         let shape = self.design.shape;
-        let full = theory::highest_load(shape.slots, f64::INFINITY);
+        let full = theory::highest_load(shape.slots, shape.bits, f64::INFINITY);
         sample.fill() > full || sample.fpr() > TOO_FULL * self.planned_fpr(layout)
     }
 
@@ -166,6 +175,10 @@ impl<W: Word> SingleBlock for Items<W> {
     #[inline]
     fn contains(&self, state: &State<'_>, block: &Block<'_>, query: &Query) -> bool {
         self.table.contains(block, CountedGenerations::current(state), query.hash)
+    }
+
+    fn complete(&self, block: &Block<'_>) {
+        self.table.complete(block);
     }
 
     fn settle(&self, state: &State<'_>, block: &Block<'_>, _: &Moment) {

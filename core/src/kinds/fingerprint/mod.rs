@@ -76,6 +76,7 @@ pub mod spec;
 mod table;
 pub mod theory;
 mod timed;
+mod wide;
 mod word;
 
 #[cfg(test)]
@@ -83,11 +84,13 @@ mod burst_tests;
 #[cfg(test)]
 mod scenarios;
 #[cfg(test)]
+mod tested;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod timed_tests;
 
-pub use plan::{Design, NAME, SHAPES, Shape};
+pub use plan::{Design, NAME, NARROW, Shape, wide_shapes};
 
 use crate::error::{Error, Result};
 use crate::kind::parameters::within;
@@ -97,9 +100,10 @@ use items::Items;
 use plan::{GROWTH, Growth, MOST_WORDS, live_keys};
 use std::sync::Arc;
 use timed::Timed;
+use wide::Wide;
 
 /// The parameters of this kind.
-const KNOWN: [&str; 10] = [
+const KNOWN: [&str; 12] = [
     "window-items",
     "window",
     "fpr",
@@ -109,6 +113,8 @@ const KNOWN: [&str; 10] = [
     "slots",
     "bits",
     "generations",
+    "bytes",
+    "moves",
     "words",
 ];
 
@@ -144,15 +150,16 @@ fn items(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
             return Err(Error::parameter(name, "none for a window of inserts", given));
         }
     }
-    let (design, fpr) = Design::from_parameters(parameters, Some(window))?;
+    let (design, fpr) = Design::from_parameters(parameters, Some(window), Some(window))?;
     let words = parameters.count("words", "a number of 64-bit words", MOST_WORDS)?;
     if design.words(live_keys(design.shape, window) as f64) > MOST_WORDS {
         let expected = format!("a window that {MOST_WORDS} words (8 TiB) can hold at fpr {fpr}");
         return Err(Error::parameter("window-items", expected, window));
     }
-    Ok(match design.shape.words() {
-        1 => Arc::new(Items::<u64>::new(window, fpr, design, words)),
-        _ => Arc::new(Items::<u128>::new(window, fpr, design, words)),
+    Ok(match design.shape.bytes {
+        0..=8 => Arc::new(Items::<u64>::new(window, fpr, design, words)),
+        9..=16 => Arc::new(Items::<u128>::new(window, fpr, design, words)),
+        _ => Arc::new(Items::<Wide>::new(window, fpr, design, words)),
     })
 }
 
@@ -170,11 +177,13 @@ fn timed(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
         return Err(Error::parameter("rate", "a number of new keys a second", rate));
     }
     let growth = Growth::of(parameters)?;
-    let memory = Memory::of(parameters, true)?;
-    let (design, fpr) = Design::from_parameters(parameters, Some(window))?;
-    let kind: Arc<dyn Kind> = match design.shape.words() {
-        1 => Arc::new(Timed::<u64>::new(window, fpr, rate, (design, growth), memory)),
-        _ => Arc::new(Timed::<u128>::new(window, fpr, rate, (design, growth), memory)),
+    let most = Memory::limit(parameters)?;
+    let (design, fpr) = Design::from_parameters(parameters, Some(window), None)?;
+    let grown = (design, growth);
+    let kind: Arc<dyn Kind> = match design.shape.bytes {
+        0..=8 => Arc::new(Timed::<u64>::new(window, fpr, rate, grown, most)),
+        9..=16 => Arc::new(Timed::<u128>::new(window, fpr, rate, grown, most)),
+        _ => Arc::new(Timed::<Wide>::new(window, fpr, rate, grown, most)),
     };
     if kind.first_words() > MOST_WORDS {
         let most = format!("a rate that {MOST_WORDS} words (8 TiB) can hold");

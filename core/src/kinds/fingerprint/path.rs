@@ -1,6 +1,6 @@
 //! Moves: how a bucket with an empty slot is found when both buckets of a key are full.
 //!
-//! A slot may move to the other bucket of its fingerprint. A chain of at most [`MOST_MOVES`] such
+//! A slot may move to the other bucket of its fingerprint. A chain of at most so many
 //! moves, the shortest that there is, ends in a bucket with an empty slot. The order of the search
 //! is fixed, so replay moves the same slots. No bucket occurs twice in a chain, and none that is
 //! closed, so each bucket of the chain loses one slot and gains one.
@@ -9,12 +9,28 @@ use super::bucket::Form;
 use super::word::Word;
 use crate::block::Block;
 
-/// The most slots that one insert moves. Eight would raise the load at the first overflow by less
-/// than a half percent, except with three slots a bucket.
-pub(super) const MOST_MOVES: usize = 4;
+/// The most slots that one insert moves, in any filter.
+pub(super) const MOST_MOVES: usize = 8;
 
-/// The most buckets that are examined for an empty slot.
-const MOST_EXAMINED: u32 = 400;
+/// How far the search for an empty slot goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Limits {
+    /// The most slots that one insert moves.
+    pub(super) moves: usize,
+    /// The most buckets that are examined for an empty slot.
+    pub(super) examined: u32,
+}
+
+impl Limits {
+    /// The limits in blocks that are nearly full, where a longer search is hardly ever successful.
+    pub(super) const SHORT: Self = Self { moves: 4, examined: 401 };
+
+    /// Returns the limits of chains of so many moves.
+    pub(super) fn of(moves: u32) -> Self {
+        let moves = (moves as usize).clamp(1, MOST_MOVES);
+        Self { moves, examined: if moves <= 4 { 401 } else { 4001 } }
+    }
+}
 
 /// The multiplier from a fingerprint to the sum of its buckets.
 const SCATTER: u32 = 0x9e37_79b1;
@@ -36,7 +52,8 @@ pub(super) struct Path {
     count: usize,
     /// The bucket with an empty slot.
     end: usize,
-    examined: u32,
+    /// The buckets that may still be examined.
+    left: u32,
 }
 
 impl Path {
@@ -46,9 +63,11 @@ impl Path {
         form: &Form<W>,
         block: &Block<'_>,
         from: [usize; 2],
+        limits: Limits,
     ) -> Option<Self> {
-        let mut path = Self { moves: [(0, 0); MOST_MOVES], count: 0, end: 0, examined: 0 };
-        for moves in 1..=MOST_MOVES {
+        let moves = [(0, 0); MOST_MOVES];
+        let mut path = Self { moves, count: 0, end: 0, left: limits.examined };
+        for moves in 1..=limits.moves {
             for bucket in from {
                 path.count = 0;
                 if path.extend(form, block, bucket, moves) {
@@ -67,8 +86,8 @@ impl Path {
         bucket: usize,
         left: usize,
     ) -> bool {
-        let word = W::load(block, bucket);
-        let (at, buckets) = (self.count, block.cells.len() / W::WORDS);
+        let word = form.load(block, bucket);
+        let (at, buckets) = (self.count, form.buckets(block.cells.len()));
         // A closed bucket has no slot to move.
         for slot in (0..form.live(word)).rev() {
             let to = other_bucket(form.slot(word, slot).0, bucket, buckets);
@@ -81,13 +100,13 @@ impl Path {
                 if self.extend(form, block, to, left - 1) {
                     return true;
                 }
-            } else if form.room(W::load(block, to)) > 0 {
+            } else if form.room(form.load(block, to)) > 0 {
                 self.end = to;
                 return true;
             } else {
-                self.examined += 1;
+                self.left = self.left.saturating_sub(1);
             }
-            if self.examined > MOST_EXAMINED {
+            if self.left == 0 {
                 return false;
             }
         }
@@ -96,12 +115,12 @@ impl Path {
 
     /// Moves the slots, from the end of the chain on, and puts `new` into its first bucket.
     pub(super) fn follow<W: Word>(&self, form: &Form<W>, block: &Block<'_>, new: (u64, u32)) {
-        let (mut to, mut word) = (self.end, W::load(block, self.end));
+        let (mut to, mut word) = (self.end, form.load(block, self.end));
         for &(bucket, slot) in self.moves[..self.count].iter().rev() {
-            let from = W::load(block, bucket);
-            form.put(word, form.slot(from, slot)).store(block, to);
+            let from = form.load(block, bucket);
+            form.store(block, to, form.put(word, form.slot(from, slot)));
             (to, word) = (bucket, form.take(from, slot));
         }
-        form.put(word, new).store(block, to);
+        form.store(block, to, form.put(word, new));
     }
 }

@@ -1,8 +1,8 @@
 //! From a planned false-positive rate to the shape of buckets, and from keys to the size of banks.
 
 use super::codes::{MOST_CODES, count, life_bits};
-use super::theory::{fpr as fpr_of, load_of_fpr, mean_keys};
-use crate::block::{Geometry, Layout};
+use super::theory::{fpr as fpr_of, load_of_fpr, mean_keys, old_mean_keys, same_hash};
+use crate::block::{Geometry, Layout, UndoRoom};
 use crate::error::{Error, Result};
 use crate::kind::Parameters;
 use crate::kind::parameters::{DEFAULT_FPR, within};
@@ -13,9 +13,6 @@ pub const NAME: &str = "fingerprint";
 
 /// The greatest number of words of a bank: 8 TiB.
 pub(super) const MOST_WORDS: u64 = 1 << 40;
-
-/// The layout for which filters are planned.
-const PLANNED: Layout = Layout { stripes: 1, block_words: Layout::PLANNED_BLOCK_WORDS };
 
 /// The part of the planned rate that open buckets may use; the rest is for closed ones, of which
 /// there are hardly any.
@@ -33,15 +30,29 @@ const BURST_WORDS: u32 = 4;
 /// bits can keep in reasonable memory.
 const LEAST_LOAD: f64 = 0.25;
 
-/// Blocks of a stripe: each stripe has room to save a block, which is then a 48th of its memory.
-const BLOCKS_A_STRIPE: u64 = 48;
+/// The words of a block that plans assume: 64 KiB. Larger blocks are filled better.
+pub(super) const BLOCK_WORDS: u32 = Layout::MOST_BLOCK_WORDS;
 
-/// Blocks of a stripe at least: fewer would make the room to save one weigh too much.
-const LEAST_BLOCKS: u64 = 24;
+/// Blocks of a bank at least, so that two callers rarely change the same one.
+const LEAST_BLOCKS: u64 = 8;
 
-/// The same for banks of a burst: larger blocks are filled better, and the room to save one is only
-/// taken for a window.
-const LEAST_BLOCKS_IN_BURST: u64 = 12;
+/// The most slots that an insert moves, in new filters.
+const MOVES: u32 = 8;
+
+/// The same in filters that do not have the parameter: those of older versions.
+const OLD_MOVES: u32 = 4;
+
+/// Blocks of a stripe at least, in filters of older versions. An undo area had room for a block.
+const OLD_LEAST_BLOCKS: u64 = 24;
+
+/// The part of a filter that undo areas may take.
+const UNDO_PART: u64 = 400;
+
+/// The most bytes of a bucket.
+const MOST_BYTES: u32 = 32;
+
+/// The most bits of a fingerprint: the other bits of the hash choose the bucket.
+const MOST_BITS: u32 = 44;
 
 /// The least target size of a block, in words: smaller ones vary too much in their number of keys.
 const LEAST_BLOCK_WORDS: u64 = 128;
@@ -55,39 +66,48 @@ pub struct Shape {
     pub bits: u32,
     /// Generations in the window: those for which a key is present after its own.
     pub generations: u32,
+    /// Bytes of a bucket.
+    pub bytes: u32,
 }
 
-const fn shape(slots: u32, bits: u32, generations: u32) -> Shape {
-    Shape { slots, bits, generations }
-}
-
-/// The shapes that plans choose from. Buckets of one word come first, from the shortest fingerprint
-/// on; then those of two words.
-pub const SHAPES: [Shape; 11] = [
-    shape(6, 8, 10),
-    shape(5, 10, 14),
-    shape(4, 12, 20),
-    shape(4, 13, 14),
-    shape(3, 16, 36),
-    shape(3, 17, 30),
-    shape(6, 19, 10),
-    shape(5, 23, 11),
-    shape(4, 28, 20),
-    shape(4, 29, 14),
-    shape(3, 32, 30),
+/// The shapes in buckets of 8 bytes that plans choose from, from the shortest fingerprint on.
+pub const NARROW: [Shape; 6] = [
+    Shape { slots: 6, bits: 8, generations: 10, bytes: 8 },
+    Shape { slots: 5, bits: 10, generations: 14, bytes: 8 },
+    Shape { slots: 4, bits: 12, generations: 20, bytes: 8 },
+    Shape { slots: 4, bits: 13, generations: 14, bytes: 8 },
+    Shape { slots: 3, bits: 16, generations: 36, bytes: 8 },
+    Shape { slots: 3, bits: 17, generations: 30, bytes: 8 },
 ];
 
+/// The generations of shapes in larger buckets.
+const GENERATIONS: std::ops::RangeInclusive<u32> = 10..=30;
+
+/// Returns the shapes in larger buckets that plans choose from: in each number of bytes all numbers
+/// of slots, with the longest fingerprints for each number of generations.
+pub fn wide_shapes() -> impl Iterator<Item = Shape> {
+    let of = |bytes: u32, slots: u32, generations: u32| {
+        let codes = count(slots, generations + 2);
+        let bits = (8 * bytes).checked_sub((codes - 1).ilog2() + 1)? / slots;
+        let shape = Shape { slots, bits, generations, bytes };
+        (codes <= MOST_CODES && (4..=MOST_BITS).contains(&bits)).then_some(shape)
+    };
+    (9..=MOST_BYTES).flat_map(move |bytes| {
+        (3..=6).flat_map(move |slots| GENERATIONS.filter_map(move |all| of(bytes, slots, all)))
+    })
+}
+
 impl Shape {
+    /// Returns the shape in buckets of 8 or 16 bytes, as filters of older versions have it.
+    fn in_words(slots: u32, bits: u32, generations: u32) -> Self {
+        let shape = Self { slots, bits, generations, bytes: 8 };
+        if shape.used_bits() <= 64 { shape } else { Self { bytes: 16, ..shape } }
+    }
+
     /// Returns the bits of a bucket that are needed.
     fn used_bits(&self) -> u64 {
         let codes = count(self.slots, self.generations + 2);
         u64::from(self.slots * self.bits) + u64::from((codes - 1).ilog2()) + 1
-    }
-
-    /// Returns the words of a bucket: one or two.
-    #[must_use]
-    pub fn words(&self) -> u32 {
-        if self.used_bits() <= 64 { 1 } else { 2 }
     }
 
     /// Returns the shape with as many generations as a window of `items` inserts has.
@@ -103,43 +123,67 @@ impl Shape {
 pub struct Design {
     /// The shape of buckets.
     pub shape: Shape,
+    /// The most slots that an insert moves.
+    pub moves: u32,
     /// The highest mean load.
     pub load: f64,
+    /// The planned rate.
+    pub fpr: f64,
 }
 
 impl Design {
-    fn new(shape: Shape, fpr: f64) -> Self {
-        Self { shape, load: load_of_fpr(shape.slots, shape.bits, AIM * fpr).min(1.0) }
+    /// Returns the design of a shape for a window of `keys` live keys, 0 if their number is open.
+    fn new(shape: Shape, moves: u32, fpr: f64, keys: f64) -> Self {
+        let of_hashes = if moves > OLD_MOVES { same_hash(keys) } else { 0.0 };
+        let load = load_of_fpr(shape.slots, shape.bits, AIM * fpr - of_hashes);
+        Self { shape, moves, load: load.min(1.0), fpr }
     }
 
     /// Returns the design of given or completed parameters: `fpr`, and `slots`, `bits` and
-    /// `generations` together, or none of them. `items` is the window in inserts, if it is one.
+    /// `generations` together, or none of them. `bytes` and `moves` may come with them; without,
+    /// they are those of filters of older versions. `window` is the length of the window in the units
+    /// that generations divide, and `items` that in inserts, if it is one.
     ///
     /// # Errors
     /// [`Error::Parameter`] for values out of bounds or that do not fit each other.
-    pub fn from_parameters(parameters: &Parameters, items: Option<u64>) -> Result<(Self, f64)> {
+    pub fn from_parameters(
+        parameters: &Parameters,
+        window: Option<u64>,
+        items: Option<u64>,
+    ) -> Result<(Self, f64)> {
         let fpr = parameters.fpr()?.unwrap_or(DEFAULT_FPR);
-        let fitted = |shape: Shape| items.map_or(shape, |items| shape.for_items(items));
+        let fitted = |shape: Shape| window.map_or(shape, |window| shape.for_items(window));
         let count = |name| parameters.optional::<u64>(name, "an integer");
+        let keys = |shape| items.map_or(0.0, |items| live_keys(shape, items) as f64);
         let given = match (count("slots")?, count("bits")?, count("generations")?) {
             (None, None, None) => None,
             (Some(slots), Some(bits), Some(generations)) => {
                 let slots = within("slots", slots, 2, super::codes::MOST_SLOTS.into())? as u32;
-                let bits = within("bits", bits, 4, 32)? as u32;
-                let most = items.unwrap_or(62).min(62);
+                let bits = within("bits", bits, 4, MOST_BITS.into())? as u32;
+                let most = window.unwrap_or(62).min(62);
                 let generations = within("generations", generations, 1, most)? as u32;
-                Some(checked(shape(slots, bits, generations))?)
+                let shape = Shape::in_words(slots, bits, generations);
+                let bytes = count("bytes")?.unwrap_or(shape.bytes.into());
+                let bytes = within("bytes", bytes, 8, MOST_BYTES.into())? as u32;
+                let moves = count("moves")?.unwrap_or(OLD_MOVES.into());
+                let moves = within("moves", moves, 1, MOVES.into())? as u32;
+                Some((checked(Shape { bytes, ..shape })?, moves))
             }
             _ => {
                 let expected = "slots, bits and generations together, or none of them";
                 return Err(Error::parameter("slots", expected, "some of them"));
             }
         };
+        let of = |shape, moves| {
+            let shape = fitted(shape);
+            Self::new(shape, moves, fpr, keys(shape))
+        };
         let design = match given {
-            Some(shape) => Self::new(fitted(shape), fpr),
+            Some((shape, moves)) => of(shape, moves),
             None => {
-                let shapes = SHAPES.into_iter().map(|shape| Self::new(fitted(shape), fpr));
-                choose(&shapes.collect::<Vec<_>>(), items).ok_or_else(|| too_low(fpr))?
+                only_with_shape(parameters)?;
+                let shapes = NARROW.into_iter().chain(wide_shapes());
+                choose(shapes.map(|shape| of(shape, MOVES)), items).ok_or_else(|| too_low(fpr))?
             }
         };
         if design.load < LEAST_LOAD {
@@ -151,63 +195,82 @@ impl Design {
     /// Returns the completed parameters that do not depend on the window.
     #[must_use]
     pub fn parameters(&self, fpr: f64) -> Parameters {
-        Parameters::new()
+        let Shape { slots, bits, generations, bytes } = self.shape;
+        let mut all = Parameters::new()
             .with("fpr", fpr)
-            .with("slots", self.shape.slots)
-            .with("bits", self.shape.bits)
-            .with("generations", self.shape.generations)
+            .with("slots", slots)
+            .with("bits", bits)
+            .with("generations", generations);
+        // Filters of older versions do not have these: their parameters stay as they are.
+        if bytes != Shape::in_words(slots, bits, generations).bytes {
+            all.set("bytes", bytes);
+        }
+        if self.moves != OLD_MOVES {
+            all.set("moves", self.moves);
+        }
+        all
     }
 
     /// Returns the design of the banks that open one after the other in a burst: with the same
-    /// lives and words of a bucket, in fewer slots, whose fingerprints are so long that several
+    /// lives and bytes of a bucket, in fewer slots, whose fingerprints are so long that several
     /// full banks together add hardly anything to the planned rate. `None` if there is none.
     #[must_use]
-    pub fn in_burst(&self, fpr: f64) -> Option<Self> {
-        let Shape { slots, generations, .. } = self.shape;
-        let width = u64::from(64 * self.shape.words());
+    pub fn in_burst(&self) -> Option<Self> {
+        // Filters of older versions have at most 32 bits.
+        let most = if self.shape.bits <= 32 { 32 } else { MOST_BITS };
         let longest = |slots: u32| {
-            let bits = (4..=32).rev().find(|&bits| {
-                let one = shape(slots, bits, generations);
-                checked(one).is_ok() && one.used_bits() <= width
-            })?;
-            let one = shape(slots, bits, generations);
-            let is_low = fpr_of(slots, bits, 1.0, 0.0) <= fpr * BURST_PART;
-            (one.words() == self.shape.words() && is_low).then(|| Self::new(one, fpr))
+            let of = |bits| Shape { slots, bits, ..self.shape };
+            let shape = (4..=most).rev().map(of).find(|&shape| checked(shape).is_ok())?;
+            let is_low = fpr_of(slots, shape.bits, 1.0, 0.0) <= self.fpr * BURST_PART;
+            is_low.then(|| Self::new(shape, self.moves, self.fpr, 0.0))
         };
-        (2..slots).rev().find_map(longest)
+        (2..self.shape.slots).rev().find_map(longest)
     }
 
     /// Returns the words of a bank for this many live keys, in the layout of plans.
     #[must_use]
     pub fn words(&self, keys: f64) -> u64 {
-        PLANNED.words(self.geometry(PLANNED, keys))
+        let layout = Layout { stripes: 1, block_words: BLOCK_WORDS };
+        layout.words(self.geometry(layout, keys))
+    }
+
+    /// Returns the slots of a bank of this geometry.
+    #[must_use]
+    pub fn slots(&self, layout: Layout, geometry: Geometry) -> u64 {
+        let buckets = u64::from(geometry.words_per_block) * 8 / u64::from(self.shape.bytes);
+        layout.blocks(geometry) * buckets * u64::from(self.shape.slots)
     }
 
     /// Returns the mean number of live keys that a bank of this geometry is planned for.
     #[must_use]
     pub fn capacity(&self, layout: Layout, geometry: Geometry) -> f64 {
-        let Shape { slots, .. } = self.shape;
-        let buckets = f64::from(geometry.words_per_block / self.shape.words());
+        let Shape { slots, bytes, .. } = self.shape;
+        let buckets = f64::from(geometry.words_per_block * 8 / bytes);
         let blocks = layout.blocks(geometry) as f64;
         let most = self.load * f64::from(slots) * buckets;
-        mean_keys(slots, buckets, blocks).min(most).max(1.0) * blocks
+        let mean = if self.moves > OLD_MOVES {
+            mean_keys(&self.shape, buckets, blocks, self.fpr)
+        } else {
+            old_mean_keys(slots, buckets, blocks)
+        };
+        mean.min(most).max(1.0) * blocks
     }
 
     /// Returns the smallest geometry with a capacity of `keys` live keys.
     #[must_use]
     pub fn geometry(&self, layout: Layout, keys: f64) -> Geometry {
-        self.geometry_by(layout, keys, |words| geometry_of(layout, words))
+        self.geometry_by(layout, keys, |words| self.geometry_of(layout, words))
     }
 
     /// Returns the smallest geometry for `keys` live keys of those that `of` returns for words.
     fn geometry_by(&self, layout: Layout, keys: f64, of: impl Fn(u64) -> Geometry) -> Geometry {
-        let words = f64::from(self.shape.words());
+        let words = f64::from(self.shape.bytes) / 8.0;
         let mut wanted = keys / (f64::from(self.shape.slots) * self.load) * words;
         // Beyond the greatest size the result need only be too large.
         let geometry_of = |words: f64| of((words as u64).clamp(1, 2 * MOST_WORDS));
         let mut geometry = geometry_of(wanted);
         // Smaller blocks vary more, so they need more words, and these make larger blocks.
-        for _ in 0..64 {
+        for _ in 0..1000 {
             let room = self.capacity(layout, geometry);
             if room >= keys {
                 break;
@@ -217,18 +280,15 @@ impl Design {
         }
         geometry
     }
-}
 
-/// Returns the geometry of a bank of this many words: in small banks smaller blocks.
-pub(super) fn geometry_of(layout: Layout, words: u64) -> Geometry {
-    geometry_in(layout, words, LEAST_BLOCKS)
-}
-
-/// Returns the geometry of a bank of this many words, with this many blocks of a stripe at least.
-fn geometry_in(layout: Layout, words: u64, least_blocks: u64) -> Geometry {
-    let few = words / (u64::from(layout.stripes.max(1)) * least_blocks);
-    let target = few.max(LEAST_BLOCK_WORDS).min(layout.block_words.into());
-    Layout { block_words: target as u32, ..layout }.geometry(words)
+    /// Returns the geometry of a bank of this many words: in small banks smaller blocks.
+    #[must_use]
+    pub fn geometry_of(&self, layout: Layout, words: u64) -> Geometry {
+        let stripes = u64::from(layout.stripes.max(1));
+        let fewest = if self.moves > OLD_MOVES { LEAST_BLOCKS } else { OLD_LEAST_BLOCKS * stripes };
+        let target = (words / fewest).max(LEAST_BLOCK_WORDS).min(layout.block_words.into());
+        Layout { block_words: target as u32, ..layout }.geometry(words)
+    }
 }
 
 /// Returns whether blocks of this many words belong to a bank of a burst.
@@ -300,14 +360,24 @@ impl Designs {
             return self.calm.geometry(layout, keys);
         };
         burst.geometry_by(layout, keys, |words| {
-            let mut geometry = geometry_in(layout, words.min(MOST_WORDS), LEAST_BLOCKS_IN_BURST);
+            let mut geometry = burst.geometry_of(layout, words.min(MOST_WORDS));
             geometry.words_per_block -= BURST_WORDS;
             geometry
         })
     }
 }
 
-/// Checks that a shape has codes, and fits in two words.
+/// Refuses parameters that only mean something beside a given shape.
+fn only_with_shape(parameters: &Parameters) -> Result<()> {
+    match ["bytes", "moves"].into_iter().find_map(|name| Some((name, parameters.get(name)?))) {
+        None => Ok(()),
+        Some((name, given)) => {
+            Err(Error::parameter(name, "none without slots, bits and generations", given))
+        }
+    }
+}
+
+/// Checks that a shape has codes, and fits in its bytes.
 fn checked(shape: Shape) -> Result<Shape> {
     let values = shape.generations + 2;
     let codes = count(shape.slots, values);
@@ -315,24 +385,23 @@ fn checked(shape: Shape) -> Result<Shape> {
         let expected = format!("at most {MOST_CODES} codes of {} lives", shape.slots);
         return Err(Error::parameter("generations", expected, format!("{codes} codes")));
     }
-    if shape.used_bits() > 128 {
-        let expected = "fingerprints and lives of at most 128 bits";
+    if shape.used_bits() > u64::from(8 * shape.bytes) {
+        let expected = format!("fingerprints and lives of at most {} bits", 8 * shape.bytes);
         return Err(Error::parameter("bits", expected, format!("{} bits", shape.used_bits())));
     }
     Ok(shape)
 }
 
-/// Returns the design of the fewest words for a window. Buckets of two words are only used where no
-/// shape of one word keeps the rate at a high load: they cost more time.
-fn choose(designs: &[Design], items: Option<u64>) -> Option<Design> {
+/// Returns the design of the fewest words for a window. Buckets of more than 8 bytes are only used
+/// where none of 8 keeps the rate at a high load: they cost more time.
+fn choose(designs: impl Iterator<Item = Design>, items: Option<u64>) -> Option<Design> {
     let items = items.unwrap_or(1 << 20);
-    let narrow = |design: &&Design| design.shape.words() == 1;
-    let kept = |design: &&Design| design.load > 0.8;
-    let any = designs.iter().any(|design| narrow(&design) && kept(&design));
-    let usable = designs.iter().filter(|design| design.load >= LEAST_LOAD);
+    let usable: Vec<_> = designs.filter(|design| design.load >= LEAST_LOAD).collect();
+    let narrow = |design: &Design| design.shape.bytes == 8;
+    let any = usable.iter().any(|design| narrow(design) && design.load > 0.8);
     let words = |design: &Design| design.words(live_keys(design.shape, items) as f64);
-    let among = usable.filter(|design| !any || narrow(design));
-    among.min_by_key(|design| (words(design), design.shape.bits)).copied()
+    let among = usable.into_iter().filter(|design| !any || narrow(design));
+    among.min_by_key(|design| (words(design), design.shape.bits))
 }
 
 /// Returns the most live keys of a window of `items` inserts: those of all its generations and of
@@ -342,17 +411,19 @@ pub(super) fn live_keys(shape: Shape, items: u64) -> u64 {
     items.div_ceil(generations).saturating_mul(generations + 1)
 }
 
-/// Returns the number of stripes for a bank of this many words. Each takes an undo area of a block:
-/// small filters have up to three all the same, so that one caller rarely waits for another.
-pub(super) fn stripes_for(words: u64, block_words: u32) -> u32 {
-    let blocks = words / u64::from(block_words.max(1));
-    let (few, some) = (blocks.isqrt().min(3), blocks.isqrt() / 3);
-    (blocks / BLOCKS_A_STRIPE).max(few).max(some).clamp(1, 64) as u32
+/// Returns the number of stripes for a bank of this many words, each with an undo area. Small
+/// filters have up to three all the same, so that one caller rarely waits for another.
+pub(super) fn stripes_for(words: u64, undo: UndoRoom) -> u32 {
+    let few = (words / u64::from(2 * Layout::LEAST_BLOCK_WORDS)).isqrt().min(3);
+    let area = undo.area_words(0).max(1) as u64;
+    (words / (UNDO_PART * area)).max(few).clamp(1, 64) as u32
 }
 
 fn too_low(fpr: f64) -> Error {
-    let expected = "a rate that fingerprints of 32 bits can keep, or the kind age-partitioned or \
-                    time-limited";
+    let expected = format!(
+        "a rate that fingerprints of {MOST_BITS} bits and hashes of 64 bits can keep for so many \
+         keys"
+    );
     Error::parameter("fpr", expected, fpr)
 }
 

@@ -25,7 +25,7 @@
 //! Values that affect the state use only operations that IEEE 754 fixes to the last bit.
 
 use super::burst::{self, FULL_IN_BURST, is_of_burst};
-use super::plan::{Designs, MOST_WORDS, geometry_of};
+use super::plan::{Designs, MOST_WORDS};
 use crate::block::{FEW_BANKS, Layout, MAX_BANKS};
 use crate::kind::{BankEntry, Event, Micros, State, Totals};
 
@@ -311,7 +311,7 @@ impl<'a> Pressure<'a> {
     /// Returns the live keys of a bank whose blocks are filled like this on average.
     fn keys(&self, layout: Layout, bank: &BankEntry, fill: f64) -> f64 {
         let shape = self.designs.of(bank.geometry).shape;
-        let slots = u64::from(bank.geometry.words_per_block / shape.words() * shape.slots);
+        let slots = u64::from(bank.geometry.words_per_block * 8 / shape.bytes * shape.slots);
         let unit = Self::unit(slots);
         // Of a unit, half is cut off on average.
         let cut = if unit == 0 { 0.0 } else { 0.5 };
@@ -412,7 +412,7 @@ impl<'a> Pressure<'a> {
     }
 
     fn capacity_of_words(&self, layout: Layout, words: u64) -> f64 {
-        self.designs.calm.capacity(layout, geometry_of(layout, words))
+        self.designs.calm.capacity(layout, self.designs.calm.geometry_of(layout, words))
     }
 
     /// Returns the live keys that a window will have if slots are taken as they were since the base

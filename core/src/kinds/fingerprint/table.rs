@@ -2,7 +2,12 @@
 //!
 //! Owns: the kind words of a block. Lives count the generations that a slot has left when the
 //! block's own generation is as its header states. A question subtracts the generations since; an
-//! insert first catches up, which ages all buckets of the block at once.
+//! insert first catches up, which ages all buckets of the block.
+//!
+//! A block ages in parts, so that few words are noted for undo at a time. Each part stores with its
+//! buckets how many are aged and to which generation, and is kept. Whoever takes the stripe over
+//! from an owner that died between two parts completes them ([`Table::complete`]). Nobody else sees
+//! a block that has aged in part: its version is odd.
 //!
 //! Invariants, whatever was inserted:
 //! - A fingerprint has at most one live slot in its two buckets.
@@ -11,10 +16,10 @@
 //!   kind.)
 
 use super::bucket::Form;
-use super::path::{Path, other_bucket};
-use super::plan::is_of_burst;
+use super::path::{Limits, Path, other_bucket};
+use super::plan::{Shape, is_of_burst};
 use super::word::Word;
-use crate::block::{Block, prefetch};
+use crate::block::{Block, UndoRoom, prefetch};
 use crate::hash::{GOLDEN, mix};
 use crate::kind::KindMetric;
 
@@ -30,6 +35,23 @@ pub(super) const CLOSED: usize = 2;
 /// The kind word with the number of times that a bucket was closed.
 pub(super) const CLOSINGS: usize = 3;
 
+/// The kind word with the number of buckets that have aged, while a block ages; then 0.
+const AGED: usize = 4;
+
+/// The kind word with the generation to which they have aged; 0 unless the block ages.
+const AGEING_TO: usize = 5;
+
+/// The kind words that may change while a block ages.
+const AGEING_WORDS: usize = 5;
+
+/// The words that are noted at a time, where buckets have 8 bytes. With them an undo area takes
+/// 512 bytes.
+const FEW_NOTES: usize = 30;
+
+/// The same for larger buckets: a chain of moves changes at most nine buckets, each in up to five
+/// cells.
+const MANY_NOTES: usize = 62;
+
 /// The metrics of the kind.
 pub(super) const METRICS: &[KindMetric] = &[
     KindMetric { name: "closed_buckets", word: CLOSED },
@@ -44,6 +66,7 @@ pub(super) struct Table<W, const BURSTS: bool> {
     burst: Option<Form<W>>,
     /// The life of a key in its own generation.
     life: u32,
+    limits: Limits,
 }
 
 /// A key in a block.
@@ -74,16 +97,24 @@ impl Found {
 }
 
 impl<W: Word, const BURSTS: bool> Table<W, BURSTS> {
-    /// Creates the buckets of keys that are present for `generations` generations after their own.
-    pub(super) fn new(slots: u32, bits: u32, generations: u32) -> Self {
-        let form = Form::new(slots, bits, generations + 2);
-        Self { form, burst: None, life: generations + 1 }
+    /// Creates the buckets of a shape, with chains of up to `moves` moves.
+    pub(super) fn new(shape: Shape, moves: u32) -> Self {
+        let (form, limits) = (Form::new(shape), Limits::of(moves));
+        Self { form, burst: None, life: shape.generations + 1, limits }
     }
 
-    /// Returns this table with banks of bursts, whose buckets have `slots` fingerprints of `bits`.
-    pub(super) fn with_bursts(self, slots: u32, bits: u32) -> Self {
-        let burst = Some(Form::new(slots, bits, self.life + 1));
-        Self { burst, ..self }
+    /// Returns this table with banks of bursts, whose buckets have this shape.
+    pub(super) fn with_bursts(self, shape: Shape) -> Self {
+        Self { burst: Some(Form::new(shape)), ..self }
+    }
+
+    /// Returns the room that undo areas need.
+    pub(super) fn undo_room() -> UndoRoom {
+        UndoRoom::Notes(Self::notes())
+    }
+
+    const fn notes() -> usize {
+        if W::BYTES == 8 { FEW_NOTES } else { MANY_NOTES }
     }
 
     /// Returns the form of the buckets of a block.
@@ -103,11 +134,13 @@ impl<W: Word, const BURSTS: bool> Table<W, BURSTS> {
     #[inline(always)]
     fn key(&self, block: &Block<'_>, hash: u64) -> Key {
         let form = self.form(block);
-        let buckets = block.cells.len() / W::WORDS;
+        let buckets = form.buckets(block.cells.len());
         let mixed = mix(hash.wrapping_add(GOLDEN));
         let fingerprint = mixed >> (64 - form.bits());
-        let low = mixed & u64::from(u32::MAX);
-        let bucket = ((low * buckets as u64) >> 32) as usize;
+        // Other bits than the fingerprint's, up to 32 of them.
+        let bits = (64 - form.bits()).min(32);
+        let low = mixed & ((1 << bits) - 1);
+        let bucket = ((low * buckets as u64) >> bits) as usize;
         let other = other_bucket(fingerprint, bucket, buckets);
         Key { fingerprint, buckets: [bucket, other] }
     }
@@ -116,9 +149,21 @@ impl<W: Word, const BURSTS: bool> Table<W, BURSTS> {
     #[inline]
     pub(super) fn prefetch(&self, block: &Block<'_>, hash: u64) {
         for bucket in self.key(block, hash).buckets {
-            if let Some(word) = block.cells.get(bucket * W::WORDS) {
-                prefetch(word);
-            }
+            self.prefetch_bucket(block, bucket);
+        }
+    }
+
+    #[inline]
+    fn prefetch_bucket(&self, block: &Block<'_>, bucket: usize) {
+        let (first, end) = self.form(block).cells_of(bucket);
+        if let Some(cell) = block.cells.get(first) {
+            prefetch(cell);
+        }
+        // The second line, of buckets that may reach into one.
+        if W::BYTES > 8
+            && let Some(cell) = block.cells.get(end - 1)
+        {
+            prefetch(cell);
         }
     }
 
@@ -126,17 +171,15 @@ impl<W: Word, const BURSTS: bool> Table<W, BURSTS> {
     /// search for a move then waits once, not for one bucket after the other.
     pub(super) fn prefetch_moves(&self, block: &Block<'_>, hash: u64) {
         let form = self.form(block);
-        let (key, buckets) = (self.key(block, hash), self.buckets(block) as usize);
-        let words = key.buckets.map(|bucket| W::load(block, bucket));
+        let (key, buckets) = (self.key(block, hash), self.buckets(block));
+        let words = key.buckets.map(|bucket| form.load(block, bucket));
         if words.iter().any(|&word| form.room(word) > 0) {
             return;
         }
         for (word, bucket) in words.into_iter().zip(key.buckets) {
             for slot in 0..form.slots() {
                 let to = other_bucket(form.slot(word, slot).0, bucket, buckets);
-                if let Some(word) = block.cells.get(to * W::WORDS) {
-                    prefetch(word);
-                }
+                self.prefetch_bucket(block, to);
             }
         }
     }
@@ -152,7 +195,7 @@ impl<W: Word, const BURSTS: bool> Table<W, BURSTS> {
         let form = self.form(block);
         let key = self.key(block, hash);
         let each = form.in_each(key.fingerprint);
-        let [one, other] = key.buckets.map(|bucket| W::load(block, bucket));
+        let [one, other] = key.buckets.map(|bucket| form.load(block, bucket));
         let is_closed = form.is_closed(one, other);
         if !is_closed && !form.either_has(one, other, each) {
             return false;
@@ -178,7 +221,7 @@ impl<W: Word, const BURSTS: bool> Table<W, BURSTS> {
         let behind = (generation - own).min(u32::MAX.into()) as u32;
         let key = self.key(block, hash);
         let each = form.in_each(key.fingerprint);
-        let [one, other] = key.buckets.map(|bucket| W::load(block, bucket));
+        let [one, other] = key.buckets.map(|bucket| form.load(block, bucket));
         let slot = form.find(one, each).1.max(form.find(other, each).1);
         let mut closed = 0;
         if form.is_closed(one, other) {
@@ -204,13 +247,13 @@ impl<W: Word, const BURSTS: bool> Table<W, BURSTS> {
         }
         let key = self.key(block, hash);
         let each = form.in_each(key.fingerprint);
-        let words = key.buckets.map(|bucket| W::load(block, bucket));
+        let words = key.buckets.map(|bucket| form.load(block, bucket));
         let new = (key.fingerprint, life);
         for (word, bucket) in words.into_iter().zip(key.buckets) {
             let (slot, old) = form.find(word, each);
             if old > 0 {
                 if old < life {
-                    form.put(form.take(word, slot), new).store(block, bucket);
+                    form.store(block, bucket, form.put(form.take(word, slot), new));
                 }
                 return true;
             }
@@ -219,8 +262,8 @@ impl<W: Word, const BURSTS: bool> Table<W, BURSTS> {
         let [one, other] = words.map(|word| form.room(word));
         let into = usize::from(other > one);
         if one.max(other) > 0 {
-            form.put(words[into], new).store(block, key.buckets[into]);
-        } else if let Some(path) = Path::find(form, block, key.buckets) {
+            form.store(block, key.buckets[into], form.put(words[into], new));
+        } else if let Some(path) = Path::find(form, block, key.buckets, self.limits(block)) {
             path.follow(form, block, new);
         } else {
             self.close(block, key, life);
@@ -230,16 +273,25 @@ impl<W: Word, const BURSTS: bool> Table<W, BURSTS> {
         stands_for_it
     }
 
+    /// Returns how far to search for an empty slot.
+    fn limits(&self, block: &Block<'_>) -> Limits {
+        let slots = u64::from(self.form(block).slots());
+        let closed = block.own(CLOSED).saturating_mul(slots);
+        let open = self.slots(block).saturating_sub(closed);
+        let is_full = block.own(LIVE).saturating_mul(100) > open * 99;
+        if is_full && self.limits.moves > Limits::SHORT.moves { Limits::SHORT } else { self.limits }
+    }
+
     /// Closes one of a key's buckets: one that is closed already, or the one whose keys die first.
     #[cold]
     fn close(&self, block: &Block<'_>, key: Key, life: u32) {
         let form = self.form(block);
-        let words = key.buckets.map(|bucket| W::load(block, bucket));
+        let words = key.buckets.map(|bucket| form.load(block, bucket));
         let closed = words.map(|word| form.closed_for(word) > 0);
         let [one, other] = words.map(|word| form.longest(word));
         let second = if closed[0] == closed[1] { other < one } else { closed[1] };
         let at = usize::from(second);
-        form.close(words[at], life).store(block, key.buckets[at]);
+        form.store(block, key.buckets[at], form.close(words[at], life));
         if !closed[at] {
             let live = form.live(words[at]);
             block.set_own(LIVE, block.own(LIVE).saturating_sub(live.into()));
@@ -251,27 +303,53 @@ impl<W: Word, const BURSTS: bool> Table<W, BURSTS> {
     /// Ages the buckets of a block that is behind this generation.
     #[inline]
     pub(super) fn catch_up(&self, block: &Block<'_>, generation: u64) {
-        if let Some(behind) = generation.checked_sub(block.own(GENERATION)).filter(|&by| by > 0) {
-            self.age(block, behind);
-            block.set_own(GENERATION, generation);
+        if generation > block.own(GENERATION) {
+            self.age(block, generation);
         }
     }
 
     #[cold]
-    fn age(&self, block: &Block<'_>, generations: u64) {
-        let form = self.form(block);
+    fn age(&self, block: &Block<'_>, generation: u64) {
         if block.own(LIVE) == 0 && block.own(CLOSED) == 0 {
+            block.set_own(GENERATION, generation);
             return;
         }
-        let (mut live, mut closed) = (0, 0);
-        W::rewrite(block, |word| {
-            let (word, its_live) = form.later(word, generations);
-            live += u64::from(its_live);
-            closed += u64::from(form.is_closed(word, word));
-            word
-        });
-        block.set_own(LIVE, live);
-        block.set_own(CLOSED, closed);
+        while self.age_part(block, generation) {}
+    }
+
+    /// Ages some more buckets of a block; returns whether others are left.
+    fn age_part(&self, block: &Block<'_>, generation: u64) -> bool {
+        let form = self.form(block);
+        let behind = generation.saturating_sub(block.own(GENERATION));
+        let from = block.own(AGED).min(self.buckets(block) as u64) as usize;
+        let to = form.end_of_part(from, Self::notes() - AGEING_WORDS).min(self.buckets(block));
+        let (cell, end) = (form.cells_of(from).0, form.cells_of(to.max(from + 1) - 1).1);
+        block.note_cells(cell, end - cell);
+        let (mut died, mut opened) = (0, 0);
+        for bucket in from..to {
+            let word = form.load(block, bucket);
+            let (later, live) = form.later(word, behind);
+            died += u64::from(form.live(word) - live);
+            opened += u64::from(form.is_closed(word, word) && !form.is_closed(later, later));
+            form.overwrite(block, bucket, later);
+        }
+        block.set_own(LIVE, block.own(LIVE).saturating_sub(died));
+        block.set_own(CLOSED, block.own(CLOSED).saturating_sub(opened));
+        let is_left = to < self.buckets(block);
+        block.set_own(AGED, if is_left { to as u64 } else { 0 });
+        block.set_own(AGEING_TO, if is_left { generation } else { 0 });
+        if !is_left {
+            block.set_own(GENERATION, generation);
+        }
+        block.undo.keep();
+        is_left
+    }
+
+    /// Ages the rest of a block that has aged in part.
+    pub(super) fn complete(&self, block: &Block<'_>) {
+        if block.own(AGED) > 0 {
+            while self.age_part(block, block.own(AGEING_TO)) {}
+        }
     }
 
     /// Returns the live slots of a block when it has caught up to a generation; all slots of a
@@ -288,23 +366,23 @@ impl<W: Word, const BURSTS: bool> Table<W, BURSTS> {
             return 0;
         }
         let live = |bucket| {
-            let (word, live) = form.later(W::load(block, bucket), behind);
+            let (word, live) = form.later(form.load(block, bucket), behind);
             if form.closed_for(word) > 0 { slots } else { live.into() }
         };
-        (0..self.buckets(block) as usize).map(live).sum()
+        (0..self.buckets(block)).map(live).sum()
     }
 
     /// Returns the slots of a block.
     #[inline]
     pub(super) fn slots(&self, block: &Block<'_>) -> u64 {
         let form = self.form(block);
-        u64::from(form.slots()) * self.buckets(block)
+        u64::from(form.slots()) * self.buckets(block) as u64
     }
 
     /// Returns the live slots of a block, a closed bucket counting as full, and all slots.
     pub(super) fn fill(&self, block: &Block<'_>) -> (u64, u64) {
         let form = self.form(block);
-        let (slots, buckets) = (u64::from(form.slots()), self.buckets(block));
+        let (slots, buckets) = (u64::from(form.slots()), self.buckets(block) as u64);
         let closed = block.own(CLOSED).min(buckets);
         (block.own(LIVE).min(slots * buckets).max(slots * closed), slots * buckets)
     }
@@ -319,8 +397,8 @@ impl<W: Word, const BURSTS: bool> Table<W, BURSTS> {
             let used = age.and_then(|age| used.get_mut(age as usize));
             used.into_iter().for_each(|used| *used += slots);
         };
-        for bucket in 0..self.buckets(block) as usize {
-            let word = W::load(block, bucket);
+        for bucket in 0..self.buckets(block) {
+            let word = form.load(block, bucket);
             match form.closed_for(word) {
                 0 => (0..form.slots()).for_each(|slot| count(form.slot(word, slot).1, 1)),
                 left => count(left, form.slots().into()),
@@ -346,8 +424,8 @@ impl<W: Word, const BURSTS: bool> Table<W, BURSTS> {
         2.0 / (self.buckets(block).max(1) as f64 * fingerprints * block.of.max(1) as f64)
     }
 
-    fn buckets(&self, block: &Block<'_>) -> u64 {
-        (block.cells.len() / W::WORDS) as u64
+    fn buckets(&self, block: &Block<'_>) -> usize {
+        self.form(block).buckets(block.cells.len())
     }
 }
 

@@ -3,6 +3,8 @@
 //! A question compares one fingerprint with those of two buckets. The *load* is the share of slots
 //! that are live.
 
+use super::plan::Shape;
+
 /// Returns the false-positive rate of buckets of `slots` fingerprints of `bits` bits at a load, a
 /// share `closed` of the buckets being closed.
 ///
@@ -26,12 +28,35 @@ pub fn sub_window_fpr(fpr: f64, generations: u32, all: u32) -> f64 {
     fpr * f64::from(generations.min(all)) / f64::from(all.max(1))
 }
 
+/// Returns the share of absent keys that have the same 64-bit hash as one of so many live keys.
+///
+/// It adds to [`fpr`] whatever the fingerprints are, and matters below 10^-10 only.
+#[must_use]
+pub fn same_hash(keys: f64) -> f64 {
+    keys / 2_f64.powi(64)
+}
+
 /// Returns the load that 99 of 100 blocks of this many buckets reach before an insert finds no
-/// path.
+/// path of up to eight moves.
 ///
 /// Fitted to measured blocks of 64 to 8192 buckets, filled from empty.
 #[must_use]
-pub fn highest_load(slots: u32, buckets: f64) -> f64 {
+pub fn highest_load(slots: u32, bits: u32, buckets: f64) -> f64 {
+    let (large, spread) = match slots {
+        0..=2 => (0.79, 0.5),
+        3 => (0.953, 0.3),
+        4 => (0.9765, 0.24),
+        5 => (0.9868, 0.15),
+        // Few fingerprints connect few buckets.
+        _ if bits < 10 => (0.980, 0.03),
+        _ => (0.991, 0.1),
+    };
+    large - spread / buckets.max(1.0).sqrt()
+}
+
+/// The same for paths of up to four moves: in filters of older versions.
+#[must_use]
+pub fn old_highest_load(slots: u32, buckets: f64) -> f64 {
     let (large, spread) = match slots {
         0..=2 => (0.79, 0.5),
         3 => (0.928, 0.25),
@@ -43,18 +68,41 @@ pub fn highest_load(slots: u32, buckets: f64) -> f64 {
 }
 
 /// Returns the mean number of live keys that blocks of `buckets` buckets hold so that hardly any of
-/// them overflows, if each of `blocks` blocks is equally likely for a key.
+/// them overflows at a rate of `fpr`, if each of `blocks` blocks is equally likely for a key.
 ///
-/// `μ + z·√μ` slots are used at most, `z` three deviations and more in small blocks, where one
-/// closed bucket is a larger share. Only operations that are exact to the last bit are used,
-/// because the size of a filter follows from it.
+/// `μ + z·√μ` slots are used at most. `z` is larger for lower rates, because a closed bucket is
+/// then a larger part of the rate, and in small blocks, where it is a larger share of them. Only
+/// operations that are exact to the last bit are used, because the size of a filter follows from
+/// it.
 #[must_use]
-pub fn mean_keys(slots: u32, buckets: f64, blocks: f64) -> f64 {
-    let most = highest_load(slots, buckets) * f64::from(slots) * buckets;
+pub fn mean_keys(shape: &Shape, buckets: f64, blocks: f64, fpr: f64) -> f64 {
+    const DEVIATIONS: [(f64, f64); 7] = [
+        (5e-4, 3.1),
+        (5e-5, 3.6),
+        (5e-6, 4.1),
+        (5e-7, 4.6),
+        (5e-8, 5.1),
+        (5e-9, 5.5),
+        (5e-10, 5.9),
+    ];
+    let of_rate = DEVIATIONS.iter().find(|(rate, _)| fpr > *rate).map_or(6.8, |(_, z)| *z);
+    let most = highest_load(shape.slots, shape.bits, buckets) * f64::from(shape.slots) * buckets;
+    mean_below(most, of_rate + 70.0 / buckets.max(1.0), blocks)
+}
+
+/// The same in filters of older versions.
+#[must_use]
+pub fn old_mean_keys(slots: u32, buckets: f64, blocks: f64) -> f64 {
+    let most = old_highest_load(slots, buckets) * f64::from(slots) * buckets;
+    mean_below(most, 3.1 + 70.0 / buckets.max(1.0), blocks)
+}
+
+/// Returns the mean of the keys of one of `blocks` blocks that is so many deviations below `most`.
+fn mean_below(most: f64, deviations: f64, blocks: f64) -> f64 {
     if blocks <= 1.0 {
         return most;
     }
-    let deviations = (3.1 + 70.0 / buckets.max(1.0)) * (1.0 - 1.0 / blocks).sqrt();
+    let deviations = deviations * (1.0 - 1.0 / blocks).sqrt();
     // `μ + z·√μ = most`, solved for `√μ`.
     let root = ((deviations * deviations + 4.0 * most).sqrt() - deviations) / 2.0;
     root * root

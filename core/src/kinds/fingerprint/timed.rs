@@ -10,12 +10,12 @@
 //! all banks, because a key that comes again gets a slot in the newest one, and its older slot
 //! expires. A bank closes when all keys that it can hold have expired.
 
-use super::plan::{Design, Designs, GROWTH, Growth, NAME, geometry_of, stripes_for};
+use super::plan::{Design, Designs, GROWTH, Growth, NAME, stripes_for};
 use super::pressure::{Due, FIRST_WORDS, MARGIN, Pressure};
 use super::table::{Found, METRICS, Table};
 use super::theory;
 use super::word::Word;
-use crate::block::{Block, Blocks, Geometry, Layout};
+use crate::block::{Block, Blocks, Geometry, Layout, UndoRoom};
 use crate::kind::{
     Age, BankMask, Decision, Describe, Event, Events, GenerationFill, Inference, KeyAges, Kind,
     KindMetric, Micros, Moment, Operation, Parameters, Query, Sample, State, TOO_FULL, Within,
@@ -46,15 +46,16 @@ impl<W: Word> Timed<W> {
         fpr: f64,
         rate: Option<f64>,
         (design, growth): (Design, Growth),
-        memory: Memory,
+        most_memory: Option<u64>,
     ) -> Self {
         let shape = design.shape;
-        let burst = (growth == Growth::Keys).then(|| design.in_burst(fpr)).flatten();
-        let mut table = Table::new(shape.slots, shape.bits, shape.generations);
+        let burst = (growth == Growth::Keys).then(|| design.in_burst()).flatten();
+        let mut table = Table::new(shape, design.moves);
         if let Some(Design { shape, .. }) = burst {
-            table = table.with_bursts(shape.slots, shape.bits);
+            table = table.with_bursts(shape);
         }
         let pace = window.div_ceil(shape.generations.into());
+        let memory = Memory { most: most_memory, undo: Table::<W, true>::undo_room() };
         let designs = Designs { calm: design, burst, memory };
         Self { window, fpr, rate, growth, designs, pace, table }
     }
@@ -142,7 +143,12 @@ impl<W: Word> Describe for Timed<W> {
     }
 
     fn least_max_memory(&self, layout: Layout) -> u64 {
-        self.designs.memory.least(layout, self, geometry_of(layout, FIRST_WORDS))
+        let smallest = self.designs.calm.geometry_of(layout, FIRST_WORDS);
+        self.designs.memory.least(layout, self, smallest)
+    }
+
+    fn undo_room(&self) -> UndoRoom {
+        Table::<W, true>::undo_room()
     }
 
     fn first_words(&self) -> u64 {
@@ -153,13 +159,13 @@ impl<W: Word> Describe for Timed<W> {
     fn geometry(&self, layout: Layout) -> Geometry {
         match self.rate {
             Some(rate) => self.designs.calm.geometry(layout, MARGIN * self.keys_of_rate(rate)),
-            None => geometry_of(layout, FIRST_WORDS),
+            None => self.designs.calm.geometry_of(layout, FIRST_WORDS),
         }
     }
 
     /// Returns more stripes than the first bank needs: later ones may be larger.
-    fn default_stripes(&self, block_words: u32) -> u32 {
-        stripes_for(self.first_words(), block_words).max(LEAST_STRIPES)
+    fn default_stripes(&self, _: u32) -> u32 {
+        stripes_for(self.first_words(), self.undo_room()).max(LEAST_STRIPES)
     }
 
     /// Returns the open interval.
@@ -192,9 +198,8 @@ impl<W: Word> Describe for Timed<W> {
     /// Returns the rate when the first bank holds as many keys as it is planned for.
     fn planned_fpr(&self, layout: Layout) -> f64 {
         let (shape, geometry) = (self.designs.calm.shape, self.geometry(layout));
-        let buckets = layout.words(geometry) / u64::from(shape.words());
-        let slots = buckets as f64 * f64::from(shape.slots);
-        let load = (self.designs.calm.capacity(layout, geometry) / slots).min(1.0);
+        let slots = self.designs.calm.slots(layout, geometry);
+        let load = (self.designs.calm.capacity(layout, geometry) / slots as f64).min(1.0);
         theory::fpr(shape.slots, shape.bits, load, 0.0)
     }
 
@@ -273,6 +278,10 @@ impl<W: Word> Kind for Timed<W> {
             Blocks::One(_, block) => has_key(block),
             _ => blocks.iter().any(|(_, block)| has_key(block)),
         }
+    }
+
+    fn complete(&self, block: &Block<'_>) {
+        self.table.complete(block);
     }
 
     fn settle(&self, _: &State<'_>, _: usize, block: &Block<'_>, moment: &Moment) {

@@ -26,7 +26,7 @@ impl Limited {
         let layout = Layout { stripes: kind.default_stripes(2048), block_words: 2048 };
         assert_eq!(kind.max_memory(), Some(most));
         assert!(kind.least_max_memory(layout) <= most, "{}", kind.least_max_memory(layout));
-        let memory = Memory { most: Some(most), undo: !kind.idempotent() };
+        let memory = Memory { most: Some(most), undo: kind.undo_room() };
         Self { harness: Harness::new(kind, layout), memory, layout, keys: 0, now: START }
     }
 

@@ -49,7 +49,7 @@ mod tests;
 
 use super::age_partitioned::{MOST_WORDS, theory};
 use super::columns::{Columns, caught_up};
-use crate::block::{Block, Blocks, Layout};
+use crate::block::{Block, Blocks, Layout, UndoRoom};
 use crate::error::{Error, Result};
 use crate::kind::{
     Age, BankMask, Decision, Describe, Event, Events, GenerationFill, Inference, KeyAges, Kind,
@@ -195,8 +195,8 @@ impl Describe for TimeLimited {
         self.plan.memory.least(layout, self, layout.geometry(sizing::least_words(&self.plan)))
     }
 
-    fn idempotent(&self) -> bool {
-        true
+    fn undo_room(&self) -> UndoRoom {
+        UndoRoom::None
     }
 
     fn first_words(&self) -> u64 {

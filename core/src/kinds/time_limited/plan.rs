@@ -9,6 +9,7 @@
 //!   rate.
 
 use super::generations::Generations;
+use crate::block::UndoRoom;
 use crate::error::{Error, Result};
 use crate::kind::parameters::{DEFAULT_FPR, within};
 use crate::kind::{Micros, Parameters, State};
@@ -121,7 +122,7 @@ impl Plan {
         let aim = Aim::of(parameters)?;
         let Slices { k, l, columns, load } = Slices::of(parameters, fpr, aim)?;
         let (pace, grace) = pace_and_grace(window, (k, l), columns);
-        let memory = Memory::of(parameters, false)?;
+        let memory = Memory::of(parameters, UndoRoom::None)?;
         Ok(Self { window, fpr, rate, k, l, columns, aim, load, pace, grace, memory })
     }
 

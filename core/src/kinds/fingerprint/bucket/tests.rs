@@ -1,7 +1,9 @@
 //! A bucket against a sorted list of slots.
 
-use super::super::plan::{SHAPES, Shape};
+use super::super::plan::Shape;
+use super::super::tested::{by_word, shapes};
 use super::*;
+use crate::atomic::AtomicU64;
 use proptest::prelude::*;
 
 /// The slots of a bucket, or for how long it is closed.
@@ -48,7 +50,7 @@ enum Action {
 }
 
 fn run<W: Word>(shape: Shape, actions: &[Action]) {
-    let form = Form::<W>::new(shape.slots, shape.bits, shape.generations + 2);
+    let form = Form::<W>::new(shape);
     let most = shape.generations + 1;
     assert_eq!(form.most(), most);
     let (mut word, mut model) = (W::ZERO, Model::Open(Vec::new()));
@@ -105,27 +107,64 @@ proptest! {
 
     #[test]
     fn a_bucket_is_a_list_of_slots_sorted_by_life_whatever_is_done_to_it(
-        shape in 0..SHAPES.len(), actions in prop::collection::vec(action(), 1..60),
+        shape in a_shape(), actions in prop::collection::vec(action(), 1..60),
     ) {
-        let shape = SHAPES[shape];
-        match shape.words() {
-            1 => run::<u64>(shape, &actions),
-            _ => run::<u128>(shape, &actions),
-        }
+        by_word!(shape, run(shape, &actions));
     }
 
     #[test]
-    fn a_torn_bucket_gives_an_answer(shape in 0..SHAPES.len(), word: u128, other: u64) {
-        let Shape { slots, bits, generations } = SHAPES[shape];
-        if SHAPES[shape].words() == 1 {
-            torn(&Form::<u64>::new(slots, bits, generations + 2), word as u64, other);
-        } else {
-            torn(&Form::<u128>::new(slots, bits, generations + 2), word, other);
-        }
+    fn a_torn_bucket_gives_an_answer(
+        shape in a_shape(), cells in prop::collection::vec(any::<u64>(), 40), other: u64,
+    ) {
+        by_word!(shape, torn(shape, &cells, other));
+    }
+
+    #[test]
+    fn buckets_lie_side_by_side_and_each_is_read_as_it_was_written(
+        shape in a_shape(), written in prop::collection::vec((0_usize..9, any::<[u64; 4]>()), 1..20),
+    ) {
+        by_word!(shape, side_by_side(shape, &written));
     }
 }
 
-fn torn<W: Word>(form: &Form<W>, word: W, other: u64) {
+fn a_shape() -> impl Strategy<Value = Shape> {
+    prop::sample::select(shapes().collect::<Vec<_>>())
+}
+
+fn words(values: &[u64]) -> Vec<AtomicU64> {
+    values.iter().map(|&value| AtomicU64::new(value)).collect()
+}
+
+fn side_by_side<W: Word>(shape: Shape, written: &[(usize, [u64; 4])]) {
+    let form = Form::<W>::new(shape);
+    let (own, cells) = (words(&[]), words(&[0; 9 * 4]));
+    let block = Block::alone(&own, &cells);
+    let mut model = vec![vec![0_u8; shape.bytes as usize]; 9];
+    for (bucket, limbs) in written {
+        let bytes: Vec<u8> = limbs.iter().flat_map(|limb| limb.to_le_bytes()).collect();
+        model[*bucket].copy_from_slice(&bytes[..shape.bytes as usize]);
+        let at = |limb: usize| 64 * limb as u32;
+        let of = |limb: usize| W::of(limbs[limb]) << at(limb);
+        let limbs = (0..W::BYTES as usize / 8).map(of);
+        let all = limbs.fold(W::ZERO, |all, limb| all | limb) & W::ones(8 * shape.bytes);
+        form.store(&block, *bucket, all);
+        assert_eq!(form.load(&block, *bucket), all);
+    }
+    let flat: Vec<u8> =
+        cells.iter().flat_map(|cell| crate::block::load(cell).to_le_bytes()).collect();
+    let expected = model.concat();
+    assert_eq!(flat[..expected.len()], expected);
+    assert!(flat[expected.len()..].iter().all(|&byte| byte == 0));
+    assert_eq!(form.buckets(expected.len() / 8), expected.len() / 8 * 8 / shape.bytes as usize);
+    for cells in [1, 8, 100, 8184, 8192] {
+        assert_eq!(form.buckets(cells), cells * 8 / shape.bytes as usize, "{cells}");
+    }
+}
+
+fn torn<W: Word>(shape: Shape, cells: &[u64], other: u64) {
+    let form = &Form::<W>::new(shape);
+    let (own, cells) = (words(&[]), words(cells));
+    let word = form.load(&Block::alone(&own, &cells), 1);
     let fingerprint = other & ((1 << form.bits()) - 1);
     let (slot, life) = form.find(word, form.in_each(fingerprint));
     assert!(slot < form.slots() && life <= form.most());

@@ -1,11 +1,11 @@
 //! All codes, both ways.
 
-use super::super::plan::SHAPES;
+use super::super::tested::shapes;
 use super::*;
 
 #[test]
 fn every_code_is_that_of_the_lives_it_stands_for_and_ages_as_they_do() {
-    for shape in SHAPES {
+    for shape in shapes() {
         let (slots, values) = (shape.slots, shape.generations + 2);
         let codes = Codes::new(slots, values);
         let lists = lists(slots, values);
@@ -39,7 +39,7 @@ fn filters_of_one_form_share_their_tables_in_all_threads() {
         (0..8).map(|_| std::thread::spawn(move || (of(3, 9), of(4, 9)))).collect();
     let found: Vec<_> = threads.into_iter().map(|thread| thread.join().expect("tables")).collect();
     assert!(found.iter().all(|&each| each == found[0]) && found[0].0 != found[0].1);
-    for shape in SHAPES {
+    for shape in shapes() {
         let (slots, values) = (shape.slots, shape.generations + 2);
         assert!(*Codes::shared(slots, values) == Codes::new(slots, values), "{slots}, {values}");
     }

@@ -1,6 +1,7 @@
 //! Blocks against a map from keys to their last generations, and the loads that they reach.
 
-use super::super::plan::{SHAPES, Shape};
+use super::super::plan::Shape;
+use super::super::tested::{by_word, shapes};
 use super::super::theory::highest_load;
 use super::*;
 use crate::atomic::AtomicU64;
@@ -24,8 +25,8 @@ struct Modelled<W> {
 
 impl<W: Word> Modelled<W> {
     fn new(shape: Shape, buckets: usize) -> Self {
-        let table = Table::new(shape.slots, shape.bits, shape.generations);
-        let (own, cells) = (words(OWN_WORDS), words(buckets * W::WORDS));
+        let table = Table::new(shape, 8);
+        let (own, cells) = (words(OWN_WORDS), words(cells_for(buckets, shape)));
         Self { table, shape, own, cells, keys: HashMap::new(), latest: 0 }
     }
 
@@ -66,10 +67,10 @@ impl<W: Word> Modelled<W> {
     /// Checks the counts of the header, and that a fingerprint has one slot in its buckets.
     fn check_rules(&self) {
         let (form, block) = (&self.table.form, self.block());
-        let buckets = self.cells.len() / W::WORDS;
+        let buckets = form.buckets(self.cells.len());
         let (mut live, mut closed, mut slots) = (0, 0, HashMap::new());
         for bucket in 0..buckets {
-            let word = W::load(&block, bucket);
+            let word = form.load(&block, bucket);
             live += u64::from(form.live(word));
             closed += u64::from(form.closed_for(word) > 0);
             for slot in 0..form.live(word) {
@@ -85,15 +86,24 @@ impl<W: Word> Modelled<W> {
     }
 }
 
+/// Returns the cells of so many buckets; there may be room for one or two more.
+fn cells_for(buckets: usize, shape: Shape) -> usize {
+    (buckets * shape.bytes as usize).div_ceil(8)
+}
+
+fn shape_of(number: usize) -> Shape {
+    shapes().nth(number).expect("a shape")
+}
+
 fn hash(key: u64) -> u64 {
     mix(key ^ 0x51 << 56)
 }
 
 /// Calls a function for each shape, and with small and ordinary fingerprints.
 fn each_shape(mut each: impl FnMut(Shape)) {
-    SHAPES.into_iter().for_each(&mut each);
-    each(Shape { slots: 4, bits: 4, generations: 3 });
-    each(Shape { slots: 2, bits: 5, generations: 1 });
+    shapes().for_each(&mut each);
+    each(Shape { slots: 4, bits: 4, generations: 3, bytes: 8 });
+    each(Shape { slots: 2, bits: 5, generations: 1, bytes: 8 });
 }
 
 fn random_history<W: Word>(shape: Shape, buckets: usize, seed: u64) {
@@ -128,10 +138,7 @@ fn no_key_is_missed_in_blocks_of_any_size_whatever_comes() {
     each_shape(|shape| {
         for buckets in [1, 2, 3, 4, 5, 7, 8, 16] {
             for seed in 0..4 {
-                match shape.words() {
-                    1 => random_history::<u64>(shape, buckets, seed),
-                    _ => random_history::<u128>(shape, buckets, seed),
-                }
+                by_word!(shape, random_history(shape, buckets, seed));
             }
         }
     });
@@ -140,7 +147,7 @@ fn no_key_is_missed_in_blocks_of_any_size_whatever_comes() {
 /// Every sequence of this many inserts of four keys, in every pattern of generations.
 #[test]
 fn no_key_is_missed_in_any_short_history_of_the_smallest_blocks() {
-    let shape = Shape { slots: 2, bits: 4, generations: 2 };
+    let shape = Shape { slots: 2, bits: 4, generations: 2, bytes: 8 };
     for buckets in [1, 2] {
         for history in 0..1_u64 << 15 {
             let mut block = Modelled::<u64>::new(shape, buckets);
@@ -178,7 +185,7 @@ fn questions_later<W: Word>(block: &Modelled<W>, asked: std::ops::Range<u64>) {
 
 #[test]
 fn a_question_counts_the_generations_that_the_block_is_behind() {
-    let mut block = Modelled::<u64>::new(SHAPES[2], 64);
+    let mut block = Modelled::<u64>::new(shape_of(2), 64);
     for key in 0..250 {
         block.insert(key, key / 20);
     }
@@ -187,11 +194,8 @@ fn a_question_counts_the_generations_that_the_block_is_behind() {
 
 #[test]
 fn a_closed_bucket_that_nobody_writes_answers_until_its_last_key_ends_and_no_longer() {
-    for shape in SHAPES {
-        match shape.words() {
-            1 => closed_and_left_alone::<u64>(shape),
-            _ => closed_and_left_alone::<u128>(shape),
-        }
+    for shape in shapes() {
+        by_word!(shape, closed_and_left_alone(shape));
     }
 }
 
@@ -232,28 +236,27 @@ fn load_at_overflow<W: Word>(shape: Shape, buckets: usize, seed: u64) -> f64 {
 
 #[test]
 fn blocks_reach_the_highest_load_before_they_overflow() {
-    for shape in SHAPES {
+    let mut wrong = Vec::new();
+    for shape in shapes() {
         for (buckets, blocks) in [(64, 400), (512, 60), (2048, 10)] {
-            let loads = (0..blocks).map(|seed| match shape.words() {
-                1 => load_at_overflow::<u64>(shape, buckets, seed),
-                _ => load_at_overflow::<u128>(shape, buckets, seed),
-            });
-            let bound = highest_load(shape.slots, buckets as f64);
+            let loads =
+                (0..blocks).map(|seed| by_word!(shape, load_at_overflow(shape, buckets, seed)));
+            let bound = highest_load(shape.slots, shape.bits, buckets as f64);
             let below = loads.filter(|&load| load < bound).count();
             // One percent is expected; the tolerance is three deviations.
             let most = 0.01 * blocks as f64 + 3.0 * (0.01 * blocks as f64).sqrt();
-            assert!(below as f64 <= most.max(1.0), "{shape:?}, {buckets}: {below} of {blocks}");
+            if below as f64 > most.max(1.0) {
+                wrong.push((shape, buckets, below, blocks));
+            }
         }
     }
+    assert!(wrong.is_empty(), "{wrong:?}");
 }
 
 #[test]
 fn an_overflow_closes_a_bucket_which_opens_again_after_a_window() {
-    for shape in SHAPES {
-        match shape.words() {
-            1 => overflow::<u64>(shape),
-            _ => overflow::<u128>(shape),
-        }
+    for shape in shapes() {
+        by_word!(shape, overflow(shape));
     }
 }
 
@@ -284,10 +287,63 @@ fn overflow<W: Word>(shape: Shape) {
 
 #[test]
 fn another_key_has_a_slot_if_block_bucket_and_fingerprint_are_the_same() {
-    let shape = SHAPES[0];
+    let shape = shape_of(0);
     let modelled = Modelled::<u128>::new(shape, 16);
     let block = Block { of: 4, ..modelled.block() };
     // One of two buckets of 16, in one of four blocks.
     let expected = 2.0 / 16.0 / 4.0 / 2_f64.powi(shape.bits as i32);
     assert!((modelled.table.hit(&block) / expected - 1.0).abs() < 1e-12);
+}
+
+#[test]
+#[ignore]
+fn scratch_loads() {
+    for (slots, bits, generations, bytes) in [
+        (3, 16, 36, 8),
+        (4, 13, 14, 8),
+        (5, 10, 14, 8),
+        (6, 8, 10, 8),
+        (4, 23, 14, 13),
+        (5, 18, 14, 13),
+        (6, 27, 10, 22),
+    ] {
+        let shape = Shape { slots, bits, generations, bytes };
+        for (moves, examined) in [(4, 401), (8, 401), (8, 1001), (8, 2001), (8, 5001)] {
+            let mut line = format!("{slots}x{bits} {moves} {examined}:");
+            for (buckets, blocks) in [(128, 200), (512, 100), (2048, 60), (8192, 40)] {
+                let mut loads: Vec<f64> = (0..blocks)
+                    .map(|seed| {
+                        by_word!(shape, scratch_load(shape, buckets, seed, moves, examined))
+                    })
+                    .collect();
+                loads.sort_by(f64::total_cmp);
+                line += &format!(
+                    " {buckets}: min {:.4} med {:.4}",
+                    loads[blocks as usize / 50],
+                    loads[blocks as usize / 2]
+                );
+            }
+            println!("{line}");
+        }
+    }
+}
+
+fn scratch_load<W: Word>(
+    shape: Shape,
+    buckets: usize,
+    seed: u64,
+    moves: usize,
+    examined: u32,
+) -> f64 {
+    let mut block = Modelled::<W>::new(shape, buckets);
+    block.table.limits = Limits { moves, examined };
+    let slots = u64::from(shape.slots);
+    for key in 0.. {
+        let live = block.block().own(LIVE);
+        block.table.insert(&block.block(), 0, mix(mix(seed) ^ key));
+        if block.block().own(CLOSINGS) > 0 {
+            return live as f64 / (buckets as u64 * slots) as f64;
+        }
+    }
+    unreachable!()
 }
