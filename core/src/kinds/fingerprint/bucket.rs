@@ -32,6 +32,8 @@ pub(super) struct Form<W> {
     rest: W,
     /// The least bucket that is closed.
     closed: W,
+    /// The last slot.
+    last: W,
     /// The fingerprints of the first slots, by their number.
     first: [W; MOST_SLOTS as usize + 1],
     codes: &'static Codes,
@@ -54,7 +56,8 @@ impl<W: Word> Form<W> {
         let (shift, closed) = (slots * bits, W::of(codes.closed()) << (slots * bits));
         let inverse = 65_536 / bits + 1;
         let rest = first[slots as usize] & !high;
-        Self { bytes, slots, bits, shift, inverse, ones, high, rest, closed, first, codes }
+        let last = first[slots as usize] & !first[slots as usize - 1];
+        Self { bytes, slots, bits, shift, inverse, ones, high, rest, closed, last, first, codes }
     }
 
     /// Returns a fingerprint in each slot.
@@ -168,6 +171,13 @@ impl<W: Word> Form<W> {
     #[inline]
     pub(super) fn room(&self, word: W) -> u32 {
         if word >= self.closed { 0 } else { self.slots - self.live(word) }
+    }
+
+    /// Returns whether a bucket has an empty slot; a closed one has none.
+    #[inline(always)]
+    pub(super) fn has_room(&self, word: W) -> bool {
+        // A slot with another fingerprint than 0 is live: few full buckets need their code.
+        word & self.last == W::ZERO && self.room(word) > 0
     }
 
     /// Returns the live slots of a bucket; none if it is closed.

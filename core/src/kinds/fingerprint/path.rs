@@ -6,6 +6,7 @@
 //! closed, so each bucket of the chain loses one slot and gains one.
 
 use super::bucket::Form;
+use super::codes::MOST_SLOTS;
 use super::word::Word;
 use crate::block::Block;
 
@@ -44,6 +45,37 @@ pub(super) fn other_bucket(fingerprint: u64, bucket: usize, buckets: usize) -> u
     if sum >= bucket { sum - bucket } else { sum + buckets - bucket }
 }
 
+/// A move of a slot to the other bucket of its fingerprint.
+#[derive(Debug, Clone, Copy)]
+struct Move<W> {
+    from: usize,
+    slot: u32,
+    to: usize,
+    /// The bucket that the slot moves to.
+    word: W,
+}
+
+/// Returns the first moves of all chains. Their buckets are read one after the other without a
+/// branch between, so the processor waits for all of them at once.
+#[inline(always)]
+fn first_moves<'a, W: Word>(
+    form: &Form<W>,
+    block: &Block<'_>,
+    from: [usize; 2],
+    near: &'a mut [Move<W>],
+) -> &'a [Move<W>] {
+    let (mut count, buckets) = (0, form.buckets(block.cells.len()));
+    for from in from {
+        let word = form.load(block, from);
+        for slot in (0..form.live(word)).rev() {
+            let to = other_bucket(form.slot(word, slot).0, from, buckets);
+            near[count] = Move { from, slot, to, word: form.load(block, to) };
+            count += usize::from(to != from);
+        }
+    }
+    &near[..count]
+}
+
 /// A chain of moves.
 #[derive(Debug)]
 pub(super) struct Path {
@@ -57,25 +89,67 @@ pub(super) struct Path {
 }
 
 impl Path {
-    /// Returns the shortest chain that makes room in one of two full buckets; `None` if there is
-    /// none within the limits.
+    /// Creates an empty chain.
+    #[inline(always)]
+    pub(super) fn new() -> Self {
+        Self { moves: [(0, 0); MOST_MOVES], count: 0, end: 0, left: 0 }
+    }
+
+    /// Finds the shortest chain that makes room in one of two full buckets; returns false if there
+    /// is none within the limits.
     pub(super) fn find<W: Word>(
+        &mut self,
         form: &Form<W>,
         block: &Block<'_>,
         from: [usize; 2],
         limits: Limits,
-    ) -> Option<Self> {
-        let moves = [(0, 0); MOST_MOVES];
-        let mut path = Self { moves, count: 0, end: 0, left: limits.examined };
-        for moves in 1..=limits.moves {
-            for bucket in from {
-                path.count = 0;
-                if path.extend(form, block, bucket, moves) {
-                    return Some(path);
+    ) -> bool {
+        self.left = limits.examined;
+        let mut near = [Move { from: 0, slot: 0, to: 0, word: W::ZERO }; 2 * MOST_SLOTS as usize];
+        let near = first_moves(form, block, from, &mut near);
+        if self.of_one_move(form, near) || self.of_two_moves(form, block, near) {
+            return true;
+        }
+        (3..=limits.moves).any(|moves| {
+            from.into_iter().any(|bucket| {
+                self.count = 0;
+                self.extend(form, block, bucket, moves)
+            })
+        })
+    }
+
+    #[inline(always)]
+    fn of_one_move<W: Word>(&mut self, form: &Form<W>, near: &[Move<W>]) -> bool {
+        self.left = self.left.saturating_sub(near.len() as u32);
+        let Some(first) = near.iter().find(|first| form.has_room(first.word)) else { return false };
+        self.moves[0] = (first.from, first.slot);
+        (self.count, self.end) = (1, first.to);
+        true
+    }
+
+    #[inline]
+    fn of_two_moves<W: Word>(
+        &mut self,
+        form: &Form<W>,
+        block: &Block<'_>,
+        near: &[Move<W>],
+    ) -> bool {
+        let buckets = form.buckets(block.cells.len());
+        for first in near {
+            for slot in (0..form.live(first.word)).rev() {
+                let to = other_bucket(form.slot(first.word, slot).0, first.to, buckets);
+                if [first.from, first.to].contains(&to) {
+                    continue;
                 }
+                if form.has_room(form.load(block, to)) {
+                    [self.moves[0], self.moves[1]] = [(first.from, first.slot), (first.to, slot)];
+                    (self.count, self.end) = (2, to);
+                    return true;
+                }
+                self.left = self.left.saturating_sub(1);
             }
         }
-        None
+        false
     }
 
     /// Searches for `left` moves from this bucket on, the slots that die first coming first.
@@ -100,7 +174,7 @@ impl Path {
                 if self.extend(form, block, to, left - 1) {
                     return true;
                 }
-            } else if form.room(form.load(block, to)) > 0 {
+            } else if form.has_room(form.load(block, to)) {
                 self.end = to;
                 return true;
             } else {

@@ -263,11 +263,13 @@ impl<W: Word, const BURSTS: bool> Table<W, BURSTS> {
         let into = usize::from(other > one);
         if one.max(other) > 0 {
             form.store(block, key.buckets[into], form.put(words[into], new));
-        } else if let Some(path) = Path::find(form, block, key.buckets, self.limits(block)) {
-            path.follow(form, block, new);
         } else {
-            self.close(block, key, life);
-            return stands_for_it;
+            let mut path = Path::new();
+            if !path.find(form, block, key.buckets, self.limits(block)) {
+                self.close(block, key, life);
+                return stands_for_it;
+            }
+            path.follow(form, block, new);
         }
         block.set_own(LIVE, block.own(LIVE).wrapping_add(1));
         stands_for_it

@@ -22,7 +22,7 @@ fn check<W: Word>(form: &Form<W>, word: W, model: &Model) {
     assert_eq!(form.is_closed(word, W::ZERO), closed > 0);
     assert_eq!(form.live(word) as usize, slots.len());
     let room = if closed > 0 { 0 } else { form.slots() - slots.len() as u32 };
-    assert_eq!(form.room(word), room);
+    assert_eq!((form.room(word), form.has_room(word)), (room, room > 0));
     let longest = slots.first().map_or(closed, |slot| slot.1);
     assert_eq!(form.longest(word), longest);
     for (at, &(fingerprint, life)) in slots.iter().enumerate() {
