@@ -99,6 +99,15 @@ pub const OPTIONS: &[KindOption] = &[
         )],
     ),
     plain(
+        "max-load",
+        "SHARE",
+        &[of(
+            "fingerprint",
+            "the highest share of slots in use: 0.8 takes a fifth more memory, and inserts are \
+             faster [default: as high as possible]",
+        )],
+    ),
+    plain(
         "growth",
         "keys|rate",
         &[of(
@@ -153,6 +162,12 @@ pub const OPTIONS: &[KindOption] = &[
         "generations",
         "G",
         &[of("fingerprint", "generations in the window (with --slots and --bits)")],
+    ),
+    plain("bytes", "N", &[of("fingerprint", "bytes of a bucket, 8 to 32 (with --slots)")]),
+    plain(
+        "moves",
+        "N",
+        &[of("fingerprint", "the most slots that an insert moves, 1 to 8 (with --slots)")],
     ),
     plain(
         "load",

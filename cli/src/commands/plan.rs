@@ -7,6 +7,7 @@ use crate::failure::Result;
 use crate::kept_parameters::Named;
 use crate::kind_options::described;
 use crate::output::{Output, object, table};
+use ebbtide::Parameters;
 use ebbtide::inspect::{self, PlannedPart};
 use serde_json::{Map, Value};
 
@@ -20,19 +21,45 @@ pub fn plan(arguments: &Plan) -> Result<()> {
     let (kind, parameters) =
         described(arguments.kind.as_deref(), arguments.last, &arguments.kind_options)?;
     let plan = inspect::plan(kind, &parameters, &arguments.creation.options())?;
+    let faster = faster(kind, &parameters, arguments)?;
     if let Some(file) = &arguments.plot {
         super::plan_plot::write(&parameters, file)?;
     }
     let mut output = Output::new()?;
     if arguments.json {
-        output.json(plan_json(kind, &plan))?;
+        output.json(plan_json(kind, &plan, faster.as_ref()))?;
     } else {
-        output.text(&plan_text(kind, &plan))?;
+        output.text(&plan_text(kind, &plan, faster.as_ref()))?;
     }
     output.flush()
 }
 
-fn plan_json(kind: &str, plan: &inspect::Plan) -> Map<String, Value> {
+/// The highest load of the plan with faster inserts.
+const FASTER: f64 = 0.8;
+
+/// Returns a plan in more memory whose inserts are faster, if the kind has one and the arguments
+/// do not settle it.
+fn faster(kind: &str, parameters: &Parameters, arguments: &Plan) -> Result<Option<inspect::Plan>> {
+    let is_settled = |name| parameters.get(name).is_some();
+    if kind != "fingerprint" || ["max-load", "slots", "words"].into_iter().any(is_settled) {
+        return Ok(None);
+    }
+    let parameters = parameters.clone().with("max-load", FASTER);
+    Ok(Some(inspect::plan(kind, &parameters, &arguments.creation.options())?))
+}
+
+fn plan_json(
+    kind: &str,
+    plan: &inspect::Plan,
+    faster: Option<&inspect::Plan>,
+) -> Map<String, Value> {
+    let faster = faster.map(|plan| {
+        Value::Object(object([
+            ("max_load", FASTER.into()),
+            ("memory_bytes", plan.memory_bytes.into()),
+            ("bits_per_key", plan.bits_per_key.into()),
+        ]))
+    });
     let part = |part: &PlannedPart| {
         let PlannedPart { name, bits, keeps, rate } = *part;
         Value::Object(object([
@@ -54,6 +81,7 @@ fn plan_json(kind: &str, plan: &inspect::Plan) -> Map<String, Value> {
         ("fpr", plan.fpr.into()),
         ("stripes", plan.stripes.into()),
         ("blocks", plan.blocks.into()),
+        ("faster", faster.into()),
     ])
 }
 
@@ -65,7 +93,7 @@ fn disk_writes(plan: &inspect::Plan) -> String {
     format!("{:.0} bytes an insert; at 1000 a second {a_day} a day", plan.written_bytes)
 }
 
-fn plan_text(kind: &str, plan: &inspect::Plan) -> String {
+fn plan_text(kind: &str, plan: &inspect::Plan, faster: Option<&inspect::Plan>) -> String {
     let mut rows = vec![("kind", kind.to_owned())];
     rows.extend(parameter_rows(&plan.parameters));
     rows.push(("expected FPR", format!("{:.3e}", plan.fpr)));
@@ -88,5 +116,13 @@ fn plan_text(kind: &str, plan: &inspect::Plan) -> String {
         ("stripes", plan.stripes.to_string()),
         ("blocks", plan.blocks.to_string()),
     ]);
+    if let Some(faster) = faster {
+        let bits = faster.bits_per_key.map(|bits| format!(", {bits:.1} bits a key"));
+        let memory = bytes(faster.memory_bytes);
+        rows.push((
+            "faster inserts",
+            format!("--max-load {FASTER}: {memory}{}", bits.unwrap_or_default()),
+        ));
+    }
     table(&rows)
 }

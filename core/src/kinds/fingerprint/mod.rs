@@ -97,13 +97,13 @@ use crate::kind::parameters::within;
 use crate::kind::{Kind, Micros, Parameters};
 use crate::kinds::memory::{MAX_MEMORY, Memory};
 use items::Items;
-use plan::{GROWTH, Growth, MOST_WORDS, live_keys};
+use plan::{GROWTH, Growth, MAX_LOAD, MOST_WORDS, live_keys};
 use std::sync::Arc;
 use timed::Timed;
 use wide::Wide;
 
 /// The parameters of this kind.
-const KNOWN: [&str; 12] = [
+const KNOWN: [&str; 13] = [
     "window-items",
     "window",
     "fpr",
@@ -115,6 +115,7 @@ const KNOWN: [&str; 12] = [
     "generations",
     "bytes",
     "moves",
+    MAX_LOAD,
     "words",
 ];
 
@@ -130,8 +131,11 @@ const MOST_WINDOW: Micros = 1 << 60;
 /// what its later banks grow by in a burst, `keys` or `rate` (see `pressure`), and `max-memory` how
 /// many bytes they may take with all that belongs to them. `slots` (of a bucket), `bits` (of a
 /// fingerprint) and `generations` (in the window), all three, override what would be derived from
-/// the rate of false positives. `words` overrides the memory of a window of
-/// inserts, and then there is no guarantee of that rate.
+/// the rate of false positives. `bytes` (of a bucket)
+/// and `moves` (that an insert makes at most, up to 8) may come with them. `max-load` is the
+/// highest share of slots in use: less than what a plan would use costs memory and makes inserts
+/// faster. `words` overrides the memory of a window of inserts, and then there is no guarantee of
+/// that rate.
 ///
 /// # Errors
 /// [`Error::Parameter`] for unknown names, for values out of bounds or that do not fit each other,

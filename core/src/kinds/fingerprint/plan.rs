@@ -127,6 +127,8 @@ pub struct Design {
     pub moves: u32,
     /// The highest mean load.
     pub load: f64,
+    /// The load that is given as the highest, if one is.
+    pub max_load: Option<f64>,
     /// The planned rate.
     pub fpr: f64,
 }
@@ -136,7 +138,11 @@ impl Design {
     fn new(shape: Shape, moves: u32, fpr: f64, keys: f64) -> Self {
         let of_hashes = if moves > OLD_MOVES { same_hash(keys) } else { 0.0 };
         let load = load_of_fpr(shape.slots, shape.bits, AIM * fpr - of_hashes);
-        Self { shape, moves, load: load.min(1.0), fpr }
+        Self { shape, moves, load: load.min(1.0), max_load: None, fpr }
+    }
+
+    fn with_max_load(self, max_load: Option<f64>) -> Self {
+        Self { load: self.load.min(max_load.unwrap_or(1.0)), max_load, ..self }
     }
 
     /// Returns the design of given or completed parameters: `fpr`, and `slots`, `bits` and
@@ -186,6 +192,7 @@ impl Design {
                 choose(shapes.map(|shape| of(shape, MOVES)), items).ok_or_else(|| too_low(fpr))?
             }
         };
+        let design = design.with_max_load(max_load(parameters)?);
         if design.load < LEAST_LOAD {
             return Err(too_low(fpr));
         }
@@ -207,6 +214,9 @@ impl Design {
         }
         if self.moves != OLD_MOVES {
             all.set("moves", self.moves);
+        }
+        if let Some(load) = self.max_load {
+            all.set(MAX_LOAD, load);
         }
         all
     }
@@ -297,6 +307,9 @@ pub(super) fn is_of_burst(block_words: usize) -> bool {
     block_words % 8 == BURST_WORDS as usize
 }
 
+/// The parameter of the highest load: the share of slots that are live just before a shift.
+pub(super) const MAX_LOAD: &str = "max-load";
+
 /// The parameter that says what the banks of a window of time grow by.
 pub(super) const GROWTH: &str = "growth";
 
@@ -364,6 +377,16 @@ impl Designs {
             geometry.words_per_block -= BURST_WORDS;
             geometry
         })
+    }
+}
+
+/// Reads the highest load, if one is given.
+fn max_load(parameters: &Parameters) -> Result<Option<f64>> {
+    match parameters.optional(MAX_LOAD, "a share of slots")? {
+        Some(load) if !(LEAST_LOAD..=1.0).contains(&load) => {
+            Err(Error::parameter(MAX_LOAD, format!("a share from {LEAST_LOAD} to 1"), load))
+        }
+        load => Ok(load),
     }
 }
 

@@ -351,7 +351,9 @@ fn scratch_load<W: Word>(
 #[test]
 #[ignore]
 fn scratch_time() {
-    let of = |name: &str, default: f64| std::env::var(name).map_or(default, |v| v.parse().expect("number"));
+    let of = |name: &str, default: f64| {
+        std::env::var(name).map_or(default, |v| v.parse().expect("number"))
+    };
     let window = of("ITEMS", 444_000.0) as u64;
     use super::super::plan::{Design, live_keys};
     use crate::block::Layout;
@@ -360,42 +362,67 @@ fn scratch_time() {
     let new = Design::from_parameters(&base, Some(window), Some(window)).expect("d").0;
     let old = Design { moves: 4, ..new };
     let lower = Design { load: of("LOAD", 0.8), ..new };
-    let runs = [("lower load", lower, 8192, 8), ("old 16K", old, 2048, 4), ("16K 8 moves", new, 2048, 8), ("64K", new, 8192, 8)];
+    let runs = [
+        ("lower load", lower, 8192, 8),
+        ("old 16K", old, 2048, 4),
+        ("16K 8 moves", new, 2048, 8),
+        ("64K", new, 8192, 8),
+    ];
     let only = std::env::var("ONLY").unwrap_or_default();
     let runs: Vec<_> = runs.into_iter().filter(|run| run.0.contains(&only)).collect();
-    let mut states: Vec<_> = runs.iter().map(|&(name, design, block_words, moves)| {
-        let keys = live_keys(design.shape, window) as f64;
-        let layout = Layout { stripes: 3, block_words };
-        let geometry = design.geometry(layout, keys);
-        let n = layout.blocks(geometry) as usize;
-        let own = words(n * OWN_WORDS);
-        let cells = words(layout.words(geometry) as usize);
-        let table = Table::<u64, false>::new(design.shape, moves);
-        let undo = words(4096 * 4);
-        (name, design, layout, geometry, own, cells, table, undo, 0_u64)
-    }).collect();
-    let cpu = || { std::time::Instant::now() };
+    let mut states: Vec<_> = runs
+        .iter()
+        .map(|&(name, design, block_words, moves)| {
+            let keys = live_keys(design.shape, window) as f64;
+            let layout = Layout { stripes: 3, block_words };
+            let geometry = design.geometry(layout, keys);
+            let n = layout.blocks(geometry) as usize;
+            let own = words(n * OWN_WORDS);
+            let cells = words(layout.words(geometry) as usize);
+            let table = Table::<u64, false>::new(design.shape, moves);
+            let undo = words(4096 * 4);
+            (name, design, layout, geometry, own, cells, table, undo, 0_u64)
+        })
+        .collect();
+    let cpu = || std::time::Instant::now();
     let batch = window / 4;
     let mut times = vec![Vec::new(); states.len()];
     for turn in 0..of("TURNS", 40.0) as usize {
-        for (at, (_, design, layout, geometry, own, cells, table, undo, next)) in states.iter_mut().enumerate() {
+        for (at, (_, design, layout, geometry, own, cells, table, undo, next)) in
+            states.iter_mut().enumerate()
+        {
             let length = window.div_ceil(design.shape.generations.into());
             let size = geometry.words_per_block as usize;
             let start = cpu();
             for i in *next..*next + batch {
                 let hash = mix(i);
                 let b = layout.block_of(*geometry, hash);
-                let block = Block { own: &own[b * OWN_WORDS..][..OWN_WORDS], cells: &cells[b * size..][..size], number: b as u64, of: 1, undo: crate::block::undo_log::Undo::new(undo) };
+                let block = Block {
+                    own: &own[b * OWN_WORDS..][..OWN_WORDS],
+                    cells: &cells[b * size..][..size],
+                    number: b as u64,
+                    of: 1,
+                    undo: crate::block::undo_log::Undo::new(undo),
+                };
                 block.undo.begin(b as u64, 0);
                 table.prefetch(&block, hash);
                 table.insert(&block, i / length, hash);
             }
             *next += batch;
-            if turn >= 8 { times[at].push(start.elapsed().as_nanos() as f64 / batch as f64); }
+            if turn >= 8 {
+                times[at].push(start.elapsed().as_nanos() as f64 / batch as f64);
+            }
         }
     }
     for (state, mut t) in states.iter().zip(times) {
         t.sort_by(f64::total_cmp);
-        println!("{:12} {} words: min {:.1} q1 {:.1} med {:.1} ns", state.0, state.5.len(), t[0], t[t.len()/4], t[t.len() / 2]);
+        println!(
+            "{:12} {} words: min {:.1} q1 {:.1} med {:.1} ns",
+            state.0,
+            state.5.len(),
+            t[0],
+            t[t.len() / 4],
+            t[t.len() / 2]
+        );
     }
 }
