@@ -8,6 +8,7 @@
 //!
 //! State is a pure function of the identity and the records in the order of their LSNs.
 
+mod cardinality;
 mod claims;
 mod content;
 mod ledger;

@@ -88,7 +88,7 @@ impl<W: Word, const BURSTS: bool> Table<W, BURSTS> {
 
     /// Returns the form of the buckets of a block.
     #[inline(always)]
-    fn form(&self, block: &Block<'_>) -> &Form<W> {
+    pub(super) fn form(&self, block: &Block<'_>) -> &Form<W> {
         match &self.burst {
             Some(burst) if BURSTS && is_of_burst(block.cells.len()) => burst,
             _ => &self.form,
@@ -346,7 +346,7 @@ impl<W: Word, const BURSTS: bool> Table<W, BURSTS> {
         2.0 / (self.buckets(block).max(1) as f64 * fingerprints * block.of.max(1) as f64)
     }
 
-    fn buckets(&self, block: &Block<'_>) -> u64 {
+    pub(super) fn buckets(&self, block: &Block<'_>) -> u64 {
         (block.cells.len() / W::WORDS) as u64
     }
 }
