@@ -5,9 +5,10 @@
 //! of its keys was inserted within it. So the keys are counted as by a bitmap of `M` bits, of which
 //! the slots of that age are set.
 //!
-//! *Closed buckets* have no slots. Where a block has any, only slots of keys are counted whose
-//! other bucket is open too, and the result is divided by the share of such keys. How full a bucket
-//! was when it closed is not independent of its keys: half a bucket for each is the doubt.
+//! *Closed buckets* have no slots. Where a block has any, only slots are counted whose other bucket
+//! is open too, and the result is divided by the share of pairs of open buckets. Such pairs have
+//! fewer keys than others, because buckets close where there are many. The deficit was measured,
+//! and is corrected ([`DEFICIT`]); half of the closed share is the doubt.
 //!
 //! *Several banks* (windows of time). A key that comes again gets a slot in the newest bank, and
 //! its older slot lives on. So a slot of an older bank counts only if no newer bank has a slot that
@@ -23,6 +24,10 @@ use super::word::Word;
 use crate::block::Block;
 use crate::kind::cardinality::{Counted, SubWindow};
 use crate::kind::{CountedGenerations, DistinctKeys, Moment, State};
+
+/// By how much, as a multiple of the share of closed buckets, a pair of open buckets has fewer keys
+/// than the mean. Measured at shares from 0.03 to 0.66: 0.4 to 0.5.
+const DEFICIT: f64 = 0.45;
 
 impl<W: Word> DistinctKeys for Items<W> {
     /// The depth is the age of the oldest generation.
@@ -90,9 +95,9 @@ impl<W: Word, const BURSTS: bool> Table<W, BURSTS> {
             let used: u64 = used.iter().take(usize::try_from(ages).unwrap_or(0) + 1).sum();
             return Counted::of_occupied(classes, used as f64, 1.0);
         }
-        let doubt = closed as f64 * f64::from(form.slots()) / 2.0;
-        let share = ((buckets - closed as f64) / buckets).max(0.0).powi(2);
-        if share <= 0.0 {
+        let closed = closed as f64 / buckets;
+        let open_pairs = (1.0 - closed).max(0.0).powi(2);
+        if open_pairs <= 0.0 {
             // Nothing is known but that there are more keys than slots.
             let keys = buckets * f64::from(form.slots());
             return Counted { keys, variance: keys, doubt: keys };
@@ -101,10 +106,11 @@ impl<W: Word, const BURSTS: bool> Table<W, BURSTS> {
         self.each_slot(block, ages, |_, [_, other]| {
             used += u64::from(form.closed_for(W::load(block, other)) == 0);
         });
-        let seen = Counted::of_occupied(classes * share, used as f64, 1.0);
+        let seen = Counted::of_occupied(classes * open_pairs, used as f64, 1.0);
+        let share = open_pairs * (1.0 - DEFICIT * closed);
         let keys = seen.keys / share;
         let variance = seen.variance / (share * share) + keys * (1.0 - share) / share;
-        Counted { keys, variance, doubt }
+        Counted { keys, variance, doubt: keys * closed / 2.0 }
     }
 
     /// Returns the closed buckets of a block.
