@@ -84,6 +84,8 @@ pub fn stat<'py>(py: Python<'py>, stat: &Stat) -> PyResult<Bound<'py, PyAny>> {
     all.set_item("time", time)?;
     all.set_item("clock_lead", lead)?;
     all.set_item("fill", stat.fill)?;
+    all.set_item("distinct_keys", stat.distinct_keys)?;
+    all.set_item("distinct_keys_error", stat.distinct_keys_error)?;
     all.set_item("estimated_fpr", stat.estimated_fpr)?;
     all.set_item("planned_fpr", stat.planned_fpr)?;
     all.set_item("saturated", stat.saturated)?;

@@ -89,6 +89,7 @@ const ENGINE: &[&str] = &[
     "read",
     "details",
     "stats",
+    "distinct",
     "checkpoint",
     "reclaim",
     "event_log",

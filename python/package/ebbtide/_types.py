@@ -89,6 +89,10 @@ class Stat:
     clock_lead: timedelta | None
     #: The share of cells in use, from 0 to 1.
     fill: float
+    #: The distinct keys in the window, on a sample of the blocks, and the standard error of that
+    #: number; None for kinds that do not know it.
+    distinct_keys: float | None
+    distinct_keys_error: float | None
     #: The false-positive rate to expect now, and the one planned for.
     estimated_fpr: float
     planned_fpr: float
