@@ -109,6 +109,9 @@ pub trait DistinctKeys: Debug {
     ) -> Counted;
 }
 
+/// A block of several banks that are compared takes the time of this many blocks of one.
+const COMPARED: u64 = 8;
+
 /// The division of a filter's hash space into equal shares.
 #[derive(Debug)]
 struct Shares {
@@ -130,8 +133,10 @@ impl Shares {
         Self { banks, count: layout.stripes.into() }
     }
 
-    /// Returns how many shares have at most this number of blocks of a bank; one at least.
+    /// Returns how many shares have at most this number of blocks of a bank, an eighth of it if
+    /// banks must be compared; one at least.
     fn within(&self, blocks: u64) -> u64 {
+        let blocks = if self.banks.len() > 1 { blocks / COMPARED } else { blocks };
         let largest = self.banks.iter().map(|&(_, blocks)| blocks).max().unwrap_or(1);
         (blocks / largest.max(1)).max(1)
     }

@@ -33,6 +33,19 @@ class Estimate:
     at_least: bool
 
 
+@dataclass(frozen=True, **SLOTS)
+class Cardinality:
+    """How many distinct keys a window or a part of it has."""
+
+    #: The estimated number of distinct keys.
+    keys: float
+    #: Its standard error, in keys.
+    standard_error: float
+    #: How far back the keys are counted: at least as far as asked for, and further by up to one
+    #: generation. A ``timedelta`` if the window is a time, otherwise a number of inserts.
+    reach: timedelta | int
+
+
 class Admission(NamedTuple):
     """The answer of ``insert_up_to``."""
 

@@ -13,26 +13,27 @@ use crate::kind::cardinality::{Counted, SubWindow};
 use crate::kind::{DistinctKeys, Moment, State};
 
 impl DistinctKeys for TimeLimited {
-    /// The depth is the age of the oldest generation.
+    /// The depth is the number of generations, 0 if none of them ended within the time.
     fn sub_window(&self, state: &State<'_>, moment: &Moment, width: Option<u64>) -> SubWindow {
         let generations = self.plan.generations(state);
-        let current = generations.current();
-        let alive = generations.first_since(moment.now, self.plan.window).min(current);
-        let began = |age| moment.now.saturating_sub(generations.opened(current - age));
-        SubWindow::reaching(width, current - alive, began)
+        let width = width.unwrap_or(u64::MAX).min(self.plan.window);
+        let oldest = generations.first_since(moment.now, width);
+        let depth = generations.current().saturating_add(1).saturating_sub(oldest);
+        // Nothing was inserted between two generations.
+        let opened = if depth == 0 { moment.now } else { generations.opened(oldest) };
+        SubWindow { depth, reach: moment.now.saturating_sub(opened).max(width) }
     }
 
     fn count(
         &self,
         state: &State<'_>,
         blocks: &[(usize, Block<'_>)],
-        moment: &Moment,
+        _: &Moment,
         depth: u64,
     ) -> Counted {
         let generations = self.plan.generations(state);
         let current = generations.current();
-        let alive = generations.first_since(moment.now, self.plan.window);
-        let oldest = current.saturating_sub(depth).max(alive);
+        let oldest = current.saturating_add(1).saturating_sub(depth);
         let (mut sum, mut largest) = (Counted::default(), 0.0_f64);
         for bank in state.banks() {
             let last = last_generation(state, &bank).min(current);
