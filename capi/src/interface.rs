@@ -27,6 +27,17 @@ pub const EBBTIDE_ITEMS: u32 = 0;
 /// Unit of ages and windows: microseconds.
 pub const EBBTIDE_MICROSECONDS: u32 = 1;
 
+/// Returns a part of the window.
+pub fn within(amount: u64, unit: u32) -> Result<Within, Failure> {
+    match unit {
+        EBBTIDE_ITEMS => Ok(Within::Items(amount)),
+        EBBTIDE_MICROSECONDS => Ok(Within::micros(amount)),
+        _ => Err(Failure::argument(format!(
+            "unit: expected EBBTIDE_ITEMS or EBBTIDE_MICROSECONDS, found {unit}"
+        ))),
+    }
+}
+
 /// Gives a text to the caller.
 pub fn hand_out(text: String) -> *mut c_char {
     CString::new(text).unwrap_or_default().into_raw()
@@ -278,15 +289,7 @@ pub unsafe extern "C" fn ebbtide_seen_within(
     unsafe {
         run(error, -1, || {
             let (filter, key) = (handle(filter)?, pointers::key(key, length)?);
-            let within = match unit {
-                EBBTIDE_ITEMS => Within::Items(amount),
-                EBBTIDE_MICROSECONDS => Within::micros(amount),
-                _ => {
-                    return Err(Failure::argument(format!(
-                        "unit: expected EBBTIDE_ITEMS or EBBTIDE_MICROSECONDS, found {unit}"
-                    )));
-                }
-            };
+            let within = within(amount, unit)?;
             let found = with_settings(call, |call| filter.seen_within(key, within, call))?;
             Ok(c_int::from(found))
         })

@@ -104,7 +104,7 @@ fn windows_are_asked_and_filled_by_the_same_commands() {
         assert_eq!(server.ask::<i64>("EB.CARD seen"), 2);
         assert_eq!(server.ask::<Vec<i64>>("BF.INFO seen CAPACITY"), [100]);
         // A kind that does not contain how many different items it has: what was added.
-        let () = server.ask("EB.RESERVE faded decaying capacity 100 epoch 1s decay exponential:0.9");
+        let () = server.ask("EB.RESERVE faded decaying capacity 100 epoch 1s lambda 0.9");
         let _: Vec<i64> = server.ask("EB.MADD faded a b a");
         assert_eq!(server.ask::<i64>("BF.CARD faded"), 3);
         assert!(server.error("EB.CARD faded").starts_with("UNSUPPORTED"));

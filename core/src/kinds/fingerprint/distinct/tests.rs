@@ -2,10 +2,9 @@
 //! The claims about all kinds are in `distinct_tests`.
 
 use super::*;
-use crate::conformance::hash_of;
 use crate::hash::mix;
 use crate::kind::{Parameters, Within};
-use crate::kinds::distinct_tests::{ALL_REPEATS, Errors, Repeats, Watched, off};
+use crate::kinds::distinct_tests::{ALL_REPEATS, Errors, Watched, off};
 
 const NAME: &str = "fingerprint";
 
