@@ -33,7 +33,7 @@ impl<K: CountsDistinct> Filter<K> {
     /// The keys are those that [`Filter::contains`] finds, so the window may be up to one
     /// generation longer than asked for: [`Cardinality::reach`] says how long it is. No memory is
     /// used for this: the number follows from the cells. For a million keys `fingerprint` has an
-    /// error of some 0.002 to 0.01 %; `docs/inference.md` has a table for all kinds.
+    /// error of some 0.002 to 0.01 %; `docs/inference.md` has figures for other kinds.
     ///
     /// All blocks are read, about 1 GiB a second, without a lock; others continue to write. For a
     /// figure that costs less, of a sample of the blocks, see [`Stat::distinct_keys`].
