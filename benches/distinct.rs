@@ -6,6 +6,7 @@
 
 use ebbtide::media::Memory;
 use ebbtide::{Any, Durability, Filter, Options, Within};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -36,7 +37,16 @@ impl Random {
     }
 }
 
-/// Returns the keys of a stream, and for each of them the number of its earlier insert, plus one.
+/// Returns for each insert the number of its key's next one.
+fn next(keys: &[u64]) -> Vec<u64> {
+    let (mut seen, mut next) = (HashMap::new(), vec![u64::MAX; keys.len()]);
+    for (at, &key) in keys.iter().enumerate().rev() {
+        next[at] = seen.insert(key, at as u64).unwrap_or(u64::MAX);
+    }
+    next
+}
+
+/// Returns the keys of a stream.
 fn keys(stream: &str, count: u64, random: &mut Random) -> Vec<u64> {
     let mut all = Vec::with_capacity(count as usize);
     for at in 0..count {
@@ -73,15 +83,13 @@ fn measure(spec: &str, stream: &str) -> Result<(Vec<Errors>, f64), Box<dyn std::
         let first = 2 * WINDOW;
         let step = WINDOW / MOMENTS + 4321;
         let keys = keys(stream, first + MOMENTS * step, &mut Random(seed));
-        // The number of each key's last insert, counted from 1; 0 for none.
-        let mut last = std::collections::HashMap::new();
+        let next = next(&keys);
         let mut done = 0;
         for moment in 0..MOMENTS {
             let end = first + moment * step;
             let piece: Vec<_> =
                 keys[done as usize..end as usize].iter().map(|key| key.to_le_bytes()).collect();
             filter.insert_all(&piece)?;
-            (done..end).for_each(|at| drop(last.insert(keys[at as usize], at + 1)));
             done = end;
             for (part, errors) in parts.iter().zip(&mut errors) {
                 let begun = Instant::now();
@@ -89,7 +97,9 @@ fn measure(spec: &str, stream: &str) -> Result<(Vec<Errors>, f64), Box<dyn std::
                 took += begun.elapsed().as_secs_f64();
                 asked += 1;
                 let since = end - answer.reach.width();
-                let truth = last.values().filter(|&&at| at > since).count() as f64;
+                // Each key is counted at its last insert.
+                let inserts = &next[since as usize..end as usize];
+                let truth = inserts.iter().filter(|&&next| next >= end).count() as f64;
                 errors.relative.push(answer.keys / truth - 1.0);
                 errors.stated.push(answer.standard_error / truth);
                 errors.standard.push((answer.keys - truth) / answer.standard_error.max(0.5));

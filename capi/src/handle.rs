@@ -7,8 +7,8 @@ use crate::failure::{Failure, Result};
 use crate::stat;
 use engine::history::{self, At, Share};
 use engine::{
-    Age, Any, Cardinality, Call, Checked, Claim, Estimate, Filter, Lease, OpenClaim, Options, Reader, Spec,
-    Within, inspect,
+    Age, Any, Call, Cardinality, Checked, Claim, Estimate, Filter, Lease, OpenClaim, Options,
+    Reader, Spec, Within, inspect,
 };
 use std::path::Path;
 use std::time::Duration;
