@@ -131,7 +131,7 @@ fn main() -> Done {
             for errors in errors {
                 let worst = errors.relative.iter().fold(0.0_f64, |most, of| most.max(of.abs()));
                 println!(
-                    "    {:6.0} root mean square, {:6.0} at most, {:6.0} stated, {:.2} in standard errors",
+                    "    {:6.0} root mean square, {:6.0} at most, {:6.0} stated, {:.2} of them",
                     1e6 * mean_square(&errors.relative),
                     1e6 * worst,
                     1e6 * mean_square(&errors.stated),

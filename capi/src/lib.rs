@@ -1,7 +1,7 @@
 //! The C interface of `ebbtide`, for C, C++ and languages that call C.
 //!
-//! `interface`, `distinct_interface`, `batch_interface`, `claim_interface`, `files_interface`,
-//! `history_interface` and `alter_interface` have the exported functions, whose comments become those of
+//! `interface`, `batch_interface`, `claim_interface`, `files_interface`, `history_interface` and
+//! `alter_interface` have the exported functions, whose comments become those of
 //! `include/ebbtide.h`, and `pointers` checks their arguments: these files hold all `unsafe` code.
 //! `handle`, `batch` and `history` are what the functions operate on, `altered` and `answer` what
 //! they fill, `call` the settings of one operation, `failure` an error with its code, `stat`
@@ -18,7 +18,6 @@ mod batch_interface;
 mod call;
 mod claim_interface;
 mod codes;
-mod distinct_interface;
 mod failure;
 mod files_interface;
 mod handle;

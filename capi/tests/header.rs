@@ -17,7 +17,6 @@ fn made() -> String {
         ["codes", "failure", "call", "handle", "batch", "pointers", "answer", "history", "altered"];
     for file in types.into_iter().chain([
         "interface",
-        "distinct_interface",
         "batch_interface",
         "claim_interface",
         "files_interface",

@@ -86,7 +86,7 @@ pub enum Command {
     /// Prints 1 or 0 for each key: the answer with the lower expected cost, given what wrong
     /// answers cost (the same kinds).
     Decide(Decide),
-    /// Prints how many distinct keys are in the window, or in a part of it, with the standard error.
+    /// Prints how many distinct keys are in the window or in a part of it, and the standard error.
     ///
     /// It is known from the cells, in all kinds except those that decay or forget at random. Keys
     /// that are up to one generation older than was asked for count too: the answer says how far

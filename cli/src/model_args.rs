@@ -1,7 +1,7 @@
 //! Declares the options about the model of a stream: the prior of a key, how keys repeat, and the
 //! window in question.
 
-use crate::args::Question;
+use crate::key_args::Question;
 use crate::priors::{DistinctOption, PriorOption, parse_distinct, parse_prior, parse_rate};
 use clap::{Args, ValueEnum};
 use ebbtide::Within;

@@ -13,8 +13,8 @@ use crate::error::Result;
 use crate::image::BankSet;
 use crate::image::seqlock;
 use crate::sync::spin_hint;
-use ebbtide_core::kind::cardinality::CardinalityQuery;
 use ebbtide_core::kind::copy::BlockCopy;
+use ebbtide_core::kind::distinct::CardinalityQuery;
 use ebbtide_core::kind::{Cardinality, Moment, State};
 
 /// The most attempts to count the keys of one state.

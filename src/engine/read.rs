@@ -11,7 +11,7 @@ use crate::image::mapped_banks::Banks;
 use crate::image::state_block::StateBlock;
 use crate::sync::{Instant, spin_hint};
 use ebbtide_core::block::Blocks;
-use ebbtide_core::kind::cardinality::CardinalityQuery;
+use ebbtide_core::kind::distinct::CardinalityQuery;
 use ebbtide_core::kind::{
     Age, Cardinality, Estimate, KeyAges, Kind, Moment, Query, State, Totals, Within,
 };

@@ -44,7 +44,8 @@ static void singles(const char *directory) {
     CHECK(keys > 2.5 && keys < 5.5 && standard_error >= 0 && standard_error < 1 && reach >= 3);
     CHECK(ebbtide_distinct(seen, NULL, NULL, NULL, NULL, &error) == 0);
     double lately = 0;
-    CHECK(ebbtide_distinct_within(seen, 1, EBBTIDE_ITEMS, &lately, NULL, &reach, NULL, &error) == 0);
+    CHECK(ebbtide_distinct_within(seen, 1, EBBTIDE_ITEMS, &lately, NULL, &reach, NULL, &error) ==
+          0);
     CHECK(lately > 0.5 && lately <= keys && reach >= 1);
     CHECK(ebbtide_distinct_within(seen, 1, 7, NULL, NULL, NULL, NULL, &error) == -1);
     CHECK_CODE(error, EBBTIDE_ARGUMENT);

@@ -28,6 +28,7 @@ mod capabilities;
 pub mod cardinality;
 pub mod copy;
 mod describe;
+pub mod distinct;
 mod generation_fill;
 mod generations;
 mod operation;
@@ -43,11 +44,11 @@ mod single_block;
 
 pub use crate::event::{Event, Micros};
 pub use crate::state::{BankEntry, BankMask, State};
-pub use answer::{Age, Estimate, Within};
+pub use answer::{Age, Cardinality, Estimate, Within};
 pub use capabilities::{
     Events, Growth, Inference, KeyAges, KeyCounts, KeyWeights, Removal, WholeCounts,
 };
-pub use cardinality::{Cardinality, DistinctKeys};
+pub use cardinality::DistinctKeys;
 pub use describe::{Describe, KindMetric, PlannedPart, TOO_FULL};
 pub use generation_fill::GenerationFill;
 pub use generations::CountedGenerations;

@@ -1,5 +1,5 @@
-//! The number of distinct keys of kinds in which every present key has `k` cells in use, and no cell
-//! is in use without a key.
+//! The number of distinct keys of kinds in which every present key has `k` cells in use, and no
+//! cell is in use without a key.
 
 use crate::block::Block;
 use crate::kind::cardinality::{Counted, SubWindow};

@@ -2,8 +2,8 @@
 
 use super::Machine;
 use crate::error::Result;
-use crate::kind::cardinality::CardinalityQuery;
 use crate::kind::copy::BlockCopy;
+use crate::kind::distinct::CardinalityQuery;
 use crate::kind::{Cardinality, Micros, Moment, Within};
 
 impl Machine {

@@ -45,7 +45,7 @@ impl<W: Word> DistinctKeys for Items<W> {
         depth: u64,
     ) -> Counted {
         let mut sum = Counted::default();
-        blocks.iter().for_each(|(_, block)| sum += self.table.distinct(block, depth));
+        blocks.iter().for_each(|(_, block)| sum += distinct(&self.table, block, depth));
         sum
     }
 }
@@ -71,11 +71,11 @@ impl<W: Word> DistinctKeys for Timed<W> {
         for (left, bank) in banks.iter().enumerate().rev() {
             let its = || blocks.iter().filter(|(slot, _)| *slot == bank.slot);
             let mut counted = Counted::default();
-            its().for_each(|(_, block)| counted += self.table.distinct(block, depth));
+            its().for_each(|(_, block)| counted += distinct(&self.table, block, depth));
             if newer.is_empty() && left == 0 {
                 return counted;
             }
-            let index = Index::new(its().map(|(_, block)| self.table.seen(block, depth)));
+            let index = Index::new(its().map(|(_, block)| seen(&self.table, block, depth)));
             sum += index.only_here(counted, &newer);
             newer.push(index);
         }
@@ -83,72 +83,83 @@ impl<W: Word> DistinctKeys for Timed<W> {
     }
 }
 
-impl<W: Word, const BURSTS: bool> Table<W, BURSTS> {
-    /// Returns how many distinct keys of the last `ages + 1` generations a block has.
-    fn distinct(&self, block: &Block<'_>, ages: u64) -> Counted {
-        let form = self.form(block);
-        let buckets = self.buckets(block) as f64;
-        let classes = buckets / 2.0 * 2_f64.powi(form.bits() as i32);
-        let closed = self.closed(block);
-        if closed == 0 {
-            let used = self.used_by_age(block);
-            let used: u64 = used.iter().take(usize::try_from(ages).unwrap_or(0) + 1).sum();
-            return Counted::of_occupied(classes, used as f64, 1.0);
-        }
-        let closed = closed as f64 / buckets;
-        let open_pairs = (1.0 - closed).max(0.0).powi(2);
-        if open_pairs <= 0.0 {
-            // Nothing is known but that there are more keys than slots.
-            let keys = buckets * f64::from(form.slots());
-            return Counted { keys, variance: keys, doubt: keys };
-        }
-        let mut used = 0_u64;
-        self.each_slot(block, ages, |_, [_, other]| {
-            used += u64::from(form.closed_for(W::load(block, other)) == 0);
-        });
-        let seen = Counted::of_occupied(classes * open_pairs, used as f64, 1.0);
-        let share = open_pairs * (1.0 - DEFICIT * closed);
-        let keys = seen.keys / share;
-        let variance = seen.variance / (share * share) + keys * (1.0 - share) / share;
-        Counted { keys, variance, doubt: keys * closed / 2.0 }
+/// Returns how many distinct keys of the last `ages + 1` generations a block has.
+fn distinct<W: Word, const BURSTS: bool>(
+    table: &Table<W, BURSTS>,
+    block: &Block<'_>,
+    ages: u64,
+) -> Counted {
+    let form = table.form(block);
+    let buckets = table.buckets(block) as f64;
+    let classes = buckets / 2.0 * 2_f64.powi(form.bits() as i32);
+    let closed = closed(table, block);
+    if closed == 0 {
+        let used = table.used_by_age(block);
+        let used: u64 = used.iter().take(usize::try_from(ages).unwrap_or(0) + 1).sum();
+        return Counted::of_occupied(classes, used as f64, 1.0);
     }
-
-    /// Returns the closed buckets of a block.
-    fn closed(&self, block: &Block<'_>) -> usize {
-        let form = self.form(block);
-        let buckets = 0..self.buckets(block) as usize;
-        buckets.filter(|&bucket| form.closed_for(W::load(block, bucket)) > 0).count()
+    let closed = closed as f64 / buckets;
+    let open_pairs = (1.0 - closed).max(0.0).powi(2);
+    if open_pairs <= 0.0 {
+        // Nothing is known but that there are more keys than slots.
+        let keys = buckets * f64::from(form.slots());
+        return Counted { keys, variance: keys, doubt: keys };
     }
+    let mut used = 0_u64;
+    each_slot(table, block, ages, |_, [_, other]| {
+        used += u64::from(form.closed_for(W::load(block, other)) == 0);
+    });
+    let seen = Counted::of_occupied(classes * open_pairs, used as f64, 1.0);
+    let share = open_pairs * (1.0 - DEFICIT * closed);
+    let keys = seen.keys / share;
+    let variance = seen.variance / (share * share) + keys * (1.0 - share) / share;
+    Counted { keys, variance, doubt: keys * closed / 2.0 }
+}
 
-    /// Visits the slots of the last `ages + 1` generations: their fingerprint, and their bucket and
-    /// its other one.
-    fn each_slot(&self, block: &Block<'_>, ages: u64, mut visit: impl FnMut(u64, [usize; 2])) {
-        let form = self.form(block);
-        let buckets = self.buckets(block) as usize;
-        for bucket in 0..buckets {
-            let word = W::load(block, bucket);
-            if form.closed_for(word) > 0 {
-                continue;
+/// Returns the closed buckets of a block.
+fn closed<W: Word, const BURSTS: bool>(table: &Table<W, BURSTS>, block: &Block<'_>) -> usize {
+    let form = table.form(block);
+    let buckets = 0..table.buckets(block) as usize;
+    buckets.filter(|&bucket| form.closed_for(W::load(block, bucket)) > 0).count()
+}
+
+/// Visits the slots of the last `ages + 1` generations: their fingerprint, and their bucket and
+/// its other one.
+fn each_slot<W: Word, const BURSTS: bool>(
+    table: &Table<W, BURSTS>,
+    block: &Block<'_>,
+    ages: u64,
+    mut visit: impl FnMut(u64, [usize; 2]),
+) {
+    let form = table.form(block);
+    let buckets = table.buckets(block) as usize;
+    for bucket in 0..buckets {
+        let word = W::load(block, bucket);
+        if form.closed_for(word) > 0 {
+            continue;
+        }
+        for (fingerprint, life) in (0..form.slots()).map(|slot| form.slot(word, slot)) {
+            let age = table.life().checked_sub(life).filter(|_| life > 0);
+            if age.is_some_and(|age| u64::from(age) <= ages) {
+                visit(fingerprint, [bucket, other_bucket(fingerprint, bucket, buckets)]);
             }
-            for (fingerprint, life) in (0..form.slots()).map(|slot| form.slot(word, slot)) {
-                let age = self.life().checked_sub(life).filter(|_| life > 0);
-                if age.is_some_and(|age| u64::from(age) <= ages) {
-                    visit(fingerprint, [bucket, other_bucket(fingerprint, bucket, buckets)]);
-                }
-            }
         }
     }
+}
 
-    /// Returns what the slots of the last `ages + 1` generations say about their keys' hashes.
-    fn seen(&self, block: &Block<'_>, ages: u64) -> InBlock {
-        let (bits, buckets) = (self.form(block).bits(), self.buckets(block));
-        let mut slots = Vec::new();
-        self.each_slot(block, ages, |fingerprint, pair| {
-            let buckets = pair.map(|bucket| bucket as u64);
-            slots.push(Slot { fingerprint, block: block.number, buckets });
-        });
-        InBlock { slots, bits, blocks: block.of, buckets }
-    }
+/// Returns what the slots of the last `ages + 1` generations say about their keys' hashes.
+fn seen<W: Word, const BURSTS: bool>(
+    table: &Table<W, BURSTS>,
+    block: &Block<'_>,
+    ages: u64,
+) -> InBlock {
+    let (bits, buckets) = (table.form(block).bits(), table.buckets(block));
+    let mut slots = Vec::new();
+    each_slot(table, block, ages, |fingerprint, pair| {
+        let buckets = pair.map(|bucket| bucket as u64);
+        slots.push(Slot { fingerprint, block: block.number, buckets });
+    });
+    InBlock { slots, bits, blocks: block.of, buckets }
 }
 
 /// A live slot: what is known of its keys' hashes.

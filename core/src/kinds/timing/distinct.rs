@@ -1,5 +1,5 @@
-//! Distinct keys, by linear counting of the timers of an age: a timer has it just if one of the keys
-//! that have the timer was inserted within it.
+//! Distinct keys, by linear counting of the timers of an age: a timer has it just if one of the
+//! keys that have the timer was inserted within it.
 
 use super::stamps::in_use;
 use super::{Timing, theory};

@@ -1,5 +1,5 @@
-//! Claims about distinct keys that only this kind has: closed buckets, several banks, large filters.
-//! The claims about all kinds are in `distinct_tests`.
+//! Claims about distinct keys that only this kind has: closed buckets, several banks, large
+//! filters. The claims about all kinds are in `distinct_tests`.
 
 use super::*;
 use crate::hash::mix;
