@@ -15,7 +15,7 @@ fn filter(options: &[&str]) -> (Place, String) {
 #[test]
 fn a_window_of_inserts_tells_its_distinct_keys_with_their_error_and_reach() {
     let (_place, dir) = filter(&["--window-items", "14000"]);
-    let whole = ok(&["distinct", &dir], b"").text();
+    let whole = ok(&["distinct", &dir], b"").text().to_owned();
     let number: f64 = whole.split(' ').next().expect("a word").parse().expect("a number");
     assert!((8_990.0..=9_010.0).contains(&number), "{whole}");
     assert!(whole.contains(" distinct keys in the last 15000 inserts; standard error "), "{whole}");
@@ -29,7 +29,7 @@ fn a_window_of_inserts_tells_its_distinct_keys_with_their_error_and_reach() {
     assert!((known - number).abs() <= 0.5, "{known}, {whole}");
     assert!(stat[0]["distinct_keys_error"].as_f64().expect("a number") < 10.0);
     assert!(ok(&["stat", &dir], b"").text().contains("distinct keys"));
-    let metrics = ok(&["stat", &dir, "--format", "prometheus"], b"").text();
+    let metrics = ok(&["stat", &dir, "--format", "prometheus"], b"").text().to_owned();
     assert!(metrics.contains("\nebbtide_distinct_keys{filter="), "{metrics}");
     assert!(metrics.contains("\nebbtide_distinct_keys_standard_error{filter="), "{metrics}");
     let sentence = refused(&["distinct", &dir, "--within", "1m"], b"");
