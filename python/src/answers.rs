@@ -41,10 +41,7 @@ pub fn estimate<'py>(py: Python<'py>, estimate: Estimate) -> PyResult<Bound<'py,
 }
 
 /// Returns a `Cardinality`.
-pub fn cardinality<'py>(
-    py: Python<'py>,
-    answer: Cardinality,
-) -> PyResult<Bound<'py, PyAny>> {
+pub fn cardinality<'py>(py: Python<'py>, answer: Cardinality) -> PyResult<Bound<'py, PyAny>> {
     let reach = match answer.reach {
         Within::Items(items) => items.into_pyobject(py)?.into_any(),
         Within::Time(time) => times::delta(py, time)?,

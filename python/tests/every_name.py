@@ -71,6 +71,8 @@ def window(home: Path) -> None:
         seen.add("as of a set", time=now)
         age: timedelta | int | None = seen.age(key)
         assert age is not None and seen.seen_within(key, 60)
+        distinct: ebbtide.Cardinality = seen.distinct_within(60, time=now)
+        assert 0.0 < distinct.keys <= seen.distinct().keys and distinct.standard_error >= 0.0
         answers: bytes = seen.check_and_insert_all(["a", b"b", "a"], since="last-accepted")
         assert list(answers) == [1, 1, 0] and seen.insert_all(iter(["c"])) == 1
         assert list(seen.contains_all(ebbtide.raw(memoryview(b"xy")))) == [0, 0]

@@ -254,7 +254,7 @@ def test_times_counts_and_ages_come_back_in_the_types_of_python(tmp_path: Path) 
         assert round(whole.keys) == 3 and whole.reach == 3 and 0 < whole.standard_error < 1
         assert round(lately.keys) == 2 and lately.reach == 2
         assert round(seen.stat().distinct_keys) == 3 and seen.stat().distinct_keys_error < 1
-        with pytest.raises(ebbtide.BadParameter):
+        with pytest.raises(TypeError):
             seen.distinct_within("1m")
         assert seen.posterior("a", 1e-6) > 0.99 and seen.posterior("d", 1e-6) == 0
         assert seen.decide("a", 1e-6, false_positive=10, false_negative=1)

@@ -101,9 +101,6 @@ pub(super) struct Errors {
 
 impl Errors {
     pub(super) fn add(&mut self, answer: (Cardinality, f64)) {
-        if off(answer).abs() > 4.0 {
-            println!("OFF {answer:?}");
-        }
         self.all.push(off(answer));
     }
 

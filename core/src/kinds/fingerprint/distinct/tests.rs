@@ -1,7 +1,6 @@
 //! Claims about distinct keys that only this kind has: closed buckets, several banks, large
 //! filters. The claims about all kinds are in `distinct_tests`.
 
-use super::*;
 use crate::hash::mix;
 use crate::kind::{Parameters, Within};
 use crate::kinds::distinct_tests::{ALL_REPEATS, Errors, Watched, off};
