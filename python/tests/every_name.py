@@ -113,6 +113,7 @@ def reads(reader: ebbtide.Reader, key: ebbtide.Key) -> None:
     assert key in reader and reader.contains(key) and reader.contains_all([key]) == b"\x01"
     assert reader.contains_mask([key]).all()
     assert reader.age(key) is not None and reader.seen_within(key, "5m")
+    assert reader.distinct().keys >= reader.distinct_within(60).keys
     assert reader.kind == "time-limited" and reader.path and reader.parameters
     assert reader.stat().handles == 1 and reader.digest().inserts == 13 and not reader.closed
     assert reader.position(1) == 100 and reader.positions() == {1: 100}
