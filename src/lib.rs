@@ -137,7 +137,7 @@ pub use ebbtide_core::machine;
 #[doc(inline)]
 pub use ebbtide_core::{
     Age, AgePosterior, Estimate, Form, KeyHash, Parameters, Penalty, Prior, Within, inference,
-    kind::GenerationFill,
+    kind::{Cardinality, GenerationFill},
 };
 pub use engine::details::{BlockFill, Details, HeldStripe};
 pub use engine::outcome::{Admission, Checked, Since};

@@ -754,6 +754,36 @@ int ebbtide_seen_within(struct ebbtide_filter *filter,
                         struct ebbtide_error **error);
 
 /**
+ * Counts the distinct keys in the window, for kinds whose cells say how many there are. Stores
+ * their estimated number in *keys, its standard error, in keys, in *standard_error, and in *reach
+ * how far back they were counted, in the unit of the filter's window: up to one generation further
+ * than the window. Each of the three may be NULL. All blocks of the filter are read; the members
+ * distinct_keys and distinct_keys_error of ebbtide_stat are of a sample. Returns 0, or -1 on an
+ * error.
+ */
+int ebbtide_distinct(struct ebbtide_filter *filter,
+                     double *keys,
+                     double *standard_error,
+                     uint64_t *reach,
+                     const struct ebbtide_call *call,
+                     struct ebbtide_error **error);
+
+/**
+ * Counts the distinct keys in a part of the window, as ebbtide_distinct: in the latest amount of
+ * insert operations (EBBTIDE_ITEMS) or of microseconds (EBBTIDE_MICROSECONDS), as in
+ * ebbtide_seen_within. No key of that part is left out; keys that are up to one generation older
+ * count too.
+ */
+int ebbtide_distinct_within(struct ebbtide_filter *filter,
+                            uint64_t amount,
+                            uint32_t unit,
+                            double *keys,
+                            double *standard_error,
+                            uint64_t *reach,
+                            const struct ebbtide_call *call,
+                            struct ebbtide_error **error);
+
+/**
  * Estimates how often a key was inserted, less how often it was removed, for kinds that count.
  * Stores the count in *count, for decaying kinds the part of it that remains. Returns 0, or 1 if a
  * counter is saturated, so that the key may have been inserted more often, or -1 on an error.

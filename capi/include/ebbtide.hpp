@@ -263,6 +263,13 @@ struct Age {
     std::chrono::microseconds time() const { return detail::micros(amount); }
 };
 
+// How many distinct keys a window or a part of it has.
+struct Cardinality {
+    double keys;
+    double standard_error;
+    std::uint64_t reach;  // How far back, in the unit of the filter's window.
+};
+
 // How often a key was inserted.
 struct Estimate {
     double count;
@@ -331,6 +338,22 @@ public:
         return within(key, items, EBBTIDE_ITEMS, call);
     }
 
+    Cardinality distinct(const Call &call = {}) const {
+        Cardinality answer{};
+        detail::Failure failure;
+        failure.checked(ebbtide_distinct(open(), &answer.keys, &answer.standard_error,
+                                         &answer.reach, call.native(), failure));
+        return answer;
+    }
+
+    Cardinality distinct_within(std::chrono::microseconds span, const Call &call = {}) const {
+        return distinct_in(detail::positive(span, "span"), EBBTIDE_MICROSECONDS, call);
+    }
+
+    Cardinality distinct_within_items(std::uint64_t items, const Call &call = {}) const {
+        return distinct_in(items, EBBTIDE_ITEMS, call);
+    }
+
     Estimate estimate(Key key, const Call &call = {}) const {
         double count = 0;
         detail::Failure failure;
@@ -381,6 +404,15 @@ private:
         detail::Failure failure;
         return failure.checked(ebbtide_seen_within(open(), key.bytes(), key.length(), amount,
                                                    unit, call.native(), failure)) == 1;
+    }
+
+    Cardinality distinct_in(std::uint64_t amount, std::uint32_t unit, const Call &call) const {
+        Cardinality answer{};
+        detail::Failure failure;
+        failure.checked(ebbtide_distinct_within(open(), amount, unit, &answer.keys,
+                                                &answer.standard_error, &answer.reach,
+                                                call.native(), failure));
+        return answer;
     }
 
     struct Close {

@@ -7,8 +7,8 @@ use crate::failure::{Failure, Result};
 use crate::stat;
 use engine::history::{self, At, Share};
 use engine::{
-    Age, Any, Call, Checked, Claim, Estimate, Filter, Lease, OpenClaim, Options, Reader, Spec,
-    Within, inspect,
+    Age, Any, Call, Cardinality, Checked, Claim, Estimate, Filter, Lease, OpenClaim, Options,
+    Reader, Spec, Within, inspect,
 };
 use std::path::Path;
 use std::time::Duration;
@@ -207,6 +207,24 @@ impl Handle {
         Ok(match &self.open {
             Open::Filter(filter) => query(filter.call(), settings)?.seen_within(key, within)?,
             Open::Reader(reader) => query(reader.call(), settings)?.seen_within(key, within)?,
+        })
+    }
+
+    /// Returns how many distinct keys are in the window or in a part of it.
+    pub fn distinct(
+        &self,
+        within: Option<Within>,
+        settings: Option<&Settings>,
+    ) -> Result<Cardinality> {
+        Ok(match (&self.open, within) {
+            (Open::Filter(filter), None) => query(filter.call(), settings)?.distinct()?,
+            (Open::Reader(reader), None) => query(reader.call(), settings)?.distinct()?,
+            (Open::Filter(filter), Some(within)) => {
+                query(filter.call(), settings)?.distinct_within(within)?
+            }
+            (Open::Reader(reader), Some(within)) => {
+                query(reader.call(), settings)?.distinct_within(within)?
+            }
         })
     }
 

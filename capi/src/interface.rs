@@ -27,6 +27,17 @@ pub const EBBTIDE_ITEMS: u32 = 0;
 /// Unit of ages and windows: microseconds.
 pub const EBBTIDE_MICROSECONDS: u32 = 1;
 
+/// Returns a part of the window.
+fn within(amount: u64, unit: u32) -> Result<Within, Failure> {
+    match unit {
+        EBBTIDE_ITEMS => Ok(Within::Items(amount)),
+        EBBTIDE_MICROSECONDS => Ok(Within::micros(amount)),
+        _ => Err(Failure::argument(format!(
+            "unit: expected EBBTIDE_ITEMS or EBBTIDE_MICROSECONDS, found {unit}"
+        ))),
+    }
+}
+
 /// Gives a text to the caller.
 pub fn hand_out(text: String) -> *mut c_char {
     CString::new(text).unwrap_or_default().into_raw()
@@ -278,17 +289,65 @@ pub unsafe extern "C" fn ebbtide_seen_within(
     unsafe {
         run(error, -1, || {
             let (filter, key) = (handle(filter)?, pointers::key(key, length)?);
-            let within = match unit {
-                EBBTIDE_ITEMS => Within::Items(amount),
-                EBBTIDE_MICROSECONDS => Within::micros(amount),
-                _ => {
-                    return Err(Failure::argument(format!(
-                        "unit: expected EBBTIDE_ITEMS or EBBTIDE_MICROSECONDS, found {unit}"
-                    )));
-                }
-            };
+            let within = within(amount, unit)?;
             let found = with_settings(call, |call| filter.seen_within(key, within, call))?;
             Ok(c_int::from(found))
+        })
+    }
+}
+
+/// Counts the distinct keys in the window, for kinds whose cells say how many there are. Stores
+/// their estimated number in *keys, its standard error, in keys, in *standard_error, and in *reach
+/// how far back they were counted, in the unit of the filter's window: up to one generation further
+/// than the window. Each of the three may be NULL. All blocks of the filter are read; the members
+/// distinct_keys and distinct_keys_error of ebbtide_stat are of a sample. Returns 0, or -1 on an
+/// error.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ebbtide_distinct(
+    filter: *mut Handle,
+    keys: *mut f64,
+    standard_error: *mut f64,
+    reach: *mut u64,
+    call: *const Settings,
+    error: *mut *mut Failure,
+) -> c_int {
+    // SAFETY: the header demands valid pointers.
+    unsafe {
+        run(error, -1, || {
+            let filter = handle(filter)?;
+            let answer = with_settings(call, |call| filter.distinct(None, call))?;
+            put(keys, answer.keys);
+            put(standard_error, answer.standard_error);
+            put(reach, answer.reach.width());
+            Ok(0)
+        })
+    }
+}
+
+/// Counts the distinct keys in a part of the window, as ebbtide_distinct: in the latest amount of
+/// insert operations (EBBTIDE_ITEMS) or of microseconds (EBBTIDE_MICROSECONDS), as in
+/// ebbtide_seen_within. No key of that part is left out; keys that are up to one generation older
+/// count too.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ebbtide_distinct_within(
+    filter: *mut Handle,
+    amount: u64,
+    unit: u32,
+    keys: *mut f64,
+    standard_error: *mut f64,
+    reach: *mut u64,
+    call: *const Settings,
+    error: *mut *mut Failure,
+) -> c_int {
+    // SAFETY: the header demands valid pointers.
+    unsafe {
+        run(error, -1, || {
+            let (filter, within) = (handle(filter)?, within(amount, unit)?);
+            let answer = with_settings(call, |call| filter.distinct(Some(within), call))?;
+            put(keys, answer.keys);
+            put(standard_error, answer.standard_error);
+            put(reach, answer.reach.width());
+            Ok(0)
         })
     }
 }

@@ -23,6 +23,8 @@ pub fn text(stat: &Stat) -> String {
         "time": stat.time.map(|time| time.as_unix_millis()),
         "clock_lead_ms": lead,
         "fill": stat.fill,
+        "distinct_keys": stat.distinct_keys,
+        "distinct_keys_error": stat.distinct_keys_error,
         "estimated_fpr": stat.estimated_fpr,
         "planned_fpr": stat.planned_fpr,
         "saturated": stat.saturated,

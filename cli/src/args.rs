@@ -5,7 +5,7 @@ use crate::claim_args::{Claims, RunOnce};
 use crate::explain_args::Explain;
 use crate::kind_options::KindOptions;
 use crate::moment::{Past, parse_moment};
-use crate::operator_args::{History, Report, Stat, Top};
+use crate::operator_args::{Distinct, History, Report, Stat, Top};
 use crate::remake_args::{Alter, Merge, Split};
 #[cfg(feature = "ship")]
 use crate::ship_args::{Fetch, Follow, Promote, Ship};
@@ -86,6 +86,12 @@ pub enum Command {
     /// Prints 1 or 0 for each key: the answer with the lower expected cost, given what wrong
     /// answers cost (the same kinds).
     Decide(Decide),
+    /// Prints how many distinct keys are in the window or in a part of it, and the standard error.
+    ///
+    /// It is known from the cells, in all kinds except those that decay or forget at random. Keys
+    /// that are up to one generation older than was asked for count too: the answer says how far
+    /// back it reaches.
+    Distinct(Distinct),
     /// Prints kind, parameters, fill, memory, disk space and the positions in the log.
     Stat(Stat),
     /// Shows filters live: throughput, fill, false-positive rate, log, handles, stalls.
@@ -292,51 +298,6 @@ impl Dedup {
     pub fn origin(&self) -> Origin {
         Origin { files: self.files.clone(), ..Origin::default() }
     }
-}
-
-/// Options of `posterior`.
-#[derive(Debug, Args)]
-pub struct Posterior {
-    /// The filter, the keys, and the moment in question.
-    #[command(flatten)]
-    pub question: Question,
-    /// The assumed model of the stream.
-    #[command(flatten, next_help_heading = "The prior")]
-    pub believing: Believing,
-    /// Print the most likely and the expected age of each key as well, in inserts or seconds.
-    #[arg(long)]
-    pub ages: bool,
-}
-
-/// Options of `decide`.
-#[derive(Debug, Args)]
-pub struct Decide {
-    /// The filter, the keys, and the moment in question.
-    #[command(flatten)]
-    pub question: Question,
-    /// The assumed model of the stream.
-    #[command(flatten, next_help_heading = "The prior")]
-    pub believing: Believing,
-    /// The cost of answering 1 for a key that is not in the window.
-    #[arg(
-        long,
-        value_name = "X",
-        allow_negative_numbers = true,
-        required_unless_present = "penalties"
-    )]
-    pub false_positive: Option<f64>,
-    /// The cost of answering 0 for a key that is in the window, in the same unit.
-    #[arg(
-        long,
-        value_name = "Y",
-        allow_negative_numbers = true,
-        required_unless_present = "penalties"
-    )]
-    pub false_negative: Option<f64>,
-    /// Read <TAB>X<TAB>Y at the end of each line instead: the costs of the two mistakes for this
-    /// key.
-    #[arg(long, conflicts_with_all = ["false_positive", "false_negative"])]
-    pub penalties: bool,
 }
 
 /// Settings of a new filter that do not depend on its kind.

@@ -82,6 +82,14 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         &["ebbtide decide recent --prior 0.0001 --false-positive 40 --false-negative 5 ids.txt"],
     ),
     (
+        "distinct",
+        &[
+            "ebbtide distinct seen",
+            "ebbtide distinct seen --within 1m",
+            "ebbtide distinct recent --last 100000 --json",
+        ],
+    ),
+    (
         "stat",
         &[
             "ebbtide stat seen",

@@ -1,6 +1,7 @@
 //! Declares the options about the model of a stream: the prior of a key, how keys repeat, and the
 //! window in question.
 
+use crate::key_args::Question;
 use crate::priors::{DistinctOption, PriorOption, parse_distinct, parse_prior, parse_rate};
 use clap::{Args, ValueEnum};
 use ebbtide::Within;
@@ -56,6 +57,51 @@ impl Believing {
     pub fn window(&self) -> Option<Within> {
         self.window.map(Within::Time).or(self.window_items.map(Within::Items))
     }
+}
+
+/// Options of `posterior`.
+#[derive(Debug, Args)]
+pub struct Posterior {
+    /// The filter, the keys, and the moment in question.
+    #[command(flatten)]
+    pub question: Question,
+    /// The assumed model of the stream.
+    #[command(flatten, next_help_heading = "The prior")]
+    pub believing: Believing,
+    /// Print the most likely and the expected age of each key as well, in inserts or seconds.
+    #[arg(long)]
+    pub ages: bool,
+}
+
+/// Options of `decide`.
+#[derive(Debug, Args)]
+pub struct Decide {
+    /// The filter, the keys, and the moment in question.
+    #[command(flatten)]
+    pub question: Question,
+    /// The assumed model of the stream.
+    #[command(flatten, next_help_heading = "The prior")]
+    pub believing: Believing,
+    /// The cost of answering 1 for a key that is not in the window.
+    #[arg(
+        long,
+        value_name = "X",
+        allow_negative_numbers = true,
+        required_unless_present = "penalties"
+    )]
+    pub false_positive: Option<f64>,
+    /// The cost of answering 0 for a key that is in the window, in the same unit.
+    #[arg(
+        long,
+        value_name = "Y",
+        allow_negative_numbers = true,
+        required_unless_present = "penalties"
+    )]
+    pub false_negative: Option<f64>,
+    /// Read <TAB>X<TAB>Y at the end of each line instead: the costs of the two mistakes for this
+    /// key.
+    #[arg(long, conflicts_with_all = ["false_positive", "false_negative"])]
+    pub penalties: bool,
 }
 
 /// The formulas that compute a posterior.

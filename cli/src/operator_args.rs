@@ -1,9 +1,11 @@
-//! Declares the options of the commands for operators: `stat`, `top`, `report` and `history`.
+//! Declares the options of the commands for operators: `stat`, `distinct`, `top`, `report` and
+//! `history`.
 
 use crate::moment::{Past, parse_moment};
 use clap::{Args, ValueEnum};
+use ebbtide::Within;
 use ebbtide::history::At;
-use ebbtide::units::parse_duration;
+use ebbtide::units::{parse_count, parse_duration};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -45,6 +47,39 @@ pub enum Format {
     Json,
     /// The text format of Prometheus.
     Prometheus,
+}
+
+/// Options of `distinct`.
+#[derive(Debug, Args)]
+pub struct Distinct {
+    /// The filter's directory. Without any argument it is the value of EBBTIDE_DIR.
+    #[arg(env = "EBBTIDE_DIR", hide_env = true)]
+    pub dir: PathBuf,
+    /// Count the keys of the last N inserts, not of the whole window.
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = parse_count,
+        conflicts_with = "within",
+        allow_negative_numbers = true
+    )]
+    last: Option<u64>,
+    /// Count the keys of this time, such as 10m, not of the whole window.
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    within: Option<Duration>,
+    /// Print a JSON object.
+    #[arg(long)]
+    pub json: bool,
+    /// The moment in question.
+    #[command(flatten)]
+    pub past: Past,
+}
+
+impl Distinct {
+    /// Returns the part of the window in question, if it is not the whole.
+    pub fn part(&self) -> Option<Within> {
+        self.within.map(Within::Time).or(self.last.map(Within::Items))
+    }
 }
 
 /// Options of `top`.

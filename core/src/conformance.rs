@@ -170,6 +170,12 @@ pub fn survives_torn_words(kind: &Arc<dyn Kind>, layout: Layout) {
         }
         let _ = harness.settled();
         assert!(!harness.estimated_fpr().is_nan());
+        let width = mix(seed) >> (seed % 64);
+        for within in [None, Some(Within::Items(width)), Some(Within::micros(width))] {
+            if let Ok(found) = harness.distinct_at(mix(!seed) >> (seed % 64), within) {
+                assert!(found.keys >= 0.0 && found.standard_error >= 0.0, "{found:?}");
+            }
+        }
     }
 }
 

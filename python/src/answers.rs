@@ -3,7 +3,9 @@
 use crate::times;
 use ebbtide::history::{AlterationPlan, Altered, Change, Commit, Operation, Remade};
 use ebbtide::inspect::{Plan, Report, Salvaged};
-use ebbtide::{Admission, Checked, Digest, Estimate, OpenClaim, Parameters, Stat};
+use ebbtide::{
+    Admission, Cardinality, Checked, Digest, Estimate, OpenClaim, Parameters, Stat, Within,
+};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -36,6 +38,15 @@ pub fn byte(checked: Checked) -> u8 {
 /// Returns an `Estimate`.
 pub fn estimate<'py>(py: Python<'py>, estimate: Estimate) -> PyResult<Bound<'py, PyAny>> {
     class(py, "Estimate")?.call1((estimate.count, estimate.at_least))
+}
+
+/// Returns a `Cardinality`.
+pub fn cardinality<'py>(py: Python<'py>, answer: Cardinality) -> PyResult<Bound<'py, PyAny>> {
+    let reach = match answer.reach {
+        Within::Items(items) => items.into_pyobject(py)?.into_any(),
+        Within::Time(time) => times::delta(py, time)?,
+    };
+    class(py, "Cardinality")?.call1((answer.keys, answer.standard_error, reach))
 }
 
 /// Returns the list of several `Estimate`s.
@@ -84,6 +95,8 @@ pub fn stat<'py>(py: Python<'py>, stat: &Stat) -> PyResult<Bound<'py, PyAny>> {
     all.set_item("time", time)?;
     all.set_item("clock_lead", lead)?;
     all.set_item("fill", stat.fill)?;
+    all.set_item("distinct_keys", stat.distinct_keys)?;
+    all.set_item("distinct_keys_error", stat.distinct_keys_error)?;
     all.set_item("estimated_fpr", stat.estimated_fpr)?;
     all.set_item("planned_fpr", stat.planned_fpr)?;
     all.set_item("saturated", stat.saturated)?;

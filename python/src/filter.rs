@@ -5,9 +5,9 @@ use crate::batch::{PyBatch, whole};
 use crate::bulk::{Keys, check_and_insert_all};
 use crate::errors::too_late;
 use crate::keys::bytes_of;
+use crate::questions;
 use crate::settings::{Argument, Asked, Settings, number};
 use crate::slot::{Slot, no_copy, warn_unclosed};
-use crate::times;
 use ebbtide::{Any, Checked, Filter, Options, Penalty};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -347,13 +347,7 @@ impl PyFilter {
         key: &Bound<'py, PyAny>,
         time: Argument<'_, '_>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let (key, asked) = (bytes_of(key)?, Asked::new(time)?);
-        let age = self.slot.quick(
-            py,
-            |handle| asked.quick(handle.call()).age(&key),
-            |handle| asked.patient(handle.call()).age(&key),
-        )?;
-        age.map(|age| times::age(py, age)).transpose()
+        questions::age(&self.slot, py, key, time)
     }
 
     /// Returns whether a key was seen within a time, or a number of inserts, shorter than the
@@ -370,13 +364,31 @@ impl PyFilter {
         within: &Bound<'_, PyAny>,
         time: Argument<'_, '_>,
     ) -> PyResult<bool> {
-        let (key, asked) = (bytes_of(key)?, Asked::new(time)?);
-        let within = times::within(within, self.slot.is_time())?;
-        self.slot.quick(
-            py,
-            |handle| asked.quick(handle.call()).seen_within(&key, within),
-            |handle| asked.patient(handle.call()).seen_within(&key, within),
-        )
+        questions::seen_within(&self.slot, py, (key, within), time)
+    }
+
+    /// Returns how many distinct keys are in the window, as a ``Cardinality``.
+    ///
+    /// Raises Unsupported if the kind does not know it.
+    #[pyo3(signature = (*, time=None))]
+    fn distinct<'py>(
+        &self,
+        py: Python<'py>,
+        time: Argument<'_, '_>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        questions::distinct(&self.slot, py, None, time)
+    }
+
+    /// Returns how many distinct keys there are in a part of the window; ``within`` as for
+    /// ``seen_within``. Keys that are up to a generation older count too: see ``reach``.
+    #[pyo3(signature = (within, /, *, time=None))]
+    fn distinct_within<'py>(
+        &self,
+        py: Python<'py>,
+        within: &Bound<'py, PyAny>,
+        time: Argument<'_, '_>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        questions::distinct(&self.slot, py, Some(within), time)
     }
 
     /// Returns the probability that a key is in the window, given the filter's evidence and a
@@ -436,13 +448,7 @@ impl PyFilter {
         key: &Bound<'py, PyAny>,
         time: Argument<'_, '_>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let (key, asked) = (bytes_of(key)?, Asked::new(time)?);
-        let estimate = self.slot.quick(
-            py,
-            |handle| asked.quick(handle.call()).estimate(&key),
-            |handle| asked.patient(handle.call()).estimate(&key),
-        )?;
-        answers::estimate(py, estimate)
+        questions::estimate(&self.slot, py, (key, false), time)
     }
 
     /// Estimates how often each of many keys was inserted; ``keys`` as for ``contains_all``.
@@ -474,13 +480,7 @@ impl PyFilter {
         key: &Bound<'py, PyAny>,
         time: Argument<'_, '_>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let (key, asked) = (bytes_of(key)?, Asked::new(time)?);
-        let estimate = self.slot.quick(
-            py,
-            |handle| asked.quick(handle.call()).frequency(&key),
-            |handle| asked.patient(handle.call()).frequency(&key),
-        )?;
-        answers::estimate(py, estimate)
+        questions::estimate(&self.slot, py, (key, true), time)
     }
 
     /// Returns an empty batch: keys and positions that are written in one atomic step.

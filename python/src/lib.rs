@@ -12,6 +12,7 @@ mod filter;
 mod functions;
 mod history;
 mod keys;
+mod questions;
 mod reader;
 mod settings;
 mod slot;

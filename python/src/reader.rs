@@ -5,6 +5,7 @@ use crate::batch::whole;
 use crate::bulk::Keys;
 use crate::errors::raised;
 use crate::keys::bytes_of;
+use crate::questions;
 use crate::settings::{Argument, Asked, number};
 use crate::slot::{Opens, Slot, no_copy};
 use crate::times;
@@ -117,13 +118,7 @@ impl PyReader {
         key: &Bound<'py, PyAny>,
         time: Argument<'_, '_>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let (key, asked) = (bytes_of(key)?, Asked::new(time)?);
-        let age = self.slot.quick(
-            py,
-            |handle| asked.quick(handle.call()).age(&key),
-            |handle| asked.patient(handle.call()).age(&key),
-        )?;
-        age.map(|age| times::age(py, age)).transpose()
+        questions::age(&self.slot, py, key, time)
     }
 
     /// Returns whether a key was seen within a time, or a number of inserts, shorter than the
@@ -140,13 +135,31 @@ impl PyReader {
         within: &Bound<'_, PyAny>,
         time: Argument<'_, '_>,
     ) -> PyResult<bool> {
-        let (key, asked) = (bytes_of(key)?, Asked::new(time)?);
-        let within = times::within(within, self.slot.is_time())?;
-        self.slot.quick(
-            py,
-            |handle| asked.quick(handle.call()).seen_within(&key, within),
-            |handle| asked.patient(handle.call()).seen_within(&key, within),
-        )
+        questions::seen_within(&self.slot, py, (key, within), time)
+    }
+
+    /// Returns how many distinct keys are in the window, as a ``Cardinality``.
+    ///
+    /// Raises Unsupported if the kind does not know it.
+    #[pyo3(signature = (*, time=None))]
+    fn distinct<'py>(
+        &self,
+        py: Python<'py>,
+        time: Argument<'_, '_>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        questions::distinct(&self.slot, py, None, time)
+    }
+
+    /// Returns how many distinct keys there are in a part of the window; ``within`` as for
+    /// ``seen_within``. Keys that are up to a generation older count too: see ``reach``.
+    #[pyo3(signature = (within, /, *, time=None))]
+    fn distinct_within<'py>(
+        &self,
+        py: Python<'py>,
+        within: &Bound<'py, PyAny>,
+        time: Argument<'_, '_>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        questions::distinct(&self.slot, py, Some(within), time)
     }
 
     /// Returns the probability that a key is in the window, given the filter's evidence and a
@@ -206,13 +219,7 @@ impl PyReader {
         key: &Bound<'py, PyAny>,
         time: Argument<'_, '_>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let (key, asked) = (bytes_of(key)?, Asked::new(time)?);
-        let estimate = self.slot.quick(
-            py,
-            |handle| asked.quick(handle.call()).estimate(&key),
-            |handle| asked.patient(handle.call()).estimate(&key),
-        )?;
-        answers::estimate(py, estimate)
+        questions::estimate(&self.slot, py, (key, false), time)
     }
 
     /// Estimates how often each of many keys was inserted; ``keys`` as for ``contains_all``.
@@ -244,13 +251,7 @@ impl PyReader {
         key: &Bound<'py, PyAny>,
         time: Argument<'_, '_>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let (key, asked) = (bytes_of(key)?, Asked::new(time)?);
-        let estimate = self.slot.quick(
-            py,
-            |handle| asked.quick(handle.call()).frequency(&key),
-            |handle| asked.patient(handle.call()).frequency(&key),
-        )?;
-        answers::estimate(py, estimate)
+        questions::estimate(&self.slot, py, (key, true), time)
     }
 
     /// Returns the position of a source, as set by the last batch that was committed; None if none

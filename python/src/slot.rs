@@ -8,7 +8,7 @@
 use crate::errors::raised;
 use arc_swap::ArcSwapOption;
 use ebbtide::history::At;
-use ebbtide::{Any, Error, Filter, Options, Parameters, Reader};
+use ebbtide::{Any, Call, Error, Filter, Handle, Options, Parameters, Reader};
 use pyo3::exceptions::{PyResourceWarning, PyTypeError};
 use pyo3::prelude::*;
 use std::ffi::CString;
@@ -21,7 +21,7 @@ use std::time::Duration;
 pub const PATIENCE: Duration = Duration::from_millis(50);
 
 /// A handle of the engine that can be opened by its path.
-pub trait Opens: Send + Sync + Sized {
+pub trait Opens: Handle<Kind = Any> + Send + Sync + Sized {
     /// What decides, beside the options, what is opened.
     type What: Copy + Send + Sync;
 
@@ -30,6 +30,9 @@ pub trait Opens: Send + Sync + Sized {
 
     /// Returns the kind and its parameters: others after the filter was altered.
     fn described(&self) -> (&'static str, Parameters);
+
+    /// Returns a question with settings of its own.
+    fn asks(&self) -> Call<'_, Self>;
 
     /// Closes the handle.
     fn close(&self) -> ebbtide::Result<()>;
@@ -44,6 +47,10 @@ impl Opens for Filter {
 
     fn described(&self) -> (&'static str, Parameters) {
         (self.kind(), self.parameters())
+    }
+
+    fn asks(&self) -> Call<'_, Self> {
+        self.call()
     }
 
     fn close(&self) -> ebbtide::Result<()> {
@@ -64,6 +71,10 @@ impl Opens for Reader {
 
     fn described(&self) -> (&'static str, Parameters) {
         (self.kind(), self.parameters())
+    }
+
+    fn asks(&self) -> Call<'_, Self> {
+        self.call()
     }
 
     fn close(&self) -> ebbtide::Result<()> {

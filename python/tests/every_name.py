@@ -71,6 +71,8 @@ def window(home: Path) -> None:
         seen.add("as of a set", time=now)
         age: timedelta | int | None = seen.age(key)
         assert age is not None and seen.seen_within(key, 60)
+        distinct: ebbtide.Cardinality = seen.distinct_within(60, time=now)
+        assert 0.0 < distinct.keys <= seen.distinct().keys and distinct.standard_error >= 0.0
         answers: bytes = seen.check_and_insert_all(["a", b"b", "a"], since="last-accepted")
         assert list(answers) == [1, 1, 0] and seen.insert_all(iter(["c"])) == 1
         assert list(seen.contains_all(ebbtide.raw(memoryview(b"xy")))) == [0, 0]
@@ -111,6 +113,7 @@ def reads(reader: ebbtide.Reader, key: ebbtide.Key) -> None:
     assert key in reader and reader.contains(key) and reader.contains_all([key]) == b"\x01"
     assert reader.contains_mask([key]).all()
     assert reader.age(key) is not None and reader.seen_within(key, "5m")
+    assert reader.distinct().keys >= reader.distinct_within(60).keys
     assert reader.kind == "time-limited" and reader.path and reader.parameters
     assert reader.stat().handles == 1 and reader.digest().inserts == 13 and not reader.closed
     assert reader.position(1) == 100 and reader.positions() == {1: 100}

@@ -237,6 +237,9 @@ def test_times_counts_and_ages_come_back_in_the_types_of_python(tmp_path: Path) 
         age = seen.age("a", time=later)
         assert isinstance(age, timedelta) and timedelta(minutes=5) < age <= timedelta(minutes=6)
         assert seen.seen_within("a", "8m", time=later)
+        assert round(seen.distinct(time=later).keys) == 2
+        lately = seen.distinct_within("1m", time=later + timedelta(minutes=3))
+        assert lately.keys == 0 and lately.reach == timedelta(minutes=1)
         assert not seen.seen_within("a", 60.0, time=later)
         with pytest.raises(ebbtide.TooLate):
             seen.check_and_insert("late", time=start - timedelta(hours=1))
@@ -247,6 +250,12 @@ def test_times_counts_and_ages_come_back_in_the_types_of_python(tmp_path: Path) 
         seen.insert_all(["a", "b", "c"])
         assert seen.age("a") == 2 and seen.age("d") is None
         assert seen.seen_within("a", 3) and not seen.seen_within("a", 2)
+        whole, lately = seen.distinct(), seen.distinct_within(2)
+        assert round(whole.keys) == 3 and whole.reach == 3 and 0 < whole.standard_error < 1
+        assert round(lately.keys) == 2 and lately.reach == 2
+        assert round(seen.stat().distinct_keys) == 3 and seen.stat().distinct_keys_error < 1
+        with pytest.raises(TypeError):
+            seen.distinct_within("1m")
         assert seen.posterior("a", 1e-6) > 0.99 and seen.posterior("d", 1e-6) == 0
         assert seen.decide("a", 1e-6, false_positive=10, false_negative=1)
     with ebbtide.open(tmp_path / "counts", ebbtide.DynamicCount(1000)) as counts:
@@ -258,6 +267,9 @@ def test_times_counts_and_ages_come_back_in_the_types_of_python(tmp_path: Path) 
         counts.insert("a", time=60.0, weight=8)
         assert counts.estimate("a", time=180.0).count == 2
         assert counts.frequency("a", time=180.0).count == 1
+        with pytest.raises(ebbtide.Unsupported):
+            counts.distinct()
+        assert counts.stat().distinct_keys is None
 
 
 def test_a_backup_is_a_filter_of_its_own(path: str, tmp_path: Path) -> None:

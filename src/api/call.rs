@@ -138,6 +138,12 @@ impl<'a, H: Handle> Call<'a, H> {
             .ask(given.waits, |queries| ask(queries, queries.shared.meta.hasher.hash(key), given))
     }
 
+    /// Queries the engine for all keys together.
+    pub(super) fn ask_all_keys<T>(&self, ask: impl Fn(&Queries, Given) -> Result<T>) -> Result<T> {
+        let given = self.given();
+        self.handle.ask(given.waits, |queries| ask(queries, given))
+    }
+
     /// Queries the engine for each of many keys, whose cells are prefetched.
     fn ask_all<T: AsRef<[u8]>, A>(
         &self,

@@ -1,7 +1,9 @@
 //! The specs of all kinds, from their folders in `ebbtide-core`, with examples of filters.
 
 #[doc(inline)]
-pub use ebbtide_core::kinds::spec::{Ages, Any, Counts, Decays, Infers, Removes, Spec, Weighs};
+pub use ebbtide_core::kinds::spec::{
+    Ages, Any, Counts, CountsDistinct, Decays, Infers, Removes, Spec, Weighs,
+};
 pub use ebbtide_core::kinds::spectral::Policy;
 
 #[doc(inline)]

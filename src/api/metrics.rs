@@ -48,6 +48,7 @@ pub struct Metric {
 #[must_use]
 pub fn metrics(stat: &Stat, details: &Details) -> Vec<Metric> {
     let mut all = of_keys(stat);
+    all.extend(of_distinct_keys(stat));
     all.extend(of_log(stat, details));
     all.extend(of_handles(stat, details));
     all.extend(of_time(stat, details));
@@ -124,6 +125,18 @@ fn of_keys(stat: &Stat) -> Vec<Metric> {
         gauge("ebbtide_disk_bytes", "Disk space of all files", stat.disk_bytes as f64),
         gauge("ebbtide_blocks", "Blocks of all banks", stat.blocks as f64),
     ]
+}
+
+/// Returns the number of distinct keys, for kinds that know it.
+fn of_distinct_keys(stat: &Stat) -> Vec<Metric> {
+    let keys = stat.distinct_keys.map(|keys| {
+        gauge("ebbtide_distinct_keys", "Distinct keys in the window, as estimated", keys)
+    });
+    let error = stat.distinct_keys_error.map(|error| {
+        let help = "Standard error of the number of distinct keys";
+        gauge("ebbtide_distinct_keys_standard_error", help, error)
+    });
+    keys.into_iter().chain(error).collect()
 }
 
 fn of_log(stat: &Stat, details: &Details) -> Vec<Metric> {

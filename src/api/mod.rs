@@ -1,8 +1,8 @@
 //! What users hold: handles, calls, and the configuration of each kind.
 //!
 //! `handle` is an open filter, `current` what it uses, also after an alteration; `filter` has the
-//! operations that all kinds have, `abilities` those that only some have, `administer` what
-//! operators do, `paths` the ways to a handle by directory.
+//! operations that all kinds have, `abilities` those that only some have, `distinct` how many
+//! keys there are, `administer` what operators do, `paths` the ways to a handle by directory.
 //! `config` is what a user asks for, `call` an operation with settings, `batch` many operations
 //! that count together, `claim` the right to work on a key, `entry` one of many, `history` the
 //! operations in the log, `metrics` the figures for exporters. `reader` is a handle without write
@@ -18,6 +18,7 @@ pub mod claim;
 pub mod config;
 pub mod count_prior;
 mod current;
+pub mod distinct;
 pub mod entry;
 #[cfg(not(loom))]
 pub mod explain;

@@ -9,7 +9,8 @@
 //!   its records, `overlay` shows blocks as they leave them. `commit` appends and applies what was
 //!   staged. `claims` gives keys to those that work on them, `held_claims` checks that somebody
 //!   still does. `clear` removes all keys. `writer` is what all of them use.
-//! - Questions: `read` answers, `infer` computes posteriors, `details` and `stats` report figures.
+//! - Questions: `read` answers, `infer` computes posteriors, `distinct` counts the keys,
+//!   `details` and `stats` report figures.
 //! - Snapshots: `checkpoint` writes them, `reclaim` removes what they make superfluous,
 //!   `backpressure` lets writers wait for one.
 //! - The log: `log_writer` appends to it, `group_commit` makes it durable, `event_log` appends
@@ -38,6 +39,7 @@ pub mod closing;
 pub mod commit;
 pub mod details;
 pub mod directory;
+pub mod distinct;
 pub mod event_log;
 pub mod group_commit;
 pub mod held_claims;

@@ -1,5 +1,6 @@
 //! Queries without a lock; the protocol is in `docs/protocols/query.md`.
 
+use crate::engine::distinct;
 use crate::engine::outcome::{Given, Waits};
 use crate::engine::shared::Shared;
 use crate::engine::stripes::StripeLocks;
@@ -10,7 +11,10 @@ use crate::image::mapped_banks::Banks;
 use crate::image::state_block::StateBlock;
 use crate::sync::{Instant, spin_hint};
 use ebbtide_core::block::Blocks;
-use ebbtide_core::kind::{Age, Estimate, KeyAges, Kind, Moment, Query, State, Totals, Within};
+use ebbtide_core::kind::distinct::CardinalityQuery;
+use ebbtide_core::kind::{
+    Age, Cardinality, Estimate, KeyAges, Kind, Moment, Query, State, Totals, Within,
+};
 use std::sync::Arc;
 
 /// The number of attempts disturbed by concurrent changes after which a query takes the stripe.
@@ -63,6 +67,16 @@ impl Queries {
         self.ask(hash, given, |_, state, blocks, query| {
             ages.contains_within(state, blocks, query, within)
         })
+    }
+
+    /// Returns how many distinct keys are in the window or in a part of it.
+    pub(crate) fn distinct(&self, given: Given, within: Option<Within>) -> Result<Cardinality> {
+        self.check()?;
+        let operation = if within.is_some() { "distinct_within" } else { "distinct" };
+        let query = CardinalityQuery::new(&*self.shared.meta.kind, operation, within)?;
+        let answer = distinct::count(&self.shared, &self.time, given, &query)?;
+        self.shared.check_unaltered()?;
+        Ok(answer)
     }
 
     fn ages(&self, operation: &'static str) -> Result<&dyn KeyAges> {

@@ -3,6 +3,7 @@
 use crate::archive::keep_file;
 use crate::archive::kept_files::Archive;
 use crate::clock::Timestamp;
+use crate::engine::distinct;
 use crate::engine::lease_clock::LeaseClock;
 use crate::engine::shared::Shared;
 use crate::engine::stripes::StripeLocks;
@@ -18,13 +19,17 @@ use crate::wal::segment::SegmentFile;
 use ebbtide_core::digest::{StateDigest, Sums};
 use ebbtide_core::hash::KeyHash;
 use ebbtide_core::kind::copy::BlockCopy;
+use ebbtide_core::kind::distinct::CardinalityQuery;
 use ebbtide_core::kind::sample::sampled;
-use ebbtide_core::kind::{Moment, Parameters, Sample};
+use ebbtide_core::kind::{Cardinality, Moment, Parameters, Sample};
 use std::fmt;
 use std::time::Duration;
 
 /// Blocks of a bank that are sampled for the fill.
 const SAMPLE: u64 = 1024;
+
+/// Blocks of a bank that are sampled for the number of distinct keys.
+const DISTINCT_SAMPLE: u64 = 256;
 
 /// Statistics of an open filter, as of the call.
 ///
@@ -62,6 +67,12 @@ pub struct Stat {
     pub clock_lead: Option<Duration>,
     /// The share of cells (bits, counters, timers) in use, measured on up to 1024 blocks.
     pub fill: f64,
+    /// The distinct keys in the window, or at all for kinds without one, measured on up to 256
+    /// blocks of each bank; `None` for kinds that do not know it. See
+    /// [`Filter::distinct`](crate::Filter::distinct), which looks at all blocks.
+    pub distinct_keys: Option<f64>,
+    /// The standard error of that number, in keys.
+    pub distinct_keys_error: Option<f64>,
     /// The expected false-positive rate at present, by theory.
     pub estimated_fpr: f64,
     /// The planned false-positive rate: when the filter is as full as planned, by theory.
@@ -205,6 +216,7 @@ pub(crate) fn stat(shared: &Shared, clock: &Time, leases: &LeaseClock) -> Result
     let listing = Listing::read(&*shared.media)?;
     let moment = clock.exact_moment(clock.now());
     let sample = sample(shared, &moment);
+    let distinct = distinct_keys(shared, &moment)?;
     let (state, layout) = (header.state(), shared.meta.layout);
     let removals = if kind.removal().is_some() { totals.new_bits } else { 0 };
     let held = leases.held();
@@ -222,6 +234,8 @@ pub(crate) fn stat(shared: &Shared, clock: &Time, leases: &LeaseClock) -> Result
         time: (latest.time > 0).then(|| Timestamp::from_unix_micros(latest.time)),
         clock_lead: clock.clock_lead(),
         fill: sample.fill(),
+        distinct_keys: distinct.map(|distinct| distinct.keys),
+        distinct_keys_error: distinct.map(|distinct| distinct.standard_error),
         estimated_fpr: kind.estimated_fpr(&state, layout, &moment, &sample),
         planned_fpr: kind.planned_fpr(layout),
         saturated: kind.is_saturated(&state, layout, &moment, &sample),
@@ -249,6 +263,14 @@ pub(crate) fn stat(shared: &Shared, clock: &Time, leases: &LeaseClock) -> Result
         boot_id: shared.media.boot_id_source(),
         format: oldest_format(shared, &listing),
     })
+}
+
+/// Returns the number of distinct keys, by a sample of the blocks.
+fn distinct_keys(shared: &Shared, moment: &Moment) -> Result<Option<Cardinality>> {
+    match CardinalityQuery::new(&*shared.meta.kind, "distinct", None) {
+        Ok(query) => distinct::count_at(shared, moment, &query.sampling(DISTINCT_SAMPLE)).map(Some),
+        Err(_) => Ok(None),
+    }
 }
 
 /// What is kept of the log.

@@ -4,6 +4,7 @@ mod batches;
 mod claims;
 mod clear;
 mod closing;
+mod distinct;
 mod explain;
 mod key_hash;
 mod long_use;

@@ -3,7 +3,6 @@
 //!
 //! They hold for both crates, the engine in `src/` and the algorithms in `core/src/`. Rooms and
 //! files of the latter are called `core/…` here.
-//!
 //! The source is read as text with comments and literals blanked out, so no rule trips over prose.
 //! Test modules are free of the rules about layers, but not of those about sizes.
 
@@ -89,6 +88,7 @@ const ENGINE: &[&str] = &[
     "read",
     "details",
     "stats",
+    "distinct",
     "checkpoint",
     "reclaim",
     "event_log",

@@ -7,8 +7,10 @@ use std::collections::BTreeSet;
 
 /// Inherent methods that still stand apart from their type: a type, a folder, and files in it.
 const APART: &[(&str, &str, &[&str])] = &[
-    ("Call", "src/api", &["claim"]),
-    ("Filter", "src/api", &["abilities", "administer", "claim", "filter", "paths"]),
+    ("Call", "src/api", &["claim", "distinct"]),
+    ("Filter", "src/api", &["abilities", "administer", "claim", "distinct", "filter", "paths"]),
+    ("Machine", "core/src/machine", &["cardinality"]),
+    ("Reader", "src/api", &["distinct"]),
 ];
 
 /// Returns the type of the inherent `impl` that begins here; `None` for one of a trait.

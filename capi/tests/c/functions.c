@@ -38,6 +38,17 @@ static void singles(const char *directory) {
     CHECK(ebbtide_age(seen, "a", 1, NULL, NULL, NULL, &error) == 1);
     CHECK(ebbtide_seen_within(seen, "a", 1, 5000, EBBTIDE_ITEMS, NULL, &error) == 1);
     CHECK(ebbtide_seen_within(seen, "never", 5, 5000, EBBTIDE_ITEMS, NULL, &error) == 0);
+    double keys = 0, standard_error = -1;
+    uint64_t reach = 0;
+    CHECK(ebbtide_distinct(seen, &keys, &standard_error, &reach, NULL, &error) == 0);
+    CHECK(keys > 2.5 && keys < 5.5 && standard_error >= 0 && standard_error < 1 && reach >= 3);
+    CHECK(ebbtide_distinct(seen, NULL, NULL, NULL, NULL, &error) == 0);
+    double lately = 0;
+    CHECK(ebbtide_distinct_within(seen, 1, EBBTIDE_ITEMS, &lately, NULL, &reach, NULL, &error) ==
+          0);
+    CHECK(lately > 0.5 && lately <= keys && reach >= 1);
+    CHECK(ebbtide_distinct_within(seen, 1, 7, NULL, NULL, NULL, NULL, &error) == -1);
+    CHECK_CODE(error, EBBTIDE_ARGUMENT);
     CHECK(ebbtide_close(seen, &error) == 0);
     CHECK_CODE(error, 0);
 

@@ -128,6 +128,11 @@ void calls(const Path &home) {
     Filter items(home / "items", "block-timing last=1000");
     CHECK(items.insert("a") && items.age("a")->is_items);
     CHECK(items.seen_within_items("a", 500));
+    CHECK(items.insert("b"));
+    CHECK(items.distinct().keys > 1.9 && items.distinct().keys < 2.1);
+    CHECK(items.distinct_within_items(500).reach == 2);
+    CHECK(timing.distinct_within(30min, later).keys > 0.9);
+    THROWS(parameter, items.distinct_within(30min));
 }
 
 void errors(const Path &home) {

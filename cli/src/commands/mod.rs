@@ -8,6 +8,7 @@ mod counts;
 mod create;
 mod dedup;
 mod demo;
+mod distinct;
 mod event_times;
 mod exactly_once;
 mod explain;
@@ -54,6 +55,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Age(arguments) => keys::age(arguments)?,
         Command::Posterior(arguments) => posteriors::posterior(&arguments)?,
         Command::Decide(arguments) => posteriors::decide(&arguments)?,
+        Command::Distinct(arguments) => distinct::distinct(&arguments)?,
         Command::Stat(arguments) => stat::stat(&arguments)?,
         Command::Top(arguments) => top::top(&arguments)?,
         Command::Report(arguments) => report::report(&arguments)?,

@@ -87,6 +87,8 @@ fn stat_json(stat: &Stat) -> Map<String, Value> {
         ("time", stat.time.map(|time| time.as_unix_millis()).into()),
         ("clock_lead_ms", stat.clock_lead.map(|lead| lead.as_millis() as u64).into()),
         ("fill", stat.fill.into()),
+        ("distinct_keys", stat.distinct_keys.into()),
+        ("distinct_keys_error", stat.distinct_keys_error.into()),
         ("estimated_fpr", stat.estimated_fpr.into()),
         ("planned_fpr", stat.planned_fpr.into()),
         ("saturated", stat.saturated.into()),
@@ -126,6 +128,7 @@ fn stat_text(stat: &Stat) -> String {
         ("step", stat.step.map_or_else(|| "none".to_owned(), |step| step.to_string())),
         ("latest time", stat.time.map_or_else(none, units::time)),
         ("fill", format!("{:.2} %", stat.fill * 100.0)),
+        ("distinct keys", distinct_keys(stat)),
         ("estimated FPR", format!("{:.3e}", stat.estimated_fpr)),
         ("planned FPR", format!("{:.3e}", stat.planned_fpr)),
     ]);
@@ -151,6 +154,14 @@ fn stat_text(stat: &Stat) -> String {
         rows.push(("kept log", kept));
     }
     table(&rows)
+}
+
+/// Returns the number of distinct keys with its standard error, in words.
+fn distinct_keys(stat: &Stat) -> String {
+    match (stat.distinct_keys, stat.distinct_keys_error) {
+        (Some(keys), Some(error)) => format!("{keys:.0}, give or take {:.0}", error.ceil()),
+        _ => "not known by this kind".to_owned(),
+    }
 }
 
 /// Returns what is kept of the log, in words; `None` if nothing is, and nothing is wished.

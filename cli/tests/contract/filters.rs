@@ -48,6 +48,8 @@ fn stat_in_json_has_the_members_of_the_contract() {
         "step",
         "time",
         "fill",
+        "distinct_keys",
+        "distinct_keys_error",
         "estimated_fpr",
         "planned_fpr",
         "saturated",

@@ -4,14 +4,15 @@
 use crate::atomic::AtomicU64;
 use crate::block::undo_log::{Undo, UndoRoom};
 use crate::block::{Block, Blocks, Layout, OWN_WORDS, load, store};
+use crate::error::Result;
 use crate::event;
 use crate::hash::{KeyHash, KeyHasher, mix};
 use crate::identity::Identity;
 use crate::inference::{AgePosterior, Belief, Distinct, Form, Piece, Survival, window_posterior};
 use crate::kind::copy::BlockCopy;
 use crate::kind::{
-    Age, Change, Checked, Decision, Estimate, Event, Kind, Micros, Moment, Operation, Query,
-    Request, Sample, State, Totals, Within, records,
+    Age, Cardinality, Change, Checked, Decision, Estimate, Event, Kind, Micros, Moment, Operation,
+    Query, Request, Sample, State, Totals, Within, records,
 };
 use crate::machine::{Logged, Machine, write};
 use crate::state::STATE_WORDS;
@@ -221,6 +222,14 @@ impl Harness {
     /// Returns whether the key is in the window at a time, without advancing the filter's time.
     pub fn contains_at(&self, hash: u64, now: Micros) -> bool {
         self.kind().contains(&self.state(), &self.blocks(hash), &self.query(hash, now))
+    }
+
+    /// Returns how many distinct keys there are at a time, if the kind knows it.
+    ///
+    /// # Errors
+    /// As [`Machine::distinct`].
+    pub fn distinct_at(&self, now: Micros, within: Option<Within>) -> Result<Cardinality> {
+        self.machine.distinct(now, within, u64::MAX)
     }
 
     /// Returns whether the key was seen within a part of the window, at the filter's time.

@@ -1,8 +1,8 @@
 //! What a kind is, apart from its operations: parameters, size, expected rates, capabilities.
 
 use super::{
-    Events, GenerationFill, Growth, Inference, KeyAges, KeyCounts, KeyWeights, Micros, Moment,
-    Parameters, Removal, Sample, State, WholeCounts,
+    DistinctKeys, Events, GenerationFill, Growth, Inference, KeyAges, KeyCounts, KeyWeights,
+    Micros, Moment, Parameters, Removal, Sample, State, WholeCounts,
 };
 use crate::block::UndoRoom;
 use crate::block::{Block, Geometry, Layout, load};
@@ -170,6 +170,11 @@ pub trait Describe: Debug + Send + Sync {
 
     /// Returns the evidence for posteriors.
     fn inference(&self) -> Option<&dyn Inference> {
+        None
+    }
+
+    /// Returns the number of distinct keys.
+    fn distinct_keys(&self) -> Option<&dyn DistinctKeys> {
         None
     }
 

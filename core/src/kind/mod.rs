@@ -13,6 +13,7 @@
 //! | [`Events`] | changes of the filter-wide state | kinds with generations |
 //! | [`KeyAges`] | how long ago a key was seen | kinds that keep it |
 //! | [`Inference`] | the evidence of a key's cells about its age | kinds with posteriors |
+//! | [`DistinctKeys`] | how many distinct keys a window has | kinds whose cells say it |
 //! | [`KeyCounts`] | how often a key was inserted | kinds that count |
 //! | [`Removal`] | the removal of a key | some kinds that count |
 //! | [`KeyWeights`] | the weight of a key | kinds of counts or importance |
@@ -24,8 +25,10 @@
 
 mod answer;
 mod capabilities;
+pub mod cardinality;
 pub mod copy;
 mod describe;
+pub mod distinct;
 mod generation_fill;
 mod generations;
 mod operation;
@@ -41,10 +44,11 @@ mod single_block;
 
 pub use crate::event::{Event, Micros};
 pub use crate::state::{BankEntry, BankMask, State};
-pub use answer::{Age, Estimate, Within};
+pub use answer::{Age, Cardinality, Estimate, Within};
 pub use capabilities::{
     Events, Growth, Inference, KeyAges, KeyCounts, KeyWeights, Removal, WholeCounts,
 };
+pub use cardinality::DistinctKeys;
 pub use describe::{Describe, KindMetric, PlannedPart, TOO_FULL};
 pub use generation_fill::GenerationFill;
 pub use generations::CountedGenerations;

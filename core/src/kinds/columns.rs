@@ -204,6 +204,25 @@ impl Columns {
         (0..self.n).map(move |age| (set[self.column(place, age) as usize % 64], bits))
     }
 
+    /// Returns in how many rows of a block that has caught up to this generation a key of the last
+    /// `ages + 1` generations has set the bit of one hash function, and how many rows there are.
+    ///
+    /// The slice made in generation `s` has the keys of `s..s+k`, and those made `k` generations
+    /// apart have the same function: together they have all keys since the oldest of them.
+    pub(super) fn rows_set(&self, block: &Block<'_>, generation: u64, ages: u64) -> (u64, u64) {
+        let place = self.place(generation);
+        let oldest = ages.min(u64::from(self.n) - 1) as u32;
+        let ages = (0..=oldest).rev().step_by(self.k as usize);
+        let columns = ages.fold(0, |columns, age| columns | 1 << self.column(place, age));
+        let width = 64 >> self.lanes_log;
+        let in_lane = |word: u64| {
+            let lanes = (0..64).step_by(width).filter(|lane| word >> lane & columns != 0);
+            lanes.count() as u64
+        };
+        let set = block.cells.iter().map(|word| in_lane(load(word)));
+        (set.sum(), block.cells.len() as u64 * self.lanes())
+    }
+
     /// Prefetches the words of the key's rows.
     #[inline]
     pub(super) fn prefetch(&self, block: &Block<'_>, hash: u64) {

@@ -5,10 +5,13 @@
 pub mod age_partitioned;
 pub mod bloom;
 pub mod buffering;
+mod by_fill;
 mod columns;
 pub mod counting;
 pub mod decaying;
 pub mod decaying_optimized;
+#[cfg(test)]
+mod distinct_tests;
 pub mod dynamic_count;
 pub mod fingerprint;
 pub mod importance;

@@ -34,6 +34,9 @@ pub trait Spec {
 /// A [`Spec`] of a kind that keeps how long ago a key was seen.
 pub trait Ages: Spec {}
 
+/// A [`Spec`] of a kind that knows how many distinct keys it has.
+pub trait CountsDistinct: Spec {}
+
 /// A [`Spec`] of a kind with posteriors: the probability that a key is in the window.
 pub trait Infers: Spec {}
 
@@ -138,6 +141,7 @@ impl Spec for Any {
 
 // Operations that the kind lacks return `Error::Unsupported`.
 impl Ages for Any {}
+impl CountsDistinct for Any {}
 impl Infers for Any {}
 impl Counts for Any {}
 impl Decays for Any {}

@@ -4,10 +4,10 @@
 //! same operations it has the same digest. It has no files, threads, clocks or locks. Each change
 //! is a record of 32 bytes, which the host gets before it is applied. Another machine of the same
 //! [identity](Machine::identity) that applies all records is in the same state, and decides and
-//! hashes nothing for it. A machine saves and restores itself bit by bit, in pieces of 1 MiB.
-//!
-//! State is a pure function of the identity and the records in the order of their LSNs.
+//! hashes nothing for it. A machine saves and restores itself bit by bit, in pieces of 1 MiB. State
+//! is a pure function of the identity and the records in the order of their LSNs.
 
+mod cardinality;
 mod claims;
 mod content;
 mod ledger;

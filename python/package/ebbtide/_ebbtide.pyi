@@ -15,6 +15,7 @@ from ._types import (
     Admission,
     AlterationPlan,
     Altered,
+    Cardinality,
     Commit,
     Digest,
     Duration,
@@ -257,6 +258,10 @@ class Filter:
     def seen_within(
         self, key: Key, within: Duration, /, *, time: Time | None = None
     ) -> bool: ...
+    def distinct(self, *, time: Time | None = None) -> Cardinality: ...
+    def distinct_within(
+        self, within: Duration, /, *, time: Time | None = None
+    ) -> Cardinality: ...
     def posterior(self, key: Key, prior: float, /, *, time: Time | None = None) -> float: ...
     def decide(
         self,
@@ -347,6 +352,10 @@ class Reader:
     def seen_within(
         self, key: Key, within: Duration, /, *, time: Time | None = None
     ) -> bool: ...
+    def distinct(self, *, time: Time | None = None) -> Cardinality: ...
+    def distinct_within(
+        self, within: Duration, /, *, time: Time | None = None
+    ) -> Cardinality: ...
     def posterior(self, key: Key, prior: float, /, *, time: Time | None = None) -> float: ...
     def decide(
         self,

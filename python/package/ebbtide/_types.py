@@ -33,6 +33,19 @@ class Estimate:
     at_least: bool
 
 
+@dataclass(frozen=True, **SLOTS)
+class Cardinality:
+    """How many distinct keys a window or a part of it has."""
+
+    #: The estimated number of distinct keys.
+    keys: float
+    #: Its standard error, in keys.
+    standard_error: float
+    #: How far back the keys are counted: at least as far as asked for, and further by up to one
+    #: generation. A ``timedelta`` if the window is a time, otherwise a number of inserts.
+    reach: timedelta | int
+
+
 class Admission(NamedTuple):
     """The answer of ``insert_up_to``."""
 
@@ -89,6 +102,10 @@ class Stat:
     clock_lead: timedelta | None
     #: The share of cells in use, from 0 to 1.
     fill: float
+    #: The distinct keys in the window, on a sample of the blocks, and the standard error of that
+    #: number; None for kinds that do not know it.
+    distinct_keys: float | None
+    distinct_keys_error: float | None
     #: The false-positive rate to expect now, and the one planned for.
     estimated_fpr: float
     planned_fpr: float

@@ -229,7 +229,8 @@ impl Command for ExistMany {
 /// Returns the items of a filter: how many different ones, or how many were added.
 fn items(value: &mut Value) -> Result<u64, Failure> {
     let machine = value.machine()?;
-    Ok(cardinality(machine).unwrap_or_else(|| machine.stat(machine.latest().time, 1).inserts))
+    let added = |_| machine.stat(machine.latest().time, 1).inserts;
+    Ok(cardinality(machine, None).unwrap_or_else(added))
 }
 
 /// `BF.CARD key`.

@@ -29,7 +29,8 @@ const LINES: &[&str] = &[
      milliseconds; or nil",
     "EB.COUNT key item [item ...] -- how often each item was added, or what is left of that",
     "EB.DEL key item [TIMES n] -- removes an item from a filter that counts: 1, or 0",
-    "EB.CARD key -- how many different items are in the window, as an estimate",
+    "EB.CARD key [reach] -- how many different items are in the window, or were added within a \
+     number of inserts or a duration, as an estimate",
     "EB.INFO key [field] -- kind, parameters, size, fill and rates of a filter, or one of them",
     "EB.SCANDUMP key cursor -- the next cursor and a piece of a filter; 0 begins and ends",
     "EB.LOADCHUNK key n piece -- adds piece n of EB.SCANDUMP, from 0; for administrators",

@@ -6,6 +6,7 @@ use crate::commands::observer::{Observation, age};
 use crate::moment::Past;
 use crate::plot::{Chart, STYLE, escaped};
 use crate::units;
+use ebbtide::Stat;
 use std::fmt::Write;
 
 /// The style of the page, beside that of the diagrams.
@@ -87,6 +88,7 @@ fn tiles(text: &mut String, seen: &Observation) {
             "inserts now",
         ),
         (format!("{:.1} %", stat.fill * 100.0), "of the cells in use"),
+        (distinct_keys(stat), "distinct keys in the window"),
         (format!("{:.2e}", stat.estimated_fpr), "estimated false-positive rate"),
         (format!("{:.2e}", stat.planned_fpr), "planned false-positive rate"),
         (seen.oldest().map_or_else(|| "-".to_owned(), age), "age of the oldest generation"),
@@ -102,6 +104,17 @@ fn tiles(text: &mut String, seen: &Observation) {
             write!(text, "<div class=\"tile\"><b>{}</b><span>{name}</span></div>", escaped(&value));
     }
     *text += "</div>\n";
+}
+
+/// Returns the number of distinct keys with its standard error, in a few characters.
+fn distinct_keys(stat: &Stat) -> String {
+    match (stat.distinct_keys, stat.distinct_keys_error) {
+        (Some(keys), Some(error)) if keys > 0.0 => {
+            format!("{} ± {:.2} %", units::count(keys), 100.0 * error / keys)
+        }
+        (Some(_), _) => "0".to_owned(),
+        _ => "not known".to_owned(),
+    }
 }
 
 fn handles(text: &mut String, seen: &Observation) {

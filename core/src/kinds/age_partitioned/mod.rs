@@ -9,6 +9,7 @@
 //! A shift is due before the insert that follows a full generation ([`CountedGenerations`]); blocks
 //! catch up when they are next touched (`columns`).
 
+mod distinct;
 mod evidence;
 mod planner;
 pub mod spec;
@@ -24,8 +25,8 @@ use crate::block::{Block, Blocks, Geometry, Layout, UndoRoom};
 use crate::error::{Error, Result};
 use crate::kind::parameters::{DEFAULT_FPR, within};
 use crate::kind::{
-    Age, CountedGenerations, Describe, Events, GenerationFill, Inference, KeyAges, Kind, Moment,
-    Operation, Parameters, Query, Sample, SingleBlock, State, Totals, Within,
+    Age, CountedGenerations, Describe, DistinctKeys, Events, GenerationFill, Inference, KeyAges,
+    Kind, Moment, Operation, Parameters, Query, Sample, SingleBlock, State, Totals, Within,
 };
 use std::sync::Arc;
 use theory::Phase;
@@ -228,6 +229,10 @@ impl Describe for AgePartitioned {
     }
 
     fn ages(&self) -> Option<&dyn KeyAges> {
+        Some(self)
+    }
+
+    fn distinct_keys(&self) -> Option<&dyn DistinctKeys> {
         Some(self)
     }
 

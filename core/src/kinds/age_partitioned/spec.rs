@@ -1,7 +1,7 @@
 //! The spec of this kind.
 
 use crate::kind::Parameters;
-use crate::kinds::spec::{Ages, Infers, fpr, spec};
+use crate::kinds::spec::{Ages, CountsDistinct, Infers, fpr, spec};
 
 spec! {
     /// An age-partitioned Bloom filter: keeps the last N insertions.
@@ -25,5 +25,6 @@ impl AgePartitioned {
     }
 }
 
+impl CountsDistinct for AgePartitioned {}
 impl Ages for AgePartitioned {}
 impl Infers for AgePartitioned {}

@@ -20,8 +20,10 @@ use crate::error::Result;
 use crate::hash::Positions;
 use crate::inference::Scatter;
 use crate::kind::{
-    Describe, Inference, Kind, Moment, Operation, Parameters, Query, Sample, SingleBlock, State,
+    Describe, DistinctKeys, Inference, Kind, Moment, Operation, Parameters, Query, Sample,
+    SingleBlock, State,
 };
+use crate::kinds::by_fill::ByFill;
 use std::sync::{Arc, OnceLock};
 
 /// The kind's name.
@@ -117,8 +119,18 @@ impl Describe for Bloom {
         fpr(self.plan.capacity as f64, bits, self.plan.k, layout.blocks(geometry) as f64)
     }
 
+    fn distinct_keys(&self) -> Option<&dyn DistinctKeys> {
+        Some(self)
+    }
+
     fn inference(&self) -> Option<&dyn Inference> {
         Some(self)
+    }
+}
+
+impl ByFill for Bloom {
+    fn cells_of_a_key(&self) -> u32 {
+        self.plan.k
     }
 }
 

@@ -1,7 +1,7 @@
 //! The spec of this kind.
 
 use crate::kind::Parameters;
-use crate::kinds::spec::{Infers, fpr, spec};
+use crate::kinds::spec::{CountsDistinct, Infers, fpr, spec};
 
 spec! {
     /// A Bloom filter: keeps every key permanently.
@@ -18,4 +18,5 @@ impl Bloom {
     fpr!();
 }
 
+impl CountsDistinct for Bloom {}
 impl Infers for Bloom {}

@@ -104,6 +104,13 @@ pub(super) fn used(block: &Block<'_>, buffers: Set) -> (u64, u64) {
     (set.sum(), block.cells.len() as u64 * PLACES * u64::from(buffers.count_ones()))
 }
 
+/// Returns how many places of a block are set in either buffer, and how many there are.
+pub(super) fn used_in_any(block: &Block<'_>) -> (u64, u64) {
+    let either = |word: u64| u64::from(((word | word >> 1) & EVEN).count_ones());
+    let used = block.cells.iter().map(|word| either(load(word)));
+    (used.sum(), block.cells.len() as u64 * PLACES)
+}
+
 #[cold]
 fn clear(block: &Block<'_>, bits: u64) {
     for word in block.cells {

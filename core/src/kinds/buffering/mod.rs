@@ -29,6 +29,7 @@
 //! (`buffers`).
 
 mod buffers;
+mod distinct;
 mod evidence;
 mod plan;
 pub mod spec;
@@ -41,8 +42,8 @@ use crate::block::{Block, Geometry, Layout, UndoRoom};
 use crate::error::Result;
 use crate::inference::Scatter;
 use crate::kind::{
-    CountedGenerations, Describe, Events, GenerationFill, Inference, Kind, Moment, Operation,
-    Parameters, Query, Sample, SingleBlock, State,
+    CountedGenerations, Describe, DistinctKeys, Events, GenerationFill, Inference, Kind, Moment,
+    Operation, Parameters, Query, Sample, SingleBlock, State,
 };
 use buffers::{BOTH, PLACES, Set, caught_up, cleared_for};
 use plan::Plan;
@@ -227,6 +228,10 @@ impl Describe for Buffering {
     /// A step is a swap (or, for double buffering, once, the beginning of the warm-up).
     fn events(&self) -> Option<&dyn Events> {
         Some(&self.generations)
+    }
+
+    fn distinct_keys(&self) -> Option<&dyn DistinctKeys> {
+        Some(self)
     }
 
     fn inference(&self) -> Option<&dyn Inference> {

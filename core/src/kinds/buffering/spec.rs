@@ -1,7 +1,7 @@
 //! The specs of these kinds.
 
 use crate::kind::Parameters;
-use crate::kinds::spec::{Infers, fpr, spec};
+use crate::kinds::spec::{CountsDistinct, Infers, fpr, spec};
 
 spec! {
     /// Double buffering: two Bloom filters, one of which answers while the other warms up. A
@@ -34,5 +34,7 @@ impl TwoBuffer {
     fpr!();
 }
 
+impl CountsDistinct for DoubleBuffering {}
 impl Infers for DoubleBuffering {}
+impl CountsDistinct for TwoBuffer {}
 impl Infers for TwoBuffer {}

@@ -23,14 +23,15 @@ mod tests;
 pub use theory::overflow;
 
 use super::bloom::{Plan, fpr, fpr_of_fill};
+use super::by_fill::ByFill;
 use crate::block::packed::{Packed, words_for};
 use crate::block::{Block, Layout};
 use crate::error::Result;
 use crate::hash::Positions;
 use crate::inference::Scatter;
 use crate::kind::{
-    Describe, Estimate, Inference, KeyCounts, Kind, KindMetric, Moment, Operation, Parameters,
-    Query, Removal, Sample, SingleBlock, State,
+    Describe, DistinctKeys, Estimate, Inference, KeyCounts, Kind, KindMetric, Moment, Operation,
+    Parameters, Query, Removal, Sample, SingleBlock, State,
 };
 use std::sync::{Arc, OnceLock};
 
@@ -134,6 +135,10 @@ impl Describe for Counting {
         fpr_of_fill(sample.fill(), self.plan.cells as f64, self.plan.k, blocks as f64)
     }
 
+    fn distinct_keys(&self) -> Option<&dyn DistinctKeys> {
+        Some(self)
+    }
+
     fn inference(&self) -> Option<&dyn Inference> {
         Some(self)
     }
@@ -144,6 +149,12 @@ impl Describe for Counting {
 
     fn removal(&self) -> Option<&dyn Removal> {
         Some(self)
+    }
+}
+
+impl ByFill for Counting {
+    fn cells_of_a_key(&self) -> u32 {
+        self.plan.k
     }
 }
 

@@ -1,7 +1,7 @@
 //! The spec of this kind.
 
 use crate::kind::Parameters;
-use crate::kinds::spec::{Counts, Infers, Removes, fpr, spec};
+use crate::kinds::spec::{Counts, CountsDistinct, Infers, Removes, fpr, spec};
 
 spec! {
     /// A counting Bloom filter: keys can be removed, and counts are small.
@@ -25,6 +25,7 @@ impl Counting {
     }
 }
 
+impl CountsDistinct for Counting {}
 impl Counts for Counting {}
 impl Infers for Counting {}
 impl Removes for Counting {}

@@ -27,12 +27,13 @@ pub use theory::{fixed_bits, largest_of_poisson, level, threshold};
 pub use vectors::Vectors;
 
 use super::bloom::{Plan, fpr, fpr_of_fill};
+use super::by_fill::ByFill;
 use crate::block::{Block, Geometry, Layout};
 use crate::error::{Error, Result};
 use crate::hash::Positions;
 use crate::kind::{
-    Change, Describe, Estimate, Growth, KeyCounts, Kind, KindMetric, Moment, Operation, Parameters,
-    Query, Removal, Sample, SingleBlock, State,
+    Change, Describe, DistinctKeys, Estimate, Growth, KeyCounts, Kind, KindMetric, Moment,
+    Operation, Parameters, Query, Removal, Sample, SingleBlock, State,
 };
 use std::sync::Arc;
 
@@ -220,6 +221,10 @@ impl Describe for DynamicCount {
         fpr_of_fill(sample.fill(), self.plan.cells as f64, self.plan.k, blocks as f64)
     }
 
+    fn distinct_keys(&self) -> Option<&dyn DistinctKeys> {
+        Some(self)
+    }
+
     fn counts(&self) -> Option<&dyn KeyCounts> {
         Some(self)
     }
@@ -230,6 +235,12 @@ impl Describe for DynamicCount {
 
     fn growth(&self) -> Option<&dyn Growth> {
         Some(self)
+    }
+}
+
+impl ByFill for DynamicCount {
+    fn cells_of_a_key(&self) -> u32 {
+        self.plan.k
     }
 }
 

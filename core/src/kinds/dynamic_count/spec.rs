@@ -1,7 +1,7 @@
 //! The spec of this kind.
 
 use crate::kind::Parameters;
-use crate::kinds::spec::{Counts, Removes, fpr, spec};
+use crate::kinds::spec::{Counts, CountsDistinct, Removes, fpr, spec};
 
 spec! {
     /// A dynamic count filter: counts of any size, in two vectors, the second of which is as wide
@@ -25,5 +25,6 @@ impl DynamicCount {
     }
 }
 
+impl CountsDistinct for DynamicCount {}
 impl Counts for DynamicCount {}
 impl Removes for DynamicCount {}

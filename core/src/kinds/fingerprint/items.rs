@@ -6,8 +6,9 @@ use super::theory;
 use super::word::Word;
 use crate::block::{Block, Blocks, Geometry, Layout, UndoRoom};
 use crate::kind::{
-    Age, CountedGenerations, Describe, Events, GenerationFill, Inference, KeyAges, KindMetric,
-    Moment, Operation, Parameters, Query, Sample, SingleBlock, State, TOO_FULL, Totals, Within,
+    Age, CountedGenerations, Describe, DistinctKeys, Events, GenerationFill, Inference, KeyAges,
+    KindMetric, Moment, Operation, Parameters, Query, Sample, SingleBlock, State, TOO_FULL, Totals,
+    Within,
 };
 
 /// A fingerprint filter for a number of inserts.
@@ -140,6 +141,10 @@ impl<W: Word> Describe for Items<W> {
     }
 
     fn ages(&self) -> Option<&dyn KeyAges> {
+        Some(self)
+    }
+
+    fn distinct_keys(&self) -> Option<&dyn DistinctKeys> {
         Some(self)
     }
 

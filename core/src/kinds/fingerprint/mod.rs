@@ -19,6 +19,7 @@
 //! | `items` | windows of inserts |
 //! | `timed`, `pressure`, `burst` | windows of time, and the sizes of their banks |
 //! | `evidence` | posteriors |
+//! | `distinct` | the number of distinct keys |
 //!
 //! # Layout
 //!
@@ -67,6 +68,7 @@
 mod bucket;
 mod burst;
 mod codes;
+mod distinct;
 mod evidence;
 mod items;
 mod path;

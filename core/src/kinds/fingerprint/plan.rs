@@ -52,7 +52,7 @@ const UNDO_PART: u64 = 400;
 const MOST_BYTES: u32 = 32;
 
 /// The most bits of a fingerprint: the other bits of the hash choose the bucket.
-const MOST_BITS: u32 = 44;
+pub(super) const MOST_BITS: u32 = 44;
 
 /// The least target size of a block, in words: smaller ones vary too much in their number of keys.
 const LEAST_BLOCK_WORDS: u64 = 128;

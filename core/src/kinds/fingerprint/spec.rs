@@ -1,7 +1,7 @@
 //! The spec of this kind.
 
 use crate::kind::Parameters;
-use crate::kinds::spec::{Ages, Infers, fpr, spec};
+use crate::kinds::spec::{Ages, CountsDistinct, Infers, fpr, spec};
 use core::time::Duration;
 
 spec! {
@@ -57,5 +57,6 @@ impl Fingerprint {
     }
 }
 
+impl CountsDistinct for Fingerprint {}
 impl Ages for Fingerprint {}
 impl Infers for Fingerprint {}

@@ -17,7 +17,7 @@
 
 use super::bucket::Form;
 use super::path::{Limits, Path, other_bucket};
-use super::plan::{Shape, is_of_burst};
+use super::plan::{MOST_BITS, Shape, is_of_burst};
 use super::word::Word;
 use crate::block::{Block, UndoRoom, prefetch};
 use crate::hash::{GOLDEN, mix};
@@ -119,7 +119,7 @@ impl<W: Word, const BURSTS: bool> Table<W, BURSTS> {
 
     /// Returns the form of the buckets of a block.
     #[inline(always)]
-    fn form(&self, block: &Block<'_>) -> &Form<W> {
+    pub(super) fn form(&self, block: &Block<'_>) -> &Form<W> {
         match &self.burst {
             Some(burst) if BURSTS && is_of_burst(block.cells.len()) => burst,
             _ => &self.form,
@@ -137,8 +137,8 @@ impl<W: Word, const BURSTS: bool> Table<W, BURSTS> {
         let buckets = form.buckets(block.cells.len());
         let mixed = mix(hash.wrapping_add(GOLDEN));
         let fingerprint = mixed >> (64 - form.bits());
-        // Other bits than the fingerprint's, up to 32 of them.
-        let bits = (64 - form.bits()).min(32);
+        // Other bits than the fingerprint's.
+        let bits = if form.bits() <= 32 { 32 } else { 64 - MOST_BITS };
         let low = mixed & ((1 << bits) - 1);
         let bucket = ((low * buckets as u64) >> bits) as usize;
         let other = other_bucket(fingerprint, bucket, buckets);
@@ -426,7 +426,7 @@ impl<W: Word, const BURSTS: bool> Table<W, BURSTS> {
         2.0 / (self.buckets(block).max(1) as f64 * fingerprints * block.of.max(1) as f64)
     }
 
-    fn buckets(&self, block: &Block<'_>) -> usize {
+    pub(super) fn buckets(&self, block: &Block<'_>) -> usize {
         self.form(block).buckets(block.cells.len())
     }
 }

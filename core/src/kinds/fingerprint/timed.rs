@@ -17,8 +17,9 @@ use super::theory;
 use super::word::Word;
 use crate::block::{Block, Blocks, Geometry, Layout, UndoRoom};
 use crate::kind::{
-    Age, BankMask, Decision, Describe, Event, Events, GenerationFill, Inference, KeyAges, Kind,
-    KindMetric, Micros, Moment, Operation, Parameters, Query, Sample, State, TOO_FULL, Within,
+    Age, BankMask, Decision, Describe, DistinctKeys, Event, Events, GenerationFill, Inference,
+    KeyAges, Kind, KindMetric, Micros, Moment, Operation, Parameters, Query, Sample, State,
+    TOO_FULL, Within,
 };
 use crate::kinds::memory::{MAX_MEMORY, Memory};
 use crate::state::{LARGE_STATE_WORDS, SMALL_STATE_WORDS};
@@ -217,6 +218,10 @@ impl<W: Word> Describe for Timed<W> {
     }
 
     fn ages(&self) -> Option<&dyn KeyAges> {
+        Some(self)
+    }
+
+    fn distinct_keys(&self) -> Option<&dyn DistinctKeys> {
         Some(self)
     }
 

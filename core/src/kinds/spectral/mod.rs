@@ -36,11 +36,12 @@ pub use policy::Policy;
 pub use theory::{mean_bits, overestimate, single_minimum};
 
 use super::bloom::{Plan, fpr, fpr_of_fill};
+use super::by_fill::ByFill;
 use crate::block::{Block, Geometry, Layout};
 use crate::error::Result;
 use crate::kind::{
-    Change, Describe, Estimate, Growth, KeyCounts, Kind, KindMetric, Moment, Operation, Parameters,
-    Query, Removal, Sample, SingleBlock, State,
+    Change, Describe, DistinctKeys, Estimate, Growth, KeyCounts, Kind, KindMetric, Moment,
+    Operation, Parameters, Query, Removal, Sample, SingleBlock, State,
 };
 use policy::Parts;
 use std::sync::Arc;
@@ -178,6 +179,10 @@ impl Describe for Spectral {
         fpr_of_fill(sample.fill(), self.cells(blocks), self.plan.k, blocks as f64)
     }
 
+    fn distinct_keys(&self) -> Option<&dyn DistinctKeys> {
+        Some(self)
+    }
+
     fn counts(&self) -> Option<&dyn KeyCounts> {
         Some(self)
     }
@@ -188,6 +193,12 @@ impl Describe for Spectral {
 
     fn growth(&self) -> Option<&dyn Growth> {
         Some(self)
+    }
+}
+
+impl ByFill for Spectral {
+    fn cells_of_a_key(&self) -> u32 {
+        self.plan.k
     }
 }
 

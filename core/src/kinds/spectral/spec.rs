@@ -2,7 +2,7 @@
 
 use super::Policy;
 use crate::kind::Parameters;
-use crate::kinds::spec::{Counts, Removes, fpr, spec};
+use crate::kinds::spec::{Counts, CountsDistinct, Removes, fpr, spec};
 
 spec! {
     /// A spectral Bloom filter: counts of any size, in counters with as many bits as needed.
@@ -25,6 +25,7 @@ impl Spectral {
     }
 }
 
+impl CountsDistinct for Spectral {}
 impl Counts for Spectral {}
 /// Except [`Policy::MinimalIncrease`], with which removals return
 /// [`Error::Unsupported`](crate::Error::Unsupported).

@@ -28,6 +28,7 @@
 //! key's slices expire together except for ghosts: a key that expired `e < k` generations ago still
 //! has `k-e` of its slices.
 
+mod distinct;
 mod evidence;
 mod fills;
 mod generations;
@@ -52,8 +53,9 @@ use super::columns::{Columns, caught_up};
 use crate::block::{Block, Blocks, Layout, UndoRoom};
 use crate::error::{Error, Result};
 use crate::kind::{
-    Age, BankMask, Decision, Describe, Event, Events, GenerationFill, Inference, KeyAges, Kind,
-    Micros, Moment, Operation, Parameters, PlannedPart, Query, Sample, State, TOO_FULL, Within,
+    Age, BankMask, Decision, Describe, DistinctKeys, Event, Events, GenerationFill, Inference,
+    KeyAges, Kind, Micros, Moment, Operation, Parameters, PlannedPart, Query, Sample, State,
+    TOO_FULL, Within,
 };
 use crate::kinds::memory::MAX_MEMORY;
 use crate::state::STATE_WORDS;
@@ -265,6 +267,10 @@ impl Describe for TimeLimited {
     }
 
     fn ages(&self) -> Option<&dyn KeyAges> {
+        Some(self)
+    }
+
+    fn distinct_keys(&self) -> Option<&dyn DistinctKeys> {
         Some(self)
     }
 

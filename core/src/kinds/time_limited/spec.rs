@@ -1,7 +1,7 @@
 //! The spec of this kind.
 
 use crate::kind::Parameters;
-use crate::kinds::spec::{Ages, Infers, fpr, spec};
+use crate::kinds::spec::{Ages, CountsDistinct, Infers, fpr, spec};
 use core::time::Duration;
 
 spec! {
@@ -58,5 +58,6 @@ impl TimeLimited {
     }
 }
 
+impl CountsDistinct for TimeLimited {}
 impl Ages for TimeLimited {}
 impl Infers for TimeLimited {}

@@ -24,6 +24,7 @@
 //! The paper sweeps after each insert, `m/(B(P+1))` timers anywhere. Here a block sweeps its share
 //! when it is touched, and the sum is the same.
 
+mod distinct;
 mod evidence;
 mod plan;
 pub mod spec;
@@ -41,8 +42,8 @@ use crate::error::Result;
 use crate::hash::Positions;
 use crate::inference::Scatter;
 use crate::kind::{
-    Age, Decision, Describe, GenerationFill, Inference, KeyAges, Kind, Moment, Operation,
-    Parameters, Query, Sample, SingleBlock, State, Totals, Within,
+    Age, Decision, Describe, DistinctKeys, GenerationFill, Inference, KeyAges, Kind, Moment,
+    Operation, Parameters, Query, Sample, SingleBlock, State, Totals, Within,
 };
 use stamps::{Ring, in_use};
 use std::sync::{Arc, OnceLock};
@@ -294,6 +295,10 @@ impl Describe for Timing {
     }
 
     fn ages(&self) -> Option<&dyn KeyAges> {
+        Some(self)
+    }
+
+    fn distinct_keys(&self) -> Option<&dyn DistinctKeys> {
         Some(self)
     }
 

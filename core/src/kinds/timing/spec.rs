@@ -1,7 +1,7 @@
 //! The specs of these kinds.
 
 use crate::kind::Parameters;
-use crate::kinds::spec::{Ages, Infers, fpr, spec};
+use crate::kinds::spec::{Ages, CountsDistinct, Infers, fpr, spec};
 
 spec! {
     /// A timing Bloom filter: keeps the last N insertions, and for each key the number of
@@ -19,6 +19,7 @@ impl Timing {
     fpr!();
 }
 
+impl CountsDistinct for Timing {}
 impl Ages for Timing {}
 impl Infers for Timing {}
 
@@ -44,5 +45,6 @@ impl BlockTiming {
     }
 }
 
+impl CountsDistinct for BlockTiming {}
 impl Ages for BlockTiming {}
 impl Infers for BlockTiming {}

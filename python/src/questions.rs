@@ -1,0 +1,77 @@
+//! Questions that filters and readers answer in the same way.
+
+use crate::answers;
+use crate::keys::bytes_of;
+use crate::settings::{Argument, Asked};
+use crate::slot::{Opens, Slot};
+use crate::times;
+use ebbtide::Call;
+use pyo3::prelude::*;
+
+/// Returns how long ago a key was seen, at least.
+pub fn age<'py, H: Opens>(
+    slot: &Slot<H>,
+    py: Python<'py>,
+    key: &Bound<'py, PyAny>,
+    time: Argument<'_, '_>,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let (key, asked) = (bytes_of(key)?, Asked::new(time)?);
+    let age = slot.quick(
+        py,
+        |handle| asked.quick(handle.asks()).age(&key),
+        |handle| asked.patient(handle.asks()).age(&key),
+    )?;
+    age.map(|age| times::age(py, age)).transpose()
+}
+
+/// Returns whether a key was seen within a part of the window.
+pub fn seen_within<H: Opens>(
+    slot: &Slot<H>,
+    py: Python<'_>,
+    (key, within): (&Bound<'_, PyAny>, &Bound<'_, PyAny>),
+    time: Argument<'_, '_>,
+) -> PyResult<bool> {
+    let (key, asked) = (bytes_of(key)?, Asked::new(time)?);
+    let within = times::within(within, slot.is_time())?;
+    slot.quick(
+        py,
+        |handle| asked.quick(handle.asks()).seen_within(&key, within),
+        |handle| asked.patient(handle.asks()).seen_within(&key, within),
+    )
+}
+
+/// Returns how many distinct keys are in the window or in a part of it. The interpreter's lock is
+/// not held: all blocks are read.
+pub fn distinct<'py, H: Opens>(
+    slot: &Slot<H>,
+    py: Python<'py>,
+    within: Option<&Bound<'py, PyAny>>,
+    time: Argument<'_, '_>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let asked = Asked::new(time)?;
+    let within = within.map(|within| times::within(within, slot.is_time())).transpose()?;
+    let answer = slot.patient(py, |handle| {
+        let call = asked.patient(handle.asks());
+        within.map_or_else(|| call.distinct(), |within| call.distinct_within(within))
+    })?;
+    answers::cardinality(py, answer)
+}
+
+/// Returns how often a key was inserted, or is in each epoch.
+pub fn estimate<'py, H: Opens>(
+    slot: &Slot<H>,
+    py: Python<'py>,
+    (key, is_frequency): (&Bound<'py, PyAny>, bool),
+    time: Argument<'_, '_>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (key, asked) = (bytes_of(key)?, Asked::new(time)?);
+    let ask = |call: Call<'_, H>| {
+        if is_frequency { call.frequency(&key) } else { call.estimate(&key) }
+    };
+    let estimate = slot.quick(
+        py,
+        |handle| ask(asked.quick(handle.asks())),
+        |handle| ask(asked.patient(handle.asks())),
+    )?;
+    answers::estimate(py, estimate)
+}
