@@ -17,7 +17,6 @@ pub mod fingerprint;
 pub mod importance;
 pub mod kept;
 mod memory;
-pub mod registry;
 mod runs;
 pub mod spec;
 pub mod spectral;
@@ -25,7 +24,7 @@ pub mod stable;
 pub mod time_limited;
 pub mod timing;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kind::{Kind, Parameters};
 use std::sync::Arc;
 
@@ -60,3 +59,22 @@ pub const REGISTRY: &[Entry] = &[
     Entry { name: buffering::DOUBLE, build: buffering::build_double },
     Entry { name: buffering::TWO, build: buffering::build_two },
 ];
+
+/// Builds the kind of this name from parameters.
+///
+/// # Errors
+/// [`Error::Parameter`] for an unknown name, and for parameters that the kind rejects.
+pub fn build(name: &str, parameters: &Parameters) -> Result<Arc<dyn Kind>> {
+    match REGISTRY.iter().find(|entry| entry.name == name) {
+        Some(entry) => (entry.build)(parameters),
+        None => {
+            let names: Vec<_> = REGISTRY.iter().map(|entry| entry.name).collect();
+            Err(Error::parameter("kind", format!("one of {}", names.join(", ")), name))
+        }
+    }
+}
+
+/// All kinds by name: `registry::build` says at a call what `build` alone does not.
+pub mod registry {
+    pub use super::{Entry, REGISTRY, build};
+}

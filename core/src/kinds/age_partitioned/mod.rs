@@ -11,14 +11,14 @@
 
 mod distinct;
 mod evidence;
-mod planner;
+mod plan;
 pub mod spec;
 pub mod theory;
 
 #[cfg(test)]
 mod tests;
 
-pub use planner::{COLUMNS, Design, MOST_WORDS, Plan, design, plan, words_for};
+pub use plan::{COLUMNS, Design, MOST_WORDS, Plan, design, plan, words_for};
 
 use super::columns::{Columns, caught_up};
 use crate::block::{Block, Blocks, Geometry, Layout, UndoRoom};
@@ -78,7 +78,7 @@ pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
     let (plan, fpr) = match slices {
         None => {
             let fpr = fpr.unwrap_or(DEFAULT_FPR);
-            (planner::plan(window, fpr, columns)?, fpr)
+            (plan::plan(window, fpr, columns)?, fpr)
         }
         Some(slices) => given(window, slices, (generation, columns, words), fpr)?,
     };

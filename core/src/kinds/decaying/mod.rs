@@ -40,8 +40,8 @@
 
 mod counters;
 mod exponential;
-mod fit;
 pub mod half_life;
+mod plan;
 mod polynomial;
 mod ring;
 pub mod spec;

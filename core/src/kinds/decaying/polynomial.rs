@@ -1,5 +1,5 @@
 //! Polynomial decay `(1+x)^-a` (the paper's section 3.2), by a sum of exponentials that is never
-//! below it ([`fit`](super::fit)): a counter is one number for each term, each on the grid of its
+//! below it ([`plan`](super::plan)): a counter is one number for each term, each on the grid of its
 //! own half-life.
 //!
 //! | kind word | holds |
@@ -28,8 +28,8 @@
 //! until the latest of them has decayed to nothing in all terms.
 
 use super::counters::{Addition, At, Cells, Counters, SATURATED};
-use super::fit::{MOST_HORIZON, MOST_TERMS, Polynomial, Term, Terms};
 use super::half_life::{HalfLife, MOST_FRACTION_BITS, SCALED_PLACES};
+use super::plan::{MOST_HORIZON, MOST_TERMS, Polynomial, Term, Terms};
 use crate::block::Block;
 use crate::block::packed::Packed;
 use crate::error::{Error, Result};

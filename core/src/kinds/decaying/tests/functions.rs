@@ -3,7 +3,7 @@
 use super::*;
 use crate::conformance::Model;
 use crate::hash::Positions;
-use crate::kinds::decaying::fit::Terms;
+use crate::kinds::decaying::plan::Terms;
 
 fn polynomial(exponent: f64, horizon: u64) -> Parameters {
     let parameters = Parameters::new().with("capacity", 1000).with("epoch", 1000);

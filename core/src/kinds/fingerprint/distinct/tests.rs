@@ -65,7 +65,7 @@ fn the_keys_of_closed_buckets_are_counted_too() {
         for seed in 0..8 {
             let words = (plan as f64 * memory) as u64;
             let parameters = last(window, 0.001).with("words", words).with("slots", 4);
-            let parameters = parameters.with("bits", 13).with("generations", 14);
+            let parameters = parameters.with("bits", 13).with("generations", 14).with("moves", 8);
             let mut watched = Watched::new(NAME, parameters, 50 + seed);
             (0..window * 5 / 2 + 100 * seed).for_each(|at| watched.insert(at, 1 << 40));
             let (closed, buckets) = closed(&watched);
