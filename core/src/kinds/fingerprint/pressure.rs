@@ -380,7 +380,10 @@ impl<'a> Pressure<'a> {
             return;
         }
         if self.is_lacking() && MARGIN * need < capacity {
-            self.want_within(layout, MARGIN * need, layout.words(bank.geometry));
+            // One that is as small as a first one may be slightly smaller than that.
+            let first = self.designs.calm.geometry(layout, self.first_keys(layout));
+            let words = layout.words(bank.geometry).max(layout.words(first));
+            self.want_within(layout, MARGIN * need, words);
         } else if is_of_burst(bank) && need < LOW * capacity {
             self.want_less(layout, bank, MARGIN * need);
         }
