@@ -5,7 +5,7 @@
 //!
 //! `cargo bench --bench beside_fastbloom` uses 1 and 16 MiB; `EBBTIDE_MIB=1,16,256,1024` sets other
 //! sizes. Each result is a ratio of two times measured in turns, and the median of the turns, which
-//! is stable on a noisy machine. Nothing is synced (`Durability::Never`); the log and checkpoints
+//! is stable on a noisy machine. `EBBTIDE_MAX_LOAD=0.8` is that of `fingerprint`. Nothing is synced (`Durability::Never`); the log and checkpoints
 //! are written, beside the program or in `EBBTIDE_BENCH_DIR`.
 //!
 //! `fastbloom`'s filter never forgets. It is asked while it holds as many keys as it was created
@@ -76,7 +76,11 @@ impl Pair {
         let directory = directory();
         // The window for which fingerprints at FPR 0.001 take this many bytes.
         let window = mib * 444_000;
-        let ours = created(&directory, "filter", Fingerprint::last(window).fpr(0.001));
+        let mut spec = Fingerprint::last(window).fpr(0.001);
+        if let Some(load) = std::env::var("EBBTIDE_MAX_LOAD").ok() {
+            spec = spec.max_load(load.parse().expect("a share of slots"));
+        }
+        let ours = created(&directory, "filter", spec);
         let other = created(&directory, "other", AgePartitioned::last(window).fpr(0.001));
         let items = window as usize;
         let theirs = || AtomicBloomFilter::with_false_pos(0.001).expected_items(items);

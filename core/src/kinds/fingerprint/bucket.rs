@@ -242,8 +242,8 @@ impl<W: Word> Form<W> {
             return (W::ZERO, 0);
         }
         let code = (word >> self.shift).low();
-        let code = (0..generations).fold(code, |code, _| self.codes.later(code));
-        let live = self.codes.live(code);
+        let now = (code, self.codes.live(code));
+        let (code, live) = (0..generations).fold(now, |(code, _), _| self.codes.later(code));
         (W::of(code) << self.shift | word & self.first[live as usize], live)
     }
 }

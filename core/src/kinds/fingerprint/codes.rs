@@ -28,7 +28,8 @@ pub(super) struct Codes {
     life_bits: u32,
     /// The lives of each code, packed; those of closed buckets are 0.
     lives: Box<[u32]>,
-    /// The number of lives of each code that are above 0, and the code a generation later.
+    /// The number of lives of each code that are above 0, now and a generation later, and the code
+    /// a generation later.
     each: Box<[Each]>,
     /// What life `r` of slot `s` adds to the code, at `s << life_bits | r`.
     ranks: Box<[u32]>,
@@ -39,6 +40,7 @@ pub(super) struct Codes {
 struct Each {
     later: u16,
     live: u8,
+    live_later: u8,
 }
 
 impl fmt::Debug for Codes {
@@ -100,7 +102,11 @@ impl Codes {
             Some(_) => 0,
             None => codes.code(codes.aged(codes.lives[code as usize], 1)),
         };
-        let each = |(lives, code)| Each { later: next(code) as u16, live: live(lives) as u8 };
+        let each = |(lives, code)| {
+            let later = next(code);
+            let live_later = live(&codes.lives[later as usize]) as u8;
+            Each { later: later as u16, live: live(lives) as u8, live_later }
+        };
         codes.each = codes.lives.iter().zip(0..).map(each).collect();
         codes
     }
@@ -157,10 +163,12 @@ impl Codes {
         self.each(code).live.into()
     }
 
-    /// Returns the code that this one becomes a generation later.
+    /// Returns the code that this one becomes a generation later, and how many of its lives are
+    /// above 0.
     #[inline(always)]
-    pub(super) fn later(&self, code: u64) -> u64 {
-        self.each(code).later.into()
+    pub(super) fn later(&self, code: u64) -> (u64, u32) {
+        let Each { later, live_later, .. } = self.each(code);
+        (later.into(), live_later.into())
     }
 
     /// Returns the first code of a closed bucket.

@@ -55,27 +55,6 @@ struct Move<W> {
     word: W,
 }
 
-/// Returns the first moves of all chains. Their buckets are read one after the other without a
-/// branch between, so the processor waits for all of them at once.
-#[inline(always)]
-fn first_moves<'a, W: Word>(
-    form: &Form<W>,
-    block: &Block<'_>,
-    from: [usize; 2],
-    near: &'a mut [Move<W>],
-) -> &'a [Move<W>] {
-    let (mut count, buckets) = (0, form.buckets(block.cells.len()));
-    for from in from {
-        let word = form.load(block, from);
-        for slot in (0..form.live(word)).rev() {
-            let to = other_bucket(form.slot(word, slot).0, from, buckets);
-            near[count] = Move { from, slot, to, word: form.load(block, to) };
-            count += usize::from(to != from);
-        }
-    }
-    &near[..count]
-}
-
 /// A chain of moves.
 #[derive(Debug)]
 pub(super) struct Path {
@@ -106,8 +85,8 @@ impl Path {
     ) -> bool {
         self.left = limits.examined;
         let mut near = [Move { from: 0, slot: 0, to: 0, word: W::ZERO }; 2 * MOST_SLOTS as usize];
-        let near = first_moves(form, block, from, &mut near);
-        if self.of_one_move(form, near) || self.of_two_moves(form, block, near) {
+        let Some(near) = self.of_one_move(form, block, from, &mut near) else { return true };
+        if self.of_two_moves(form, block, near) {
             return true;
         }
         (3..=limits.moves).any(|moves| {
@@ -118,13 +97,33 @@ impl Path {
         })
     }
 
+    /// Searches for one move; returns the first moves of longer chains if there is none.
     #[inline(always)]
-    fn of_one_move<W: Word>(&mut self, form: &Form<W>, near: &[Move<W>]) -> bool {
-        self.left = self.left.saturating_sub(near.len() as u32);
-        let Some(first) = near.iter().find(|first| form.has_room(first.word)) else { return false };
-        self.moves[0] = (first.from, first.slot);
-        (self.count, self.end) = (1, first.to);
-        true
+    fn of_one_move<'a, W: Word>(
+        &mut self,
+        form: &Form<W>,
+        block: &Block<'_>,
+        from: [usize; 2],
+        near: &'a mut [Move<W>],
+    ) -> Option<&'a [Move<W>]> {
+        let (mut count, buckets) = (0, form.buckets(block.cells.len()));
+        for from in from {
+            let word = form.load(block, from);
+            // A closed bucket has no slot to move.
+            for slot in (0..form.live(word)).rev() {
+                let to = other_bucket(form.slot(word, slot).0, from, buckets);
+                let word = form.load(block, to);
+                if to != from && form.has_room(word) {
+                    self.moves[0] = (from, slot);
+                    (self.count, self.end) = (1, to);
+                    return None;
+                }
+                near[count] = Move { from, slot, to, word };
+                count += usize::from(to != from);
+            }
+        }
+        self.left = self.left.saturating_sub(count as u32);
+        Some(&near[..count])
     }
 
     #[inline]

@@ -289,29 +289,3 @@ fn parameters_build_the_same_filter_again() {
     let some = Parameters::new().with("window-items", 5).with("slots", 4);
     conformance::refuses(NAME, &some, "slots");
 }
-
-#[test]
-#[ignore]
-fn scratch_steady() {
-    let of = |name: &str, default: f64| {
-        std::env::var(name).map_or(default, |v| v.parse().expect("number"))
-    };
-    let (window, rate, windows) =
-        (of("ITEMS", 1e6) as u64, of("RATE", 1e-3), of("WINDOWS", 12.0) as u64);
-    let kind = items(window, rate);
-    let layout =
-        Layout { stripes: kind.default_stripes(8192), block_words: kind.default_block_words() };
-    let mut harness = Harness::new(kind, layout);
-    println!("{} words", harness.words());
-    for w in 0..windows {
-        for i in 0..window {
-            harness.insert(hash_of(w * window + i), 0);
-        }
-        println!(
-            "window {w}: closings {} closed {} fpr {:.4e}",
-            harness.metric("closings"),
-            harness.metric("closed_buckets"),
-            harness.estimated_fpr()
-        );
-    }
-}

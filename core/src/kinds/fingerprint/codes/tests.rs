@@ -16,7 +16,9 @@ fn every_code_is_that_of_the_lives_it_stands_for_and_ages_as_they_do() {
             let each: Vec<u32> = (0..slots).map(|slot| codes.life(lives, slot)).collect();
             assert!(each.is_sorted_by(|a, b| a >= b) && each[0] < values, "{code}: {each:?}");
             assert_eq!(u64::from(codes.code(lives)), code);
-            let later = codes.lives(codes.later(code));
+            let (later_code, live_later) = codes.later(code);
+            assert_eq!(live_later, codes.live(later_code));
+            let later = codes.lives(later_code);
             for slot in 0..slots {
                 let life = each[slot as usize].saturating_sub(1);
                 assert_eq!(codes.life(later, slot), life, "{code}: {each:?}");
@@ -24,10 +26,13 @@ fn every_code_is_that_of_the_lives_it_stands_for_and_ages_as_they_do() {
         }
         for left in 0..u64::from(values) {
             let later = if left > 1 { lists + left - 1 } else { 0 };
-            assert_eq!((codes.lives(lists + left), codes.later(lists + left)), (0, later));
+            assert_eq!((codes.lives(lists + left), codes.later(lists + left)), (0, (later, 0)));
         }
         for beyond in [lists + u64::from(values), u64::MAX] {
-            assert_eq!((codes.lives(beyond), codes.live(beyond), codes.later(beyond)), (0, 0, 0));
+            assert_eq!(
+                (codes.lives(beyond), codes.live(beyond), codes.later(beyond)),
+                (0, 0, (0, 0))
+            );
         }
     }
 }

@@ -96,36 +96,3 @@ fn sizes_follow_the_formula() {
     assert!((fpr(4, 13, 0.93, 0.0) - 9.08e-4).abs() < 1e-6);
     assert!((fpr(4, 13, 0.93, 0.001) - 2.908e-3).abs() < 1e-6);
 }
-
-#[test]
-#[ignore]
-fn scratch_bits() {
-    for items in [10_000, 100_000, 1_000_000, 10_000_000, 100_000_000] {
-        for rate in [
-            0.05, 0.02, 0.01, 3e-3, 1e-3, 3e-4, 1e-4, 6e-5, 3e-5, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9,
-            1e-10, 1e-12,
-        ] {
-            let Ok((d, _)) = Design::from_parameters(
-                &Parameters::new().with("fpr", rate),
-                Some(items),
-                Some(items),
-            ) else {
-                println!("{items} {rate} none");
-                continue;
-            };
-            let keys = live_keys(d.shape, items) as f64;
-            let layout = Layout {
-                stripes: stripes_for(d.words(keys), by_word!(d.shape, undo_room())),
-                block_words: BLOCK_WORDS,
-            };
-            let g = d.geometry(layout, keys);
-            println!(
-                "{items} {rate:e} {:?} load {:.4} bits {:.2} stripes {} {g:?}",
-                d.shape,
-                keys / d.slots(layout, g) as f64,
-                bits(rate, items),
-                layout.stripes
-            );
-        }
-    }
-}
