@@ -5,8 +5,9 @@
 //!
 //! `cargo bench --bench beside_fastbloom` uses 1 and 16 MiB; `EBBTIDE_MIB=1,16,256,1024` sets other
 //! sizes. Each result is a ratio of two times measured in turns, and the median of the turns, which
-//! is stable on a noisy machine. `EBBTIDE_MAX_LOAD=0.8` is that of `fingerprint`. Nothing is synced (`Durability::Never`); the log and checkpoints
-//! are written, beside the program or in `EBBTIDE_BENCH_DIR`.
+//! is stable on a noisy machine. `EBBTIDE_MAX_LOAD=0.8` is the `max-load` of `fingerprint`. Nothing
+//! is synced (`Durability::Never`); the log and checkpoints are written, beside the program or in
+//! `EBBTIDE_BENCH_DIR`.
 //!
 //! `fastbloom`'s filter never forgets. It is asked while it holds as many keys as it was created
 //! for, and inserts are into another one, which is cleared when it holds as many.

@@ -279,8 +279,9 @@ impl Options {
     }
 
     /// Sets the target size of a block, 512 bytes to 64 KiB. Fixed at creation. All cells of a key
-    /// lie in one block. Default: 64 KiB for `fingerprint`, 16 KiB for the other kinds. Smaller blocks cost more false positives, larger ones
-    /// more memory traffic in a checkpoint.
+    /// lie in one block. Default: 64 KiB for windows of inserts of `fingerprint`, 16 KiB for all
+    /// others. Smaller blocks cost more false positives, larger ones more memory traffic in a
+    /// checkpoint.
     #[must_use]
     pub fn block_bytes(mut self, bytes: u64) -> Self {
         self.block_bytes = Some(bytes);

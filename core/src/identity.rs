@@ -40,8 +40,8 @@ pub struct Identity {
     pub kind: Arc<dyn Kind>,
 }
 
-/// Returns the layout of a filter of this kind, with as many stripes and blocks of this size if they
-/// are given, or as the kind proposes.
+/// Returns the layout of a filter of this kind, with as many stripes and blocks of this size if
+/// they are given, or as the kind proposes.
 #[must_use]
 pub fn layout(kind: &dyn Kind, stripes: Option<u32>, block_bytes: Option<u64>) -> Layout {
     let proposed = kind.default_block_words();

@@ -15,7 +15,6 @@ use crate::image::{Image, seqlock};
 use crate::recovery::batches::{Batches, Group};
 use crate::wal::record::Decoded;
 use crate::wal::{Op, Record, Segment};
-use ebbtide_core::block::Block;
 use ebbtide_core::event;
 use ebbtide_core::kind::Kind;
 use std::sync::Arc;
@@ -66,7 +65,7 @@ pub fn stripe(
     let mut batches = Batches::default();
     image.follow()?;
     if let Some(stripe) = index.checked_sub(1) {
-        undo(image, kind, stripe);
+        undo(image, stripe);
     }
     let tail = image.header().tail().read();
     for segment in segments {
@@ -150,8 +149,8 @@ impl Repairing<'_> {
 }
 
 /// Undoes the unfinished change of the owner of an ordinary stripe (from 0), if it cannot simply be
-/// repeated. Parts of it that were kept are completed.
-fn undo(image: &Image, kind: &dyn Kind, stripe: usize) {
+/// repeated.
+fn undo(image: &Image, stripe: usize) {
     for (_, bank) in image.banks().iter() {
         let undo = bank.undo(stripe);
         let Some(begun) = undo.begun().filter(|begun| begun.block < bank.blocks()) else {
@@ -160,10 +159,7 @@ fn undo(image: &Image, kind: &dyn Kind, stripe: usize) {
         let (header, block) = bank.block(begun.block as usize);
         // Otherwise it was completed: the LSN is set after the last word.
         if header.lsn() == begun.lsn {
-            if begun.is_noted {
-                undo.take_back(block.own, block.cells);
-            }
-            kind.complete(&Block { undo, ..block });
+            undo.take_back(block.own, block.cells);
         }
     }
 }

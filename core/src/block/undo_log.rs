@@ -8,7 +8,7 @@
 //!
 //! A change of many words may also be made in *parts*, each of which is noted and then kept
 //! ([`Undo::keep`]). What is kept is not undone: the block itself says how far the change has come,
-//! and whoever takes the stripe over completes it (`Kind::complete`).
+//! and the operation continues from there when it is applied again.
 //!
 //! The area does not record whether a change was completed. The block's LSN does, which is set
 //! after its last word: the area stores the LSN that the block had when the change began.
@@ -68,9 +68,6 @@ pub struct Begun {
     pub block: u64,
     /// The LSN that the block had. If it still has it, the change was not completed.
     pub lsn: u64,
-    /// Whether there are notes: words have changed since the begin, or since the last part that was
-    /// kept.
-    pub is_noted: bool,
 }
 
 impl<'a> Undo<'a> {
@@ -196,12 +193,12 @@ impl<'a> Undo<'a> {
         })
     }
 
-    /// Returns the change that was begun last, if there are areas.
+    /// Returns the change that was begun last, if it has changed anything that was not kept.
     #[must_use]
     pub fn begun(&self) -> Option<Begun> {
-        let is_noted = self.0.first()?.load(Ordering::Acquire) != 0;
+        let changed = self.0.first()?.load(Ordering::Acquire) != 0;
         let [block, lsn] = [BLOCK, LSN].map(|at| self.0[at].load(Ordering::Relaxed));
-        Some(Begun { block, lsn, is_noted })
+        changed.then_some(Begun { block, lsn })
     }
 
     /// Restores the block's old words. Idempotent: an interrupted restore is repeated.
@@ -258,17 +255,17 @@ mod tests {
             let area = words(&vec![7; UndoRoom::Block.area_words(OWN_WORDS + CELLS)]);
             let undo = Undo::new(&area);
             undo.begin(3, 17);
-            prop_assert_eq!(undo.begun(), Some(Begun { block: 3, lsn: 17, is_noted: false }));
+            prop_assert_eq!(undo.begun(), None);
             for &(at, new) in &changes {
                 let word = own.iter().chain(&cells).nth(at).expect("a word of the block");
                 undo.note(&own, &cells, at, word.load(Ordering::Relaxed));
                 word.store(new, Ordering::Relaxed);
             }
-            let is_noted = !changes.is_empty();
-            prop_assert_eq!(undo.begun(), Some(Begun { block: 3, lsn: 17, is_noted }));
+            let begun = (!changes.is_empty()).then_some(Begun { block: 3, lsn: 17 });
+            prop_assert_eq!(undo.begun(), begun);
             undo.take_back(&own, &cells);
             prop_assert_eq!([values(&own), values(&cells)].concat(), before);
-            prop_assert_eq!(undo.begun(), Some(Begun { block: 3, lsn: 17, is_noted: false }));
+            prop_assert_eq!(undo.begun(), None);
         }
     }
 
@@ -297,8 +294,7 @@ mod tests {
                 } else {
                     undo.take_back(&own, &cells);
                 }
-                let begun = undo.begun().expect("an area");
-                prop_assert_eq!((begun.block, begun.lsn, begun.is_noted), (3, 17, false));
+                prop_assert_eq!(undo.begun(), None);
                 prop_assert_eq!(&[values(&own), values(&cells)].concat(), &expected);
             }
         }

@@ -421,7 +421,6 @@ fn apply(
     if let Some(before) = before {
         let after = values(&noted);
         undo.take_back(noted.own, noted.cells);
-        kind.complete(&noted);
         // What a kind changes in parts stays.
         let in_parts = matches!(kind.undo_room(), UndoRoom::Notes(_));
         if !in_parts {

@@ -155,12 +155,6 @@ pub trait Kind: Describe {
         false
     }
 
-    /// Completes a change of a block in parts ([`Undo::keep`](crate::block::undo_log::Undo::keep))
-    /// that was interrupted between two of them. Nothing is done for kinds without such changes.
-    fn complete(&self, block: &Block<'_>) {
-        let _ = block;
-    }
-
     /// Brings a private copy of a block of bank `slot` to the filter's step, at `moment`, and into
     /// its canonical form, in which equal logical states are equal words. `digest` hashes the
     /// result.

@@ -53,11 +53,6 @@ pub trait SingleBlock: Describe {
         false
     }
 
-    /// Completes a change that was interrupted; see [`Kind::complete`].
-    fn complete(&self, block: &Block<'_>) {
-        let _ = block;
-    }
-
     /// Brings a private copy of a block into its canonical form; see [`Kind::settle`]. Nothing is
     /// done for kinds without steps.
     fn settle(&self, state: &State<'_>, block: &Block<'_>, moment: &Moment) {
@@ -119,10 +114,6 @@ impl<K: SingleBlock> Kind for K {
     ) -> bool {
         let block = blocks.get(0);
         block.is_some_and(|block| SingleBlock::insert_and_check(self, block, operation, new_bits))
-    }
-
-    fn complete(&self, block: &Block<'_>) {
-        SingleBlock::complete(self, block);
     }
 
     fn settle(&self, state: &State<'_>, _: usize, block: &Block<'_>, moment: &Moment) {

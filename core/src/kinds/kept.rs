@@ -14,6 +14,7 @@ pub const ORDER: &[&str] = &[
     "error",
     "rate",
     "max-memory",
+    "max-load",
     "growth",
     "bits",
     "k",
@@ -24,6 +25,8 @@ pub const ORDER: &[&str] = &[
     "words",
     "slots",
     "generations",
+    "bytes",
+    "moves",
     "load",
     "cells",
     "counter-bits",
@@ -54,8 +57,14 @@ pub const ORDER: &[&str] = &[
 ];
 
 /// Parameters that kinds take together only, or derive from each other.
-const TOGETHER: [&[&str]; 3] =
-    [&["slots", "bits", "generations"], &["k", "l"], &["front-bits", "front-k", "front-keys"]];
+const TOGETHER: [&[&str]; 3] = [
+    &["slots", "bits", "generations", "bytes", "moves"],
+    &["k", "l"],
+    &["front-bits", "front-k", "front-keys"],
+];
+
+/// What filters of older versions do not have, and get by an alteration.
+const NEW: &str = "moves";
 
 /// What a window in inserts and a window of time have for themselves.
 const OF_ITEMS: [&str; 2] = ["window-items", "words"];
@@ -91,8 +100,13 @@ pub fn fewest(kind: &str, all: &Parameters) -> Parameters {
         let values = names.iter().filter_map(|name| Some((*name, all.get(name)?)));
         values.fold(Parameters::new(), |some, (name, value)| some.with(name, value))
     };
+    let is_new = |name: &str| name == NEW && all.get(NEW).is_none();
     let is_enough = |names: &[&str]| {
-        registry::build(kind, &of(names)).is_ok_and(|built| built.parameters() == *all)
+        let built = registry::build(kind, &of(names));
+        built.is_ok_and(|built| {
+            let completed = built.parameters();
+            completed.iter().filter(|(name, _)| !is_new(name)).eq(all.iter())
+        })
     };
     let count = (0..names.len()).find(|&count| is_enough(&names[..count]));
     names.truncate(count.unwrap_or(names.len()));

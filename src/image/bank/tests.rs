@@ -11,7 +11,7 @@ use crate::{Bloom, Counting, DynamicCount, Spec};
 use ebbtide_core::block::OWN_WORDS;
 use ebbtide_core::block::load;
 use ebbtide_core::block::places::PACKED_MOST;
-use ebbtide_core::block::undo_log::{Begun, Undo};
+use ebbtide_core::block::undo_log::Begun;
 use std::io::ErrorKind;
 
 const LAYOUT: Layout = Layout { stripes: 3, block_words: 64 };
@@ -127,7 +127,7 @@ fn headers_undo_areas_and_cells_lie_beside_one_another_and_fill_the_file() {
             (0..70).for_each(|at| bank.undo(stripe).note(&own, &cells, at, 100 + stripe as u64));
         }
         for stripe in (0..3).filter(|_| form.undo != UndoRoom::None) {
-            let begun = Begun { block: 7, lsn: 100 + stripe as u64, is_noted: true };
+            let begun = Begun { block: 7, lsn: 100 + stripe as u64 };
             assert_eq!(bank.undo(stripe).begun(), Some(begun));
             let (own, cells) = block_of(0);
             bank.undo(stripe).take_back(&own, &cells);
@@ -142,10 +142,6 @@ fn headers_undo_areas_and_cells_lie_beside_one_another_and_fill_the_file() {
     }
 }
 
-fn is_noted(undo: Undo<'_>) -> bool {
-    undo.begun().is_some_and(|begun| begun.is_noted)
-}
-
 #[test]
 fn a_keys_block_is_one_of_its_stripe_and_is_noted_in_its_stripes_area() {
     let bank = bank(NOTING);
@@ -157,13 +153,13 @@ fn a_keys_block_is_one_of_its_stripe_and_is_noted_in_its_stripes_area() {
         assert_eq!(bank.blocks_of_stripe(stripe).filter(is_same).count(), 1);
         block.undo.begin(block.number, hash);
         block.set_word(0, hash);
-        let begun = Begun { block: block.number, lsn: hash, is_noted: true };
+        let begun = Begun { block: block.number, lsn: hash };
         assert_eq!(bank.undo(stripe).begun(), Some(begun));
         bank.undo(stripe).begin(0, 0);
         for read in [bank.block(block.number as usize), bank.block_of(hash)] {
             assert_eq!(read.1.number, block.number);
             read.1.set_word(0, 1);
-            assert!(!is_noted(bank.undo(stripe)), "nothing is noted of a block to be read");
+            assert_eq!(bank.undo(stripe).begun(), None, "nothing is noted of a block to be read");
         }
     }
     let of_stripe = |stripe| bank.blocks_of_stripe(stripe).map(|header| header.0.as_ptr());
@@ -348,12 +344,12 @@ fn a_record_is_for_the_blocks_that_are_older_than_it_and_makes_no_block_older() 
     located.begin_undo();
     let block = *located.blocks.get(0).expect("a block");
     block.set_word(1, 1);
-    let begun = Begun { block: block.number, lsn: 6, is_noted: true };
+    let begun = Begun { block: block.number, lsn: 6 };
     assert_eq!(first.undo(LAYOUT.stripe_of(7)).begun(), Some(begun));
-    assert!(!is_noted(second.undo(LAYOUT.stripe_of(7))));
+    assert_eq!(second.undo(LAYOUT.stripe_of(7)).begun(), None);
     // Each bank has an area of its own.
     located.blocks.get(1).expect("a block").set_word(1, 1);
-    let begun = Begun { block: second.block_of(7).1.number, lsn: 6, is_noted: true };
+    let begun = Begun { block: second.block_of(7).1.number, lsn: 6 };
     assert_eq!(second.undo(LAYOUT.stripe_of(7)).begun(), Some(begun));
 }
 

@@ -8,7 +8,7 @@
 //! generations.
 
 use super::codes::{Codes, MOST_SLOTS};
-use super::plan::Shape;
+use super::shape::Shape;
 use super::word::{Word, cells_of};
 use crate::block::Block;
 
@@ -66,7 +66,7 @@ impl<W: Word> Form<W> {
         self.ones.times(fingerprint)
     }
 
-    /// Returns the buckets of so many cells.
+    /// Returns the buckets in this many cells.
     #[inline(always)]
     pub(super) fn buckets(&self, cells: usize) -> usize {
         W::buckets(cells, self.bytes)
@@ -90,7 +90,7 @@ impl<W: Word> Form<W> {
         word.store(block, bucket, self.bytes, |cell, new| block.overwrite(cell, new));
     }
 
-    /// Returns the end of the most buckets from this one on that lie in so many cells.
+    /// Returns the end of the most buckets from this one on that lie in this many cells.
     #[inline]
     pub(super) fn end_of_part(&self, from: usize, cells: usize) -> usize {
         (self.cells_of(from).0 + cells) * 8 / self.bytes as usize

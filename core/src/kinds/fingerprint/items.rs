@@ -182,10 +182,6 @@ impl<W: Word> SingleBlock for Items<W> {
         self.table.contains(block, CountedGenerations::current(state), query.hash)
     }
 
-    fn complete(&self, block: &Block<'_>) {
-        self.table.complete(block);
-    }
-
     fn settle(&self, state: &State<'_>, block: &Block<'_>, _: &Moment) {
         self.table.catch_up(block, CountedGenerations::current(state));
     }

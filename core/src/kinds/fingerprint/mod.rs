@@ -10,12 +10,12 @@
 //!
 //! | file | owns |
 //! |---|---|
-//! | `word` | the access to a bucket: one or two words of a block |
+//! | `word`, `wide` | buckets as numbers, and where they lie in a block |
 //! | `codes` | the code of the lives in a bucket |
 //! | `bucket` | one bucket as a number: fingerprints, lives, closed buckets |
 //! | `path` | the moves that make room |
 //! | `table` | a block of buckets: questions, inserts, generations |
-//! | `plan`, `theory` | shapes and sizes |
+//! | `shape`, `plan`, `theory` | shapes and sizes |
 //! | `items` | windows of inserts |
 //! | `timed`, `pressure`, `burst` | windows of time, and the sizes of their banks |
 //! | `evidence` | posteriors |
@@ -23,10 +23,10 @@
 //!
 //! # Layout
 //!
-//! A bucket of 64 bits (128 for low rates) has `b` slots of `f` bits, youngest first, and above
-//! them the code of their lives (`codes`). A key has two buckets of its block, `i` and
-//! `j = g(fp) - i`, which its fingerprint `fp` turns into one another. If both are full, up to four
-//! slots move to their other buckets. If that makes no room, one of the two buckets is *closed*: it
+//! A bucket of 8 bytes (up to 32 for low rates) has `b` slots of `f` bits, youngest first, and
+//! above them the code of their lives (`codes`). A key has two buckets of its block, `i` and
+//! `j = g(fp) - i`, which its fingerprint `fp` turns into one another. If both are full, up to
+//! eight slots move to their other buckets. If that makes no room, one of the two buckets is *closed*: it
 //! holds no slots, and stands for every key that has it until the last of its keys has expired. So
 //! no insert fails and no key is lost; an overflow costs false positives of the keys of one bucket,
 //! for one window.
@@ -74,6 +74,7 @@ mod items;
 mod path;
 mod plan;
 mod pressure;
+mod shape;
 pub mod spec;
 mod table;
 pub mod theory;
@@ -92,7 +93,8 @@ mod tests;
 #[cfg(test)]
 mod timed_tests;
 
-pub use plan::{Design, NAME, NARROW, Shape, wide_shapes};
+pub use plan::{Design, NAME};
+pub use shape::{NARROW, Shape, wide_shapes};
 
 use crate::error::{Error, Result};
 use crate::kind::parameters::within;

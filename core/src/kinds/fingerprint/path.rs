@@ -1,6 +1,6 @@
 //! Moves: how a bucket with an empty slot is found when both buckets of a key are full.
 //!
-//! A slot may move to the other bucket of its fingerprint. A chain of at most so many
+//! A slot may move to the other bucket of its fingerprint. A chain of at most a given number of
 //! moves, the shortest that there is, ends in a bucket with an empty slot. The order of the search
 //! is fixed, so replay moves the same slots. No bucket occurs twice in a chain, and none that is
 //! closed, so each bucket of the chain loses one slot and gains one.
@@ -26,7 +26,7 @@ impl Limits {
     /// The limits in blocks that are nearly full, where a longer search is hardly ever successful.
     pub(super) const SHORT: Self = Self { moves: 4, examined: 401 };
 
-    /// Returns the limits of chains of so many moves.
+    /// Returns the limits of chains of up to this many moves.
     pub(super) fn of(moves: u32) -> Self {
         let moves = (moves as usize).clamp(1, MOST_MOVES);
         Self { moves, examined: if moves <= 4 { 401 } else { 4001 } }

@@ -5,9 +5,10 @@
 //! insert first catches up, which ages all buckets of the block.
 //!
 //! A block ages in parts, so that few words are noted for undo at a time. Each part stores with its
-//! buckets how many are aged and to which generation, and is kept. Whoever takes the stripe over
-//! from an owner that died between two parts completes them ([`Table::complete`]). Nobody else sees
-//! a block that has aged in part: its version is odd.
+//! buckets how many are aged, and is kept. Whoever takes the stripe over from an owner that died
+//! within a part undoes that part. Then it applies the owner's record again, which ages the rest:
+//! to the same generation, because a block changes only after its record is in the log. Nobody else
+//! sees a block that has aged in part: its version is odd.
 //!
 //! Invariants, whatever was inserted:
 //! - A fingerprint has at most one live slot in its two buckets.
@@ -17,7 +18,8 @@
 
 use super::bucket::Form;
 use super::path::{Limits, Path, other_bucket};
-use super::plan::{MOST_BITS, Shape, is_of_burst};
+use super::plan::is_of_burst;
+use super::shape::{MOST_BITS, Shape};
 use super::word::Word;
 use crate::block::{Block, UndoRoom, prefetch};
 use crate::hash::{GOLDEN, mix};
@@ -38,11 +40,8 @@ pub(super) const CLOSINGS: usize = 3;
 /// The kind word with the number of buckets that have aged, while a block ages; then 0.
 const AGED: usize = 4;
 
-/// The kind word with the generation to which they have aged; 0 unless the block ages.
-const AGEING_TO: usize = 5;
-
 /// The kind words that may change while a block ages.
-const AGEING_WORDS: usize = 5;
+const AGEING_WORDS: usize = 4;
 
 /// The words that are noted at a time, where buckets have 8 bytes. With them an undo area takes
 /// 512 bytes.
@@ -339,19 +338,11 @@ impl<W: Word, const BURSTS: bool> Table<W, BURSTS> {
         block.set_own(CLOSED, block.own(CLOSED).saturating_sub(opened));
         let is_left = to < self.buckets(block);
         block.set_own(AGED, if is_left { to as u64 } else { 0 });
-        block.set_own(AGEING_TO, if is_left { generation } else { 0 });
         if !is_left {
             block.set_own(GENERATION, generation);
         }
         block.undo.keep();
         is_left
-    }
-
-    /// Ages the rest of a block that has aged in part.
-    pub(super) fn complete(&self, block: &Block<'_>) {
-        if block.own(AGED) > 0 {
-            while self.age_part(block, block.own(AGEING_TO)) {}
-        }
     }
 
     /// Returns the live slots of a block when it has caught up to a generation; all slots of a

@@ -1,6 +1,6 @@
 //! The shapes of buckets that tests go through.
 
-use super::plan::{NARROW, Shape};
+use super::shape::{NARROW, Shape};
 
 const fn shape(slots: u32, bits: u32, generations: u32, bytes: u32) -> Shape {
     Shape { slots, bits, generations, bytes }

@@ -3,7 +3,7 @@
 //! A question compares one fingerprint with those of two buckets. The *load* is the share of slots
 //! that are live.
 
-use super::plan::Shape;
+use super::shape::Shape;
 
 /// Returns the false-positive rate of buckets of `slots` fingerprints of `bits` bits at a load, a
 /// share `closed` of the buckets being closed.
@@ -28,7 +28,7 @@ pub fn sub_window_fpr(fpr: f64, generations: u32, all: u32) -> f64 {
     fpr * f64::from(generations.min(all)) / f64::from(all.max(1))
 }
 
-/// Returns the share of absent keys that have the same 64-bit hash as one of so many live keys.
+/// Returns the share of absent keys that have the same 64-bit hash as one of this many live keys.
 ///
 /// It adds to [`fpr`] whatever the fingerprints are, and matters below 10^-10 only.
 #[must_use]
@@ -97,7 +97,8 @@ pub fn old_mean_keys(slots: u32, buckets: f64, blocks: f64) -> f64 {
     mean_below(most, 3.1 + 70.0 / buckets.max(1.0), blocks)
 }
 
-/// Returns the mean of the keys of one of `blocks` blocks that is so many deviations below `most`.
+/// Returns the mean number of keys of one of `blocks` blocks that is this many deviations below
+/// `most`.
 fn mean_below(most: f64, deviations: f64, blocks: f64) -> f64 {
     if blocks <= 1.0 {
         return most;

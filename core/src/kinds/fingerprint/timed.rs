@@ -285,10 +285,6 @@ impl<W: Word> Kind for Timed<W> {
         }
     }
 
-    fn complete(&self, block: &Block<'_>) {
-        self.table.complete(block);
-    }
-
     fn settle(&self, _: &State<'_>, _: usize, block: &Block<'_>, moment: &Moment) {
         self.table.catch_up(block, self.generation_of(moment.now));
     }

@@ -45,7 +45,7 @@ pub(super) trait Word:
     /// Returns the place of the lowest bit that is set.
     fn lowest(self) -> u32;
 
-    /// Reads a bucket of so many bytes; zero beyond the last one.
+    /// Reads a bucket of this many bytes; zero beyond the last one.
     #[inline(always)]
     fn load(block: &Block<'_>, bucket: usize, bytes: u32) -> Self {
         let place = Place::of(bucket, bytes);
@@ -59,8 +59,8 @@ pub(super) trait Word:
         word & Self::ones(8 * bytes)
     }
 
-    /// Writes a bucket of so many bytes by `set`, which is called with the number of a cell and its
-    /// new content.
+    /// Writes a bucket of this many bytes by `set`, which is called with the number of a cell and
+    /// its new content.
     #[inline]
     fn store(self, block: &Block<'_>, bucket: usize, bytes: u32, set: impl Fn(usize, u64)) {
         let place = Place::of(bucket, bytes);
@@ -85,7 +85,7 @@ pub(super) trait Word:
         !Self::ZERO >> (8 * Self::BYTES - bits)
     }
 
-    /// Returns the number of buckets in so many cells.
+    /// Returns the number of buckets in this many cells.
     #[inline(always)]
     fn buckets(cells: usize, bytes: u32) -> usize {
         // A product instead of a quotient: exact for up to 8192 cells, the most of a block.

@@ -1,6 +1,6 @@
 //! A bucket against a sorted list of slots.
 
-use super::super::plan::Shape;
+use super::super::shape::Shape;
 use super::super::tested::{by_word, shapes};
 use super::*;
 use crate::atomic::AtomicU64;
@@ -150,8 +150,8 @@ fn side_by_side<W: Word>(shape: Shape, written: &[(usize, [u64; 4])]) {
         form.store(&block, *bucket, all);
         assert_eq!(form.load(&block, *bucket), all);
     }
-    let flat: Vec<u8> =
-        cells.iter().flat_map(|cell| crate::block::load(cell).to_le_bytes()).collect();
+    let bytes_of = |cell: &AtomicU64| crate::block::load(cell).to_le_bytes();
+    let flat: Vec<u8> = cells.iter().flat_map(bytes_of).collect();
     let expected = model.concat();
     assert_eq!(flat[..expected.len()], expected);
     assert!(flat[expected.len()..].iter().all(|&byte| byte == 0));

@@ -1,6 +1,6 @@
 //! Blocks against a map from keys to their last generations, and the loads that they reach.
 
-use super::super::plan::Shape;
+use super::super::shape::Shape;
 use super::super::tested::{by_word, shapes};
 use super::super::theory::highest_load;
 use super::*;
@@ -86,7 +86,7 @@ impl<W: Word> Modelled<W> {
     }
 }
 
-/// Returns the cells of so many buckets; there may be room for one or two more.
+/// Returns the cells for a number of buckets; there may be room for one or two more.
 fn cells_for(buckets: usize, shape: Shape) -> usize {
     (buckets * shape.bytes as usize).div_ceil(8)
 }
