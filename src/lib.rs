@@ -1,7 +1,7 @@
 //! A persistent embedded storage engine for forgetting filters.
 //!
 //! Has this key been seen in the last N minutes, or among the last N items? At least how long ago?
-//! The answers take 19 to 34 bits per key, at memory speed, and the state outlives the process.
+//! The answers take 18 to 34 bits per key, at memory speed, and the state outlives the process.
 //! Filters live in memory-mapped files with a write-ahead log and checkpoints, so a restart or a
 //! crash resumes the decayed state exactly.
 //!

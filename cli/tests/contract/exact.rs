@@ -19,7 +19,9 @@ pub struct Judgement {
     pub printed: usize,
     /// Lines printed although the key was within the window: must be 0.
     pub wrongly_printed: usize,
-    /// Lines whose key was neither in the window nor in its remaining traces.
+    /// Lines whose key was neither in the window nor in its remaining traces. A key that was
+    /// suppressed is not in the window: while it is asked again within the window, it meets the
+    /// same slot, and counts once.
     pub surely_new: usize,
     /// Surely new lines that were suppressed: false positives.
     pub wrongly_suppressed: usize,
@@ -66,12 +68,17 @@ pub fn judge(keys: &[&[u8]], items: u64, since: Since, more: &[&str]) -> Judgeme
     let printed: HashSet<_> = numbers.iter().copied().collect();
     let mut judgement = Judgement { printed: numbers.len(), ..Judgement::default() };
     let mut last_insert: HashMap<&[u8], u64> = HashMap::new();
+    let mut last_refused: HashMap<&[u8], u64> = HashMap::new();
     let mut inserts = 0;
     for (number, key) in keys.iter().enumerate() {
         let is_printed = printed.contains(&number);
         // The latest insert has age 1.
         let age = last_insert.get(key).map(|insert| inserts - insert + 1);
-        let surely_new = age.is_none_or(|age| age > items + items / 2);
+        let refused = last_refused.get(key).is_some_and(|then| inserts - then <= items);
+        let surely_new = age.is_none_or(|age| age > items + items / 2) && !(refused && !is_printed);
+        if surely_new && !is_printed {
+            last_refused.insert(key, inserts);
+        }
         judgement.surely_new += usize::from(surely_new);
         judgement.wrongly_suppressed += usize::from(surely_new && !is_printed);
         judgement.wrongly_printed += usize::from(is_printed && age.is_some_and(|age| age <= items));

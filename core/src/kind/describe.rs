@@ -60,8 +60,9 @@ pub trait Describe: Debug + Send + Sync {
     /// Returns the room for the notes by which an operation is undone that was interrupted, before
     /// it is applied again. All changes must go through the methods of [`Block`], in one block.
     /// [`UndoRoom::Notes`] for kinds that make changes of many words in parts
-    /// ([`Undo::keep`](crate::block::undo_log::Undo::keep)). [`UndoRoom::None`] for kinds whose operations are idempotent: interrupted anywhere, they may
-    /// be applied again with the same result.
+    /// ([`Undo::keep`](crate::block::undo_log::Undo::keep)). [`UndoRoom::None`] for kinds whose
+    /// operations are idempotent: interrupted anywhere, they may be applied again with the same
+    /// result.
     fn undo_room(&self) -> UndoRoom {
         UndoRoom::Block
     }

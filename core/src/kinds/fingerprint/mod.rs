@@ -26,10 +26,10 @@
 //! A bucket of 8 bytes (up to 32 for low rates) has `b` slots of `f` bits, youngest first, and
 //! above them the code of their lives (`codes`). A key has two buckets of its block, `i` and
 //! `j = g(fp) - i`, which its fingerprint `fp` turns into one another. If both are full, up to
-//! eight slots move to their other buckets. If that makes no room, one of the two buckets is *closed*: it
-//! holds no slots, and stands for every key that has it until the last of its keys has expired. So
-//! no insert fails and no key is lost; an overflow costs false positives of the keys of one bucket,
-//! for one window.
+//! eight slots move to their other buckets. If that makes no room, one of the two buckets is
+//! *closed*: it holds no slots, and stands for every key that has it until the last of its keys has
+//! expired. So no insert fails and no key is lost; an overflow costs false positives of the keys of
+//! one bucket, for one window.
 //!
 //! # No key is missed
 //!

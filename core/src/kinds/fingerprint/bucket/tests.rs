@@ -121,7 +121,8 @@ proptest! {
 
     #[test]
     fn buckets_lie_side_by_side_and_each_is_read_as_it_was_written(
-        shape in a_shape(), written in prop::collection::vec((0_usize..9, any::<[u64; 4]>()), 1..20),
+        shape in a_shape(),
+        written in prop::collection::vec((0_usize..9, any::<[u64; 4]>()), 1..20),
     ) {
         by_word!(shape, side_by_side(shape, &written));
     }
