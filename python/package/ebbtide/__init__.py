@@ -1,6 +1,6 @@
 """Filters that forget: "was this key seen in the last ten minutes, or among the last million?"
 
-A filter takes 19 to 34 bits a key, is kept on disk, survives ``kill -9``, and is shared by any
+A filter takes 18 to 34 bits a key, is kept on disk, survives ``kill -9``, and is shared by any
 number of threads and processes, in Python, Rust, and on the command line.
 
     import ebbtide
