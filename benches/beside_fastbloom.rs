@@ -78,7 +78,7 @@ impl Pair {
         // The window for which fingerprints at FPR 0.001 take this many bytes.
         let window = mib * 444_000;
         let mut spec = Fingerprint::last(window).fpr(0.001);
-        if let Some(load) = std::env::var("EBBTIDE_MAX_LOAD").ok() {
+        if let Ok(load) = std::env::var("EBBTIDE_MAX_LOAD") {
             spec = spec.max_load(load.parse().expect("a share of slots"));
         }
         let ours = created(&directory, "filter", spec);

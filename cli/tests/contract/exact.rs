@@ -75,7 +75,7 @@ pub fn judge(keys: &[&[u8]], items: u64, since: Since, more: &[&str]) -> Judgeme
         // The latest insert has age 1.
         let age = last_insert.get(key).map(|insert| inserts - insert + 1);
         let refused = last_refused.get(key).is_some_and(|then| inserts - then <= items);
-        let surely_new = age.is_none_or(|age| age > items + items / 2) && !(refused && !is_printed);
+        let surely_new = age.is_none_or(|age| age > items + items / 2) && (is_printed || !refused);
         if surely_new && !is_printed {
             last_refused.insert(key, inserts);
         }
