@@ -147,6 +147,12 @@ mod tests {
                 "--window 5m",
                 "fingerprint fpr=0.01 window=5m",
             ),
+            // Of an older version, which has four moves: planned anew, it has eight.
+            (
+                "fingerprint window-items=1000000 fpr=0.001 slots=4 bits=13 generations=14",
+                "--fpr 0.01",
+                "fingerprint fpr=0.01 window-items=1000000",
+            ),
             (
                 "counting capacity=1000 counter-bits=8",
                 "--capacity 1M",

@@ -11,7 +11,7 @@
 //! A new generation changes no block: a block catches up when it is next touched. Its first kind
 //! word holds the generation that it has caught up to.
 
-use ebbtide_core::block::{Block, Layout, load, prefetch, store};
+use ebbtide_core::block::{Block, Layout, UndoRoom, load, prefetch, store};
 use ebbtide_core::hash::Positions;
 use ebbtide_core::kind::{
     CountedGenerations, Describe, Events, Moment, Operation, Query, Sample, SingleBlock, State,
@@ -126,8 +126,8 @@ impl Describe for Ring {
         true
     }
 
-    fn idempotent(&self) -> bool {
-        true
+    fn undo_room(&self) -> UndoRoom {
+        UndoRoom::None
     }
 
     fn first_words(&self) -> u64 {
