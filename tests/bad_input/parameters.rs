@@ -67,7 +67,7 @@ const WINDOWS: &[Row] = &[
     ("fingerprint", "window-items", &["18446744073709551615", "281474976710657"], &[]),
     ("fingerprint", "window-items", &["281474976710656"], &[("fpr", "1e-8")]),
     ("fingerprint", "fpr", NO_RATE, ITEMS),
-    ("fingerprint", "fpr", &["1e-12"], ITEMS),
+    ("fingerprint", "fpr", &["1e-15"], ITEMS),
     ("fingerprint", "slots", NO_COUNT, SLOTLESS),
     ("fingerprint", "slots", &["1", "9", "4294967300"], SLOTLESS),
     ("fingerprint", "slots", &["4"], ITEMS),
