@@ -21,14 +21,14 @@ pub fn plan(arguments: &Plan) -> Result<()> {
     let (kind, parameters) =
         described(arguments.kind.as_deref(), arguments.last, &arguments.kind_options)?;
     let plan = inspect::plan(kind, &parameters, &arguments.creation.options())?;
-    let faster = faster(kind, &parameters, arguments)?;
     if let Some(file) = &arguments.plot {
         super::plan_plot::write(&parameters, file)?;
     }
     let mut output = Output::new()?;
     if arguments.json {
-        output.json(plan_json(kind, &plan, faster.as_ref()))?;
+        output.json(plan_json(kind, &plan))?;
     } else {
+        let faster = faster(kind, &parameters, arguments)?;
         output.text(&plan_text(kind, &plan, faster.as_ref()))?;
     }
     output.flush()
@@ -48,18 +48,7 @@ fn faster(kind: &str, parameters: &Parameters, arguments: &Plan) -> Result<Optio
     Ok(Some(inspect::plan(kind, &parameters, &arguments.creation.options())?))
 }
 
-fn plan_json(
-    kind: &str,
-    plan: &inspect::Plan,
-    faster: Option<&inspect::Plan>,
-) -> Map<String, Value> {
-    let faster = faster.map(|plan| {
-        Value::Object(object([
-            ("max_load", FASTER.into()),
-            ("memory_bytes", plan.memory_bytes.into()),
-            ("bits_per_key", plan.bits_per_key.into()),
-        ]))
-    });
+fn plan_json(kind: &str, plan: &inspect::Plan) -> Map<String, Value> {
     let part = |part: &PlannedPart| {
         let PlannedPart { name, bits, keeps, rate } = *part;
         Value::Object(object([
@@ -81,7 +70,6 @@ fn plan_json(
         ("fpr", plan.fpr.into()),
         ("stripes", plan.stripes.into()),
         ("blocks", plan.blocks.into()),
-        ("faster", faster.into()),
     ])
 }
 
