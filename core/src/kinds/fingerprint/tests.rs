@@ -289,3 +289,22 @@ fn parameters_build_the_same_filter_again() {
     let some = Parameters::new().with("window-items", 5).with("slots", 4);
     conformance::refuses(NAME, &some, "slots");
 }
+
+#[test]
+fn small_filters_of_low_rates_close_no_bucket() {
+    for window in [10, 100, 700] {
+        for seed in 0..40_000 / window {
+            let kind = items(window, 1e-9);
+            let block_words = kind.default_block_words();
+            let layout = Layout { stripes: kind.default_stripes(block_words), block_words };
+            let mut harness = Harness::new(kind, layout);
+            let key = |at: u64| mix(seed << 32 | at);
+            (0..4 * window).for_each(|at| _ = harness.insert(key(at), 0));
+            assert_eq!(harness.metric("closings"), 0, "{window} {seed}");
+            let held = (3 * window..4 * window).all(|at| harness.contains(key(at)));
+            assert!(held, "{window} {seed}");
+            let gone = (0..window).all(|at| !harness.contains(key(at)));
+            assert!(gone, "{window} {seed}");
+        }
+    }
+}

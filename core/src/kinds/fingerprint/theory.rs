@@ -86,7 +86,14 @@ pub fn mean_keys(shape: &Shape, buckets: f64, blocks: f64, fpr: f64) -> f64 {
         (5e-10, 5.9),
     ];
     let of_rate = DEVIATIONS.iter().find(|(rate, _)| fpr > *rate).map_or(6.8, |(_, z)| *z);
-    let most = highest_load(shape.slots, shape.bits, buckets) * f64::from(shape.slots) * buckets;
+    // Fewer blocks than one in a hundred may overflow at low rates.
+    let [large, few] =
+        [f64::INFINITY, buckets].map(|buckets| highest_load(shape.slots, shape.bits, buckets));
+    let usual = DEVIATIONS[0].1;
+    let load = large - (large - few) * of_rate / usual;
+    // In the smallest blocks a few keys with the same two buckets are enough.
+    let load = (load - 4.0 * (of_rate - usual) / buckets.max(1.0)).max(load / 2.0);
+    let most = load * f64::from(shape.slots) * buckets;
     mean_below(most, of_rate + 70.0 / buckets.max(1.0), blocks)
 }
 
