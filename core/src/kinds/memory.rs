@@ -3,9 +3,8 @@
 //! A kind asks before it opens a bank. Without room it opens a smaller one, or none: then the
 //! newest bank takes the keys, the rate of false positives rises, and no key is lost.
 
-use crate::block::UndoRoom;
 use crate::block::places::head_bytes;
-use crate::block::{BankPlaces, Geometry, Layout};
+use crate::block::{BankPlaces, Geometry, Layout, UndoRoom};
 use crate::error::Result;
 use crate::kind::{Kind, Parameters, State};
 

@@ -26,8 +26,8 @@ const BURST_PART: f64 = 1.0 / 32.0;
 /// multiple of eight. So a block's length tells the form of its buckets.
 const BURST_WORDS: u32 = 4;
 
-/// The lowest load at which a shape is used: below it the rate is lower than fingerprints of 32
-/// bits can keep in reasonable memory.
+/// The lowest load at which a shape is used: below it the rate is lower than fingerprints of
+/// [`MOST_BITS`] bits can keep in reasonable memory.
 const LEAST_LOAD: f64 = 0.25;
 
 /// The words of a block that plans assume: 64 KiB. Larger blocks are filled better.

@@ -313,6 +313,8 @@ impl<W: Word, const BURSTS: bool> Table<W, BURSTS> {
     fn age(&self, block: &Block<'_>, generation: u64) {
         if block.own(LIVE) == 0 && block.own(CLOSED) == 0 {
             block.set_own(GENERATION, generation);
+            // The last slots may have died in a part before an interruption.
+            block.set_own(AGED, 0);
             return;
         }
         while self.age_part(block, generation) {}

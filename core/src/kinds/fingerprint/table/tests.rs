@@ -294,3 +294,26 @@ fn another_key_has_a_slot_if_block_bucket_and_fingerprint_are_the_same() {
     let expected = 2.0 / 16.0 / 4.0 / 2_f64.powi(shape.bits as i32);
     assert!((modelled.table.hit(&block) / expected - 1.0).abs() < 1e-12);
 }
+
+#[test]
+fn a_block_whose_last_slots_died_in_an_interrupted_part_ages_whole_again() {
+    let mut block = Modelled::<u64>::new(shape_of(3), 64);
+    let in_first_part = |block: &Modelled<u64>| {
+        block.table.age_part(&block.block(), 1 << 20);
+        (block.block().own(AGED) > 0, block.block().own(LIVE) == 0)
+    };
+    // A key whose only slot lies in the first part.
+    let key = (0..).find(|&key| block.table.key(&block.block(), hash(key)).buckets[0] == 0);
+    block.insert(key.expect("a key of the first bucket"), 1);
+    assert_eq!(in_first_part(&block), (true, true), "interrupted after the last slot has died");
+    block.keys.clear();
+    for generation in [1 << 20, (1 << 20) + 1, (1 << 20) + 3] {
+        (0..60).for_each(|number| block.insert(generation << 32 | number, generation));
+        assert_eq!(block.block().own(AGED), 0);
+    }
+    let first = (1_u64 << 20) << 32;
+    let life = u64::from(shape_of(3).generations) + 1;
+    let left = (0..60).map(|number| block.left(first | number, (1 << 20) + 3));
+    assert!(left.into_iter().filter(|&left| left > life - 3).count() < 4, "all slots age");
+    block.check_rules();
+}
