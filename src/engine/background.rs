@@ -186,6 +186,8 @@ impl Task for LogTask {
         *ran = now;
         pace.take(written, now);
         let soon = pace.within(LOOKAHEAD);
+        let mapped = engine.log_writer.map_ahead();
+        failed_in_background("mapping", engine.shared.media.path(), mapped);
         if is_busy {
             self.allocate_ahead(PRESENT, PRESENT, soon);
         }
@@ -248,6 +250,9 @@ impl Task for SnapshotTask {
         if wanted {
             engine.backpressure.end_wait();
         }
+        // Here rather than in the log's task: the system frees the blocks of removed segments, and
+        // no sync should wait for that.
+        engine.log_writer.unmap_durable();
         task_threads::next_tick(Instant::now(), TICK)
     }
 }
@@ -267,7 +272,6 @@ fn tidy_log(engine: &Engine) {
         // Under stripe 0, because a clear subtracts counts.
         engine.shared.image.header().counters().catch_up();
     }
-    engine.log_writer.unmap_durable();
     engine.time.tend();
     if engine.shared.meta.downtime == Downtime::Freeze && engine.shared.uses_time {
         failed_in_background("heartbeat", path, engine.writer.events.heartbeat());

@@ -8,7 +8,7 @@ use crate::engine::overlay::Access;
 use crate::engine::prepared::Prepared;
 use crate::engine::shared::Local;
 use crate::engine::staging::{BatchOperation, Events, Host, Staging, Unstaged};
-use crate::engine::writer::Writer;
+use crate::engine::writer::{Tried, Writer};
 use crate::error::{Error, Result};
 use crate::image::late_space;
 use crate::image::positions::MOST_SOURCES;
@@ -62,7 +62,7 @@ fn commit_held<'w>(
     batch: &mut Prepared,
     with: Settings<'_>,
     held: &mut Held<'w>,
-) -> Result<u64> {
+) -> Result<Tried<u64>> {
     let mut puts_off = false;
     loop {
         writer.shared.check_writable()?;
@@ -86,8 +86,9 @@ fn commit_held<'w>(
             Err(Unstaged::Failed(error)) => return Err(error),
         }
         let beside = records_beside(with.positions, &ended);
-        if let Some(lsn) = append(writer, batch, (beside, with.waits), is_staged, held)? {
-            return Ok(lsn);
+        match append(writer, batch, beside, is_staged, held)? {
+            Tried::Again => {}
+            tried => return Ok(tried),
         }
     }
 }
@@ -186,26 +187,26 @@ fn records_beside<'b>(
 }
 
 /// Commits the records of a batch that is staged, with these beside them. Returns the LSN up to
-/// which the log must be durable; `None` if nothing has happened.
+/// which the log must be durable.
 fn append(
     writer: &Writer,
     batch: &mut Prepared,
-    (beside, waits): (impl Iterator<Item = Record>, Waits),
+    beside: impl Iterator<Item = Record>,
     prefetches: bool,
     held: &mut Held<'_>,
-) -> Result<Option<u64>> {
+) -> Result<Tried<u64>> {
     let late = batch.late();
-    let Some(staging) = &mut batch.staging else { return Ok(None) };
+    let Some(staging) = &mut batch.staging else { return Ok(Tried::Again) };
     let operations = staging.records.len();
     staging.records.extend(beside);
     let committed = if staging.records.is_empty() {
         let stripes = held.iter().map(|stripe| stripe.entry().lsn());
-        Ok(Some(stripes.max().unwrap_or(0)))
+        Ok(Tried::Done(stripes.max().unwrap_or(0)))
     } else {
-        commit::commit(writer, staging, waits, prefetches, held)
+        commit::commit(writer, staging, prefetches, held)
     };
     staging.records.truncate(operations);
-    if let Ok(Some(_)) = committed {
+    if let Ok(Tried::Done(_)) = committed {
         if let Some(raised) = staging.raised() {
             writer.time.raise_base(raised);
         }

@@ -16,7 +16,7 @@ use crate::engine::shared::Local;
 use crate::engine::staging::BatchOperation;
 use crate::engine::time::Stamp;
 use crate::engine::write::decide;
-use crate::engine::writer::Writer;
+use crate::engine::writer::{Lack, Tried, Writer};
 use crate::error::{Error, Result};
 use crate::locks::stripes::StripeGuard;
 use crate::wal::Record;
@@ -61,47 +61,39 @@ pub(crate) fn claim(
     lease: LeaseTime,
     when: (Option<Micros>, Waits),
 ) -> Result<ClaimAnswer> {
-    while_space_is_made(writer, when.1, || {
-        loop {
-            if let Some(answer) = claim_once(writer, hash, lease, when)? {
-                return Ok(answer);
-            }
-        }
-    })
+    while_space_is_made(writer, when.1, || claim_once(writer, hash, lease, when))
 }
 
-/// Claims a key; `None` if nothing has happened.
 fn claim_once(
     writer: &Writer,
     hash: u64,
     lease: LeaseTime,
     (time, waits): (Option<Micros>, Waits),
-) -> Result<Option<ClaimAnswer>> {
+) -> Result<Tried<ClaimAnswer>> {
     let [stripe, mut stripe_0] = lock(writer, hash, waits)?;
     let now = writer.time.now().time.max(time.unwrap_or(0));
     let moment = writer.time.moment(Stamp { time: now, stream: false });
     if writer.queries.contains_held(hash, &moment)? {
-        return Ok(Some(ClaimAnswer::Seen(stripe.entry().lsn())));
+        return Ok(Tried::Done(ClaimAnswer::Seen(stripe.entry().lsn())));
     }
     let header = writer.shared.image.header();
     let (claims, above) = (header.claims(), header.identity().timeline << TOKEN_BITS);
     let claimant = Claimant { hash, now: writer.leases.now(), lease, above };
     let record = match claimant.decide(claims.get(hash), claims.latest()) {
-        Decided::InProgress(until) => return Ok(Some(ClaimAnswer::InProgress(until))),
+        Decided::InProgress(until) => return Ok(Tried::Done(ClaimAnswer::InProgress(until))),
         Decided::Begins(record) => record,
     };
     if waits.never() && !claims.has_space() {
         return Err(writer.shared.would_wait("room for claims"));
     }
     writer.shared.image.allocate_claims()?;
-    let is_written = if claims.has_room_for(hash) {
-        append(writer, &mut stripe_0, &[record], waits)?
-    } else {
-        let mut records = over(writer, record.time)?;
-        records.push(record);
-        append(writer, &mut stripe_0, &records, waits)?
+    let mut records = match claims.has_room_for(hash) {
+        true => Vec::new(),
+        false => over(writer, record.time)?,
     };
-    Ok(is_written.then(|| ClaimAnswer::Yours(HeldClaim::of_record(&record))))
+    records.push(record);
+    let answer = ClaimAnswer::Yours(HeldClaim::of_record(&record));
+    Ok(append(writer, &mut stripe_0, &records, answer))
 }
 
 /// Returns the records that end some of the claims which are not held any more at this time of
@@ -131,14 +123,13 @@ fn lock(writer: &Writer, hash: u64, waits: Waits) -> Result<[StripeGuard<'_, Loc
     Ok([stripe, stripe_0])
 }
 
-/// Appends records of claims and applies them. Returns false if nothing has happened: room was
-/// made, or another process has voided a slot.
-fn append(
+/// Appends records of claims and applies them. Then `answer` is what is done.
+fn append<T>(
     writer: &Writer,
     stripe_0: &mut StripeGuard<'_, Local>,
     records: &[Record],
-    waits: Waits,
-) -> Result<bool> {
+    answer: T,
+) -> Tried<T> {
     let (image, end) = (&writer.shared.image, writer.shared.log.mapped_end());
     let appended = if let [record] = records {
         writer.events.append(stripe_0, record).map_or(Appended::NoRoom, Appended::At)
@@ -151,9 +142,9 @@ fn append(
     }
     image.header().events_from().end();
     match appended {
-        Appended::At(_) => Ok(true),
-        Appended::NoRoom => writer.make_room(waits, records.len() as u64, end).map(|()| false),
-        Appended::Voided => Ok(false),
+        Appended::At(_) => Tried::Done(answer),
+        Appended::NoRoom => Tried::NoRoom(Lack { slots: records.len() as u64, end }),
+        Appended::Voided => Tried::Again,
     }
 }
 
@@ -174,20 +165,18 @@ pub(crate) fn confirm(
 ) -> Result<u64> {
     let request = Request::new(key.hash, time, 1, Precondition::Nothing, waits);
     let confirmed = while_space_is_made(writer, waits, || {
-        loop {
-            let [mut stripe, mut stripe_0] = lock(writer, key.hash, waits)?;
-            let claim = held(writer, key)?;
-            let (stamp, end) = (writer.time.stamp(time)?, writer.shared.log.mapped_end());
-            match insert(writer, [&mut stripe, &mut stripe_0], &request, stamp, &claim)? {
-                Attempt::Done(written) if written.checked != Checked::TooLate => {
-                    return Ok(Some(written.lsn + 1));
-                }
-                Attempt::NoRoom => writer.make_room(waits, 2, end)?,
-                Attempt::Again => {}
-                // Events must come first, or the key is too late.
-                _ => return Ok(None),
+        let [mut stripe, mut stripe_0] = lock(writer, key.hash, waits)?;
+        let claim = held(writer, key)?;
+        let (stamp, end) = (writer.time.stamp(time)?, writer.shared.log.mapped_end());
+        Ok(match insert(writer, [&mut stripe, &mut stripe_0], &request, stamp, &claim)? {
+            Attempt::Done(written) if written.checked != Checked::TooLate => {
+                Tried::Done(Some(written.lsn + 1))
             }
-        }
+            Attempt::NoRoom => Tried::NoRoom(Lack { slots: 2, end }),
+            Attempt::Again => Tried::Again,
+            // Events must come first, or the key is too late.
+            _ => Tried::Done(None),
+        })
     })?;
     if let Some(lsn) = confirmed {
         return Ok(lsn);
@@ -282,13 +271,9 @@ fn under_stripe_0(
     decide: impl Fn() -> Result<Option<Record>>,
 ) -> Result<Option<Record>> {
     while_space_is_made(writer, waits, || {
-        loop {
-            let mut stripe_0 = writer.stripes.lock_unless_closed(0, waits)?;
-            writer.shared.check_writable()?;
-            let Some(record) = decide()? else { return Ok(None) };
-            if append(writer, &mut stripe_0, &[record], waits)? {
-                return Ok(Some(record));
-            }
-        }
+        let mut stripe_0 = writer.stripes.lock_unless_closed(0, waits)?;
+        writer.shared.check_writable()?;
+        let Some(record) = decide()? else { return Ok(Tried::Done(None)) };
+        Ok(append(writer, &mut stripe_0, &[record], Some(record)))
     })
 }

@@ -6,7 +6,7 @@ use crate::engine::outcome::Waits;
 use crate::engine::shared::Local;
 use crate::engine::staging::{Allocated, Room, Staging};
 use crate::engine::time::Stamp;
-use crate::engine::writer::Writer;
+use crate::engine::writer::{Lack, Tried, Writer};
 use crate::error::Result;
 use crate::image::BankSet;
 use crate::locks::stripes::StripeGuard;
@@ -20,19 +20,25 @@ pub(crate) const AHEAD: usize = 16;
 /// The stripes that a commit holds, ascending; stripe 0, if held, comes last.
 pub(crate) type Held<'a> = Vec<StripeGuard<'a, Local>>;
 
-/// Repeats an attempt to write after each checkpoint that may have made space for it.
+/// Repeats an attempt to write until it is done, after making the room in the log that it lacks,
+/// and after each checkpoint that may have made space for it.
 pub(crate) fn while_space_is_made<T>(
     writer: &Writer,
     waits: Waits,
-    mut attempt: impl FnMut() -> Result<T>,
+    mut attempt: impl FnMut() -> Result<Tried<T>>,
 ) -> Result<T> {
     writer.shared.check_usable()?;
     let mut waited_after = None;
     loop {
         writer.wait_for_checkpoint(waits)?;
-        match attempt() {
-            Err(error) => writer.make_space(error, &mut waited_after)?,
-            done => return done,
+        let failed = match attempt() {
+            Ok(Tried::Done(done)) => return Ok(done),
+            Ok(Tried::Again) => Ok(()),
+            Ok(Tried::NoRoom(lack)) => writer.make_room(waits, lack),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = failed {
+            writer.make_space(error, &mut waited_after)?;
         }
     }
 }
@@ -75,19 +81,17 @@ pub(crate) fn lock_events(
 }
 
 /// Appends the records of a batch, and applies them. `prefetches` makes it prefetch the keys'
-/// blocks. Returns the LSN of the last record; `None` if nothing has happened, because others have
-/// written meanwhile, or room had to be made.
+/// blocks. Returns the LSN of the last record.
 ///
 /// # Errors
-/// [`Error::Io`](crate::Error::Io), including a full disk, [`Error::WouldWait`](crate::Error),
+/// [`Error::Io`](crate::Error::Io), including a full disk,
 /// [`Error::Poisoned`](crate::Error::Poisoned): nothing has happened.
 pub(crate) fn commit(
     writer: &Writer,
     staging: &Staging,
-    waits: Waits,
     prefetches: bool,
     held: &mut [StripeGuard<'_, Local>],
-) -> Result<Option<u64>> {
+) -> Result<Tried<u64>> {
     let (header, records) = (writer.shared.image.header(), &staging.records);
     let allocated = staging.allocate(writer)?;
     let (events, end) = (holds_events(held), writer.shared.log.mapped_end());
@@ -104,14 +108,11 @@ pub(crate) fn commit(
     if events {
         header.events_from().end();
     }
-    match appended {
-        Appended::At(first) => Ok(Some(first + records.len() as u64 - 1)),
-        Appended::NoRoom => {
-            writer.make_room(waits, records.len() as u64, end)?;
-            Ok(None)
-        }
-        Appended::Voided => Ok(None),
-    }
+    Ok(match appended {
+        Appended::At(first) => Tried::Done(first + records.len() as u64 - 1),
+        Appended::NoRoom => Tried::NoRoom(Lack { slots: records.len() as u64, end }),
+        Appended::Voided => Tried::Again,
+    })
 }
 
 /// Applies the records of a batch that counts, the first of which has this LSN.

@@ -5,8 +5,9 @@ use crate::engine::shared::Shared;
 use crate::engine::wakeup::{RECORDS_PER_WAKEUP, Wakeup};
 use crate::error::Result;
 use crate::locks::leader_gate::{self, Taken};
+use crate::sync::Hint;
 use crate::sync::patience;
-use crate::wal::record::RECORD_BYTES;
+use crate::wal::log::SMALL;
 use crate::wal::{Record, Segment};
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,8 +29,8 @@ const SOON_MOST: u64 = 2;
 /// The part of the records expected soon for which space is allocated within a segment.
 const PIECE_OF_SOON: u64 = 4;
 
-/// The slots of a log that takes no space ahead: 256 KiB. Small filters are promised to be small.
-const SMALL: u64 = (256 << 10) / RECORD_BYTES;
+/// Of the slots that are kept for handles that write few records, a handle uses one in this many.
+const KEPT_SHARE: u64 = 4;
 
 /// What became of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +49,12 @@ pub struct LogWriter {
     shared: Arc<Shared>,
     wakeup: Arc<Wakeup>,
     backpressure: Arc<Backpressure>,
+    /// The slots that this handle has used of those kept for handles that write few records, and
+    /// the end of the log below which they lie.
+    kept_used: Hint,
+    kept_below: Hint,
+    /// The end of the log for which the task of the log was woken.
+    near_end: Hint,
 }
 
 impl LogWriter {
@@ -57,7 +64,8 @@ impl LogWriter {
         wakeup: Arc<Wakeup>,
         backpressure: Arc<Backpressure>,
     ) -> Self {
-        Self { shared, wakeup, backpressure }
+        let [kept_used, kept_below, near_end] = std::array::from_fn(|_| Hint::default());
+        Self { shared, wakeup, backpressure, kept_used, kept_below, near_end }
     }
 
     /// Reserves a slot and publishes a record there. `last` is the segment that the caller wrote to
@@ -65,7 +73,14 @@ impl LogWriter {
     #[inline(always)]
     pub(crate) fn append(&self, last: &mut Option<Arc<Segment>>, record: &Record) -> Option<u64> {
         loop {
-            let lsn = self.shared.image.header().tail().reserve(self.shared.log.mapped_end())?;
+            let (tail, end) = (self.shared.image.header().tail(), self.shared.log.common_end());
+            let lsn = match tail.reserve(end) {
+                Some(lsn) => lsn,
+                None => self.reserve_kept(1)?,
+            };
+            if end.wrapping_sub(lsn) < PRESENT {
+                self.note_near_end(end);
+            }
             self.enter_segment(last, lsn);
             if lsn.is_multiple_of(RECORDS_PER_WAKEUP) {
                 self.note_records();
@@ -78,6 +93,36 @@ impl LogWriter {
             if self.shared.log.write(segment, lsn, record) {
                 return Some(lsn);
             }
+        }
+    }
+
+    /// Reserves some of the slots that are kept for handles that write few records, if this handle
+    /// has used few of them. So a handle that inserts a key now and then does not wait for the
+    /// syncs that extend the log when another one has filled it.
+    #[cold]
+    fn reserve_kept(&self, count: u64) -> Option<u64> {
+        let (log, end) = (&self.shared.log, self.shared.log.mapped_end());
+        // Threads of one handle may do this at once: at worst they use some slots more.
+        if self.kept_below.get() != end {
+            self.kept_below.set(end);
+            self.kept_used.set(0);
+        }
+        let used = self.kept_used.get() + count;
+        if used > log.kept_slots(end) / KEPT_SHARE {
+            return None;
+        }
+        let first = self.shared.image.header().tail().reserve_all(count, end)?;
+        self.kept_used.set(used);
+        Some(first)
+    }
+
+    /// Wakes the task of the log once for each end of the mapped log that comes near: it maps what
+    /// follows, or allocates it, before an insert has to.
+    #[cold]
+    fn note_near_end(&self, end: u64) {
+        if self.near_end.get() != end {
+            self.near_end.set(end);
+            self.wakeup.wake_log();
         }
     }
 
@@ -113,11 +158,12 @@ impl LogWriter {
         announce: impl FnOnce(u64),
     ) -> Appended {
         let header = self.shared.image.header();
-        let (limit, count) = (self.shared.log.mapped_end(), records.len() as u64);
+        let (limit, count) = (self.shared.log.common_end(), records.len() as u64);
         announce(header.tail().hint());
         // Whoever finds this process dead accounts for as many empty slots.
         header.unheld_slots().add_all(count);
-        let Some(first) = header.tail().reserve_all(count, limit) else {
+        let reserved = header.tail().reserve_all(count, limit);
+        let Some(first) = reserved.or_else(|| self.reserve_kept(count)) else {
             header.unheld_slots().remove_all(count);
             return Appended::NoRoom;
         };
@@ -158,6 +204,23 @@ impl LogWriter {
         }
     }
 
+    /// Maps what others have allocated beyond the log that this handle has mapped, from the tail
+    /// on.
+    pub(crate) fn map_ahead(&self) -> Result<()> {
+        let header = self.shared.image.header();
+        loop {
+            let (end, tail) = (header.allocated().read(), header.tail().hint());
+            if end <= self.shared.log.mapped_end() {
+                return Ok(());
+            }
+            match self.shared.log.map(tail, end) {
+                // It was removed, which happens only below the tail.
+                Err(error) if error.is_not_found() && header.tail().hint() > tail => {}
+                mapped => return mapped.map(|_| ()),
+            }
+        }
+    }
+
     /// Makes room for this handle to write beyond `end`, the end of its mapped log: maps segments
     /// that others have allocated, or allocates the next one.
     pub(crate) fn make_room(&self, end: u64) -> Result<()> {
@@ -170,7 +233,7 @@ impl LogWriter {
             })?;
             let allocated = header.allocated().read();
             if allocated > end {
-                return self.map_log().map(|_| ());
+                return self.map_ahead();
             }
             self.shared.check_directory()?;
             let leader = match leader_gate::take(header.growing(), GROWERS_TIME) {
@@ -207,7 +270,7 @@ impl LogWriter {
     pub(crate) fn unmap_durable(&self) {
         let header = self.shared.image.header();
         let durable = self.shared.durable();
-        if !self.shared.log.forget_below(durable) {
+        if !self.shared.log.has_below(durable) {
             return;
         }
         for index in 0..header.stripe_count() {
@@ -215,6 +278,7 @@ impl LogWriter {
                 stripe.segment.take_if(|segment| segment.end() <= durable);
             }
         }
+        self.shared.log.forget_below(durable);
     }
 
     /// Makes the pages of the next `present` records present, and allocates log ahead. If about as
@@ -271,6 +335,7 @@ impl LogWriter {
 mod tests {
     use super::*;
     use crate::media::Memory;
+    use crate::wal::record::RECORD_BYTES;
     use crate::{Bloom, Durability, Filter, Options};
 
     /// Returns the KiB of memory that the log in this directory takes in this process.
@@ -318,6 +383,38 @@ mod tests {
         assert!((ahead..ahead + 6 * 4).contains(&present), "{present} KiB");
         insert(70_000..70_100);
         filter.sync().expect("the records are in the file");
+    }
+
+    #[test]
+    fn a_handle_that_writes_little_finds_room_where_another_has_used_up_the_log() {
+        let media = Arc::new(Memory::new());
+        let options = Options::new().background(false).segment_bytes(1 << 20);
+        let spec = Bloom::capacity(1000);
+        let bulk = Filter::create_on(media.clone(), spec, options.clone()).expect("a filter");
+        let open = || Filter::<Bloom>::open_on(media.clone(), options.clone()).expect("the filter");
+        let others = [open(), open(), open(), open()];
+        let mut keys = 0_u64..;
+        // Into the second segment, which is allocated whole.
+        keys.by_ref().take(40_000).for_each(|key| assert!(bulk.insert(key.to_le_bytes()).is_ok()));
+        let mut inserted = |filter: &Filter<Bloom>| {
+            let quick = filter.call().without_waiting();
+            keys.by_ref().take_while(|key| quick.insert(key.to_le_bytes()).is_ok()).count() as u64
+        };
+        let engine = bulk.engine();
+        let (start, end) =
+            (engine.shared.image.header().tail().hint(), engine.shared.log.mapped_end());
+        let kept = engine.shared.log.kept_slots(end);
+        assert_eq!(kept, 1024);
+        assert_eq!(inserted(&bulk), end - start - kept + kept / KEPT_SHARE);
+        for other in &others {
+            other.engine().log_writer.map_ahead().expect("it is allocated");
+        }
+        assert_eq!(others.each_ref().map(&mut inserted), [256, 256, 256, 0]);
+        assert_eq!(inserted(&bulk), 0);
+        // Who waits makes room.
+        bulk.insert("another").expect("an insert");
+        assert_eq!(engine.shared.log.mapped_end(), end + engine.shared.log.capacity());
+        assert!(inserted(&bulk) > 30_000);
     }
 
     #[test]

@@ -47,6 +47,11 @@ impl Wakeup {
         self.tasks.get().into_iter().flatten().for_each(Registered::wake);
     }
 
+    /// Wakes the task of the log.
+    pub(crate) fn wake_log(&self) {
+        self.tasks.get().into_iter().for_each(|[log, _]| log.wake());
+    }
+
     /// Requests syncs at least at this interval from now on.
     #[inline]
     pub(crate) fn request(&self, every: Duration) {

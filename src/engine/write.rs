@@ -14,7 +14,7 @@ use crate::engine::shared::Local;
 use crate::engine::staging::{Events, Host, Staging, Unstaged};
 use crate::engine::time::Stamp;
 use crate::engine::with_events;
-use crate::engine::writer::Writer;
+use crate::engine::writer::{Lack, Tried, Writer};
 use crate::error::Result;
 use crate::locks::stripes::StripeGuard;
 use ebbtide_core::kind::{Decision, Estimate, MOST_WEIGHT, Moment, WritePlan, plan};
@@ -48,6 +48,22 @@ fn write_once(
     if waited_after.is_some() || !writer.backpressure.lets_pass() {
         writer.wait_for_checkpoint(request.waits)?;
     }
+    let failed = match try_write(writer, request) {
+        Ok(Tried::Done(written)) => return Ok(Some(written)),
+        Ok(Tried::Again) => Ok(()),
+        Ok(Tried::NoRoom(lack)) => writer.make_room(request.waits, lack),
+        // Nothing has happened.
+        Err(error) => Err(error),
+    };
+    match failed {
+        Ok(()) => Ok(None),
+        Err(error) => writer.make_space(error, waited_after).map(|()| None),
+    }
+}
+
+/// Writes under the key's stripe, and releases it.
+#[inline(always)]
+fn try_write(writer: &Writer, request: &Request<'_>) -> Result<Tried<WriteOutcome>> {
     let index = writer.shared.image.layout().stripe_of(request.asked.hash) + 1;
     let mut stripe = match writer.stripes.try_lock(index) {
         Some(stripe) => stripe,
@@ -62,37 +78,30 @@ fn write_once(
         Ok(Attempt::NeedsEvents { can_wait }) => {
             with_events::write(writer, &mut stripe, request, stamp, can_wait)
         }
-        Ok(Attempt::Heavy) => match write_heavy(writer, stripe, request, stamp) {
-            Ok(written) => return Ok(written),
-            Err(error) => Err(error),
-        },
+        Ok(Attempt::Heavy) => return write_heavy(writer, stripe, request, stamp),
         other => other,
     };
-    let failed = match attempt {
-        Ok(Attempt::Done(written)) => return complete(writer, written, request, stamp),
-        Ok(Attempt::NoRoom) => writer.make_room(request.waits, 1, end),
-        Ok(_) => Ok(()),
-        // Nothing has happened.
-        Err(error) => Err(error),
-    };
-    match failed {
-        Ok(()) => Ok(None),
-        Err(error) => writer.make_space(error, waited_after).map(|()| None),
+    match attempt? {
+        Attempt::Done(written) => complete(writer, written, request, stamp),
+        Attempt::NoRoom => Ok(Tried::NoRoom(Lack { slots: 1, end })),
+        _ => Ok(Tried::Again),
     }
 }
 
-/// Completes a write under its stripe; `None` if it must be repeated.
+/// Completes a write under its stripe.
 #[inline]
 fn complete(
     writer: &Writer,
     written: WriteOutcome,
     request: &Request<'_>,
     stamp: Stamp,
-) -> Result<Option<WriteOutcome>> {
+) -> Result<Tried<WriteOutcome>> {
     match (written.checked, request.count) {
         // Too late by this handle's own clock: the process was stopped after the clock was
         // read.
-        (Checked::TooLate, _) if request.time.is_none() && !stamp.stream => return Ok(None),
+        (Checked::TooLate, _) if request.time.is_none() && !stamp.stream => {
+            return Ok(Tried::Again);
+        }
         // Still under the stripe: no other insert of the key can come in between.
         (Checked::New, Some(count)) => {
             let moment = writer.time.moment(stamp);
@@ -100,7 +109,7 @@ fn complete(
         }
         _ => {}
     }
-    Ok(Some(written))
+    Ok(Tried::Done(written))
 }
 
 #[inline(always)]
@@ -184,7 +193,7 @@ fn write_heavy<'w>(
     stripe: StripeGuard<'w, Local>,
     request: &Request<'_>,
     stamp: Stamp,
-) -> Result<Option<WriteOutcome>> {
+) -> Result<Tried<WriteOutcome>> {
     let (mut held, mut events) = (vec![stripe], Events::Missing);
     loop {
         writer.shared.check_writable()?;
@@ -198,15 +207,19 @@ fn write_heavy<'w>(
                 held.extend(stripe_0);
                 continue;
             }
-            Err(Unstaged::Outdated) => return Ok(None),
+            Err(Unstaged::Outdated) => return Ok(Tried::Again),
             Err(Unstaged::Failed(error)) => return Err(error),
         };
         let checked = performed.checked;
         if !performed.is_recorded {
-            return Ok(Some(leave(writer, &held[0], performed.is_late, checked)));
+            return Ok(Tried::Done(leave(writer, &held[0], performed.is_late, checked)));
         }
-        if let Some(lsn) = commit::commit(writer, &staging, request.waits, false, &mut held)? {
-            return complete(writer, WriteOutcome { checked, lsn }, request, stamp);
+        match commit::commit(writer, &staging, false, &mut held)? {
+            Tried::Done(lsn) => {
+                return complete(writer, WriteOutcome { checked, lsn }, request, stamp);
+            }
+            Tried::NoRoom(lack) => return Ok(Tried::NoRoom(lack)),
+            Tried::Again => {}
         }
     }
 }

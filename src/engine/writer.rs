@@ -15,6 +15,24 @@ use ebbtide_core::block::prefetch_write;
 use ebbtide_core::kind::Micros;
 use std::sync::Arc;
 
+/// The room in the log that an attempt to write lacks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lack {
+    pub(crate) slots: u64,
+    /// The end of the log that was mapped before the attempt.
+    pub(crate) end: u64,
+}
+
+/// The outcome of an attempt to write that takes its stripes and releases them.
+#[derive(Debug)]
+pub(crate) enum Tried<T> {
+    Done(T),
+    /// Others have written meanwhile, and nothing has happened.
+    Again,
+    /// Nothing has happened.
+    NoRoom(Lack),
+}
+
 /// The parts of a handle that writes use.
 #[derive(Debug)]
 pub struct Writer {
@@ -80,17 +98,25 @@ impl Writer {
         Ok(())
     }
 
-    /// Makes room in the log for this many slots beyond the tail, and at least for one more than
-    /// there was below `end`: another writer may take what there is.
+    /// Makes the room in the log that an attempt lacks. The caller holds no stripe: this may take
+    /// two syncs.
     #[cold]
-    pub(crate) fn make_room(&self, waits: Waits, slots: u64, end: u64) -> Result<()> {
+    pub(crate) fn make_room(&self, waits: Waits, lack: Lack) -> Result<()> {
         if waits.never() {
             return Err(self.shared.would_wait("more log or memory to be allocated"));
         }
-        let tail = self.shared.image.header().tail().hint();
-        let wanted = tail.saturating_add(slots).max(end.saturating_add(1));
-        while self.shared.log.mapped_end() < wanted {
-            self.log_writer.make_room(self.shared.log.mapped_end())?;
+        // A handle that is closed meanwhile waits for this.
+        let _busy = self.shared.enter()?;
+        let log = &self.shared.log;
+        self.log_writer.map_ahead()?;
+        if log.mapped_end() > lack.end {
+            // Others have allocated more: it may be enough.
+            return Ok(());
+        }
+        let wanted = self.shared.image.header().tail().hint().saturating_add(lack.slots);
+        // At least one slot more than there was: another writer may take what there is.
+        while log.common_end() < wanted || log.mapped_end() <= lack.end {
+            self.log_writer.make_room(log.mapped_end())?;
         }
         Ok(())
     }

@@ -29,6 +29,14 @@ const PIECES_LEAST: [u64; 2] = [2 * PAGE_RECORDS, 4 * PAGE_RECORDS];
 /// is known of the writers yet, and they wait for an allocation on a busy disk.
 const FIRST_PIECE: u64 = 64;
 
+/// The slots of a log that takes no space ahead: 256 KiB. Small filters are promised to be small.
+pub const SMALL: u64 = (256 << 10) / RECORD_BYTES;
+
+/// Of a mapped log, one slot in this many is kept for handles that write few records, at most one
+/// in [`KEPT_OF_SEGMENT`] of a segment.
+const KEPT_OF_GROWN: u64 = 8;
+const KEPT_OF_SEGMENT: u64 = 32;
+
 /// Returns the slot up to which space is allocated next, if it is allocated up to `allocated` now.
 /// `segment` is the segment of the next slot, `start` the timeline's first LSN.
 ///
@@ -58,6 +66,8 @@ pub struct Log {
     segments: Mutex<BTreeMap<u64, Arc<Segment>>>,
     /// The end of the log that this handle has mapped.
     mapped: AtomicU64,
+    /// The end of what handles that write many records may reserve of it.
+    common: AtomicU64,
     temporaries: Hint,
     /// Every slot below is complete, as this handle has seen.
     walked: Hint,
@@ -82,6 +92,7 @@ impl Log {
             access,
             segments: Mutex::default(),
             mapped: AtomicU64::new(first.first),
+            common: AtomicU64::new(first.first),
             temporaries: Hint::new(temporary),
             walked: Hint::default(),
             guarded: Hint::default(),
@@ -108,6 +119,24 @@ impl Log {
     pub fn mapped_end(&self) -> u64 {
         // Acquire: pairs with the Release in `map`; the segments are in the list then.
         self.mapped.load(Ordering::Acquire)
+    }
+
+    /// Returns the end up to which this handle may reserve although it writes many records: the
+    /// slots between it and [`Log::mapped_end`] are for handles that write few, so that they need
+    /// not wait until the log has been extended.
+    #[must_use]
+    #[inline]
+    pub fn common_end(&self) -> u64 {
+        // Acquire: pairs with the Release in `map`, as in `mapped_end`.
+        self.common.load(Ordering::Acquire)
+    }
+
+    /// Returns the slots that a log with this mapped end keeps for handles that write few records.
+    /// A log of up to 256 KiB keeps none, since it should be small.
+    #[must_use]
+    pub fn kept_slots(&self, end: u64) -> u64 {
+        let grown = end.saturating_sub(self.first.timeline_start);
+        (grown.saturating_sub(SMALL) / KEPT_OF_GROWN).min(self.first.capacity / KEPT_OF_SEGMENT)
     }
 
     /// Returns the segment of an LSN, if it is mapped.
@@ -138,8 +167,9 @@ impl Log {
             });
             at += self.first.capacity;
         }
-        // Release: pairs with the Acquire in `mapped_end`.
+        // Release: pairs with the Acquire in `mapped_end` and `common_end`.
         self.mapped.fetch_max(end, Ordering::Release);
+        self.common.fetch_max(end - self.kept_slots(end), Ordering::Release);
         Ok(mapped)
     }
 
@@ -204,13 +234,26 @@ impl Log {
         self.temporaries.next()
     }
 
-    /// Unmaps segments that lie wholly below `lsn`; returns false if there are none. A segment
-    /// stays mapped as long as it is in use.
-    pub fn forget_below(&self, lsn: u64) -> bool {
-        let mut segments = self.segments.lock();
-        let before = segments.len();
-        segments.retain(|_, segment| segment.end() > lsn);
-        segments.len() < before
+    /// Returns whether segments are mapped that lie wholly below `lsn`.
+    #[must_use]
+    pub fn has_below(&self, lsn: u64) -> bool {
+        self.segments.lock().first_key_value().is_some_and(|(_, segment)| segment.end() <= lsn)
+    }
+
+    /// Unmaps the segments that lie wholly below `lsn` and that nobody else uses. So the last
+    /// reference to a segment is always dropped here, without a lock: if its file has been removed,
+    /// the system then frees its blocks, which lasts seconds on a busy disk.
+    pub fn forget_below(&self, lsn: u64) {
+        let mut unused = Vec::new();
+        // Under the lock nobody can begin to use one.
+        self.segments.lock().retain(|_, segment| {
+            let is_kept = segment.end() > lsn || Arc::strong_count(segment) > 1;
+            if !is_kept {
+                unused.push(segment.clone());
+            }
+            is_kept
+        });
+        drop(unused);
     }
 
     /// Returns the LSN below which this handle has seen every slot complete.
@@ -267,12 +310,17 @@ mod tests {
             assert_eq!(log.allocate(first, &|| true).expect("space"), first + 10);
         }
         let known = |lsn| log.segment(lsn).is_some();
-        assert!(!log.forget_below(14), "one place of the first lies above");
-        assert!(known(5) && known(14));
-        assert!(log.forget_below(15));
+        log.forget_below(14);
+        assert!(!log.has_below(14) && known(5) && known(14), "one place of the first lies above");
+        let in_use = log.segment(5);
+        log.forget_below(15);
+        assert!(log.has_below(15) && in_use.is_some() && known(5), "another one would unmap it");
+        drop(in_use);
+        log.forget_below(15);
         assert!(!known(5) && !known(14) && known(15) && known(34) && !known(35));
-        assert!(!log.forget_below(15));
-        assert!(log.forget_below(35) && !known(34));
+        assert!(!log.has_below(15));
+        log.forget_below(35);
+        assert!(!log.has_below(u64::MAX) && !known(34));
     }
 
     #[test]
@@ -338,7 +386,7 @@ mod tests {
         };
         assert_eq!(firsts(1, 25), [5, 15], "from the beginning of the timeline");
         assert_eq!(other.mapped_end(), 25);
-        assert!(other.forget_below(25));
+        other.forget_below(25);
         assert_eq!(firsts(24, 35), [15, 25]);
         assert_eq!(firsts(15, 25), [15]);
         assert_eq!(other.mapped_end(), 35);

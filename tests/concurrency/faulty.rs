@@ -5,9 +5,11 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
-/// A medium whose next sync of a log segment fails, which panics when the next bank is created, or
-/// whose processes do not have the image for some attempts to get it.
+/// A medium whose next sync of a log segment fails, which panics when the next bank is created,
+/// which takes its time to create a segment, or whose processes do not have the image for some
+/// attempts to get it.
 #[derive(Debug)]
 pub struct Faulty {
     inner: Box<dyn Media>,
@@ -21,6 +23,10 @@ pub struct Faults {
     pub sync: AtomicBool,
     /// The next creation of a bank panics.
     pub bank: AtomicBool,
+    /// A new segment of the log is not created before this is cleared: the disk is busy.
+    pub busy: AtomicBool,
+    /// A thread waits for that.
+    pub waits: AtomicBool,
     /// Whether images may lie in memory.
     pub in_memory: AtomicBool,
     /// The attempts that do not find the image.
@@ -62,6 +68,10 @@ impl Media for Faulty {
     fn create(&self, name: &str, bytes: u64) -> io::Result<Box<dyn MediaFile>> {
         if name.starts_with("live-") && self.faults.bank.swap(false, Ordering::SeqCst) {
             panic!("in the middle of an insert");
+        }
+        while name.starts_with("tmp-") && self.faults.busy.load(Ordering::SeqCst) {
+            self.faults.waits.store(true, Ordering::SeqCst);
+            std::thread::sleep(Duration::from_millis(1));
         }
         Ok(self.file(self.inner.create(name, bytes)?, name))
     }

@@ -1,13 +1,14 @@
 //! Many threads on one handle: their answers equal those of some order of the operations, without
 //! false negatives.
 
+use crate::faulty::Faulty;
 use ebbtide::media::{Media, Memory};
 use ebbtide::{
     AgePartitioned, Any, Bloom, Checked, Clock, Durability, Error, Filter, ManualClock, Options,
     Parameters, TimeLimited, Timestamp,
 };
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::time::Duration;
 
 const THREADS: u64 = 4;
@@ -389,4 +390,45 @@ fn the_state_does_not_depend_on_background_work_beside_the_inserts() {
         done.store(true, Ordering::Relaxed);
     });
     assert_eq!(alone.digest().expect("a digest").value, beside.digest().expect("a digest").value);
+}
+
+#[test]
+fn while_the_disk_creates_a_segment_for_a_bulk_writer_another_handle_inserts_under_its_stripe() {
+    let media = Faulty::new(Memory::new());
+    let faults = media.faults.clone();
+    let options = Options::new().stripes(1).segment_bytes(512 << 10).background(false);
+    let spec = Bloom::capacity(1000);
+    let bulk = Filter::create_on(media.clone(), spec, options.clone()).expect("a filter");
+    let other = Filter::<Bloom>::open_on(media, options).expect("the filter");
+    // Into the second segment. From then on some of the log is kept for handles that write little.
+    for key in 0..20_000_u64 {
+        bulk.insert(key.to_le_bytes()).expect("an insert");
+    }
+    faults.busy.store(true, Ordering::SeqCst);
+    let is_busy = || faults.busy.load(Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut keys = 20_000_u64..;
+            while is_busy() {
+                let key = keys.next().expect("there are many");
+                bulk.insert(key.to_le_bytes()).expect("an insert");
+            }
+        });
+        while !faults.waits.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let (done, is_done) = mpsc::channel();
+        let other = &other;
+        scope.spawn(move || {
+            let keys = (1_u64 << 40)..;
+            let inserted = keys.take(100).all(|key| other.insert(key.to_le_bytes()).is_ok());
+            // The test may have ended.
+            let _ = done.send(inserted);
+        });
+        let inserted = is_done.recv_timeout(Duration::from_secs(60));
+        let was_busy = is_busy();
+        faults.busy.store(false, Ordering::SeqCst);
+        assert!(was_busy && inserted == Ok(true), "an insert waited for the disk: {inserted:?}");
+    });
+    assert!(other.contains((1_u64 << 40).to_le_bytes()).expect("an answer"));
 }
