@@ -186,11 +186,16 @@ impl<W: Word> Form<W> {
         self.codes.live((word >> self.shift).low())
     }
 
+    /// Returns the fingerprint of a slot.
+    #[inline(always)]
+    pub(super) fn fingerprint(&self, word: W, slot: u32) -> u64 {
+        (word >> (slot * self.bits)).low() & ((1 << self.bits) - 1)
+    }
+
     /// Returns the fingerprint and the life of a slot.
     #[inline]
     pub(super) fn slot(&self, word: W, slot: u32) -> (u64, u32) {
-        let fingerprint = (word >> (slot * self.bits)).low() & ((1 << self.bits) - 1);
-        (fingerprint, self.codes.life(self.lives(word), slot))
+        (self.fingerprint(word, slot), self.codes.life(self.lives(word), slot))
     }
 
     /// Returns a bucket with a fingerprint more: before those that live as long or shorter.

@@ -6,7 +6,6 @@
 //! closed, so each bucket of the chain loses one slot and gains one.
 
 use super::bucket::Form;
-use super::codes::MOST_SLOTS;
 use super::word::Word;
 use crate::block::Block;
 
@@ -45,16 +44,6 @@ pub(super) fn other_bucket(fingerprint: u64, bucket: usize, buckets: usize) -> u
     if sum >= bucket { sum - bucket } else { sum + buckets - bucket }
 }
 
-/// A move of a slot to the other bucket of its fingerprint.
-#[derive(Debug, Clone, Copy)]
-struct Move<W> {
-    from: usize,
-    slot: u32,
-    to: usize,
-    /// The bucket that the slot moves to.
-    word: W,
-}
-
 /// A chain of moves.
 #[derive(Debug)]
 pub(super) struct Path {
@@ -84,9 +73,7 @@ impl Path {
         limits: Limits,
     ) -> bool {
         self.left = limits.examined;
-        let mut near = [Move { from: 0, slot: 0, to: 0, word: W::ZERO }; 2 * MOST_SLOTS as usize];
-        let Some(near) = self.of_one_move(form, block, from, &mut near) else { return true };
-        if self.of_two_moves(form, block, near) {
+        if self.of_one_move(form, block, from) || self.of_two_moves(form, block, from) {
             return true;
         }
         (3..=limits.moves).any(|moves| {
@@ -97,55 +84,56 @@ impl Path {
         })
     }
 
-    /// Searches for one move; returns the first moves of longer chains if there is none.
     #[inline(always)]
-    fn of_one_move<'a, W: Word>(
+    fn of_one_move<W: Word>(
         &mut self,
         form: &Form<W>,
         block: &Block<'_>,
         from: [usize; 2],
-        near: &'a mut [Move<W>],
-    ) -> Option<&'a [Move<W>]> {
-        let (mut count, buckets) = (0, form.buckets(block.cells.len()));
+    ) -> bool {
+        let (mut examined, buckets) = (0, form.buckets(block.cells.len()));
         for from in from {
             let word = form.load(block, from);
             // A closed bucket has no slot to move.
             for slot in (0..form.live(word)).rev() {
-                let to = other_bucket(form.slot(word, slot).0, from, buckets);
-                let word = form.load(block, to);
-                if to != from && form.has_room(word) {
+                let to = other_bucket(form.fingerprint(word, slot), from, buckets);
+                if to != from && form.has_room(form.load(block, to)) {
                     self.moves[0] = (from, slot);
                     (self.count, self.end) = (1, to);
-                    return None;
+                    return true;
                 }
-                near[count] = Move { from, slot, to, word };
-                count += usize::from(to != from);
+                examined += u32::from(to != from);
             }
         }
-        self.left = self.left.saturating_sub(count as u32);
-        Some(&near[..count])
+        self.left = self.left.saturating_sub(examined);
+        false
     }
 
-    #[inline]
+    #[inline(never)]
     fn of_two_moves<W: Word>(
         &mut self,
         form: &Form<W>,
         block: &Block<'_>,
-        near: &[Move<W>],
+        from: [usize; 2],
     ) -> bool {
         let buckets = form.buckets(block.cells.len());
-        for first in near {
-            for slot in (0..form.live(first.word)).rev() {
-                let to = other_bucket(form.slot(first.word, slot).0, first.to, buckets);
-                if [first.from, first.to].contains(&to) {
-                    continue;
+        for from in from {
+            let word = form.load(block, from);
+            for first in (0..form.live(word)).rev() {
+                let over = other_bucket(form.fingerprint(word, first), from, buckets);
+                let word = form.load(block, over);
+                for slot in (0..form.live(word)).rev() {
+                    let to = other_bucket(form.fingerprint(word, slot), over, buckets);
+                    if over == from || [from, over].contains(&to) {
+                        continue;
+                    }
+                    if form.has_room(form.load(block, to)) {
+                        [self.moves[0], self.moves[1]] = [(from, first), (over, slot)];
+                        (self.count, self.end) = (2, to);
+                        return true;
+                    }
+                    self.left = self.left.saturating_sub(1);
                 }
-                if form.has_room(form.load(block, to)) {
-                    [self.moves[0], self.moves[1]] = [(first.from, first.slot), (first.to, slot)];
-                    (self.count, self.end) = (2, to);
-                    return true;
-                }
-                self.left = self.left.saturating_sub(1);
             }
         }
         false
@@ -163,7 +151,7 @@ impl Path {
         let (at, buckets) = (self.count, form.buckets(block.cells.len()));
         // A closed bucket has no slot to move.
         for slot in (0..form.live(word)).rev() {
-            let to = other_bucket(form.slot(word, slot).0, bucket, buckets);
+            let to = other_bucket(form.fingerprint(word, slot), bucket, buckets);
             self.moves[at] = (bucket, slot);
             if self.moves[..=at].iter().any(|&(met, _)| met == to) {
                 continue;

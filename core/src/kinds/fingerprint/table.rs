@@ -177,7 +177,7 @@ impl<W: Word, const BURSTS: bool> Table<W, BURSTS> {
         }
         for (word, bucket) in words.into_iter().zip(key.buckets) {
             for slot in 0..form.slots() {
-                let to = other_bucket(form.slot(word, slot).0, bucket, buckets);
+                let to = other_bucket(form.fingerprint(word, slot), bucket, buckets);
                 self.prefetch_bucket(block, to);
             }
         }
