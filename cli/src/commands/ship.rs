@@ -33,7 +33,7 @@ fn run<T>(work: impl Future<Output = ebbtide_ship::Result<T>>) -> Result<T> {
 
 fn print(text: &str) -> Result<()> {
     let mut output = Output::new()?;
-    output.text(text)?;
+    output.sentence(text)?;
     output.flush()
 }
 
