@@ -188,6 +188,8 @@ impl Shipper {
                 }
                 put => {
                     put?;
+                    // Whoever else still puts is fenced.
+                    shipper.store.remove_unfinished()?;
                     return Ok(shipper);
                 }
             }
