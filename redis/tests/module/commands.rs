@@ -171,7 +171,7 @@ fn a_filter_is_described_in_both_protocols() {
         let Value::Map(fields) = ask::<Value>(connection, "EB.INFO seen") else {
             panic!("a map in RESP3");
         };
-        assert_eq!(fields.len(), 19);
+        assert_eq!(fields.len(), 21);
         let () = ask(connection, "EB.RESERVE counts counting capacity 10");
         assert_eq!(ask::<Value>(connection, "EB.COUNT counts a"), {
             Value::Array(vec![Value::Double(0.0)])
