@@ -371,6 +371,8 @@ fn a_directory_that_is_not_there_is_no_place_to_read_from_and_is_not_created() {
         assert_says(&error, &[&url, "is not there", "correct the path"]);
         assert!(!mistyped.exists(), "{url}");
     }
+    let error = Store::open_existing(&format!("{path}\u{1b}[31m\n")).expect_err("refused");
+    assert_says(&error, &["mistyped\\u{1b}[31m\\n"]);
     directory(&mistyped);
     assert!(mistyped.is_dir(), "where a shipper may begin");
     assert!(Store::find(&path).expect("an answer").is_some());
