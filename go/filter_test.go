@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -131,6 +132,55 @@ func TestCountsAgesAndWeights(t *testing.T) {
 	within, err := items.SeenWithinItems([]byte("a"), 500)
 	check(t, err)
 	expect(t, "within items", within, true)
+}
+
+// near checks that a number of distinct keys is right within six standard errors and one key.
+func near(t *testing.T, what string, found ebbtide.Cardinality, keys float64) {
+	t.Helper()
+	if math.Abs(found.Keys-keys) > 1+6*found.StandardError || found.StandardError > keys/50 {
+		t.Errorf("%s: expected %v distinct keys, found %v", what, keys, found)
+	}
+}
+
+func TestDistinctKeysAreCountedInTheWindowAndInPartsOfIt(t *testing.T) {
+	items, _ := filter(t, "fingerprint last=100000 fpr=0.001", noSync)
+	var keys ebbtide.Keys
+	for number := 0; number < 20000; number++ {
+		keys.AddString(fmt.Sprint("key ", number%10000))
+	}
+	_, err := items.InsertAll(&keys)
+	check(t, err)
+	found, err := items.Distinct()
+	check(t, err)
+	near(t, "each key twice", found, 10000)
+	found, err = items.DistinctWithinItems(5000)
+	check(t, err)
+	expect(t, "at least what was asked for", found.Reach >= 5000, true)
+	near(t, "the last ones", found, math.Min(float64(found.Reach), 10000))
+	_, err = items.DistinctWithin(time.Minute)
+	isError(t, err, ebbtide.ErrParameter)
+
+	hours, _ := filter(t, "fingerprint window=1h fpr=0.001", noSync)
+	for minute := 0; minute < 3; minute++ {
+		for number := 0; number < 1000; number++ {
+			at := ebbtide.At(noon.Add(time.Duration(25*minute) * time.Minute))
+			insert(t, hours, fmt.Sprint(minute, " ", number), at)
+		}
+	}
+	later := ebbtide.At(noon.Add(55 * time.Minute))
+	found, err = hours.Distinct(later)
+	check(t, err)
+	near(t, "all", found, 3000)
+	found, err = hours.DistinctWithin(6*time.Minute, later)
+	check(t, err)
+	near(t, "those of the last minutes", found, 1000)
+	_, err = hours.DistinctWithinItems(5, later)
+	isError(t, err, ebbtide.ErrParameter)
+	_, err = hours.DistinctWithin(-1, later)
+	isError(t, err, ebbtide.ErrArgument)
+	decaying, _ := filter(t, "decaying capacity=1000 lambda=0.5 epoch=1h", noSync)
+	_, err = decaying.Distinct()
+	isError(t, err, ebbtide.ErrUnsupported)
 }
 
 func TestSpecsAndOptionsAreSpelledAsTheLibraryReadsThem(t *testing.T) {

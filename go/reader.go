@@ -189,6 +189,72 @@ func (r *Reader) Estimate(key []byte, options ...CallOption) (Estimate, error) {
 	return Estimate{float64(answer.count), answer.value == 1}, nil
 }
 
+// Cardinality is an estimate of how many distinct keys are in the window or in a part of it.
+type Cardinality struct {
+	// Keys is the estimated number.
+	Keys float64
+	// StandardError is its standard error, in keys.
+	StandardError float64
+	// Reach is how far back the keys were counted, in the unit of the filter's window: insert
+	// operations or microseconds. It is up to one generation more than what was asked for.
+	Reach uint64
+}
+
+// Distinct returns how many distinct keys are in the window, for kinds whose cells say it; others
+// refuse it (ErrUnsupported). It reads all blocks of the filter, where Stat looks at a sample.
+func (r *Reader) Distinct(options ...CallOption) (Cardinality, error) {
+	return r.distinct(options, func(c *C.struct_ebbtide_filter, into *cardinality,
+		call *C.struct_ebbtide_call, failed **C.struct_ebbtide_error) {
+		C.ebbtide_distinct(c, &into.keys, &into.standardError, &into.reach, call, failed)
+	})
+}
+
+// DistinctWithin returns how many distinct keys came within a span of time that is shorter than the
+// window. No key of it is left out; keys that are up to one generation older count too. A filter
+// with a window in items refuses it (ErrParameter).
+func (r *Reader) DistinctWithin(d time.Duration, options ...CallOption) (Cardinality, error) {
+	if d < 0 {
+		return Cardinality{}, argument("DistinctWithin: expected a span from 0 on, found %v", d)
+	}
+	return r.distinctWithin(uint64(d.Microseconds()), C.EBBTIDE_MICROSECONDS, options)
+}
+
+// DistinctWithinItems is the same for a window in items: within this many insert operations.
+func (r *Reader) DistinctWithinItems(items uint64, options ...CallOption) (Cardinality, error) {
+	return r.distinctWithin(items, C.EBBTIDE_ITEMS, options)
+}
+
+func (r *Reader) distinctWithin(amount uint64, unit C.uint32_t,
+	options []CallOption) (Cardinality, error) {
+	return r.distinct(options, func(c *C.struct_ebbtide_filter, into *cardinality,
+		call *C.struct_ebbtide_call, failed **C.struct_ebbtide_error) {
+		C.ebbtide_distinct_within(c, C.uint64_t(amount), unit, &into.keys, &into.standardError,
+			&into.reach, call, failed)
+	})
+}
+
+// cardinality is what C stores.
+type cardinality struct {
+	keys, standardError C.double
+	reach               C.uint64_t
+}
+
+func (r *Reader) distinct(options []CallOption, count func(*C.struct_ebbtide_filter, *cardinality,
+	*C.struct_ebbtide_call, **C.struct_ebbtide_error)) (Cardinality, error) {
+	call, err := settings(options)
+	if err != nil {
+		return Cardinality{}, err
+	}
+	var into cardinality
+	err = r.h.with(func(c *C.struct_ebbtide_filter, failed **C.struct_ebbtide_error) {
+		count(c, &into, &call, failed)
+	})
+	if err != nil {
+		return Cardinality{}, err
+	}
+	return Cardinality{float64(into.keys), float64(into.standardError), uint64(into.reach)}, nil
+}
+
 // Position returns how far a source was read, as the committed batches say; false if it has no
 // position.
 func (r *Reader) Position(source uint64) (uint64, bool, error) {

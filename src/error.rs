@@ -6,7 +6,7 @@ mod code;
 pub use code::Code;
 
 use ebbtide_core::error::Error as Core;
-use ebbtide_core::units::date_text;
+use ebbtide_core::units::{date_text, is_hidden};
 use std::fmt::{self, Write};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -372,13 +372,13 @@ const REPLACED: &str = "was removed or replaced while it was open: the last inse
                         handle may be lost with it; drop this handle and open the filter that is \
                         there now";
 
-/// Writes text with its control characters escaped: in the name of a file they could change what a
+/// Writes text with its hidden characters escaped: in the name of a file they could change what a
 /// terminal shows, or break the line of a log.
 struct Visible<'a, 'b>(&'a mut fmt::Formatter<'b>);
 
 impl fmt::Write for Visible<'_, '_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        text.chars().try_for_each(|letter| match letter.is_control() {
+        text.chars().try_for_each(|letter| match is_hidden(letter) {
             true => write!(self.0, "{}", letter.escape_default()),
             false => self.0.write_char(letter),
         })

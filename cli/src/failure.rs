@@ -2,6 +2,7 @@
 
 use crate::descriptor;
 use clap::builder::styling::AnsiColor;
+use ebbtide::units::visible;
 use std::io::{self, IsTerminal};
 use std::path::Path;
 
@@ -21,6 +22,8 @@ pub enum Failure {
     ClosedPipe,
     /// This signal asked the command to stop, and everything begun is complete.
     Stopped(i32),
+    /// A parameter that is refused: the report names the option that sets it.
+    Parameter { name: &'static str, expected: String, found: String },
     /// A usage or environment error, in one sentence.
     Error(String),
 }
@@ -35,6 +38,17 @@ impl Failure {
         }
     }
 
+    /// Adds a clause to the sentence, if there is one.
+    pub fn and(self, clause: &str) -> Self {
+        match self {
+            Self::Error(sentence) => Self::Error(format!("{sentence}; {clause}")),
+            Self::Parameter { name, expected, found } => {
+                Self::Parameter { name, expected, found: format!("{found}; {clause}") }
+            }
+            other => other,
+        }
+    }
+
     /// Converts a failure of an input file.
     pub fn reading(path: &Path, error: &io::Error) -> Self {
         Self::Error(format!("cannot read {}: {error}", path.display()))
@@ -43,7 +57,12 @@ impl Failure {
 
 impl From<ebbtide::Error> for Failure {
     fn from(error: ebbtide::Error) -> Self {
-        Self::Error(error.to_string())
+        match error {
+            ebbtide::Error::Parameter { name, expected, found } => {
+                Self::Parameter { name, expected, found }
+            }
+            other => Self::Error(other.to_string()),
+        }
     }
 }
 
@@ -79,14 +98,10 @@ pub fn painted(text: &str, colour: AnsiColor, terminal: &impl IsTerminal) -> Str
 }
 
 /// A closed standard error does not justify a panic.
-/// Control characters, as in the name of a file, are escaped: they could change what a terminal
+/// Hidden characters, as in the name of a file, are escaped: they could change what a terminal
 /// shows, or break the line.
 fn say(sentence: &str, colour: AnsiColor) {
-    let escaped = |letter: char| {
-        let shown = letter.is_control().then(|| letter.escape_default().to_string());
-        shown.unwrap_or_else(|| letter.to_string())
-    };
-    let sentence: String = sentence.chars().map(escaped).collect();
-    let line = format!("{}: {sentence}\n", painted("ebbtide", colour, &io::stderr()));
+    let name = painted("ebbtide", colour, &io::stderr());
+    let line = format!("{name}: {}\n", visible(sentence));
     let _ = descriptor::write_all(&mut io::stderr(), line.as_bytes(), &mut 0);
 }

@@ -44,20 +44,22 @@ impl Named<'_> {
         if let Some(kind) = self.kind {
             return Ok(Any::new(kind, given));
         }
-        kept::over(present, all, &given).map_err(|error| misfit(present, &given, &error))
+        kept::over(present, all, &given).map_err(|error| misfit(present, &given, error))
     }
 }
 
 /// Describes parameters that the kind refuses together with those of the filter.
-fn misfit(kind: &str, given: &Parameters, error: &ebbtide::kinds::Error) -> Failure {
-    let error = error.to_string();
-    match registry::build(kind, given) {
-        Err(alone) if alone.to_string() == error => Failure::Error(error),
-        _ => Failure::Error(format!(
-            "{error}; the filter keeps the parameters that are not named, and with --kind {kind} \
-             these have their defaults"
-        )),
+fn misfit(kind: &str, given: &Parameters, error: ebbtide::kinds::Error) -> Failure {
+    let alone = registry::build(kind, given).err().map(|alone| alone.to_string());
+    let is_their_own = alone.is_some_and(|alone| alone == error.to_string());
+    let failure = Failure::from(error);
+    if is_their_own {
+        return failure;
     }
+    failure.and(&format!(
+        "the filter keeps the parameters that are not named, and with --kind {kind} these have \
+         their defaults"
+    ))
 }
 
 /// Returns the spec of a filter in few words: what a user would name, and the false-positive rate.
@@ -176,6 +178,7 @@ mod tests {
     fn what_does_not_fit_says_where_the_other_parameters_come_from() {
         let refused = |present, line| match altered(present, line) {
             Err(Failure::Error(sentence)) => sentence,
+            Err(Failure::Parameter { name, found, .. }) => format!("{name}: {found}"),
             other => panic!("{other:?}"),
         };
         let sentence = refused("age-partitioned window-items=1000 k=5 l=8", "--fpr 1e-5");

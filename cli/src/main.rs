@@ -26,6 +26,7 @@ mod kind_options;
 mod model_args;
 mod moment;
 mod operator_args;
+mod option_names;
 mod output;
 mod plot;
 mod priors;
@@ -61,6 +62,10 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(Failure::ClosedPipe) => ExitCode::SUCCESS,
         Err(Failure::Stopped(signal)) => stop::end_by(signal),
+        Err(Failure::Parameter { name, expected, found }) => {
+            failure::report(&option_names::refused(name, &expected, &found));
+            ExitCode::from(ERROR)
+        }
         Err(Failure::Error(message)) => {
             failure::report(&message);
             ExitCode::from(ERROR)

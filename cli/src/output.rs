@@ -4,6 +4,7 @@
 use crate::descriptor;
 use crate::failure::{Failure, Result};
 use crate::key_args::Query;
+use ebbtide::units::visible;
 use serde_json::{Map, Value};
 use std::fs::File;
 use std::io;
@@ -48,6 +49,12 @@ impl Output {
     /// Writes a line of text.
     pub fn text(&mut self, text: &str) -> Result<()> {
         self.line(text.as_bytes(), b'\n')
+    }
+
+    /// Writes a sentence that may name a file, whose hidden characters could change what a terminal
+    /// shows.
+    pub fn sentence(&mut self, text: &str) -> Result<()> {
+        self.text(&visible(text))
     }
 
     /// Writes an object on its own line.

@@ -3,6 +3,7 @@
 //! reader who prefers dark pages. No scripts: a tooltip is an element `title`.
 
 use crate::units;
+use ebbtide::units::is_hidden;
 use std::fmt::Write;
 
 /// The size of a diagram.
@@ -100,8 +101,8 @@ pub fn escaped(text: &str) -> String {
             '<' => safe += "&lt;",
             '>' => safe += "&gt;",
             '"' => safe += "&quot;",
-            // Not allowed in XML, not even as a reference.
-            control if control.is_control() && !"\n\t".contains(control) => safe.push('\u{fffd}'),
+            // Control characters are not allowed in XML, not even as a reference.
+            hidden if is_hidden(hidden) && !"\n\t".contains(hidden) => safe.push('\u{fffd}'),
             other => safe.push(other),
         }
     }

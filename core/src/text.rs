@@ -1,4 +1,4 @@
-//! Numbers as messages show them: durations, dates, parameters.
+//! What messages show: durations, dates, parameters, and names that may hold anything.
 
 /// The units in which [`micros_text`] writes a duration, largest first, in microseconds.
 const SHOWN: &[(&str, u64)] = &[
@@ -54,4 +54,33 @@ pub fn shown(name: &str, value: &str) -> String {
         (_, Some(number)) => format!("{number:e}"),
         _ => value.to_owned(),
     }
+}
+
+/// Returns whether a terminal or a page obeys this character instead of showing it: a control
+/// character, an end of line, or one that has no width or changes the direction of what follows, so
+/// that a name looks like another one.
+#[must_use]
+pub fn is_hidden(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter, '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{feff}')
+        || matches!(letter, '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
+}
+
+/// Writes text with its [hidden](is_hidden) characters escaped, as in `a\u{1b}b`.
+///
+/// ```
+/// use ebbtide_core::units::visible;
+///
+/// assert_eq!(visible("a\u{1b}[31m\nb\u{202e}"), r"a\u{1b}[31m\nb\u{202e}");
+/// ```
+#[must_use]
+pub fn visible(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match is_hidden(letter) {
+            true => shown.extend(letter.escape_default()),
+            false => shown.push(letter),
+        }
+    }
+    shown
 }

@@ -6,7 +6,7 @@
 
 use crate::error::Error;
 use crate::text::DURATIONS;
-pub use crate::text::{date_text, micros_text, shown};
+pub use crate::text::{date_text, is_hidden, micros_text, shown, visible};
 use core::time::Duration;
 use std::borrow::Cow;
 use std::fmt::Write;

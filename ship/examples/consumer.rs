@@ -91,7 +91,7 @@ impl Partition {
 pub fn repartition(url: &str, new: &[String], work: &Path) -> Result<()> {
     let whole = work.join("whole");
     std::fs::create_dir_all(work)?;
-    run(fetch(&Store::open(url)?, &whole, None))?;
+    run(fetch(&Store::open_existing(url)?, &whole, None))?;
     for (number, place) in (0_u32..).zip(new) {
         let dir: PathBuf = work.join(number.to_string());
         let share = Share { number: number.into(), count: new.len() as u64 };

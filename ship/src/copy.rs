@@ -101,6 +101,7 @@ impl Copy {
     pub async fn open(remote: Store, dir: &Path, doubt: Duration) -> Result<Self> {
         let alone = claim(&remote, dir).await?;
         let local = Store::of_directory(dir)?;
+        local.remove_unfinished()?;
         let mut copy = Self {
             remote,
             local,

@@ -1,6 +1,7 @@
 //! The errors of this crate: each names the object, what was expected, what was found, and what to
 //! do.
 
+use ebbtide::units::visible;
 use std::fmt;
 
 /// The result of this crate's functions.
@@ -113,9 +114,18 @@ impl Error {
 }
 
 impl fmt::Display for Error {
+    /// Writes one sentence. Hidden characters, as in the name of a directory, are escaped.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut sentence = String::new();
+        self.write(&mut sentence)?;
+        f.write_str(&visible(&sentence))
+    }
+}
+
+impl Error {
+    fn write(&self, f: &mut impl fmt::Write) -> fmt::Result {
         match self {
-            Self::Filter(error) => error.fmt(f),
+            Self::Filter(error) => write!(f, "{error}"),
             Self::Fenced { object, timeline, own } => write!(
                 f,
                 "fenced: {object} should be the next link of timeline {own}, but another shipper \

@@ -13,6 +13,7 @@ use crate::link::{Content, Link};
 use crate::store::{Folder, Store};
 use ebbtide::media::{Media, Memory};
 use ebbtide::{Any, Options, Reader, Standby};
+use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -22,7 +23,6 @@ use std::time::{Duration, Instant};
 pub(crate) const DOUBT: Duration = Duration::from_secs(60);
 const REMOVED: &str = "somebody has removed the objects: look for who has, and start again";
 
-#[derive(Debug)]
 struct Shared {
     standby: RwLock<Standby>,
     /// When the end of the chain was last asked for, successfully.
@@ -31,8 +31,14 @@ struct Shared {
 }
 
 /// Answers from a copy that a [`Follower`] keeps up to date; clones share it.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Answers(Arc<Shared>);
+
+impl fmt::Debug for Answers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Answers").field("next_lsn", &self.next_lsn()).finish_non_exhaustive()
+    }
+}
 
 impl Answers {
     /// Asks the copy.
@@ -62,7 +68,6 @@ impl Answers {
 }
 
 /// Follows a shipped filter.
-#[derive(Debug)]
 pub struct Follower {
     /// What is followed: the place, or the copy of it.
     store: Store,
@@ -74,6 +79,14 @@ pub struct Follower {
     is_pending: bool,
     /// When a link last came, or a list has shown that none is missing.
     certain: Instant,
+}
+
+impl fmt::Debug for Follower {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut follower = f.debug_struct("Follower");
+        follower.field("store", &self.store).field("answers", &self.answers());
+        follower.finish_non_exhaustive()
+    }
 }
 
 async fn take(store: &Store) -> Result<(Standby, Fetched)> {

@@ -16,6 +16,7 @@ use bytes::Bytes;
 use ebbtide::history::{At, History};
 use ebbtide::inspect::{Origin, Piece, SnapshotFile, origin_on, snapshots_on};
 use ebbtide::media::Media;
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -67,7 +68,6 @@ pub struct Shipped {
 }
 
 /// Ships one filter. Dropped or killed at any point, it leaves a chain that another one continues.
-#[derive(Debug)]
 pub struct Shipper {
     store: Store,
     media: Arc<dyn Media>,
@@ -91,6 +91,14 @@ pub struct Shipper {
     floor: u64,
     retention: Retention,
     gaps: u64,
+}
+
+impl fmt::Debug for Shipper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shipper = f.debug_struct("Shipper");
+        shipper.field("path", &self.media.path()).field("store", &self.store);
+        shipper.field("timeline", &self.timeline).finish_non_exhaustive()
+    }
 }
 
 /// Returns a random number.
@@ -180,6 +188,8 @@ impl Shipper {
                 }
                 put => {
                     put?;
+                    // Whoever else still puts is fenced.
+                    shipper.store.remove_unfinished()?;
                     return Ok(shipper);
                 }
             }

@@ -5,6 +5,7 @@
 
 use crate::client::client;
 use crate::error::{Error, Result};
+use crate::files::io;
 use crate::mark::copied_from;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
@@ -16,8 +17,9 @@ use object_store::{
 };
 use std::fmt;
 use std::future::Future;
+use std::io::ErrorKind;
 use std::ops::Range;
-use std::path::Path as FilePath;
+use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use url::Url;
@@ -38,6 +40,8 @@ pub struct Store {
     upload_bytes: usize,
     /// What it is a follower's copy of.
     copied: Option<String>,
+    /// Its directory, if it is one.
+    dir: Option<PathBuf>,
 }
 
 impl fmt::Debug for Store {
@@ -84,13 +88,43 @@ pub enum Put {
 
 impl Store {
     /// Opens a place by its URL: `s3://bucket/prefix`, `gs://…`, `az://…` (as far as built),
-    /// `file:///directory`, or the path of a directory. Credentials and settings come from the
-    /// environment, as `AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`.
+    /// `file:///directory`, or the path of a directory, which is created if it is not there.
+    /// Credentials and settings come from the environment, as `AWS_ACCESS_KEY_ID`,
+    /// `AWS_ENDPOINT_URL`. To read a filter that was shipped, use [`Store::open_existing`].
     ///
     /// # Errors
     /// [`Error::Setting`] for a URL that cannot be used, with the reason.
     pub fn open(url: &str) -> Result<Self> {
         Self::open_with(url, std::env::vars())
+    }
+
+    /// As [`Store::open`], but creates nothing.
+    ///
+    /// # Errors
+    /// As there, and for a directory that is not there.
+    pub fn open_existing(url: &str) -> Result<Self> {
+        Self::find(url)?.ok_or_else(|| Error::Setting {
+            name: "URL",
+            expected: "the place of a filter that was shipped",
+            found: format!(
+                "{url}, a directory that is not there; correct the path, or mount what has it"
+            ),
+        })
+    }
+
+    /// As [`Store::open`], but creates nothing; `None` for a directory that is not there.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn find(url: &str) -> Result<Option<Self>> {
+        let directory = match Url::parse(url) {
+            Ok(parsed) if url.contains("://") => parsed.to_file_path().ok(),
+            _ => Some(PathBuf::from(url)),
+        };
+        match directory.map(|dir| dir.try_exists()) {
+            Some(Ok(false)) => Ok(None),
+            _ => Self::open(url).map(Some),
+        }
     }
 
     /// As [`Store::open`], with these settings in place of those of the environment.
@@ -120,8 +154,9 @@ impl Store {
         };
         let settings = settings.filter(of_store).collect();
         let (objects, prefix) = client(&parsed, settings).map_err(|error| wrong(&error))?;
-        let copied = parsed.to_file_path().ok().map_or(Ok(None), copied_from)?;
-        Ok(Self { copied, ..Self::of(objects, prefix.as_ref(), url) })
+        let dir = parsed.to_file_path().ok();
+        let copied = dir.as_ref().map_or(Ok(None), copied_from)?;
+        Ok(Self { copied, dir, ..Self::of(objects, prefix.as_ref(), url) })
     }
 
     /// Opens a directory, which is created if it is not there.
@@ -134,15 +169,15 @@ impl Store {
         };
         std::fs::create_dir_all(dir).map_err(|error| wrong(&error))?;
         let objects = LocalFileSystem::new_with_prefix(dir).map_err(|error| wrong(&error))?;
-        let copied = copied_from(dir)?;
-        Ok(Self { copied, ..Self::of(Arc::new(objects), "", &url) })
+        let (copied, dir) = (copied_from(dir)?, Some(dir.to_path_buf()));
+        Ok(Self { copied, dir, ..Self::of(Arc::new(objects), "", &url) })
     }
 
     /// Uses a store of the program's own. `url` is for messages.
     #[must_use]
     pub fn of(objects: Arc<dyn ObjectStore>, prefix: &str, url: &str) -> Self {
         let (prefix, url) = (Path::from(prefix), url.trim_end_matches('/').into());
-        Self { objects, prefix, url, upload_bytes: UPLOAD_BYTES, copied: None }
+        Self { objects, prefix, url, upload_bytes: UPLOAD_BYTES, copied: None, dir: None }
     }
 
     /// Sets the length from which a snapshot is uploaded in pieces, and that of a piece; by default
@@ -279,6 +314,33 @@ impl Store {
         self.answer((folder, name), "put", upload.finish()).await.map(drop)
     }
 
+    /// Removes from a directory what puts have left that were killed: nobody else would. Only for
+    /// its sole writer, because the put of another one fails.
+    pub(crate) fn remove_unfinished(&self) -> Result<()> {
+        let Some(dir) = &self.dir else { return Ok(()) };
+        for folder in [Folder::Chain, Folder::Base, Folder::Snapshot] {
+            let folder = dir.join(folder.name());
+            let failed = |error: &std::io::Error| io("remove unfinished puts from", &folder, error);
+            let entries = match std::fs::read_dir(&folder) {
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                entries => entries.map_err(|error| failed(&error))?,
+            };
+            for entry in entries {
+                let entry = entry.map_err(|error| failed(&error))?;
+                if !entry.file_name().to_str().is_some_and(is_staged) {
+                    continue;
+                }
+                match std::fs::remove_file(entry.path()) {
+                    Err(error) if error.kind() != ErrorKind::NotFound => {
+                        return Err(failed(&error));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Lists the objects of a folder, by name, from beyond one on.
     pub(crate) async fn list(
         &self,
@@ -308,6 +370,13 @@ impl Store {
         let name = names.first().map_or("", String::as_str);
         self.answer((folder, name), "remove", removed.try_collect::<Vec<()>>()).await.map(drop)
     }
+}
+
+/// Returns whether a file is what a put of `object_store` into a directory writes before the object
+/// gets its name: the name, `#` and a number.
+fn is_staged(name: &str) -> bool {
+    let staged = name.rsplit_once('#').filter(|(name, _)| !name.is_empty());
+    staged.is_some_and(|(_, n)| !n.is_empty() && n.bytes().all(|digit| digit.is_ascii_digit()))
 }
 
 /// Says in one sentence what a store's error means. `object` is what messages call the object.

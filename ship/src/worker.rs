@@ -10,6 +10,7 @@ use crate::ship::{ShipOptions, Shipped, Shipper};
 use crate::standing::Standing;
 use crate::store::Store;
 use ebbtide::media::Disk;
+use ebbtide::units::is_hidden;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -52,6 +53,13 @@ pub struct Status {
     pub is_stopped: bool,
 }
 
+/// Returns the value of a label with backslashes, quotes and newlines escaped, and with the
+/// replacement character in place of other hidden characters, for which the format has no escape.
+fn label(value: &str) -> String {
+    let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    value.replace(is_hidden, "\u{fffd}")
+}
+
 impl Status {
     /// Returns the figures in the text format of Prometheus.
     #[must_use]
@@ -69,7 +77,7 @@ impl Status {
             ("fenced", f64::from(u8::from(self.is_fenced))),
             ("stopped", f64::from(u8::from(self.is_stopped))),
         ];
-        let filter = filter.display().to_string().replace('\\', "\\\\").replace('"', "\\\"");
+        let filter = label(&filter.display().to_string());
         figures.iter().fold(String::new(), |mut text, (name, value)| {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "ebbtide_ship_{name}{{filter=\"{filter}\"}} {value}");
@@ -394,4 +402,15 @@ fn note(
     drop(locked);
     shared.changed.notify_all();
     continues
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_filter_breaks_no_line_of_its_figures() {
+        assert_eq!(label("a\\b\"c\nd"), "a\\\\b\\\"c\\nd");
+        assert_eq!(label("a\u{1b}[31m\u{202e}b"), "a\u{fffd}[31m\u{fffd}b");
+    }
 }

@@ -19,6 +19,7 @@ use crate::snapshot::SnapshotReader;
 use crate::wal::record::{Decoded, RECORD_BYTES, RECORD_WORDS, Record, void_word};
 use crate::wal::segment::SegmentHeader;
 use crate::wal::{Op, Segment, slot};
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -211,7 +212,6 @@ impl Piece {
 /// What was assembled is a filter whose processes have ended: opening it replays the records.
 /// Its uuid is that of the filter that the parts come from, so that only one of the two may be in
 /// use.
-#[derive(Debug)]
 pub struct Assembly {
     media: Arc<dyn Media>,
     meta: Meta,
@@ -221,6 +221,14 @@ pub struct Assembly {
     next: u64,
     segment: Option<Segment>,
     locks: Option<Arc<Sessions>>,
+}
+
+impl fmt::Debug for Assembly {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut assembly = f.debug_struct("Assembly");
+        assembly.field("path", &self.media.path()).field("next_lsn", &self.next);
+        assembly.finish_non_exhaustive()
+    }
 }
 
 impl Assembly {

@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::image::positions::MOST_SOURCES;
 use ebbtide_core::kind::parts::count_parts;
 use ebbtide_core::kind::{self, Change};
+use std::fmt;
 
 /// Keys and positions that are written in one atomic step; see [`Filter::batch`].
 ///
@@ -52,7 +53,6 @@ use ebbtide_core::kind::{self, Change};
 /// assert_eq!(seen.position(3)?, Some(3));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
 pub struct Batch<'a, K = Any> {
     call: Call<'a, Filter<K>>,
     prepared: Prepared,
@@ -61,6 +61,14 @@ pub struct Batch<'a, K = Any> {
     leases: Vec<Lease<'a, K>>,
     /// The number of records that the operations take.
     records: u64,
+}
+
+impl<K> fmt::Debug for Batch<'_, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut batch = f.debug_struct("Batch");
+        batch.field("call", &self.call).field("operations", &self.len());
+        batch.field("positions", &self.positions).finish_non_exhaustive()
+    }
 }
 
 impl<'a, K> Batch<'a, K> {

@@ -225,7 +225,7 @@ fn of_time(stat: &Stat, details: &Details) -> Vec<Metric> {
 /// `filter`, the directory. Call it before each scrape, or at intervals.
 #[cfg(feature = "metrics")]
 pub fn publish(directory: &std::path::Path, stat: &Stat, details: &Details) {
-    let directory = directory.display().to_string();
+    let directory = ebbtide_core::units::visible(&directory.display().to_string());
     for metric in metrics(stat, details) {
         let (name, value) = (metric.name, metric.value);
         let mut labels = vec![("filter", directory.clone())];

@@ -4,6 +4,7 @@ use crate::engine::tickets::Tickets;
 use crate::engine::waiters::Key;
 use crate::error::Result;
 use crate::sync::Mutex;
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,7 +20,6 @@ use std::task::{Context, Poll, Wake, Waker};
 ///
 /// A ticket that is dropped cancels nothing. The operation stays, and becomes durable with the next
 /// sync for whatever reason, at the latest when the filter is closed.
-#[derive(Debug)]
 #[must_use = "the operation is done, but survives a power cut only once its ticket is durable"]
 pub struct Ticket<T> {
     tickets: Arc<Tickets>,
@@ -28,6 +28,13 @@ pub struct Ticket<T> {
     answer: Option<T>,
     /// Whether the ticket may be in the list of those that wait.
     waits: bool,
+}
+
+impl<T: fmt::Debug> fmt::Debug for Ticket<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut ticket = f.debug_struct("Ticket");
+        ticket.field("lsn", &self.lsn()).field("answer", &self.answer).finish_non_exhaustive()
+    }
 }
 
 impl<T> Ticket<T> {

@@ -1,9 +1,11 @@
 //! Specs as text: what is written reads back.
 
+use ebbtide::history::History;
 use ebbtide::units::micros_text;
-use ebbtide::{Any, Error, Filter, Options, Parameters, Spec};
+use ebbtide::{Any, Error, Filter, Fingerprint, Options, Parameters, Reader, Spec};
 use ebbtide_testkit::samples::SAMPLES;
 use proptest::prelude::*;
+use std::time::Duration;
 
 #[test]
 fn the_text_of_every_kind_reads_back() {
@@ -87,4 +89,30 @@ fn wrong_specs_are_refused_with_a_sentence() {
         let spec: Any = text.parse().expect("well formed");
         assert!(spec.kind().is_err(), "{text}");
     }
+}
+
+#[test]
+fn the_debug_text_of_a_handle_names_the_filter_and_shows_no_internals() {
+    let parent = tempfile::tempdir().expect("a directory");
+    let dir = parent.path().join("seen");
+    let options = Options::new().keep_log("1h".parse().expect("a time"));
+    let seen = Filter::create(&dir, Fingerprint::last(1000), options).expect("a filter");
+    let path = format!("{dir:?}");
+    let mut batch = seen.batch();
+    batch.insert("a").expect("inserted");
+    let shown = format!("{batch:?}");
+    let is_whole = shown.contains(&path) && shown.contains("operations: 1");
+    assert!(is_whole && shown.len() < 300 + path.len(), "{shown}");
+    batch.commit().expect("committed");
+    let ticket = seen.issue(|call| call.insert("b")).expect("inserted");
+    let lsn = ticket.lsn();
+    assert_eq!(format!("{ticket:?}"), format!("Ticket {{ lsn: {lsn}, answer: Some(true), .. }}"));
+    let history = History::open(&dir).expect("a history");
+    assert_eq!(format!("{history:?}"), format!("History {{ path: {path}, next_lsn: 1, .. }}"));
+    let handle = format!("{{ path: {path}, kind: \"fingerprint\", .. }}");
+    assert_eq!(format!("{seen:?}"), format!("Filter {handle}"));
+    let reader = Reader::<Fingerprint>::open(&dir, Options::new()).expect("a reader");
+    assert_eq!(format!("{reader:?}"), format!("Reader {handle}"));
+    let window = Fingerprint::window(Duration::from_secs(600));
+    assert_eq!(format!("{window:?}"), "Fingerprint({\"window\": \"10m\"})");
 }

@@ -42,7 +42,7 @@ pub fn in_place(arguments: &Alter) -> Result<()> {
         members.extend(altered_json(altered));
         output.json(members)?;
     } else {
-        output.text(&format!("{} is {now} {}", dir.display(), altered_text(altered)))?;
+        output.sentence(&format!("{} is {now} {}", dir.display(), altered_text(altered)))?;
     }
     output.flush()?;
     filter.close()?;

@@ -11,6 +11,7 @@ use super::temporary::Temporary;
 use crate::args::Dedup;
 use crate::failure::{Failure, Result, note};
 use crate::kind_options::{FPR, KIND_OF_WINDOWS};
+use crate::option_names::option;
 use crate::output::Output;
 use crate::units;
 use ebbtide::{Any, Durability, Error, Filter, Options, Parameters};
@@ -97,19 +98,20 @@ fn remembered(dir: &Path, spec: Option<Any>, options: Options) -> Result<Filter<
     Filter::open_or_create(dir, spec, options).map_err(by_option)
 }
 
-/// Converts an error, with the option of this command in place of the name of its parameter.
+/// Converts an error, with the option of this command in place of the parameter in which the filter
+/// differs.
 fn by_option(error: Error) -> Failure {
-    Failure::Error(match error {
-        Error::Parameter { name: "window-items", expected, found } => {
-            format!("--last: expected {expected}, found {found}")
+    match error {
+        Error::Mismatch { path, what, expected, found } => {
+            let option = option(&what).unwrap_or(what);
+            let path = path.display();
+            Failure::Error(format!(
+                "{path}: expected {option} {expected}, found {found}; leave {option} out, or use \
+                 another directory"
+            ))
         }
-        Error::Mismatch { path, what, expected, found } if what == "window-items" => format!(
-            "{}: expected --last {expected}, found {found}; leave --last out, or use another \
-             directory",
-            path.display()
-        ),
-        other => other.to_string(),
-    })
+        other => other.into(),
+    }
 }
 
 fn no_window() -> Failure {

@@ -1,6 +1,7 @@
 //! The text format of Prometheus.
 
 use ebbtide::monitoring::{Metric, MetricKind, metrics};
+use ebbtide::units::is_hidden;
 use ebbtide::{Details, Stat};
 use std::fmt::Write;
 use std::path::Path;
@@ -32,10 +33,10 @@ pub fn text(dir: &Path, stat: &Stat, details: &Details) -> String {
 }
 
 /// Returns the value of a label with backslashes, quotes and newlines escaped, and with the
-/// replacement character in place of other control characters, for which the format has no escape.
+/// replacement character in place of other hidden characters, for which the format has no escape.
 fn escaped(value: &str) -> String {
     let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-    value.replace(char::is_control, "\u{fffd}")
+    value.replace(is_hidden, "\u{fffd}")
 }
 
 #[cfg(test)]

@@ -99,6 +99,6 @@ fn make(
 fn say(new: &Path, operations: u64, filters: usize) -> Result<()> {
     let (operations, from) = (counted(operations, "operation"), counted(filters as u64, "filter"));
     let mut output = Output::new()?;
-    output.text(&format!("{} has {operations} of {from}", new.display()))?;
+    output.sentence(&format!("{} has {operations} of {from}", new.display()))?;
     output.flush()
 }

@@ -17,6 +17,6 @@ pub fn restore(arguments: &Restore) -> Result<()> {
     let (last, inserts) = (restored.lsn.saturating_sub(1), counted(restored.inserts, "insert"));
     let mut output = Output::new()?;
     let dir = arguments.dir.display();
-    output.text(&format!("{dir} has every record up to LSN {last}, {inserts} in all"))?;
+    output.sentence(&format!("{dir} has every record up to LSN {last}, {inserts} in all"))?;
     output.flush()
 }

@@ -134,10 +134,8 @@ impl Run {
                     None => Err(Failure::ClosedPipe),
                 }
             }
-            (Failure::Error(message), Some(lost)) => {
-                Err(Failure::Error(format!("{message}; {lost}")))
-            }
-            (failure, _) => Err(failure),
+            (failure, Some(lost)) => Err(failure.and(&lost)),
+            (failure, None) => Err(failure),
         }
     }
 }

@@ -25,7 +25,7 @@ pub fn salvage(arguments: &Salvage) -> Result<ExitCode> {
         match &salvaged {
             Some(salvaged) => tell(salvaged, &arguments.dest),
             None => note(&format!(
-                "nothing in {} is damaged: it opens as it is, and nothing was written",
+                "nothing that {} needs is damaged: it opens as it is, and nothing was written",
                 arguments.src.display()
             )),
         }

@@ -6,7 +6,7 @@ use crate::output::Output;
 use crate::ship_args::{Fetch, Follow, Promote, Ship, ShipOther, ShipVerify};
 use crate::stop::Stop;
 use crate::units;
-use ebbtide::Timestamp;
+use ebbtide::{Timestamp, inspect};
 use ebbtide_ship::{Error, Follower, Pace, ShipOptions, Status, Store, Worker};
 use std::fs;
 use std::io::BufRead;
@@ -33,7 +33,7 @@ fn run<T>(work: impl Future<Output = ebbtide_ship::Result<T>>) -> Result<T> {
 
 fn print(text: &str) -> Result<()> {
     let mut output = Output::new()?;
-    output.text(text)?;
+    output.sentence(text)?;
     output.flush()
 }
 
@@ -45,6 +45,8 @@ pub fn ship(arguments: &Ship) -> Result<ExitCode> {
     let (Some(dir), Some(url)) = (&arguments.dir, &arguments.url) else {
         return Err(Failure::Error("expected DIR and URL; see --help".into()));
     };
+    // Before anything is created at a place for a filter that is not there.
+    inspect::origin(dir)?;
     let store = Store::open(url).map_err(|error| failed(&error))?;
     let mut options = ShipOptions::default();
     (options.keep, options.take_over) = (arguments.keep, arguments.take_over);
@@ -110,7 +112,7 @@ fn write_metrics(status: &Status, dir: &Path, file: Option<&PathBuf>) -> Result<
 }
 
 fn verify(arguments: &ShipVerify) -> Result<ExitCode> {
-    let store = Store::open(&arguments.url).map_err(|error| failed(&error))?;
+    let store = Store::open_existing(&arguments.url).map_err(|error| failed(&error))?;
     let found = run(ebbtide_ship::verify(&store, arguments.against.as_deref()))?;
     print(&format!(
         "{}: {} links with {} bytes of log, {} bases, {} states compared, digest {} as of LSN {}",
@@ -136,11 +138,14 @@ fn verify(arguments: &ShipVerify) -> Result<ExitCode> {
 
 /// Makes a filter of what the store has.
 pub fn fetch(arguments: &Fetch) -> Result<()> {
-    let store = Store::open(&arguments.url).map_err(|error| failed(&error))?;
     let dir = &arguments.dir;
     let fetched = if arguments.if_empty {
-        run(ebbtide_ship::fetch_if_empty(&store, dir))?
+        match Store::find(&arguments.url).map_err(|error| failed(&error))? {
+            Some(store) => run(ebbtide_ship::fetch_if_empty(&store, dir))?,
+            None => None,
+        }
     } else {
+        let store = Store::open_existing(&arguments.url).map_err(|error| failed(&error))?;
         Some(run(ebbtide_ship::fetch(&store, dir, arguments.at))?)
     };
     match fetched {
@@ -156,7 +161,7 @@ pub fn fetch(arguments: &Fetch) -> Result<()> {
 
 /// Answers the keys of standard input from a copy that follows.
 pub fn follow(arguments: &Follow) -> Result<()> {
-    let store = Store::open(&arguments.url).map_err(|error| failed(&error))?;
+    let store = Store::open_existing(&arguments.url).map_err(|error| failed(&error))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::Error(format!("cannot start: {error}")))?;
     let begun = match &arguments.dir {
@@ -229,7 +234,7 @@ pub fn promote(arguments: &Promote) -> Result<()> {
         }
         _ => return Err(Failure::Error("expected URL and NEW; see --help".into())),
     };
-    let store = Store::open(&url).map_err(|error| failed(&error))?;
+    let store = Store::open_existing(&url).map_err(|error| failed(&error))?;
     let (fetched, shipper) = run(ebbtide_ship::promote(&store, dir, ShipOptions::default()))?;
     print(&format!(
         "{} has every operation up to LSN {}, and is the writer, in timeline {}",

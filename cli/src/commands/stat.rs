@@ -10,6 +10,7 @@ use crate::operator_args::{Format, Stat as Arguments};
 use crate::output::{Output, object, table};
 use crate::stop::Stop;
 use crate::units;
+use ebbtide::history::At;
 use ebbtide::{Keep, Reader, Stat};
 use serde_json::{Map, Value};
 
@@ -20,20 +21,32 @@ const SATURATED: &str = "SATURATED: the filter is fuller than planned, or --max-
                          plan`) and move to it; if this many keys are unexpected, find their \
                          source, because flooding a filter is an attack";
 
+/// The figures that are those of now, also as of a moment of the past.
+const OF_NOW: [&str; 8] = [
+    "disk_bytes",
+    "snapshots",
+    "wal_segments",
+    "keep_log",
+    "kept_log_from",
+    "kept_log_seconds",
+    "kept_log_bytes",
+    "kept_log_short",
+];
+
 /// Prints the figures of a filter, until a signal if they are watched.
 pub fn stat(arguments: &Arguments) -> Result<()> {
     let format = if arguments.json { Format::Json } else { arguments.format };
     let reader = at_rest::look(&arguments.dir, &arguments.past, at_rest::options())?;
     let mut output = Output::new()?;
-    let is_past = arguments.past.at.is_some();
+    let at = arguments.past.at;
     let Some(every) = arguments.watch else {
         warn_if_ahead(reader.stat()?.clock_lead);
-        print(&reader, is_past, format, &mut output)?;
+        print(&reader, at, format, &mut output)?;
         return output.flush();
     };
     let stop = Stop::on_signals()?;
     loop {
-        print(&reader, is_past, format, &mut output)?;
+        print(&reader, at, format, &mut output)?;
         if format == Format::Text {
             // Separates the tables.
             output.text("")?;
@@ -46,22 +59,31 @@ pub fn stat(arguments: &Arguments) -> Result<()> {
     }
 }
 
-fn print(reader: &Reader, is_past: bool, format: Format, output: &mut Output) -> Result<()> {
-    let stat = reader.stat()?;
+/// Prints the figures once; `at` is the moment of the past as of which they are.
+fn print(reader: &Reader, at: Option<At>, format: Format, output: &mut Output) -> Result<()> {
+    let (stat, is_past) = (reader.stat()?, at.is_some());
     match format {
         Format::Json => {
             let mut object = stat_json(&stat);
+            if let Some(at) = at {
+                object.insert("at".to_owned(), at.to_string().into());
+                object.insert("of_now".to_owned(), OF_NOW.into());
+            }
             if let Some(shipped) = shipped::json(reader.path(), &stat, is_past)? {
                 object.insert("ship".to_owned(), shipped);
             }
             output.json(object)
         }
         Format::Prometheus => {
+            if let Some(at) = at {
+                output
+                    .text(&format!("# As of {at}, but disk, snapshots and log as they are now"))?;
+            }
             let text = prometheus::text(reader.path(), &stat, &reader.details()?);
             output.text(text.trim_end())
         }
         Format::Text => {
-            output.text(&stat_text(&stat))?;
+            output.text(&stat_text(&stat, is_past))?;
             if stat.saturated {
                 output.text(SATURATED)?;
             }
@@ -115,7 +137,9 @@ fn stat_json(stat: &Stat) -> Map<String, Value> {
     ])
 }
 
-fn stat_text(stat: &Stat) -> String {
+/// Returns the table. As of a moment of the past, what the files take is that of now.
+fn stat_text(stat: &Stat, is_past: bool) -> String {
+    let of_now = |value: String| if is_past { format!("{value} (now)") } else { value };
     let none = || "none yet".to_owned();
     let mut rows = vec![("kind", stat.kind.to_owned())];
     rows.extend(parameter_rows(&stat.parameters));
@@ -136,22 +160,26 @@ fn stat_text(stat: &Stat) -> String {
     rows.extend([
         ("memory", bytes(stat.memory_bytes)),
         ("image", stat.image.to_string()),
-        ("disk", bytes(stat.disk_bytes)),
+        ("disk", of_now(bytes(stat.disk_bytes))),
         ("stripes", stat.stripes.to_string()),
         ("blocks", stat.blocks.to_string()),
         ("banks", stat.banks.to_string()),
         ("LSN", stat.lsn.to_string()),
         ("durable LSN", stat.durable_lsn.to_string()),
-        ("handles", stat.handles.to_string()),
-        ("snapshots", stat.snapshots.to_string()),
-        ("WAL segments", stat.wal_segments.to_string()),
+    ]);
+    if !is_past {
+        rows.push(("handles", stat.handles.to_string()));
+    }
+    rows.extend([
+        ("snapshots", of_now(stat.snapshots.to_string())),
+        ("WAL segments", of_now(stat.wal_segments.to_string())),
     ]);
     if let Some(age) = stat.oldest_claim {
         let oldest = units::duration(age);
         rows.push(("claims", format!("{}, the oldest since {oldest}", stat.claims)));
     }
     if let Some(kept) = kept_log(stat) {
-        rows.push(("kept log", kept));
+        rows.push(("kept log", of_now(kept)));
     }
     table(&rows)
 }

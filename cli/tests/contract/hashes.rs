@@ -75,7 +75,7 @@ fn dedup_keeps_a_hash_and_refuses_another() {
     assert_eq!(printed, once, "in two runs as in one");
     let other = ["dedup", "--last", "1000", "--hash", "fast", "--state", &state];
     let sentence = refused(&other, &input(&keys));
-    assert!(sentence.contains("expected hash fast, found keyed"), "{sentence}");
+    assert!(sentence.contains("expected --hash fast, found keyed"), "{sentence}");
     let seed = ["dedup", "--last", "1000", "--hash-seed", "918273645", "--state", &state];
     let sentence = refused(&seed, &input(&keys));
     assert!(sentence.contains("hash-seed") && !sentence.contains("918273645"), "{sentence}");

@@ -20,6 +20,7 @@ mod explain;
 mod filters;
 mod full_tmpfs;
 mod hashes;
+mod hidden;
 mod history;
 mod injected;
 mod interruptions;

@@ -84,3 +84,50 @@ fn a_bad_line_of_an_inserted_file_is_named_and_the_lines_before_it_are_inserted(
         found.text()
     );
 }
+
+#[test]
+fn a_parameter_is_named_by_the_option_that_sets_it_and_durations_have_units() {
+    let place = Place::new();
+    let (items, time, new) = (place.at("items"), place.at("time"), place.at("new"));
+    ok(&["create", &items, "--last", "100"], b"");
+    ok(&["create", &time, "--window", "10m"], b"");
+    for (arguments, begin) in [
+        (&["dedup", "--last", "0"][..], "--last: expected an integer from 1 to "),
+        (&["plan", "--last", "4611686018427387905"], "--last: expected an integer from 1 to "),
+        (&["create", &new, "--window-items", "0"], "--window-items: expected an integer from 1 "),
+        (
+            &["create", &new, "--kind", "timing"],
+            "--last: expected how many inserts it looks back, ",
+        ),
+        (&["create", &new, "--kind", "two-buffer"], "--last: expected a number of inserts, "),
+        (
+            &["create", &new, "--kind", "time-limited"],
+            "--window: expected a duration such as 10m, ",
+        ),
+        (&["create", &new, "--window", "0s"], "--window: expected a duration of at least 1us, "),
+        (&["create", &new, "--window", "90000y"], "--window: expected a duration of at most 13"),
+        (&["create", &new, "--last", "9", "--fpr", "7"], "--fpr: expected a number between 0 and "),
+        (&["dedup", "--kind", "bloom", "--last", "9"], "--kind: expected parameters of bloom ("),
+        (
+            &["plan", "--kind", "decaying", "--capacity", "9"],
+            "--epoch: expected how long an epoch lasts, such as 60s, ",
+        ),
+        (&["dedup", "--state", &items, "--last", "9"], &format!("{items}: expected --last 9, ")),
+        (
+            &["dedup", "--state", &items, "--window", "9m"],
+            &format!("{items}: expected --window 9m"),
+        ),
+        (&["dedup", "--state", &time, "--fpr", "0.1"], "--fpr needs a window"),
+        (&["distinct", &items, "--within", "50m"], "--within: expected a number of inserts, "),
+        (&["distinct", &time, "--last", "9"], "--last: expected a time, "),
+        (&["alter", &items, "--fpr", "7"], "--fpr: expected a number between 0 and 1, "),
+    ] {
+        let outcome = run(arguments, b"");
+        assert_eq!(outcome.code, Some(2), "{arguments:?}: {}", outcome.stderr);
+        let sentence = outcome.stderr.strip_prefix("ebbtide: ").expect("a sentence");
+        assert!(sentence.starts_with(begin), "{arguments:?}: {sentence}");
+        for raw in ["parameter ", "microseconds", "000us"] {
+            assert!(!sentence.contains(raw), "{arguments:?}: {sentence}");
+        }
+    }
+}

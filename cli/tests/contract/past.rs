@@ -297,3 +297,53 @@ fn an_explanation_reads_the_kept_log_also_as_of_a_moment() {
     let records = ok(&["wal", &dir], b"");
     assert!(records.text().lines().count() > (RUNS * KEYS) as usize);
 }
+
+#[test]
+fn as_of_a_moment_figures_of_files_say_that_they_are_those_of_now() {
+    let place = Place::new();
+    let (dir, moments) = filter(&place, "1h");
+    let at = moments[0].at.as_str();
+    let now = ok(&["stat", &dir], b"").text().to_owned();
+    let then = ok(&["stat", &dir, "--at", at], b"").text().to_owned();
+    let row = |text: &str, name: &str| {
+        let value = text.lines().find_map(|line| line.strip_prefix(name));
+        value.map(|value| value.trim().to_owned())
+    };
+    for name in ["disk  ", "snapshots  ", "WAL segments  ", "kept log  "] {
+        let (now, then) = (row(&now, name).expect(name), row(&then, name).expect(name));
+        assert!(!now.contains("(now)") && then.ends_with(" (now)"), "{name}: {now}; {then}");
+    }
+    assert!(row(&now, "handles  ").is_some() && row(&then, "handles  ").is_none(), "{then}");
+    assert_eq!(row(&then, "inserts  ").as_deref(), Some("300"));
+    let json = ok(&["stat", &dir, "--json", "--at", at], b"").json().remove(0);
+    assert_eq!(json["at"], at);
+    for name in json["of_now"].as_array().expect("names") {
+        assert!(json.get(name.as_str().expect("a name")).is_some(), "{name} is no figure");
+    }
+    assert!(ok(&["stat", &dir, "--json"], b"").json()[0].get("of_now").is_none());
+    let text = ok(&["stat", &dir, "--format", "prometheus", "--at", at], b"").text().to_owned();
+    assert!(text.starts_with(&format!("# As of {at}, ")), "{text}");
+    let page = place.at("page.html");
+    ok(&["report", &dir, "--output", &page, "--at", at], b"");
+    let page = fs::read_to_string(&page).expect("a page");
+    assert_eq!(page.matches(" (now)</td>").count(), 4, "{page}");
+    for name in ["inserts now", "records not durable yet", "log since the newest"] {
+        assert!(!page.contains(name), "{name}");
+    }
+}
+
+#[test]
+fn a_plan_to_alter_counts_the_records_of_the_log_that_the_alteration_reads() {
+    let place = Place::new();
+    let (dir, _) = filter(&place, "1h");
+    // Also what no recovery would replay.
+    let records = ok(&["history", &dir, "--json"], b"").lines().len() as u64;
+    assert!(records >= RUNS * KEYS);
+    let end = ok(&["digest", &dir, "--json"], b"").json()[0]["lsn"].as_u64().expect("an LSN");
+    let plan = ok(&["plan", "--alter", &dir, "--last", "5000", "--json"], b"").json().remove(0);
+    let (planned, from) = (plan["records"].as_u64(), plan["from_lsn"].as_u64());
+    // All slots of the log, with notes of the engine, which the alteration reads too.
+    assert_eq!((planned, from, &plan["whole"]), (Some(end - 1), Some(1), &true.into()), "{plan}");
+    let altered = ok(&["alter", &dir, "--last", "5000", "--json"], b"").json().remove(0);
+    assert_eq!(altered["operations"], RUNS * KEYS, "{altered}");
+}

@@ -164,7 +164,7 @@ fn an_intact_filter_gives_exit_code_1_and_nothing_is_written() {
     let outcome = run(&["salvage", &dir, &dest], b"");
     assert_eq!((outcome.code, outcome.text()), (Some(1), ""));
     let expected = format!(
-        "ebbtide: nothing in {dir} is damaged: it opens as it is, and nothing was written\n"
+        "ebbtide: nothing that {dir} needs is damaged: it opens as it is, and nothing was written\n"
     );
     assert_eq!(outcome.stderr, expected);
     let outcome = run(&["salvage", &dir, &dest, "--json"], b"");

@@ -108,3 +108,34 @@ fn a_follower_continues_in_its_directory_and_is_promoted() {
     ok(&["ship", &new, &store, "--once"], b"");
     assert!(refused(&["ship", &seen, &store, "--once"], b"").contains("refuses this directory"));
 }
+
+#[test]
+fn a_mistyped_directory_is_refused_with_its_name_and_not_created() {
+    let place = Place::new();
+    let (seen, store) = shipped(&place);
+    let (mistyped, new, other) = (place.at("mistyped"), place.at("new"), place.at("other"));
+    for arguments in [
+        &["fetch", &mistyped, &new][..],
+        &["fetch", &format!("file://{mistyped}"), &new],
+        &["follow", &mistyped],
+        &["follow", &mistyped, &new],
+        &["promote", &mistyped, &new],
+        &["ship", "verify", &mistyped],
+    ] {
+        let sentence = refused(arguments, b"");
+        let is_whole = sentence.contains(&mistyped) && sentence.contains("correct the path");
+        assert!(is_whole, "{arguments:?}: {sentence}");
+    }
+    let sentence = refused(&["ship", &mistyped, &other, "--once"], b"");
+    assert!(
+        sentence.contains(&mistyped) && sentence.contains("not an ebbtide filter"),
+        "{sentence}"
+    );
+    let nothing = ok(&["fetch", &mistyped, &new, "--if-empty"], b"");
+    assert!(nothing.text().contains("nothing to fetch"), "{}", nothing.text());
+    for dir in [&mistyped, &new, &other] {
+        assert!(!fs::exists(dir).expect("an answer"), "{dir} was created");
+    }
+    ok(&["fetch", &store, &new], b"");
+    ok(&["ship", "verify", &store, "--against", &seen], b"");
+}

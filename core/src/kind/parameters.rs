@@ -3,6 +3,7 @@
 
 use super::MOST_COUNT;
 use crate::error::{Error, Result};
+use crate::text::{DURATIONS, micros_text, shown};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
@@ -10,13 +11,24 @@ use std::str::FromStr;
 /// The default false-positive rate.
 pub const DEFAULT_FPR: f64 = 0.001;
 
+/// Microseconds of a day, the unit of the upper bounds of durations.
+const MICROS_OF_A_DAY: u64 = 86_400_000_000;
+
 /// Names and values, in the spelling of the command line (`window-items`, `fpr`, `k`, …).
 ///
 /// Values are text: integers in decimal, fractions in Rust's shortest form that reads back exactly,
 /// durations in microseconds.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Parameters(BTreeMap<String, String>);
+
+impl fmt::Debug for Parameters {
+    /// Writes names and values, durations with a unit.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |(name, value): (&str, &str)| (name.to_owned(), shown(name, value));
+        f.debug_map().entries(self.iter().map(shown)).finish()
+    }
+}
 
 impl Parameters {
     /// Returns no parameters.
@@ -145,8 +157,12 @@ pub fn probability(name: &'static str, value: f64) -> Result<f64> {
 /// [`Error::Parameter`] for anything else.
 pub fn within(name: &'static str, value: u64, least: u64, most: u64) -> Result<u64> {
     if (least..=most).contains(&value) {
-        Ok(value)
-    } else {
-        Err(Error::parameter(name, format!("an integer from {least} to {most}"), value))
+        return Ok(value);
     }
+    let expected = match DURATIONS.contains(&name) {
+        true if value < least => format!("a duration of at least {}", micros_text(least)),
+        true => format!("a duration of at most {} days", most / MICROS_OF_A_DAY),
+        false => format!("an integer from {least} to {most}"),
+    };
+    Err(Error::parameter(name, expected, value))
 }

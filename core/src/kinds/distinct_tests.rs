@@ -189,6 +189,64 @@ fn windows_of_time_know_the_keys_of_each_sub_window_within_their_standard_errors
 }
 
 #[test]
+fn a_time_limited_filter_of_several_banks_knows_its_keys_within_what_they_may_share() {
+    let window = 10_000_000;
+    let mut errors = Errors::default();
+    // Looks at filters of one bank, two, three and more.
+    let mut looks = [0_u32; 3];
+    for repeats in ALL_REPEATS {
+        for seed in 0..4 {
+            let parameters = Parameters::new().with("window", window).with("rate", 50);
+            let mut watched = Watched::new("time-limited", parameters, seed);
+            let (mut now, mut at) = (1 << 40, 0);
+            // A window at each of these rates, which rise faster than banks expire, then a calm.
+            for (rate, windows) in [(50, 1.0), (400, 0.5), (3000, 0.4), (12_000, 0.3), (100, 0.6)] {
+                let step = 1_000_000 / rate;
+                let end = now + (windows * window as f64) as u64;
+                let mut next = now + window / 9;
+                while now < end {
+                    now += step;
+                    watched.insert(repeats.key(seed, at, 2000), now);
+                    at += 1;
+                    if now < next {
+                        continue;
+                    }
+                    next = now + window / 9;
+                    let banks = watched.machine.parts.state().banks().count();
+                    looks[banks.min(looks.len()) - 1] += 1;
+                    let width = |part: f64| Some(Within::micros((part * window as f64) as u64));
+                    for within in [None, width(0.05), width(0.3), width(1.0)] {
+                        let (answer, truth) = watched.ask(within);
+                        let off = (answer.keys - truth).abs();
+                        let what =
+                            format!("{repeats:?} {seed}, {banks} banks: {answer:?}, {truth}");
+                        assert!(off <= 4.0 * answer.standard_error + 2.0, "{what}");
+                        // Not even if no key is in two banks, or the small ones are overfull.
+                        assert!(answer.standard_error <= 0.3 * truth + 2.0, "{what}");
+                        errors.add((answer, truth));
+                    }
+                }
+            }
+            // A window later no bank of the burst has keys, and the error is that of cells alone.
+            let (end, mut kept) = (now + 2 * window, (0.0, 0.0));
+            while now < end {
+                now += 1_000_000 / 40;
+                watched.insert(repeats.key(seed, at, 2000), now);
+                at += 1;
+                if at % 100 == 0 && now > end - window / 2 {
+                    let (answer, truth) = watched.ask(None);
+                    errors.add((answer, truth));
+                    kept = (answer.standard_error, truth);
+                }
+            }
+            assert!(kept.0 < 0.05 * kept.1 + 1.0, "{repeats:?} {seed}: {kept:?}");
+        }
+    }
+    assert!(looks.iter().all(|looks| *looks > 40), "{looks:?}");
+    errors.check("several banks", 0.2);
+}
+
+#[test]
 fn kinds_that_keep_all_keys_know_how_many_they_have_within_their_standard_errors() {
     for kind in ["bloom", "counting", "spectral", "dynamic-count"] {
         let mut errors = Errors::default();

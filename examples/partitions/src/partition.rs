@@ -149,7 +149,7 @@ impl Partition {
 pub fn divide(name: Name, times: u64, place: impl Fn(Name) -> String, work: &Path) -> Result<()> {
     fs::create_dir_all(work)?;
     let whole = work.join("whole");
-    run(fetch(&Store::open(&place(name))?, &whole, None))?;
+    run(fetch(&Store::open_existing(&place(name))?, &whole, None))?;
     for part in name.parts(times) {
         let dir = work.join(part.to_string());
         let share = Share { number: part.number, count: part.count };

@@ -8,6 +8,7 @@ use crate::pieces::Place;
 use crate::value::Value;
 use ebbtide_core::Kind;
 use ebbtide_core::kinds::spec::Any;
+use ebbtide_core::machine::Machine;
 
 /// The most blocks of each bank that `EB.INFO` looks at.
 const SAMPLED: u64 = 64;
@@ -101,7 +102,7 @@ fn fields(value: &mut Value) -> Vec<(&'static str, Field)> {
     let former_bytes = before.map_or(0, |of| of.machine().memory_bytes() as u64);
     let unit = if kind.uses_time() { 1000 } else { 1 };
     let left = before.map_or(0, |of| of.left(machine, now(machine).time).div_ceil(unit));
-    vec![
+    let mut fields = vec![
         ("kind", Field::Text(kind.name().to_owned())),
         ("parameters", Field::Text(parameters.to_owned())),
         ("inserts", Field::Whole(stat.inserts)),
@@ -121,6 +122,20 @@ fn fields(value: &mut Value) -> Vec<(&'static str, Field)> {
         ("lsn", Field::Whole(position.next_lsn - 1)),
         ("chain", Field::Text(format!("{:016x}", position.chain))),
         ("state", Field::Text(value.state().to_owned())),
+    ];
+    fields.extend(distinct(machine));
+    fields
+}
+
+/// Returns how many distinct keys are in the window, and the standard error of that number; nothing
+/// if the kind does not know it.
+fn distinct(machine: &Machine) -> Vec<(&'static str, Field)> {
+    let Ok(found) = machine.distinct(now(machine).time, None, SAMPLED) else {
+        return Vec::new();
+    };
+    vec![
+        ("distinct-keys", Field::Real(found.keys)),
+        ("distinct-keys-error", Field::Real(found.standard_error)),
     ]
 }
 

@@ -149,7 +149,10 @@ fn a_filter_is_described_in_both_protocols() {
         let () = server.ask("EB.RESERVE seen time-limited window 10m fpr 0.001 SEED 0x5eed");
         let () = server.ask("EB.MADD seen a b c");
         let fields: Vec<Value> = server.ask("EB.INFO seen");
-        assert_eq!(fields.len(), 38);
+        assert_eq!(fields.len(), 42);
+        let distinct: f64 = server.ask("EB.INFO seen distinct-keys");
+        let error: f64 = server.ask("EB.INFO seen distinct-keys-error");
+        assert!((distinct - 3.0).abs() <= 6.0 * error && error < 1.0, "{distinct}, {error}");
         assert_eq!(server.ask::<i64>("EB.INFO seen INSERTS"), 3);
         assert_eq!(server.ask::<String>("EB.INFO seen kind"), "time-limited");
         let parameters: String = server.ask("EB.INFO seen parameters");
@@ -168,7 +171,7 @@ fn a_filter_is_described_in_both_protocols() {
         let Value::Map(fields) = ask::<Value>(connection, "EB.INFO seen") else {
             panic!("a map in RESP3");
         };
-        assert_eq!(fields.len(), 19);
+        assert_eq!(fields.len(), 21);
         let () = ask(connection, "EB.RESERVE counts counting capacity 10");
         assert_eq!(ask::<Value>(connection, "EB.COUNT counts a"), {
             Value::Array(vec![Value::Double(0.0)])

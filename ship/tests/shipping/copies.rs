@@ -14,7 +14,7 @@ use ebbtide_testkit::random::Random;
 use futures::TryStreamExt;
 use futures::stream::BoxStream;
 use object_store::local::LocalFileSystem;
-use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
+use object_store::{MultipartUpload, ObjectMeta, ObjectStore, ObjectStoreExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -358,4 +358,69 @@ async fn a_damaged_copy_is_downloaded_again_where_it_is_damaged() {
         follow(&source, &dir).await;
     }
     verify(&directory(&dir), None).await.expect("sound");
+}
+
+#[test]
+fn a_directory_that_is_not_there_is_no_place_to_read_from_and_is_not_created() {
+    let parent = tempfile::tempdir().expect("a directory");
+    let mistyped = parent.path().join("mistyped");
+    let path = mistyped.to_str().expect("text").to_owned();
+    for url in [path.clone(), format!("file://{path}")] {
+        assert!(Store::find(&url).expect("an answer").is_none());
+        let error = Store::open_existing(&url).expect_err("refused");
+        assert_says(&error, &[&url, "is not there", "correct the path"]);
+        assert!(!mistyped.exists(), "{url}");
+    }
+    let error = Store::open_existing(&format!("{path}\u{1b}[31m\n")).expect_err("refused");
+    assert_says(&error, &["mistyped\\u{1b}[31m\\n"]);
+    directory(&mistyped);
+    assert!(mistyped.is_dir(), "where a shipper may begin");
+    assert!(Store::find(&path).expect("an answer").is_some());
+    Store::open_existing(&path).expect("a store");
+}
+
+/// Returns the files below a directory, by their paths in it.
+fn files_in(dir: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for folder in ["base", "chain", "snapshot"] {
+        for entry in std::fs::read_dir(dir.join(folder)).expect("a folder") {
+            let name = entry.expect("an entry").file_name();
+            found.push(format!("{folder}/{}", name.to_str().expect("text")));
+        }
+    }
+    found
+}
+
+#[tokio::test]
+async fn what_a_killed_put_left_in_a_directory_is_removed_when_the_next_shipper_begins() {
+    let parent = tempfile::tempdir().expect("a directory");
+    let (dir, place) = (parent.path().join("seen"), parent.path().join("store"));
+    let filter =
+        Filter::create(&dir, AgePartitioned::last(1000), Options::new()).expect("a filter");
+    filter.insert("a").expect("an insert");
+    filter.checkpoint().expect("a snapshot");
+    let media: Arc<dyn Media> = Arc::new(ebbtide::media::Disk::new(&dir));
+    let store = directory(&place);
+    let begin = || Shipper::begin(store.clone(), media.clone(), ShipOptions::default());
+    begin().await.expect("a shipper").round().await.expect("a round");
+    let before = files_in(&place);
+    // A put that ends with its process: neither finished nor aborted.
+    let objects = directory_objects(&place);
+    for name in ["chain/00000000000000000009", "base/00000000000000000009", "snapshot/x"] {
+        let path = object_store::path::Path::from(name);
+        let mut put = objects.put_multipart(&path).await.expect("a put");
+        put.put_part(vec![7; 1000].into()).await.expect("a part");
+        std::mem::forget(put);
+    }
+    let others = "snapshot/notes # of an operator";
+    std::fs::write(place.join(others), "kept").expect("a file");
+    assert_eq!(files_in(&place).len(), before.len() + 4, "they are there");
+    begin().await.expect("a shipper").round().await.expect("a round");
+    let after = files_in(&place);
+    let is_left = |name: &&String| name.contains('#') && name.as_str() != others;
+    assert_eq!(after.iter().find(is_left), None);
+    assert!(after.contains(&others.to_owned()), "{after:?}");
+    assert!(before.iter().all(|name| after.contains(name)), "{after:?}");
+    std::fs::remove_file(place.join(others)).expect("removed");
+    verify(&store, None).await.expect("a sound place");
 }

@@ -20,6 +20,7 @@ use crate::wal::segment::owner;
 use crate::wal::{Op, Record};
 use ebbtide_core::claims::HeldClaim;
 use std::collections::VecDeque;
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,7 +55,6 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// assert!(matches!(changes[..], [Change::Insert { weight: 1, .. }, Change::Clear]));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
 pub struct History {
     media: Arc<dyn Media>,
     /// The filter's `meta` now.
@@ -69,6 +69,14 @@ pub struct History {
     read: VecDeque<Commit>,
     /// The log, if it is known to have more.
     log: Option<Log>,
+}
+
+impl fmt::Debug for History {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut history = f.debug_struct("History");
+        history.field("path", &self.media.path()).field("next_lsn", &self.next_lsn());
+        history.finish_non_exhaustive()
+    }
 }
 
 /// What was read at once.

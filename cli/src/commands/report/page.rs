@@ -50,14 +50,14 @@ pub fn page(
         env!("CARGO_PKG_VERSION")
     );
     remarks(&mut text, seen, samples);
-    tiles(&mut text, seen);
+    tiles(&mut text, seen, past.at.is_some());
     text += "<div class=\"charts\">\n";
     charts.iter().for_each(|chart| text += &chart.element());
     text += "</div>\n";
     if past.at.is_none() {
         handles(&mut text, seen);
     }
-    figures(&mut text, seen);
+    figures(&mut text, seen, past.at.is_some());
     text + "</main></body></html>\n"
 }
 
@@ -76,32 +76,28 @@ fn remarks(text: &mut String, seen: &Observation, samples: &Samples) {
     *text += "</ul>\n";
 }
 
-fn tiles(text: &mut String, seen: &Observation) {
+/// The tiles that say nothing about a moment of the past.
+const OF_NOW: [&str; 3] =
+    ["inserts now", "log since the newest snapshot", "records not durable yet"];
+
+fn tiles(text: &mut String, seen: &Observation, is_past: bool) {
     let stat = &seen.stat;
+    let rate = seen.rate.map(|rate| format!("{}/s", units::count(rate)));
     let tiles = [
         (stat.inserts.to_string(), "inserts since creation"),
-        (
-            seen.rate.map_or_else(
-                || "not in use".to_owned(),
-                |rate| format!("{}/s", units::count(rate)),
-            ),
-            "inserts now",
-        ),
+        (rate.unwrap_or_else(|| "not in use".to_owned()), OF_NOW[0]),
         (format!("{:.1} %", stat.fill * 100.0), "of the cells in use"),
         (distinct_keys(stat), "distinct keys in the window"),
         (format!("{:.2e}", stat.estimated_fpr), "estimated false-positive rate"),
         (format!("{:.2e}", stat.planned_fpr), "planned false-positive rate"),
         (seen.oldest().map_or_else(|| "-".to_owned(), age), "age of the oldest generation"),
-        (
-            format!("{:.1} MiB", seen.log_since_snapshot() as f64 / f64::from(1 << 20)),
-            "log since the newest snapshot",
-        ),
-        (seen.undurable().to_string(), "records not durable yet"),
+        (format!("{:.1} MiB", seen.log_since_snapshot() as f64 / f64::from(1 << 20)), OF_NOW[1]),
+        (seen.undurable().to_string(), OF_NOW[2]),
     ];
     *text += "<div class=\"tiles\">";
-    for (value, name) in tiles {
+    for (value, name) in tiles.iter().filter(|(_, name)| !is_past || !OF_NOW.contains(name)) {
         let _ =
-            write!(text, "<div class=\"tile\"><b>{}</b><span>{name}</span></div>", escaped(&value));
+            write!(text, "<div class=\"tile\"><b>{}</b><span>{name}</span></div>", escaped(value));
     }
     *text += "</div>\n";
 }
@@ -133,7 +129,9 @@ fn handles(text: &mut String, seen: &Observation) {
     *text += "</table></div>\n";
 }
 
-fn figures(text: &mut String, seen: &Observation) {
+/// Writes the table. As of a moment of the past, what the files take is that of now.
+fn figures(text: &mut String, seen: &Observation, is_past: bool) {
+    let of_now = |value: String| if is_past { format!("{value} (now)") } else { value };
     let (stat, details) = (&seen.stat, &seen.details);
     let mut rows = parameter_rows(&stat.parameters);
     rows.extend([
@@ -146,14 +144,14 @@ fn figures(text: &mut String, seen: &Observation) {
         ("latest time (UTC)", stat.time.map_or_else(|| "none yet".to_owned(), units::time)),
         ("LSN", stat.lsn.to_string()),
         ("durable LSN", stat.durable_lsn.to_string()),
-        ("snapshot from LSN", details.snapshot_lsn.to_string()),
+        ("snapshot from LSN", of_now(details.snapshot_lsn.to_string())),
         ("memory", bytes(stat.memory_bytes)),
-        ("disk", bytes(stat.disk_bytes)),
+        ("disk", of_now(bytes(stat.disk_bytes))),
         ("stripes", stat.stripes.to_string()),
         ("blocks", stat.blocks.to_string()),
         ("banks", stat.banks.to_string()),
-        ("snapshots", stat.snapshots.to_string()),
-        ("log segments", stat.wal_segments.to_string()),
+        ("snapshots", of_now(stat.snapshots.to_string())),
+        ("log segments", of_now(stat.wal_segments.to_string())),
     ]);
     rows.extend(stat.figures.iter().map(|(name, value)| (*name, value.to_string())));
     *text += "<h2>Parameters and figures</h2>\n<div class=\"tables\"><table>";

@@ -38,6 +38,9 @@ impl Shown {
         };
         self.seen = look(&mut self.observer, &self.dir).map_err(|failure| match failure {
             Failure::Error(message) => message,
+            Failure::Parameter { name, expected, found } => {
+                format!("{name}: expected {expected}, found {found}")
+            }
             Failure::ClosedPipe | Failure::Stopped(_) => "the look was interrupted".to_owned(),
         });
         match &self.seen {

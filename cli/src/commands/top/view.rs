@@ -4,6 +4,7 @@ use super::shown::Shown;
 use crate::commands::observer::{self, Observation};
 use crate::units;
 use ebbtide::Timestamp;
+use ebbtide::units::visible;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -36,7 +37,8 @@ pub fn draw(buffer: &mut Buffer, area: Rect, shown: &[Shown], selected: usize) {
 fn draw_tabs(buffer: &mut Buffer, area: Rect, shown: &[Shown], selected: usize) {
     let mut spans = Vec::new();
     for (at, one) in shown.iter().enumerate() {
-        let name = one.dir.file_name().unwrap_or(one.dir.as_os_str()).to_string_lossy();
+        let name = one.dir.file_name().unwrap_or(one.dir.as_os_str());
+        let name = visible(&name.to_string_lossy());
         let is_bad = one.seen.as_ref().map_or(true, |seen| !seen.remarks.is_empty());
         let mark = if is_bad { "!" } else { "" };
         let style = match (at == selected, is_bad) {
@@ -92,7 +94,7 @@ fn draw_head(buffer: &mut Buffer, area: Rect, shown: &Shown, seen: &Observation)
     let lines = vec![
         Line::from(format!(
             "{}: {}, durability {}{step}{time}",
-            shown.dir.display(),
+            visible(&shown.dir.display().to_string()),
             stat.kind,
             units::durability(stat.durability)
         )),

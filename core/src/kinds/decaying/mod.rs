@@ -122,7 +122,7 @@ pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
         return Err(Error::parameter("decay", format!("one of {names}"), decay));
     };
     parameters.only(NAME, &[&KNOWN, own].concat())?;
-    let epoch = parameters.required("epoch", "how long an epoch lasts, in microseconds")?;
+    let epoch = parameters.required("epoch", "how long an epoch lasts, such as 60s")?;
     let epoch = within("epoch", epoch, 1, u64::MAX)?;
     Ok(match decay {
         exponential::NAME => decaying(parameters, epoch, Exponential::new(parameters)?)?,

@@ -91,7 +91,7 @@ struct Optimized {
 /// that do not fit each other, and if no filter of at most 2^46 counters reaches the rates.
 pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
     parameters.only(NAME, &plan::KNOWN)?;
-    let epoch = parameters.required("epoch", "how long an epoch lasts, in microseconds")?;
+    let epoch = parameters.required("epoch", "how long an epoch lasts, such as 60s")?;
     let epoch = within("epoch", epoch, 1, u64::MAX)?;
     let lambda = parameters.required("lambda", "what an epoch leaves of a count")?;
     let half_life = HalfLife::new(lambda, plan::fraction_bits(parameters)?)?;

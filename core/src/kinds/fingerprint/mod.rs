@@ -178,7 +178,7 @@ fn timed(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
             return Err(Error::parameter(name, "none for a window of time", given));
         }
     }
-    let window = parameters.required("window", "a number of microseconds")?;
+    let window = parameters.required("window", "a duration such as 10m")?;
     let window = within("window", window, 1, MOST_WINDOW)?;
     let rate = parameters.optional("rate", "new keys a second")?;
     if let Some(rate) = rate.filter(|&rate: &f64| !(rate >= 0.0 && rate.is_finite())) {

@@ -112,7 +112,7 @@ impl Plan {
     /// # Errors
     /// [`Error::Parameter`] for values out of bounds or that do not fit each other.
     pub(super) fn of(parameters: &Parameters) -> Result<Self> {
-        let window = parameters.required("window", "a number of microseconds")?;
+        let window = parameters.required("window", "a duration such as 10m")?;
         let window = within("window", window, 1, MOST_WINDOW)?;
         let fpr = parameters.fpr()?.unwrap_or(DEFAULT_FPR);
         let rate = parameters.optional("rate", "inserts a second")?;
