@@ -168,7 +168,8 @@ impl Store {
             found: format!("{url} ({error})"),
         };
         std::fs::create_dir_all(dir).map_err(|error| wrong(&error))?;
-        let objects = LocalFileSystem::new_with_prefix(dir).map_err(|error| wrong(&error))?;
+        let objects =
+            LocalFileSystem::new_with_prefix(dir).map_err(|error| wrong(&error))?.with_fsync(true);
         let (copied, dir) = (copied_from(dir)?, Some(dir.to_path_buf()));
         Ok(Self { copied, dir, ..Self::of(Arc::new(objects), "", &url) })
     }
