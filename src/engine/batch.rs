@@ -34,12 +34,31 @@ pub(crate) struct Settings<'b> {
 /// [`Error::Poisoned`] and others: nothing has happened.
 pub(crate) fn commit(writer: &Writer, batch: &mut Prepared, with: Settings<'_>) -> Result<u64> {
     batch.enter(writer);
-    while_space_is_made(writer, with.waits, || {
+    let written = while_space_is_made(writer, with.waits, || {
         // Now rather than while it holds all of its stripes.
         writer.stripes.be_courteous(batch.operations().len(), with.waits);
         let mut held = lock(writer, batch, with)?;
         commit_held(writer, batch, with, &mut held)
-    })
+    })?;
+    let lsn = match written {
+        Some(lsn) => lsn,
+        None => answers_rest_on(writer, batch, with.waits)?,
+    };
+    let refused = writer.shared.image.header().refused();
+    (0..batch.refused()).for_each(|_| refused.add());
+    Ok(lsn)
+}
+
+/// Returns the LSN of the last record that the answers of a batch without records may rest on.
+/// (Records of a batch lie behind those that it has seen.)
+fn answers_rest_on(writer: &Writer, batch: &Prepared, waits: Waits) -> Result<u64> {
+    let lsn_of = |stripe: usize| {
+        // Under the stripe: a query may see a record that is not counted there yet.
+        let stripe = writer.stripes.lock_unless_closed(stripe + 1, waits)?;
+        Ok(stripe.entry().lsn())
+    };
+    let lsns = batch.asked_stripes().map(lsn_of).collect::<Result<Vec<_>>>()?;
+    Ok(lsns.into_iter().max().unwrap_or(0))
 }
 
 /// Takes all stripes, in ascending order and stripe 0 last.
@@ -56,13 +75,13 @@ fn lock<'w>(writer: &'w Writer, batch: &Prepared, with: Settings<'_>) -> Result<
     indexes.into_iter().map(lock).collect()
 }
 
-/// Applies a batch whose stripes are held.
+/// Applies a batch whose stripes are held. Returns the LSN of its last record; `None` without any.
 fn commit_held<'w>(
     writer: &'w Writer,
     batch: &mut Prepared,
     with: Settings<'_>,
     held: &mut Held<'w>,
-) -> Result<u64> {
+) -> Result<Option<u64>> {
     let mut puts_off = false;
     loop {
         writer.shared.check_writable()?;
@@ -86,8 +105,9 @@ fn commit_held<'w>(
             Err(Unstaged::Failed(error)) => return Err(error),
         }
         let beside = records_beside(with.positions, &ended);
-        if let Some(lsn) = append(writer, batch, (beside, with.waits), is_staged, held)? {
-            return Ok(lsn);
+        match append(writer, batch, (beside, with.waits), is_staged, held)? {
+            Attempt::Done(written) => return Ok(written),
+            Attempt::Again => {}
         }
     }
 }
@@ -185,32 +205,34 @@ fn records_beside<'b>(
     positions.iter().map(position).chain(ended.iter().map(HeldClaim::release))
 }
 
-/// Commits the records of a batch that is staged, with these beside them. Returns the LSN up to
-/// which the log must be durable; `None` if nothing has happened.
+/// What has come of an attempt to commit.
+enum Attempt {
+    /// The last record is this one; there is none if there was nothing to write.
+    Done(Option<u64>),
+    /// Nothing has happened.
+    Again,
+}
+
+/// Commits the records of a batch that is staged, with these beside them.
 fn append(
     writer: &Writer,
     batch: &mut Prepared,
     (beside, waits): (impl Iterator<Item = Record>, Waits),
     prefetches: bool,
     held: &mut Held<'_>,
-) -> Result<Option<u64>> {
-    let late = batch.late();
-    let Some(staging) = &mut batch.staging else { return Ok(None) };
+) -> Result<Attempt> {
+    let Some(staging) = &mut batch.staging else { return Ok(Attempt::Again) };
     let operations = staging.records.len();
     staging.records.extend(beside);
     let committed = if staging.records.is_empty() {
-        let stripes = held.iter().map(|stripe| stripe.entry().lsn());
-        Ok(Some(stripes.max().unwrap_or(0)))
+        Ok(Attempt::Done(None))
     } else {
-        commit::commit(writer, staging, waits, prefetches, held)
+        let committed = commit::commit(writer, staging, waits, prefetches, held);
+        committed.map(|last| last.map_or(Attempt::Again, |last| Attempt::Done(Some(last))))
     };
     staging.records.truncate(operations);
-    if let Ok(Some(_)) = committed {
-        if let Some(raised) = staging.raised() {
-            writer.time.raise_base(raised);
-        }
-        let refused = writer.shared.image.header().refused();
-        (0..staging.refused + late).for_each(|_| refused.add());
+    if let (Ok(Attempt::Done(_)), Some(raised)) = (&committed, staging.raised()) {
+        writer.time.raise_base(raised);
     }
     committed
 }
