@@ -22,7 +22,7 @@ pub const ALL: [(&str, fn()); 5] = [
 
 const LEASE: Duration = Duration::from_secs(3600);
 
-/// Creates a filter that waits for nothing unless it is told to.
+/// Creates a filter whose operations wait for nothing, unless they say otherwise.
 fn create(media: Arc<dyn Media>) -> Filter<Bloom> {
     let options = options().durability(Durability::Never);
     Filter::create_on(media, Bloom::capacity(2000).fpr(1e-6), options).expect("a filter")

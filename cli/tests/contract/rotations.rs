@@ -277,7 +277,7 @@ fn an_input_whose_place_another_one_took_is_refused_when_it_comes_back() {
 }
 
 #[test]
-fn an_input_that_was_given_up_is_not_missed_again() {
+fn an_input_that_was_abandoned_is_not_missed_again() {
     let place = Place::new();
     place.write("a.log", b"one\n");
     place.write("b.log", b"two\n");
