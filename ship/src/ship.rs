@@ -596,3 +596,6 @@ fn shows(store: &Store, media: &Arc<dyn Media>, last: &Piece) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

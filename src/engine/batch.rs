@@ -34,12 +34,31 @@ pub(crate) struct Settings<'b> {
 /// [`Error::Poisoned`] and others: nothing has happened.
 pub(crate) fn commit(writer: &Writer, batch: &mut Prepared, with: Settings<'_>) -> Result<u64> {
     batch.enter(writer);
-    while_space_is_made(writer, with.waits, || {
+    let written = while_space_is_made(writer, with.waits, || {
         // Now rather than while it holds all of its stripes.
         writer.stripes.be_courteous(batch.operations().len(), with.waits);
         let mut held = lock(writer, batch, with)?;
         commit_held(writer, batch, with, &mut held)
-    })
+    })?;
+    let lsn = match written {
+        Some(lsn) => lsn,
+        None => answers_rest_on(writer, batch, with.waits)?,
+    };
+    let refused = writer.shared.image.header().refused();
+    (0..batch.refused()).for_each(|_| refused.add());
+    Ok(lsn)
+}
+
+/// Returns the LSN of the last record that the answers of a batch without records may rest on.
+/// (Records of a batch lie behind those that it has seen.)
+fn answers_rest_on(writer: &Writer, batch: &Prepared, waits: Waits) -> Result<u64> {
+    let lsn_of = |stripe: usize| {
+        // Under the stripe: a query may see a record that is not counted there yet.
+        let stripe = writer.stripes.lock_unless_closed(stripe + 1, waits)?;
+        Ok(stripe.entry().lsn())
+    };
+    let lsns = batch.asked_stripes().map(lsn_of).collect::<Result<Vec<_>>>()?;
+    Ok(lsns.into_iter().max().unwrap_or(0))
 }
 
 /// Takes all stripes, in ascending order and stripe 0 last.
@@ -56,13 +75,13 @@ fn lock<'w>(writer: &'w Writer, batch: &Prepared, with: Settings<'_>) -> Result<
     indexes.into_iter().map(lock).collect()
 }
 
-/// Applies a batch whose stripes are held.
+/// Applies a batch whose stripes are held. Returns the LSN of its last record; `None` without any.
 fn commit_held<'w>(
     writer: &'w Writer,
     batch: &mut Prepared,
     with: Settings<'_>,
     held: &mut Held<'w>,
-) -> Result<Tried<u64>> {
+) -> Result<Tried<Option<u64>>> {
     let mut puts_off = false;
     loop {
         writer.shared.check_writable()?;
@@ -186,32 +205,25 @@ fn records_beside<'b>(
     positions.iter().map(position).chain(ended.iter().map(HeldClaim::release))
 }
 
-/// Commits the records of a batch that is staged, with these beside them. Returns the LSN up to
-/// which the log must be durable.
+/// Commits the records of a batch that is staged, with these beside them. Returns the LSN of the
+/// last one; `None` if there was nothing to write.
 fn append(
     writer: &Writer,
     batch: &mut Prepared,
     beside: impl Iterator<Item = Record>,
     prefetches: bool,
     held: &mut Held<'_>,
-) -> Result<Tried<u64>> {
-    let late = batch.late();
+) -> Result<Tried<Option<u64>>> {
     let Some(staging) = &mut batch.staging else { return Ok(Tried::Again) };
     let operations = staging.records.len();
     staging.records.extend(beside);
-    let committed = if staging.records.is_empty() {
-        let stripes = held.iter().map(|stripe| stripe.entry().lsn());
-        Ok(Tried::Done(stripes.max().unwrap_or(0)))
-    } else {
-        commit::commit(writer, staging, prefetches, held)
+    let committed = match staging.records.is_empty() {
+        true => Ok(Tried::Done(None)),
+        false => commit::commit(writer, staging, prefetches, held).map(|tried| tried.map(Some)),
     };
     staging.records.truncate(operations);
-    if let Ok(Tried::Done(_)) = committed {
-        if let Some(raised) = staging.raised() {
-            writer.time.raise_base(raised);
-        }
-        let refused = writer.shared.image.header().refused();
-        (0..staging.refused + late).for_each(|_| refused.add());
+    if let (Ok(Tried::Done(_)), Some(raised)) = (&committed, staging.raised()) {
+        writer.time.raise_base(raised);
     }
     committed
 }

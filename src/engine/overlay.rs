@@ -409,3 +409,40 @@ fn change(
 ) {
     records::change(kind, state, &Blocks::One(slot, copy.block()), operation);
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::media::Memory;
+    use crate::wal::Op;
+    use crate::{Bloom, Clock, Filter, Options};
+
+    #[test]
+    fn copies_take_at_most_64_mib_however_many_blocks_a_batch_changes() {
+        let options = Options::new().block_bytes(64 << 10).clock(Clock::stream());
+        let spec = Bloom::capacity(60_000_000).fpr(0.001);
+        let filter = Filter::create_on(Arc::new(Memory::new()), spec, options.background(false));
+        let filter = filter.expect("a filter");
+        let (shared, mut records) = (&filter.engine().shared, Vec::new());
+        let (image, kind) = (&shared.image, &*shared.meta.kind);
+        let state_block = image.header().state_block();
+        let words = state_block.words_of(state_block.version());
+        let state = State::new(&words);
+        let mut overlay = Overlay::new(image.layout(), image.keep_banks());
+        let mut most = 0;
+        for number in 0..5000 {
+            let record = Record { payload: mix(number), ..Record::new(Op::Insert) };
+            let operation = records::operation(kind, &record).expect("an insert");
+            let (of, mask) = ((kind, &state), kind.touches(&state, operation.step));
+            let read = overlay.read(of, (record.payload, true), &records, Access::Held, |_| ());
+            read.expect("an answer");
+            overlay.add(of, mask, &operation, records.len());
+            records.push(record);
+            let copies = overlay.changed.values().filter_map(|changed| changed.copy.as_ref());
+            let bytes: usize = copies.map(|copy| mem::size_of_val(copy.words())).sum();
+            assert!(bytes <= MOST_COPIED, "{bytes} bytes after {number} inserts");
+            most = most.max(bytes);
+        }
+        assert!(most > MOST_COPIED / 2 && overlay.changed.len() > 1200, "{most}");
+    }
+}

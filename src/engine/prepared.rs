@@ -45,9 +45,15 @@ impl Prepared {
         &self.operations
     }
 
-    /// Returns the number of questions that were answered as too late.
-    pub(crate) fn late(&self) -> usize {
-        self.late
+    /// Returns the number of operations and questions that were too late.
+    pub(crate) fn refused(&self) -> usize {
+        self.late + self.staging.as_ref().map_or(0, |staging| staging.refused)
+    }
+
+    /// Returns the ordinary stripes, from 0, of the keys that were asked for.
+    pub(crate) fn asked_stripes(&self) -> impl Iterator<Item = usize> {
+        let read = self.read_at.iter().enumerate();
+        read.filter(|(_, read)| **read != 0).map(|(stripe, _)| stripe)
     }
 
     /// Returns whether there were questions, whose answers may have moved the clock.

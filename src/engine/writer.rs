@@ -33,6 +33,17 @@ pub(crate) enum Tried<T> {
     NoRoom(Lack),
 }
 
+impl<T> Tried<T> {
+    /// Returns this outcome with another value of what is done.
+    pub(crate) fn map<U>(self, value: impl FnOnce(T) -> U) -> Tried<U> {
+        match self {
+            Self::Done(done) => Tried::Done(value(done)),
+            Self::Again => Tried::Again,
+            Self::NoRoom(lack) => Tried::NoRoom(lack),
+        }
+    }
+}
+
 /// The parts of a handle that writes use.
 #[derive(Debug)]
 pub struct Writer {

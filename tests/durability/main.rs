@@ -10,6 +10,7 @@
 //! monitor.
 
 mod altered;
+mod answers;
 mod claims;
 mod faults;
 mod images;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         .chain(&write_back::ALL)
         .chain(&kept::ALL)
         .chain(&altered::ALL)
+        .chain(&answers::ALL)
         .map(|&(name, claim)| {
             Trial::test(name, move || {
                 claim();

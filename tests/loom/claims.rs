@@ -5,6 +5,7 @@ use ebbtide::models::sync::{AtomicU64, Ordering};
 use ebbtide_core::claims::HeldClaim;
 use loom::sync::Arc;
 use loom::thread;
+use std::sync::OnceLock;
 
 /// Stripe 0 in short: its lock has a model of its own.
 struct Image {
@@ -111,5 +112,68 @@ fn a_reader_that_does_not_acquire_the_hash_sees_half_a_claim() {
         let [token, since, deadline] =
             [0, 1, 2].map(|word: usize| bucket[8 + 3 * at + word].load(Ordering::Relaxed));
         vec![HeldClaim { hash: KEY, token, since, deadline }]
+    });
+}
+
+/// The word of the head with the number of claims in far buckets.
+const FAR_COUNT: usize = 5;
+/// The claims of the model's near buckets.
+const NEAR_CLAIMS: u64 = 16;
+
+/// Fills the near buckets.
+fn fill(image: &Image) {
+    for hash in 1..=NEAR_CLAIMS {
+        image.claims().set(hash, HeldClaim { hash, token: hash, since: 1, deadline: 2 });
+    }
+    assert_eq!(image.words[FAR_COUNT].load(Ordering::Relaxed), 0, "near buckets are enough");
+}
+
+/// The first claim in a far bucket begins, and its writer dies after any of its stores; `sees`
+/// looks at the word of the claim's hash, and at the number.
+fn first_far_claim(sees: fn(&AtomicU64, &AtomicU64)) {
+    static PLACE: OnceLock<usize> = OnceLock::new();
+    let mut model = loom::model::Builder::new();
+    (model.preemption_bound, model.max_branches) = (Some(3), 100_000);
+    model.check(|| {
+        let image = Image::new();
+        fill(&image);
+        assert!(claim(image.claims(), 20));
+        let place = image.words.iter().position(|word| word.load(Ordering::Relaxed) == KEY);
+        PLACE.get_or_init(|| place.expect("the claim's hash"));
+    });
+    model.check(move || {
+        let image = Image::new();
+        fill(&image);
+        let writer = {
+            let image = Arc::clone(&image);
+            thread::spawn(move || assert!(claim(image.claims(), 20)))
+        };
+        let successor = {
+            let image = Arc::clone(&image);
+            let place = *PLACE.get().expect("found above");
+            thread::spawn(move || sees(&image.words[place], &image.words[FAR_COUNT]))
+        };
+        successor.join().expect("no panic");
+        writer.join().expect("no panic");
+    });
+}
+
+#[test]
+fn who_finds_a_claim_in_a_far_bucket_finds_that_there_is_one() {
+    first_far_claim(|hash, count| {
+        if hash.load(Ordering::Acquire) == KEY {
+            assert_eq!(count.load(Ordering::Relaxed), 1);
+        }
+    });
+}
+
+#[test]
+#[should_panic(expected = "assertion")]
+fn a_successor_that_reads_the_number_first_misses_a_claim_in_a_far_bucket() {
+    first_far_claim(|hash, count| {
+        let count = count.load(Ordering::Relaxed);
+        if hash.load(Ordering::Acquire) == KEY {
+            assert_eq!(count, 1);
+        }
     });
 }

@@ -59,6 +59,8 @@ impl Test {
             Self::Core => ["core/src/lib.rs".into(), "core/src/lib.rs".into()],
             Self::Lib => ["src/lib.rs".into(), "src/lib.rs".into()],
             Self::Module => ["redis/Cargo.toml".into(), "redis/tests/module/main.rs".into()],
+            // The tests of the command.
+            Self::Of("contract") => [1, 2].map(|_| "cli/tests/contract/main.rs".into()),
             test => {
                 let name = test.name();
                 [format!("tests/{name}.rs"), format!("tests/{name}/main.rs")]

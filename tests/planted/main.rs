@@ -8,7 +8,7 @@
 //!
 //! - `--few`: twelve patches, one for each of the likeliest bugs, each with the test that its head
 //!   names;
-//! - `--each`: all patches of the engine in the same way;
+//! - `--each`: all patches of the engine and of the command in the same way;
 //! - `--module`: all patches of the module for Redis and Valkey in the same way, on real servers;
 //! - `--mistake NAME`: one of them, may be repeated;
 //! - `--all`: each patch of the engine with all harnesses too, with small counts; prints the table

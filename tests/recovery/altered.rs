@@ -504,3 +504,35 @@ fn whatever_a_handle_is_asked_first_after_an_alteration_it_answers_for_the_new_f
         assert_eq!(after, look(&fresh));
     }
 }
+
+#[test]
+fn as_of_the_lsn_of_an_alteration_a_filter_has_the_new_parameters() {
+    let media = memory();
+    let filter = Filter::create_on(media.clone(), windows(0), kept()).expect("a filter");
+    (0..300_u64).for_each(|key| assert!(filter.insert(key.to_le_bytes()).is_ok()));
+    let altered = filter.alter(windows(1), Unlogged::Refuse).expect("its log is kept");
+    let window = |lsn| {
+        let at = Reader::<Any>::at_on(media.clone(), At::Lsn(lsn), options()).expect("it is kept");
+        at.parameters().get("window-items").map(str::to_owned)
+    };
+    assert_eq!(window(altered.lsn - 1).as_deref(), Some("200"));
+    assert_eq!(window(altered.lsn).as_deref(), Some("300"));
+    filter.insert("behind it").expect("an insert");
+    filter.sync().expect("a sync");
+    assert_eq!(window(altered.lsn).as_deref(), Some("300"), "with records behind it");
+    assert_eq!(window(altered.lsn + 1).as_deref(), Some("300"));
+}
+
+#[test]
+fn an_alteration_loses_no_past_if_nobody_can_read_how_much_is_wished() {
+    let media = memory();
+    let filter = Filter::create_on(media.clone(), windows(0), kept()).expect("a filter");
+    (0..300_u64).for_each(|key| assert!(filter.insert(key.to_le_bytes()).is_ok()));
+    let before = filter.digest().expect("a digest");
+    let keep = media.open("keep", Access::Write).expect("the file with the wish");
+    keep.write_at(b"?", 12).expect("a damage");
+    filter.alter(windows(1), Unlogged::Refuse).expect("its log is there");
+    let past = Reader::<Any>::at_on(media, At::Lsn(before.lsn - 1), options());
+    let found = past.expect("it is kept").digest().expect("a digest");
+    assert_eq!(found.value, before.value);
+}

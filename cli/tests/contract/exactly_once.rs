@@ -1,8 +1,10 @@
 //! `dedup --output`: however often a run is killed, the output is that of one undisturbed run.
 
 use crate::support::{ok, refused, run, signal, start};
+use ebbtide::{Any, Filter, Options};
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -241,6 +243,43 @@ fn two_runs_do_not_write_one_output_at_once() {
     file.try_lock().expect("the first");
     let sentence = place.refuse("out", &["log"]);
     assert!(sentence.contains("another run"), "{sentence}");
+}
+
+/// Whoever inserts a key of a piece before its batch counts makes the run check the piece again.
+#[test]
+fn of_a_run_and_a_program_with_the_same_lines_exactly_one_has_each() {
+    const LINES: u64 = 4000;
+    let key = |number: u64| format!("message {number}");
+    let all: String = (0..LINES).map(|number| key(number) + "\n").collect();
+    // At this rate no answer is wrong.
+    let exact = ["--fpr", "1e-9", "--durability", "always"];
+    for round in 0..6 {
+        let place = Place::new();
+        place.write("empty", b"");
+        place.run("out", &["empty"], &exact);
+        place.write("log", all.as_bytes());
+        let filter = Filter::<Any>::open(place.path("out.state"), Options::new());
+        let filter = filter.expect("the state");
+        let arguments = place.arguments("out", &["empty", "log"], &exact);
+        let mut child = start(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+        let (mut random, mut own) = (Random::new(round), Vec::new());
+        while child.try_wait().expect("a status").is_none() {
+            // Some lines are left to the run, however late it begins.
+            let key = key(random.below(LINES / 2) * 2);
+            if filter.check_and_insert(&key).expect("an answer").is_new() {
+                own.push(key);
+            }
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        assert!(child.wait().expect("a status").success());
+        let written = String::from_utf8(place.read("out")).expect("UTF-8");
+        let mut holders = BTreeMap::new();
+        for line in written.lines().chain(own.iter().map(String::as_str)) {
+            *holders.entry(line).or_insert(0) += 1;
+        }
+        let wrong = all.lines().find(|line| holders.remove(line) != Some(1));
+        assert_eq!((wrong, holders.len()), (None, 0), "round {round}");
+    }
 }
 
 #[test]

@@ -256,6 +256,63 @@ fn a_state_has_places_for_62_inputs_and_uses_those_of_files_that_are_gone_again(
     assert_eq!(text.lines().collect::<Vec<_>>(), expected);
 }
 
+#[test]
+fn an_input_whose_place_another_one_took_is_refused_when_it_comes_back() {
+    let place = Place::new();
+    let names: Vec<String> = (0..63).map(|number| format!("log-{number:06}")).collect();
+    for name in &names {
+        place.write(name, format!("of {name}\n").as_bytes());
+    }
+    let all: Vec<&str> = names.iter().map(String::as_str).collect();
+    fs::create_dir(place.path("elsewhere")).expect("a directory");
+    place.run("out", &all[..62], &[]);
+    for name in &names[..20] {
+        rename(&place, name, &format!("elsewhere/{name}"));
+    }
+    place.run("out", &all[20..], &[]);
+    // It keeps its time, and its lines have been read.
+    rename(&place, "elsewhere/log-000000", "log-000000");
+    let sentence = place.refuse("out", &[&["log-000000"], &all[20..]].concat());
+    assert!(sentence.contains("may be an input that was read long ago"), "{sentence}");
+}
+
+#[test]
+fn an_input_that_was_abandoned_is_not_missed_again() {
+    let place = Place::new();
+    place.write("a.log", b"one\n");
+    place.write("b.log", b"two\n");
+    place.run("out", &["a.log", "b.log"], &[]);
+    fs::remove_file(place.path("a.log")).expect("removed");
+    let sentence = place.refuse("out", &["b.log"]);
+    assert!(sentence.contains("neither among the inputs nor beside them"), "{sentence}");
+    place.run("out", &["b.log"], &["--accept-missing"]);
+    place.append("b.log", b"three\n");
+    place.run("out", &["b.log"], &[]);
+    assert_eq!(output(&place), "one\ntwo\nthree\n");
+}
+
+#[test]
+fn a_line_that_was_taken_without_its_end_stays_one_line_after_a_run_without_news() {
+    for (rest, expected) in [("\nthree\n", Some("one\ntwo\nthree\n")), ("ice\nthree\n", None)] {
+        let place = Place::new();
+        place.write("h.log", b"one\ntwo");
+        place.run("out", &["h.log"], &["--complete"]);
+        assert_eq!(output(&place), "one\ntwo\n");
+        place.run("out", &["h.log"], &[]);
+        place.append("h.log", rest.as_bytes());
+        match expected {
+            Some(expected) => {
+                place.run("out", &["h.log"], &[]);
+                assert_eq!(output(&place), expected);
+            }
+            None => {
+                let sentence = place.refuse("out", &["h.log"]);
+                assert!(sentence.contains("continues its last line"), "{sentence}");
+            }
+        }
+    }
+}
+
 /// Such a state has one place for all inputs: the inode of the last one, the offset in it, its
 /// lines, and the checksum of the last bytes; and of the output the inode and the length.
 #[test]

@@ -1,9 +1,10 @@
 //! Time across restarts: only records advance it, it never decreases, and an outage counts or not
 //! as set for the filter.
 
-use super::{digest, directory, kinds, options};
+use super::{digest, directory, kinds, names, options};
 use ebbtide::media::Memory;
 use ebbtide::{Clock, Downtime, Error, Filter, ManualClock, TimeLimited, Timestamp};
+use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -156,6 +157,36 @@ fn late_keys_do_not_stop_the_clock_across_a_restart() {
     assert_eq!(one, other);
     let [one, other] = [&filter, &witness].map(|filter| filter.digest().expect("a digest").value);
     assert_eq!(one, other);
+}
+
+/// The event before a late key has the filter's time. Were that taken for one of a stream, no clock
+/// would move the filter after a restart without its image.
+#[test]
+fn after_a_restart_keys_expire_by_the_clock_although_a_late_key_made_the_last_step() {
+    let (home, now) = (directory(), 1_700_000_000_000);
+    let hand = ManualClock::new(Timestamp::from_unix_millis(now));
+    let settings = || options().clock(Clock::from(hand.clone()));
+    let spec = TimeLimited::window(Duration::from_secs(10)).fpr(0.01).rate(1.0);
+    let filter = Filter::create(home.path().join("f"), spec, settings()).expect("a filter");
+    filter.insert("key").expect("an insert");
+    let step = || filter.stat().expect("a stat").step;
+    let (late, before) = (Timestamp::from_unix_millis(now - 10), step());
+    for key in 0..3000_u64 {
+        filter.call().time(late).insert(key.to_le_bytes()).expect("an insert");
+    }
+    assert!(step() > before, "late keys alone have made steps");
+    filter.sync().expect("a sync");
+    let copy = home.path().join("copy");
+    fs::create_dir(&copy).expect("a directory");
+    for name in names(&home.path().join("f"), "") {
+        if name == "meta" || name.starts_with("wal-") || name.starts_with("snap-") {
+            fs::copy(home.path().join("f").join(&name), copy.join(&name)).expect("a copy");
+        }
+    }
+    let filter: Filter<TimeLimited> = Filter::open(&copy, settings()).expect("it opens");
+    assert!(filter.contains("key").expect("an answer"));
+    hand.advance(Duration::from_secs(30));
+    assert!(!filter.contains("key").expect("an answer"), "three windows later");
 }
 
 #[test]

@@ -50,6 +50,12 @@ impl Stored {
         assert!(self.cells[used..].iter().all(|word| load(word) == 0), "words beyond the room");
     }
 
+    /// Returns a copy, in words of its own.
+    fn copied(&self) -> Self {
+        let copy = |words: &[AtomicU64]| words.iter().map(|w| AtomicU64::new(load(w))).collect();
+        Self { store: self.store, own: copy(&self.own), cells: copy(&self.cells) }
+    }
+
     fn figure(&self, own: usize) -> u64 {
         load(&self.own[own])
     }
@@ -185,4 +191,30 @@ fn figures_count_what_was_done() {
     stored.change(false, &[(3, 0)]);
     stored.change(true, &[(3, 3)]);
     assert_eq!([EXPANSIONS, REBUILDS, REWRITTEN].map(|own| stored.figure(own)), [1, 0, 25]);
+}
+
+/// One counter after the other grows by two bits; after some steps, on a copy, one in every fifth
+/// group grows to 60 bits, all in one operation.
+#[test]
+fn counters_that_grow_all_at_once_have_room_at_every_fill() {
+    const CHANGES: usize = 20;
+    let counters = 5 * CHANGES * GROUP;
+    let stored = Stored::new(counters, CHANGES);
+    let mut values = vec![0_u64; counters];
+    for step in 0..20_000 {
+        let at = mix(step) as usize % counters;
+        values[at] = values[at] << 2 & u64::MAX >> 30 | 1;
+        stored.change(true, &[(at, values[at])]);
+        if !step.is_multiple_of(7) {
+            continue;
+        }
+        let grown = (0..CHANGES).map(|of| (5 * of * GROUP + step as usize % GROUP, u64::MAX >> 4));
+        let grown: Vec<_> = grown.collect();
+        let copy = stored.copied();
+        copy.change(true, &grown);
+        let mut expected = values.clone();
+        grown.iter().for_each(|&(counter, value)| expected[counter] = value);
+        let found: Vec<_> = (0..counters).map(|counter| copy.get(counter)).collect();
+        assert!(found == expected, "after step {step}");
+    }
 }
