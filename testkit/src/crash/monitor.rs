@@ -33,7 +33,7 @@ pub fn is_blind() -> bool {
 }
 
 const PAGE_BYTES: usize = 4096;
-const RECORD_WORDS: usize = 4;
+pub(super) const RECORD_WORDS: usize = 4;
 const RECORDS_A_SECTOR: u64 = (SECTOR_WORDS / RECORD_WORDS) as u64;
 const INSERT: u64 = 1;
 const REMOVE: u64 = 8;
@@ -48,8 +48,15 @@ struct Segment<'a> {
     timeline_start: u64,
 }
 
+/// Returns the sector and the word of a record, in a segment that begins with this LSN.
+pub(super) fn place(first: u64, lsn: u64) -> (usize, usize) {
+    let at = lsn - first;
+    let sector = PAGE_BYTES / SECTOR_BYTES + (at / RECORDS_A_SECTOR) as usize;
+    (sector, (at % RECORDS_A_SECTOR) as usize * RECORD_WORDS)
+}
+
 /// Returns a word of the header in its current state.
-fn header(file: &Inode, word: usize) -> Option<u64> {
+pub(super) fn header(file: &Inode, word: usize) -> Option<u64> {
     Some(file.newest(0)?[word])
 }
 
@@ -102,9 +109,7 @@ impl Segment<'_> {
     }
 
     fn place(&self, lsn: u64) -> (usize, usize) {
-        let at = lsn - self.first;
-        let sector = PAGE_BYTES / SECTOR_BYTES + (at / RECORDS_A_SECTOR) as usize;
-        (sector, (at % RECORDS_A_SECTOR) as usize * RECORD_WORDS)
+        place(self.first, lsn)
     }
 
     /// Returns the newest record of an operation at this time.
@@ -189,7 +194,7 @@ pub fn renamed(tape: &Tape, from: &str, to: &str) -> Result<(), String> {
 
 /// Checks that every record below `end` is on disk, from the start of the newest snapshot: older
 /// records are not needed.
-fn log_lasts(tape: &Tape, end: u64) -> Result<(), String> {
+pub fn log_lasts(tape: &Tape, end: u64) -> Result<(), String> {
     let all = segments(tape);
     let start = lasting_snapshots(tape).into_iter().max().unwrap_or(0);
     for segment in &all {

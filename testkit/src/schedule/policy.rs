@@ -2,8 +2,8 @@
 //! alternate at every step, others when one thread sleeps at a bad moment while others make much
 //! progress.
 
-use crate::stage::Doing;
-use ebbtide_testkit::random::Random;
+use crate::random::Random;
+use crate::schedule::stage::Doing;
 
 /// The number of steps with one change of priorities.
 const SPAN: u64 = 6_000;
