@@ -428,10 +428,18 @@ impl Machine {
     /// Returns a hash of the logical state: the engine's, for the same identity and operations.
     #[must_use]
     pub fn digest(&self) -> u128 {
+        self.digest_with(&[])
+    }
+
+    /// As [`Machine::digest`], of a filter of the engine that also has these positions of sources,
+    /// ascending by source.
+    #[must_use]
+    pub fn digest_with(&self, positions: &[(u64, u64)]) -> u128 {
         let Parts { memory, ledger, claims, .. } = &self.parts;
         let mut digest = StateDigest::new(self.kind(), ledger.stripes().iter().copied());
         let own = zeros(OWN_WORDS);
         digest.state(&Block::alone(&own, memory.state_words()));
+        digest.positions(positions);
         digest.claims(claims.latest(), claims.iter());
         let state = memory.state();
         self.parts.each_block(|slot, block| digest.block(&state, slot, block));
