@@ -18,6 +18,7 @@ use ebbtide_core::kinds::registry;
 use ebbtide_core::machine::{Logged, Machine, MachineOptions};
 use ebbtide_core::record::{Decoded, Op, Record};
 use ebbtide_testkit::crash::disk::CrashDisk;
+use ebbtide_testkit::crash::log::Slot;
 use ebbtide_testkit::prefix::Checked;
 use ebbtide_testkit::random::mix;
 use std::collections::BTreeMap;
@@ -138,9 +139,19 @@ impl Oracle {
     pub fn read(&mut self, disk: &CrashDisk) -> Checked<()> {
         let found = disk.log(self.next);
         for (&timeline, &start) in found.timelines.range(self.timeline + 1..) {
+            self.take(&found.slots)?;
             self.begin_timeline(timeline, start)?;
         }
-        for slot in found.slots.iter().filter(|slot| slot.timeline == self.timeline) {
+        self.take(&found.slots)?;
+        while self.log.contains_key(&self.next) {
+            self.next += 1;
+        }
+        Ok(())
+    }
+
+    /// Takes the slots of the present timeline.
+    fn take(&mut self, slots: &[Slot]) -> Checked<()> {
+        for slot in slots.iter().filter(|slot| slot.timeline == self.timeline) {
             let Decoded::Valid(record) = Record::decode(slot.words, slot.timeline, slot.lsn) else {
                 if self.loss != Loss::Nothing {
                     continue; // nobody has recovered yet
@@ -151,9 +162,6 @@ impl Oracle {
             if before.is_some_and(|before| before != (slot.timeline, record)) {
                 return Err(format!("record {} was {before:?} and is {record:?}", slot.lsn));
             }
-        }
-        while self.log.contains_key(&self.next) {
-            self.next += 1;
         }
         Ok(())
     }
@@ -388,6 +396,13 @@ impl Oracle {
             }
             None => Ok(()),
         }
+    }
+
+    pub fn print(&self) {
+        for (lsn, (timeline, record)) in &self.log {
+            println!("{lsn} {timeline} {record:?}");
+        }
+        println!("start {} next {} returned {} durable {}", self.start, self.next, self.returned, self.durable);
     }
 
     /// Returns the filter that the records applied so far make.

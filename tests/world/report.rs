@@ -4,6 +4,7 @@ use crate::world;
 use ebbtide_testkit::schedule::stage::{self, Director};
 use libtest_mimic::{Arguments, Trial};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -92,10 +93,15 @@ impl Settings {
     }
 }
 
+/// A world that takes so long does not end; most take a tenth of a second.
+const LONGEST: Duration = Duration::from_secs(60);
+
 /// What came of the worlds of a run.
 #[derive(Debug, Default)]
 struct Progress {
     worlds: u64,
+    /// The seed of the present world, and since when.
+    present: Option<(u64, Instant)>,
     tally: Tally,
     /// The hash of each trace.
     traces: Vec<u64>,
@@ -117,6 +123,9 @@ fn run(settings: &Settings, worlds: Option<u64>) -> Progress {
             is_due && (progress.failures.is_empty() || settings.all)
         }
     };
+    let (seen, is_over) = (progress.clone(), Arc::new(AtomicBool::new(false)));
+    let watched = is_over.clone();
+    std::thread::spawn(move || watch(&seen, &watched));
     let mut config = shuttle::Config::new();
     config.stack_size = 1 << 20;
     config.max_steps = shuttle::MaxSteps::None;
@@ -124,6 +133,7 @@ fn run(settings: &Settings, worlds: Option<u64>) -> Progress {
     let (happened, settings) = (progress.clone(), settings.clone());
     shuttle::Runner::new(Director { more: Box::new(more) }, config).run(move || {
         let seed = settings.seed + happened.lock().expect("not poisoned").worlds;
+        happened.lock().expect("not poisoned").present = Some((seed, Instant::now()));
         let tally = world::happen(seed, settings.is_traced);
         let figures = stage::figures();
         let mut progress = happened.lock().expect("not poisoned");
@@ -137,7 +147,20 @@ fn run(settings: &Settings, worlds: Option<u64>) -> Progress {
             progress.failures.push((seed, sentence));
         }
     });
+    is_over.store(true, Ordering::Relaxed);
     std::mem::take(&mut *progress.lock().expect("not poisoned"))
+}
+
+/// Ends the program if a world does not end: its coroutines cannot be ended from outside.
+fn watch(progress: &Mutex<Progress>, is_over: &AtomicBool) {
+    while !is_over.load(Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_millis(100));
+        let present = progress.lock().expect("not poisoned").present;
+        if let Some((seed, _)) = present.filter(|(_, since)| since.elapsed() > LONGEST) {
+            println!("--seed {seed} --worlds 1: the world does not end");
+            std::process::exit(1);
+        }
+    }
 }
 
 fn whatever_a_seed_decides(settings: &Settings) -> Result<(), String> {

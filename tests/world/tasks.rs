@@ -117,6 +117,7 @@ fn open_or_create(world: &World, life: usize) -> Result<Opened, Error> {
         Err(Error::NotAFilter { .. }) if !lock(&world.weather).is_created => {}
         opened => return opened,
     }
+    world.trace(|| format!("process {life} creates"));
     match Filter::create_on(media(), world.plan.spec.any(), world.options()) {
         Err(Error::Exists { .. }) => Filter::open_on(media(), world.options()),
         created => created,

@@ -253,7 +253,8 @@ impl World {
     /// The power fails: another disk is left, and the machine starts again.
     fn power_cut(&self, random: &mut Random) -> Checked<()> {
         self.kill_all();
-        let is_lied_to = lock(&self.weather).lies;
+        let weather = *lock(&self.weather);
+        let is_lied_to = weather.lies || weather.was_lied_to;
         self.ask(|oracle, _| {
             oracle.lose(if is_lied_to { Loss::Anything } else { Loss::Undurable });
             Ok(())
@@ -264,6 +265,7 @@ impl World {
         let by = Chooser::chance(Random::new(random.below(u64::MAX))).shared();
         *lock(&self.place) =
             Place::new(CrashDisk::after_cut(&tape, tape.now, &by, true), None);
+        self.trace(|| format!("the power fails; names left: {:?}", self.disk().names("")));
         let away = Duration::from_micros(random.below(3_000_000));
         let mut now = lock(&self.now);
         *now += away.as_micros() as u64;
@@ -368,6 +370,10 @@ impl World {
         self.trace(|| format!("{who} has {:x} at {}", digest.value, digest.lsn));
         lock(&self.tally).comparisons += 1;
         if (digest.inserts, stat.operations) != (figures.inserts, figures.operations) {
+            self.ask(|oracle, _| {
+                oracle.print();
+                Ok(())
+            })?;
             return Err(format!(
                 "{who} counts {} inserts and {} operations, its log {} and {}",
                 digest.inserts, stat.operations, figures.inserts, figures.operations

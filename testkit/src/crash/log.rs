@@ -4,6 +4,9 @@ use crate::crash::monitor::{RECORD_WORDS, header, place};
 use crate::crash::tape::Tape;
 use std::collections::BTreeMap;
 
+/// The first word of a segment.
+const MAGIC: u64 = u64::from_le_bytes(*b"EBBTWAL\n");
+
 /// A slot of the log that is not empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slot {
@@ -37,6 +40,9 @@ pub(crate) fn read(tape: &Tape, from: u64) -> Found {
         };
         for inode in course.all().flatten() {
             let Some(file) = tape.inodes.get(inode) else { continue };
+            if header(file, 0) != Some(MAGIC) {
+                continue; // never written, or not yet read after a power cut
+            }
             if let (Some(start), Some(capacity)) = (header(file, 5), header(file, 7)) {
                 found.timelines.insert(timeline, start);
                 segments.push((timeline, first, capacity, file));
