@@ -108,7 +108,10 @@ pub fn run(world: &World, events: Events, lives: &[usize]) -> Checked<()> {
         world.trace(|| format!("{event:?}"));
         let disk = world.disk();
         match event {
-            Event::Advance(by) => world.advance(by),
+            Event::Advance(by) => {
+                world.advance(by);
+                world.trace(|| format!("now {}", world.given_now()));
+            }
             Event::SetWallAhead(by) => world.set_wall_ahead(by),
             Event::Fail(plan) => {
                 let mut weather = lock(&world.weather);

@@ -4,8 +4,7 @@ use crate::world;
 use ebbtide_testkit::schedule::stage::{self, Director};
 use libtest_mimic::{Arguments, Trial};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// What has happened in one world, or in many.
@@ -96,76 +95,81 @@ impl Settings {
 /// A world that takes so long does not end; most take a tenth of a second.
 const LONGEST: Duration = Duration::from_secs(60);
 
+/// What came of one world.
+#[derive(Debug)]
+struct Happened {
+    tally: Tally,
+    /// The hash of its trace.
+    trace: u64,
+    failure: Option<String>,
+}
+
+/// Lets the world of a seed happen: in a thread of its own, for the engine keeps things by thread.
+fn happen(seed: u64, is_traced: bool) -> Happened {
+    let (send, receive) = mpsc::channel();
+    let world = std::thread::spawn(move || {
+        let mut config = shuttle::Config::new();
+        config.stack_size = 1 << 20;
+        config.max_steps = shuttle::MaxSteps::None;
+        config.failure_persistence = shuttle::FailurePersistence::None;
+        let mut is_due = true;
+        let director = Director { more: Box::new(move || std::mem::take(&mut is_due)) };
+        shuttle::Runner::new(director, config).run(move || {
+            let tally = world::happen(seed, is_traced);
+            let stage::Figures { steps, switches, killed, trace } = stage::figures();
+            let tally = Tally { killed: tally.killed + killed, steps, switches, ..tally };
+            let happened = Happened { tally, trace, failure: stage::failure() };
+            // The receiver waits.
+            let _ = send.send(happened);
+        });
+    });
+    match receive.recv_timeout(LONGEST) {
+        Ok(happened) => {
+            // Its handles and files go with it.
+            drop(world.join());
+            happened
+        }
+        // A thread cannot be ended from outside: it is left behind.
+        Err(_) => {
+            let failure = Some("the world does not end".to_owned());
+            Happened { tally: Tally::default(), trace: 0, failure }
+        }
+    }
+}
+
 /// What came of the worlds of a run.
 #[derive(Debug, Default)]
 struct Progress {
     worlds: u64,
-    /// The seed of the present world, and since when.
-    present: Option<(u64, Instant)>,
     tally: Tally,
-    /// The hash of each trace.
-    traces: Vec<u64>,
     failures: Vec<(u64, String)>,
 }
 
-/// Lets the worlds of these seeds happen, as long as there is more to do.
-fn run(settings: &Settings, worlds: Option<u64>) -> Progress {
-    let began = Instant::now();
-    let progress = Arc::new(Mutex::new(Progress::default()));
-    let more = {
-        let (progress, settings) = (progress.clone(), settings.clone());
-        move || {
-            let progress = progress.lock().expect("not poisoned");
-            let is_due = match worlds {
-                Some(worlds) => progress.worlds < worlds,
-                None => began.elapsed() < Duration::from_secs(settings.seconds),
-            };
-            is_due && (progress.failures.is_empty() || settings.all)
+/// Lets worlds happen as long as there is more to do.
+fn run(settings: &Settings) -> Progress {
+    let (began, mut progress) = (Instant::now(), Progress::default());
+    loop {
+        let is_due = match settings.worlds {
+            Some(worlds) => progress.worlds < worlds,
+            None => began.elapsed() < Duration::from_secs(settings.seconds),
+        };
+        if !is_due || !(progress.failures.is_empty() || settings.all) {
+            return progress;
         }
-    };
-    let (seen, is_over) = (progress.clone(), Arc::new(AtomicBool::new(false)));
-    let watched = is_over.clone();
-    std::thread::spawn(move || watch(&seen, &watched));
-    let mut config = shuttle::Config::new();
-    config.stack_size = 1 << 20;
-    config.max_steps = shuttle::MaxSteps::None;
-    config.failure_persistence = shuttle::FailurePersistence::None;
-    let (happened, settings) = (progress.clone(), settings.clone());
-    shuttle::Runner::new(Director { more: Box::new(more) }, config).run(move || {
-        let seed = settings.seed + happened.lock().expect("not poisoned").worlds;
-        happened.lock().expect("not poisoned").present = Some((seed, Instant::now()));
-        let tally = world::happen(seed, settings.is_traced);
-        let figures = stage::figures();
-        let mut progress = happened.lock().expect("not poisoned");
+        let seed = settings.seed + progress.worlds;
+        let happened = happen(seed, settings.is_traced);
         progress.worlds += 1;
-        progress.traces.push(figures.trace);
-        let killed = tally.killed + figures.killed;
-        let (steps, switches) = (figures.steps, figures.switches);
-        progress.tally.add(&Tally { killed, steps, switches, ..tally });
-        if let Some(sentence) = stage::failure() {
+        progress.tally.add(&happened.tally);
+        if let Some(sentence) = happened.failure {
             println!("--seed {seed} --worlds 1: {sentence}");
             progress.failures.push((seed, sentence));
-        }
-    });
-    is_over.store(true, Ordering::Relaxed);
-    std::mem::take(&mut *progress.lock().expect("not poisoned"))
-}
-
-/// Ends the program if a world does not end: its coroutines cannot be ended from outside.
-fn watch(progress: &Mutex<Progress>, is_over: &AtomicBool) {
-    while !is_over.load(Ordering::Relaxed) {
-        std::thread::sleep(Duration::from_millis(100));
-        let present = progress.lock().expect("not poisoned").present;
-        if let Some((seed, _)) = present.filter(|(_, since)| since.elapsed() > LONGEST) {
-            println!("--seed {seed} --worlds 1: the world does not end");
-            std::process::exit(1);
         }
     }
 }
 
 fn whatever_a_seed_decides(settings: &Settings) -> Result<(), String> {
     let began = Instant::now();
-    let Progress { worlds, tally, failures, .. } = run(settings, settings.worlds);
+    let Progress { worlds, tally, failures, .. } = run(settings);
     println!(
         "{worlds} worlds from seed {}: {:.1} simulated hours, {} operations in {} rounds, {} \
          openings, {} comparisons, {} power cuts, {} processes killed, {} faults, {} errors, {} \
@@ -197,12 +201,12 @@ fn whatever_a_seed_decides(settings: &Settings) -> Result<(), String> {
 
 fn two_runs_are_equal(settings: &Settings) -> Result<(), String> {
     const WORLDS: u64 = 25;
-    let settings = Settings { is_traced: false, all: true, ..settings.clone() };
-    let [one, other] = [(); 2].map(|()| run(&settings, Some(WORLDS)).traces);
-    match one.iter().zip(&other).position(|(one, other)| one != other) {
-        None => Ok(()),
-        Some(at) => Err(format!("two runs of seed {} differ", settings.seed + at as u64)),
+    for seed in settings.seed..settings.seed + WORLDS {
+        if happen(seed, false).trace != happen(seed, false).trace {
+            return Err(format!("two runs of seed {seed} differ"));
+        }
     }
+    Ok(())
 }
 
 /// Runs all claims.

@@ -112,9 +112,10 @@ enum Next {
 
 fn open_or_create(world: &World, life: usize) -> Result<Opened, Error> {
     let media = || world.place().of(life);
+    let is_created = lock(&world.weather).is_created;
     match Filter::open_on(media(), world.options()) {
         // A filter that somebody has opened stays.
-        Err(Error::NotAFilter { .. }) if !lock(&world.weather).is_created => {}
+        Err(Error::NotAFilter { .. }) if !is_created => {}
         opened => return opened,
     }
     world.trace(|| format!("process {life} creates"));
@@ -365,6 +366,7 @@ impl<'a> Task<'a> {
         let now = world.latest_possible();
         let hash = written[0].1;
         let was_certain = world.ask(|oracle, _| Ok(oracle.is_certain(hash, now)))?;
+        world.trace(|| format!("certain {was_certain} at {now}"));
         let result = call.check_and_insert(key.to_le_bytes());
         let answer = match &result {
             Ok(answer) => Some(*answer),
@@ -383,7 +385,7 @@ impl<'a> Task<'a> {
             let is_certain = was_certain && oracle.is_certain(hash, now);
             match answer {
                 Some(Answer::New) if is_certain && is_trusted && !refreshes => {
-                    Err(format!("key {key} is new, and was inserted before"))
+                    Err(format!("key {key} is new, and was inserted before, now {now}"))
                 }
                 Some(Answer::Present) if keeps && is_trusted => {
                     let Some(end) = oracle.first_insert(hash) else {

@@ -370,10 +370,6 @@ impl World {
         self.trace(|| format!("{who} has {:x} at {}", digest.value, digest.lsn));
         lock(&self.tally).comparisons += 1;
         if (digest.inserts, stat.operations) != (figures.inserts, figures.operations) {
-            self.ask(|oracle, _| {
-                oracle.print();
-                Ok(())
-            })?;
             return Err(format!(
                 "{who} counts {} inserts and {} operations, its log {} and {}",
                 digest.inserts, stat.operations, figures.inserts, figures.operations
@@ -508,6 +504,9 @@ pub fn happen(seed: u64, is_traced: bool) -> Tally {
         buried.place().bury(life);
     });
     stage::watch(|| world.live(&mut random));
+    if is_traced && stage::failure().is_some() {
+        lock(&world.oracle).print();
+    }
     stage::end(|life| world.handles.get(life).map(|handle| lock(handle).take()));
     let tally = *lock(&world.tally);
     Tally { passed: tally.passed + stage::now(), ..tally }
