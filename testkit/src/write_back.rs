@@ -75,9 +75,10 @@ impl WrittenBack {
 
     /// Returns what a new opening of a file counts as received.
     pub(crate) fn open(&self, identity: u64) -> Received {
-        let seen = self.0.get(&identity).map_or(0, |disk| {
-            disk.failures - u64::from(disk.failures > 0 && !disk.is_received)
-        });
+        let seen = self
+            .0
+            .get(&identity)
+            .map_or(0, |disk| disk.failures - u64::from(disk.failures > 0 && !disk.is_received));
         Arc::new(seen.into())
     }
 

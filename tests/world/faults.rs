@@ -38,8 +38,7 @@ impl Weather {
             Error::Poisoned { .. } | Error::Retired { .. } => self.may_poison,
             Error::Io { .. } => self.fault.is_some(),
             Error::Damaged { .. } => {
-                let misreads =
-                    |(fault, _)| matches!(fault, Fault::BitFlip | Fault::ReadEnds);
+                let misreads = |(fault, _)| matches!(fault, Fault::BitFlip | Fault::ReadEnds);
                 self.lost || self.fault.is_some_and(misreads)
             }
             // The directory is not complete yet, or cannot be looked at.
@@ -127,6 +126,10 @@ pub fn run(world: &World, events: Events, lives: &[usize]) -> Checked<()> {
                     let mut weather = lock(&world.weather);
                     (weather.lost, weather.may_poison) = (true, true);
                     lock(&world.tally).lost += 1;
+                    world.ask(|oracle, _| {
+                        oracle.lose_image();
+                        Ok(())
+                    })?;
                 }
             }
             Event::Lie => {

@@ -53,7 +53,7 @@ pub struct Begun {
 pub type Written = (Op, u64);
 
 /// What a disk may have lost when the next timeline begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Loss {
     /// Nothing: processes have died.
     Nothing,
@@ -200,11 +200,18 @@ impl Oracle {
         self.durable = self.durable.max(self.start);
     }
 
-    /// The next recovery may find no more than this.
-    pub fn lose(&mut self, loss: Loss) {
-        if self.loss != Loss::Anything {
-            self.loss = loss;
-        }
+    /// The power has failed. What the next recovery begins is on another tape, under numbers that
+    /// may have been used for what is lost.
+    pub fn cut(&mut self, loss: Loss) {
+        self.loss = loss;
+        self.timeline = 0;
+    }
+
+    /// Pages of the image are lost: what was not walked is not protected from an older tail, and
+    /// what is answered until all have closed does not count.
+    pub fn lose_image(&mut self) {
+        self.loss = self.loss.max(Loss::Undurable);
+        self.checked_only.values_mut().for_each(|checked| *checked = false);
     }
 
     /// Nothing is on its way any more: what the log has is what has happened.
@@ -259,7 +266,9 @@ impl Oracle {
             });
             let Some((&lsn, _)) = found else {
                 let from = begun.from;
-                return Err(format!("{op:?} of {hash:x} returned and has no record from {from} on"));
+                return Err(format!(
+                    "{op:?} of {hash:x} returned and has no record from {from} on"
+                ));
             };
             end = end.max(lsn + 1);
         }
@@ -373,9 +382,11 @@ impl Oracle {
         if !is_whole {
             return Ok(());
         }
-        for (&(code, hash), of_key) in self.keys.iter().filter(|((code, _), _)| {
-            [Op::Insert as u8, Op::Remove as u8].contains(code)
-        }) {
+        for (&(code, hash), of_key) in self
+            .keys
+            .iter()
+            .filter(|((code, _), _)| [Op::Insert as u8, Op::Remove as u8].contains(code))
+        {
             let count = found.remove(&(code, hash)).unwrap_or(0);
             let may_be = of_key.least..=of_key.least + of_key.unknown;
             if !may_be.contains(&count) {
@@ -402,7 +413,10 @@ impl Oracle {
         for (lsn, (timeline, record)) in &self.log {
             println!("{lsn} {timeline} {record:?}");
         }
-        println!("start {} next {} returned {} durable {}", self.start, self.next, self.returned, self.durable);
+        println!(
+            "start {} next {} returned {} durable {}",
+            self.start, self.next, self.returned, self.durable
+        );
     }
 
     /// Returns the filter that the records applied so far make.

@@ -3,9 +3,7 @@
 use crate::kinds::Promise;
 use crate::oracle::{Begun, Written};
 use crate::world::{Opened, World, lock};
-use ebbtide::{
-    Batch, Call, Checked as Answer, Claim, Durability, Error, Filter, Since, Timestamp,
-};
+use ebbtide::{Batch, Call, Checked as Answer, Claim, Durability, Error, Filter, Since, Timestamp};
 use ebbtide_core::record::Op;
 use ebbtide_testkit::prefix::Checked;
 use ebbtide_testkit::random::Random;
@@ -342,9 +340,7 @@ impl<'a> Task<'a> {
         match call.insert_all(&bytes) {
             // A part may have happened.
             Err(error) => self.came(Err::<(), _>(error)).map(|_| Next::Stop),
-            Ok(count) if count == keys.len() => {
-                self.wrote(begun, &written, durable, Ok(true))
-            }
+            Ok(count) if count == keys.len() => self.wrote(begun, &written, durable, Ok(true)),
             Ok(_) => Ok(Next::GoOn),
         }
     }
@@ -566,4 +562,3 @@ impl World {
         self.given_now().max(oracle.latest()) + 1
     }
 }
-

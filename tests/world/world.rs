@@ -154,10 +154,7 @@ impl World {
     }
 
     /// Looks at the oracle, which first reads the log, in one step.
-    pub fn ask<T>(
-        &self,
-        look: impl FnOnce(&mut Oracle, &CrashDisk) -> Checked<T>,
-    ) -> Checked<T> {
+    pub fn ask<T>(&self, look: impl FnOnce(&mut Oracle, &CrashDisk) -> Checked<T>) -> Checked<T> {
         stage::at_once(|| {
             let (disk, mut oracle) = (self.disk(), lock(&self.oracle));
             oracle.read(&disk)?;
@@ -256,15 +253,14 @@ impl World {
         let weather = *lock(&self.weather);
         let is_lied_to = weather.lies || weather.was_lied_to;
         self.ask(|oracle, _| {
-            oracle.lose(if is_lied_to { Loss::Anything } else { Loss::Undurable });
+            oracle.cut(if is_lied_to { Loss::Anything } else { Loss::Undurable });
             Ok(())
         })?;
         let disk = self.disk();
         self.check_order(&disk)?;
         let tape = disk.end();
         let by = Chooser::chance(Random::new(random.below(u64::MAX))).shared();
-        *lock(&self.place) =
-            Place::new(CrashDisk::after_cut(&tape, tape.now, &by, true), None);
+        *lock(&self.place) = Place::new(CrashDisk::after_cut(&tape, tape.now, &by, true), None);
         self.trace(|| format!("the power fails; names left: {:?}", self.disk().names("")));
         let away = Duration::from_micros(random.below(3_000_000));
         let mut now = lock(&self.now);
@@ -325,13 +321,6 @@ impl World {
     /// Ends all processes: some close, some die.
     fn close_all(&self, left: Vec<(usize, Arc<Opened>)>, random: &mut Random) -> Checked<()> {
         let weather = *lock(&self.weather);
-        if weather.lost {
-            // What was not walked is not protected from an older tail.
-            self.ask(|oracle, _| {
-                oracle.lose(Loss::Undurable);
-                Ok(())
-            })?;
-        }
         for (life, filter) in left {
             if random.below(2) == 0 {
                 match filter.close() {
@@ -423,8 +412,7 @@ impl World {
         let live = filter.digest().map_err(text)?.value;
         let copy = Memory::new();
         filter.backup_on(&copy).map_err(text)?;
-        let restored: Opened =
-            Filter::open_on(Arc::new(copy), self.options()).map_err(text)?;
+        let restored: Opened = Filter::open_on(Arc::new(copy), self.options()).map_err(text)?;
         let reader: Reader<Any> =
             Reader::open_on(self.place().of(LIVES - 2), self.options()).map_err(text)?;
         let replayed = reader.digest().map_err(text)?.value;

@@ -27,7 +27,8 @@ pub struct Found {
     pub slots: Vec<Slot>,
 }
 
-/// Reads the slots from an LSN on, also of segments that have been removed.
+/// Reads the slots from an LSN on, also of segments that have been removed. Those that a power cut
+/// left are the tape before's.
 pub(crate) fn read(tape: &Tape, from: u64) -> Found {
     let mut found = Found::default();
     let mut segments = Vec::new();
@@ -40,8 +41,8 @@ pub(crate) fn read(tape: &Tape, from: u64) -> Found {
         };
         for inode in course.all().flatten() {
             let Some(file) = tape.inodes.get(inode) else { continue };
-            if header(file, 0) != Some(MAGIC) {
-                continue; // never written, or not yet read after a power cut
+            if file.was_left() || header(file, 0) != Some(MAGIC) {
+                continue;
             }
             if let (Some(start), Some(capacity)) = (header(file, 5), header(file, 7)) {
                 found.timelines.insert(timeline, start);

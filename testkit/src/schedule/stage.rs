@@ -228,7 +228,9 @@ impl Stage {
         });
         self.thread.set(chosen);
         self.switches.set(self.switches.get() + 1);
-        self.note(chosen as u64 ^ self.steps.get() << 8 ^ (self.now.get().as_micros() as u64) << 32);
+        self.note(
+            chosen as u64 ^ self.steps.get() << 8 ^ (self.now.get().as_micros() as u64) << 32,
+        );
         chosen
     }
 
