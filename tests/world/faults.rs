@@ -41,6 +41,7 @@ impl Weather {
                 let misreads = |(fault, _)| matches!(fault, Fault::BitFlip | Fault::ReadEnds);
                 self.lost || self.fault.is_some_and(misreads)
             }
+            Error::Core(_) => self.lost,
             // The directory is not complete yet, or cannot be looked at.
             Error::NotAFilter { .. } | Error::Exists { .. } | Error::Occupied { .. } => {
                 self.fault.is_some()

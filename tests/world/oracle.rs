@@ -46,7 +46,7 @@ pub struct Layout {
 /// An operation that has begun: its records lie at this LSN or behind it.
 #[derive(Debug, Clone, Copy)]
 pub struct Begun {
-    from: u64,
+    pub from: u64,
 }
 
 /// An operation on a key: its code, and the key's hash.
@@ -298,6 +298,11 @@ impl Oracle {
 
     /// Returns whether a key must be in the window at a time.
     pub fn is_certain(&self, hash: u64, now: u64) -> bool {
+        self.was_certain(hash, now, u64::MAX)
+    }
+
+    /// As [`Oracle::is_certain`], by inserts of the key below an LSN.
+    pub fn was_certain(&self, hash: u64, now: u64, below: u64) -> bool {
         let of = |op: Op| self.keys.get(&(op as u8, hash)).copied().unwrap_or_default();
         let (inserts, removes) = (of(Op::Insert), of(Op::Remove));
         if self.clearing || inserts.least == 0 || removes.least + removes.unknown > 0 {
@@ -309,14 +314,16 @@ impl Oracle {
             Promise::Nothing => false,
             Promise::Last(window) => {
                 let unknown: u64 = self.keys.values().map(|of_key| of_key.unknown).sum();
-                let inserts = self.log.values().rev().filter(|(_, record)| is_insert(record));
-                let after = inserts.take_while(|(_, record)| record.payload != hash);
+                let inserts = self.log.iter().rev().filter(|(_, (_, record))| is_insert(record));
+                let is_it = |&lsn: &u64, record: &Record| lsn < below && record.payload == hash;
+                let after = inserts.take_while(|(lsn, (_, record))| !is_it(lsn, record));
                 after.count() as u64 + unknown < window
             }
             Promise::Within(window) => {
-                let mut inserts = self.log.values().rev().filter(|(_, record)| is_insert(record));
-                let latest = inserts.find(|(_, record)| record.payload == hash);
-                latest.is_some_and(|(_, record)| now < record.time + window)
+                let inserts = self.log.range(..below).rev().map(|(_, (_, record))| record);
+                let mut inserts = inserts.filter(|record| is_insert(record));
+                let latest = inserts.find(|record| record.payload == hash);
+                latest.is_some_and(|record| now < record.time + window)
             }
         }
     }
