@@ -53,7 +53,7 @@ pub struct Begun {
 pub type Written = (Op, u64);
 
 /// What a disk may have lost when the next timeline begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
     /// Nothing: processes have died.
     Nothing,
@@ -78,6 +78,8 @@ pub struct Oracle {
     returned: u64,
     durable: u64,
     loss: Loss,
+    /// Pages of the image are lost, and nobody has recovered since.
+    is_image_lost: bool,
     keys: BTreeMap<(u8, u64), OfKey>,
     /// Keys that were only ever inserted if they were new.
     checked_only: BTreeMap<u64, bool>,
@@ -122,6 +124,7 @@ impl Oracle {
             returned: 1,
             durable: 1,
             loss: Loss::Nothing,
+            is_image_lost: false,
             keys: BTreeMap::new(),
             checked_only: BTreeMap::new(),
             clearing: false,
@@ -168,9 +171,10 @@ impl Oracle {
 
     /// A recovery has found the log up to `start`.
     fn begin_timeline(&mut self, timeline: u64, start: u64) -> Checked<()> {
+        let is_image_lost = std::mem::take(&mut self.is_image_lost);
         let least = match self.loss {
-            Loss::Nothing => self.returned,
-            Loss::Undurable => self.durable,
+            Loss::Nothing if !is_image_lost => self.returned,
+            Loss::Nothing | Loss::Undurable => self.durable,
             Loss::Anything => 0,
         };
         if start < least {
@@ -210,7 +214,7 @@ impl Oracle {
     /// Pages of the image are lost: what was not walked is not protected from an older tail, and
     /// what is answered until all have closed does not count.
     pub fn lose_image(&mut self) {
-        self.loss = self.loss.max(Loss::Undurable);
+        self.is_image_lost = true;
         self.checked_only.values_mut().for_each(|checked| *checked = false);
     }
 
@@ -281,9 +285,10 @@ impl Oracle {
         self.returned
     }
 
-    /// Callers were told that all below an LSN is durable.
+    /// Callers were told that all below an LSN is durable. While nobody has noticed that the image
+    /// is lost, a sync may be led by what it shows, and leave out a segment.
     pub fn acknowledge(&mut self, end: u64, disk: &CrashDisk) {
-        if end > self.durable {
+        if end > self.durable && !self.is_image_lost {
             self.durable = end;
             disk.tell_durable_below(end);
         }

@@ -312,7 +312,8 @@ impl<'a> Task<'a> {
         let is_durable = self.is_durable(durable);
         // A commit that cannot map a segment of another process fails with the record in the log:
         // docs/reliability.md, "Promises".
-        let unknown = is_over || is_durable && matches!(result, Err(Error::Io { .. }));
+        let is_late = matches!(result, Err(Error::Io { .. } | Error::Damaged { .. }));
+        let unknown = is_over || is_durable && is_late;
         let happened = self.came(result)?;
         self.world.ask(|oracle, disk| {
             match happened {

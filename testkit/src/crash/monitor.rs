@@ -36,6 +36,7 @@ const PAGE_BYTES: usize = 4096;
 pub(super) const RECORD_WORDS: usize = 4;
 const RECORDS_A_SECTOR: u64 = (SECTOR_WORDS / RECORD_WORDS) as u64;
 const INSERT: u64 = 1;
+const VOID: u64 = 7;
 const REMOVE: u64 = 8;
 
 /// A segment of the log in its current state.
@@ -106,6 +107,14 @@ impl Segment<'_> {
     fn certain(&self, lsn: u64, now: u64) -> Option<Vec<u64>> {
         let (sector, word) = self.place(lsn);
         self.file.certain(sector, word..word + RECORD_WORDS, now)
+    }
+
+    /// Returns whether a cut now certainly leaves a record, or a void: a writer that was too late
+    /// may still change what stands before the last word of one.
+    fn is_final(&self, lsn: u64, now: u64) -> bool {
+        let (sector, word) = self.place(lsn);
+        let last = self.file.certain(sector, word + 3..word + 4, now).map_or(0, |words| words[0]);
+        last != 0 && (last >> 56 == VOID || self.certain(lsn, now).is_some())
     }
 
     fn place(&self, lsn: u64) -> (usize, usize) {
@@ -200,8 +209,7 @@ pub fn log_lasts(tape: &Tape, end: u64) -> Result<(), String> {
     for segment in &all {
         let upto = segment.end(&all).min(end);
         for lsn in segment.first.max(start)..upto {
-            let words = segment.certain(lsn, tape.now);
-            if words.is_none_or(|words| words[3] == 0) || !name_lasts(tape, segment.name) {
+            if !segment.is_final(lsn, tape.now) || !name_lasts(tape, segment.name) {
                 return Err(format!(
                     "it ends at {end}, and record {lsn} in {} is not durable",
                     segment.name
