@@ -82,7 +82,9 @@ pub fn draw(random: &mut Random, is_calm: bool) -> Events {
             6 | 7 => Event::CutPower,
             8..=12 => {
                 let fault = FAULTS[random.below(FAULTS.len() as u64) as usize];
-                Event::Fail(Plan::new(fault, 1 + random.below(20), random.below(3) == 0))
+                // As long as no call tells whether others live, everybody waits for them.
+                let most = if random.below(3) == 0 { 1 + random.below(60) } else { 1 };
+                Event::Fail(Plan::lasting(fault, 1 + random.below(20), most))
             }
             13 | 14 => Event::Heal,
             15 => Event::WriteBack,

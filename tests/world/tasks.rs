@@ -203,6 +203,11 @@ fn close(world: &World, life: usize) -> Checked<()> {
     Ok(())
 }
 
+/// Returns whether the handle is of no more use: the filter refuses it, or its image is lost.
+fn is_over<T>(result: &Result<T, Error>) -> bool {
+    matches!(result, Err(Error::Poisoned { .. } | Error::Retired { .. } | Error::Core(_)))
+}
+
 /// A thread at work.
 struct Task<'a> {
     world: &'a World,
@@ -308,7 +313,7 @@ impl<'a> Task<'a> {
         durable: bool,
         result: Result<bool, Error>,
     ) -> Checked<Next> {
-        let is_over = matches!(result, Err(Error::Poisoned { .. } | Error::Retired { .. }));
+        let is_over = is_over(&result);
         let is_durable = self.is_durable(durable);
         // A commit that cannot map a segment of another process fails with the record in the log:
         // docs/reliability.md, "Promises".
@@ -454,7 +459,9 @@ impl<'a> Task<'a> {
             })?;
             return match batch.commit() {
                 Err(Error::Conflict { .. }) => Ok(Next::GoOn),
-                committed => self.came(committed).map(|came| came.map_or(Next::Stop, |()| Next::GoOn)),
+                committed => {
+                    self.came(committed).map(|came| came.map_or(Next::Stop, |()| Next::GoOn))
+                }
             };
         }
         self.write(&keys, durable, true, || match batch.commit() {
@@ -563,7 +570,7 @@ impl<'a> Task<'a> {
     fn secure(&self, call: impl FnOnce(&Opened) -> Result<(), Error>) -> Checked<Next> {
         let returned = self.world.ask(|oracle, _| Ok(oracle.returned()))?;
         let done = call(self.filter);
-        let is_over = matches!(done, Err(Error::Poisoned { .. } | Error::Retired { .. }));
+        let is_over = is_over(&done);
         if self.came(done)?.is_some() {
             self.world.ask(|oracle, disk| {
                 oracle.acknowledge(returned, disk);
