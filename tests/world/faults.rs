@@ -37,6 +37,10 @@ impl Weather {
         match error {
             Error::Poisoned { .. } | Error::Retired { .. } => self.may_poison,
             Error::Io { .. } => self.fault.is_some(),
+            // The next opening rebuilds the image, as the error says.
+            Error::Damaged { path, .. } if path.ends_with("live") => {
+                self.lost || self.fault.is_some()
+            }
             Error::Damaged { .. } => {
                 let misreads = |(fault, _)| matches!(fault, Fault::BitFlip | Fault::ReadEnds);
                 self.lost || self.fault.is_some_and(misreads)
