@@ -36,7 +36,7 @@ impl Weather {
     pub fn allows(&self, error: &Error) -> bool {
         match error {
             Error::Poisoned { .. } | Error::Retired { .. } => self.may_poison,
-            Error::Io { .. } => self.fault.is_some(),
+            Error::Io { .. } => self.lost || self.fault.is_some(),
             // The next opening rebuilds the image, as the error says.
             Error::Damaged { path, .. } if path.ends_with("live") => {
                 self.lost || self.fault.is_some()
@@ -133,6 +133,8 @@ pub fn run(world: &World, events: Events, lives: &[usize]) -> Checked<()> {
                     let mut weather = lock(&world.weather);
                     (weather.lost, weather.may_poison) = (true, true);
                     lock(&world.tally).lost += 1;
+                    // The threads that look once a second are not there.
+                    stage::forgive();
                     world.ask(|oracle, _| {
                         oracle.lose_image();
                         Ok(())

@@ -171,8 +171,10 @@ impl World {
 
     /// Returns the next time that comes with a key.
     pub fn next_time(&self) -> u64 {
+        let step = Duration::from_millis(3);
+        lock(&self.hand).advance(step);
         let mut now = lock(&self.now);
-        *now += 3_000;
+        *now += step.as_micros() as u64;
         *now
     }
 
@@ -292,8 +294,8 @@ impl World {
         let may_be_poisoned = lock(&self.weather).may_poison;
         for (life, filter) in &left {
             match filter.sync() {
-                Ok(()) if !is_lost => {}
                 Ok(()) => {}
+                Err(_) if is_lost => {}
                 Err(Error::Poisoned { .. } | Error::Retired { .. }) if may_be_poisoned => {}
                 Err(error) => return Err(format!("process {life}, idle: {error}")),
             }
@@ -325,6 +327,7 @@ impl World {
             if random.below(2) == 0 {
                 match filter.close() {
                     Ok(()) => self.closed()?,
+                    Err(_) if weather.lost => {}
                     Err(Error::Poisoned { .. } | Error::Retired { .. }) if weather.may_poison => {}
                     Err(error) => return Err(format!("process {life}, closing: {error}")),
                 }

@@ -22,6 +22,8 @@ use std::time::Duration;
 const MOST_STEPS: u64 = 4_000_000;
 /// A longer time than any terminating wait.
 const LONGEST_TIME: Duration = Duration::from_secs(600);
+/// How long a round may last whose processes may die of waiting.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// A thread that has not waited for this many steps lets others run.
 const LONGEST_RUN: u64 = 20_000;
 
@@ -68,6 +70,8 @@ struct Stage {
     killed: Cell<u64>,
     /// The number of steps, and the time, at which the present round began.
     round: Cell<(u64, Duration)>,
+    /// Whether a process that takes too many steps, or waits too long, in this round only dies.
+    forgives: Cell<bool>,
     /// A hash of all that was decided and noted.
     trace: Cell<u64>,
     /// The number of steps granted to the running thread, and the number remaining.
@@ -87,6 +91,7 @@ thread_local! {
         switches: Cell::new(0),
         killed: Cell::new(0),
         round: Cell::new((0, Duration::ZERO)),
+        forgives: Cell::new(false),
         trace: Cell::new(0),
         given: Cell::new(0),
         left: Cell::new(0),
@@ -135,7 +140,10 @@ impl Stage {
         }
         self.settle();
         if self.steps.get() - self.round.get().0 > MOST_STEPS {
-            fail("the schedule does not terminate".to_owned());
+            if !self.forgives.get() {
+                fail("the schedule does not terminate".to_owned());
+            }
+            kill(process);
             return self.end();
         }
         if self.with_inner(|inner| inner.lives[process].left == 0) {
@@ -187,12 +195,16 @@ impl Stage {
         woken
     }
 
+    /// Returns the time of this round.
+    fn waited(&self) -> Duration {
+        self.now.get() - self.round.get().1
+    }
+
     fn pause(&self, time: Duration, may_wake: bool) -> bool {
         match self.process.get() {
             None => {
                 self.now.set(self.now.get() + time);
-                let waited = self.now.get() - self.round.get().1;
-                assert!(waited < LONGEST_TIME, "a witness waits without end");
+                assert!(self.waited() < LONGEST_TIME, "a witness waits without end");
                 false
             }
             Some(process) if self.is_dead(process) => {
@@ -200,6 +212,11 @@ impl Stage {
                 false
             }
             Some(_) if std::thread::panicking() => false,
+            Some(process) if self.forgives.get() && self.waited() > PATIENCE => {
+                kill(process);
+                self.end();
+                false
+            }
             Some(_) => self.switch(Doing::Waits(self.now.get() + time, may_wake)),
         }
     }
@@ -290,6 +307,7 @@ pub fn begin(mut random: Random, deaths: Vec<Option<u64>>, bury: impl Fn(usize) 
         stage.switches.set(0);
         stage.killed.set(0);
         stage.round.set((0, stage.now.get()));
+        stage.forgives.set(false);
         stage.trace.set(0);
     });
 }
@@ -300,8 +318,15 @@ pub fn begin_round() {
     STAGE.with(|stage| {
         stage.settle();
         stage.round.set((stage.steps.get(), stage.now.get()));
+        stage.forgives.set(false);
         stage.with_inner(|inner| inner.policy = Policy::choose_one(&mut inner.random));
     });
+}
+
+/// Lets processes that take too many steps, or wait too long, in this round die, instead of ending
+/// the schedule.
+pub fn forgive() {
+    STAGE.with(|stage| stage.forgives.set(true));
 }
 
 /// Adds what was observed to the trace.
