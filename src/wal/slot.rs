@@ -32,6 +32,11 @@ pub fn reserve_all(tail: &AtomicU64, count: u64, limit: u64) -> Option<u64> {
 /// then nothing has happened, and the writer reserves again.
 #[inline]
 pub fn publish(slot: &[AtomicU64], words: [u64; 4]) -> bool {
+    // Relaxed: only the compare-and-swap decides. It is looked at before, because a lost page of
+    // the image may show an older tail: then the slot has a record, which must not be changed.
+    if slot[3].load(Ordering::Relaxed) != 0 {
+        return false;
+    }
     for at in 0..3 {
         slot[at].store(words[at], Ordering::Relaxed);
     }
