@@ -66,3 +66,20 @@ pub fn words(slot: &[AtomicU64]) -> [u64; 4] {
     // Acquire: pairs with the Release of `publish`.
     [0, 1, 2, 3].map(|at: usize| slot[at].load(Ordering::Acquire))
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_with_a_record_or_a_void_keeps_all_its_words() {
+        let slot = [0; 4].map(AtomicU64::new);
+        assert!(publish(&slot, [1, 2, 3, 4]));
+        assert!(!publish(&slot, [5, 6, 7, 8]));
+        assert_eq!(words(&slot), [1, 2, 3, 4]);
+        let voided = [0; 4].map(AtomicU64::new);
+        void(&voided, 9);
+        assert!(!publish(&voided, [5, 6, 7, 8]));
+        assert_eq!(words(&voided), [0, 0, 0, 9]);
+    }
+}

@@ -13,8 +13,8 @@ use std::time::Duration;
 /// Which errors are allowed at the moment.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Weather {
-    /// The fault of this round, and whether it has struck.
-    pub fault: Option<(Fault, bool)>,
+    /// The fault of this round.
+    pub fault: Option<Fault>,
     /// A sync or the image may have failed since the filter was opened.
     pub may_poison: bool,
     /// Pages of the image are lost: until all have closed, nothing that is answered counts.
@@ -42,7 +42,7 @@ impl Weather {
                 self.lost || self.fault.is_some()
             }
             Error::Damaged { .. } => {
-                let misreads = |(fault, _)| matches!(fault, Fault::BitFlip | Fault::ReadEnds);
+                let misreads = |fault| matches!(fault, Fault::BitFlip | Fault::ReadEnds);
                 self.lost || self.fault.is_some_and(misreads)
             }
             Error::Core(_) => self.lost,
@@ -121,7 +121,7 @@ pub fn run(world: &World, events: Events, lives: &[usize]) -> Checked<()> {
             Event::SetWallAhead(by) => world.set_wall_ahead(by),
             Event::Fail(plan) => {
                 let mut weather = lock(&world.weather);
-                weather.fault = Some((plan.fault, false));
+                weather.fault = Some(plan.fault);
                 weather.may_poison = true;
                 drop(weather);
                 note(world, disk.plan(Some(plan)));

@@ -1,6 +1,7 @@
 //! Many worlds, one after the other, and what they add up to.
 
 use crate::world;
+use ebbtide_testkit::environment::scaled;
 use ebbtide_testkit::schedule::stage::{self, Director};
 use libtest_mimic::{Arguments, Trial};
 use std::process::ExitCode;
@@ -70,8 +71,13 @@ pub struct Settings {
 impl Settings {
     /// Returns the settings, and the remaining arguments.
     fn read() -> (Self, Vec<String>) {
-        let mut settings =
-            Self { seed: 20_261_127, worlds: None, seconds: 10, is_traced: false, all: false };
+        let mut settings = Self {
+            seed: 20_261_127,
+            worlds: None,
+            seconds: scaled(10),
+            is_traced: false,
+            all: false,
+        };
         let mut rest = Vec::new();
         let mut arguments = std::env::args();
         while let Some(name) = arguments.next() {

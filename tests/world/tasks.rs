@@ -1,15 +1,14 @@
 //! What the threads of processes do, and what they tell the oracle.
 
+use crate::claims::{self, Then};
 use crate::kinds::Promise;
 use crate::oracle::{Begun, Written};
 use crate::world::{Opened, World, lock};
-use ebbtide::{Batch, Call, Checked as Answer, Claim, Durability, Error, Filter, Since, Timestamp};
+use ebbtide::{Batch, Call, Checked as Answer, Durability, Error, Filter, Since, Timestamp};
 use ebbtide_core::record::Op;
 use ebbtide_testkit::prefix::Checked;
 use ebbtide_testkit::random::Random;
 use ebbtide_testkit::schedule::stage;
-use std::collections::BTreeMap;
-use std::mem::ManuallyDrop;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -17,23 +16,8 @@ use std::time::Duration;
 const SHARED: u64 = 6;
 /// The first of the keys that are only checked and inserted if they are new.
 const CHECKED: u64 = 1 << 30;
-/// The first of the keys that are claimed.
-const CLAIMED: u64 = 1 << 40;
-/// Longer than any world.
-const LEASE: Duration = Duration::from_secs(30 * 86_400);
 /// The sources of positions.
 const SOURCES: u64 = 3;
-
-/// What is known of keys that were claimed, by key.
-pub type Claims = BTreeMap<u64, Held>;
-
-/// What is known of a key that was claimed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Held {
-    By(u64),
-    Releasing(u64),
-    Confirming,
-}
 
 #[derive(Debug, Clone, Copy)]
 enum Act {
@@ -42,7 +26,7 @@ enum Act {
     Check { durable: bool, refreshes: bool },
     Remove,
     Batch { durable: bool },
-    Work { then: u64 },
+    Work { then: Then },
     Ask,
     Sync,
     Checkpoint,
@@ -81,7 +65,7 @@ fn act(random: &mut Random) -> Act {
         19..=27 => Act::Check { durable, refreshes: random.below(4) == 0 },
         28..=31 => Act::Remove,
         32..=38 => Act::Batch { durable },
-        39..=44 => Act::Work { then: random.below(4) },
+        39..=44 => Act::Work { then: Then::draw(random) },
         45..=48 => Act::Ask,
         49..=51 => Act::Sync,
         52..=56 => Act::Checkpoint,
@@ -96,14 +80,14 @@ pub fn any_key(world: &World, random: &mut Random) -> u64 {
     match random.below(4) {
         0 => random.below(SHARED),
         1 => CHECKED + random.below(SHARED),
-        2 => CLAIMED + random.below(3),
+        2 => claims::any_key(random),
         _ => (1 << 20) + 1 + random.below(world.fresh() - (1 << 20)),
     }
 }
 
 /// Whether the handle is of use after an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Next {
+pub enum Next {
     GoOn,
     Stop,
 }
@@ -209,11 +193,11 @@ fn is_over<T>(result: &Result<T, Error>) -> bool {
 }
 
 /// A thread at work.
-struct Task<'a> {
-    world: &'a World,
+pub struct Task<'a> {
+    pub world: &'a World,
     life: usize,
-    filter: &'a Arc<Opened>,
-    random: Random,
+    pub filter: &'a Arc<Opened>,
+    pub random: Random,
 }
 
 impl<'a> Task<'a> {
@@ -251,7 +235,7 @@ impl<'a> Task<'a> {
     }
 
     /// Returns what a call returned; none if it failed as the weather allows.
-    fn came<T>(&self, result: Result<T, Error>) -> Checked<Option<T>> {
+    pub fn came<T>(&self, result: Result<T, Error>) -> Checked<Option<T>> {
         match result {
             Ok(done) => Ok(Some(done)),
             Err(error) if lock(&self.world.weather).allows(&error) => {
@@ -272,7 +256,7 @@ impl<'a> Task<'a> {
         durable || self.world.plan.durability == Durability::Always
     }
 
-    fn call(&self, durable: bool) -> Call<'a, Opened> {
+    pub fn call(&self, durable: bool) -> Call<'a, Opened> {
         let mut call = self.filter.call();
         if self.world.plan.given {
             call = call.time(Timestamp::from_unix_micros(self.world.next_time()));
@@ -289,7 +273,7 @@ impl<'a> Task<'a> {
     }
 
     /// Performs a write with these records. `write` returns whether it has happened.
-    fn write(
+    pub fn write(
         &self,
         keys: &[(Op, u64)],
         durable: bool,
@@ -468,74 +452,6 @@ impl<'a> Task<'a> {
             Err(Error::Conflict { .. }) => Ok(false),
             committed => committed.map(|()| true),
         })
-    }
-
-    /// Claims a key and ends the claim, or keeps it.
-    fn work(&mut self, then: u64) -> Checked<Next> {
-        let world = self.world;
-        let key = CLAIMED + self.random.below(3);
-        let bytes = key.to_le_bytes();
-        let claimed = self.filter.claim(bytes, LEASE);
-        let Some(claim) = self.came(claimed)? else { return Ok(Next::Stop) };
-        let lease = match claim {
-            // A dead process drops nothing.
-            Claim::Yours(lease) => ManuallyDrop::new(lease),
-            Claim::Seen | Claim::InProgress { .. } => return Ok(Next::GoOn),
-        };
-        let token = lease.token();
-        if !lock(&world.weather).lost {
-            let before = lock(&world.claims).insert(key, Held::By(token));
-            let is_free = match before {
-                None | Some(Held::Confirming) => true,
-                Some(Held::Releasing(before)) => before < token,
-                Some(Held::By(_)) => false,
-            };
-            if !is_free {
-                return Err(format!("key {key} was given by {token}, and is {before:?}"));
-            }
-        }
-        match then {
-            0 | 1 => {
-                lock(&world.claims).insert(key, Held::Confirming);
-                let call = self.call(false);
-                let (filter, life) = (self.filter, self.life);
-                let is_batch = then == 1;
-                let next = self.write(&[(Op::Insert, key)], false, false, || {
-                    let confirmed = if is_batch {
-                        let mut batch = ManuallyDrop::new(Batch::new(call));
-                        let lease = filter.resume_claim(bytes, token);
-                        batch.confirm(lease).and_then(|()| batch.commit())
-                    } else {
-                        call.confirm(&lease)
-                    };
-                    let _ = life;
-                    match confirmed {
-                        Err(Error::LeaseLost { .. }) => Ok(false),
-                        confirmed => confirmed.map(|()| true),
-                    }
-                });
-                return next;
-            }
-            2 => {
-                lock(&world.claims).insert(key, Held::Releasing(token));
-                let released = lease.release();
-                if self.came(released)?.is_none() {
-                    return Ok(Next::Stop);
-                }
-                let mut claims = lock(&world.claims);
-                if claims.get(&key) == Some(&Held::Releasing(token)) {
-                    claims.remove(&key);
-                }
-            }
-            _ => {
-                // Later claims find it in progress.
-                let extended = lease.extend(LEASE);
-                if self.came(extended)?.is_none() {
-                    return Ok(Next::Stop);
-                }
-            }
-        }
-        Ok(Next::GoOn)
     }
 
     /// Looks up keys that must be in the window.

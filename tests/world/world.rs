@@ -1,6 +1,7 @@
 //! One world: the real engine in some processes on one simulated disk, with one clock, over some
 //! boots of one machine. Everything in it follows from its seed.
 
+use crate::claims;
 use crate::faults::{self, Weather};
 use crate::kinds::{KINDS, Spec};
 use crate::oracle::{Layout, Loss, Oracle, SEED};
@@ -75,7 +76,7 @@ pub struct World {
     pub weather: Mutex<Weather>,
     /// The handles, by life.
     handles: Vec<Mutex<Option<Arc<Opened>>>>,
-    pub claims: Mutex<tasks::Claims>,
+    pub claims: Mutex<claims::Claims>,
     fresh: Mutex<u64>,
     pub tally: Mutex<Tally>,
     is_traced: bool,
@@ -272,7 +273,7 @@ impl World {
         let is_created = lock(&self.weather).is_created && !is_lied_to;
         *lock(&self.weather) =
             Weather { was_lied_to: is_lied_to, is_created, ..Weather::default() };
-        *lock(&self.claims) = tasks::Claims::default();
+        *lock(&self.claims) = claims::Claims::default();
         Ok(())
     }
 
@@ -288,7 +289,7 @@ impl World {
         faults::clear(self);
         self.ask(|_, _| Ok(()))?;
         self.check_order(&disk)?;
-        let mut left = self.bury();
+        let left = self.bury();
         // A handle that has found out refuses everything, and the others do by now.
         let is_lost = lock(&self.weather).lost;
         let may_be_poisoned = lock(&self.weather).may_poison;
@@ -314,7 +315,6 @@ impl World {
             }
         }
         if !left.is_empty() && random.below(3) == 0 {
-            left.truncate(left.len());
             self.close_all(left, random)?;
         }
         Ok(())
