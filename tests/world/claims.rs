@@ -56,7 +56,7 @@ impl Task<'_> {
         let lease = match claim {
             // A dead process drops nothing.
             Claim::Yours(lease) => ManuallyDrop::new(lease),
-            Claim::Seen | Claim::InProgress { .. } => return Ok(Next::GoOn),
+            Claim::Seen | Claim::InProgress { .. } => return Ok(Next::Continue),
         };
         let token = lease.token();
         self.given(key, token)?;
@@ -80,7 +80,7 @@ impl Task<'_> {
                 }
             }
         }
-        Ok(Next::GoOn)
+        Ok(Next::Continue)
     }
 
     fn hold(&self, key: u64, held: Held) -> Option<Held> {

@@ -132,7 +132,7 @@ pub fn run(world: &World, events: Events, lives: &[usize]) -> Checked<()> {
                 if stage::at_once(|| disk.lose(&mut random)) {
                     let mut weather = lock(&world.weather);
                     (weather.lost, weather.may_poison) = (true, true);
-                    lock(&world.tally).lost += 1;
+                    lock(&world.counts).lost += 1;
                     // The threads that look once a second are not there.
                     stage::forgive();
                     world.ask(|oracle, _| {
@@ -144,12 +144,12 @@ pub fn run(world: &World, events: Events, lives: &[usize]) -> Checked<()> {
             Event::Lie => {
                 disk.lie();
                 lock(&world.weather).lies = true;
-                lock(&world.tally).lies += 1;
+                lock(&world.counts).lies += 1;
             }
             Event::Kill(number) => {
                 if let Some(&life) = lives.get(number as usize) {
                     stage::kill(life);
-                    lock(&world.tally).killed += 1;
+                    lock(&world.counts).killed += 1;
                 }
             }
             Event::CutPower => {
@@ -165,7 +165,7 @@ pub fn run(world: &World, events: Events, lives: &[usize]) -> Checked<()> {
 /// Counts a fault that has struck.
 fn note(world: &World, plan: Option<Plan>) {
     if plan.is_some_and(|plan| plan.has_struck()) {
-        lock(&world.tally).faults += 1;
+        lock(&world.counts).faults += 1;
     }
 }
 

@@ -1,9 +1,9 @@
-//! The oracle: what the log on the simulated disk says, and what callers were told, beside what the
+//! The oracle: what the log on the simulated disk says and what callers received, beside what the
 //! filter is and answers.
 //!
 //! The state of a filter is a function of its records in the order of their LSNs. The oracle reads
 //! the records from the disk by the format, not by code of the engine, and applies them to a filter
-//! in memory ([`Machine`]), which has no log, image, snapshot or recovery. Three comparisons follow:
+//! in memory ([`Machine`]), which has no log, image, snapshot or recovery. It compares:
 //!
 //! - *Log and callers.* An operation that returned has exactly one record, with its key; one that
 //!   returned an error has none; one that a death interrupted has one or none. No record changes.
@@ -285,7 +285,7 @@ impl Oracle {
         self.returned
     }
 
-    /// Callers were told that all below an LSN is durable. While nobody has noticed that the image
+    /// A call has acknowledged all below an LSN as durable. While nobody has noticed that the image
     /// is lost, a sync may be led by what it shows, and leave out a segment.
     pub fn acknowledge(&mut self, end: u64, disk: &CrashDisk) {
         if end > self.durable && !self.is_image_lost {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 /// What has happened in one world, or in many.
 #[derive(Debug, Default, Clone, Copy)]
-pub struct Tally {
+pub struct Counts {
     /// Simulated time.
     pub passed: Duration,
     pub operations: u64,
@@ -32,7 +32,7 @@ pub struct Tally {
     pub switches: u64,
 }
 
-impl Tally {
+impl Counts {
     fn add(&mut self, other: &Self) {
         self.passed += other.passed;
         let pairs = [
@@ -104,7 +104,7 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// What came of one world.
 #[derive(Debug)]
 struct Happened {
-    tally: Tally,
+    counts: Counts,
     /// The hash of its trace.
     trace: u64,
     failure: Option<String>,
@@ -121,10 +121,10 @@ fn happen(seed: u64, is_traced: bool) -> Happened {
         let mut is_due = true;
         let director = Director { more: Box::new(move || std::mem::take(&mut is_due)) };
         shuttle::Runner::new(director, config).run(move || {
-            let tally = world::happen(seed, is_traced);
+            let counts = world::happen(seed, is_traced);
             let stage::Figures { steps, switches, killed, trace } = stage::figures();
-            let tally = Tally { killed: tally.killed + killed, steps, switches, ..tally };
-            let happened = Happened { tally, trace, failure: stage::failure() };
+            let counts = Counts { killed: counts.killed + killed, steps, switches, ..counts };
+            let happened = Happened { counts, trace, failure: stage::failure() };
             // The receiver waits.
             let _ = send.send(happened);
         });
@@ -138,7 +138,7 @@ fn happen(seed: u64, is_traced: bool) -> Happened {
         // A thread cannot be ended from outside: it is left behind.
         Err(_) => {
             let failure = Some("the world does not end".to_owned());
-            Happened { tally: Tally::default(), trace: 0, failure }
+            Happened { counts: Counts::default(), trace: 0, failure }
         }
     }
 }
@@ -147,7 +147,7 @@ fn happen(seed: u64, is_traced: bool) -> Happened {
 #[derive(Debug, Default)]
 struct Progress {
     worlds: u64,
-    tally: Tally,
+    counts: Counts,
     failures: Vec<(u64, String)>,
 }
 
@@ -165,7 +165,7 @@ fn run(settings: &Settings) -> Progress {
         let seed = settings.seed + progress.worlds;
         let happened = happen(seed, settings.is_traced);
         progress.worlds += 1;
-        progress.tally.add(&happened.tally);
+        progress.counts.add(&happened.counts);
         if let Some(sentence) = happened.failure {
             println!("--seed {seed} --worlds 1: {sentence}");
             progress.failures.push((seed, sentence));
@@ -175,25 +175,25 @@ fn run(settings: &Settings) -> Progress {
 
 fn whatever_a_seed_decides(settings: &Settings) -> Result<(), String> {
     let began = Instant::now();
-    let Progress { worlds, tally, failures, .. } = run(settings);
+    let Progress { worlds, counts, failures, .. } = run(settings);
     println!(
         "{worlds} worlds from seed {}: {:.1} simulated hours, {} operations in {} rounds, {} \
          openings, {} comparisons, {} power cuts, {} processes killed, {} faults, {} errors, {} \
          write-backs lost, {} disks that lied, {} steps, {} switches; {:.0} s",
         settings.seed,
-        tally.passed.as_secs_f64() / 3600.0,
-        tally.operations,
-        tally.rounds,
-        tally.openings,
-        tally.comparisons,
-        tally.power_cuts,
-        tally.killed,
-        tally.faults,
-        tally.errors,
-        tally.lost,
-        tally.lies,
-        tally.steps,
-        tally.switches,
+        counts.passed.as_secs_f64() / 3600.0,
+        counts.operations,
+        counts.rounds,
+        counts.openings,
+        counts.comparisons,
+        counts.power_cuts,
+        counts.killed,
+        counts.faults,
+        counts.errors,
+        counts.lost,
+        counts.lies,
+        counts.steps,
+        counts.switches,
         began.elapsed().as_secs_f64()
     );
     match failures.first() {

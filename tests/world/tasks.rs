@@ -88,7 +88,7 @@ pub fn any_key(world: &World, random: &mut Random) -> u64 {
 /// Whether the handle is of use after an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    GoOn,
+    Continue,
     Stop,
 }
 
@@ -117,7 +117,7 @@ pub fn open(world: &World, life: usize) -> Checked<Option<Arc<Opened>>> {
                 Ok(())
             })?;
             world.trace(|| format!("process {life} has opened"));
-            lock(&world.tally).openings += 1;
+            lock(&world.counts).openings += 1;
             lock(&world.weather).is_created = true;
             let filter = Arc::new(filter);
             world.set_handle(life, Some(filter.clone()));
@@ -127,7 +127,7 @@ pub fn open(world: &World, life: usize) -> Checked<Option<Arc<Opened>>> {
         Err(Error::Locked { .. }) => Ok(None),
         Err(error) if lock(&world.weather).allows(&error) => {
             world.trace(|| format!("process {life} does not open: {error}"));
-            lock(&world.tally).errors += 1;
+            lock(&world.counts).errors += 1;
             Ok(None)
         }
         Err(Error::Damaged { .. }) if lock(&world.weather).was_lied_to => {
@@ -204,7 +204,7 @@ impl<'a> Task<'a> {
     fn act(&mut self, act: Act) -> Checked<Next> {
         let (life, world) = (self.life, self.world);
         world.trace(|| format!("process {life}: {act:?}"));
-        lock(&world.tally).operations += 1;
+        lock(&world.counts).operations += 1;
         let next = match act {
             Act::Insert { durable, shared } => self.insert(durable, shared),
             Act::InsertSome { durable } => self.insert_some(durable),
@@ -227,7 +227,7 @@ impl<'a> Task<'a> {
             Act::Look => {
                 let looked = self.filter.stat().map(drop);
                 let looked = looked.and_then(|()| self.filter.digest().map(drop));
-                self.came(looked).map(|came| came.map_or(Next::Stop, |()| Next::GoOn))
+                self.came(looked).map(|came| came.map_or(Next::Stop, |()| Next::Continue))
             }
         };
         world.trace(|| format!("process {life}: {act:?} -> {next:?}"));
@@ -240,7 +240,7 @@ impl<'a> Task<'a> {
             Ok(done) => Ok(Some(done)),
             Err(error) if lock(&self.world.weather).allows(&error) => {
                 self.world.trace(|| format!("process {}: {error}", self.life));
-                lock(&self.world.tally).errors += 1;
+                lock(&self.world.counts).errors += 1;
                 Ok(None)
             }
             Err(error) => Err(format!("process {}: {error}", self.life)),
@@ -315,7 +315,7 @@ impl<'a> Task<'a> {
                 None if unknown => {}
                 Some(false) | None => oracle.fail(written),
             }
-            Ok(if is_over { Next::Stop } else { Next::GoOn })
+            Ok(if is_over { Next::Stop } else { Next::Continue })
         })
     }
 
@@ -339,7 +339,7 @@ impl<'a> Task<'a> {
             // A part may have happened.
             Err(error) => self.came(Err::<(), _>(error)).map(|_| Next::Stop),
             Ok(count) if count == keys.len() => self.wrote(begun, &written, durable, Ok(true)),
-            Ok(_) => Ok(Next::GoOn),
+            Ok(_) => Ok(Next::Continue),
         }
     }
 
@@ -442,9 +442,9 @@ impl<'a> Task<'a> {
                 Ok(oracle.begin(&written, true))
             })?;
             return match batch.commit() {
-                Err(Error::Conflict { .. }) => Ok(Next::GoOn),
+                Err(Error::Conflict { .. }) => Ok(Next::Continue),
                 committed => {
-                    self.came(committed).map(|came| came.map_or(Next::Stop, |()| Next::GoOn))
+                    self.came(committed).map(|came| came.map_or(Next::Stop, |()| Next::Continue))
                 }
             };
         }
@@ -479,7 +479,7 @@ impl<'a> Task<'a> {
                 }
             }
         }
-        Ok(Next::GoOn)
+        Ok(Next::Continue)
     }
 
     /// Makes durable all that has returned.
@@ -493,7 +493,7 @@ impl<'a> Task<'a> {
                 Ok(())
             })?;
         }
-        Ok(if is_over { Next::Stop } else { Next::GoOn })
+        Ok(if is_over { Next::Stop } else { Next::Continue })
     }
 
     fn clear(&self) -> Checked<Next> {

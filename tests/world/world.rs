@@ -5,7 +5,7 @@ use crate::claims;
 use crate::faults::{self, Weather};
 use crate::kinds::{KINDS, Spec};
 use crate::oracle::{Layout, Loss, Oracle, SEED};
-use crate::report::Tally;
+use crate::report::Counts;
 use crate::tasks;
 use ebbtide::media::Memory;
 use ebbtide::{
@@ -78,7 +78,7 @@ pub struct World {
     handles: Vec<Mutex<Option<Arc<Opened>>>>,
     pub claims: Mutex<claims::Claims>,
     fresh: Mutex<u64>,
-    pub tally: Mutex<Tally>,
+    pub counts: Mutex<Counts>,
     is_traced: bool,
 }
 
@@ -106,7 +106,7 @@ impl World {
             handles: (0..LIVES).map(|_| Mutex::default()).collect(),
             claims: Mutex::default(),
             fresh: Mutex::new(1 << 20),
-            tally: Mutex::default(),
+            counts: Mutex::default(),
             is_traced,
             plan,
         }
@@ -193,7 +193,7 @@ impl World {
     pub fn advance(&self, by: Duration) {
         lock(&self.hand).advance(by);
         *lock(&self.now) += by.as_micros() as u64;
-        lock(&self.tally).passed += by;
+        lock(&self.counts).passed += by;
     }
 
     /// Sets the wall clock forward alone, as an administrator may.
@@ -269,7 +269,7 @@ impl World {
         let mut now = lock(&self.now);
         *now += away.as_micros() as u64;
         *lock(&self.hand) = ManualClock::new(Timestamp::from_unix_micros(*now));
-        lock(&self.tally).power_cuts += 1;
+        lock(&self.counts).power_cuts += 1;
         let is_created = lock(&self.weather).is_created && !is_lied_to;
         *lock(&self.weather) =
             Weather { was_lied_to: is_lied_to, is_created, ..Weather::default() };
@@ -357,10 +357,10 @@ impl World {
         let (expected, figures) = self.ask(|oracle, _| {
             oracle.apply(digest.lsn).map_err(|what| format!("{who}: {what}"))?;
             let machine = oracle.machine();
-            Ok((machine.digest_with(&oracle.positions()), machine.stat(now, 0)))
+            Ok((machine.content().digest_with(&oracle.positions()), machine.stat(now, 0)))
         })?;
         self.trace(|| format!("{who} has {:x} at {}", digest.value, digest.lsn));
-        lock(&self.tally).comparisons += 1;
+        lock(&self.counts).comparisons += 1;
         if (digest.inserts, stat.operations) != (figures.inserts, figures.operations) {
             return Err(format!(
                 "{who} counts {} inserts and {} operations, its log {} and {}",
@@ -464,7 +464,7 @@ impl World {
             if stage::failure().is_some() {
                 return Ok(());
             }
-            lock(&self.tally).rounds += 1;
+            lock(&self.counts).rounds += 1;
             let is_cut = lock(&self.weather).is_cut;
             if is_cut || random.below(4) == 0 {
                 self.power_cut(random)?;
@@ -480,7 +480,7 @@ impl World {
 }
 
 /// Lets a world happen, in shuttle's first thread; the stage records a failure.
-pub fn happen(seed: u64, is_traced: bool) -> Tally {
+pub fn happen(seed: u64, is_traced: bool) -> Counts {
     let mut random = Random::new(mix(seed));
     let world = Arc::new(World::new(&mut random, is_traced));
     let is_mortal = world.plan.is_mortal;
@@ -499,6 +499,6 @@ pub fn happen(seed: u64, is_traced: bool) -> Tally {
         lock(&world.oracle).print();
     }
     stage::end(|life| world.handles.get(life).map(|handle| lock(handle).take()));
-    let tally = *lock(&world.tally);
-    Tally { passed: tally.passed + stage::now(), ..tally }
+    let counts = *lock(&world.counts);
+    Counts { passed: counts.passed + stage::now(), ..counts }
 }

@@ -3,10 +3,19 @@
 //! progress.
 
 use crate::random::Random;
-use crate::schedule::stage::Doing;
+use std::time::Duration;
 
 /// The number of steps with one change of priorities.
 const SPAN: u64 = 6_000;
+
+/// The state of a thread.
+#[derive(Debug, Clone, Copy)]
+pub enum Doing {
+    /// The thread can take its next step.
+    Works,
+    /// The thread waits until this time, or until it is woken, if that is possible.
+    Waits(Duration, bool),
+}
 
 /// A policy.
 #[derive(Debug)]

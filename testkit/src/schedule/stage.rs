@@ -11,7 +11,7 @@
 //! effect. When its threads run next, they unwind to their beginnings.
 
 use crate::random::{Random, mix};
-use crate::schedule::policy::Policy;
+use crate::schedule::policy::{Doing, Policy};
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -35,15 +35,6 @@ struct Life {
     /// The number of steps until it dies.
     left: u64,
     dead: bool,
-}
-
-/// The state of a thread.
-#[derive(Debug, Clone, Copy)]
-pub enum Doing {
-    /// The thread can take its next step.
-    Works,
-    /// The thread waits until this time, or until it is woken, if that is possible.
-    Waits(Duration, bool),
 }
 
 struct Inner {
