@@ -2,7 +2,7 @@
 //! calls to the disk fail, the image is written back or lost, processes are killed, the disk begins
 //! to lie, the power fails.
 
-use crate::world::{World, lock};
+use crate::world::{World, is_strict, lock};
 use ebbtide::Error;
 use ebbtide_testkit::crash::fault::{FAULTS, Fault, Plan};
 use ebbtide_testkit::prefix::Checked;
@@ -39,7 +39,7 @@ impl Weather {
             Error::Io { .. } => self.lost || self.fault.is_some(),
             // The next opening rebuilds the image, as the error says.
             Error::Damaged { path, .. } if path.ends_with("live") => {
-                self.lost || self.fault.is_some()
+                self.lost || self.fault.is_some() && !is_strict()
             }
             Error::Damaged { .. } => {
                 let misreads = |fault| matches!(fault, Fault::BitFlip | Fault::ReadEnds);

@@ -12,6 +12,7 @@
 //! - *Log and filter.* The digest is that of the filter in memory, and so are answers.
 
 use crate::kinds::{Promise, Spec};
+use crate::world::is_strict;
 use ebbtide_core::claims::HeldClaim;
 use ebbtide_core::kind::Parameters;
 use ebbtide_core::kinds::registry;
@@ -288,7 +289,7 @@ impl Oracle {
     /// A call has acknowledged all below an LSN as durable. While nobody has noticed that the image
     /// is lost, a sync may be led by what it shows, and leave out a segment.
     pub fn acknowledge(&mut self, end: u64, disk: &CrashDisk) {
-        if end > self.durable && !self.is_image_lost {
+        if end > self.durable && (!self.is_image_lost || is_strict()) {
             self.durable = end;
             disk.tell_durable_below(end);
         }

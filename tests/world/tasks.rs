@@ -3,7 +3,7 @@
 use crate::claims::{self, Then};
 use crate::kinds::Promise;
 use crate::oracle::{Begun, Written};
-use crate::world::{Opened, World, lock};
+use crate::world::{self, Opened, World, lock};
 use ebbtide::{Batch, Call, Checked as Answer, Durability, Error, Filter, Since, Timestamp};
 use ebbtide_core::record::Op;
 use ebbtide_testkit::prefix::Checked;
@@ -302,7 +302,7 @@ impl<'a> Task<'a> {
         // A commit that cannot map a segment of another process fails with the record in the log:
         // docs/reliability.md, "Promises".
         let is_late = matches!(result, Err(Error::Io { .. } | Error::Damaged { .. }));
-        let unknown = is_over || is_durable && is_late;
+        let unknown = is_over || is_durable && is_late && !world::is_strict();
         let happened = self.came(result)?;
         self.world.ask(|oracle, disk| {
             match happened {

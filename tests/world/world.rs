@@ -17,8 +17,17 @@ use ebbtide_testkit::prefix::{Checked, text};
 use ebbtide_testkit::random::{Random, mix};
 use ebbtide_testkit::schedule::place::Place;
 use ebbtide_testkit::schedule::stage;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
+
+/// Whether faults of the engine that are known and stay count, too.
+pub static STRICT: AtomicBool = AtomicBool::new(false);
+
+/// Returns whether faults that are known count.
+pub fn is_strict() -> bool {
+    STRICT.load(Ordering::Relaxed)
+}
 
 /// The lives of processes in a world; each life has a number.
 const LIVES: usize = 96;
@@ -301,8 +310,11 @@ impl World {
                 Err(error) => return Err(format!("process {life}, idle: {error}")),
             }
         }
-        let is_poisoned = |filter: &Opened| filter.sync().is_err();
-        if is_lost || left.iter().any(|(_, filter)| is_poisoned(filter)) {
+        let refusing = left.iter().filter(|(_, filter)| filter.sync().is_err()).count();
+        if refusing > 0 && refusing < left.len() && !is_lost {
+            return Err(format!("{refusing} of {} processes refuse the filter", left.len()));
+        }
+        if is_lost || refusing > 0 {
             return self.close_all(left, random);
         }
         for (life, filter) in &left {
