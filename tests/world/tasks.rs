@@ -130,7 +130,7 @@ pub fn open(world: &World, life: usize) -> Checked<Option<Arc<Opened>>> {
             lock(&world.counts).errors += 1;
             Ok(None)
         }
-        Err(Error::Damaged { .. }) if lock(&world.weather).was_lied_to => {
+        Err(Error::Damaged { .. }) if lock(&world.weather).may_be_damaged() => {
             lock(&world.weather).is_over = true;
             Ok(None)
         }
