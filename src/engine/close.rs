@@ -32,9 +32,11 @@ fn wait_for_operations(shared: &Shared) {
         sync::sleep(PAUSE);
     }
     for index in 0..header.stripe_count() {
-        // A later lock sees the mark; an earlier one that this handle still holds is visible.
+        // A later lock sees the mark; an earlier one that this handle still holds is visible. So is
+        // one of the past, if that page of the image is lost.
         let word = header.stripe(index).lock_word();
-        while robust_word::holder_in_order(word) == Some(ours) {
+        while robust_word::holder_in_order(word) == Some(ours) && trust::check_image(shared).is_ok()
+        {
             sync::sleep(PAUSE);
         }
     }

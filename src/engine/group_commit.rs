@@ -56,8 +56,7 @@ impl GroupCommit {
 
     /// Waits until every LSN below `target` is durable.
     pub(crate) fn commit(&self, target: u64) -> Result<()> {
-        // Nothing beyond the tail was ever reserved, whatever a damaged image contains.
-        let target = target.min(self.shared.image.header().tail().read());
+        let (wanted, mut target) = (target, self.reserved(target)?);
         while self.shared.durable() < target {
             if self.shared.image.header().is_poisoned() {
                 return Err(self.shared.poisoned());
@@ -78,9 +77,21 @@ impl GroupCommit {
             // nothing had happened.
             leader.end();
             led?;
+            target = self.reserved(wanted)?;
         }
         self.shared.log.note_walked(target);
         Ok(())
+    }
+
+    /// Returns the LSN up to which the log is to be durable for a caller that wants it up to
+    /// `wanted`. Nothing beyond the tail was ever reserved, whatever a damaged image contains; but
+    /// a lost page of the image may show an older tail than that of the caller's record.
+    fn reserved(&self, wanted: u64) -> Result<u64> {
+        let tail = self.shared.image.header().tail().read();
+        if tail < wanted {
+            trust::check_image(&self.shared)?;
+        }
+        Ok(wanted.min(tail))
     }
 
     /// As [`GroupCommit::commit`], for a record that is applied. Closing makes it durable too.

@@ -287,6 +287,7 @@ impl Staging {
     /// Counts what other callers have written since.
     pub(crate) fn adopt(&mut self, writer: &Writer) {
         let now = Basis::read(writer, self.basis.version);
+        self.clock.follow(writer.time.elapsed());
         let (sum, before) = (now.totals, self.basis.totals);
         let more = |now: u64, before: u64| now.wrapping_sub(before);
         let inserts = more(sum.inserts, before.inserts);

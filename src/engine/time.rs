@@ -150,6 +150,8 @@ impl TimeBase {
 pub(crate) struct ClockCopy {
     /// The time base.
     base: [u64; 2],
+    /// The reading of the clock after the filter's latest time was read.
+    elapsed: Micros,
     /// The time of an operation, if no clock moves the filter; or the filter's first time.
     first: Stamp,
     uses_time: bool,
@@ -180,11 +182,18 @@ impl ClockCopy {
             None if latest.time == 0 => first.time,
             read => read.unwrap_or(0).max(latest.time),
         };
-        let raised = raised_to(now, elapsed, self.base[1]);
+        // Since it was read others may have written, later by the same clock. Only what the clock
+        // has not reached by now is ahead of it.
+        let raised = raised_to(now, elapsed.max(self.elapsed), self.base[1]);
         if self.base[0] == 0 || (self.base[0] as i64) < raised {
             (self.base[0], self.raised) = (raised as u64, Some(raised));
         }
         Stamp { time: now.max(marked(latest)).min(LATEST), stream: false }
+    }
+
+    /// Takes account of a later reading of the clock.
+    pub(crate) fn follow(&mut self, elapsed: Micros) {
+        self.elapsed = self.elapsed.max(elapsed);
     }
 
     /// Returns what the time base must be [raised](Time::raise_base) to once the operations are
@@ -307,17 +316,24 @@ impl Time {
         }
     }
 
+    /// Returns the reading of the clock.
+    pub(crate) fn elapsed(&self) -> Micros {
+        self.shared.options.clock.elapsed()
+    }
+
     /// Returns whether the clock moves the filter.
     #[inline]
     fn is_moved(&self) -> bool {
         self.shared.uses_time && self.shared.options.clock.ticks()
     }
 
-    /// Copies the clock, for operations that are decided before they are written.
+    /// Copies the clock, for operations that are decided before they are written. The caller has
+    /// read the filter's latest time before.
     pub(crate) fn copy(&self) -> ClockCopy {
         let base = self.base.words(self.shared.image.header()).read();
         let (uses_time, is_moved) = (self.shared.uses_time, self.is_moved());
-        ClockCopy { base, first: self.now(), uses_time, is_moved, raised: None }
+        let elapsed = self.shared.options.clock.elapsed();
+        ClockCopy { base, elapsed, first: self.now(), uses_time, is_moved, raised: None }
     }
 
     /// Raises the time base as operations have raised the copy of it.

@@ -156,7 +156,8 @@ fn copy_block(
     // behind that: replay applies no earlier one to it, and then closes the bank.
     words.clear();
     words.resize(OWN_WORDS, 0);
-    image.header().tail().read() - 1
+    // 0 if the image was lost, whose copies nobody will use.
+    image.header().tail().read().saturating_sub(1)
 }
 
 /// Loads a snapshot into an empty image. Returns the image with the snapshot's header.

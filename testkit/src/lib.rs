@@ -5,29 +5,31 @@
 //! fail: [`failing`], the [`crash`] disk, [`write_back`] that fails, and [`space`] of adjustable
 //! size. Real file systems that are small: [`mount`]. Processes of a test: [`child`].
 //!
-//! Nothing here is shipped. Under loom and shuttle, which replace the atomics of the engine, only
-//! [`random`] exists.
+//! Nothing here is shipped. Under loom, which replaces the atomics of the engine, only [`random`]
+//! exists. Under shuttle the rest works on the words of a schedule, and there are `schedule`s.
 
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(loom))]
 pub mod child;
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(loom))]
 pub mod copies;
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(loom))]
 pub mod crash;
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(loom))]
 pub mod environment;
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(loom))]
 pub mod failing;
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(loom))]
 pub mod mount;
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(loom))]
 pub mod prefix;
 pub mod random;
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(loom))]
 pub mod samples;
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(shuttle)]
+pub mod schedule;
+#[cfg(not(loom))]
 pub mod space;
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(loom))]
 pub mod write_back;
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(loom))]
 pub mod zipf;

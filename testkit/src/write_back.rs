@@ -7,13 +7,14 @@
 
 use crate::random::Random;
 use ebbtide::media::{Access, ByteLocks, Mapping, Media, MediaFile, Memory};
+use ebbtide_core::atomic::AtomicU64;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 const PAGE_WORDS: usize = 512;
 
@@ -25,6 +26,74 @@ struct Disk {
     is_received: bool,
 }
 
+/// The files of an image, by identity, with mappings of their words.
+pub(crate) type Image = Vec<(u64, Box<dyn Mapping>)>;
+
+/// What the disk holds of the files of an image, and what failed.
+#[derive(Debug, Default)]
+pub(crate) struct WrittenBack(BTreeMap<u64, Disk>);
+
+/// The failures that an opening has received.
+pub(crate) type Received = Arc<std::sync::atomic::AtomicU64>;
+
+impl WrittenBack {
+    /// Writes the whole image back.
+    pub(crate) fn write(&mut self, image: &Image) {
+        for (identity, mapping) in image {
+            let words = mapping.words().iter().map(|word| word.load(Ordering::Relaxed));
+            self.0.entry(*identity).or_default().words = words.collect();
+        }
+    }
+
+    /// Fails to write back pages chosen by chance, and takes them back. Returns whether there were
+    /// any.
+    pub(crate) fn lose(&mut self, image: &Image, random: &mut Random) -> bool {
+        let mut any = false;
+        for (identity, mapping) in image {
+            let disk = self.0.entry(*identity).or_default();
+            disk.words.resize(mapping.words().len(), 0);
+            let pages = mapping.words().chunks(PAGE_WORDS).zip(disk.words.chunks(PAGE_WORDS));
+            let share = 1 + random.below(4);
+            let mut lost = false;
+            for (page, on_disk) in pages {
+                let is_dirty = page.iter().zip(on_disk).any(|(now, before)| differs(now, *before));
+                if is_dirty && random.below(share) == 0 {
+                    page.iter()
+                        .zip(on_disk)
+                        .for_each(|(to, from)| to.store(*from, Ordering::Relaxed));
+                    lost = true;
+                }
+            }
+            if lost {
+                disk.failures += 1;
+                disk.is_received = false;
+            }
+            any |= lost;
+        }
+        any
+    }
+
+    /// Returns what a new opening of a file counts as received.
+    pub(crate) fn open(&self, identity: u64) -> Received {
+        let seen = self
+            .0
+            .get(&identity)
+            .map_or(0, |disk| disk.failures - u64::from(disk.failures > 0 && !disk.is_received));
+        Arc::new(seen.into())
+    }
+
+    /// Reports the failures that an opening has not received.
+    pub(crate) fn report(&mut self, identity: u64, received: &Received) -> io::Result<()> {
+        let Some(disk) = self.0.get_mut(&identity) else { return Ok(()) };
+        if received.swap(disk.failures, Ordering::Relaxed) == disk.failures {
+            return Ok(());
+        }
+        disk.is_received = true;
+        // Linux: input or output error.
+        Err(io::Error::from_raw_os_error(5))
+    }
+}
+
 /// A planned loss: at the call after this many more, of pages chosen by chance.
 #[derive(Debug)]
 struct Plan {
@@ -34,8 +103,7 @@ struct Plan {
 
 #[derive(Debug, Default)]
 struct State {
-    /// By identity of the file.
-    disks: BTreeMap<u64, Disk>,
+    disk: WrittenBack,
     plan: Option<Plan>,
     /// Whether the last loss took back any page.
     lost: bool,
@@ -59,50 +127,26 @@ impl WriteBack {
     }
 
     /// Returns the files of the image that have their names.
-    fn image(&self) -> Vec<Box<dyn MediaFile>> {
+    fn image(&self) -> Image {
         let names = self.media.list().unwrap_or_default();
         let live = names.iter().filter(|name| name.starts_with("live"));
-        live.filter_map(|name| self.media.open(name, Access::Write).ok()).collect()
+        let files = live.filter_map(|name| self.media.open(name, Access::Write).ok());
+        files.map(|file| parts(&*file)).collect()
     }
 
     /// Writes the whole image back.
     pub fn write_back(&self) {
-        for file in self.image() {
-            let (identity, mapping) = parts(&*file);
-            let words = mapping.words().iter().map(|word| word.load(Ordering::Relaxed));
-            self.state().disks.entry(identity).or_default().words = words.collect();
-        }
+        let image = self.image();
+        self.state().disk.write(&image);
     }
 
     /// Fails to write back pages of the image chosen by chance, and takes them back. Returns
     /// whether there were any.
     pub fn lose(&self, random: &mut Random) -> bool {
-        let mut any = false;
-        for file in self.image() {
-            let (identity, mapping) = parts(&*file);
-            let mut state = self.state();
-            let disk = state.disks.entry(identity).or_default();
-            disk.words.resize(mapping.words().len(), 0);
-            let pages = mapping.words().chunks(PAGE_WORDS).zip(disk.words.chunks(PAGE_WORDS));
-            let share = 1 + random.below(4);
-            let mut lost = false;
-            for (page, on_disk) in pages {
-                let is_dirty = page.iter().zip(on_disk).any(|(now, before)| differs(now, *before));
-                if is_dirty && random.below(share) == 0 {
-                    page.iter()
-                        .zip(on_disk)
-                        .for_each(|(to, from)| to.store(*from, Ordering::Relaxed));
-                    lost = true;
-                }
-            }
-            if lost {
-                disk.failures += 1;
-                disk.is_received = false;
-            }
-            any |= lost;
-        }
-        self.state().lost = any;
-        any
+        let image = self.image();
+        let mut state = self.state();
+        state.lost = state.disk.lose(&image, random);
+        state.lost
     }
 
     /// As [`WriteBack::lose`], in the `n`-th call of the medium from now on.
@@ -134,28 +178,14 @@ impl WriteBack {
     fn wrap(&self, file: io::Result<Box<dyn MediaFile>>) -> io::Result<Box<dyn MediaFile>> {
         let file = file?;
         let identity = file.identity()?;
-        let seen = Arc::new(AtomicU64::new(self.sample(identity)));
+        let seen = self.state().disk.open(identity);
         Ok(Box::new(File { media: self.clone(), identity, seen, file }))
     }
 
-    /// Returns the failures that a new opening will not receive.
-    fn sample(&self, identity: u64) -> u64 {
-        let state = self.state();
-        let Some(disk) = state.disks.get(&identity) else { return 0 };
-        disk.failures - u64::from(disk.failures > 0 && !disk.is_received)
-    }
-
     /// Reports the failures that an opening has not received.
-    fn report(&self, identity: u64, seen: &AtomicU64) -> io::Result<()> {
+    fn report(&self, identity: u64, seen: &Received) -> io::Result<()> {
         self.tick();
-        let mut state = self.state();
-        let Some(disk) = state.disks.get_mut(&identity) else { return Ok(()) };
-        if seen.swap(disk.failures, Ordering::Relaxed) == disk.failures {
-            return Ok(());
-        }
-        disk.is_received = true;
-        // Linux: input or output error.
-        Err(io::Error::from_raw_os_error(5))
+        self.state().disk.report(identity, seen)
     }
 }
 
@@ -236,7 +266,7 @@ struct File {
     media: WriteBack,
     identity: u64,
     /// The failures that this opening received.
-    seen: Arc<AtomicU64>,
+    seen: Received,
     file: Box<dyn MediaFile>,
 }
 
@@ -298,7 +328,7 @@ impl MediaFile for File {
 struct Mapped {
     media: WriteBack,
     identity: u64,
-    received: Option<Arc<AtomicU64>>,
+    received: Option<Received>,
     mapping: Box<dyn Mapping>,
 }
 

@@ -3,7 +3,7 @@
 use ebbtide::media::Memory;
 use ebbtide::{
     AgePartitioned, Batch, Bloom, Checked, Clock, Code, Counting, Durability, Entry, Error, Filter,
-    Fingerprint, Options, Reader, Since, TimeLimited, Timestamp, inspect,
+    Fingerprint, ManualClock, Options, Reader, Since, TimeLimited, Timestamp, inspect,
 };
 use ebbtide_testkit::random::Random;
 use std::collections::{BTreeMap, BTreeSet};
@@ -367,6 +367,25 @@ fn one_batch_is_used_for_a_hundred_thousand_operations() {
 
 /// Others write between the answers and the commit, into the same stripes, and steps of the window
 /// are due to both.
+#[test]
+fn a_batch_that_is_committed_long_after_it_was_filled_does_not_move_the_clock() {
+    let start = Timestamp::from_unix_millis(1_700_000_000_000);
+    let (hand, minute) = (ManualClock::new(start), Duration::from_secs(60));
+    let options = options().background(false).clock(Clock::from(hand.clone()));
+    let spec = TimeLimited::window(minute);
+    let filter = Filter::create_on(Arc::new(Memory::new()), spec, options).expect("a filter");
+    for round in 0..4_u64 {
+        let mut batch = filter.batch();
+        batch.insert(key(2 * round)).expect("room");
+        hand.advance(minute);
+        // By another caller, at a later time of the same clock.
+        filter.insert(key(2 * round + 1)).expect("an insert");
+        batch.commit().expect("a commit");
+    }
+    filter.insert("last").expect("an insert");
+    assert_eq!(filter.stat().expect("figures").time, Some(start + 4 * minute));
+}
+
 #[test]
 fn a_batch_beside_another_writer_fails_only_for_keys_that_the_other_has_inserted() {
     let spec = Fingerprint::last(200).fpr(1e-9);

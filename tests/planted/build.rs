@@ -16,6 +16,8 @@ pub type Built = HashMap<Test, PathBuf>;
 pub fn build(tests: &[Test]) -> Result<Built, String> {
     let (models, others): (Vec<Test>, Vec<Test>) =
         tests.iter().partition(|&&test| test == Test::Loom);
+    let (worlds, others): (Vec<Test>, Vec<Test>) =
+        others.iter().partition(|&&test| test == Test::World);
     let (module, others): (Vec<Test>, Vec<Test>) =
         others.iter().partition(|&&test| test == Test::Module);
     let mut built = Built::new();
@@ -25,6 +27,9 @@ pub fn build(tests: &[Test]) -> Result<Built, String> {
     }
     if !others.is_empty() {
         built.extend(build_in(&target, "", &others)?);
+    }
+    if !worlds.is_empty() {
+        built.extend(build_in(&target.join("shuttle"), "--cfg shuttle", &worlds)?);
     }
     if !models.is_empty() {
         built.extend(build_in(&target.join("loom"), "--cfg loom", &models)?);
@@ -59,7 +64,11 @@ fn output(command: &mut Command) -> Result<String, String> {
 /// Builds into the target folder of CI, where the dependencies have been built already.
 fn build_in(target: &Path, flags: &str, tests: &[Test]) -> Result<Built, String> {
     let mut command = Command::new(env!("CARGO"));
-    command.args(["test", "--no-run", "--message-format", "json", "--workspace"]);
+    command.args(["test", "--no-run", "--message-format", "json"]);
+    // The scheduler is there for the engine only.
+    let packages: &[&str] =
+        if tests.contains(&Test::World) { &["--package", "ebbtide"] } else { &["--workspace"] };
+    command.args(packages);
     command.current_dir(source::folder().join("source")).arg("--target-dir").arg(target);
     command.env("RUSTFLAGS", flags);
     // Of both libraries at once, and cargo takes it only once.
@@ -70,6 +79,7 @@ fn build_in(target: &Path, flags: &str, tests: &[Test]) -> Result<Built, String>
         match test {
             Test::Core | Test::Lib | Test::Module => &mut command,
             Test::Of(name) => command.args(["--test", name]),
+            Test::World => command.args(["--test", "world"]),
             Test::Loom => command.args(["--release", "--test", "loom"]),
         };
     }

@@ -26,6 +26,8 @@ pub enum Test {
     Of(&'static str),
     /// The models, which loom runs.
     Loom,
+    /// One world from one seed, whose steps a schedule chooses.
+    World,
     /// The tests of the module for Redis and Valkey, on real servers.
     Module,
 }
@@ -37,6 +39,7 @@ impl Test {
             "core" => Self::Core,
             "lib" => Self::Lib,
             "loom" => Self::Loom,
+            "world" => Self::World,
             "module" => Self::Module,
             name => Self::Of(name),
         }
@@ -49,6 +52,7 @@ impl Test {
             Self::Lib => "ebbtide",
             Self::Of(name) => name,
             Self::Loom => "loom",
+            Self::World => "world",
             Self::Module => "module",
         }
     }

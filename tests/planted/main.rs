@@ -11,6 +11,7 @@
 //! - `--each`: all patches of the engine and of the command in the same way;
 //! - `--module`: all patches of the module for Redis and Valkey in the same way, on real servers;
 //! - `--mistake NAME`: one of them, may be repeated;
+//! - `--by NAME`: with this harness of `harnesses.rs` instead, for example `--each --by world`;
 //! - `--all`: each patch of the engine with all harnesses too, with small counts; prints the table
 //!   of `docs/runs/planted-mistakes.md`.
 //!
@@ -36,11 +37,12 @@ enum Task {
     Check(Vec<String>),
     Repair,
     /// Plant those with these names, or all of the extent.
-    Plant(run::Extent, Vec<String>),
+    Plant(run::Extent, Vec<String>, Option<String>),
 }
 
 fn task() -> Task {
     let (mut extent, mut repair, mut names, mut rest) = (None, false, Vec::new(), Vec::new());
+    let mut by = None;
     let mut arguments = std::env::args();
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
@@ -48,6 +50,7 @@ fn task() -> Task {
             "--each" => extent = Some(run::Extent::Each),
             "--all" => extent = Some(run::Extent::All),
             "--module" => extent = Some(run::Extent::Module),
+            "--by" => by = arguments.next(),
             "--repair" => repair = true,
             "--mistake" => names.push(arguments.next().unwrap_or_default()),
             _ => rest.push(argument),
@@ -56,7 +59,7 @@ fn task() -> Task {
     match extent {
         _ if repair => Task::Repair,
         None if names.is_empty() => Task::Check(rest),
-        extent => Task::Plant(extent.unwrap_or(run::Extent::Each), names),
+        extent => Task::Plant(extent.unwrap_or(run::Extent::Each), names, by),
     }
 }
 
@@ -64,7 +67,7 @@ fn main() -> ExitCode {
     let done = match task() {
         Task::Check(rest) => return claims::check(rest),
         Task::Repair => repair::repair(),
-        Task::Plant(extent, names) => run::plant(extent, &names),
+        Task::Plant(extent, names, by) => run::plant(extent, &names, by.as_deref()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -41,8 +41,12 @@ pub enum Extent {
 }
 
 impl Extent {
-    /// The commands that a mistake is tried on.
-    fn commands(self, patch: &Patch) -> Vec<(&'static str, Command)> {
+    /// The commands that a mistake is tried on: all, or those of the harness of this name.
+    fn commands(self, patch: &Patch, by: Option<&str>) -> Vec<(&'static str, Command)> {
+        if let Some(by) = by {
+            let chosen = HARNESSES.iter().filter(|harness| harness.name == by);
+            return chosen.map(|harness| (OWN, harness.command)).collect();
+        }
         let harnesses = HARNESSES.iter().filter(|_| self == Self::All);
         let harnesses = harnesses.map(|harness| (harness.name, harness.command));
         [(OWN, patch.catcher)].into_iter().chain(harnesses).collect()
@@ -73,7 +77,11 @@ fn chosen(extent: Extent, names: &[String]) -> Result<Vec<Patch>, String> {
 ///
 /// # Errors
 /// Names those that were not caught.
-pub fn plant(extent: Extent, names: &[String]) -> Result<(), String> {
+pub fn plant(extent: Extent, names: &[String], by: Option<&str>) -> Result<(), String> {
+    if let Some(by) = by.filter(|by| HARNESSES.iter().all(|harness| harness.name != *by)) {
+        let names: Vec<&str> = HARNESSES.iter().map(|harness| harness.name).collect();
+        return Err(format!("no harness is called {by:?}; there are {}", names.join(", ")));
+    }
     if !git::is_there() {
         println!("skipped: there is no git, so no patch can be applied");
         return Ok(());
@@ -83,13 +91,13 @@ pub fn plant(extent: Extent, names: &[String]) -> Result<(), String> {
         return Err(wrong.join("\n"));
     }
     let (start, patches, copy) = (Instant::now(), chosen(extent, names)?, source::copy()?);
-    let skipped = run_unchanged(extent, &patches)?;
+    let skipped = run_unchanged(extent, &patches, by)?;
     println!("| mistake | its test | after | harnesses that find it, with small counts |");
     println!("|---|---|---|---|");
     let (mut caught, mut missed) = (0, Vec::new());
     for patch in patches.iter().filter(|patch| !skipped.contains(&patch.catcher)) {
         git::apply(&copy, patch, &[])?;
-        let is_caught = try_one(extent, patch);
+        let is_caught = try_one(extent, patch, by);
         git::apply(&copy, patch, &["--reverse"])?;
         let is_caught = is_caught.unwrap_or_else(|why| {
             println!("{why}");
@@ -107,10 +115,14 @@ pub fn plant(extent: Extent, names: &[String]) -> Result<(), String> {
 
 /// Makes sure that without a mistake all tests pass. Returns those that are skipped here, which can
 /// catch nothing.
-fn run_unchanged(extent: Extent, patches: &[Patch]) -> Result<Vec<Command>, String> {
+fn run_unchanged(
+    extent: Extent,
+    patches: &[Patch],
+    by: Option<&str>,
+) -> Result<Vec<Command>, String> {
     let start = Instant::now();
     let mut commands: Vec<Command> = Vec::new();
-    for (_, command) in patches.iter().flat_map(|patch| extent.commands(patch)) {
+    for (_, command) in patches.iter().flat_map(|patch| extent.commands(patch, by)) {
         if !commands.contains(&command) {
             commands.push(command);
         }
@@ -148,8 +160,8 @@ fn run(built: &Built, command: &Command) -> Result<Ended, String> {
 }
 
 /// Whether a mistake that has been applied is caught by its own test; prints its row of the table.
-fn try_one(extent: Extent, patch: &Patch) -> Result<bool, String> {
-    let commands = extent.commands(patch);
+fn try_one(extent: Extent, patch: &Patch, by: Option<&str>) -> Result<bool, String> {
+    let commands = extent.commands(patch, by);
     let all: Vec<Command> = commands.iter().map(|&(_, command)| command).collect();
     let built =
         build(&tests(&all)).map_err(|told| format!("{}: does not compile:\n{told}", patch.name))?;
@@ -170,7 +182,7 @@ fn try_one(extent: Extent, patch: &Patch) -> Result<bool, String> {
         patch.breaks,
         patch.bug,
         patch.name,
-        patch.catcher,
+        all[0],
         own.map_or("missed".to_owned(), text),
         others.join(", "),
     );

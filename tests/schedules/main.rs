@@ -12,17 +12,11 @@
 #[cfg(shuttle)]
 mod history;
 #[cfg(shuttle)]
-mod media;
-#[cfg(shuttle)]
 mod play;
-#[cfg(shuttle)]
-mod policy;
 #[cfg(shuttle)]
 mod run;
 #[cfg(shuttle)]
 mod settings;
-#[cfg(shuttle)]
-mod stage;
 #[cfg(shuttle)]
 mod starts;
 

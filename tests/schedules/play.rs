@@ -2,15 +2,15 @@
 //! requested operations.
 
 use crate::history::{BATCH, Begun, Claimed, History};
-use crate::media::{self, Place, Planted};
-use crate::stage;
 use crate::starts::{self, Pace, Start};
 use ebbtide::history::Unlogged;
-use ebbtide::media::{Access, Media};
+use ebbtide::media::{Access, Media, Memory};
 use ebbtide::{
     Any, Batch, Checked, Claim, Durability, Error, Filter, Keep, Reader, Since, Timestamp,
 };
 use ebbtide_testkit::random::Random;
+use ebbtide_testkit::schedule::place::{Place, Planted};
+use ebbtide_testkit::schedule::stage;
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -79,7 +79,7 @@ enum Then {
 
 /// The state that all threads of a schedule share.
 struct Play {
-    place: Place,
+    place: Place<Memory>,
     history: Mutex<History>,
     /// The handles by process, while they are open.
     handles: Vec<Mutex<Option<Arc<Opened>>>>,
@@ -476,7 +476,7 @@ impl Play {
 
     /// Of two snapshots the older one must suffice.
     fn damage_a_snapshot(&self, random: &mut Random) -> std::io::Result<()> {
-        let memory = &self.place.memory;
+        let memory = &self.place.medium;
         let mut names = memory.list()?;
         names.retain(|name| name.starts_with("snap-"));
         names.sort();
@@ -493,7 +493,7 @@ impl Play {
 /// Plays a schedule in shuttle's first thread; the stage records a failure.
 pub fn play(start: &Start, mut random: Random, planted: Option<Planted>) {
     let scripts = scripts(&mut random);
-    let memory = media::copy(&start.memory, |_| true).expect("memory is large");
+    let memory = starts::copy(&start.memory, |_| true).expect("memory is large");
     let place = Place::new(memory, planted);
     let bury = place.clone();
     let deaths = deaths(&mut random, &scripts);

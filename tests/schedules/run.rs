@@ -1,11 +1,11 @@
 //! Many schedules, one after the other.
 
-use crate::media::Planted;
 use crate::play;
 use crate::settings::Settings;
-use crate::stage::{self, Director};
 use crate::starts::{self, Start};
 use ebbtide_testkit::random::{Random, mix};
+use ebbtide_testkit::schedule::place::Planted;
+use ebbtide_testkit::schedule::stage::{self, Director};
 use libtest_mimic::{Arguments, Trial};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};

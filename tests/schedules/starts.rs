@@ -1,9 +1,9 @@
 //! The initial filters of schedules.
 
 use crate::history::Promise;
-use crate::media;
-use ebbtide::media::Memory;
+use ebbtide::media::{Access, Media, Memory};
 use ebbtide::{Any, Clock, Durability, Filter, Keep, Options, Parameters, Timestamp};
+use std::io;
 use std::sync::Arc;
 
 /// Parameters, with their names.
@@ -109,10 +109,23 @@ pub fn all() -> Result<Vec<Start>, ebbtide::Error> {
             let kept = kept.durability(Durability::Never).keep_log(keep);
             let filter = Filter::create_on(media, Any::new(kind, parameters), kept)?;
             filter.close()?;
-            let memory = media::copy(&memory, |name| !name.starts_with("live"));
+            let memory = copy(&memory, |name| !name.starts_with("live"));
             let memory = memory.expect("memory is large");
             all.push(Start { memory, promise, pace });
         }
     }
     Ok(all)
+}
+
+/// Copies the files with these names.
+pub fn copy(from: &Memory, which: impl Fn(&str) -> bool) -> io::Result<Memory> {
+    let to = Memory::new();
+    to.make()?;
+    for name in from.list()?.into_iter().filter(|name| which(name)) {
+        let file = from.open(&name, Access::Read)?;
+        let mut bytes = vec![0; file.bytes()? as usize];
+        file.read_at(&mut bytes, 0)?;
+        to.create(&name, bytes.len() as u64)?.write_at(&bytes, 0)?;
+    }
+    Ok(to)
 }

@@ -1,9 +1,10 @@
 //! The state of a filter in memory, part by part, for hosts that save it in a form of their own.
 
+use super::memory::zeros;
 use super::parts::Parts;
-use crate::block::{Block, load};
+use crate::block::{Block, OWN_WORDS, load};
 use crate::claims::LatestClaim;
-use crate::digest::Sums;
+use crate::digest::{StateDigest, Sums};
 use crate::kind::Totals;
 
 /// The parts of the state of a [`Machine`](super::Machine).
@@ -35,6 +36,21 @@ impl<'a> Content<'a> {
     #[must_use]
     pub fn latest_claim(&self) -> LatestClaim {
         self.0.claims.latest()
+    }
+
+    /// Returns [`Machine::digest`](super::Machine::digest) of a filter of the engine that also has
+    /// these positions of sources, ascending by source.
+    #[must_use]
+    pub fn digest_with(&self, positions: &[(u64, u64)]) -> u128 {
+        let Parts { memory, ledger, claims, .. } = self.0;
+        let mut digest = StateDigest::new(self.0.kind(), ledger.stripes().iter().copied());
+        let own = zeros(OWN_WORDS);
+        digest.state(&Block::alone(&own, memory.state_words()));
+        digest.positions(positions);
+        digest.claims(claims.latest(), claims.iter());
+        let state = memory.state();
+        self.0.each_block(|slot, block| digest.block(&state, slot, block));
+        digest.finish()
     }
 
     /// Visits every block with the number of its bank, by slot, until `visit` fails.

@@ -31,9 +31,8 @@ pub use stat::MachineStat;
 pub use write::Written;
 
 use crate::atomic::AtomicU64;
-use crate::block::{Block, Layout, OWN_WORDS};
+use crate::block::Layout;
 use crate::claims::{Claimant, HeldClaim, LeaseTime};
-use crate::digest::StateDigest;
 use crate::error::{Error, Result};
 use crate::identity::{Build, Identity, KINDS};
 use crate::inference::{AgePosterior, Form, Prior};
@@ -46,7 +45,6 @@ use crate::kind::{
 use crate::time::OperationTime;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use memory::absent_blocks_are_zero;
-use memory::zeros;
 use parts::Parts;
 use restore::Restoration;
 use std::sync::Arc;
@@ -428,14 +426,7 @@ impl Machine {
     /// Returns a hash of the logical state: the engine's, for the same identity and operations.
     #[must_use]
     pub fn digest(&self) -> u128 {
-        let Parts { memory, ledger, claims, .. } = &self.parts;
-        let mut digest = StateDigest::new(self.kind(), ledger.stripes().iter().copied());
-        let own = zeros(OWN_WORDS);
-        digest.state(&Block::alone(&own, memory.state_words()));
-        digest.claims(claims.latest(), claims.iter());
-        let state = memory.state();
-        self.parts.each_block(|slot, block| digest.block(&state, slot, block));
-        digest.finish()
+        self.content().digest_with(&[])
     }
 
     /// Returns statistics at a time. Fill and rates are measured on at most this number of blocks

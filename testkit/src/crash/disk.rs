@@ -8,9 +8,11 @@
 use crate::crash::choices::{Chooser, Decider};
 use crate::crash::fault::{Call, Plan};
 use crate::crash::file::{CrashFile, CrashLocks};
+use crate::crash::log;
 use crate::crash::monitor;
 use crate::crash::state::{Content, Shared, State};
 use crate::crash::tape::{Course, Inode, Moment, Tape, Told};
+use crate::random::Random;
 use ebbtide::media::{Access, ByteLocks, Media, MediaFile};
 use std::io;
 use std::path::Path;
@@ -113,7 +115,7 @@ impl CrashDisk {
     }
 
     /// Returns the disk that a power cut would leave now.
-    pub fn without_power(&self, random: crate::random::Random) -> Self {
+    pub fn without_power(&self, random: Random) -> Self {
         let tape = self.tape();
         let by = Chooser::chance(random).shared();
         Self::after_cut(&tape, tape.now, &by, true)
@@ -149,6 +151,40 @@ impl CrashDisk {
     /// Lets the next sync of a log segment fail.
     pub fn fail_next_log_sync(&self) {
         self.0.state().failing = true;
+    }
+
+    /// Lets syncs report success and do nothing, from now on; the monitor then expects nothing.
+    pub fn lie(&self) {
+        self.0.state().lying = true;
+    }
+
+    /// Writes the whole live image back.
+    pub fn write_back(&self) {
+        let mut state = self.0.state();
+        let image = state.image();
+        state.written_back.write(&image);
+    }
+
+    /// Fails to write back pages of the live image chosen by chance, and takes them back to what
+    /// was written. Returns whether there were any.
+    pub fn lose(&self, random: &mut Random) -> bool {
+        let mut state = self.0.state();
+        let image = state.image();
+        state.written_back.lose(&image, random)
+    }
+
+    /// Returns all slots of the log with a record, a void or remains of either, from this LSN on.
+    pub fn log(&self, from: u64) -> log::Found {
+        let mut state = self.0.state();
+        state.look();
+        log::read(&state.tape, from)
+    }
+
+    /// Records that all records below an LSN are durable: the monitor expects them on disk.
+    pub fn tell_durable_below(&self, end: u64) {
+        let mut state = self.0.state();
+        state.look();
+        state.expect(|tape| monitor::log_lasts(tape, end));
     }
 
     /// Holds syncs of log segments, or releases them.
@@ -195,7 +231,8 @@ impl CrashDisk {
 
     fn file(&self, state: &mut State, inode: u64) -> Box<dyn MediaFile> {
         let file = state.content(&self.0.memory, inode).file.clone();
-        Box::new(CrashFile { disk: self.0.clone(), inode, file })
+        let received = state.written_back.open(inode);
+        Box::new(CrashFile { disk: self.0.clone(), inode, file, received })
     }
 
     fn move_name(&self, from: &str, to: &str, may_replace: bool) -> io::Result<()> {
@@ -301,8 +338,10 @@ impl Media for CrashDisk {
 
     fn sync(&self) -> io::Result<()> {
         let (mut state, way) = self.0.enter(Call::SyncDirectory)?;
-        state.tape.sync();
-        state.forget_nameless();
+        if !state.lying {
+            state.tape.sync();
+            state.forget_nameless();
+        }
         state.late(way)
     }
 

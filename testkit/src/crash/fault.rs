@@ -190,6 +190,8 @@ pub struct Plan {
     pub at: u64,
     /// Whether all later calls are hit, too.
     pub sticky: bool,
+    /// The number of calls that are hit at most.
+    pub most: u64,
     /// The number of calls so far that it could hit.
     seen: u64,
 }
@@ -197,7 +199,12 @@ pub struct Plan {
 impl Plan {
     /// Plans to hit this call, or every call from this one on.
     pub fn new(fault: Fault, at: u64, sticky: bool) -> Self {
-        Self { fault, at, sticky, seen: 0 }
+        Self { fault, at, sticky, most: if sticky { u64::MAX } else { 1 }, seen: 0 }
+    }
+
+    /// Plans to hit this many calls, from this one on.
+    pub fn lasting(fault: Fault, at: u64, most: u64) -> Self {
+        Self { most, ..Self::new(fault, at, true) }
     }
 
     /// Returns whether the fault hits this call.
@@ -206,7 +213,7 @@ impl Plan {
             return false;
         }
         self.seen += 1;
-        self.seen == self.at || self.sticky && self.seen > self.at
+        self.seen >= self.at && self.seen - self.at < self.most
     }
 
     /// Returns whether the fault has hit a call.

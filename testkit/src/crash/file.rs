@@ -2,7 +2,9 @@
 
 use crate::crash::fault::Call;
 use crate::crash::state::{Shared, Way};
+use crate::write_back::Received;
 use ebbtide::media::{Access, ByteLocks, Mapping, MediaFile};
+use ebbtide_core::atomic::AtomicU64;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,6 +15,8 @@ pub(crate) struct CrashFile {
     pub(crate) disk: Arc<Shared>,
     pub(crate) inode: u64,
     pub(crate) file: Arc<dyn MediaFile>,
+    /// The failures of write-back that it has received.
+    pub(crate) received: Received,
 }
 
 impl MediaFile for CrashFile {
@@ -93,8 +97,15 @@ impl MediaFile for CrashFile {
             }
             return Err(error);
         }
-        state.tape.sync_file(self.inode);
+        if !state.lying {
+            state.tape.sync_file(self.inode);
+        }
         state.late(way)
+    }
+
+    fn check_written(&self) -> io::Result<()> {
+        // What fails is the write-back: see `CrashDisk::lose`.
+        self.disk.state().written_back.report(self.inode, &self.received)
     }
 
     fn map(&self, access: Access) -> io::Result<Box<dyn Mapping>> {
@@ -106,7 +117,39 @@ impl MediaFile for CrashFile {
             content.look = Some(self.file.map(Access::Write)?);
         }
         state.decide(self.inode, 0..u64::MAX);
-        Ok(mapping)
+        let (disk, inode) = (self.disk.clone(), self.inode);
+        // A mapping keeps the opening that it was made from.
+        let received = (access == Access::Write).then(|| self.received.clone());
+        Ok(Box::new(CrashMapping { disk, inode, received, mapping }))
+    }
+}
+
+#[derive(Debug)]
+struct CrashMapping {
+    disk: Arc<Shared>,
+    inode: u64,
+    received: Option<Received>,
+    mapping: Box<dyn Mapping>,
+}
+
+// SAFETY: the words are those of the mapping that this value owns.
+#[expect(unsafe_code, reason = "the trait asks for a promise")]
+unsafe impl Mapping for CrashMapping {
+    fn words(&self) -> &[AtomicU64] {
+        self.mapping.words()
+    }
+
+    fn check_written(&self) -> io::Result<()> {
+        let Some(received) = &self.received else { return Ok(()) };
+        self.disk.state().written_back.report(self.inode, received)
+    }
+
+    fn populate(&self, words: Range<usize>) {
+        self.mapping.populate(words);
+    }
+
+    fn release(&self, words: Range<usize>) {
+        self.mapping.release(words);
     }
 }
 

@@ -10,6 +10,7 @@ pub mod choices;
 pub mod disk;
 pub mod fault;
 mod file;
+pub mod log;
 pub mod monitor;
 mod state;
 pub mod tape;

@@ -33,9 +33,10 @@ pub fn is_blind() -> bool {
 }
 
 const PAGE_BYTES: usize = 4096;
-const RECORD_WORDS: usize = 4;
+pub(super) const RECORD_WORDS: usize = 4;
 const RECORDS_A_SECTOR: u64 = (SECTOR_WORDS / RECORD_WORDS) as u64;
 const INSERT: u64 = 1;
+const VOID: u64 = 7;
 const REMOVE: u64 = 8;
 
 /// A segment of the log in its current state.
@@ -48,8 +49,15 @@ struct Segment<'a> {
     timeline_start: u64,
 }
 
+/// Returns the sector and the word of a record, in a segment that begins with this LSN.
+pub(super) fn place(first: u64, lsn: u64) -> (usize, usize) {
+    let at = lsn - first;
+    let sector = PAGE_BYTES / SECTOR_BYTES + (at / RECORDS_A_SECTOR) as usize;
+    (sector, (at % RECORDS_A_SECTOR) as usize * RECORD_WORDS)
+}
+
 /// Returns a word of the header in its current state.
-fn header(file: &Inode, word: usize) -> Option<u64> {
+pub(super) fn header(file: &Inode, word: usize) -> Option<u64> {
     Some(file.newest(0)?[word])
 }
 
@@ -101,10 +109,16 @@ impl Segment<'_> {
         self.file.certain(sector, word..word + RECORD_WORDS, now)
     }
 
+    /// Returns whether a cut now certainly leaves a record, or a void: a writer that was too late
+    /// may still change what stands before the last word of one.
+    fn is_final(&self, lsn: u64, now: u64) -> bool {
+        let (sector, word) = self.place(lsn);
+        let last = self.file.certain(sector, word + 3..word + 4, now).map_or(0, |words| words[0]);
+        last != 0 && (last >> 56 == VOID || self.certain(lsn, now).is_some())
+    }
+
     fn place(&self, lsn: u64) -> (usize, usize) {
-        let at = lsn - self.first;
-        let sector = PAGE_BYTES / SECTOR_BYTES + (at / RECORDS_A_SECTOR) as usize;
-        (sector, (at % RECORDS_A_SECTOR) as usize * RECORD_WORDS)
+        place(self.first, lsn)
     }
 
     /// Returns the newest record of an operation at this time.
@@ -189,14 +203,13 @@ pub fn renamed(tape: &Tape, from: &str, to: &str) -> Result<(), String> {
 
 /// Checks that every record below `end` is on disk, from the start of the newest snapshot: older
 /// records are not needed.
-fn log_lasts(tape: &Tape, end: u64) -> Result<(), String> {
+pub fn log_lasts(tape: &Tape, end: u64) -> Result<(), String> {
     let all = segments(tape);
     let start = lasting_snapshots(tape).into_iter().max().unwrap_or(0);
     for segment in &all {
         let upto = segment.end(&all).min(end);
         for lsn in segment.first.max(start)..upto {
-            let words = segment.certain(lsn, tape.now);
-            if words.is_none_or(|words| words[3] == 0) || !name_lasts(tape, segment.name) {
+            if !segment.is_final(lsn, tape.now) || !name_lasts(tape, segment.name) {
                 return Err(format!(
                     "it ends at {end}, and record {lsn} in {} is not durable",
                     segment.name

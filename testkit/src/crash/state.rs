@@ -5,7 +5,8 @@ use crate::crash::choices::Decider;
 use crate::crash::fault::{Call, Fault, Plan};
 use crate::crash::monitor;
 use crate::crash::tape::{SECTOR_BYTES, SECTOR_WORDS, Tape, Told};
-use ebbtide::media::{Mapping, Media, MediaFile, Memory};
+use crate::write_back::{Image, WrittenBack};
+use ebbtide::media::{Access, Mapping, Media, MediaFile, Memory};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::io;
@@ -51,6 +52,10 @@ pub(crate) struct State {
     pub(crate) held: bool,
     /// The number of syncs of log segments so far.
     pub(crate) log_syncs: u64,
+    /// Syncs report success and do nothing.
+    pub(crate) lying: bool,
+    /// What was written back of the live image.
+    pub(crate) written_back: WrittenBack,
 }
 
 /// The result of a call that was admitted.
@@ -78,6 +83,8 @@ impl State {
             failing: false,
             held: false,
             log_syncs: 0,
+            lying: false,
+            written_back: WrittenBack::default(),
         }
     }
 
@@ -101,11 +108,21 @@ impl State {
     /// Checks an invariant of the tape.
     pub(crate) fn expect(&mut self, holds: impl FnOnce(&Tape) -> Result<(), String>) {
         if self.recording
+            && !self.lying
             && !monitor::is_blind()
             && let Err(what) = holds(&self.tape)
         {
             self.violations.push(what);
         }
+    }
+
+    /// Returns the files of the live image.
+    pub(crate) fn image(&self) -> Image {
+        let live = self.tape.names.iter().filter(|(name, _)| name.starts_with("live"));
+        let inodes = live.filter_map(|(_, course)| *course.last());
+        let opened = inodes.filter_map(|inode| Some((inode, self.contents.get(&inode)?)));
+        let map = |content: &Content| content.file.map(Access::Write).expect("whole words");
+        opened.map(|(inode, content)| (inode, map(content))).collect()
     }
 
     pub(crate) fn find(&self, name: &str) -> io::Result<u64> {

@@ -18,9 +18,10 @@
 //! A disk after a cut has its own tape, and takes from the previous tape the data that has not been
 //! read yet.
 
+use ebbtide_core::atomic::AtomicU64;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock};
 
 /// The number of bytes that a disk writes atomically, or at least each eight of them.
@@ -78,6 +79,11 @@ impl<T: Clone + PartialEq> Course<T> {
         if *self.last() != to {
             self.0.push((now, to));
         }
+    }
+
+    /// Returns all values, oldest first.
+    pub fn all(&self) -> impl Iterator<Item = &T> {
+        self.0.iter().map(|(_, value)| value)
     }
 
     /// Returns the value at a moment.

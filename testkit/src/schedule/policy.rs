@@ -2,11 +2,20 @@
 //! alternate at every step, others when one thread sleeps at a bad moment while others make much
 //! progress.
 
-use crate::stage::Doing;
-use ebbtide_testkit::random::Random;
+use crate::random::Random;
+use std::time::Duration;
 
 /// The number of steps with one change of priorities.
 const SPAN: u64 = 6_000;
+
+/// The state of a thread.
+#[derive(Debug, Clone, Copy)]
+pub enum Doing {
+    /// The thread can take its next step.
+    Works,
+    /// The thread waits until this time, or until it is woken, if that is possible.
+    Waits(Duration, bool),
+}
 
 /// A policy.
 #[derive(Debug)]

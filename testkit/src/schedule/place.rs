@@ -1,8 +1,9 @@
-//! The directory in the view of a process: each call is one step, and the locks of a dead process
-//! are released.
+//! A medium in the view of a process: each call is one step, and the locks of a dead process are
+//! released.
 
-use crate::stage;
-use ebbtide::media::{Access, ByteLocks, Mapping, Media, MediaFile, Memory};
+use crate::schedule::stage;
+use ebbtide::media::{Access, ByteLocks, Mapping, Media, MediaFile};
+use ebbtide_core::atomic::AtomicU64;
 use std::fmt::Debug;
 use std::io;
 use std::ops::Range;
@@ -26,16 +27,18 @@ type Locks = Arc<Mutex<Option<Box<dyn ByteLocks>>>>;
 
 /// One directory, and the holders of its locks.
 #[derive(Debug, Clone)]
-pub struct Place {
-    pub memory: Memory,
+pub struct Place<M> {
+    /// The medium with the directory.
+    pub medium: M,
     planted: Option<Planted>,
     /// The processes that hold locks.
     held: Arc<Mutex<Vec<(usize, Locks)>>>,
 }
 
-impl Place {
-    pub fn new(memory: Memory, planted: Option<Planted>) -> Self {
-        Self { memory, planted, held: Arc::default() }
+impl<M: Media + Clone + 'static> Place<M> {
+    /// Creates the directory of a medium, which nobody uses yet.
+    pub fn new(medium: M, planted: Option<Planted>) -> Self {
+        Self { medium, planted, held: Arc::default() }
     }
 
     /// Returns the directory in the view of a process.
@@ -61,14 +64,14 @@ fn call<T>(act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
 }
 
 #[derive(Debug)]
-struct View {
-    place: Place,
+struct View<M> {
+    place: Place<M>,
     process: usize,
 }
 
-impl View {
-    fn memory(&self) -> &Memory {
-        &self.place.memory
+impl<M: Media> View<M> {
+    fn medium(&self) -> &M {
+        &self.place.medium
     }
 
     fn file(file: Box<dyn MediaFile>) -> Box<dyn MediaFile> {
@@ -80,21 +83,21 @@ impl View {
     }
 }
 
-impl Media for View {
+impl<M: Media> Media for View<M> {
     fn path(&self) -> &Path {
-        self.memory().path()
+        self.medium().path()
     }
 
     fn make(&self) -> io::Result<()> {
-        call(|| self.memory().make())
+        call(|| self.medium().make())
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
-        call(|| self.memory().list())
+        call(|| self.medium().list())
     }
 
     fn create(&self, name: &str, bytes: u64) -> io::Result<Box<dyn MediaFile>> {
-        call(|| self.memory().create(name, bytes).map(Self::file))
+        call(|| self.medium().create(name, bytes).map(Self::file))
     }
 
     fn create_with_hole(
@@ -103,15 +106,15 @@ impl Media for View {
         bytes: u64,
         allocated: u64,
     ) -> io::Result<Box<dyn MediaFile>> {
-        call(|| self.memory().create_with_hole(name, bytes, allocated).map(Self::file))
+        call(|| self.medium().create_with_hole(name, bytes, allocated).map(Self::file))
     }
 
     fn open(&self, name: &str, access: Access) -> io::Result<Box<dyn MediaFile>> {
-        call(|| self.memory().open(name, access).map(Self::file))
+        call(|| self.medium().open(name, access).map(Self::file))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        call(|| self.memory().rename(from, to))
+        call(|| self.medium().rename(from, to))
     }
 
     fn rename_new(&self, from: &str, to: &str) -> io::Result<()> {
@@ -120,34 +123,38 @@ impl Media for View {
         call(|| {
             // The removal of a segment begins with this rename.
             if too_many && from.starts_with("wal-") {
-                let mut names = self.memory().list()?.into_iter();
+                let mut names = self.medium().list()?.into_iter();
                 let next = names.find(|other| other.starts_with("wal-") && other.as_str() > from);
-                next.map_or(Ok(()), |next| self.memory().remove(&next))?;
+                next.map_or(Ok(()), |next| self.medium().remove(&next))?;
             }
             match replaces {
-                true => self.memory().rename(from, to),
-                false => self.memory().rename_new(from, to),
+                true => self.medium().rename(from, to),
+                false => self.medium().rename_new(from, to),
             }
         })
     }
 
+    fn link_new(&self, from: &str, to: &str) -> io::Result<()> {
+        call(|| self.medium().link_new(from, to))
+    }
+
     fn remove(&self, name: &str) -> io::Result<()> {
-        call(|| self.memory().remove(name))
+        call(|| self.medium().remove(name))
     }
 
     fn sync(&self) -> io::Result<()> {
-        call(|| self.memory().sync())
+        call(|| self.medium().sync())
     }
 
     fn locks(&self, name: &str, access: Access) -> io::Result<Box<dyn ByteLocks>> {
-        let locks = call(|| self.memory().locks(name, access))?;
+        let locks = call(|| self.medium().locks(name, access))?;
         let locks: Locks = Arc::new(Mutex::new(Some(locks)));
         self.place.held.lock().expect("not poisoned").push((self.process, locks.clone()));
         Ok(Box::new(LocksOfProcess { locks, planted: self.place.planted }))
     }
 
     fn boot_id(&self) -> io::Result<u128> {
-        call(|| self.memory().boot_id())
+        call(|| self.medium().boot_id())
     }
 }
 
@@ -229,20 +236,34 @@ impl MediaFile for File {
         call(|| self.0.sync())
     }
 
+    fn check_written(&self) -> io::Result<()> {
+        call(|| self.0.check_written())
+    }
+
     fn map(&self, access: Access) -> io::Result<Box<dyn Mapping>> {
-        call(|| self.0.map(access))
+        call(|| Ok(Box::new(Mapped(self.0.map(access)?)) as Box<dyn Mapping>))
     }
 }
 
-/// Copies the files with these names.
-pub fn copy(from: &Memory, which: impl Fn(&str) -> bool) -> io::Result<Memory> {
-    let to = Memory::new();
-    to.make()?;
-    for name in from.list()?.into_iter().filter(|name| which(name)) {
-        let file = from.open(&name, Access::Read)?;
-        let mut bytes = vec![0; file.bytes()? as usize];
-        file.read_at(&mut bytes, 0)?;
-        to.create(&name, bytes.len() as u64)?.write_at(&bytes, 0)?;
+#[derive(Debug)]
+struct Mapped(Box<dyn Mapping>);
+
+// SAFETY: the words are those of the mapping that this value owns.
+#[expect(unsafe_code, reason = "the trait asks for a promise")]
+unsafe impl Mapping for Mapped {
+    fn words(&self) -> &[AtomicU64] {
+        self.0.words()
     }
-    Ok(to)
+
+    fn check_written(&self) -> io::Result<()> {
+        call(|| self.0.check_written())
+    }
+
+    fn populate(&self, words: Range<usize>) {
+        self.0.populate(words);
+    }
+
+    fn release(&self, words: Range<usize>) {
+        self.0.release(words);
+    }
 }

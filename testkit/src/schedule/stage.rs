@@ -10,8 +10,8 @@
 //! A process dies when it has taken a given number of steps. From then on none of its steps has an
 //! effect. When its threads run next, they unwind to their beginnings.
 
-use crate::policy::Policy;
-use ebbtide_testkit::random::Random;
+use crate::random::{Random, mix};
+use crate::schedule::policy::{Doing, Policy};
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -22,6 +22,8 @@ use std::time::Duration;
 const MOST_STEPS: u64 = 4_000_000;
 /// A longer time than any terminating wait.
 const LONGEST_TIME: Duration = Duration::from_secs(600);
+/// How long a round may last whose processes may die of waiting.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// A thread that has not waited for this many steps lets others run.
 const LONGEST_RUN: u64 = 20_000;
 
@@ -33,15 +35,6 @@ struct Life {
     /// The number of steps until it dies.
     left: u64,
     dead: bool,
-}
-
-/// The state of a thread.
-#[derive(Debug, Clone, Copy)]
-pub enum Doing {
-    /// The thread can take its next step.
-    Works,
-    /// The thread waits until this time, or until it is woken, if that is possible.
-    Waits(Duration, bool),
 }
 
 struct Inner {
@@ -66,6 +59,12 @@ struct Stage {
     steps: Cell<u64>,
     switches: Cell<u64>,
     killed: Cell<u64>,
+    /// The number of steps, and the time, at which the present round began.
+    round: Cell<(u64, Duration)>,
+    /// Whether a process that takes too many steps, or waits too long, in this round only dies.
+    forgives: Cell<bool>,
+    /// A hash of all that was decided and noted.
+    trace: Cell<u64>,
     /// The number of steps granted to the running thread, and the number remaining.
     given: Cell<u64>,
     left: Cell<u64>,
@@ -82,6 +81,9 @@ thread_local! {
         steps: Cell::new(0),
         switches: Cell::new(0),
         killed: Cell::new(0),
+        round: Cell::new((0, Duration::ZERO)),
+        forgives: Cell::new(false),
+        trace: Cell::new(0),
         given: Cell::new(0),
         left: Cell::new(0),
     } };
@@ -128,8 +130,11 @@ impl Stage {
             return true; // a mistake was found, and shuttle cannot switch now
         }
         self.settle();
-        if self.steps.get() > MOST_STEPS {
-            fail("the schedule does not terminate".to_owned());
+        if self.steps.get() - self.round.get().0 > MOST_STEPS {
+            if !self.forgives.get() {
+                fail("the schedule does not terminate".to_owned());
+            }
+            kill(process);
             return self.end();
         }
         if self.with_inner(|inner| inner.lives[process].left == 0) {
@@ -158,7 +163,8 @@ impl Stage {
         let Some(process) = self.process.get() else { return };
         let steps = self.with_inner(|inner| {
             let life = &inner.lives[process];
-            let turn = inner.policy.length_of_turn(self.steps.get(), &mut inner.random);
+            let steps = self.steps.get() - self.round.get().0;
+            let turn = inner.policy.length_of_turn(steps, &mut inner.random);
             if life.dead { 0 } else { turn.min(life.left).min(LONGEST_RUN) }
         });
         self.given.set(steps);
@@ -180,11 +186,16 @@ impl Stage {
         woken
     }
 
+    /// Returns the time of this round.
+    fn waited(&self) -> Duration {
+        self.now.get() - self.round.get().1
+    }
+
     fn pause(&self, time: Duration, may_wake: bool) -> bool {
         match self.process.get() {
             None => {
                 self.now.set(self.now.get() + time);
-                assert!(self.now.get() < LONGEST_TIME, "a witness waits without end");
+                assert!(self.waited() < LONGEST_TIME, "a witness waits without end");
                 false
             }
             Some(process) if self.is_dead(process) => {
@@ -192,6 +203,11 @@ impl Stage {
                 false
             }
             Some(_) if std::thread::panicking() => false,
+            Some(process) if self.forgives.get() && self.waited() > PATIENCE => {
+                kill(process);
+                self.end();
+                false
+            }
             Some(_) => self.switch(Doing::Waits(self.now.get() + time, may_wake)),
         }
     }
@@ -220,7 +236,14 @@ impl Stage {
         });
         self.thread.set(chosen);
         self.switches.set(self.switches.get() + 1);
+        self.note(
+            chosen as u64 ^ self.steps.get() << 8 ^ (self.now.get().as_micros() as u64) << 32,
+        );
         chosen
+    }
+
+    fn note(&self, what: u64) {
+        self.trace.set(mix(self.trace.get().rotate_left(1) ^ mix(what)));
     }
 }
 
@@ -274,7 +297,37 @@ pub fn begin(mut random: Random, deaths: Vec<Option<u64>>, bury: impl Fn(usize) 
         stage.steps.set(0);
         stage.switches.set(0);
         stage.killed.set(0);
+        stage.round.set((0, stage.now.get()));
+        stage.forgives.set(false);
+        stage.trace.set(0);
     });
+}
+
+/// Begins another round of a schedule: draws a policy, and grants the steps and the time of a
+/// schedule anew.
+pub fn begin_round() {
+    STAGE.with(|stage| {
+        stage.settle();
+        stage.round.set((stage.steps.get(), stage.now.get()));
+        stage.forgives.set(false);
+        stage.with_inner(|inner| inner.policy = Policy::choose_one(&mut inner.random));
+    });
+}
+
+/// Lets processes that take too many steps, or wait too long, in this round die, instead of ending
+/// the schedule.
+pub fn forgive() {
+    STAGE.with(|stage| stage.forgives.set(true));
+}
+
+/// Adds what was observed to the trace.
+pub fn note(what: u64) {
+    STAGE.with(|stage| stage.note(what));
+}
+
+/// Returns the time of the schedule.
+pub fn now() -> Duration {
+    STAGE.with(|stage| stage.now.get())
 }
 
 /// Runs a thread of a process, as far as it gets. Its failure is that of the schedule.
@@ -354,9 +407,14 @@ pub fn failure() -> Option<String> {
 /// The statistics of a schedule.
 #[derive(Debug, Clone, Copy)]
 pub struct Figures {
+    /// Steps on shared words, and calls to the medium.
     pub steps: u64,
+    /// How often a thread was chosen.
     pub switches: u64,
+    /// Processes that died at a step.
     pub killed: u64,
+    /// A hash of all that was decided and noted: equal for equal runs.
+    pub trace: u64,
 }
 
 /// Returns the statistics of the schedule so far.
@@ -365,6 +423,7 @@ pub fn figures() -> Figures {
         steps: stage.steps.get(),
         switches: stage.switches.get(),
         killed: stage.killed.get(),
+        trace: stage.trace.get(),
     })
 }
 

@@ -1,0 +1,6 @@
+//! Schedules: one seed decides which thread of which process takes the next step, and which process
+//! dies. The engine calls it before each step on shared words (`--cfg shuttle`).
+
+pub mod place;
+mod policy;
+pub mod stage;

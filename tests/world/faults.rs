@@ -1,0 +1,184 @@
+//! What happens to processes from outside, at moments that the schedule chooses: the clock jumps,
+//! calls to the disk fail, the image is written back or lost, processes are killed, the disk begins
+//! to lie, the power fails.
+
+use crate::world::{World, is_strict, lock};
+use ebbtide::Error;
+use ebbtide_testkit::crash::fault::{FAULTS, Fault, Plan};
+use ebbtide_testkit::prefix::Checked;
+use ebbtide_testkit::random::Random;
+use ebbtide_testkit::schedule::stage;
+use std::time::Duration;
+
+/// Which errors are allowed at the moment.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Weather {
+    /// The fault of this round.
+    pub fault: Option<Fault>,
+    /// A sync or the image may have failed since the filter was opened.
+    pub may_poison: bool,
+    /// Pages of the image are lost: until all have closed, nothing that is answered counts.
+    pub lost: bool,
+    /// They were, at any time.
+    pub was_lost: bool,
+    /// The disk reports syncs that it does not do.
+    pub lies: bool,
+    /// The disk before the last power cut did.
+    pub was_lied_to: bool,
+    /// The power has failed in this round.
+    pub is_cut: bool,
+    /// The files are damaged, as they may be after lies.
+    pub is_over: bool,
+    /// Somebody has opened the filter.
+    pub is_created: bool,
+}
+
+impl Weather {
+    /// Returns whether the files may be damaged: by lies of the disk, or because an older tail of a
+    /// lost image let a writer write over a record.
+    pub fn may_be_damaged(&self) -> bool {
+        self.was_lied_to || self.was_lost && !is_strict()
+    }
+
+    /// Returns whether an error may come from what happened to the disk.
+    pub fn allows(&self, error: &Error) -> bool {
+        match error {
+            Error::Poisoned { .. } | Error::Retired { .. } => self.may_poison,
+            Error::Io { .. } => self.lost || self.fault.is_some(),
+            // The next opening rebuilds the image, as the error says.
+            Error::Damaged { path, .. } if path.ends_with("live") => {
+                self.lost || self.fault.is_some() && !is_strict()
+            }
+            Error::Damaged { .. } => {
+                let misreads = |fault| matches!(fault, Fault::BitFlip | Fault::ReadEnds);
+                self.lost || self.fault.is_some_and(misreads)
+            }
+            Error::Core(_) => self.lost,
+            // The directory is not complete yet, or cannot be looked at.
+            Error::NotAFilter { .. } | Error::Exists { .. } | Error::Occupied { .. } => {
+                self.fault.is_some()
+            }
+            _ => false,
+        }
+    }
+}
+
+/// What happens to a world.
+#[derive(Debug, Clone, Copy)]
+pub enum Event {
+    Advance(Duration),
+    SetWallAhead(Duration),
+    Fail(Plan),
+    Heal,
+    WriteBack,
+    Lose,
+    Lie,
+    Kill(u64),
+    CutPower,
+}
+
+/// Events, each with the steps and the time before it.
+pub type Events = Vec<(u64, Duration, Event, Random)>;
+
+/// Draws the events of a round.
+pub fn draw(random: &mut Random, is_calm: bool) -> Events {
+    let mut events = Vec::new();
+    for _ in 0..random.below(5) {
+        let event = match random.below(if is_calm { 8 } else { 18 }) {
+            0..=3 => {
+                let most = if random.below(4) == 0 { 3_600_000_000 } else { 150_000 };
+                Event::Advance(Duration::from_micros(random.below(most)))
+            }
+            4 => Event::SetWallAhead(Duration::from_micros(random.below(60_000_000))),
+            5 => Event::Kill(random.below(3)),
+            6 | 7 => Event::CutPower,
+            8..=12 => {
+                let fault = FAULTS[random.below(FAULTS.len() as u64) as usize];
+                // As long as no call tells whether others live, everybody waits for them.
+                let most = if random.below(3) == 0 { 1 + random.below(60) } else { 1 };
+                Event::Fail(Plan::lasting(fault, 1 + random.below(20), most))
+            }
+            13 | 14 => Event::Heal,
+            15 => Event::WriteBack,
+            16 if random.below(2) == 0 => Event::Lose,
+            17 if random.below(3) == 0 => Event::Lie,
+            _ => Event::WriteBack,
+        };
+        let wait = Duration::from_micros(random.below(4) * random.below(30_000));
+        let own = Random::new(random.below(u64::MAX));
+        let most = 1 << random.below(13);
+        events.push((random.below(most), wait, event, own));
+    }
+    events
+}
+
+/// Lets the events of a round happen to the processes in these lives.
+pub fn run(world: &World, events: Events, lives: &[usize]) -> Checked<()> {
+    for (steps, wait, event, mut random) in events {
+        stage::pause(wait);
+        for _ in 0..steps {
+            stage::step();
+        }
+        world.trace(|| format!("{event:?}"));
+        let disk = world.disk();
+        match event {
+            Event::Advance(by) => {
+                world.advance(by);
+                world.trace(|| format!("now {}", world.given_now()));
+            }
+            Event::SetWallAhead(by) => world.set_wall_ahead(by),
+            Event::Fail(plan) => {
+                let mut weather = lock(&world.weather);
+                weather.fault = Some(plan.fault);
+                weather.may_poison = true;
+                drop(weather);
+                note(world, disk.plan(Some(plan)));
+            }
+            Event::Heal => note(world, disk.plan(None)),
+            Event::WriteBack => stage::at_once(|| disk.write_back()),
+            Event::Lose => {
+                if stage::at_once(|| disk.lose(&mut random)) {
+                    let mut weather = lock(&world.weather);
+                    (weather.lost, weather.was_lost, weather.may_poison) = (true, true, true);
+                    lock(&world.counts).lost += 1;
+                    // The threads that look once a second are not there.
+                    stage::forgive();
+                    world.ask(|oracle, _| {
+                        oracle.lose_image();
+                        Ok(())
+                    })?;
+                }
+            }
+            Event::Lie => {
+                disk.lie();
+                lock(&world.weather).lies = true;
+                lock(&world.counts).lies += 1;
+            }
+            Event::Kill(number) => {
+                if let Some(&life) = lives.get(number as usize) {
+                    stage::kill(life);
+                    lock(&world.counts).killed += 1;
+                }
+            }
+            Event::CutPower => {
+                lives.iter().copied().for_each(stage::kill);
+                lock(&world.weather).is_cut = true;
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Counts a fault that has struck.
+fn note(world: &World, plan: Option<Plan>) {
+    if plan.is_some_and(|plan| plan.has_struck()) {
+        lock(&world.counts).faults += 1;
+    }
+}
+
+/// Ends the faults of a round.
+pub fn clear(world: &World) {
+    note(world, world.disk().plan(None));
+    lock(&world.weather).fault = None;
+}

@@ -1,0 +1,458 @@
+//! The oracle: what the log on the simulated disk says and what callers received, beside what the
+//! filter is and answers.
+//!
+//! The state of a filter is a function of its records in the order of their LSNs. The oracle reads
+//! the records from the disk by the format, not by code of the engine, and applies them to a filter
+//! in memory ([`Machine`]), which has no log, image, snapshot or recovery. It compares:
+//!
+//! - *Log and callers.* An operation that returned has exactly one record, with its key; one that
+//!   returned an error has none; one that a death interrupted has one or none. No record changes.
+//! - *Log and recovery.* A timeline begins where no acknowledged record is lost: none that was
+//!   durable after a power cut, none that returned after a death.
+//! - *Log and filter.* The digest is that of the filter in memory, and so are answers.
+
+use crate::kinds::{Promise, Spec};
+use crate::world::is_strict;
+use ebbtide_core::claims::HeldClaim;
+use ebbtide_core::kind::Parameters;
+use ebbtide_core::kinds::registry;
+use ebbtide_core::machine::{Logged, Machine, MachineOptions};
+use ebbtide_core::record::{Decoded, Op, Record};
+use ebbtide_testkit::crash::disk::CrashDisk;
+use ebbtide_testkit::crash::log::Slot;
+use ebbtide_testkit::prefix::Checked;
+use ebbtide_testkit::random::mix;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// The secret of the key hash of every filter.
+pub const SEED: u64 = 4711;
+
+/// What callers know of the records of one key, since the log was last compared.
+#[derive(Debug, Default, Clone, Copy)]
+struct OfKey {
+    /// Operations whose records must be there.
+    least: u64,
+    /// Operations whose records may be there.
+    unknown: u64,
+}
+
+/// The layout of a filter.
+#[derive(Debug, Clone, Copy)]
+pub struct Layout {
+    pub stripes: u32,
+    pub block_bytes: u64,
+}
+
+/// An operation that has begun: its records lie at this LSN or behind it.
+#[derive(Debug, Clone, Copy)]
+pub struct Begun {
+    pub from: u64,
+}
+
+/// An operation on a key: its code, and the key's hash.
+pub type Written = (Op, u64);
+
+/// What a disk may have lost when the next timeline begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loss {
+    /// Nothing: processes have died.
+    Nothing,
+    /// What was not durable: the power failed, or the image was lost.
+    Undurable,
+    /// Anything, for the disk lied, but nothing within.
+    Anything,
+}
+
+/// The oracle of one filter.
+#[derive(Debug)]
+pub struct Oracle {
+    spec: &'static Spec,
+    layout: Layout,
+    log: BTreeMap<u64, (u64, Record)>,
+    /// The first LSN whose slot was empty.
+    next: u64,
+    timeline: u64,
+    /// Where the timeline begins.
+    start: u64,
+    /// Every record below has returned, or is durable.
+    returned: u64,
+    durable: u64,
+    loss: Loss,
+    /// Pages of the image are lost, and nobody has recovered since.
+    is_image_lost: bool,
+    keys: BTreeMap<(u8, u64), OfKey>,
+    /// Keys that were only ever inserted if they were new.
+    checked_only: BTreeMap<u64, bool>,
+    /// A clear has begun since the log was last compared.
+    clearing: bool,
+    machine: Machine,
+    /// The LSN that the machine has reached, and its records so far.
+    applied: (u64, u64),
+    positions: BTreeMap<u64, u64>,
+}
+
+/// Groups of records that count, within these LSNs, with the LSN behind each.
+fn groups(log: &BTreeMap<u64, (u64, Record)>, range: Range<u64>) -> Vec<(u64, Vec<Record>)> {
+    let (mut groups, mut group): (Vec<_>, Vec<Record>) = Default::default();
+    let mut before = None;
+    for (&lsn, &(timeline, record)) in log.range(range) {
+        if before.is_some_and(|before| before != (lsn - 1, timeline)) {
+            group.clear();
+        }
+        before = Some((lsn, timeline));
+        if record.op == Op::Void {
+            group.clear();
+            continue;
+        }
+        group.push(record);
+        if !record.continues {
+            groups.push((lsn + 1, std::mem::take(&mut group)));
+        }
+    }
+    groups
+}
+
+impl Oracle {
+    pub fn new(spec: &'static Spec, layout: Layout) -> Self {
+        Self {
+            spec,
+            layout,
+            log: BTreeMap::new(),
+            next: 1,
+            timeline: 0,
+            start: 1,
+            returned: 1,
+            durable: 1,
+            loss: Loss::Nothing,
+            is_image_lost: false,
+            keys: BTreeMap::new(),
+            checked_only: BTreeMap::new(),
+            clearing: false,
+            machine: machine(spec, layout),
+            applied: (1, 0),
+            positions: BTreeMap::new(),
+        }
+    }
+
+    pub fn hash(&self, key: u64) -> u64 {
+        self.machine.hash(&key.to_le_bytes())
+    }
+
+    /// Reads what the log has gained.
+    pub fn read(&mut self, disk: &CrashDisk) -> Checked<()> {
+        let found = disk.log(self.next);
+        for (&timeline, &start) in found.timelines.range(self.timeline + 1..) {
+            self.take(&found.slots)?;
+            self.begin_timeline(timeline, start)?;
+        }
+        self.take(&found.slots)?;
+        while self.log.contains_key(&self.next) {
+            self.next += 1;
+        }
+        Ok(())
+    }
+
+    /// Takes the slots of the present timeline.
+    fn take(&mut self, slots: &[Slot]) -> Checked<()> {
+        for slot in slots.iter().filter(|slot| slot.timeline == self.timeline) {
+            let Decoded::Valid(record) = Record::decode(slot.words, slot.timeline, slot.lsn) else {
+                if self.loss != Loss::Nothing {
+                    continue; // nobody has recovered yet
+                }
+                return Err(format!("the slot of LSN {} has no record", slot.lsn));
+            };
+            let before = self.log.insert(slot.lsn, (slot.timeline, record));
+            if before.is_some_and(|before| before != (slot.timeline, record)) {
+                return Err(format!("record {} was {before:?} and is {record:?}", slot.lsn));
+            }
+        }
+        Ok(())
+    }
+
+    /// A recovery has found the log up to `start`.
+    fn begin_timeline(&mut self, timeline: u64, start: u64) -> Checked<()> {
+        let is_image_lost = std::mem::take(&mut self.is_image_lost);
+        let least = match self.loss {
+            Loss::Nothing if !is_image_lost => self.returned,
+            Loss::Nothing | Loss::Undurable => self.durable,
+            Loss::Anything => 0,
+        };
+        if start < least {
+            let loss = self.loss;
+            return Err(format!(
+                "timeline {timeline} begins at {start}; records below {least} were acknowledged, \
+                 and {loss:?} may be lost"
+            ));
+        }
+        self.log.split_off(&start);
+        self.returned = self.returned.min(start);
+        self.durable = self.durable.min(start);
+        (self.timeline, self.start, self.next) = (timeline, start, start);
+        if self.applied.0 > start {
+            self.machine = machine(self.spec, self.layout);
+            self.applied = (1, 0);
+            self.positions.clear();
+        }
+        self.settle();
+        Ok(())
+    }
+
+    /// A recovery is complete: what it found is durable.
+    pub fn opened(&mut self) {
+        self.loss = Loss::Nothing;
+        self.returned = self.returned.max(self.start);
+        self.durable = self.durable.max(self.start);
+    }
+
+    /// The power has failed. What the next recovery begins is on another tape, under numbers that
+    /// may have been used for what is lost.
+    pub fn cut(&mut self, loss: Loss) {
+        self.loss = loss;
+        self.timeline = 0;
+    }
+
+    /// Pages of the image are lost: what was not walked is not protected from an older tail, and
+    /// what is answered until all have closed does not count.
+    pub fn lose_image(&mut self) {
+        self.is_image_lost = true;
+        self.checked_only.values_mut().for_each(|checked| *checked = false);
+    }
+
+    /// Nothing is on its way any more: what the log has is what has happened.
+    fn settle(&mut self) {
+        let mut keys = BTreeMap::<_, OfKey>::new();
+        for (_, group) in groups(&self.log, 0..u64::MAX) {
+            for record in group {
+                match record.op {
+                    Op::Insert | Op::Remove => {
+                        keys.entry((record.op as u8, record.payload)).or_default().least += 1;
+                    }
+                    Op::Clear => keys.clear(),
+                    _ => {}
+                }
+            }
+        }
+        self.keys = keys;
+        self.clearing = false;
+    }
+
+    /// Begins an operation with these records; `checks` if the key is inserted only if it is new.
+    pub fn begin(&mut self, written: &[Written], checks: bool) -> Begun {
+        for &(op, hash) in written {
+            self.keys.entry((op as u8, hash)).or_default().unknown += 1;
+            self.clearing |= op == Op::Clear;
+            if op == Op::Insert {
+                *self.checked_only.entry(hash).or_insert(true) &= checks;
+            }
+        }
+        let last = self.log.keys().next_back().map_or(0, |&last| last + 1);
+        Begun { from: self.next.max(last) }
+    }
+
+    /// Ends an operation that has not happened.
+    pub fn fail(&mut self, written: &[Written]) {
+        for &(op, hash) in written {
+            let of_key = self.keys.entry((op as u8, hash)).or_default();
+            of_key.unknown = of_key.unknown.saturating_sub(1);
+        }
+    }
+
+    /// Ends an operation that has happened. Its records must be there; returns the LSN behind them.
+    pub fn end(&mut self, begun: Begun, written: &[Written]) -> Checked<u64> {
+        let mut end = 0;
+        for &(op, hash) in written {
+            let of_key = self.keys.entry((op as u8, hash)).or_default();
+            of_key.unknown = of_key.unknown.saturating_sub(1);
+            of_key.least += 1;
+            let mut after = self.log.range(begun.from..);
+            let found = after.find(|(_, (_, record))| {
+                record.op == op && (record.payload == hash || op == Op::Clear)
+            });
+            let Some((&lsn, _)) = found else {
+                let from = begun.from;
+                return Err(format!(
+                    "{op:?} of {hash:x} returned and has no record from {from} on"
+                ));
+            };
+            end = end.max(lsn + 1);
+        }
+        self.returned = self.returned.max(end);
+        Ok(end)
+    }
+
+    /// Returns the LSN below which all has returned.
+    pub fn returned(&self) -> u64 {
+        self.returned
+    }
+
+    /// A call has acknowledged all below an LSN as durable. While nobody has noticed that the image
+    /// is lost, a sync may be led by what it shows, and leave out a segment.
+    pub fn acknowledge(&mut self, end: u64, disk: &CrashDisk) {
+        if end > self.durable && (!self.is_image_lost || is_strict()) {
+            self.durable = end;
+            disk.tell_durable_below(end);
+        }
+    }
+
+    /// Returns the LSN behind the first insert of a key that may count; none if there is none.
+    pub fn first_insert(&self, hash: u64) -> Option<u64> {
+        let inserts = |record: &Record| record.op == Op::Insert && record.payload == hash;
+        let mut log = self.log.iter();
+        log.find(|(_, (_, record))| inserts(record)).map(|(&lsn, _)| lsn + 1)
+    }
+
+    /// Returns whether a key must be in the window at a time.
+    pub fn is_certain(&self, hash: u64, now: u64) -> bool {
+        self.was_certain(hash, now, u64::MAX)
+    }
+
+    /// As [`Oracle::is_certain`], by inserts of the key below an LSN.
+    pub fn was_certain(&self, hash: u64, now: u64, below: u64) -> bool {
+        let of = |op: Op| self.keys.get(&(op as u8, hash)).copied().unwrap_or_default();
+        let (inserts, removes) = (of(Op::Insert), of(Op::Remove));
+        if self.clearing || inserts.least == 0 || removes.least + removes.unknown > 0 {
+            return false;
+        }
+        let is_insert = |record: &Record| record.op == Op::Insert;
+        match self.spec.promise {
+            Promise::Kept | Promise::Counted => true,
+            Promise::Nothing => false,
+            Promise::Last(window) => {
+                let unknown: u64 = self.keys.values().map(|of_key| of_key.unknown).sum();
+                let inserts = self.log.iter().rev().filter(|(_, (_, record))| is_insert(record));
+                let is_it = |&lsn: &u64, record: &Record| lsn < below && record.payload == hash;
+                let after = inserts.take_while(|(lsn, (_, record))| !is_it(lsn, record));
+                after.count() as u64 + unknown < window
+            }
+            Promise::Within(window) => {
+                let inserts = self.log.range(..below).rev().map(|(_, (_, record))| record);
+                let mut inserts = inserts.filter(|record| is_insert(record));
+                let latest = inserts.find(|record| record.payload == hash);
+                latest.is_some_and(|record| now < record.time + window)
+            }
+        }
+    }
+
+    /// Returns the keys' hashes of all inserts.
+    pub fn inserted(&self) -> impl Iterator<Item = u64> {
+        let codes = self.keys.keys().filter(|(code, _)| *code == Op::Insert as u8);
+        codes.map(|&(_, hash)| hash)
+    }
+
+    /// Returns the latest time of a record.
+    pub fn latest(&self) -> u64 {
+        let timed = self.log.values().filter(|(_, record)| record.op == Op::Insert);
+        timed.map(|(_, record)| record.time).max().unwrap_or(0)
+    }
+
+    /// Applies all records below an LSN, and compares them with what callers know.
+    pub fn apply(&mut self, end: u64) -> Checked<()> {
+        self.compare()?;
+        for (after, group) in groups(&self.log, self.applied.0..end) {
+            for record in group {
+                if record.op == Op::Position {
+                    self.positions.insert(record.payload, record.time);
+                }
+                if matches!(record.op, Op::Position | Op::Durable | Op::Heartbeat) {
+                    continue;
+                }
+                let lsn = self.applied.1 + 1;
+                // The machine has the number 0.
+                let words = Record { continues: false, ..record }.encode(mix(0), lsn);
+                let mut bytes = [0; 32];
+                for (to, word) in bytes.chunks_exact_mut(8).zip(words) {
+                    to.copy_from_slice(&word.to_le_bytes());
+                }
+                self.machine
+                    .apply(&Logged { lsn, record: bytes })
+                    .map_err(|error| format!("record {}: {error}", after - 1))?;
+                self.applied.1 = lsn;
+            }
+            self.applied.0 = after;
+        }
+        self.settle();
+        Ok(())
+    }
+
+    /// Compares the records of each key with what callers know of it. Nobody is in a call.
+    fn compare(&self) -> Checked<()> {
+        let (mut found, mut is_whole) = (BTreeMap::<(u8, u64), u64>::new(), true);
+        for (_, group) in groups(&self.log, 0..u64::MAX) {
+            for record in group {
+                match record.op {
+                    Op::Insert | Op::Remove => {
+                        *found.entry((record.op as u8, record.payload)).or_default() += 1;
+                    }
+                    Op::Clear => {
+                        is_whole &= !self.clearing;
+                        found.clear();
+                    }
+                    _ => {}
+                }
+            }
+        }
+        if !is_whole {
+            return Ok(());
+        }
+        for (&(code, hash), of_key) in self
+            .keys
+            .iter()
+            .filter(|((code, _), _)| [Op::Insert as u8, Op::Remove as u8].contains(code))
+        {
+            let count = found.remove(&(code, hash)).unwrap_or(0);
+            let may_be = of_key.least..=of_key.least + of_key.unknown;
+            if !may_be.contains(&count) {
+                return Err(format!(
+                    "key {hash:x} has {count} records of code {code}, expected {may_be:?}"
+                ));
+            }
+            let keeps = matches!(self.spec.promise, Promise::Kept | Promise::Counted);
+            let is_checked = self.checked_only.get(&hash) == Some(&true);
+            let is_removed = self.keys.contains_key(&(Op::Remove as u8, hash));
+            if code == Op::Insert as u8 && keeps && is_checked && !is_removed && count > 1 {
+                return Err(format!("key {hash:x} was new {count} times"));
+            }
+        }
+        match found.iter().next() {
+            Some(((code, hash), count)) => {
+                Err(format!("{count} records of code {code} for key {hash:x}, which nobody wrote"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    pub fn print(&self) {
+        for (lsn, (timeline, record)) in &self.log {
+            println!("{lsn} {timeline} {record:?}");
+        }
+        println!(
+            "start {} next {} returned {} durable {}",
+            self.start, self.next, self.returned, self.durable
+        );
+    }
+
+    /// Returns the filter that the records applied so far make.
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// Returns the claims that the records applied so far leave.
+    pub fn claims(&self) -> Vec<HeldClaim> {
+        self.machine.claims().copied().collect()
+    }
+
+    /// Returns the positions that the records applied so far leave, by source.
+    pub fn positions(&self) -> Vec<(u64, u64)> {
+        self.positions.iter().map(|(&source, &position)| (source, position)).collect()
+    }
+}
+
+fn machine(spec: &Spec, layout: Layout) -> Machine {
+    let pairs = spec.parameters.iter();
+    let parameters = pairs.fold(Parameters::new(), |all, (name, value)| all.with(name, value));
+    let kind = registry::build(spec.kind, &parameters).expect("a kind");
+    let options = MachineOptions::new().stripes(layout.stripes).block_bytes(layout.block_bytes);
+    let options = options.max_lead(crate::world::LEAD.as_micros() as u64);
+    Machine::create(kind, &options, SEED.into(), 0).expect("a machine")
+}

@@ -1,0 +1,509 @@
+//! What the threads of processes do, and what they tell the oracle.
+
+use crate::claims::{self, Then};
+use crate::kinds::Promise;
+use crate::oracle::{Begun, Written};
+use crate::world::{self, Opened, World, lock};
+use ebbtide::{Batch, Call, Checked as Answer, Durability, Error, Filter, Since, Timestamp};
+use ebbtide_core::record::Op;
+use ebbtide_testkit::prefix::Checked;
+use ebbtide_testkit::random::Random;
+use ebbtide_testkit::schedule::stage;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Keys that several threads insert.
+const SHARED: u64 = 6;
+/// The first of the keys that are only checked and inserted if they are new.
+const CHECKED: u64 = 1 << 30;
+/// The sources of positions.
+const SOURCES: u64 = 3;
+
+#[derive(Debug, Clone, Copy)]
+enum Act {
+    Insert { durable: bool, shared: bool },
+    InsertSome { durable: bool },
+    Check { durable: bool, refreshes: bool },
+    Remove,
+    Batch { durable: bool },
+    Work { then: Then },
+    Ask,
+    Sync,
+    Checkpoint,
+    Tasks,
+    Clear,
+    Look,
+}
+
+/// What a thread does.
+#[derive(Debug, Clone)]
+pub struct Script {
+    begins: Duration,
+    acts: Vec<Act>,
+    closes: bool,
+    random: Random,
+    is_first: bool,
+}
+
+impl Script {
+    /// Draws what a thread of this number does in a round.
+    pub fn draw(random: &mut Random, number: u64) -> Self {
+        let late = random.below(3) == 0;
+        let begins = Duration::from_millis(if late { random.below(60) } else { 0 });
+        let acts = (0..3 + random.below(14)).map(|_| act(random)).collect();
+        let closes = random.below(4) == 0;
+        let own = Random::new(random.below(u64::MAX));
+        Self { begins, acts, closes, random: own, is_first: number == 0 }
+    }
+}
+
+fn act(random: &mut Random) -> Act {
+    let durable = random.below(3) == 0;
+    match random.below(64) {
+        0..=15 => Act::Insert { durable, shared: random.below(3) == 0 },
+        16..=18 => Act::InsertSome { durable },
+        19..=27 => Act::Check { durable, refreshes: random.below(4) == 0 },
+        28..=31 => Act::Remove,
+        32..=38 => Act::Batch { durable },
+        39..=44 => Act::Work { then: Then::draw(random) },
+        45..=48 => Act::Ask,
+        49..=51 => Act::Sync,
+        52..=56 => Act::Checkpoint,
+        57..=60 => Act::Tasks,
+        61 if random.below(4) == 0 => Act::Clear,
+        _ => Act::Look,
+    }
+}
+
+/// Returns a key that may have been inserted.
+pub fn any_key(world: &World, random: &mut Random) -> u64 {
+    match random.below(4) {
+        0 => random.below(SHARED),
+        1 => CHECKED + random.below(SHARED),
+        2 => claims::any_key(random),
+        _ => (1 << 20) + 1 + random.below(world.fresh() - (1 << 20)),
+    }
+}
+
+/// Whether the handle is of use after an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    Continue,
+    Stop,
+}
+
+fn open_or_create(world: &World, life: usize) -> Result<Opened, Error> {
+    let media = || world.place().of(life);
+    let is_created = lock(&world.weather).is_created;
+    match Filter::open_on(media(), world.options()) {
+        // A filter that somebody has opened stays.
+        Err(Error::NotAFilter { .. }) if !is_created => {}
+        opened => return opened,
+    }
+    world.trace(|| format!("process {life} creates"));
+    match Filter::create_on(media(), world.plan.spec.any(), world.options()) {
+        Err(Error::Exists { .. }) => Filter::open_on(media(), world.options()),
+        created => created,
+    }
+}
+
+/// Opens the filter, or creates it. Returns none if a fault or another process is in the way.
+pub fn open(world: &World, life: usize) -> Checked<Option<Arc<Opened>>> {
+    match open_or_create(world, life) {
+        Ok(filter) => {
+            world.ask(|oracle, disk| {
+                disk.tell_created();
+                oracle.opened();
+                Ok(())
+            })?;
+            world.trace(|| format!("process {life} has opened"));
+            lock(&world.counts).openings += 1;
+            lock(&world.weather).is_created = true;
+            let filter = Arc::new(filter);
+            world.set_handle(life, Some(filter.clone()));
+            Ok(Some(filter))
+        }
+        // Another process held the lock for a minute.
+        Err(Error::Locked { .. }) => Ok(None),
+        Err(error) if lock(&world.weather).allows(&error) => {
+            world.trace(|| format!("process {life} does not open: {error}"));
+            lock(&world.counts).errors += 1;
+            Ok(None)
+        }
+        Err(Error::Damaged { .. }) if lock(&world.weather).may_be_damaged() => {
+            lock(&world.weather).is_over = true;
+            Ok(None)
+        }
+        Err(error) => Err(format!("opening: {error}")),
+    }
+}
+
+/// Runs a thread of a process.
+pub fn run(world: &World, life: usize, script: &Script, working: &Mutex<u64>) -> Checked<()> {
+    stage::pause(script.begins);
+    if script.is_first && world.handle(life).is_none() {
+        open(world, life)?;
+    }
+    for _ in 0..200 {
+        let Some(filter) = world.handle(life) else {
+            stage::pause(Duration::from_millis(20));
+            continue;
+        };
+        let mut task = Task { world, life, filter: &filter, random: script.random.clone() };
+        for &act in &script.acts {
+            if task.act(act)? == Next::Stop {
+                break;
+            }
+        }
+        break;
+    }
+    *lock(working) -= 1;
+    if script.is_first && script.closes {
+        while *lock(working) > 0 {
+            stage::pause(Duration::from_millis(1));
+        }
+        close(world, life)?;
+    }
+    Ok(())
+}
+
+fn close(world: &World, life: usize) -> Checked<()> {
+    // The handle stays in its place meanwhile: a dropped one closes, which a dead process cannot.
+    let Some(filter) = world.handle(life) else { return Ok(()) };
+    let returned = world.ask(|oracle, _| Ok(oracle.returned()))?;
+    match filter.close() {
+        Ok(()) => {
+            world.ask(|oracle, disk| {
+                oracle.acknowledge(returned, disk);
+                Ok(())
+            })?;
+            world.trace(|| format!("process {life} has closed"));
+        }
+        Err(error) if lock(&world.weather).allows(&error) => {}
+        Err(error) => return Err(format!("closing: {error}")),
+    }
+    drop(filter);
+    world.set_handle(life, None);
+    Ok(())
+}
+
+/// Returns whether the handle is of no more use: the filter refuses it, or its image is lost.
+fn is_over<T>(result: &Result<T, Error>) -> bool {
+    matches!(result, Err(Error::Poisoned { .. } | Error::Retired { .. } | Error::Core(_)))
+}
+
+/// A thread at work.
+pub struct Task<'a> {
+    pub world: &'a World,
+    life: usize,
+    pub filter: &'a Arc<Opened>,
+    pub random: Random,
+}
+
+impl<'a> Task<'a> {
+    fn act(&mut self, act: Act) -> Checked<Next> {
+        let (life, world) = (self.life, self.world);
+        world.trace(|| format!("process {life}: {act:?}"));
+        lock(&world.counts).operations += 1;
+        let next = match act {
+            Act::Insert { durable, shared } => self.insert(durable, shared),
+            Act::InsertSome { durable } => self.insert_some(durable),
+            Act::Check { durable, refreshes } => self.check(durable, refreshes),
+            Act::Remove if world.plan.spec.removes() => self.remove(),
+            Act::Remove => self.insert(false, false),
+            Act::Batch { durable } => self.batch(durable),
+            Act::Work { then } => self.work(then),
+            Act::Ask => self.ask(),
+            Act::Sync => self.secure(|filter| filter.sync()),
+            Act::Checkpoint => {
+                let next = self.secure(|filter| filter.checkpoint().map(drop))?;
+                world.ask(|_, disk| {
+                    disk.tell_relieved();
+                    Ok(next)
+                })
+            }
+            Act::Tasks => self.secure(|filter| filter.do_tasks()),
+            Act::Clear => self.clear(),
+            Act::Look => {
+                let looked = self.filter.stat().map(drop);
+                let looked = looked.and_then(|()| self.filter.digest().map(drop));
+                self.came(looked).map(|came| came.map_or(Next::Stop, |()| Next::Continue))
+            }
+        };
+        world.trace(|| format!("process {life}: {act:?} -> {next:?}"));
+        next
+    }
+
+    /// Returns what a call returned; none if it failed as the weather allows.
+    pub fn came<T>(&self, result: Result<T, Error>) -> Checked<Option<T>> {
+        match result {
+            Ok(done) => Ok(Some(done)),
+            Err(error) if lock(&self.world.weather).allows(&error) => {
+                self.world.trace(|| format!("process {}: {error}", self.life));
+                lock(&self.world.counts).errors += 1;
+                Ok(None)
+            }
+            Err(error) => Err(format!("process {}: {error}", self.life)),
+        }
+    }
+
+    /// Returns whether keys may come too late.
+    fn may_be_late(&self) -> bool {
+        self.world.plan.given && matches!(self.world.plan.spec.promise, Promise::Within(_))
+    }
+
+    fn is_durable(&self, durable: bool) -> bool {
+        durable || self.world.plan.durability == Durability::Always
+    }
+
+    pub fn call(&self, durable: bool) -> Call<'a, Opened> {
+        let mut call = self.filter.call();
+        if self.world.plan.given {
+            call = call.time(Timestamp::from_unix_micros(self.world.next_time()));
+        }
+        if durable { call.durability(Durability::Always) } else { call }
+    }
+
+    fn weighing(&mut self, call: Call<'a, Opened>) -> Call<'a, Opened> {
+        let heaviest = self.world.plan.spec.heaviest;
+        if heaviest == 1 {
+            return call;
+        }
+        call.weight((1 + self.random.below(heaviest)) as f64)
+    }
+
+    /// Performs a write with these records. `write` returns whether it has happened.
+    pub fn write(
+        &self,
+        keys: &[(Op, u64)],
+        durable: bool,
+        checks: bool,
+        write: impl FnOnce() -> Result<bool, Error>,
+    ) -> Checked<Next> {
+        let world = self.world;
+        let (begun, written) = world.ask(|oracle, _| {
+            let written: Vec<Written> =
+                keys.iter().map(|&(op, key)| (op, oracle.hash(key))).collect();
+            Ok((oracle.begin(&written, checks), written))
+        })?;
+        let result = write();
+        self.wrote(begun, &written, durable, result)
+    }
+
+    fn wrote(
+        &self,
+        begun: Begun,
+        written: &[Written],
+        durable: bool,
+        result: Result<bool, Error>,
+    ) -> Checked<Next> {
+        let is_over = is_over(&result);
+        let is_durable = self.is_durable(durable);
+        // A commit that cannot map a segment of another process fails with the record in the log:
+        // docs/reliability.md, "Promises".
+        let is_late = matches!(result, Err(Error::Io { .. } | Error::Damaged { .. }));
+        let unknown = is_over || is_durable && is_late && !world::is_strict();
+        let happened = self.came(result)?;
+        self.world.ask(|oracle, disk| {
+            match happened {
+                Some(true) => {
+                    let end = oracle.end(begun, written)?;
+                    if is_durable {
+                        oracle.acknowledge(end, disk);
+                    }
+                }
+                None if unknown => {}
+                Some(false) | None => oracle.fail(written),
+            }
+            Ok(if is_over { Next::Stop } else { Next::Continue })
+        })
+    }
+
+    fn insert(&mut self, durable: bool, shared: bool) -> Checked<Next> {
+        let key = if shared { self.random.below(SHARED) } else { self.world.fresh() };
+        let call = self.call(durable);
+        let call = self.weighing(call);
+        self.write(&[(Op::Insert, key)], durable, false, || call.insert(key.to_le_bytes()))
+    }
+
+    fn insert_some(&mut self, durable: bool) -> Checked<Next> {
+        let keys = [0; 3].map(|_| self.world.fresh());
+        let call = self.call(durable);
+        let bytes = keys.map(u64::to_le_bytes);
+        let world = self.world;
+        let (begun, written) = world.ask(|oracle, _| {
+            let written = keys.map(|key| (Op::Insert, oracle.hash(key)));
+            Ok((oracle.begin(&written, false), written))
+        })?;
+        match call.insert_all(&bytes) {
+            // A part may have happened.
+            Err(error) => self.came(Err::<(), _>(error)).map(|_| Next::Stop),
+            Ok(count) if count == keys.len() => self.wrote(begun, &written, durable, Ok(true)),
+            Ok(_) => Ok(Next::Continue),
+        }
+    }
+
+    /// Checks and inserts a key that others check too.
+    fn check(&mut self, durable: bool, refreshes: bool) -> Checked<Next> {
+        let keeps = matches!(self.world.plan.spec.promise, Promise::Kept | Promise::Counted);
+        let (first, since) = match refreshes {
+            true => (0, Since::LastSeen),
+            false => (CHECKED, Since::LastAccepted),
+        };
+        let key = first + self.random.below(SHARED);
+        let call = self.call(durable).since(since);
+        let world = self.world;
+        let (begun, written) = world.ask(|oracle, _| {
+            let written = [(Op::Insert, oracle.hash(key))];
+            Ok((oracle.begin(&written, !refreshes), written))
+        })?;
+        let now = world.latest_possible();
+        let hash = written[0].1;
+        let was_certain = world.ask(|oracle, _| Ok(oracle.is_certain(hash, now)))?;
+        world.trace(|| format!("certain {was_certain} at {now}"));
+        let result = call.check_and_insert(key.to_le_bytes());
+        let answer = match &result {
+            Ok(answer) => Some(*answer),
+            Err(_) => None,
+        };
+        let happened = |answer| match answer {
+            Answer::New => true,
+            Answer::Present => refreshes,
+            _ => false,
+        };
+        let next = self.wrote(begun, &written, durable, result.map(happened))?;
+        let is_trusted = !lock(&world.weather).lost;
+        let is_durable = self.is_durable(durable);
+        world.ask(|oracle, disk| {
+            let now = world.now_of(oracle);
+            let is_certain = was_certain && oracle.was_certain(hash, now, begun.from);
+            match answer {
+                Some(Answer::New) if is_certain && is_trusted && !refreshes => {
+                    Err(format!("key {key} is new, and was inserted before, now {now}"))
+                }
+                Some(Answer::Present) if keeps && is_trusted => {
+                    let Some(end) = oracle.first_insert(hash) else {
+                        return Err(format!("key {key} is present, and was never inserted"));
+                    };
+                    if is_durable {
+                        oracle.acknowledge(end, disk);
+                    }
+                    Ok(())
+                }
+                _ => Ok(()),
+            }
+        })?;
+        Ok(next)
+    }
+
+    fn remove(&mut self) -> Checked<Next> {
+        let key = self.world.fresh();
+        let insert = self.call(false);
+        let inserted =
+            self.write(&[(Op::Insert, key)], false, false, || insert.insert(key.to_le_bytes()))?;
+        if inserted == Next::Stop {
+            return Ok(inserted);
+        }
+        let call = self.call(false);
+        self.write(&[(Op::Remove, key)], false, false, || call.remove(key.to_le_bytes()))
+    }
+
+    /// Commits new keys, a checked one and a position in one step.
+    fn batch(&mut self, durable: bool) -> Checked<Next> {
+        let most = if self.random.below(6) == 0 { 24 } else { 3 };
+        let count = 1 + self.random.below(most);
+        let fresh: Vec<u64> = (0..count).map(|_| self.world.fresh()).collect();
+        let shared = CHECKED + self.random.below(SHARED);
+        let (source, position) = (self.random.below(SOURCES), self.world.fresh());
+        let call = self.call(durable).since(Since::LastAccepted);
+        let mut batch = Batch::new(call);
+        for key in &fresh {
+            let added = batch.insert(key.to_le_bytes());
+            if self.came(added)?.is_none() {
+                return Ok(Next::Stop);
+            }
+        }
+        let checked = batch.check_and_insert(shared.to_le_bytes());
+        let Some(checked) = self.came(checked)? else { return Ok(Next::Stop) };
+        let set = batch.set_position(source, position);
+        if self.came(set)?.is_none() {
+            return Ok(Next::Stop);
+        }
+        let mut keys: Vec<(Op, u64)> = fresh.iter().map(|&key| (Op::Insert, key)).collect();
+        if checked == Answer::New {
+            keys.push((Op::Insert, shared));
+        }
+        if self.may_be_late() {
+            // Which keys came too late is not said.
+            let world = self.world;
+            world.ask(|oracle, _| {
+                let written: Vec<Written> =
+                    keys.iter().map(|&(op, key)| (op, oracle.hash(key))).collect();
+                Ok(oracle.begin(&written, true))
+            })?;
+            return match batch.commit() {
+                Err(Error::Conflict { .. }) => Ok(Next::Continue),
+                committed => {
+                    self.came(committed).map(|came| came.map_or(Next::Stop, |()| Next::Continue))
+                }
+            };
+        }
+        self.write(&keys, durable, true, || match batch.commit() {
+            Err(Error::Conflict { .. }) => Ok(false),
+            committed => committed.map(|()| true),
+        })
+    }
+
+    /// Looks up keys that must be in the window.
+    fn ask(&mut self) -> Checked<Next> {
+        let world = self.world;
+        let certain = |world: &World| {
+            world.ask(|oracle, _| {
+                let now = world.now_of(oracle);
+                Ok(oracle.inserted().filter(|&hash| oracle.is_certain(hash, now)).collect())
+            })
+        };
+        let all: Vec<u64> = certain(world)?;
+        let keys = [self.random.below(SHARED), CHECKED + self.random.below(SHARED)];
+        let newest = world.fresh();
+        let keys = keys.into_iter().chain(newest.saturating_sub(9)..newest);
+        for key in keys {
+            let hash = world.ask(|oracle, _| Ok(oracle.hash(key)))?;
+            let found = self.filter.contains(key.to_le_bytes());
+            let Some(found) = self.came(found)? else { return Ok(Next::Stop) };
+            let is_trusted = !lock(&world.weather).lost;
+            if all.contains(&hash) && !found && is_trusted {
+                let still: Vec<u64> = certain(world)?;
+                if still.contains(&hash) {
+                    return Err(format!("key {key} is not found"));
+                }
+            }
+        }
+        Ok(Next::Continue)
+    }
+
+    /// Makes durable all that has returned.
+    fn secure(&self, call: impl FnOnce(&Opened) -> Result<(), Error>) -> Checked<Next> {
+        let returned = self.world.ask(|oracle, _| Ok(oracle.returned()))?;
+        let done = call(self.filter);
+        let is_over = is_over(&done);
+        if self.came(done)?.is_some() {
+            self.world.ask(|oracle, disk| {
+                oracle.acknowledge(returned, disk);
+                Ok(())
+            })?;
+        }
+        Ok(if is_over { Next::Stop } else { Next::Continue })
+    }
+
+    fn clear(&self) -> Checked<Next> {
+        self.write(&[(Op::Clear, 0)], false, false, || self.filter.clear().map(|()| true))
+    }
+}
+
+impl World {
+    /// As [`World::latest_possible`], for one who has the oracle.
+    fn now_of(&self, oracle: &crate::oracle::Oracle) -> u64 {
+        self.given_now().max(oracle.latest()) + 1
+    }
+}

@@ -1,0 +1,517 @@
+//! One world: the real engine in some processes on one simulated disk, with one clock, over some
+//! boots of one machine. Everything in it follows from its seed.
+
+use crate::claims;
+use crate::faults::{self, Weather};
+use crate::kinds::{KINDS, Spec};
+use crate::oracle::{Layout, Loss, Oracle, SEED};
+use crate::report::Counts;
+use crate::tasks;
+use ebbtide::media::Memory;
+use ebbtide::{
+    Any, Clock, Durability, Error, Filter, ManualClock, Options, Reader, Timestamp, inspect,
+};
+use ebbtide_testkit::crash::choices::Chooser;
+use ebbtide_testkit::crash::disk::CrashDisk;
+use ebbtide_testkit::prefix::{Checked, text};
+use ebbtide_testkit::random::{Random, mix};
+use ebbtide_testkit::schedule::place::Place;
+use ebbtide_testkit::schedule::stage;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// Whether faults of the engine that are known and stay count, too.
+pub static STRICT: AtomicBool = AtomicBool::new(false);
+
+/// Returns whether faults that are known count.
+pub fn is_strict() -> bool {
+    STRICT.load(Ordering::Relaxed)
+}
+
+/// The lives of processes in a world; each life has a number.
+const LIVES: usize = 96;
+/// How far ahead of the clock keys may be.
+pub const LEAD: Duration = Duration::from_secs(400 * 86_400);
+/// The first time of every world, in microseconds.
+const START: u64 = 1_700_000_000_000_000;
+
+pub type Opened = Filter<Any>;
+
+/// What the seed decides for a whole world.
+#[derive(Debug)]
+pub struct Plan {
+    pub spec: &'static Spec,
+    pub layout: Layout,
+    pub durability: Durability,
+    segment_bytes: u64,
+    checkpoint_bytes: u64,
+    /// Times come with the keys, not from the clock.
+    pub given: bool,
+    /// Some worlds have no faults but deaths and power cuts.
+    pub is_calm: bool,
+    /// Whether processes die at random steps.
+    is_mortal: bool,
+}
+
+impl Plan {
+    fn draw(random: &mut Random) -> Self {
+        let durabilities =
+            [Durability::Always, Durability::Interval(Duration::from_millis(1)), Durability::Never];
+        Self {
+            spec: &const { &KINDS }[random.below(KINDS.len() as u64) as usize],
+            layout: Layout {
+                stripes: [1, 2, 4][random.below(3) as usize],
+                block_bytes: [512, 2048][random.below(2) as usize],
+            },
+            durability: durabilities[random.below(3) as usize],
+            segment_bytes: [5 * 32, 17 * 32, 64 * 32][random.below(3) as usize],
+            checkpoint_bytes: [300, 600, 2000][random.below(3) as usize],
+            given: random.below(3) == 0,
+            is_calm: random.below(3) == 0,
+            is_mortal: random.below(4) > 0,
+        }
+    }
+}
+
+/// What the tasks of a world share.
+pub struct World {
+    pub plan: Plan,
+    place: Mutex<Place<CrashDisk>>,
+    hand: Mutex<ManualClock>,
+    /// The time that comes with keys.
+    now: Mutex<u64>,
+    oracle: Mutex<Oracle>,
+    pub weather: Mutex<Weather>,
+    /// The handles, by life.
+    handles: Vec<Mutex<Option<Arc<Opened>>>>,
+    pub claims: Mutex<claims::Claims>,
+    fresh: Mutex<u64>,
+    pub counts: Mutex<Counts>,
+    is_traced: bool,
+}
+
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("not poisoned")
+}
+
+/// A process in its life, with the number of its threads.
+#[derive(Debug, Clone, Copy)]
+struct Process {
+    life: usize,
+    threads: u64,
+}
+
+impl World {
+    fn new(random: &mut Random, is_traced: bool) -> Self {
+        let plan = Plan::draw(random);
+        let oracle = Oracle::new(plan.spec, plan.layout);
+        Self {
+            place: Mutex::new(Place::new(CrashDisk::new(), None)),
+            hand: Mutex::new(ManualClock::new(Timestamp::from_unix_micros(START))),
+            now: Mutex::new(START),
+            oracle: Mutex::new(oracle),
+            weather: Mutex::default(),
+            handles: (0..LIVES).map(|_| Mutex::default()).collect(),
+            claims: Mutex::default(),
+            fresh: Mutex::new(1 << 20),
+            counts: Mutex::default(),
+            is_traced,
+            plan,
+        }
+    }
+
+    /// Prints a line of the trace, and adds it to the trace's hash.
+    pub fn trace(&self, line: impl FnOnce() -> String) {
+        let line = line();
+        let hash = line.bytes().fold(0, |hash, byte| mix(hash ^ u64::from(byte)));
+        stage::note(hash);
+        if self.is_traced {
+            println!("{:>9} {:>7}us {line}", stage::figures().steps, stage::now().as_micros());
+        }
+    }
+
+    pub fn options(&self) -> Options {
+        let clock = Clock::from(lock(&self.hand).clone());
+        let (plan, layout) = (&self.plan, self.plan.layout);
+        Options::new()
+            .hash_seed(SEED)
+            .stripes(layout.stripes)
+            .block_bytes(layout.block_bytes)
+            .segment_bytes(plan.segment_bytes)
+            .checkpoint_bytes(plan.checkpoint_bytes)
+            .durability(plan.durability)
+            .max_lead(LEAD)
+            .background(false)
+            .clock(clock)
+    }
+
+    pub fn place(&self) -> Place<CrashDisk> {
+        lock(&self.place).clone()
+    }
+
+    pub fn disk(&self) -> CrashDisk {
+        lock(&self.place).medium.clone()
+    }
+
+    pub fn handle(&self, life: usize) -> Option<Arc<Opened>> {
+        lock(&self.handles[life]).clone()
+    }
+
+    pub fn set_handle(&self, life: usize, filter: Option<Arc<Opened>>) {
+        let before = std::mem::replace(&mut *lock(&self.handles[life]), filter);
+        drop(before);
+    }
+
+    /// Looks at the oracle, which first reads the log, in one step.
+    pub fn ask<T>(&self, look: impl FnOnce(&mut Oracle, &CrashDisk) -> Checked<T>) -> Checked<T> {
+        stage::at_once(|| {
+            let (disk, mut oracle) = (self.disk(), lock(&self.oracle));
+            oracle.read(&disk)?;
+            look(&mut oracle, &disk)
+        })
+    }
+
+    /// Returns a key that nobody has used.
+    pub fn fresh(&self) -> u64 {
+        let mut fresh = lock(&self.fresh);
+        *fresh += 1;
+        *fresh
+    }
+
+    /// Returns the next time that comes with a key.
+    pub fn next_time(&self) -> u64 {
+        let step = Duration::from_millis(3);
+        lock(&self.hand).advance(step);
+        let mut now = lock(&self.now);
+        *now += step.as_micros() as u64;
+        *now
+    }
+
+    /// Returns a time that the filter has not passed.
+    pub fn latest_possible(&self) -> u64 {
+        (*lock(&self.now)).max(lock(&self.oracle).latest()) + 1
+    }
+
+    /// Returns the time that came with the last key, or the clock's.
+    pub fn given_now(&self) -> u64 {
+        *lock(&self.now)
+    }
+
+    /// Lets the clock advance.
+    pub fn advance(&self, by: Duration) {
+        lock(&self.hand).advance(by);
+        *lock(&self.now) += by.as_micros() as u64;
+        lock(&self.counts).passed += by;
+    }
+
+    /// Sets the wall clock forward alone, as an administrator may.
+    pub fn set_wall_ahead(&self, by: Duration) {
+        let mut now = lock(&self.now);
+        *now += by.as_micros() as u64;
+        lock(&self.hand).set_wall(Timestamp::from_unix_micros(*now));
+    }
+
+    /// Lets processes work beside each other until each has ended its script or died.
+    fn round(self: &Arc<Self>, processes: &[Process], random: &mut Random) {
+        stage::begin_round();
+        let (mut threads, mut lives) = (Vec::new(), Vec::new());
+        for &Process { life, threads: count } in processes {
+            lives.push(life);
+            let working = Arc::new(Mutex::new(count));
+            for number in 0..count {
+                let script = tasks::Script::draw(random, number);
+                let (world, working) = (self.clone(), working.clone());
+                threads.push(shuttle::thread::spawn(move || {
+                    stage::perform(life, || tasks::run(&world, life, &script, &working));
+                }));
+            }
+        }
+        let script = faults::draw(random, self.plan.is_calm);
+        let world = self.clone();
+        // The last life is that of the machine, and never ends but with it.
+        threads.push(shuttle::thread::spawn(move || {
+            stage::perform(LIVES - 1, || faults::run(&world, script, &lives));
+        }));
+        for thread in threads {
+            thread.join().expect("its panics are caught");
+        }
+    }
+
+    /// Drops the handles of dead processes; returns the lives of the others.
+    fn bury(&self) -> Vec<(usize, Arc<Opened>)> {
+        let mut left = Vec::new();
+        for (life, handle) in self.handles.iter().enumerate() {
+            let Some(filter) = lock(handle).take() else { continue };
+            if stage::is_dead(life) {
+                stage::release(life, filter);
+            } else {
+                *lock(handle) = Some(filter.clone());
+                left.push((life, filter));
+            }
+        }
+        left
+    }
+
+    /// Ends all processes, without a last step.
+    fn kill_all(&self) {
+        (0..LIVES - 1).filter(|&life| lock(&self.handles[life]).is_some()).for_each(stage::kill);
+        self.bury();
+    }
+
+    /// The power fails: another disk is left, and the machine starts again.
+    fn power_cut(&self, random: &mut Random) -> Checked<()> {
+        self.kill_all();
+        let weather = *lock(&self.weather);
+        let is_lied_to = weather.lies || weather.was_lied_to;
+        self.ask(|oracle, _| {
+            oracle.cut(if is_lied_to { Loss::Anything } else { Loss::Undurable });
+            Ok(())
+        })?;
+        let disk = self.disk();
+        self.check_order(&disk)?;
+        let tape = disk.end();
+        let by = Chooser::chance(Random::new(random.below(u64::MAX))).shared();
+        *lock(&self.place) = Place::new(CrashDisk::after_cut(&tape, tape.now, &by, true), None);
+        self.trace(|| format!("the power fails; names left: {:?}", self.disk().names("")));
+        let away = Duration::from_micros(random.below(3_000_000));
+        let mut now = lock(&self.now);
+        *now += away.as_micros() as u64;
+        *lock(&self.hand) = ManualClock::new(Timestamp::from_unix_micros(*now));
+        lock(&self.counts).power_cuts += 1;
+        let was_lost = weather.was_lost;
+        let is_created = weather.is_created && !is_lied_to;
+        *lock(&self.weather) =
+            Weather { was_lied_to: is_lied_to, was_lost, is_created, ..Weather::default() };
+        *lock(&self.claims) = claims::Claims::default();
+        Ok(())
+    }
+
+    /// Checks that all writes and syncs came in their order.
+    fn check_order(&self, disk: &CrashDisk) -> Checked<()> {
+        let violations = disk.violations();
+        if violations.is_empty() { Ok(()) } else { Err(violations.join("; ")) }
+    }
+
+    /// Compares what a round left with the oracle.
+    fn judge(&self, random: &mut Random) -> Checked<()> {
+        let disk = self.disk();
+        faults::clear(self);
+        self.ask(|_, _| Ok(()))?;
+        self.check_order(&disk)?;
+        let left = self.bury();
+        // A handle that has found out refuses everything, and the others do by now.
+        let is_lost = lock(&self.weather).lost;
+        let may_be_poisoned = lock(&self.weather).may_poison;
+        for (life, filter) in &left {
+            match filter.sync() {
+                Ok(()) => {}
+                Err(_) if is_lost => {}
+                Err(Error::Poisoned { .. } | Error::Retired { .. }) if may_be_poisoned => {}
+                Err(error) => return Err(format!("process {life}, idle: {error}")),
+            }
+        }
+        let refusing = left.iter().filter(|(_, filter)| filter.sync().is_err()).count();
+        if refusing > 0 && refusing < left.len() && !is_lost {
+            return Err(format!("{refusing} of {} processes refuse the filter", left.len()));
+        }
+        if is_lost || refusing > 0 {
+            return self.close_all(left, random);
+        }
+        for (life, filter) in &left {
+            self.compare(&format!("process {life}"), filter)?;
+        }
+        if let Some((_, filter)) = left.first() {
+            self.compare_answers(filter, random)?;
+            if random.below(4) == 0 {
+                self.compare_copies(filter)?;
+            }
+        }
+        if !left.is_empty() && random.below(3) == 0 {
+            self.close_all(left, random)?;
+        }
+        Ok(())
+    }
+
+    /// Ends all processes: some close, some die.
+    fn close_all(&self, left: Vec<(usize, Arc<Opened>)>, random: &mut Random) -> Checked<()> {
+        let weather = *lock(&self.weather);
+        for (life, filter) in left {
+            if random.below(2) == 0 {
+                match filter.close() {
+                    Ok(()) => self.closed()?,
+                    Err(_) if weather.lost => {}
+                    Err(Error::Poisoned { .. } | Error::Retired { .. }) if weather.may_poison => {}
+                    Err(error) => return Err(format!("process {life}, closing: {error}")),
+                }
+            }
+            stage::kill(life);
+            drop(filter);
+        }
+        self.bury();
+        let mut weather = lock(&self.weather);
+        (weather.may_poison, weather.lost) = (false, false);
+        Ok(())
+    }
+
+    /// A close has returned: all that had returned is durable.
+    fn closed(&self) -> Checked<()> {
+        self.ask(|oracle, disk| {
+            oracle.acknowledge(oracle.returned(), disk);
+            Ok(())
+        })
+    }
+
+    /// Compares an idle filter with the log.
+    fn compare(&self, who: &str, filter: &Opened) -> Checked<()> {
+        let digest = filter.digest().map_err(text)?;
+        let stat = filter.stat().map_err(text)?;
+        let now = self.latest_possible();
+        let (expected, figures) = self.ask(|oracle, _| {
+            oracle.apply(digest.lsn).map_err(|what| format!("{who}: {what}"))?;
+            let machine = oracle.machine();
+            Ok((machine.content().digest_with(&oracle.positions()), machine.stat(now, 0)))
+        })?;
+        self.trace(|| format!("{who} has {:x} at {}", digest.value, digest.lsn));
+        lock(&self.counts).comparisons += 1;
+        if (digest.inserts, stat.operations) != (figures.inserts, figures.operations) {
+            return Err(format!(
+                "{who} counts {} inserts and {} operations, its log {} and {}",
+                digest.inserts, stat.operations, figures.inserts, figures.operations
+            ));
+        }
+        if digest.value != expected {
+            let lsn = digest.lsn;
+            return Err(format!("the digest of {who} is not that of its log below {lsn}"));
+        }
+        Ok(())
+    }
+
+    /// Compares answers of an idle filter, whose digest is right, with the promise of its kind.
+    fn compare_answers(&self, filter: &Opened, random: &mut Random) -> Checked<()> {
+        let now = self.latest_possible();
+        let time = Timestamp::from_unix_micros(now);
+        for _ in 0..12 {
+            let key = tasks::any_key(self, random);
+            let hash = self.ask(|oracle, _| Ok(oracle.hash(key)))?;
+            let found = filter.call().time(time).contains(key.to_le_bytes()).map_err(text)?;
+            let (expected, is_certain) = self.ask(|oracle, _| {
+                Ok((oracle.machine().contains(hash, now), oracle.is_certain(hash, now)))
+            })?;
+            if found != expected || is_certain && !found {
+                return Err(format!(
+                    "key {key} found: {found}, by the log: {expected}, certain: {is_certain}"
+                ));
+            }
+        }
+        let mut positions = filter.positions().map_err(text)?;
+        positions.sort_unstable();
+        let tokens: Vec<u64> = filter.claims().map_err(text)?.iter().map(|c| c.token).collect();
+        self.ask(|oracle, _| {
+            if positions != oracle.positions() {
+                return Err(format!("positions {positions:?}, log: {:?}", oracle.positions()));
+            }
+            let mut held: Vec<u64> = oracle.claims().iter().map(|claim| claim.token).collect();
+            held.sort_unstable();
+            let mut tokens = tokens;
+            tokens.sort_unstable();
+            // Those whose lease is over are left out.
+            if tokens.iter().any(|token| held.binary_search(token).is_err()) {
+                return Err(format!("claims {tokens:?}, log: {held:?}"));
+            }
+            Ok(())
+        })
+    }
+
+    /// Compares a backup, and what a reader replays, with a filter.
+    fn compare_copies(&self, filter: &Opened) -> Checked<()> {
+        let live = filter.digest().map_err(text)?.value;
+        let copy = Memory::new();
+        filter.backup_on(&copy).map_err(text)?;
+        let restored: Opened = Filter::open_on(Arc::new(copy), self.options()).map_err(text)?;
+        let reader: Reader<Any> =
+            Reader::open_on(self.place().of(LIVES - 2), self.options()).map_err(text)?;
+        let replayed = reader.digest().map_err(text)?.value;
+        let restored = restored.digest().map_err(text)?.value;
+        match (restored == live, replayed == live) {
+            (true, true) => Ok(()),
+            (is_same, _) => Err(format!(
+                "the {} has another digest",
+                if is_same { "replay of a reader" } else { "backup" }
+            )),
+        }
+    }
+
+    /// Opens the filter after the last round, and compares all that is left.
+    fn end(&self, life: usize, random: &mut Random) -> Checked<()> {
+        self.kill_all();
+        let opened = tasks::open(self, life)?;
+        let Some(filter) = opened else { return Ok(()) };
+        self.compare("the last process", &filter)?;
+        self.compare_answers(&filter, random)?;
+        filter.close().map_err(text)?;
+        self.closed()?;
+        self.set_handle(life, None);
+        drop(filter);
+        let disk = self.disk();
+        self.check_order(&disk)?;
+        let report = inspect::verify_on(&disk).map_err(text)?;
+        let is_excused = lock(&self.weather).may_be_damaged();
+        if report.is_sound() || is_excused { Ok(()) } else { Err(format!("{report:?}")) }
+    }
+
+    fn live(self: &Arc<Self>, random: &mut Random) -> Checked<()> {
+        let mut next = 0;
+        let plan = &self.plan;
+        self.trace(|| format!("{plan:?}"));
+        let mut processes: Vec<Process> = Vec::new();
+        for _ in 0..2 + random.below(5) {
+            processes.retain(|process| {
+                !stage::is_dead(process.life) && self.handle(process.life).is_some()
+            });
+            while processes.len() < 1 + random.below(3) as usize && next < LIVES - 4 {
+                processes.push(Process { life: next, threads: 1 + random.below(2) });
+                next += 1;
+            }
+            self.round(&processes, random);
+            if stage::failure().is_some() {
+                return Ok(());
+            }
+            lock(&self.counts).rounds += 1;
+            let is_cut = lock(&self.weather).is_cut;
+            if is_cut || random.below(4) == 0 {
+                self.power_cut(random)?;
+            } else {
+                self.judge(random)?;
+            }
+            if lock(&self.weather).is_over {
+                return Ok(());
+            }
+        }
+        self.end(LIVES - 3, random)
+    }
+}
+
+/// Lets a world happen, in shuttle's first thread; the stage records a failure.
+pub fn happen(seed: u64, is_traced: bool) -> Counts {
+    let mut random = Random::new(mix(seed));
+    let world = Arc::new(World::new(&mut random, is_traced));
+    let is_mortal = world.plan.is_mortal;
+    let deaths = (0..LIVES).map(|life| {
+        let span = 16 << random.below(13);
+        let dies = is_mortal && life < LIVES - 4 && random.below(5) < 2;
+        dies.then(|| 1 + random.below(span))
+    });
+    let deaths = deaths.collect();
+    let buried = world.clone();
+    stage::begin(Random::new(random.below(u64::MAX)), deaths, move |life| {
+        buried.place().bury(life);
+    });
+    stage::watch(|| world.live(&mut random));
+    if is_traced && stage::failure().is_some() {
+        lock(&world.oracle).print();
+    }
+    stage::end(|life| world.handles.get(life).map(|handle| lock(handle).take()));
+    let counts = *lock(&world.counts);
+    Counts { passed: counts.passed + stage::now(), ..counts }
+}
