@@ -118,7 +118,7 @@ impl Store {
     /// As there.
     pub fn find(url: &str) -> Result<Option<Self>> {
         let directory = match Url::parse(url) {
-            Ok(parsed) if url.contains("://") => parsed.to_file_path().ok(),
+            Ok(parsed) if url.contains("://") => directory_of(&parsed),
             _ => Some(PathBuf::from(url)),
         };
         match directory.map(|dir| dir.try_exists()) {
@@ -145,6 +145,9 @@ impl Store {
             return Self::of_directory(FilePath::new(url));
         }
         let parsed = Url::parse(url).map_err(|error| wrong(&error))?;
+        if let Some(dir) = directory_of(&parsed) {
+            return Ok(Self { url: url.trim_end_matches('/').into(), ..Self::of_directory(&dir)? });
+        }
         let settings = settings.into_iter().map(|(name, value)| {
             let name = name.as_ref().to_ascii_lowercase();
             (name, value.into())
@@ -154,12 +157,11 @@ impl Store {
         };
         let settings = settings.filter(of_store).collect();
         let (objects, prefix) = client(&parsed, settings).map_err(|error| wrong(&error))?;
-        let dir = parsed.to_file_path().ok();
-        let copied = dir.as_ref().map_or(Ok(None), copied_from)?;
-        Ok(Self { copied, dir, ..Self::of(objects, prefix.as_ref(), url) })
+        Ok(Self::of(objects, prefix.as_ref(), url))
     }
 
-    /// Opens a directory, which is created if it is not there.
+    /// Opens a directory, which is created if it is not there. What a put has confirmed is there
+    /// after a power cut: the file and its name are synced.
     pub(crate) fn of_directory(dir: &FilePath) -> Result<Self> {
         let url = dir.display().to_string();
         let wrong = |error: &dyn fmt::Display| Error::Setting {
@@ -371,6 +373,11 @@ impl Store {
         let name = names.first().map_or("", String::as_str);
         self.answer((folder, name), "remove", removed.try_collect::<Vec<()>>()).await.map(drop)
     }
+}
+
+/// Returns the directory that a URL names, if it does.
+fn directory_of(url: &Url) -> Option<PathBuf> {
+    url.to_file_path().ok().filter(|_| url.scheme() == "file")
 }
 
 /// Returns whether a file is what a put of `object_store` into a directory writes before the object
