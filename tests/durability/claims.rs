@@ -229,15 +229,14 @@ fn at_an_interval_inserts_become_durable_without_a_request() {
     for key in 0..100_u64 {
         filter.insert(key.to_le_bytes()).expect("an insert");
     }
-    let figures = || filter.stat().expect("figures");
-    let (end, begun) = (figures().lsn, Instant::now());
-    while figures().durable_lsn < end {
+    // The last durable note need not be durable, so LSNs do not say when the inserts are.
+    let begun = Instant::now();
+    let holds = |seed| {
+        let found = reopen(&disk.without_power(Random::new(seed))).expect("recovery");
+        found.digest().expect("a digest").inserts == 100
+    };
+    while !(0..20).all(holds) {
         assert!(begun.elapsed() < HANG, "no sync within the limit");
-    }
-    for seed in 0..20 {
-        let left = disk.without_power(Random::new(seed));
-        let found = reopen(&left).expect("recovery");
-        assert_eq!(found.digest().expect("a digest").inserts, 100, "seed {seed}");
     }
 }
 
