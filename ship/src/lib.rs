@@ -20,6 +20,7 @@ mod pace;
 mod promote;
 mod retention;
 mod ship;
+mod shown;
 mod snapshot;
 mod standing;
 mod store;

@@ -7,9 +7,10 @@
 
 use crate::chain::{Base, Run, Seen, Tip, base_hints, link_name, read_link, walk};
 use crate::error::{Error, Result};
-use crate::link::{Begin, Cause, Content, Link, Snapshot, digest};
+use crate::link::{Begin, Cause, Content, Link, digest};
 use crate::note;
 use crate::retention::Retention;
+use crate::shown::{RECORD_BYTES, UNKNOWN, shows, shows_snapshot};
 use crate::snapshot;
 use crate::store::{Folder, Put, Store};
 use bytes::Bytes;
@@ -24,17 +25,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const LINK_BYTES: usize = 32 << 20;
 /// The log since the start of a snapshot from which on a new one is shipped, at least.
 const SNAPSHOT_LOG_BYTES: u64 = 1 << 20;
-/// The length of a record.
-const RECORD_BYTES: u64 = 32;
 
 /// How often the newest snapshot is looked for beside checkpoints.
 const ANEW_TRIES: u32 = 10;
 
 const OTHER_FILTER: &str = "ship it to a prefix of its own";
-const LACKS: &str = "another machine has shipped more: fetch into a new directory, and use that; \
-                     to discard what only the store has, ship with `--take-over`";
-const UNKNOWN: &str = "if this directory is the only one in use, ship with `--take-over`; keep log \
-                       (`--keep-log 1h`) so that it can be shown after the next pause";
 
 /// How a filter is shipped.
 #[derive(Debug, Clone)]
@@ -131,14 +126,6 @@ async fn read_chain(store: &Store) -> Result<(Seen, Tip)> {
 async fn read_from(store: &Store, from: u64, mut seen: Seen) -> Result<(Seen, Tip)> {
     let tip = walk(store, (from, None), |link| seen.take(store, link).map(|()| true)).await?;
     Ok((seen, tip))
-}
-
-/// Returns whether two pieces hold the same records, whatever their timelines.
-fn is_same(a: &[u8], b: &[u8]) -> bool {
-    // The last four bytes but four of a record are its checksum, which depends on the timeline.
-    let content = |record: &[u8]| (record[..24].to_vec(), record[28..].to_vec());
-    a.len() == b.len()
-        && a.chunks_exact(32).zip(b.chunks_exact(32)).all(|(a, b)| content(a) == content(b))
 }
 
 impl Shipper {
@@ -528,73 +515,6 @@ fn choose_begin(
     let (cause, log, first) = (Cause::Started, origin.log, history.next_lsn());
     let begin = Begin { cause, log, first, continues: true, meta: origin.meta.clone() };
     Ok((begin, history))
-}
-
-/// Checks that the directory has this snapshot, which no records follow.
-fn shows_snapshot(store: &Store, media: &dyn Media, snapshot: &Snapshot) -> Result<()> {
-    let found = snapshots_on(media)?.into_iter().find(|file| file.start == snapshot.start);
-    let is_it = match &found {
-        Some(file) if file.bytes == snapshot.bytes => {
-            snapshot::digests(media, file)?.as_ref() == Some(&snapshot.digests)
-        }
-        _ => false,
-    };
-    if is_it {
-        return Ok(());
-    }
-    Err(Error::Refused {
-        url: store.to_string(),
-        expected: format!("the snapshot from LSN {} to {}", snapshot.start, snapshot.end),
-        found: if found.is_some() { "another one of this LSN" } else { "none of this LSN" }.into(),
-        remedy: if found.is_some() { LACKS } else { UNKNOWN },
-    })
-}
-
-/// Checks that the directory has these records, the newest of the chain.
-fn shows(store: &Store, media: &Arc<dyn Media>, last: &Piece) -> Result<()> {
-    let refused = |found: String, remedy| Error::Refused {
-        url: store.to_string(),
-        expected: format!("the records of LSN {} to {}", last.first, last.end() - 1),
-        found,
-        remedy,
-    };
-    let open = |first: u64| History::open_on(media.clone())?.after(At::Lsn(first - 1));
-    let mut at = last.first;
-    let mut history = loop {
-        match open(at) {
-            // The rest of them is as good.
-            Err(ebbtide::Error::NotKept { from, end, .. })
-                if from >= at && from + 1 < last.end() && last.end() <= end =>
-            {
-                at = from + 1;
-            }
-            Err(ebbtide::Error::NotKept { from, end, .. }) => {
-                let found = match end {
-                    end if end > from + 1 => format!("those of LSN {} to {}", from + 1, end - 1),
-                    end => format!("none below LSN {end}"),
-                };
-                let remedy = if end < last.end() { LACKS } else { UNKNOWN };
-                return Err(refused(found, remedy));
-            }
-            // What is not durable was not shipped from here.
-            opened => break opened?,
-        }
-    };
-    while at < last.end() {
-        let Some(piece) = history.read_piece()? else {
-            return Err(refused(format!("only those up to {}", at - 1), LACKS));
-        };
-        let skip = (at.saturating_sub(piece.first) * RECORD_BYTES) as usize;
-        let from = ((at - last.first) * RECORD_BYTES) as usize;
-        let own = piece.records.get(skip..).unwrap_or_default();
-        let rest = &last.records[from..];
-        let length = own.len().min(rest.len());
-        if piece.log != last.log || length == 0 || !is_same(&own[..length], &rest[..length]) {
-            return Err(refused(format!("other records from LSN {at} on"), LACKS));
-        }
-        at += length as u64 / RECORD_BYTES;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -87,12 +87,12 @@ fn claim_once(
         return Err(writer.shared.would_wait("room for claims"));
     }
     writer.shared.image.allocate_claims()?;
-    let mut records = match claims.has_room_for(hash) {
-        true => Vec::new(),
-        false => over(writer, record.time)?,
-    };
-    records.push(record);
     let answer = ClaimAnswer::Yours(HeldClaim::of_record(&record));
+    if claims.has_room_for(hash) {
+        return Ok(append(writer, &mut stripe_0, &[record], answer));
+    }
+    let mut records = over(writer, record.time)?;
+    records.push(record);
     Ok(append(writer, &mut stripe_0, &records, answer))
 }
 

@@ -332,7 +332,7 @@ impl Time {
     pub(crate) fn copy(&self) -> ClockCopy {
         let base = self.base.words(self.shared.image.header()).read();
         let (uses_time, is_moved) = (self.shared.uses_time, self.is_moved());
-        let elapsed = self.shared.options.clock.elapsed();
+        let elapsed = self.elapsed();
         ClockCopy { base, elapsed, first: self.now(), uses_time, is_moved, raised: None }
     }
 

@@ -1,0 +1,93 @@
+//! Whether a directory has what was shipped last: only then may its shipper continue the chain.
+
+use crate::error::{Error, Result};
+use crate::link::Snapshot;
+use crate::snapshot;
+use crate::store::Store;
+use ebbtide::history::{At, History};
+use ebbtide::inspect::{Piece, snapshots_on};
+use ebbtide::media::Media;
+use std::sync::Arc;
+
+/// The length of a record.
+pub(crate) const RECORD_BYTES: u64 = 32;
+
+const LACKS: &str = "another machine has shipped more: fetch into a new directory, and use that; \
+                     to discard what only the store has, ship with `--take-over`";
+pub(crate) const UNKNOWN: &str = "if this directory is the only one in use, ship with `--take-over`; keep log \
+                       (`--keep-log 1h`) so that it can be shown after the next pause";
+
+/// Returns whether two pieces hold the same records, whatever their timelines.
+fn is_same(a: &[u8], b: &[u8]) -> bool {
+    // The last four bytes but four of a record are its checksum, which depends on the timeline.
+    let content = |record: &[u8]| (record[..24].to_vec(), record[28..].to_vec());
+    a.len() == b.len()
+        && a.chunks_exact(32).zip(b.chunks_exact(32)).all(|(a, b)| content(a) == content(b))
+}
+
+/// Checks that the directory has this snapshot, which no records follow.
+pub(crate) fn shows_snapshot(store: &Store, media: &dyn Media, snapshot: &Snapshot) -> Result<()> {
+    let found = snapshots_on(media)?.into_iter().find(|file| file.start == snapshot.start);
+    let is_it = match &found {
+        Some(file) if file.bytes == snapshot.bytes => {
+            snapshot::digests(media, file)?.as_ref() == Some(&snapshot.digests)
+        }
+        _ => false,
+    };
+    if is_it {
+        return Ok(());
+    }
+    Err(Error::Refused {
+        url: store.to_string(),
+        expected: format!("the snapshot from LSN {} to {}", snapshot.start, snapshot.end),
+        found: if found.is_some() { "another one of this LSN" } else { "none of this LSN" }.into(),
+        remedy: if found.is_some() { LACKS } else { UNKNOWN },
+    })
+}
+
+/// Checks that the directory has these records, the newest of the chain.
+pub(crate) fn shows(store: &Store, media: &Arc<dyn Media>, last: &Piece) -> Result<()> {
+    let refused = |found: String, remedy| Error::Refused {
+        url: store.to_string(),
+        expected: format!("the records of LSN {} to {}", last.first, last.end() - 1),
+        found,
+        remedy,
+    };
+    let open = |first: u64| History::open_on(media.clone())?.after(At::Lsn(first - 1));
+    let mut at = last.first;
+    let mut history = loop {
+        match open(at) {
+            // The rest of them is as good.
+            Err(ebbtide::Error::NotKept { from, end, .. })
+                if from >= at && from + 1 < last.end() && last.end() <= end =>
+            {
+                at = from + 1;
+            }
+            Err(ebbtide::Error::NotKept { from, end, .. }) => {
+                let found = match end {
+                    end if end > from + 1 => format!("those of LSN {} to {}", from + 1, end - 1),
+                    end => format!("none below LSN {end}"),
+                };
+                let remedy = if end < last.end() { LACKS } else { UNKNOWN };
+                return Err(refused(found, remedy));
+            }
+            // What is not durable was not shipped from here.
+            opened => break opened?,
+        }
+    };
+    while at < last.end() {
+        let Some(piece) = history.read_piece()? else {
+            return Err(refused(format!("only those up to {}", at - 1), LACKS));
+        };
+        let skip = (at.saturating_sub(piece.first) * RECORD_BYTES) as usize;
+        let from = ((at - last.first) * RECORD_BYTES) as usize;
+        let own = piece.records.get(skip..).unwrap_or_default();
+        let rest = &last.records[from..];
+        let length = own.len().min(rest.len());
+        if piece.log != last.log || length == 0 || !is_same(&own[..length], &rest[..length]) {
+            return Err(refused(format!("other records from LSN {at} on"), LACKS));
+        }
+        at += length as u64 / RECORD_BYTES;
+    }
+    Ok(())
+}
