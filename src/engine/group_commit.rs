@@ -13,9 +13,9 @@ use crate::engine::wakeup::Wakeup;
 use crate::error::{Error, Result};
 use crate::locks::leader_gate::{self, Taken};
 use crate::options::Durability;
-use crate::sync::{Hint, Instant, patience};
+use crate::sync::{self, Hint, Instant, patience};
 use crate::telemetry::{self, Timed, Work};
-use crate::wal::{Op, Record, scan};
+use crate::wal::{Op, Record, Segment, scan};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +24,11 @@ use std::time::Duration;
 const LEADERS_TIME: (Duration, Duration) =
     (patience(Duration::from_millis(20)), patience(Duration::from_secs(1)));
 const SYNCS: u64 = 4;
+/// The pauses before a segment that could not be opened is tried again for an operation whose
+/// record is in the log.
+const PAUSES: [Duration; 3] =
+    [Duration::from_millis(1), Duration::from_millis(10), Duration::from_millis(100)];
+
 /// The syncs of this handle.
 #[derive(Debug)]
 pub struct GroupCommit {
@@ -72,7 +77,8 @@ impl GroupCommit {
                     }
                 };
             // The previous leader may have done it.
-            let led = if self.shared.durable() < target { self.lead(in_order) } else { Ok(()) };
+            let led =
+                if self.shared.durable() < target { self.lead(in_order, target) } else { Ok(()) };
             // Not before a failure has poisoned the filter, or the next leader would continue as if
             // nothing had happened.
             leader.end();
@@ -106,15 +112,48 @@ impl GroupCommit {
         }
     }
 
-    /// Syncs everything that has been reserved so far. `in_order`: whether the previous sync has
-    /// ended, successfully or not.
-    fn lead(&self, in_order: bool) -> Result<()> {
+    /// As [`GroupCommit::commit_applied`], for an operation that returns afterwards. Its record is
+    /// in the log, so an error which says that nothing has happened would be wrong: if another try
+    /// does not help either, the filter is poisoned.
+    fn commit_returning(&self, target: u64) -> Result<()> {
+        let mut pauses = PAUSES.into_iter();
+        loop {
+            match self.commit_applied(target) {
+                Err(error @ (Error::Io { .. } | Error::Damaged { .. } | Error::Version { .. })) => {
+                    let Some(pause) = pauses.next() else {
+                        self.shared.poison(format!("a record cannot be synced ({error})"));
+                        return Err(self.shared.poisoned());
+                    };
+                    sync::sleep(pause);
+                }
+                committed => return committed,
+            }
+        }
+    }
+
+    /// Returns the durable end, the segments from there on, and the LSN up to which they contain
+    /// what was reserved. That is the tail, or if a segment that another process has begun cannot
+    /// be opened, at least `target`.
+    fn unsynced(&self, target: u64) -> Result<(u64, Vec<Arc<Segment>>, u64)> {
+        let upto = self.shared.image.header().tail().read();
+        let error = match self.log_writer.map_log() {
+            Ok((from, segments)) => return Ok((from, segments, upto)),
+            Err(error) => error,
+        };
+        let from = self.shared.durable();
+        let segments = self.shared.log.mapped_from(from);
+        let end = segments.last().map_or(from, |last| last.end());
+        if end >= target { Ok((from, segments, end.min(upto))) } else { Err(error) }
+    }
+
+    /// Syncs everything that has been reserved so far, at least what lies below `target`.
+    /// `in_order`: whether the previous sync has ended, successfully or not.
+    fn lead(&self, in_order: bool, target: u64) -> Result<()> {
         let header = self.shared.image.header();
         if header.is_poisoned() {
             return Err(self.shared.poisoned());
         }
-        let upto = header.tail().read();
-        let (from, segments) = self.log_writer.map_log()?;
+        let (from, segments, upto) = self.unsynced(target)?;
         // Read again, to include records on pages that may count as clean.
         let written = header.tail().read();
         let walked = self.shared.log.walked();
@@ -176,6 +215,8 @@ impl GroupCommit {
     pub(crate) fn commit_all(&self) -> Result<()> {
         self.shared.check_process()?;
         self.shared.check_directory()?;
+        // A lost page of the image may show an older tail: then there seems to be nothing to sync.
+        trust::check_image(&self.shared)?;
         // Another handle may have walked there.
         self.shared.log.note_walked(self.shared.durable());
         if self.has_undurable() {
@@ -225,7 +266,7 @@ impl GroupCommit {
     #[inline]
     pub(crate) fn settle(&self, lsn: u64, durability: Option<Durability>) -> Result<()> {
         match durability.unwrap_or(self.shared.durability) {
-            Durability::Always => self.commit_applied(lsn.saturating_add(1)),
+            Durability::Always => self.commit_returning(lsn.saturating_add(1)),
             Durability::Interval(every) => {
                 self.wakeup.request(every);
                 Ok(())

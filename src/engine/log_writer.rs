@@ -2,9 +2,11 @@
 
 use crate::engine::backpressure::{Backpressure, RESTRAINED};
 use crate::engine::shared::Shared;
+use crate::engine::trust;
 use crate::engine::wakeup::{RECORDS_PER_WAKEUP, Wakeup};
 use crate::error::Result;
 use crate::locks::leader_gate::{self, Taken};
+use crate::options::Durability;
 use crate::sync::Hint;
 use crate::sync::patience;
 use crate::wal::log::SMALL;
@@ -193,8 +195,10 @@ impl LogWriter {
     /// Maps the log from the durable end up to the allocated end. Returns that durable end, and the
     /// segments.
     pub(crate) fn map_log(&self) -> Result<(u64, Vec<Arc<Segment>>)> {
+        let header = self.shared.image.header();
         loop {
-            let end = self.shared.image.header().allocated().read();
+            // A lost page of the image may show an older allocated end than the tail.
+            let end = header.allocated().read().max(header.tail().read());
             let durable = self.shared.durable();
             match self.shared.log.map(durable, end) {
                 // Below the durable end, checkpoints remove segments that they no longer need.
@@ -205,17 +209,22 @@ impl LogWriter {
     }
 
     /// Maps what others have allocated beyond the log that this handle has mapped, from the tail
-    /// on.
+    /// on. If its operations are durable when they return, from the durable end on: what it needs
+    /// for that, it has before it writes a record.
     pub(crate) fn map_ahead(&self) -> Result<()> {
         let header = self.shared.image.header();
+        let start = || match self.shared.durability {
+            Durability::Always => self.shared.durable(),
+            _ => header.tail().hint(),
+        };
         loop {
-            let (end, tail) = (header.allocated().read(), header.tail().hint());
+            let (end, from) = (header.allocated().read(), start());
             if end <= self.shared.log.mapped_end() {
                 return Ok(());
             }
-            match self.shared.log.map(tail, end) {
-                // It was removed, which happens only below the tail.
-                Err(error) if error.is_not_found() && header.tail().hint() > tail => {}
+            match self.shared.log.map(from, end) {
+                // It was removed, which happens only below that.
+                Err(error) if error.is_not_found() && start() > from => {}
                 mapped => return mapped.map(|_| ()),
             }
         }
@@ -225,6 +234,8 @@ impl LogWriter {
     /// that others have allocated, or allocates the next one.
     pub(crate) fn make_room(&self, end: u64) -> Result<()> {
         let header = self.shared.image.header();
+        // An older tail may lead to log that was removed, and would be created anew here.
+        trust::check_image(&self.shared)?;
         loop {
             self.shared.check_writable()?;
             // Otherwise a damaged tail would cause endless allocation.

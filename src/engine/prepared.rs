@@ -19,6 +19,9 @@ use ebbtide_core::kind::perform::Performed;
 /// has come since that was done last: each operation is staged a few times.
 const GROWN_BY: usize = 2;
 
+/// In the place of the LSN of a stripe: to be taken for changed by another caller.
+const CHANGED: u64 = u64::MAX;
+
 /// The operations of a batch.
 #[derive(Debug, Default)]
 pub(crate) struct Prepared {
@@ -30,7 +33,7 @@ pub(crate) struct Prepared {
     /// The tail of the log when `staging` was compared with the filter last.
     tail: u64,
     /// For each ordinary stripe, from 0, one more than its LSN before its blocks were first read; 0
-    /// if they were not.
+    /// if they were not, [`CHANGED`] if they were read under an older state.
     read_at: Vec<u64>,
     /// Questions that were answered as too late.
     late: usize,
@@ -136,7 +139,9 @@ impl Prepared {
         if !staging.is_behind(writer) {
             return;
         }
-        if (self.operations.len() - self.began_with) * GROWN_BY >= self.operations.len() {
+        let has_grown =
+            (self.operations.len() - self.began_with) * GROWN_BY >= self.operations.len();
+        if has_grown || staging.has_no_current_bank(writer) {
             self.staging = None;
         } else {
             staging.adopt(writer);
@@ -205,7 +210,8 @@ impl Prepared {
     }
 
     /// Notes the LSN of a key's stripe before a block of it is first read: an operation that the
-    /// reader does not see counts later in this stripe.
+    /// reader does not see counts later in this stripe. Under an older state the reader may not see
+    /// an earlier one either, so the commit asks again.
     fn note_read(&mut self, writer: &Writer, hash: u64) {
         let image = &writer.shared.image;
         let stripe = image.layout().stripe_of(hash);
@@ -213,7 +219,10 @@ impl Prepared {
             self.read_at.resize(image.header().stripe_count(), 0);
         }
         if let Some(read @ 0) = self.read_at.get_mut(stripe) {
-            *read = image.header().stripe(stripe + 1).lsn() + 1;
+            let lsn = image.header().stripe(stripe + 1).lsn();
+            let is_current =
+                self.staging.as_ref().is_some_and(|staging| staging.has_current_state(writer));
+            *read = if is_current { lsn + 1 } else { CHANGED };
         }
     }
 

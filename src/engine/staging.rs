@@ -284,6 +284,18 @@ impl Staging {
         self.basis != Basis::read(writer, version)
     }
 
+    /// Returns whether the filter has the same state still.
+    pub(crate) fn has_current_state(&self, writer: &Writer) -> bool {
+        writer.shared.image.header().state_block().unchanged(self.basis.version)
+    }
+
+    /// Returns whether none of its banks is in use any more: the filter was cleared, or a whole
+    /// window has passed.
+    pub(crate) fn has_no_current_bank(&self, writer: &Writer) -> bool {
+        let mut current = writer.shared.image.header().state().banks();
+        !current.any(|entry| self.banks.iter().any(|(_, bank)| bank.id() == entry.id))
+    }
+
     /// Counts what other callers have written since.
     pub(crate) fn adopt(&mut self, writer: &Writer) {
         let now = Basis::read(writer, self.basis.version);

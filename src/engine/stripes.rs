@@ -363,6 +363,26 @@ mod tests {
     const LIVING: Owner = Owner { slot: 1, incarnation: 5 };
 
     #[test]
+    fn a_held_stripe_that_the_image_shows_as_free_is_given_to_no_other_thread_of_the_handle() {
+        let (filter, _memory) = made();
+        let engine = filter.engine();
+        let released = std::sync::atomic::AtomicBool::new(false);
+        let held = engine.stripes.lock(1);
+        // As on a lost page of the image.
+        held.entry().lock_word().store(0, std::sync::atomic::Ordering::Relaxed);
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                let held = engine.stripes.lock(1);
+                (released.load(std::sync::atomic::Ordering::Relaxed), held.index())
+            });
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            released.store(true, std::sync::atomic::Ordering::Relaxed);
+            drop(held);
+            assert_eq!(other.join().expect("no panic"), (true, 1));
+        });
+    }
+
+    #[test]
     fn repair_applies_and_counts_what_the_dead_left_of_this_stripe_and_of_no_other() {
         let (filter, _memory) = made();
         let engine = filter.engine();

@@ -128,7 +128,8 @@ impl<'a> Counters<'a> {
         Totals { inserts, new_bits }
     }
 
-    /// Returns the sums.
+    /// Returns the sums. While the filter is cleared, they may be too small: a reader may see what
+    /// the clear subtracts, and not what was counted just before.
     #[must_use]
     pub fn sum(self) -> Totals {
         let mut sums = [0, 1].map(|at| self.head[BEGAN_WITH + at].load(Ordering::Relaxed));
@@ -141,7 +142,9 @@ impl<'a> Counters<'a> {
                 *sum = sum.wrapping_add(counted);
             }
         }
-        Totals { inserts: sums[0], new_bits: sums[1] }
+        // Then a sum is not below zero either: events would be due without end.
+        let [inserts, new_bits] = sums.map(|sum| (sum as i64).max(0) as u64);
+        Totals { inserts, new_bits }
     }
 }
 
@@ -203,6 +206,20 @@ mod tests {
         (0..2).for_each(|at| head[ANNOUNCED + at].store(9000, Ordering::Relaxed));
         counters.catch_up();
         assert_eq!(counters.at_most(), more, "announced counts are not undone");
+    }
+
+    #[test]
+    fn a_sum_of_which_a_part_was_read_before_a_clear_is_not_below_zero() {
+        let (head, shards) = (words(HEAD_WORDS), words(shards_words(64)));
+        let counters = Counters::new(&head, &shards, (0, shards.len()));
+        counters.count(0, 5, 50);
+        counters.count(1, 6_u64.wrapping_neg(), 60_u64.wrapping_neg());
+        assert_eq!(counters.sum(), Totals { inserts: 0, new_bits: 0 });
+        counters.catch_up();
+        let (most, lots) = (counters.at_most(), 2 * LOTS[0]);
+        assert!(most.inserts <= lots && most.new_bits <= 2 * LOTS[1], "{most:?}");
+        counters.count(0, 3, 30);
+        assert_eq!(counters.sum(), Totals { inserts: 2, new_bits: 20 });
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::image::control::Control;
 use crate::media::{Access, Media, MediaFile};
+use std::io::ErrorKind;
 
 /// Frees the space of positions, unless there are any, and of what says where the banks are,
 /// if they have names; for the creator of the image, before the file gets its name.
@@ -46,6 +47,21 @@ fn own_file(control: &Control, media: &dyn Media) -> Result<Box<dyn MediaFile>> 
     Ok(file)
 }
 
+/// Opens the file of this image, which has a temporary name. `None` if it does not have it any more.
+fn own_temporary(
+    control: &Control,
+    media: &dyn Media,
+    name: &str,
+) -> Result<Option<Box<dyn MediaFile>>> {
+    let path = || media.path().join(name);
+    let file = match media.open(name, Access::Write) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        opened => opened.map_err(Error::io("open", path()))?,
+    };
+    let inode = file.identity().map_err(Error::io("look at", path()))?;
+    Ok((inode == control.identity.inode).then_some(file))
+}
+
 /// Allocates space for the table of claims, unless it has it; for the holder of stripe 0 before
 /// a record of the first claim is written, and for the creator of the image, whose file has the
 /// name `temporary` at first.
@@ -60,16 +76,14 @@ pub fn allocate_claims(
     if control.claims().has_space() {
         return Ok(());
     }
-    let path = || media.path().join(FileName::Live.to_string());
-    let is_own =
-        |file: &dyn MediaFile| file.identity().is_ok_and(|inode| inode == control.identity.inode);
-    let named = own_file(control, media).or_else(|error| {
-        let file = temporary.and_then(|name| media.open(name, Access::Write).ok());
-        file.filter(|file| is_own(&**file)).ok_or(error)
-    });
-    let file = named?;
+    let path = media.path().join(FileName::Live.to_string());
+    let file = match (own_file(control, media), temporary) {
+        (Ok(file), _) => file,
+        (Err(error), None) => return Err(error),
+        (Err(error), Some(name)) => own_temporary(control, media, name)?.ok_or(error)?,
+    };
     let allocated = file.allocate(control.identity.room_for_claims());
-    allocated.map_err(|error| Error::io("allocate room for claims in", path())(error))?;
+    allocated.map_err(Error::io("allocate room for claims in", path))?;
     control.claims().note_space();
     Ok(())
 }

@@ -18,7 +18,7 @@ use crate::wal::{Op, Record};
 use arc_swap::ArcSwap;
 use ebbtide_core::block::{Block, Blocks, Layout};
 use ebbtide_core::event;
-use ebbtide_core::kind::{Event, Kind, Operation, State, Totals, records};
+use ebbtide_core::kind::{BankEntry, Event, Kind, Operation, State, Totals, records};
 use ebbtide_core::time::OperationTime;
 use std::sync::{Arc, OnceLock};
 
@@ -94,7 +94,9 @@ impl Image {
         let files = BankFiles::find(&media, &header, access)?;
         let image = Self::over(header, layout, BankForm::of(kind), (media, files), access);
         image.follow()?;
-        image.fix_banks(kind);
+        while !image.fix_banks(kind) {
+            image.follow()?;
+        }
         Ok(image)
     }
 
@@ -111,11 +113,20 @@ impl Image {
         Self { header, layout, form, banks, fixed, following, media, temporary, files, access }
     }
 
-    fn fix_banks(&self, kind: &dyn Kind) {
-        if !kind.changes_banks() {
-            let next_bank = self.header.state().next_bank();
-            self.fixed.get_or_init(|| FixedBanks { banks: self.banks.load_full(), next_bank });
+    /// Notes the mapped banks, for a kind whose banks change with a clear only. Returns false if
+    /// there was one since they were mapped.
+    fn fix_banks(&self, kind: &dyn Kind) -> bool {
+        let (state_block, banks) = (self.header.state_block(), self.banks.load_full());
+        let version = state_block.version();
+        let state = state_block.state(version);
+        let is_mapped =
+            |entry: BankEntry| banks.get(entry.slot).is_some_and(|bank| bank.id() == entry.id);
+        let (next_bank, are_mapped) = (state.next_bank(), state.banks().all(is_mapped));
+        let are_current = are_mapped && state_block.unchanged(version);
+        if are_current && !kind.changes_banks() {
+            self.fixed.get_or_init(|| FixedBanks { banks, next_bank });
         }
+        are_current || kind.changes_banks()
     }
 
     /// Returns where the banks lie.
@@ -564,7 +575,8 @@ impl Image {
     /// Finishes a rebuild: fills the header's caches from the stripes, and sets the ends of the
     /// log.
     pub fn finish(&self, kind: &dyn Kind, tail: u64) {
-        self.fix_banks(kind);
+        let are_fixed = self.fix_banks(kind);
+        debug_assert!(are_fixed, "nobody else changes the banks of a rebuild");
         let (totals, time) = self.sum_stripes();
         self.header.counters().begin(totals);
         self.header.time().begin_at(time);

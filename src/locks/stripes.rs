@@ -1,13 +1,14 @@
 //! The stripes of one handle: the shared lock word together with the private data of each stripe.
 //!
-//! Data private to the handle (a mapped log segment, say) is guarded by the same lock as the
-//! blocks, so its use needs no further lock. A panic while a stripe is held poisons the filter: the
+//! Data private to the handle (a mapped log segment, say) is used under the same lock as the blocks.
+//! A panic while a stripe is held poisons the filter: the
 //! blocks may be torn, and recovery rebuilds them.
 #![expect(unsafe_code, reason = "a lock hands out exclusive access to what it guards")]
 
 use crate::image::{Control, Stripe};
 use crate::locks::courtesy::Courtesy;
 use crate::locks::robust_word::{self, Acquired, Owner, Released, Verdict};
+use crate::sync::{self, AtomicU64, Ordering};
 use crossbeam::utils::CachePadded;
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -17,12 +18,21 @@ use std::ops::{Deref, DerefMut};
 pub struct Stripes<T> {
     owner: Owner,
     courtesy: Courtesy,
-    locals: Box<[CachePadded<UnsafeCell<T>>]>,
+    locals: Box<[CachePadded<Local<T>>]>,
 }
 
-// SAFETY: a `T` is reached only through a `StripeGuard`, which holds the stripe's lock word for its
-// whole life; the word excludes all other threads of this handle (and all other handles).
-unsafe impl<T: Send + Sync> Sync for Stripes<T> {}
+/// The private data of a stripe, and 1 while a guard has it. The lock word alone would not do: it
+/// lies in a file, and shows the stripe as free if that page is lost or another program writes
+/// there.
+#[derive(Debug, Default)]
+struct Local<T> {
+    is_held: AtomicU64,
+    data: UnsafeCell<T>,
+}
+
+// SAFETY: a `T` is reached only through the one `StripeGuard` that has set `is_held`, which it
+// clears when it is dropped.
+unsafe impl<T: Send + Sync> Sync for Local<T> {}
 
 impl<T: Default> Stripes<T> {
     /// Creates private data for `count` stripes, for a handle with this slot and incarnation.
@@ -88,8 +98,29 @@ impl<T> Stripes<T> {
         stripe: Stripe<'a>,
         index: usize,
     ) -> StripeGuard<'a, T> {
+        // Acquire: pairs with the Release of `release_local`.
+        if self.locals[index].is_held.swap(1, Ordering::Acquire) != 0 {
+            self.wait_for_local(index);
+        }
         let panicking = std::thread::panicking();
         StripeGuard { stripes: self, header, stripe, index, panicking }
+    }
+}
+
+impl<T> Stripes<T> {
+    /// Waits for another thread of this handle that holds the stripe, although its lock word was
+    /// free.
+    #[cold]
+    fn wait_for_local(&self, index: usize) {
+        while self.locals[index].is_held.swap(1, Ordering::Acquire) != 0 {
+            sync::yield_now();
+        }
+    }
+
+    #[inline]
+    fn release_local(&self, index: usize) {
+        // Release: pairs with the Acquire of `guard` and `wait_for_local`.
+        self.locals[index].is_held.store(0, Ordering::Release);
     }
 }
 
@@ -115,6 +146,7 @@ impl<'a, T> StripeGuard<'a, T> {
     /// Releases a stripe under which nothing was done, even if it was taken over since: the handle
     /// is closed, and counts as dead for all others.
     pub fn release_unchanged(self) {
+        self.stripes.release_local(self.index);
         // Lost or not: there is no change that another owner could have collided with.
         let _ = robust_word::unlock(self.stripe.lock_word(), self.stripes.owner);
         std::mem::forget(self);
@@ -132,16 +164,16 @@ impl<T> Deref for StripeGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: the guard holds the stripe's lock; see `Sync for Stripes`.
-        unsafe { &*self.stripes.locals[self.index].get() }
+        // SAFETY: the guard has set `is_held`; see `Sync for Local`.
+        unsafe { &*self.stripes.locals[self.index].data.get() }
     }
 }
 
 impl<T> DerefMut for StripeGuard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the guard holds the stripe's lock, and `&mut self` is the only access to it.
-        unsafe { &mut *self.stripes.locals[self.index].get() }
+        // SAFETY: the guard has set `is_held`, and `&mut self` is the only access through it.
+        unsafe { &mut *self.stripes.locals[self.index].data.get() }
     }
 }
 
@@ -153,6 +185,7 @@ impl<T> Drop for StripeGuard<'_, T> {
             // possibly torn blocks.
             self.header.status().poison();
         }
+        self.stripes.release_local(self.index);
         match robust_word::unlock(self.stripe.lock_word(), self.stripes.owner) {
             Ok(Released::Free) => {}
             Ok(Released::Offered) => self.stripes.courtesy.note_waiter(),

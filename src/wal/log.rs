@@ -71,8 +71,8 @@ pub struct Log {
     temporaries: Hint,
     /// Every slot below is complete, as this handle has seen.
     walked: Hint,
-    /// A slot below is looked at before it is written. As `walked`, until a writer has reserved
-    /// one: then all slots are.
+    /// A slot below is looked at before it is written: it lies below a tail that this handle has
+    /// seen. Once a writer has reserved one, all slots are.
     guarded: Hint,
 }
 
@@ -173,6 +173,20 @@ impl Log {
         Ok(mapped)
     }
 
+    /// Returns the segments from that of `from` on which are mapped, up to the first that is not.
+    #[must_use]
+    pub fn mapped_from(&self, from: u64) -> Vec<Arc<Segment>> {
+        let mut at = self.header_of(from.max(self.first.first)).first;
+        let segments = self.segments.lock();
+        let mapped = segments.range(at..).map_while(|(&first, segment)| {
+            (first == at).then(|| {
+                at = segment.end();
+                segment.clone()
+            })
+        });
+        mapped.collect()
+    }
+
     fn add(&self, segment: Segment) -> Arc<Segment> {
         // Two threads may have opened the same segment; either one will do.
         self.segments.lock().entry(segment.first()).or_insert_with(|| Arc::new(segment)).clone()
@@ -180,7 +194,7 @@ impl Log {
 
     /// Allocates the next piece of the log, which is allocated up to `first` now; returns its end.
     /// If `first` begins a segment, the segment is created, durable with its name. If another
-    /// handle has just created it, it is made durable again, because its creator may not have
+    /// handle has just created it, its name is made durable again, because its creator may not have
     /// finished that.
     ///
     /// The rest of a segment needs no sync of its own: the sync that makes a record durable also
@@ -207,9 +221,9 @@ impl Log {
             Err(error) if error.is_exists() && self.remove_another(&header)? => create()?,
             Err(error) if error.is_exists() => {
                 let found = open()?.map(self.access)?;
-                found.dirty(first, first);
-                let synced = found.sync().and_then(|()| self.media.sync());
-                synced.map_err(Error::io("sync", self.media.path()))?;
+                // Only the name. The file was synced before it got that, and it may have records by
+                // now: a sync of them that fails here would be missed by the next sync of the log.
+                self.media.sync().map_err(Error::io("sync", self.media.path()))?;
                 found
             }
             made => made?,
@@ -268,8 +282,13 @@ impl Log {
         self.guarded.raise(lsn);
     }
 
-    /// Returns whether a slot is complete that a writer has reserved although this handle has
-    /// walked beyond: the image has lost its tail to an older one.
+    /// Notes that every slot below this LSN has been reserved.
+    pub fn note_tail(&self, lsn: u64) {
+        self.guarded.raise(lsn);
+    }
+
+    /// Returns whether a slot is complete that a writer has reserved although this handle has seen
+    /// a later tail: the image has lost it to an older one.
     #[cold]
     fn is_taken(&self, segment: &Segment, lsn: u64) -> bool {
         self.guarded.set(u64::MAX);

@@ -413,6 +413,44 @@ fn a_batch_beside_another_writer_fails_only_for_keys_that_the_other_has_inserted
     }
 }
 
+/// Operations of which a batch does not decide again all that came before the next question.
+fn filled<'f, K>(filter: &'f Filter<K>) -> Batch<'f, K> {
+    let mut batch = filter.batch();
+    (0..9).for_each(|own| batch.insert(key(1000 + own)).expect("an insert"));
+    assert_eq!(batch.check_and_insert(key(2000)).expect("a question"), Checked::New);
+    batch
+}
+
+#[test]
+fn a_key_that_another_caller_inserts_after_a_clear_or_a_step_is_new_for_one_of_them() {
+    let media = Arc::new(Memory::new());
+    let filter = Filter::create_on(media, Bloom::capacity(1000), options()).expect("a filter");
+    let mut batch = filled(&filter);
+    assert!(filter.check_and_insert(key(8)).expect("an insert").is_new());
+    filter.clear().expect("a clear");
+    assert!(filter.check_and_insert(key(7)).expect("an insert").is_new());
+    assert_eq!(batch.check_and_insert(key(7)).expect("a question"), Checked::Present);
+    assert_eq!(batch.check_and_insert(key(8)).expect("a question"), Checked::New, "it was cleared");
+    batch.commit().expect("a commit");
+    // Those of the batch, of which one is present, and one beside it.
+    assert_eq!(filter.stat().expect("figures").inserts, 13);
+
+    let clock = ManualClock::new(Timestamp::from_unix_micros(1 << 50));
+    let spec = TimeLimited::window(Duration::from_secs(60)).rate(10.0);
+    let at = options().clock(clock.clone().into());
+    let filter = Filter::create_on(Arc::new(Memory::new()), spec, at).expect("a filter");
+    filter.insert(key(8)).expect("an insert");
+    let mut batch = filled(&filter);
+    clock.advance(Duration::from_secs(45));
+    assert!(filter.check_and_insert(key(7)).expect("an insert").is_new());
+    let answer = batch.check_and_insert(key(7)).expect("a question");
+    let committed = batch.commit();
+    match answer {
+        Checked::New => assert!(matches!(committed, Err(Error::Conflict { .. })), "{committed:?}"),
+        answer => assert_eq!((answer, committed.is_ok()), (Checked::Present, true)),
+    }
+}
+
 #[test]
 fn inserts_of_others_while_a_batch_is_filled_advance_its_window() {
     let spec = Fingerprint::last(100).fpr(1e-9);

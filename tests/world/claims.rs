@@ -104,7 +104,7 @@ impl Task<'_> {
     fn confirm(&mut self, then: Then, key: u64, token: u64) -> Checked<Next> {
         self.hold(key, Held::Confirming);
         let (call, filter) = (self.call(false), self.filter);
-        self.write(&[(Op::Insert, key)], false, false, || {
+        self.write_unless_late(&[(Op::Insert, key)], false, false, || {
             let lease = filter.resume_claim(key.to_le_bytes(), token);
             let confirmed = if let Then::ConfirmInBatch = then {
                 let mut batch = ManuallyDrop::new(Batch::new(call));

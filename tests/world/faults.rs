@@ -2,7 +2,7 @@
 //! calls to the disk fail, the image is written back or lost, processes are killed, the disk begins
 //! to lie, the power fails.
 
-use crate::world::{World, is_strict, lock};
+use crate::world::{World, lock};
 use ebbtide::Error;
 use ebbtide_testkit::crash::fault::{FAULTS, Fault, Plan};
 use ebbtide_testkit::prefix::Checked;
@@ -15,6 +15,8 @@ use std::time::Duration;
 pub struct Weather {
     /// The fault of this round.
     pub fault: Option<Fault>,
+    /// A read may have returned something else than what the disk holds.
+    pub misreads: bool,
     /// A sync or the image may have failed since the filter was opened.
     pub may_poison: bool,
     /// Pages of the image are lost: until all have closed, nothing that is answered counts.
@@ -37,7 +39,7 @@ impl Weather {
     /// Returns whether the files may be damaged: by lies of the disk, or because an older tail of a
     /// lost image let a writer write over a record.
     pub fn may_be_damaged(&self) -> bool {
-        self.was_lied_to || self.was_lost && !is_strict()
+        self.was_lied_to || self.was_lost
     }
 
     /// Returns whether an error may come from what happened to the disk.
@@ -45,14 +47,9 @@ impl Weather {
         match error {
             Error::Poisoned { .. } | Error::Retired { .. } => self.may_poison,
             Error::Io { .. } => self.lost || self.fault.is_some(),
-            // The next opening rebuilds the image, as the error says.
-            Error::Damaged { path, .. } if path.ends_with("live") => {
-                self.lost || self.fault.is_some() && !is_strict()
-            }
-            Error::Damaged { .. } => {
-                let misreads = |fault| matches!(fault, Fault::BitFlip | Fault::ReadEnds);
-                self.lost || self.fault.is_some_and(misreads)
-            }
+            // Its claim is on a lost page.
+            Error::LeaseLost { .. } => self.lost,
+            Error::Damaged { .. } => self.lost || self.misreads,
             Error::Core(_) => self.lost,
             // The directory is not complete yet, or cannot be looked at.
             Error::NotAFilter { .. } | Error::Exists { .. } | Error::Occupied { .. } => {
@@ -130,6 +127,7 @@ pub fn run(world: &World, events: Events, lives: &[usize]) -> Checked<()> {
             Event::Fail(plan) => {
                 let mut weather = lock(&world.weather);
                 weather.fault = Some(plan.fault);
+                weather.misreads |= matches!(plan.fault, Fault::BitFlip | Fault::ReadEnds);
                 weather.may_poison = true;
                 drop(weather);
                 note(world, disk.plan(Some(plan)));
@@ -180,5 +178,6 @@ fn note(world: &World, plan: Option<Plan>) {
 /// Ends the faults of a round.
 pub fn clear(world: &World) {
     note(world, world.disk().plan(None));
-    lock(&world.weather).fault = None;
+    let mut weather = lock(&world.weather);
+    (weather.fault, weather.misreads) = (None, false);
 }

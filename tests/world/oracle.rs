@@ -12,7 +12,6 @@
 //! - *Log and filter.* The digest is that of the filter in memory, and so are answers.
 
 use crate::kinds::{Promise, Spec};
-use crate::world::is_strict;
 use ebbtide_core::claims::HeldClaim;
 use ebbtide_core::kind::Parameters;
 use ebbtide_core::kinds::registry;
@@ -48,6 +47,8 @@ pub struct Layout {
 #[derive(Debug, Clone, Copy)]
 pub struct Begun {
     pub from: u64,
+    /// The least such LSN of it and of the operations that ran when it began.
+    overlaps_from: u64,
 }
 
 /// An operation on a key: its code, and the key's hash.
@@ -82,6 +83,16 @@ pub struct Oracle {
     /// Pages of the image are lost, and nobody has recovered since.
     is_image_lost: bool,
     keys: BTreeMap<(u8, u64), OfKey>,
+    /// Operations that may be running, by where the log ended when they began.
+    running: BTreeMap<u64, u64>,
+    /// For the record of each insert that has returned, the LSN from which on others ran beside it.
+    overlaps: BTreeMap<u64, u64>,
+    /// Records that may have been decided on an older state than that of their place in the log.
+    doubtful: Vec<Range<u64>>,
+    /// One of them does not fit to the records before it.
+    is_beyond_comparison: bool,
+    /// All operations with records below have happened.
+    settled: u64,
     /// Keys that were only ever inserted if they were new.
     checked_only: BTreeMap<u64, bool>,
     /// A clear has begun since the log was last compared.
@@ -127,6 +138,11 @@ impl Oracle {
             loss: Loss::Nothing,
             is_image_lost: false,
             keys: BTreeMap::new(),
+            running: BTreeMap::new(),
+            overlaps: BTreeMap::new(),
+            settled: 1,
+            doubtful: Vec::new(),
+            is_beyond_comparison: false,
             checked_only: BTreeMap::new(),
             clearing: false,
             machine: machine(spec, layout),
@@ -186,6 +202,11 @@ impl Oracle {
             ));
         }
         self.log.split_off(&start);
+        self.overlaps.split_off(&start);
+        self.doubtful.retain(|doubtful| doubtful.start < start);
+        if let Some(last) = self.doubtful.last_mut() {
+            last.end = last.end.min(start);
+        }
         self.returned = self.returned.min(start);
         self.durable = self.durable.min(start);
         (self.timeline, self.start, self.next) = (timeline, start, start);
@@ -212,10 +233,12 @@ impl Oracle {
         self.timeline = 0;
     }
 
-    /// Pages of the image are lost: what was not walked is not protected from an older tail, and
-    /// what is answered until all have closed does not count.
+    /// Pages of the image are lost: until all have closed, no answer counts, and records may have
+    /// been decided on an older state.
     pub fn lose_image(&mut self) {
-        self.is_image_lost = true;
+        if !std::mem::replace(&mut self.is_image_lost, true) {
+            self.doubtful.push(self.next..u64::MAX);
+        }
         self.checked_only.values_mut().for_each(|checked| *checked = false);
     }
 
@@ -235,6 +258,8 @@ impl Oracle {
         }
         self.keys = keys;
         self.clearing = false;
+        self.running.clear();
+        self.settled = self.log.keys().next_back().map_or(1, |&last| last + 1);
     }
 
     /// Begins an operation with these records; `checks` if the key is inserted only if it is new.
@@ -247,7 +272,10 @@ impl Oracle {
             }
         }
         let last = self.log.keys().next_back().map_or(0, |&last| last + 1);
-        Begun { from: self.next.max(last) }
+        let from = self.next.max(last);
+        *self.running.entry(from).or_default() += 1;
+        let overlaps_from = self.running.keys().next().copied().unwrap_or(from);
+        Begun { from, overlaps_from }
     }
 
     /// Ends an operation that has not happened.
@@ -275,9 +303,16 @@ impl Oracle {
                     "{op:?} of {hash:x} returned and has no record from {from} on"
                 ));
             };
+            if op == Op::Insert {
+                self.overlaps.insert(lsn, begun.overlaps_from);
+            }
             end = end.max(lsn + 1);
         }
         self.returned = self.returned.max(end);
+        if let Some(running) = self.running.get_mut(&begun.from) {
+            *running -= 1;
+        }
+        self.running.retain(|_, running| *running > 0);
         Ok(end)
     }
 
@@ -286,10 +321,10 @@ impl Oracle {
         self.returned
     }
 
-    /// A call has acknowledged all below an LSN as durable. While nobody has noticed that the image
-    /// is lost, a sync may be led by what it shows, and leave out a segment.
+    /// A call has acknowledged all below an LSN as durable. While pages of the image are lost and
+    /// nobody has said so, that is not sure.
     pub fn acknowledge(&mut self, end: u64, disk: &CrashDisk) {
-        if end > self.durable && (!self.is_image_lost || is_strict()) {
+        if end > self.durable && !self.is_image_lost {
             self.durable = end;
             disk.tell_durable_below(end);
         }
@@ -315,20 +350,29 @@ impl Oracle {
             return false;
         }
         let is_insert = |record: &Record| record.op == Op::Insert;
+        let is_sure = |lsn: &u64| !self.doubtful.iter().any(|doubtful| doubtful.contains(lsn));
         match self.spec.promise {
             Promise::Kept | Promise::Counted => true,
             Promise::Nothing => false,
             Promise::Last(window) => {
                 let unknown: u64 = self.keys.values().map(|of_key| of_key.unknown).sum();
-                let inserts = self.log.iter().rev().filter(|(_, (_, record))| is_insert(record));
-                let is_it = |&lsn: &u64, record: &Record| lsn < below && record.payload == hash;
-                let after = inserts.take_while(|(lsn, (_, record))| !is_it(lsn, record));
-                after.count() as u64 + unknown < window
+                let inserts = |range| {
+                    let records = self.log.range::<u64, _>(range);
+                    records.filter(|(_, (_, record))| is_insert(record))
+                };
+                let latest = inserts(0..below).rfind(|(_, (_, record))| record.payload == hash);
+                // Inserts that ran at the same time may have been counted after it.
+                let latest = latest.filter(|(lsn, _)| is_sure(lsn));
+                let from = latest.and_then(|(lsn, _)| self.overlaps.get(lsn));
+                from.is_some_and(|&from| inserts(from..u64::MAX).count() as u64 + unknown <= window)
             }
             Promise::Within(window) => {
-                let inserts = self.log.range(..below).rev().map(|(_, (_, record))| record);
-                let mut inserts = inserts.filter(|record| is_insert(record));
-                let latest = inserts.find(|record| record.payload == hash);
+                let has_happened =
+                    |lsn: &u64| *lsn < self.settled || self.overlaps.contains_key(lsn);
+                let happened =
+                    self.log.range(..below).filter(|(lsn, _)| has_happened(lsn) && is_sure(lsn));
+                let mut inserts = happened.map(|(_, (_, record))| record);
+                let latest = inserts.rfind(|record| is_insert(record) && record.payload == hash);
                 latest.is_some_and(|record| now < record.time + window)
             }
         }
@@ -364,9 +408,15 @@ impl Oracle {
                 for (to, word) in bytes.chunks_exact_mut(8).zip(words) {
                     to.copy_from_slice(&word.to_le_bytes());
                 }
-                self.machine
-                    .apply(&Logged { lsn, record: bytes })
-                    .map_err(|error| format!("record {}: {error}", after - 1))?;
+                let applied = self.machine.apply(&Logged { lsn, record: bytes });
+                if applied.is_err()
+                    && self.doubtful.iter().any(|doubtful| doubtful.contains(&after))
+                {
+                    // A claim that was given although another one is there, for example.
+                    self.is_beyond_comparison = true;
+                    return Ok(());
+                }
+                applied.map_err(|error| format!("record {}: {error}", after - 1))?;
                 self.applied.1 = lsn;
             }
             self.applied.0 = after;
@@ -420,6 +470,11 @@ impl Oracle {
             }
             None => Ok(()),
         }
+    }
+
+    /// Returns whether the filter cannot be compared with its records any more.
+    pub fn is_beyond_comparison(&self) -> bool {
+        self.is_beyond_comparison
     }
 
     pub fn print(&self) {

@@ -5,7 +5,6 @@ use ebbtide_testkit::environment::scaled;
 use ebbtide_testkit::schedule::stage::{self, Director};
 use libtest_mimic::{Arguments, Trial};
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -92,7 +91,6 @@ impl Settings {
                 "--seconds" => settings.seconds = value(),
                 "--trace" => settings.is_traced = true,
                 "--all" => settings.all = true,
-                "--strict" => world::STRICT.store(true, Ordering::Relaxed),
                 _ => rest.push(name),
             }
         }

@@ -3,7 +3,7 @@
 use crate::claims::{self, Then};
 use crate::kinds::Promise;
 use crate::oracle::{Begun, Written};
-use crate::world::{self, Opened, World, lock};
+use crate::world::{Opened, World, lock};
 use ebbtide::{Batch, Call, Checked as Answer, Durability, Error, Filter, Since, Timestamp};
 use ebbtide_core::record::Op;
 use ebbtide_testkit::prefix::Checked;
@@ -300,10 +300,6 @@ impl<'a> Task<'a> {
     ) -> Checked<Next> {
         let is_over = is_over(&result);
         let is_durable = self.is_durable(durable);
-        // A commit that cannot map a segment of another process fails with the record in the log:
-        // docs/reliability.md, "Promises".
-        let is_late = matches!(result, Err(Error::Io { .. } | Error::Damaged { .. }));
-        let unknown = is_over || is_durable && is_late && !world::is_strict();
         let happened = self.came(result)?;
         self.world.ask(|oracle, disk| {
             match happened {
@@ -313,7 +309,7 @@ impl<'a> Task<'a> {
                         oracle.acknowledge(end, disk);
                     }
                 }
-                None if unknown => {}
+                None if is_over => {}
                 Some(false) | None => oracle.fail(written),
             }
             Ok(if is_over { Next::Stop } else { Next::Continue })
@@ -434,25 +430,29 @@ impl<'a> Task<'a> {
         if checked == Answer::New {
             keys.push((Op::Insert, shared));
         }
-        if self.may_be_late() {
-            // Which keys came too late is not said.
-            let world = self.world;
-            world.ask(|oracle, _| {
-                let written: Vec<Written> =
-                    keys.iter().map(|&(op, key)| (op, oracle.hash(key))).collect();
-                Ok(oracle.begin(&written, true))
-            })?;
-            return match batch.commit() {
-                Err(Error::Conflict { .. }) => Ok(Next::Continue),
-                committed => {
-                    self.came(committed).map(|came| came.map_or(Next::Stop, |()| Next::Continue))
-                }
-            };
-        }
-        self.write(&keys, durable, true, || match batch.commit() {
+        self.write_unless_late(&keys, durable, true, || match batch.commit() {
             Err(Error::Conflict { .. }) => Ok(false),
             committed => committed.map(|()| true),
         })
+    }
+
+    /// As `write`, for a call that does not say which of its keys came too late.
+    pub fn write_unless_late(
+        &mut self,
+        keys: &[(Op, u64)],
+        durable: bool,
+        checks: bool,
+        write: impl FnOnce() -> Result<bool, Error>,
+    ) -> Checked<Next> {
+        if !self.may_be_late() {
+            return self.write(keys, durable, checks, write);
+        }
+        self.world.ask(|oracle, _| {
+            let written: Vec<Written> =
+                keys.iter().map(|&(op, key)| (op, oracle.hash(key))).collect();
+            Ok(oracle.begin(&written, checks))
+        })?;
+        self.came(write()).map(|came| if came.is_some() { Next::Continue } else { Next::Stop })
     }
 
     /// Looks up keys that must be in the window.

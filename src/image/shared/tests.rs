@@ -259,6 +259,26 @@ fn a_block_that_grows_gets_room_before_an_operation_and_gives_back_what_it_does_
 }
 
 #[test]
+fn banks_that_were_mapped_before_a_clear_are_not_taken_for_those_after_it() {
+    let (image, kind, memory) = made(&Bloom::capacity(1000));
+    // A handle that has mapped the banks, and does not know them for good yet.
+    let header = Control::attach(&*memory, 7, Access::Write).expect("the image");
+    let media: Arc<dyn Media> = memory.clone();
+    let files = BankFiles::find(&media, &header, Access::Write).expect("the banks");
+    let form = BankForm::of(&*kind);
+    let other = Image::over(header, LAYOUT, form, (media, files), Access::Write);
+    other.follow().expect("the banks");
+    let cleared = image.prepare_clear(&*kind).expect("space");
+    image.clear_state(9, &cleared);
+    assert!(!other.fix_banks(&*kind));
+    other.follow().expect("the banks");
+    assert!(other.fix_banks(&*kind));
+    let bank = |of: &Image| of.banks().iter().map(|(_, bank)| bank.id()).collect::<Vec<_>>();
+    image.follow().expect("the banks");
+    assert_eq!(bank(&other), bank(&image));
+}
+
+#[test]
 fn a_rebuilt_image_begins_with_the_sums_of_its_stripes_and_the_end_of_its_log() {
     let (image, kind, _) = made(&Bloom::capacity(1000));
     assert_eq!((image.last_change(), image.sum_stripes()), (0, (Totals::default(), 0)));

@@ -209,12 +209,15 @@ pub fn log_lasts(tape: &Tape, end: u64) -> Result<(), String> {
     for segment in &all {
         let upto = segment.end(&all).min(end);
         for lsn in segment.first.max(start)..upto {
-            if !segment.is_final(lsn, tape.now) || !name_lasts(tape, segment.name) {
-                return Err(format!(
-                    "it ends at {end}, and record {lsn} in {} is not durable",
-                    segment.name
-                ));
-            }
+            let what = match segment.is_final(lsn, tape.now) {
+                false => "record",
+                true if !name_lasts(tape, segment.name) => "the name of record",
+                true => continue,
+            };
+            return Err(format!(
+                "it ends at {end}, and {what} {lsn} in {} is not durable",
+                segment.name
+            ));
         }
     }
     Ok(())

@@ -239,7 +239,7 @@ impl<W: Word, const BURSTS: bool> Table<W, BURSTS> {
     pub(super) fn insert(&self, block: &Block<'_>, generation: u64, hash: u64) -> bool {
         let form = self.form(block);
         self.catch_up(block, generation);
-        let late = (block.own(GENERATION) - generation).min(self.life.into()) as u32;
+        let late = block.own(GENERATION).saturating_sub(generation).min(self.life.into()) as u32;
         let life = self.life - late;
         if life == 0 {
             return self.find(block, generation, hash).left() > 0;
