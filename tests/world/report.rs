@@ -227,5 +227,8 @@ pub fn main() -> ExitCode {
         claim("whatever_a_seed_decides_the_filter_is_what_its_log_says", whatever_a_seed_decides),
         claim("two_runs_of_one_seed_are_equal", two_runs_are_equal),
     ];
-    libtest_mimic::run(&Arguments::from_iter(rest), trials).exit_code()
+    let mut arguments = Arguments::from_iter(rest);
+    // Worlds of one process share what the engine keeps by process.
+    arguments.test_threads = Some(1);
+    libtest_mimic::run(&arguments, trials).exit_code()
 }
