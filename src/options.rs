@@ -290,7 +290,7 @@ impl Options {
 
     /// Sets the size of a log segment, 4 KiB to 1 GiB: how much is allocated at once, ahead of use,
     /// when the log has grown to one (until then, half of what it has). Fixed at creation.
-    /// Default: a quarter of the first bank, rounded up to a power of two, at least 1 MiB and at
+    /// Default: the size of the first bank, rounded up to a power of two, at least 1 MiB and at
     /// most 16 MiB; above 1 GiB of memory a 64th, at most 1 GiB. A filter that has outgrown its
     /// default gets larger segments each time that a first handle opens it. Since two or three
     /// segments exist at a time, smaller ones save disk; but allocating one must take less time
@@ -476,11 +476,12 @@ impl Options {
         self.segment_bytes.unwrap_or(Self::default_segment_bytes(memory_bytes)) / RECORD_BYTES
     }
 
-    /// Returns the default size of a segment in bytes. A quarter of the memory up to 16 MiB keeps
-    /// the cost of two or three segments small; a 64th keeps their number small in large filters.
+    /// Returns the default size of a segment in bytes. Up to 16 MiB it is that of the memory, a
+    /// quarter of the log between two checkpoints; a 64th of the memory keeps their number small in
+    /// large filters.
     pub(crate) fn default_segment_bytes(memory_bytes: u64) -> u64 {
-        let quarter = (memory_bytes / 4).clamp(1 << 20, 16 << 20);
-        quarter.max((memory_bytes / 64).min(1 << 30)).next_power_of_two()
+        let least = memory_bytes.clamp(1 << 20, 16 << 20);
+        least.max((memory_bytes / 64).min(1 << 30)).next_power_of_two()
     }
 
     /// Returns whether this is the default size of a segment for a first bank of `memory_bytes`, of
@@ -548,10 +549,10 @@ mod tests {
         let default = Options::new();
         let sizes = [
             (0, MIB, MIB),
-            (3 * MIB, MIB, 12 * MIB),
-            (4 * MIB + 32, 2 * MIB, 16 * MIB + 128),
-            (16 * MIB, 4 * MIB, 64 * MIB),
-            (17 * MIB, 8 * MIB, 64 * MIB),
+            (3 * MIB, 4 * MIB, 12 * MIB),
+            (4 * MIB + 32, 8 * MIB, 16 * MIB + 128),
+            (16 * MIB, 16 * MIB, 64 * MIB),
+            (17 * MIB, 16 * MIB, 64 * MIB),
             (1024 * MIB, 16 * MIB, 1024 * MIB),
             (4096 * MIB, 64 * MIB, 4096 * MIB),
             (1 << 40, 1 << 30, 1 << 40),

@@ -34,8 +34,8 @@ pub const SMALL: u64 = (256 << 10) / RECORD_BYTES;
 
 /// Of a mapped log, one slot in this many is kept for handles that write few records, at most one
 /// in [`KEPT_OF_SEGMENT`] of a segment.
-const KEPT_OF_GROWN: u64 = 8;
-const KEPT_OF_SEGMENT: u64 = 32;
+const KEPT_OF_GROWN: u64 = 16;
+const KEPT_OF_SEGMENT: u64 = 8;
 
 /// Returns the slot up to which space is allocated next, if it is allocated up to `allocated` now.
 /// `segment` is the segment of the next slot, `start` the timeline's first LSN.

@@ -297,8 +297,9 @@ fn bank_due_on_a_full_log(notes: u64, pause: u64) -> bool {
     let filter = Filter::create_on(shared(&memory), spec, options()).expect("room");
     let mut late = 0;
     for key in 0..4000 {
-        // Allocating a bank takes three calls; the next call is for the segment.
-        memory.fail_after(4, ErrorKind::StorageFull);
+        // Allocating a bank takes three calls, and looking at the image before the log is extended
+        // as many; the next call is for the segment.
+        memory.fail_after(7, ErrorKind::StorageFull);
         let mut inserted = insert_at(&filter, key, key / 10 + late);
         memory.clear_faults();
         if inserted.is_err() {

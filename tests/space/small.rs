@@ -143,7 +143,7 @@ fn where_a_piece_of_the_log_finds_no_space_the_insert_fails_and_nothing_is_lost(
         let (bytes, allocated) = log(&memory);
         let written = bytes.iter().rposition(|&byte| byte != 0).expect("records") as u64 + 1;
         // But for what a log beyond 256 KiB keeps for other handles.
-        let kept = if allocated > 260 << 10 { bytes.len() as u64 / 32 } else { 0 };
+        let kept = if allocated > 260 << 10 { bytes.len() as u64 / 8 } else { 0 };
         let unused = allocated - written;
         assert!(unused <= kept, "{unused} of {allocated}: up to the last byte, and no further");
         if allocated == bytes.len() as u64 {
