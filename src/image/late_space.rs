@@ -47,7 +47,7 @@ fn own_file(control: &Control, media: &dyn Media) -> Result<Box<dyn MediaFile>> 
     Ok(file)
 }
 
-/// Opens the file of this image, which has a temporary name. `None` if it does not have it any more.
+/// Opens the file of this image under its temporary name. `None` if it has another one by now.
 fn own_temporary(
     control: &Control,
     media: &dyn Media,

@@ -18,7 +18,7 @@ use crate::wal::{Op, Record};
 use arc_swap::ArcSwap;
 use ebbtide_core::block::{Block, Blocks, Layout};
 use ebbtide_core::event;
-use ebbtide_core::kind::{BankEntry, Event, Kind, Operation, State, Totals, records};
+use ebbtide_core::kind::{Event, Kind, Operation, State, Totals, records};
 use ebbtide_core::time::OperationTime;
 use std::sync::{Arc, OnceLock};
 
@@ -116,17 +116,11 @@ impl Image {
     /// Notes the mapped banks, for a kind whose banks change with a clear only. Returns false if
     /// there was one since they were mapped.
     fn fix_banks(&self, kind: &dyn Kind) -> bool {
-        let (state_block, banks) = (self.header.state_block(), self.banks.load_full());
-        let version = state_block.version();
-        let state = state_block.state(version);
-        let is_mapped =
-            |entry: BankEntry| banks.get(entry.slot).is_some_and(|bank| bank.id() == entry.id);
-        let (next_bank, are_mapped) = (state.next_bank(), state.banks().all(is_mapped));
-        let are_current = are_mapped && state_block.unchanged(version);
-        if are_current && !kind.changes_banks() {
-            self.fixed.get_or_init(|| FixedBanks { banks, next_bank });
+        if kind.changes_banks() {
+            return true;
         }
-        are_current || kind.changes_banks()
+        let fixed = FixedBanks::of(&self.header, self.banks.load_full());
+        fixed.map(|fixed| self.fixed.get_or_init(|| fixed)).is_some()
     }
 
     /// Returns where the banks lie.

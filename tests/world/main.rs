@@ -9,7 +9,8 @@
 //!
 //! `--seed N`, the first seed; `--seconds N` (default 10), or `--worlds N`, one for each seed;
 //! `--trace` prints each event, act and answer, and the log of a world that fails; `--all` counts
-//! failures instead of ending with the first. A world that fails prints the arguments that repeat it.
+//! failures instead of ending with the first. A world that fails prints the arguments that repeat
+//! it.
 //!
 //! The engine calls the world before each of its steps only if it is built with `--cfg shuttle`.
 //! Built without, this program builds itself so, beside the other builds, and runs that.
