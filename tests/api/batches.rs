@@ -435,13 +435,18 @@ fn a_key_that_another_caller_inserts_after_a_clear_or_a_step_is_new_for_one_of_t
     // Those of the batch, of which one is present, and one beside it.
     assert_eq!(filter.stat().expect("figures").inserts, 13);
 
+    // A burst, for which a bank is opened.
     let clock = ManualClock::new(Timestamp::from_unix_micros(1 << 50));
-    let spec = TimeLimited::window(Duration::from_secs(60)).rate(10.0);
+    let spec = TimeLimited::window(Duration::from_secs(600)).rate(1.0);
     let at = options().clock(clock.clone().into());
     let filter = Filter::create_on(Arc::new(Memory::new()), spec, at).expect("a filter");
     filter.insert(key(8)).expect("an insert");
-    let mut batch = filled(&filter);
-    clock.advance(Duration::from_secs(45));
+    let (mut batch, before) = (filled(&filter), filter.stat().expect("figures").memory_bytes);
+    let mut keys = 10_000_u64..;
+    while filter.stat().expect("figures").memory_bytes == before {
+        clock.advance(Duration::from_millis(1));
+        keys.by_ref().take(10).for_each(|other| assert!(filter.insert(key(other)).is_ok()));
+    }
     assert!(filter.check_and_insert(key(7)).expect("an insert").is_new());
     let answer = batch.check_and_insert(key(7)).expect("a question");
     let committed = batch.commit();
