@@ -6,8 +6,14 @@ import asyncio
 import sys
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import ebbtide
+
+if TYPE_CHECKING:
+    ebbtide.Decaying(1000, epoch="1m", decay="linear", window_epochs=8)
+    ebbtide.Decaying(1000)  # type: ignore[call-overload]
+    ebbtide.Decaying(1000, 0.5)  # type: ignore[call-overload]
 
 
 def kinds() -> list[ebbtide.Spec]:

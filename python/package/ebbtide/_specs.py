@@ -386,6 +386,45 @@ class Decaying(Spec):
     cells: int | None = None
     k: int | None = None
 
+    if TYPE_CHECKING:
+
+        @overload
+        def __init__(
+            self,
+            capacity: int,
+            lambda_: float,
+            epoch: Duration,
+            *,
+            decay: Literal["exponential"] | None = None,
+            fpr: float | None = None,
+            excess: float | None = None,
+            terms: str | None = None,
+            counter_bits: int | None = None,
+            fraction_bits: int | None = None,
+            cells: int | None = None,
+            k: int | None = None,
+        ) -> None: ...
+        @overload
+        def __init__(
+            self,
+            capacity: int,
+            *,
+            epoch: Duration,
+            decay: Literal["polynomial", "sliding-window", "linear", "weights"],
+            window_epochs: int | None = None,
+            exponent: float | None = None,
+            horizon: int | None = None,
+            weights: str | None = None,
+            fpr: float | None = None,
+            excess: float | None = None,
+            terms: str | None = None,
+            counter_bits: int | None = None,
+            fraction_bits: int | None = None,
+            cells: int | None = None,
+            k: int | None = None,
+        ) -> None: ...
+        def __init__(self, *_arguments: Any, **_parameters: Any) -> None: ...
+
 
 class DecayingOptimized(Spec):
     """As ``Decaying``, in less memory if few keys are counted often. ``fpr`` is the rate of absent
