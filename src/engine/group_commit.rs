@@ -279,8 +279,34 @@ impl GroupCommit {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::media::Memory;
+    use crate::media::{Media, Memory};
     use crate::{Bloom, Filter, Options};
+
+    #[test]
+    fn what_returns_as_durable_needs_no_segment_that_another_handle_has_begun_behind_it() {
+        let media = Arc::new(Memory::new());
+        let options = Options::new().background(false).segment_bytes(4 << 10);
+        let options = options.durability(Durability::Always);
+        let filter = Filter::create_on(media.clone(), Bloom::capacity(1000), options.clone());
+        let filter = filter.expect("a filter");
+        let other = Filter::<Bloom>::open_on(media.clone(), options).expect("another handle");
+        let shared = &filter.engine().shared;
+        let end = shared.log.mapped_end();
+        other.engine().log_writer.make_room(end).expect("space");
+        let mut names = media.list().expect("a directory");
+        names.retain(|name| name.starts_with("wal-"));
+        // As if it could not be opened.
+        media.remove(names.iter().max().expect("a segment")).expect("the one just begun");
+        assert!(filter.insert("first").expect("its own segment is there"));
+        let tail = shared.image.header().tail().read();
+        // All but the note.
+        assert_eq!((shared.durable() + 1, tail <= end), (tail, true));
+        let mut keys = 0_u64..1000;
+        let failed = keys.find(|key| filter.insert(key.to_le_bytes()).is_err()).expect("one");
+        assert!(!filter.contains(failed.to_le_bytes()).expect("an answer"));
+        assert!(filter.contains((failed - 1).to_le_bytes()).expect("an answer"));
+        assert!(!shared.image.header().is_poisoned());
+    }
 
     #[test]
     fn a_leader_is_waited_for_as_long_as_some_syncs_take_within_bounds() {
