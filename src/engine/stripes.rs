@@ -257,11 +257,6 @@ impl StripeLocks {
             header.unheld_slots().add();
             return stripe;
         }
-        if repaired == Repaired::Cleared && index > 0 {
-            // The dead owner held all stripes. The state block is unchanged until stripe 0 is
-            // repaired too, and no insert may use it any more.
-            drop(self.lock(0));
-        }
         let after = stripe.entry().sums();
         // An owner that had not counted in the stripe had not counted here either.
         let inserts = after.inserts.wrapping_sub(before.inserts);

@@ -40,11 +40,8 @@ pub fn from(image: &Image, index: usize, newest: u64) -> Option<u64> {
 pub enum Repaired {
     /// The stripe.
     Whole,
-    /// The stripe, whose owner was clearing the filter: stripe 0 must be repaired before it is
-    /// used.
-    Cleared,
-    /// Nothing yet: records of the stripe may belong to banks that a batch's events open, which
-    /// stripe 0 must be repaired for.
+    /// Nothing yet: stripe 0 must be repaired first. Its owner was clearing the filter, or records
+    /// of the stripe may belong to banks that a batch's events open.
     NeedsEvents,
 }
 
@@ -123,9 +120,6 @@ impl Repairing<'_> {
         let Self { image, kind, index, .. } = *self;
         for (lsn, record) in group.iter().map(|(lsn, record)| (*lsn, record)) {
             if record.op == Op::Clear {
-                if lsn > image.header().stripe(index).lsn() {
-                    self.outcome = Repaired::Cleared;
-                }
                 image.apply_clear(kind, index, lsn, record)?;
             } else if is_of(image, index, record) {
                 image.apply(kind, &image.banks(), lsn, record)?;
@@ -134,17 +128,19 @@ impl Repairing<'_> {
         Ok(())
     }
 
-    /// Returns whether this is a batch with records of this ordinary stripe, and with events that
-    /// the state block does not contain.
+    /// Returns whether an ordinary stripe must wait for stripe 0: this is a clear that the state
+    /// block does not contain, or a batch with records of the stripe and with such events.
     fn needs_events(&self, group: Group<'_>) -> bool {
         let Self { image, index, .. } = *self;
         let applied = image.header().state_block().current().lsn();
-        group.len() > 1
-            && index > 0
-            && group.iter().any(|(_, record)| is_of(image, index, record))
-            && group
-                .iter()
-                .any(|(lsn, record)| *lsn > applied && event::from_record(record).is_some())
+        let is_missing = |wanted: &dyn Fn(&Record) -> bool| {
+            group.iter().any(|(lsn, record)| *lsn > applied && wanted(record))
+        };
+        let has_own = || group.iter().any(|(_, record)| is_of(image, index, record));
+        let events = |record: &Record| event::from_record(record).is_some();
+        index > 0
+            && (is_missing(&|record| record.op == Op::Clear)
+                || group.len() > 1 && has_own() && is_missing(&events))
     }
 }
 
@@ -178,6 +174,8 @@ mod tests {
     use super::*;
     use crate::image::identity::Identity;
     use crate::media::{Media, Memory};
+    use crate::wal::segment::SegmentHeader;
+    use crate::wal::slot;
     use crate::{Bloom, Counting, Fingerprint, Spec};
     use ebbtide_core::block::{Geometry, Layout, OWN_WORDS};
     use ebbtide_core::kind::Event;
@@ -221,6 +219,37 @@ mod tests {
         for op in [Op::Durable, Op::Void, Op::Batch] {
             assert!(stripes(&Record::new(op)).is_empty(), "{op:?}");
         }
+    }
+
+    #[test]
+    fn no_stripe_is_cleared_before_the_state_however_often_its_repair_begins() {
+        let memory: Arc<dyn Media> = Arc::new(Memory::new());
+        memory.make().expect("nothing fails yet");
+        let kind = Bloom::capacity(1000).kind().expect("a kind");
+        let layout = Layout { stripes: 4, block_words: 512 };
+        let identity = identity(kind.state_words() as u32);
+        let image = Image::create(memory.clone(), "image", identity, layout, &*kind);
+        let image = image.expect("space");
+        image.start(&*kind).expect("space");
+        let header =
+            SegmentHeader { uuid: 7, timeline: 1, timeline_start: 1, first: 1, capacity: 128 };
+        let segment = Arc::new(Segment::create(&*memory, header, 0).expect("space"));
+        let insert = Record { payload: 99, ..Record::new(Op::Insert) };
+        for (lsn, record) in [(1, insert), (2, Record::new(Op::Clear))] {
+            slot::publish(segment.slot(lsn), record.encode(1, lsn));
+        }
+        image.header().tail().begin_at(3);
+        image.apply(&*kind, &image.keep_banks(), 1, &insert).expect("space");
+        let repaired = |index: usize| {
+            stripe(&image, &*kind, index, std::slice::from_ref(&segment), Some(1)).expect("space")
+        };
+        let inserts = || image.header().stripe(1).sums().inserts;
+        // The first repairer dies before it has stripe 0.
+        assert_eq!([repaired(1), repaired(1)], [Repaired::NeedsEvents; 2]);
+        assert_eq!((inserts(), image.header().state().next_bank()), (1, 1));
+        assert_eq!([repaired(0), repaired(1)], [Repaired::Whole; 2]);
+        assert_eq!((inserts(), image.header().state().next_bank()), (0, 2));
+        assert_eq!(image.header().stripe(1).lsn(), 2);
     }
 
     #[test]

@@ -263,7 +263,7 @@ const REPAIRS: [Scene; 37] = [
     deaths("repair-shift", 2, SHIFT),
     deaths("repair-catch-up", 2, CATCH_UP),
     deaths("repair-bank", 2, BANK),
-    deaths("repair-clear", 2, CLEAR),
+    deaths("repair-clear", 2, Scene { stripes: 1, ..CLEAR }),
     deaths("repair-clear-bank", 2, Scene { kind: "time-limited", parameters: TIMED, ..CLEAR }),
     deaths("repair-append", 2, APPEND),
     deaths("repair-count", 2, COUNT),
