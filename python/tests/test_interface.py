@@ -97,15 +97,21 @@ def test_a_filter_shows_its_path_kind_and_parameters(seen: ebbtide.Filter) -> No
     assert hash(ebbtide.Bloom(5)) == hash(ebbtide.Bloom(5))
 
 
-def test_the_types_hold_what_the_module_is() -> None:
+# Where the types say more than Python can of the object: `Decaying` has no default for what an
+# exponential decay needs, because another decay does without it.
+NARROWER = "ebbtide._specs.Decaying.__init__\n"
+
+
+def test_the_types_hold_what_the_module_is(tmp_path: Path) -> None:
     pytest.importorskip("mypy.stubtest")
     if sys.version_info < (3, 10):
         pytest.skip("there stubtest finds differences in the names of Python's own library")
+    narrower = tmp_path / "narrower"
+    narrower.write_text(NARROWER)
     # `__init_subclass__` and such: what every class of an extension has.
+    stubtest = [sys.executable, "-m", "mypy.stubtest", "ebbtide", "--ignore-disjoint-bases"]
     checked = subprocess.run(
-        [sys.executable, "-m", "mypy.stubtest", "ebbtide", "--ignore-disjoint-bases"],
-        capture_output=True,
-        text=True,
+        [*stubtest, "--allowlist", str(narrower)], capture_output=True, text=True
     )
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
