@@ -27,6 +27,7 @@ use crate::locks::session::{SLOTS, Sessions};
 use crate::media::{Access, Media};
 use crate::meta::Meta;
 use crate::options::Options;
+#[cfg(not(shuttle))]
 use crate::platform::system;
 use crate::recovery::removal::remove_for_good;
 use crate::recovery::{LogExtent, Recovered, rebuild, replay, trim};
@@ -75,6 +76,12 @@ pub(crate) fn first_bank_bytes(kind: &dyn Kind, layout: Layout) -> Result<u64> {
     Bank::bytes(layout, kind.geometry(layout), BankForm::of(kind))
 }
 
+#[cfg(shuttle)]
+pub(crate) fn random() -> Result<u128> {
+    Ok(crate::sync::scheduled::random())
+}
+
+#[cfg(not(shuttle))]
 pub(crate) fn random() -> Result<u128> {
     let mut bytes = [0; 16];
     system::random(&mut bytes).map_err(Error::io("get random bytes for", "a new filter"))?;

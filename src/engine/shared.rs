@@ -32,8 +32,12 @@ const SHARDS_APART: usize = 3;
 static NEXT_SHARD: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// This thread's shard, in every filter.
-    static SHARD: usize = NEXT_SHARD.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    /// This thread's shard, in every filter. What follows from the seed of a schedule must not
+    /// depend on the threads before.
+    static SHARD: usize = match cfg!(shuttle) {
+        true => 0,
+        false => NEXT_SHARD.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
+    };
 }
 
 /// The private data of a stripe for this handle.

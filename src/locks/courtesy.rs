@@ -51,8 +51,9 @@ impl Default for Courtesy {
 /// How a thread has worked since others wait for it. Times are those since the handle's `origin`.
 #[derive(Debug, Clone, Copy, Default)]
 struct Pace {
-    /// The address of the handle's [`Courtesy`]: a thread that works for another one begins anew.
-    handle: usize,
+    /// When the handle was opened: a thread that works for another one begins anew. (Not where the
+    /// handle lies: what a seed decides must not depend on addresses.)
+    origin: Option<Instant>,
     operations: u32,
     /// The last look at the clock.
     looked: Duration,
@@ -63,9 +64,9 @@ struct Pace {
 }
 
 impl Pace {
-    const fn of(handle: usize) -> Self {
+    const fn of(origin: Option<Instant>) -> Self {
         let (looked, slept) = (Duration::ZERO, Duration::ZERO);
-        Self { handle, operations: 0, looked, bulk: false, interrupted: None, slept }
+        Self { origin, operations: 0, looked, bulk: false, interrupted: None, slept }
     }
 
     /// Notes the time of the operations since the last look. Returns whether to sleep now.
@@ -88,7 +89,7 @@ impl Pace {
 }
 
 thread_local! {
-    static PACE: Cell<Pace> = const { Cell::new(Pace::of(0)) };
+    static PACE: Cell<Pace> = const { Cell::new(Pace::of(None)) };
 }
 
 impl Courtesy {
@@ -115,9 +116,9 @@ impl Courtesy {
     /// stripe.
     #[cold]
     pub fn pause(&self, operations: u32) {
-        let (mut pace, handle) = (PACE.get(), std::ptr::from_ref(self).addr());
-        if pace.handle != handle {
-            pace = Pace::of(handle);
+        let mut pace = PACE.get();
+        if pace.origin != Some(self.origin) {
+            pace = Pace::of(Some(self.origin));
         }
         pace.operations = pace.operations.saturating_add(operations);
         if pace.operations >= EVERY {
@@ -144,7 +145,7 @@ mod tests {
     /// Looks at a thread whose operations, 64 each time, take these times. Returns how often it
     /// sleeps.
     fn sleeps(times: impl IntoIterator<Item = Duration>) -> usize {
-        let (mut pace, mut now) = (Pace::of(1), Duration::from_secs(1));
+        let (mut pace, mut now) = (Pace::of(None), Duration::from_secs(1));
         let slept = times.into_iter().filter(|&time| {
             now += time;
             pace.operations = EVERY;

@@ -56,8 +56,21 @@ pub fn spin_hint() {
     sleep(Duration::from_micros(60));
 }
 
+thread_local! {
+    static DRAWN: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+/// Returns numbers in the place of random ones: what a schedule does must follow from its seed.
+/// Within a thread of the system, which a schedule has for itself, they differ.
+#[must_use]
+pub fn random() -> u128 {
+    let drawn = DRAWN.get() + 1;
+    DRAWN.set(drawn);
+    u128::from(drawn).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)
+}
+
 /// As [`std::time::Instant`].
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Instant(Duration);
 
 impl Instant {

@@ -206,8 +206,7 @@ fn whatever_a_seed_decides(settings: &Settings) -> Result<(), String> {
 }
 
 fn two_runs_are_equal(settings: &Settings) -> Result<(), String> {
-    const WORLDS: u64 = 25;
-    for seed in settings.seed..settings.seed + WORLDS {
+    for seed in settings.seed..settings.seed + scaled(100) {
         if happen(seed, false).trace != happen(seed, false).trace {
             return Err(format!("two runs of seed {seed} differ"));
         }
@@ -227,8 +226,5 @@ pub fn main() -> ExitCode {
         claim("whatever_a_seed_decides_the_filter_is_what_its_log_says", whatever_a_seed_decides),
         claim("two_runs_of_one_seed_are_equal", two_runs_are_equal),
     ];
-    let mut arguments = Arguments::from_iter(rest);
-    // Worlds of one process share what the engine keeps by process.
-    arguments.test_threads = Some(1);
-    libtest_mimic::run(&arguments, trials).exit_code()
+    libtest_mimic::run(&Arguments::from_iter(rest), trials).exit_code()
 }
