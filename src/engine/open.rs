@@ -332,7 +332,6 @@ fn assemble(
     let first = first_segment(&meta, &image);
     let temporary = (u64::from(slot) + 1) << SLOT_TEMPORARIES;
     let log = Log::new(media.clone(), first, temporary, Access::Write);
-    log.note_tail(image.header().tail().read());
     let (files, owner) = ((media, Access::Write), Owner { slot, incarnation });
     let shared = Shared::new(files, (meta, options), (image, log), (owner, slots));
     let engine = Engine::new(shared, (time_base, leases));

@@ -71,9 +71,6 @@ pub struct Log {
     temporaries: Hint,
     /// Every slot below is complete, as this handle has seen.
     walked: Hint,
-    /// A slot below is looked at before it is written: it lies below a tail that this handle has
-    /// seen. Once a writer has reserved one, all slots are.
-    guarded: Hint,
 }
 
 impl Log {
@@ -95,7 +92,6 @@ impl Log {
             common: AtomicU64::new(first.first),
             temporaries: Hint::new(temporary),
             walked: Hint::default(),
-            guarded: Hint::default(),
         }
     }
 
@@ -279,29 +275,11 @@ impl Log {
     /// Notes that every slot below this LSN is complete.
     pub fn note_walked(&self, lsn: u64) {
         self.walked.raise(lsn);
-        self.guarded.raise(lsn);
     }
 
-    /// Notes that every slot below this LSN has been reserved.
-    pub fn note_tail(&self, lsn: u64) {
-        self.guarded.raise(lsn);
-    }
-
-    /// Returns whether a slot is complete that a writer has reserved although this handle has seen
-    /// a later tail: the image has lost it to an older one.
-    #[cold]
-    fn is_taken(&self, segment: &Segment, lsn: u64) -> bool {
-        self.guarded.set(u64::MAX);
-        segment.is_complete(lsn)
-    }
-
-    /// Writes a record into its slot in `segment`; see [`slot::publish`]. Returns false, too, if an
-    /// older tail has let a complete slot be reserved again: its record must stay as it is.
+    /// Writes a record into its slot in `segment`; see [`slot::publish`].
     #[inline]
     pub fn write(&self, segment: &Segment, lsn: u64, record: &Record) -> bool {
-        if lsn < self.guarded.get() && self.is_taken(segment, lsn) {
-            return false;
-        }
         slot::publish(segment.slot(lsn), record.encode(self.first.timeline, lsn))
     }
 }

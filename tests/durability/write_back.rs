@@ -110,8 +110,6 @@ fn round(sample: &Sample, seed: u64) -> bool {
             scene.handles[random.below(2) as usize].checkpoint().expect("a checkpoint");
         }
     }
-    // What a handle has not walked, it does not protect from an older tail.
-    scene.handles.iter().for_each(|handle| handle.sync().expect("a sync"));
     let act = ACTS[random.below(4) as usize];
     if random.below(2) == 0 {
         scene.media.lose_at(random.below(120), random.clone());

@@ -39,7 +39,7 @@ impl Weather {
     /// Returns whether the files may be damaged: by lies of the disk, or because an older tail of a
     /// lost image let a writer write over a record.
     pub fn may_be_damaged(&self) -> bool {
-        self.was_lied_to || self.was_lost
+        self.was_lied_to
     }
 
     /// Returns whether an error may come from what happened to the disk.
