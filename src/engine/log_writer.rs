@@ -242,8 +242,7 @@ impl LogWriter {
             header.check(self.shared.media.path()).inspect_err(|error| {
                 self.shared.poison(error.to_string());
             })?;
-            let allocated = header.allocated().read();
-            if allocated > end {
+            if header.allocated().read() > end {
                 return self.map_ahead();
             }
             self.shared.check_directory()?;
@@ -256,15 +255,14 @@ impl LogWriter {
                 Ok(())
             } else {
                 let current = &|| self.shared.slots.is_current();
-                self.shared
-                    .log
-                    .allocate(allocated, current)
-                    .map(|end| header.allocated().raise(end))
+                // Not from what the image says: it may have lost that to something older.
+                let made = self.shared.log.allocate(end, current);
+                made.map(|upto| header.allocated().raise(upto))
             };
             leader.end();
             match made {
                 // Another process made it, and it was removed again while this one slept.
-                Err(error) if error.is_not_found() && header.allocated().read() > allocated => {}
+                Err(error) if error.is_not_found() && header.allocated().read() > end => {}
                 Err(error) => {
                     // A directory that no longer belongs to the filter is the more informative
                     // error.
