@@ -21,8 +21,8 @@ pub struct Weather {
     pub may_poison: bool,
     /// Pages of the image are lost: until all have closed, nothing that is answered counts.
     pub lost: bool,
-    /// They were, at any time.
-    pub was_lost: bool,
+    /// The disk was full, at any time.
+    pub was_full: bool,
     /// The disk reports syncs that it does not do.
     pub lies: bool,
     /// The disk before the last power cut did.
@@ -36,10 +36,15 @@ pub struct Weather {
 }
 
 impl Weather {
-    /// Returns whether the files may be damaged: by lies of the disk, or because an older tail of a
-    /// lost image let a writer write over a record.
+    /// Returns whether the files may be damaged, as after lies of the disk.
     pub fn may_be_damaged(&self) -> bool {
         self.was_lied_to
+    }
+
+    /// Returns whether log that was to be kept may be gone: a full disk takes it before anything
+    /// fails.
+    pub fn may_lack_past(&self) -> bool {
+        self.was_lied_to || self.was_full
     }
 
     /// Returns whether an error may come from what happened to the disk.
@@ -128,6 +133,8 @@ pub fn run(world: &World, events: Events, lives: &[usize]) -> Checked<()> {
                 let mut weather = lock(&world.weather);
                 weather.fault = Some(plan.fault);
                 weather.misreads |= matches!(plan.fault, Fault::BitFlip | Fault::ReadEnds);
+                weather.was_full |=
+                    matches!(plan.fault, Fault::NoSpace | Fault::QuotaExceeded | Fault::ShortWrite);
                 weather.may_poison = true;
                 drop(weather);
                 note(world, disk.plan(Some(plan)));
@@ -135,16 +142,20 @@ pub fn run(world: &World, events: Events, lives: &[usize]) -> Checked<()> {
             Event::Heal => note(world, disk.plan(None)),
             Event::WriteBack => stage::at_once(|| disk.write_back()),
             Event::Lose => {
-                if stage::at_once(|| disk.lose(&mut random)) {
-                    let mut weather = lock(&world.weather);
-                    (weather.lost, weather.was_lost, weather.may_poison) = (true, true, true);
+                // In one step: what is written after it may rest on what is lost.
+                let is_lost = world.ask(|oracle, disk| {
+                    let is_lost = disk.lose(&mut random);
+                    if is_lost {
+                        oracle.lose_image();
+                        let mut weather = lock(&world.weather);
+                        (weather.lost, weather.may_poison) = (true, true);
+                    }
+                    Ok(is_lost)
+                })?;
+                if is_lost {
                     lock(&world.counts).lost += 1;
                     // The threads that look once a second are not there.
                     stage::forgive();
-                    world.ask(|oracle, _| {
-                        oracle.lose_image();
-                        Ok(())
-                    })?;
                 }
             }
             Event::Lie => {

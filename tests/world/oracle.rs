@@ -97,10 +97,56 @@ pub struct Oracle {
     checked_only: BTreeMap<u64, bool>,
     /// A clear has begun since the log was last compared.
     clearing: bool,
+    replayed: Replayed,
+}
+
+/// The filter that the records below an LSN make.
+#[derive(Debug)]
+struct Replayed {
     machine: Machine,
-    /// The LSN that the machine has reached, and its records so far.
-    applied: (u64, u64),
+    end: u64,
+    /// The number of records that the machine has applied.
+    applied: u64,
     positions: BTreeMap<u64, u64>,
+}
+
+impl Replayed {
+    fn new(spec: &Spec, layout: Layout) -> Self {
+        let machine = machine(spec, layout);
+        Self { machine, end: 1, applied: 0, positions: BTreeMap::new() }
+    }
+
+    /// Applies a group of records that ends before `end`.
+    fn apply(&mut self, end: u64, group: &[Record]) -> Checked<()> {
+        for record in group {
+            if record.op == Op::Position {
+                self.positions.insert(record.payload, record.time);
+            }
+            if matches!(record.op, Op::Position | Op::Durable | Op::Heartbeat) {
+                continue;
+            }
+            let lsn = self.applied + 1;
+            // The machine has the number 0.
+            let words = Record { continues: false, ..*record }.encode(mix(0), lsn);
+            let mut bytes = [0; 32];
+            for (to, word) in bytes.chunks_exact_mut(8).zip(words) {
+                to.copy_from_slice(&word.to_le_bytes());
+            }
+            let applied = self.machine.apply(&Logged { lsn, record: bytes });
+            applied.map_err(|error| format!("record {}: {error}", end - 1))?;
+            self.applied = lsn;
+        }
+        self.end = end;
+        Ok(())
+    }
+
+    fn positions(&self) -> Vec<(u64, u64)> {
+        self.positions.iter().map(|(&source, &position)| (source, position)).collect()
+    }
+
+    fn digest(&self) -> u128 {
+        self.machine.content().digest_with(&self.positions())
+    }
 }
 
 /// Groups of records that count, within these LSNs, with the LSN behind each.
@@ -145,14 +191,12 @@ impl Oracle {
             is_beyond_comparison: false,
             checked_only: BTreeMap::new(),
             clearing: false,
-            machine: machine(spec, layout),
-            applied: (1, 0),
-            positions: BTreeMap::new(),
+            replayed: Replayed::new(spec, layout),
         }
     }
 
     pub fn hash(&self, key: u64) -> u64 {
-        self.machine.hash(&key.to_le_bytes())
+        self.replayed.machine.hash(&key.to_le_bytes())
     }
 
     /// Reads what the log has gained.
@@ -210,10 +254,8 @@ impl Oracle {
         self.returned = self.returned.min(start);
         self.durable = self.durable.min(start);
         (self.timeline, self.start, self.next) = (timeline, start, start);
-        if self.applied.0 > start {
-            self.machine = machine(self.spec, self.layout);
-            self.applied = (1, 0);
-            self.positions.clear();
+        if self.replayed.end > start {
+            self.replayed = Replayed::new(self.spec, self.layout);
         }
         self.settle();
         Ok(())
@@ -393,33 +435,14 @@ impl Oracle {
     /// Applies all records below an LSN, and compares them with what callers know.
     pub fn apply(&mut self, end: u64) -> Checked<()> {
         self.compare()?;
-        for (after, group) in groups(&self.log, self.applied.0..end) {
-            for record in group {
-                if record.op == Op::Position {
-                    self.positions.insert(record.payload, record.time);
-                }
-                if matches!(record.op, Op::Position | Op::Durable | Op::Heartbeat) {
-                    continue;
-                }
-                let lsn = self.applied.1 + 1;
-                // The machine has the number 0.
-                let words = Record { continues: false, ..record }.encode(mix(0), lsn);
-                let mut bytes = [0; 32];
-                for (to, word) in bytes.chunks_exact_mut(8).zip(words) {
-                    to.copy_from_slice(&word.to_le_bytes());
-                }
-                let applied = self.machine.apply(&Logged { lsn, record: bytes });
-                if applied.is_err()
-                    && self.doubtful.iter().any(|doubtful| doubtful.contains(&after))
-                {
-                    // A claim that was given although another one is there, for example.
-                    self.is_beyond_comparison = true;
-                    return Ok(());
-                }
-                applied.map_err(|error| format!("record {}: {error}", after - 1))?;
-                self.applied.1 = lsn;
+        for (after, group) in groups(&self.log, self.replayed.end..end) {
+            let applied = self.replayed.apply(after, &group);
+            if applied.is_err() && self.doubtful.iter().any(|doubtful| doubtful.contains(&after)) {
+                // A claim that was given although another one is there, for example.
+                self.is_beyond_comparison = true;
+                return Ok(());
             }
-            self.applied.0 = after;
+            applied?;
         }
         self.settle();
         Ok(())
@@ -489,17 +512,31 @@ impl Oracle {
 
     /// Returns the filter that the records applied so far make.
     pub fn machine(&self) -> &Machine {
-        &self.machine
+        &self.replayed.machine
+    }
+
+    /// Returns its digest.
+    pub fn digest(&self) -> u128 {
+        self.replayed.digest()
+    }
+
+    /// Returns the digest of the filter as of the record with this LSN.
+    pub fn digest_as_of(&self, lsn: u64) -> Checked<u128> {
+        let mut then = Replayed::new(self.spec, self.layout);
+        for (after, group) in groups(&self.log, 0..lsn + 1) {
+            then.apply(after, &group)?;
+        }
+        Ok(then.digest())
     }
 
     /// Returns the claims that the records applied so far leave.
     pub fn claims(&self) -> Vec<HeldClaim> {
-        self.machine.claims().copied().collect()
+        self.replayed.machine.claims().copied().collect()
     }
 
     /// Returns the positions that the records applied so far leave, by source.
     pub fn positions(&self) -> Vec<(u64, u64)> {
-        self.positions.iter().map(|(&source, &position)| (source, position)).collect()
+        self.replayed.positions()
     }
 }
 

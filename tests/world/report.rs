@@ -17,6 +17,8 @@ pub struct Counts {
     pub rounds: u64,
     pub openings: u64,
     pub comparisons: u64,
+    /// Moments of the past that were compared.
+    pub moments: u64,
     pub power_cuts: u64,
     /// Processes killed at a step, or by an event.
     pub killed: u64,
@@ -40,6 +42,7 @@ impl Counts {
             (&mut self.rounds, other.rounds),
             (&mut self.openings, other.openings),
             (&mut self.comparisons, other.comparisons),
+            (&mut self.moments, other.moments),
             (&mut self.power_cuts, other.power_cuts),
             (&mut self.killed, other.killed),
             (&mut self.faults, other.faults),
@@ -178,7 +181,7 @@ fn whatever_a_seed_decides(settings: &Settings) -> Result<(), String> {
     let Progress { worlds, counts, failures, .. } = run(settings);
     println!(
         "{worlds} worlds from seed {}: {:.1} simulated hours, {} operations in {} rounds, {} \
-         openings, {} comparisons, {} power cuts, {} processes killed, {} faults, {} errors, {} \
+         openings, {} comparisons, {} moments of the past, {} power cuts, {} processes killed, {} faults, {} errors, {} \
          write-backs lost, {} disks that lied, {} steps, {} switches; {:.0} s",
         settings.seed,
         counts.passed.as_secs_f64() / 3600.0,
@@ -186,6 +189,7 @@ fn whatever_a_seed_decides(settings: &Settings) -> Result<(), String> {
         counts.rounds,
         counts.openings,
         counts.comparisons,
+        counts.moments,
         counts.power_cuts,
         counts.killed,
         counts.faults,

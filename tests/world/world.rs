@@ -7,9 +7,10 @@ use crate::kinds::{KINDS, Spec};
 use crate::oracle::{Layout, Loss, Oracle, SEED};
 use crate::report::Counts;
 use crate::tasks;
+use ebbtide::history::At;
 use ebbtide::media::Memory;
 use ebbtide::{
-    Any, Clock, Durability, Error, Filter, ManualClock, Options, Reader, Timestamp, inspect,
+    Any, Clock, Durability, Error, Filter, Keep, ManualClock, Options, Reader, Timestamp, inspect,
 };
 use ebbtide_testkit::crash::choices::Chooser;
 use ebbtide_testkit::crash::disk::CrashDisk;
@@ -37,6 +38,8 @@ pub struct Plan {
     pub durability: Durability,
     segment_bytes: u64,
     checkpoint_bytes: u64,
+    /// What is kept of the log that recovery does not need; none if the option is not set.
+    keeps: Option<Keep>,
     /// Times come with the keys, not from the clock.
     pub given: bool,
     /// Some worlds have no faults but deaths and power cuts.
@@ -58,6 +61,12 @@ impl Plan {
             durability: durabilities[random.below(3) as usize],
             segment_bytes: [5 * 32, 17 * 32, 64 * 32][random.below(3) as usize],
             checkpoint_bytes: [300, 600, 2000][random.below(3) as usize],
+            keeps: [
+                None,
+                None,
+                Some(Keep::Bytes([1000, 5000][random.below(2) as usize])),
+                Some(Keep::For(Duration::from_secs(86_400 * 365))),
+            ][random.below(4) as usize],
             given: random.below(3) == 0,
             is_calm: random.below(3) == 0,
             is_mortal: random.below(4) > 0,
@@ -125,7 +134,8 @@ impl World {
     pub fn options(&self) -> Options {
         let clock = Clock::from(lock(&self.hand).clone());
         let (plan, layout) = (&self.plan, self.plan.layout);
-        Options::new()
+        let options = plan.keeps.map_or(Options::new(), |keeps| Options::new().keep_log(keeps));
+        options
             .hash_seed(SEED)
             .stripes(layout.stripes)
             .block_bytes(layout.block_bytes)
@@ -270,10 +280,10 @@ impl World {
         *now += away.as_micros() as u64;
         *lock(&self.hand) = ManualClock::new(Timestamp::from_unix_micros(*now));
         lock(&self.counts).power_cuts += 1;
-        let was_lost = weather.was_lost;
+        let was_full = weather.was_full;
         let is_created = weather.is_created && !is_lied_to;
         *lock(&self.weather) =
-            Weather { was_lied_to: is_lied_to, was_lost, is_created, ..Weather::default() };
+            Weather { was_lied_to: is_lied_to, was_full, is_created, ..Weather::default() };
         *lock(&self.claims) = claims::Claims::default();
         Ok(())
     }
@@ -317,6 +327,7 @@ impl World {
             if random.below(4) == 0 {
                 self.compare_copies(filter)?;
             }
+            self.compare_past(random)?;
         }
         if !left.is_empty() && random.below(3) == 0 {
             self.close_all(left, random)?;
@@ -361,7 +372,7 @@ impl World {
         let (expected, figures) = self.ask(|oracle, _| {
             oracle.apply(digest.lsn).map_err(|what| format!("{who}: {what}"))?;
             let machine = oracle.machine();
-            Ok((machine.content().digest_with(&oracle.positions()), machine.stat(now, 0)))
+            Ok((oracle.digest(), machine.stat(now, 0)))
         })?;
         if self.is_beyond_comparison()? {
             return Ok(());
@@ -443,6 +454,30 @@ impl World {
         }
     }
 
+    /// Compares the filter as of moments of the past with the log until then.
+    fn compare_past(&self, random: &mut Random) -> Checked<()> {
+        let Some(keeps) = self.plan.keeps else { return Ok(()) };
+        if self.is_beyond_comparison()? {
+            return Ok(());
+        }
+        let end = self.ask(|oracle, _| Ok(oracle.returned()))?;
+        for _ in 0..3_u64.min(end - 1) {
+            let lsn = 1 + random.below(end - 1);
+            let place = self.place().of(LIVES - 2);
+            let reader = match Reader::<Any>::at_on(place, At::Lsn(lsn), self.options()) {
+                Err(Error::NotKept { .. }) if matches!(keeps, Keep::Bytes(_)) => continue,
+                Err(_) if lock(&self.weather).may_lack_past() => continue,
+                reader => reader.map_err(|error| format!("as of {lsn}: {error}"))?,
+            };
+            let found = reader.digest().map_err(text)?.value;
+            if found != self.ask(|oracle, _| oracle.digest_as_of(lsn))? {
+                return Err(format!("the filter as of {lsn} is not what its log said then"));
+            }
+            lock(&self.counts).moments += 1;
+        }
+        Ok(())
+    }
+
     /// Opens the filter after the last round, and compares all that is left.
     fn end(&self, life: usize, random: &mut Random) -> Checked<()> {
         self.kill_all();
@@ -450,6 +485,7 @@ impl World {
         let Some(filter) = opened else { return Ok(()) };
         self.compare("the last process", &filter)?;
         self.compare_answers(&filter, random)?;
+        self.compare_past(random)?;
         filter.close().map_err(text)?;
         self.closed()?;
         self.set_handle(life, None);
