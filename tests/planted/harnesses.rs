@@ -79,5 +79,5 @@ pub const HARNESSES: &[Harness] = &[
     ),
     harness("fork", Test::Of("kill"), "-q fork::"),
     harness("concurrency", Test::Of("concurrency"), "-q threads::"),
-    harness("world", Test::World, "whatever_a_seed --seconds 15 --seed 20261660"),
+    harness("world", Test::World, "whatever_a_seed --seconds 40 --seed 20261660"),
 ];

@@ -19,13 +19,15 @@ const CHECKED: u64 = 1 << 30;
 /// The sources of positions.
 const SOURCES: u64 = 3;
 
+/// What a thread does in one step.
 #[derive(Debug, Clone, Copy)]
-enum Act {
+pub enum Act {
     Insert { durable: bool, shared: bool },
     InsertSome { durable: bool },
     Check { durable: bool, refreshes: bool },
     Remove,
     Batch { durable: bool },
+    Questions { durable: bool },
     Work { then: Then },
     Ask,
     Sync,
@@ -47,9 +49,13 @@ pub struct Script {
 
 impl Script {
     /// Draws what a thread of this number does in a round.
-    pub fn draw(random: &mut Random, number: u64) -> Self {
+    pub fn draw(random: &mut Random, number: u64, favourite: Option<Act>) -> Self {
         let late = random.below(3) == 0;
         let begins = Duration::from_millis(if late { random.below(60) } else { 0 });
+        let act = |random: &mut Random| match favourite {
+            Some(favourite) if random.below(3) == 0 => favourite,
+            _ => Act::draw(random),
+        };
         let acts = (0..3 + random.below(14)).map(|_| act(random)).collect();
         let closes = random.below(4) == 0;
         let own = Random::new(random.below(u64::MAX));
@@ -57,21 +63,25 @@ impl Script {
     }
 }
 
-fn act(random: &mut Random) -> Act {
-    let durable = random.below(3) == 0;
-    match random.below(64) {
-        0..=15 => Act::Insert { durable, shared: random.below(3) == 0 },
-        16..=18 => Act::InsertSome { durable },
-        19..=27 => Act::Check { durable, refreshes: random.below(4) == 0 },
-        28..=31 => Act::Remove,
-        32..=38 => Act::Batch { durable },
-        39..=44 => Act::Work { then: Then::draw(random) },
-        45..=48 => Act::Ask,
-        49..=51 => Act::Sync,
-        52..=56 => Act::Checkpoint,
-        57..=60 => Act::Tasks,
-        61 if random.below(4) == 0 => Act::Clear,
-        _ => Act::Look,
+impl Act {
+    /// Draws one.
+    pub fn draw(random: &mut Random) -> Self {
+        let durable = random.below(3) == 0;
+        match random.below(64) {
+            0..=15 => Self::Insert { durable, shared: random.below(3) == 0 },
+            16..=18 => Self::InsertSome { durable },
+            19..=27 => Self::Check { durable, refreshes: random.below(4) == 0 },
+            28..=31 => Self::Remove,
+            32..=36 => Self::Batch { durable },
+            37 | 38 => Self::Questions { durable },
+            39..=44 => Self::Work { then: Then::draw(random) },
+            45..=48 => Self::Ask,
+            49..=51 => Self::Sync,
+            52..=56 => Self::Checkpoint,
+            57..=60 => Self::Tasks,
+            61 if random.below(4) == 0 => Self::Clear,
+            _ => Self::Look,
+        }
     }
 }
 
@@ -213,6 +223,7 @@ impl<'a> Task<'a> {
             Act::Remove if world.plan.spec.removes() => self.remove(),
             Act::Remove => self.insert(false, false),
             Act::Batch { durable } => self.batch(durable),
+            Act::Questions { durable } => self.questions(durable),
             Act::Work { then } => self.work(then),
             Act::Ask => self.ask(),
             Act::Sync => self.secure(|filter| filter.sync()),
@@ -253,7 +264,7 @@ impl<'a> Task<'a> {
         self.world.plan.given && matches!(self.world.plan.spec.promise, Promise::Within(_))
     }
 
-    fn is_durable(&self, durable: bool) -> bool {
+    pub fn is_durable(&self, durable: bool) -> bool {
         durable || self.world.plan.durability == Durability::Always
     }
 
@@ -340,9 +351,14 @@ impl<'a> Task<'a> {
         }
     }
 
+    /// Returns whether a key that is present was inserted.
+    pub fn keeps(&self) -> bool {
+        matches!(self.world.plan.spec.promise, Promise::Kept | Promise::Counted)
+    }
+
     /// Checks and inserts a key that others check too.
     fn check(&mut self, durable: bool, refreshes: bool) -> Checked<Next> {
-        let keeps = matches!(self.world.plan.spec.promise, Promise::Kept | Promise::Counted);
+        let keeps = self.keeps();
         let (first, since) = match refreshes {
             true => (0, Since::LastSeen),
             false => (CHECKED, Since::LastAccepted),
@@ -433,6 +449,42 @@ impl<'a> Task<'a> {
         self.write_unless_late(&keys, durable, true, || match batch.commit() {
             Err(Error::Conflict { .. }) => Ok(false),
             committed => committed.map(|()| true),
+        })
+    }
+
+    /// Commits checked keys alone: often all are present, and the answers rest on what others wrote.
+    fn questions(&mut self, durable: bool) -> Checked<Next> {
+        let call = self.call(durable).since(Since::LastAccepted);
+        let mut batch = Batch::new(call);
+        let first = self.random.below(SHARED);
+        let (mut new, mut present) = (Vec::new(), Vec::new());
+        for number in first..first + 3 {
+            let key = CHECKED + number % SHARED;
+            let checked = batch.check_and_insert(key.to_le_bytes());
+            match self.came(checked)? {
+                None => return Ok(Next::Stop),
+                Some(Answer::New) => new.push((Op::Insert, key)),
+                Some(Answer::Present) => present.push(key),
+                Some(_) => {}
+            }
+        }
+        let mut is_done = false;
+        let next = self.write_unless_late(&new, durable, true, || match batch.commit() {
+            Err(Error::Conflict { .. }) => Ok(false),
+            committed => {
+                is_done = committed.is_ok();
+                committed.map(|()| true)
+            }
+        })?;
+        let is_trusted = !lock(&self.world.weather).lost;
+        let is_sure = is_done && self.is_durable(durable) && self.keeps() && is_trusted;
+        self.world.ask(|oracle, disk| {
+            for key in present.into_iter().filter(|_| is_sure) {
+                if let Some(end) = oracle.first_insert(oracle.hash(key)) {
+                    oracle.acknowledge(end, disk);
+                }
+            }
+            Ok(next)
         })
     }
 

@@ -40,6 +40,8 @@ pub struct Plan {
     checkpoint_bytes: u64,
     /// What is kept of the log that recovery does not need; none if the option is not set.
     keeps: Option<Keep>,
+    /// What threads do more often than anything else.
+    pub favourite: Option<tasks::Act>,
     /// Times come with the keys, not from the clock.
     pub given: bool,
     /// Some worlds have no faults but deaths and power cuts.
@@ -67,6 +69,7 @@ impl Plan {
                 Some(Keep::Bytes([1000, 5000][random.below(2) as usize])),
                 Some(Keep::For(Duration::from_secs(86_400 * 365))),
             ][random.below(4) as usize],
+            favourite: (random.below(2) == 0).then(|| tasks::Act::draw(random)),
             given: random.below(3) == 0,
             is_calm: random.below(3) == 0,
             is_mortal: random.below(4) > 0,
@@ -79,6 +82,7 @@ pub struct World {
     pub plan: Plan,
     place: Mutex<Place<CrashDisk>>,
     hand: Mutex<ManualClock>,
+    elapsed: Mutex<Duration>,
     /// The time that comes with keys.
     now: Mutex<u64>,
     oracle: Mutex<Oracle>,
@@ -109,6 +113,7 @@ impl World {
         Self {
             place: Mutex::new(Place::new(CrashDisk::new(), None)),
             hand: Mutex::new(ManualClock::new(Timestamp::from_unix_micros(START))),
+            elapsed: Mutex::default(),
             now: Mutex::new(START),
             oracle: Mutex::new(oracle),
             weather: Mutex::default(),
@@ -184,6 +189,7 @@ impl World {
     pub fn next_time(&self) -> u64 {
         let step = Duration::from_millis(3);
         lock(&self.hand).advance(step);
+        *lock(&self.elapsed) += step;
         let mut now = lock(&self.now);
         *now += step.as_micros() as u64;
         *now
@@ -199,9 +205,15 @@ impl World {
         *lock(&self.now)
     }
 
+    /// Returns how long the machine has run.
+    pub fn elapsed(&self) -> Duration {
+        *lock(&self.elapsed)
+    }
+
     /// Lets the clock advance.
     pub fn advance(&self, by: Duration) {
         lock(&self.hand).advance(by);
+        *lock(&self.elapsed) += by;
         *lock(&self.now) += by.as_micros() as u64;
         lock(&self.counts).passed += by;
     }
@@ -221,7 +233,7 @@ impl World {
             lives.push(life);
             let working = Arc::new(Mutex::new(count));
             for number in 0..count {
-                let script = tasks::Script::draw(random, number);
+                let script = tasks::Script::draw(random, number, self.plan.favourite);
                 let (world, working) = (self.clone(), working.clone());
                 threads.push(shuttle::thread::spawn(move || {
                     stage::perform(life, || tasks::run(&world, life, &script, &working));
@@ -284,7 +296,7 @@ impl World {
         let is_created = weather.is_created && !is_lied_to;
         *lock(&self.weather) =
             Weather { was_lied_to: is_lied_to, was_full, is_created, ..Weather::default() };
-        *lock(&self.claims) = claims::Claims::default();
+        lock(&self.claims).forget_keys();
         Ok(())
     }
 
