@@ -1,6 +1,6 @@
 //! Claims: of all that ask for a key, one has it.
 
-use crate::tasks::{Next, Task};
+use crate::tasks::{Next, SHARED, Task};
 use crate::world::lock;
 use ebbtide::{Batch, Claim, Error};
 use ebbtide_core::record::Op;
@@ -63,9 +63,9 @@ impl Then {
     }
 }
 
-/// Returns a key that may have been claimed.
+/// Returns a key that may have been claimed; some of them are also inserted without a claim.
 pub fn any_key(random: &mut Random) -> u64 {
-    CLAIMED + random.below(3)
+    if random.below(4) == 0 { random.below(SHARED) } else { CLAIMED + random.below(3) }
 }
 
 impl Task<'_> {

@@ -49,6 +49,7 @@ pub struct Begun {
     pub from: u64,
     /// The least such LSN of it and of the operations that ran when it began.
     overlaps_from: u64,
+    timeline: u64,
 }
 
 /// An operation on a key: its code, and the key's hash.
@@ -201,10 +202,12 @@ impl Oracle {
 
     /// Reads what the log has gained.
     pub fn read(&mut self, disk: &CrashDisk) -> Checked<()> {
-        let found = disk.log(self.next);
-        for (&timeline, &start) in found.timelines.range(self.timeline + 1..) {
+        let mut found = disk.log(self.next);
+        for (timeline, start) in found.timelines.split_off(&(self.timeline + 1)) {
             self.take(&found.slots)?;
             self.begin_timeline(timeline, start)?;
+            // It may begin before the end of the one before.
+            found = disk.log(self.next);
         }
         self.take(&found.slots)?;
         while self.log.contains_key(&self.next) {
@@ -245,7 +248,9 @@ impl Oracle {
                  and {loss:?} may be lost"
             ));
         }
-        self.log.split_off(&start);
+        let lost = self.log.split_off(&start);
+        let counts = |record: &Record| !matches!(record.op, Op::Durable | Op::Void);
+        let is_any_lost = lost.values().any(|(_, record)| counts(record));
         self.overlaps.split_off(&start);
         self.doubtful.retain(|doubtful| doubtful.start < start);
         if let Some(last) = self.doubtful.last_mut() {
@@ -257,7 +262,10 @@ impl Oracle {
         if self.replayed.end > start {
             self.replayed = Replayed::new(self.spec, self.layout);
         }
-        self.settle();
+        // Otherwise the filter may have been altered, beside operations that are on their way.
+        if is_any_lost || is_image_lost || self.loss != Loss::Nothing {
+            self.settle();
+        }
         Ok(())
     }
 
@@ -310,14 +318,14 @@ impl Oracle {
             self.keys.entry((op as u8, hash)).or_default().unknown += 1;
             self.clearing |= op == Op::Clear;
             if op == Op::Insert {
-                *self.checked_only.entry(hash).or_insert(true) &= checks;
+                *self.checked_only.entry(hash).or_insert(true) &= checks && !self.is_image_lost;
             }
         }
         let last = self.log.keys().next_back().map_or(0, |&last| last + 1);
         let from = self.next.max(last);
         *self.running.entry(from).or_default() += 1;
         let overlaps_from = self.running.keys().next().copied().unwrap_or(from);
-        Begun { from, overlaps_from }
+        Begun { from, overlaps_from, timeline: self.timeline }
     }
 
     /// Ends an operation that has not happened.
@@ -331,22 +339,24 @@ impl Oracle {
     /// Ends an operation that has happened. Its records must be there; returns the LSN behind them.
     pub fn end(&mut self, begun: Begun, written: &[Written]) -> Checked<u64> {
         let mut end = 0;
+        // An alteration meanwhile leaves out notes at the end of the log before it.
+        let is_altered = begun.timeline != self.timeline;
+        let from = if is_altered { begun.from.min(self.start) } else { begun.from };
         for &(op, hash) in written {
             let of_key = self.keys.entry((op as u8, hash)).or_default();
             of_key.unknown = of_key.unknown.saturating_sub(1);
             of_key.least += 1;
-            let mut after = self.log.range(begun.from..);
+            let mut after = self.log.range(from..);
             let found = after.find(|(_, (_, record))| {
                 record.op == op && (record.payload == hash || op == Op::Clear)
             });
             let Some((&lsn, _)) = found else {
-                let from = begun.from;
                 return Err(format!(
                     "{op:?} of {hash:x} returned and has no record from {from} on"
                 ));
             };
             if op == Op::Insert {
-                self.overlaps.insert(lsn, begun.overlaps_from);
+                self.overlaps.insert(lsn, begun.overlaps_from.min(from));
             }
             end = end.max(lsn + 1);
         }

@@ -4,6 +4,7 @@ use crate::claims::{self, Then};
 use crate::kinds::Promise;
 use crate::oracle::{Begun, Written};
 use crate::world::{Opened, World, lock};
+use ebbtide::history::Unlogged;
 use ebbtide::{Batch, Call, Checked as Answer, Durability, Error, Filter, Since, Timestamp};
 use ebbtide_core::record::Op;
 use ebbtide_testkit::prefix::Checked;
@@ -13,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Keys that several threads insert.
-const SHARED: u64 = 6;
+pub const SHARED: u64 = 6;
 /// The first of the keys that are only checked and inserted if they are new.
 const CHECKED: u64 = 1 << 30;
 /// The sources of positions.
@@ -34,6 +35,7 @@ pub enum Act {
     Checkpoint,
     Tasks,
     Clear,
+    Alter,
     Look,
 }
 
@@ -80,6 +82,7 @@ impl Act {
             52..=56 => Self::Checkpoint,
             57..=60 => Self::Tasks,
             61 if random.below(4) == 0 => Self::Clear,
+            62 if random.below(2) == 0 => Self::Alter,
             _ => Self::Look,
         }
     }
@@ -236,7 +239,8 @@ impl<'a> Task<'a> {
             }
             Act::Tasks => self.secure(|filter| filter.do_tasks()),
             Act::Clear => self.clear(),
-            Act::Look => {
+            Act::Alter if world.plan.alters() => self.alter(),
+            Act::Alter | Act::Look => {
                 let looked = self.filter.stat().map(drop);
                 let looked = looked.and_then(|()| self.filter.digest().map(drop));
                 self.came(looked).map(|came| came.map_or(Next::Stop, |()| Next::Continue))
@@ -547,6 +551,20 @@ impl<'a> Task<'a> {
             })?;
         }
         Ok(if is_over { Next::Stop } else { Next::Continue })
+    }
+
+    /// Fills the filter anew from its log. It gets the parameters that it has: so it must be as if
+    /// nothing had happened.
+    fn alter(&self) -> Checked<Next> {
+        let spec = self.world.plan.spec;
+        self.secure(|filter| match filter.alter(spec.any(), Unlogged::Refuse) {
+            // Another handle alters it; log is gone that was to be kept.
+            Err(Error::Locked { .. }) => filter.sync(),
+            Err(Error::NotKept { .. }) if lock(&self.world.weather).may_lack_past() => {
+                filter.sync()
+            }
+            altered => altered.map(drop),
+        })
     }
 
     fn clear(&self) -> Checked<Next> {

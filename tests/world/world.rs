@@ -3,7 +3,7 @@
 
 use crate::claims;
 use crate::faults::{self, Weather};
-use crate::kinds::{KINDS, Spec};
+use crate::kinds::{KINDS, Promise, Spec};
 use crate::oracle::{Layout, Loss, Oracle, SEED};
 use crate::report::Counts;
 use crate::tasks;
@@ -74,6 +74,15 @@ impl Plan {
             is_calm: random.below(3) == 0,
             is_mortal: random.below(4) > 0,
         }
+    }
+}
+
+impl Plan {
+    /// Returns whether the filter is altered: its log has all that it ever got, and it is the same in
+    /// whatever order its stripes got it.
+    pub fn alters(&self) -> bool {
+        matches!(self.keeps, Some(Keep::For(_)))
+            && matches!(self.spec.promise, Promise::Kept | Promise::Counted)
     }
 }
 
@@ -364,6 +373,10 @@ impl World {
         }
         self.bury();
         let mut weather = lock(&self.weather);
+        if weather.lost {
+            // The time of leases was on a lost page, too: it follows the wall clock again.
+            lock(&self.claims).forget_keys();
+        }
         (weather.may_poison, weather.lost) = (false, false);
         Ok(())
     }
@@ -557,8 +570,9 @@ pub fn happen(seed: u64, is_traced: bool) -> Counts {
         buried.place().bury(life);
     });
     stage::watch(|| world.live(&mut random));
-    if is_traced && stage::failure().is_some() {
+    if let (true, Some(failure)) = (is_traced, stage::failure()) {
         lock(&world.oracle).print();
+        println!("{failure}");
     }
     stage::end(|life| world.handles.get(life).map(|handle| lock(handle).take()));
     let counts = *lock(&world.counts);

@@ -1,6 +1,6 @@
 //! The log as the tape of a disk shows it, read by `docs/format.md` and not by code of the engine.
 
-use crate::crash::monitor::{RECORD_WORDS, header, place};
+use crate::crash::monitor::{RECORD_WORDS, header, log_of, log_of_meta, place};
 use crate::crash::tape::Tape;
 use std::collections::BTreeMap;
 
@@ -28,10 +28,14 @@ pub struct Found {
 }
 
 /// Reads the slots from an LSN on, also of segments that have been removed. Those that a power cut
-/// left are the tape before's.
+/// left are the tape before's. An alteration writes log that counts only once there is a `meta` with
+/// its number.
 pub(crate) fn read(tape: &Tape, from: u64) -> Found {
     let mut found = Found::default();
     let mut segments = Vec::new();
+    let metas = tape.names.get("meta").into_iter().flat_map(|course| course.all());
+    let logs: Vec<u128> =
+        metas.flatten().filter_map(|inode| log_of_meta(&tape.inodes[inode])).collect();
     for (name, course) in &tape.names {
         let Some((timeline, first)) = name.strip_prefix("wal-").and_then(|rest| {
             let (timeline, first) = rest.split_once('-')?;
@@ -42,6 +46,9 @@ pub(crate) fn read(tape: &Tape, from: u64) -> Found {
         for inode in course.all().flatten() {
             let Some(file) = tape.inodes.get(inode) else { continue };
             if file.was_left() || header(file, 0) != Some(MAGIC) {
+                continue;
+            }
+            if !logs.is_empty() && !logs.contains(&log_of(file)) {
                 continue;
             }
             if let (Some(start), Some(capacity)) = (header(file, 5), header(file, 7)) {

@@ -10,6 +10,7 @@
 //! - A segment is removed: two snapshots, with their names, that begin at or after its end; or the
 //!   first segment of a newer timeline that begins at or before it.
 //! - A snapshot is removed: a newer snapshot, with its name.
+//! - A segment or snapshot of another log is removed: a `meta` that does not name that log.
 //! - A segment or `meta` gets its name: all of its content.
 //! - An image gets its name: the first segment of its timeline, with its name.
 //!
@@ -80,6 +81,30 @@ fn segments(tape: &Tape) -> Vec<Segment<'_>> {
     all.collect()
 }
 
+/// Returns the number of the log that a segment or a snapshot belongs to.
+pub(super) fn log_of(file: &Inode) -> u128 {
+    let [low, high] = [2, 3].map(|word| header(file, word).map_or(0, u128::from));
+    high << 64 | low
+}
+
+/// Returns the number of the log that a `meta` names.
+pub(super) fn log_of_meta(meta: &Inode) -> Option<u128> {
+    let sectors = (0..).map_while(|sector| meta.newest(sector));
+    let bytes = sectors.flat_map(|words| words.iter().flat_map(|word| word.to_le_bytes()));
+    let bytes: Vec<u8> = bytes.collect();
+    let text = String::from_utf8_lossy(&bytes);
+    let value = |name| text.lines().find_map(|line| line.strip_prefix(name));
+    u128::from_str_radix(value("log ").or_else(|| value("uuid "))?, 16).ok()
+}
+
+/// Returns whether a segment or a snapshot is certainly not of the filter's log: it is from before
+/// an alteration, or of one that was not completed.
+fn is_of_another_log(tape: &Tape, file: &Inode) -> bool {
+    let left = tape.left_by_name("meta", tape.now);
+    let mut logs = left.iter().map(|inode| log_of_meta(&tape.inodes[&(*inode)?]));
+    logs.all(|log| log.is_some_and(|log| log != log_of(file)))
+}
+
 /// Returns whether a name certainly refers to the same file after a cut now.
 fn name_lasts(tape: &Tape, name: &str) -> bool {
     matches!(tape.left_by_name(name, tape.now)[..], [Some(_)])
@@ -88,8 +113,9 @@ fn name_lasts(tape: &Tape, name: &str) -> bool {
 /// Returns the starts of snapshots that survive a cut now.
 fn lasting_snapshots(tape: &Tape) -> Vec<u64> {
     let lasting = named(tape, "snap-").into_iter();
-    let lasting =
-        lasting.filter(|(name, _, file)| name_lasts(tape, name) && file.is_synced(tape.now));
+    let lasting = lasting.filter(|(name, _, file)| {
+        name_lasts(tape, name) && file.is_synced(tape.now) && !is_of_another_log(tape, file)
+    });
     lasting.filter_map(|(_, start, _)| start.parse().ok()).collect()
 }
 
@@ -229,6 +255,10 @@ pub fn removed(tape: &Tape, name: &str) -> Result<(), String> {
         return Ok(());
     }
     let snapshots = lasting_snapshots(tape);
+    let inode = tape.find(name).and_then(|inode| tape.inodes.get(&inode));
+    if inode.is_some_and(|inode| is_of_another_log(tape, inode)) {
+        return Ok(());
+    }
     if let Some(start) = name.strip_prefix("snap-") {
         let newer =
             snapshots.iter().filter(|&&other| start.parse().is_ok_and(|start| other > start));
