@@ -72,7 +72,9 @@ fn named<'a>(tape: &'a Tape, prefix: &str) -> Vec<(&'a str, &'a str, &'a Inode)>
 }
 
 fn segments(tape: &Tape) -> Vec<Segment<'_>> {
-    let all = named(tape, "wal-").into_iter().filter_map(|(name, rest, file)| {
+    let all = named(tape, "wal-").into_iter();
+    let all = all.filter(|(_, _, file)| !is_of_another_log(tape, file));
+    let all = all.filter_map(|(name, rest, file)| {
         let (timeline, first) = rest.split_once('-')?;
         let (timeline, first) = (timeline.parse().ok()?, first.parse().ok()?);
         let [timeline_start, capacity] = [header(file, 5)?, header(file, 7)?];
@@ -102,7 +104,7 @@ pub(super) fn log_of_meta(meta: &Inode) -> Option<u128> {
 fn is_of_another_log(tape: &Tape, file: &Inode) -> bool {
     let left = tape.left_by_name("meta", tape.now);
     let mut logs = left.iter().map(|inode| log_of_meta(&tape.inodes[&(*inode)?]));
-    logs.all(|log| log.is_some_and(|log| log != log_of(file)))
+    !left.is_empty() && logs.all(|log| log.is_some_and(|log| log != log_of(file)))
 }
 
 /// Returns whether a name certainly refers to the same file after a cut now.
