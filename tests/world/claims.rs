@@ -174,7 +174,8 @@ impl Task<'_> {
         self.hold(key, Held::Confirming);
         let (call, filter, begun) = (self.call(false), self.filter, self.world.elapsed());
         let mut came = None;
-        let next = self.write_unless_late(&[(Op::Insert, key)], false, false, || {
+        let written = [(Op::Insert, key), (Op::Release, key)];
+        let next = self.write_unless_late(&written, false, false, || {
             let claim = filter.resume_claim(key.to_le_bytes(), lease.token);
             let confirmed = if let Then::ConfirmInBatch = then {
                 let mut batch = ManuallyDrop::new(Batch::new(call));
