@@ -456,7 +456,8 @@ impl<'a> Task<'a> {
         })
     }
 
-    /// Commits checked keys alone: often all are present, and the answers rest on what others wrote.
+    /// Commits checked keys alone: often all are present, and the answers rest on what others
+    /// wrote.
     fn questions(&mut self, durable: bool) -> Checked<Next> {
         let call = self.call(durable).since(Since::LastAccepted);
         let mut batch = Batch::new(call);

@@ -78,8 +78,8 @@ impl Plan {
 }
 
 impl Plan {
-    /// Returns whether the filter is altered: its log has all that it ever got, and it is the same in
-    /// whatever order its stripes got it.
+    /// Returns whether the filter is altered: its log has all that it ever got, and it is the same
+    /// in whatever order its stripes got it.
     pub fn alters(&self) -> bool {
         matches!(self.keeps, Some(Keep::For(_)))
             && matches!(self.spec.promise, Promise::Kept | Promise::Counted)

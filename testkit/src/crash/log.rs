@@ -28,8 +28,8 @@ pub struct Found {
 }
 
 /// Reads the slots from an LSN on, also of segments that have been removed. Those that a power cut
-/// left are the tape before's. An alteration writes log that counts only once there is a `meta` with
-/// its number.
+/// left are the tape before's. An alteration writes log that counts only once there is a `meta`
+/// with its number.
 pub(crate) fn read(tape: &Tape, from: u64) -> Found {
     let mut found = Found::default();
     let mut segments = Vec::new();
