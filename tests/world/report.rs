@@ -182,7 +182,8 @@ fn whatever_a_seed_decides(settings: &Settings) -> Result<(), String> {
     println!(
         "{worlds} worlds from seed {}: {:.1} simulated hours, {} operations in {} rounds, {} \
          openings, {} comparisons, {} moments of the past, {} power cuts, {} processes killed, \
-         {} faults, {} errors, {} write-backs lost, {} disks that lied, {} steps, {} switches; {:.0} s",
+         {} faults, {} errors, {} write-backs lost, {} disks that lied, {} steps, {} \
+         switches; {:.0} s",
         settings.seed,
         counts.passed.as_secs_f64() / 3600.0,
         counts.operations,
