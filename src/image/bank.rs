@@ -141,12 +141,18 @@ impl Bank {
         let mut start = vec![0; HEADER_BYTES];
         file.read_at(&mut start, 0).map_err(Error::io("read", &path))?;
         let found: Header<6> = Header::decode(&start, MAGIC, IMAGE, &path, REMEDY)?;
+        let wanted = Self::header(uuid, timeline, id, geometry);
+        let damaged = |expected, found| {
+            Err(Error::Damaged { path: path.clone(), offset: 16, expected, found, remedy: REMEDY })
+        };
+        // First: where `live` lists a bank of no size, it has lost what it said.
+        if found.words != wanted.words {
+            return damaged(format!("{:x?}", wanted.words), format!("{:x?}", found.words));
+        }
         let places = places_of(layout, geometry, form)?;
-        let (wanted, length) = (Self::header(uuid, timeline, id, geometry), places.end as u64 * 8);
-        if (found.words, bytes) != (wanted.words, length) {
-            let expected = format!("{:x?} and {length} bytes", wanted.words);
-            let found = format!("{:x?} and {bytes} bytes", found.words);
-            return Err(Error::Damaged { path, offset: 16, expected, found, remedy: REMEDY });
+        let length = places.end as u64 * 8;
+        if bytes != length {
+            return damaged(format!("{length} bytes"), format!("{bytes} bytes"));
         }
         let mapping = Mapped::new(file.map(access).map_err(Error::io("map", &path))?);
         let blocks = layout.blocks(geometry);

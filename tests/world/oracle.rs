@@ -90,8 +90,10 @@ pub struct Oracle {
     overlaps: BTreeMap<u64, u64>,
     /// Records that may have been decided on an older state than that of their place in the log.
     doubtful: Vec<Range<u64>>,
-    /// One of them does not fit to the records before it.
+    /// One of them does not fit to the records before it, or an alteration may have read one.
     is_beyond_comparison: bool,
+    /// An alteration has begun.
+    may_be_altered: bool,
     /// All operations with records below have happened.
     settled: u64,
     /// Keys that were only ever inserted if they were new.
@@ -190,6 +192,7 @@ impl Oracle {
             settled: 1,
             doubtful: Vec::new(),
             is_beyond_comparison: false,
+            may_be_altered: false,
             checked_only: BTreeMap::new(),
             clearing: false,
             replayed: Replayed::new(spec, layout),
@@ -288,8 +291,16 @@ impl Oracle {
     pub fn lose_image(&mut self) {
         if !std::mem::replace(&mut self.is_image_lost, true) {
             self.doubtful.push(self.next..u64::MAX);
+            self.is_beyond_comparison |= self.may_be_altered;
         }
         self.checked_only.values_mut().for_each(|checked| *checked = false);
+    }
+
+    /// An alteration begins, unless there are doubtful records: it performs each operation anew, and
+    /// so corrects what a record says of one. Returns whether it does.
+    pub fn begin_alteration(&mut self) -> bool {
+        self.may_be_altered |= self.doubtful.is_empty();
+        self.doubtful.is_empty()
     }
 
     /// Nothing is on its way any more: what the log has is what has happened.

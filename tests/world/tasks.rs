@@ -561,6 +561,9 @@ impl<'a> Task<'a> {
     /// nothing had happened.
     fn alter(&self) -> Checked<Next> {
         let spec = self.world.plan.spec;
+        if !self.world.ask(|oracle, _| Ok(oracle.begin_alteration()))? {
+            return Ok(Next::Continue);
+        }
         self.secure(|filter| match filter.alter(spec.any(), Unlogged::Refuse) {
             // Another handle alters it; log is gone that was to be kept.
             Err(Error::Locked { .. }) => filter.sync(),

@@ -189,7 +189,10 @@ fn a_bank_is_opened_as_what_it_is_and_as_nothing_else() {
     }
     let (uuid, timeline) = IMAGE;
     let swapped = Geometry { blocks_per_stripe: 72, words_per_block: 5 };
+    // As a page of `live` says that is lost.
+    let none = Geometry { blocks_per_stripe: 0, words_per_block: 0 };
     for (image, geometry, form) in [
+        (IMAGE, none, NOTING),
         ((uuid ^ 1, timeline), GEOMETRY, NOTING),
         ((uuid ^ 1 << 64, timeline), GEOMETRY, NOTING),
         (IMAGE, Geometry { blocks_per_stripe: 6, ..GEOMETRY }, NOTING),
