@@ -40,7 +40,7 @@ enum Held {
     Confirming,
 }
 
-/// A claim that was given, and the time between which its lease ends.
+/// A claim that was given, with the earliest and the latest end of its lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Lease {
     token: u64,
@@ -154,12 +154,12 @@ impl Task<'_> {
         Ok(())
     }
 
-    /// A call that began then needed the claim.
+    /// A call that needed the claim, and began then, has succeeded: its lease was not over.
     fn must_be_in_time(&self, begun: Duration, lease: Lease) -> Checked<()> {
         if begun < lease.ends.1 {
             return Ok(());
         }
-        Err(format!("{lease:?} is over, and was of use at {begun:?}"))
+        Err(format!("{lease:?} is over, and a call that began at {begun:?} succeeded"))
     }
 
     /// A call was refused because the claim is over.
