@@ -56,10 +56,7 @@ impl BankForm {
     }
 }
 
-/// Returns the offsets of the parts of a bank.
-///
-/// # Errors
-/// [`Error::Parameter`] for an absurd size.
+/// Returns the offsets of the parts of a bank; [`Error::Parameter`] for an absurd size.
 fn places_of(layout: Layout, geometry: Geometry, form: BankForm) -> Result<BankPlaces> {
     layout.check(geometry)?;
     Ok(BankPlaces::new(layout, geometry, form.undo, form.grows))
@@ -142,20 +139,16 @@ impl Bank {
         file.read_at(&mut start, 0).map_err(Error::io("read", &path))?;
         let found: Header<6> = Header::decode(&start, MAGIC, IMAGE, &path, REMEDY)?;
         let wanted = Self::header(uuid, timeline, id, geometry);
-        let damaged = |expected, found| {
-            Err(Error::Damaged { path: path.clone(), offset: 16, expected, found, remedy: REMEDY })
-        };
-        // First: where `live` lists a bank of no size, it has lost what it said.
-        if found.words != wanted.words {
-            return damaged(format!("{:x?}", wanted.words), format!("{:x?}", found.words));
-        }
-        let places = places_of(layout, geometry, form)?;
-        let length = places.end as u64 * 8;
-        if bytes != length {
-            return damaged(format!("{length} bytes"), format!("{bytes} bytes"));
+        // Where `live` lists a bank of no size, a page of it is lost, and the bank's file differs.
+        let places = places_of(layout, geometry, form);
+        let length = places.as_ref().map_or(0, |places| places.end as u64 * 8);
+        if (found.words, bytes) != (wanted.words, length) {
+            let expected = format!("{:x?} and {length} bytes", wanted.words);
+            let found = format!("{:x?} and {bytes} bytes", found.words);
+            return Err(Error::Damaged { path, offset: 16, expected, found, remedy: REMEDY });
         }
         let mapping = Mapped::new(file.map(access).map_err(Error::io("map", &path))?);
-        let blocks = layout.blocks(geometry);
+        let (places, blocks) = (places?, layout.blocks(geometry));
         let file = (form.grows || access == Access::Read).then_some(file);
         let bank = Self { id, geometry, blocks, layout, form, places, path, file, mapping };
         if form.grows {

@@ -296,8 +296,8 @@ impl Oracle {
         self.checked_only.values_mut().for_each(|checked| *checked = false);
     }
 
-    /// An alteration begins, unless there are doubtful records: it performs each operation anew, and
-    /// so corrects what a record says of one. Returns whether it does.
+    /// An alteration begins, unless there are doubtful records: it performs each operation anew,
+    /// and so corrects what a record says of one. Returns whether it does.
     pub fn begin_alteration(&mut self) -> bool {
         self.may_be_altered |= self.doubtful.is_empty();
         self.doubtful.is_empty()
