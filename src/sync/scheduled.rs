@@ -10,7 +10,7 @@
 
 use ebbtide_core::atomic::scheduled as words;
 use std::sync::{self, MutexGuard, OnceLock, TryLockError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The interface to the harness that runs a schedule.
 #[derive(Debug)]
@@ -67,6 +67,12 @@ pub fn random() -> u128 {
     let drawn = DRAWN.get() + 1;
     DRAWN.set(drawn);
     u128::from(drawn).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)
+}
+
+/// Returns the time of the system's clock in a schedule, which begins on 2023-11-14.
+#[must_use]
+pub fn wall() -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(1_700_000_000) + Instant::now().0
 }
 
 /// As [`std::time::Instant`].
