@@ -181,25 +181,31 @@ mod tests {
     use ebbtide_core::kind::Event;
     use std::time::Duration;
 
-    fn identity(state_words: u32) -> Identity {
-        let (uuid, timeline, stripes) = (7, 1, 4);
-        Identity { uuid, timeline, boot: 0, inode: 0, device: 0, stripes, state_words }
+    const LAYOUT: Layout = Layout { stripes: 4, block_words: 512 };
+
+    /// Creates the image of a new filter.
+    fn made(spec: &impl Spec) -> (Image, Arc<dyn Kind>, Arc<dyn Media>) {
+        let (kind, memory) = (spec.kind().expect("a kind"), Arc::new(Memory::new()));
+        memory.make().expect("nothing fails yet");
+        let (uuid, timeline, stripes) = (7, 1, LAYOUT.stripes);
+        let state_words = kind.state_words() as u32;
+        let identity =
+            Identity { uuid, timeline, boot: 0, inode: 0, device: 0, stripes, state_words };
+        let image = Image::create(memory.clone(), "image", identity, LAYOUT, &*kind);
+        let image = image.expect("space");
+        image.start(&*kind).expect("space");
+        (image, kind, memory)
     }
 
     #[test]
     fn a_record_is_of_one_stripe_or_of_none() {
-        let memory: Arc<dyn Media> = Arc::new(Memory::new());
-        memory.make().expect("nothing fails yet");
-        let kind = Bloom::capacity(1000).kind().expect("a kind");
-        let layout = Layout { stripes: 4, block_words: 512 };
-        let identity = identity(64);
-        let image = Image::create(memory, "image", identity, layout, &*kind).expect("space");
+        let (image, _, _) = made(&Bloom::capacity(1000));
         let stripes = |record: &Record| {
             (0..=4).filter(|&index| is_of(&image, index, record)).collect::<Vec<_>>()
         };
         for quarter in 0..4_u64 {
             let hash = quarter << 62 | 99;
-            let expected = layout.stripe_of(hash) + 1;
+            let expected = LAYOUT.stripe_of(hash) + 1;
             for op in [Op::Insert, Op::Remove] {
                 let record = Record { payload: hash, ..Record::new(op) };
                 assert_eq!(stripes(&record), [expected], "{op:?}");
@@ -223,14 +229,7 @@ mod tests {
 
     #[test]
     fn no_stripe_is_cleared_before_the_state_however_often_its_repair_begins() {
-        let memory: Arc<dyn Media> = Arc::new(Memory::new());
-        memory.make().expect("nothing fails yet");
-        let kind = Bloom::capacity(1000).kind().expect("a kind");
-        let layout = Layout { stripes: 4, block_words: 512 };
-        let identity = identity(kind.state_words() as u32);
-        let image = Image::create(memory.clone(), "image", identity, layout, &*kind);
-        let image = image.expect("space");
-        image.start(&*kind).expect("space");
+        let (image, kind, memory) = made(&Bloom::capacity(1000));
         let header =
             SegmentHeader { uuid: 7, timeline: 1, timeline_start: 1, first: 1, capacity: 128 };
         let segment = Arc::new(Segment::create(&*memory, header, 0).expect("space"));
@@ -254,13 +253,7 @@ mod tests {
 
     #[test]
     fn what_was_not_completed_is_taken_back_and_notes_of_no_block_are_left_alone() {
-        let memory: Arc<dyn Media> = Arc::new(Memory::new());
-        memory.make().expect("nothing fails yet");
-        let kind = Counting::capacity(1000).kind().expect("a kind");
-        let layout = Layout { stripes: 4, block_words: 512 };
-        let identity = identity(64);
-        let image = Image::create(memory, "image", identity, layout, &*kind).expect("space");
-        image.start(&*kind).expect("space");
+        let (image, kind, _) = made(&Counting::capacity(1000));
         let banks = image.keep_banks();
         let bank = banks.get(0).expect("a bank");
         let index = bank.blocks() - 1;
@@ -279,13 +272,7 @@ mod tests {
     #[test]
     fn what_was_not_completed_is_taken_back_in_the_second_bank_as_in_the_first() {
         for at in 0..2 {
-            let memory: Arc<dyn Media> = Arc::new(Memory::new());
-            memory.make().expect("nothing fails yet");
-            let kind = Fingerprint::window(Duration::from_secs(64)).kind().expect("a kind");
-            let layout = Layout { stripes: 4, block_words: 512 };
-            let identity = identity(kind.state_words() as u32);
-            let image = Image::create(memory, "image", identity, layout, &*kind).expect("space");
-            image.start(&*kind).expect("space");
+            let (image, kind, _) = made(&Fingerprint::window(Duration::from_secs(64)));
             let geometry = Geometry { blocks_per_stripe: 2, words_per_block: 64 };
             let open = Event::OpenBank { id: 1, geometry, since: 3, time: 50 };
             image.prepare(&open).expect("space");
