@@ -174,13 +174,20 @@ impl Archive {
         })
     }
 
+    /// Returns the LSN of the first record behind the kept log. A kept segment may have its former
+    /// name, too.
+    fn next_first(&self) -> Option<u64> {
+        let last = self.listing.kept_segments.last().map_or(0, |kept| kept.first);
+        let mut own = self.listing.segments.iter().map(|&(_, first)| first);
+        own.find(|&first| first > last)
+    }
+
     /// Returns the kept files that are not needed to reach the moments from this base on: older
     /// snapshots, then the log below it.
     fn before(&self, base: &Base) -> Vec<FileName> {
         let snapshots = self.bases.iter().filter(|other| other.start < base.start);
         let firsts = self.listing.kept_segments.iter().map(|kept| kept.first).skip(1);
-        let next = self.listing.segments.first().map(|&(_, first)| first);
-        let ends = firsts.chain(next);
+        let ends = firsts.chain(self.next_first());
         let below = ends.take_while(|&end| end <= base.start).count();
         snapshots.filter_map(Base::file).chain(self.segments().take(below)).collect()
     }
@@ -221,8 +228,7 @@ impl Archive {
     fn base_for(&self, second: u64) -> Option<Base> {
         // What recovery needed until then is younger.
         let wanted = self.listing.kept_segments.iter().find(|kept| kept.since >= second);
-        let next = self.listing.segments.first().map(|&(_, first)| first);
-        let from = wanted.map(|kept| kept.first).or(next)?;
+        let from = wanted.map(|kept| kept.first).or(self.next_first())?;
         self.bases.iter().rev().find(|base| base.end <= from).copied()
     }
 
@@ -260,6 +266,29 @@ impl Archive {
         })
     }
 
+    /// Removes kept files, in this order. Some have their former names, too, if a process died while
+    /// it gave them theirs. Those go first: otherwise the next checkpoint would keep these files
+    /// again, although some behind them are gone.
+    ///
+    /// # Errors
+    /// As of [`remove_for_good`].
+    pub fn remove(
+        &self,
+        media: &dyn Media,
+        files: Vec<FileName>,
+        numbers: impl IntoIterator<Item = u64>,
+    ) -> Result<()> {
+        let mut numbers = numbers.into_iter();
+        let own = self.listing.segments.iter();
+        let own = own.map(|&(timeline, first)| FileName::Segment { timeline, first });
+        let snapshots = self.listing.snapshots.iter();
+        let own = own.chain(snapshots.map(|&start| FileName::Snapshot { start }));
+        let former: Vec<_> = self.listing.before_kept().collect();
+        let former = own.filter(|name| former.contains(name));
+        remove_for_good(media, former, &mut numbers)?;
+        remove_for_good(media, files, numbers)
+    }
+
     /// Adds the former files `meta` of which no log is left when these files are gone.
     fn with_metas(&self, mut removed: Vec<FileName>) -> Vec<FileName> {
         let left = self.segments().position(|segment| !removed.contains(&segment));
@@ -294,9 +323,10 @@ pub fn remove_oldest(
     meta: &Meta,
     numbers: impl IntoIterator<Item = u64>,
 ) -> Result<bool> {
-    let oldest = Archive::read(media, meta)?.oldest();
+    let archive = Archive::read(media, meta)?;
+    let oldest = archive.oldest();
     let any = !oldest.is_empty();
-    remove_for_good(media, oldest, numbers)?;
+    archive.remove(media, oldest, numbers)?;
     Ok(any)
 }
 

@@ -82,6 +82,14 @@ impl WrittenBack {
         Arc::new(seen.into())
     }
 
+    /// Notes that a sync of a file failed, which reports it to this opening.
+    pub(crate) fn fail(&mut self, identity: u64, received: &Received) {
+        let disk = self.0.entry(identity).or_default();
+        disk.failures += 1;
+        disk.is_received = true;
+        received.store(disk.failures, Ordering::Relaxed);
+    }
+
     /// Reports the failures that an opening has not received.
     pub(crate) fn report(&mut self, identity: u64, received: &Received) -> io::Result<()> {
         let Some(disk) = self.0.get_mut(&identity) else { return Ok(()) };

@@ -124,6 +124,29 @@ fn a_handle_that_finds_what_another_one_did_since_it_listed_the_files_succeeds()
 
 proptest! {
     #[test]
+    fn a_file_with_both_names_is_removed_as_a_whole_and_those_behind_it_stay(
+        made in directory(), both in proptest::collection::vec(any::<bool>(), 40),
+    ) {
+        let first = |number: u64| 1 + number * SEGMENT;
+        let all = || made.archive().listing.kept_segments;
+        for kept in all().into_iter().filter(|kept| both[(kept.first / SEGMENT) as usize]) {
+            let name = FileName::Segment { timeline: 1, first: kept.first };
+            let now = name.kept(kept.since).expect("a segment").to_string();
+            made.memory.link_new(&now, &name.to_string()).expect("it is new");
+        }
+        let mut bases = made.archive().bases.into_iter();
+        let base = bases.find(|base| base.start >= first(1));
+        prop_assert!(remove_oldest(&made.memory, &meta(), 50..).expect("no error") || made.kept == 0);
+        let listing = made.archive().listing;
+        if made.kept > 0 {
+            prop_assert!(listing.segments.iter().all(|&(_, own)| own >= first(made.kept)));
+        }
+        let firsts = made.firsts();
+        prop_assert!(firsts.windows(2).all(|two| two[0] + SEGMENT == two[1]));
+        prop_assert!(base.is_none_or(|base| firsts[0] <= base.start), "{base:?}: {firsts:?}");
+    }
+
+    #[test]
     fn log_kept_for_a_time_reaches_all_operations_since(
         made in directory(), ago in 0..30_u64, later in 0..5_u64,
     ) {

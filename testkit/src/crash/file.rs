@@ -95,8 +95,11 @@ impl MediaFile for CrashFile {
             if let Some(inode) = state.tape.inodes.get_mut(&self.inode) {
                 inode.fail();
             }
+            state.written_back.fail(self.inode, &self.received);
             return Err(error);
         }
+        // As of Linux: each opening that existed when a sync failed receives the error.
+        state.written_back.report(self.inode, &self.received)?;
         if !state.lying {
             state.tape.sync_file(self.inode);
         }
