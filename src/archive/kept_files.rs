@@ -252,9 +252,21 @@ impl Archive {
         files
     }
 
-    /// Returns the oldest kept files, up to the next base: what a full disk takes first.
+    /// Returns the oldest kept files, up to the next base: what a full disk takes first. None as long
+    /// as some have their former names, too, because a process died while it gave them theirs: they
+    /// would free no space, and the next checkpoint would keep them again, although some behind them
+    /// are gone. It removes the former names.
     #[must_use]
     pub fn oldest(&self) -> Vec<FileName> {
+        let own = &self.listing;
+        let has_former = |file| match file {
+            FileName::Segment { timeline, first } => own.segments.contains(&(timeline, first)),
+            FileName::Snapshot { start } => own.snapshots.contains(&start),
+            _ => false,
+        };
+        if own.before_kept().any(has_former) {
+            return Vec::new();
+        }
         let first = self.first_lsn().unwrap_or(0);
         let removes = |base: &&Base| base.start > first && !self.before(base).is_empty();
         self.with_metas(match self.bases.iter().find(removes) {
@@ -264,29 +276,6 @@ impl Archive {
                 self.useless.iter().copied().chain(snapshots).chain(self.segments()).collect()
             }
         })
-    }
-
-    /// Removes kept files, in this order. Some have their former names, too, if a process died while
-    /// it gave them theirs. Those go first: otherwise the next checkpoint would keep these files
-    /// again, although some behind them are gone.
-    ///
-    /// # Errors
-    /// As of [`remove_for_good`].
-    pub fn remove(
-        &self,
-        media: &dyn Media,
-        files: Vec<FileName>,
-        numbers: impl IntoIterator<Item = u64>,
-    ) -> Result<()> {
-        let mut numbers = numbers.into_iter();
-        let own = self.listing.segments.iter();
-        let own = own.map(|&(timeline, first)| FileName::Segment { timeline, first });
-        let snapshots = self.listing.snapshots.iter();
-        let own = own.chain(snapshots.map(|&start| FileName::Snapshot { start }));
-        let former: Vec<_> = self.listing.before_kept().collect();
-        let former = own.filter(|name| former.contains(name));
-        remove_for_good(media, former, &mut numbers)?;
-        remove_for_good(media, files, numbers)
     }
 
     /// Adds the former files `meta` of which no log is left when these files are gone.
@@ -323,10 +312,9 @@ pub fn remove_oldest(
     meta: &Meta,
     numbers: impl IntoIterator<Item = u64>,
 ) -> Result<bool> {
-    let archive = Archive::read(media, meta)?;
-    let oldest = archive.oldest();
+    let oldest = Archive::read(media, meta)?.oldest();
     let any = !oldest.is_empty();
-    archive.remove(media, oldest, numbers)?;
+    remove_for_good(media, oldest, numbers)?;
     Ok(any)
 }
 

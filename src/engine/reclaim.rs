@@ -200,7 +200,7 @@ impl Reclaim {
         };
         let unwanted = archive.superfluous(media, Pruning::aim(keep), second)?;
         let left = files.saturating_sub(unwanted.len());
-        archive.remove(media, unwanted, numbers())?;
+        remove_for_good(media, unwanted, numbers())?;
         *self.pruning.lock() = Pruning { keep, files: left, second };
         Ok(())
     }
