@@ -7,6 +7,7 @@
 
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
+use crate::image::handles::Handles;
 use crate::media::{Access, Media};
 use crate::meta::Meta;
 use crate::recovery::history::{History, Prefix};
@@ -87,13 +88,7 @@ pub fn gathered(
 pub fn write_snapshot(home: &dyn Media, meta: &Meta, state: &Recovered, number: u64) -> Result<()> {
     // The log must reach through the end of every snapshot.
     state.history.secure(home, (state.start, state.durable), &state.prefix)?;
-    // It accounted for the gaps of the log, which are now voided, and takes space.
-    match home.remove(&FileName::Live.to_string()) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            return Err(Error::io("remove", home.path().join(FileName::Live.to_string()))(error));
-        }
-        _ => {}
-    }
+    remove_image(home, meta)?;
     let temporary = FileName::Temporary(number).to_string();
     let start = state.prefix.stop;
     let name = FileName::Snapshot { start }.to_string();
@@ -116,6 +111,21 @@ pub fn write_snapshot(home: &dyn Media, meta: &Meta, state: &Recovered, number: 
     remove_for_good(home, older.chain(segments), number + 1..)
 }
 
+/// Removes the last image, which takes space. It accounted for the gaps of the log, which are voided
+/// now. One that was retired by an alteration stays: it says that the handles which are left do not
+/// use the filter's present image.
+fn remove_image(home: &dyn Media, meta: &Meta) -> Result<()> {
+    if Handles::read(home, meta.uuid)?.is_some_and(|handles| handles.is_altered()) {
+        return Ok(());
+    }
+    match home.remove(&FileName::Live.to_string()) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Error::io("remove", home.path().join(FileName::Live.to_string()))(error))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn write(home: &dyn Media, meta: &Meta, state: &Recovered, temporary: &str) -> io::Result<()> {
     let (kind, image, stop) = (&*meta.kind, &state.image, state.prefix.stop);
     let timeline = state.history.last_timeline();
@@ -131,11 +141,37 @@ fn write(home: &dyn Media, meta: &Meta, state: &Recovered, temporary: &str) -> i
 mod tests {
     use super::*;
     use crate::media::Memory;
+    use crate::recovery::{LogExtent, rebuild};
     use crate::wal::{Op, Record, Segment, slot};
+    use crate::{Bloom, Filter, Options};
+    use std::sync::Arc;
 
     const PAGE: u64 = 4096;
     /// Records per page.
     const RECORDS: u64 = 128;
+
+    #[test]
+    fn a_snapshot_in_the_space_of_the_log_removes_the_image_unless_other_handles_may_ask_for_it() {
+        for is_altered in [false, true] {
+            let media = Arc::new(Memory::new());
+            let options = Options::new().background(false);
+            let filter = Filter::create_on(media.clone(), Bloom::capacity(1000), options);
+            let filter = filter.expect("a filter");
+            assert!(filter.insert("key").expect("an insert"));
+            let shared = &filter.engine().shared;
+            let status = shared.image.header().status();
+            if is_altered {
+                status.retire_to_alter()
+            } else {
+                status.retire()
+            }
+            let (meta, home): (_, &dyn Media) = (&shared.meta, &*media);
+            let state = rebuild(home, meta, LogExtent::Nothing, &|| ()).expect("sound files");
+            write_snapshot(home, meta, &state, 90).expect("space");
+            let names = media.list().expect("a directory");
+            assert_eq!(names.iter().any(|name| name == "live"), is_altered);
+        }
+    }
 
     /// Adds a segment of four pages of records, with records in these slots.
     fn add(media: &Memory, (timeline, start): (u64, u64), written: &[u64]) {

@@ -381,10 +381,13 @@ impl World {
         Ok(())
     }
 
-    /// A close has returned: all that had returned is durable.
+    /// A close has returned: all that had returned is durable. A handle that has not noticed an
+    /// alteration closes what was before it.
     fn closed(&self) -> Checked<()> {
         self.ask(|oracle, disk| {
-            oracle.acknowledge(oracle.returned(), disk);
+            if !self.plan.alters() {
+                oracle.acknowledge(oracle.returned(), disk);
+            }
             Ok(())
         })
     }
@@ -435,7 +438,10 @@ impl World {
             let (expected, is_certain) = self.ask(|oracle, _| {
                 Ok((oracle.machine().contains(hash, now), oracle.is_certain(hash, now)))
             })?;
-            if found != expected || is_certain && !found {
+            // A process that died after it had counted an insert in its stripe, and before it counted
+            // it in the filter's sums, leaves these late by one: a window of items ends later then.
+            let may_be_late = found && lock(&self.counts).killed + stage::figures().killed > 0;
+            if found != expected && !may_be_late || is_certain && !found {
                 return Err(format!(
                     "key {key} found: {found}, by the log: {expected}, certain: {is_certain}"
                 ));
