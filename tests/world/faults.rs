@@ -146,7 +146,7 @@ pub fn run(world: &World, events: Events, lives: &[usize]) -> Checked<()> {
                 let is_lost = world.ask(|oracle, disk| {
                     let is_lost = disk.lose(&mut random);
                     if is_lost {
-                        oracle.lose_image();
+                        oracle.lose_image(disk.has("tmp-0"));
                         let mut weather = lock(&world.weather);
                         (weather.lost, weather.may_poison) = (true, true);
                     }

@@ -83,6 +83,8 @@ pub struct Oracle {
     loss: Loss,
     /// Pages of the image are lost, and nobody has recovered since.
     is_image_lost: bool,
+    /// Pages of the image of the timeline that is about to begin are lost.
+    is_next_image_lost: bool,
     keys: BTreeMap<(u8, u64), OfKey>,
     /// Operations that may be running, by where the log ended when they began.
     running: BTreeMap<u64, u64>,
@@ -186,6 +188,7 @@ impl Oracle {
             durable: 1,
             loss: Loss::Nothing,
             is_image_lost: false,
+            is_next_image_lost: false,
             keys: BTreeMap::new(),
             running: BTreeMap::new(),
             overlaps: BTreeMap::new(),
@@ -262,6 +265,10 @@ impl Oracle {
         self.returned = self.returned.min(start);
         self.durable = self.durable.min(start);
         (self.timeline, self.start, self.next) = (timeline, start, start);
+        if std::mem::take(&mut self.is_next_image_lost) {
+            self.is_image_lost = true;
+            self.doubtful.push(start..u64::MAX);
+        }
         if self.replayed.end > start {
             self.replayed = Replayed::new(self.spec, self.layout);
         }
@@ -287,8 +294,9 @@ impl Oracle {
     }
 
     /// Pages of the image are lost: until all have closed, no answer counts, and records may have
-    /// been decided on an older state.
-    pub fn lose_image(&mut self) {
+    /// been decided on an older state. `is_recovering`: an image that has no name yet is among them.
+    pub fn lose_image(&mut self, is_recovering: bool) {
+        self.is_next_image_lost |= is_recovering;
         if !std::mem::replace(&mut self.is_image_lost, true) {
             self.doubtful.push(self.next..u64::MAX);
             self.is_beyond_comparison |= self.may_be_altered;

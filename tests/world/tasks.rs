@@ -386,6 +386,10 @@ impl<'a> Task<'a> {
             Ok(answer) => Some(*answer),
             Err(_) => None,
         };
+        if refreshes && world.plan.given && answer == Some(Answer::Present) {
+            // By now its time may be too late to refresh anything.
+            return Ok(Next::Continue);
+        }
         let happened = |answer| match answer {
             Answer::New => true,
             Answer::Present => refreshes,

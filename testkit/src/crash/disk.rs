@@ -214,6 +214,11 @@ impl CrashDisk {
         self.overwrite("live", 8 * (256 + 8), &1_u64.to_le_bytes());
     }
 
+    /// Returns whether there is a file of this name; not a call to the disk that may fail.
+    pub fn has(&self, name: &str) -> bool {
+        self.0.state().tape.find(name).is_some()
+    }
+
     /// Returns the names that begin with `prefix`, ascending.
     pub fn names(&self, prefix: &str) -> Vec<String> {
         let mut names = self.list().expect("a directory");
