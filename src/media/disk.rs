@@ -221,6 +221,10 @@ impl MediaFile for DiskFile {
         Ok(self.file.metadata()?.blocks() * 512)
     }
 
+    fn data_end(&self, from: u64) -> io::Result<u64> {
+        mapping::data_end(&self.file, from, self.bytes()?)
+    }
+
     fn identity(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.ino())
     }

@@ -348,6 +348,16 @@ pub trait MediaFile: Debug + Send + Sync {
     /// The system's error.
     fn allocated_bytes(&self) -> io::Result<u64>;
 
+    /// Returns where what the file holds ends: all bytes from `from` on and behind that were never
+    /// written, and are zeros. At most the file's length, which is right of every file.
+    ///
+    /// # Errors
+    /// The system's error.
+    fn data_end(&self, from: u64) -> io::Result<u64> {
+        let _ = from;
+        self.bytes()
+    }
+
     /// Returns an identifier that distinguishes this file from others of the same name: the inode
     /// number.
     ///

@@ -56,7 +56,6 @@ pub(super) struct Applying<'scope, 'env> {
     in_progress: Arc<Gathered>,
     at_work: Vec<ScopedJoinHandle<'scope, Result<()>>>,
     bare_events: BareEvents,
-    threads: usize,
 }
 
 impl<'scope, 'env> Applying<'scope, 'env> {
@@ -67,7 +66,6 @@ impl<'scope, 'env> Applying<'scope, 'env> {
         advance: &'env dyn Fn(),
     ) -> Self {
         let (banks, batches) = (image.keep_banks(), Batches::default());
-        let threads = if cfg!(any(miri, shuttle)) { 1 } else { processors().min(THREADS) };
         // Banks that come and go have blocks of different limits.
         let only = banks.iter().next().filter(|_| !kind.changes_banks());
         let blocks = only.map_or(0, |(_, bank)| bank.blocks());
@@ -84,7 +82,6 @@ impl<'scope, 'env> Applying<'scope, 'env> {
             in_progress,
             at_work,
             bare_events: BareEvents::default(),
-            threads,
         }
     }
 
@@ -137,8 +134,11 @@ impl<'scope, 'env> Applying<'scope, 'env> {
             free.clear();
             self.gathered = free;
         }
-        let most = self.threads.min(self.in_progress.stripes());
-        let threads = (self.in_progress.count / EACH).clamp(1, most);
+        let most = THREADS.min(self.in_progress.stripes());
+        let threads = match (self.in_progress.count / EACH).clamp(1, most) {
+            wanted if wanted > 1 && !cfg!(any(miri, shuttle)) => wanted.min(processors()),
+            _ => 1,
+        };
         for number in 0..threads {
             let (image, kind, banks) = (self.image, self.kind, self.banks.clone());
             let operations = self.in_progress.clone();

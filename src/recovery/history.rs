@@ -389,8 +389,19 @@ impl History {
         let timeline = self.last_timeline();
         let of_timeline = self.segments.iter().filter(|segment| segment.timeline == timeline);
         for header in of_timeline.filter(|header| header.end() > prefix.stop) {
+            let (timeline, first, uuid) = (header.timeline, header.first, header.uuid);
+            let from = prefix.stop.max(first);
+            // Most of a new segment is a hole, which would take memory if it was read.
+            let end = match self.held.contains_key(&(timeline, first)) {
+                true => header.end(),
+                false => SegmentFile::open(media, timeline, first, uuid, Access::Read)?
+                    .written_end(from)?,
+            };
+            if from == end {
+                continue;
+            }
             self.visit(media, header, |segment| {
-                for lsn in prefix.stop.max(segment.first())..segment.end() {
+                for lsn in from..end {
                     if let Decoded::Valid(Record { op: Op::Durable, payload, .. }) =
                         segment.read(lsn)
                         && payload > prefix.stop
@@ -472,21 +483,28 @@ impl History {
     }
 
     /// As [`History::secure`], of the segments before the last, as far as it gets until `enough`
-    /// is set: while the log is read, and only if it is long. Returns nothing: what was not done,
-    /// or failed, is done by [`History::secure`].
+    /// is set: while the log is read. Returns nothing: what was not done, or failed, is done by
+    /// [`History::secure`].
     pub fn secure_ahead(&self, media: &dyn Media, (from, durable): (u64, u64), enough: &Hint) {
-        let needed: Vec<_> = self.segments.iter().filter(|header| header.end() > from).collect();
-        let Some((_, before_last)) = needed.split_last() else { return };
-        if before_last.iter().map(|header| header.bytes()).sum::<u64>() < LONG {
-            return;
-        }
-        for header in before_last {
+        for header in self.before_last(from) {
             let all = Prefix { stop: header.end(), ..Prefix::default() };
             if enough.get() != 0 || self.secure_one(media, header, (from, durable), &all).is_err() {
                 return;
             }
             self.secured.lock().push(header.first);
         }
+    }
+
+    /// Returns whether there is so much log from this LSN on that it should be made durable ahead.
+    pub fn is_long(&self, from: u64) -> bool {
+        self.before_last(from).map(SegmentHeader::bytes).sum::<u64>() >= LONG
+    }
+
+    /// Returns the segments with records from `from` on, except the last.
+    fn before_last(&self, from: u64) -> impl Iterator<Item = &SegmentHeader> {
+        let needed = self.segments.iter().filter(move |header| header.end() > from);
+        let last = needed.clone().count().saturating_sub(1);
+        needed.take(last)
     }
 
     fn secure_one(

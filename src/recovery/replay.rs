@@ -122,7 +122,7 @@ fn apply_log(
     let kind = &*meta.kind;
     let enough = &Hint::default();
     std::thread::scope(|scope| {
-        if secures {
+        if secures && history.is_long(start) {
             let durable = known.made_durable(history.last_timeline());
             let secure = move || history.secure_ahead(home, (start, durable), enough);
             // Without a thread it is done later.

@@ -177,6 +177,19 @@ impl SegmentFile {
         self.file.allocated_bytes().map_err(Error::io("measure", &self.path))
     }
 
+    /// Returns an LSN, not below `lsn`, from which on no slot was ever written: by what the system
+    /// knows of the file, so without reading it.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn written_end(&self, lsn: u64) -> Result<u64> {
+        let from = lsn.clamp(self.header.first, self.header.end());
+        let end = self.file.data_end(self.header.offset(from));
+        let end = end.map_err(Error::io("measure", &self.path))?;
+        let slots = end.saturating_sub(PAGE_BYTES).div_ceil(RECORD_BYTES);
+        Ok((self.header.first + slots).clamp(from, self.header.end()))
+    }
+
     /// Frees the space of the slots from `lsn` on, which no process writes or has mapped for
     /// writing; they then read as empty, or as before. Does nothing if the system has no such call.
     ///
@@ -184,6 +197,10 @@ impl SegmentFile {
     /// [`Error::Io`].
     pub fn free_from(&self, lsn: u64) -> Result<()> {
         let from = self.header.offset(lsn.clamp(self.header.first, self.header.end()));
+        // Mostly an earlier opener has done it.
+        if self.allocated_bytes()? <= from {
+            return Ok(());
+        }
         let freed = self.file.free(from..self.header.bytes());
         freed.map_err(Error::io("free the rest of", &self.path))
     }

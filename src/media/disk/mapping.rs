@@ -93,6 +93,15 @@ pub(super) fn check(bytes: u64) -> io::Result<()> {
     MmapOptions::new().len((bytes as usize).max(1)).no_reserve_swap().map_anon().map(drop)
 }
 
+/// Returns where the last bytes of a file from `from` on, and below `end`, end that are no hole.
+pub(super) fn data_end(file: &File, from: u64, end: u64) -> io::Result<u64> {
+    let mut last = from.min(end);
+    while let Some(data) = next_data(file, last, end)? {
+        last = data.end;
+    }
+    Ok(last)
+}
+
 /// Returns the next bytes of a file from `at` on, and below `end`, that are no hole.
 fn next_data(file: &File, at: u64, end: u64) -> io::Result<Option<Range<u64>>> {
     if at >= end {
