@@ -252,10 +252,10 @@ impl Archive {
         files
     }
 
-    /// Returns the oldest kept files, up to the next base: what a full disk takes first. None as long
-    /// as some have their former names, too, because a process died while it gave them theirs: they
-    /// would free no space, and the next checkpoint would keep them again, although some behind them
-    /// are gone. It removes the former names.
+    /// Returns the oldest kept files, up to the next base: what a full disk takes first. None as
+    /// long as some have their former names, too, because a process died while it gave them theirs:
+    /// they would free no space, and the next checkpoint would keep them again, although some
+    /// behind them are gone. It removes the former names.
     #[must_use]
     pub fn oldest(&self) -> Vec<FileName> {
         let own = &self.listing;

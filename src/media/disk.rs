@@ -222,7 +222,9 @@ impl MediaFile for DiskFile {
     }
 
     fn data_end(&self, from: u64) -> io::Result<u64> {
-        mapping::data_end(&self.file, from, self.bytes()?)
+        // Where the system cannot tell, the caller reads all.
+        let bytes = self.bytes()?;
+        Ok(mapping::data_end(&self.file, from, bytes).unwrap_or(bytes))
     }
 
     fn identity(&self) -> io::Result<u64> {

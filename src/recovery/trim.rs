@@ -111,9 +111,9 @@ pub fn write_snapshot(home: &dyn Media, meta: &Meta, state: &Recovered, number: 
     remove_for_good(home, older.chain(segments), number + 1..)
 }
 
-/// Removes the last image, which takes space. It accounted for the gaps of the log, which are voided
-/// now. One that was retired by an alteration stays: it says that the handles which are left do not
-/// use the filter's present image.
+/// Removes the last image, which takes space. It accounted for the gaps of the log, which are
+/// voided now. One that was retired by an alteration stays: it says that the handles which are left
+/// do not use the filter's present image.
 fn remove_image(home: &dyn Media, meta: &Meta) -> Result<()> {
     if Handles::read(home, meta.uuid)?.is_some_and(|handles| handles.is_altered()) {
         return Ok(());

@@ -294,7 +294,7 @@ impl Oracle {
     }
 
     /// Pages of the image are lost: until all have closed, no answer counts, and records may have
-    /// been decided on an older state. `is_recovering`: an image that has no name yet is among them.
+    /// been decided on an older state. `is_recovering`: also of an image that has no name yet.
     pub fn lose_image(&mut self, is_recovering: bool) {
         self.is_next_image_lost |= is_recovering;
         if !std::mem::replace(&mut self.is_image_lost, true) {

@@ -382,10 +382,7 @@ impl<'a> Task<'a> {
         let was_certain = world.ask(|oracle, _| Ok(oracle.is_certain(hash, now)))?;
         world.trace(|| format!("certain {was_certain} at {now}"));
         let result = call.check_and_insert(key.to_le_bytes());
-        let answer = match &result {
-            Ok(answer) => Some(*answer),
-            Err(_) => None,
-        };
+        let answer = result.as_ref().ok().copied();
         if refreshes && world.plan.given && answer == Some(Answer::Present) {
             // By now its time may be too late to refresh anything.
             return Ok(Next::Continue);

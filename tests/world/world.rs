@@ -438,8 +438,9 @@ impl World {
             let (expected, is_certain) = self.ask(|oracle, _| {
                 Ok((oracle.machine().contains(hash, now), oracle.is_certain(hash, now)))
             })?;
-            // A process that died after it had counted an insert in its stripe, and before it counted
-            // it in the filter's sums, leaves these late by one: a window of items ends later then.
+            // A process that died after it had counted an insert in its stripe, and before it
+            // counted it in the filter's sums, leaves these late by one: a window of items ends
+            // later then.
             let may_be_late = found && lock(&self.counts).killed + stage::figures().killed > 0;
             if found != expected && !may_be_late || is_certain && !found {
                 return Err(format!(
