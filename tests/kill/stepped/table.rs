@@ -12,6 +12,8 @@ const MIDDLE: &[(&str, &str)] =
 /// The window is that of [`Scene::contains`].
 const TIMED: &[(&str, &str)] = &[("window", "500000"), ("fpr", "0.0001"), ("rate", "100")];
 
+/// A key is new, however many kills were before: none is there by chance, and could not be claimed.
+const SPARSE: &[(&str, &str)] = &[("capacity", "30000"), ("fpr", "0.000001")];
 const LAST: &[(&str, &str)] = &[("window-items", "2000"), ("fpr", "0.01")];
 const COUNTED: &[(&str, &str)] = &[("capacity", "2000"), ("fpr", "0.01")];
 const MINIMAL: &[(&str, &str)] = &[("capacity", "2000"), ("fpr", "0.01"), ("policy", "mi")];
@@ -149,9 +151,16 @@ const BATCH_BANK: Scene = Scene {
 const BATCH_COUNT: Scene =
     Scene { path: "batch-count", kind: "counting", parameters: COUNTED, every: 61, ..BATCH };
 
-const CLAIM: Scene = Scene { path: "claim", operation: Operation::Claim, every: 31, ..PLAIN };
+const CLAIM: Scene = Scene {
+    path: "claim",
+    kind: "bloom",
+    parameters: SPARSE,
+    operation: Operation::Claim,
+    every: 31,
+    ..PLAIN
+};
 const CONFIRM: Scene =
-    Scene { path: "confirm", operation: Operation::Confirm, every: 41, stripes: 4, ..PLAIN };
+    Scene { path: "confirm", operation: Operation::Confirm, every: 41, stripes: 4, ..CLAIM };
 /// A step comes before the insert.
 const CONFIRM_SHIFT: Scene = Scene {
     path: "confirm-shift",
