@@ -195,9 +195,8 @@ fn attempts(dir: &Path) -> HashMap<u64, Attempts> {
     let mut length = 0;
     for line in fs::read_to_string(dir.join("work")).expect("the work").lines() {
         length += line.len() as u64 + 1;
-        let [what, id, token] = line.split(' ').collect::<Vec<_>>()[..] else {
-            panic!("{line}");
-        };
+        // A line that a kill has cut off is none.
+        let [what, id, token, "."] = line.split(' ').collect::<Vec<_>>()[..] else { continue };
         let message = id.strip_prefix("message-").expect("a message").parse().expect("a number");
         let token = token.parse().expect("a number");
         let of_message: &mut Attempts = attempts.entry(message).or_default();
@@ -205,10 +204,12 @@ fn attempts(dir: &Path) -> HashMap<u64, Attempts> {
         match what {
             "begun" => {}
             "finished" => {
-                of_message.finished.push((token, length));
+                // Without the end of the line, which the next one writes.
+                of_message.finished.push((token, length - 1));
                 of_message.late += usize::from(token < of_message.last);
             }
-            _ => panic!("two attempts had a lease at the same time: {line}"),
+            "overlap" => panic!("two attempts had a lease at the same time: {line}"),
+            _ => panic!("{line}"),
         }
     }
     attempts

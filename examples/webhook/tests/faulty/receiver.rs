@@ -2,7 +2,8 @@
 //!
 //! `DIR/work` gets a line for each attempt that begins, and one when its work is done, before it is
 //! confirmed: `begun ID TOKEN`, `finished ID TOKEN`. A line `overlap ID TOKEN` is one too many: two
-//! attempts had a lease of the same message at the same time.
+//! attempts had a lease of the same message at the same time. Each line ends with ` .`: a kill may
+//! cut one off where a page of the file ends.
 
 mod random;
 
@@ -30,9 +31,9 @@ struct Faulty {
 }
 
 impl Faulty {
-    /// Writes a line, all of it or nothing, whenever the process is killed.
+    /// Writes a line. It begins with the end of the line before, which may have been cut off.
     fn note(&self, what: &str, id: &str, token: u64) -> std::io::Result<()> {
-        (&self.lines).write_all(format!("{what} {id} {token}\n").as_bytes())
+        (&self.lines).write_all(format!("\n{what} {id} {token} .").as_bytes())
     }
 
     /// Enters an attempt. Returns whether another one of the same message has a lease, too.
