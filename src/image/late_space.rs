@@ -62,6 +62,17 @@ fn own_temporary(
     Ok((inode == control.identity.inode).then_some(file))
 }
 
+/// Frees the space of the table of claims in the image that an earlier handle left, whoever has it
+/// mapped. The caller has the filter alone, and has rebuilt the claims without that table.
+pub fn free_claims_of_last(media: &dyn Media, uuid: u128) {
+    let Ok((identity, file, _)) = Control::examine(media, uuid, Access::Write) else { return };
+    let claims = identity.room_for_claims();
+    if file.bytes().is_ok_and(|bytes| bytes == claims.end) {
+        // Best effort: where space cannot be freed, the file keeps it.
+        let _ = file.free(claims);
+    }
+}
+
 /// Allocates space for the table of claims, unless it has it; for the holder of stripe 0 before
 /// a record of the first claim is written, and for the creator of the image, whose file has the
 /// name `temporary` at first.

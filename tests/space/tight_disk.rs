@@ -1,9 +1,13 @@
 //! Tightly planned disks: a filter continues in the space that only a damaged filter would need.
 
 use ebbtide::media::{Access, Disk, Media, Memory};
-use ebbtide::{AgePartitioned, Any, Bloom, Error, Filter, Options, Parameters, Spectral, inspect};
+use ebbtide::{
+    AgePartitioned, Any, Bloom, Claim, Clock, Error, Filter, ManualClock, Options, Parameters,
+    Spectral, TimeLimited, Timestamp, inspect,
+};
 use ebbtide_testkit::mount::mounted;
 use ebbtide_testkit::space::{digest, options, shared, spec, used};
+use std::time::Duration;
 
 fn made(memory: &Memory) -> Filter<AgePartitioned> {
     Filter::create_on(shared(memory), spec(), options()).expect("room")
@@ -181,6 +185,37 @@ fn a_filter_without_a_snapshot_that_died_on_a_full_disk_opens_in_the_space_of_it
     memory.set_capacity(u64::MAX);
     assert_eq!(digest(&opened(&memory).expect("the same filter")).value, before.value);
     assert!(inspect::verify_on(&memory).expect("a report").is_sound());
+}
+
+#[test]
+fn leases_and_the_time_are_not_those_of_the_wall_clock_after_opening_in_the_space_of_the_log() {
+    const HOUR: Duration = Duration::from_secs(3600);
+    let start = Timestamp::from_unix_millis(1_000_000);
+    let clock = ManualClock::new(start);
+    let options = || options().clock(Clock::from(clock.clone()));
+    let memory = Memory::new();
+    let spec = TimeLimited::window(HOUR);
+    let filter = Filter::create_on(shared(&memory), spec, options()).expect("room");
+    let Claim::Yours(lease) = filter.claim("claimed", HOUR).expect("an answer") else {
+        panic!("nobody else has it")
+    };
+    let token = lease.into_token();
+    insert(&filter, 0..4000);
+    memory.set_capacity(used(&memory));
+    fill(&filter);
+    drop(filter);
+    memory.set_capacity(used(&memory));
+    let log = names(&memory, "wal-").len();
+    // No time passes.
+    clock.set_wall(start + 2 * HOUR);
+    let filter: Filter = Filter::open_on(shared(&memory), options()).expect("the log is whole");
+    assert!(names(&memory, "wal-").len() < log && !names(&memory, "snap-").is_empty());
+    assert!(filter.contains(7_u64.to_le_bytes()).expect("an answer"), "its hour is not over");
+    let again = filter.claim("claimed", HOUR).expect("an answer");
+    assert!(matches!(again, Claim::InProgress { .. }), "{again:?}");
+    filter.resume_claim("claimed", token).confirm().expect("it is held");
+    clock.advance(2 * HOUR);
+    assert!(!filter.contains(7_u64.to_le_bytes()).expect("an answer"));
 }
 
 #[test]
