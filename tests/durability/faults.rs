@@ -400,7 +400,8 @@ fn sweep(settings: &Settings, number: u64, fault: Fault, sticky: bool) -> Checke
     let seed = settings.seed;
     let mut all = Results::default();
     let mut workload = Workload::new(mix(seed ^ 4), number);
-    for at in (1..).step_by(settings.calls as usize) {
+    let first = 1 + (seed + number + u64::from(sticky)) % settings.calls;
+    for at in (first..).step_by(settings.calls as usize) {
         let plan = Plan::new(fault, at, sticky);
         let name = workload.sample.name;
         match caught(|| run(&mut workload, plan, seed ^ at)) {
@@ -454,10 +455,11 @@ pub fn sweep_all(settings: &Settings) -> Checked<()> {
         }
     }
     println!(
-        "{} kinds, {} faults, once and sticky, at every call: {} runs, {} errors, {} times \
+        "{} kinds, {} faults, once and sticky, at one call of {}: {} runs, {} errors, {} times \
          poisoned; seed {seed}, {:.1} s",
         settings.kinds().count(),
         FAULTS.len(),
+        settings.calls,
         all.runs,
         all.errors,
         all.poisoned,

@@ -1,7 +1,7 @@
 //! The settings of a run, from its arguments.
 
 use ebbtide_testkit::crash::monitor;
-use ebbtide_testkit::environment::{SEED, parsed, scaled};
+use ebbtide_testkit::environment::{SEED, number, parsed, scaled};
 
 /// The amount and the mode of the work.
 #[derive(Debug, Clone)]
@@ -37,7 +37,8 @@ impl Settings {
             workloads: 1,
             every: 100,
             kinds: 1,
-            calls: 1,
+            // Which half it is depends on the seed.
+            calls: 200_u64.div_ceil(number("EBBTIDE_EFFORT").unwrap_or(100).max(1)),
             all: false,
         };
         let mut rest = Vec::new();

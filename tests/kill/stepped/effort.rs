@@ -3,10 +3,10 @@
 use ebbtide_testkit::environment::number;
 
 /// A factor for the distances of `table.rs`, so that all scenes together take a minute or two.
-const TIMES: usize = 4;
+const TIMES: usize = 8;
 
 /// Returns the number of instructions per kill: `EBBTIDE_EFFORT` is the percentage of the kills to
-/// make, 100 if not set; at 400 the distances are those of `table.rs`.
+/// make, 100 if not set; at 800 the distances are those of `table.rs`.
 pub fn spaced(every: usize) -> usize {
     let percent = number("EBBTIDE_EFFORT").unwrap_or(100).max(1) as usize;
     (every * TIMES * 100 / percent).max(1)
