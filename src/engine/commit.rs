@@ -6,7 +6,7 @@ use crate::engine::outcome::Waits;
 use crate::engine::shared::Local;
 use crate::engine::staging::{Allocated, Room, Staging};
 use crate::engine::time::Stamp;
-use crate::engine::writer::{Lack, Tried, Writer};
+use crate::engine::writer::{Lack, Tried, Waited, Writer};
 use crate::error::Result;
 use crate::image::BankSet;
 use crate::locks::stripes::StripeGuard;
@@ -28,7 +28,7 @@ pub(crate) fn while_space_is_made<T>(
     mut attempt: impl FnMut() -> Result<Tried<T>>,
 ) -> Result<T> {
     writer.shared.check_usable()?;
-    let mut waited_after = None;
+    let mut waited = Waited::default();
     loop {
         writer.wait_for_checkpoint(waits)?;
         let failed = match attempt() {
@@ -38,7 +38,7 @@ pub(crate) fn while_space_is_made<T>(
             Err(error) => Err(error),
         };
         if let Err(error) = failed {
-            writer.make_space(error, &mut waited_after)?;
+            writer.make_space(error, &mut waited)?;
         }
     }
 }

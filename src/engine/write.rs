@@ -14,7 +14,7 @@ use crate::engine::shared::Local;
 use crate::engine::staging::{Events, Host, Staging, Unstaged};
 use crate::engine::time::Stamp;
 use crate::engine::with_events;
-use crate::engine::writer::{Lack, Tried, Writer};
+use crate::engine::writer::{Lack, Tried, Waited, Writer};
 use crate::error::Result;
 use crate::locks::stripes::StripeGuard;
 use ebbtide_core::kind::{Decision, Estimate, MOST_WEIGHT, Moment, WritePlan, plan};
@@ -25,16 +25,16 @@ use ebbtide_core::kind::{Decision, Estimate, MOST_WEIGHT, Moment, WritePlan, pla
 #[inline]
 pub(crate) fn write(writer: &Writer, request: &Request<'_>) -> Result<WriteOutcome> {
     writer.shared.check_usable()?;
-    let mut waited_after = None;
+    let mut waited = Waited::default();
     loop {
-        if let Some(written) = write_once(writer, request, &mut waited_after)? {
+        if let Some(written) = write_once(writer, request, &mut waited)? {
             writer.stripes.be_courteous(1, request.waits);
             return Ok(written);
         }
     }
 }
 
-/// Writes, or does what must be done first: then `None`. `waited_after` is as for
+/// Writes, or does what must be done first: then `None`. `waited` is as for
 /// [`Writer::make_space`].
 // In the loop of `write` the compiler would compute, for each insert, what only its rare parts
 // need.
@@ -42,10 +42,10 @@ pub(crate) fn write(writer: &Writer, request: &Request<'_>) -> Result<WriteOutco
 fn write_once(
     writer: &Writer,
     request: &Request<'_>,
-    waited_after: &mut Option<u64>,
+    waited: &mut Waited,
 ) -> Result<Option<WriteOutcome>> {
     // A caller that waits for space continues when there may be some.
-    if waited_after.is_some() || !writer.backpressure.lets_pass() {
+    if waited.any() || !writer.backpressure.lets_pass() {
         writer.wait_for_checkpoint(request.waits)?;
     }
     let failed = match try_write(writer, request) {
@@ -57,7 +57,7 @@ fn write_once(
     };
     match failed {
         Ok(()) => Ok(None),
-        Err(error) => writer.make_space(error, waited_after).map(|()| None),
+        Err(error) => writer.make_space(error, waited).map(|()| None),
     }
 }
 

@@ -134,16 +134,15 @@ impl Writer {
 
     /// Makes space if an attempt failed on a full disk: removes the oldest part of the log that is
     /// only kept, or requests a checkpoint, which removes log. Otherwise returns the error.
-    /// `waited_after` is the newest snapshot when that was done last: it does not wait for the same
-    /// checkpoint twice.
     #[cold]
-    pub(crate) fn make_space(&self, error: Error, waited_after: &mut Option<u64>) -> Result<()> {
+    pub(crate) fn make_space(&self, error: Error, waited: &mut Waited) -> Result<()> {
         if error.is_full() && self.shared.remove_oldest_kept()? {
             return Ok(());
         }
-        let newest = || self.shared.image.header().snapshot().hint();
-        if error.is_full() && *waited_after != Some(newest()) && self.backpressure.request() {
-            *waited_after = Some(newest());
+        // Before the request: the checkpoint may be written before this thread continues.
+        let newest = self.shared.image.header().snapshot().hint();
+        if error.is_full() && waited.may_repeat(newest) && self.backpressure.request() {
+            waited.note(newest);
             return Ok(());
         }
         Err(error)
@@ -161,5 +160,54 @@ impl Writer {
     pub(crate) fn is_ahead_of(&self, time: Micros, recorded: impl FnOnce() -> Micros) -> bool {
         let grace = self.shared.grace;
         grace < Micros::MAX && time > recorded().saturating_add(grace)
+    }
+}
+
+/// The checkpoints that a caller has waited for because it found no space.
+#[derive(Debug, Default)]
+pub(crate) struct Waited {
+    /// The newest snapshot before the last one of them.
+    newest: u64,
+    /// How many of them found it the newest.
+    times: u32,
+}
+
+impl Waited {
+    /// Twice: the first request may have met a checkpoint that had begun before, which copied less
+    /// and ended the wait.
+    const MOST: u32 = 2;
+
+    /// Returns whether the caller has waited for any.
+    #[inline]
+    pub(crate) fn any(&self) -> bool {
+        self.times > 0
+    }
+
+    fn may_repeat(&self, newest: u64) -> bool {
+        self.newest != newest || self.times < Self::MOST
+    }
+
+    fn note(&mut self, newest: u64) {
+        self.times = if self.newest == newest { self.times + 1 } else { 1 };
+        self.newest = newest;
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_caller_without_space_waits_for_two_checkpoints_after_each_snapshot() {
+        let mut waited = Waited::default();
+        assert!(!waited.any());
+        for newest in [0, 7, 9] {
+            for _ in 0..2 {
+                assert!(waited.may_repeat(newest));
+                waited.note(newest);
+                assert!(waited.any());
+            }
+            assert!(!waited.may_repeat(newest));
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use ebbtide::media::{Access, Media, Memory};
 use ebbtide::{AgePartitioned, Clock, Digest, Durability, Filter, ManualClock, Options, Timestamp};
+use std::io;
 use std::sync::Arc;
 
 /// Returns options of a handle without threads and with a stopped clock, so that no background work
@@ -32,11 +33,15 @@ pub fn digest<K>(filter: &Filter<K>) -> Digest {
     filter.digest().expect("a digest")
 }
 
-/// Returns the bytes that the files on a medium take.
+/// Returns the bytes that the files on a medium take. Looks again if one of them was renamed or
+/// removed meanwhile.
 pub fn used(memory: &Memory) -> u64 {
-    let bytes = |name: &String| {
-        let file = memory.open(name, Access::Read).expect("a file");
-        file.allocated_bytes().expect("a length")
-    };
-    memory.list().expect("a directory").iter().map(bytes).sum()
+    let bytes = |name: &String| memory.open(name, Access::Read)?.allocated_bytes();
+    loop {
+        let names = memory.list().expect("a directory");
+        match names.iter().map(bytes).sum() {
+            Err(error) if io::Error::kind(&error) == io::ErrorKind::NotFound => {}
+            used => return used.expect("a length"),
+        }
+    }
 }
