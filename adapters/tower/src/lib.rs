@@ -2,18 +2,14 @@
 //!
 #![doc = include_str!("../README.md")]
 
-mod claimed;
-mod future;
 mod refusal;
 
-pub use future::IdempotencyFuture;
 pub use refusal::{Plain, Refusal, Refuse};
 
-use claimed::Claimed;
-use ebbtide::{Claim, Error, Filter, Fingerprint};
+use ebbtide::{Claim, Error, Filter, Fingerprint, Lease};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
-use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -23,17 +19,14 @@ use tower_service::Service;
 /// The header that carries a request's key.
 pub const HEADER: &str = "idempotency-key";
 
-/// The longest key, in bytes. A longer one is refused.
+/// The longest key, in bytes.
 pub const MAX_KEY: usize = 255;
 
-/// How long a request may take, unless [`IdempotencyLayer::lease`] says otherwise.
-pub const LEASE: Duration = Duration::from_secs(30);
-
-/// Maps a request to what its key is unique in; see [`IdempotencyLayer::scope`].
 type Scope = Arc<dyn Fn(&Parts) -> Vec<u8> + Send + Sync>;
 type OnError = Arc<dyn Fn(&Error) + Send + Sync>;
 
 /// The settings of a layer, which all its services share.
+#[derive(Clone)]
 struct Settings {
     filter: Arc<Filter<Fingerprint>>,
     lease: Duration,
@@ -45,9 +38,9 @@ struct Settings {
 }
 
 /// A layer whose services run requests with the same key once. `A` makes the responses to those
-/// that do not run, see [`Refuse`].
-///
-/// A key belongs to a method, a path and a [scope](IdempotencyLayer::scope).
+/// that do not run, see [`Refuse`]. A key belongs to a method, a path and a
+/// [scope](IdempotencyLayer::scope).
+#[derive(Clone)]
 pub struct IdempotencyLayer<A = Plain> {
     settings: Arc<Settings>,
     refuse: A,
@@ -61,7 +54,7 @@ impl IdempotencyLayer {
     pub fn new(filter: Arc<Filter<Fingerprint>>) -> Self {
         let settings = Settings {
             filter,
-            lease: LEASE,
+            lease: Duration::from_secs(30),
             required: false,
             durable: false,
             scope: Arc::new(|_| Vec::new()),
@@ -74,15 +67,12 @@ impl IdempotencyLayer {
 
 impl<A> IdempotencyLayer<A> {
     fn with(mut self, change: impl FnOnce(&mut Settings)) -> Self {
-        let mut settings = Settings::clone(&self.settings);
-        change(&mut settings);
-        self.settings = Arc::new(settings);
+        change(Arc::make_mut(&mut self.settings));
         self
     }
 
-    /// Sets for how long a request has its key, from a millisecond to 97 days: longer than the
-    /// service ever takes, and no longer than a sender may wait after the server was killed during
-    /// its request. Put a timeout that is shorter below this layer. Default: [`LEASE`].
+    /// Sets for how long a request has its key, from a millisecond to 97 days: longer than a timeout
+    /// below this layer, and no longer than a sender may wait after a kill. Default: 30 s.
     #[must_use]
     pub fn lease(self, lease: Duration) -> Self {
         self.with(|settings| settings.lease = lease)
@@ -101,46 +91,32 @@ impl<A> IdempotencyLayer<A> {
         self.with(|settings| settings.durable = true)
     }
 
-    /// Sets what keys are unique in: two requests whose scopes differ never have the same key. The
-    /// scope must identify the caller, such as the account of an authenticated request, wherever
-    /// callers do not trust each other: otherwise the key of one refuses the request of another.
-    /// It must be the same in each repetition, so not a token that is renewed. Default: one scope.
+    /// Sets what keys are unique in. Where callers do not trust each other, it must identify the
+    /// caller, such as the account of an authenticated request: otherwise the key of one refuses
+    /// the request of another. It must be the same in each repetition. Default: one scope.
     #[must_use]
     pub fn scope(self, scope: impl Fn(&Parts) -> Vec<u8> + Send + Sync + 'static) -> Self {
         self.with(|settings| settings.scope = Arc::new(scope))
     }
 
-    /// Sets which responses mean that the work is done, so that the key is remembered. After any
-    /// other response the key is free again. Default: 2xx and 3xx.
+    /// Sets after which responses the key is remembered; after others it is free. Default: 2xx, 3xx.
     #[must_use]
     pub fn done_if(self, is_done: fn(StatusCode) -> bool) -> Self {
         self.with(|settings| settings.is_done = is_done)
     }
 
-    /// Calls this function with each error of the filter, for a log or a metric:
-    /// [`Error::LeaseLost`] if a request took longer than its lease, and others if its key could
-    /// not be claimed (it is refused with 503) or not be remembered (its response is passed on).
+    /// Calls this function with each error of the filter: [`Error::LeaseLost`] if a request took
+    /// longer than its lease, others if its key could not be claimed, or not be remembered.
     #[must_use]
     pub fn on_error(self, report: impl Fn(&Error) + Send + Sync + 'static) -> Self {
         self.with(|settings| settings.on_error = Arc::new(report))
     }
 
-    /// Sets what makes the responses to requests that do not run: a function of the [`Refusal`].
-    /// Default: [`Plain`].
+    /// Sets what makes the responses to requests that do not run. Default: [`Plain`].
     #[must_use]
     pub fn refuse_with<B>(self, refuse: B) -> IdempotencyLayer<B> {
         IdempotencyLayer { settings: self.settings, refuse }
     }
-}
-
-/// What becomes of a request.
-enum Decision {
-    /// It runs, as if this layer were not there.
-    Pass,
-    /// It runs, and has its key.
-    Run(Claimed),
-    /// It does not run.
-    Refuse(Refusal),
 }
 
 impl Settings {
@@ -159,33 +135,38 @@ impl Settings {
             return Err(Refusal::Malformed);
         }
         // Each part with its length, so that no two requests have the same text.
-        let mut key = Vec::new();
-        let scope = (self.scope)(parts);
-        let method = parts.method.as_str().as_bytes();
-        for part in [&scope, method, parts.uri.path().as_bytes(), value] {
+        let (mut key, scope) = (Vec::new(), (self.scope)(parts));
+        let (method, path) = (parts.method.as_str().as_bytes(), parts.uri.path().as_bytes());
+        for part in [&scope, method, path, value] {
             key.extend((part.len() as u64).to_le_bytes());
             key.extend(part);
         }
         Ok(Some(key))
     }
 
-    fn decide(&self, parts: &Parts) -> Decision {
-        let key = match self.key(parts) {
-            Ok(Some(key)) => key,
-            Ok(None) => return Decision::Pass,
-            Err(refusal) => return Decision::Refuse(refusal),
-        };
-        match self.filter.claim(&key, self.lease) {
-            Ok(Claim::Yours(lease)) => {
-                let token = lease.into_token();
-                Decision::Run(Claimed::new(self.filter.clone(), key, token))
-            }
-            Ok(Claim::Seen) => Decision::Refuse(Refusal::Done),
-            Ok(Claim::InProgress { until }) => Decision::Refuse(Refusal::InProgress { until }),
+    /// Claims the key of a request, if it has one, or returns why the request does not run.
+    fn claim(&self, parts: &Parts) -> Result<Option<Lease<'_, Fingerprint>>, Refusal> {
+        let Some(key) = self.key(parts)? else { return Ok(None) };
+        match self.filter.claim(key, self.lease) {
+            Ok(Claim::Yours(lease)) => Ok(Some(lease)),
+            Ok(Claim::Seen) => Err(Refusal::Done),
+            Ok(Claim::InProgress { until }) => Err(Refusal::InProgress { until }),
             Err(error) => {
                 (self.on_error)(&error);
-                Decision::Refuse(Refusal::Failed)
+                Err(Refusal::Failed)
             }
+        }
+    }
+
+    /// Inserts the claimed key and ends the claim.
+    async fn confirm(&self, lease: Lease<'_, Fingerprint>) {
+        let confirmed = match self.durable.then(|| self.filter.issue(|call| call.confirm(&lease))) {
+            Some(Ok(ticket)) => ticket.await,
+            Some(Err(error)) => Err(error),
+            None => lease.confirm(),
+        };
+        if let Err(error) = confirmed {
+            (self.on_error)(&error);
         }
     }
 }
@@ -198,7 +179,8 @@ impl<S, A: Clone> Layer<S> for IdempotencyLayer<A> {
     }
 }
 
-/// A service that runs requests with the same key once; see [`IdempotencyLayer`].
+/// A service that runs requests with the same key once; see [`IdempotencyLayer`]. The service in it
+/// is one that can be cloned and sent, as those of axum and tonic.
 #[derive(Clone)]
 pub struct Idempotency<S, A = Plain> {
     inner: S,
@@ -208,69 +190,38 @@ pub struct Idempotency<S, A = Plain> {
 
 impl<S, A, B, R> Service<Request<B>> for Idempotency<S, A>
 where
-    S: Service<Request<B>, Response = Response<R>>,
-    A: Refuse<R>,
+    S: Service<Request<B>, Response = Response<R>, Future: Send> + Clone + Send + 'static,
+    A: Refuse<R> + Clone + Send + 'static,
+    B: Send + 'static,
+    S::Error: Send,
+    R: Send,
 {
     type Response = Response<R>;
     type Error = S::Error;
-    type Future = IdempotencyFuture<S::Future, R>;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<R>, S::Error>> + Send>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(context)
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (parts, body) = request.into_parts();
-        let decision = self.settings.decide(&parts);
-        let request = Request::from_parts(parts, body);
-        match decision {
-            Decision::Pass => IdempotencyFuture::pass(self.inner.call(request)),
-            Decision::Run(claimed) => {
-                // If this panics, the claim is dropped, which releases the key.
-                let response = self.inner.call(request);
-                IdempotencyFuture::run(response, claimed, self.settings.clone())
+        // The one that is ready; its clone need not be.
+        let next = self.inner.clone();
+        let mut service = std::mem::replace(&mut self.inner, next);
+        let (settings, refuse) = (self.settings.clone(), self.refuse.clone());
+        Box::pin(async move {
+            let (parts, body) = request.into_parts();
+            let lease = match settings.claim(&parts) {
+                Ok(lease) => lease,
+                Err(refusal) => return Ok(refuse.refuse(refusal)),
+            };
+            // Whatever ends this early, an error, a panic or a client that hangs up, drops the
+            // lease, which releases the key.
+            let response = service.call(Request::from_parts(parts, body)).await?;
+            if let Some(lease) = lease.filter(|_| (settings.is_done)(response.status())) {
+                settings.confirm(lease).await;
             }
-            Decision::Refuse(refusal) => IdempotencyFuture::refuse(self.refuse.refuse(refusal)),
-        }
-    }
-}
-
-impl Clone for Settings {
-    fn clone(&self) -> Self {
-        Self {
-            filter: self.filter.clone(),
-            scope: self.scope.clone(),
-            on_error: self.on_error.clone(),
-            ..*self
-        }
-    }
-}
-
-impl<A: Clone> Clone for IdempotencyLayer<A> {
-    fn clone(&self) -> Self {
-        Self { settings: self.settings.clone(), refuse: self.refuse.clone() }
-    }
-}
-
-impl fmt::Debug for Settings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut settings = f.debug_struct("Settings");
-        settings.field("filter", &self.filter).field("lease", &self.lease);
-        settings.field("required", &self.required).field("durable", &self.durable);
-        settings.finish_non_exhaustive()
-    }
-}
-
-impl<A> fmt::Debug for IdempotencyLayer<A> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("IdempotencyLayer").field("settings", &self.settings).finish_non_exhaustive()
-    }
-}
-
-impl<S: fmt::Debug, A> fmt::Debug for Idempotency<S, A> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut service = f.debug_struct("Idempotency");
-        service.field("inner", &self.inner).field("settings", &self.settings);
-        service.finish_non_exhaustive()
+            Ok(response)
+        })
     }
 }

@@ -18,14 +18,13 @@ pub enum Refusal {
     Missing,
     /// The key is empty, longer than [`MAX_KEY`](crate::MAX_KEY), or there are two.
     Malformed,
-    /// The filter has failed; the error went to
-    /// [`on_error`](crate::IdempotencyLayer::on_error).
+    /// The filter has failed.
     Failed,
 }
 
 impl Refusal {
-    /// Returns the status of the response: 409 for a repetition and for a request that is in
-    /// progress, 400 for a key that is missing or malformed, 503 if the filter has failed.
+    /// Returns the status of the response: 409, 400 for a key that is missing or malformed, 503 if
+    /// the filter has failed.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         match self {
@@ -35,8 +34,7 @@ impl Refusal {
         }
     }
 
-    /// Returns the seconds after which a repetition makes sense: until the end of the running
-    /// request's lease, which may be released sooner.
+    /// Returns the seconds until the end of the running request's lease, which may end sooner.
     #[must_use]
     pub fn retry_after(&self) -> Option<u64> {
         let Self::InProgress { until } = self else { return None };
@@ -46,8 +44,7 @@ impl Refusal {
 }
 
 /// What makes the responses to requests that do not run: [`Plain`], or a function
-/// `Fn(Refusal) -> Response<R>`. A repetition cannot be answered with the response of the first
-/// request, because the filter does not contain it.
+/// `Fn(Refusal) -> Response<R>`.
 pub trait Refuse<R> {
     /// Returns the response to a request that does not run.
     fn refuse(&self, refusal: Refusal) -> Response<R>;
