@@ -211,9 +211,11 @@ impl Error {
             }
             Self::NotKept { path, wanted, from, end } => write!(
                 f,
-                "{}: the log does not reach {wanted}: it has LSN {from} to {}{KEEP_MORE}",
+                "{}: the log does not reach {wanted}: it has LSN {from} to {}{}",
                 path.display(),
-                end.saturating_sub(1)
+                end.saturating_sub(1),
+                // A log that begins with the filter has all that there was.
+                if *from > 0 { KEEP_MORE } else { "" }
             ),
             _ => Ok(()),
         }

@@ -57,10 +57,12 @@ fn open(path: &Path) -> Filter<Any> {
 }
 
 /// The seconds of one round.
-struct Round {
-    clean: f64,
+pub struct Round {
+    /// Opening after a clean close.
+    pub clean: f64,
     inserted: f64,
-    crashed: f64,
+    /// Opening after a kill.
+    pub crashed: f64,
     closed: f64,
     read: f64,
 }
@@ -71,7 +73,8 @@ impl Round {
     }
 }
 
-fn round(path: &Path, from: u64, records: u64) -> Round {
+/// Measures both openings of a filter that was closed after `from` inserts.
+pub fn round(path: &Path, from: u64, records: u64) -> Round {
     let mut child = Command::new(std::env::current_exe().expect("this program"))
         .arg("--child")
         .arg(path)

@@ -2,7 +2,7 @@
 //! crashes, alterations.
 //!
 //! `cargo bench --bench lifecycle -- [--rounds 3] [--mib 1024] [--records 10000000] [--only
-//! steps|copies|crash|alter]`
+//! steps|copies|crash|alter|growth]`
 //!
 //! Medians over rounds, ratios within a round. Files lie on the disk of the build, or in
 //! `EBBTIDE_BENCH_DIR`, and are removed at the end; `--mib 1024` takes 8 GiB there. All data read
@@ -16,6 +16,7 @@ mod large;
 mod alterations;
 mod copies;
 mod crash;
+mod growth;
 mod measuring;
 mod steps;
 
@@ -46,6 +47,10 @@ fn main() {
         for mib in [mib / 64, mib / 4, mib] {
             alterations::run(rounds, mib.max(1), records);
         }
+    }
+    // Long, so only if it is asked for.
+    if only == "growth" {
+        growth::run();
     }
     println!("\n{:.0} s in all", begin.elapsed().as_secs_f64());
 }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import re
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -15,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import ebbtide
+from ebbtide._specs import PARAMETERS, Spec
 
 from .conftest import EFFORT, REPOSITORY
 
@@ -317,3 +320,49 @@ def test_every_kind_opens_with_its_class_and_again_with_its_text(tmp_path: Path)
         with ebbtide.open(place, str(spec), create=False) as filter:
             assert "a" in filter
         assert ebbtide.plan(spec).kind == spec.kind
+
+
+def test_every_parameter_of_the_engine_is_one_of_a_class_and_reaches_the_engine() -> None:
+    source = (REPOSITORY / "core/src/kinds/kept.rs").read_text()
+    order = source.partition("ORDER: &[&str] = &[")[2].partition("];")[0]
+    names = {name for name, _ in PARAMETERS.values()}
+    assert names == set(re.findall('"([^"]+)"', order))
+    classes = [value for value in vars(ebbtide).values() if isinstance(value, type)]
+    kinds = [kind for kind in classes if issubclass(kind, Spec) and kind.kind]
+    assert len(kinds) == 17
+    taken = {part.name for kind in kinds for part in dataclasses.fields(kind)}
+    assert taken == set(PARAMETERS)
+
+
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        (ebbtide.Fingerprint(last=1000, max_load=0.8), "window-items=1000 max-load=0.8"),
+        (
+            ebbtide.Fingerprint(
+                last=1000, slots=4, bits=13, generations=14, bytes=9, moves=4, max_load=0.9
+            ),
+            "window-items=1000 max-load=0.9 slots=4 bits=13 generations=14 bytes=9 moves=4",
+        ),
+        (ebbtide.Fingerprint(window=60, growth="rate"), "window=60000000us growth=rate"),
+        (ebbtide.TimeLimited(60, aim="steady"), "window=60000000us aim=steady"),
+        (
+            ebbtide.Decaying(1000, epoch=60, decay="polynomial", exponent=1.5, horizon=100),
+            "capacity=1000 epoch=60000000us decay=polynomial exponent=1.5 horizon=100",
+        ),
+        (
+            ebbtide.Decaying(1000, epoch=60, decay="weights", weights="1,0.5,0.25"),
+            "capacity=1000 epoch=60000000us decay=weights weights=1,0.5,0.25",
+        ),
+        (
+            ebbtide.DecayingOptimized(1000, 0.5, 60, error=0.01),
+            "capacity=1000 lambda=0.5 epoch=60000000us error=0.01",
+        ),
+    ],
+    ids=str,
+)
+def test_parameters_are_those_of_the_text_form(
+    tmp_path: Path, spec: ebbtide.Spec, text: str
+) -> None:
+    assert str(spec) == f"{spec.kind} {text}"
+    assert ebbtide.plan(spec) == ebbtide.plan(f"{spec.kind} {text}")

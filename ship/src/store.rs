@@ -75,6 +75,19 @@ impl Folder {
             Self::Snapshot => "snapshot",
         }
     }
+
+    /// Returns whether a name is one that objects of this folder have: a number of twenty digits,
+    /// and of snapshots another one.
+    fn may_contain(self, name: &str) -> bool {
+        let (number, id) = name.split_at_checked(20).unwrap_or((name, ""));
+        let is_number = number.len() == 20 && number.bytes().all(|digit| digit.is_ascii_digit());
+        let is_id = |id: &str| id.len() == 16 && id.bytes().all(|digit| digit.is_ascii_hexdigit());
+        is_number
+            && match self {
+                Self::Chain | Self::Base => id.is_empty(),
+                Self::Snapshot => id.strip_prefix('-').is_some_and(is_id),
+            }
+    }
 }
 
 /// The result of a put of a name that may exist.
@@ -344,7 +357,8 @@ impl Store {
         Ok(())
     }
 
-    /// Lists the objects of a folder, by name, from beyond one on.
+    /// Lists the objects of a folder, by name, from beyond one on; without those that others have
+    /// put there.
     pub(crate) async fn list(
         &self,
         folder: Folder,
@@ -356,7 +370,10 @@ impl Store {
             None => self.objects.list(Some(&prefix)),
         };
         let found: Vec<_> = self.answer((folder, ""), "list", stream.try_collect()).await?;
-        let named = |meta: ObjectMeta| Some((meta.location.filename()?.to_owned(), meta));
+        let named = |meta: ObjectMeta| {
+            let name = meta.location.filename().filter(|name| folder.may_contain(name))?;
+            Some((name.to_owned(), meta))
+        };
         let mut found: Vec<(String, ObjectMeta)> = found.into_iter().filter_map(named).collect();
         found.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         Ok(found)

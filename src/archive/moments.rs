@@ -168,7 +168,8 @@ impl<'a> Past<'a> {
             return Err(Error::parameter("at", expected, At::Time(time).to_string()));
         }
         if micros > latest && time > Timestamp::now() {
-            let (path, wanted) = (self.whole.path().to_path_buf(), At::Time(time).to_string());
+            let wanted = format!("{}, which has not come yet", At::Time(time));
+            let path = self.whole.path().to_path_buf();
             return Err(Error::NotKept { path, wanted, from: self.reaches_from(), end: limit });
         }
         Ok(limit)

@@ -85,9 +85,12 @@ fn after_a_moment_come_the_operations_that_had_not_happened_then() {
         assert_eq!(operations(&dir, &["--after", &after]), all[at + 1..], "{after}");
     }
     assert_eq!(operations(&dir, &["--after", "lsn:0"]), all);
-    refused(&["history", &dir, "--after", "2100-01-01T00:00:00Z"], b"");
+    let sentence = refused(&["history", &dir, "--after", "2100-01-01T00:00:00Z"], b"");
+    assert!(sentence.contains("which has not come yet"), "{sentence}");
+    assert!(!sentence.contains("--keep-log"), "it has all that there was: {sentence}");
     let sentence = refused(&["history", &dir, "--after", "lsn:1000000"], b"");
     assert!(sentence.contains("the log does not reach lsn:1000000"), "{sentence}");
+    assert!(!sentence.contains("--keep-log"), "it has all that there was: {sentence}");
     let sentence = refused(&["history", &dir, "--after", "yesterday"], b"");
     assert!(sentence.contains("lsn:N, position:SOURCE=N, or a time"), "{sentence}");
 }

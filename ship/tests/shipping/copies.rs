@@ -424,3 +424,38 @@ async fn what_a_killed_put_left_in_a_directory_is_removed_when_the_next_shipper_
     std::fs::remove_file(place.join(others)).expect("removed");
     verify(&store, None).await.expect("a sound place");
 }
+
+#[tokio::test]
+async fn files_of_others_in_the_folders_are_neither_links_nor_removed() {
+    let parent = tempfile::tempdir().expect("a directory");
+    let (dir, place) = (parent.path().join("seen"), parent.path().join("store"));
+    let filter =
+        Filter::create(&dir, AgePartitioned::last(1000), Options::new()).expect("a filter");
+    let media: Arc<dyn Media> = Arc::new(ebbtide::media::Disk::new(&dir));
+    let store = directory(&place);
+    let begin = || Shipper::begin(store.clone(), media.clone(), ShipOptions::default());
+    begin().await.expect("a shipper").round().await.expect("a round");
+    let others = ["0 notes", ".hidden", "00000000000000000001.old", "readme", "zzz"];
+    let others = ["base", "chain", "snapshot"]
+        .iter()
+        .flat_map(|folder| others.map(|name| place.join(folder).join(name)));
+    let others: Vec<_> = others.collect();
+    std::fs::create_dir_all(place.join("snapshot")).expect("a folder");
+    others.iter().for_each(|path| std::fs::write(path, "kept").expect("a file"));
+    // Several bases, so that what is older is removed.
+    for round in 0..4_u64 {
+        for key in round * 5000..(round + 1) * 5000 {
+            filter.insert(key.to_le_bytes()).expect("an insert");
+        }
+        filter.checkpoint().expect("a snapshot");
+        begin().await.expect("a shipper").round().await.expect("a round");
+    }
+    verify(&store, None).await.expect("a sound place");
+    let copy = parent.path().join("copy");
+    ebbtide_ship::fetch(&store, &copy, None).await.expect("a fetch");
+    let copied = Filter::<AgePartitioned>::open(&copy, Options::new()).expect("a filter");
+    assert!(copied.contains(19_999_u64.to_le_bytes()).expect("an answer"));
+    for path in others {
+        assert!(path.exists(), "{}", path.display());
+    }
+}
