@@ -219,8 +219,8 @@ pub struct Dedup {
     /// Keep the filter in this directory for the next run; it is created if necessary. An existing
     /// filter needs neither --window nor --last, and refuses values other than its own. A directory
     /// of other files is refused. Several runs may share a filter at the same time: one of them
-    /// prints each line. Without --state the filter is a temporary directory, removed at the end,
-    /// after a kill by the next such run.
+    /// prints each line. Without --state the filter is in the memory of this run, and no file is
+    /// written.
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
     /// Print lines before they are recorded: a killed run loses no line, and may print some twice.

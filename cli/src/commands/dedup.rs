@@ -4,17 +4,17 @@ use super::at_least_once::AtLeastOnce;
 use super::at_rest::warn_if_ahead;
 use super::counts::Counts;
 use super::exactly_once::{self, ExactlyOnce};
+use super::in_memory::InMemory;
 use super::place;
 use super::run::Ended;
-use super::stream::{Headers, Stream};
-use super::temporary::Temporary;
+use super::stream::{Fed, Headers, Stream};
 use crate::args::Dedup;
 use crate::failure::{Failure, Result, note};
 use crate::kind_options::{FPR, KIND_OF_WINDOWS};
 use crate::option_names::option;
 use crate::output::Output;
 use crate::units;
-use ebbtide::{Any, Durability, Error, Filter, Options, Parameters};
+use ebbtide::{Any, Checked, Error, Filter, Options, Parameters};
 use rustix::fs::FileType;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -23,6 +23,14 @@ use std::time::Duration;
 pub fn dedup(arguments: &Dedup) -> Result<()> {
     exactly_once::check(arguments)?;
     let spec = spec(arguments)?;
+    let Some(dir) = &arguments.state else {
+        if arguments.reading.keep_log.is_some() {
+            let what = "--keep-log needs --state DIR; without it there is no log";
+            return Err(Failure::Error(what.to_owned()));
+        }
+        let filter = InMemory::new(&spec.ok_or_else(no_window)?, arguments)?;
+        return feed_in_memory(&filter, arguments)?.finish();
+    };
     let mut options = arguments.reading.options();
     if let Some(hash) = arguments.hash {
         options = options.key_hash(hash.into());
@@ -36,35 +44,15 @@ pub fn dedup(arguments: &Dedup) -> Result<()> {
     if let Some(lead) = arguments.max_lead {
         options = options.max_lead(lead);
     }
-    match &arguments.state {
-        Some(dir) => {
-            if let Some(durability) = arguments.reading.durability {
-                options = options.durability(durability);
-            }
-            let dir = dir.clone();
-            place::check(&dir)?;
-            let filter = remembered(&dir, spec, options)?;
-            warn_if_ahead(filter.clock_lead());
-            let ended = feed(&filter, arguments)?;
-            filter.close()?;
-            ended.finish()
-        }
-        None => {
-            let spec = spec.ok_or_else(no_window)?;
-            if arguments.reading.keep_log.is_some() {
-                let what = "--keep-log needs --state DIR; without it the filter and its log are \
-                            removed at the end";
-                return Err(Failure::Error(what.to_owned()));
-            }
-            // Declared first, so that it is removed after the filter in it is closed.
-            let dir = Temporary::new("ebbtide-dedup-")?;
-            // No later run opens it.
-            options = options.durability(Durability::Never);
-            let filter = Filter::create(dir.path().join("memory"), spec, options);
-            let filter = filter.map_err(by_option)?;
-            feed(&filter, arguments)?.finish()
-        }
+    if let Some(durability) = arguments.reading.durability {
+        options = options.durability(durability);
     }
+    place::check(dir)?;
+    let filter = remembered(dir, spec, options)?;
+    warn_if_ahead(filter.clock_lead());
+    let ended = feed(&filter, dir, arguments)?;
+    filter.close()?;
+    ended.finish()
 }
 
 /// Returns the requested filter; `None` if the options leave that to an existing one.
@@ -120,8 +108,7 @@ fn no_window() -> Failure {
 
 /// Warns if files that exist are read with a window in time and no times of their own: to the
 /// clock, all their lines come now.
-fn warn_of_the_clock(filter: &Filter<Any>, arguments: &Dedup) {
-    let parameters = filter.parameters();
+fn warn_of_the_clock(parameters: &Parameters, arguments: &Dedup) {
     let Some(window) = parameters.get("window").filter(|_| !arguments.reading.times.are_read())
     else {
         return;
@@ -150,26 +137,47 @@ fn warn_of_the_clock(filter: &Filter<Any>, arguments: &Dedup) {
 }
 
 /// Reads the files and prints the new lines.
-fn feed(filter: &Filter<Any>, arguments: &Dedup) -> Result<Ended> {
-    // The command itself writes the header to an output.
-    let is_omitted = arguments.omit_header || arguments.output.is_some();
-    let headers = if is_omitted { Headers::Omitted } else { Headers::Printed };
-    let mut stream = Stream::changing(filter, &arguments.reading)?.with_headers(headers);
-    if arguments.state.is_none() {
-        stream = stream.for_this_run();
-    }
-    warn_of_the_clock(filter, arguments);
+fn feed(filter: &Filter<Any>, state: &Path, arguments: &Dedup) -> Result<Ended> {
+    let stream = Stream::changing(filter, &arguments.reading)?.with_headers(headers(arguments));
+    warn_of_the_clock(&filter.parameters(), arguments);
     let mut counts = Counts::new(arguments.invert);
-    let state = arguments.state.as_ref();
-    let ended = if let Some((output, state)) = arguments.output.as_ref().zip(state) {
+    let ended = if let Some(output) = &arguments.output {
         ExactlyOnce { filter, stream: &stream, arguments, counts: &mut counts }.run(output, state)
     } else if arguments.at_least_once {
         let (reading, since) = (&arguments.reading, arguments.since);
         AtLeastOnce { filter, stream: &stream, reading, since, counts: &mut counts }
             .run(arguments.origin())
     } else {
-        feed_at_most_once(&stream, arguments, &mut counts)
+        let since = arguments.since.into();
+        feed_at_most_once(&stream, arguments, &mut counts, |call, key| {
+            call.since(since).check_and_insert(key)
+        })
     };
+    report(&counts, ended, arguments)
+}
+
+/// As [`feed`], with a filter that ends with the run: a kill loses what it knows, so that the order
+/// of printing and recording makes no difference.
+fn feed_in_memory(filter: &InMemory, arguments: &Dedup) -> Result<Ended> {
+    let stream = Stream::for_this_run(filter, &arguments.reading)?;
+    let stream = stream.with_headers(headers(arguments));
+    warn_of_the_clock(&filter.parameters(), arguments);
+    let mut counts = Counts::new(arguments.invert);
+    let since = arguments.since.into();
+    let ended = feed_at_most_once(&stream, arguments, &mut counts, |call, key| {
+        call.check_and_insert(key, since)
+    });
+    report(&counts, ended, arguments)
+}
+
+fn headers(arguments: &Dedup) -> Headers {
+    // The command itself writes the header to an output.
+    let is_omitted = arguments.omit_header || arguments.output.is_some();
+    if is_omitted { Headers::Omitted } else { Headers::Printed }
+}
+
+/// Reports the counts of a run.
+fn report(counts: &Counts, ended: Result<Ended>, arguments: &Dedup) -> Result<Ended> {
     if counts.late > 0 && !arguments.stats {
         let printed = if arguments.invert { "not printed" } else { "printed unchecked" };
         note(&format!("lines older than the window, {printed}: {}", counts.late));
@@ -180,17 +188,17 @@ fn feed(filter: &Filter<Any>, arguments: &Dedup) -> Result<Ended> {
     ended
 }
 
-fn feed_at_most_once(
-    stream: &Stream<'_, Filter<Any>>,
+fn feed_at_most_once<'a, F: Fed>(
+    stream: &Stream<'a, F>,
     arguments: &Dedup,
     counts: &mut Counts,
+    ask: impl Fn(F::Call<'a>, &[u8]) -> ebbtide::Result<Checked>,
 ) -> Result<Ended> {
-    let since = arguments.since.into();
     let end = arguments.reading.delimiter();
     stream.run(
         arguments.origin(),
         true,
-        |call, line| call.since(since).check_and_insert(&line.key),
+        |call, line| ask(call, &line.key),
         |line, checked, output: &mut Output| {
             // Of a line that is too late, the filter no longer stores whether its key was seen. A
             // duplicate line is better than a lost one.

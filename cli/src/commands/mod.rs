@@ -13,6 +13,7 @@ mod event_times;
 mod exactly_once;
 mod explain;
 mod history;
+mod in_memory;
 mod keys;
 mod line;
 mod look;

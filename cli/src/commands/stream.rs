@@ -23,6 +23,10 @@ use std::cell::RefCell;
 use std::num::NonZeroUsize;
 use std::path::Path;
 
+/// The lines that are parsed before the first of them is asked about, so that their waits for
+/// memory overlap.
+const AHEAD: usize = 16;
+
 /// A filter or reader that processes lines.
 pub trait Fed {
     /// An operation with its settings.
@@ -35,6 +39,9 @@ pub trait Fed {
 
     /// Returns its latest time, if it has one.
     fn latest(&self) -> ebbtide::Result<Option<Timestamp>>;
+
+    /// Prefetches what an operation on this key will read.
+    fn prefetch(&self, _key: &[u8]) {}
 }
 
 /// Settings of one operation.
@@ -152,15 +159,14 @@ impl<'a> Stream<'a, Filter<Any>> {
         }
         Ok(stream)
     }
-
-    /// Declares that the filter is removed at the end, so that lost answers leave no trace in it.
-    pub fn for_this_run(mut self) -> Self {
-        self.outlives = false;
-        self
-    }
 }
 
 impl<'a, F: Fed> Stream<'a, F> {
+    /// Creates a stream that changes a filter which ends with the run: lost answers leave no trace.
+    pub fn for_this_run(filter: &'a F, reading: &'a Reading) -> Result<Self> {
+        Ok(Self { changes: true, ..Self::asking(filter, reading)? })
+    }
+
     /// Creates a stream that only queries `filter`.
     pub fn asking(filter: &'a F, reading: &'a Reading) -> Result<Self> {
         Ok(Self {
@@ -316,19 +322,26 @@ impl<'a, F: Fed> Stream<'a, F> {
         ask: &mut impl FnMut(F::Call<'a>, &Line<'_>) -> ebbtide::Result<A>,
     ) -> (Answers<'b, A>, Option<Failure>) {
         let mut answered = Vec::with_capacity(batch.lines.len());
-        for &(number, whole) in &batch.lines {
-            if !run.take(batch.path, number) {
-                break;
-            }
-            // One call per key: if one fails, the answers to the keys before it are not lost.
-            let answer = self.parse(batch.path, whole, number).and_then(|line| {
-                let answer = ask(self.call(&line), &line).map_err(LineError::Refused)?;
-                Ok((line, answer))
-            });
-            match answer.map_err(|error| self.judge(error, batch, number, run)) {
-                Ok(pair) => answered.push((number, whole, Ok(pair))),
-                Err(Ok(what)) => answered.push((number, whole, Err(what))),
-                Err(Err(failure)) => return (answered, Some(failure)),
+        for lines in batch.lines.chunks(AHEAD) {
+            let parse = |&(number, whole): &(u64, &'b [u8])| {
+                let parsed = self.parse(batch.path, whole, number);
+                parsed.inspect(|line| self.filter.prefetch(&line.key))
+            };
+            let parsed: Vec<_> = lines.iter().map(parse).collect();
+            for (&(number, whole), parsed) in lines.iter().zip(parsed) {
+                if !run.take(batch.path, number) {
+                    return (answered, None);
+                }
+                // One call per key: if one fails, the answers to the keys before it are not lost.
+                let answer = parsed.and_then(|line| {
+                    let answer = ask(self.call(&line), &line).map_err(LineError::Refused)?;
+                    Ok((line, answer))
+                });
+                match answer.map_err(|error| self.judge(error, batch, number, run)) {
+                    Ok(pair) => answered.push((number, whole, Ok(pair))),
+                    Err(Ok(what)) => answered.push((number, whole, Err(what))),
+                    Err(Err(failure)) => return (answered, Some(failure)),
+                }
             }
         }
         (answered, None)

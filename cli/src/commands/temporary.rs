@@ -77,14 +77,14 @@ fn sweep(prefix: &str) {
     }
 }
 
-/// Removes the directory when the run is interrupted, the usual end of `tail -f | ebbtide dedup`.
+/// Removes the directory when the run is interrupted.
 fn remove_on_signal(dir: &Path) -> Result<()> {
     let dir = dir.to_path_buf();
     let mut signals = stop::listen()?;
     std::thread::spawn(move || {
         if let Some(signal) = signals.forever().next() {
-            // Rename first: the filter's own threads may still create files in the old directory.
-            // Files that cannot be removed stay; the signal ends the run in any case.
+            // Rename first: a filter's threads may still create files in the old directory. Files
+            // that cannot be removed stay; the signal ends the run in any case.
             let away = dir.with_extension("gone");
             let moved = fs::rename(&dir, &away).is_ok();
             let _ = fs::remove_dir_all(if moved { &away } else { &dir });
@@ -92,4 +92,26 @@ fn remove_on_signal(dir: &Path) -> Result<()> {
         }
     });
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_killed_command_left_is_removed_and_what_others_use_stays() {
+        let prefix = format!("ebbtide-test-{}-", std::process::id());
+        let used = Temporary::new(&prefix).expect("a directory");
+        let at = |name: &str| std::env::temp_dir().join(format!("{prefix}{name}"));
+        let (left, file) = (at("left"), at("file"));
+        fs::create_dir(&left).expect("a directory");
+        fs::write(left.join("content"), b"").expect("a file");
+        fs::write(&file, b"").expect("a file");
+        let next = Temporary::new(&prefix).expect("a directory");
+        assert!(!left.exists() && file.exists() && used.path().exists() && next.path().exists());
+        fs::remove_file(&file).expect("it is there");
+        let path = next.path().to_path_buf();
+        drop(next);
+        assert!(!path.exists());
+    }
 }

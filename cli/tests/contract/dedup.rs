@@ -243,17 +243,39 @@ fn parameters_out_of_bounds_are_refused() {
 }
 
 #[test]
-fn without_a_state_nothing_is_left_behind() {
+fn with_and_without_a_state_the_same_lines_are_printed() {
     let place = Place::new();
-    let temporary = place.at("tmp");
-    std::fs::create_dir(&temporary).expect("directory");
-    let output = crate::support::command(&["dedup", "--last", "10"])
-        .env("TMPDIR", &temporary)
-        .stdin(std::process::Stdio::null())
-        .output()
-        .expect("run");
-    assert!(output.status.success());
-    assert_eq!(std::fs::read_dir(&temporary).expect("directory").count(), 0);
+    let keys = stream(30_000, 8_000);
+    let plain: String = keys.iter().map(|key| format!("{key}\n")).collect();
+    let millis = |at: usize| 1_700_000_000_000 + at * 10;
+    let timed = keys.iter().enumerate();
+    let timed: String = timed.map(|(at, key)| format!("{}\t{key}\n", millis(at))).collect();
+    let timed_options = ["--window", "50s", "--event-time"];
+    let cases: [(&[&str], &str); 7] = [
+        (&["--last", "3000"], &plain),
+        (&["--last", "3000", "--fpr", "1e-6", "--stripes", "4"], &plain),
+        (&["--last", "3000", "--hash", "keyed", "--since", "accepted"], &plain),
+        (&["--last", "3000", "--kind", "age-partitioned", "--invert"], &plain),
+        (&["--last", "3000", "--kind", "two-buffer"], &plain),
+        (&timed_options, &timed),
+        (&[&timed_options[..], &["--kind", "time-limited"]].concat(), &timed),
+    ];
+    for (number, (options, input)) in cases.into_iter().enumerate() {
+        let run = |more: &[&str]| {
+            let all = [&["dedup", "--hash-seed", "5"], options, more].concat();
+            ok(&all, input.as_bytes()).stdout
+        };
+        let state = place.at(&format!("state-{number}"));
+        let without = run(&[]);
+        assert!(without.len() > 1000 && without.len() < input.len(), "{options:?}");
+        assert_eq!(without, run(&["--state", &state]), "{options:?}");
+    }
+}
+
+#[test]
+fn without_memory_for_the_filter_a_run_without_a_state_is_refused_in_one_sentence() {
+    let sentence = refused(&["dedup", "--last", "1e12"], b"a\n");
+    assert!(sentence.contains("memory"), "{sentence}");
 }
 
 #[test]

@@ -127,8 +127,8 @@ fn a_kill_loses_the_answers_of_at_most_one_batch() {
 }
 
 #[test]
-fn an_interrupted_run_leaves_no_temporary_filter_behind() {
-    for signal in ["INT", "TERM", "HUP"] {
+fn a_run_without_a_state_writes_no_file_and_ends_by_the_first_signal() {
+    for signal in ["INT", "TERM", "HUP", "KILL"] {
         let place = Place::new();
         let temporary = place.at("tmp");
         std::fs::create_dir(&temporary).expect("a directory");
@@ -140,58 +140,12 @@ fn an_interrupted_run_leaves_no_temporary_filter_behind() {
         let mut line = String::new();
         stdout.read_line(&mut line).expect("an answer");
         assert_eq!(line, "a\n");
-        let memories = || std::fs::read_dir(&temporary).expect("a directory").count();
-        assert_eq!(memories(), 1);
+        let files = || std::fs::read_dir(&temporary).expect("a directory").count();
+        assert_eq!(files(), 0);
         send(&child, signal);
         assert!(!child.wait().expect("wait").success());
-        assert_eq!(memories(), 0, "after {signal}");
+        assert_eq!(files(), 0, "after {signal}");
     }
-}
-
-#[test]
-fn a_killed_run_leaves_a_temporary_filter_that_the_next_one_removes() {
-    let place = Place::new();
-    let temporary = place.at("tmp");
-    std::fs::create_dir(&temporary).expect("a directory");
-    let begin = || {
-        let started = command(&["dedup", "--last", "10"]).env("TMPDIR", &temporary).spawn();
-        let mut child = started.expect("start");
-        let mut stdin = child.stdin.take().expect("stdin");
-        stdin.write_all(b"a\n").expect("write");
-        let mut stdout = BufReader::new(child.stdout.take().expect("stdout"));
-        let mut line = String::new();
-        stdout.read_line(&mut line).expect("an answer");
-        assert_eq!(line, "a\n");
-        (child, stdin, stdout)
-    };
-    let memories = || std::fs::read_dir(&temporary).expect("a directory").count();
-    let (mut killed, ..) = begin();
-    send(&killed, "KILL");
-    killed.wait().expect("wait");
-    assert_eq!(memories(), 1, "nobody can remove it at a kill");
-    // Those of living runs stay, also while others begin.
-    let (mut living, mut input, mut answers) = begin();
-    let mut others: Vec<_> = (0..4).map(|_| begin()).collect();
-    assert_eq!(memories(), 5, "that of the killed run is gone");
-    input.write_all(b"a\nb\n").expect("write");
-    let mut line = String::new();
-    answers.read_line(&mut line).expect("an answer");
-    assert_eq!(line, "b\n");
-    drop(input);
-    assert!(living.wait().expect("wait").success());
-    for (child, input, _) in &mut others {
-        send(child, "KILL");
-        child.wait().expect("wait");
-        let _ = input;
-    }
-    // Other directories are not touched, nor are files.
-    std::fs::create_dir(format!("{temporary}/ebbtide-other")).expect("a directory");
-    std::fs::write(format!("{temporary}/ebbtide-dedup-file"), b"").expect("a file");
-    let input = place.at("input");
-    std::fs::write(&input, b"a\n").expect("a file");
-    let ended = command(&["dedup", "--last", "10", &input]).env("TMPDIR", &temporary).status();
-    assert!(ended.expect("a run").success());
-    assert_eq!(memories(), 2);
 }
 
 #[test]
