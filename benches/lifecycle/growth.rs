@@ -152,7 +152,7 @@ pub fn run() {
     let kind: String = argument("kind", "fingerprint".to_owned());
     let sizes: String = argument("keys", "1e6,1e7,1e8,1e9".to_owned());
     let records = argument("records", 10_000_000);
-    println!("`{kind}`, a full window of so many inserts; recovery with {records} records\n");
+    println!("`{kind}`, a full window of each size; recovery with {records} records\n");
     let mut names = vec!["keys", "MiB"];
     names.extend(FIGURES);
     head(&names);

@@ -71,8 +71,8 @@ impl<A> IdempotencyLayer<A> {
         self
     }
 
-    /// Sets for how long a request has its key, from a millisecond to 97 days: longer than a timeout
-    /// below this layer, and no longer than a sender may wait after a kill. Default: 30 s.
+    /// Sets for how long a request has its key, up to 97 days: longer than a timeout below this
+    /// layer, and no longer than a sender may wait after a kill. Default: 30 s.
     #[must_use]
     pub fn lease(self, lease: Duration) -> Self {
         self.with(|settings| settings.lease = lease)
@@ -99,7 +99,7 @@ impl<A> IdempotencyLayer<A> {
         self.with(|settings| settings.scope = Arc::new(scope))
     }
 
-    /// Sets after which responses the key is remembered; after others it is free. Default: 2xx, 3xx.
+    /// Sets after which responses a key is remembered; after others it is free. Default: 2xx, 3xx.
     #[must_use]
     pub fn done_if(self, is_done: fn(StatusCode) -> bool) -> Self {
         self.with(|settings| settings.is_done = is_done)
