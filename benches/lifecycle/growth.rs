@@ -129,8 +129,10 @@ fn plot(path: &str, rows: &[(u64, [f64; FIGURES.len()])]) {
                 (bounds.0 * 0.7..bounds.1 * 1.6).log_scale(),
             )
             .expect("a chart");
-        let mesh = chart.configure_mesh().x_desc("keys").light_line_style(TRANSPARENT).draw();
-        mesh.expect("a chart");
+        let power = |keys: &f64| format!("10^{}", keys.log10().round());
+        let mut mesh = chart.configure_mesh();
+        mesh.x_desc("keys").x_label_formatter(&power).y_label_formatter(&f64::to_string);
+        mesh.light_line_style(TRANSPARENT).draw().expect("a chart");
         for (color, figure) in range.enumerate() {
             let points = rows.iter().map(|(keys, all)| (*keys as f64, all[figure] * unit));
             let color = Palette99::pick(color).to_rgba();
