@@ -90,6 +90,7 @@ fn measure(kind: &str, keys: u64, records: u64) -> (u64, [f64; FIGURES.len()]) {
     let bulk = each(turn, || {
         let mut answers = Vec::new();
         batches(take(turn), |keys| {
+            answers.clear();
             filter.check_and_insert_all(keys, &mut answers).expect("inserts");
         });
     });

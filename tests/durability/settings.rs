@@ -37,7 +37,7 @@ impl Settings {
             workloads: 1,
             every: 100,
             kinds: 1,
-            // Which half it is depends on the seed.
+            // Which ones depends on the seed.
             calls: 200_u64.div_ceil(number("EBBTIDE_EFFORT").unwrap_or(100).max(1)),
             all: false,
         };

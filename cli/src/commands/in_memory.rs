@@ -11,6 +11,7 @@ use ebbtide_core::hash::{KeyHasher, Seed};
 use rustix::time::{ClockId, clock_gettime};
 use std::cell::RefCell;
 use std::hash::{BuildHasher, RandomState};
+use std::io::ErrorKind;
 
 /// A filter that ends with its process.
 pub struct InMemory {
@@ -36,7 +37,9 @@ impl InMemory {
         };
         let machine = Machine::create(kind, &options, secret, random())?;
         let planned = machine.planned_bytes();
-        if Disk::new(std::env::temp_dir()).check_memory(planned).is_err() {
+        // Where it cannot be asked, for want of descriptors for example, the filter is tried.
+        let fits = Disk::new(std::env::temp_dir()).check_memory(planned);
+        if fits.is_err_and(|error| error.kind() == ErrorKind::OutOfMemory) {
             return Err(Failure::Error(format!(
                 "the filter takes {planned} bytes of memory, and there are fewer; choose a smaller \
                  window or a larger --fpr, or --state DIR with --image beside-log"
