@@ -354,7 +354,7 @@ const TIME_AHEAD: &str = "is too far ahead of the clock: expected at most";
 const RAISE_LEAD: &str = "; correct the timestamp or raise the filter's max lead";
 const CROWDED: &str =
     "as many as it can have; close one first, or let the threads of a process share one";
-const CLOSED: &str = "was closed by this handle or a clone of its `Arc`; open it again to use it";
+const CLOSED: &str = "was closed by this handle; open it again to use it";
 const FORKED: &str = "was opened before this process was forked off; open it again in each process";
 const RETIRED: &str =
     "was closed or recovered by other processes meanwhile; drop this handle and open it again";
@@ -364,8 +364,8 @@ const WOULD_WAIT: &str = ", and must not wait; nothing has happened: repeat it w
 const FULL: &str = "; nothing is lost: free some space and try again";
 const CONFLICT: &str = "of the batch was inserted by another caller meanwhile; nothing of the \
                         batch was written: fill a new one with the same keys";
-const LEASE_LOST: &str = "is not held any more: its lease is over, or it was released; nothing was \
-                          written, and somebody else may be working on the key";
+const LEASE_LOST: &str = "is not held any more: it was confirmed or released, or its lease is \
+                          over; nothing was written, and somebody else may be working on the key";
 const CLAIMS_FULL: &str = "as many as it can; confirm or release some, or wait until a lease is \
                            over (`ebbtide claims` lists them)";
 const KEEP_MORE: &str = "; it keeps more of what comes if the filter is opened with `keep_log` \

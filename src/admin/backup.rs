@@ -50,7 +50,7 @@ pub(crate) fn backup(engine: &Engine, to: &dyn Media) -> Result<()> {
             std::io::ErrorKind::Interrupted,
             "checkpoints removed the log under it; try again, or raise `checkpoint_bytes`",
         );
-        Err(Error::io("back up", engine.shared.media.path())(overtaken))
+        Err(Error::io("back up", engine.path())(overtaken))
     });
     match written {
         // They belong to what is there.
@@ -68,7 +68,7 @@ fn copy_filter(engine: &Engine, to: &dyn Media) -> Result<bool> {
     let (_, mut held) = engine.log_writer.map_log()?;
     let temporary = FileName::Temporary(SNAPSHOT_TEMPORARY).to_string();
     let snapshot = engine.checkpoints.copy_to(Place::Backup(to), &temporary)?;
-    let end = engine.shared.image.header().allocated().read();
+    let end = engine.header().allocated().read();
     match engine.shared.log.map(snapshot.start, end) {
         Err(error) if error.is_not_found() => {}
         mapped => held.extend(mapped?),

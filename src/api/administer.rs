@@ -18,7 +18,7 @@ impl<K> Filter<K> {
     /// depends on the filter's secret seed: do not show it to those who could choose keys by it.
     #[must_use]
     pub fn key_hash(&self, key: impl AsRef<[u8]>) -> u64 {
-        self.engine().shared.meta.hasher.hash(key.as_ref())
+        self.engine().shared.hash(key.as_ref())
     }
 
     /// Removes all keys in one step, which all processes see at once and which is durable on
@@ -207,6 +207,15 @@ impl<K> Filter<K> {
     #[doc(hidden)]
     pub fn do_tasks(&self) -> Result<()> {
         self.run(|engine| background::do_tasks(engine))
+    }
+
+    /// Runs the background task of the log, or that of snapshots, once. Returns the time until it
+    /// is due; `None` if there is none, or the handle is closed.
+    #[cfg(shuttle)]
+    #[doc(hidden)]
+    #[must_use]
+    pub fn run_task(&self, is_log: bool) -> Option<Duration> {
+        self.current.engine().wakeup.run_task(is_log)
     }
 
     /// Writes a snapshot and closes the filter cleanly, so that the next opening has nothing to

@@ -301,7 +301,7 @@ impl<'a, K> Batch<'a, K> {
     }
 
     fn count_parts(&self, weight: u64) -> u64 {
-        count_parts(&*self.call.engine().shared.meta.kind, weight)
+        count_parts(self.call.engine().shared.kind(), weight)
     }
 
     fn operation(&self, item: &impl Item) -> Result<BatchOperation> {

@@ -134,8 +134,7 @@ impl<'a, H: Handle> Call<'a, H> {
         ask: impl Fn(&Queries, u64, Given) -> Result<T>,
     ) -> Result<T> {
         let (key, given) = (key.as_ref(), self.given());
-        self.handle
-            .ask(given.waits, |queries| ask(queries, queries.shared.meta.hasher.hash(key), given))
+        self.handle.ask(given.waits, |queries| ask(queries, queries.shared.hash(key), given))
     }
 
     /// Queries the engine for all keys together.
@@ -245,7 +244,7 @@ impl<'a, K> Call<'a, Filter<K>> {
     }
 
     pub(crate) fn hash(&self, key: &[u8]) -> u64 {
-        self.engine().shared.meta.hasher.hash(key)
+        self.engine().shared.hash(key)
     }
 
     #[inline]
@@ -293,7 +292,7 @@ impl<'a, K> Call<'a, Filter<K>> {
     /// Returns a weight as the kind counts it; without one 1.
     #[inline]
     fn weigh(&self, given: Option<f64>) -> Result<u64> {
-        given.map_or(Ok(1), |given| Ok(self.engine().shared.meta.kind.weight(given)?))
+        given.map_or(Ok(1), |given| Ok(self.engine().shared.kind().weight(given)?))
     }
 
     /// Returns the request to insert an item with these settings and its own.
@@ -409,7 +408,7 @@ impl<'a, K> Call<'a, Filter<K>> {
 pub(crate) fn fetch<T: Item>(shared: &Shared, items: &[T], prefetch: impl Fn(u64)) -> [u64; AHEAD] {
     let mut hashes = [0; AHEAD];
     for (hash, item) in hashes.iter_mut().zip(items) {
-        *hash = shared.meta.hasher.hash(item.key());
+        *hash = shared.hash(item.key());
         prefetch(*hash);
     }
     hashes
@@ -566,7 +565,7 @@ impl<K: Removes> Call<'_, Filter<K>> {
     /// As there, and [`Error::TimeAhead`](crate::Error::TimeAhead).
     #[inline]
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        if self.engine().shared.meta.kind.removal().is_none() {
+        if self.engine().shared.kind().removal().is_none() {
             return Err(self.engine().shared.unsupported("remove"));
         }
         let (hash, weight) = (self.hash(key.as_ref()), self.weigh(self.weight)?);

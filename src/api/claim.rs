@@ -216,7 +216,7 @@ impl<K> Filter<K> {
     /// [`Lease::into_token`], by this or another process. Nothing is checked before the lease is
     /// used.
     pub fn resume_claim(&self, key: impl AsRef<[u8]>, token: u64) -> Lease<'_, K> {
-        let hash = self.engine().shared.meta.hasher.hash(key.as_ref());
+        let hash = self.engine().shared.hash(key.as_ref());
         Lease { filter: self, key: ClaimedKey { hash, token }, ended: Hint::default() }
     }
 

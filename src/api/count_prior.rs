@@ -70,10 +70,10 @@ impl<'a, H: Handle<Kind: Removes>> Frequencies<'a, H> {
 
     fn look_up(&self, key: &[u8]) -> Result<(Estimate, Totals)> {
         self.counts.ask(Waits::Always, |queries| {
-            let hash = queries.shared.meta.hasher.hash(key);
+            let hash = queries.shared.hash(key);
             Ok((
                 queries.estimate(hash, Given::default())?,
-                queries.shared.image.header().counters().sum(),
+                queries.shared.header().counters().sum(),
             ))
         })
     }

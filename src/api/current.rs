@@ -38,7 +38,7 @@ struct Link {
 impl Link {
     fn new(engine: Engine) -> Result<Self> {
         let engine = Arc::new(engine);
-        let path = engine.shared.media.path().to_path_buf();
+        let path = engine.path().to_path_buf();
         let tasks = Tasks::start(engine.clone()).map_err(Error::io("start a thread for", path))?;
         let opened = Opened::new(engine.clone(), tasks);
         Ok(Self { opened, engine, next: OnceLock::new() })
@@ -100,7 +100,7 @@ impl Current {
         let shared = &link.engine.shared;
         // Whatever the error is: files of the old log have other names by now, and another thread
         // of this handle may have closed the engine.
-        if shared.check_process().is_err() || !shared.image.header().is_altered() {
+        if shared.check_process().is_err() || !shared.header().is_altered() {
             return Err(error);
         }
         if waits.never() {

@@ -199,18 +199,18 @@ impl<K> Filter<K> {
     /// Returns the filter's directory, as passed when the handle was opened.
     #[must_use]
     pub fn path(&self) -> &Path {
-        self.engine().shared.media.path()
+        self.engine().path()
     }
 
     /// Returns the kind's name.
     #[must_use]
     pub fn kind(&self) -> &'static str {
-        self.present_engine().shared.meta.kind.name()
+        self.present_engine().shared.kind().name()
     }
 
     /// Returns all parameters of the kind.
     #[must_use]
     pub fn parameters(&self) -> Parameters {
-        self.present_engine().shared.meta.kind.parameters()
+        self.present_engine().shared.kind().parameters()
     }
 }

@@ -41,7 +41,7 @@ impl<K> fmt::Debug for Filter<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shared = &self.engine().shared;
         let mut handle = f.debug_struct("Filter");
-        handle.field("path", &shared.media.path()).field("kind", &shared.meta.kind.name());
+        handle.field("path", &shared.path()).field("kind", &shared.kind().name());
         handle.finish_non_exhaustive()
     }
 }
@@ -55,7 +55,7 @@ impl<K: Spec> Filter<K> {
     /// another version may derive the others differently.
     pub(crate) fn check_same(self, spec: &K) -> Result<Self> {
         let shared = &self.engine().shared;
-        let kind = &shared.meta.kind;
+        let kind = shared.kind();
         if kind.name() != spec.name() {
             return Err(shared.mismatch("kind", spec.name(), kind.name()));
         }

@@ -68,9 +68,7 @@ impl<K> fmt::Debug for Reader<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let view = self.view.load();
         let mut handle = f.debug_struct("Reader");
-        handle
-            .field("path", &self.media.path())
-            .field("kind", &view.engine.shared.meta.kind.name());
+        handle.field("path", &self.media.path()).field("kind", &view.engine.shared.kind().name());
         handle.finish_non_exhaustive()
     }
 }
@@ -158,7 +156,7 @@ impl Reader<Any> {
     /// Changes the state, which nobody reads meanwhile.
     pub(super) fn with_own<T>(&self, change: impl FnOnce(&Image, &dyn Kind) -> T) -> T {
         let view = self.view.load();
-        change(&view.engine.shared.image, &*view.engine.shared.meta.kind)
+        change(&view.engine.shared.image, view.engine.shared.kind())
     }
 }
 
@@ -225,7 +223,7 @@ impl<K> Reader<K> {
     pub fn position(&self, source: u64) -> Result<Option<u64>> {
         self.with_view(Waits::Always, |view| {
             view.engine.shared.check_trusted()?;
-            Ok(view.engine.shared.image.header().positions().get(source))
+            Ok(view.engine.header().positions().get(source))
         })
     }
 
@@ -236,7 +234,7 @@ impl<K> Reader<K> {
     pub fn positions(&self) -> Result<Vec<(u64, u64)>> {
         self.with_view(Waits::Always, |view| {
             view.engine.shared.check_trusted()?;
-            Ok(view.engine.shared.image.header().positions().all())
+            Ok(view.engine.header().positions().all())
         })
     }
 
@@ -306,7 +304,7 @@ impl<K> Reader<K> {
             let queries = &view.engine.queries;
             let answers = keys.iter().map(|key| explain::answer(queries, key.as_ref()));
             let answers = answers.collect::<Result<Vec<_>>>()?;
-            let end = view.engine.shared.image.header().tail().read();
+            let end = view.engine.header().tail().read();
             explain::explain(&view.engine, &answers, end, most)
         })
     }
@@ -328,13 +326,13 @@ impl<K> Reader<K> {
     /// Returns the kind's name.
     #[must_use]
     pub fn kind(&self) -> &'static str {
-        self.view.load().engine.shared.meta.kind.name()
+        self.view.load().engine.shared.kind().name()
     }
 
     /// Returns all parameters of the kind.
     #[must_use]
     pub fn parameters(&self) -> Parameters {
-        self.view.load().engine.shared.meta.kind.parameters()
+        self.view.load().engine.shared.kind().parameters()
     }
 }
 

@@ -60,7 +60,7 @@ impl Standby {
         let view = look(&*media, |meta, look, _| {
             View::rebuild(&media, meta, open_meta(&*media)?, &options, look)
         })?;
-        let next = view.engine.shared.image.header().tail().read();
+        let next = view.engine.header().tail().read();
         Ok(Self { reader: RwLock::new((Reader::of_own(media, options, view), next)) })
     }
 

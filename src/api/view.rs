@@ -166,7 +166,7 @@ impl View {
         if self.is_past {
             return Ok(true);
         }
-        if !self.own && self.engine.shared.image.header().is_retired() {
+        if !self.own && self.engine.header().is_retired() {
             return Ok(false);
         }
         let now = self.taken.elapsed().as_micros() as u64;
@@ -225,7 +225,7 @@ impl View {
     /// Returns whether an error means that another view must be taken.
     pub(super) fn is_over(&self, error: &Error) -> bool {
         // The process that retires an image removes its banks next.
-        let retired = || !self.own && self.engine.shared.image.header().is_retired();
+        let retired = || !self.own && self.engine.header().is_retired();
         matches!(error, Error::Retired { .. }) || error.is_not_found() && retired()
     }
 }

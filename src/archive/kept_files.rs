@@ -123,7 +123,8 @@ impl Archive {
                 Err(error) => return Err(error),
             }
         }
-        bases.sort_unstable_by_key(|base| base.start);
+        // The former name of one that has both comes first: recovery may need it.
+        bases.sort_unstable_by_key(|base| (base.start, base.since));
         bases.dedup_by_key(|base| base.start);
         Ok(Self { listing, bases, useless })
     }
@@ -252,24 +253,25 @@ impl Archive {
         files
     }
 
-    /// Returns the oldest kept files, up to the next base: what a full disk takes first. None as
-    /// long as some have their former names, too, because a process died while it gave them theirs:
+    /// Returns the oldest kept files, up to the next base: what a full disk takes first. None if
+    /// some of them have their former names, too, because a process died while it gave them theirs:
     /// they would free no space, and the next checkpoint would keep them again, although some
     /// behind them are gone. It removes the former names.
     #[must_use]
     pub fn oldest(&self) -> Vec<FileName> {
-        let own = &self.listing;
-        let has_former = |file| match file {
-            FileName::Segment { timeline, first } => own.segments.contains(&(timeline, first)),
-            FileName::Snapshot { start } => own.snapshots.contains(&start),
-            _ => false,
-        };
-        if own.before_kept().any(has_former) {
-            return Vec::new();
-        }
         let first = self.first_lsn().unwrap_or(0);
         let removes = |base: &&Base| base.start > first && !self.before(base).is_empty();
-        self.with_metas(match self.bases.iter().find(removes) {
+        let base = self.bases.iter().find(removes);
+        let is_taken = |file| match file {
+            FileName::Segment { first: start, .. } | FileName::Snapshot { start } => {
+                base.is_none_or(|base| start < base.start)
+            }
+            _ => false,
+        };
+        if self.listing.both_named().any(is_taken) {
+            return Vec::new();
+        }
+        self.with_metas(match base {
             Some(base) => self.before(base),
             None => {
                 let snapshots = self.bases.iter().filter_map(Base::file);

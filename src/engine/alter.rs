@@ -9,6 +9,7 @@ use crate::archive::former::{next_log, remove_unfinished};
 use crate::archive::keep_file;
 use crate::clock::Timestamp;
 use crate::engine::directory::write_file;
+use crate::engine::event_log::append_heartbeat;
 use crate::engine::open::{check_space, first_bank_bytes, layout, random, recover};
 use crate::engine::shared::Local;
 use crate::engine::{Engine, machine_state};
@@ -24,8 +25,8 @@ use crate::recovery::{Listing, LogExtent};
 use crate::snapshot::write::SnapshotWriter;
 use crate::snapshot::{FrameSeal, SnapshotHeader};
 use crate::sync;
+use crate::wal::Segment;
 use crate::wal::segment::SegmentHeader;
-use crate::wal::{Op, Record, Segment};
 use ebbtide_core::block::Layout;
 use ebbtide_core::identity::{self, Identity};
 use ebbtide_core::kind::Kind;
@@ -122,12 +123,12 @@ impl<'e> Alteration<'e> {
 
     /// Returns the end of the log now.
     pub(crate) fn tail(&self) -> u64 {
-        self.engine.shared.image.header().tail().hint()
+        self.engine.header().tail().hint()
     }
 
     /// Returns the extent of the log, for a caller that keeps others from writing.
     pub(crate) fn extent(&self) -> LogExtent {
-        let header = self.engine.shared.image.header();
+        let header = self.engine.header();
         let (timeline, durable) = (header.identity().timeline, header.durable().read());
         LogExtent::Living { timeline, durable }
     }
@@ -164,7 +165,9 @@ impl<'e> Alteration<'e> {
             }
             // A record of its own, so that no snapshot of the log before begins where the new log
             // does.
-            if let Some(lsn) = self.append_heartbeat(&mut held) {
+            let stripe_0 = held.last_mut();
+            let latest = writer.time.latest();
+            if let Some(lsn) = stripe_0.and_then(|held| append_heartbeat(writer, held, latest)) {
                 let lsn = lsn.saturating_add(1);
                 writer.commits.commit(lsn)?;
                 writer.shared.check_writable()?;
@@ -174,18 +177,6 @@ impl<'e> Alteration<'e> {
             self.slots.end_opening()?;
             writer.log_writer.make_room(end)?;
         }
-    }
-
-    fn append_heartbeat(&self, held: &mut [StripeGuard<'_, Local>]) -> Option<u64> {
-        let writer = &self.engine.writer;
-        let latest = writer.time.latest();
-        let record =
-            Record { time: latest.time, stream: latest.stream, ..Record::new(Op::Heartbeat) };
-        let events = held.last_mut()?;
-        let lsn = writer.events.append(events, &record)?;
-        events.entry().note(lsn, latest.word());
-        writer.shared.image.header().events_from().end();
-        Some(lsn)
     }
 
     /// Lets others write again without an alteration.
@@ -233,10 +224,10 @@ impl<'e> Alteration<'e> {
         }
         drop(machine);
         // From here on no handle writes here any more, whoever takes the stripes.
-        shared.image.header().status().retire_to_alter();
+        shared.header().status().retire_to_alter();
         write_file(&*media, shared.log.next_temporary(), &name, &meta.encode())?;
         drop(stopped.held);
-        let banks = shared.image.header().state();
+        let banks = shared.header().state();
         shared.image.files().free(banks.banks().map(|bank| bank.id));
         self.slots.end_alteration()?;
         // Recovery keeps or removes the log from before.
@@ -256,7 +247,7 @@ fn write_log(
 ) -> Result<()> {
     let (shared, uuid) = (&engine.shared, meta.log_uuid);
     let media = &*shared.media;
-    let now = shared.image.header().identity().timeline;
+    let now = shared.header().identity().timeline;
     let timeline = Listing::of_filter(media, shared.meta.log_uuid)?.next_timeline(now);
     let header = SegmentHeader { uuid, timeline, timeline_start: lsn, first: lsn, capacity: 1 };
     drop(Segment::create(media, header, shared.log.next_temporary())?);
@@ -264,7 +255,7 @@ fn write_log(
     let name = FileName::Snapshot { start: lsn }.to_string();
     let seal = FrameSeal::new(uuid, timeline, lsn);
     let written = SnapshotWriter::create(media, &temporary, seal).and_then(|mut writer| {
-        let header = shared.image.header();
+        let header = shared.header();
         machine_state::save(&mut writer, machine, header, lsn - 1, || slots.note_progress())?;
         let (start, end) = (lsn, lsn);
         writer.finish(SnapshotHeader { uuid, timeline, start, end, frames: 0, bytes: 0 })?;

@@ -6,17 +6,20 @@
 //! are optional: callers perform overdue maintenance themselves.
 
 use crate::engine::Engine;
+use crate::engine::event_log;
 use crate::engine::log_writer::PRESENT;
-use crate::engine::task_threads::{self, Task, Work};
+use crate::engine::task::{Task, Work};
+use crate::engine::task_threads;
 use crate::engine::trust;
 use crate::engine::wakeup::TICK;
 use crate::error::Error;
 use crate::options::Downtime;
+use crate::sync::Instant;
 use crate::sync::mutex::Mutex;
 use crate::telemetry::failed_in_background;
 use crate::wal::record::RECORD_BYTES;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How early a task that is due about once per tick may run.
 const EARLY: Duration = Duration::from_millis(50);
@@ -131,7 +134,7 @@ impl Pace {
 
 impl LogTask {
     fn new(engine: Arc<Engine>) -> Self {
-        let (now, tail) = (Instant::now(), engine.shared.image.header().tail().hint());
+        let (now, tail) = (Instant::now(), engine.header().tail().hint());
         let pace = Pace { since: now, records: 0, rate: 0 };
         let last = Last {
             ran: now,
@@ -162,14 +165,14 @@ impl LogTask {
         if allocated.as_ref().is_err_and(|error| error.is_full()) {
             engine.backpressure.restrain();
         }
-        failed_in_background("allocation", engine.shared.media.path(), allocated);
+        failed_in_background("allocation", engine.path(), allocated);
     }
 }
 
 impl Task for LogTask {
     fn run(&self) -> Instant {
         let engine = &*self.engine;
-        if engine.shared.image.header().is_altered() {
+        if engine.header().is_altered() {
             // The handle opens the filter again when it is used.
             return task_threads::next_tick(Instant::now(), TICK);
         }
@@ -177,7 +180,7 @@ impl Task for LogTask {
         let mut last = self.last.lock();
         let Last { ran, synced, tidied, tail, unsynced, lasted, pace } = &mut *last;
         let now = Instant::now();
-        let before = std::mem::replace(tail, engine.shared.image.header().tail().hint());
+        let before = std::mem::replace(tail, engine.header().tail().hint());
         let written = tail.saturating_sub(before);
         *unsynced += written;
         let is_fast = *ran != now && written * 1_000_000 >= BUSY * micros(now - *ran);
@@ -187,12 +190,12 @@ impl Task for LogTask {
         pace.take(written, now);
         let soon = pace.within(LOOKAHEAD);
         let mapped = engine.log_writer.map_ahead();
-        failed_in_background("mapping", engine.shared.media.path(), mapped);
+        failed_in_background("mapping", engine.path(), mapped);
         if is_busy {
             self.allocate_ahead(PRESENT, PRESENT, soon);
         }
         let released = engine.commits.release_records();
-        failed_in_background("release", engine.shared.media.path(), released);
+        failed_in_background("release", engine.path(), released);
         if *tail == before {
             engine.log_writer.release_ahead();
         }
@@ -207,7 +210,7 @@ impl Task for LogTask {
             *synced = Instant::now();
             let committed = engine.commits.commit_all();
             *lasted = synced.elapsed();
-            failed_in_background("sync", engine.shared.media.path(), committed);
+            failed_in_background("sync", engine.path(), committed);
         }
         if !is_busy {
             // As many pages as the next sync will find full: the system writes all that are present
@@ -245,7 +248,7 @@ impl Task for SnapshotTask {
         // If it fails (a full disk) the log continues to grow, and the next attempt is at the next
         // tick.
         let written = engine.checkpoints.checkpoint_if_due();
-        failed_in_background("checkpoint", engine.shared.media.path(), written);
+        failed_in_background("checkpoint", engine.path(), written);
         // A request since then is for the next checkpoint.
         if wanted {
             engine.backpressure.end_wait();
@@ -260,7 +263,7 @@ impl Task for SnapshotTask {
 /// Does the maintenance of the log task that is due once a second.
 fn tidy_log(engine: &Engine) {
     // A failed task is left to the caller that needs it, which then gets the error.
-    let path = engine.shared.media.path();
+    let path = engine.path();
     if let Err(gone) = engine.shared.check_directory() {
         return failed_in_background::<()>("place", path, Err(gone));
     }
@@ -270,11 +273,11 @@ fn tidy_log(engine: &Engine) {
     engine.stripes.repair_all();
     if let Some(_events) = engine.stripes.lock_events() {
         // Under stripe 0, because a clear subtracts counts.
-        engine.shared.image.header().counters().catch_up();
+        engine.header().counters().catch_up();
     }
     engine.time.tend();
     if engine.shared.meta.downtime == Downtime::Freeze && engine.shared.uses_time {
-        failed_in_background("heartbeat", path, engine.writer.events.heartbeat());
+        failed_in_background("heartbeat", path, event_log::heartbeat(&engine.writer));
     }
 }
 

@@ -46,7 +46,7 @@ impl Backpressure {
     /// Returns whether writers, of all handles, should wait for a checkpoint.
     #[inline]
     pub(crate) fn is_requested(&self) -> bool {
-        self.shared.image.header().checkpoint_request().is_open()
+        self.shared.header().checkpoint_request().is_open()
     }
 
     /// Returns whether a record may be written although writers should wait: the handle has written
@@ -59,7 +59,7 @@ impl Backpressure {
 
     #[cold]
     fn passes(&self) -> bool {
-        let newest = self.shared.image.header().snapshot().hint() + 1;
+        let newest = self.shared.header().snapshot().hint() + 1;
         // At worst some records more pass.
         if self.passed_after.get() != newest {
             self.passed_after.set(newest);
@@ -77,7 +77,7 @@ impl Backpressure {
     /// Returns whether the log since the newest snapshot is `times` the amount that makes a
     /// checkpoint due.
     pub(crate) fn is_due(&self, times: u64) -> bool {
-        let header = self.shared.image.header();
+        let header = self.shared.header();
         let newest = header.snapshot().hint().max(1);
         let tail = header.tail().hint();
         let gathered = tail.saturating_sub(newest).saturating_mul(RECORD_BYTES);
@@ -90,7 +90,7 @@ impl Backpressure {
     pub(crate) fn request(&self) -> bool {
         let has_thread = self.shared.options.background;
         if has_thread {
-            self.shared.image.header().checkpoint_request().open();
+            self.shared.header().checkpoint_request().open();
             self.wakeup.wake();
         }
         has_thread
@@ -98,35 +98,35 @@ impl Backpressure {
 
     /// Returns the progress of the requested checkpoint.
     pub(crate) fn progress(&self) -> u64 {
-        self.shared.image.header().checkpoint_request().progress()
+        self.shared.header().checkpoint_request().progress()
     }
 
     /// Shows progress of a checkpoint that writers may wait for.
     pub(crate) fn note_progress(&self) {
-        self.shared.image.header().checkpoint_request().advance();
+        self.shared.header().checkpoint_request().advance();
     }
 
     /// Ends the wait, after the checkpoint was written, or failed: writers continue.
     pub(crate) fn end_wait(&self) {
-        self.shared.image.header().checkpoint_request().close();
+        self.shared.header().checkpoint_request().close();
     }
 
     /// Waits for the requested checkpoint, as long as it progresses. The caller holds no stripe,
     /// because the checkpoint needs all of them.
     #[cold]
     pub(crate) fn wait(&self) {
-        let _waited = Timed::begin(Work::Backpressure, self.shared.media.path());
+        let _waited = Timed::begin(Work::Backpressure, self.shared.path());
         // Who requested it may have died since, and its threads too; those of other processes look
         // once a second.
         self.wakeup.wake();
         let (mut seen, mut since) = (self.progress(), Instant::now());
-        while seen != 0 && !self.shared.image.header().refuses() {
+        while seen != 0 && !self.shared.header().refuses() {
             sync::sleep(PAUSE);
             let now = self.progress();
             if now != seen {
                 (seen, since) = (now, Instant::now());
             } else if since.elapsed() >= PATIENCE {
-                telemetry::stalled("a checkpoint", self.shared.media.path());
+                telemetry::stalled("a checkpoint", self.shared.path());
                 return self.end_wait();
             }
         }
@@ -137,7 +137,7 @@ impl Backpressure {
     /// succeeds, writers wait once per such amount.
     #[cold]
     pub(crate) fn restrain(&self) {
-        let tail = self.shared.image.header().tail().hint();
+        let tail = self.shared.header().tail().hint();
         let from = &self.restrained_from;
         let seen = from.get();
         let next = tail.saturating_add(self.due() / RECORD_BYTES);
@@ -151,7 +151,8 @@ impl Backpressure {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::engine::task_threads::{self, Task};
+    use crate::engine::task::{self, Task};
+    use crate::engine::task_threads;
     use crate::media::Memory;
     use crate::{Bloom, Durability, Filter, Options};
     use std::sync::mpsc::{self, Sender};
@@ -179,7 +180,7 @@ mod tests {
         let filter = made(false);
         let (engine, quick) = (&filter.engine(), filter.call().without_waiting());
         for snapshot in 0..3_u64 {
-            engine.shared.image.header().checkpoint_request().open();
+            engine.header().checkpoint_request().open();
             let keys = (snapshot << 32..).map(|key: u64| quick.insert(key.to_le_bytes()));
             let inserted = keys.take_while(Result::is_ok).count() as u64;
             assert_eq!(inserted, ALLOWED, "after snapshot {snapshot}");
@@ -188,7 +189,7 @@ mod tests {
         }
         // However much log there is.
         insert(&filter, 1..3 * 2048 + 1);
-        engine.shared.image.header().checkpoint_request().open();
+        engine.header().checkpoint_request().open();
         let keys = (1_u64 << 40..).map(|key: u64| quick.insert(key.to_le_bytes()));
         assert_eq!(keys.take_while(Result::is_ok).count() as u64, ALLOWED);
     }
@@ -198,11 +199,11 @@ mod tests {
         let filter = made(false);
         let engine = filter.engine();
         let start = Instant::now();
-        engine.shared.image.header().checkpoint_request().open();
+        engine.header().checkpoint_request().open();
         insert(&filter, 0..ALLOWED + 1);
         assert!(start.elapsed() >= PATIENCE && !engine.backpressure.is_requested());
         let start = Instant::now();
-        engine.shared.image.header().checkpoint_request().open();
+        engine.header().checkpoint_request().open();
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| {
                 insert(&filter, 100..101);
@@ -231,9 +232,9 @@ mod tests {
         let (told, heard) = mpsc::channel();
         let task = Arc::new(Telling(crate::sync::mutex::Mutex::new(told)));
         let register = |work| task_threads::register(work, task.clone()).expect("a thread");
-        engine.wakeup.begin([task_threads::Work::Log, task_threads::Work::Snapshots].map(register));
+        engine.wakeup.begin([task::Work::Log, task::Work::Snapshots].map(register));
         (0..2).for_each(|_| heard.recv().expect("each runs at once"));
-        engine.shared.image.header().checkpoint_request().open();
+        engine.header().checkpoint_request().open();
         insert(&filter, 0..ALLOWED + 1);
         let limit = Duration::from_secs(60);
         (0..2).for_each(|_| heard.recv_timeout(limit).expect("each is woken"));
@@ -255,7 +256,7 @@ mod tests {
         let start = Instant::now();
         insert(&filter, 0..9000);
         assert!(start.elapsed() >= PATIENCE / 2, "four times what makes a checkpoint due");
-        assert!(filter.engine().shared.image.header().snapshot().hint() > 0);
+        assert!(filter.engine().header().snapshot().hint() > 0);
         drop(writing);
         insert(&filter, 9000..100_000);
     }

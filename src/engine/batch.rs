@@ -8,6 +8,7 @@ use crate::engine::overlay::Access;
 use crate::engine::prepared::Prepared;
 use crate::engine::shared::Local;
 use crate::engine::staging::{BatchOperation, Events, Host, Staging, Unstaged};
+use crate::engine::stripes::Wait;
 use crate::engine::writer::{Tried, Writer};
 use crate::error::{Error, Result};
 use crate::image::late_space;
@@ -44,7 +45,7 @@ pub(crate) fn commit(writer: &Writer, batch: &mut Prepared, with: Settings<'_>) 
         Some(lsn) => lsn,
         None => answers_rest_on(writer, batch, with.waits)?,
     };
-    let refused = writer.shared.image.header().refused();
+    let refused = writer.shared.header().refused();
     (0..batch.refused()).for_each(|_| refused.add());
     Ok(lsn)
 }
@@ -54,7 +55,7 @@ pub(crate) fn commit(writer: &Writer, batch: &mut Prepared, with: Settings<'_>) 
 fn answers_rest_on(writer: &Writer, batch: &Prepared, waits: Waits) -> Result<u64> {
     let lsn_of = |stripe: usize| {
         // Under the stripe: a query may see a record that is not counted there yet.
-        let stripe = writer.stripes.lock_unless_closed(stripe + 1, waits)?;
+        let stripe = writer.stripes.acquire(stripe, Wait::Operation(waits))?;
         Ok(stripe.entry().lsn())
     };
     let lsns = batch.asked_stripes().map(lsn_of).collect::<Result<Vec<_>>>()?;
@@ -63,15 +64,14 @@ fn answers_rest_on(writer: &Writer, batch: &Prepared, waits: Waits) -> Result<u6
 
 /// Takes all stripes, in ascending order and stripe 0 last.
 fn lock<'w>(writer: &'w Writer, batch: &Prepared, with: Settings<'_>) -> Result<Held<'w>> {
-    let layout = writer.shared.image.layout();
-    let stripe = |operation: &BatchOperation| layout.stripe_of(operation.hash) + 1;
+    let stripe = |operation: &BatchOperation| writer.shared.stripe_of(operation.hash);
     let mut indexes: Vec<usize> = batch.operations().iter().map(stripe).collect();
     indexes.sort_unstable();
     indexes.dedup();
     if !with.positions.is_empty() || !with.confirms.is_empty() {
         indexes.push(0);
     }
-    let lock = |index| writer.stripes.lock_unless_closed(index, with.waits);
+    let lock = |index| writer.stripes.acquire(index, Wait::Operation(with.waits));
     indexes.into_iter().map(lock).collect()
 }
 
@@ -114,7 +114,7 @@ fn commit_held<'w>(
 
 /// Returns whether another caller has changed a key's stripe since the batch read it.
 fn is_changed(batch: &Prepared, stripe: &StripeGuard<'_, Local>) -> bool {
-    stripe.index() > 0 && batch.is_changed(stripe.index() - 1, stripe.entry().lsn())
+    stripe.index() > 0 && batch.is_changed(stripe.index(), stripe.entry().lsn())
 }
 
 /// Stages what is not staged yet: all operations again, if another caller has written since.
@@ -137,10 +137,9 @@ fn stage(
     let still_holds = |staging: &Staging| staging.still_holds(writer);
     let is_current = batch.staging.as_ref().is_some_and(still_holds)
         && !held.iter().any(|stripe| is_changed(batch, stripe));
-    let layout = writer.shared.image.layout();
     // Only others' writes to the key's stripe can have changed an answer.
     let checks = |batch: &Prepared, operation: &BatchOperation| {
-        let stripe = of_stripe(held, layout.stripe_of(operation.hash) + 1);
+        let stripe = of_stripe(held, writer.shared.stripe_of(operation.hash));
         operation.is_new && stripe.is_some_and(|stripe| is_changed(batch, stripe))
     };
     if !is_current {
@@ -164,7 +163,7 @@ fn stage(
         if performed.checked == Checked::Present
             && writer.queries.contains_held(operation.hash, &writer.time.exact_moment(stamp))?
         {
-            let path = writer.shared.media.path().to_path_buf();
+            let path = writer.shared.path().to_path_buf();
             return Err(Error::Conflict { path, operation: batch.staged() - 1 }.into());
         }
     }
@@ -181,7 +180,7 @@ fn stage(
 /// # Errors
 /// [`Error::Parameter`] for too many sources, [`Error::Io`].
 fn allow_positions(writer: &Writer, positions: &[(u64, u64)]) -> Result<()> {
-    let header = writer.shared.image.header();
+    let header = writer.shared.header();
     if !header.positions().has_room_for(positions.iter().map(|(source, _)| source)) {
         let expected = format!("at most {MOST_SOURCES} sources in a filter");
         return Err(Error::parameter("position", expected, "another one"));

@@ -99,7 +99,7 @@ impl Checkpoints {
 
     /// Returns the start of the newest snapshot.
     fn newest(&self) -> u64 {
-        self.shared.image.header().snapshot().hint()
+        self.shared.header().snapshot().hint()
     }
 
     /// Excludes other checkpoints, as long as that is possible: two at once are wasteful, but
@@ -141,7 +141,7 @@ impl Checkpoints {
     /// another one is in progress and progresses.
     pub(crate) fn checkpoint_if_due(&self) -> Result<()> {
         let wanted = self.backpressure.is_requested();
-        if !(wanted || self.backpressure.is_due(1)) || self.shared.image.header().refuses() {
+        if !(wanted || self.backpressure.is_due(1)) || self.shared.header().refuses() {
             return Ok(());
         }
         let newest = self.newest();
@@ -163,7 +163,7 @@ impl Checkpoints {
     /// same LSN.
     fn write_checkpoint(&self, anew: bool) -> Result<u64> {
         trust::check_image(&self.shared)?;
-        let header = self.shared.image.header();
+        let header = self.shared.header();
         // Another handle may have written it.
         let newest = header.snapshot().read();
         let changed = self.shared.image.last_change();
@@ -174,14 +174,14 @@ impl Checkpoints {
             self.reclaim.tidy()?;
             return Ok(newest);
         }
-        let mut work = Timed::begin(Work::Checkpoint, self.shared.media.path());
+        let mut work = Timed::begin(Work::Checkpoint, self.shared.path());
         let written = self.write_new_snapshot(&work);
         work.result(written)
     }
 
     /// Writes a snapshot, names it, and removes what it makes superfluous.
     fn write_new_snapshot(&self, work: &Timed<'_>) -> Result<u64> {
-        let header = self.shared.image.header();
+        let header = self.shared.header();
         let temporary = FileName::Temporary(self.shared.log.next_temporary()).to_string();
         let mut written = self.copy_to(Place::New, &temporary);
         while written.as_ref().is_err_and(Error::is_full) && self.shared.remove_oldest_kept()? {
@@ -208,12 +208,10 @@ impl Checkpoints {
         let name = FileName::Snapshot { start }.to_string();
         let named =
             self.shared.media.rename(&temporary, &name).and_then(|()| self.shared.media.sync());
-        named.map_err(Error::io("name", self.shared.media.path().join(&name))).inspect_err(
-            |_| {
-                // As above, if it was not renamed.
-                let _ = self.shared.media.remove(&temporary);
-            },
-        )?;
+        named.map_err(Error::io("name", self.shared.path().join(&name))).inspect_err(|_| {
+            // As above, if it was not renamed.
+            let _ = self.shared.media.remove(&temporary);
+        })?;
         self.backpressure.note_progress();
         header.snapshot().raise(start);
         // A damaged one of this name is now replaced.
@@ -246,7 +244,7 @@ impl Checkpoints {
         // The old one loses its name durably before anything else is written there.
         let renamed =
             self.shared.media.rename(&name, temporary).and_then(|()| self.shared.media.sync());
-        renamed.map_err(Error::io("rename", self.shared.media.path().join(name)))?;
+        renamed.map_err(Error::io("rename", self.shared.path().join(name)))?;
         self.copy_to(Place::Over, temporary)
     }
 
@@ -254,11 +252,11 @@ impl Checkpoints {
     /// had been lost before it was copied.
     pub(crate) fn copy_to(&self, place: Place<'_>, name: &str) -> Result<SnapshotHeader> {
         self.shared.check_writable()?;
-        let start = self.shared.image.header().tail().read();
+        let start = self.shared.header().tail().read();
         // The state block first: banks that open later are created by the log, which is replayed
         // from `start`.
         let state = self.copy_state()?;
-        let identity = self.shared.image.header().identity();
+        let identity = self.shared.header().identity();
         let seal = FrameSeal::new(self.shared.meta.log_uuid, identity.timeline, start);
         let (media, writer) = match place {
             Place::New => {
@@ -295,7 +293,7 @@ impl Checkpoints {
         state: &State,
         is_awaited: bool,
     ) -> io::Result<SnapshotHeader> {
-        let (kind, image) = (&*self.shared.meta.kind, &self.shared.image);
+        let (kind, image) = (self.shared.kind(), &self.shared.image);
         let advance = || {
             if is_awaited {
                 self.backpressure.note_progress();

@@ -7,6 +7,7 @@
 
 use crate::engine::batch::{self, Settings};
 use crate::engine::commit::while_space_is_made;
+use crate::engine::event_log;
 use crate::engine::held_claims::{ClaimedKey, held};
 use crate::engine::log_writer::Appended;
 use crate::engine::operation::{self, Attempt, basis};
@@ -14,6 +15,7 @@ use crate::engine::outcome::{Checked, Precondition, Request, Waits};
 use crate::engine::prepared::Prepared;
 use crate::engine::shared::Local;
 use crate::engine::staging::BatchOperation;
+use crate::engine::stripes::Wait;
 use crate::engine::time::Stamp;
 use crate::engine::write::decide;
 use crate::engine::writer::{Lack, Tried, Writer};
@@ -45,7 +47,7 @@ pub(crate) enum ClaimAnswer {
 pub(crate) fn prefetch(writer: &Writer, hash: u64) {
     // It reads words, and a forked child has no mapping.
     if writer.shared.check_usable().is_ok() {
-        writer.shared.image.header().claims().prefetch(hash);
+        writer.shared.header().claims().prefetch(hash);
         writer.prefetch_to_write(hash);
     }
 }
@@ -76,7 +78,7 @@ fn claim_once(
     if writer.queries.contains_held(hash, &moment)? {
         return Ok(Tried::Done(ClaimAnswer::Seen(stripe.entry().lsn())));
     }
-    let header = writer.shared.image.header();
+    let header = writer.shared.header();
     let (claims, above) = (header.claims(), header.identity().timeline << TOKEN_BITS);
     let claimant = Claimant { hash, now: writer.leases.now(), lease, above };
     let record = match claimant.decide(claims.get(hash), claims.latest()) {
@@ -103,11 +105,11 @@ fn claim_once(
 /// [`Error::ClaimsFull`] if all are held.
 #[cold]
 fn over(writer: &Writer, now: Micros) -> Result<Vec<Record>> {
-    let all = writer.shared.image.header().claims().all();
+    let all = writer.shared.header().claims().all();
     let over = all.iter().filter(|claim| claim.deadline <= now);
     let records: Vec<_> = over.take(ENDED_AT_ONCE).map(HeldClaim::release).collect();
     if records.is_empty() {
-        let path = writer.shared.media.path().to_path_buf();
+        let path = writer.shared.path().to_path_buf();
         return Err(Error::ClaimsFull { path, most: MOST_CLAIMS });
     }
     Ok(records)
@@ -116,9 +118,9 @@ fn over(writer: &Writer, now: Micros) -> Result<Vec<Record>> {
 /// Takes a key's stripe, and stripe 0.
 fn lock(writer: &Writer, hash: u64, waits: Waits) -> Result<[StripeGuard<'_, Local>; 2]> {
     writer.stripes.be_courteous(1, waits);
-    let index = writer.shared.image.layout().stripe_of(hash) + 1;
-    let stripe = writer.stripes.lock_unless_closed(index, waits)?;
-    let stripe_0 = writer.stripes.lock_unless_closed(0, waits)?;
+    let index = writer.shared.stripe_of(hash);
+    let stripe = writer.stripes.acquire(index, Wait::Operation(waits))?;
+    let stripe_0 = writer.stripes.acquire(0, Wait::Operation(waits))?;
     writer.shared.check_writable()?;
     Ok([stripe, stripe_0])
 }
@@ -130,17 +132,17 @@ fn append<T>(
     records: &[Record],
     answer: T,
 ) -> Tried<T> {
-    let (image, end) = (&writer.shared.image, writer.shared.log.mapped_end());
+    let (header, end) = (writer.shared.header(), writer.shared.log.mapped_end());
     let appended = if let [record] = records {
-        writer.events.append(stripe_0, record).map_or(Appended::NoRoom, Appended::At)
+        event_log::append(writer, stripe_0, record).map_or(Appended::NoRoom, Appended::At)
     } else {
-        let announce = |tail| image.header().events_from().announce(tail);
+        let announce = |tail| header.events_from().announce(tail);
         writer.log_writer.append_batch(&mut stripe_0.segment, records, announce)
     };
     if let Appended::At(first) = appended {
         (first..).zip(records).for_each(|(lsn, record)| apply(writer, stripe_0, lsn, record));
     }
-    image.header().events_from().end();
+    header.events_from().end();
     match appended {
         Appended::At(_) => Tried::Done(answer),
         Appended::NoRoom => Tried::NoRoom(Lack { slots: records.len() as u64, end }),
@@ -149,7 +151,7 @@ fn append<T>(
 }
 
 fn apply(writer: &Writer, stripe_0: &StripeGuard<'_, Local>, lsn: u64, record: &Record) {
-    writer.shared.image.header().claims().apply(lsn, record);
+    writer.shared.header().claims().apply(lsn, record);
     stripe_0.entry().note(lsn, 0);
 }
 
@@ -204,7 +206,7 @@ fn insert(
     if plan.due || basis.ahead || plan.unchanged(Precondition::Nothing).is_some() {
         return Ok(Attempt::NeedsEvents { can_wait: false });
     }
-    let events_from = writer.shared.image.header().events_from();
+    let events_from = writer.shared.header().events_from();
     let on = (&basis.state, &*basis.banks, &plan);
     let attempt = operation::apply(writer, stripe, request, stamp, on, |last, record| {
         let records = [*record, claim.release()];
@@ -258,7 +260,7 @@ pub(crate) fn extend(
 /// As [`confirm`], except [`Error::LeaseLost`].
 pub(crate) fn end(writer: &Writer, hash: u64, waits: Waits) -> Result<Option<HeldClaim>> {
     let ended = under_stripe_0(writer, waits, || {
-        let claim = writer.shared.image.header().claims().get(hash);
+        let claim = writer.shared.header().claims().get(hash);
         Ok(claim.map(|claim| claim.release()))
     })?;
     Ok(ended.map(|record| HeldClaim::of_record(&record)))
@@ -271,7 +273,7 @@ fn under_stripe_0(
     decide: impl Fn() -> Result<Option<Record>>,
 ) -> Result<Option<Record>> {
     while_space_is_made(writer, waits, || {
-        let mut stripe_0 = writer.stripes.lock_unless_closed(0, waits)?;
+        let mut stripe_0 = writer.stripes.acquire(0, Wait::Operation(waits))?;
         writer.shared.check_writable()?;
         let Some(record) = decide()? else { return Ok(Tried::Done(None)) };
         Ok(append(writer, &mut stripe_0, &[record], Some(record)))

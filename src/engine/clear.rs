@@ -5,6 +5,7 @@
 //! ones; then each stripe subtracts its counts. If the clearing process dies, processes that take
 //! over its stripes complete the same steps, stripe 0 first.
 
+use crate::engine::event_log;
 use crate::engine::shared::Local;
 use crate::engine::writer::Writer;
 use crate::error::Result;
@@ -35,23 +36,21 @@ pub(crate) fn clear(writer: &Writer) -> Result<()> {
 /// stripe 0 the last.
 fn clear_held(writer: &Writer, held: &mut [StripeGuard<'_, Local>]) -> Result<Option<u64>> {
     let time = writer.time.stamp(None)?;
-    let cleared = writer.shared.image.prepare_clear(&*writer.shared.meta.kind)?;
+    let cleared = writer.shared.image.prepare_clear(writer.shared.kind())?;
     let record = Record { time: time.time, stream: time.stream, ..Record::new(Op::Clear) };
-    let Some(events) = held.last_mut() else { return Ok(None) };
-    let Some(lsn) = writer.events.append(events, &record) else {
-        return Ok(None);
-    };
+    let Some(stripe_0) = held.last_mut() else { return Ok(None) };
+    let Some(lsn) = event_log::append(writer, stripe_0, &record) else { return Ok(None) };
     // Before any stripe counts the record: a process that takes one over looks for it in block
     // 0.
     writer.shared.image.clear_state(lsn, &cleared);
     let time = time.word();
-    let counters = writer.shared.image.header().counters();
+    let counters = writer.shared.header().counters();
     for stripe in held.iter() {
         let counted = stripe.entry().clear(lsn, time);
         let (inserts, new_bits) = (counted.inserts.wrapping_neg(), counted.new_bits.wrapping_neg());
         counters.count(writer.shared.shard(), inserts, new_bits);
     }
-    writer.shared.image.header().events_from().end();
+    writer.shared.header().events_from().end();
     writer.time.raise(time);
     Ok(Some(lsn))
 }

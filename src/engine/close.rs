@@ -27,7 +27,7 @@ const CLOSING_TIME: Duration = Duration::from_secs(10);
 
 /// Waits until every operation that began before the handle was marked has ended.
 fn wait_for_operations(shared: &Shared) {
-    let (header, ours) = (shared.image.header(), shared.stripes.owner());
+    let (header, ours) = (shared.header(), shared.stripes.owner());
     while shared.closing.is_busy() {
         sync::sleep(PAUSE);
     }
@@ -44,7 +44,7 @@ fn wait_for_operations(shared: &Shared) {
 
 /// Makes all records durable. The last handle also writes a snapshot and retires the image.
 pub(crate) fn finish(engine: &Engine) -> Result<()> {
-    let header = engine.shared.image.header();
+    let header = engine.header();
     if header.is_altered() {
         // Whoever altered the filter has made everything durable.
         return Ok(());
@@ -71,8 +71,8 @@ pub(crate) fn finish(engine: &Engine) -> Result<()> {
 
 /// Frees the log's unwritten space: the image is retired, and this handle is the last.
 fn free_rest_of_log(shared: &Shared) {
-    let tail = shared.image.header().tail().read();
-    let (timeline, uuid) = (shared.image.header().identity().timeline, shared.meta.log_uuid);
+    let tail = shared.header().tail().read();
+    let (timeline, uuid) = (shared.header().identity().timeline, shared.meta.log_uuid);
     // Errors are ignored, because only space is at stake.
     let Ok(mut listing) = Listing::read(&*shared.media) else { return };
     listing.segments.retain(|&(of, _)| of == timeline);
@@ -104,12 +104,12 @@ impl Opened {
         if !self.engine.shared.closing.mark() {
             return Ok(());
         }
-        let mut work = Timed::begin(Work::Close, self.engine.shared.media.path());
+        let mut work = Timed::begin(Work::Close, self.engine.path());
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).stop();
         self.engine.tickets.stop();
         wait_for_operations(&self.engine.shared);
         let closed = work.result(finish(&self.engine));
-        work.note("lsn", self.engine.shared.image.header().tail().read());
+        work.note("lsn", self.engine.header().tail().read());
         self.engine.shared.image.files().stop_handing_out();
         // The first error is the one to report.
         let released = self.engine.shared.slots.release();
@@ -143,6 +143,7 @@ impl Drop for Opened {
 mod tests {
     use super::*;
     use crate::engine::outcome::Waits;
+    use crate::engine::stripes::Wait;
     use crate::error::Error;
     use crate::locks::robust_word::{Acquired, Owner, WAITERS};
     use crate::locks::session::Sessions;
@@ -164,7 +165,7 @@ mod tests {
     }
 
     fn word(engine: &Engine) -> u64 {
-        load(engine.shared.image.header().stripe(1).lock_word())
+        load(engine.header().stripe(1).lock_word())
     }
 
     /// Closes the filter in another thread while something is `held`, which closing must wait for.
@@ -202,11 +203,8 @@ mod tests {
         let engine = filter.engine();
         let slots = Sessions::open(&*memory, Access::Write).expect("the lock file");
         assert_eq!(slots.take().expect("no error"), Some(1));
-        assert_eq!(
-            (0..5).map(|_| engine.shared.image.header().incarnation(1).raise()).max(),
-            Some(5)
-        );
-        assert!(robust_word::try_lock(engine.shared.image.header().stripe(1).lock_word(), LIVING));
+        assert_eq!((0..5).map(|_| engine.header().incarnation(1).raise()).max(), Some(5));
+        assert!(robust_word::try_lock(engine.header().stripe(1).lock_word(), LIVING));
         std::thread::scope(|scope| {
             let (done, answered) = mpsc::channel();
             let inserting = &filter;
@@ -219,10 +217,7 @@ mod tests {
             assert!(matches!(answer, Err(Error::Closed { .. })), "{answer:?}");
         });
         assert_eq!(robust_word::holder(word(engine)), Some(LIVING));
-        assert!(
-            !engine.shared.image.header().is_poisoned()
-                && !engine.shared.image.header().is_retired()
-        );
+        assert!(!engine.header().is_poisoned() && !engine.header().is_retired());
     }
 
     #[test]
@@ -230,18 +225,15 @@ mod tests {
         let filter = made().0;
         let engine = filter.engine();
         filter.close().expect("a clean end");
-        assert!(matches!(
-            engine.stripes.lock_unless_closed(1, Waits::Always),
-            Err(Error::Closed { .. })
-        ));
+        let refused = engine.stripes.acquire(1, Wait::Operation(Waits::Always));
+        assert!(matches!(refused, Err(Error::Closed { .. })), "{refused:?}");
         assert_eq!(word(engine), 0);
         let dead = Owner { slot: 9, incarnation: 1 };
-        let guard =
-            engine.shared.stripes.try_lock(engine.shared.image.header(), 1).expect("it is free");
+        let guard = engine.shared.stripes.try_lock(engine.header(), 1).expect("it is free");
         let error = engine.stripes.come_too_late(guard, Acquired::TakenOver(dead));
         assert!(matches!(error, Error::Closed { .. }), "{error}");
         assert_eq!(robust_word::holder(word(engine)), Some(engine.shared.stripes.owner()));
-        assert!(!engine.shared.image.header().is_poisoned());
+        assert!(!engine.header().is_poisoned());
     }
 
     #[test]
@@ -249,7 +241,7 @@ mod tests {
         let filter = made().0;
         filter.insert("a").expect("an insert");
         let engine = filter.engine();
-        let target = engine.shared.image.header().tail().hint();
+        let target = engine.header().tail().hint();
         filter.close().expect("a clean end");
         engine.commits.commit_applied(target).expect("it is durable");
         let beyond = engine.commits.commit_applied(engine.shared.durable() + 1);

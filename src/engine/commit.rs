@@ -5,6 +5,7 @@ use crate::engine::log_writer::Appended;
 use crate::engine::outcome::Waits;
 use crate::engine::shared::Local;
 use crate::engine::staging::{Allocated, Room, Staging};
+use crate::engine::stripes::Wait;
 use crate::engine::time::Stamp;
 use crate::engine::writer::{Lack, Tried, Waited, Writer};
 use crate::error::Result;
@@ -77,7 +78,7 @@ pub(crate) fn lock_events(
     if can_wait {
         return Ok(writer.stripes.lock_events());
     }
-    writer.stripes.lock_unless_closed(0, waits).map(Some)
+    writer.stripes.acquire(0, Wait::Operation(waits)).map(Some)
 }
 
 /// Appends the records of a batch, and applies them. `prefetches` makes it prefetch the keys'
@@ -92,7 +93,7 @@ pub(crate) fn commit(
     prefetches: bool,
     held: &mut [StripeGuard<'_, Local>],
 ) -> Result<Tried<u64>> {
-    let (header, records) = (writer.shared.image.header(), &staging.records);
+    let (header, records) = (writer.shared.header(), &staging.records);
     let allocated = staging.allocate(writer)?;
     let (events, end) = (holds_events(held), writer.shared.log.mapped_end());
     let announce = |tail| {
@@ -123,8 +124,8 @@ fn apply(
     first: u64,
     held: &[StripeGuard<'_, Local>],
 ) {
-    let (shared, header) = (&writer.shared, writer.shared.image.header());
-    let (kind, layout) = (&*shared.meta.kind, shared.image.layout());
+    let (shared, header) = (&writer.shared, writer.shared.header());
+    let kind = shared.kind();
     let mut banks = allocated.banks.iter().peekable();
     let mut current = &allocated.banks[0].1;
     for (at, record) in records.iter().enumerate() {
@@ -140,7 +141,7 @@ fn apply(
         let lsn = first + at as u64;
         let word = Stamp { time: record.time, stream: record.stream }.word();
         let operation = records::operation(kind, record);
-        let index = operation.map_or(0, |operation| layout.stripe_of(operation.hash) + 1);
+        let index = operation.map_or(0, |operation| shared.stripe_of(operation.hash));
         let Some(stripe) = of_stripe(held, index) else { continue };
         if let Some(operation) = operation {
             change(writer, current, &operation, lsn);
@@ -156,7 +157,7 @@ fn apply(
         } else {
             match record.op {
                 Op::Position => header.positions().set(lsn, record.payload, record.time),
-                _ => shared.image.header().claims().apply(lsn, record),
+                _ => shared.header().claims().apply(lsn, record),
             }
             stripe.entry().note(lsn, 0);
         }
@@ -166,8 +167,8 @@ fn apply(
 
 /// Applies an operation to the key's blocks.
 fn change(writer: &Writer, banks: &BankSet, operation: &Operation, lsn: u64) {
-    let kind = &*writer.shared.meta.kind;
-    let state = writer.shared.image.header().state();
+    let kind = writer.shared.kind();
+    let state = writer.shared.header().state();
     let located = banks.locate(kind.touches(&state, operation.step), operation.hash);
     located.begin();
     records::change(kind, &state, &located.blocks, operation);

@@ -82,7 +82,7 @@ pub(crate) fn details(shared: &Shared, clock: &Time) -> Result<Details> {
     shared.check_process()?;
     // Maps the banks that the state lists by now.
     shared.image.listed_banks()?;
-    let header = shared.image.header();
+    let header = shared.header();
     let (generations, blocks) = fills(shared, clock);
     let held = (0..header.stripe_count()).filter_map(|index| {
         let stripe = header.stripe(index);
@@ -105,7 +105,7 @@ pub(crate) fn details(shared: &Shared, clock: &Time) -> Result<Details> {
 
 /// Returns the start of the newest snapshot; 0 without one.
 fn newest_snapshot(shared: &Shared) -> Result<u64> {
-    let header = shared.image.header();
+    let header = shared.header();
     if header.allocated().read() > 0 {
         return Ok(header.snapshot().read());
     }
@@ -115,8 +115,8 @@ fn newest_snapshot(shared: &Shared) -> Result<u64> {
 
 /// Returns the fill by generation and by block.
 fn fills(shared: &Shared, clock: &Time) -> (Vec<GenerationFill>, Vec<BlockFill>) {
-    let (kind, moment) = (&*shared.meta.kind, clock.exact_moment(clock.now()));
-    let (state, banks) = (shared.image.header().state(), shared.image.banks());
+    let (kind, moment) = (shared.kind(), clock.exact_moment(clock.now()));
+    let (state, banks) = (shared.header().state(), shared.image.banks());
     let (mut generations, mut blocks) = (Vec::new(), Vec::new());
     for entry in state.banks() {
         let Some(bank) = banks.get(entry.slot) else {
@@ -161,7 +161,7 @@ mod tests {
         assert!(open.used > 0 && oldest.used == 0 && oldest.began == Age::Items(300));
         let used: u64 = details.generations.iter().map(|generation| generation.used).sum();
         assert_eq!(used, details.blocks.iter().map(|block| block.used).sum::<u64>());
-        let header = filter.engine().shared.image.header();
+        let header = filter.engine().header();
         let owner = Owner { slot: 3, incarnation: 1 };
         assert!(robust_word::try_lock(header.stripe(0).lock_word(), owner));
         let held = filter.details().expect("details").held;

@@ -49,7 +49,7 @@ pub(crate) fn count_at(
     moment: &Moment,
     query: &CardinalityQuery<'_>,
 ) -> Result<Cardinality> {
-    let state_block = shared.image.header().state_block();
+    let state_block = shared.header().state_block();
     let mut walks = 0;
     loop {
         let version = state_block.version();
@@ -82,12 +82,12 @@ fn copy(shared: &Shared, banks: &BankSet, slot: usize, number: u64) -> Option<Bl
     let (header, block) = bank.block(usize::try_from(number).ok()?);
     for _ in 0..COPIES {
         if let Some(before) = seqlock::read(header.version()) {
-            let copy = BlockCopy::new(&*shared.meta.kind, block);
+            let copy = BlockCopy::new(shared.kind(), block);
             if seqlock::unchanged(header.version(), before) {
                 return Some(copy);
             }
         }
         spin_hint();
     }
-    Some(BlockCopy::new(&*shared.meta.kind, block))
+    Some(BlockCopy::new(shared.kind(), block))
 }

@@ -63,16 +63,16 @@ impl GroupCommit {
     pub(crate) fn commit(&self, target: u64) -> Result<()> {
         let (wanted, mut target) = (target, self.reserved(target)?);
         while self.shared.durable() < target {
-            if self.shared.image.header().is_poisoned() {
+            if self.shared.header().is_poisoned() {
                 return Err(self.shared.poisoned());
             }
             let patience = self.patience();
             let (leader, in_order) =
-                match leader_gate::take(self.shared.image.header().syncing(), patience) {
+                match leader_gate::take(self.shared.header().syncing(), patience) {
                     Taken::Again => continue,
                     Taken::Ours(leader) => (leader, true),
                     Taken::Overtook(leader) => {
-                        telemetry::stalled("the leader of a sync", self.shared.media.path());
+                        telemetry::stalled("the leader of a sync", self.shared.path());
                         (leader, false)
                     }
                 };
@@ -93,7 +93,7 @@ impl GroupCommit {
     /// `wanted`. Nothing beyond the tail was ever reserved, whatever a damaged image contains; but
     /// a lost page of the image may show an older tail than that of the caller's record.
     fn reserved(&self, wanted: u64) -> Result<u64> {
-        let tail = self.shared.image.header().tail().read();
+        let tail = self.shared.header().tail().read();
         if tail < wanted {
             trust::check_image(&self.shared)?;
         }
@@ -135,7 +135,7 @@ impl GroupCommit {
     /// what was reserved. That is the tail, or if a segment that another process has begun cannot
     /// be opened, at least `target`.
     fn unsynced(&self, target: u64) -> Result<(u64, Vec<Arc<Segment>>, u64)> {
-        let upto = self.shared.image.header().tail().read();
+        let upto = self.shared.header().tail().read();
         let error = match self.log_writer.map_log() {
             Ok((from, segments)) => return Ok((from, segments, upto)),
             Err(error) => error,
@@ -149,7 +149,7 @@ impl GroupCommit {
     /// Syncs everything that has been reserved so far, at least what lies below `target`.
     /// `in_order`: whether the previous sync has ended, successfully or not.
     fn lead(&self, in_order: bool, target: u64) -> Result<()> {
-        let header = self.shared.image.header();
+        let header = self.shared.header();
         if header.is_poisoned() {
             return Err(self.shared.poisoned());
         }
@@ -168,7 +168,7 @@ impl GroupCommit {
             // Records below the tail are final.
             segment.release(from, upto);
             let start = Instant::now();
-            let mut work = Timed::begin(Work::Sync, self.shared.media.path());
+            let mut work = Timed::begin(Work::Sync, self.shared.path());
             let synced = work.result(segment.sync_to(upto));
             work.end();
             self.note_time(start.elapsed());
@@ -190,7 +190,7 @@ impl GroupCommit {
 
     /// Records how far the log is durable, which distinguishes damage from the log's end.
     fn note_durable(&self, upto: u64) {
-        let header = self.shared.image.header();
+        let header = self.shared.header();
         // No stripe is held. If this process dies here, it leaves an empty slot that no stripe
         // accounts for; this counter does.
         header.unheld_slots().add();
@@ -204,7 +204,7 @@ impl GroupCommit {
 
     /// Returns whether anything other than the last note awaits a sync.
     pub(crate) fn has_undurable(&self) -> bool {
-        let header = self.shared.image.header();
+        let header = self.shared.header();
         let tail = header.tail().read();
         let durable = self.shared.durable();
         let noted = header.last_note().read();
@@ -220,7 +220,7 @@ impl GroupCommit {
         // Another handle may have walked there.
         self.shared.log.note_walked(self.shared.durable());
         if self.has_undurable() {
-            self.commit(self.shared.image.header().tail().read())?;
+            self.commit(self.shared.header().tail().read())?;
         }
         // A process that has retired the image may not have seen the last records of this handle.
         self.shared.check_writable()
@@ -229,7 +229,7 @@ impl GroupCommit {
     /// Releases the pages of records up to the first empty slot. Otherwise all log since the last
     /// sync would stay in this handle's memory, and the walk of the next sync would read it back.
     pub(crate) fn release_records(&self) -> Result<()> {
-        let upto = self.shared.image.header().tail().read();
+        let upto = self.shared.header().tail().read();
         let walked = self.shared.log.walked();
         if walked < upto {
             let (durable, segments) = self.log_writer.map_log()?;
@@ -244,7 +244,7 @@ impl GroupCommit {
 
     /// Waits until no reserved slot is empty, so that no gap remains if no further sync happens.
     pub(crate) fn close_gaps(&self) -> Result<()> {
-        let upto = self.shared.image.header().tail().read();
+        let upto = self.shared.header().tail().read();
         let from = self.shared.log.walked().max(self.shared.durable());
         if from < upto {
             let (_, segments) = self.log_writer.map_log()?;
@@ -298,14 +298,14 @@ mod tests {
         // As if it could not be opened.
         media.remove(names.iter().max().expect("a segment")).expect("the one just begun");
         assert!(filter.insert("first").expect("its own segment is there"));
-        let tail = shared.image.header().tail().read();
+        let tail = shared.header().tail().read();
         // All but the note.
         assert_eq!((shared.durable() + 1, tail <= end), (tail, true));
         let mut keys = 0_u64..1000;
         let failed = keys.find(|key| filter.insert(key.to_le_bytes()).is_err()).expect("one");
         assert!(!filter.contains(failed.to_le_bytes()).expect("an answer"));
         assert!(filter.contains((failed - 1).to_le_bytes()).expect("an answer"));
-        assert!(!shared.image.header().is_poisoned());
+        assert!(!shared.header().is_poisoned());
     }
 
     #[test]

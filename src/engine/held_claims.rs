@@ -16,10 +16,10 @@ pub(crate) struct ClaimedKey {
 /// # Errors
 /// [`Error::LeaseLost`] if it is not held any more, or somebody else's.
 pub(crate) fn held(writer: &Writer, key: ClaimedKey) -> Result<HeldClaim> {
-    let claims = writer.shared.image.header().claims();
+    let claims = writer.shared.header().claims();
     let now = (writer.leases.now(), claims.latest());
     still_held(claims.get(key.hash), key.token, now).ok_or_else(|| {
-        let path = writer.shared.media.path().to_path_buf();
+        let path = writer.shared.path().to_path_buf();
         Error::LeaseLost { path, token: key.token }
     })
 }

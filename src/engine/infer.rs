@@ -19,8 +19,7 @@ pub(crate) fn posterior<P: Prior + ?Sized>(
     prior: &P,
 ) -> Result<f64> {
     queries.shared.check_usable()?;
-    let kind = &*queries.shared.meta.kind;
-    let asked = PosteriorQuery::new(kind, "posterior", key, options, prior)?;
+    let asked = PosteriorQuery::new(queries.shared.kind(), "posterior", key, options, prior)?;
     queries.ask(hash, given, |_, state, blocks, query| asked.in_window(state, blocks, query))
 }
 
@@ -35,7 +34,6 @@ pub(crate) fn age_posterior<P: Prior + ?Sized>(
 ) -> Result<AgePosterior> {
     queries.shared.check_usable()?;
     let options = PosteriorOptions { window: None, form };
-    let kind = &*queries.shared.meta.kind;
-    let asked = PosteriorQuery::new(kind, "age_posterior", key, options, prior)?;
+    let asked = PosteriorQuery::new(queries.shared.kind(), "age_posterior", key, options, prior)?;
     queries.ask(hash, given, |_, state, blocks, query| asked.ages(state, blocks, query))
 }

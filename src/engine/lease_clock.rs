@@ -68,7 +68,7 @@ impl LeaseClock {
 
     /// Returns the time now: never before the latest claim, for the holder of stripe 0.
     pub(crate) fn now(&self) -> Micros {
-        let header = self.shared.image.header();
+        let header = self.shared.header();
         let of_image = || header.lease_base().base();
         let [time, read] = self.base.own.as_ref().map_or_else(of_image, TimeWords::new).read();
         let passed = self.base.clock.elapsed().saturating_sub(read);
@@ -77,7 +77,7 @@ impl LeaseClock {
 
     /// Returns the claims that are held now; exact for the holder of stripe 0.
     pub(crate) fn held(&self) -> Vec<HeldClaim> {
-        let (now, mut all) = (self.now(), self.shared.image.header().claims().all());
+        let (now, mut all) = (self.now(), self.shared.header().claims().all());
         all.retain(|claim| claim.deadline > now);
         all
     }

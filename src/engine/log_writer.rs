@@ -75,7 +75,7 @@ impl LogWriter {
     #[inline(always)]
     pub(crate) fn append(&self, last: &mut Option<Arc<Segment>>, record: &Record) -> Option<u64> {
         loop {
-            let (tail, end) = (self.shared.image.header().tail(), self.shared.log.common_end());
+            let (tail, end) = (self.shared.header().tail(), self.shared.log.common_end());
             let lsn = match tail.reserve(end) {
                 Some(lsn) => lsn,
                 None => self.reserve_kept(1)?,
@@ -113,7 +113,7 @@ impl LogWriter {
         if used > log.kept_slots(end) / KEPT_SHARE {
             return None;
         }
-        let first = self.shared.image.header().tail().reserve_all(count, end)?;
+        let first = self.shared.header().tail().reserve_all(count, end)?;
         self.kept_used.set(used);
         Some(first)
     }
@@ -159,7 +159,7 @@ impl LogWriter {
         records: &[Record],
         announce: impl FnOnce(u64),
     ) -> Appended {
-        let header = self.shared.image.header();
+        let header = self.shared.header();
         let (limit, count) = (self.shared.log.common_end(), records.len() as u64);
         announce(header.tail().hint());
         // Whoever finds this process dead accounts for as many empty slots.
@@ -195,7 +195,7 @@ impl LogWriter {
     /// Maps the log from the durable end up to the allocated end. Returns that durable end, and the
     /// segments.
     pub(crate) fn map_log(&self) -> Result<(u64, Vec<Arc<Segment>>)> {
-        let header = self.shared.image.header();
+        let header = self.shared.header();
         loop {
             // A lost page of the image may show an older allocated end than the tail.
             let end = header.allocated().read().max(header.tail().read());
@@ -212,7 +212,7 @@ impl LogWriter {
     /// on. If its operations are durable when they return, from the durable end on: what it needs
     /// for that, it has before it writes a record.
     pub(crate) fn map_ahead(&self) -> Result<()> {
-        let header = self.shared.image.header();
+        let header = self.shared.header();
         let start = || match self.shared.durability {
             Durability::Always => self.shared.durable(),
             _ => header.tail().hint(),
@@ -233,13 +233,13 @@ impl LogWriter {
     /// Makes room for this handle to write beyond `end`, the end of its mapped log: maps segments
     /// that others have allocated, or allocates the next one.
     pub(crate) fn make_room(&self, end: u64) -> Result<()> {
-        let header = self.shared.image.header();
+        let header = self.shared.header();
         // An older tail may lead to log that was removed, and would be created anew here.
         trust::check_image(&self.shared)?;
         loop {
             self.shared.check_writable()?;
             // Otherwise a damaged tail would cause endless allocation.
-            header.check(self.shared.media.path()).inspect_err(|error| {
+            header.check(self.shared.path()).inspect_err(|error| {
                 self.shared.poison(error.to_string());
             })?;
             if header.allocated().read() > end {
@@ -277,7 +277,7 @@ impl LogWriter {
     /// Unmaps log that is durable and that this handle no longer writes to. Files that a checkpoint
     /// removed take space as long as any handle has them mapped.
     pub(crate) fn unmap_durable(&self) {
-        let header = self.shared.image.header();
+        let header = self.shared.header();
         let durable = self.shared.durable();
         if !self.shared.log.has_below(durable) {
             return;
@@ -297,7 +297,7 @@ impl LogWriter {
     /// segment is created when the last one is nearly full, or will be within the next `soon`
     /// records: that takes two syncs, which last seconds on a disk that others keep busy.
     pub(crate) fn allocate_ahead(&self, ahead: u64, present: u64, soon: u64) -> Result<()> {
-        let header = self.shared.image.header();
+        let header = self.shared.header();
         // While writers wait for a checkpoint it may need the space.
         if header.refuses() || self.backpressure.is_requested() {
             return Ok(());
@@ -332,7 +332,7 @@ impl LogWriter {
 
     /// Releases the pages that were made present ahead, of a log without recent records.
     pub(crate) fn release_ahead(&self) {
-        let mut at = self.shared.image.header().tail().hint();
+        let mut at = self.shared.header().tail().hint();
         while let Some(segment) = self.shared.log.segment(at) {
             segment.release(at, segment.end());
             at = segment.end();
@@ -411,8 +411,7 @@ mod tests {
             keys.by_ref().take_while(|key| quick.insert(key.to_le_bytes()).is_ok()).count() as u64
         };
         let engine = bulk.engine();
-        let (start, end) =
-            (engine.shared.image.header().tail().hint(), engine.shared.log.mapped_end());
+        let (start, end) = (engine.header().tail().hint(), engine.shared.log.mapped_end());
         let kept = engine.shared.log.kept_slots(end);
         assert_eq!(kept, 3584);
         assert_eq!(inserted(&bulk), end - start - kept + kept / KEPT_SHARE);
@@ -446,7 +445,7 @@ mod tests {
         assert_eq!(ahead(0..10), first + records);
         assert_eq!(ahead(10..20), first + records);
         assert_eq!(ahead(20..records + 1), first + 2 * records);
-        engine.shared.image.header().status().poison();
+        engine.header().status().poison();
         assert_eq!(ahead(0..0), first + 2 * records);
     }
 
@@ -483,13 +482,8 @@ mod tests {
         };
         let engine = filter.engine();
         let first = engine.shared.durable();
-        let stripe = |key: &u64| {
-            engine
-                .shared
-                .image
-                .layout()
-                .stripe_of(engine.shared.meta.hasher.hash(&key.to_le_bytes()))
-        };
+        let stripe =
+            |key: &u64| engine.shared.layout().stripe_of(engine.shared.hash(&key.to_le_bytes()));
         let end = |at| engine.stripes.lock(at).segment.as_ref().map(|segment| segment.end());
         // Stripe 2 writes to the first segment only.
         insert(&mut (0..).filter(|key| stripe(key) == 1).take(1));

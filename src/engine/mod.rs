@@ -59,6 +59,11 @@ pub mod shared;
 pub mod staging;
 pub mod stats;
 pub mod stripes;
+pub mod task;
+#[cfg(not(shuttle))]
+pub mod task_threads;
+#[cfg(shuttle)]
+#[path = "scheduled_tasks.rs"]
 pub mod task_threads;
 pub mod tickets;
 pub mod time;
@@ -73,7 +78,6 @@ pub mod writer;
 use crate::engine::backpressure::Backpressure;
 use crate::engine::checkpoint::Checkpoints;
 use crate::engine::details::Details;
-use crate::engine::event_log::EventLog;
 use crate::engine::group_commit::GroupCommit;
 use crate::engine::lease_clock::{LeaseBase, LeaseClock};
 use crate::engine::log_writer::LogWriter;
@@ -87,8 +91,10 @@ use crate::engine::time::{Time, TimeBase};
 use crate::engine::wakeup::Wakeup;
 use crate::engine::writer::Writer;
 use crate::error::Result;
+use crate::image::Control;
 use ebbtide_core::claims::HeldClaim;
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 /// An open filter: its parts, from the lowest to the highest.
@@ -114,9 +120,21 @@ impl fmt::Debug for Engine {
 }
 
 impl Engine {
+    /// Returns the header of the image.
+    #[inline]
+    pub(crate) fn header(&self) -> &Control {
+        self.shared.header()
+    }
+
+    /// Returns the filter's path.
+    #[inline]
+    pub(crate) fn path(&self) -> &Path {
+        self.shared.path()
+    }
+
     /// Returns the positions of all sources, by source, after the repair of what dead owners left.
     pub(crate) fn positions(&self) -> Vec<(u64, u64)> {
-        let positions = self.shared.image.header().positions();
+        let positions = self.shared.header().positions();
         loop {
             let before = positions.all();
             // The keys of their batches may be in stripes that nobody has used since.
@@ -130,7 +148,7 @@ impl Engine {
     /// Returns all claims, held or not, after the repair of what dead owners left.
     pub(crate) fn claims(&self) -> Vec<HeldClaim> {
         self.stripes.repair_all();
-        self.shared.image.header().claims().all()
+        self.shared.header().claims().all()
     }
 
     /// Creates the parts of a handle.
@@ -146,8 +164,6 @@ impl Engine {
             Arc::new(GroupCommit::new(shared.clone(), wakeup.clone(), log_writer.clone()));
         let tickets = Arc::new(Tickets::new(shared.clone(), commits.clone()));
         let stripes = Arc::new(StripeLocks::new(shared.clone(), time.clone()));
-        let events =
-            EventLog::new(shared.clone(), time.clone(), log_writer.clone(), stripes.clone());
         let reclaim = Reclaim::new(shared.clone(), backpressure.clone(), log_writer.clone());
         let checkpoints = Checkpoints::new(
             shared.clone(),
@@ -164,7 +180,6 @@ impl Engine {
             backpressure: backpressure.clone(),
             log_writer: log_writer.clone(),
             commits: commits.clone(),
-            events,
             stripes: stripes.clone(),
             queries: queries.clone(),
         };

@@ -224,13 +224,13 @@ fn attach(
 
 /// Checks that this handle, which is new, holds no stripe: the wait for it would never end.
 fn check_locks(engine: &Engine) -> Result<()> {
-    let (header, ours) = (engine.shared.image.header(), engine.shared.stripes.owner());
+    let (header, ours) = (engine.header(), engine.shared.stripes.owner());
     let holder = |at| robust_word::holder_now(header.stripe(at).lock_word());
     let mut holders = (0..header.stripe_count()).filter_map(holder);
     match holders.find(|of| of.slot == ours.slot && of.incarnation >= ours.incarnation) {
         Some(found) => {
             let (expected, found) = (format!("no stripe of {ours:?}"), format!("{found:?}"));
-            Err(header.damaged(engine.shared.media.path(), expected, found))
+            Err(header.damaged(engine.path(), expected, found))
         }
         None => Ok(()),
     }

@@ -65,7 +65,7 @@ pub(crate) fn leave(
     checked: Checked,
 ) -> WriteOutcome {
     if is_late {
-        writer.shared.image.header().refused().add();
+        writer.shared.header().refused().add();
     }
     WriteOutcome { checked, lsn: stripe.entry().lsn() }
 }
@@ -86,7 +86,7 @@ pub(crate) fn apply(
     append: impl FnOnce(&mut Option<Arc<Segment>>, &Record) -> std::result::Result<u64, Attempt>,
 ) -> Result<Attempt> {
     let shared = &writer.shared;
-    let (kind, image) = (&*shared.meta.kind, &shared.image);
+    let (kind, image) = (shared.kind(), &shared.image);
     let operation = &request.operation(stamp.time, plan.step());
     let located = banks.locate(plan.mask, operation.hash);
     let blocks = &located.blocks;
@@ -128,10 +128,6 @@ fn count(writer: &Writer, stripe: &StripeGuard<'_, Local>, lsn: u64, stamp: Stam
     let time = stamp.word();
     stripe.entry().count(lsn, time, counts);
     // After the record is published: at most one operation late after a death, never early.
-    writer.shared.image.header().counters().count(
-        writer.shared.shard(),
-        counts.inserts,
-        counts.new_bits,
-    );
+    writer.shared.header().counters().count(writer.shared.shard(), counts.inserts, counts.new_bits);
     writer.time.raise(time);
 }

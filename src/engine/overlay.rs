@@ -424,7 +424,7 @@ mod tests {
         let filter = Filter::create_on(Arc::new(Memory::new()), spec, options.background(false));
         let filter = filter.expect("a filter");
         let (shared, mut records) = (&filter.engine().shared, Vec::new());
-        let (image, kind) = (&shared.image, &*shared.meta.kind);
+        let (image, kind) = (&shared.image, shared.kind());
         let state_block = image.header().state_block();
         let words = state_block.words_of(state_block.version());
         let state = State::new(&words);

@@ -32,8 +32,8 @@ pub(crate) struct Prepared {
     began_with: usize,
     /// The tail of the log when `staging` was compared with the filter last.
     tail: u64,
-    /// For each ordinary stripe, from 0, one more than its LSN before its blocks were first read; 0
-    /// if they were not, [`CHANGED`] if they were read under an older state.
+    /// For each stripe, one more than its LSN before its blocks were first read; 0 if they were
+    /// not, [`CHANGED`] if they were read under an older state.
     read_at: Vec<u64>,
     /// Questions that were answered as too late.
     late: usize,
@@ -53,7 +53,7 @@ impl Prepared {
         self.late + self.staging.as_ref().map_or(0, |staging| staging.refused)
     }
 
-    /// Returns the ordinary stripes, from 0, of the keys that were asked for.
+    /// Returns the stripes of the keys that were asked for.
     pub(crate) fn asked_stripes(&self) -> impl Iterator<Item = usize> {
         let read = self.read_at.iter().enumerate();
         read.filter(|(_, read)| **read != 0).map(|(stripe, _)| stripe)
@@ -84,7 +84,7 @@ impl Prepared {
 
     /// Takes account of an alteration of the filter: nothing that was staged or read before holds.
     pub(crate) fn enter(&mut self, writer: &Writer) {
-        let timeline = writer.shared.image.header().identity().timeline;
+        let timeline = writer.shared.header().identity().timeline;
         let before = std::mem::replace(&mut self.timeline, timeline);
         if before != 0 && before != timeline {
             (self.staging, self.staged, self.is_older) = (None, 0, true);
@@ -133,7 +133,7 @@ impl Prepared {
     /// Takes account of what others have written: stages the operations anew, or at least counts
     /// the others' inserts.
     fn compare(&mut self, writer: &Writer) {
-        let tail = writer.shared.image.header().tail().hint();
+        let tail = writer.shared.header().tail().hint();
         let moved = std::mem::replace(&mut self.tail, tail) != tail;
         let Some(staging) = self.staging.as_mut().filter(|_| moved) else { return };
         if !staging.is_behind(writer) {
@@ -213,21 +213,20 @@ impl Prepared {
     /// reader does not see counts later in this stripe. Under an older state the reader may not see
     /// an earlier one either, so the commit asks again.
     fn note_read(&mut self, writer: &Writer, hash: u64) {
-        let image = &writer.shared.image;
-        let stripe = image.layout().stripe_of(hash);
+        let (header, stripe) = (writer.shared.header(), writer.shared.stripe_of(hash));
         if self.read_at.is_empty() {
-            self.read_at.resize(image.header().stripe_count(), 0);
+            self.read_at.resize(header.stripe_count(), 0);
         }
         if let Some(read @ 0) = self.read_at.get_mut(stripe) {
-            let lsn = image.header().stripe(stripe + 1).lsn();
+            let lsn = header.stripe(stripe).lsn();
             let is_current =
                 self.staging.as_ref().is_some_and(|staging| staging.has_current_state(writer));
             *read = if is_current { lsn + 1 } else { CHANGED };
         }
     }
 
-    /// Returns whether another caller has changed an ordinary stripe, from 0, since a block of it
-    /// was read. `lsn` is that of the stripe now.
+    /// Returns whether another caller has changed an ordinary stripe since a block of it was read.
+    /// `lsn` is that of the stripe now.
     pub(crate) fn is_changed(&self, stripe: usize, lsn: u64) -> bool {
         self.is_older || self.read_at.get(stripe).is_some_and(|&read| read != 0 && read != lsn + 1)
     }

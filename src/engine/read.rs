@@ -3,7 +3,7 @@
 use crate::engine::distinct;
 use crate::engine::outcome::{Given, Waits};
 use crate::engine::shared::Shared;
-use crate::engine::stripes::StripeLocks;
+use crate::engine::stripes::{StripeLocks, Wait};
 use crate::engine::time::Time;
 use crate::error::Result;
 use crate::image::BankSet;
@@ -43,7 +43,7 @@ impl Queries {
         let banks = self.shared.image.recent_banks();
         let located = banks.locate_to_read(hash);
         located.prefetch_headers();
-        self.shared.meta.kind.prefetch(&located.blocks, hash);
+        self.shared.kind().prefetch(&located.blocks, hash);
     }
 
     /// Returns whether a key is in the window.
@@ -63,7 +63,7 @@ impl Queries {
     /// Returns whether a key was seen within a time shorter than the window.
     pub(crate) fn seen_within(&self, hash: u64, given: Given, within: Within) -> Result<bool> {
         let ages = self.ages("seen_within")?;
-        within.check("within", self.shared.meta.kind.uses_time())?;
+        within.check("within", self.shared.kind().uses_time())?;
         self.ask(hash, given, |_, state, blocks, query| {
             ages.contains_within(state, blocks, query, within)
         })
@@ -73,14 +73,14 @@ impl Queries {
     pub(crate) fn distinct(&self, given: Given, within: Option<Within>) -> Result<Cardinality> {
         self.check()?;
         let operation = if within.is_some() { "distinct_within" } else { "distinct" };
-        let query = CardinalityQuery::new(&*self.shared.meta.kind, operation, within)?;
+        let query = CardinalityQuery::new(self.shared.kind(), operation, within)?;
         let answer = distinct::count(&self.shared, &self.time, given, &query)?;
         self.shared.check_unaltered()?;
         Ok(answer)
     }
 
     fn ages(&self, operation: &'static str) -> Result<&dyn KeyAges> {
-        self.shared.meta.kind.ages().ok_or_else(|| self.shared.unsupported(operation))
+        self.shared.kind().ages().ok_or_else(|| self.shared.unsupported(operation))
     }
 
     /// Estimates how often a key was inserted.
@@ -96,7 +96,7 @@ impl Queries {
     pub(crate) fn estimate_held(&self, hash: u64, moment: &Moment) -> Result<Option<Estimate>> {
         let query = Query { hash, now: moment.now, totals: moment.totals };
         let ask = |state: &State<'_>, blocks: &Blocks<'_>| {
-            self.shared.meta.kind.estimate(state, blocks, &query)
+            self.shared.kind().estimate(state, blocks, &query)
         };
         loop {
             // Only the state block can change meanwhile.
@@ -112,7 +112,7 @@ impl Queries {
         let query = Query { hash, now: moment.now, totals: moment.totals };
         loop {
             let ask = |state: &State<'_>, blocks: &Blocks<'_>| {
-                self.shared.meta.kind.contains(state, blocks, &query)
+                self.shared.kind().contains(state, blocks, &query)
             };
             // As above.
             if let Some(present) = self.try_ask(hash, ask)? {
@@ -124,7 +124,7 @@ impl Queries {
 
     /// Returns the frequency of a key: its decayed count, normalised.
     pub(crate) fn frequency(&self, hash: u64, given: Given) -> Result<Estimate> {
-        let normaliser = self.shared.meta.kind.counts().and_then(|counts| counts.normaliser());
+        let normaliser = self.shared.kind().counts().and_then(|counts| counts.normaliser());
         let normaliser = normaliser.ok_or_else(|| self.shared.unsupported("frequency"))?;
         let Estimate { count, at_least } = self.estimate(hash, given)?;
         Ok(Estimate { count: count * normaliser, at_least })
@@ -138,7 +138,7 @@ impl Queries {
         given: Given,
         ask: impl Fn(&dyn Kind, &State<'_>, &Blocks<'_>, &Query) -> T,
     ) -> Result<T> {
-        self.ask_with(hash, given, |shared| shared.image.header().counters().sum(), ask)
+        self.ask_with(hash, given, |shared| shared.header().counters().sum(), ask)
     }
 
     #[inline]
@@ -150,7 +150,7 @@ impl Queries {
         ask: impl Fn(&dyn Kind, &State<'_>, &Blocks<'_>, &Query) -> T,
     ) -> Result<T> {
         self.check()?;
-        let kind = &*self.shared.meta.kind;
+        let kind = self.shared.kind();
         let now = match given.time {
             // Never refused as too far ahead: a query advances nothing.
             Some(time) => time.max(self.time.latest().time),
@@ -173,7 +173,7 @@ impl Queries {
     #[inline]
     pub(crate) fn check(&self) -> Result<()> {
         self.shared.check_usable()?;
-        if self.shared.image.header().is_retired() { Err(self.shared.retired()) } else { Ok(()) }
+        if self.shared.header().is_retired() { Err(self.shared.retired()) } else { Ok(()) }
     }
 
     /// Reads a key's blocks in these banks. `read` may read them in the middle of a change, and is
@@ -227,19 +227,19 @@ impl Queries {
         waits: Waits,
         attempt: impl Fn() -> Result<Option<T>>,
     ) -> Result<T> {
-        let stripe = self.shared.image.layout().stripe_of(hash) + 1;
+        let stripe = self.shared.stripe_of(hash);
         // Keeps writers out, waits for a stopped one, or repairs what a dead one left. A reader can
         // only wait for others to do so.
         let _busy = self.shared.enter()?;
         let is_reader = self.shared.is_reader();
-        let _stripe =
-            if is_reader { None } else { Some(self.stripes.lock_unless_closed(stripe, waits)?) };
+        let acquire = || self.stripes.acquire(stripe, Wait::Operation(waits));
+        let _stripe = (!is_reader).then(acquire).transpose()?;
         let (mut idle, start) = (0, Instant::now());
         loop {
             if let Some(answer) = attempt()? {
                 return Ok(answer);
             }
-            if self.shared.image.header().is_poisoned() {
+            if self.shared.header().is_poisoned() {
                 // Most likely a writer panicked and left a block half changed, permanently.
                 return Err(self.shared.poisoned());
             }
@@ -269,7 +269,7 @@ impl Queries {
         hash: u64,
         ask: impl Fn(&State<'_>, &Blocks<'_>) -> T,
     ) -> Result<Option<T>> {
-        let state_block = self.shared.image.header().state_block();
+        let state_block = self.shared.header().state_block();
         let version = state_block.version();
         let state = state_block.state(version);
         // Each in its own arm: what both had in common would go through memory.

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::options::Keep;
 use crate::recovery::Listing;
-use crate::recovery::removal::remove_for_good;
+use crate::recovery::removal::{remove_for_good, remove_kept};
 use crate::snapshot::{SnapshotHeader, SnapshotReader};
 use crate::sync::Mutex;
 use crate::wal::record::RECORD_BYTES;
@@ -107,7 +107,7 @@ impl Reclaim {
     pub(crate) fn tidy(&self) -> Result<()> {
         self.shared.check_directory()?;
         let listing = Listing::read(&*self.shared.media)?;
-        let known = self.shared.image.header().unsound();
+        let known = self.shared.header().unsound();
         let (mut kept, mut oldest, mut snapshot_bytes) = (0, None, 0);
         let (mut superfluous, mut unread) = (Vec::new(), Vec::new());
         for &start in &listing.snapshots {
@@ -137,8 +137,7 @@ impl Reclaim {
                 if let Some(timeline) = sound {
                     (kept, oldest) = (kept + 1, Some(start));
                     unread.extend(
-                        (timeline < self.shared.image.header().identity().timeline)
-                            .then_some(start),
+                        (timeline < self.shared.header().identity().timeline).then_some(start),
                     );
                 }
             } else {
@@ -148,7 +147,7 @@ impl Reclaim {
         // With fewer than two snapshots the whole log is the fallback base.
         if let Some(least) = oldest.filter(|_| kept == KEPT) {
             // The writer of these snapshots may have stopped before it stored their start.
-            self.shared.image.header().snapshot().raise(least);
+            self.shared.header().snapshot().raise(least);
             let segments = listing.segments_below(least).iter();
             superfluous
                 .extend(segments.map(|&(timeline, first)| FileName::Segment { timeline, first }));
@@ -222,13 +221,13 @@ impl Reclaim {
     /// past of the filter refers to log that does not exist, or not yet, and justifies no removal.
     pub(crate) fn is_ours(&self, header: &SnapshotHeader) -> bool {
         // The log was durable through its end before it got its name.
-        header.timeline <= self.shared.image.header().identity().timeline
+        header.timeline <= self.shared.header().identity().timeline
             && header.end <= self.shared.durable()
     }
 
     /// Returns whether a snapshot is sound as a whole.
     pub(crate) fn is_proven(&self, start: u64) -> bool {
-        let unsound = self.shared.image.header().unsound();
+        let unsound = self.shared.header().unsound();
         let known = unsound.contains(start);
         let read = || {
             let mut reader =
@@ -255,17 +254,22 @@ impl Reclaim {
         self.remove_base(FallbackBase { snapshots: Vec::new(), ..base }).map(|_| ())
     }
 
-    /// Returns the fallback base of the newest sound snapshot, after reading that snapshot in full.
+    /// Returns the fallback base of the newest sound snapshot, after reading that snapshot in full
+    /// and removing all that is only kept ([`remove_kept`]): its caller has found no other space.
     /// `None` if no snapshot is sound.
     pub(crate) fn fallback_base(&self) -> Result<Option<FallbackBase>> {
         let mut listing = Listing::read(&*self.shared.media)?;
         let proven = listing.snapshots.iter().position(|&start| self.is_proven(start));
         let Some(at) = proven else { return Ok(None) };
         // Its name may be newer than the last sync of the directory, and its writer dead.
-        self.shared.media.sync().map_err(Error::io("sync", self.shared.media.path()))?;
+        self.shared.media.sync().map_err(Error::io("sync", self.shared.path()))?;
         let newest = listing.snapshots[at];
+        if listing.has_kept() {
+            let numbers = repeat_with(|| self.shared.log.next_temporary());
+            remove_kept(&*self.shared.media, &mut listing, newest, numbers)?;
+        }
         // Its writer may have died before it stored this. Repair must not search for log below.
-        self.shared.image.header().snapshot().raise(newest);
+        self.shared.header().snapshot().raise(newest);
         let log = listing.segments_below(newest).iter();
         let log = log.map(|&(timeline, first)| FileName::Segment { timeline, first }).collect();
         Ok(Some(FallbackBase { snapshots: listing.snapshots.split_off(at + 1), log }))

@@ -7,7 +7,7 @@
 use crate::archive::kept_files;
 use crate::engine::closing::{Busy, Closing};
 use crate::error::{Error, Result};
-use crate::image::Image;
+use crate::image::{Control, Image};
 use crate::locks::robust_word::Owner;
 use crate::locks::session::Sessions;
 use crate::locks::stripes::Stripes;
@@ -18,10 +18,12 @@ use crate::platform::fork::Guard;
 use crate::sync::{Hint, Mutex};
 use crate::telemetry;
 use crate::wal::{Log, Segment};
-use ebbtide_core::kind::{Micros, Totals};
+use ebbtide_core::block::Layout;
+use ebbtide_core::kind::{Kind, Micros, Totals};
 use ebbtide_core::units::shown;
 use std::fmt;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
@@ -80,7 +82,7 @@ pub struct Shared {
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Shared");
-        shown.field("path", &self.media.path()).field("kind", &self.meta.kind.name());
+        shown.field("path", &self.path()).field("kind", &self.kind().name());
         shown.finish_non_exhaustive()
     }
 }
@@ -115,6 +117,42 @@ impl Shared {
         }
     }
 
+    /// Returns the header of the image.
+    #[inline]
+    pub(crate) fn header(&self) -> &Control {
+        self.image.header()
+    }
+
+    /// Returns how keys are divided among stripes and blocks.
+    #[inline]
+    pub(crate) fn layout(&self) -> Layout {
+        self.image.layout()
+    }
+
+    /// Returns the stripe of a key: its share of the hashes plus 1, because stripe 0 has no keys.
+    #[inline]
+    pub(crate) fn stripe_of(&self, hash: u64) -> usize {
+        self.layout().stripe_of(hash) + 1
+    }
+
+    /// Returns the kind of the filter.
+    #[inline]
+    pub(crate) fn kind(&self) -> &dyn Kind {
+        &*self.meta.kind
+    }
+
+    /// Returns the filter's path, for errors and measurements.
+    #[inline]
+    pub(crate) fn path(&self) -> &Path {
+        self.media.path()
+    }
+
+    /// Returns the hash of a key.
+    #[inline]
+    pub(crate) fn hash(&self, key: &[u8]) -> u64 {
+        self.meta.hasher.hash(key)
+    }
+
     /// Returns whether this handle may only read.
     #[inline]
     pub(crate) fn is_reader(&self) -> bool {
@@ -129,18 +167,18 @@ impl Shared {
 
     #[cold]
     fn forked(&self) -> Error {
-        Error::Forked { path: self.media.path().to_path_buf() }
+        Error::Forked { path: self.path().to_path_buf() }
     }
 
     /// Checks that writes are not refused; reliable under a stripe, otherwise a hint.
     #[inline]
     pub(crate) fn check_writable(&self) -> Result<()> {
-        if self.image.header().refuses() { Err(self.refused()) } else { Ok(()) }
+        if self.header().refuses() { Err(self.refused()) } else { Ok(()) }
     }
 
     #[cold]
     fn refused(&self) -> Error {
-        let header = self.image.header();
+        let header = self.header();
         // What happens to the image after an alteration is no concern of the filter.
         let is_poisoned = header.is_poisoned() && !header.is_altered();
         if is_poisoned { self.poisoned() } else { self.retired() }
@@ -150,12 +188,12 @@ impl Shared {
     /// what was left of it after.
     #[inline]
     pub(crate) fn check_unaltered(&self) -> Result<()> {
-        if self.image.header().status().answers() { Ok(()) } else { Err(self.retired()) }
+        if self.header().status().answers() { Ok(()) } else { Err(self.retired()) }
     }
 
     /// Creates the error for a handle whose image has been retired.
     pub(crate) fn retired(&self) -> Error {
-        Error::Retired { path: self.media.path().to_path_buf(), replaced: !self.slots.is_current() }
+        Error::Retired { path: self.path().to_path_buf(), replaced: !self.slots.is_current() }
     }
 
     /// Removes the oldest part of the log that is only kept. Returns false if there is none.
@@ -170,7 +208,7 @@ impl Shared {
         if self.slots.is_current() || self.is_reader() {
             return Ok(());
         }
-        self.image.header().retire();
+        self.header().retire();
         Err(self.retired())
     }
 
@@ -182,16 +220,16 @@ impl Shared {
             known.get_or_insert_with(|| cause.clone());
             is_first
         };
-        self.image.header().status().poison();
+        self.header().status().poison();
         if is_first {
-            telemetry::poisoned(self.media.path(), &cause);
+            telemetry::poisoned(self.path(), &cause);
         }
     }
 
     /// Checks that the image is not known to have lost pages.
     #[inline]
     pub(crate) fn check_trusted(&self) -> Result<()> {
-        if self.image.header().is_distrusted() { Err(self.poisoned()) } else { Ok(()) }
+        if self.header().is_distrusted() { Err(self.poisoned()) } else { Ok(()) }
     }
 
     /// Refuses writes and questions of all handles, because the system could not write back the
@@ -199,7 +237,7 @@ impl Shared {
     #[cold]
     pub(crate) fn distrust(&self, error: &io::Error) -> Error {
         self.distrusted.set(1);
-        self.image.header().status().distrust();
+        self.header().status().distrust();
         self.poison(format!("the system could not write back the live image ({error})"));
         self.poisoned()
     }
@@ -208,14 +246,14 @@ impl Shared {
     pub(crate) fn poisoned(&self) -> Error {
         let cause = self.cause.lock().clone();
         let cause = cause.unwrap_or_else(|| {
-            let of_others = if self.image.header().is_distrusted() {
+            let of_others = if self.header().is_distrusted() {
                 "the system could not write back the live image, as another process found"
             } else {
                 "an operation panicked, or a sync failed in another process"
             };
             of_others.to_owned()
         });
-        Error::Poisoned { path: self.media.path().to_path_buf(), cause }
+        Error::Poisoned { path: self.path().to_path_buf(), cause }
     }
 
     /// Returns whether the handle is closed, or about to be; see [`Closing::is_closed`].
@@ -227,13 +265,13 @@ impl Shared {
     /// Creates the error for a closed handle.
     #[cold]
     pub(crate) fn closed(&self) -> Error {
-        Error::Closed { path: self.media.path().to_path_buf() }
+        Error::Closed { path: self.path().to_path_buf() }
     }
 
     /// Creates the error for a call that must not wait, and would have to wait for this.
     #[cold]
     pub(crate) fn would_wait(&self, cause: &'static str) -> Error {
-        Error::WouldWait { path: self.media.path().to_path_buf(), cause }
+        Error::WouldWait { path: self.path().to_path_buf(), cause }
     }
 
     /// Checks that this process opened the handle, has not closed it, and can trust the image.
@@ -254,7 +292,7 @@ impl Shared {
 
     /// Returns the durable end: every LSN below it is durable.
     pub(crate) fn durable(&self) -> u64 {
-        self.image.header().durable().read()
+        self.header().durable().read()
     }
 
     /// Returns the shard of this thread in the counters of inserts.
@@ -273,17 +311,17 @@ impl Shared {
         if self.counts_inserts {
             return self.exact_totals();
         }
-        self.image.header().counters().at_most()
+        self.header().counters().at_most()
     }
 
     #[inline(never)] // its loop would cost every query registers
     fn exact_totals(&self) -> Totals {
-        self.image.header().counters().sum()
+        self.header().counters().sum()
     }
 
     /// Makes sure that the filter is of this kind, if one is wanted.
     pub(crate) fn check_kind(&self, wanted: Option<&'static str>) -> Result<()> {
-        let found = self.meta.kind.name();
+        let found = self.kind().name();
         match wanted {
             Some(wanted) if wanted != found => Err(self.mismatch("kind", wanted, found)),
             _ => Ok(()),
@@ -293,7 +331,7 @@ impl Shared {
     /// The error of a filter that differs from what the caller asks for.
     pub(crate) fn mismatch(&self, what: &str, expected: &str, found: &str) -> Error {
         Error::Mismatch {
-            path: self.media.path().to_path_buf(),
+            path: self.path().to_path_buf(),
             what: what.to_owned(),
             expected: shown(what, expected),
             found: shown(what, found),
@@ -302,7 +340,7 @@ impl Shared {
 
     /// Creates the error for an operation that the kind does not have.
     pub(crate) fn unsupported(&self, operation: &'static str) -> Error {
-        Error::Unsupported { kind: self.meta.kind.name(), operation }
+        Error::Unsupported { kind: self.kind().name(), operation }
     }
 }
 

@@ -139,7 +139,7 @@ struct Basis {
 impl Basis {
     /// Reads the basis now, except for the version of the state block.
     fn read(writer: &Writer, version: u64) -> Self {
-        let header = writer.shared.image.header();
+        let header = writer.shared.header();
         let recorded = header.stripe(0).time() >> 1;
         let (totals, latest) = (header.counters().sum(), header.time().read());
         Self { version, totals, latest, recorded }
@@ -189,7 +189,7 @@ impl Staging {
     /// [`Error::Io`] if a bank cannot be mapped.
     pub(crate) fn new(writer: &Writer, asks: bool) -> Result<Self> {
         let shared = &writer.shared;
-        let (kind, image) = (&*shared.meta.kind, &shared.image);
+        let (kind, image) = (shared.kind(), &shared.image);
         let state_block = image.header().state_block();
         loop {
             // Before the state: see `operation::basis`.
@@ -280,19 +280,19 @@ impl Staging {
 
     /// Returns whether other callers have written since.
     pub(crate) fn is_behind(&self, writer: &Writer) -> bool {
-        let version = writer.shared.image.header().state_block().version();
+        let version = writer.shared.header().state_block().version();
         self.basis != Basis::read(writer, version)
     }
 
     /// Returns whether the filter has the same state still.
     pub(crate) fn has_current_state(&self, writer: &Writer) -> bool {
-        writer.shared.image.header().state_block().unchanged(self.basis.version)
+        writer.shared.header().state_block().unchanged(self.basis.version)
     }
 
     /// Returns whether none of its banks is in use any more: the filter was cleared, or a whole
     /// window has passed.
     pub(crate) fn has_no_current_bank(&self, writer: &Writer) -> bool {
-        let mut current = writer.shared.image.header().state().banks();
+        let mut current = writer.shared.header().state().banks();
         !current.any(|entry| self.banks.iter().any(|(_, bank)| bank.id() == entry.id))
     }
 
@@ -341,7 +341,7 @@ impl Staging {
     fn write(&mut self, host: Host<'_>, mask: BankMask, decided: &Decided) {
         let Decided { ref record, room } = *decided;
         let shared = &host.writer.shared;
-        let kind = &*shared.meta.kind;
+        let kind = shared.kind();
         self.rooms.extend(room);
         if self.reads_blocks()
             && let Some(operation) = records::operation(kind, record)
@@ -359,7 +359,7 @@ impl Staging {
     /// Adds the record of an event, and applies it to the private state.
     fn event(&mut self, host: Host<'_>, event: &Event, stamp: Stamp) -> Result<()> {
         let shared = &host.writer.shared;
-        let (kind, image) = (&*shared.meta.kind, &shared.image);
+        let (kind, image) = (shared.kind(), &shared.image);
         let record = records::of_event(event, stamp, Stamp::from_word(self.latest));
         let state = State::new(&self.state);
         let change = match *event {
@@ -439,7 +439,7 @@ impl Stager<'_, '_> {
             let can_wait = plan.due && self.does_without().is_some();
             return Err(Unstaged::NeedsEvents { can_wait });
         }
-        let layout = self.host.writer.shared.image.layout();
+        let layout = self.host.writer.shared.layout();
         let due = self.kind().due(&State::new(&self.staging.state), layout, &self.moment());
         let time = || Event::Step { step: 0, time: self.stamp.time, word: 0 };
         // Nothing else is due: the time is ahead.
@@ -451,7 +451,7 @@ impl Recorder for Stager<'_, '_> {
     type Error = Unstaged;
 
     fn kind(&self) -> &dyn Kind {
-        &*self.host.writer.shared.meta.kind
+        self.host.writer.shared.kind()
     }
 
     /// Decides on the blocks as the records so far leave them, and encodes the record.
@@ -463,7 +463,7 @@ impl Recorder for Stager<'_, '_> {
         early: bool,
     ) -> std::result::Result<WritePlan, Unstaged> {
         let shared = &self.host.writer.shared;
-        let (kind, layout, moment) = (&*shared.meta.kind, shared.image.layout(), self.moment());
+        let (kind, layout, moment) = (shared.kind(), shared.layout(), self.moment());
         let Request { change, hash, precondition, .. } = *request;
         let is_ahead = self.is_ahead();
         let without = self.step_without();

@@ -175,14 +175,13 @@ impl fmt::Display for Digest {
 pub(crate) fn digest(shared: &Shared, stripes: &StripeLocks) -> Result<Digest> {
     shared.check_process()?;
     shared.check_trusted()?;
-    let header = shared.image.header();
+    let header = shared.header();
     let _held = stripes.lock_all();
-    let kind = &*shared.meta.kind;
     let sums = (0..header.stripe_count()).map(|index| {
         let StripeSums { inserts, time, new_bits, .. } = header.stripe(index).sums();
         Sums { inserts, time, new_bits }
     });
-    let mut digest = StateDigest::new(kind, sums);
+    let mut digest = StateDigest::new(shared.kind(), sums);
     digest.state(&header.state_block().current().block());
     digest.positions(&header.positions().all());
     digest.claims(header.claims().latest(), header.claims().all().iter());
@@ -208,8 +207,8 @@ pub(crate) fn digest(shared: &Shared, stripes: &StripeLocks) -> Result<Digest> {
 /// [`Error::Forked`], [`Error::Io`].
 pub(crate) fn stat(shared: &Shared, clock: &Time, leases: &LeaseClock) -> Result<Stat> {
     shared.check_process()?;
-    let header = shared.image.header();
-    let kind = &*shared.meta.kind;
+    let header = shared.header();
+    let kind = shared.kind();
     let (totals, _) = shared.image.sum_stripes();
     let latest = clock.latest();
     let listed = shared.image.listed_banks()?;
@@ -267,7 +266,7 @@ pub(crate) fn stat(shared: &Shared, clock: &Time, leases: &LeaseClock) -> Result
 
 /// Returns the number of distinct keys, by a sample of the blocks.
 fn distinct_keys(shared: &Shared, moment: &Moment) -> Result<Option<Cardinality>> {
-    match CardinalityQuery::new(&*shared.meta.kind, "distinct", None) {
+    match CardinalityQuery::new(shared.kind(), "distinct", None) {
         Ok(query) => distinct::count_at(shared, moment, &query.sampling(DISTINCT_SAMPLE)).map(Some),
         Err(_) => Ok(None),
     }
@@ -313,15 +312,15 @@ fn kept_log(shared: &Shared, listing: &Listing) -> Result<KeptLog> {
 
 /// Returns where the cells lie. The private image of a reader has no log.
 fn image_place(shared: &Shared) -> BankPlace {
-    let is_private = shared.is_reader() && shared.image.header().allocated().read() == 0;
+    let is_private = shared.is_reader() && shared.header().allocated().read() == 0;
     if is_private { BankPlace::Private } else { shared.image.files().place() }
 }
 
 /// Samples blocks of all banks, each brought to the filter's step.
 fn sample(shared: &Shared, moment: &Moment) -> Sample {
-    let kind = &*shared.meta.kind;
+    let kind = shared.kind();
     let mut seen = Sample::default();
-    let state = shared.image.header().state();
+    let state = shared.header().state();
     let banks = shared.image.banks();
     for entry in state.banks() {
         let Some(bank) = banks.get(entry.slot) else {
@@ -363,13 +362,13 @@ fn oldest_format(shared: &Shared, listing: &Listing) -> u32 {
 
 fn disk_bytes(shared: &Shared) -> Result<u64> {
     let mut bytes = 0;
-    for name in shared.media.list().map_err(Error::io("list", shared.media.path()))? {
+    for name in shared.media.list().map_err(Error::io("list", shared.path()))? {
         if crate::format::names::FileName::parse(&name).is_none() {
             continue;
         }
         // A file that is gone by now occupies nothing.
         if let Ok(file) = shared.media.open(&name, Access::Read) {
-            let path = shared.media.path().join(&name);
+            let path = shared.path().join(&name);
             bytes += file.allocated_bytes().map_err(Error::io("measure", path))?;
         }
     }

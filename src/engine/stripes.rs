@@ -29,6 +29,36 @@ const PAUSE: Duration = patience(Duration::from_millis(20));
 /// What a call waits for that must not.
 const HELD: &str = "another caller that holds a lock";
 
+/// How long a caller waits for the live owner of a stripe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// As long as it takes, also if the owner is stopped. The caller is part of closing, or closing
+    /// waits for it.
+    Always,
+    /// As long as this operation may. It fails once the handle is closed.
+    Operation(Waits),
+    /// Some milliseconds. As for [`Wait::Always`], the handle may be closed.
+    Soon,
+}
+
+impl Wait {
+    /// Returns whether the caller acquires nothing once the handle is closed.
+    #[inline]
+    fn ends_with_handle(self) -> bool {
+        matches!(self, Self::Operation(_))
+    }
+
+    /// Returns how long a sleeping caller waits, beyond the first milliseconds; `None` without a
+    /// bound.
+    fn limit(self) -> Option<Duration> {
+        match self {
+            Self::Soon | Self::Operation(Waits::Never) => Some(Duration::ZERO),
+            Self::Operation(Waits::AtMost(limit)) => Some(limit),
+            Self::Always | Self::Operation(Waits::Always) => None,
+        }
+    }
+}
+
 /// The stripes of a handle, with repair.
 #[derive(Debug)]
 pub struct StripeLocks {
@@ -45,91 +75,59 @@ impl StripeLocks {
         Self { shared, time, abandoned: Hint::default() }
     }
 
-    /// Acquires a stripe: 0 for the state block, otherwise the share of the key-hash space plus 1.
-    /// Waits for live owners, including stopped ones. A dead owner's stripe is repaired first.
-    #[inline]
-    pub(crate) fn lock(&self, stripe: usize) -> StripeGuard<'_, Local> {
-        match self.shared.stripes.try_lock(self.shared.image.header(), stripe) {
-            Some(guard) => guard,
-            None => self.wait_for(stripe),
-        }
-    }
-
-    /// Acquires a stripe if it is free and the handle is not closed.
+    /// Acquires a stripe: 0 for the state block, otherwise one of [`Shared::stripe_of`]. A dead
+    /// owner's stripe is repaired first.
+    ///
+    /// # Errors
+    /// [`Error::WouldWait`] if a live owner keeps it for longer than `wait` allows,
+    /// [`Error::Closed`]; then nothing is acquired.
+    // Inlined, because the caller knows which `wait` it is. `Ok(...?)` below moves the guard: if
+    // the called function wrote it where the result is, an insert would read it from memory.
     #[inline(always)]
-    pub(crate) fn try_lock(&self, stripe: usize) -> Option<StripeGuard<'_, Local>> {
-        let guard = self.shared.stripes.try_lock(self.shared.image.header(), stripe)?;
-        if self.shared.is_closed() {
-            guard.release_unchanged();
-            return None;
-        }
-        Some(guard)
-    }
-
-    /// As [`StripeLocks::lock`], for an operation that may begin after the handle was closed; then
-    /// it fails and acquires nothing. It also fails if it would have to wait and must not.
-    pub(crate) fn lock_unless_closed(
-        &self,
-        stripe: usize,
-        waits: Waits,
-    ) -> Result<StripeGuard<'_, Local>> {
-        match self.shared.stripes.try_lock(self.shared.image.header(), stripe) {
-            Some(guard) if self.shared.is_closed() => {
+    pub(crate) fn acquire(&self, stripe: usize, wait: Wait) -> Result<StripeGuard<'_, Local>> {
+        match self.shared.stripes.try_lock(self.shared.header(), stripe) {
+            Some(guard) if wait.ends_with_handle() && self.shared.is_closed() => {
                 Err(self.come_too_late(guard, Acquired::Free))
             }
             Some(guard) => Ok(guard),
-            None if waits.never() => self.lock_without_waiting(stripe),
-            None => self.wait_unless_closed(stripe, waits),
+            None => Ok(self.acquire_held(stripe, wait)?),
         }
     }
 
-    /// Acquires a stripe that is held now if it becomes free within the time of an insert. The
-    /// stripe of a dead owner is left to a caller that may take the time to repair it.
+    /// As [`StripeLocks::acquire`], for a stripe that was not free.
     #[cold]
-    fn lock_without_waiting(&self, stripe: usize) -> Result<StripeGuard<'_, Local>> {
-        match self.shared.stripes.try_lock_briefly(self.shared.image.header(), stripe) {
-            Some(guard) if self.shared.is_closed() => {
-                Err(self.come_too_late(guard, Acquired::Free))
-            }
-            Some(guard) => Ok(guard),
-            None => Err(self.shared.would_wait(HELD)),
-        }
-    }
-
-    /// Lets others have the processor after this many operations, if they wait for stripes of this
-    /// handle. The caller holds no stripe.
-    #[inline]
-    pub(crate) fn be_courteous(&self, operations: usize, waits: Waits) {
-        let courtesy = self.shared.stripes.courtesy();
-        if courtesy.is_asked_for() && matches!(waits, Waits::Always) {
-            courtesy.pause(operations.try_into().unwrap_or(u32::MAX));
-        }
-    }
-
-    #[cold]
-    fn wait_unless_closed(&self, stripe: usize, waits: Waits) -> Result<StripeGuard<'_, Local>> {
-        let within = self.judge_within(waits);
-        let judge = |owner| if self.shared.is_closed() { Verdict::Abandon } else { within(owner) };
-        let waited = Timed::begin(Work::StripeWait, self.shared.media.path());
-        let header = self.shared.image.header();
-        let locked = self.shared.stripes.lock(header, stripe, &judge);
-        waited.end();
-        match locked {
-            Some((guard, acquired)) if self.shared.is_closed() => {
-                Err(self.come_too_late(guard, acquired))
-            }
-            Some((guard, acquired)) => Ok(self.entered(guard, acquired)),
-            None if self.shared.is_closed() => Err(self.shared.closed()),
+    fn acquire_held(&self, stripe: usize, wait: Wait) -> Result<StripeGuard<'_, Local>> {
+        let (header, stripes) = (self.shared.header(), &self.shared.stripes);
+        let acquired = if let Wait::Operation(Waits::Never) = wait {
+            // The stripe of a dead owner is left to a caller that may take the time to repair it.
+            stripes.try_lock_briefly(header, stripe).map(|guard| (guard, Acquired::Free))
+        } else {
+            let path = self.shared.path();
+            let _waited = (wait != Wait::Soon).then(|| Timed::begin(Work::StripeWait, path));
+            stripes.lock(header, stripe, &self.judge_within(wait))
+        };
+        let is_closed = wait.ends_with_handle() && self.shared.is_closed();
+        match acquired {
+            Some((guard, acquired)) if is_closed => Err(self.come_too_late(guard, acquired)),
+            Some((guard, Acquired::Free)) => Ok(guard),
+            Some((guard, Acquired::TakenOver(_))) => Ok(self.repaired(guard)),
+            None if is_closed => Err(self.shared.closed()),
             None => Err(self.shared.would_wait(HELD)),
         }
     }
 
     /// Returns a judge that abandons a live owner once it was waited for long enough.
-    fn judge_within(&self, waits: Waits) -> impl Fn(Owner) -> Verdict {
-        let start = Instant::now();
-        move |owner| match (self.judge(owner), waits) {
-            (Verdict::Wait, Waits::AtMost(limit)) if start.elapsed() >= limit => Verdict::Abandon,
-            (verdict, _) => verdict,
+    fn judge_within(&self, wait: Wait) -> impl Fn(Owner) -> Verdict {
+        let (start, limit) = (Instant::now(), wait.limit());
+        move |owner| {
+            if wait.ends_with_handle() && self.shared.is_closed() {
+                return Verdict::Abandon;
+            }
+            let is_over = || limit.is_some_and(|limit| start.elapsed() >= limit);
+            match self.judge(owner) {
+                Verdict::Wait if is_over() => Verdict::Abandon,
+                verdict => verdict,
+            }
         }
     }
 
@@ -146,12 +144,11 @@ impl StripeLocks {
         self.shared.closed()
     }
 
-    #[cold]
-    fn wait_for(&self, stripe: usize) -> StripeGuard<'_, Local> {
-        let _waited = Timed::begin(Work::StripeWait, self.shared.media.path());
+    /// As [`StripeLocks::acquire`] for [`Wait::Always`], which is never refused.
+    #[inline]
+    pub(crate) fn lock(&self, stripe: usize) -> StripeGuard<'_, Local> {
         loop {
-            // This judge never returns `Abandon`.
-            if let Some(guard) = self.lock_judged(stripe, &|owner| self.judge(owner)) {
+            if let Ok(guard) = self.acquire(stripe, Wait::Always) {
                 return guard;
             }
         }
@@ -160,13 +157,13 @@ impl StripeLocks {
     /// Acquires stripe 0 unless a process that makes no progress keeps it.
     pub(crate) fn lock_events(&self) -> Option<StripeGuard<'_, Local>> {
         // At worst there is one wait more or less.
-        let word = self.shared.image.header().stripe(0).lock_word();
+        let word = self.shared.header().stripe(0).lock_word();
         let holder = || robust_word::held_now(word);
         let abandoned = self.abandoned.get();
         if abandoned != 0 && abandoned == holder() {
             return None;
         }
-        let guard = self.lock_soon(0);
+        let guard = self.acquire(0, Wait::Soon).ok();
         let now_abandoned = if guard.is_none() { holder() } else { 0 };
         if now_abandoned != abandoned {
             self.abandoned.set(now_abandoned);
@@ -174,54 +171,33 @@ impl StripeLocks {
         guard
     }
 
-    /// Acquires a stripe unless another live handle keeps it for more than some milliseconds.
-    pub(crate) fn lock_soon(&self, stripe: usize) -> Option<StripeGuard<'_, Local>> {
-        let impatient = |owner| match self.judge(owner) {
-            Verdict::Wait => Verdict::Abandon,
-            other => other,
-        };
-        self.lock_judged(stripe, &impatient)
-    }
-
-    fn lock_judged(
-        &self,
-        stripe: usize,
-        judge: &dyn Fn(Owner) -> Verdict,
-    ) -> Option<StripeGuard<'_, Local>> {
-        let (guard, acquired) =
-            self.shared.stripes.lock(self.shared.image.header(), stripe, judge)?;
-        Some(self.entered(guard, acquired))
-    }
-
     /// Acquires all stripes: ordinary ones first, stripe 0 last, the order in which inserts take
     /// them. If one is unavailable, releases all for a while: other callers must not wait for its
     /// owner.
     pub(crate) fn lock_all(&self) -> Vec<StripeGuard<'_, Local>> {
-        let indexes = || (1..self.shared.image.header().stripe_count()).chain([0]);
+        let indexes = || (1..self.shared.header().stripe_count()).chain([0]);
         loop {
-            let held: Option<Vec<_>> = indexes().map(|index| self.lock_soon(index)).collect();
-            match held {
-                Some(held) => return held,
-                None => sync::sleep(PAUSE),
+            let held = indexes().map(|index| self.acquire(index, Wait::Soon));
+            match held.collect() {
+                Ok(held) => return held,
+                Err(_) => sync::sleep(PAUSE),
             }
         }
     }
 
-    /// Returns a newly acquired stripe, after repair if needed.
-    fn entered<'a>(
-        &'a self,
-        guard: StripeGuard<'a, Local>,
-        acquired: Acquired,
-    ) -> StripeGuard<'a, Local> {
-        match acquired {
-            Acquired::Free => guard,
-            Acquired::TakenOver(_) => self.repaired(guard),
+    /// Lets others have the processor after this many operations, if they wait for stripes of this
+    /// handle. The caller holds no stripe.
+    #[inline]
+    pub(crate) fn be_courteous(&self, operations: usize, waits: Waits) {
+        let courtesy = self.shared.stripes.courtesy();
+        if courtesy.is_asked_for() && matches!(waits, Waits::Always) {
+            courtesy.pause(operations.try_into().unwrap_or(u32::MAX));
         }
     }
 
     /// Returns whether an owner is dead: its session slot was taken again since, or is free now.
     pub(crate) fn judge(&self, owner: Owner) -> Verdict {
-        let incarnation = self.shared.image.header().incarnation(owner.slot.into()).read();
+        let incarnation = self.shared.header().incarnation(owner.slot.into()).read();
         let dead = owner.incarnation < incarnation || !self.shared.slots.is_alive(owner.slot);
         if dead { Verdict::Dead } else { Verdict::Wait }
     }
@@ -229,8 +205,8 @@ impl StripeLocks {
     /// Repairs a stripe that was taken over.
     #[cold]
     fn repaired<'a>(&'a self, stripe: StripeGuard<'a, Local>) -> StripeGuard<'a, Local> {
-        let (header, index) = (self.shared.image.header(), stripe.index());
-        let work = Timed::begin(Work::Repair, self.shared.media.path());
+        let (header, index) = (self.shared.header(), stripe.index());
+        let work = Timed::begin(Work::Repair, self.shared.path());
         work.note("stripe", index as u64);
         let before = stripe.entry().sums();
         let repaired = match self.repair(index) {
@@ -271,7 +247,7 @@ impl StripeLocks {
     }
 
     fn repair(&self, index: usize) -> Result<Repaired> {
-        let header = self.shared.image.header();
+        let header = self.shared.header();
         loop {
             let newest = header.snapshot().read();
             let from = repair::from(&self.shared.image, index, newest);
@@ -282,7 +258,7 @@ impl StripeLocks {
                 // now.
                 Err(error) if error.is_not_found() && header.snapshot().read() > newest => {}
                 segments => {
-                    let kind = &*self.shared.meta.kind;
+                    let kind = self.shared.kind();
                     return repair::stripe(&self.shared.image, kind, index, &segments?, from);
                 }
             }
@@ -291,13 +267,13 @@ impl StripeLocks {
 
     /// Repairs every stripe that a dead process holds.
     pub(crate) fn repair_all(&self) {
-        let header = self.shared.image.header();
+        let header = self.shared.header();
         for index in 0..header.stripe_count() {
             let holder = robust_word::holder_now(header.stripe(index).lock_word());
             let ours = self.shared.stripes.owner();
             if holder.is_some_and(|holder| holder != ours && self.judge(holder) == Verdict::Dead) {
                 // Another process may have taken it over by now, and been stopped.
-                drop(self.lock_soon(index));
+                drop(self.acquire(index, Wait::Soon));
             }
         }
     }
@@ -311,17 +287,17 @@ impl StripeLocks {
     pub(crate) fn wait_for_writers(&self, stripe: usize, idle: &mut u32) -> Result<()> {
         sync::sleep(READERS_PATIENCE);
         // The sessions of a retired image are reused by those of its successor.
-        if self.shared.image.header().is_retired() || !self.shared.slots.anyone_else()? {
+        if self.shared.header().is_retired() || !self.shared.slots.anyone_else()? {
             return Err(self.shared.retired());
         }
-        let word = self.shared.image.header().stripe(stripe).lock_word();
+        let word = self.shared.header().stripe(stripe).lock_word();
         let at_work =
             robust_word::holder_now(word).is_some_and(|holder| self.judge(holder) != Verdict::Dead);
         *idle = if at_work { 0 } else { *idle + 1 };
         if *idle < REPAIR_WAITS {
             return Ok(());
         }
-        Err(locked(self.shared.media.path()))
+        Err(locked(self.shared.path()))
     }
 }
 
@@ -347,10 +323,7 @@ mod tests {
     fn neighbour(engine: &crate::engine::Engine, memory: &Memory) -> Sessions {
         let slots = Sessions::open(memory, Access::Write).expect("the lock file");
         assert_eq!(slots.take().expect("no error"), Some(1));
-        assert_eq!(
-            (0..5).map(|_| engine.shared.image.header().incarnation(1).raise()).max(),
-            Some(5)
-        );
+        assert_eq!((0..5).map(|_| engine.header().incarnation(1).raise()).max(), Some(5));
         slots
     }
 
@@ -381,12 +354,11 @@ mod tests {
     fn repair_applies_and_counts_what_the_dead_left_of_this_stripe_and_of_no_other() {
         let (filter, _memory) = made();
         let engine = filter.engine();
-        let header = engine.shared.image.header();
+        let header = engine.header();
         (0..20_u64).for_each(|key| assert!(filter.insert(key.to_le_bytes()).is_ok()));
         let unapplied = |stripe| {
-            let mut hashes =
-                (100_u64..).map(|key| engine.shared.meta.hasher.hash(&key.to_le_bytes()));
-            let hash = hashes.find(|&hash| engine.shared.image.layout().stripe_of(hash) == stripe);
+            let mut hashes = (100_u64..).map(|key| engine.shared.hash(&key.to_le_bytes()));
+            let hash = hashes.find(|&hash| engine.shared.layout().stripe_of(hash) == stripe);
             let record = Record {
                 payload: hash.expect("a key of the stripe"),
                 argument: 3,
@@ -417,10 +389,10 @@ mod tests {
         let (filter, memory) = made();
         let engine = filter.engine();
         let _alive = neighbour(engine, &memory);
-        assert!(robust_word::try_lock(engine.shared.image.header().stripe(1).lock_word(), LIVING));
+        assert!(robust_word::try_lock(engine.header().stripe(1).lock_word(), LIVING));
         let mut idle = 0;
         assert!(engine.stripes.wait_for_writers(1, &mut idle).is_ok(), "its writer may proceed");
-        engine.shared.image.header().retire();
+        engine.header().retire();
         let told = engine.stripes.wait_for_writers(1, &mut idle);
         assert!(matches!(told, Err(Error::Retired { .. })), "{told:?}");
     }
@@ -430,12 +402,11 @@ mod tests {
         let (filter, memory) = made();
         let engine = filter.engine();
         let _alive = neighbour(engine, &memory);
-        let header = engine.shared.image.header();
+        let header = engine.header();
         let of_stripe = |stripe| {
             let mut keys = (0_u64..).map(u64::to_le_bytes);
-            let stripe_of = |key: &[u8; 8]| {
-                engine.shared.image.layout().stripe_of(engine.shared.meta.hasher.hash(key))
-            };
+            let stripe_of =
+                |key: &[u8; 8]| engine.shared.layout().stripe_of(engine.shared.hash(key));
             keys.find(|key| stripe_of(key) == stripe).expect("a key of the stripe")
         };
         let before = filter.digest().expect("a digest");
@@ -467,7 +438,7 @@ mod tests {
         let (filter, memory) = made();
         let engine = filter.engine();
         let alive = neighbour(engine, &memory);
-        let word = engine.shared.image.header().stripe(1).lock_word();
+        let word = engine.header().stripe(1).lock_word();
         assert_eq!(engine.stripes.judge(LIVING), Verdict::Wait);
         assert_eq!(
             engine.stripes.judge(Owner { incarnation: 4, ..LIVING }),
@@ -491,7 +462,7 @@ mod tests {
         let (filter, memory) = made();
         let engine = filter.engine();
         let _alive = neighbour(engine, &memory);
-        let word = engine.shared.image.header().stripe(0).lock_word();
+        let word = engine.header().stripe(0).lock_word();
         let abandoned = || engine.stripes.abandoned.get();
         assert!(engine.stripes.lock_events().is_some() && abandoned() == 0);
         assert!(robust_word::try_lock(word, LIVING));
@@ -512,7 +483,7 @@ mod tests {
         };
         let filter = Filter::create_on(memory.clone(), AgePartitioned::last(4000), options());
         let filter = filter.expect("a filter");
-        let header = || filter.engine().shared.image.header();
+        let header = || filter.engine().header();
         let mut keys = (0_u64..).map(u64::to_le_bytes);
         let mut next = || keys.next().expect("a key");
         // Returns how many inserts there were up to the next one with an event.

@@ -9,34 +9,19 @@
 //! task does not run any more. A worker never holds its lock
 //! while it runs a task.
 
+use crate::engine::task::{Task, Work};
 use crate::platform::per_process::PerProcess;
 use crate::platform::threads;
+use crate::sync::Instant;
 use crate::sync::mutex::{Condvar, Mutex};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
-
-/// The repeated work of a worker for one filter.
-pub(crate) trait Task: Send + Sync {
-    /// Does the work that is due. Returns when the task is due next.
-    fn run(&self) -> Instant;
-}
-
-/// The worker that runs a task.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Work {
-    /// Work that is never slow except for syncs: the log.
-    Log,
-    /// Checkpoints, which no sync waits for.
-    Snapshots,
-    /// Syncs that tasks await.
-    Syncs,
-}
+use std::time::Duration;
 
 /// A task on the list of a worker.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Registered {
     worker: &'static Worker,
     task: u64,

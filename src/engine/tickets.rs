@@ -12,14 +12,15 @@
 
 use crate::engine::group_commit::GroupCommit;
 use crate::engine::shared::Shared;
-use crate::engine::task_threads::{self, Registered, Task, Work};
+use crate::engine::task::{Task, Work};
+use crate::engine::task_threads::{self, Registered};
 use crate::engine::waiters::{Key, Waiters};
 use crate::error::{Error, Result};
-use crate::sync::{Hint, Mutex};
+use crate::sync::{Hint, Instant, Mutex};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The sleep of a task that nobody waits for; whoever begins to wait wakes it.
 const LONG: Duration = Duration::from_secs(3600);
@@ -37,7 +38,7 @@ pub struct Tickets {
 }
 
 /// The task that syncs.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 enum SyncTask {
     /// No ticket has been awaited yet.
     Unneeded,
@@ -105,7 +106,7 @@ impl Tickets {
         if let Some(error) = self.failed.lock().remove(&ticket) {
             return Err(error);
         }
-        if self.shared.image.header().is_poisoned() {
+        if self.shared.header().is_poisoned() {
             return Err(self.shared.poisoned());
         }
         match *self.task.lock() {
@@ -127,12 +128,12 @@ impl Tickets {
     fn running_task(self: &Arc<Self>) -> Result<Option<Registered>> {
         let mut task = self.task.lock();
         if matches!(*task, SyncTask::Unneeded) {
-            let path = self.shared.media.path();
+            let path = self.shared.path();
             let started = task_threads::register(Work::Syncs, self.clone());
             *task = SyncTask::Running(started.map_err(Error::io("start a thread for", path))?);
         }
-        match *task {
-            SyncTask::Running(running) => Ok(Some(running)),
+        match &*task {
+            SyncTask::Running(running) => Ok(Some(running.clone())),
             _ => Ok(None),
         }
     }

@@ -241,7 +241,7 @@ impl Time {
 
     /// Returns the filter's latest time, and whether it came with a key.
     pub(crate) fn latest(&self) -> Stamp {
-        let header = self.shared.image.header();
+        let header = self.shared.header();
         if self.shared.uses_time {
             return latest_of(header);
         }
@@ -262,7 +262,7 @@ impl Time {
 
     fn now_of_base(&self) -> Stamp {
         let (clock, latest) = (&self.shared.options.clock, self.latest());
-        match self.base.read(self.shared.image.header(), clock) {
+        match self.base.read(self.shared.header(), clock) {
             Some(time) => Stamp { time: time.max(latest.time), stream: false },
             // Nothing has happened yet.
             None if latest.time == 0 && clock.ticks() => {
@@ -287,7 +287,7 @@ impl Time {
     /// time.
     #[inline]
     fn clock_stamp(&self) -> Stamp {
-        let read = self.base.read(self.shared.image.header(), &self.shared.options.clock);
+        let read = self.base.read(self.shared.header(), &self.shared.options.clock);
         let latest = self.latest();
         match read {
             Some(time) if time > latest.time => Stamp { time, stream: false },
@@ -330,7 +330,7 @@ impl Time {
     /// Copies the clock, for operations that are decided before they are written. The caller has
     /// read the filter's latest time before.
     pub(crate) fn copy(&self) -> ClockCopy {
-        let base = self.base.words(self.shared.image.header()).read();
+        let base = self.base.words(self.shared.header()).read();
         let (uses_time, is_moved) = (self.shared.uses_time, self.is_moved());
         let elapsed = self.elapsed();
         ClockCopy { base, elapsed, first: self.now(), uses_time, is_moved, raised: None }
@@ -338,13 +338,13 @@ impl Time {
 
     /// Raises the time base as operations have raised the copy of it.
     pub(crate) fn raise_base(&self, to: i64) {
-        self.base.words(self.shared.image.header()).raise(to);
+        self.base.words(self.shared.header()).raise(to);
         self.note_lead();
     }
 
     /// Lets the clock continue from this time.
     fn continue_from(&self, time: Micros) {
-        self.base.raise(self.shared.image.header(), &self.shared.options.clock, time);
+        self.base.raise(self.shared.header(), &self.shared.options.clock, time);
         self.note_lead();
     }
 
@@ -355,7 +355,7 @@ impl Time {
     /// Raises the time base to times that came with keys, and updates the lead to the wall clock:
     /// at the opening, once a second, at the close. Not for readers.
     pub(crate) fn tend(&self) {
-        let (header, clock) = (self.shared.image.header(), &self.shared.options.clock);
+        let (header, clock) = (self.shared.header(), &self.shared.options.clock);
         if !self.shared.uses_time {
             return;
         }
@@ -369,7 +369,7 @@ impl Time {
     /// Stores how far the filter's time is ahead of the wall clock, for the first opening after a
     /// reboot.
     fn note_lead(&self) {
-        let (header, clock) = (self.shared.image.header(), &self.shared.options.clock);
+        let (header, clock) = (self.shared.header(), &self.shared.options.clock);
         let time = self.base.read(header, clock).filter(|_| self.base.own.is_none());
         let (Some(time), Some(wall)) = (time, clock.wall()) else {
             return;
@@ -397,12 +397,12 @@ impl Time {
 
     /// As [`Time::moment`], with the exact sums.
     pub(crate) fn exact_moment(&self, stamp: Stamp) -> Moment {
-        self.moment_with(stamp, self.shared.image.header().counters().sum())
+        self.moment_with(stamp, self.shared.header().counters().sum())
     }
 
     #[inline]
     fn moment_with(&self, stamp: Stamp, totals: Totals) -> Moment {
-        let latest = self.shared.image.header().time().read() >> 1;
+        let latest = self.shared.header().time().read() >> 1;
         Moment { time: stamp.time, now: stamp.time.max(latest), totals }
     }
 
@@ -410,7 +410,7 @@ impl Time {
     #[inline]
     pub(crate) fn raise(&self, time: u64) {
         if self.shared.uses_time {
-            self.shared.image.header().time().raise(time);
+            self.shared.header().time().raise(time);
         }
     }
 }

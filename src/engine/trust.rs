@@ -27,7 +27,7 @@ pub(crate) fn check_image(shared: &Shared) -> Result<()> {
 /// Checks what is known. The mark in the image may itself be lost, so each handle keeps its own,
 /// and renews the other.
 fn check_known(shared: &Shared) -> Result<()> {
-    let header = shared.image.header();
+    let header = shared.header();
     if !header.is_distrusted() && shared.distrusted.get() == 0 {
         return Ok(());
     }

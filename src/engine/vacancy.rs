@@ -8,6 +8,7 @@ use crate::media::{Access, Media, MediaFile};
 use crate::recovery::Listing;
 use crate::sync;
 use crate::wal::record::RECORD_BYTES;
+use std::io::ErrorKind;
 use std::time::Duration;
 
 /// How often a file without a header is examined again before it counts as a foreign one.
@@ -56,8 +57,12 @@ pub fn check_ours(media: &dyn Media) -> Result<()> {
     let names = media.list().map_err(Error::io("list", media.path()))?;
     let is_empty = |file: Box<dyn MediaFile>| file.bytes().map(|bytes| bytes == 0);
     let lock = FileName::Lock.to_string();
-    if media.open(&lock, Access::Read).and_then(is_empty).unwrap_or(false) {
-        return Ok(());
+    match media.open(&lock, Access::Read).and_then(is_empty) {
+        Ok(true) => return Ok(()),
+        Ok(false) => {}
+        // It is missing, or no file.
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidInput) => {}
+        Err(error) => return Err(Error::io("open", media.path().join(lock))(error)),
     }
     for name in names.iter().filter(|name| FileName::parse(name).is_some()) {
         let mut looks = 0;
@@ -88,7 +93,6 @@ enum Found {
 }
 
 fn found_in(media: &dyn Media, name: &str) -> Result<Found> {
-    use std::io::ErrorKind::{InvalidInput, NotFound};
     let mut start = [0; header::MAGIC_BYTES];
     let read = media.open(name, Access::Read).and_then(|file| {
         let length = file.bytes()?.min(start.len() as u64) as usize;
@@ -98,9 +102,9 @@ fn found_in(media: &dyn Media, name: &str) -> Result<Found> {
         Ok(()) if header::is_magic(&start) => Ok(Found::OurFile),
         Ok(()) if start == [0; header::MAGIC_BYTES] => Ok(Found::Zeros),
         Ok(()) => Ok(Found::ForeignFile),
-        Err(error) if error.kind() == NotFound => Ok(Found::Nothing),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Found::Nothing),
         // Not a regular file.
-        Err(error) if error.kind() == InvalidInput => Ok(Found::ForeignFile),
+        Err(error) if error.kind() == ErrorKind::InvalidInput => Ok(Found::ForeignFile),
         Err(error) => Err(Error::io("read", media.path().join(name))(error)),
     }
 }
@@ -109,7 +113,7 @@ fn check_no_meta(media: &dyn Media) -> Result<()> {
     let name = FileName::Meta.to_string();
     match media.open(&name, Access::Read) {
         Ok(_) => Err(Error::Exists { path: media.path().to_path_buf() }),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         Err(error) => Err(Error::io("open", media.path().join(name))(error)),
     }
 }
@@ -123,9 +127,9 @@ fn has_records(media: &dyn Media, name: &FileName) -> Result<bool> {
     match read {
         Ok(()) => Ok(first.iter().any(|&byte| byte != 0)),
         // A creator's segments are whole, so this is the rest of another filter's.
-        Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Ok(true),
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(true),
         // The process that is creating the filter just removed it.
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
         Err(error) => Err(Error::io("read", media.path().join(name))(error)),
     }
 }

@@ -79,6 +79,14 @@ impl Wakeup {
         let _ = self.tasks.set(tasks);
     }
 
+    /// Runs the task of the log, or that of snapshots, once, for a schedule. Returns the time until
+    /// it is due; `None` if the filter has no such tasks, or they have ended.
+    #[cfg(shuttle)]
+    pub(crate) fn run_task(&self, is_log: bool) -> Option<Duration> {
+        let [log, snapshots] = self.tasks.get()?;
+        if is_log { log.run() } else { snapshots.run() }
+    }
+
     /// Stops the tasks and waits until none of them is running.
     pub(crate) fn end(&self) {
         self.tasks.get().into_iter().flatten().for_each(Registered::remove);

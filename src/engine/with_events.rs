@@ -44,7 +44,7 @@ pub(crate) fn write(
     writer.shared.check_writable()?;
     let moment = writer.time.exact_moment(stamp);
     // Before the state: see `operation::basis`.
-    let recorded = writer.shared.image.header().stripe(0).time() >> 1;
+    let recorded = writer.shared.header().stripe(0).time() >> 1;
     let Some(basis) = basis(writer, &moment) else {
         writer.shared.image.follow()?;
         return Ok(Attempt::Again);
@@ -79,7 +79,7 @@ pub(crate) fn write(
     };
     let attempt = writing.commit(request, &plan, stripe, stripe_0.as_ref());
     if stripe_0.is_some() {
-        writer.shared.image.header().events_from().end();
+        writer.shared.header().events_from().end();
     }
     Ok(match attempt? {
         Attempt::Done(written) => Attempt::Done(WriteOutcome { checked, ..written }),
@@ -136,7 +136,7 @@ impl<'a> Writing<'a> {
         let (writer, stamp, state) = (self.writer, self.stamp, self.state());
         let mut records = mem::take(&mut self.records);
         let banks = self.banks();
-        let header = writer.shared.image.header();
+        let header = writer.shared.header();
         operation::apply(writer, stripe, request, stamp, (&state, banks, plan), |last, record| {
             records.push(*record);
             let announce = |tail| {
@@ -181,7 +181,7 @@ impl Recorder for Writing<'_> {
     type Error = Unstaged;
 
     fn kind(&self) -> &dyn Kind {
-        &*self.writer.shared.meta.kind
+        self.writer.shared.kind()
     }
 
     fn decide(
@@ -190,7 +190,7 @@ impl Recorder for Writing<'_> {
         _: u32,
         early: bool,
     ) -> std::result::Result<WritePlan, Unstaged> {
-        let (kind, layout) = (self.kind(), self.writer.shared.image.layout());
+        let (kind, layout) = (self.kind(), self.writer.shared.layout());
         let (state, mut has_count) = (self.state(), true);
         let count = |there: Option<Estimate>| {
             has_count = there.is_some();
@@ -219,7 +219,7 @@ impl Recorder for Writing<'_> {
         if self.puts_off {
             return Err(Unstaged::NeedsEvents { can_wait: false });
         }
-        let layout = self.writer.shared.image.layout();
+        let layout = self.writer.shared.layout();
         let due = self.kind().due(&self.state(), layout, &self.moment);
         let time = || Event::Step { step: 0, time: self.stamp.time, word: 0 };
         Ok(due.or_else(|| is_ahead.then(time)))

@@ -12,6 +12,7 @@ use crate::engine::outcome::{Checked, Request, WriteOutcome};
 use crate::engine::overlay::Access;
 use crate::engine::shared::Local;
 use crate::engine::staging::{Events, Host, Staging, Unstaged};
+use crate::engine::stripes::Wait;
 use crate::engine::time::Stamp;
 use crate::engine::with_events;
 use crate::engine::writer::{Lack, Tried, Waited, Writer};
@@ -64,11 +65,8 @@ fn write_once(
 /// Writes under the key's stripe, and releases it.
 #[inline(always)]
 fn try_write(writer: &Writer, request: &Request<'_>) -> Result<Tried<WriteOutcome>> {
-    let index = writer.shared.image.layout().stripe_of(request.asked.hash) + 1;
-    let mut stripe = match writer.stripes.try_lock(index) {
-        Some(stripe) => stripe,
-        None => writer.stripes.lock_unless_closed(index, request.waits)?,
-    };
+    let index = writer.shared.stripe_of(request.asked.hash);
+    let mut stripe = writer.stripes.acquire(index, Wait::Operation(request.waits))?;
     writer.shared.check_writable()?;
     // Under the stripe, so that the clock's times within a stripe never decrease.
     let stamp = writer.time.stamp(request.time)?;
@@ -154,7 +152,7 @@ fn attempt(
 /// none is.
 #[cold]
 fn needs_event(writer: &Writer, basis: &Basis<'_>, stamp: Stamp) -> Option<Attempt> {
-    let (kind, layout) = (&*writer.shared.meta.kind, writer.shared.image.layout());
+    let (kind, layout) = (writer.shared.kind(), writer.shared.layout());
     let moment = writer.time.exact_moment(stamp);
     let due = kind.due(&basis.state, layout, &moment);
     let without = kind.events().and_then(|events| events.step_without(&basis.state, &moment));
@@ -174,7 +172,7 @@ pub(crate) fn decide(
     request: &Request<'_>,
     moment: &Moment,
 ) -> WritePlan {
-    let (kind, layout) = (&*writer.shared.meta.kind, writer.shared.image.layout());
+    let (kind, layout) = (writer.shared.kind(), writer.shared.layout());
     let count = |there: Option<Estimate>| {
         basis.has_count.set(there.is_some());
         if let (Some(count), Some(there)) = (request.count, there) {

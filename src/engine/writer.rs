@@ -1,7 +1,6 @@
 //! What every write of a handle uses, whether it writes one record or a batch.
 
 use crate::engine::backpressure::Backpressure;
-use crate::engine::event_log::EventLog;
 use crate::engine::group_commit::GroupCommit;
 use crate::engine::lease_clock::LeaseClock;
 use crate::engine::log_writer::LogWriter;
@@ -53,7 +52,6 @@ pub struct Writer {
     pub(crate) backpressure: Arc<Backpressure>,
     pub(crate) log_writer: Arc<LogWriter>,
     pub(crate) commits: Arc<GroupCommit>,
-    pub(crate) events: EventLog,
     pub(crate) stripes: Arc<StripeLocks>,
     pub(crate) queries: Queries,
 }
@@ -71,11 +69,11 @@ impl Writer {
     #[inline(never)]
     fn prefetch_words(&self, hash: u64) {
         let banks = self.shared.image.recent_banks();
-        let stripe = self.shared.image.layout().stripe_of(hash) + 1;
-        prefetch_write(self.shared.image.header().stripe(stripe).lock_word());
+        let stripe = self.shared.stripe_of(hash);
+        prefetch_write(self.shared.header().stripe(stripe).lock_word());
         let located = banks.locate_to_read(hash);
         located.prefetch_headers_to_write();
-        self.shared.meta.kind.prefetch(&located.blocks, hash);
+        self.shared.kind().prefetch(&located.blocks, hash);
     }
 
     /// Prefetches what inserts of these keys will probably touch beyond what
@@ -89,7 +87,7 @@ impl Writer {
         if banks.prefetches() {
             for &hash in hashes {
                 let located = banks.locate_to_read(hash);
-                self.shared.meta.kind.prefetch_further(&located.blocks, hash);
+                self.shared.kind().prefetch_further(&located.blocks, hash);
             }
         }
     }
@@ -124,7 +122,7 @@ impl Writer {
             // Others have allocated more: it may be enough.
             return Ok(());
         }
-        let wanted = self.shared.image.header().tail().hint().saturating_add(lack.slots);
+        let wanted = self.shared.header().tail().hint().saturating_add(lack.slots);
         // At least one slot more than there was: another writer may take what there is.
         while log.common_end() < wanted || log.mapped_end() <= lack.end {
             self.log_writer.make_room(log.mapped_end())?;
@@ -140,7 +138,7 @@ impl Writer {
             return Ok(());
         }
         // Before the request: the checkpoint may be written before this thread continues.
-        let newest = self.shared.image.header().snapshot().hint();
+        let newest = self.shared.header().snapshot().hint();
         if error.is_full() && waited.may_repeat(newest) && self.backpressure.request() {
             waited.note(newest);
             return Ok(());
@@ -152,7 +150,7 @@ impl Writer {
     /// [grace](ebbtide_core::kind::Events::grace): then it must be recorded first.
     #[inline]
     pub(crate) fn is_ahead(&self, time: Micros) -> bool {
-        self.is_ahead_of(time, || self.shared.image.header().stripe(0).time() >> 1)
+        self.is_ahead_of(time, || self.shared.header().stripe(0).time() >> 1)
     }
 
     /// As [`Writer::is_ahead`], of this time.

@@ -113,6 +113,30 @@ impl Listing {
         segments.chain(snapshots.map(|&KeptSnapshot { start, .. }| FileName::Snapshot { start }))
     }
 
+    /// Returns the files that recovery no longer needs, the oldest first: snapshots, then log.
+    pub fn kept(&self) -> impl Iterator<Item = FileName> + '_ {
+        let snapshots = self.kept_snapshots.iter().rev();
+        let snapshots =
+            snapshots.map(|&KeptSnapshot { start, since }| FileName::KeptSnapshot { since, start });
+        let segments = self.kept_segments.iter();
+        let segments = segments.map(|&KeptSegment { timeline, first, since }| {
+            FileName::KeptSegment { since, timeline, first }
+        });
+        let metas = self.kept_metas.iter();
+        let metas = metas.map(|&KeptMeta { until, since }| FileName::KeptMeta { since, until });
+        snapshots.chain(segments).chain(metas)
+    }
+
+    /// Returns the former names that files still have besides their names as kept ones: a process
+    /// died, or the power failed, while they got these.
+    pub fn both_named(&self) -> impl Iterator<Item = FileName> + '_ {
+        self.before_kept().filter(|&file| match file {
+            FileName::Segment { timeline, first } => self.segments.contains(&(timeline, first)),
+            FileName::Snapshot { start } => self.snapshots.contains(&start),
+            _ => false,
+        })
+    }
+
     /// Lists the files of the filter with this uuid. Snapshots and segments whose sound header
     /// names another filter are listed separately. They were copied here, or written late by a
     /// process that had a former filter of this directory open.

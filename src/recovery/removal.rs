@@ -9,6 +9,7 @@
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::media::Media;
+use crate::recovery::Listing;
 use std::io::ErrorKind;
 
 /// Removes files that are no longer needed, in this order, under temporary names with these
@@ -45,6 +46,41 @@ pub fn remove_for_good(
         }
     }
     remove_temporaries(media, &temporaries)
+}
+
+/// Removes all that is only kept, before the log below the snapshot `newest` is removed, which the
+/// caller has read in full and whose name is durable: a gap would separate it from the log that
+/// follows. Updates the listing.
+///
+/// A kept file may have its former name, too. If `newest` makes it superfluous, it loses that one
+/// first: otherwise the next checkpoint would keep it again, although others behind it are gone.
+/// Files that `newest` needs stay under their former names.
+///
+/// # Errors
+/// As of [`remove_for_good`].
+pub fn remove_kept(
+    media: &dyn Media,
+    listing: &mut Listing,
+    newest: u64,
+    numbers: impl IntoIterator<Item = u64>,
+) -> Result<()> {
+    let mut numbers = numbers.into_iter();
+    let below = listing.segments_below(newest).to_vec();
+    let is_below = |file: &FileName| match *file {
+        FileName::Segment { timeline, first } => below.contains(&(timeline, first)),
+        FileName::Snapshot { start } => start < newest,
+        _ => false,
+    };
+    let former: Vec<_> = listing.both_named().filter(is_below).collect();
+    remove_for_good(media, former.iter().copied(), &mut numbers)?;
+    remove_for_good(media, listing.kept(), numbers)?;
+    let is_left = |file| !former.contains(&file);
+    listing.segments.retain(|&(timeline, first)| is_left(FileName::Segment { timeline, first }));
+    listing.snapshots.retain(|&start| is_left(FileName::Snapshot { start }));
+    listing.kept_segments.clear();
+    listing.kept_snapshots.clear();
+    listing.kept_metas.clear();
+    Ok(())
 }
 
 /// Removes the temporary files with these numbers, as far as possible. They may have had other

@@ -13,7 +13,7 @@ use crate::recovery::bare_events::covered;
 use crate::recovery::history::{History, Prefix};
 use crate::recovery::listing::Listing;
 use crate::recovery::log_extent::LogExtent;
-use crate::recovery::removal::remove_for_good;
+use crate::recovery::removal::{remove_for_good, remove_kept};
 use crate::snapshot::SnapshotHeader;
 use crate::snapshot::content::load;
 use crate::sync::Hint;
@@ -277,30 +277,32 @@ pub(crate) fn load_alone(home: &dyn Media, meta: &Meta, start: u64) -> Result<Sn
 
 impl Recovered {
     /// Removes the fallback base, which would only be read if the newest snapshot (which was just
-    /// read) were damaged: older snapshots, and the log below it. Files get temporary names with
-    /// these numbers meanwhile. Returns false if there is none.
+    /// read) were damaged: older snapshots, and the log below it; before them what is only kept
+    /// ([`remove_kept`]). Files get temporary names with these numbers meanwhile. Returns false if
+    /// there is none.
     ///
     /// # Errors
     /// [`Error::Io`].
     pub fn remove_fallback_base(
-        self,
+        mut self,
         home: &dyn Media,
         numbers: impl IntoIterator<Item = u64>,
     ) -> Result<bool> {
-        let Some((&newest, older)) = self.listing.snapshots.split_first() else {
-            return Ok(false);
-        };
-        if newest != self.start {
+        let newest = self.start;
+        if self.listing.snapshots.first() != Some(&newest) {
             return Ok(false);
         }
-        let older = older.iter().map(|&start| FileName::Snapshot { start });
+        // The newest one's name may be newer than the last sync of the directory, and its writer
+        // dead.
+        home.sync().map_err(Error::io("sync", home.path()))?;
+        let mut numbers = numbers.into_iter();
+        remove_kept(home, &mut self.listing, newest, &mut numbers)?;
+        let older = self.listing.snapshots.iter().skip(1);
+        let older = older.map(|&start| FileName::Snapshot { start });
         let segments = self.listing.segments_below(newest).iter();
         let segments = segments.map(|&(timeline, first)| FileName::Segment { timeline, first });
         let superfluous: Vec<_> = older.chain(segments).collect();
         let any = !superfluous.is_empty();
-        // The newest one's name may be newer than the last sync of the directory, and its writer
-        // dead.
-        home.sync().map_err(Error::io("sync", home.path()))?;
         remove_for_good(home, superfluous, numbers)?;
         Ok(any)
     }

@@ -145,7 +145,7 @@ mod tests {
             let filter = filter.expect("a filter");
             assert!(filter.insert("key").expect("an insert"));
             let shared = &filter.engine().shared;
-            let status = shared.image.header().status();
+            let status = shared.header().status();
             if is_altered {
                 status.retire_to_alter()
             } else {

@@ -5,6 +5,7 @@
 //! and a wakeup there follows pointers into memory that is reused by now.
 
 use std::sync::{self, MutexGuard, PoisonError};
+#[cfg(not(shuttle))]
 use std::time::Duration;
 
 /// As [`std::sync::Mutex`]. A panic of its holder does not poison it: callers keep the guarded data
@@ -25,9 +26,11 @@ impl<T> Mutex<T> {
 }
 
 /// As [`std::sync::Condvar`].
+#[cfg(not(shuttle))]
 #[derive(Debug, Default)]
 pub struct Condvar(sync::Condvar);
 
+#[cfg(not(shuttle))]
 impl Condvar {
     /// Releases the mutex until woken, but at most for `timeout`; may also return spuriously.
     pub fn wait_for<'a, T>(

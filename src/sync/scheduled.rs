@@ -76,8 +76,24 @@ pub fn wall() -> SystemTime {
 }
 
 /// As [`std::time::Instant`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Instant(Duration);
+
+impl std::ops::Add<Duration> for Instant {
+    type Output = Self;
+
+    fn add(self, time: Duration) -> Self {
+        Self(self.0 + time)
+    }
+}
+
+impl std::ops::Sub for Instant {
+    type Output = Duration;
+
+    fn sub(self, earlier: Self) -> Duration {
+        self.saturating_duration_since(earlier)
+    }
+}
 
 impl Instant {
     /// Returns the time of the schedule.
@@ -89,7 +105,19 @@ impl Instant {
     /// Returns the time since.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
-        Self::now().0.saturating_sub(self.0)
+        Self::now() - *self
+    }
+
+    /// Returns the time from an earlier one to this, or zero.
+    #[must_use]
+    pub fn saturating_duration_since(&self, earlier: Self) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// Returns the time until the next multiple of `every` since the schedule began.
+    pub(crate) fn next_tick(self, every: Duration) -> Self {
+        let left = every.as_nanos() - self.0.as_nanos() % every.as_nanos().max(1);
+        Self(self.0 + Duration::from_nanos(left as u64))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Single claims about syncs, cuts and deaths.
 
+use ebbtide::media::{Media, Memory};
 use ebbtide::{
     AgePartitioned, Bloom, Clock, Durability, Error, Filter, Options, Timestamp, inspect,
 };
@@ -7,7 +8,9 @@ use ebbtide_testkit::crash::choices::{Chooser, Detail};
 use ebbtide_testkit::crash::disk::CrashDisk;
 use ebbtide_testkit::crash::fault::{Fault, Plan};
 use ebbtide_testkit::crash::tape::Tape;
+use ebbtide_testkit::failing::Failing;
 use ebbtide_testkit::random::Random;
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,7 +18,11 @@ use std::time::{Duration, Instant};
 const HANG: Duration = Duration::from_secs(60);
 
 /// All claims.
-pub const ALL: [(&str, fn()); 18] = [
+pub const ALL: [(&str, fn()); 19] = [
+    (
+        "a_file_that_a_creator_left_is_not_called_foreign_because_another_one_cannot_be_opened",
+        a_file_that_a_creator_left_is_not_called_foreign_because_another_one_cannot_be_opened,
+    ),
     (
         "after_a_failed_sync_every_write_is_refused_and_reads_work_until_reopened",
         after_a_failed_sync_every_write_is_refused_and_reads_work_until_reopened,
@@ -433,6 +440,26 @@ fn where_a_creator_died_and_the_power_failed_a_filter_can_be_opened_or_created()
         });
         let (tape, _ended) = (killed.end(), next.expect("nothing is damaged"));
         all_cuts_leave_a_filter_or_none(&tape, &format!("died at call {calls}"));
+    }
+}
+
+fn a_file_that_a_creator_left_is_not_called_foreign_because_another_one_cannot_be_opened() {
+    for call in 1.. {
+        let media = Failing::new(Memory::new());
+        media.inner().make().expect("a directory");
+        media.inner().create("lock", 0).expect("a file");
+        // After a power cut its content is anything.
+        let left = media.inner().create("live-000002-0000", 64).expect("a file");
+        left.write_at(&[7; 64], 0).expect("space");
+        media.fail_after(call, ErrorKind::Other);
+        let spec = Bloom::capacity(1000);
+        let made = Filter::create_on(Arc::new(media.clone()), spec, always().background(false));
+        if media.clear_faults() {
+            assert!(made.is_ok() && call > 20, "{made:?} after {call} calls");
+            return;
+        }
+        let error = made.err();
+        assert!(!matches!(error, Some(Error::Occupied { .. })), "call {call}: {error:?}");
     }
 }
 

@@ -16,14 +16,28 @@ pub fn folder() -> PathBuf {
     target().join("planted")
 }
 
-/// Makes the copy equal to the checkout and returns its folder. Files that are equal already are
-/// not written, so that cargo builds only what has changed.
+/// What the manifest of the workspace says, and what it says in the copy: cargo tells packages
+/// apart by their versions, not by their folders. With the same one it would take a library with a
+/// mistake for that of the checkout.
+const VERSIONS: [&str; 2] =
+    ["[workspace.package]\nversion = \"0.1.0\"", "[workspace.package]\nversion = \"0.1.999\""];
+
+/// Makes the copy equal to the checkout, but for the version, and returns its folder. Files that
+/// are equal already are not written, so that cargo builds only what has changed.
 ///
 /// # Errors
 /// Names the file.
 pub fn copy() -> Result<PathBuf, String> {
     let to = folder().join("source");
     copy_folder(checkout(), &to)?;
+    let manifest = to.join("Cargo.toml");
+    let failed = |error: io::Error| format!("{}: {error}", manifest.display());
+    let text = fs::read_to_string(&manifest).map_err(failed)?;
+    let [before, after] = VERSIONS;
+    if !text.contains(before) {
+        return Err(format!("{}: expected {before:?}", manifest.display()));
+    }
+    fs::write(&manifest, text.replacen(before, after, 1)).map_err(failed)?;
     Ok(to)
 }
 

@@ -2,6 +2,7 @@
 
 use crate::moments::{Past, options};
 use ebbtide::history::{At, Change, Commit, History};
+use ebbtide::inspect::verify_on;
 use ebbtide::media::{Access, Media, Memory};
 use ebbtide::{AgePartitioned, Code, Durability, Error, Filter, Keep, Options, Reader};
 use ebbtide_testkit::environment::scaled;
@@ -292,6 +293,65 @@ fn less_kept_than_wished_is_said_if_there_was_more() {
         insert(&filter);
         assert_eq!(is_short(&filter), expected, "{keep}");
         filter.close().expect("a close");
+    }
+}
+
+#[test]
+fn on_a_full_disk_nothing_stays_kept_behind_a_gap_although_files_have_both_names() {
+    for (pick, reopens) in [(0, false), (3, false), (0, true), (3, true)] {
+        let memory = Memory::new();
+        let media: Arc<dyn Media> = Arc::new(memory.clone());
+        let keep = || options().keep_log(Keep::For(Duration::from_secs(3600)));
+        let made = Filter::create_on(media.clone(), AgePartitioned::last(1000), keep());
+        let mut made = Some(made.expect("a filter"));
+        for number in 0..5000_u64 {
+            let filter = made.as_ref().expect("it is open");
+            filter.insert(number.to_le_bytes()).expect("an insert");
+            if number % 400 == 0 {
+                filter.checkpoint().expect("a checkpoint");
+            }
+        }
+        if reopens {
+            drop(made.take());
+            media.remove("live").expect("the image");
+        }
+        let names = media.list().expect("a directory");
+        let files = names.iter().map(|name| media.open(name, Access::Read).expect("a file"));
+        memory.set_capacity(files.map(|file| file.allocated_bytes().expect("no error")).sum());
+        // As a death while they were given their names leaves them: the oldest, or all but some.
+        let names = media.list().expect("a directory").into_iter();
+        let mut kept: Vec<_> = names.filter(|name| name.starts_with("kept-")).collect();
+        kept.sort();
+        for name in kept.iter().skip(pick) {
+            let (_, former) = name["kept-".len()..].split_once('-').expect("a second");
+            media.link_new(name, former).expect("it is new");
+        }
+        let open = || Filter::open_on(media.clone(), keep()).expect("room in what is kept");
+        let filter = made.unwrap_or_else(open);
+        let fill = |from: u64| {
+            let refused = (from..1_000_000).find_map(|number| {
+                let error = filter.insert(number.to_le_bytes()).err()?;
+                Some((number, error))
+            });
+            let (number, error) = refused.expect("the disk is full");
+            assert!(error.is_full(), "{error}");
+            number
+        };
+        let is_whole = || {
+            let report = verify_on(&*media).expect("no error");
+            assert!(report.is_sound(), "{pick} {reopens}: {report:?}");
+        };
+        is_whole();
+        let first = fill(5000);
+        filter.checkpoint().expect("room in what is kept");
+        is_whole();
+        assert!(fill(first) > 8000, "what was kept made room");
+        memory.set_capacity(u64::MAX);
+        for number in 0..3 {
+            filter.insert(number.to_string()).expect("an insert");
+            filter.checkpoint().expect("a checkpoint");
+        }
+        is_whole();
     }
 }
 

@@ -96,11 +96,22 @@ pub const KINDS: [Spec; 16] = [
     ),
 ];
 
+/// The capacities between which filters are altered; the first is the one of their creation.
+pub const CAPACITIES: [u64; 2] = [200, 400];
+
 impl Spec {
-    pub fn any(&self) -> Any {
+    /// Returns the parameters, with this capacity if the kind has one.
+    pub fn parameters(&self, capacity: u64) -> Parameters {
         let pairs = self.parameters.iter();
         let parameters = pairs.fold(Parameters::new(), |all, (name, value)| all.with(name, value));
-        Any::new(self.kind, parameters)
+        match parameters.get("capacity") {
+            Some(_) => parameters.with("capacity", capacity),
+            None => parameters,
+        }
+    }
+
+    pub fn any(&self, capacity: u64) -> Any {
+        Any::new(self.kind, self.parameters(capacity))
     }
 
     pub fn removes(&self) -> bool {

@@ -24,7 +24,11 @@ mod kinds;
 #[cfg(shuttle)]
 mod oracle;
 #[cfg(shuttle)]
+mod processes;
+#[cfg(shuttle)]
 mod report;
+#[cfg(shuttle)]
+mod revision;
 #[cfg(shuttle)]
 mod tasks;
 #[cfg(shuttle)]

@@ -1,9 +1,8 @@
 //! The oracle: what the log on the simulated disk says and what callers received, beside what the
 //! filter is and answers.
 //!
-//! The state of a filter is a function of its records in the order of their LSNs. The oracle reads
-//! the records from the disk by the format, not by code of the engine, and applies them to a filter
-//! in memory ([`Machine`]), which has no log, image, snapshot or recovery. It compares:
+//! The state of a filter follows from its records in their order. The oracle reads them from the
+//! disk by the format, and applies them to a filter in memory ([`Machine`]). It compares:
 //!
 //! - *Log and callers.* An operation that returned has exactly one record, with its key; one that
 //!   returned an error has none; one that a death interrupted has one or none. No record changes.
@@ -12,14 +11,15 @@
 //! - *Log and filter.* The digest is that of the filter in memory, and so are answers.
 
 use crate::kinds::{Promise, Spec};
+use crate::revision::Revision;
 use ebbtide_core::claims::HeldClaim;
-use ebbtide_core::kind::Parameters;
 use ebbtide_core::kinds::registry;
 use ebbtide_core::machine::{Logged, Machine, MachineOptions};
 use ebbtide_core::record::{Decoded, Op, Record};
+use ebbtide_core::time::OperationTime;
 use ebbtide_testkit::crash::disk::CrashDisk;
 use ebbtide_testkit::crash::log::Slot;
-use ebbtide_testkit::prefix::Checked;
+use ebbtide_testkit::prefix::{Checked, text};
 use ebbtide_testkit::random::mix;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -27,7 +27,7 @@ use std::ops::Range;
 /// The secret of the key hash of every filter.
 pub const SEED: u64 = 4711;
 
-/// What callers know of the records of one key, since the log was last compared.
+/// What callers know of a key's records, since the log was last compared.
 #[derive(Debug, Default, Clone, Copy)]
 struct OfKey {
     /// Operations whose records must be there.
@@ -70,6 +70,7 @@ pub enum Loss {
 #[derive(Debug)]
 pub struct Oracle {
     spec: &'static Spec,
+    revision: Revision,
     layout: Layout,
     log: BTreeMap<u64, (u64, Record)>,
     /// The first LSN whose slot was empty.
@@ -109,6 +110,8 @@ pub struct Oracle {
 #[derive(Debug)]
 struct Replayed {
     machine: Machine,
+    /// Below this LSN records say how many bits were new in a filter with other parameters.
+    anew_below: u64,
     end: u64,
     /// The number of records that the machine has applied.
     applied: u64,
@@ -116,9 +119,16 @@ struct Replayed {
 }
 
 impl Replayed {
-    fn new(spec: &Spec, layout: Layout) -> Self {
-        let machine = machine(spec, layout);
-        Self { machine, end: 1, applied: 0, positions: BTreeMap::new() }
+    fn new(spec: &Spec, revision: Revision, layout: Layout) -> Self {
+        let machine = machine(spec, revision, layout);
+        let sums_bits = spec.promise == Promise::Kept;
+        Self {
+            machine,
+            anew_below: if sums_bits { revision.start } else { 0 },
+            end: 1,
+            applied: 0,
+            positions: BTreeMap::new(),
+        }
     }
 
     /// Applies a group of records that ends before `end`.
@@ -128,6 +138,12 @@ impl Replayed {
                 self.positions.insert(record.payload, record.time);
             }
             if matches!(record.op, Op::Position | Op::Durable | Op::Heartbeat) {
+                continue;
+            }
+            if record.op == Op::Insert && end <= self.anew_below {
+                let time = OperationTime { time: record.time, stream: record.stream };
+                self.machine.insert(record.payload, time, &mut |_| {}).map_err(text)?;
+                self.applied = self.machine.position().next_lsn - 1;
                 continue;
             }
             let lsn = self.applied + 1;
@@ -179,6 +195,7 @@ impl Oracle {
     pub fn new(spec: &'static Spec, layout: Layout) -> Self {
         Self {
             spec,
+            revision: Revision::FIRST,
             layout,
             log: BTreeMap::new(),
             next: 1,
@@ -198,7 +215,7 @@ impl Oracle {
             may_be_altered: false,
             checked_only: BTreeMap::new(),
             clearing: false,
-            replayed: Replayed::new(spec, layout),
+            replayed: Replayed::new(spec, Revision::FIRST, layout),
         }
     }
 
@@ -270,7 +287,7 @@ impl Oracle {
             self.doubtful.push(start..u64::MAX);
         }
         if self.replayed.end > start {
-            self.replayed = Replayed::new(self.spec, self.layout);
+            self.replayed = Replayed::new(self.spec, self.revision, self.layout);
         }
         // Otherwise the filter may have been altered, beside operations that are on their way.
         if is_any_lost || is_image_lost || self.loss != Loss::Nothing {
@@ -462,8 +479,12 @@ impl Oracle {
     }
 
     /// Applies all records below an LSN, and compares them with what callers know.
-    pub fn apply(&mut self, end: u64) -> Checked<()> {
+    pub fn apply(&mut self, end: u64, disk: &CrashDisk) -> Checked<()> {
         self.compare()?;
+        let revision = Revision::as_of(u64::MAX, disk)?;
+        if revision != std::mem::replace(&mut self.revision, revision) {
+            self.replayed = Replayed::new(self.spec, revision, self.layout);
+        }
         for (after, group) in groups(&self.log, self.replayed.end..end) {
             let applied = self.replayed.apply(after, &group);
             if applied.is_err()
@@ -535,10 +556,8 @@ impl Oracle {
         for (lsn, (timeline, record)) in &self.log {
             println!("{lsn} {timeline} {record:?}");
         }
-        println!(
-            "start {} next {} returned {} durable {}",
-            self.start, self.next, self.returned, self.durable
-        );
+        let Self { start, next, returned, durable, .. } = self;
+        println!("start {start} next {next} returned {returned} durable {durable}");
     }
 
     /// Returns the filter that the records applied so far make.
@@ -552,8 +571,8 @@ impl Oracle {
     }
 
     /// Returns the digest of the filter as of the record with this LSN.
-    pub fn digest_as_of(&self, lsn: u64) -> Checked<u128> {
-        let mut then = Replayed::new(self.spec, self.layout);
+    pub fn digest_as_of(&self, lsn: u64, disk: &CrashDisk) -> Checked<u128> {
+        let mut then = Replayed::new(self.spec, Revision::as_of(lsn, disk)?, self.layout);
         for (after, group) in groups(&self.log, 0..lsn + 1) {
             then.apply(after, &group)?;
         }
@@ -571,10 +590,8 @@ impl Oracle {
     }
 }
 
-fn machine(spec: &Spec, layout: Layout) -> Machine {
-    let pairs = spec.parameters.iter();
-    let parameters = pairs.fold(Parameters::new(), |all, (name, value)| all.with(name, value));
-    let kind = registry::build(spec.kind, &parameters).expect("a kind");
+fn machine(spec: &Spec, revision: Revision, layout: Layout) -> Machine {
+    let kind = registry::build(spec.kind, &spec.parameters(revision.capacity)).expect("a kind");
     let options = MachineOptions::new().stripes(layout.stripes).block_bytes(layout.block_bytes);
     let options = options.max_lead(crate::world::LEAD.as_micros() as u64);
     Machine::create(kind, &options, SEED.into(), 0).expect("a machine")

@@ -1,17 +1,15 @@
 //! What the threads of processes do, and what they tell the oracle.
 
 use crate::claims::{self, Then};
-use crate::kinds::Promise;
+use crate::kinds::{CAPACITIES, Promise};
 use crate::oracle::{Begun, Written};
 use crate::world::{Opened, World, lock};
 use ebbtide::history::Unlogged;
-use ebbtide::{Batch, Call, Checked as Answer, Durability, Error, Filter, Since, Timestamp};
+use ebbtide::{Batch, Call, Checked as Answer, Durability, Error, Since, Timestamp};
 use ebbtide_core::record::Op;
 use ebbtide_testkit::prefix::Checked;
 use ebbtide_testkit::random::Random;
-use ebbtide_testkit::schedule::stage;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::Arc;
 
 /// Keys that several threads insert.
 pub const SHARED: u64 = 6;
@@ -37,32 +35,6 @@ pub enum Act {
     Clear,
     Alter,
     Look,
-}
-
-/// What a thread does.
-#[derive(Debug, Clone)]
-pub struct Script {
-    begins: Duration,
-    acts: Vec<Act>,
-    closes: bool,
-    random: Random,
-    is_first: bool,
-}
-
-impl Script {
-    /// Draws what a thread of this number does in a round.
-    pub fn draw(random: &mut Random, number: u64, favourite: Option<Act>) -> Self {
-        let late = random.below(3) == 0;
-        let begins = Duration::from_millis(if late { random.below(60) } else { 0 });
-        let act = |random: &mut Random| match favourite {
-            Some(favourite) if random.below(3) == 0 => favourite,
-            _ => Act::draw(random),
-        };
-        let acts = (0..3 + random.below(14)).map(|_| act(random)).collect();
-        let closes = random.below(4) == 0;
-        let own = Random::new(random.below(u64::MAX));
-        Self { begins, acts, closes, random: own, is_first: number == 0 }
-    }
 }
 
 impl Act {
@@ -105,105 +77,6 @@ pub enum Next {
     Stop,
 }
 
-fn open_or_create(world: &World, life: usize) -> Result<Opened, Error> {
-    let media = || world.place().of(life);
-    let is_created = lock(&world.weather).is_created;
-    match Filter::open_on(media(), world.options()) {
-        // A filter that somebody has opened stays.
-        Err(Error::NotAFilter { .. }) if !is_created => {}
-        opened => return opened,
-    }
-    world.trace(|| format!("process {life} creates"));
-    match Filter::create_on(media(), world.plan.spec.any(), world.options()) {
-        Err(Error::Exists { .. }) => Filter::open_on(media(), world.options()),
-        created => created,
-    }
-}
-
-/// Opens the filter, or creates it. Returns none if a fault or another process is in the way.
-pub fn open(world: &World, life: usize) -> Checked<Option<Arc<Opened>>> {
-    match open_or_create(world, life) {
-        Ok(filter) => {
-            world.ask(|oracle, disk| {
-                disk.tell_created();
-                oracle.opened();
-                Ok(())
-            })?;
-            world.trace(|| format!("process {life} has opened"));
-            lock(&world.counts).openings += 1;
-            lock(&world.weather).is_created = true;
-            let filter = Arc::new(filter);
-            world.set_handle(life, Some(filter.clone()));
-            Ok(Some(filter))
-        }
-        // Another process held the lock for a minute.
-        Err(Error::Locked { .. }) => Ok(None),
-        Err(error) if lock(&world.weather).allows(&error) => {
-            let error = without_checksums(&error.to_string());
-            world.trace(|| format!("process {life} does not open: {error}"));
-            lock(&world.counts).errors += 1;
-            Ok(None)
-        }
-        Err(Error::Damaged { .. }) if lock(&world.weather).may_be_damaged() => {
-            lock(&world.weather).is_over = true;
-            Ok(None)
-        }
-        Err(error) => Err(format!("opening: {error}")),
-    }
-}
-
-/// Runs a thread of a process.
-pub fn run(world: &World, life: usize, script: &Script, working: &Mutex<u64>) -> Checked<()> {
-    stage::pause(script.begins);
-    if script.is_first && world.handle(life).is_none() {
-        open(world, life)?;
-    }
-    for _ in 0..200 {
-        let Some(filter) = world.handle(life) else {
-            stage::pause(Duration::from_millis(20));
-            continue;
-        };
-        let mut task = Task { world, life, filter: &filter, random: script.random.clone() };
-        for &act in &script.acts {
-            if task.act(act)? == Next::Stop {
-                break;
-            }
-        }
-        break;
-    }
-    *lock(working) -= 1;
-    if script.is_first && script.closes {
-        while *lock(working) > 0 {
-            stage::pause(Duration::from_millis(1));
-        }
-        close(world, life)?;
-    }
-    Ok(())
-}
-
-fn close(world: &World, life: usize) -> Checked<()> {
-    // The handle stays in its place meanwhile: a dropped one closes, which a dead process cannot.
-    let Some(filter) = world.handle(life) else { return Ok(()) };
-    let returned = world.ask(|oracle, _| Ok(oracle.returned()))?;
-    match filter.close() {
-        Ok(()) => {
-            world.ask(|oracle, disk| {
-                // A handle that has not noticed an alteration closes what was before it.
-                if !world.plan.alters() {
-                    oracle.acknowledge(returned, disk);
-                }
-                Ok(())
-            })?;
-            world.trace(|| format!("process {life} has closed"));
-        }
-        Err(error) if lock(&world.weather).allows(&error) => {}
-        Err(error) => return Err(format!("closing: {error}")),
-    }
-    drop(filter);
-    world.set_handle(life, None);
-    Ok(())
-}
-
 /// Returns whether the handle is of no more use: the filter refuses it, or its image is lost.
 fn is_over<T>(result: &Result<T, Error>) -> bool {
     matches!(result, Err(Error::Poisoned { .. } | Error::Retired { .. } | Error::Core(_)))
@@ -218,7 +91,13 @@ pub struct Task<'a> {
 }
 
 impl<'a> Task<'a> {
-    fn act(&mut self, act: Act) -> Checked<Next> {
+    /// Creates a thread of the process with this life and handle.
+    pub fn new(world: &'a World, life: usize, filter: &'a Arc<Opened>, random: Random) -> Self {
+        Self { world, life, filter, random }
+    }
+
+    /// Does one act.
+    pub fn act(&mut self, act: Act) -> Checked<Next> {
         let (life, world) = (self.life, self.world);
         world.trace(|| format!("process {life}: {act:?}"));
         lock(&world.counts).operations += 1;
@@ -236,10 +115,14 @@ impl<'a> Task<'a> {
             Act::Checkpoint => {
                 let next = self.secure(|filter| filter.checkpoint().map(drop))?;
                 world.ask(|_, disk| {
-                    disk.tell_relieved();
+                    // A thread in the background may have found the disk full, and make space yet.
+                    if !world.plan.has_tasks {
+                        disk.tell_relieved();
+                    }
                     Ok(next)
                 })
             }
+            Act::Tasks if world.plan.has_tasks => self.secure(|filter| filter.sync()),
             Act::Tasks => self.secure(|filter| filter.do_tasks()),
             Act::Clear => self.clear(),
             Act::Alter if world.plan.alters() => self.alter(),
@@ -558,14 +441,14 @@ impl<'a> Task<'a> {
         Ok(if is_over { Next::Stop } else { Next::Continue })
     }
 
-    /// Fills the filter anew from its log. It gets the parameters that it has: so it must be as if
-    /// nothing had happened.
-    fn alter(&self) -> Checked<Next> {
-        let spec = self.world.plan.spec;
+    /// Fills the filter anew from its log, with another capacity or the one that it has.
+    fn alter(&mut self) -> Checked<Next> {
+        let capacity = CAPACITIES[self.random.below(CAPACITIES.len() as u64) as usize];
+        let spec = self.world.plan.spec.any(capacity);
         if !self.world.ask(|oracle, _| Ok(oracle.begin_alteration()))? {
             return Ok(Next::Continue);
         }
-        self.secure(|filter| match filter.alter(spec.any(), Unlogged::Refuse) {
+        self.secure(|filter| match filter.alter(spec, Unlogged::Refuse) {
             // Another handle alters it; log is gone that was to be kept.
             Err(Error::Locked { .. }) => filter.sync(),
             Err(Error::NotKept { .. }) if lock(&self.world.weather).may_lack_past() => {
@@ -588,7 +471,7 @@ impl World {
 }
 
 /// Returns a sentence without checksums: those of headers cover the random number of the filter.
-fn without_checksums(sentence: &str) -> String {
+pub fn without_checksums(sentence: &str) -> String {
     let is_checksum = |word: &&str| {
         let word = word.trim_end_matches([',', ';']);
         word.len() == 8 && word.bytes().all(|byte| byte.is_ascii_hexdigit())

@@ -5,6 +5,7 @@ use crate::claims;
 use crate::faults::{self, Weather};
 use crate::kinds::{KINDS, Promise, Spec};
 use crate::oracle::{Layout, Loss, Oracle, SEED};
+use crate::processes;
 use crate::report::Counts;
 use crate::tasks;
 use ebbtide::history::At;
@@ -48,6 +49,8 @@ pub struct Plan {
     pub is_calm: bool,
     /// Whether processes die at random steps.
     is_mortal: bool,
+    /// Whether processes have threads in the background.
+    pub has_tasks: bool,
 }
 
 impl Plan {
@@ -73,6 +76,7 @@ impl Plan {
             given: random.below(3) == 0,
             is_calm: random.below(3) == 0,
             is_mortal: random.below(4) > 0,
+            has_tasks: random.below(2) == 0,
         }
     }
 }
@@ -157,7 +161,7 @@ impl World {
             .checkpoint_bytes(plan.checkpoint_bytes)
             .durability(plan.durability)
             .max_lead(LEAD)
-            .background(false)
+            .background(plan.has_tasks)
             .clock(clock)
     }
 
@@ -242,10 +246,16 @@ impl World {
             lives.push(life);
             let working = Arc::new(Mutex::new(count));
             for number in 0..count {
-                let script = tasks::Script::draw(random, number, self.plan.favourite);
+                let script = processes::Script::draw(random, number, self.plan.favourite);
                 let (world, working) = (self.clone(), working.clone());
                 threads.push(shuttle::thread::spawn(move || {
-                    stage::perform(life, || tasks::run(&world, life, &script, &working));
+                    stage::perform(life, || processes::run(&world, life, &script, &working));
+                }));
+            }
+            for is_log in [true, false].into_iter().filter(|_| self.plan.has_tasks) {
+                let (world, working) = (self.clone(), working.clone());
+                threads.push(shuttle::thread::spawn(move || {
+                    stage::perform(life, || processes::tend(&world, life, is_log, &working));
                 }));
             }
         }
@@ -397,8 +407,8 @@ impl World {
         let digest = filter.digest().map_err(text)?;
         let stat = filter.stat().map_err(text)?;
         let now = self.latest_possible();
-        let (expected, figures) = self.ask(|oracle, _| {
-            oracle.apply(digest.lsn).map_err(|what| format!("{who}: {what}"))?;
+        let (expected, figures) = self.ask(|oracle, disk| {
+            oracle.apply(digest.lsn, disk).map_err(|what| format!("{who}: {what}"))?;
             let machine = oracle.machine();
             Ok((oracle.digest(), machine.stat(now, 0)))
         })?;
@@ -502,7 +512,7 @@ impl World {
                 reader => reader.map_err(|error| format!("as of {lsn}: {error}"))?,
             };
             let found = reader.digest().map_err(text)?.value;
-            if found != self.ask(|oracle, _| oracle.digest_as_of(lsn))? {
+            if found != self.ask(|oracle, disk| oracle.digest_as_of(lsn, disk))? {
                 return Err(format!("the filter as of {lsn} is not what its log said then"));
             }
             lock(&self.counts).moments += 1;
@@ -513,7 +523,7 @@ impl World {
     /// Opens the filter after the last round, and compares all that is left.
     fn end(&self, life: usize, random: &mut Random) -> Checked<()> {
         self.kill_all();
-        let opened = tasks::open(self, life)?;
+        let opened = processes::open(self, life)?;
         let Some(filter) = opened else { return Ok(()) };
         self.compare("the last process", &filter)?;
         self.compare_answers(&filter, random)?;

@@ -40,12 +40,11 @@ fn log(filter: &Filter<Bloom>) -> (Vec<Arc<Segment>>, SnapshotHeader) {
     let engine = &filter.engine();
     insert(filter, 0..5 * SEGMENT);
     filter.sync().expect("a sync");
-    let first = engine.shared.image.header().timeline_start();
+    let first = engine.header().timeline_start();
     let held = engine.shared.log.map(first, first + 5 * SEGMENT).expect("all are there");
     assert_eq!(held.len(), 5);
     let (start, end) = (first + 20, first + 5 * SEGMENT - 20);
-    let (uuid, timeline) =
-        (engine.shared.meta.uuid, engine.shared.image.header().identity().timeline);
+    let (uuid, timeline) = (engine.shared.meta.uuid, engine.header().identity().timeline);
     (held, SnapshotHeader { uuid, timeline, start, end, frames: 0, bytes: 0 })
 }
 

@@ -74,7 +74,7 @@ pub(crate) fn alter_filter<K>(
         })?;
         let engine = filter.engine().clone();
         let altered = alter(&engine, kind.clone(), unlogged);
-        let is_gone = engine.shared.image.header().is_altered();
+        let is_gone = engine.header().is_altered();
         match altered {
             Ok((altered, made)) => {
                 filter.current.replace(&engine, made)?;
@@ -88,7 +88,7 @@ pub(crate) fn alter_filter<K>(
 
 /// Alters the filter of an engine. Returns the new engine as well.
 fn alter(engine: &Engine, kind: Arc<dyn Kind>, unlogged: Unlogged) -> Result<(Altered, Engine)> {
-    check_weights(engine.shared.media.path(), &engine.shared.meta, &*kind)?;
+    check_weights(engine.path(), &engine.shared.meta, &*kind)?;
     let alteration = Alteration::begin(engine, kind)?;
     let mut history = History::open_on(engine.shared.media.clone())?.with_undurable();
     let first = history.next_lsn();
@@ -129,7 +129,7 @@ pub(super) fn check_weights(path: &Path, meta: &Meta, kind: &dyn Kind) -> Result
 
 /// Creates the error for a log that begins within the new window.
 fn unkept(engine: &Engine, first: u64, end: u64) -> Error {
-    let path = engine.shared.media.path().to_path_buf();
+    let path = engine.path().to_path_buf();
     Error::NotKept { path, wanted: "the whole new window".to_owned(), from: first - 1, end }
 }
 

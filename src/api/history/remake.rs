@@ -236,7 +236,7 @@ impl<K: Spec> Writing<K> {
     /// Writes an operation. Returns whether it was one on a key of this share.
     fn write(&self, operation: &Operation) -> Result<bool> {
         let writer = &self.filter.engine().writer;
-        let kind = &*self.filter.engine().shared.meta.kind;
+        let kind = self.filter.engine().shared.kind();
         if let Some(time) = operation.time.filter(|_| self.has_clock) {
             self.clock.set(time);
         }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::media::Memory;
+use crate::recovery::removal::remove_kept;
 use crate::snapshot::write::SnapshotWriter;
 use crate::snapshot::{FrameSeal, SnapshotHeader};
 use proptest::prelude::*;
@@ -124,21 +125,62 @@ fn a_handle_that_finds_what_another_one_did_since_it_listed_the_files_succeeds()
 
 proptest! {
     #[test]
-    fn a_full_disk_takes_nothing_while_a_file_has_both_names_and_wishes_keep_the_log_from_a_base(
+    fn a_full_disk_takes_no_part_in_which_a_file_has_both_names_and_leaves_log_from_a_base(
         made in directory(), both in 0..40_u64, most in 0..40 * BYTES,
     ) {
         prop_assume!(made.kept > 0);
         let first = FileName::Segment { timeline: 1, first: 1 + both % made.kept * SEGMENT };
         let kept = first.kept(since(both % made.kept)).expect("a segment").to_string();
         made.memory.link_new(&kept, &first.to_string()).expect("it is new");
-        let kept = made.archive().listing.kept_segments;
-        prop_assert!(!remove_oldest(&made.memory, &meta(), 50..).expect("no error"));
-        prop_assert_eq!(made.archive().listing.kept_segments, kept);
+        while remove_oldest(&made.memory, &meta(), 50..).expect("no error") {}
+        let firsts = made.firsts();
+        prop_assert!(firsts.contains(&(1 + both % made.kept * SEGMENT)), "both names stay");
+        prop_assert!(made.archive().listing.both_named().eq([first]));
+        prop_assert!(firsts.windows(2).all(|two| two[0] + SEGMENT == two[1]), "no gap");
+        // The part of it goes as one once it has only its kept name, and not without it.
         made.remove(Keep::Bytes(most), since(made.segments));
         made.memory.remove(&first.to_string()).expect("it is there");
         let (firsts, base) = (made.firsts(), made.archive().bases[0]);
         prop_assert!(firsts.windows(2).all(|two| two[0] + SEGMENT == two[1]));
         prop_assert!(firsts[0] <= base.start, "{firsts:?} from {base:?}");
+    }
+
+    #[test]
+    fn what_is_kept_goes_before_log_of_an_older_snapshot_and_no_former_name_that_is_needed(
+        made in directory(), both in proptest::collection::vec(any::<bool>(), 40),
+        at in 0..30_usize,
+    ) {
+        let list = || Listing::read(&made.memory).expect("a directory");
+        for (at, kept) in list().kept().collect::<Vec<_>>().into_iter().enumerate() {
+            if let Some(former) = kept.before_kept().filter(|_| both[at % 40]) {
+                let names = (kept.to_string(), former.to_string());
+                made.memory.link_new(&names.0, &names.1).expect("it is new");
+            }
+        }
+        let before = list();
+        // One whose log is there; those that are newer may be damaged.
+        let has_log = |&&start: &&u64| {
+            let from = (start - 1) / SEGMENT;
+            (from..made.segments).all(|at| before.segments.contains(&(1, 1 + at * SEGMENT)))
+        };
+        let sound: Vec<_> = before.snapshots.iter().filter(has_log).collect();
+        let newest = *sound[at % sound.len()];
+        let mut listing = before.clone();
+        remove_kept(&made.memory, &mut listing, newest, 50..).expect("no error");
+        let left = list();
+        prop_assert!(!left.has_kept());
+        prop_assert_eq!((&left.segments, &left.snapshots), (&listing.segments, &listing.snapshots));
+        // What the newest one needs has the name that it had.
+        let needed = |first: u64| first + SEGMENT > newest;
+        let from = before.segments.iter().filter(|&&(_, first)| needed(first));
+        prop_assert!(from.eq(left.segments.iter().filter(|&&(_, first)| needed(first))));
+        prop_assert!(left.snapshots.contains(&newest));
+        // Nothing that was kept is left behind it: the next checkpoint would keep it again.
+        let former: Vec<_> = before.both_named().collect();
+        for &(timeline, first) in left.segments.iter().filter(|&&(_, first)| !needed(first)) {
+            let name = FileName::Segment { timeline, first };
+            prop_assert!(!former.contains(&name), "{name}");
+        }
     }
 
     #[test]

@@ -78,7 +78,7 @@ fn snapshots_that_tell_of_log_there_is_not_take_nothing_away() {
         insert(&filter, keys);
         filter.checkpoint().expect("no error");
     }
-    let identity = *filter.engine().shared.image.header().identity();
+    let identity = *filter.engine().header().identity();
     let foreign = [
         (1 << 20, identity.timeline),
         (1 << 21, identity.timeline),
@@ -125,7 +125,7 @@ fn what_a_checkpoint_removes_takes_no_space_any_more() {
 #[test]
 fn a_change_right_where_the_newest_snapshot_starts_makes_the_next_checkpoint() {
     let (filter, _memory) = made();
-    let header = filter.engine().shared.image.header();
+    let header = filter.engine().header();
     // Without room behind the last record there is no note of its sync.
     let full = || header.tail().hint() == header.allocated().hint();
     (1..).take_while(|_| !full()).for_each(|key| insert(&filter, key..key + 1));
@@ -144,8 +144,7 @@ fn a_block_that_is_being_changed_is_copied_after_that() {
     let (header, block) = bank.block(index as usize);
     let owner = engine.stripes.lock(2);
     store(&block.cells[0], 1);
-    let (start, uuid) =
-        (engine.shared.image.header().tail().read(), engine.shared.image.header().identity().uuid);
+    let (start, uuid) = (engine.header().tail().read(), engine.header().identity().uuid);
     let name = FileName::Snapshot { start }.to_string();
     std::thread::scope(|scope| {
         let copying = scope.spawn(|| engine.checkpoints.copy_to(Place::New, &name));
@@ -172,10 +171,9 @@ fn who_removes_log_below_a_snapshot_that_nobody_announced_can_repair_what_its_wr
     let options = options.durability(Durability::Never).background(false);
     let filter = Filter::create_on(memory.clone(), Bloom::capacity(1000), options);
     let filter = filter.expect("a filter");
-    let (engine, header) = (&filter.engine(), filter.engine().shared.image.header());
-    let stripe = |key: &u64| {
-        engine.shared.image.layout().stripe_of(engine.shared.meta.hasher.hash(&key.to_le_bytes()))
-    };
+    let (engine, header) = (&filter.engine(), filter.engine().header());
+    let stripe =
+        |key: &u64| engine.shared.layout().stripe_of(engine.shared.hash(&key.to_le_bytes()));
     let insert = |keys: std::ops::Range<u64>| {
         let others = keys.filter(|key| stripe(key) != 0);
         others.for_each(|key| assert!(filter.insert(key.to_le_bytes()).is_ok()));

@@ -48,12 +48,12 @@ fn a_question_under_which_events_happened_is_asked_again_however_many_there_were
             next.set(next.get() + 1);
         };
         (0..100).for_each(|_| one_more());
-        let state_block = engine.shared.image.header().state_block();
+        let state_block = engine.header().state_block();
         // An even number of events leads back to the copy that the query reads.
         for events in 0..=6 {
             let (asked, before) = (Cell::new(0), state_block.version());
             let key = next.get() - 1;
-            let hash = engine.shared.meta.hasher.hash(&key.to_le_bytes());
+            let hash = engine.shared.hash(&key.to_le_bytes());
             let seen = engine.queries.ask(hash, Given::default(), |_, state, _, _| {
                 asked.set(asked.get() + 1);
                 let first = words(state);
@@ -83,7 +83,7 @@ fn a_key_of_the_window_is_found_by_a_question_under_which_two_events_happened() 
         let filter = made("age-partitioned", &[("window-items", window), ("fpr", "0.001")]);
         let engine = &filter.engine();
         let mut next = 0;
-        let state_block = engine.shared.image.header().state_block();
+        let state_block = engine.header().state_block();
         while state_block.version() < 40 {
             insert(&filter, next);
             next += 1;
@@ -91,7 +91,7 @@ fn a_key_of_the_window_is_found_by_a_question_under_which_two_events_happened() 
         let next = Cell::new(next);
         for _ in 0..10 {
             let (key, before) = (next.get() - 1, state_block.version());
-            let hash = engine.shared.meta.hasher.hash(&key.to_le_bytes());
+            let hash = engine.shared.hash(&key.to_le_bytes());
             let found = engine.queries.ask(hash, Given::default(), |kind, state, blocks, query| {
                 while state_block.version() < before + 2 {
                     assert!(next.get() < 1_000_000, "no events");

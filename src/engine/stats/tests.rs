@@ -79,7 +79,7 @@ fn matters(filter: &Filter, word: &AtomicU64, before: u128) -> bool {
 /// Visits each block that the state has room for, with its name.
 fn each_block(filter: &Filter, mut visit: impl FnMut(&str, &Block<'_>, &dyn Fn())) {
     let engine = &filter.engine();
-    let (kind, header) = (&*engine.shared.meta.kind, engine.shared.image.header());
+    let (kind, header) = (engine.shared.kind(), engine.header());
     let (totals, time) = engine.shared.image.sum_stripes();
     let moment = Moment { time: time >> 1, now: time >> 1, totals };
     let (state, banks) = (header.state(), engine.shared.image.banks());
@@ -138,7 +138,7 @@ fn a_change_of_any_word_of_block_0_that_counts_changes_the_digest() {
     for sample in SAMPLES {
         let filter = made(sample);
         let before = digest(&filter);
-        let current = filter.engine().shared.image.header().state_block().current().block();
+        let current = filter.engine().header().state_block().current().block();
         // Whatever the meaning of the words: every bit must change the digest, or make the state
         // invalid.
         for (at, word) in current.own.iter().chain(current.cells).enumerate() {
@@ -151,8 +151,8 @@ fn a_change_of_any_word_of_block_0_that_counts_changes_the_digest() {
 fn a_change_of_any_sum_of_any_stripe_changes_the_digest() {
     for sample in SAMPLES {
         let filter = made(sample);
-        let (header, before) = (filter.engine().shared.image.header(), digest(&filter));
-        let kind = &*filter.engine().shared.meta.kind;
+        let (header, before) = (filter.engine().header(), digest(&filter));
+        let kind = filter.engine().shared.kind();
         for index in 0..header.stripe_count() {
             let stripe = header.stripe(index);
             let sums = stripe.sums();
@@ -178,7 +178,7 @@ fn a_change_of_any_sum_of_any_stripe_changes_the_digest() {
 fn the_copies_that_do_not_count_and_lsns_change_no_digest() {
     for sample in SAMPLES {
         let filter = made(sample);
-        let (header, before) = (filter.engine().shared.image.header(), digest(&filter));
+        let (header, before) = (filter.engine().header(), digest(&filter));
         let state_block = header.state_block();
         let other = state_block.copy(state_block.version() + 1);
         other.block().own.iter().chain(other.block().cells).for_each(|word| store(word, 77));

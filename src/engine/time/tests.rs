@@ -3,7 +3,7 @@
 use crate::engine::outcome::{Checked, Given, Precondition, Request, Since, Waits};
 use crate::engine::time::*;
 use crate::engine::write::write;
-use crate::engine::{Engine, close, open};
+use crate::engine::{Engine, close, event_log, open};
 use crate::format::names::FileName;
 use crate::media::Memory;
 use crate::options::Options;
@@ -260,7 +260,7 @@ fn keys_from_the_past_are_where_the_clock_continues_and_until_then_time_stands()
         for end in ENDS {
             machine.write(1, Some(past));
             machine.pass(HOUR);
-            machine.engine().writer.events.heartbeat().expect("none is due");
+            event_log::heartbeat(&machine.engine().writer).expect("none is due");
             assert!(machine.has(1), "{downtime:?}, {end:?}: no key has come since");
             machine.reopen(end);
             assert!(machine.has(1), "{downtime:?}, {end:?}: nor while it was closed");
@@ -285,7 +285,7 @@ fn a_frozen_filter_stands_still_while_closed_whatever_the_clock_does() {
         for round in 1..3 {
             machine.insert(round);
             machine.pass(WINDOW - 20);
-            machine.engine().writer.events.heartbeat().expect("a heartbeat");
+            event_log::heartbeat(&machine.engine().writer).expect("a heartbeat");
             machine.end(end);
             machine.pass(10 * HOUR);
             machine.step_to(then);
@@ -336,7 +336,7 @@ fn handles_whose_clocks_measure_differently_have_bases_of_their_own() {
     assert_eq!(same.time.now().time, (START + 20) * 1_000_000);
     own.time.tend();
     assert_eq!(
-        clock_lead::noted(machine.engine().shared.image.header()),
+        clock_lead::noted(machine.engine().header()),
         Some(0),
         "noted by the image's clock only"
     );

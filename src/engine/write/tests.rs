@@ -38,8 +38,8 @@ fn insert_beside(
     let later = Timestamp::from_unix_micros(start + 2 * engine.shared.grace);
     std::thread::scope(|scope| {
         let mut events = engine.stripes.lock(0);
-        let (state, moment) = (engine.shared.image.header().state(), engine.time.moment(stamp));
-        let step = engine.shared.meta.kind.step(&state, &moment).expect("it has steps") + 1;
+        let (state, moment) = (engine.header().state(), engine.time.moment(stamp));
+        let step = engine.shared.kind().step(&state, &moment).expect("it has steps") + 1;
         let inserting = scope.spawn(|| filter.call().time(later).insert(1_u64.to_le_bytes()));
         (0..10).take_while(|_| !inserting.is_finished()).for_each(|_| sleep(WINDOW / 6400));
         act(&mut events, Event::Step { step, time: start, word: 0 }, stamp);
@@ -54,7 +54,7 @@ fn a_key_that_comes_while_an_earlier_event_is_decided_stays_for_its_whole_window
     let inserted = insert_beside(&filter, start, |events, event, stamp| {
         let (shared, record) = (&filter.engine().shared, event::to_record(&event, stamp.stream));
         let lsn = filter.engine().log_writer.append(&mut events.segment, &record).expect("room");
-        shared.image.apply_event(&*shared.meta.kind, lsn, &event);
+        shared.image.apply_event(shared.kind(), lsn, &event);
         events.entry().note(lsn, stamp.word());
     });
     assert!(inserted.expect("no error"));
@@ -88,14 +88,14 @@ fn banks_whose_numbers_outgrow_the_argument_of_a_record_are_replayed() {
     let mut time = insert_many(&engine, 0..10, 1 << 40);
     // As if that many banks had been opened and closed before.
     let before = ARGUMENT_MAX - 1;
-    let state_block = engine.shared.image.header().state_block();
+    let state_block = engine.header().state_block();
     state_block.change(state_block.current().lsn(), |state| {
         let geometry = state.banks().next().expect("a bank").geometry;
         state.apply_banks(&Event::OpenBank { id: before, geometry, since: 0, time: 0 });
         state.apply_banks(&Event::CloseBank { id: before, time: 0 });
     });
     engine.checkpoints.checkpoint().expect("a checkpoint");
-    let next = |engine: &Engine| engine.shared.image.header().state().next_bank();
+    let next = |engine: &Engine| engine.header().state().next_bank();
     assert_eq!(next(&engine), ARGUMENT_MAX);
     // The rate rises, so larger banks replace smaller ones.
     for (round, count) in (1..).zip([2000_u64, 20_000, 200_000, 1_000_000]) {
@@ -115,7 +115,7 @@ fn banks_whose_numbers_outgrow_the_argument_of_a_record_are_replayed() {
         };
         assert!((first + count - count / 8..first + count).all(there), "{round}: in the window");
     }
-    let banks: Vec<_> = engine.shared.image.header().state().banks().collect();
+    let banks: Vec<_> = engine.header().state().banks().collect();
     assert!(banks.iter().any(|bank| bank.id > ARGUMENT_MAX), "{banks:?}");
     assert!(banks.iter().all(|bank| bank.id >= ARGUMENT_MAX), "older ones were closed: {banks:?}");
     let names = crate::media::Media::list(&memory).expect("a list");
@@ -138,7 +138,7 @@ fn an_insert_that_waits_for_stripe_0_is_refused_if_what_it_finds_there_could_not
 fn the_time_is_recorded_once_a_grace_and_not_with_every_key() {
     let (filter, start) = made();
     let grace = filter.engine().shared.grace;
-    let tail = || filter.engine().shared.image.header().tail().hint();
+    let tail = || filter.engine().header().tail().hint();
     let before = tail();
     let mut times = (0..=grace).step_by(grace as usize / 100);
     assert!(times.all(|at| insert(&filter, at, start + at)));

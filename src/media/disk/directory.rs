@@ -77,6 +77,10 @@ impl Directory {
         // ones.
         let writers = self.mode.unwrap_or(PRIVATE) & 0o022;
         let mode = 0o755 | writers;
+        if absolute.is_file() {
+            let reason = "this is a file, and a filter is a directory: choose another name";
+            return Err(io::Error::new(io::ErrorKind::NotADirectory, reason));
+        }
         fs::DirBuilder::new().recursive(true).mode(u64::from(mode) as u32).create(absolute)?;
         if !missing.is_empty() && writers != 0 {
             let made = File::open(absolute)?;

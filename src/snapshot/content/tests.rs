@@ -122,7 +122,7 @@ fn a_bank_that_was_closed_meanwhile_is_written_empty_and_ahead_of_all_records() 
     let image = &engine.shared.image;
     let listed = &image.listed_banks().expect("a bank")[0];
     let (layout, geometry) = (image.layout(), listed.geometry());
-    let kind = &*engine.shared.meta.kind;
+    let kind = engine.shared.kind();
     let form = BankForm::of(kind);
     let identity = image.header().identity();
     let of = (identity.uuid, identity.timeline);

@@ -112,11 +112,16 @@ fn name_lasts(tape: &Tape, name: &str) -> bool {
     matches!(tape.left_by_name(name, tape.now)[..], [Some(_)])
 }
 
-/// Returns the starts of snapshots that survive a cut now.
+/// Returns the starts of snapshots that survive a cut now. Two processes may have written the same
+/// one, whose name then refers to either.
 fn lasting_snapshots(tape: &Tape) -> Vec<u64> {
-    let lasting = named(tape, "snap-").into_iter();
-    let lasting = lasting.filter(|(name, _, file)| {
-        name_lasts(tape, name) && file.is_synced(tape.now) && !is_of_another_log(tape, file)
+    let is_sound = |inode: &Option<u64>| {
+        let file = inode.and_then(|inode| tape.inodes.get(&inode));
+        file.is_some_and(|file| file.is_synced(tape.now) && !is_of_another_log(tape, file))
+    };
+    let lasting = named(tape, "snap-").into_iter().filter(|(name, ..)| {
+        let left = tape.left_by_name(name, tape.now);
+        !left.is_empty() && left.iter().all(is_sound)
     });
     lasting.filter_map(|(_, start, _)| start.parse().ok()).collect()
 }

@@ -266,6 +266,11 @@ pub fn pause(time: Duration) {
     STAGE.with(|stage| stage.pause(time, false));
 }
 
+/// Waits, at most for this time: the thread may be woken.
+pub fn wait(time: Duration) {
+    STAGE.with(|stage| stage.pause(time, true));
+}
+
 /// Runs several steps as one.
 pub fn at_once<T>(act: impl FnOnce() -> T) -> T {
     STAGE.with(|stage| {
