@@ -141,8 +141,7 @@ func (c *Claim) ending(end func() error) error {
 	if !c.held {
 		return &Error{
 			Code: ErrLeaseLost, Path: c.h.path,
-			Message: c.h.path + ": the claim is " + c.state.String() +
-				" or ended before; nothing was written",
+			Message: c.h.path + ": " + notHeld(c.state) + "; nothing was written",
 		}
 	}
 	err := end()
@@ -150,6 +149,14 @@ func (c *Claim) ending(end func() error) error {
 		c.held = false
 	}
 	return err
+}
+
+// notHeld says why a claim cannot be ended.
+func notHeld(state State) string {
+	if state == Yours {
+		return "the claim was confirmed, released or lost before"
+	}
+	return "there is no claim to end: the answer was " + state.String()
 }
 
 func isLost(err error) bool {

@@ -11,6 +11,10 @@
 #ifndef EBBTIDE_HPP
 #define EBBTIDE_HPP
 
+#if __cplusplus < 201703L
+#error "ebbtide.hpp needs C++17: compile with -std=c++17"
+#endif
+
 #include "ebbtide.h"
 
 #include <chrono>

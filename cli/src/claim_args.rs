@@ -19,7 +19,7 @@ pub struct RunOnce {
     /// The filter's directory.
     pub dir: PathBuf,
     /// The command to run, with its arguments.
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, UNIX_EPOCH};
 /// Parses a count of at least 1: a `NonZero` over this integer.
 pub fn parse_positive<N: TryFrom<I>, I: TryFrom<u64>>(text: &str) -> Result<N, String> {
     let count = I::try_from(parse_count(text)?).ok().and_then(|count| N::try_from(count).ok());
-    count.ok_or_else(|| "expected a number of at least 1 that the machine can count".to_owned())
+    count.ok_or_else(|| "expected a whole number of at least 1".to_owned())
 }
 
 /// Formats a duration in a form that the library reads.
@@ -103,7 +103,8 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_read_as_humantime_reads_them() {
+    fn durations_are_read_as_humantime_reads_them_but_for_months_as_a_letter() {
+        assert!(parse_duration("1M").is_err());
         for text in [
             "90s",
             "1h 30m",
@@ -112,7 +113,7 @@ mod tests {
             "250ms",
             " 3 days ",
             "7µs",
-            "1M",
+            "1month",
             "1y 2w",
             "0s",
             "",
@@ -132,12 +133,7 @@ mod tests {
             let expected = humantime::parse_duration(text);
             let found = parse_duration(text);
             assert_eq!(found.is_ok(), expected.is_ok(), "{text:?}: {found:?}, {expected:?}");
-            match (found, expected) {
-                (Err(found), Err(expected)) => {
-                    assert_eq!(found, format!("{expected}, as in 90s, 10m or 24h"), "{text:?}");
-                }
-                (found, expected) => assert_eq!(found.ok(), expected.ok(), "{text:?}"),
-            }
+            assert_eq!(found.ok(), expected.ok(), "{text:?}");
         }
     }
 

@@ -26,7 +26,7 @@ const TIMES: &[(&[&str], u64)] = &[
     (&["hours", "hour", "hr", "hrs", "h"], 3_600 * SECOND),
     (&["days", "day", "d"], DAY),
     (&["weeks", "week", "wk", "wks", "w"], 7 * DAY),
-    (&["months", "month", "M"], 2_630_016 * SECOND),
+    (&["months", "month"], 2_630_016 * SECOND),
     (&["years", "year", "yr", "yrs", "y"], 31_557_600 * SECOND),
 ];
 
@@ -66,8 +66,7 @@ const COUNTED: &[&str] = &[
 /// The parameters of kinds that are a size in bytes.
 const SIZED: &[&str] = &["max-memory"];
 
-const OVERFLOW: &str = "number is too large or cannot be represented without a lack of precision \
-                        (values below 1ns are not supported)";
+const OVERFLOW: &str = "expected a shorter duration, without parts of a nanosecond";
 
 /// Parses a duration such as `90s`, `10m`, `1.5h` or `1h 30m`.
 ///
@@ -97,14 +96,14 @@ fn split(text: &str, class: impl Fn(char) -> bool) -> (&str, &str) {
 fn nanoseconds(text: &str) -> Result<u128, Cow<'static, str>> {
     let mut rest = text.trim_start();
     if rest.is_empty() {
-        return Err("value was empty".into());
+        return Err("expected a duration".into());
     }
     let mut sum: u128 = 0;
     while !rest.is_empty() {
         let at = text.len() - rest.len();
         let (whole, after) = split(rest, |letter| letter.is_ascii_digit());
         if whole.is_empty() {
-            return Err(format!("expected number at {at}").into());
+            return Err(format!("expected a number at position {at}").into());
         }
         let (fraction, after) = match after.strip_prefix('.') {
             Some(decimals) if decimals.starts_with(|next: char| next.is_ascii_digit()) => {
@@ -132,12 +131,13 @@ fn nanoseconds(text: &str) -> Result<u128, Cow<'static, str>> {
 fn unknown_unit(text: &str, name: &str, after: &str, number: &str) -> Cow<'static, str> {
     match name {
         "" if after.is_empty() || after.starts_with(|letter: char| letter.is_ascii_digit()) => {
-            format!("time unit needed, for example {number}sec or {number}ms")
+            format!("expected a unit after {number}, such as {number}sec or {number}ms")
         }
         "" => return invalid_character(text, after),
+        "M" => format!("expected {number}m for minutes or {number}months: M may mean either"),
         name => format!(
-            "unknown time unit {name:?}, supported units: ns, us/µs, ms, sec, min, hours, days, \
-             weeks, months, years (and few variations)"
+            "expected a unit of time instead of {name:?}: ns, us, ms, sec, min, hours, days, \
+             weeks, months or years"
         ),
     }
     .into()
@@ -145,7 +145,8 @@ fn unknown_unit(text: &str, name: &str, after: &str, number: &str) -> Cow<'stati
 
 /// Returns the error for the first character of the rest of a text.
 fn invalid_character(text: &str, rest: &str) -> Cow<'static, str> {
-    format!("invalid character at {}", text.len() - rest.len()).into()
+    format!("expected numbers and units, with nothing else at position {}", text.len() - rest.len())
+        .into()
 }
 
 /// Returns a number of units in nanoseconds; `None` if it is too large, or needs a fraction of one.
@@ -314,16 +315,17 @@ mod tests {
     #[test]
     fn malformed_durations_are_refused_with_a_reason() {
         for (text, reason) in [
-            ("", "value was empty"),
-            ("soon", "expected number at 0"),
-            ("10", "time unit needed, for example 10sec or 10ms"),
-            ("10 fortnights", "unknown time unit \"fortnights\""),
-            ("5s, 3s", "invalid character at 2"),
-            ("-5s", "expected number at 0"),
-            ("10$", "invalid character at 2"),
-            ("0.5ns", "number is too large or cannot be represented"),
-            ("99999999999999999999s", "number is too large or cannot be represented"),
-            ("9999999999999999999y", "number is too large or cannot be represented"),
+            ("", "expected a duration"),
+            ("soon", "expected a number at position 0"),
+            ("10", "expected a unit after 10, such as 10sec or 10ms"),
+            ("10M", "expected 10m for minutes or 10months: M may mean either"),
+            ("10 fortnights", "expected a unit of time instead of \"fortnights\""),
+            ("5s, 3s", "expected numbers and units, with nothing else at position 2"),
+            ("-5s", "expected a number at position 0"),
+            ("10$", "expected numbers and units, with nothing else at position 2"),
+            ("0.5ns", OVERFLOW),
+            ("99999999999999999999s", OVERFLOW),
+            ("9999999999999999999y", OVERFLOW),
         ] {
             let error = parse_duration(text).expect_err(text);
             assert!(error.starts_with(reason), "{text:?}: {error}");

@@ -147,7 +147,7 @@ pub fn plan<'py>(py: Python<'py>, spec: &str, options: &str) -> PyResult<Bound<'
 pub fn parse_duration(py: Python<'_>, text: &str) -> PyResult<u64> {
     let parsed = units::parse_duration(text).map_err(|expected| Error::Parameter {
         name: "duration",
-        expected,
+        expected: times::noun(expected),
         found: format!("{text:?}"),
     });
     Ok(u64::try_from(raise(py, parsed)?.as_micros()).unwrap_or(u64::MAX))

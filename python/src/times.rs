@@ -84,6 +84,11 @@ pub fn moment_object(py: Python<'_>, at: At) -> PyResult<Bound<'_, PyAny>> {
     }
 }
 
+/// Returns what was expected without that word, which the message begins with.
+pub fn noun(expected: String) -> String {
+    expected.strip_prefix("expected ").map(str::to_owned).unwrap_or(expected)
+}
+
 /// Returns a duration: a `timedelta`, seconds, or text with a unit.
 pub fn duration(name: &'static str, value: &Bound<'_, PyAny>) -> PyResult<Duration> {
     const EXPECTED: &str = "a timedelta, a number of seconds, or text such as '10m'";
@@ -91,6 +96,7 @@ pub fn duration(name: &'static str, value: &Bound<'_, PyAny>) -> PyResult<Durati
     if let Ok(text) = value.cast::<PyString>() {
         let text = text.to_str()?;
         return parse_duration(text).map_err(|expected| {
+            let expected = noun(expected);
             raised(py, Error::Parameter { name, expected, found: text.to_owned() })
         });
     }
@@ -123,7 +129,7 @@ pub fn durability(value: &Bound<'_, PyAny>) -> PyResult<Durability> {
         Ok(text) => {
             let text = text.to_str()?;
             parse_durability(text).map_err(|expected| {
-                let found = text.to_owned();
+                let (expected, found) = (noun(expected), text.to_owned());
                 raised(value.py(), Error::Parameter { name: "durability", expected, found })
             })
         }

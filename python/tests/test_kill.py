@@ -95,6 +95,23 @@ def test_what_is_open_at_exit_is_closed(path: str) -> None:
         assert "a" in seen and seen.stat().snapshots == 1
 
 
+def test_one_that_cannot_be_closed_at_exit_is_named_and_keeps_no_other_one_open(path: str) -> None:
+    code = (
+        "import ebbtide, shutil, sys\n"
+        "names = [sys.argv[1] + str(number) for number in range(6)]\n"
+        "all = [ebbtide.open(name, ebbtide.Bloom(1000)) for name in names]\n"
+        "[seen.insert('a') for seen in all]\n"
+        "[shutil.rmtree(name) for name in names[::2]]\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True)
+    assert done.returncode == 0
+    said = done.stderr.splitlines()
+    assert len(said) == 3 and all(line.startswith("ebbtide: ") for line in said), done.stderr
+    for number in range(1, 6, 2):
+        with ebbtide.open(f"{path}{number}") as seen:
+            assert "a" in seen and seen.stat().snapshots == 1
+
+
 def test_a_process_that_ends_without_closing_loses_nothing(path: str) -> None:
     code = (
         "import ebbtide, os, sys\n"

@@ -32,10 +32,10 @@ use std::ffi::c_int;
 pub unsafe extern "C" fn RedisModule_OnLoad(
     context: *mut ffi::RedisModuleCtx,
     _: *mut *mut ffi::RedisModuleString,
-    _: c_int,
+    arguments: c_int,
 ) -> c_int {
     // SAFETY: the caller's.
-    unsafe { ffi::begin(context, (c"ebbtide", 1), register) }
+    unsafe { ffi::begin(context, (c"ebbtide", 1), arguments, register) }
 }
 
 /// Registers everything; false if the server refuses something.

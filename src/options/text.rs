@@ -66,7 +66,10 @@ impl FromStr for Options {
 
 /// Returns the options with one more of them set.
 fn set(options: Options, name: &str, value: &str) -> Result<Options> {
-    let wrong = |expected: String| Error::parameter(OPTIONS, format!("{name}: {expected}"), value);
+    let wrong = |expected: String| {
+        let expected = expected.strip_prefix("expected ").unwrap_or(&expected);
+        Error::parameter(OPTIONS, format!("{name}: {expected}"), value)
+    };
     let count = || parse_count(value).map_err(wrong);
     let size = || parse_size(value).map_err(wrong);
     Ok(match name {
@@ -137,11 +140,11 @@ mod tests {
         for (text, part) in [
             ("durability", "name=value"),
             ("durability=", "name=value"),
-            ("durability=sometimes", "durability: expected always, never"),
-            ("stripes=many", "stripes: expected a whole number"),
+            ("durability=sometimes", "durability: always, never"),
+            ("stripes=many", "expected stripes: a whole number"),
             ("stripes=5G", "a number of locks"),
             ("block-bytes=4kib", "block-bytes"),
-            ("max-lead=5", "time unit needed"),
+            ("max-lead=5", "max-lead: a unit after 5"),
             ("hash=md5", "md5"),
             ("background=maybe", "on or off"),
             ("mode=rw", "octal"),

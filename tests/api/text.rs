@@ -77,7 +77,7 @@ fn wrong_specs_are_refused_with_a_sentence() {
         ("time-limited window", "name=value"),
         ("time-limited window=", "name=value"),
         ("time-limited =10m", "name=value"),
-        ("time-limited window=10", "time unit needed"),
+        ("time-limited window=10", "a unit after 10"),
         ("time-limited window=10m window=5m", "window once"),
         ("fingerprint last=1 window-items=2", "window-items once"),
     ] {

@@ -61,7 +61,10 @@ fn spec(arguments: &Dedup) -> Result<Option<Any>> {
     let parameters = Parameters::new().with("fpr", fpr);
     let kind = arguments.kind.as_deref().unwrap_or(KIND_OF_WINDOWS);
     let needs_window = |option: &str| {
-        let what = format!("{option} needs a window; give --window DURATION or --last N as well");
+        let what = format!(
+            "{option} needs a window; give --window DURATION or --last N as well, or leave it out: \
+             an existing filter has what it was created with"
+        );
         Err(Failure::Error(what))
     };
     match (arguments.window, arguments.last) {

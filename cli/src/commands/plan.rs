@@ -73,6 +73,16 @@ fn plan_json(kind: &str, plan: &inspect::Plan) -> Map<String, Value> {
     ])
 }
 
+/// Returns what the memory of a plan leaves out: a window in time without a rate is planned as it
+/// begins.
+fn grows(plan: &inspect::Plan) -> &'static str {
+    let has = |name| plan.parameters.get(name).is_some();
+    match has("window") && !has("rate") && plan.bits_per_key.is_none() {
+        true => " at first; it grows with the keys, and --rate says how many a second",
+        false => "",
+    }
+}
+
 /// Returns what inserts write to the disk.
 fn disk_writes(plan: &inspect::Plan) -> String {
     const RATE: f64 = 1000.0;
@@ -107,7 +117,7 @@ fn plan_text(kind: &str, plan: &inspect::Plan, faster: Option<&inspect::Plan>) -
         (name, format!("{bits}, for {keeps} {rate:.3e}"))
     }));
     rows.extend([
-        ("memory", bytes(plan.memory_bytes)),
+        ("memory", bytes(plan.memory_bytes) + grows(plan)),
         ("disk", format!("{} at most, with snapshots and WAL", bytes(plan.disk_bytes))),
         ("disk writes", disk_writes(plan)),
         ("stripes", plan.stripes.to_string()),

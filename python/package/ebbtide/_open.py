@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import weakref
 from collections.abc import Iterable
 from datetime import timedelta
@@ -11,6 +12,7 @@ from typing import Any, Literal, Union
 
 from . import _ebbtide
 from ._ebbtide import Filter, History, Reader
+from ._errors import Error
 from ._specs import Spec, micros, to_timedelta
 from ._types import AlterationPlan, Duration, Moment, Plan, Remade, Report, Salvaged
 
@@ -21,9 +23,13 @@ _opened: weakref.WeakSet[Filter] = weakref.WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """Closes what is open, so that the last snapshots are written."""
+    """Closes what is open, so that the last snapshots are written. One that cannot be closed, because
+    it was removed for example, is named on standard error and keeps no other one open."""
     for filter in list(_opened):
-        filter.close()
+        try:
+            filter.close()
+        except Error as error:
+            print(f"ebbtide: {error}", file=sys.stderr)
 
 
 def _absolute(path: Path) -> str:

@@ -18,7 +18,10 @@ def to_timedelta(value: Duration, name: str) -> timedelta:
     if isinstance(value, timedelta):
         return value
     if isinstance(value, str):
-        return timedelta(microseconds=parse_duration(value))
+        try:
+            return timedelta(microseconds=parse_duration(value))
+        except BadParameter as error:
+            raise _bad(name, error.expected, repr(value)) from None
     if isinstance(value, bool) or not hasattr(value, "__float__"):
         raise TypeError(
             f"{name}: expected a timedelta, a number of seconds, or text with a unit such as "

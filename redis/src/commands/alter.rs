@@ -45,7 +45,7 @@ impl Command for Alter {
         let mut slot = call.open::<Value>(Self::ABOUT.access)?;
         let value = present(&mut slot)?;
         let before = value.machine()?.as_identity().clone();
-        let kind = kind_after(&before, kind, &given)?;
+        let kind = kind_after(&before, &kind, &given)?;
         if kind.name() == before.kind.name() && kind.parameters() == before.kind.parameters() {
             call.ok();
             return Ok(());
@@ -70,8 +70,8 @@ impl Command for Alter {
 }
 
 /// Reads the arguments: the kind and its parameters.
-fn asked<'a>(call: &Call<'a>) -> Result<(&'a str, Parameters), Failure> {
-    let kind = text("kind", call.argument(2))?;
+fn asked(call: &Call<'_>) -> Result<(String, Parameters), Failure> {
+    let kind = text("kind", call.argument(2))?.to_ascii_lowercase();
     let (mut parameters, mut reader) = (Parameters::new(), Reader::new(call, 3));
     while let Some(word) = reader.next() {
         if FIXED.iter().any(|fixed| is(word, fixed)) {

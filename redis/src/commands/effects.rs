@@ -171,7 +171,10 @@ pub fn succeed(
 
 /// Creates the error for a key that has a value already.
 pub fn exists() -> Failure {
-    Failure::new("EXISTS", "the key has a value already")
+    Failure::new(
+        "EXISTS",
+        "the key has a value already; EB.RESERVE with SAME accepts an equal filter",
+    )
 }
 
 /// `EB.CREATE key identity`: a new, empty filter.

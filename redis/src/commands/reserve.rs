@@ -10,7 +10,7 @@ use crate::value::Value;
 use ebbtide_core::block::Layout;
 use ebbtide_core::kinds::spec::{Any, Spec};
 use ebbtide_core::machine::{Machine, MachineOptions};
-use ebbtide_core::units::{parse_parameter, parse_size};
+use ebbtide_core::units::{parse_parameter, parse_size, shown};
 use ebbtide_core::{KeyHash, Kind, Parameters};
 use std::fmt::Display;
 use std::sync::Arc;
@@ -185,7 +185,7 @@ pub fn limited(
 
 /// Reads the arguments.
 fn asked(call: &Call<'_>) -> Result<Asked, Failure> {
-    let kind = text("kind", call.argument(2))?;
+    let kind = &text("kind", call.argument(2))?.to_ascii_lowercase();
     let (mut parameters, mut reader) = (Parameters::new(), Reader::new(call, 3));
     let spec = Any::new(kind, Parameters::new());
     let (hash, seed_given, stripes, block_bytes) = (None, None, None, None);
@@ -237,6 +237,8 @@ pub fn parameter(
             (word, text(word, value)?)
         }
     };
+    // As for all words of the server; of one letter there are both.
+    let name = if name.len() > 1 { &*name.to_ascii_lowercase() } else { name };
     let name = if name == "last" { "window-items" } else { name };
     let is_word = !name.is_empty() && !value.is_empty();
     let is_word = is_word && !(name.to_owned() + value).contains(char::is_whitespace);
@@ -257,7 +259,10 @@ fn compare(asked: &Asked, kind: &dyn Kind, there: &Machine) -> Outcome {
     let names = expected.iter().chain(found.iter()).map(|(name, _)| name);
     let is_asked = |name: &str| asked.spec.parameters().get(name).is_some();
     for name in names.filter(|name| !DERIVED.contains(name) || is_asked(name)) {
-        let of = |all: &Parameters| all.get(name).unwrap_or("nothing").to_owned();
+        let of = |all: &Parameters| match all.get(name) {
+            Some(value) => shown(name, value),
+            None => "nothing".to_owned(),
+        };
         same(name, of(&expected), of(&found))?;
     }
     if let Some(hash) = asked.hash {
@@ -283,6 +288,8 @@ fn same<T: PartialEq + Display>(what: &str, expected: T, found: T) -> Outcome {
     if expected == found {
         return Ok(());
     }
-    let message = format!("{what}: expected {expected}, found {found}");
+    let message = format!(
+        "{what}: expected {expected}, found {found}; EB.ALTER changes kinds and their parameters"
+    );
     Err(Failure::new("MISMATCH", message))
 }

@@ -14,14 +14,15 @@ const HANDLE_ATOMIC_SLOT_MIGRATION: c_int = 1 << 5;
 /// The context of loading the module.
 pub struct Context(*mut RedisModuleCtx);
 
-/// Begins to load the module under this name, and lets `register` register what it has. Returns
-/// what the server expects.
+/// Begins to load the module under this name, with this number of arguments, and lets `register`
+/// register what it has. Returns what the server expects.
 ///
 /// # Safety
 /// Called with the context of `RedisModule_OnLoad`, there.
 pub unsafe fn begin(
     context: *mut RedisModuleCtx,
     (name, version): (&CStr, c_int),
+    arguments: c_int,
     register: fn(&Context) -> bool,
 ) -> c_int {
     // SAFETY: the caller's.
@@ -33,6 +34,14 @@ pub unsafe fn begin(
     let newest = unsafe { raw::RedisModule_RegisterNumericConfig };
     if newest.is_none() {
         log(&context, "ebbtide needs Redis 7.0 or later, or Valkey 7.2 or later");
+        return raw::REDISMODULE_ERR;
+    }
+    if arguments > 0 {
+        log(
+            &context,
+            "the module takes no arguments: write settings as `ebbtide.name value` in the \
+             configuration file, or as `--ebbtide.name value` at the start",
+        );
         return raw::REDISMODULE_ERR;
     }
     let done = register(&context);

@@ -1,6 +1,6 @@
 //! Each command: replies, errors, and the named cases of RedisBloom's and valkey-bloom's suites.
 
-use crate::server::{Server, ask, command, error, is_there, within};
+use crate::server::{Server, ask, command, error, free_port, is_there, spawn, within};
 use redis::Value;
 
 /// Runs with a new server, if there is one.
@@ -267,6 +267,21 @@ fn a_filter_is_exported_and_imported_in_pieces() {
     });
 }
 
+#[test]
+fn arguments_of_the_module_are_refused_with_what_to_write_instead() {
+    if !is_there() {
+        return;
+    }
+    let home = tempfile::tempdir().expect("a directory");
+    let arguments = ["ebbtide.bf-commands", "yes"].map(str::to_owned);
+    let mut server = spawn(free_port(), home.path(), &arguments, &[]);
+    within("the server refuses the module", || {
+        let log = std::fs::read_to_string(home.path().join("log")).unwrap_or_default();
+        log.contains("as `--ebbtide.name value` at the start")
+    });
+    assert!(!server.wait().expect("its end").success());
+}
+
 /// As every client does at its start.
 #[test]
 fn reserving_again_is_accepted_if_it_is_the_same() {
@@ -276,7 +291,7 @@ fn reserving_again_is_accepted_if_it_is_the_same() {
             assert_eq!(server.ask::<String>(&format!("EB.RESERVE seen {asked}")), "OK");
         }
         for other in
-            ["time-limited window 600s fpr 0.001 SAME", "time-limited window=10m fpr=0.001 same"]
+            ["Time-Limited WINDOW 600s fpr 0.001 SAME", "time-limited window=10m fpr=0.001 same"]
         {
             assert_eq!(server.ask::<String>(&format!("EB.RESERVE seen {other}")), "OK");
         }
@@ -291,6 +306,8 @@ fn reserving_again_is_accepted_if_it_is_the_same() {
             let error = server.error(&format!("EB.RESERVE seen {other}"));
             assert!(error.starts_with(&format!("MISMATCH {what}")), "{error}");
         }
+        let error = server.error("EB.RESERVE seen time-limited window 20m fpr 0.001 SAME");
+        assert!(error.contains("expected 20m, found 10m; EB.ALTER"), "{error}");
     });
 }
 

@@ -57,7 +57,7 @@ pub struct Server {
 }
 
 /// Returns a port that is free now.
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.local_addr().expect("its address").port()
 }
@@ -233,7 +233,8 @@ impl Drop for Server {
     }
 }
 
-fn spawn(
+/// Starts a server with these arguments behind the module.
+pub fn spawn(
     port: u16,
     home: &Path,
     settings: &[String],
