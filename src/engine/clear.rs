@@ -2,8 +2,9 @@
 //!
 //! The protocol is in `docs/protocols/image.md`. All stripes are held, so no insert is in progress.
 //! The record comes first; then the state block lists a new, empty bank in the place of the old
-//! ones; then each stripe subtracts its counts. If the clearing process dies, processes that take
-//! over its stripes complete the same steps, stripe 0 first.
+//! ones; then the filter's sums and those of each stripe are cleared, stripe 0 first. If the
+//! clearing process dies, processes that take over its stripes complete the same steps in the same
+//! order.
 
 use crate::engine::event_log;
 use crate::engine::shared::Local;
@@ -40,17 +41,12 @@ fn clear_held(writer: &Writer, held: &mut [StripeGuard<'_, Local>]) -> Result<Op
     let record = Record { time: time.time, stream: time.stream, ..Record::new(Op::Clear) };
     let Some(stripe_0) = held.last_mut() else { return Ok(None) };
     let Some(lsn) = event_log::append(writer, stripe_0, &record) else { return Ok(None) };
-    // Before any stripe counts the record: a process that takes one over looks for it in block
-    // 0.
-    writer.shared.image.clear_state(lsn, &cleared);
-    let time = time.word();
-    let counters = writer.shared.header().counters();
-    for stripe in held.iter() {
-        let counted = stripe.entry().clear(lsn, time);
-        let (inserts, new_bits) = (counted.inserts.wrapping_neg(), counted.new_bits.wrapping_neg());
-        counters.count(writer.shared.shard(), inserts, new_bits);
+    let (image, time) = (&writer.shared.image, time.word());
+    image.clear_state(lsn, &cleared);
+    for index in 0..image.header().stripe_count() {
+        image.clear_stripe(index, lsn, time);
     }
-    writer.shared.header().events_from().end();
+    image.header().events_from().end();
     writer.time.raise(time);
     Ok(Some(lsn))
 }

@@ -212,7 +212,7 @@ impl StripeLocks {
         let repaired = match self.repair(index) {
             Ok(Repaired::NeedsEvents) => {
                 // Whoever takes stripe 0 over from the dead owner repairs it.
-                drop(self.lock(0));
+                let _events = self.lock(0);
                 self.repair(index)
             }
             repaired => repaired,
@@ -234,9 +234,10 @@ impl StripeLocks {
             return stripe;
         }
         let after = stripe.entry().sums();
-        // An owner that had not counted in the stripe had not counted here either.
-        let inserts = after.inserts.wrapping_sub(before.inserts);
-        let new_bits = after.new_bits.wrapping_sub(before.new_bits);
+        // An owner that had not counted in the stripe had not counted here either. What a clear has
+        // taken from the stripe was taken from these sums with stripe 0.
+        let inserts = after.inserts.saturating_sub(before.inserts);
+        let new_bits = after.new_bits.saturating_sub(before.new_bits);
         work.note("inserts", inserts);
         header.counters().count(self.shared.shard(), inserts, new_bits);
         self.time.raise(after.time);
@@ -382,6 +383,46 @@ mod tests {
         let sum = header.counters().sum();
         assert_eq!((sum.inserts - total.inserts, sum.new_bits - total.new_bits), (1, 3));
         assert!(engine.shared.log.segment(hole).is_some_and(|segment| segment.is_complete(hole)));
+    }
+
+    /// The steps of a clear after its record, in the order of `clear.rs`.
+    const CLEARING: usize = 5;
+
+    /// Returns a filter whose clear was interrupted after this many steps.
+    fn half_cleared(steps: usize) -> Filter<Bloom> {
+        let (filter, _) = made();
+        let engine = filter.engine();
+        (0..20_u64).for_each(|key| assert!(filter.insert(key.to_le_bytes()).is_ok()));
+        let header = engine.header();
+        (0..3).for_each(|at| assert!(robust_word::try_lock(header.stripe(at).lock_word(), DEAD)));
+        header.events_from().announce(header.tail().hint());
+        let lsn = engine.log_writer.append(&mut None, &Record::new(Op::Clear)).expect("room");
+        let image = &engine.shared.image;
+        let state = || image.clear_state(lsn, &image.prepare_clear(engine.shared.kind()).unwrap());
+        let stripe = |index| image.clear_stripe(index, lsn, 0);
+        let done: [&dyn Fn(); CLEARING] =
+            [&state, &|| header.counters().clear(), &|| stripe(0), &|| stripe(1), &|| stripe(2)];
+        done.iter().take(steps).for_each(|step| step());
+        filter
+    }
+
+    #[test]
+    fn whoever_comes_first_after_an_interrupted_clear_counts_nothing_of_before_it() {
+        for (steps, first) in (0..=CLEARING).flat_map(|steps| (0..3).map(move |at| (steps, at))) {
+            let filter = half_cleared(steps);
+            let engine = filter.engine();
+            let sum = || engine.header().counters().sum().inserts;
+            drop(engine.stripes.lock(first));
+            assert_eq!(sum(), 0, "{steps} steps, then stripe {first}");
+            // Some of them in stripes that need no repair any more.
+            for (done, key) in (1..=9_u64).zip(100_u64..) {
+                assert!(filter.insert(key.to_le_bytes()).expect("room"), "{steps} {first}");
+                drop(engine.stripes.lock(done as usize % 3));
+                assert_eq!(sum(), done, "{steps} steps, then stripe {first}");
+            }
+            assert_eq!(engine.shared.image.sum_stripes().0.inserts, 9, "{steps} {first}");
+            assert!(!filter.contains(3_u64.to_le_bytes()).expect("an answer"), "{steps} {first}");
+        }
     }
 
     #[test]

@@ -338,11 +338,22 @@ impl Image {
             self.clear_state(lsn, &cleared);
             self.follow()?;
         }
-        let stripe = self.header.stripe(index);
-        if lsn > stripe.sums().lsn {
-            stripe.clear(lsn, time_word(record));
-        }
+        self.clear_stripe(index, lsn, time_word(record));
         Ok(())
+    }
+
+    /// Clears a stripe's sums, and with stripe 0 those of the filter, unless that was done. The
+    /// caller holds the stripe, and stripe 0 is the first: until its sums have the clear's LSN, no
+    /// other stripe is used, so there is nothing else to be counted.
+    pub fn clear_stripe(&self, index: usize, lsn: u64, time: u64) {
+        let stripe = self.header.stripe(index);
+        if stripe.has_counted(lsn) {
+            return;
+        }
+        if index == 0 {
+            self.header.counters().clear();
+        }
+        stripe.clear(lsn, time);
     }
 
     /// Creates the bank that an event opens, before its record is written, unless it is open. The

@@ -126,13 +126,21 @@ impl<'a> Stripe<'a> {
         self.0[other].store(lsn, Ordering::Release);
     }
 
+    /// Returns whether the record of this LSN, or a later one, was counted. A caller without the
+    /// lock may miss one that is counted meanwhile.
+    #[must_use]
+    pub fn has_counted(&self, lsn: u64) -> bool {
+        // Acquire: pairs with the Release of the LSN in `count`. What the stripe's holder did
+        // before that is done.
+        COPIES.iter().any(|at| self.0[*at].load(Ordering::Acquire) >= lsn)
+    }
+
     /// Subtracts all counts, up to the LSN of the record that cleared the filter; for the stripe's
-    /// holder. Returns the former counts.
-    pub fn clear(&self, lsn: u64, time: u64) -> Totals {
+    /// holder.
+    pub fn clear(&self, lsn: u64, time: u64) {
         let StripeSums { inserts, new_bits, .. } = self.sums();
         let (less, fewer) = (inserts.wrapping_neg(), new_bits.wrapping_neg());
         self.count(lsn, time, Totals { inserts: less, new_bits: fewer });
-        Totals { inserts, new_bits }
     }
 
     /// Notes an event or a heartbeat, for the stripe's holder.

@@ -40,8 +40,8 @@ pub fn from(image: &Image, index: usize, newest: u64) -> Option<u64> {
 pub enum Repaired {
     /// The stripe.
     Whole,
-    /// Nothing yet: stripe 0 must be repaired first. Its owner was clearing the filter, or records
-    /// of the stripe may belong to banks that a batch's events open.
+    /// Nothing yet: stripe 0 must be repaired first, and be held meanwhile. Its owner was clearing
+    /// the filter, or records of the stripe may belong to banks that a batch's events open.
     NeedsEvents,
 }
 
@@ -128,19 +128,24 @@ impl Repairing<'_> {
         Ok(())
     }
 
-    /// Returns whether an ordinary stripe must wait for stripe 0: this is a clear that the state
-    /// block does not contain, or a batch with records of the stripe and with such events.
+    /// Returns whether an ordinary stripe must wait for stripe 0: this is a clear that stripe 0 has
+    /// not counted, or a batch with records of the stripe and with events that the state block does
+    /// not contain.
     fn needs_events(&self, group: Group<'_>) -> bool {
         let Self { image, index, .. } = *self;
-        let applied = image.header().state_block().current().lsn();
-        let is_missing = |wanted: &dyn Fn(&Record) -> bool| {
-            group.iter().any(|(lsn, record)| *lsn > applied && wanted(record))
+        let header = image.header();
+        let is_any = |wanted: &dyn Fn(u64, &Record) -> bool| {
+            group.iter().any(|(lsn, record)| wanted(*lsn, record))
         };
+        let is_uncounted_clear =
+            |lsn, record: &Record| record.op == Op::Clear && !header.stripe(0).has_counted(lsn);
+        let applied = header.state_block().current().lsn();
+        let is_missing_event =
+            |lsn, record: &Record| lsn > applied && event::from_record(record).is_some();
         let has_own = || group.iter().any(|(_, record)| is_of(image, index, record));
-        let events = |record: &Record| event::from_record(record).is_some();
         index > 0
-            && (is_missing(&|record| record.op == Op::Clear)
-                || group.len() > 1 && has_own() && is_missing(&events))
+            && (is_any(&is_uncounted_clear)
+                || group.len() > 1 && has_own() && is_any(&is_missing_event))
     }
 }
 
