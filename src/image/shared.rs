@@ -410,34 +410,25 @@ impl Image {
     /// # Errors
     /// [`crate::Error::Io`] if a bank cannot be allocated or mapped.
     pub fn apply(&self, kind: &dyn Kind, banks: &BankSet, lsn: u64, record: &Record) -> Result<()> {
+        let stripe_0 = self.header.stripe(0);
         match record.op {
             // Whoever reads a batch decides whether its records count.
             Op::Void | Op::Durable | Op::Batch => {}
             Op::Position => {
-                let (positions, stripe) = (self.header.positions(), self.header.stripe(0));
+                let positions = self.header.positions();
                 if lsn > positions.lsn() {
                     positions.set(lsn, record.payload, record.time);
                 }
-                if lsn > stripe.sums().lsn {
-                    stripe.note(lsn, 0);
-                }
+                stripe_0.note(lsn, 0);
             }
             Op::Claim | Op::Release => {
-                let stripe = self.header.stripe(0);
                 self.allocate_claims()?;
                 if lsn > self.header.claims().lsn() {
                     self.header.claims().apply(lsn, record);
                 }
-                if lsn > stripe.sums().lsn {
-                    stripe.note(lsn, 0);
-                }
+                stripe_0.note(lsn, 0);
             }
-            Op::Heartbeat => {
-                let stripe = self.header.stripe(0);
-                if lsn > stripe.sums().lsn {
-                    stripe.note(lsn, time_word(record));
-                }
-            }
+            Op::Heartbeat => stripe_0.note(lsn, time_word(record)),
             Op::Insert | Op::Remove => {
                 self.change_blocks(kind, banks, lsn, record)?;
                 let stripe = self.layout.stripe_of(record.payload);
@@ -450,15 +441,12 @@ impl Image {
             }
             Op::Step | Op::OpenBank | Op::CloseBank => {
                 if let Some(event) = event::from_record(record) {
-                    let stripe = self.header.stripe(0);
                     if lsn > self.header.state_block().current().lsn() {
                         self.prepare(&event)?;
                         self.apply_event(kind, lsn, &event);
                         self.follow()?;
                     }
-                    if lsn > stripe.sums().lsn {
-                        stripe.note(lsn, time_word(record));
-                    }
+                    stripe_0.note(lsn, time_word(record));
                 }
             }
         }

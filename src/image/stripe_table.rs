@@ -143,9 +143,11 @@ impl<'a> Stripe<'a> {
         self.count(lsn, time, Totals { inserts: less, new_bits: fewer });
     }
 
-    /// Notes an event or a heartbeat, for the stripe's holder.
+    /// Notes an event or another record of stripe 0, unless it was noted; for the stripe's holder.
     pub fn note(&self, lsn: u64, time: u64) {
-        self.count(lsn, time, Totals::default());
+        if !self.has_counted(lsn) {
+            self.count(lsn, time, Totals::default());
+        }
     }
 }
 
