@@ -26,6 +26,7 @@ mod tests;
 pub use disk::Disk;
 pub(crate) use mapped::{Mapped, MappedHead};
 pub use memory::Memory;
+#[cfg(not(loom))]
 pub(crate) use places::BESIDE_LOG_MOST;
 pub use places::{BankPlace, Holder, ImagePlace, UnnamedId};
 
