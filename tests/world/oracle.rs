@@ -482,6 +482,7 @@ impl Oracle {
     pub fn apply(&mut self, end: u64, disk: &CrashDisk) -> Checked<()> {
         self.compare()?;
         let revision = Revision::as_of(u64::MAX, disk)?;
+        self.is_beyond_comparison |= !revision.is_known();
         if revision != std::mem::replace(&mut self.revision, revision) {
             self.replayed = Replayed::new(self.spec, revision, self.layout);
         }

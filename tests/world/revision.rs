@@ -17,6 +17,12 @@ impl Revision {
     /// That of a filter which was not altered.
     pub const FIRST: Self = Self { capacity: CAPACITIES[0], start: 0 };
 
+    /// Returns whether it is known since when the filter has these parameters: a full disk may have
+    /// taken the file `meta` of before.
+    pub fn is_known(&self) -> bool {
+        self.start > 0 || self.capacity == Self::FIRST.capacity
+    }
+
     /// Returns that of a filter as of a record, by the files `meta`.
     pub fn as_of(lsn: u64, disk: &CrashDisk) -> Checked<Self> {
         let names = disk.names("kept-").into_iter();
