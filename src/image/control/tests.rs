@@ -186,7 +186,7 @@ fn an_image_is_that_of_its_filter_in_its_run_of_the_machine_and_in_its_own_file(
 }
 
 #[test]
-fn an_image_that_was_made_longer_is_none_and_an_timeline_beyond_all_is_none() {
+fn an_image_that_was_made_longer_is_none_and_a_timeline_beyond_all_is_none() {
     let (memory, header) = named(identity(2));
     drop(header);
     let file = memory.open("live", Access::Write).expect("it is there");

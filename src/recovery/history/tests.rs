@@ -46,7 +46,7 @@ fn read(media: &Memory, known: LogExtent) -> Result<Prefix> {
 }
 
 #[test]
-fn segments_of_an_timeline_must_agree_on_its_start() {
+fn segments_of_a_timeline_must_agree_on_its_start() {
     let media = made();
     add(&media, (1, 1, 1), &[INSERT; 4]);
     add(&media, (2, 5, 5), &[INSERT; 4]);
@@ -102,7 +102,7 @@ fn what_is_known_of_one_timeline_says_nothing_of_another() {
 }
 
 #[test]
-fn an_timeline_ends_where_the_next_begins_whatever_lies_beyond() {
+fn a_timeline_ends_where_the_next_begins_whatever_lies_beyond() {
     let media = made();
     add(&media, (1, 1, 1), &[INSERT; 4]);
     add(&media, (1, 1, 5), &[INSERT; 4]);
