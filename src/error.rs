@@ -434,7 +434,7 @@ impl fmt::Display for Error {
                 write!(f, "time {time} {TIME_AHEAD} {limit}{RAISE_LEAD}")
             }
             Self::Unsupported { kind, operation } => {
-                write!(f, "a filter of kind {kind} has no operation `{operation}`")
+                write!(f, "{}", Core::Unsupported { kind, operation })
             }
             Self::WouldWait { .. }
             | Self::Conflict { .. }

@@ -86,6 +86,21 @@ impl Error {
     }
 }
 
+/// Returns the kinds that have an operation, if it is one that users ask for by its name.
+fn kinds_with(operation: &str) -> Option<&'static str> {
+    Some(match operation {
+        "remove" => "counting, spectral (unless its policy is mi) and dynamic-count",
+        "estimate" => "counting, spectral, dynamic-count, decaying and decaying-optimized",
+        "frequency" => "decaying and decaying-optimized",
+        "age" => "timing, block-timing, age-partitioned, fingerprint and time-limited",
+        "a weight" => {
+            "counting, spectral, dynamic-count, decaying, decaying-optimized, importance-2c, \
+             importance-mc and importance-h"
+        }
+        _ => return None,
+    })
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -93,7 +108,8 @@ impl fmt::Display for Error {
                 write!(f, "parameter {name}: expected {expected}, found {found}")
             }
             Self::Unsupported { kind, operation } => {
-                write!(f, "a filter of kind {kind} has no operation `{operation}`")
+                write!(f, "a filter of kind {kind} has no operation `{operation}`")?;
+                kinds_with(operation).map_or(Ok(()), |kinds| write!(f, "; {kinds} have it"))
             }
             Self::TimeAhead { time, limit } => write!(
                 f,

@@ -130,6 +130,17 @@ impl Row {
         format!("{} {:?}", self.kind, self.options)
     }
 
+    fn can(&self, operation: &str) -> bool {
+        match operation {
+            "estimate" => self.counts,
+            "frequency" => self.decays,
+            "remove" => self.removes,
+            "age" => self.age.is_some(),
+            "a weight" => self.weighs,
+            _ => panic!("{operation}"),
+        }
+    }
+
     /// Returns the answers of a command, after checking the error if the kind does not support the
     /// operation.
     fn answers(&self, has: bool, command: &[&str], operation: &str, keys: &[&str]) -> Vec<String> {
@@ -140,7 +151,17 @@ impl Row {
         }
         let sentence = refused(&command, &input);
         let expected = format!("kind {} has no operation `{operation}`", self.kind);
-        assert!(sentence.contains(&expected), "{sentence}");
+        let (_, told) = sentence.split_once(&expected).unwrap_or_else(|| panic!("{sentence}"));
+        // The sentence names those that have it, and no others.
+        for row in ROWS {
+            let has = ROWS.iter().any(|other| other.kind == row.kind && other.can(operation));
+            let words = told.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-');
+            assert_eq!(
+                words.filter(|&word| word == row.kind).count(),
+                usize::from(has),
+                "{sentence}"
+            );
+        }
         Vec::new()
     }
 }
