@@ -11,6 +11,7 @@
 mod altered;
 mod batch;
 mod claims;
+mod cleared;
 mod closed_bank;
 mod copies;
 mod event_times;
