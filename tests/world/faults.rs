@@ -23,6 +23,10 @@ pub struct Weather {
     pub lost: bool,
     /// The disk was full, at any time.
     pub was_full: bool,
+    /// A sync of the directory failed, at any time. The power cuts here keep any of the names since
+    /// the last sync; file systems keep their order, on which only the kept log depends
+    /// (docs/protocols/kept-log.md).
+    pub may_tear_kept: bool,
     /// The disk reports syncs that it does not do.
     pub lies: bool,
     /// The disk before the last power cut did.
@@ -41,10 +45,15 @@ impl Weather {
         self.was_lied_to
     }
 
+    /// Returns whether `verify` may call a file damaged.
+    pub fn excuses(&self, file: &str) -> bool {
+        self.was_lied_to || (self.may_tear_kept && file == "kept-*")
+    }
+
     /// Returns whether log that was to be kept may be gone: a full disk takes it before anything
     /// fails.
     pub fn may_lack_past(&self) -> bool {
-        self.was_lied_to || self.was_full
+        self.was_lied_to || self.was_full || self.may_tear_kept
     }
 
     /// Returns whether an error may come from what happened to the disk.
@@ -135,6 +144,7 @@ pub fn run(world: &World, events: Events, lives: &[usize]) -> Checked<()> {
                 weather.misreads |= matches!(plan.fault, Fault::BitFlip | Fault::ReadEnds);
                 weather.was_full |=
                     matches!(plan.fault, Fault::NoSpace | Fault::QuotaExceeded | Fault::ShortWrite);
+                weather.may_tear_kept |= plan.fault == Fault::DirectorySyncFails;
                 weather.may_poison = true;
                 drop(weather);
                 note(world, disk.plan(Some(plan)));
