@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import http.client
 import importlib.util
+import json
 import os
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+
+import ebbtide
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -188,3 +194,139 @@ def test_celery_charges_each_order_once_though_it_is_sent_thrice_and_workers_are
         log.close()
     assert charged() == {f"order {number}": 1 for number in range(20)}, tmp_path / "log"
     assert (tmp_path / "killed").exists() and (tmp_path / "failed").exists()
+
+
+DELIVERIES = """
+import asyncio, os, signal, time
+import fastapi_once
+from fastapi_once import HOME, app
+
+fastapi_once.LEASE = os.environ["LEASE"]
+works = fastapi_once.work
+
+async def work(order):
+    begun = HOME / f"{order} begun"
+    if not begun.exists():
+        begun.touch()
+        if order == "fails":
+            raise OSError("the bank does not answer")
+        if order == "is killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if order == "takes longer than the lease":
+            await asyncio.sleep(3)
+        while order == "waits" and not (HOME / "continue").exists():
+            await asyncio.sleep(0.01)
+        while order == "blocks" and not (HOME / "continue").exists():
+            time.sleep(0.01)
+    await works(order)
+
+fastapi_once.work = work
+"""
+
+Answer = tuple[int, str, int]
+
+
+@contextmanager
+def receiver(home: Path, lease: str) -> Iterator[Callable[..., Answer]]:
+    """Two workers of uvicorn; a function that delivers an order to one of them, and returns the
+    status, what the answer says, and the seconds to wait."""
+    (home / "deliveries.py").write_text(DELIVERIES)
+    command = [sys.executable, "-m", "uvicorn", "deliveries:app", "--port", "0", "--workers", "2"]
+    log = home / "log"
+    with log.open("w") as output:
+        server = subprocess.Popen(
+            command,
+            env=environment(home, ORDERS_HOME=str(home), LEASE=lease),
+            cwd=home,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    until = time.monotonic() + 120
+    while log.read_text().count("startup complete") < 2:
+        assert server.poll() is None and time.monotonic() < until, log.read_text()
+        time.sleep(0.05)
+    port = int(log.read_text().split("running on http://127.0.0.1:")[1].split()[0])
+
+    def deliver(order: str, timeout: float = 120) -> Answer:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
+        headers = {"Webhook-Id": f"message of {order}", "Content-Type": "application/json"}
+        try:
+            connection.request("POST", "/orders", json.dumps({"order": order}), headers)
+            answer = connection.getresponse()
+            text = answer.read().decode()
+            detail = json.loads(text)["detail"] if answer.status != 500 else text
+            return answer.status, detail, int(answer.getheader("Retry-After", "0"))
+        finally:
+            connection.close()
+
+    try:
+        yield deliver
+    finally:
+        server.terminate()
+        code = server.wait(60)
+    assert code == 0, log.read_text()
+    with ebbtide.open(home / "delivered") as seen:
+        assert seen.claims() == [] and "/orders message of fails" in seen
+
+
+DONE, BEFORE = (200, "done", 0), (200, "done before", 0)
+
+
+def until_done(deliver: Callable[..., Answer], order: str) -> Answer:
+    """What a sender does: it repeats a delivery until it is done."""
+    until = time.monotonic() + 120
+    while (answer := deliver(order))[0] != 200 and time.monotonic() < until:
+        time.sleep(0.02)
+    return answer
+
+
+def works(home: Path) -> Counter[str]:
+    return Counter((home / "ledger").read_text().splitlines())
+
+
+@needs("fastapi")
+@needs("uvicorn")
+def test_fastapi_works_once_on_a_delivery_in_whatever_worker_and_again_if_the_work_has_failed(
+    tmp_path: Path,
+) -> None:
+    with receiver(tmp_path, lease="10m") as deliver:
+        assert deliver("fails")[0] == 500
+        assert [deliver("fails") for _ in range(3)] == [DONE, BEFORE, BEFORE]
+
+        # A sender that hangs up does not end the work. A worker that is blocked answers nobody, so
+        # it is the other one that knows of its claim.
+        for order in ("waits", "blocks"):
+            with pytest.raises(socket.timeout):
+                deliver(order, timeout=1)
+            until = time.monotonic() + 60
+            while not (tmp_path / f"{order} begun").exists() and time.monotonic() < until:
+                time.sleep(0.01)
+            status, detail, wait = deliver(order)
+            assert (status, detail) == (503, "in progress") and 0 < wait <= 600
+        (tmp_path / "continue").touch()
+        assert [until_done(deliver, order) for order in ("waits", "blocks")] == [BEFORE, BEFORE]
+
+        orders = [f"order {number % 40}" for number in range(120)]
+        with ThreadPoolExecutor(12) as senders:
+            answers = Counter(senders.map(lambda order: until_done(deliver, order), orders))
+        assert answers == {DONE: 40, BEFORE: 80}
+    assert works(tmp_path) == dict.fromkeys({"fails", "waits", "blocks", *orders}, 1)
+
+
+@needs("fastapi")
+@needs("uvicorn")
+def test_fastapi_works_again_after_the_lease_of_a_worker_that_was_killed_or_was_too_slow(
+    tmp_path: Path,
+) -> None:
+    with receiver(tmp_path, lease="2s") as deliver:
+        assert (deliver("fails")[0], until_done(deliver, "fails")) == (500, DONE)
+        with pytest.raises(ConnectionError):
+            deliver("is killed")
+        assert until_done(deliver, "is killed") == DONE
+        # The answer is an error, since another delivery may have been worked on meanwhile.
+        assert deliver("takes longer than the lease")[0] == 500
+        assert until_done(deliver, "takes longer than the lease") == DONE
+        for order in ("fails", "is killed", "takes longer than the lease"):
+            assert deliver(order) == BEFORE
+    expected = {"fails": 1, "is killed": 1, "takes longer than the lease": 2}
+    assert works(tmp_path) == expected
