@@ -53,14 +53,14 @@ fn model(protocol: Protocol) {
             let filter = Arc::clone(&filter);
             thread::spawn(move || {
                 // Otherwise it waits for stripe 0.
-                let goes_on = (protocol.is_complete)(&filter);
-                if goes_on {
+                let continues = (protocol.is_complete)(&filter);
+                if continues {
                     filter.stripe(1).clear(CLEAR, 0);
                     let state = filter.state.load(Ordering::Relaxed);
                     assert_eq!(state, CLEARED, "an insert into a bank that is cleared");
                     filter.sum.fetch_add(1, Ordering::Relaxed);
                 }
-                u64::from(goes_on)
+                u64::from(continues)
             })
         };
         repairer.join().expect("no panic");
@@ -70,7 +70,7 @@ fn model(protocol: Protocol) {
 }
 
 #[test]
-fn whoever_goes_on_after_a_clear_finds_it_complete() {
+fn whoever_continues_after_a_clear_finds_it_complete() {
     model(PROPER);
 }
 
