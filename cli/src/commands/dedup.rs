@@ -24,9 +24,18 @@ pub fn dedup(arguments: &Dedup) -> Result<()> {
     exactly_once::check(arguments)?;
     let spec = spec(arguments)?;
     let Some(dir) = &arguments.state else {
-        if arguments.reading.keep_log.is_some() {
-            let what = "--keep-log needs --state DIR; without it there is no log";
-            return Err(Failure::Error(what.to_owned()));
+        let given = &arguments.reading;
+        let of_files = [
+            ("--keep-log", given.keep_log.is_some()),
+            ("--durability", given.durability.is_some()),
+            ("--image", given.image.is_some()),
+        ];
+        if let Some((option, _)) = of_files.iter().find(|(_, is_given)| *is_given) {
+            let what = format!(
+                "{option} needs --state DIR; without it the filter is in memory, and ends with \
+                 this run"
+            );
+            return Err(Failure::Error(what));
         }
         let filter = InMemory::new(&spec.ok_or_else(no_window)?, arguments)?;
         return feed_in_memory(&filter, arguments)?.finish();

@@ -324,3 +324,12 @@ fn every_way_to_the_output_prints_the_same_lines_whatever_the_batch() {
         assert!(written == expected, "--output --batch {batch}");
     }
 }
+
+#[test]
+fn without_a_state_what_concerns_its_files_is_refused_and_not_ignored() {
+    for (option, value) in [("--durability", "always"), ("--image", "memory"), ("--keep-log", "1h")]
+    {
+        let sentence = refused(&["dedup", "--last", "9", option, value], b"a\n");
+        assert!(sentence.contains(&format!("{option} needs --state DIR")), "{sentence}");
+    }
+}
