@@ -272,7 +272,7 @@ fn tidy_log(engine: &Engine) {
     failed_in_background("gaps", path, engine.commits.close_gaps());
     engine.stripes.repair_all();
     if let Some(_events) = engine.stripes.lock_events() {
-        // Under stripe 0, because a clear subtracts counts.
+        // Under stripe 0, so that no sum from before a clear is announced after it.
         engine.header().counters().catch_up();
     }
     engine.time.tend();

@@ -152,15 +152,6 @@ pub(super) struct Pressure<'a> {
     pace: Micros,
 }
 
-/// Returns by how much a sum has grown, modulo 2^32. It may have become less: if the process died
-/// that cleared the filter, its last stripes may subtract what they had counted after an event has
-/// recorded the sum.
-#[inline]
-fn grown(now: u32, before: u32) -> u32 {
-    let grown = now.wrapping_sub(before);
-    if grown > u32::MAX / 2 { 0 } else { grown }
-}
-
 impl<'a> Pressure<'a> {
     pub(super) fn new(
         state: &State<'a>,
@@ -213,7 +204,7 @@ impl<'a> Pressure<'a> {
     #[inline]
     pub(super) fn due(&self, now: Micros, totals: &Totals) -> Option<Due> {
         let state = &self.state;
-        let inserts = grown(totals.inserts as u32, (state.own(SUMS) >> 32) as u32);
+        let inserts = (totals.inserts as u32).wrapping_sub((state.own(SUMS) >> 32) as u32);
         let over = now >= state.own(BEGAN).saturating_add(self.longest());
         let full = u64::from(inserts) >= state.own(LENGTH);
         let decided = state.own(OPENED) | state.own(WANTED) | state.own(DEAD);
@@ -295,14 +286,14 @@ impl<'a> Pressure<'a> {
             return self.set_low(time, 0);
         }
         let sums = state.own(SUMS);
-        let inserts = grown((word >> 32) as u32, (sums >> 32) as u32);
+        let inserts = ((word >> 32) as u32).wrapping_sub((sums >> 32) as u32);
         if silent || inserts == 0 {
             // A silence of a whole window does not predict the need after it.
             self.forget();
             self.set_low(time, 0);
             return self.end_burst(layout, &bank, time, 0.0);
         }
-        let fills = grown(word as u32, sums as u32);
+        let fills = (word as u32).wrapping_sub(sums as u32);
         let keys = self.keys(layout, &bank, f64::from(fills) / f64::from(inserts));
         self.decide(layout, &bank, time, keys);
         if self.designs.burst.is_none() {

@@ -5,9 +5,6 @@ use crate::block::Layout;
 use crate::conformance::{self, Harness, hash_of};
 use crate::hash::mix;
 use crate::kind::{Age, Decision, Event, Within};
-use crate::machine::{Logged, Machine, MachineOptions};
-use crate::record::{Op, Record};
-use crate::time::OperationTime;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use std::collections::HashMap;
@@ -250,32 +247,4 @@ fn parameters_build_the_same_filter_again() {
     let items = Parameters::new().with("window-items", 60);
     conformance::refuses(NAME, &items.with("rate", 5), "rate");
     conformance::refuses(NAME, &Parameters::new(), "window-items");
-}
-
-#[test]
-fn a_step_that_recorded_what_a_clear_then_took_away_opens_no_large_bank() {
-    let parameters = Parameters::new().with("window", 400_000).with("fpr", 0.01).with("rate", 10);
-    for (inserts, fills) in (0..6).flat_map(|inserts| [1, 3, 40].map(|fills| (inserts, fills))) {
-        let kind = build(&parameters).expect("a filter");
-        let options = MachineOptions::new().stripes(4).block_bytes(512);
-        let mut machine = Machine::create(kind, &options, 7, 0).expect("memory");
-        let (planned, start) = (machine.memory_bytes(), 1_700_000_000_000_000);
-        for step in 1..4 {
-            let (payload, time) = (inserts << 32 | fills, start + step * 60_000);
-            let step = Record { payload, time, step, ..Record::new(Op::Step) };
-            let lsn = machine.position().next_lsn;
-            let mut record = [0; 32];
-            for (to, word) in record.chunks_exact_mut(8).zip(step.encode(mix(0), lsn)) {
-                to.copy_from_slice(&word.to_le_bytes());
-            }
-            machine.apply(&Logged { lsn, record }).expect("a sound record");
-        }
-        for key in 0..40 {
-            let time = OperationTime { time: start + 180_000 + key / 2 * 9_000, stream: false };
-            let inserted = machine.insert(hash_of(key), time, &mut |_| {});
-            inserted.expect("memory for a few keys");
-        }
-        let found = machine.memory_bytes();
-        assert!(found <= 8 * planned, "{inserts} {fills}: {found} of {planned}");
-    }
 }
