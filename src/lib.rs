@@ -188,7 +188,7 @@ pub mod models {
     pub use crate::image::{claims, seqlock, stripe_table, words};
     pub use crate::locks::{leader_gate, robust_word};
     pub mod sync {
-        pub use crate::sync::{AtomicU64, Ordering};
+        pub use crate::sync::{AtomicU64, Ordering, Watermark};
     }
     pub use ebbtide_core::kind::Totals;
     pub mod undo {

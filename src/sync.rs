@@ -10,14 +10,17 @@
 //! process: see `docs/protocols/sessions.md`, "Fork".
 
 mod hint;
+mod latch;
 #[cfg(loom)]
 mod modelled;
 pub mod mutex;
 #[cfg(shuttle)]
 pub mod scheduled;
+mod watermark;
 
 pub use ebbtide_core::atomic::{AtomicU64, Ordering, fence};
-pub use hint::Hint;
+pub use hint::{Hint, next_number};
+pub use latch::Latch;
 #[cfg(loom)]
 pub use loom::sync::MutexGuard;
 #[cfg(loom)]
@@ -32,6 +35,7 @@ pub use std::sync::MutexGuard;
 pub use std::thread::{sleep, yield_now};
 #[cfg(not(shuttle))]
 pub use std::time::Instant;
+pub use watermark::Watermark;
 
 /// Returns the time to wait for other processes. Almost zero under the fuzzers, where no other
 /// process is active and the state of dead ones must be found at once.

@@ -17,7 +17,7 @@ use crate::media::Media;
 use crate::snapshot::content::{self, State};
 use crate::snapshot::write::SnapshotWriter;
 use crate::snapshot::{FrameSeal, SnapshotHeader};
-use crate::sync::{self, AtomicU64, Instant, Ordering};
+use crate::sync::{self, Instant, Latch};
 use crate::telemetry::{Timed, Work};
 use std::io;
 use std::sync::Arc;
@@ -36,8 +36,8 @@ pub struct Checkpoints {
     commits: Arc<GroupCommit>,
     stripes: Arc<StripeLocks>,
     pub(crate) reclaim: Reclaim,
-    /// 1 while a thread of this handle writes one. A byte lock excludes other processes.
-    busy: AtomicU64,
+    /// Taken while a thread of this handle writes one. A byte lock excludes other processes.
+    busy: Latch,
 }
 
 /// The destination of a snapshot.
@@ -63,9 +63,7 @@ pub(crate) struct Writing<'a> {
 impl Writing<'_> {
     /// Tries to become exclusive, in this handle and then among all.
     fn enter(&mut self) -> Result<()> {
-        let busy = &self.checkpoints.busy;
-        let free = || busy.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
-        self.first = self.first || free();
+        self.first = self.first || self.checkpoints.busy.try_take();
         // A handle's own byte lock never blocks itself.
         self.alone = self.first && self.checkpoints.shared.slots.try_checkpoint()?;
         Ok(())
@@ -79,8 +77,7 @@ impl Drop for Writing<'_> {
             let _ = self.checkpoints.shared.slots.end_checkpoint();
         }
         if self.first {
-            // Release: pairs with the Acquire of the next one.
-            self.checkpoints.busy.store(0, Ordering::Release);
+            self.checkpoints.busy.release();
         }
     }
 }
@@ -94,7 +91,7 @@ impl Checkpoints {
         stripes: Arc<StripeLocks>,
         reclaim: Reclaim,
     ) -> Self {
-        Self { shared, backpressure, commits, stripes, reclaim, busy: AtomicU64::new(0) }
+        Self { shared, backpressure, commits, stripes, reclaim, busy: Latch::default() }
     }
 
     /// Returns the start of the newest snapshot.

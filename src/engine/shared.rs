@@ -25,20 +25,16 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 
 /// The distance between the shards of the first threads of two session slots.
 const SHARDS_APART: usize = 3;
-
-/// The shard of the next thread that needs one.
-static NEXT_SHARD: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
     /// This thread's shard, in every filter. What follows from the seed of a schedule must not
     /// depend on the threads before.
     static SHARD: usize = match cfg!(shuttle) {
         true => 0,
-        false => NEXT_SHARD.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
+        false => crate::sync::next_number(),
     };
 }
 

@@ -309,7 +309,7 @@ mod tests {
     use crate::media::{Access, Memory};
     use crate::wal::{Op, Record};
     use crate::{AgePartitioned, Batch, Bloom, Durability, Filter, Options};
-    use ebbtide_core::block::load;
+    use ebbtide_core::block::{load, store};
 
     fn made() -> (Filter<Bloom>, Arc<Memory>) {
         let memory = Arc::new(Memory::new());
@@ -335,19 +335,19 @@ mod tests {
     fn a_held_stripe_that_the_image_shows_as_free_is_given_to_no_other_thread_of_the_handle() {
         let (filter, _memory) = made();
         let engine = filter.engine();
-        let released = std::sync::atomic::AtomicBool::new(false);
+        let released = Hint::default();
         let held = engine.stripes.lock(1);
         // As on a lost page of the image.
-        held.entry().lock_word().store(0, std::sync::atomic::Ordering::Relaxed);
+        store(held.entry().lock_word(), 0);
         std::thread::scope(|scope| {
             let other = scope.spawn(|| {
                 let held = engine.stripes.lock(1);
-                (released.load(std::sync::atomic::Ordering::Relaxed), held.index())
+                (released.get(), held.index())
             });
             std::thread::sleep(std::time::Duration::from_millis(50));
-            released.store(true, std::sync::atomic::Ordering::Relaxed);
+            released.set(1);
             drop(held);
-            assert_eq!(other.join().expect("no panic"), (true, 1));
+            assert_eq!(other.join().expect("no panic"), (1, 1));
         });
     }
 

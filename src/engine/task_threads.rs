@@ -240,21 +240,21 @@ impl Worker {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use crate::sync::Hint;
     use std::sync::mpsc::{Sender, channel};
 
     const LIMIT: Duration = Duration::from_secs(60);
 
     /// Counts its runs, and sends the number of each.
     struct Counting {
-        runs: AtomicU64,
+        runs: Hint,
         told: Mutex<Sender<u64>>,
         every: Duration,
     }
 
     impl Task for Counting {
         fn run(&self) -> Instant {
-            let runs = self.runs.fetch_add(1, Ordering::SeqCst) + 1;
+            let runs = self.runs.next() + 1;
             // The receiver may be gone.
             let _ = self.told.lock().send(runs);
             Instant::now() + self.every
@@ -264,7 +264,7 @@ mod tests {
     fn counting(every: Duration) -> (Arc<Counting>, std::sync::mpsc::Receiver<u64>) {
         let (told, heard) = channel();
         let told = Mutex::new(told);
-        (Arc::new(Counting { runs: AtomicU64::new(0), told, every }), heard)
+        (Arc::new(Counting { runs: Hint::default(), told, every }), heard)
     }
 
     #[test]
@@ -289,21 +289,21 @@ mod tests {
 
     #[test]
     fn a_removed_task_does_not_run_any_more_once_its_remover_returns() {
-        struct Slow(AtomicU64);
+        struct Slow(Hint);
         impl Task for Slow {
             fn run(&self) -> Instant {
-                self.0.fetch_add(1, Ordering::SeqCst);
+                self.0.next();
                 std::thread::sleep(Duration::from_millis(5));
-                self.0.fetch_add(1, Ordering::SeqCst);
+                self.0.next();
                 Instant::now()
             }
         }
         for _ in 0..20 {
-            let task = Arc::new(Slow(AtomicU64::new(0)));
+            let task = Arc::new(Slow(Hint::default()));
             let registered = register(Work::Snapshots, task.clone()).expect("a thread");
             std::thread::sleep(Duration::from_millis(2));
             registered.remove();
-            let steps = task.0.load(Ordering::SeqCst);
+            let steps = task.0.get();
             assert_eq!(steps % 2, 0, "it is in the middle of a run");
             assert_eq!(Arc::strong_count(&task), 1);
         }

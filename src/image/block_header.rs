@@ -1,8 +1,8 @@
 //! A block's header: its version, the LSN last applied, and the kind's words.
 
-use crate::sync::{AtomicU64, Ordering};
-use ebbtide_core::block::load;
+use crate::sync::AtomicU64;
 use ebbtide_core::block::places::BLOCK_HEADER_WORDS;
+use ebbtide_core::block::{load, store_release};
 
 /// A cache line.
 const _: () = assert!(BLOCK_HEADER_WORDS == 8);
@@ -29,8 +29,8 @@ impl<'a> BlockHeader<'a> {
     /// Sets the LSN last applied.
     #[inline]
     pub fn set_lsn(&self, lsn: u64) {
-        // Release: a reader of this LSN after the writer's death sees all changes up to it.
-        self.0[1].store(lsn, Ordering::Release);
+        // A reader of this LSN after the writer's death sees all changes up to it.
+        store_release(&self.0[1], lsn);
     }
 
     /// Returns the kind words.

@@ -33,10 +33,10 @@ use crate::image::state_block::StateBlock;
 use crate::image::stripe_table::{STRIPE_WORDS, Stripe};
 use crate::image::words::{
     CheckpointRequest, DamagedSnapshots, EventsFrom, ImageTime, Incarnation, LastNote, LatestTime,
-    Refused, Status, Tail, UnheldSlots, Watermark,
+    Refused, Status, Tail, UnheldSlots,
 };
 use crate::media::{Access, MappedHead, Media, MediaFile};
-use crate::sync::{AtomicU64, Ordering, fence};
+use crate::sync::{AtomicU64, Watermark};
 use crate::wal::log::PAGE_RECORDS;
 use crate::wal::segment::{CAPACITY_MAX, LSN_MAX};
 use ebbtide_core::block::{load, store};
@@ -239,11 +239,9 @@ impl Control {
     /// [`Error::Damaged`].
     pub fn check(&self, directory: &Path) -> Result<()> {
         // In the order in which each stays below the next: LSNs are reserved before they are
-        // counted. Acquire fence: pairs with the Release of the stores of the values read before
-        // it.
+        // counted. Each is read with Acquire.
         let counted = (0..self.stripe_count()).map(|at| self.stripe(at).lsn()).max().unwrap_or(0);
         let snapshot = self.snapshot().read();
-        fence(Ordering::Acquire);
         let (start, capacity) = (self.timeline_start(), self.segment_records());
         let (durable, tail) = (self.durable().read(), self.tail().read());
         let allocated = self.allocated().read();

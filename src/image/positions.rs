@@ -4,8 +4,8 @@
 //! before the number of pairs that includes it. A value is one word, so readers need no lock.
 //! `docs/protocols/batches.md` describes the protocol.
 
-use crate::sync::{AtomicU64, Ordering};
-use ebbtide_core::block::{load, store};
+use crate::sync::AtomicU64;
+use ebbtide_core::block::{load, load_acquire, store, store_release};
 
 /// The most sources of a filter.
 pub const MOST_SOURCES: usize = 256;
@@ -27,7 +27,7 @@ pub struct Positions<'a>(&'a [AtomicU64]);
 fn position(pair: &[AtomicU64]) -> u64 {
     // Acquire: pairs with the Release in `set`. A caller that sees a position sees the keys of its
     // batch, which their owner applies before.
-    pair[1].load(Ordering::Acquire)
+    load_acquire(&pair[1])
 }
 
 impl<'a> Positions<'a> {
@@ -47,7 +47,7 @@ impl<'a> Positions<'a> {
     fn pairs(&self) -> impl Iterator<Item = &'a [AtomicU64]> {
         // Acquire: pairs with the Release in `set`; the sources are there then. An image has no
         // checksums.
-        let count = self.0[COUNT].load(Ordering::Acquire).min(MOST_SOURCES as u64);
+        let count = load_acquire(&self.0[COUNT]).min(MOST_SOURCES as u64);
         self.0[HEAD_WORDS..].chunks_exact(2).take(count as usize)
     }
 
@@ -80,18 +80,18 @@ impl<'a> Positions<'a> {
     pub fn set(&self, lsn: u64, source: u64, value: u64) {
         if let Some(pair) = self.pairs().find(|pair| load(&pair[0]) == source) {
             // Release: pairs with the Acquire in `position`.
-            pair[1].store(value, Ordering::Release);
+            store_release(&pair[1], value);
         } else {
             let count = self.pairs().count();
             if let Some(pair) = self.0[HEAD_WORDS..].chunks_exact(2).nth(count) {
                 store(&pair[0], source);
                 store(&pair[1], value);
                 // Release: pairs with the Acquire in `pairs`.
-                self.0[COUNT].store(count as u64 + 1, Ordering::Release);
+                store_release(&self.0[COUNT], count as u64 + 1);
             }
         }
         // Release: an owner that takes over from a dead one and sees the LSN sees the value.
-        self.0[0].store(lsn, Ordering::Release);
+        store_release(&self.0[0], lsn);
     }
 }
 

@@ -63,6 +63,15 @@ pub fn current(version: &AtomicU64) -> u64 {
     version.load(Ordering::Acquire)
 }
 
+/// As [`current`], for a caller that has read other words. If one of them was stored after the
+/// version changed, this returns the changed version or a later one.
+#[must_use]
+pub fn current_after_reads(version: &AtomicU64) -> u64 {
+    // Acquire fence: pairs with the Release of the store that was read.
+    fence(Ordering::Acquire);
+    current(version)
+}
+
 /// Returns the version whose copy the caller may write from now on; there is no other writer.
 #[must_use]
 #[inline]

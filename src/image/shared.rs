@@ -13,7 +13,7 @@ use crate::image::late_space;
 use crate::image::mapped_banks::{Banks, FixedBanks};
 use crate::image::room;
 use crate::media::{Access, Media};
-use crate::sync::{AtomicU64, Mutex, Ordering, fence};
+use crate::sync::{AtomicU64, Mutex};
 use crate::wal::{Op, Record};
 use arc_swap::ArcSwap;
 use ebbtide_core::block::{Block, Blocks, Layout};
@@ -245,12 +245,9 @@ impl Image {
     /// what was stored there.
     #[must_use]
     pub fn lists(&self, bank: u32) -> bool {
-        // Acquire fence: pairs with the Release of the version without the bank. A read that met
-        // its freed space came before this.
-        fence(Ordering::Acquire);
         let state_block = self.header.state_block();
         loop {
-            let version = state_block.version();
+            let version = state_block.version_after_reads();
             let is_listed = state_block.state(version).banks().any(|entry| entry.id == bank);
             if state_block.unchanged(version) {
                 return is_listed;

@@ -6,8 +6,8 @@
 //! 0, or has exclusive access.
 
 use crate::image::seqlock;
-use crate::sync::{AtomicU64, Ordering};
-use ebbtide_core::block::{Block, OWN_WORDS, load, store};
+use crate::sync::AtomicU64;
+use ebbtide_core::block::{Block, OWN_WORDS, load, load_acquire, store, store_release};
 use ebbtide_core::kind::State;
 
 /// Words of a copy before the state: its LSN, a spare one, the kind's words.
@@ -53,6 +53,13 @@ impl<'a> StateBlock<'a> {
         seqlock::current(self.version)
     }
 
+    /// Returns the valid version, for a caller that has read a bank: if this version lists the bank,
+    /// nothing of what was read had been freed.
+    #[must_use]
+    pub fn version_after_reads(&self) -> u64 {
+        seqlock::current_after_reads(self.version)
+    }
+
     /// Returns whether the data read from the copy of `before` is consistent.
     #[must_use]
     #[inline]
@@ -79,7 +86,7 @@ impl<'a> StateBlock<'a> {
     #[must_use]
     pub fn words_of(&self, version: u64) -> Box<[AtomicU64]> {
         let words = &self.copy(version).0[HEAD_WORDS..];
-        words.iter().map(|word| AtomicU64::new(word.load(Ordering::Acquire))).collect()
+        words.iter().map(|word| AtomicU64::new(load_acquire(word))).collect()
     }
 
     /// Returns the valid copy.
@@ -162,8 +169,8 @@ impl<'a> Copy0<'a> {
         for (to, from) in self.0.iter().zip(from.0) {
             let value = load(from);
             if load(to) != value {
-                // Release: a bank's number is already there and is not stored again.
-                to.store(value, Ordering::Release);
+                // A bank's number is already there and is not stored again.
+                store_release(to, value);
             }
         }
     }

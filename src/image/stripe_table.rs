@@ -60,14 +60,18 @@ impl<'a> Stripe<'a> {
         load(self.lock_word()) > OFFERED
     }
 
+    /// Returns the LSNs of both copies.
+    #[inline]
+    fn lsns(&self) -> [u64; 2] {
+        // Acquire: pairs with the Release of the writer that flips the copies, for readers without
+        // the lock.
+        COPIES.map(|at| self.0[at].load(Ordering::Acquire))
+    }
+
     /// Returns the offsets of the valid copy and of the other one.
     #[inline]
     fn copies(&self) -> (usize, usize) {
-        let [first, second] = COPIES;
-        // Acquire: pairs with the Release of the writer that flips the copies, for readers without
-        // the lock.
-        let (one, two) =
-            (self.0[first].load(Ordering::Acquire), self.0[second].load(Ordering::Acquire));
+        let ([first, second], [one, two]) = (COPIES, self.lsns());
         if two > one { (second, first) } else { (first, second) }
     }
 
@@ -84,7 +88,8 @@ impl<'a> Stripe<'a> {
     #[must_use]
     #[inline]
     pub fn lsn(&self) -> u64 {
-        load(&self.0[self.copies().0])
+        let [one, two] = self.lsns();
+        one.max(two)
     }
 
     /// Returns the latest time that was counted or noted, doubled, plus one if it came with its
@@ -130,9 +135,8 @@ impl<'a> Stripe<'a> {
     /// lock may miss one that is counted meanwhile.
     #[must_use]
     pub fn has_counted(&self, lsn: u64) -> bool {
-        // Acquire: pairs with the Release of the LSN in `count`. What the stripe's holder did
-        // before that is done.
-        COPIES.iter().any(|at| self.0[*at].load(Ordering::Acquire) >= lsn)
+        // What the stripe's holder did before it counted the record is done.
+        self.lsn() >= lsn
     }
 
     /// Subtracts all counts, up to the LSN of the record that cleared the filter; for the stripe's

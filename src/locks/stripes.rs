@@ -8,7 +8,7 @@
 use crate::image::{Control, Stripe};
 use crate::locks::courtesy::Courtesy;
 use crate::locks::robust_word::{self, Acquired, Owner, Released, Verdict};
-use crate::sync::{self, AtomicU64, Ordering};
+use crate::sync::{self, Latch};
 use crossbeam::utils::CachePadded;
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -21,17 +21,17 @@ pub struct Stripes<T> {
     locals: Box<[CachePadded<Local<T>>]>,
 }
 
-/// The private data of a stripe, and 1 while a guard has it. The lock word alone would not do: it
+/// The private data of a stripe, and whether a guard has it. The lock word alone would not do: it
 /// lies in a file, and shows the stripe as free if that page is lost or another program writes
 /// there.
 #[derive(Debug, Default)]
 struct Local<T> {
-    is_held: AtomicU64,
+    guard: Latch,
     data: UnsafeCell<T>,
 }
 
-// SAFETY: a `T` is reached only through the one `StripeGuard` that has set `is_held`, which it
-// clears when it is dropped.
+// SAFETY: a `T` is reached only through the one `StripeGuard` that has taken `guard`, which it
+// releases when it is dropped.
 unsafe impl<T: Send + Sync> Sync for Local<T> {}
 
 impl<T: Default> Stripes<T> {
@@ -98,8 +98,7 @@ impl<T> Stripes<T> {
         stripe: Stripe<'a>,
         index: usize,
     ) -> StripeGuard<'a, T> {
-        // Acquire: pairs with the Release of `release_local`.
-        if self.locals[index].is_held.swap(1, Ordering::Acquire) != 0 {
+        if !self.locals[index].guard.try_take() {
             self.wait_for_local(index);
         }
         let panicking = std::thread::panicking();
@@ -112,15 +111,14 @@ impl<T> Stripes<T> {
     /// free.
     #[cold]
     fn wait_for_local(&self, index: usize) {
-        while self.locals[index].is_held.swap(1, Ordering::Acquire) != 0 {
+        while !self.locals[index].guard.try_take() {
             sync::yield_now();
         }
     }
 
     #[inline]
     fn release_local(&self, index: usize) {
-        // Release: pairs with the Acquire of `guard` and `wait_for_local`.
-        self.locals[index].is_held.store(0, Ordering::Release);
+        self.locals[index].guard.release();
     }
 }
 
@@ -164,7 +162,7 @@ impl<T> Deref for StripeGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: the guard has set `is_held`; see `Sync for Local`.
+        // SAFETY: the guard has taken `guard`; see `Sync for Local`.
         unsafe { &*self.stripes.locals[self.index].data.get() }
     }
 }
@@ -172,7 +170,7 @@ impl<T> Deref for StripeGuard<'_, T> {
 impl<T> DerefMut for StripeGuard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the guard has set `is_held`, and `&mut self` is the only access through it.
+        // SAFETY: the guard has taken `guard`, and `&mut self` is the only access through it.
         unsafe { &mut *self.stripes.locals[self.index].data.get() }
     }
 }

@@ -4,7 +4,7 @@ mod holes;
 mod memory;
 
 use crate::media::{Access, ByteLocks, Disk, MappedHead, Media, Memory};
-use crate::sync::Ordering;
+use ebbtide_core::block::{load, store};
 use std::io::ErrorKind;
 use std::sync::Arc;
 
@@ -132,19 +132,18 @@ fn a_mapping_and_the_calls_see_the_same_bytes() {
         map.populate(1000..5000);
         view.populate(0..1);
 
-        // Relaxed throughout: there is one thread.
-        map.words()[513].store(0x0807_0605_0403_0201, Ordering::Relaxed);
+        store(&map.words()[513], 0x0807_0605_0403_0201);
         let mut bytes = [0; 8];
         reading.read_at(&mut bytes, 513 * 8).expect("within the file");
         assert_eq!(bytes, [1, 2, 3, 4, 5, 6, 7, 8]);
         file.write_at(&[9], 513 * 8 + 7).expect("within the file");
-        assert_eq!(view.words()[513].load(Ordering::Relaxed), 0x0907_0605_0403_0201);
+        assert_eq!(load(&view.words()[513]), 0x0907_0605_0403_0201);
 
         media.remove("a").expect("it is there");
-        map.words()[0].store(7, Ordering::Relaxed);
-        assert_eq!(view.words()[0].load(Ordering::Relaxed), 7, "a removed file stays mapped");
+        store(&map.words()[0], 7);
+        assert_eq!(load(&view.words()[0]), 7, "a removed file stays mapped");
         drop((file, reading, map));
-        assert_eq!(view.words()[0].load(Ordering::Relaxed), 7, "a mapping outlives its file");
+        assert_eq!(load(&view.words()[0]), 7, "a mapping outlives its file");
     });
 }
 
@@ -170,8 +169,8 @@ fn a_mapping_that_is_too_short_for_its_head_is_not_used() {
         assert_eq!(map().words().len(), 8);
         assert!(MappedHead::<9>::new(map()).is_none());
         let whole = MappedHead::<8>::new(map()).expect("as long as it is");
-        whole.head()[7].store(5, Ordering::Relaxed);
-        assert_eq!(whole.words()[7].load(Ordering::Relaxed), 5);
+        store(&whole.head()[7], 5);
+        assert_eq!(load(&whole.words()[7]), 5);
     });
 }
 

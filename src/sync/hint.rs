@@ -1,6 +1,7 @@
 //! Numbers of one process that order nothing.
 
 use crate::sync::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicUsize;
 
 /// A number that threads of a process share, and that orders nothing: whatever its readers conclude
 /// from it must hold however late they see a change. All accesses are Relaxed.
@@ -46,4 +47,11 @@ impl Hint {
     pub fn replace(&self, seen: u64, new: u64) -> bool {
         self.0.compare_exchange(seen, new, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
+}
+
+/// Returns a number that no other call in this process returns, counted from 0.
+#[must_use]
+pub fn next_number() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::format::header::PAGE_BYTES;
 use crate::format::names::FileName;
 use crate::media::{Access, Media};
-use crate::sync::{AtomicU64, Hint, Mutex, Ordering};
+use crate::sync::{AtomicU64, Hint, Mutex, Watermark};
 use crate::wal::record::{RECORD_BYTES, Record};
 use crate::wal::segment::{Segment, SegmentFile, SegmentHeader, is_of_another};
 use crate::wal::slot;
@@ -113,8 +113,8 @@ impl Log {
     #[must_use]
     #[inline]
     pub fn mapped_end(&self) -> u64 {
-        // Acquire: pairs with the Release in `map`; the segments are in the list then.
-        self.mapped.load(Ordering::Acquire)
+        // The segments are in the list then.
+        Watermark::new(&self.mapped).read()
     }
 
     /// Returns the end up to which this handle may reserve although it writes many records: the
@@ -123,8 +123,7 @@ impl Log {
     #[must_use]
     #[inline]
     pub fn common_end(&self) -> u64 {
-        // Acquire: pairs with the Release in `map`, as in `mapped_end`.
-        self.common.load(Ordering::Acquire)
+        Watermark::new(&self.common).read()
     }
 
     /// Returns the slots that a log with this mapped end keeps for handles that write few records.
@@ -163,9 +162,8 @@ impl Log {
             });
             at += self.first.capacity;
         }
-        // Release: pairs with the Acquire in `mapped_end` and `common_end`.
-        self.mapped.fetch_max(end, Ordering::Release);
-        self.common.fetch_max(end - self.kept_slots(end), Ordering::Release);
+        Watermark::new(&self.mapped).raise(end);
+        Watermark::new(&self.common).raise(end - self.kept_slots(end));
         Ok(mapped)
     }
 

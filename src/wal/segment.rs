@@ -8,9 +8,10 @@ use crate::error::{Error, Result};
 use crate::format::header::{self, DURABLE, HEADER_BYTES, Header, PAGE_BYTES, PAGE_WORDS};
 use crate::format::names::FileName;
 use crate::media::{Access, Mapped, Media, MediaFile};
-use crate::sync::{AtomicU64, Mutex, Ordering};
+use crate::sync::{AtomicU64, Mutex};
 use crate::wal::record::{Decoded, RECORD_BYTES, RECORD_WORDS, Record, void_word};
 use crate::wal::slot;
+use ebbtide_core::block::{load, store};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -316,7 +317,7 @@ impl Segment {
     fn fill(file: &dyn MediaFile, header: &SegmentHeader) -> std::io::Result<Mapped> {
         let mapping = Mapped::new(file.map(Access::Write)?);
         for (at, word) in header.words().encode(MAGIC).into_iter().enumerate() {
-            mapping.words()[at].store(word, Ordering::Relaxed);
+            store(&mapping.words()[at], word);
         }
         Ok(mapping)
     }
@@ -371,10 +372,7 @@ impl Segment {
     /// Reads the record of a slot.
     #[must_use]
     pub fn read(&self, lsn: u64) -> Decoded {
-        let slot = self.slot(lsn);
-        let last = slot::last_word(slot);
-        let [a, b, c] = [0, 1, 2].map(|at: usize| slot[at].load(Ordering::Relaxed));
-        Record::decode([a, b, c, last], self.header.timeline, lsn)
+        Record::decode(slot::words(self.slot(lsn)), self.header.timeline, lsn)
     }
 
     /// Turns a slot that is still empty into a VOID.
@@ -391,7 +389,7 @@ impl Segment {
     /// Returns whether anything was ever written to a slot.
     #[must_use]
     pub fn is_touched(&self, lsn: u64) -> bool {
-        self.slot(lsn).iter().any(|word| word.load(Ordering::Relaxed) != 0)
+        self.slot(lsn).iter().any(|word| load(word) != 0)
     }
 
     /// Makes the records written so far durable.
@@ -439,10 +437,7 @@ impl Segment {
         let records = if start < end { start / PAGE_WORDS..end.div_ceil(PAGE_WORDS) } else { 0..0 };
         let pages = self.mapping.words().chunks(PAGE_WORDS).enumerate();
         for (_, words) in pages.filter(|(at, _)| *at == 0 || records.contains(at)) {
-            // A swap with the present value: compilers remove the store of an operation that
-            // changes nothing, like `fetch_or(0)`.
-            let seen = words[0].load(Ordering::Relaxed);
-            let _ = words[0].compare_exchange(seen, seen, Ordering::Relaxed, Ordering::Relaxed);
+            slot::touch(&words[0]);
         }
     }
 

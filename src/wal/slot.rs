@@ -62,9 +62,18 @@ pub fn last_word(slot: &[AtomicU64]) -> u64 {
     slot[3].load(Ordering::Acquire)
 }
 
-/// Returns the words of a published slot.
+/// Returns the words of a slot, those of its record if one is published.
 #[must_use]
 pub fn words(slot: &[AtomicU64]) -> [u64; 4] {
-    // Acquire: pairs with the Release of `publish`.
-    [0, 1, 2, 3].map(|at: usize| slot[at].load(Ordering::Acquire))
+    let last = last_word(slot);
+    let [a, b, c] = [0, 1, 2].map(|at: usize| slot[at].load(Ordering::Relaxed));
+    [a, b, c, last]
+}
+
+/// Stores the value that a word has, so that the system counts its page as changed.
+pub fn touch(word: &AtomicU64) {
+    // A swap with the present value: compilers remove the store of an operation that changes
+    // nothing, like `fetch_or(0)`.
+    let seen = word.load(Ordering::Relaxed);
+    let _ = word.compare_exchange(seen, seen, Ordering::Relaxed, Ordering::Relaxed);
 }

@@ -1,8 +1,8 @@
 //! A bank that is closed while a checkpoint copies it: its space is freed, the copy is not used.
 
+use ebbtide::models::seqlock;
 use ebbtide::models::sync::{AtomicU64, Ordering};
 use loom::sync::Arc;
-use loom::sync::atomic::fence;
 use loom::thread;
 
 /// The version of the state block, odd without the bank, and a cell of the bank.
@@ -14,8 +14,7 @@ struct Bank {
 /// As `Image::lists` after a copy: whether what was copied counts.
 fn copy(bank: &Bank) -> Option<u64> {
     let copied = bank.cell.load(Ordering::Relaxed);
-    fence(Ordering::Acquire);
-    (bank.version.load(Ordering::Relaxed) & 1 == 0).then_some(copied)
+    (seqlock::current_after_reads(&bank.version) & 1 == 0).then_some(copied)
 }
 
 fn model(copy: fn(&Bank) -> Option<u64>) {

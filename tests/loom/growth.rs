@@ -3,8 +3,7 @@
 
 use ebbtide::models::leader_gate::{self, Taken};
 use ebbtide::models::slot::reserve;
-use ebbtide::models::sync::{AtomicU64, Ordering};
-use ebbtide::models::words::Watermark;
+use ebbtide::models::sync::{AtomicU64, Ordering, Watermark};
 use loom::sync::Arc;
 use loom::thread;
 use std::time::Duration;

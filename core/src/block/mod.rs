@@ -73,6 +73,16 @@ impl<'a> Block<'a> {
         }
     }
 
+    /// Writes the first kind word, which says up to which step the cells are complete. Not noted for
+    /// undo, because cells that are complete stay so.
+    #[inline]
+    pub fn complete(&self, step: u64) {
+        if let Some(word) = self.own.first() {
+            // A takeover that reads this step after the writer's death finds the cells complete.
+            store_release(word, step);
+        }
+    }
+
     /// Replaces each word of cells by `new` of it, so that the change can be undone; for changes of
     /// nearly all words.
     #[inline]
@@ -188,4 +198,18 @@ pub fn load(word: &AtomicU64) -> u64 {
 #[inline]
 pub fn store(word: &AtomicU64, value: u64) {
     word.store(value, Ordering::Relaxed);
+}
+
+/// As [`load`]; a caller that sees a value of [`store_release`] sees all that was stored before it.
+#[must_use]
+#[inline]
+pub fn load_acquire(word: &AtomicU64) -> u64 {
+    word.load(Ordering::Acquire)
+}
+
+/// As [`store`], after all that the caller stored before; the partner of [`load_acquire`], or of
+/// the death of the writer.
+#[inline]
+pub fn store_release(word: &AtomicU64, value: u64) {
+    word.store(value, Ordering::Release);
 }

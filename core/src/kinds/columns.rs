@@ -24,7 +24,7 @@
 //! This module is independent of why generations end. It does not trust the words that it reads:
 //! any content gives an answer, and no panic.
 
-use crate::atomic::{AtomicU64, Ordering};
+use crate::atomic::AtomicU64;
 use crate::block::{Block, load, prefetch, store};
 use crate::hash::Positions;
 
@@ -241,11 +241,7 @@ impl Columns {
         if caught_up >= since {
             self.recycle(block, caught_up, generation);
         }
-        if let Some(own) = block.own.first() {
-            // Release: a takeover that reads this generation after the writer's death finds the
-            // columns cleared.
-            own.store(generation, Ordering::Release);
-        }
+        block.complete(generation);
     }
 
     #[cold]

@@ -18,16 +18,16 @@ fn a_hole_takes_space_only_where_it_is_allocated_and_gives_it_back() {
         assert!(space() < 2 * page + extra);
         let mapping = file.map(Access::Write).expect("whole words");
         let word = |at: u64| &mapping.words()[(at / 8) as usize];
-        assert_eq!(word(40 * page).load(Ordering::Relaxed), 0);
+        assert_eq!(load(word(40 * page)), 0);
         file.allocate(16 * page..48 * page).expect("space");
         assert!(space() >= 34 * page);
-        word(40 * page).store(7, Ordering::Relaxed);
+        store(word(40 * page), 7);
         again
             .open("a", Access::Write)
             .expect("it is there")
             .allocate(40 * page..41 * page)
             .expect("again");
-        assert_eq!(word(40 * page).load(Ordering::Relaxed), 7);
+        assert_eq!(load(word(40 * page)), 7);
         let behind = |from| file.data_end(from).expect("open");
         for from in [0, 2 * page, 40 * page + 8] {
             assert!((40 * page + 8..=pages * page).contains(&behind(from)), "from {from}");
@@ -35,9 +35,9 @@ fn a_hole_takes_space_only_where_it_is_allocated_and_gives_it_back() {
         file.free(32 * page..48 * page).expect("freed");
         assert!(space() < 18 * page + extra);
         // Stores through a mapping are seen at once, and whatever this says lies behind them.
-        word(20 * page + 16).store(7, Ordering::Relaxed);
+        store(word(20 * page + 16), 7);
         assert!((20 * page + 24..=pages * page).contains(&behind(0)));
         assert!((50 * page..=pages * page).contains(&behind(50 * page)));
-        assert_eq!(word(40 * page).load(Ordering::Relaxed), 0);
+        assert_eq!(load(word(40 * page)), 0);
     });
 }

@@ -8,7 +8,7 @@
 //! This module is independent of which buffers are written and queried, and why. It does not trust
 //! the words that it reads.
 
-use crate::atomic::{AtomicU64, Ordering};
+use crate::atomic::AtomicU64;
 use crate::block::{Block, load, prefetch, store};
 use crate::hash::Positions;
 
@@ -89,11 +89,7 @@ pub(super) fn catch_up(block: &Block<'_>, step: u64) {
     let behind = step.saturating_sub(caught_up(block));
     if behind > 0 {
         clear(block, if behind == 1 { EVEN * cleared_for(step) } else { u64::MAX });
-        if let Some(own) = block.own.first() {
-            // Release: a takeover that reads this step after the writer's death finds the buffers
-            // cleared.
-            own.store(step, Ordering::Release);
-        }
+        block.complete(step);
     }
 }
 

@@ -117,14 +117,16 @@ impl<'a> Pool<'a> {
         let mut chain = Chain { first: run.start, digits: 0, number: 0 };
         for slot in run.start..run.end() {
             let held = self.parts.slots.get(self.block, slot);
-            match ((held >> DIGIT_BITS) as usize).cmp(&owner) {
-                std::cmp::Ordering::Less => chain.first = slot + 1,
-                // More digits than fit in the number occur in torn words only.
-                std::cmp::Ordering::Equal if chain.digits < MOST_DIGITS => {
-                    chain.number |= (held & 0xf) << (chain.digits as u32 * DIGIT_BITS);
-                    chain.digits += 1;
-                }
-                _ => break,
+            let of = (held >> DIGIT_BITS) as usize;
+            // More digits than fit in the number occur in torn words only.
+            if of > owner || chain.digits == MOST_DIGITS {
+                break;
+            }
+            if of < owner {
+                chain.first = slot + 1;
+            } else {
+                chain.number |= (held & 0xf) << (chain.digits as u32 * DIGIT_BITS);
+                chain.digits += 1;
             }
         }
         chain
