@@ -7,7 +7,7 @@ use crate::format::header::{DURABLE, HEADER_BYTES, PAGE_BYTES, to_bytes, to_word
 use crate::format::names::FileName;
 use crate::media::{Access, Media, Memory};
 use crate::meta::Meta;
-use crate::recovery::history::History;
+use crate::recovery::log_reader::LogReader;
 use crate::recovery::{Listing, LogExtent};
 use crate::snapshot::{SnapshotReader, seal_frames};
 use crate::wal::record::{Decoded, Op, RECORD_BYTES, Record, sealed};
@@ -216,7 +216,7 @@ fn fill<'a>(segment: &Segment, timeline: u64, mut places: &'a [u8]) -> &'a [u8] 
 
 fn read_log(memory: &Memory, known: LogExtent, from: u64) {
     let listing = Listing::read(memory).expect("a directory");
-    let Ok(history) = History::open(memory, &listing, UUID) else {
+    let Ok(history) = LogReader::open(memory, &listing, UUID) else {
         return;
     };
     let (mut last, mut visited) = (0, Vec::new());

@@ -24,7 +24,7 @@ mod table;
 mod trial;
 
 use contest::{Best, Condition, Point};
-use ebbtide::inference::distinct::{self, Distinct};
+use ebbtide::inference::distinct_in_insertions::{self, Distinct};
 use plot::{Curve, Figure, Scale, draw};
 use seed::seed;
 use std::error::Error;
@@ -134,8 +134,8 @@ fn expected_distinct() -> Done {
     let (priors, universe) = (streams::power_law(), UNIVERSE as u64);
     let tabulated = Distinct::power_law(universe, 1.0)?;
     for j in [1.0, 10.0, 1e2, 1e3, 1e4, 65_536.0, 1e5, 262_144.0, 1_048_576.0] {
-        let exact = distinct::of_each(&priors, j);
-        let printed = distinct::power_law_approximated(universe, j);
+        let exact = distinct_in_insertions::of_each(&priors, j);
+        let printed = distinct_in_insertions::power_law_approximated(universe, j);
         let ours = tabulated.of(j);
         table.row([
             format!("{j}"),

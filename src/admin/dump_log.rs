@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::media::{Disk, Media};
 use crate::meta::Meta;
 use crate::recovery::batches::{Batches, Group};
-use crate::recovery::history::History;
+use crate::recovery::log_reader::LogReader;
 use crate::recovery::{Listing, LogExtent};
 use crate::wal::{Op, Record};
 use ebbtide_core::claims::HeldClaim;
@@ -115,13 +115,13 @@ impl Entry {
 
 /// Opens the log of a filter with what is only kept. The rest is mapped, and stays readable
 /// whatever others do from here on.
-fn whole_log(media: &dyn Media, whole: &Whole<'_>, meta: &Meta) -> Result<History> {
+fn whole_log(media: &dyn Media, whole: &Whole<'_>, meta: &Meta) -> Result<LogReader> {
     let needed = Listing::of_filter(media, meta.log_uuid)?;
     if !needed.has_kept() {
         return needed_log(media, &needed, meta);
     }
     let listing = Listing::of_filter(whole, meta.log_uuid)?;
-    let mut history = History::open(whole, &listing, meta.log_uuid)?;
+    let mut history = LogReader::open(whole, &listing, meta.log_uuid)?;
     history.hold(whole, needed.segments.first().map_or(0, |&(_, first)| first))?;
     Ok(history)
 }
@@ -155,7 +155,7 @@ pub(crate) fn records(
     for revision in revisions {
         let whole = Whole::past(media);
         let listing = Listing::of_filter(&whole, revision.meta.log_uuid)?;
-        let history = History::open(&whole, &listing, revision.meta.log_uuid)?;
+        let history = LogReader::open(&whole, &listing, revision.meta.log_uuid)?;
         history.end_at(revision.end.unwrap_or(u64::MAX));
         let read =
             records_of((media, &whole), &revision.meta, (&history, LogExtent::Nothing), visit)?;
@@ -170,7 +170,7 @@ pub(crate) fn records(
 fn records_of(
     (media, whole): (&dyn Media, &Whole<'_>),
     meta: &Meta,
-    (history, known): (&History, LogExtent),
+    (history, known): (&LogReader, LogExtent),
     visit: &mut dyn FnMut(&Entry) -> Result<()>,
 ) -> Result<Option<Range<u64>>> {
     let Some(first) = history.segments().first().map(|segment| segment.first) else {

@@ -21,8 +21,8 @@ use crate::media::{Access, BESIDE_LOG_MOST, Disk, ImagePlace, Media};
 use crate::meta::Meta;
 use crate::options::{Keep, Options};
 use crate::platform::system;
-use crate::recovery::history::History;
 use crate::recovery::listing::{KeptMeta, KeptSnapshot};
+use crate::recovery::log_reader::LogReader;
 use crate::recovery::{Listing, LogExtent, Recovered, rebuild};
 use crate::snapshot::SnapshotReader;
 use crate::wal::record::RECORD_BYTES;
@@ -237,7 +237,7 @@ fn read_revision(media: &dyn Media, revision: &Revision, known: LogExtent) -> Re
     let whole = if is_past { Whole::past(media) } else { Whole::new(media) };
     let known = if is_past { LogExtent::Nothing } else { known };
     let listing = Listing::of_filter(&whole, revision.meta.log_uuid)?;
-    let history = History::open(&whole, &listing, revision.meta.log_uuid)?;
+    let history = LogReader::open(&whole, &listing, revision.meta.log_uuid)?;
     let first = history.segments().first().map_or(1, |segment| segment.first);
     if let Some(end) = revision.end {
         history.end_at(end);
@@ -264,7 +264,7 @@ fn verify_log(
 ) {
     for &(timeline, first) in &listing.segments {
         let one = Listing { segments: vec![(timeline, first)], ..Listing::default() };
-        let opened = History::open(media, &one, meta.log_uuid);
+        let opened = LogReader::open(media, &one, meta.log_uuid);
         let opened = opened.map(|history| {
             format!("log of timeline {timeline} from LSN {first}{}", of_format(history.version()))
         });
@@ -319,7 +319,7 @@ fn restore_from(from: &dyn Media, to: &dyn Media) -> Result<()> {
         // Only the image, which is not copied, accounts for slots that dead writers left empty:
         // fill them.
         let copied = Listing::read(to)?;
-        let history = History::open(to, &copied, meta.log_uuid)?;
+        let history = LogReader::open(to, &copied, meta.log_uuid)?;
         history.secure(to, (recovered.start, 0), &recovered.prefix)?;
         if look.is_over(from, &meta)? {
             return Err(locked(from.path()));

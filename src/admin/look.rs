@@ -11,7 +11,7 @@ use crate::locks::in_use::is_in_use;
 use crate::locks::session::Sessions;
 use crate::media::{Access, Media};
 use crate::meta::Meta;
-use crate::recovery::history::History;
+use crate::recovery::log_reader::LogReader;
 use crate::recovery::{Listing, LogExtent};
 use std::time::Duration;
 
@@ -167,10 +167,10 @@ fn may_have_gone(error: &Error, known: LogExtent) -> bool {
 
 /// Opens the log without the segments that are no longer needed and that the next checkpoint
 /// removes.
-pub(crate) fn needed_log(media: &dyn Media, listing: &Listing, meta: &Meta) -> Result<History> {
+pub(crate) fn needed_log(media: &dyn Media, listing: &Listing, meta: &Meta) -> Result<LogReader> {
     let segments = listing.segments_needed().to_vec();
     let needed = Listing { segments, ..Listing::default() };
-    let mut history = History::open(media, &needed, meta.log_uuid)?;
+    let mut history = LogReader::open(media, &needed, meta.log_uuid)?;
     // Writers may remove files meanwhile.
     history.hold(media, 0)?;
     Ok(history)

@@ -19,8 +19,8 @@ use crate::meta::Meta;
 use crate::recovery::LogExtent;
 use crate::recovery::bare_events::BareEvents;
 use crate::recovery::batches::{Batches, Group};
-use crate::recovery::history::{History, Prefix, check_start};
 use crate::recovery::listing::Listing;
+use crate::recovery::log_reader::{LogReader, Prefix, check_start};
 use crate::recovery::replay::{self, load_alone};
 use crate::snapshot::SnapshotReader;
 use crate::wal::record::{Decoded, RECORD_BYTES};
@@ -67,7 +67,7 @@ pub struct Beyond {
 /// The recoverable part of a filter, and how to recover it.
 #[derive(Debug)]
 pub struct Salvage {
-    history: History,
+    history: LogReader,
     known: LogExtent,
     /// The LSN from which the log is needed.
     start: u64,
@@ -212,7 +212,7 @@ impl Salvage {
 /// # Errors
 /// [`Error::Io`], including a full disk.
 pub(crate) fn write_log(
-    (home, (history, known)): (&dyn Media, (&History, LogExtent)),
+    (home, (history, known)): (&dyn Media, (&LogReader, LogExtent)),
     to: &dyn Media,
     meta: &Meta,
     (timeline, records): (u64, Range<u64>),
@@ -268,7 +268,7 @@ fn if_damage(error: Error) -> Result<Error> {
 }
 
 /// Maps all readable log.
-fn open_log(home: &dyn Media, listing: &Listing, uuid: u128) -> Result<(History, Vec<Bad>)> {
+fn open_log(home: &dyn Media, listing: &Listing, uuid: u128) -> Result<(LogReader, Vec<Bad>)> {
     let mut segments: Vec<Segment> = Vec::new();
     let mut bad = Vec::new();
     // Sound ones first: they contain the starts of the others' timelines.
@@ -295,7 +295,7 @@ fn open_log(home: &dyn Media, listing: &Listing, uuid: u128) -> Result<(History,
         found.push(Bad { first, breaks_off, error });
     }
     segments.sort_by_key(|segment| (segment.header().timeline, segment.first()));
-    Ok((History::of_mapped(home.path().to_path_buf(), segments), found))
+    Ok((LogReader::of_mapped(home.path().to_path_buf(), segments), found))
 }
 
 /// Reconstructs a segment in memory that is too short or too long, or whose header is damaged
@@ -351,7 +351,7 @@ fn rebuild(
 }
 
 /// Returns the former extent of the log, according to snapshots, timelines and the image.
-fn told(home: &dyn Media, listing: &Listing, history: &History, meta: &Meta) -> Result<Told> {
+fn told(home: &dyn Media, listing: &Listing, history: &LogReader, meta: &Meta) -> Result<Told> {
     let named = listing.segments.last().map_or(0, |&(timeline, _)| timeline);
     let timeline = named.max(Control::previous_timeline(home, meta.uuid)?.unwrap_or(0));
     // The base of a timeline was made durable before it began.
@@ -378,7 +378,7 @@ fn told(home: &dyn Media, listing: &Listing, history: &History, meta: &Meta) -> 
 }
 
 /// Returns how far the log leads from this LSN.
-fn reach(home: &dyn Media, history: &History, known: LogExtent, start: u64) -> Result<Reach> {
+fn reach(home: &dyn Media, history: &LogReader, known: LogExtent, start: u64) -> Result<Reach> {
     let (mut prefix, mut noted) = (Prefix { stop: start, ..Prefix::default() }, 0);
     let (mut batches, mut bare_events) = (Batches::default(), BareEvents::default());
     let mut follow = |group: Group<'_>, counts: bool| {
@@ -405,7 +405,7 @@ fn reach(home: &dyn Media, history: &History, known: LogExtent, start: u64) -> R
 /// Returns why the log ends at `stop` although it should not; `None` if that is its end. `damage`
 /// is the reader's error there.
 fn cause(
-    history: &History,
+    history: &LogReader,
     bad: &mut Vec<Bad>,
     told: Told,
     stop: u64,
@@ -429,7 +429,7 @@ fn cause(
 }
 
 /// Returns the readable operations from `stop` on, and raises `told` to the extent that they show.
-fn beyond(history: &History, stop: u64, told: &mut Told) -> Option<Beyond> {
+fn beyond(history: &LogReader, stop: u64, told: &mut Told) -> Option<Beyond> {
     let mut found: Option<Beyond> = None;
     for (timeline, start, end) in history.timelines() {
         let of_timeline = history.held().filter(|segment| segment.header().timeline == timeline);

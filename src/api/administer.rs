@@ -5,10 +5,10 @@ use crate::api::config::Spec;
 use crate::api::handle::Filter;
 #[cfg(not(loom))]
 use crate::api::history::alter::{Altered, Unlogged, alter_filter};
-#[cfg(shuttle)]
-use crate::engine::background;
 use crate::engine::clear;
 use crate::engine::details::Details;
+#[cfg(shuttle)]
+use crate::engine::maintenance;
 use crate::engine::stats::{Digest, Stat};
 use crate::error::Result;
 use std::time::Duration;
@@ -206,7 +206,7 @@ impl<K> Filter<K> {
     #[cfg(shuttle)]
     #[doc(hidden)]
     pub fn do_tasks(&self) -> Result<()> {
-        self.run(|engine| background::do_tasks(engine))
+        self.run(|engine| maintenance::do_tasks(engine))
     }
 
     /// Runs the background task of the log, or that of snapshots, once. Returns the time until it

@@ -6,8 +6,8 @@
 //! other threads may still be in an operation of an earlier one.
 
 use crate::engine::Engine;
-use crate::engine::background::Tasks;
 use crate::engine::close::Opened;
+use crate::engine::maintenance::Tasks;
 use crate::engine::open;
 use crate::engine::outcome::Waits;
 use crate::error::{Error, Result};

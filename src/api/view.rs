@@ -10,7 +10,7 @@ use crate::engine::time::continue_time;
 use crate::engine::{Engine, agreement};
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
-use crate::image::write_back::check_files;
+use crate::image::write_back_check::check_files;
 use crate::image::{Control, Image};
 use crate::locks::holders::locked;
 use crate::locks::session::Sessions;

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::media::Media;
 use crate::meta::Meta;
 use crate::recovery::batches::{Batches, Group};
-use crate::recovery::history::History;
+use crate::recovery::log_reader::LogReader;
 use crate::recovery::replay::{Recovered, rebuild_from};
 use crate::recovery::{Listing, LogExtent};
 use crate::snapshot::SnapshotReader;
@@ -53,7 +53,7 @@ pub(crate) struct Past<'a> {
     whole: Whole<'a>,
     revision: Revision,
     listing: Listing,
-    history: History,
+    history: LogReader,
     known: LogExtent,
     /// Start and end of each sound snapshot, oldest first.
     bases: Vec<(u64, u64)>,
@@ -107,7 +107,7 @@ impl<'a> Past<'a> {
             let oldest = bases.first().map_or(u64::MAX, |&(start, _)| start);
             listing.segments = listing.segments.split_off(listing.segments_below(oldest).len());
         }
-        let history = History::open(&whole, &listing, meta.log_uuid)?;
+        let history = LogReader::open(&whole, &listing, meta.log_uuid)?;
         history.end_at(revision.end.unwrap_or(u64::MAX));
         Ok(Self { whole, revision, listing, history, known, bases })
     }
@@ -223,7 +223,7 @@ impl<'a> Past<'a> {
     pub(crate) fn rebuild_whole(self, at: At) -> Result<(Recovered, Whole<'a>)> {
         let (limit, from, first) = (self.limit(at)?, self.reaches_from(), self.first());
         let Self { whole, revision, mut listing, history, known, bases } = self;
-        let end = |history: &History| {
+        let end = |history: &LogReader| {
             history.end_at(revision.end.unwrap_or(u64::MAX));
             Log { whole: &whole, history, known }.before(first, |_| false)
         };
@@ -267,7 +267,7 @@ fn time_of(record: &Record) -> u64 {
 /// The log of an revision.
 struct Log<'a> {
     whole: &'a Whole<'a>,
-    history: &'a History,
+    history: &'a LogReader,
     known: LogExtent,
 }
 

@@ -151,8 +151,8 @@ impl Backpressure {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::engine::background_threads;
     use crate::engine::task::{self, Task};
-    use crate::engine::task_threads;
     use crate::media::Memory;
     use crate::{Bloom, Durability, Filter, Options};
     use std::sync::mpsc::{self, Sender};
@@ -231,7 +231,7 @@ mod tests {
         let engine = filter.engine();
         let (told, heard) = mpsc::channel();
         let task = Arc::new(Telling(crate::sync::mutex::Mutex::new(told)));
-        let register = |work| task_threads::register(work, task.clone()).expect("a thread");
+        let register = |work| background_threads::register(work, task.clone()).expect("a thread");
         engine.wakeup.begin([task::Work::Log, task::Work::Snapshots].map(register));
         (0..2).for_each(|_| heard.recv().expect("each runs at once"));
         engine.header().checkpoint_request().open();

@@ -1,7 +1,9 @@
 //! Committing a batch of the caller: all of its records, or none; the protocol is in
 //! `docs/protocols/batches.md`.
 
-use crate::engine::commit::{self, AHEAD, Held, holds_events, of_stripe, while_space_is_made};
+use crate::engine::commit_batch::{
+    self, AHEAD, Held, holds_events, of_stripe, while_space_is_made,
+};
 use crate::engine::held_claims::{ClaimedKey, held as held_claim};
 use crate::engine::outcome::{Checked, Precondition, Since, Waits};
 use crate::engine::overlay::Access;
@@ -92,7 +94,7 @@ fn commit_held<'w>(
         match stage(writer, batch, held, puts_off) {
             Ok(()) => {}
             Err(Unstaged::NeedsEvents { can_wait }) => {
-                match commit::lock_events(writer, can_wait, with.waits)? {
+                match commit_batch::lock_events(writer, can_wait, with.waits)? {
                     Some(events) => held.push(events),
                     None => (batch.staging, puts_off) = (None, true),
                 }
@@ -218,7 +220,9 @@ fn append(
     staging.records.extend(beside);
     let committed = match staging.records.is_empty() {
         true => Ok(Tried::Done(None)),
-        false => commit::commit(writer, staging, prefetches, held).map(|tried| tried.map(Some)),
+        false => {
+            commit_batch::commit(writer, staging, prefetches, held).map(|tried| tried.map(Some))
+        }
     };
     staging.records.truncate(operations);
     if let (Ok(Tried::Done(_)), Some(raised)) = (&committed, staging.raised()) {

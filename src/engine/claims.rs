@@ -6,8 +6,7 @@
 //! claim. A confirmation is a batch: the insert, and the end of the claim.
 
 use crate::engine::batch::{self, Settings};
-use crate::engine::commit::while_space_is_made;
-use crate::engine::event_log;
+use crate::engine::commit_batch::while_space_is_made;
 use crate::engine::held_claims::{ClaimedKey, held};
 use crate::engine::log_writer::Appended;
 use crate::engine::operation::{self, Attempt, basis};
@@ -15,6 +14,7 @@ use crate::engine::outcome::{Checked, Precondition, Request, Waits};
 use crate::engine::prepared::Prepared;
 use crate::engine::shared::Local;
 use crate::engine::staging::BatchOperation;
+use crate::engine::stripe_0_records;
 use crate::engine::stripes::Wait;
 use crate::engine::time::Stamp;
 use crate::engine::write::decide;
@@ -134,7 +134,7 @@ fn append<T>(
 ) -> Tried<T> {
     let (header, end) = (writer.shared.header(), writer.shared.log.mapped_end());
     let appended = if let [record] = records {
-        event_log::append(writer, stripe_0, record).map_or(Appended::NoRoom, Appended::At)
+        stripe_0_records::append(writer, stripe_0, record).map_or(Appended::NoRoom, Appended::At)
     } else {
         let announce = |tail| header.events_from().announce(tail);
         writer.log_writer.append_batch(&mut stripe_0.segment, records, announce)

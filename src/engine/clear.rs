@@ -6,8 +6,8 @@
 //! clearing process dies, processes that take over its stripes complete the same steps in the same
 //! order.
 
-use crate::engine::event_log;
 use crate::engine::shared::Local;
+use crate::engine::stripe_0_records;
 use crate::engine::writer::Writer;
 use crate::error::Result;
 use crate::locks::stripes::StripeGuard;
@@ -40,7 +40,7 @@ fn clear_held(writer: &Writer, held: &mut [StripeGuard<'_, Local>]) -> Result<Op
     let cleared = writer.shared.image.prepare_clear(writer.shared.kind())?;
     let record = Record { time: time.time, stream: time.stream, ..Record::new(Op::Clear) };
     let Some(stripe_0) = held.last_mut() else { return Ok(None) };
-    let Some(lsn) = event_log::append(writer, stripe_0, &record) else { return Ok(None) };
+    let Some(lsn) = stripe_0_records::append(writer, stripe_0, &record) else { return Ok(None) };
     let (image, time) = (&writer.shared.image, time.word());
     image.clear_state(lsn, &cleared);
     for index in 0..image.header().stripe_count() {

@@ -6,12 +6,12 @@
 //! not be waited for.
 
 use crate::engine::Engine;
-use crate::engine::background::Tasks;
+use crate::engine::maintenance::Tasks;
 use crate::engine::shared::Shared;
 use crate::engine::trust;
 use crate::error::Result;
 use crate::locks::robust_word;
-use crate::recovery::history::History;
+use crate::recovery::log_reader::LogReader;
 use crate::recovery::{Listing, trim};
 use crate::sync;
 use crate::telemetry::{Timed, Work};
@@ -76,7 +76,7 @@ fn free_rest_of_log(shared: &Shared) {
     // Errors are ignored, because only space is at stake.
     let Ok(mut listing) = Listing::read(&*shared.media) else { return };
     listing.segments.retain(|&(of, _)| of == timeline);
-    if let Ok(history) = History::open(&*shared.media, &listing, uuid) {
+    if let Ok(history) = LogReader::open(&*shared.media, &listing, uuid) {
         trim::free_ends(&*shared.media, &history, tail);
     }
 }

@@ -15,7 +15,7 @@ use crate::locks::leader_gate::{self, Taken};
 use crate::options::Durability;
 use crate::sync::{self, Hint, Instant, patience};
 use crate::telemetry::{self, Timed, Work};
-use crate::wal::{Op, Record, Segment, scan};
+use crate::wal::{Op, Record, Segment, walk};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -157,7 +157,7 @@ impl GroupCommit {
         // Read again, to include records on pages that may count as clean.
         let written = header.tail().read();
         let walked = self.shared.log.walked();
-        scan::complete(&segments, from.max(walked), upto);
+        walk::complete(&segments, from.max(walked), upto);
         self.shared.log.note_walked(upto);
         for segment in segments.iter().filter(|segment| segment.first() < upto) {
             if !in_order || !segment.was_synced() {
@@ -233,7 +233,7 @@ impl GroupCommit {
         let walked = self.shared.log.walked();
         if walked < upto {
             let (durable, segments) = self.log_writer.map_log()?;
-            let reached = scan::reached(&segments, walked.max(durable), upto);
+            let reached = walk::reached(&segments, walked.max(durable), upto);
             self.shared.log.note_walked(reached);
             for segment in &segments {
                 segment.release(walked, reached);
@@ -248,7 +248,7 @@ impl GroupCommit {
         let from = self.shared.log.walked().max(self.shared.durable());
         if from < upto {
             let (_, segments) = self.log_writer.map_log()?;
-            scan::complete(&segments, from, upto);
+            walk::complete(&segments, from, upto);
             self.shared.log.note_walked(upto);
         }
         Ok(())

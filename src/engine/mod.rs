@@ -1,23 +1,23 @@
 //! The engine of an open filter: a list of parts, each of which uses only parts below it.
 //!
 //! - Life of a handle: `open` creates and opens filters, `alter` gives one other parameters and a
-//!   `machine_state`, `close` waits for operations in progress, `background` has the maintenance
+//!   `machine_state`, `close` waits for operations in progress, `maintenance` has the background
 //!   tasks of a filter. They work on an [`Engine`], which is the parts of a handle.
 //! - Writes: `write` inserts and removes one key by one record; `with_events` does so with the
 //!   events that must come first; `operation` is what both decide on, and how a record is applied.
 //!   `batch` commits batches of the caller; `prepared` is one before its commit, `staging` decides
-//!   its records, `overlay` shows blocks as they leave them. `commit` appends and applies what was
-//!   staged. `claims` gives keys to those that work on them, `held_claims` checks that somebody
+//!   its records, `overlay` shows blocks as they leave them. `commit_batch` appends and applies what
+//!   was staged. `claims` gives keys to those that work on them, `held_claims` checks that somebody
 //!   still does. `clear` removes all keys. `writer` is what all of them use.
 //! - Questions: `read` answers, `infer` computes posteriors, `distinct` counts the keys,
 //!   `details` and `stats` report figures.
 //! - Snapshots: `checkpoint` writes them, `reclaim` removes what they make superfluous,
 //!   `backpressure` lets writers wait for one.
-//! - The log: `log_writer` appends to it, `group_commit` makes it durable, `event_log` appends
+//! - The log: `log_writer` appends to it, `group_commit` makes it durable, `stripe_0_records` appends
 //!   heartbeats and clears, `tickets` tells callers when what they did is durable, `waiters` is the
 //!   list of those that wait.
 //! - Common: `stripes` acquires stripes and repairs what a dead owner left; `wakeup` wakes the
-//!   tasks of `task_threads`; `time` is the filter's time, `lease_clock` that of leases, and no
+//!   tasks of `background_threads`; `time` is the filter's time, `lease_clock` that of leases, and no
 //!   other module reads the clock; `shared` holds what all parts need; `trust` checks that the
 //!   image was written back; `directory` has small and temporary files, `vacancy` checks a
 //!   directory before a filter is created, `agreement` the options of an existing one; `closing`
@@ -28,7 +28,11 @@
 pub mod agreement;
 #[cfg(not(loom))]
 pub mod alter;
-pub mod background;
+#[cfg(not(shuttle))]
+pub mod background_threads;
+#[cfg(shuttle)]
+#[path = "scheduled_tasks.rs"]
+pub mod background_threads;
 pub mod backpressure;
 pub mod batch;
 pub mod checkpoint;
@@ -36,11 +40,10 @@ pub mod claims;
 pub mod clear;
 pub mod close;
 pub mod closing;
-pub mod commit;
+pub mod commit_batch;
 pub mod details;
 pub mod directory;
 pub mod distinct;
-pub mod event_log;
 pub mod group_commit;
 pub mod held_claims;
 pub mod infer;
@@ -48,6 +51,7 @@ pub mod lease_clock;
 pub mod log_writer;
 #[cfg(not(loom))]
 pub mod machine_state;
+pub mod maintenance;
 pub mod open;
 pub mod operation;
 pub mod outcome;
@@ -58,13 +62,9 @@ pub mod reclaim;
 pub mod shared;
 pub mod staging;
 pub mod stats;
+pub mod stripe_0_records;
 pub mod stripes;
 pub mod task;
-#[cfg(not(shuttle))]
-pub mod task_threads;
-#[cfg(shuttle)]
-#[path = "scheduled_tasks.rs"]
-pub mod task_threads;
 pub mod tickets;
 pub mod time;
 pub mod trust;

@@ -1,4 +1,4 @@
-//! The background tasks of a schedule, in the place of `task_threads`: the harness runs each in a
+//! The background tasks of a schedule, in the place of `background_threads`: the harness runs each in a
 //! thread of its own, when it likes, whether or not the task is due or was woken.
 
 use crate::engine::task::{Task, Work};

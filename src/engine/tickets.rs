@@ -10,10 +10,10 @@
 //!
 //! [`group_commit`]: crate::engine::group_commit
 
+use crate::engine::background_threads::{self, Registered};
 use crate::engine::group_commit::GroupCommit;
 use crate::engine::shared::Shared;
 use crate::engine::task::{Task, Work};
-use crate::engine::task_threads::{self, Registered};
 use crate::engine::waiters::{Key, Waiters};
 use crate::error::{Error, Result};
 use crate::sync::{Hint, Instant, Mutex};
@@ -129,7 +129,7 @@ impl Tickets {
         let mut task = self.task.lock();
         if matches!(*task, SyncTask::Unneeded) {
             let path = self.shared.path();
-            let started = task_threads::register(Work::Syncs, self.clone());
+            let started = background_threads::register(Work::Syncs, self.clone());
             *task = SyncTask::Running(started.map_err(Error::io("start a thread for", path))?);
         }
         match &*task {

@@ -7,21 +7,21 @@
 
 use crate::engine::shared::Shared;
 use crate::error::Result;
-use crate::image::{Bank, write_back};
+use crate::image::{Bank, write_back_check};
 use std::sync::Arc;
 
 /// Checks that no write-back of the image, of which these banks were copied, has failed since the
 /// handle mapped it.
 pub(crate) fn check_copied(shared: &Shared, banks: &[Arc<Bank>]) -> Result<()> {
     check_known(shared)?;
-    write_back::check_mapped(&shared.image, banks).map_err(|error| shared.distrust(&error))
+    write_back_check::check_mapped(&shared.image, banks).map_err(|error| shared.distrust(&error))
 }
 
 /// Checks that no write-back of the image has failed that no process has received yet. Costs some
 /// system calls, and writes nothing.
 pub(crate) fn check_image(shared: &Shared) -> Result<()> {
     check_known(shared)?;
-    write_back::check_files(&shared.image).map_err(|error| shared.distrust(&error))
+    write_back_check::check_files(&shared.image).map_err(|error| shared.distrust(&error))
 }
 
 /// Checks what is known. The mark in the image may itself be lost, so each handle keeps its own,

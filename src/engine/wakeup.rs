@@ -1,7 +1,7 @@
 //! The wakeup of a filter's background tasks, and the interval of syncs that callers have
 //! requested.
 
-use crate::engine::task_threads::Registered;
+use crate::engine::background_threads::Registered;
 use crate::options::Durability;
 use crate::sync::{Hint, Ordering};
 use crate::wal::record::RECORD_BYTES;

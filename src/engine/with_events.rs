@@ -3,7 +3,7 @@
 //! Under stripe 0 the events change the [next state](NextState) of the filter, which counts once
 //! the batch is in the log. If it never is, nothing has happened.
 
-use crate::engine::commit;
+use crate::engine::commit_batch;
 use crate::engine::log_writer::Appended;
 use crate::engine::operation::{self, Attempt, Basis, basis, leave};
 use crate::engine::outcome::{Request, WriteOutcome};
@@ -40,7 +40,7 @@ pub(crate) fn write(
     stamp: Stamp,
     can_wait: bool,
 ) -> Result<Attempt> {
-    let stripe_0 = commit::lock_events(writer, can_wait, request.waits)?;
+    let stripe_0 = commit_batch::lock_events(writer, can_wait, request.waits)?;
     writer.shared.check_writable()?;
     let moment = writer.time.exact_moment(stamp);
     // Before the state: see `operation::basis`.

@@ -6,7 +6,7 @@
 //! needs more than its own record (events that come first, a weight that no record holds) is staged
 //! and committed as a batch.
 
-use crate::engine::commit;
+use crate::engine::commit_batch;
 use crate::engine::operation::{self, Attempt, Basis, basis, leave};
 use crate::engine::outcome::{Checked, Request, WriteOutcome};
 use crate::engine::overlay::Access;
@@ -200,7 +200,7 @@ fn write_heavy<'w>(
         let performed = match staging.add(host, &request.asked, stamp, request.count) {
             Ok(performed) => performed,
             Err(Unstaged::NeedsEvents { can_wait }) => {
-                let stripe_0 = commit::lock_events(writer, can_wait, request.waits)?;
+                let stripe_0 = commit_batch::lock_events(writer, can_wait, request.waits)?;
                 events = if stripe_0.is_some() { Events::Staged } else { Events::PutOff };
                 held.extend(stripe_0);
                 continue;
@@ -212,7 +212,7 @@ fn write_heavy<'w>(
         if !performed.is_recorded {
             return Ok(Tried::Done(leave(writer, &held[0], performed.is_late, checked)));
         }
-        match commit::commit(writer, &staging, false, &mut held)? {
+        match commit_batch::commit(writer, &staging, false, &mut held)? {
             Tried::Done(lsn) => {
                 return complete(writer, WriteOutcome { checked, lsn }, request, stamp);
             }

@@ -31,7 +31,7 @@ pub mod shared;
 pub mod state_block;
 pub mod stripe_table;
 pub mod words;
-pub mod write_back;
+pub mod write_back_check;
 
 pub use bank::{Bank, BankForm, BankSet};
 pub use control::Control;

@@ -6,15 +6,15 @@
 //! and distinguishes its end from damage, `applying` applies its records on all processors,
 //! `replay` builds an image, `repair` completes one stripe of a shared one, `removal` removes files
 //! so that they cannot reappear, `trim` frees the space of log that no timeline needs. Only
-//! [`history::History::secure`], which makes the base of a new timeline durable, `trim`, `removal`
+//! [`log_reader::LogReader::secure`], which makes the base of a new timeline durable, `trim`, `removal`
 //! and `repair` write to the filter's files.
 
 pub mod applying;
 pub mod bare_events;
 pub mod batches;
-pub mod history;
 pub mod listing;
 pub mod log_extent;
+pub mod log_reader;
 pub mod removal;
 pub mod repair;
 pub mod replay;

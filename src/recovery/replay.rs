@@ -10,9 +10,9 @@ use crate::meta::Meta;
 use crate::platform::threads::spawn_scoped;
 use crate::recovery::applying::Applying;
 use crate::recovery::bare_events::covered;
-use crate::recovery::history::{History, Prefix};
 use crate::recovery::listing::Listing;
 use crate::recovery::log_extent::LogExtent;
+use crate::recovery::log_reader::{LogReader, Prefix};
 use crate::recovery::removal::{remove_for_good, remove_kept};
 use crate::snapshot::SnapshotHeader;
 use crate::snapshot::content::load;
@@ -28,7 +28,7 @@ pub struct Recovered {
     /// The image, for the next timeline, under the given temporary name.
     pub image: Image,
     /// The log that it was rebuilt from.
-    pub history: History,
+    pub history: LogReader,
     /// The extent of the log.
     pub prefix: Prefix,
     /// The LSN where replay began.
@@ -57,7 +57,7 @@ pub fn replay(
     advance: &dyn Fn(),
 ) -> Result<Recovered> {
     let listing = Listing::of_filter(home, meta.log_uuid)?;
-    let history = History::open(home, &listing, meta.log_uuid)?;
+    let history = LogReader::open(home, &listing, meta.log_uuid)?;
     replay_files(home, live, meta, temporary, (listing, history), (known, secures), advance)
 }
 
@@ -68,7 +68,7 @@ fn replay_files(
     live: &Arc<dyn Media>,
     meta: &Meta,
     temporary: &str,
-    (listing, mut history): (Listing, History),
+    (listing, mut history): (Listing, LogReader),
     (known, secures): (LogExtent, bool),
     advance: &dyn Fn(),
 ) -> Result<Recovered> {
@@ -113,7 +113,7 @@ fn replay_files(
 /// Applies the log from `start` on to an image that has the state of that LSN; `end` is the end of
 /// the snapshot. Returns the extent of the log.
 fn apply_log(
-    (home, meta, listing, history): (&dyn Media, &Meta, &Listing, &History),
+    (home, meta, listing, history): (&dyn Media, &Meta, &Listing, &LogReader),
     image: &Image,
     (start, end): (u64, u64),
     (known, secures): (LogExtent, bool),
@@ -208,7 +208,7 @@ pub fn rebuild(
 pub(crate) fn rebuild_from(
     home: &dyn Media,
     meta: &Meta,
-    files: (Listing, History),
+    files: (Listing, LogReader),
     known: LogExtent,
 ) -> Result<Recovered> {
     replay_files(home, &memory()?, meta, "image", files, (known, false), &|| {})
@@ -227,7 +227,7 @@ fn check_others(
     home: &dyn Media,
     meta: &Meta,
     listing: &Listing,
-    history: &History,
+    history: &LogReader,
     stop: u64,
 ) -> Result<()> {
     for file in &listing.others {
@@ -246,7 +246,7 @@ fn check_others(
 fn check_timelines(
     home: &dyn Media,
     meta: &Meta,
-    history: &History,
+    history: &LogReader,
     snapshot_timeline: u64,
 ) -> Result<()> {
     let live_timeline = Control::previous_timeline(home, meta.uuid)?.unwrap_or(0);

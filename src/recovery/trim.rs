@@ -10,8 +10,8 @@ use crate::format::names::FileName;
 use crate::image::late_space;
 use crate::media::{Access, Media};
 use crate::meta::Meta;
-use crate::recovery::history::{History, Prefix};
 use crate::recovery::listing::Listing;
+use crate::recovery::log_reader::{LogReader, Prefix};
 use crate::recovery::removal::remove_for_good;
 use crate::recovery::replay::{Recovered, load_alone};
 use crate::snapshot::content::{self, State};
@@ -27,7 +27,7 @@ fn open(home: &dyn Media, header: &SegmentHeader, access: Access) -> Result<Segm
 /// Frees the space of the log beyond the end of its timeline. `stop` is the end of the last
 /// timeline, which has been made durable and is followed by a new one. Errors are ignored, because
 /// only space is at stake.
-pub fn free_ends(home: &dyn Media, history: &History, stop: u64) {
+pub fn free_ends(home: &dyn Media, history: &LogReader, stop: u64) {
     for (timeline, _, end) in history.timelines() {
         let end = end.unwrap_or(stop);
         let of_timeline = history.segments().iter().filter(|header| header.timeline == timeline);
@@ -43,7 +43,7 @@ pub fn free_ends(home: &dyn Media, history: &History, stop: u64) {
 ///
 /// # Errors
 /// [`Error::Io`], [`Error::Damaged`].
-pub fn free_unwritten(home: &dyn Media, history: &History, stop: u64) -> Result<()> {
+pub fn free_unwritten(home: &dyn Media, history: &LogReader, stop: u64) -> Result<()> {
     let timeline = history.last_timeline();
     for header in history.segments().iter().filter(|header| header.timeline == timeline) {
         let written = history.visit(home, header, |segment| {
@@ -64,7 +64,7 @@ pub fn free_unwritten(home: &dyn Media, history: &History, stop: u64) -> Result<
 /// [`Error::Io`], [`Error::Damaged`].
 pub fn gathered(
     home: &dyn Media,
-    history: &History,
+    history: &LogReader,
     prefix: &Prefix,
     start: u64,
 ) -> Result<(u64, u64)> {
@@ -171,9 +171,9 @@ mod tests {
         }
     }
 
-    fn opened(media: &Memory) -> History {
+    fn opened(media: &Memory) -> LogReader {
         let listing = Listing::read(media).expect("a directory");
-        History::open(media, &listing, 7).expect("sound headers")
+        LogReader::open(media, &listing, 7).expect("sound headers")
     }
 
     fn pages(media: &Memory) -> Vec<u64> {

@@ -5,9 +5,9 @@
 //! is complete. The log knows no kinds: to it a hash, a time and a step are words.
 
 pub mod log;
-pub mod scan;
 pub mod segment;
 pub mod slot;
+pub mod walk;
 
 pub use ebbtide_core::record::{self, Op, Record};
 pub use log::Log;

@@ -21,7 +21,7 @@
 
 pub mod age;
 pub mod decide;
-pub mod distinct;
+pub mod distinct_in_insertions;
 pub mod observed;
 pub mod posterior;
 pub mod prior;
@@ -34,7 +34,7 @@ mod tests;
 
 pub use age::AgePosterior;
 pub use decide::{Penalty, decide};
-pub use distinct::Distinct;
+pub use distinct_in_insertions::Distinct;
 pub use observed::Observed;
 pub use posterior::{Piece, Survival, window_posterior};
 pub use prior::{KeyPrior, Prior, Stream, Table};

@@ -201,7 +201,7 @@ fn share(halvings: u32) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::distinct;
+    use super::super::distinct_in_insertions;
     use super::*;
     use crate::hash::mix;
 
@@ -241,7 +241,7 @@ mod tests {
             let found = observed.distinct();
             let places = (0..).map(|step| 100.0 * 1.7_f64.powi(step)).take_while(|&j| j < most);
             let errors = places.chain([most]).map(|j| {
-                let expected = distinct::of_each(&self.probabilities, j);
+                let expected = distinct_in_insertions::of_each(&self.probabilities, j);
                 println!("D({j:.0}) = {expected:.1}, observed {:.1}", found.of(j));
                 (found.of(j) / expected - 1.0).abs()
             });

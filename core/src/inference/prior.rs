@@ -1,7 +1,7 @@
 //! The belief about a key before the filter is queried (section 2.3.1).
 
 use super::Distinct;
-use super::distinct::harmonic;
+use super::distinct_in_insertions::harmonic;
 use crate::error::{Error, Result};
 use std::collections::HashMap;
 

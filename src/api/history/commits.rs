@@ -13,7 +13,7 @@ use crate::format::names::FileName;
 use crate::media::{Disk, Media};
 use crate::meta::Meta;
 use crate::recovery::batches::{Batches, Group};
-use crate::recovery::history::History as Log;
+use crate::recovery::log_reader::LogReader as Log;
 use crate::recovery::{Listing, LogExtent};
 use crate::sync::{self, Instant};
 use crate::wal::segment::owner;

@@ -3,7 +3,7 @@
 use crate::engine::outcome::{Checked, Given, Precondition, Request, Since, Waits};
 use crate::engine::time::*;
 use crate::engine::write::write;
-use crate::engine::{Engine, close, event_log, open};
+use crate::engine::{Engine, close, open, stripe_0_records};
 use crate::format::names::FileName;
 use crate::media::Memory;
 use crate::options::Options;
@@ -260,7 +260,7 @@ fn keys_from_the_past_are_where_the_clock_continues_and_until_then_time_stands()
         for end in ENDS {
             machine.write(1, Some(past));
             machine.pass(HOUR);
-            event_log::heartbeat(&machine.engine().writer).expect("none is due");
+            stripe_0_records::heartbeat(&machine.engine().writer).expect("none is due");
             assert!(machine.has(1), "{downtime:?}, {end:?}: no key has come since");
             machine.reopen(end);
             assert!(machine.has(1), "{downtime:?}, {end:?}: nor while it was closed");
@@ -285,7 +285,7 @@ fn a_frozen_filter_stands_still_while_closed_whatever_the_clock_does() {
         for round in 1..3 {
             machine.insert(round);
             machine.pass(WINDOW - 20);
-            event_log::heartbeat(&machine.engine().writer).expect("a heartbeat");
+            stripe_0_records::heartbeat(&machine.engine().writer).expect("a heartbeat");
             machine.end(end);
             machine.pass(10 * HOUR);
             machine.step_to(then);

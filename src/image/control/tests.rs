@@ -85,7 +85,8 @@ fn each_thing_has_a_place_of_its_own_and_the_file_is_no_larger_than_they_are() {
         let marked = || {
             let some = [TAIL, DURABLE, REFUSED, ALLOCATED].map(|at| header.word(at));
             let more = [TIMELINE_START, NOTED, NOTING, EVENTS_FROM].map(|at| header.word(at));
-            let others = [header.word(SNAPSHOT), header.syncing(), header.growing(), header.time().0];
+            let others =
+                [header.word(SNAPSHOT), header.syncing(), header.growing(), header.time().0];
             let (time, leases) = (header.time_base(), header.lease_base());
             let lists = header.unsound().0.iter().chain(time.words).chain([time.clock]);
             let lists = lists.chain(leases.words).chain([leases.clock]);

@@ -17,7 +17,7 @@
 //! fingerprint in other buckets, which no key has set.
 
 use super::items::Items;
-use super::path::other_bucket;
+use super::moves::other_bucket;
 use super::table::Table;
 use super::timed::Timed;
 use super::word::Word;

@@ -71,7 +71,7 @@ mod codes;
 mod distinct;
 mod evidence;
 mod items;
-mod path;
+mod moves;
 mod plan;
 mod pressure;
 mod shape;

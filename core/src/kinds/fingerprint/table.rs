@@ -17,7 +17,7 @@
 //!   kind.)
 
 use super::bucket::Form;
-use super::path::{Limits, Path, other_bucket};
+use super::moves::{Limits, Path, other_bucket};
 use super::plan::is_of_burst;
 use super::shape::{MOST_BITS, Shape};
 use super::word::Word;

@@ -2,14 +2,14 @@
 //!
 //! The tasks are: allocating the next log segment, syncing at intervals, closing gaps, repairing
 //! what dead processes left, heartbeats, checkpoints. The threads of
-//! [`crate::engine::task_threads`], which all filters of the process share, run them. The threads
+//! [`crate::engine::background_threads`], which all filters of the process share, run them. The threads
 //! are optional: callers perform overdue maintenance themselves.
 
 use crate::engine::Engine;
-use crate::engine::event_log;
+use crate::engine::background_threads;
 use crate::engine::log_writer::PRESENT;
+use crate::engine::stripe_0_records;
 use crate::engine::task::{Task, Work};
-use crate::engine::task_threads;
 use crate::engine::trust;
 use crate::engine::wakeup::TICK;
 use crate::error::Error;
@@ -40,9 +40,10 @@ impl Tasks {
     pub fn start(engine: Arc<Engine>) -> std::io::Result<Self> {
         let running = engine.shared.options.background;
         if running {
-            let log = task_threads::register(Work::Log, Arc::new(LogTask::new(engine.clone())))?;
+            let log =
+                background_threads::register(Work::Log, Arc::new(LogTask::new(engine.clone())))?;
             let snapshots = SnapshotTask { engine: engine.clone() };
-            let snapshots = task_threads::register(Work::Snapshots, Arc::new(snapshots));
+            let snapshots = background_threads::register(Work::Snapshots, Arc::new(snapshots));
             let snapshots = snapshots.inspect_err(|_| log.remove())?;
             engine.wakeup.begin([log, snapshots]);
         }
@@ -174,7 +175,7 @@ impl Task for LogTask {
         let engine = &*self.engine;
         if engine.header().is_altered() {
             // The handle opens the filter again when it is used.
-            return task_threads::next_tick(Instant::now(), TICK);
+            return background_threads::next_tick(Instant::now(), TICK);
         }
         // No other thread locks it.
         let mut last = self.last.lock();
@@ -224,7 +225,7 @@ impl Task for LogTask {
             tidy_log(engine);
         }
         let now = Instant::now();
-        let tick = task_threads::next_tick(now, TICK);
+        let tick = background_threads::next_tick(now, TICK);
         match interval {
             Some(every)
                 if every < TICK && !engine.wakeup.rests(|| engine.commits.has_undurable()) =>
@@ -256,7 +257,7 @@ impl Task for SnapshotTask {
         // Here rather than in the log's task: the system frees the blocks of removed segments, and
         // no sync should wait for that.
         engine.log_writer.unmap_durable();
-        task_threads::next_tick(Instant::now(), TICK)
+        background_threads::next_tick(Instant::now(), TICK)
     }
 }
 
@@ -277,7 +278,7 @@ fn tidy_log(engine: &Engine) {
     }
     engine.time.tend();
     if engine.shared.meta.downtime == Downtime::Freeze && engine.shared.uses_time {
-        failed_in_background("heartbeat", path, event_log::heartbeat(&engine.writer));
+        failed_in_background("heartbeat", path, stripe_0_records::heartbeat(&engine.writer));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Where the log ends, and what is damage.
 
 use crate::media::Memory;
-use crate::recovery::history::*;
+use crate::recovery::log_reader::*;
 use crate::wal::slot;
 
 const UUID: u128 = 7;
@@ -36,9 +36,9 @@ fn note(payload: u64) -> Option<Record> {
     Some(Record { payload, ..Record::new(op) })
 }
 
-fn open(media: &Memory) -> Result<History> {
+fn open(media: &Memory) -> Result<LogReader> {
     let listing = Listing::read(media).expect("a directory");
-    History::open(media, &listing, UUID)
+    LogReader::open(media, &listing, UUID)
 }
 
 fn read(media: &Memory, known: LogExtent) -> Result<Prefix> {

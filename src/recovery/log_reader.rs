@@ -31,7 +31,7 @@ const LONG: u64 = 64 << 20;
 /// The log of a filter, in all timelines. Segments are mapped one at a time while they are read:
 /// however long the log, it needs one descriptor.
 #[derive(Debug)]
-pub struct History {
+pub struct LogReader {
     directory: PathBuf,
     /// Ascending by timeline and first LSN; each has a sound header.
     segments: Vec<SegmentHeader>,
@@ -90,7 +90,7 @@ pub(crate) fn check_start(
     })
 }
 
-impl History {
+impl LogReader {
     /// Reads the headers of all segments, one after the other.
     ///
     /// # Errors
@@ -120,7 +120,7 @@ impl History {
         Self { directory, segments, held, version, timelines, secured, limit, latest }
     }
 
-    /// Creates the log of these segments of a directory, as [`History::of`]; they stay mapped.
+    /// Creates the log of these segments of a directory, as [`LogReader::of`]; they stay mapped.
     #[must_use]
     pub(crate) fn of_mapped(directory: PathBuf, segments: Vec<Segment>) -> Self {
         let headers = segments.iter().map(|segment| *segment.header()).collect();
@@ -232,11 +232,11 @@ impl History {
         Ok(prefix)
     }
 
-    /// As [`History::read`], from the end of a prefix, which it extends. The prefix contains the
+    /// As [`LogReader::read`], from the end of a prefix, which it extends. The prefix contains the
     /// records read even after an error.
     ///
     /// # Errors
-    /// As [`History::read`].
+    /// As [`LogReader::read`].
     pub(crate) fn read_on(
         &self,
         media: &dyn Media,
@@ -335,7 +335,7 @@ impl History {
         Ok(end.map(|_| ()))
     }
 
-    /// Reads the rest of a segment, as [`History::read_timeline`]. Returns false if the log ends
+    /// Reads the rest of a segment, as [`LogReader::read_timeline`]. Returns false if the log ends
     /// here.
     fn read_segment(
         &self,
@@ -482,9 +482,9 @@ impl History {
         Ok(())
     }
 
-    /// As [`History::secure`], of the segments before the last, as far as it gets until `enough`
+    /// As [`LogReader::secure`], of the segments before the last, as far as it gets until `enough`
     /// is set: while the log is read. Returns nothing: what was not done, or failed, is done by
-    /// [`History::secure`].
+    /// [`LogReader::secure`].
     pub fn secure_ahead(&self, media: &dyn Media, (from, durable): (u64, u64), enough: &Hint) {
         for header in self.before_last(from) {
             let all = Prefix { stop: header.end(), ..Prefix::default() };
