@@ -227,7 +227,7 @@ fn read_log(memory: &Memory, known: LogExtent, from: u64) {
         Ok(())
     });
     let Ok(prefix) = read else { return };
-    visited.extend(&prefix.holes);
+    visited.extend(&prefix.gaps);
     visited.sort_unstable();
     assert!(visited.iter().copied().eq(from..prefix.stop), "unbroken: {visited:?}");
     if matches!(known, LogExtent::Living { .. }) {
@@ -236,7 +236,7 @@ fn read_log(memory: &Memory, known: LogExtent, from: u64) {
     history.secure(memory, (from, 0), &prefix).expect("nothing fails");
     let again =
         history.read(memory, from, LogExtent::Nothing, |_, _, _| Ok(())).expect("it is secured");
-    assert_eq!((again.stop, again.holes), (prefix.stop, vec![]));
+    assert_eq!((again.stop, again.gaps), (prefix.stop, vec![]));
 }
 
 /// Reads the file of a snapshot: any bytes, and a valid header with the counts from the bytes, and

@@ -53,7 +53,7 @@ impl Backpressure {
     /// few of them since the newest snapshot. So a handle that inserts a key now and then does not
     /// wait for a checkpoint that another one's records require, however late that is.
     #[inline]
-    pub(crate) fn lets_pass(&self) -> bool {
+    pub(crate) fn lets_write(&self) -> bool {
         !self.is_requested() || self.passes()
     }
 

@@ -2,14 +2,14 @@
 //! `docs/protocols/batches.md`.
 
 use crate::engine::commit_batch::{
-    self, AHEAD, Held, holds_events, of_stripe, while_space_is_made,
+    self, AHEAD, Held, holds_stripe_0, of_stripe, while_space_is_made,
 };
 use crate::engine::held_claims::{ClaimedKey, held as held_claim};
 use crate::engine::outcome::{Checked, Precondition, Since, Waits};
-use crate::engine::overlay::Access;
+use crate::engine::overlay::BlockAccess;
 use crate::engine::prepared::Prepared;
 use crate::engine::shared::Local;
-use crate::engine::staging::{BatchOperation, Events, Host, Staging, Unstaged};
+use crate::engine::staging::{BatchOperation, EventHandling, Host, Staging, Unstaged};
 use crate::engine::stripes::Wait;
 use crate::engine::writer::{Tried, Writer};
 use crate::error::{Error, Result};
@@ -93,8 +93,8 @@ fn commit_held<'w>(
         let is_staged = batch.next().is_none() && batch.staging.is_some();
         match stage(writer, batch, held, puts_off) {
             Ok(()) => {}
-            Err(Unstaged::NeedsEvents { can_wait }) => {
-                match commit_batch::lock_events(writer, can_wait, with.waits)? {
+            Err(Unstaged::NeedsStripe0 { can_be_put_off }) => {
+                match commit_batch::lock_stripe_0(writer, can_be_put_off, with.waits)? {
                     Some(events) => held.push(events),
                     None => (batch.staging, puts_off) = (None, true),
                 }
@@ -130,12 +130,12 @@ fn stage(
     held: &Held<'_>,
     puts_off: bool,
 ) -> std::result::Result<(), Unstaged> {
-    let events = match holds_events(held) {
-        true => Events::Staged,
-        false if puts_off => Events::PutOff,
-        false => Events::Missing,
+    let events = match holds_stripe_0(held) {
+        true => EventHandling::Staged,
+        false if puts_off => EventHandling::PutOff,
+        false => EventHandling::Missing,
     };
-    let host = Host { writer, access: Access::Held, events };
+    let host = Host { writer, access: BlockAccess::Held, events };
     let still_holds = |staging: &Staging| staging.still_holds(writer);
     let is_current = batch.staging.as_ref().is_some_and(still_holds)
         && !held.iter().any(|stripe| is_changed(batch, stripe));
@@ -170,9 +170,9 @@ fn stage(
         }
     }
     let needs_events = batch.staging.as_ref().is_some_and(|staging| staging.has_events);
-    if needs_events && events == Events::Missing {
+    if needs_events && events == EventHandling::Missing {
         // Staged before the commit. Under the stripes, the kind may do without them.
-        return Err(Unstaged::NeedsEvents { can_wait: true });
+        return Err(Unstaged::NeedsStripe0 { can_be_put_off: true });
     }
     Ok(())
 }

@@ -52,7 +52,7 @@ pub(crate) enum Place<'a> {
 }
 
 /// The right to write a snapshot: exclusive, or shared with a process that makes no progress.
-pub(crate) struct Writing<'a> {
+pub(crate) struct SnapshotRight<'a> {
     checkpoints: &'a Checkpoints,
     /// Whether no other thread of this handle writes one.
     first: bool,
@@ -60,7 +60,7 @@ pub(crate) struct Writing<'a> {
     alone: bool,
 }
 
-impl Writing<'_> {
+impl SnapshotRight<'_> {
     /// Tries to become exclusive, in this handle and then among all.
     fn enter(&mut self) -> Result<()> {
         self.first = self.first || self.checkpoints.busy.try_take();
@@ -70,7 +70,7 @@ impl Writing<'_> {
     }
 }
 
-impl Drop for Writing<'_> {
+impl Drop for SnapshotRight<'_> {
     fn drop(&mut self) {
         if self.alone {
             // If it cannot be released, other handles wait until their patience ends.
@@ -102,9 +102,9 @@ impl Checkpoints {
     /// Excludes other checkpoints, as long as that is possible: two at once are wasteful, but
     /// harmless. The wait is bounded, also for a thread of this handle, because a backup may go to
     /// a medium that hangs.
-    pub(crate) fn begin_snapshot(&self, patience: Duration) -> Result<Writing<'_>> {
+    pub(crate) fn begin_snapshot(&self, patience: Duration) -> Result<SnapshotRight<'_>> {
         let (mut start, mut seen) = (Instant::now(), self.backpressure.progress());
-        let mut writing = Writing { checkpoints: self, first: false, alone: false };
+        let mut writing = SnapshotRight { checkpoints: self, first: false, alone: false };
         writing.enter()?;
         while !writing.alone && start.elapsed() < patience {
             sync::sleep(PAUSE);

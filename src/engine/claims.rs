@@ -204,7 +204,7 @@ fn insert(
     };
     let plan = decide(writer, &basis, request, &moment);
     if plan.due || basis.ahead || plan.unchanged(Precondition::Nothing).is_some() {
-        return Ok(Attempt::NeedsEvents { can_wait: false });
+        return Ok(Attempt::NeedsStripe0 { can_be_put_off: false });
     }
     let events_from = writer.shared.header().events_from();
     let on = (&basis.state, &*basis.banks, &plan);

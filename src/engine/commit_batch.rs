@@ -49,7 +49,7 @@ pub(crate) fn of_stripe<'h, 'a>(
     held: &'h [StripeGuard<'a, Local>],
     index: usize,
 ) -> Option<&'h StripeGuard<'a, Local>> {
-    let ordinary = held.len() - usize::from(holds_events(held));
+    let ordinary = held.len() - usize::from(holds_stripe_0(held));
     if index == 0 {
         return held.get(ordinary);
     }
@@ -58,25 +58,25 @@ pub(crate) fn of_stripe<'h, 'a>(
 }
 
 /// Returns whether stripe 0 is among them.
-pub(crate) fn holds_events(held: &[StripeGuard<'_, Local>]) -> bool {
+pub(crate) fn holds_stripe_0(held: &[StripeGuard<'_, Local>]) -> bool {
     held.last().is_some_and(|last| last.index() == 0)
 }
 
-/// Acquires stripe 0 for events, when the stripes of the keys are held. If the events `can_wait`,
+/// Acquires stripe 0 for events, when the stripes of the keys are held. If the events `can_be_put_off`,
 /// `None`: a process that makes no progress holds it.
 ///
 /// # Errors
 /// [`Error::WouldWait`](crate::Error::WouldWait), [`Error::Closed`](crate::Error::Closed).
-pub(crate) fn lock_events(
+pub(crate) fn lock_stripe_0(
     writer: &Writer,
-    can_wait: bool,
+    can_be_put_off: bool,
     waits: Waits,
 ) -> Result<Option<StripeGuard<'_, Local>>> {
     if waits.never() {
         return Err(writer.shared.would_wait("the filter's next step"));
     }
-    if can_wait {
-        return Ok(writer.stripes.lock_events());
+    if can_be_put_off {
+        return Ok(writer.stripes.lock_stripe_0());
     }
     writer.stripes.acquire(0, Wait::Operation(waits)).map(Some)
 }
@@ -95,7 +95,7 @@ pub(crate) fn commit(
 ) -> Result<Tried<u64>> {
     let (header, records) = (writer.shared.header(), &staging.records);
     let allocated = staging.allocate(writer)?;
-    let (events, end) = (holds_events(held), writer.shared.log.mapped_end());
+    let (events, end) = (holds_stripe_0(held), writer.shared.log.mapped_end());
     let announce = |tail| {
         if events {
             header.events_from().announce(tail);

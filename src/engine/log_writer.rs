@@ -32,7 +32,7 @@ const SOON_MOST: u64 = 2;
 const PIECE_OF_SOON: u64 = 4;
 
 /// Of the slots that are kept for handles that write few records, a handle uses one in this many.
-const KEPT_SHARE: u64 = 4;
+const SET_ASIDE_SHARE: u64 = 4;
 
 /// What became of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,8 +53,8 @@ pub struct LogWriter {
     backpressure: Arc<Backpressure>,
     /// The slots that this handle has used of those kept for handles that write few records, and
     /// the end of the log below which they lie.
-    kept_used: Hint,
-    kept_below: Hint,
+    set_aside_used: Hint,
+    set_aside_below: Hint,
     /// The end of the log for which the task of the log was woken.
     near_end: Hint,
 }
@@ -66,8 +66,8 @@ impl LogWriter {
         wakeup: Arc<Wakeup>,
         backpressure: Arc<Backpressure>,
     ) -> Self {
-        let [kept_used, kept_below, near_end] = std::array::from_fn(|_| Hint::default());
-        Self { shared, wakeup, backpressure, kept_used, kept_below, near_end }
+        let [set_aside_used, set_aside_below, near_end] = std::array::from_fn(|_| Hint::default());
+        Self { shared, wakeup, backpressure, set_aside_used, set_aside_below, near_end }
     }
 
     /// Reserves a slot and publishes a record there. `last` is the segment that the caller wrote to
@@ -78,7 +78,7 @@ impl LogWriter {
             let (tail, end) = (self.shared.header().tail(), self.shared.log.common_end());
             let lsn = match tail.reserve(end) {
                 Some(lsn) => lsn,
-                None => self.reserve_kept(1)?,
+                None => self.reserve_set_aside(1)?,
             };
             if end.wrapping_sub(lsn) < PRESENT {
                 self.note_near_end(end);
@@ -102,19 +102,19 @@ impl LogWriter {
     /// has used few of them. So a handle that inserts a key now and then does not wait for the
     /// syncs that extend the log when another one has filled it.
     #[cold]
-    fn reserve_kept(&self, count: u64) -> Option<u64> {
+    fn reserve_set_aside(&self, count: u64) -> Option<u64> {
         let (log, end) = (&self.shared.log, self.shared.log.mapped_end());
         // Threads of one handle may do this at once: at worst they use some slots more.
-        if self.kept_below.get() != end {
-            self.kept_below.set(end);
-            self.kept_used.set(0);
+        if self.set_aside_below.get() != end {
+            self.set_aside_below.set(end);
+            self.set_aside_used.set(0);
         }
-        let used = self.kept_used.get() + count;
-        if used > log.kept_slots(end) / KEPT_SHARE {
+        let used = self.set_aside_used.get() + count;
+        if used > log.slots_set_aside(end) / SET_ASIDE_SHARE {
             return None;
         }
         let first = self.shared.header().tail().reserve_all(count, end)?;
-        self.kept_used.set(used);
+        self.set_aside_used.set(used);
         Some(first)
     }
 
@@ -165,7 +165,7 @@ impl LogWriter {
         // Whoever finds this process dead accounts for as many empty slots.
         header.unheld_slots().add_all(count);
         let reserved = header.tail().reserve_all(count, limit);
-        let Some(first) = reserved.or_else(|| self.reserve_kept(count)) else {
+        let Some(first) = reserved.or_else(|| self.reserve_set_aside(count)) else {
             header.unheld_slots().remove_all(count);
             return Appended::NoRoom;
         };
@@ -412,9 +412,9 @@ mod tests {
         };
         let engine = bulk.engine();
         let (start, end) = (engine.header().tail().hint(), engine.shared.log.mapped_end());
-        let kept = engine.shared.log.kept_slots(end);
+        let kept = engine.shared.log.slots_set_aside(end);
         assert_eq!(kept, 3584);
-        assert_eq!(inserted(&bulk), end - start - kept + kept / KEPT_SHARE);
+        assert_eq!(inserted(&bulk), end - start - kept + kept / SET_ASIDE_SHARE);
         for other in &others {
             other.engine().log_writer.map_ahead().expect("it is allocated");
         }

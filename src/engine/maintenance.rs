@@ -272,7 +272,7 @@ fn tidy_log(engine: &Engine) {
     let _ = trust::check_image(&engine.shared);
     failed_in_background("gaps", path, engine.commits.close_gaps());
     engine.stripes.repair_all();
-    if let Some(_events) = engine.stripes.lock_events() {
+    if let Some(_stripe_0) = engine.stripes.lock_stripe_0() {
         // Under stripe 0, so that no sum from before a clear is announced after it.
         engine.header().counters().catch_up();
     }

@@ -25,8 +25,8 @@ pub(crate) enum Attempt {
     Heavy,
     /// An event must come first. Whether the kind can do
     /// [without](ebbtide_core::kind::Events::step_without) it.
-    NeedsEvents {
-        can_wait: bool,
+    NeedsStripe0 {
+        can_be_put_off: bool,
     },
 }
 

@@ -58,14 +58,14 @@ fn discard(copy: BlockCopy) {
 
 /// How the words of the image are read.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Access<'q> {
+pub(crate) enum BlockAccess<'q> {
     /// Directly: the caller holds the stripes of all keys.
     Held,
     /// As queries do, without a lock.
     Shared(&'q Queries, Waits),
 }
 
-impl Access<'_> {
+impl BlockAccess<'_> {
     /// Reads a key's blocks. `read` may see blocks in the middle of a change, and is then called
     /// again.
     fn read<T>(self, banks: &BankSet, hash: u64, read: impl Fn(&Blocks<'_>) -> T) -> Result<T> {
@@ -168,19 +168,19 @@ impl<T> BySlot<T> {
     }
 }
 
-/// The blocks of one key, as a decision reads them: all of them, which are not copied, or some.
+/// The blocks of one key, as a decision reads them: all of them, borrowed, or those of some banks.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "it lives on the stack of one operation")]
 pub(crate) enum Shown<'a> {
     All(&'a Blocks<'a>),
-    Some(Blocks<'a>),
+    Part(Blocks<'a>),
 }
 
 impl<'a> AsRef<Blocks<'a>> for Shown<'a> {
     fn as_ref(&self) -> &Blocks<'a> {
         match self {
             Self::All(blocks) => blocks,
-            Self::Some(blocks) => blocks,
+            Self::Part(blocks) => blocks,
         }
     }
 }
@@ -199,13 +199,13 @@ impl Locate for Shown<'_> {
         let mut among = blocks.iter().filter(|(slot, _)| mask >> slot & 1 != 0);
         let (first, second) = (among.next(), among.next());
         if let (Some((slot, block)), None) = (first, second) {
-            return Shown::Some(Blocks::One(slot, *block));
+            return Shown::Part(Blocks::One(slot, *block));
         }
         let mut some = Blocks::below((BankMask::BITS - mask.leading_zeros()) as usize);
         for (slot, block) in first.into_iter().chain(second).chain(among) {
             some.set(slot, *block);
         }
-        Shown::Some(some)
+        Shown::Part(some)
     }
 }
 
@@ -263,7 +263,7 @@ impl Overlay {
         (kind, state): (&dyn Kind, &State<'_>),
         (hash, shows): (u64, bool),
         records: &[Record],
-        access: Access<'_>,
+        access: BlockAccess<'_>,
         read: impl Fn(&Blocks<'_>) -> T,
     ) -> Result<T> {
         if !shows || (self.changed.is_empty() && self.imagined.is_empty()) {
@@ -300,7 +300,7 @@ impl Overlay {
         state: &State<'_>,
         hash: u64,
         records: &[Record],
-        access: Access<'_>,
+        access: BlockAccess<'_>,
     ) -> Result<()> {
         let mut wanted = BySlot::from_fn(self.slots(), |_| None);
         let wanted = wanted.as_mut();
@@ -434,7 +434,8 @@ mod tests {
             let record = Record { payload: mix(number), ..Record::new(Op::Insert) };
             let operation = records::operation(kind, &record).expect("an insert");
             let (of, mask) = ((kind, &state), kind.touches(&state, operation.step));
-            let read = overlay.read(of, (record.payload, true), &records, Access::Held, |_| ());
+            let read =
+                overlay.read(of, (record.payload, true), &records, BlockAccess::Held, |_| ());
             read.expect("an answer");
             overlay.add(of, mask, &operation, records.len());
             records.push(record);

@@ -8,8 +8,8 @@
 //! Invariant: `staging`, if there is one, holds the first `staged` operations.
 
 use crate::engine::outcome::{Checked, Precondition, Since, Waits};
-use crate::engine::overlay::Access;
-use crate::engine::staging::{BatchOperation, Events, Host, Staging, Unstaged};
+use crate::engine::overlay::BlockAccess;
+use crate::engine::staging::{BatchOperation, EventHandling, Host, Staging, Unstaged};
 use crate::engine::time::Stamp;
 use crate::engine::writer::Writer;
 use crate::error::Result;
@@ -106,15 +106,15 @@ impl Prepared {
     ) -> Result<(Checked, bool)> {
         writer.queries.check()?;
         self.enter(writer);
-        let access = Access::Shared(&writer.queries, waits);
-        let host = Host { writer, access, events: Events::Staged };
+        let access = BlockAccess::Shared(&writer.queries, waits);
+        let host = Host { writer, access, events: EventHandling::Staged };
         loop {
             self.compare(writer);
             let added = self.stage(host, &operation, since);
             let Performed { checked, is_recorded, is_late } = match added {
                 Ok(added) => added,
                 // The filter has advanced in the meantime.
-                Err(Unstaged::Outdated | Unstaged::NeedsEvents { .. }) => {
+                Err(Unstaged::Outdated | Unstaged::NeedsStripe0 { .. }) => {
                     self.staging = None;
                     continue;
                 }

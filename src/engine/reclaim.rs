@@ -24,7 +24,7 @@ use std::iter::repeat_with;
 use std::sync::Arc;
 
 /// The number of sound snapshots to keep.
-const KEPT: usize = 2;
+const NEEDED: usize = 2;
 
 /// Kept files for each that is added before they are examined again.
 const PRUNED_AT: usize = 32;
@@ -108,7 +108,7 @@ impl Reclaim {
         self.shared.check_directory()?;
         let listing = Listing::read(&*self.shared.media)?;
         let known = self.shared.header().unsound();
-        let (mut kept, mut oldest, mut snapshot_bytes) = (0, None, 0);
+        let (mut needed, mut oldest, mut snapshot_bytes) = (0, None, 0);
         let (mut superfluous, mut unread) = (Vec::new(), Vec::new());
         for &start in &listing.snapshots {
             let unsound = known.contains(start);
@@ -131,11 +131,11 @@ impl Reclaim {
                     // The error is no statement about the snapshot.
                     Err(error) => return Err(error),
                 };
-            if kept < KEPT {
+            if needed < NEEDED {
                 // One that looks damaged stays until there are enough newer ones. The read error
                 // may be temporary, and the log before it may be gone.
                 if let Some(timeline) = sound {
-                    (kept, oldest) = (kept + 1, Some(start));
+                    (needed, oldest) = (needed + 1, Some(start));
                     unread.extend(
                         (timeline < self.shared.header().identity().timeline).then_some(start),
                     );
@@ -145,7 +145,7 @@ impl Reclaim {
             }
         }
         // With fewer than two snapshots the whole log is the fallback base.
-        if let Some(least) = oldest.filter(|_| kept == KEPT) {
+        if let Some(least) = oldest.filter(|_| needed == NEEDED) {
             // The writer of these snapshots may have stopped before it stored their start.
             self.shared.header().snapshot().raise(least);
             let segments = listing.segments_below(least).iter();

@@ -9,7 +9,7 @@
 //! Nothing is allocated before all of them are staged: a bank that an event opens is imagined until
 //! then.
 
-use crate::engine::overlay::{Access, Overlay, Shown};
+use crate::engine::overlay::{BlockAccess, Overlay, Shown};
 use crate::engine::time::{ClockCopy, Stamp};
 use crate::engine::writer::Writer;
 use crate::error::{Error, Result};
@@ -53,9 +53,9 @@ impl BatchOperation {
 #[derive(Debug)]
 pub(crate) enum Unstaged {
     /// An event must come first, and stripe 0 is not held.
-    NeedsEvents {
+    NeedsStripe0 {
         /// Whether the kind can do [without](ebbtide_core::kind::Events::step_without) the event.
-        can_wait: bool,
+        can_be_put_off: bool,
     },
     /// By the clock's time, which was read before this process was stopped, an operation is too
     /// late.
@@ -77,10 +77,10 @@ impl From<ebbtide_core::error::Error> for Unstaged {
 
 /// What becomes of events that must come before an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Events {
+pub(crate) enum EventHandling {
     /// They are staged: stripe 0 is held, or nothing staged now will be written as it is.
     Staged,
-    /// Staging ends with [`Unstaged::NeedsEvents`].
+    /// Staging ends with [`Unstaged::NeedsStripe0`].
     Missing,
     /// A process that makes no progress holds stripe 0: operations are staged without their events
     /// if the kind can do that.
@@ -91,8 +91,8 @@ pub(crate) enum Events {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Host<'w> {
     pub(crate) writer: &'w Writer,
-    pub(crate) access: Access<'w>,
-    pub(crate) events: Events,
+    pub(crate) access: BlockAccess<'w>,
+    pub(crate) events: EventHandling,
 }
 
 /// The room that a block of a kind that grows needs for a record.
@@ -126,7 +126,7 @@ pub(crate) struct Allocated {
 
 /// What the records are decided on, beside the blocks.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Basis {
+struct StagedOn {
     /// The version of the state block.
     version: u64,
     totals: Totals,
@@ -136,7 +136,7 @@ struct Basis {
     recorded: Micros,
 }
 
-impl Basis {
+impl StagedOn {
     /// Reads the basis now, except for the version of the state block.
     fn read(writer: &Writer, version: u64) -> Self {
         let header = writer.shared.header();
@@ -161,7 +161,7 @@ pub(crate) struct Staging {
     /// Whether there are questions.
     asks: bool,
     /// What it began with.
-    basis: Basis,
+    basis: StagedOn,
     /// Whether all of it was decided on this basis.
     is_sound: bool,
     clock: ClockCopy,
@@ -204,7 +204,7 @@ impl Staging {
                 Banks::Current(banks) => Arc::clone(&banks),
                 Banks::Fixed(_) => image.keep_banks(),
             };
-            let basis = Basis { recorded, ..Basis::read(writer, version) };
+            let basis = StagedOn { recorded, ..StagedOn::read(writer, version) };
             let clock = writer.time.copy();
             if !state_block.unchanged(version) {
                 continue;
@@ -281,7 +281,7 @@ impl Staging {
     /// Returns whether other callers have written since.
     pub(crate) fn is_behind(&self, writer: &Writer) -> bool {
         let version = writer.shared.header().state_block().version();
-        self.basis != Basis::read(writer, version)
+        self.basis != StagedOn::read(writer, version)
     }
 
     /// Returns whether the filter has the same state still.
@@ -298,7 +298,7 @@ impl Staging {
 
     /// Counts what other callers have written since.
     pub(crate) fn adopt(&mut self, writer: &Writer) {
-        let now = Basis::read(writer, self.basis.version);
+        let now = StagedOn::read(writer, self.basis.version);
         self.clock.follow(writer.time.elapsed());
         let (sum, before) = (now.totals, self.basis.totals);
         let more = |now: u64, before: u64| now.wrapping_sub(before);
@@ -352,7 +352,7 @@ impl Staging {
         let counts = records::counts(shared.weighs, record);
         self.totals.inserts = self.totals.inserts.wrapping_add(counts.inserts);
         self.totals.new_bits = self.totals.new_bits.wrapping_add(counts.new_bits);
-        self.pass(host, Stamp { time: record.time, stream: record.stream });
+        self.advance_latest(host, Stamp { time: record.time, stream: record.stream });
         self.records.push(*record);
     }
 
@@ -388,12 +388,12 @@ impl Staging {
             self.bank_changes.push(BankChange { from: self.records.len(), slot, opens });
         }
         self.recorded = self.recorded.max(record.time);
-        self.pass(host, Stamp { time: record.time, stream: record.stream });
+        self.advance_latest(host, Stamp { time: record.time, stream: record.stream });
         Ok(())
     }
 
     /// Advances the latest time.
-    fn pass(&mut self, host: Host<'_>, stamp: Stamp) {
+    fn advance_latest(&mut self, host: Host<'_>, stamp: Stamp) {
         if host.writer.shared.uses_time {
             self.latest = self.latest.max(stamp.word());
         }
@@ -429,15 +429,15 @@ impl Stager<'_, '_> {
 
     /// Returns the step under which to do without an event.
     fn step_without(&self) -> Option<u64> {
-        if self.host.events == Events::PutOff { self.does_without() } else { None }
+        if self.host.events == EventHandling::PutOff { self.does_without() } else { None }
     }
 
     /// Returns the event without which the operation was not decided.
     #[cold]
     fn next_event(&self, plan: &WritePlan) -> std::result::Result<Option<Event>, Unstaged> {
-        if self.host.events != Events::Staged {
-            let can_wait = plan.due && self.does_without().is_some();
-            return Err(Unstaged::NeedsEvents { can_wait });
+        if self.host.events != EventHandling::Staged {
+            let can_be_put_off = plan.due && self.does_without().is_some();
+            return Err(Unstaged::NeedsStripe0 { can_be_put_off });
         }
         let layout = self.host.writer.shared.layout();
         let due = self.kind().due(&State::new(&self.staging.state), layout, &self.moment());

@@ -34,7 +34,7 @@ pub(crate) fn heartbeat(writer: &Writer) -> Result<()> {
     if !lives || fresh {
         return Ok(());
     }
-    let Some(mut stripe) = writer.stripes.lock_events() else { return Ok(()) };
+    let Some(mut stripe) = writer.stripes.lock_stripe_0() else { return Ok(()) };
     // Under the stripe: what its dead owner left may have just been found to be beyond repair.
     if writer.shared.header().refuses() {
         return Ok(());

@@ -155,7 +155,7 @@ impl StripeLocks {
     }
 
     /// Acquires stripe 0 unless a process that makes no progress keeps it.
-    pub(crate) fn lock_events(&self) -> Option<StripeGuard<'_, Local>> {
+    pub(crate) fn lock_stripe_0(&self) -> Option<StripeGuard<'_, Local>> {
         // At worst there is one wait more or less.
         let word = self.shared.header().stripe(0).lock_word();
         let holder = || robust_word::held_now(word);
@@ -210,9 +210,9 @@ impl StripeLocks {
         work.note("stripe", index as u64);
         let before = stripe.entry().sums();
         let repaired = match self.repair(index) {
-            Ok(Repaired::NeedsEvents) => {
+            Ok(Repaired::NeedsStripe0) => {
                 // Whoever takes stripe 0 over from the dead owner repairs it.
-                let _events = self.lock(0);
+                let _stripe_0 = self.lock(0);
                 self.repair(index)
             }
             repaired => repaired,
@@ -228,7 +228,7 @@ impl StripeLocks {
                 return stripe;
             }
         };
-        if repaired == Repaired::NeedsEvents {
+        if repaired == Repaired::NeedsStripe0 {
             // Stripe 0 could not be repaired, and the filter is poisoned.
             header.unheld_slots().add();
             return stripe;
@@ -505,14 +505,14 @@ mod tests {
         let _alive = neighbour(engine, &memory);
         let word = engine.header().stripe(0).lock_word();
         let abandoned = || engine.stripes.abandoned.get();
-        assert!(engine.stripes.lock_events().is_some() && abandoned() == 0);
+        assert!(engine.stripes.lock_stripe_0().is_some() && abandoned() == 0);
         assert!(robust_word::try_lock(word, LIVING));
         for _ in 0..2 {
-            assert!(engine.stripes.lock_events().is_none());
+            assert!(engine.stripes.lock_stripe_0().is_none());
             assert_eq!(robust_word::holder(abandoned()), Some(LIVING));
         }
         assert!(robust_word::unlock(word, LIVING).is_ok());
-        assert!(engine.stripes.lock_events().is_some() && abandoned() == 0);
+        assert!(engine.stripes.lock_stripe_0().is_some() && abandoned() == 0);
     }
 
     #[test]

@@ -27,7 +27,7 @@ use std::mem;
 use std::sync::Arc;
 
 /// Writes an operation of which `stripe` is held, and the events that come before it. If the kind
-/// `can_wait` for them, does without them while a process that makes no progress holds stripe 0.
+/// `can_be_put_off` for them, does without them while a process that makes no progress holds stripe 0.
 ///
 /// # Errors
 /// [`Error::WouldWait`](crate::Error::WouldWait), [`Error::Io`](crate::Error::Io),
@@ -38,9 +38,9 @@ pub(crate) fn write(
     stripe: &mut StripeGuard<'_, Local>,
     request: &Request<'_>,
     stamp: Stamp,
-    can_wait: bool,
+    can_be_put_off: bool,
 ) -> Result<Attempt> {
-    let stripe_0 = commit_batch::lock_events(writer, can_wait, request.waits)?;
+    let stripe_0 = commit_batch::lock_stripe_0(writer, can_be_put_off, request.waits)?;
     writer.shared.check_writable()?;
     let moment = writer.time.exact_moment(stamp);
     // Before the state: see `operation::basis`.
@@ -67,7 +67,7 @@ pub(crate) fn write(
         Ok(performed) => performed,
         Err(Unstaged::Failed(error)) => return Err(error),
         // The kind can no longer do without the event.
-        Err(Unstaged::NeedsEvents { .. } | Unstaged::Outdated) => return Ok(Attempt::Again),
+        Err(Unstaged::NeedsStripe0 { .. } | Unstaged::Outdated) => return Ok(Attempt::Again),
     };
     // Without stripe 0, an event may have changed the state meanwhile.
     if puts_off && !writing.basis.state_block.unchanged(writing.basis.version) {
@@ -217,7 +217,7 @@ impl Recorder for Writing<'_> {
             return Ok(None);
         }
         if self.puts_off {
-            return Err(Unstaged::NeedsEvents { can_wait: false });
+            return Err(Unstaged::NeedsStripe0 { can_be_put_off: false });
         }
         let layout = self.writer.shared.layout();
         let due = self.kind().due(&self.state(), layout, &self.moment);

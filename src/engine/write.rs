@@ -9,9 +9,9 @@
 use crate::engine::commit_batch;
 use crate::engine::operation::{self, Attempt, Basis, basis, leave};
 use crate::engine::outcome::{Checked, Request, WriteOutcome};
-use crate::engine::overlay::Access;
+use crate::engine::overlay::BlockAccess;
 use crate::engine::shared::Local;
-use crate::engine::staging::{Events, Host, Staging, Unstaged};
+use crate::engine::staging::{EventHandling, Host, Staging, Unstaged};
 use crate::engine::stripes::Wait;
 use crate::engine::time::Stamp;
 use crate::engine::with_events;
@@ -46,7 +46,7 @@ fn write_once(
     waited: &mut Waited,
 ) -> Result<Option<WriteOutcome>> {
     // A caller that waits for space continues when there may be some.
-    if waited.any() || !writer.backpressure.lets_pass() {
+    if waited.any() || !writer.backpressure.lets_write() {
         writer.wait_for_checkpoint(request.waits)?;
     }
     let failed = match try_write(writer, request) {
@@ -73,8 +73,8 @@ fn try_write(writer: &Writer, request: &Request<'_>) -> Result<Tried<WriteOutcom
     let end = writer.shared.log.mapped_end();
     let attempt = match attempt(writer, &mut stripe, request, stamp) {
         Ok(Attempt::Done(written)) => return complete(writer, written, request, stamp),
-        Ok(Attempt::NeedsEvents { can_wait }) => {
-            with_events::write(writer, &mut stripe, request, stamp, can_wait)
+        Ok(Attempt::NeedsStripe0 { can_be_put_off }) => {
+            with_events::write(writer, &mut stripe, request, stamp, can_be_put_off)
         }
         Ok(Attempt::Heavy) => return write_heavy(writer, stripe, request, stamp),
         other => other,
@@ -160,8 +160,8 @@ fn needs_event(writer: &Writer, basis: &Basis<'_>, stamp: Stamp) -> Option<Attem
     if !basis.state_block.unchanged(basis.version) {
         return Some(Attempt::Again);
     }
-    let can_wait = due.is_some() && without.is_some();
-    (due.is_some() || basis.ahead).then_some(Attempt::NeedsEvents { can_wait })
+    let can_be_put_off = due.is_some() && without.is_some();
+    (due.is_some() || basis.ahead).then_some(Attempt::NeedsStripe0 { can_be_put_off })
 }
 
 /// Decides an operation on the blocks as they are.
@@ -192,16 +192,17 @@ fn write_heavy<'w>(
     request: &Request<'_>,
     stamp: Stamp,
 ) -> Result<Tried<WriteOutcome>> {
-    let (mut held, mut events) = (vec![stripe], Events::Missing);
+    let (mut held, mut events) = (vec![stripe], EventHandling::Missing);
     loop {
         writer.shared.check_writable()?;
         let mut staging = Staging::new(writer, false)?;
-        let host = Host { writer, access: Access::Held, events };
+        let host = Host { writer, access: BlockAccess::Held, events };
         let performed = match staging.add(host, &request.asked, stamp, request.count) {
             Ok(performed) => performed,
-            Err(Unstaged::NeedsEvents { can_wait }) => {
-                let stripe_0 = commit_batch::lock_events(writer, can_wait, request.waits)?;
-                events = if stripe_0.is_some() { Events::Staged } else { Events::PutOff };
+            Err(Unstaged::NeedsStripe0 { can_be_put_off }) => {
+                let stripe_0 = commit_batch::lock_stripe_0(writer, can_be_put_off, request.waits)?;
+                events =
+                    if stripe_0.is_some() { EventHandling::Staged } else { EventHandling::PutOff };
                 held.extend(stripe_0);
                 continue;
             }

@@ -30,7 +30,7 @@ pub struct StateBlock<'a> {
 
 /// One of its copies.
 #[derive(Debug, Clone, Copy)]
-pub struct Copy0<'a>(&'a [AtomicU64]);
+pub struct StateCopy<'a>(&'a [AtomicU64]);
 
 impl<'a> StateBlock<'a> {
     /// Creates the state block in these words. Their number must be the [`state_block_words`] of
@@ -70,9 +70,9 @@ impl<'a> StateBlock<'a> {
     /// Returns the copy of a version.
     #[must_use]
     #[inline]
-    pub fn copy(&self, version: u64) -> Copy0<'a> {
+    pub fn copy(&self, version: u64) -> StateCopy<'a> {
         let (even, odd) = self.copies.split_at(self.copies.len() / 2);
-        Copy0(if version & 1 == 0 { even } else { odd })
+        StateCopy(if version & 1 == 0 { even } else { odd })
     }
 
     /// Returns the filter-wide state of a version.
@@ -92,7 +92,7 @@ impl<'a> StateBlock<'a> {
     /// Returns the valid copy.
     #[must_use]
     #[inline]
-    pub fn current(&self) -> Copy0<'a> {
+    pub fn current(&self) -> StateCopy<'a> {
         self.copy(self.version())
     }
 
@@ -118,7 +118,7 @@ impl<'a> StateBlock<'a> {
 pub struct NextState<'a> {
     version: &'a AtomicU64,
     next: u64,
-    copy: Copy0<'a>,
+    copy: StateCopy<'a>,
 }
 
 impl<'a> NextState<'a> {
@@ -136,7 +136,7 @@ impl<'a> NextState<'a> {
     }
 }
 
-impl<'a> Copy0<'a> {
+impl<'a> StateCopy<'a> {
     /// Returns the LSN last applied.
     #[must_use]
     #[inline]

@@ -91,23 +91,23 @@ impl<'scope, 'env> Applying<'scope, 'env> {
             (self.advance)();
         }
         let mut batches = std::mem::take(&mut self.batches);
-        let taken = batches.take(lsn, record, |group, counts| self.pass(group, counts));
+        let taken = batches.take(lsn, record, |group, counts| self.take_group(group, counts));
         self.batches = batches;
         taken
     }
 
-    fn pass(&mut self, group: Group<'_>, counts: bool) -> Result<()> {
+    fn take_group(&mut self, group: Group<'_>, counts: bool) -> Result<()> {
         if !counts || self.bare_events.hold_back(group) {
             return Ok(());
         }
         for (lsn, record) in self.bare_events.confirmed_by(group).iter().chain(group) {
-            self.pass_one(*lsn, record)?;
+            self.take_one(*lsn, record)?;
         }
         Ok(())
     }
 
     /// Takes a record that has happened.
-    fn pass_one(&mut self, lsn: u64, record: &Record) -> Result<()> {
+    fn take_one(&mut self, lsn: u64, record: &Record) -> Result<()> {
         if matches!(record.op, Op::Insert | Op::Remove) {
             let is_full = self.gathered.push(lsn, record);
             return if is_full { self.apply_gathered() } else { Ok(()) };
@@ -173,7 +173,7 @@ impl<'scope, 'env> Applying<'scope, 'env> {
 
     /// Applies the events that are held back, which have happened although no record follows them.
     pub(super) fn apply_events(&mut self) -> Result<()> {
-        self.bare_events.release().iter().try_for_each(|(lsn, record)| self.pass_one(*lsn, record))
+        self.bare_events.release().iter().try_for_each(|(lsn, record)| self.take_one(*lsn, record))
     }
 
     /// Applies all records taken, except events that no record follows, and except a batch in which

@@ -55,7 +55,7 @@ pub struct Prefix {
     /// The first LSN beyond the prefix.
     pub stop: u64,
     /// Slots below `stop` that were never written.
-    pub holes: Vec<u64>,
+    pub gaps: Vec<u64>,
     /// The number of records read, VOIDs included.
     pub records: u64,
 }
@@ -64,7 +64,7 @@ impl Prefix {
     /// Ends the prefix at an earlier LSN.
     pub(crate) fn end_at(&mut self, stop: u64) {
         self.stop = stop;
-        self.holes.retain(|&lsn| lsn < stop);
+        self.gaps.retain(|&lsn| lsn < stop);
     }
 }
 
@@ -262,7 +262,7 @@ impl LogReader {
                 return read.map(|_| ());
             }
             if let (Some((_, unfinished)), None) = (of_last, end) {
-                self.check_holes(unfinished, prefix)?;
+                self.check_gaps(unfinished, prefix)?;
             }
             if let (None, Some(end)) = (read?, end) {
                 return Err(self.missing(prefix.stop, end));
@@ -352,7 +352,7 @@ impl LogReader {
             match segment.read(lsn) {
                 Decoded::Valid(record) => visit(segment.header().timeline, lsn, &record)?,
                 Decoded::Empty if end.is_none() && known.is_some_and(|tail| lsn < tail) => {
-                    prefix.holes.push(lsn);
+                    prefix.gaps.push(lsn);
                 }
                 Decoded::Empty | Decoded::Wrong if known.is_none_or(|known| lsn >= known) => {
                     return Ok(false);
@@ -373,12 +373,12 @@ impl LogReader {
 
     /// Checks that no more slots are empty than allowed. Otherwise some of them are damage, it is
     /// unknown which, and the prefix stops at the first.
-    fn check_holes(&self, unfinished: u64, prefix: &mut Prefix) -> Result<()> {
-        let count = prefix.holes.len();
+    fn check_gaps(&self, unfinished: u64, prefix: &mut Prefix) -> Result<()> {
+        let count = prefix.gaps.len();
         if count as u64 <= unfinished {
             return Ok(());
         }
-        prefix.stop = prefix.holes[0];
+        prefix.stop = prefix.gaps[0];
         let expected = format!("at most {unfinished} empty slots, one for each writer that died");
         Err(self.at(prefix.stop, expected, format!("{count}")))
     }
@@ -474,7 +474,7 @@ impl LogReader {
                 continue;
             }
             let is_whole = header.end() <= prefix.stop
-                && !prefix.holes.iter().any(|lsn| (header.first..header.end()).contains(lsn));
+                && !prefix.gaps.iter().any(|lsn| (header.first..header.end()).contains(lsn));
             if !is_whole || !self.secured.lock().contains(&header.first) {
                 self.secure_one(media, header, (from, durable), prefix)?;
             }
@@ -521,7 +521,7 @@ impl LogReader {
             file.allocate(from.max(first), prefix.stop.min(header.end()))?;
         }
         let segment = file.map(Access::Write)?;
-        for &lsn in prefix.holes.iter().filter(|&&lsn| segment.holds(lsn)) {
+        for &lsn in prefix.gaps.iter().filter(|&&lsn| segment.holds(lsn)) {
             segment.void(lsn);
         }
         segment.dirty(from.max(durable), prefix.stop);

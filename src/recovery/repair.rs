@@ -42,7 +42,7 @@ pub enum Repaired {
     Whole,
     /// Nothing yet: stripe 0 must be repaired first, and be held meanwhile. Its owner was clearing
     /// the filter, or records of the stripe may belong to banks that a batch's events open.
-    NeedsEvents,
+    NeedsStripe0,
 }
 
 /// Completes the unfinished operation of a stripe's owner. `segments` contain the log from [`from`]
@@ -78,9 +78,9 @@ pub fn stripe(
                 }
                 Decoded::Wrong => continue,
             };
-            batches.take(lsn, &record, |group, counts| repairing.pass(group, counts))?;
-            if repairing.outcome == Repaired::NeedsEvents {
-                return Ok(Repaired::NeedsEvents);
+            batches.take(lsn, &record, |group, counts| repairing.take_group(group, counts))?;
+            if repairing.outcome == Repaired::NeedsStripe0 {
+                return Ok(Repaired::NeedsStripe0);
             }
         }
     }
@@ -109,12 +109,12 @@ struct Repairing<'a> {
 
 impl Repairing<'_> {
     /// Applies those of these records that belong to the stripe, if they count.
-    fn pass(&mut self, group: Group<'_>, counts: bool) -> Result<()> {
+    fn take_group(&mut self, group: Group<'_>, counts: bool) -> Result<()> {
         if !counts {
             return Ok(());
         }
-        if self.needs_events(group) {
-            self.outcome = Repaired::NeedsEvents;
+        if self.needs_stripe_0(group) {
+            self.outcome = Repaired::NeedsStripe0;
             return Ok(());
         }
         let Self { image, kind, index, .. } = *self;
@@ -131,7 +131,7 @@ impl Repairing<'_> {
     /// Returns whether an ordinary stripe must wait for stripe 0: this is a clear that stripe 0 has
     /// not counted, or a batch with records of the stripe and with events that the state block does
     /// not contain.
-    fn needs_events(&self, group: Group<'_>) -> bool {
+    fn needs_stripe_0(&self, group: Group<'_>) -> bool {
         let Self { image, index, .. } = *self;
         let header = image.header();
         let is_any = |wanted: &dyn Fn(u64, &Record) -> bool| {
@@ -249,7 +249,7 @@ mod tests {
         };
         let inserts = || image.header().stripe(1).sums().inserts;
         // The first repairer dies before it has stripe 0.
-        assert_eq!([repaired(1), repaired(1)], [Repaired::NeedsEvents; 2]);
+        assert_eq!([repaired(1), repaired(1)], [Repaired::NeedsStripe0; 2]);
         assert_eq!((inserts(), image.header().state().next_bank()), (1, 1));
         assert_eq!([repaired(0), repaired(1)], [Repaired::Whole; 2]);
         assert_eq!((inserts(), image.header().state().next_bank()), (0, 2));

@@ -33,9 +33,9 @@ const FIRST_PIECE: u64 = 64;
 pub const SMALL: u64 = (256 << 10) / RECORD_BYTES;
 
 /// Of a mapped log, one slot in this many is kept for handles that write few records, at most one
-/// in [`KEPT_OF_SEGMENT`] of a segment.
-const KEPT_OF_GROWN: u64 = 16;
-const KEPT_OF_SEGMENT: u64 = 8;
+/// in [`SET_ASIDE_OF_SEGMENT`] of a segment.
+const SET_ASIDE_OF_GROWN: u64 = 16;
+const SET_ASIDE_OF_SEGMENT: u64 = 8;
 
 /// Returns the slot up to which space is allocated next, if it is allocated up to `allocated` now.
 /// `segment` is the segment of the next slot, `start` the timeline's first LSN.
@@ -129,9 +129,10 @@ impl Log {
     /// Returns the slots that a log with this mapped end keeps for handles that write few records.
     /// A log of up to 256 KiB keeps none, since it should be small.
     #[must_use]
-    pub fn kept_slots(&self, end: u64) -> u64 {
+    pub fn slots_set_aside(&self, end: u64) -> u64 {
         let grown = end.saturating_sub(self.first.timeline_start);
-        (grown.saturating_sub(SMALL) / KEPT_OF_GROWN).min(self.first.capacity / KEPT_OF_SEGMENT)
+        (grown.saturating_sub(SMALL) / SET_ASIDE_OF_GROWN)
+            .min(self.first.capacity / SET_ASIDE_OF_SEGMENT)
     }
 
     /// Returns the segment of an LSN, if it is mapped.
@@ -163,7 +164,7 @@ impl Log {
             at += self.first.capacity;
         }
         Watermark::new(&self.mapped).raise(end);
-        Watermark::new(&self.common).raise(end - self.kept_slots(end));
+        Watermark::new(&self.common).raise(end - self.slots_set_aside(end));
         Ok(mapped)
     }
 

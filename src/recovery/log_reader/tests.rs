@@ -96,7 +96,7 @@ fn what_is_known_of_one_timeline_says_nothing_of_another() {
     }
     let died = |unfinished| LogExtent::Died { timeline: 2, tail: 4, durable: 4, unfinished };
     let prefix = read(&media, died(2)).expect("two places of writers that died");
-    assert_eq!((prefix.stop, prefix.holes), (4, vec![2, 3]));
+    assert_eq!((prefix.stop, prefix.gaps), (4, vec![2, 3]));
     assert!(read(&media, died(1)).is_err());
     assert!(read(&media, LogExtent::Living { timeline: 2, durable: 4 }).is_err());
 }
@@ -129,10 +129,10 @@ fn of_a_device_that_went_and_came_back_what_was_durable_must_be_there_and_the_re
         read(&media, LogExtent::Died { timeline: 1, tail: 9, durable, unfinished })
     };
     let prefix = died(1, 3).expect("three writers that died");
-    assert_eq!((prefix.stop, prefix.holes), (9, vec![4, 5, 8]));
+    assert_eq!((prefix.stop, prefix.gaps), (9, vec![4, 5, 8]));
     for durable in 1..=4 {
         let prefix = died(durable, 2).expect("all that was durable is there");
-        assert_eq!((prefix.stop, prefix.holes), (4, vec![]), "durable below {durable}");
+        assert_eq!((prefix.stop, prefix.gaps), (4, vec![]), "durable below {durable}");
     }
     for durable in 5..=7 {
         assert!(died(durable, 0).is_err(), "durable below {durable}");
