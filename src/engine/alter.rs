@@ -99,7 +99,8 @@ impl<'e> Alteration<'e> {
         shared.check_writable()?;
         let media = &*shared.media;
         let meta = meta_after(&shared.meta, kind)?;
-        // Otherwise found when the disk is full, with the writers stopped. As for a new filter.
+        // Checked now, as for a new filter: otherwise a full disk would be noticed only when the
+        // writers are stopped.
         if meta.kind.growth().is_none() {
             let bytes = first_bank_bytes(&*meta.kind, meta.layout)?;
             check_space(media, bytes)?;
@@ -157,7 +158,8 @@ impl<'e> Alteration<'e> {
             let mut held = writer.stripes.lock_all();
             writer.shared.check_writable()?;
             let end = writer.shared.log.mapped_end();
-            // Whoever holds the byte may need a stripe: never waited for with all of them.
+            // Not waited for while all stripes are held, because the holder of the byte may need
+            // one.
             if !self.slots.try_opening()? {
                 drop(held);
                 sync::sleep(PAUSE);

@@ -12,13 +12,15 @@ use crate::wal::record::RECORD_BYTES;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The time that a requested checkpoint waits for one of another process.
+/// How long a checkpoint may show no progress before waiting writers, and whoever asked for a
+/// checkpoint or a backup, stop waiting for it. A requested checkpoint waits half as long for
+/// another one.
 pub(crate) const PATIENCE: Duration = patience(Duration::from_secs(1));
 
 /// At this multiple of the log that makes a checkpoint due, writers wait for it.
 pub(crate) const RESTRAINED: u64 = 2;
-/// The share of the records that make a checkpoint due which a handle may write after each snapshot
-/// although writers should wait: one of this many.
+/// While writers should wait, a handle may still write, after each snapshot, one in this many of
+/// the records that make a checkpoint due.
 const ALLOWED_SHARE: u64 = 32;
 /// The pause of a waiting writer between checks for the checkpoint.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -30,9 +32,9 @@ pub struct Backpressure {
     wakeup: Arc<Wakeup>,
     /// The LSN from which writers may be made to wait again.
     restrained_from: Hint,
-    /// The records that this handle has written although writers should wait, and one more than the
-    /// start of the newest snapshot then.
+    /// The records that this handle has written although writers should wait.
     passed: Hint,
+    /// One more than the start of the newest snapshot when `passed` was last cleared.
     passed_after: Hint,
 }
 

@@ -165,8 +165,8 @@ impl Checkpoints {
         let newest = header.snapshot().read();
         let changed = self.shared.image.last_change();
         // If nothing ever changed, `meta` suffices.
-        let is_said = changed < newest || changed == 0;
-        if is_said && !(anew && newest < header.tail().hint()) {
+        let is_up_to_date = changed < newest || changed == 0;
+        if is_up_to_date && !(anew && newest < header.tail().hint()) {
             // The writer of the newest one may have failed to tidy up.
             self.reclaim.tidy()?;
             return Ok(newest);

@@ -28,8 +28,8 @@ use ebbtide_core::kind::{Change, Micros};
 /// The claims that are no longer held and are ended together when there is no room.
 const ENDED_AT_ONCE: usize = 256;
 
-/// The bits of a token below the number of the timeline. What a timeline's end loses in a power
-/// cut, the next one does not give again.
+/// The bits of a token below the number of the timeline. A token that a power cut took from the end
+/// of a timeline is not given again, because the next timeline's number is greater.
 const TOKEN_BITS: u32 = 40;
 
 /// The answer to a claimant.

@@ -21,8 +21,8 @@ use std::time::Duration;
 /// The pause of the closing thread between checks for operations in progress.
 const PAUSE: Duration = Duration::from_micros(200);
 
-/// The time to wait for handles that open, recover or close the filter, since their last progress:
-/// the next opener can complete what is left undone.
+/// How long closing waits, without progress, for a handle that opens, recovers or closes the
+/// filter. Then it ends, because the next opener can complete what is left undone.
 const CLOSING_TIME: Duration = Duration::from_secs(10);
 
 /// Waits until every operation that began before the handle was marked has ended.
@@ -32,8 +32,9 @@ fn wait_for_operations(shared: &Shared) {
         sync::sleep(PAUSE);
     }
     for index in 0..header.stripe_count() {
-        // A later lock sees the mark; an earlier one that this handle still holds is visible. So is
-        // one of the past, if that page of the image is lost.
+        // A later lock sees the mark; an earlier one that this handle still holds is visible. If
+        // that page of the image is lost, an old lock may be visible too: then the check fails, and
+        // the wait ends.
         let word = header.stripe(index).lock_word();
         while robust_word::holder_in_order(word) == Some(ours) && trust::check_image(shared).is_ok()
         {

@@ -62,8 +62,8 @@ pub(crate) fn holds_stripe_0(held: &[StripeGuard<'_, Local>]) -> bool {
     held.last().is_some_and(|last| last.index() == 0)
 }
 
-/// Acquires stripe 0 for events, when the stripes of the keys are held. If the events `can_be_put_off`,
-/// `None`: a process that makes no progress holds it.
+/// Acquires stripe 0 for events; the caller holds the stripes of the keys. Returns `None` if the
+/// events `can_be_put_off` and a process that makes no progress holds stripe 0.
 ///
 /// # Errors
 /// [`Error::WouldWait`](crate::Error::WouldWait), [`Error::Closed`](crate::Error::Closed).

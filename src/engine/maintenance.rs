@@ -2,8 +2,8 @@
 //!
 //! The tasks are: allocating the next log segment, syncing at intervals, closing gaps, repairing
 //! what dead processes left, heartbeats, checkpoints. The threads of
-//! [`crate::engine::background_threads`], which all filters of the process share, run them. The threads
-//! are optional: callers perform overdue maintenance themselves.
+//! [`crate::engine::background_threads`], which all filters of the process share, run them. The
+//! threads are optional: callers perform overdue maintenance themselves.
 
 use crate::engine::Engine;
 use crate::engine::background_threads;

@@ -1,27 +1,28 @@
 //! The engine of an open filter: a list of parts, each of which uses only parts below it.
 //!
-//! - Life of a handle: `open` creates and opens filters, `alter` gives one other parameters and a
-//!   `machine_state`, `close` waits for operations in progress, `maintenance` has the background
-//!   tasks of a filter. They work on an [`Engine`], which is the parts of a handle.
+//! - Life of a handle: `open` creates and opens filters, `alter` continues one with other
+//!   parameters, `machine_state` writes the new state as a snapshot, `close` waits for operations
+//!   in progress, `maintenance` has the background tasks of a filter. They work on an [`Engine`],
+//!   which is the parts of a handle.
 //! - Writes: `write` inserts and removes one key by one record; `with_events` does so with the
 //!   events that must come first; `operation` is what both decide on, and how a record is applied.
 //!   `batch` commits batches of the caller; `prepared` is one before its commit, `staging` decides
-//!   its records, `overlay` shows blocks as they leave them. `commit_batch` appends and applies what
-//!   was staged. `claims` gives keys to those that work on them, `held_claims` checks that somebody
-//!   still does. `clear` removes all keys. `writer` is what all of them use.
+//!   its records, `overlay` shows blocks as they leave them. `commit_batch` appends and applies
+//!   what was staged. `claims` gives keys to those that work on them, `held_claims` checks that
+//!   somebody still does. `clear` removes all keys. `writer` is what all of them use.
 //! - Questions: `read` answers, `infer` computes posteriors, `distinct` counts the keys,
 //!   `details` and `stats` report figures.
 //! - Snapshots: `checkpoint` writes them, `reclaim` removes what they make superfluous,
 //!   `backpressure` lets writers wait for one.
-//! - The log: `log_writer` appends to it, `group_commit` makes it durable, `stripe_0_records` appends
-//!   heartbeats and clears, `tickets` tells callers when what they did is durable, `waiters` is the
-//!   list of those that wait.
+//! - The log: `log_writer` appends to it, `group_commit` makes it durable, `stripe_0_records`
+//!   appends heartbeats and clears, `tickets` tells callers when what they did is durable,
+//!   `waiters` is the list of those that wait.
 //! - Common: `stripes` acquires stripes and repairs what a dead owner left; `wakeup` wakes the
-//!   tasks of `background_threads`; `time` is the filter's time, `lease_clock` that of leases, and no
-//!   other module reads the clock; `shared` holds what all parts need; `trust` checks that the
-//!   image was written back; `directory` has small and temporary files, `vacancy` checks a
-//!   directory before a filter is created, `agreement` the options of an existing one; `closing`
-//!   is the mark of a closed handle, `outcome` an operation and its outcome.
+//!   tasks of `background_threads`; `time` is the filter's time, `lease_clock` that of leases, and
+//!   no other module reads the clock of the filter; `shared` holds what all parts need; `trust`
+//!   checks that the image was written back; `directory` has small and temporary files, `vacancy`
+//!   checks a directory before a filter is created, `agreement` the options of an existing one;
+//!   `closing` is the mark of a closed handle, `outcome` an operation and its outcome.
 //!
 //! `tests/layers` keeps the order.
 

@@ -59,8 +59,8 @@ const SEGMENTS_BESIDE: u64 = 3;
 /// The time to wait for handles that open, recover or close the filter, since their last progress.
 const OPENING_TIME: Duration = Duration::from_secs(60);
 
-/// The longest time for which a handle that has the filter open, but not its image any more, counts
-/// as one that ends.
+/// How long an opener tries again while a handle still has its session, but not the image any more:
+/// that handle counts as ending.
 const ENDING_TIME: Duration = patience(Duration::from_secs(5));
 
 /// The pause before it is tried again.

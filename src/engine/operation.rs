@@ -1,4 +1,7 @@
 //! One operation under its stripe: what it is decided on, its record, and how it is applied.
+//!
+//! `write` and `with_events` share this. They call [`basis`], decide, then call [`apply`], and pass
+//! how the record is appended.
 
 use crate::engine::outcome::{Checked, Request, WriteOutcome};
 use crate::engine::shared::Local;
@@ -17,9 +20,11 @@ use std::sync::Arc;
 /// The outcome of one attempt under the stripe.
 pub(crate) enum Attempt {
     Done(WriteOutcome),
-    /// There is no room in the log that this handle has mapped.
+    /// There is no room in the log that this handle has mapped, or in a block for a caller that
+    /// must not wait. Nothing has happened.
     NoRoom,
-    /// The state has changed meanwhile.
+    /// Nothing has happened, and another attempt may succeed: the state has changed, banks had to
+    /// be mapped, or a slot of the batch was voided.
     Again,
     /// Its weight takes several records.
     Heavy,
@@ -97,8 +102,8 @@ pub(crate) fn apply(
         None => Some(0),
     };
     let Some(room) = room else { return Ok(Attempt::NoRoom) };
-    // Every block to be changed is marked before the record exists: a process that finds this
-    // stripe without its owner can then identify the blocks to rebuild.
+    // Marked before the record exists, with the undo notes begun: queries retry from here on, and
+    // whoever repairs this stripe finds the old words.
     located.begin();
     let lsn = match append(&mut stripe.segment, &record) {
         Ok(lsn) => lsn,

@@ -15,11 +15,12 @@ use crate::engine::writer::Writer;
 use crate::error::Result;
 use ebbtide_core::kind::perform::Performed;
 
-/// Beside other callers that write, the operations of a batch are staged anew when one half of them
-/// has come since that was done last: each operation is staged a few times.
+/// While other callers write, a batch is staged anew only once it has doubled since the last time.
+/// So each operation is staged only a few times.
 const GROWN_BY: usize = 2;
 
-/// In the place of the LSN of a stripe: to be taken for changed by another caller.
+/// Stands in `read_at` for a stripe that counts as changed, because it was read under an older
+/// state.
 const CHANGED: u64 = u64::MAX;
 
 /// The operations of a batch.
@@ -28,7 +29,7 @@ pub(crate) struct Prepared {
     operations: Vec<BatchOperation>,
     pub(crate) staging: Option<Staging>,
     staged: usize,
-    /// The operations when `staging` was begun.
+    /// The number of operations when `staging` was begun.
     began_with: usize,
     /// The tail of the log when `staging` was compared with the filter last.
     tail: u64,
@@ -39,7 +40,7 @@ pub(crate) struct Prepared {
     late: usize,
     /// The timeline of the image that the operations were staged in; 0 before.
     timeline: u64,
-    /// Whether that was another one for a part of them: the filter was altered.
+    /// Whether some operations were staged in another timeline: the filter was altered since.
     is_older: bool,
 }
 

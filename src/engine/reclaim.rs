@@ -23,10 +23,10 @@ use std::io;
 use std::iter::repeat_with;
 use std::sync::Arc;
 
-/// The number of sound snapshots to keep.
+/// The number of sound snapshots that recovery needs: the newest, and one in case that is damaged.
 const NEEDED: usize = 2;
 
-/// Kept files for each that is added before they are examined again.
+/// Kept files are examined again when their number has changed by one in this many.
 const PRUNED_AT: usize = 32;
 
 /// The fallback base: files that would only be read if the newest snapshot were damaged.
@@ -39,10 +39,10 @@ pub(crate) struct FallbackBase {
 }
 
 /// When this handle last removed kept files that were not wished any more. To find them, all have
-/// to be examined. So that this costs the same for each that is added, however many there are, it
-/// is done whenever their number has grown by one in [`PRUNED_AT`]. Where a snapshot is larger than
-/// two segments, the number says little about the bytes, and writing the snapshot took longer than
-/// this takes: there it is done each time.
+/// to be examined. That is done whenever their number has changed by one in [`PRUNED_AT`], because
+/// then the cost for each added file does not grow with their number. Where a snapshot is larger
+/// than two segments, the number says little about the bytes, and writing the snapshot took longer
+/// than this takes: there it is done each time.
 #[derive(Debug, Default)]
 struct Pruning {
     keep: Keep,

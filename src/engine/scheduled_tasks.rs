@@ -1,5 +1,5 @@
-//! The background tasks of a schedule, in the place of `background_threads`: the harness runs each in a
-//! thread of its own, when it likes, whether or not the task is due or was woken.
+//! The background tasks of a schedule, in the place of `background_threads`: the harness runs each
+//! in a thread of its own, when it likes, whether or not the task is due or was woken.
 
 use crate::engine::task::{Task, Work};
 use crate::sync::{Instant, Mutex};

@@ -1,5 +1,6 @@
-//! The records of a batch, decided before any of them is applied: of a batch of the caller, or of
-//! one operation that needs an event or takes several records.
+//! The records of a batch, decided before any of them is applied: a batch of the caller, a claim's
+//! confirmation that needs an event or comes too late, or one operation whose weight takes several
+//! records.
 //!
 //! The records are those that the operations would write one after the other, and the answers those
 //! that the operations would get. Sums, latest time, clock and filter-wide state are therefore

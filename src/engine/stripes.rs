@@ -37,8 +37,8 @@ pub(crate) enum Wait {
     Always,
     /// As long as this operation may. It fails once the handle is closed.
     Operation(Waits),
-    /// Some milliseconds. As for [`Wait::Always`], the handle may be closed.
-    Soon,
+    /// Some milliseconds. Like [`Wait::Always`], it also acquires for a closed handle.
+    Briefly,
 }
 
 impl Wait {
@@ -52,7 +52,7 @@ impl Wait {
     /// bound.
     fn limit(self) -> Option<Duration> {
         match self {
-            Self::Soon | Self::Operation(Waits::Never) => Some(Duration::ZERO),
+            Self::Briefly | Self::Operation(Waits::Never) => Some(Duration::ZERO),
             Self::Operation(Waits::AtMost(limit)) => Some(limit),
             Self::Always | Self::Operation(Waits::Always) => None,
         }
@@ -103,7 +103,7 @@ impl StripeLocks {
             stripes.try_lock_briefly(header, stripe).map(|guard| (guard, Acquired::Free))
         } else {
             let path = self.shared.path();
-            let _waited = (wait != Wait::Soon).then(|| Timed::begin(Work::StripeWait, path));
+            let _waited = (wait != Wait::Briefly).then(|| Timed::begin(Work::StripeWait, path));
             stripes.lock(header, stripe, &self.judge_within(wait))
         };
         let is_closed = wait.ends_with_handle() && self.shared.is_closed();
@@ -163,7 +163,7 @@ impl StripeLocks {
         if abandoned != 0 && abandoned == holder() {
             return None;
         }
-        let guard = self.acquire(0, Wait::Soon).ok();
+        let guard = self.acquire(0, Wait::Briefly).ok();
         let now_abandoned = if guard.is_none() { holder() } else { 0 };
         if now_abandoned != abandoned {
             self.abandoned.set(now_abandoned);
@@ -177,7 +177,7 @@ impl StripeLocks {
     pub(crate) fn lock_all(&self) -> Vec<StripeGuard<'_, Local>> {
         let indexes = || (1..self.shared.header().stripe_count()).chain([0]);
         loop {
-            let held = indexes().map(|index| self.acquire(index, Wait::Soon));
+            let held = indexes().map(|index| self.acquire(index, Wait::Briefly));
             match held.collect() {
                 Ok(held) => return held,
                 Err(_) => sync::sleep(PAUSE),
@@ -274,7 +274,7 @@ impl StripeLocks {
             let ours = self.shared.stripes.owner();
             if holder.is_some_and(|holder| holder != ours && self.judge(holder) == Verdict::Dead) {
                 // Another process may have taken it over by now, and been stopped.
-                drop(self.acquire(index, Wait::Soon));
+                drop(self.acquire(index, Wait::Briefly));
             }
         }
     }

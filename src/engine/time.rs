@@ -34,8 +34,8 @@ const LEAD_STEP: u64 = 100;
 /// A lead below this is not reported: clocks of several machines differ by as much.
 const LEAD_REPORTED: Duration = Duration::from_secs(1);
 
-/// How much later the first time by the clock is than a key's own time. It does not move the base:
-/// after a restart nothing would tell the base of it.
+/// The first time from the clock is this much later than a key's own time. The time base does not
+/// include it, because after a restart nothing says that it was added.
 const MARK: Micros = 1;
 
 /// Returns whether the clock must be moved to reach the filter's latest time.

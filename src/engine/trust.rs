@@ -17,8 +17,8 @@ pub(crate) fn check_copied(shared: &Shared, banks: &[Arc<Bank>]) -> Result<()> {
     write_back_check::check_mapped(&shared.image, banks).map_err(|error| shared.distrust(&error))
 }
 
-/// Checks that no write-back of the image has failed that no process has received yet. Costs some
-/// system calls, and writes nothing.
+/// Checks the files of the image for a failed write-back that no process has received yet. Costs
+/// some system calls, and writes nothing.
 pub(crate) fn check_image(shared: &Shared) -> Result<()> {
     check_known(shared)?;
     write_back_check::check_files(&shared.image).map_err(|error| shared.distrust(&error))

@@ -26,8 +26,9 @@ use std::cell::Cell;
 use std::mem;
 use std::sync::Arc;
 
-/// Writes an operation of which `stripe` is held, and the events that come before it. If the kind
-/// `can_be_put_off` for them, does without them while a process that makes no progress holds stripe 0.
+/// Writes an operation whose stripe is held, with the events that must come before it. If the
+/// events `can_be_put_off` and a process that makes no progress holds stripe 0, writes the
+/// operation without them.
 ///
 /// # Errors
 /// [`Error::WouldWait`](crate::Error::WouldWait), [`Error::Io`](crate::Error::Io),

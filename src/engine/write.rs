@@ -3,8 +3,8 @@
 //! Everything an operation depends on is decided under its stripe before its LSN is reserved. It is
 //! then written in the record, the record is published, and only then is it applied. A killed
 //! process therefore leaves either no record, or a record that replay applies. An operation that
-//! needs more than its own record (events that come first, a weight that no record holds) is staged
-//! and committed as a batch.
+//! needs more than its own record is one batch: `with_events` writes it if events come first; it is
+//! staged and committed as a batch if its weight takes several records.
 
 use crate::engine::commit_batch;
 use crate::engine::operation::{self, Attempt, Basis, basis, leave};

@@ -1,11 +1,11 @@
 //! The sums over all inserts, in sharded counters, so that threads do not contend for one word at
 //! each insert.
 //!
-//! Each thread counts in one shard (*shard*), and announces its counts in batches, the first of
-//! them in advance. The announced count is thus an upper bound of the sum ([`Counters::at_most`])
-//! and cheap to read. The sum itself ([`Counters::sum`]) reads all shards that were ever used. All
-//! accesses are Relaxed: an insert is counted after it is published, so the sum lags behind by the
-//! operations in progress, and is never ahead. Counts stay when the process of their thread dies.
+//! Each thread counts in one shard, and announces its counts in lots, the first lot in advance. The
+//! announced count is thus an upper bound of the sum ([`Counters::at_most`]) and cheap to read. The
+//! sum itself ([`Counters::sum`]) reads all shards that were ever used. All accesses are Relaxed:
+//! an insert is counted after it is published, so the sum lags behind by the operations in
+//! progress, and is never ahead. Counts stay when the process of their thread dies.
 
 use crate::sync::{AtomicU64, Ordering};
 use ebbtide_core::kind::Totals;
@@ -30,7 +30,7 @@ const ANNOUNCED: usize = 0;
 const BEGAN_WITH: usize = 2;
 const USED: usize = 4;
 
-/// The batch sizes in which a shard announces: inserts, new bits.
+/// The size of the lots that a shard announces: inserts, new bits.
 const LOTS: [u64; 2] = [16, 256];
 
 /// The counters of an image.

@@ -7,9 +7,9 @@
 //! `counters` the sums for steps, `state_block` the filter-wide state, `positions` how far sources
 //! were read, `claims` which keys are being worked on, `bank` the files of blocks, `mapped_banks`
 //! those that a process has mapped, `seqlock` the protocol by which blocks are read without a lock,
-//! `shared` all of it together. The first opener never trusts the image; it is rebuilt from
-//! snapshot and log. It knows kinds only as far as the state block lists the banks, and it takes no
-//! locks.
+//! `shared` all of it together. The first opener takes no filter state from the image: it rebuilds
+//! that from snapshot and log. It takes from it how far the log reached, and the times. The image
+//! knows kinds only as far as the state block lists the banks, and it takes no locks.
 
 pub mod bank;
 pub mod bank_files;

@@ -1,8 +1,8 @@
 //! All parts of an image, and how a record is applied to it.
 //!
-//! [`Image::apply`] is the only way in which a record changes state, in replay and (for events) in
-//! normal operation. A record is applied to a block if and only if it is newer than the block:
-//! exactly once.
+//! Repair applies each record by [`Image::apply`]. Replay does so too, but applies operations by
+//! the two halves of it, [`Image::change_blocks`] and [`Image::count`], on several threads. Both
+//! apply a record to a block if and only if it is newer than the block: exactly once.
 
 use crate::error::Result;
 use crate::image::bank::{Bank, BankForm, BankSet};
@@ -487,7 +487,8 @@ impl Image {
     }
 
     /// Counts operations of an ordinary stripe (from 0) in its sums: the second half of
-    /// [`Image::apply`]. They are in any order; none before the last of them is counted later.
+    /// [`Image::apply`]. The operations may come in any order. All older ones of the stripe must be
+    /// among them or counted already, because they would not be counted later.
     #[inline]
     pub fn count<'a>(
         &self,

@@ -53,8 +53,8 @@ impl<'a> StateBlock<'a> {
         seqlock::current(self.version)
     }
 
-    /// Returns the valid version, for a caller that has read a bank: if this version lists the bank,
-    /// nothing of what was read had been freed.
+    /// Returns the valid version, for a caller that has read a bank: if this version lists the
+    /// bank, nothing of what was read had been freed.
     #[must_use]
     pub fn version_after_reads(&self) -> u64 {
         seqlock::current_after_reads(self.version)

@@ -35,7 +35,7 @@ const RANGE: u64 = 1 << 12;
 /// Operations for which a further thread pays.
 const EACH: usize = 1 << 12;
 
-/// The most threads: memory takes no more accesses at once from more.
+/// The most threads: with more, memory serves no more accesses at once.
 const THREADS: usize = 16;
 
 /// After this many records, progress is shown to waiting processes.

@@ -1,8 +1,9 @@
 //! Events outside of batches: formats up to 5 have them, and no writer of format 6 writes one.
 //!
 //! Such an event came before the operation that needed it, and counts only if a record of an
-//! operation follows it anywhere in the log. If that operation was never recorded, the event has
-//! not happened: otherwise the state would not be that of the operations.
+//! operation (or a heartbeat, a clear or a position) follows it anywhere in the log. If that
+//! operation was never recorded, the event has not happened: otherwise the state would not be that
+//! of the operations.
 
 use crate::media::Media;
 use crate::recovery::batches::Group;

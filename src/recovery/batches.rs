@@ -111,7 +111,7 @@ impl Batches {
     ) -> Result<u64> {
         let Some(begun) = self.begun.take() else { return Ok(stop) };
         pass(&begun.records, false)?;
-        // Otherwise a slot before the end of the log is missing.
+        // If it ends before `stop`, a slot inside it is missing, and the log continues behind it.
         let lies_across = begun.end.unwrap_or(begun.next() + 1) > stop;
         Ok(if lies_across { begun.first } else { stop })
     }

@@ -45,7 +45,8 @@ impl LogExtent {
     /// [`Error::Io`] if it cannot be determined whether the machine is still in the same boot.
     pub fn of_the_dead(home: &dyn Media, uuid: u128) -> Result<Self> {
         Ok(match Control::open_previous(home, uuid, Access::Read)? {
-            // Its ends may be older than the log, and its gaps others. They are no later than it.
+            // Its ends may be older than the log, never newer, and its count of gaps may be wrong.
+            // So only the durable end is used.
             Some(image) if image.is_distrusted() => {
                 Self::Cut { timeline: image.identity().timeline, durable: image.durable().hint() }
             }

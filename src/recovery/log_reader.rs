@@ -49,7 +49,7 @@ pub struct LogReader {
     latest: Option<Mutex<Option<Segment>>>,
 }
 
-/// The extent of the readable log.
+/// The part of the log that can be read.
 #[derive(Debug, Clone, Default)]
 pub struct Prefix {
     /// The first LSN beyond the prefix.

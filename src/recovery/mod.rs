@@ -6,8 +6,8 @@
 //! and distinguishes its end from damage, `applying` applies its records on all processors,
 //! `replay` builds an image, `repair` completes one stripe of a shared one, `removal` removes files
 //! so that they cannot reappear, `trim` frees the space of log that no timeline needs. Only
-//! [`log_reader::LogReader::secure`], which makes the base of a new timeline durable, `trim`, `removal`
-//! and `repair` write to the filter's files.
+//! [`log_reader::LogReader::secure`], which makes the base of a new timeline durable, `trim`,
+//! `removal` and `repair` write to the filter's files.
 
 pub mod applying;
 pub mod bare_events;

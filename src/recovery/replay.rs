@@ -29,7 +29,7 @@ pub struct Recovered {
     pub image: Image,
     /// The log that it was rebuilt from.
     pub history: LogReader,
-    /// The extent of the log.
+    /// The prefix of the log that was read.
     pub prefix: Prefix,
     /// The LSN where replay began.
     pub start: u64,
@@ -111,7 +111,7 @@ fn replay_files(
 }
 
 /// Applies the log from `start` on to an image that has the state of that LSN; `end` is the end of
-/// the snapshot. Returns the extent of the log.
+/// the snapshot. Returns the prefix that was read.
 fn apply_log(
     (home, meta, listing, history): (&dyn Media, &Meta, &Listing, &LogReader),
     image: &Image,

@@ -34,7 +34,7 @@ impl<'a> Watermark<'a> {
     #[inline]
     pub fn raise(self, to: u64) {
         // Release: pairs with the Acquire in `read`. A process that sees the LSN sees what was
-        // done. Acquire: who raises a raised LSN further passes on what others did.
+        // done. Acquire: whoever raises it further also passes on what was done before.
         self.0.fetch_max(to, Ordering::AcqRel);
     }
 

@@ -181,22 +181,16 @@ const ORDERINGS: &[&str] = &[
     "media",
     "platform/fork.rs",
     "platform/system",
-    "wal/segment.rs",
+    "sync",
     "wal/slot.rs",
 ];
 
-/// Atomics of one process, which no other process sees, and words of blocks that kinds publish.
+/// Atomics of one process, which no other process sees.
 const ORDERINGS_OF_A_PROCESS: &[(&str, &str)] = &[
-    ("core/kinds/buffering/buffers.rs", "a kind word that is stored after its cells"),
-    ("core/kinds/columns.rs", "a kind word that is stored after its cells"),
-    ("engine/checkpoint.rs", "whether a thread of this handle writes a snapshot"),
     ("engine/closing.rs", "whether the handle is closed, and its operations in progress"),
-    ("engine/shared.rs", "the shard of the next thread"),
     ("engine/wakeup.rs", "whether the task of the log waits for an insert"),
     ("platform/per_process.rs", "the value of this process"),
-    ("sync/hint.rs", "numbers that order nothing"),
     ("telemetry.rs", "the process that reports"),
-    ("wal/log.rs", "the end of the log that this handle has mapped"),
 ];
 
 const FILE_LINES: usize = 600;

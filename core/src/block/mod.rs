@@ -73,8 +73,8 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Writes the first kind word, which says up to which step the cells are complete. Not noted for
-    /// undo, because cells that are complete stay so.
+    /// Writes the first kind word, which says up to which step the cells are complete. Not noted
+    /// for undo, because cells that are complete stay so.
     #[inline]
     pub fn complete(&self, step: u64) {
         if let Some(word) = self.own.first() {
