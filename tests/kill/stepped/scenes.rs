@@ -146,6 +146,12 @@ const HEAVIER: u64 = 1000;
 const WINDOW: u64 = 500_000;
 
 impl Scene {
+    /// Returns whether its path has more than half a million instructions, each of which is stepped
+    /// through once before the first kill.
+    pub fn is_long(&self) -> bool {
+        self.every > 9000 || (self.operation == Operation::Open && self.victims > 1)
+    }
+
     /// Returns the kind.
     pub fn spec(&self) -> Any {
         let pairs = self.parameters.iter();

@@ -4,7 +4,7 @@ use super::children::{Allowed, allowed};
 use super::ptrace::stay_on_one_processor;
 use super::run::{Company, Results, Settings, run};
 use super::scenes::{Operation, Scene};
-use super::table;
+use super::{effort, table};
 use libtest_mimic::Trial;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -91,9 +91,17 @@ pub fn trials() -> (Vec<Trial>, Vec<String>) {
     let killed = table::killed()
         .flat_map(|scene| companies(scene).iter().map(move |&company| (scene, company)));
     let stopped = table::stopped().map(|scene| (scene, Company::Stopped));
-    let wanted = killed.chain(stopped);
-    let wanted =
-        wanted.filter(|(scene, _)| asked.path.as_deref().is_none_or(|path| path == scene.path));
+    let wanted = killed.chain(stopped).filter(|(scene, _)| match &asked.path {
+        Some(path) => path == scene.path,
+        None => !scene.is_long() || effort::is_whole(),
+    });
+    if asked.path.is_none() && !effort::is_whole() {
+        let long = table::killed().filter(|scene| scene.is_long()).map(|scene| scene.path);
+        let long = long.collect::<Vec<_>>().join(", ");
+        println!(
+            "skipped: {long}: EBBTIDE_EFFORT is below 100, and measuring them takes half a minute"
+        );
+    }
     let trial = |(turn, (scene, company)): (usize, (&'static Scene, Company))| {
         Trial::test(format!("stepped::{}", claim(scene, company)), move || {
             let test = || {
