@@ -25,6 +25,19 @@ use std::time::Duration;
 /// The sleep of a task that nobody waits for; whoever begins to wait wakes it.
 const LONG: Duration = Duration::from_secs(3600);
 
+/// The shortest sync after which it pays to wait for tasks that will be back soon: to sleep and be
+/// woken takes some tens of microseconds.
+const GATHERED_FROM: Duration = Duration::from_micros(100);
+
+/// The share of a sync's time for which the tasks that it has woken are waited for. They share the
+/// next sync then, where half of them would otherwise come while it is running and wait for the one
+/// after it.
+const GATHERED_FOR: u32 = 2;
+
+/// After so many attempts in a row in which they did not come in time, attempts are not made more
+/// seldom any more: every 64th sync.
+const MISSES_MOST: u32 = 6;
+
 /// The tickets of a handle.
 #[derive(Debug)]
 pub struct Tickets {
@@ -35,6 +48,46 @@ pub struct Tickets {
     failed: Mutex<BTreeMap<Key, Error>>,
     task: Mutex<SyncTask>,
     last_number: Hint,
+    gathering: Mutex<Gathering>,
+}
+
+/// Whether the tasks that a sync wakes are waited for: those that do one operation after the other
+/// come back at once, others do not.
+#[derive(Debug, Default)]
+struct Gathering {
+    /// How many tickets the present wait is for; 0 without one.
+    wanted: usize,
+    /// The waits in a row that ended before so many were there.
+    misses: u32,
+    /// The syncs until the next wait.
+    pause: u32,
+}
+
+impl Gathering {
+    /// Notes how many tickets were there when the wait ended.
+    fn end(&mut self, waiting: usize) {
+        if waiting >= self.wanted {
+            self.misses = if self.wanted > 0 { 0 } else { self.misses };
+        } else {
+            self.misses = (self.misses + 1).min(MISSES_MOST);
+            self.pause = 1 << self.misses;
+        }
+        self.wanted = 0;
+    }
+
+    /// Returns how many tickets to wait for after a sync that lasted this long: nine tenths of the
+    /// `woken` ones, and those that are `left`; one if it does not pay.
+    fn begin(&mut self, lasted: Duration, woken: usize, left: usize) -> usize {
+        if lasted < GATHERED_FROM || woken < 2 {
+            return 1;
+        }
+        if self.pause > 0 {
+            self.pause -= 1;
+            return 1;
+        }
+        self.wanted = left + woken - woken / 10;
+        self.wanted
+    }
 }
 
 /// The task that syncs.
@@ -59,6 +112,7 @@ impl Tickets {
             failed: Mutex::default(),
             task: Mutex::new(SyncTask::Unneeded),
             last_number: Hint::default(),
+            gathering: Mutex::default(),
         }
     }
 
@@ -151,13 +205,16 @@ impl Tickets {
     /// Answers all tickets: nothing will be synced any more.
     pub(crate) fn end(&self) {
         *self.task.lock() = SyncTask::Ended;
-        self.waiters.wake_below(u64::MAX);
+        self.waiters.wake_below(u64::MAX, |_, _| 1);
     }
 }
 
 impl Task for Tickets {
     fn run(&self) -> Instant {
-        let Some(highest) = self.waiters.highest() else { return Instant::now() + LONG };
+        let waiting = self.waiters.read();
+        self.gathering.lock().end(waiting.map_or(0, |(count, _)| count));
+        let Some((_, highest)) = waiting else { return Instant::now() + LONG };
+        let begun = Instant::now();
         let synced = match self.shared.enter() {
             Ok(_busy) => self.commits.commit(highest.saturating_add(1)),
             // Closing answers all tickets.
@@ -179,7 +236,56 @@ impl Task for Tickets {
                 self.shared.durable()
             }
         };
-        let any_left = self.waiters.wake_below(end);
-        Instant::now() + if any_left { Duration::ZERO } else { LONG }
+        let lasted = begun.elapsed();
+        let mut quorum = 1;
+        let complete = self.waiters.wake_below(end, |woken, left| {
+            quorum = self.gathering.lock().begin(lasted, woken, left);
+            quorum
+        });
+        Instant::now()
+            + match (complete, quorum) {
+                (true, _) => Duration::ZERO,
+                (false, 1) => LONG,
+                (false, _) => lasted / GATHERED_FOR,
+            }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const SYNC: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn the_woken_are_waited_for_as_long_as_they_come_back_and_else_more_and_more_seldom() {
+        let mut gathering = Gathering::default();
+        for _ in 0..100 {
+            assert_eq!(gathering.begin(SYNC, 64, 3), 61, "nine tenths of 64, and those there");
+            gathering.end(61);
+        }
+        let mut waits = Vec::new();
+        for sync in 0..400_usize {
+            if gathering.begin(SYNC, 64, 0) > 1 {
+                waits.push(sync);
+                gathering.end(5);
+            }
+        }
+        let between: Vec<_> = waits.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert_eq!(between, [3, 5, 9, 17, 33, 65, 65, 65, 65, 65]);
+        while gathering.begin(SYNC, 64, 0) == 1 {}
+        gathering.end(58);
+        assert_eq!(gathering.begin(SYNC, 64, 0), 58, "they came back: again after each sync");
+    }
+
+    #[test]
+    fn nothing_is_waited_for_after_a_short_sync_or_for_a_single_task() {
+        let mut gathering = Gathering::default();
+        for _ in 0..10 {
+            assert_eq!(gathering.begin(GATHERED_FROM / 2, 1000, 0), 1);
+            assert_eq!(gathering.begin(SYNC, 1, 5), 1);
+            gathering.end(0);
+        }
+        assert_eq!(gathering.begin(SYNC, 2, 0), 2, "these were no waits that failed");
     }
 }

@@ -1,8 +1,10 @@
 //! The list of tickets that wait for a sync, each with the waker of the task that waits.
 //!
-//! A ticket that joins wakes the task that syncs, unless another one has done so since the task
-//! last read the list. So the task reads the list after every ticket that has joined. It wakes
-//! tickets only after it has raised the durable end above them.
+//! A ticket that joins wakes the task that syncs once as many wait as the task has asked for,
+//! usually one; not while the task is awake, because the task reads the list again before it
+//! sleeps. A task that asks for more than one also sleeps for a bounded time only. So it reads the
+//! list after every ticket that has joined. It wakes tickets only after it has raised the durable
+//! end above them.
 //!
 //! A ticket joins only if it finds, under the list's lock, that its answer is not known yet.
 //! Closing makes the answers of all tickets known first, and then takes the lock to wake those in
@@ -24,11 +26,32 @@ pub struct Waiters {
     list: Mutex<List>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct List {
     wakers: BTreeMap<Key, Waker>,
-    /// The task that syncs was woken, and has not read the list since.
-    woken: bool,
+    /// The task that syncs is woken when this many tickets wait; [`AWAKE`] from then on, until it
+    /// has read the list.
+    quorum: usize,
+}
+
+/// More tickets than can wait.
+const AWAKE: usize = usize::MAX;
+
+impl Default for List {
+    fn default() -> Self {
+        Self { wakers: BTreeMap::new(), quorum: 1 }
+    }
+}
+
+impl List {
+    /// Returns whether as many tickets wait as the task has asked for; then it counts as awake.
+    fn is_complete(&mut self) -> bool {
+        let complete = self.wakers.len() >= self.quorum;
+        if complete {
+            self.quorum = AWAKE;
+        }
+        complete
+    }
 }
 
 impl Waiters {
@@ -46,18 +69,20 @@ impl Waiters {
             ((Poll::Ready(answer), false), list.wakers.remove(&ticket))
         } else {
             let replaced = list.wakers.insert(ticket, waker);
-            ((Poll::Pending, !std::mem::replace(&mut list.woken, true)), replaced)
+            ((Poll::Pending, list.is_complete()), replaced)
         };
         // Wakers are dropped without the lock, here and below: a waker may run any code.
         drop(list);
         result
     }
 
-    /// Returns the highest LSN that is waited for. A ticket that joins later wakes the task again.
-    pub fn highest(&self) -> Option<u64> {
+    /// Returns how many tickets wait, and the highest LSN that is waited for, to the task, which is
+    /// awake until [`Waiters::wake_below`]. `None` if there are none: the next one wakes it.
+    pub fn read(&self) -> Option<(usize, u64)> {
         let mut list = self.list.lock();
-        list.woken = false;
-        list.wakers.last_key_value().map(|(&(lsn, _), _)| lsn)
+        let highest = list.wakers.last_key_value().map(|(&(lsn, _), _)| lsn);
+        list.quorum = if highest.is_some() { AWAKE } else { 1 };
+        highest.map(|lsn| (list.wakers.len(), lsn))
     }
 
     /// Removes a ticket that no longer waits.
@@ -75,15 +100,19 @@ impl Waiters {
         wake(waker);
     }
 
-    /// Removes and wakes all tickets with an LSN below `end`. Returns whether any are left.
-    pub fn wake_below(&self, end: u64) -> bool {
+    /// Removes and wakes all tickets with an LSN below `end`. `quorum` is called with the number of
+    /// these and of those that are left. Once as many wait as it returns, at least one, the task is
+    /// woken. Returns true if they do so already: the task runs again.
+    pub fn wake_below(&self, end: u64, quorum: impl FnOnce(usize, usize) -> usize) -> bool {
         let mut list = self.list.lock();
         let left = list.wakers.split_off(&(end, 0));
         let ready = std::mem::replace(&mut list.wakers, left);
-        let any_left = !list.wakers.is_empty();
+        // Before any is woken: what its task does next may be waited for.
+        list.quorum = quorum(ready.len(), list.wakers.len()).max(1);
+        let complete = list.is_complete();
         drop(list);
         ready.into_values().for_each(wake);
-        any_left
+        complete
     }
 }
 

@@ -49,10 +49,18 @@ struct Protocol {
     looks_under_the_lock: bool,
     raises_before_it_wakes: bool,
     is_due_again: bool,
+    /// Sleeps until two tickets wait, or for some time.
+    gathers: bool,
+    has_an_end: bool,
 }
 
-const PROPER: Protocol =
-    Protocol { looks_under_the_lock: true, raises_before_it_wakes: true, is_due_again: true };
+const PROPER: Protocol = Protocol {
+    looks_under_the_lock: true,
+    raises_before_it_wakes: true,
+    is_due_again: true,
+    gathers: false,
+    has_an_end: true,
+};
 
 impl Protocol {
     /// As `Tickets::poll`, for a record of its own. Returns the task if it waits.
@@ -76,13 +84,17 @@ impl Protocol {
         if due && self.is_due_again {
             shared.due.store(0, Ordering::Release);
         }
-        if let (true, Some(highest)) = (due, shared.waiters.highest()) {
+        let quorum = if self.gathers { 2 } else { 1 };
+        if let (true, Some((_, highest))) = (due, shared.waiters.read()) {
             let end = highest + 1;
             if !self.raises_before_it_wakes {
-                shared.waiters.wake_below(end); // the bug
+                shared.waiters.wake_below(end, |_, _| 1); // the bug
             }
             shared.durable.fetch_max(end, Ordering::AcqRel);
-            shared.waiters.wake_below(end);
+            let complete = shared.waiters.wake_below(end, |_, _| quorum);
+            if complete || (self.gathers && self.has_an_end) {
+                shared.due.store(1, Ordering::Release);
+            }
         }
         if due && !self.is_due_again {
             shared.due.store(0, Ordering::Release); // the bug
@@ -137,7 +149,7 @@ fn syncing(protocol: Protocol) {
 fn closing(protocol: Protocol) {
     let end = |_: Protocol, shared: &Shared| {
         shared.ended.store(1, Ordering::Release);
-        shared.waiters.wake_below(u64::MAX);
+        shared.waiters.wake_below(u64::MAX, |_, _| 1);
     };
     two_tickets(protocol, end, |_, _| {});
 }
@@ -145,6 +157,17 @@ fn closing(protocol: Protocol) {
 #[test]
 fn every_ticket_is_woken_once_it_is_durable() {
     syncing(PROPER);
+}
+
+#[test]
+fn a_task_that_sleeps_until_two_wait_or_for_some_time_wakes_every_ticket() {
+    syncing(Protocol { gathers: true, ..PROPER });
+}
+
+#[test]
+#[should_panic = "never woken"]
+fn a_planted_wait_for_two_without_an_end_is_found() {
+    syncing(Protocol { gathers: true, has_an_end: false, ..PROPER });
 }
 
 #[test]
