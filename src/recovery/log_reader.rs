@@ -256,15 +256,16 @@ impl LogReader {
             if prefix.stop < start {
                 return Err(self.missing(prefix.stop, start));
             }
-            let least = end.or(of_last.map(|(least, _)| least));
-            let read = self.read_timeline(media, (timeline, end), least, prefix, &mut visit);
+            let valid_to = end.or(of_last.map(|(valid_to, _)| valid_to)).unwrap_or(0);
+            let read = self.read_timeline(media, (timeline, end), valid_to, prefix, &mut visit);
             if self.is_at_limit(prefix) {
                 return read.map(|_| ());
             }
+            // Too many gaps are the error to report, rather than what reading met behind them.
             if let (Some((_, unfinished)), None) = (of_last, end) {
                 self.check_gaps(unfinished, prefix)?;
             }
-            if let (None, Some(end)) = (read?, end) {
+            if !read? && let Some(end) = end {
                 return Err(self.missing(prefix.stop, end));
             }
         }
@@ -298,22 +299,22 @@ impl LogReader {
         Ok(if empty > unfinished { LogExtent::Cut { timeline, durable } } else { known })
     }
 
-    /// Reads one timeline up to `end`, or (the last one) up to the end of the log. `known` is an
-    /// LSN up to which nothing may be invalid. Returns `Some` if `end` was reached.
+    /// Reads one timeline up to `end`, or (the last one) up to the end of the log. Slots below
+    /// `valid_to` must be valid or gaps. Returns whether `end` was reached.
     fn read_timeline(
         &self,
         media: &dyn Media,
         (timeline, end): (u64, Option<u64>),
-        known: Option<u64>,
+        valid_to: u64,
         prefix: &mut Prefix,
         visit: &mut impl FnMut(u64, u64, &Record) -> Result<()>,
-    ) -> Result<Option<()>> {
+    ) -> Result<bool> {
         for segment in self.segments.iter().filter(|segment| segment.timeline == timeline) {
             if segment.end() <= prefix.stop {
                 continue;
             }
             if self.is_at_limit(prefix) {
-                return Ok(None);
+                return Ok(false);
             }
             // Allocated ahead, beyond what became the timeline's end, by a handle that died. The
             // next recovery may have died too before it removed the segment.
@@ -323,16 +324,15 @@ impl LogReader {
             if segment.first > prefix.stop {
                 return Err(self.missing(prefix.stop, segment.first));
             }
-            let read = |segment: &Segment| self.read_segment(segment, end, known, prefix, visit);
+            let read = |segment: &Segment| self.read_segment(segment, end, valid_to, prefix, visit);
             if !self.visit(media, segment, read)? {
-                return Ok(None);
+                return Ok(false);
             }
         }
-        if let Some(tail) = known.filter(|&known| prefix.stop < known && !self.is_at_limit(prefix))
-        {
-            return Err(self.missing(prefix.stop, tail));
+        if prefix.stop < valid_to && !self.is_at_limit(prefix) {
+            return Err(self.missing(prefix.stop, valid_to));
         }
-        Ok(end.map(|_| ()))
+        Ok(end.is_some())
     }
 
     /// Reads the rest of a segment, as [`LogReader::read_timeline`]. Returns false if the log ends
@@ -341,7 +341,7 @@ impl LogReader {
         &self,
         segment: &Segment,
         end: Option<u64>,
-        known: Option<u64>,
+        valid_to: u64,
         prefix: &mut Prefix,
         visit: &mut impl FnMut(u64, u64, &Record) -> Result<()>,
     ) -> Result<bool> {
@@ -351,12 +351,8 @@ impl LogReader {
             }
             match segment.read(lsn) {
                 Decoded::Valid(record) => visit(segment.header().timeline, lsn, &record)?,
-                Decoded::Empty if end.is_none() && known.is_some_and(|tail| lsn < tail) => {
-                    prefix.gaps.push(lsn);
-                }
-                Decoded::Empty | Decoded::Wrong if known.is_none_or(|known| lsn >= known) => {
-                    return Ok(false);
-                }
+                Decoded::Empty if end.is_none() && lsn < valid_to => prefix.gaps.push(lsn),
+                Decoded::Empty | Decoded::Wrong if lsn >= valid_to => return Ok(false),
                 Decoded::Empty => {
                     return Err(self.at(lsn, format!("record {lsn}"), "an empty slot".into()));
                 }
