@@ -269,11 +269,14 @@ fn change_blocks(
         let mut all = range.iter();
         return all.try_for_each(|(lsn, record)| image.change_blocks(kind, banks, *lsn, record));
     };
-    // Block by block if that is possible: a block takes no operation that is older than its last.
-    let blocks = if banks.iter().count() == 1 { first.blocks() } else { 1 };
-    let place = |(at, (_, record)): (u64, &(u64, Record))| scale(record.payload, blocks) << 32 | at;
+    // Block in the high half, place in the log in the low half: one sort of words keeps the order
+    // of the log within a block.
+    let place =
+        |(at, (_, record)): (u64, &(u64, Record))| scale(record.payload, first.blocks()) << 32 | at;
     let mut order: Vec<u64> = (0..).zip(range).map(place).collect();
-    if blocks > 1 {
+    // A block takes no operation that is older than its last, so several banks, with blocks of
+    // different limits, leave only the order of the log.
+    if banks.iter().count() == 1 {
         order.sort_unstable();
     }
     let mut coming = order.iter().map(|place| &range[*place as u32 as usize]);
