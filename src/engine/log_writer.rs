@@ -303,11 +303,11 @@ impl LogWriter {
             return Ok(());
         }
         let (tail, mapped) = (header.tail().hint(), self.shared.log.mapped_end());
-        let (is_busy, capacity) = (ahead >= PRESENT / 2, self.shared.log.capacity());
+        let (is_much, capacity) = (ahead >= PRESENT / 2, self.shared.log.capacity());
         let grown = mapped.saturating_sub(header.timeline_start());
         let soon = soon.min(capacity.saturating_mul(SOON_MOST));
         let wanted = match grown.is_multiple_of(capacity) {
-            _ if is_busy => grown.saturating_mul(2),
+            _ if is_much => grown.saturating_mul(2),
             true => ahead.max(capacity / NEARLY_FULL),
             false if grown >= SMALL => soon / PIECE_OF_SOON,
             false => 0,
@@ -315,7 +315,8 @@ impl LogWriter {
         let wanted = wanted.min(capacity);
         let full = header.timeline_start() + grown.next_multiple_of(capacity);
         let is_soon_full = tail.saturating_add(soon) > full;
-        let wanted = tail.saturating_add(if is_soon_full { wanted.max(soon) } else { wanted });
+        let wanted = if is_soon_full { wanted.max(soon) } else { wanted };
+        let wanted_end = tail.saturating_add(wanted);
         // Beyond the allocated end, a page that is made present would take space.
         let (mut at, upto) = (tail, tail.saturating_add(present).min(mapped));
         while at < upto
@@ -324,7 +325,7 @@ impl LogWriter {
             segment.populate(at, upto);
             at = segment.end();
         }
-        while self.shared.log.mapped_end() < wanted {
+        while self.shared.log.mapped_end() < wanted_end {
             self.make_room(self.shared.log.mapped_end())?;
         }
         Ok(())

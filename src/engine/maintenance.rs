@@ -69,8 +69,8 @@ impl Drop for Tasks {
     }
 }
 
-/// Records a second from which on a writer is busy: page faults would slow it.
-const BUSY: u64 = 100_000;
+/// Records a second from which on writing is fast: page faults would slow it.
+const FAST: u64 = 100_000;
 
 fn micros(time: Duration) -> u64 {
     time.as_micros() as u64
@@ -184,7 +184,7 @@ impl Task for LogTask {
         let before = std::mem::replace(tail, engine.header().tail().hint());
         let written = tail.saturating_sub(before);
         *unsynced += written;
-        let is_fast = *ran != now && written * 1_000_000 >= BUSY * micros(now - *ran);
+        let is_fast = *ran != now && written * 1_000_000 >= FAST * micros(now - *ran);
         // A busy writer wakes this thread about once in 4096 records.
         let is_busy = is_fast && written >= PRESENT / 4;
         *ran = now;
@@ -216,8 +216,11 @@ impl Task for LogTask {
         if !is_busy {
             // As many pages as the next sync will find full: the system writes all that are present
             // when it likes, because they count as changed.
-            let present = if due { std::mem::take(unsynced) } else { 0 };
-            let present = if interval.is_some() { present } else { written };
+            let present = match interval {
+                None => written,
+                Some(_) if due => std::mem::take(unsynced),
+                Some(_) => 0,
+            };
             self.allocate_ahead(PRESENT.min(2 * written), PRESENT.min(present), soon);
         }
         if tidied.elapsed() + EARLY >= TICK {
