@@ -12,8 +12,8 @@ pub type Micros = u64;
 pub enum Event {
     /// The filter enters `step` (generation, epoch, tick).
     Step {
-        /// The step entered. One that was entered before, or 0, changes nothing: the event tells
-        /// the time.
+        /// The step entered. One that was entered before, or 0, changes nothing: only the time is
+        /// recorded.
         step: u64,
         /// The time of the change.
         time: Micros,
@@ -39,6 +39,14 @@ pub enum Event {
         /// The time of the change.
         time: Micros,
     },
+}
+
+impl Event {
+    /// Creates an event by which only the time is recorded.
+    #[must_use]
+    pub const fn time(time: Micros) -> Self {
+        Self::Step { step: 0, time, word: 0 }
+    }
 }
 
 /// A bank's number has 32 bits, an argument 24. The upper 8 bits are in the payload, in bits that

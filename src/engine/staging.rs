@@ -141,7 +141,7 @@ impl StagedOn {
     /// Reads the basis now, except for the version of the state block.
     fn read(writer: &Writer, version: u64) -> Self {
         let header = writer.shared.header();
-        let recorded = header.stripe(0).time() >> 1;
+        let recorded = writer.recorded_time();
         let (totals, latest) = (header.counters().sum(), header.time().read());
         Self { version, totals, latest, recorded }
     }
@@ -194,7 +194,7 @@ impl Staging {
         let state_block = image.header().state_block();
         loop {
             // Before the state: see `operation::basis`.
-            let recorded = image.header().stripe(0).time() >> 1;
+            let recorded = writer.recorded_time();
             let version = state_block.version();
             let words = state_block.words_of(version);
             let Some(banks) = image.banks_of(&State::new(&words), version) else {
@@ -442,9 +442,8 @@ impl Stager<'_, '_> {
         }
         let layout = self.host.writer.shared.layout();
         let due = self.kind().due(&State::new(&self.staging.state), layout, &self.moment());
-        let time = || Event::Step { step: 0, time: self.stamp.time, word: 0 };
         // Nothing else is due: the time is ahead.
-        Ok(Some(due.unwrap_or_else(time)))
+        Ok(Some(due.unwrap_or(Event::time(self.stamp.time))))
     }
 }
 

@@ -45,7 +45,7 @@ pub(crate) fn write(
     writer.shared.check_writable()?;
     let moment = writer.time.exact_moment(stamp);
     // Before the state: see `operation::basis`.
-    let recorded = writer.shared.header().stripe(0).time() >> 1;
+    let recorded = writer.recorded_time();
     let Some(basis) = basis(writer, &moment) else {
         writer.shared.image.follow()?;
         return Ok(Attempt::Again);
@@ -222,8 +222,7 @@ impl Recorder for Writing<'_> {
         }
         let layout = self.writer.shared.layout();
         let due = self.kind().due(&self.state(), layout, &self.moment);
-        let time = || Event::Step { step: 0, time: self.stamp.time, word: 0 };
-        Ok(due.or_else(|| is_ahead.then(time)))
+        Ok(due.or_else(|| is_ahead.then_some(Event::time(self.stamp.time))))
     }
 
     fn record_event(&mut self, event: &Event) -> std::result::Result<(), Unstaged> {

@@ -150,7 +150,13 @@ impl Writer {
     /// [grace](ebbtide_core::kind::Events::grace): then it must be recorded first.
     #[inline]
     pub(crate) fn is_ahead(&self, time: Micros) -> bool {
-        self.is_ahead_of(time, || self.shared.header().stripe(0).time() >> 1)
+        self.is_ahead_of(time, || self.recorded_time())
+    }
+
+    /// Returns the last time that was recorded in stripe 0.
+    #[inline]
+    pub(crate) fn recorded_time(&self) -> Micros {
+        self.shared.header().stripe(0).time() >> 1
     }
 
     /// As [`Writer::is_ahead`], of this time.

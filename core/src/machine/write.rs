@@ -149,7 +149,7 @@ fn next_event(parts: &Parts, plan: &WritePlan, time: OperationTime, now: Micros)
     // Of a filter with a grace, events must not count from a time that is too long ago.
     let told = parts.ledger.event_time();
     let is_ahead = parts.grace < Micros::MAX && time.time > told.saturating_add(parts.grace);
-    is_ahead.then_some(Event::Step { step: 0, time: time.time, word: 0 })
+    is_ahead.then_some(Event::time(time.time))
 }
 
 /// Emits an event of this filter's own, and applies it.
