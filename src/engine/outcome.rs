@@ -18,6 +18,15 @@ pub(crate) struct Request<'a> {
     pub(crate) waits: Waits,
 }
 
+/// Passes a key's count on to the caller, if it needs that. Returns whether the kind has counts.
+#[inline]
+pub(crate) fn pass_count(there: Option<Estimate>, count: Option<&Cell<Option<Estimate>>>) -> bool {
+    if let (Some(_), Some(count)) = (there, count) {
+        count.set(there);
+    }
+    there.is_some()
+}
+
 /// How long an operation waits for what it needs, before it fails with
 /// [`Error::WouldWait`](crate::Error::WouldWait).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

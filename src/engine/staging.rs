@@ -10,6 +10,7 @@
 //! Nothing is allocated before all of them are staged: a bank that an event opens is imagined until
 //! then.
 
+use crate::engine::outcome::pass_count;
 use crate::engine::overlay::{BlockAccess, Overlay, Shown};
 use crate::engine::time::{ClockCopy, Stamp};
 use crate::engine::writer::Writer;
@@ -20,7 +21,7 @@ use crate::sync::AtomicU64;
 use crate::wal::Record;
 use ebbtide_core::block::Blocks;
 use ebbtide_core::kind::perform::{Performed, Recorder, perform};
-use ebbtide_core::kind::plan::{Locate, decide};
+use ebbtide_core::kind::plan::{Locate, decide, put_off};
 use ebbtide_core::kind::{
     BankMask, Change, Decision, Estimate, Event, Kind, Micros, Moment, Operation, Precondition,
     Request, State, Totals, WritePlan, records,
@@ -473,18 +474,10 @@ impl Recorder for Stager<'_, '_> {
         let key = (hash, *depends || precondition != Precondition::Nothing);
         let read = |blocks: &Blocks<'_>| {
             let shown = Shown::All(blocks);
-            let count = |there: Option<Estimate>| {
-                has_count.set(there.is_some());
-                if let (Some(count), Some(there)) = (count, there) {
-                    count.set(Some(there));
-                }
-            };
+            let count = |there| has_count.set(pass_count(there, count));
             let kind_early = (kind, early);
             let mut plan = decide(kind_early, &state, layout, &moment, request, &shown, count);
-            if let (true, Some(step)) = (plan.due, without) {
-                (plan.decision, plan.due) = (Decision::Insert { step }, false);
-                plan.mask = kind.touches(&state, step);
-            }
+            put_off(&mut plan, kind, &state, without);
             let Decision::Insert { step } = plan.decision else { return (plan, None) };
             if plan.due || is_ahead || plan.unchanged(precondition).is_some() {
                 return (plan, None);

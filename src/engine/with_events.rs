@@ -6,7 +6,7 @@
 use crate::engine::commit_batch;
 use crate::engine::log_writer::Appended;
 use crate::engine::operation::{self, Attempt, Basis, basis, leave};
-use crate::engine::outcome::{Request, WriteOutcome};
+use crate::engine::outcome::{Request, WriteOutcome, pass_count};
 use crate::engine::shared::Local;
 use crate::engine::staging::Unstaged;
 use crate::engine::time::Stamp;
@@ -19,8 +19,7 @@ use crate::wal::Record;
 use ebbtide_core::event;
 use ebbtide_core::kind::perform::{Recorder, perform};
 use ebbtide_core::kind::{
-    Decision, Estimate, Event, Kind, Micros, Moment, Request as Asked, State, WritePlan, plan,
-    records,
+    Estimate, Event, Kind, Micros, Moment, Request as Asked, State, WritePlan, plan, records,
 };
 use std::cell::Cell;
 use std::mem;
@@ -193,22 +192,14 @@ impl Recorder for Writing<'_> {
     ) -> std::result::Result<WritePlan, Unstaged> {
         let (kind, layout) = (self.kind(), self.writer.shared.layout());
         let (state, mut has_count) = (self.state(), true);
-        let count = |there: Option<Estimate>| {
-            has_count = there.is_some();
-            if let (Some(count), Some(there)) = (self.count, there) {
-                count.set(Some(there));
-            }
-        };
+        let count = |there| has_count = pass_count(there, self.count);
         let (kind_early, banks) = ((kind, early), self.banks());
         let mut plan =
             plan::decide(kind_early, &state, layout, &self.moment, request, banks, count);
         if !has_count {
             return Err(self.writer.shared.unsupported("estimate").into());
         }
-        if let (true, Some(step)) = (plan.due, self.step_without()) {
-            (plan.decision, plan.due) = (Decision::Insert { step }, false);
-            plan.mask = kind.touches(&state, step);
-        }
+        plan::put_off(&mut plan, kind, &state, self.step_without());
         Ok(plan)
     }
 

@@ -8,7 +8,7 @@
 
 use crate::engine::commit_batch;
 use crate::engine::operation::{self, Attempt, Basis, basis, leave};
-use crate::engine::outcome::{Checked, Request, WriteOutcome};
+use crate::engine::outcome::{Checked, Request, WriteOutcome, pass_count};
 use crate::engine::overlay::BlockAccess;
 use crate::engine::shared::Local;
 use crate::engine::staging::{EventHandling, Host, Staging, Unstaged};
@@ -18,7 +18,7 @@ use crate::engine::with_events;
 use crate::engine::writer::{Lack, Tried, Waited, Writer};
 use crate::error::Result;
 use crate::locks::stripes::StripeGuard;
-use ebbtide_core::kind::{Decision, Estimate, MOST_WEIGHT, Moment, WritePlan, plan};
+use ebbtide_core::kind::{Decision, MOST_WEIGHT, Moment, WritePlan, plan};
 
 /// Inserts or removes a key, after checking its precondition. Best after
 /// [`Writer::prefetch_to_write`]: the cache misses on the cells then overlap with acquiring the
@@ -173,12 +173,7 @@ pub(crate) fn decide(
     moment: &Moment,
 ) -> WritePlan {
     let (kind, layout) = (writer.shared.kind(), writer.shared.layout());
-    let count = |there: Option<Estimate>| {
-        basis.has_count.set(there.is_some());
-        if let (Some(count), Some(there)) = (request.count, there) {
-            count.set(Some(there));
-        }
-    };
+    let count = |there| basis.has_count.set(pass_count(there, request.count));
     let (kind, state) = ((kind, basis.ahead), &basis.state);
     plan::decide(kind, state, layout, moment, &request.asked, &*basis.banks, count)
 }

@@ -64,6 +64,16 @@ fn decide_late(
     }
 }
 
+/// If an event is due, does without it under this step, which is the kind's for
+/// [that](super::Events::step_without).
+#[inline]
+pub fn put_off(plan: &mut WritePlan, kind: &dyn Kind, state: &State<'_>, step: Option<u64>) {
+    if let (true, Some(step)) = (plan.due, step) {
+        (plan.decision, plan.due) = (Decision::Insert { step }, false);
+        plan.mask = kind.touches(state, step);
+    }
+}
+
 /// Answers the precondition by a question of its own.
 #[inline(never)]
 fn answer(
