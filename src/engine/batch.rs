@@ -1,9 +1,7 @@
 //! Committing a batch of the caller: all of its records, or none; the protocol is in
 //! `docs/protocols/batches.md`.
 
-use crate::engine::commit_batch::{
-    self, AHEAD, Held, holds_stripe_0, of_stripe, while_space_is_made,
-};
+use crate::engine::commit_batch::{self, AHEAD, Held, holds_stripe_0, of_stripe};
 use crate::engine::held_claims::{ClaimedKey, held as held_claim};
 use crate::engine::outcome::{Checked, Precondition, Since, Waits};
 use crate::engine::overlay::BlockAccess;
@@ -37,7 +35,7 @@ pub(crate) struct Settings<'b> {
 /// [`Error::Poisoned`] and others: nothing has happened.
 pub(crate) fn commit(writer: &Writer, batch: &mut Prepared, with: Settings<'_>) -> Result<u64> {
     batch.enter(writer);
-    let written = while_space_is_made(writer, with.waits, || {
+    let written = writer.while_space_is_made(with.waits, || {
         // Now rather than while it holds all of its stripes.
         writer.stripes.be_courteous(batch.operations().len(), with.waits);
         let mut held = lock(writer, batch, with)?;

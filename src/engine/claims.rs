@@ -6,7 +6,6 @@
 //! claim. A confirmation is a batch: the insert, and the end of the claim.
 
 use crate::engine::batch::{self, Settings};
-use crate::engine::commit_batch::while_space_is_made;
 use crate::engine::held_claims::{ClaimedKey, held};
 use crate::engine::log_writer::Appended;
 use crate::engine::operation::{self, Attempt, basis};
@@ -63,7 +62,7 @@ pub(crate) fn claim(
     lease: LeaseTime,
     when: (Option<Micros>, Waits),
 ) -> Result<ClaimAnswer> {
-    while_space_is_made(writer, when.1, || claim_once(writer, hash, lease, when))
+    writer.while_space_is_made(when.1, || claim_once(writer, hash, lease, when))
 }
 
 fn claim_once(
@@ -166,7 +165,7 @@ pub(crate) fn confirm(
     (time, waits): (Option<Micros>, Waits),
 ) -> Result<u64> {
     let request = Request::new(key.hash, time, 1, Precondition::Nothing, waits);
-    let confirmed = while_space_is_made(writer, waits, || {
+    let confirmed = writer.while_space_is_made(waits, || {
         let [mut stripe, mut stripe_0] = lock(writer, key.hash, waits)?;
         let claim = held(writer, key)?;
         let (stamp, end) = (writer.time.stamp(time)?, writer.shared.log.mapped_end());
@@ -272,7 +271,7 @@ fn under_stripe_0(
     waits: Waits,
     decide: impl Fn() -> Result<Option<Record>>,
 ) -> Result<Option<Record>> {
-    while_space_is_made(writer, waits, || {
+    writer.while_space_is_made(waits, || {
         let mut stripe_0 = writer.stripes.acquire(0, Wait::Operation(waits))?;
         writer.shared.check_writable()?;
         let Some(record) = decide()? else { return Ok(Tried::Done(None)) };

@@ -7,7 +7,7 @@ use crate::engine::shared::Local;
 use crate::engine::staging::{Allocated, Room, Staging};
 use crate::engine::stripes::Wait;
 use crate::engine::time::Stamp;
-use crate::engine::writer::{Lack, Tried, Waited, Writer};
+use crate::engine::writer::{Lack, Tried, Writer};
 use crate::error::Result;
 use crate::image::BankSet;
 use crate::locks::stripes::StripeGuard;
@@ -20,29 +20,6 @@ pub(crate) const AHEAD: usize = 16;
 
 /// The stripes that a commit holds, ascending; stripe 0, if held, comes last.
 pub(crate) type Held<'a> = Vec<StripeGuard<'a, Local>>;
-
-/// Repeats an attempt to write until it is done, after making the room in the log that it lacks,
-/// and after each checkpoint that may have made space for it.
-pub(crate) fn while_space_is_made<T>(
-    writer: &Writer,
-    waits: Waits,
-    mut attempt: impl FnMut() -> Result<Tried<T>>,
-) -> Result<T> {
-    writer.shared.check_usable()?;
-    let mut waited = Waited::default();
-    loop {
-        writer.wait_for_checkpoint(waits)?;
-        let failed = match attempt() {
-            Ok(Tried::Done(done)) => return Ok(done),
-            Ok(Tried::Again) => Ok(()),
-            Ok(Tried::NoRoom(lack)) => writer.make_room(waits, lack),
-            Err(error) => Err(error),
-        };
-        if let Err(error) = failed {
-            writer.make_space(error, &mut waited)?;
-        }
-    }
-}
 
 /// Finds a held stripe.
 pub(crate) fn of_stripe<'h, 'a>(

@@ -36,7 +36,7 @@ pub(crate) fn write(writer: &Writer, request: &Request<'_>) -> Result<WriteOutco
 }
 
 /// Writes, or does what must be done first: then `None`. `waited` is as for
-/// [`Writer::make_space`].
+/// [`Writer::before_next_attempt`].
 // In the loop of `write` the compiler would compute, for each insert, what only its rare parts
 // need.
 #[inline(never)]
@@ -49,16 +49,9 @@ fn write_once(
     if waited.any() || !writer.backpressure.lets_write() {
         writer.wait_for_checkpoint(request.waits)?;
     }
-    let failed = match try_write(writer, request) {
-        Ok(Tried::Done(written)) => return Ok(Some(written)),
-        Ok(Tried::Again) => Ok(()),
-        Ok(Tried::NoRoom(lack)) => writer.make_room(request.waits, lack),
-        // Nothing has happened.
-        Err(error) => Err(error),
-    };
-    match failed {
-        Ok(()) => Ok(None),
-        Err(error) => writer.make_space(error, waited).map(|()| None),
+    match try_write(writer, request) {
+        Ok(Tried::Done(written)) => Ok(Some(written)),
+        failed => writer.before_next_attempt(failed, request.waits, waited).map(|()| None),
     }
 }
 

@@ -107,10 +107,45 @@ impl Writer {
         Ok(())
     }
 
-    /// Makes the room in the log that an attempt lacks. The caller holds no stripe: this may take
-    /// two syncs.
+    /// Repeats an attempt to write until it is done, after making the room in the log that it
+    /// lacks, and after each checkpoint that may have made space for it.
+    pub(crate) fn while_space_is_made<T>(
+        &self,
+        waits: Waits,
+        mut attempt: impl FnMut() -> Result<Tried<T>>,
+    ) -> Result<T> {
+        self.shared.check_usable()?;
+        let mut waited = Waited::default();
+        loop {
+            self.wait_for_checkpoint(waits)?;
+            match attempt() {
+                Ok(Tried::Done(done)) => return Ok(done),
+                failed => self.before_next_attempt(failed, waits, &mut waited)?,
+            }
+        }
+    }
+
+    /// Does what must be done before the next attempt to write, after one by which nothing has
+    /// happened: makes room or space, if it lacked that. The caller holds no stripe.
+    ///
+    /// # Errors
+    /// That of the attempt, if another one is of no use.
     #[cold]
-    pub(crate) fn make_room(&self, waits: Waits, lack: Lack) -> Result<()> {
+    pub(crate) fn before_next_attempt<T>(
+        &self,
+        failed: Result<Tried<T>>,
+        waits: Waits,
+        waited: &mut Waited,
+    ) -> Result<()> {
+        let made = match failed {
+            Ok(Tried::NoRoom(lack)) => self.make_room(waits, lack),
+            other => other.map(|_| ()),
+        };
+        made.or_else(|error| self.make_space(error, waited))
+    }
+
+    /// Makes the room in the log that an attempt lacks: this may take two syncs.
+    fn make_room(&self, waits: Waits, lack: Lack) -> Result<()> {
         if waits.never() {
             return Err(self.shared.would_wait("more log or memory to be allocated"));
         }
@@ -132,8 +167,7 @@ impl Writer {
 
     /// Makes space if an attempt failed on a full disk: removes the oldest part of the log that is
     /// only kept, or requests a checkpoint, which removes log. Otherwise returns the error.
-    #[cold]
-    pub(crate) fn make_space(&self, error: Error, waited: &mut Waited) -> Result<()> {
+    fn make_space(&self, error: Error, waited: &mut Waited) -> Result<()> {
         if error.is_full() && self.shared.remove_oldest_kept()? {
             return Ok(());
         }
