@@ -27,15 +27,14 @@ const LONG: Duration = Duration::from_secs(3600);
 
 /// The shortest sync after which it pays to wait for tasks that will be back soon: to sleep and be
 /// woken takes some tens of microseconds.
-const GATHERED_FROM: Duration = Duration::from_micros(100);
+const GATHERED_FROM: Duration = Duration::from_micros(120);
 
 /// The share of a sync's time for which the tasks that it has woken are waited for. They share the
 /// next sync then, where half of them would otherwise come while it is running and wait for the one
 /// after it.
 const GATHERED_FOR: u32 = 2;
 
-/// After so many attempts in a row in which they did not come in time, attempts are not made more
-/// seldom any more: every 64th sync.
+/// With so many misses, every 64th sync is still followed by a wait.
 const MISSES_MOST: u32 = 6;
 
 /// The tickets of a handle.
@@ -57,7 +56,8 @@ pub struct Tickets {
 struct Gathering {
     /// How many tickets the present wait is for; 0 without one.
     wanted: usize,
-    /// The waits in a row that ended before so many were there.
+    /// How often waits end before so many are there: a miss counts two, a wait that succeeds takes
+    /// one away. The disk is idle during a wait, so most of them must succeed.
     misses: u32,
     /// The syncs until the next wait.
     pause: u32,
@@ -66,11 +66,11 @@ struct Gathering {
 impl Gathering {
     /// Notes how many tickets were there when the wait ended.
     fn end(&mut self, waiting: usize) {
-        if waiting >= self.wanted {
-            self.misses = if self.wanted > 0 { 0 } else { self.misses };
-        } else {
-            self.misses = (self.misses + 1).min(MISSES_MOST);
+        if waiting < self.wanted {
+            self.misses = (self.misses + 2).min(MISSES_MOST);
             self.pause = 1 << self.misses;
+        } else if self.wanted > 0 {
+            self.misses = self.misses.saturating_sub(1);
         }
         self.wanted = 0;
     }
@@ -272,7 +272,7 @@ mod tests {
             }
         }
         let between: Vec<_> = waits.windows(2).map(|pair| pair[1] - pair[0]).collect();
-        assert_eq!(between, [3, 5, 9, 17, 33, 65, 65, 65, 65, 65]);
+        assert_eq!(between, [5, 17, 65, 65, 65, 65, 65]);
         while gathering.begin(SYNC, 64, 0) == 1 {}
         gathering.end(58);
         assert_eq!(gathering.begin(SYNC, 64, 0), 58, "they came back: again after each sync");

@@ -1,10 +1,12 @@
-//! A medium whose next call, or a later one, fails once.
+//! A medium whose next call, or a later one, fails once, or whose syncs take long.
 
 use ebbtide::media::{Access, ByteLocks, Mapping, Media, MediaFile};
 use std::io::{Error, ErrorKind, Result};
 use std::ops::Range;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// A failure that is triggered by a later call.
 #[derive(Debug)]
@@ -18,6 +20,28 @@ struct Fault {
 pub struct Failing<M> {
     media: M,
     fault: Trigger,
+    syncs: Syncs,
+}
+
+/// The syncs of a medium's files.
+#[derive(Debug, Clone, Default)]
+struct Syncs(Arc<SyncCounts>);
+
+#[derive(Debug, Default)]
+struct SyncCounts {
+    nanos_each: AtomicU64,
+    count: AtomicU64,
+}
+
+impl Syncs {
+    /// Counts a sync, and waits for as long as it takes. Relaxed: the numbers order nothing.
+    fn wait(&self) {
+        self.0.count.fetch_add(1, Ordering::Relaxed);
+        let nanos = self.0.nanos_each.load(Ordering::Relaxed);
+        if nanos > 0 {
+            std::thread::sleep(Duration::from_nanos(nanos));
+        }
+    }
 }
 
 /// The pending failure of a medium, for all its files and locks.
@@ -44,7 +68,7 @@ impl Trigger {
 impl<M> Failing<M> {
     /// Wraps a medium.
     pub fn new(media: M) -> Self {
-        Self { media, fault: Trigger::default() }
+        Self { media, fault: Trigger::default(), syncs: Syncs::default() }
     }
 
     /// Returns the medium itself, whose calls are not counted.
@@ -68,8 +92,18 @@ impl<M> Failing<M> {
         self.fault.0.lock().expect("no panic").take().is_some()
     }
 
+    /// Makes each sync of a file take this much longer from now on.
+    pub fn slow_syncs(&self, by: Duration) {
+        self.syncs.0.nanos_each.store(by.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// Returns how often a file was synced.
+    pub fn syncs(&self) -> u64 {
+        self.syncs.0.count.load(Ordering::Relaxed)
+    }
+
     fn file(&self, file: Box<dyn MediaFile>) -> Box<dyn MediaFile> {
-        Box::new(Part { inner: file, fault: self.fault.clone() })
+        Box::new(Part { inner: file, fault: self.fault.clone(), syncs: self.syncs.clone() })
     }
 }
 
@@ -78,6 +112,7 @@ impl<M> Failing<M> {
 struct Part<T> {
     inner: T,
     fault: Trigger,
+    syncs: Syncs,
 }
 
 impl<M: Media> Media for Failing<M> {
@@ -148,7 +183,7 @@ impl<M: Media> Media for Failing<M> {
     fn locks(&self, name: &str, access: Access) -> Result<Box<dyn ByteLocks>> {
         self.fault.admit()?;
         let inner = self.media.locks(name, access)?;
-        Ok(Box::new(Part { inner, fault: self.fault.clone() }))
+        Ok(Box::new(Part { inner, fault: self.fault.clone(), syncs: self.syncs.clone() }))
     }
 
     fn boot_id(&self) -> Result<u128> {
@@ -217,6 +252,7 @@ impl MediaFile for Part<Box<dyn MediaFile>> {
 
     fn sync(&self) -> Result<()> {
         self.fault.admit()?;
+        self.syncs.wait();
         self.inner.sync()
     }
 
@@ -228,5 +264,24 @@ impl MediaFile for Part<Box<dyn MediaFile>> {
     fn map_to_grow(&self, access: Access, most: u64) -> Result<Box<dyn Mapping>> {
         self.fault.admit()?;
         self.inner.map_to_grow(access, most)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ebbtide::media::Memory;
+    use std::time::Instant;
+
+    #[test]
+    fn slow_syncs_are_counted_and_take_their_time() {
+        let media = Failing::new(Memory::new());
+        media.make().expect("a directory");
+        let file = media.create("a", 8).expect("a file");
+        file.sync().expect("synced");
+        media.slow_syncs(Duration::from_millis(3));
+        let begin = Instant::now();
+        file.sync().expect("synced");
+        assert!(media.syncs() == 2 && begin.elapsed() >= Duration::from_millis(3));
     }
 }

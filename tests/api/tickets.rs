@@ -79,6 +79,31 @@ fn a_thousand_tasks_that_wait_together_share_few_syncs() {
 }
 
 #[test]
+fn tasks_that_come_back_after_a_sync_share_the_next_one() {
+    const TASKS: u64 = 16;
+    const EACH: u64 = 8;
+    let media = Arc::new(Failing::new(Memory::new()));
+    let spec = AgePartitioned::last(100_000);
+    let filter = Filter::create_on(media.clone(), spec, options()).expect("a filter");
+    // Long, so that the tasks come back in time also on a busy machine.
+    media.slow_syncs(Duration::from_millis(100));
+    let before = media.syncs();
+    let answers = in_time("tasks", move || {
+        let filter = &filter;
+        block_on(join_all((0..TASKS).map(|task| async move {
+            for key in task * EACH..(task + 1) * EACH {
+                assert_eq!(issue(filter, key).await.expect("durable"), Checked::New);
+            }
+        })))
+    });
+    assert_eq!(answers.len() as u64, TASKS);
+    // Each operation of a task needs a sync of its own. The first one is begun by the first task
+    // alone, and some waits may be in vain; without waits there are twice as many.
+    let syncs = media.syncs() - before;
+    assert!((EACH..EACH + 4).contains(&syncs), "{syncs} syncs");
+}
+
+#[test]
 fn threads_that_issue_and_await_meet_every_moment_of_a_sync() {
     let filter = Arc::new(on_memory());
     in_time("threads", move || {
