@@ -104,6 +104,23 @@ fn tasks_that_come_back_after_a_sync_share_the_next_one() {
 }
 
 #[test]
+fn a_task_that_continues_when_others_have_ended_is_not_kept_waiting_for_them() {
+    let media = Arc::new(Failing::new(Memory::new()));
+    let spec = AgePartitioned::last(100_000);
+    let filter = Filter::create_on(media.clone(), spec, options()).expect("a filter");
+    media.slow_syncs(Duration::from_millis(2));
+    in_time("tasks", move || {
+        let filter = &filter;
+        // Each has one operation more than the one before: fewer come back after each sync.
+        block_on(join_all((0..12).map(|task| async move {
+            for key in 0..=task {
+                assert_eq!(issue(filter, task << 8 | key).await.expect("durable"), Checked::New);
+            }
+        })))
+    });
+}
+
+#[test]
 fn threads_that_issue_and_await_meet_every_moment_of_a_sync() {
     let filter = Arc::new(on_memory());
     in_time("threads", move || {
