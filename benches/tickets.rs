@@ -60,8 +60,8 @@ fn measure(sync: Duration, tasks: u64, time: Duration) {
     times.sort_unstable();
     let (count, each) = (times.len(), times.len() as f64 / syncs as f64);
     println!(
-        "{sync:>6.0?} {tasks:>5} tasks {:>9.0}/s {each:>6.1} a sync, {:.2} of the tasks; p50 {:.0?}, \
-         p99 {:.0?}",
+        "{sync:>6.0?} {tasks:>5} tasks {:>9.0}/s {each:>6.1} a sync, {:.2} of the tasks; \
+         p50 {:.0?}, p99 {:.0?}",
         count as f64 / seconds,
         each / tasks as f64,
         times[count / 2],

@@ -34,7 +34,7 @@ const GATHERED_FROM: Duration = Duration::from_micros(120);
 /// after it.
 const GATHERED_FOR: u32 = 2;
 
-/// With so many misses, every 64th sync is still followed by a wait.
+/// The most misses: every 64th sync is still followed by a wait.
 const MISSES_MOST: u32 = 6;
 
 /// The tickets of a handle.
@@ -56,7 +56,7 @@ pub struct Tickets {
 struct Gathering {
     /// How many tickets the present wait is for; 0 without one.
     wanted: usize,
-    /// How often waits end before so many are there: a miss counts two, a wait that succeeds takes
+    /// How often waits end before enough are there: a miss counts two, a wait that succeeds takes
     /// one away. The disk is idle during a wait, so most of them must succeed.
     misses: u32,
     /// The syncs until the next wait.
