@@ -6,7 +6,7 @@
 //! other threads may still be in an operation of an earlier one.
 
 use crate::engine::Engine;
-use crate::engine::close::Opened;
+use crate::engine::close::{LastAnswers, Opened};
 use crate::engine::maintenance::Tasks;
 use crate::engine::open;
 use crate::engine::outcome::Waits;
@@ -106,6 +106,8 @@ impl Current {
         if waits.never() {
             return Err(shared.would_wait(REOPENING));
         }
+        // Dropped after the lock: callbacks of tickets may use the filter.
+        let mut answers = LastAnswers::default();
         let is_closed = self.is_closed.lock();
         if *is_closed {
             return Err(shared.closed());
@@ -114,7 +116,7 @@ impl Current {
             return Ok(());
         }
         // Everything is durable: no error of it matters.
-        let _ = link.opened.close();
+        let _ = link.opened.close_until(&mut answers);
         let engine = open::open_again(&link.engine.shared, self.wanted)?;
         let _ = link.next.set(Box::new(Link::new(engine)?));
         Ok(())
@@ -124,11 +126,13 @@ impl Current {
     /// the filter already, or closed the handle.
     pub(crate) fn replace(&self, altered: &Arc<Engine>, engine: Engine) -> Result<()> {
         let next = Link::new(engine)?;
+        // As in `follow`.
+        let mut answers = LastAnswers::default();
         let is_closed = self.is_closed.lock();
         let link = self.last();
         let is_wanted = next.engine.shared.check_kind(self.wanted).is_ok();
         if !*is_closed && is_wanted && Arc::ptr_eq(&link.engine, altered) {
-            let _ = link.opened.close();
+            let _ = link.opened.close_until(&mut answers);
             let _ = link.next.set(Box::new(next));
             return Ok(());
         }

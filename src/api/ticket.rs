@@ -60,20 +60,22 @@ impl<T> Ticket<T> {
         self.key.0
     }
 
-    /// Returns whether the operation is durable by now; false in a forked child. Costs one load.
+    /// Returns whether the operation is durable by now; false in a forked child. Costs a few loads.
     #[must_use]
     pub fn is_durable(&self) -> bool {
         self.tickets.is_durable(self.key).unwrap_or(false)
     }
 
     /// Blocks until the operation is durable, as a call with
-    /// [`Durability::Always`](crate::Durability::Always) does. Returns the answer.
+    /// [`Durability::Always`](crate::Durability::Always) does, but a log that cannot be opened does
+    /// not poison the filter. Returns the answer.
     ///
     /// # Errors
     /// [`Error::Poisoned`](crate::Error::Poisoned) if a sync fails;
     /// [`Error::Closed`](crate::Error::Closed) if the filter was closed and that failed;
     /// [`Error::Forked`](crate::Error::Forked); [`Error::Io`](crate::Error::Io) if the log cannot
-    /// be opened. The operation stays in effect then, but may not survive a power cut.
+    /// be opened for a tenth of a second, or, of a future, if the thread that syncs cannot be
+    /// started. The operation stays in effect then, but may not survive a power cut.
     ///
     /// # Panics
     /// As [`Ticket::answer`].
@@ -87,7 +89,8 @@ impl<T> Ticket<T> {
     /// already.
     ///
     /// The function may use the filter, and even close it. It should return soon: meanwhile this
-    /// thread syncs for nobody.
+    /// thread syncs for nobody, for no filter of the process. It must not block on another ticket
+    /// as a future, which the same thread would answer; [`Ticket::wait`] it may.
     pub fn on_durable(self, tell: impl FnOnce(Result<T>) + Send + 'static)
     where
         T: Unpin + Send + 'static,

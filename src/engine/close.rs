@@ -97,14 +97,22 @@ impl Opened {
         Self { tasks: std::sync::Mutex::new(tasks), engine }
     }
 
-    /// Closes the handle, unless that was done; see [`Filter::close`](crate::Filter::close).
+    /// Closes the handle, unless that was done; see [`Filter::close`](crate::Filter::close). For a
+    /// caller without a lock.
     pub(crate) fn close(&self) -> Result<()> {
+        self.close_until(&mut LastAnswers::default())
+    }
+
+    /// As [`Opened::close`], but the handle's tickets are answered when `answers` is dropped.
+    pub(crate) fn close_until(&self, answers: &mut LastAnswers) -> Result<()> {
         // Before any lock: in a forked child it may be held by a thread that does not exist there.
         self.engine.shared.check_process()?;
         let closer = self.engine.shared.closing.exclude();
         if !self.engine.shared.closing.mark() {
             return Ok(());
         }
+        // From here on nobody else answers them, also if this ends by a panic.
+        answers.0 = Some(self.engine.clone());
         let mut work = Timed::begin(Work::Close, self.engine.path());
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).stop();
         self.engine.tickets.stop();
@@ -114,10 +122,21 @@ impl Opened {
         self.engine.shared.image.files().stop_handing_out();
         // The first error is the one to report.
         let released = self.engine.shared.slots.release();
-        // The lock is released first: wakers and callbacks of tickets may close the handle, too.
         drop(closer);
-        self.engine.tickets.end();
         closed.and(released)
+    }
+}
+
+/// Answers the tickets of a closed handle when it is dropped. Wakers and callbacks run then, which
+/// may use and close the filter: whoever holds a lock declares this before the lock.
+#[derive(Debug, Default)]
+pub(crate) struct LastAnswers(Option<Arc<Engine>>);
+
+impl Drop for LastAnswers {
+    fn drop(&mut self) {
+        if let Some(engine) = &self.0 {
+            engine.tickets.end();
+        }
     }
 }
 

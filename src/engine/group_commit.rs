@@ -53,6 +53,11 @@ impl GroupCommit {
         self.took.set(took.as_micros() as u64);
     }
 
+    /// Returns how long the last sync took that this handle has led.
+    pub(crate) fn took(&self) -> Duration {
+        Duration::from_micros(self.took.get())
+    }
+
     /// Returns the time to wait for a leader.
     fn patience(&self) -> Duration {
         let syncs = Duration::from_micros(self.took.get().saturating_mul(SYNCS));
@@ -116,18 +121,12 @@ impl GroupCommit {
     /// in the log, so an error which says that nothing has happened would be wrong: if another try
     /// does not help either, the filter is poisoned.
     fn commit_returning(&self, target: u64) -> Result<()> {
-        let mut pauses = PAUSES.into_iter();
-        loop {
-            match self.commit_applied(target) {
-                Err(error @ (Error::Io { .. } | Error::Damaged { .. } | Error::Version { .. })) => {
-                    let Some(pause) = pauses.next() else {
-                        self.shared.poison(format!("a record cannot be synced ({error})"));
-                        return Err(self.shared.poisoned());
-                    };
-                    sync::sleep(pause);
-                }
-                committed => return committed,
+        match again_if_unread(|| self.commit_applied(target)) {
+            Err(error) if is_unread(&error) => {
+                self.shared.poison(format!("a record cannot be synced ({error})"));
+                Err(self.shared.poisoned())
             }
+            committed => committed,
         }
     }
 
@@ -274,6 +273,22 @@ impl GroupCommit {
             Durability::Never => Ok(()),
         }
     }
+}
+
+/// Returns whether it is an error of a log that could not be opened, and that was not synced.
+fn is_unread(error: &Error) -> bool {
+    matches!(error, Error::Io { .. } | Error::Damaged { .. } | Error::Version { .. })
+}
+
+/// Repeats a commit for a tenth of a second while the log cannot be opened.
+pub(crate) fn again_if_unread(commit: impl Fn() -> Result<()>) -> Result<()> {
+    for pause in PAUSES {
+        match commit() {
+            Err(error) if is_unread(&error) => sync::sleep(pause),
+            committed => return committed,
+        }
+    }
+    commit()
 }
 
 #[cfg(all(test, not(loom)))]

@@ -11,13 +11,14 @@
 //! [`group_commit`]: crate::engine::group_commit
 
 use crate::engine::background_threads::{self, Registered};
-use crate::engine::group_commit::GroupCommit;
+use crate::engine::group_commit::{GroupCommit, again_if_unread};
 use crate::engine::shared::Shared;
 use crate::engine::task::{Task, Work};
 use crate::engine::waiters::{Key, Waiters};
 use crate::error::{Error, Result};
 use crate::sync::{Hint, Instant, Mutex};
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -34,7 +35,10 @@ const GATHERED_FROM: Duration = Duration::from_micros(120);
 /// after it.
 const GATHERED_FOR: u32 = 2;
 
-/// The most misses: every 64th sync is still followed by a wait.
+/// The pause after a panic.
+const AFTER_PANIC: Duration = Duration::from_secs(1);
+
+/// The most misses: 64 syncs pass between two waits.
 const MISSES_MOST: u32 = 6;
 
 /// The tickets of a handle.
@@ -130,7 +134,7 @@ impl Tickets {
     /// Waits until the ticket's records are durable.
     pub(crate) fn wait(&self, (lsn, _): Key) -> Result<()> {
         self.shared.check_process()?;
-        self.commits.commit_applied(lsn.saturating_add(1))
+        again_if_unread(|| self.commits.commit_applied(lsn.saturating_add(1)))
     }
 
     /// Returns whether the ticket's records are durable, or why they are not; or keeps the waker
@@ -209,14 +213,29 @@ impl Tickets {
     }
 }
 
-impl Task for Tickets {
-    fn run(&self) -> Instant {
+impl Tickets {
+    /// Commits up to the highest LSN that is waited for. If a part of the log cannot be opened,
+    /// perhaps only the highest tickets need it: then commits for the first ticket alone. An error
+    /// is that ticket's.
+    fn commit(&self, highest: u64) -> (Result<()>, Option<Key>) {
+        match (self.commits.commit(highest.saturating_add(1)), self.waiters.first()) {
+            (Err(error), Some(first)) if !matches!(error, Error::Poisoned { .. }) => {
+                let commit = || self.commits.commit(first.0.saturating_add(1));
+                (again_if_unread(commit), Some(first))
+            }
+            (committed, _) => (committed, None),
+        }
+    }
+
+    /// Commits for the tickets that wait, and wakes those that are durable. Returns when to run
+    /// next.
+    fn serve(&self) -> Instant {
         let waiting = self.waiters.read();
         self.gathering.lock().end(waiting.map_or(0, |(count, _)| count));
         let Some((_, highest)) = waiting else { return Instant::now() + LONG };
         let begun = Instant::now();
-        let synced = match self.shared.enter() {
-            Ok(_busy) => self.commits.commit(highest.saturating_add(1)),
+        let (synced, tried) = match self.shared.enter() {
+            Ok(_busy) => self.commit(highest),
             // Closing answers all tickets.
             Err(_) => return Instant::now() + LONG,
         };
@@ -229,14 +248,16 @@ impl Task for Tickets {
             }
             Err(Error::Poisoned { .. }) => u64::MAX,
             Err(error) => {
-                // Each ticket gets the error of an attempt of its own.
-                self.waiters.wake_first(|ticket| {
-                    self.failed.lock().insert(ticket, error);
-                });
+                if let Some(ticket) = tried {
+                    self.waiters.wake_one(ticket, || {
+                        self.failed.lock().insert(ticket, error);
+                    });
+                }
                 self.shared.durable()
             }
         };
-        let lasted = begun.elapsed();
+        // Not the wait for a leader that was stopped.
+        let lasted = begun.elapsed().min(self.commits.took());
         let mut quorum = 1;
         let complete = self.waiters.wake_below(end, |woken, left| {
             quorum = self.gathering.lock().begin(lasted, woken, left);
@@ -248,6 +269,24 @@ impl Task for Tickets {
                 (false, 1) => LONG,
                 (false, _) => lasted / GATHERED_FOR,
             }
+    }
+}
+
+impl Task for Tickets {
+    fn run(&self) -> Instant {
+        // In a forked child, to which a waker may have returned.
+        if self.shared.check_process().is_err() {
+            return Instant::now() + LONG;
+        }
+        // A process of a schedule dies by a panic.
+        if cfg!(shuttle) {
+            return self.serve();
+        }
+        // What reports of slow work call may panic. The tickets wait for another attempt.
+        catch_unwind(AssertUnwindSafe(|| self.serve())).unwrap_or_else(|panic| {
+            std::mem::forget(panic);
+            Instant::now() + AFTER_PANIC
+        })
     }
 }
 

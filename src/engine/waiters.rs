@@ -91,11 +91,17 @@ impl Waiters {
         drop(left);
     }
 
-    /// Removes the ticket with the lowest LSN, after `note` has noted its answer, and wakes it.
-    pub fn wake_first(&self, note: impl FnOnce(Key)) {
+    /// Returns the ticket with the lowest LSN.
+    pub fn first(&self) -> Option<Key> {
+        self.list.lock().wakers.first_key_value().map(|(&ticket, _)| ticket)
+    }
+
+    /// Removes a ticket, after `note` has noted its answer, and wakes it. Nothing if it no longer
+    /// waits.
+    pub fn wake_one(&self, ticket: Key, note: impl FnOnce()) {
         let mut list = self.list.lock();
-        let Some((ticket, waker)) = list.wakers.pop_first() else { return };
-        note(ticket);
+        let Some(waker) = list.wakers.remove(&ticket) else { return };
+        note();
         drop(list);
         wake(waker);
     }
@@ -119,5 +125,8 @@ impl Waiters {
 /// Wakes a task. A panic of its waker, which the standard library has reported, must not keep other
 /// tasks from being woken.
 fn wake(waker: Waker) {
-    let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
+        // To drop it may panic, too.
+        std::mem::forget(panic);
+    }
 }

@@ -4,7 +4,7 @@ use ebbtide::media::{Access, ByteLocks, Mapping, Media, MediaFile};
 use std::io::{Error, ErrorKind, Result};
 use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -31,12 +31,14 @@ struct Syncs(Arc<SyncCounts>);
 struct SyncCounts {
     nanos_each: AtomicU64,
     count: AtomicU64,
+    panics: AtomicBool,
 }
 
 impl Syncs {
     /// Counts a sync, and waits for as long as it takes. Relaxed: the numbers order nothing.
     fn wait(&self) {
         self.0.count.fetch_add(1, Ordering::Relaxed);
+        assert!(!self.0.panics.swap(false, Ordering::Relaxed), "a sync panics, as the test wants");
         let nanos = self.0.nanos_each.load(Ordering::Relaxed);
         if nanos > 0 {
             std::thread::sleep(Duration::from_nanos(nanos));
@@ -95,6 +97,11 @@ impl<M> Failing<M> {
     /// Makes each sync of a file take this much longer from now on.
     pub fn slow_syncs(&self, by: Duration) {
         self.syncs.0.nanos_each.store(by.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// Makes the next sync of a file panic.
+    pub fn panic_in_next_sync(&self) {
+        self.syncs.0.panics.store(true, Ordering::Relaxed);
     }
 
     /// Returns how often a file was synced.
@@ -283,5 +290,8 @@ mod tests {
         let begin = Instant::now();
         file.sync().expect("synced");
         assert!(media.syncs() == 2 && begin.elapsed() >= Duration::from_millis(3));
+        media.panic_in_next_sync();
+        assert!(std::panic::catch_unwind(|| file.sync()).is_err());
+        file.sync().expect("synced");
     }
 }

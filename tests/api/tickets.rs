@@ -1,8 +1,9 @@
 //! Tickets: an operation that has been done, and whose durability is awaited later.
 
-use ebbtide::media::Memory;
+use ebbtide::history::Unlogged;
+use ebbtide::media::{Media, Memory};
 use ebbtide::{
-    AgePartitioned, Any, Bloom, Checked, Counting, Durability, Error, Filter, Options, Since,
+    AgePartitioned, Any, Bloom, Checked, Counting, Durability, Error, Filter, Options, Since, Spec,
     Ticket,
 };
 use ebbtide_testkit::crash::disk::CrashDisk;
@@ -10,7 +11,7 @@ use ebbtide_testkit::failing::Failing;
 use futures::executor::block_on;
 use futures::future::{join_all, poll_immediate};
 use std::io::ErrorKind;
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -413,18 +414,106 @@ fn a_log_that_cannot_be_opened_fails_a_ticket_but_not_the_filter() {
     let keys: Vec<_> = (0..2000).map(u64::to_le_bytes).collect();
     theirs.insert_all(&keys).expect("inserts");
     // This writes no record, so this handle has yet to open the segments of the other one.
-    let check = || {
-        let key = 1_u64.to_le_bytes();
+    let check = |key: u64| {
+        let key = key.to_le_bytes();
         let ticket = ours.issue(|call| call.since(Since::LastAccepted).check_and_insert(key));
         ticket.expect("an answer")
     };
-    let (first, second) = (check(), check());
+    let (first, second, third) = (check(1), check(1), check(1));
     media.fail_after(1, ErrorKind::OutOfMemory);
     let answer = in_time("a ticket", move || block_on(first));
     assert!(!media.clear_faults(), "something was opened");
+    assert_eq!(answer.expect("it is tried again"), Checked::Present);
+    theirs.insert_all(&(2000..4000).map(u64::to_le_bytes).collect::<Vec<_>>()).expect("inserts");
+    let fourth = check(3999);
+    let hidden = newest_segment(media.inner());
+    media.inner().rename(&hidden, "hidden").expect("a file");
+    let answer = in_time("a ticket", move || block_on(fourth));
     assert!(matches!(answer, Err(Error::Io { .. })), "{answer:?}");
-    let answer = in_time("a ticket", move || block_on(second));
-    assert_eq!(answer.expect("durable"), Checked::Present);
+    media.inner().rename("hidden", &hidden).expect("a file");
+    let answers = in_time("tickets", move || block_on(join_all([second, third])));
+    assert!(answers.into_iter().all(|answer| matches!(answer, Ok(Checked::Present))));
+}
+
+fn newest_segment(media: &Memory) -> String {
+    let names = media.list().expect("a directory");
+    names.into_iter().filter(|name| name.starts_with("wal-")).max().expect("a segment")
+}
+
+#[test]
+fn log_that_cannot_be_opened_fails_no_ticket_of_records_before_it() {
+    let media = Failing::new(Memory::new());
+    let small = options().segment_bytes(4 << 10);
+    let ours = Filter::create_on(Arc::new(media.clone()), Bloom::capacity(9000), small.clone());
+    let ours = ours.expect("a filter");
+    let theirs: Filter<Any> =
+        Filter::open_on(Arc::new(media.clone()), small).expect("another handle");
+    let before = [issue(&ours, 1), issue(&ours, 2)];
+    let keys: Vec<_> = (100..2000).map(u64::to_le_bytes).collect();
+    theirs.insert_all(&keys).expect("inserts");
+    let key = 1999_u64.to_le_bytes();
+    let seen = ours.issue(|call| call.since(Since::LastAccepted).check_and_insert(key));
+    let seen = seen.expect("an answer");
+    media.inner().rename(&newest_segment(media.inner()), "hidden").expect("a file");
+    let all = before.into_iter().chain([seen]);
+    let answers = in_time("tickets", move || block_on(join_all(all)));
+    let [Ok(Checked::New), Ok(Checked::New), Err(Error::Io { .. })] = &answers[..] else {
+        panic!("{answers:?}");
+    };
+}
+
+/// Keeps the thread that answers tickets busy until what is returned is dropped.
+fn hold_up(filter: &Filter<impl Spec>) -> Sender<()> {
+    let ((release, released), (told, heard)) = (channel(), channel());
+    issue(filter, u64::MAX).on_durable(move |_| {
+        told.send(()).expect("heard");
+        let _ = released.recv_timeout(LIMIT);
+    });
+    heard.recv_timeout(LIMIT).expect("it is called");
+    release
+}
+
+#[test]
+fn a_function_that_is_called_because_the_filter_was_altered_may_use_and_close_it() {
+    let media = Arc::new(Memory::new());
+    let keeps = options().keep_log("1h".parse().expect("a time"));
+    let filter = Filter::create_on(media.clone(), AgePartitioned::last(1000), keeps.clone());
+    let filter = Arc::new(filter.expect("a filter"));
+    let other = Filter::<AgePartitioned>::open_on(media, keeps).expect("another handle");
+    let held = hold_up(&filter);
+    let (told, heard) = channel();
+    let owner = filter.clone();
+    issue(&filter, 1).on_durable(move |answer| {
+        assert_eq!(answer.expect("durable"), Checked::New);
+        assert!(owner.insert(2_u64.to_le_bytes()).expect("a new key"));
+        owner.close().expect("a clean end");
+        told.send(()).expect("heard");
+    });
+    other.alter(AgePartitioned::last(2000), Unlogged::Refuse).expect("its log is kept");
+    // This follows the alteration, and closes what the ticket belongs to.
+    let inserted = in_time("an insert", move || filter.insert(3_u64.to_le_bytes()));
+    heard.recv_timeout(LIMIT).expect("the function returns");
+    assert!(matches!(inserted, Err(Error::Closed { .. })), "{inserted:?}");
+    assert!(other.contains(2_u64.to_le_bytes()).expect("an answer"));
+    drop(held);
+}
+
+#[test]
+fn a_ticket_is_answered_also_if_a_sync_or_closing_panics() {
+    let media = Failing::new(Memory::new());
+    let filter = Filter::create_on(Arc::new(media.clone()), Bloom::capacity(1000), options());
+    let filter = filter.expect("a filter");
+    let ticket = issue(&filter, 1);
+    media.panic_in_next_sync();
+    in_time("a ticket", move || block_on(ticket).expect("another sync was made"));
+    let held = hold_up(&filter);
+    let (told, heard) = channel();
+    issue(&filter, 2).on_durable(move |answer| told.send(answer.is_ok()).expect("heard"));
+    media.panic_in_next_sync();
+    let closed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| filter.close()));
+    assert!(closed.is_err(), "closing panics");
+    assert!(!heard.recv_timeout(LIMIT).expect("an answer"), "it is not durable");
+    drop(held);
 }
 
 /// An answer that leaves no record rests on the records of others: its ticket is that of the last
