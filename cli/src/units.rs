@@ -1,5 +1,5 @@
 //! Formats values on the command line: durations (`90s`, `10m`), times, durability (`always`,
-//! `1s`). The library parses them.
+//! `1s`); and parses counts. The library parses the rest.
 
 use ebbtide::units::parse_count;
 use ebbtide::{Durability, Timestamp};

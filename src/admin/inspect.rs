@@ -231,7 +231,7 @@ fn verify_kept(
     }
 }
 
-/// Reads the whole log of an revision, kept parts included.
+/// Reads the whole log of a revision, kept parts included.
 fn read_revision(media: &dyn Media, revision: &Revision, known: LogExtent) -> Result<String> {
     let is_past = revision.end.is_some();
     let whole = if is_past { Whole::past(media) } else { Whole::new(media) };

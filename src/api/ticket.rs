@@ -1,7 +1,7 @@
 //! Tickets for operations whose durability the caller awaits later.
 
 use crate::engine::tickets::Tickets;
-use crate::engine::waiters::Key;
+use crate::engine::waiters::TicketId;
 use crate::error::Result;
 use crate::sync::Mutex;
 use std::fmt;
@@ -23,7 +23,7 @@ use std::task::{Context, Poll, Wake, Waker};
 #[must_use = "the operation is done, but survives a power cut only once its ticket is durable"]
 pub struct Ticket<T> {
     tickets: Arc<Tickets>,
-    key: Key,
+    key: TicketId,
     /// Taken when the future ends.
     answer: Option<T>,
     /// Whether the ticket may be in the list of those that wait.

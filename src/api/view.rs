@@ -149,9 +149,9 @@ impl View {
         Self { engine, own, is_past, timeline, meta, taken, looked }
     }
 
-    /// Returns whether the file `meta` is still the original one. It is never rewritten, so another
-    /// file belongs to another filter, or to a backup of this one: with the same uuid, and perhaps
-    /// with a timeline of the same number.
+    /// Returns whether the file `meta` is still the original one. An alteration replaces it. Any
+    /// other file belongs to another filter, or to a backup of this one: with the same uuid, and
+    /// perhaps with a timeline of the same number.
     fn has_its_meta(&self) -> Result<bool> {
         let media = &*self.media_at_path();
         let identity = |file: &dyn MediaFile| {

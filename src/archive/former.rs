@@ -1,8 +1,8 @@
 //! The files of the log from before an alteration, which recovery does not read any more.
 //!
-//! The number that identifies a log is half that of the log before it, hashed, and half random. So
-//! the files of the log before are recognised, and so are those of an alteration that did not come
-//! to its end.
+//! The number of a log has two halves: a hash of the number of the log before it, and random bits.
+//! So the files of the log before are recognised, and so are those of an alteration that did not
+//! come to its end.
 
 use crate::archive::kept_files;
 use crate::archive::revisions::revisions;
@@ -16,7 +16,7 @@ use crate::recovery::removal::remove_for_good;
 use crate::wal::segment::owner;
 use ebbtide_core::hash::mix;
 
-/// Returns the half that tells the log before.
+/// Returns the half that identifies the log before.
 fn mark(before: u128) -> u64 {
     mix(mix(before as u64) ^ (before >> 64) as u64)
 }

@@ -253,10 +253,10 @@ impl Archive {
         files
     }
 
-    /// Returns the oldest kept files, up to the next base: what a full disk takes first. None if
-    /// some of them have their former names, too, because a process died while it gave them theirs:
-    /// they would free no space, and the next checkpoint would keep them again, although some
-    /// behind them are gone. It removes the former names.
+    /// Returns the oldest kept files, up to the next base: what a full disk takes first. Returns
+    /// none if one of them still has its former name too, because a process died while renaming:
+    /// to remove it would free no space, and the next checkpoint would keep it again, although some
+    /// behind it are gone. That checkpoint removes the former names.
     #[must_use]
     pub fn oldest(&self) -> Vec<FileName> {
         let first = self.first_lsn().unwrap_or(0);

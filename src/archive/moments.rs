@@ -87,7 +87,7 @@ impl<'a> Past<'a> {
         Self::open(media, last, known)
     }
 
-    /// Opens the log of an revision.
+    /// Opens the log of a revision.
     fn open(media: &'a dyn Media, revision: Revision, known: LogExtent) -> Result<Self> {
         let whole = if revision.end.is_some() { Whole::past(media) } else { Whole::new(media) };
         let meta = &revision.meta;
@@ -117,8 +117,8 @@ impl<'a> Past<'a> {
         &self.revision
     }
 
-    /// Returns the LSN of the first commit that lies beyond a time or a position, or that beyond
-    /// the log.
+    /// Returns the LSN of the first commit that lies beyond a time or a position; without one,
+    /// the LSN after the last record.
     fn first_beyond(&self, at: At) -> Result<u64> {
         let found = match at {
             At::Lsn(lsn) => return Ok(lsn.saturating_add(1)),
@@ -264,7 +264,7 @@ fn time_of(record: &Record) -> u64 {
     }
 }
 
-/// The log of an revision.
+/// The log of a revision.
 struct Log<'a> {
     whole: &'a Whole<'a>,
     history: &'a LogReader,
@@ -272,8 +272,8 @@ struct Log<'a> {
 }
 
 impl Log<'_> {
-    /// Returns the LSN of the first commit from `first` on that has such a record, or that beyond
-    /// the log.
+    /// Returns the LSN of the first commit from `first` on that has such a record; without
+    /// one, the LSN after the last record.
     fn before(&self, first: u64, mut is: impl FnMut(&Record) -> bool) -> Result<u64> {
         match self.search(first, |group| group.iter().any(|(_, record)| is(record)))? {
             (Some(found), _) => Ok(found),

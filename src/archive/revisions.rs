@@ -19,7 +19,7 @@ pub struct Revision {
 }
 
 impl Revision {
-    /// Returns the revision of what has the parameters of now.
+    /// Returns the revision that has the present parameters.
     #[must_use]
     pub fn present(meta: &Meta) -> Self {
         Self { meta: meta.clone(), end: None }

@@ -14,7 +14,7 @@ use crate::engine::background_threads::{self, Registered};
 use crate::engine::group_commit::{GroupCommit, again_if_unread};
 use crate::engine::shared::Shared;
 use crate::engine::task::{Task, Work};
-use crate::engine::waiters::{Key, Waiters};
+use crate::engine::waiters::{TicketId, Waiters};
 use crate::error::{Error, Result};
 use crate::sync::{Hint, Instant, Mutex};
 use std::collections::BTreeMap;
@@ -48,7 +48,7 @@ pub struct Tickets {
     commits: Arc<GroupCommit>,
     waiters: Waiters,
     /// What syncing failed with, for the ticket for which it was tried.
-    failed: Mutex<BTreeMap<Key, Error>>,
+    failed: Mutex<BTreeMap<TicketId, Error>>,
     task: Mutex<SyncTask>,
     last_number: Hint,
     gathering: Mutex<Gathering>,
@@ -121,25 +121,29 @@ impl Tickets {
     }
 
     /// Returns a ticket for the durability of all records up to this LSN.
-    pub(crate) fn issue(&self, lsn: u64) -> Key {
+    pub(crate) fn issue(&self, lsn: u64) -> TicketId {
         (lsn, self.last_number.next())
     }
 
     /// Returns whether the ticket's records are durable.
-    pub(crate) fn is_durable(&self, (lsn, _): Key) -> Result<bool> {
+    pub(crate) fn is_durable(&self, (lsn, _): TicketId) -> Result<bool> {
         self.shared.check_process()?;
         Ok(self.shared.durable() > lsn)
     }
 
     /// Waits until the ticket's records are durable.
-    pub(crate) fn wait(&self, (lsn, _): Key) -> Result<()> {
+    pub(crate) fn wait(&self, (lsn, _): TicketId) -> Result<()> {
         self.shared.check_process()?;
         again_if_unread(|| self.commits.commit_applied(lsn.saturating_add(1)))
     }
 
     /// Returns whether the ticket's records are durable, or why they are not; or keeps the waker
     /// until that is known.
-    pub(crate) fn poll(self: &Arc<Self>, ticket: Key, context: &Context<'_>) -> Poll<Result<()>> {
+    pub(crate) fn poll(
+        self: &Arc<Self>,
+        ticket: TicketId,
+        context: &Context<'_>,
+    ) -> Poll<Result<()>> {
         match self.is_durable(ticket) {
             Ok(false) => {}
             known => return Poll::Ready(known.map(drop)),
@@ -157,7 +161,7 @@ impl Tickets {
     }
 
     /// Returns what is known about a ticket; `None` if it must wait.
-    fn answer(&self, ticket: Key) -> Result<Option<()>> {
+    fn answer(&self, ticket: TicketId) -> Result<Option<()>> {
         if self.is_durable(ticket)? {
             return Ok(Some(()));
         }
@@ -174,7 +178,7 @@ impl Tickets {
     }
 
     /// Ends the wait of a ticket that is dropped.
-    pub(crate) fn leave(&self, ticket: Key) {
+    pub(crate) fn leave(&self, ticket: TicketId) {
         // A forked child has the list, but its lock may be held by a thread of the parent.
         if self.shared.check_process().is_ok() {
             self.waiters.leave(ticket);
@@ -217,7 +221,7 @@ impl Tickets {
     /// Commits up to the highest LSN that is waited for. If a part of the log cannot be opened,
     /// perhaps only the highest tickets need it: then commits for the first ticket alone. An error
     /// is that ticket's.
-    fn commit(&self, highest: u64) -> (Result<()>, Option<Key>) {
+    fn commit(&self, highest: u64) -> (Result<()>, Option<TicketId>) {
         match (self.commits.commit(highest.saturating_add(1)), self.waiters.first()) {
             (Err(error), Some(first)) if !matches!(error, Error::Poisoned { .. }) => {
                 let commit = || self.commits.commit(first.0.saturating_add(1));
@@ -258,13 +262,13 @@ impl Tickets {
         };
         // Not the wait for a leader that was stopped.
         let lasted = begun.elapsed().min(self.commits.took());
-        let mut quorum = 1;
+        let mut wanted = 1;
         let complete = self.waiters.wake_below(end, |woken, left| {
-            quorum = self.gathering.lock().begin(lasted, woken, left);
-            quorum
+            wanted = self.gathering.lock().begin(lasted, woken, left);
+            wanted
         });
         Instant::now()
-            + match (complete, quorum) {
+            + match (complete, wanted) {
                 (true, _) => Duration::ZERO,
                 (false, 1) => LONG,
                 (false, _) => lasted / GATHERED_FOR,

@@ -18,7 +18,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Poll, Waker};
 
 /// A ticket: the LSN that must become durable, and a number that no other ticket of the handle has.
-pub type Key = (u64, u64);
+pub type TicketId = (u64, u64);
 
 /// The tickets of a handle that wait.
 #[derive(Debug, Default)]
@@ -28,27 +28,24 @@ pub struct Waiters {
 
 #[derive(Debug)]
 struct List {
-    wakers: BTreeMap<Key, Waker>,
-    /// The task that syncs is woken when this many tickets wait; [`AWAKE`] from then on, until it
-    /// has read the list.
-    quorum: usize,
+    wakers: BTreeMap<TicketId, Waker>,
+    /// The task that syncs is woken when this many tickets wait; `None` from then on, until it has
+    /// read the list.
+    wanted: Option<usize>,
 }
-
-/// More tickets than can wait.
-const AWAKE: usize = usize::MAX;
 
 impl Default for List {
     fn default() -> Self {
-        Self { wakers: BTreeMap::new(), quorum: 1 }
+        Self { wakers: BTreeMap::new(), wanted: Some(1) }
     }
 }
 
 impl List {
     /// Returns whether as many tickets wait as the task has asked for; then it counts as awake.
     fn is_complete(&mut self) -> bool {
-        let complete = self.wakers.len() >= self.quorum;
+        let complete = self.wanted.is_some_and(|wanted| self.wakers.len() >= wanted);
         if complete {
-            self.quorum = AWAKE;
+            self.wanted = None;
         }
         complete
     }
@@ -59,7 +56,7 @@ impl Waiters {
     /// second result is true if the caller must wake the task that syncs.
     pub fn join<T>(
         &self,
-        ticket: Key,
+        ticket: TicketId,
         waker: &Waker,
         answer: impl FnOnce() -> Option<T>,
     ) -> (Poll<T>, bool) {
@@ -81,24 +78,24 @@ impl Waiters {
     pub fn read(&self) -> Option<(usize, u64)> {
         let mut list = self.list.lock();
         let highest = list.wakers.last_key_value().map(|(&(lsn, _), _)| lsn);
-        list.quorum = if highest.is_some() { AWAKE } else { 1 };
+        list.wanted = highest.is_none().then_some(1);
         highest.map(|lsn| (list.wakers.len(), lsn))
     }
 
     /// Removes a ticket that no longer waits.
-    pub fn leave(&self, ticket: Key) {
+    pub fn leave(&self, ticket: TicketId) {
         let left = self.list.lock().wakers.remove(&ticket);
         drop(left);
     }
 
     /// Returns the ticket with the lowest LSN.
-    pub fn first(&self) -> Option<Key> {
+    pub fn first(&self) -> Option<TicketId> {
         self.list.lock().wakers.first_key_value().map(|(&ticket, _)| ticket)
     }
 
     /// Removes a ticket, after `note` has noted its answer, and wakes it. Nothing if it no longer
     /// waits.
-    pub fn wake_one(&self, ticket: Key, note: impl FnOnce()) {
+    pub fn wake_one(&self, ticket: TicketId, note: impl FnOnce()) {
         let mut list = self.list.lock();
         let Some(waker) = list.wakers.remove(&ticket) else { return };
         note();
@@ -106,15 +103,15 @@ impl Waiters {
         wake(waker);
     }
 
-    /// Removes and wakes all tickets with an LSN below `end`. `quorum` is called with the number of
+    /// Removes and wakes all tickets with an LSN below `end`. `wanted` is called with the number of
     /// these and of those that are left. Once as many wait as it returns, at least one, the task is
     /// woken. Returns true if they do so already: the task runs again.
-    pub fn wake_below(&self, end: u64, quorum: impl FnOnce(usize, usize) -> usize) -> bool {
+    pub fn wake_below(&self, end: u64, wanted: impl FnOnce(usize, usize) -> usize) -> bool {
         let mut list = self.list.lock();
         let left = list.wakers.split_off(&(end, 0));
         let ready = std::mem::replace(&mut list.wakers, left);
         // Before any is woken: what its task does next may be waited for.
-        list.quorum = quorum(ready.len(), list.wakers.len()).max(1);
+        list.wanted = Some(wanted(ready.len(), list.wakers.len()).max(1));
         let complete = list.is_complete();
         drop(list);
         ready.into_values().for_each(wake);

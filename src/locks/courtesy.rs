@@ -51,8 +51,8 @@ impl Default for Courtesy {
 /// How a thread has worked since others wait for it. Times are those since the handle's `origin`.
 #[derive(Debug, Clone, Copy, Default)]
 struct Pace {
-    /// When the handle was opened: a thread that works for another one begins anew. (Not where the
-    /// handle lies: what a seed decides must not depend on addresses.)
+    /// When the handle was opened, which tells handles apart: a thread that works for another one
+    /// begins anew. (Not its address: a schedule of a seed must be repeatable.)
     origin: Option<Instant>,
     operations: u32,
     /// The last look at the clock.

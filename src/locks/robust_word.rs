@@ -277,9 +277,8 @@ fn lock_contended(
     }
 }
 
-/// Returns the next sleep after sleeps of this total length: a quarter of it, so that a death is
-/// noticed late by a quarter of the time that it took (the kernel frees the memory of a process
-/// first), and at most [`PATIENCE`].
+/// Returns the next sleep: a quarter of the total sleep so far, at most [`PATIENCE`]. A death is
+/// then noticed at most a quarter later than the kernel needs to end the process.
 fn next_sleep(slept: Duration) -> Duration {
     (slept / 4).clamp(FIRST_SLEEP, PATIENCE)
 }

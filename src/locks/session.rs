@@ -1,8 +1,8 @@
 //! The session slots of a filter: proof that a handle lives, and exclusive tasks.
 //!
 //! Defines the meaning of the bytes of the file `lock`, which is never renamed and never deleted:
-//! - Byte 0, *opening*: held while a handle opens, recovers or closes. Processes that only look
-//!   query it, and hold nothing.
+//! - Byte 0, *opening*: held while a handle creates, opens, recovers, alters or closes. Processes
+//!   that only look query it, and hold nothing.
 //! - Byte 1 + s: held by the handle in slot s for as long as it lives; the system releases it when
 //!   its process dies, however it dies. Process ids are not used: they are reused, and mean nothing
 //!   across containers.
@@ -13,8 +13,8 @@
 //!   change.
 //!
 //! Each handle opens the file for itself, so two handles of one process are also distinguished. A
-//! handle's own locks never conflict with each other, so the system is never queried about the own
-//! slot. The consequences of a death are handled elsewhere.
+//! handle's own locks never conflict with each other, so the system is never queried about this
+//! handle's slot. The consequences of a death are handled elsewhere.
 
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
@@ -32,7 +32,7 @@ pub const SLOTS: u16 = 126;
 const _: () = assert!(SLOTS as usize <= crate::format::header::PAGE_WORDS);
 const _: () = assert!(SLOTS <= crate::locks::robust_word::Owner::SLOTS);
 
-/// The byte that is held by a handle that opens, recovers or closes the filter.
+/// The byte that is held by a handle that creates, opens, recovers, alters or closes the filter.
 pub const OPENING_BYTE: u64 = 0;
 const FIRST_SLOT_BYTE: u64 = 1;
 const CHECKPOINT_BYTE: u64 = FIRST_SLOT_BYTE + SLOTS as u64;
@@ -63,7 +63,7 @@ pub fn slot_of_byte(byte: u64) -> Option<u16> {
 pub struct Sessions {
     locks: Box<dyn ByteLocks>,
     path: PathBuf,
-    /// The own slot plus one, or zero. Written by the thread that opens or closes the handle,
+    /// This handle's slot plus one, or zero. Written by the thread that opens or closes the handle,
     /// before other threads have it or after they are done.
     own: AtomicU64,
     /// 1 while this handle has the opening byte.
@@ -254,8 +254,8 @@ impl Sessions {
         Ok(None)
     }
 
-    /// Releases the own slot, then the opening byte: a process that finds the slot free finds the
-    /// opening byte free too, or waits for it.
+    /// Releases this handle's slot, then the opening byte: a process that finds the slot free finds
+    /// the opening byte free too, or waits for it.
     ///
     /// # Errors
     /// The system's error; bytes that were not released are held until this is dropped.
@@ -267,7 +267,7 @@ impl Sessions {
         self.end_opening()
     }
 
-    /// Returns the own slot.
+    /// Returns this handle's slot.
     #[must_use]
     pub fn own(&self) -> Option<u16> {
         let slot = self.own.load(Ordering::Relaxed).checked_sub(1)?;

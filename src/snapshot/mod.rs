@@ -1,9 +1,9 @@
 //! Snapshots: checksummed files of blocks, from which replay starts.
 //!
 //! A snapshot is a page with a checked header, followed by frames: the state block, the sums of
-//! each stripe, the blocks of each bank. It contains the LSN before its first copy (`start`) and
-//! the one after its last (`end`). Replay begins at `start`, and a log that does not reach `end` is
-//! damaged. A snapshot does not depend on kinds.
+//! each stripe, positions, claims, the blocks of each bank. It contains the LSN before its first
+//! copy (`start`) and the one after its last (`end`). Replay begins at `start`, and a log that does
+//! not reach `end` is damaged. A snapshot does not depend on kinds.
 
 pub mod content;
 pub mod read;

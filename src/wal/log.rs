@@ -32,8 +32,8 @@ const FIRST_PIECE: u64 = 64;
 /// The slots of a log that takes no space ahead: 256 KiB. Small filters are promised to be small.
 pub const SMALL: u64 = (256 << 10) / RECORD_BYTES;
 
-/// Of a mapped log, one slot in this many is kept for handles that write few records, at most one
-/// in [`SET_ASIDE_OF_SEGMENT`] of a segment.
+/// One in this many slots of the mapped log is set aside for handles that write few records, but at
+/// most one in [`SET_ASIDE_OF_SEGMENT`] of a segment.
 const SET_ASIDE_OF_GROWN: u64 = 16;
 const SET_ASIDE_OF_SEGMENT: u64 = 8;
 

@@ -1,8 +1,8 @@
 //! The write-ahead log: mapped segments of fixed-size records that validate themselves.
 //!
-//! `segment` is a file of them; `slot` the protocol by which
-//! a record gets into its slot; `log` a handle's view of all segments; `scan` finds how far the log
-//! is complete. The log knows no kinds: to it a hash, a time and a step are words.
+//! `segment` is a file of them; `slot` the protocol by which a record gets into its slot; `log` a
+//! handle's view of all segments; `walk` waits until the log is complete, and voids the slots of
+//! dead writers. The log knows no kinds: to it a hash, a time and a step are words.
 
 pub mod log;
 pub mod segment;

@@ -84,14 +84,14 @@ impl Protocol {
         if due && self.is_due_again {
             shared.due.store(0, Ordering::Release);
         }
-        let quorum = if self.gathers { 2 } else { 1 };
+        let wanted = if self.gathers { 2 } else { 1 };
         if let (true, Some((_, highest))) = (due, shared.waiters.read()) {
             let end = highest + 1;
             if !self.raises_before_it_wakes {
                 shared.waiters.wake_below(end, |_, _| 1); // the bug
             }
             shared.durable.fetch_max(end, Ordering::AcqRel);
-            let complete = shared.waiters.wake_below(end, |_, _| quorum);
+            let complete = shared.waiters.wake_below(end, |_, _| wanted);
             if complete || (self.gathers && self.has_an_end) {
                 shared.due.store(1, Ordering::Release);
             }

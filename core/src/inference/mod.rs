@@ -10,7 +10,7 @@
 //! of a geometric series (equations 5 to 10).
 //!
 //! - [`prior`]: the belief about a key before the filter is queried ([`Prior`], [`Stream`])
-//! - [`distinct`]: the number of distinct keys in a number of inserts (section 2.5)
+//! - [`distinct_in_insertions`]: the number of distinct keys in a number of inserts (section 2.5)
 //! - [`observed`]: the same, learnt from the stream itself
 //! - [`touched`]: how likely other keys touched a key's cells (equations 1, 21 and 25)
 //! - [`posterior`]: the probability that an age is below a bound (equations 9 and 10)

@@ -27,10 +27,10 @@ pub trait Events {
         None
     }
 
-    /// Returns how far a key's time may lie ahead of an event that ends its key's step, if a
-    /// process that did not see the key's time decided that event concurrently. An insert whose
-    /// time is further ahead of the time in stripe 0 first records it there. Unlimited where events
-    /// end no step before its time.
+    /// A process that does not know a key's time may decide, at the same time, the event that ends
+    /// the key's step. Returns by how much the key's time may then be later than that event. An
+    /// insert that is further ahead of the time in stripe 0 first records its time there. Unlimited
+    /// where events end no step before its time.
     fn grace(&self) -> Micros {
         Micros::MAX
     }
@@ -126,8 +126,8 @@ impl KeyWeights for WholeCounts {
 /// The growth of blocks. The blocks of other kinds have all their room from the start.
 pub trait Growth {
     /// Returns for how many of its words of cells a block must have room before this operation is
-    /// applied. Room need not be kept: words beyond [`Growth::room_now`] may become zero at any
-    /// time.
+    /// applied. Room beyond [`Growth::room_now`] may be taken away again; its words then read as
+    /// zero.
     fn room(&self, block: &Block<'_>, operation: &Operation) -> usize;
 
     /// Returns how many of its words of cells a block uses now; all words beyond are zero.

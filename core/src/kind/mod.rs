@@ -90,9 +90,9 @@ pub trait Kind: Describe {
     /// Prefetches the words that an insert of this key will touch, before its stripe is acquired.
     fn prefetch(&self, blocks: &Blocks<'_>, hash: u64);
 
-    /// Prefetches the words that an insert of this key will probably touch beside those of
-    /// [`Kind::prefetch`], as these tell. Called for keys that are inserted together, when
-    /// [`Kind::prefetch`] has been called for all of them.
+    /// Prefetches more words that an insert of this key will probably touch. It finds them by
+    /// reading the words that [`Kind::prefetch`] has fetched. Called for keys that are inserted
+    /// together, when [`Kind::prefetch`] has been called for all of them.
     fn prefetch_further(&self, blocks: &Blocks<'_>, hash: u64) {
         let _ = (blocks, hash);
     }
@@ -100,9 +100,8 @@ pub trait Kind: Describe {
     /// Decides the step of an insert, or rejects it as too late.
     fn decide(&self, state: &State<'_>, moment: &Moment) -> Decision;
 
-    /// Returns the step of an insert whose time is before the filter's and for which
-    /// [`Kind::decide`] chose `step`, in view of the blocks that this step touches. The result is
-    /// `step` or the filter's current step.
+    /// [`Kind::decide`] chose `step` for an insert whose time is before the filter's. Returns that
+    /// step or the filter's current one, depending on the key's blocks.
     fn step_of_late(&self, state: &State<'_>, blocks: &Blocks<'_>, hash: u64, step: u64) -> u64 {
         let _ = (state, blocks, hash);
         step

@@ -1,10 +1,10 @@
-//! The records of an operation whose weight no record holds.
+//! The records of an operation whose weight is too great for one record.
 
 use super::{Kind, MOST_WEIGHT};
 use std::iter;
 
-/// Returns the part of a weight that is written: above what one record holds no more than fills the
-/// counters ([`KeyCounts::fills`](super::KeyCounts::fills)).
+/// Returns the weight that is written. A weight beyond one record is cut to what fills the counters
+/// ([`KeyCounts::fills`](super::KeyCounts::fills)), because more changes nothing.
 fn written(kind: &dyn Kind, weight: u64) -> u64 {
     let most = u64::from(MOST_WEIGHT);
     if weight <= most {

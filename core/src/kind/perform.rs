@@ -23,8 +23,8 @@ pub trait Recorder {
     /// Returns the filter's kind.
     fn kind(&self) -> &dyn Kind;
 
-    /// Decides the operation, of whose weight `weight` is to be recorded next. `early` wants the
-    /// answer also of a kind whose insert answers.
+    /// Decides the operation, of whose weight `weight` is to be recorded next. With `early`, the
+    /// answer is determined before the insert, also for kinds whose insert would give it.
     ///
     /// # Errors
     /// If the kind has no counts, and the precondition reads one.

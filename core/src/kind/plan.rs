@@ -11,8 +11,8 @@ use crate::error::Error;
 
 /// Where a host keeps the blocks of its keys.
 pub trait Locate {
-    /// A key's blocks, with what else the host has of them: to move them out of it would copy them
-    /// at each insert.
+    /// A key's blocks, with whatever else the host keeps beside them. The host returns both
+    /// together, because taking the blocks out would copy them at each insert.
     type Located<'a>: AsRef<Blocks<'a>>
     where
         Self: 'a;
@@ -22,8 +22,8 @@ pub trait Locate {
 }
 
 /// Decides a write. If the precondition reads the key's count, `count` gets it; `None` means
-/// that the kind has no counts, and the host must refuse the write. `early` wants the answer
-/// before the insert in any case.
+/// that the kind has no counts, and the host must refuse the write. With `early`, the answer is
+/// determined before the insert, also for kinds whose insert would give it.
 // Out of line it would cost every insert of the engine.
 #[inline(always)]
 pub fn decide(
@@ -64,8 +64,8 @@ fn decide_late(
     }
 }
 
-/// If an event is due, does without it under this step, which is the kind's for
-/// [that](super::Events::step_without).
+/// If an event is due, inserts without it, under the step that
+/// [`Events::step_without`](super::Events::step_without) returns.
 #[inline]
 pub fn put_off(plan: &mut WritePlan, kind: &dyn Kind, state: &State<'_>, step: Option<u64>) {
     if let (true, Some(step)) = (plan.due, step) {

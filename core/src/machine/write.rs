@@ -86,8 +86,8 @@ impl<L: FnMut(Logged), A: Apply> Recorder for Performing<'_, L, A> {
     }
 }
 
-/// Decides a write and performs it, in a filter whose time is `now` or later. `early` wants the
-/// answer before the insert, also of kinds whose insert answers.
+/// Decides a write and performs it, in a filter whose time is `now` or later. With `early`,
+/// the answer is determined before the insert, also for kinds whose insert would give it.
 #[inline]
 pub(crate) fn write(
     parts: &mut Parts,

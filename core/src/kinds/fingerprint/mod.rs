@@ -13,7 +13,7 @@
 //! | `word`, `wide` | buckets as numbers, and where they lie in a block |
 //! | `codes` | the code of the lives in a bucket |
 //! | `bucket` | one bucket as a number: fingerprints, lives, closed buckets |
-//! | `path` | the moves that make room |
+//! | `moves` | the moves that make room |
 //! | `table` | a block of buckets: questions, inserts, generations |
 //! | `shape`, `plan`, `theory` | shapes and sizes |
 //! | `items` | windows of inserts |

@@ -37,7 +37,7 @@ pub fn same_hash(keys: f64) -> f64 {
 }
 
 /// Returns the load that 99 of 100 blocks of this many buckets reach before an insert finds no
-/// path of up to eight moves.
+/// chain of up to eight moves.
 ///
 /// Fitted to measured blocks of 64 to 8192 buckets, filled from empty.
 #[must_use]
@@ -54,7 +54,7 @@ pub fn highest_load(slots: u32, bits: u32, buckets: f64) -> f64 {
     large - spread / buckets.max(1.0).sqrt()
 }
 
-/// The same for paths of up to four moves: in filters of older versions.
+/// The same for chains of up to four moves: in filters of older versions.
 #[must_use]
 pub fn old_highest_load(slots: u32, buckets: f64) -> f64 {
     let (large, spread) = match slots {

@@ -49,11 +49,11 @@ pub(super) struct Generations<'a> {
 /// The change that a Step event makes to the record.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Opening {
-    /// The time at which it opens.
+    /// The generation that opens.
     pub(super) generation: u64,
-    /// The sum of new bits at that time.
+    /// The time at which it opens.
     pub(super) time: Micros,
-    /// The keys that the generation before it took.
+    /// The sum of new bits at that time.
     pub(super) new_bits: u64,
     /// The keys that the generation before it took.
     pub(super) keys_before: u64,
