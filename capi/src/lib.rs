@@ -4,9 +4,9 @@
 //! `alter_interface` have the exported functions, whose comments become those of
 //! `include/ebbtide.h`, and `pointers` checks their arguments: these files hold all `unsafe` code.
 //! `handle`, `batch` and `history` are what the functions operate on, `altered` and `answer` what
-//! they fill, `call` the settings of one operation, `failure` an error with its code, `stat`
-//! statistics and plans as JSON: safe Rust over the crate `ebbtide`. That is called `engine` here,
-//! because this library has its name.
+//! they fill, `call` the settings of one operation, `failure` an error with its code of `codes`,
+//! `stat` statistics and plans as JSON: safe Rust over the crate `ebbtide`. That is called `engine`
+//! here, because this library has its name.
 
 #![deny(unsafe_code)]
 

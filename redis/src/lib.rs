@@ -7,7 +7,8 @@
 //! [`commands`] has the commands, [`value`] what a key holds, [`former`] the filter that it had
 //! before an alteration, [`persist`] how a value is saved, loaded and copied, [`pieces`] what it
 //! consists of then, [`leases`] the time and the tokens of claims, [`arguments`] how arguments are
-//! read, [`config`] the settings. [`ffi`] and [`alloc`] are the server's interface.
+//! read, [`config`] the settings,
+//! [`figures`] those of `INFO`. [`ffi`] and [`alloc`] are the server's interface.
 
 mod alloc;
 mod arguments;

@@ -1,10 +1,10 @@
 //! Administration of filters: verification, backups, salvage.
 //!
-//! `inspect` works on a filter's files without a handle, `dump_log` reads its log, `handles` finds
-//! the processes that have a filter open, `backup` copies an open filter, `second` has the second
-//! copies of a backup's files, `salvage` recovers what a damaged filter still proves, `restore_at`
-//! what a filter was at a moment of its past, `parts` takes a filter apart for a copy elsewhere,
-//! and makes one of parts.
+//! `inspect` works on a filter's files without a handle, as `look` finds them, `dump_log` reads its
+//! log, `handles` finds the processes that have a filter open, `backup` copies an open filter,
+//! `second` has the second copies of a backup's files, `salvage` recovers what a damaged filter
+//! still proves, `restore_at` what a filter was at a moment of its past, `parts` takes a filter
+//! apart for a copy elsewhere, and makes one of parts.
 
 pub mod backup;
 #[cfg(not(loom))]

@@ -7,8 +7,9 @@
 //! that count together, `claim` the right to work on a key, `entry` one of many, `history` the
 //! operations in the log, `metrics` the figures for exporters. `reader` is a handle without write
 //! permission, `count_prior` takes priors from a filter that counts, `explain` sets answers beside
-//! the log's records, `ticket` is an operation that is done and becomes durable later. The
-//! protocols are in [`crate::engine`].
+//! the log's records, `ticket` is an operation that is done and becomes durable later, `view` what
+//! a reader reads, `standby` a filter in memory that follows another one. The protocols are in
+//! [`crate::engine`].
 
 pub mod abilities;
 pub mod administer;

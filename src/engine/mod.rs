@@ -17,8 +17,8 @@
 //! - The log: `log_writer` appends to it, `group_commit` makes it durable, `stripe_0_records`
 //!   appends heartbeats and clears, `tickets` tells callers when what they did is durable,
 //!   `waiters` is the list of those that wait.
-//! - Common: `stripes` acquires stripes and repairs what a dead owner left; `wakeup` wakes the
-//!   tasks of `background_threads`; `time` is the filter's time, `lease_clock` that of leases, and
+//! - Common: `stripes` acquires stripes and repairs what a dead owner left; `wakeup` wakes a `task`
+//!   of `background_threads`; `time` is the filter's time, `lease_clock` that of leases, and
 //!   no other module reads the clock of the filter; `shared` holds what all parts need; `trust`
 //!   checks that the image was written back; `directory` has small and temporary files, `vacancy`
 //!   checks a directory before a filter is created, `agreement` the options of an existing one;

@@ -281,6 +281,42 @@ fn files_import_in_no_circle() {
     assert_none(&wrong, "imports between files form no circle");
 }
 
+/// Returns the files of a module that its head leaves out, if the head names the others.
+fn left_out(source: &Source) -> Vec<String> {
+    let head: Vec<_> = source.text.lines().take_while(|line| line.starts_with("//!")).collect();
+    let head = head.join(" ");
+    let is_named = |name: &String| {
+        let ends = ["`", "::"];
+        ends.iter().any(|end| {
+            ["`", "mod@"].iter().any(|begin| head.contains(&[begin, name.as_str(), end].concat()))
+        })
+    };
+    // Every kind has a `spec`. Files of tests are declared behind an attribute.
+    let is_test = |name: &String| {
+        let lines: Vec<_> = source.text.lines().collect();
+        let is_it = |line: &str| line.ends_with(&format!("mod {name};"));
+        lines.windows(2).any(|pair| pair[0].contains("(test") && is_it(pair[1]))
+    };
+    let files = declared(source).into_iter().filter(|(_, path)| path.is_none());
+    let files = files.map(|(name, _)| name).filter(|name| name != "spec" && !is_test(name));
+    let (named, left): (Vec<_>, Vec<_>) = files.partition(is_named);
+    if named.len() > 2 * left.len() { left } else { Vec::new() }
+}
+
+#[test]
+fn a_head_that_names_the_files_of_its_folder_names_all_of_them() {
+    let mut wrong = Vec::new();
+    for &folder in FOLDERS {
+        for source in sources(folder) {
+            let left = left_out(&source);
+            if !left.is_empty() {
+                wrong.push(format!("{folder}/{}: {}", source.name, left.join(", ")));
+            }
+        }
+    }
+    assert_none(&wrong, "heads that leave files out");
+}
+
 #[test]
 fn imports_and_paths_are_read_from_the_source() {
     let mut code = "use a::{self, b::{C, d as e}};\npub(crate) use self::f::G;\nx.use_it();".into();
