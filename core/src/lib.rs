@@ -37,7 +37,7 @@
 //! [`kind`] is what a filter algorithm must provide, [`kinds`] holds the algorithms and their
 //! theory. [`block`] is the memory that a kind works on, [`state`] its filter-wide words, [`event`]
 //! the changes of these, [`record`] the form in which operations and events are logged. [`atomic`]
-//! has its words, [`text`] what messages show, [`mod@error`] the errors, `serial` parameters and
+//! has its words, `text` what messages show, [`mod@error`] the errors, `serial` parameters and
 //! answers as text. [`machine`] is a filter in memory. [`identity`] is what never changes of a
 //! filter, [`time`] the rules for times of operations, [`claims`] those for keys that somebody
 //! works on, [`digest`] the hash of a state. [`inference`] turns what the cells of a key hold into
