@@ -65,7 +65,8 @@ impl<'a> Stripe<'a> {
     fn lsns(&self) -> [u64; 2] {
         // Acquire: pairs with the Release of the writer that flips the copies, for readers without
         // the lock.
-        COPIES.map(|at| self.0[at].load(Ordering::Acquire))
+        let [first, second] = COPIES;
+        [self.0[first].load(Ordering::Acquire), self.0[second].load(Ordering::Acquire)]
     }
 
     /// Returns the offsets of the valid copy and of the other one.

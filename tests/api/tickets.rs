@@ -79,29 +79,36 @@ fn a_thousand_tasks_that_wait_together_share_few_syncs() {
     }
 }
 
-#[test]
-fn tasks_that_come_back_after_a_sync_share_the_next_one() {
-    const TASKS: u64 = 16;
-    const EACH: u64 = 8;
+/// Returns how many operations 16 tasks, which do one after the other, have in ten syncs.
+fn operations_in_ten_syncs() -> usize {
     let media = Arc::new(Failing::new(Memory::new()));
     let spec = AgePartitioned::last(100_000);
     let filter = Filter::create_on(media.clone(), spec, options()).expect("a filter");
     // Long, so that the tasks come back in time also on a busy machine.
-    media.slow_syncs(Duration::from_millis(100));
-    let before = media.syncs();
-    let answers = in_time("tasks", move || {
-        let filter = &filter;
-        block_on(join_all((0..TASKS).map(|task| async move {
-            for key in task * EACH..(task + 1) * EACH {
+    media.slow_syncs(Duration::from_millis(50));
+    let end = media.syncs() + 10;
+    let done = in_time("tasks", move || {
+        let (filter, media) = (&filter, &*media);
+        block_on(join_all((0..16_u64).map(|task| async move {
+            let before_end = |_: &u64| media.syncs() < end;
+            let mut done = 0;
+            for key in (task << 16..).take_while(before_end) {
                 assert_eq!(issue(filter, key).await.expect("durable"), Checked::New);
+                done += 1;
             }
+            done
         })))
     });
-    assert_eq!(answers.len() as u64, TASKS);
-    // Each operation of a task needs a sync of its own. The first one is begun by the first task
-    // alone, and some waits may be in vain; without waits there are twice as many.
-    let syncs = media.syncs() - before;
-    assert!((EACH..EACH + 4).contains(&syncs), "{syncs} syncs");
+    done.into_iter().sum()
+}
+
+#[test]
+fn tasks_that_come_back_after_a_sync_share_the_next_one() {
+    // If they are not waited for, half of them share each sync: 80 operations. A wait is in vain if
+    // other tests hold the thread that syncs, or the processors: then they are watched once more.
+    let few: Vec<_> =
+        (0..8).map(|_| operations_in_ten_syncs()).take_while(|&done| done < 120).collect();
+    assert!(few.len() < 8, "{few:?} operations in ten syncs");
 }
 
 #[test]
@@ -405,12 +412,7 @@ fn a_failed_sync_fails_every_ticket_and_poisons_the_filter() {
 
 #[test]
 fn a_log_that_cannot_be_opened_fails_a_ticket_but_not_the_filter() {
-    let media = Failing::new(Memory::new());
-    let small = options().segment_bytes(4 << 10);
-    let ours = Filter::create_on(Arc::new(media.clone()), Bloom::capacity(9000), small.clone());
-    let ours = ours.expect("a filter");
-    let theirs: Filter<Any> =
-        Filter::open_on(Arc::new(media.clone()), small).expect("another handle");
+    let (media, ours, theirs) = two_handles_with_short_segments();
     let keys: Vec<_> = (0..2000).map(u64::to_le_bytes).collect();
     theirs.insert_all(&keys).expect("inserts");
     // This writes no record, so this handle has yet to open the segments of the other one.
@@ -435,6 +437,15 @@ fn a_log_that_cannot_be_opened_fails_a_ticket_but_not_the_filter() {
     assert!(answers.into_iter().all(|answer| matches!(answer, Ok(Checked::Present))));
 }
 
+/// What one handle writes, the other one has to open segments for.
+fn two_handles_with_short_segments() -> (Failing<Memory>, Filter<Bloom>, Filter<Any>) {
+    let media = Failing::new(Memory::new());
+    let short = options().segment_bytes(4 << 10);
+    let ours = Filter::create_on(Arc::new(media.clone()), Bloom::capacity(9000), short.clone());
+    let theirs = Filter::open_on(Arc::new(media.clone()), short);
+    (media, ours.expect("a filter"), theirs.expect("another handle"))
+}
+
 fn newest_segment(media: &Memory) -> String {
     let names = media.list().expect("a directory");
     names.into_iter().filter(|name| name.starts_with("wal-")).max().expect("a segment")
@@ -442,12 +453,7 @@ fn newest_segment(media: &Memory) -> String {
 
 #[test]
 fn log_that_cannot_be_opened_fails_no_ticket_of_records_before_it() {
-    let media = Failing::new(Memory::new());
-    let small = options().segment_bytes(4 << 10);
-    let ours = Filter::create_on(Arc::new(media.clone()), Bloom::capacity(9000), small.clone());
-    let ours = ours.expect("a filter");
-    let theirs: Filter<Any> =
-        Filter::open_on(Arc::new(media.clone()), small).expect("another handle");
+    let (media, ours, theirs) = two_handles_with_short_segments();
     let before = [issue(&ours, 1), issue(&ours, 2)];
     let keys: Vec<_> = (100..2000).map(u64::to_le_bytes).collect();
     theirs.insert_all(&keys).expect("inserts");
