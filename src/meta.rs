@@ -90,7 +90,7 @@ impl Meta {
     /// As [`Meta::read`], of a file of this name.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Meta::read`].
     pub fn read_named(media: &dyn Media, file: FileName) -> Result<Self> {
         let name = file.to_string();
         let path = media.path().join(&name);

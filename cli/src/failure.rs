@@ -6,9 +6,6 @@ use ebbtide::units::visible;
 use std::io::{self, IsTerminal};
 use std::path::Path;
 
-/// The exit code of the answer "no".
-pub const NO: u8 = 1;
-
 /// The largest number of bytes of a malformed line that an error quotes.
 const SHOWN_BYTES: usize = 60;
 

@@ -1,11 +1,11 @@
 //! The `ebbtide` command: parses the arguments, runs one command, and turns its outcome into an
 //! exit code.
 //!
-//! Exit codes: 0 success, 1 the answer is "no" (`verify` found damage, `salvage` found nothing
-//! damaged, `contains` did not find its only key, `claims --end` found no such claim), 2 a usage or
-//! environment error, reported in one sentence on standard error. `ship` ends with 3 if another
-//! shipper has taken its place, `run` with 75 if somebody else works on the key, else with the code
-//! of its command. A closed pipe ends the command quietly with 0. After a signal that asks it to
+//! Exit codes (`exit_codes`): 0 success, 1 the answer is "no" (`verify` found damage, `salvage`
+//! found nothing damaged, `contains` did not find its only key, `claims --end` found no such claim),
+//! 2 a usage or environment error, reported in one sentence on standard error. `ship` ends with 3 if
+//! another shipper has taken its place, `run` with 75 if somebody else works on the key, else with
+//! the code of its command. A closed pipe ends the command quietly with 0. After a signal that asks it to
 //! stop, a command finishes what it has begun and then ends by that signal.
 
 #![forbid(unsafe_code)]
@@ -15,6 +15,7 @@ mod claim_args;
 mod commands;
 mod descriptor;
 mod dirty_limit;
+mod exit_codes;
 mod explain_args;
 mod failure;
 mod help;
@@ -45,13 +46,11 @@ mod trail;
 mod units;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use exit_codes::ERROR;
 use failure::Failure;
 use output::Output;
 use std::io::{IsTerminal, stdout};
 use std::process::ExitCode;
-
-/// The exit code of a usage or environment error.
-const ERROR: u8 = 2;
 
 fn main() -> ExitCode {
     stop::outlive_file_size_limit();

@@ -63,7 +63,7 @@ pub fn origin(dir: impl AsRef<Path>) -> Result<Origin> {
 /// As [`origin`], on a medium provided by the caller.
 ///
 /// # Errors
-/// As there.
+/// Those of [`origin`].
 pub fn origin_on(media: &dyn Media) -> Result<Origin> {
     Ok(Origin::of(&read_meta(media)?))
 }
@@ -244,7 +244,7 @@ impl Assembly {
     /// As [`Assembly::begin`], on a medium provided by the caller.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Assembly::begin`].
     pub fn begin_on(media: Arc<dyn Media>, meta: &[u8], timeline: u64) -> Result<Self> {
         let meta = Meta::decode(meta, &media.path().join(FileName::Meta.to_string()))?;
         let locks = Some(write_new(&*media, Ok)?);

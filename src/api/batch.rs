@@ -12,7 +12,7 @@ use crate::engine::prepared::Prepared;
 use crate::engine::staging::BatchOperation;
 use crate::error::{Error, Result};
 use crate::image::positions::MOST_SOURCES;
-use ebbtide_core::kind::parts::count_parts;
+use ebbtide_core::kind::split_weight::count_records;
 use ebbtide_core::kind::{self, Change};
 use std::fmt;
 
@@ -126,7 +126,7 @@ impl<'a, K> Batch<'a, K> {
 
     fn insert_item(&mut self, item: &impl Item) -> Result<()> {
         let operation = self.operation(item)?;
-        self.records += self.count_parts(operation.weight);
+        self.records += self.count_records(operation.weight);
         self.prepared.insert(operation);
         Ok(())
     }
@@ -185,7 +185,7 @@ impl<'a, K> Batch<'a, K> {
         let (checked, is_added) =
             call.run(|engine| self.prepared.check(&engine.writer, operation, call.kept(), waits))?;
         if is_added {
-            self.records += self.count_parts(operation.weight);
+            self.records += self.count_records(operation.weight);
         }
         Ok(checked)
     }
@@ -288,7 +288,7 @@ impl<'a, K> Batch<'a, K> {
         let lsn = call.run(|engine| commit(&engine.writer, prepared, with))?;
         self.leases.iter().for_each(Lease::note_end);
         self.clear();
-        self.call.settle(lsn)
+        self.call.ensure_durability(lsn)
     }
 
     /// Forgets all operations and positions of the batch, and releases the keys that it would have
@@ -300,8 +300,8 @@ impl<'a, K> Batch<'a, K> {
         self.records = 0;
     }
 
-    fn count_parts(&self, weight: u64) -> u64 {
-        count_parts(self.call.engine().shared.kind(), weight)
+    fn count_records(&self, weight: u64) -> u64 {
+        count_records(self.call.engine().shared.kind(), weight)
     }
 
     fn operation(&self, item: &impl Item) -> Result<BatchOperation> {
@@ -311,7 +311,7 @@ impl<'a, K> Batch<'a, K> {
     /// Returns an operation, beside which the batch gets this many records more.
     fn operation_of(&self, request: &Request<'_>, beside: u64) -> Result<BatchOperation> {
         let Request { asked: kind::Request { hash, weight, .. }, time, .. } = *request;
-        let more = self.count_parts(weight).saturating_add(beside);
+        let more = self.count_records(weight).saturating_add(beside);
         let records = self.records.saturating_add(more);
         if records > Self::MOST_OPERATIONS as u64 {
             let expected = format!("at most {} operations in a batch", Self::MOST_OPERATIONS);

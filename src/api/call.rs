@@ -224,12 +224,12 @@ impl<'a, K> Call<'a, Filter<K>> {
 
     /// Waits until a record is durable, if the caller wants that now.
     #[inline]
-    pub(crate) fn settle(&self, lsn: u64) -> Result<()> {
+    pub(crate) fn ensure_durability(&self, lsn: u64) -> Result<()> {
         let Some(issued) = self.issued else {
-            return self.engine().commits.settle(lsn, self.durability);
+            return self.engine().commits.ensure_durability(lsn, self.durability);
         };
         issued.raise(lsn);
-        self.engine().commits.settle_later(self.durability);
+        self.engine().commits.ensure_durability_later(self.durability);
         Ok(())
     }
 
@@ -266,7 +266,7 @@ impl<'a, K> Call<'a, Filter<K>> {
             engine.writer.prefetch_to_write(request.asked.hash);
             write::write(&engine.writer, request)
         })?;
-        self.settle(written.lsn)?;
+        self.ensure_durability(written.lsn)?;
         Ok(written.checked)
     }
 
@@ -330,7 +330,7 @@ impl<'a, K> Call<'a, Filter<K>> {
             writer.prefetch_further(&hashes[..items.len()]);
             items.iter().zip(hashes).try_for_each(|(item, hash)| write(item, hash))
         });
-        self.settle(last)?;
+        self.ensure_durability(last)?;
         written
     }
 
@@ -418,7 +418,7 @@ impl<H: Handle<Kind: Ages>> Call<'_, H> {
     /// See [`Filter::age`].
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Filter::age`].
     pub fn age(&self, key: impl AsRef<[u8]>) -> Result<Option<Age>> {
         self.ask(key, Queries::age)
     }
@@ -426,7 +426,7 @@ impl<H: Handle<Kind: Ages>> Call<'_, H> {
     /// See [`Filter::seen_within`].
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Filter::seen_within`].
     pub fn seen_within(&self, key: impl AsRef<[u8]>, within: Within) -> Result<bool> {
         self.ask(key, |queries, hash, given| queries.seen_within(hash, given, within))
     }
@@ -477,7 +477,7 @@ impl<H: Handle<Kind: Infers>> Call<'_, H> {
     /// See [`Filter::age_posterior`].
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Filter::age_posterior`].
     pub fn age_posterior<P: Prior + ?Sized>(
         &self,
         key: impl AsRef<[u8]>,
@@ -494,7 +494,7 @@ impl<H: Handle<Kind: Counts>> Call<'_, H> {
     /// See [`Filter::estimate`].
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Filter::estimate`].
     #[inline]
     pub fn estimate(&self, key: impl AsRef<[u8]>) -> Result<Estimate> {
         self.ask(key, Queries::estimate)
@@ -503,7 +503,7 @@ impl<H: Handle<Kind: Counts>> Call<'_, H> {
     /// See [`Filter::estimate_all`].
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Filter::estimate_all`].
     pub fn estimate_all<T: AsRef<[u8]>>(&self, keys: &[T]) -> Result<Vec<Estimate>> {
         self.ask_all(keys, Queries::estimate)
     }
@@ -552,7 +552,7 @@ impl<H: Handle<Kind: Decays>> Call<'_, H> {
     /// See [`Filter::frequency`].
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Filter::frequency`].
     pub fn frequency(&self, key: impl AsRef<[u8]>) -> Result<Estimate> {
         self.ask(key, Queries::frequency)
     }

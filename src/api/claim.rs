@@ -255,7 +255,7 @@ impl<'a, K> Call<'a, Filter<K>> {
     /// See [`Filter::claim`]. A [time](Call::time) is that of the question.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Filter::claim`].
     pub fn claim(&self, key: impl AsRef<[u8]>, lease: Duration) -> Result<Claim<'a, K>> {
         self.check_durability()?;
         let lease = LeaseTime::new(lease)?;
@@ -265,7 +265,7 @@ impl<'a, K> Call<'a, Filter<K>> {
             claims::claim(&engine.writer, hash, lease, (self.given_time(), self.waits()))
         });
         match claimed? {
-            ClaimAnswer::Seen(lsn) => self.settle(lsn).map(|()| Claim::Seen),
+            ClaimAnswer::Seen(lsn) => self.ensure_durability(lsn).map(|()| Claim::Seen),
             ClaimAnswer::InProgress(until) => {
                 let until = Timestamp::from_unix_micros(self.engine().leases.on_wall(until));
                 Ok(Claim::InProgress { until })
@@ -282,14 +282,14 @@ impl<'a, K> Call<'a, Filter<K>> {
     /// [`Filter::issue`] the ticket tells when it is durable.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Lease::confirm`].
     pub fn confirm(&self, lease: &Lease<'_, K>) -> Result<()> {
         self.check_durability()?;
         lease.check_handle(self.filter())?;
         let with = (self.given_time(), self.waits());
         let lsn = self.run(|engine| claims::confirm(&engine.writer, lease.key(), with))?;
         lease.note_end();
-        self.settle(lsn)
+        self.ensure_durability(lsn)
     }
 
     /// See [`Lease::release`].
@@ -313,7 +313,7 @@ impl<'a, K> Call<'a, Filter<K>> {
     /// See [`Filter::end_claim`].
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Filter::end_claim`].
     pub fn end_claim(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         let hash = self.hash(key.as_ref());
         Ok(self.run(|engine| claims::end(&engine.writer, hash, self.waits()))?.is_some())

@@ -12,7 +12,7 @@ impl<H: Handle<Kind: CountsDistinct>> Call<'_, H> {
     /// See [`Filter::distinct`]. A [time](Call::time) is that as of which windows of time count.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Filter::distinct`].
     pub fn distinct(&self) -> Result<Cardinality> {
         self.ask_all_keys(|queries, given| queries.distinct(given, None))
     }
@@ -20,7 +20,7 @@ impl<H: Handle<Kind: CountsDistinct>> Call<'_, H> {
     /// See [`Filter::distinct_within`].
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Filter::distinct_within`].
     pub fn distinct_within(&self, within: Within) -> Result<Cardinality> {
         self.ask_all_keys(|queries, given| queries.distinct(given, Some(within)))
     }

@@ -358,7 +358,7 @@ impl<K: Ages> Reader<K> {
     /// key; `None` if the key is absent, and for a record without a key.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Reader::age`].
     pub fn age_of_record(&self, entry: &Entry) -> Result<Option<Age>> {
         let Some(hash) = entry.key_hash() else { return Ok(None) };
         self.with_view(Waits::Always, |view| view.engine.queries.age(hash, Given::default()))

@@ -219,7 +219,7 @@ impl<'a> Past<'a> {
     /// As [`Past::rebuild`]; also returns the directory with all log.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Past::rebuild`].
     pub(crate) fn rebuild_whole(self, at: At) -> Result<(Recovered, Whole<'a>)> {
         let (limit, from, first) = (self.limit(at)?, self.reaches_from(), self.first());
         let Self { whole, revision, mut listing, history, known, bases } = self;

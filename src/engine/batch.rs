@@ -11,8 +11,8 @@ use crate::engine::staging::{BatchOperation, EventHandling, Host, Staging, Unsta
 use crate::engine::stripes::Wait;
 use crate::engine::writer::{Tried, Writer};
 use crate::error::{Error, Result};
-use crate::image::late_space;
 use crate::image::positions::MOST_SOURCES;
+use crate::image::rare_space;
 use crate::locks::stripes::StripeGuard;
 use crate::wal::{Op, Record};
 use ebbtide_core::claims::HeldClaim;
@@ -186,7 +186,7 @@ fn allow_positions(writer: &Writer, positions: &[(u64, u64)]) -> Result<()> {
         return Err(Error::parameter("position", expected, "another one"));
     }
     if !positions.is_empty() {
-        late_space::allocate_positions(header, &*writer.shared.media)?;
+        rare_space::allocate_positions(header, &*writer.shared.media)?;
     }
     Ok(())
 }

@@ -255,7 +255,7 @@ impl GroupCommit {
 
     /// Returns without waiting for the durability of an operation's record: whoever needs it waits
     /// with a ticket.
-    pub(crate) fn settle_later(&self, durability: Option<Durability>) {
+    pub(crate) fn ensure_durability_later(&self, durability: Option<Durability>) {
         if let Durability::Interval(every) = durability.unwrap_or(self.shared.durability) {
             self.wakeup.request(every);
         }
@@ -263,7 +263,7 @@ impl GroupCommit {
 
     /// Waits for the durability of an operation's record.
     #[inline]
-    pub(crate) fn settle(&self, lsn: u64, durability: Option<Durability>) -> Result<()> {
+    pub(crate) fn ensure_durability(&self, lsn: u64, durability: Option<Durability>) -> Result<()> {
         match durability.unwrap_or(self.shared.durability) {
             Durability::Always => self.commit_returning(lsn.saturating_add(1)),
             Durability::Interval(every) => {

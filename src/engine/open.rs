@@ -18,7 +18,7 @@ use crate::engine::vacancy::{check_ours, check_vacant};
 use crate::engine::{Engine, agreement, trust};
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
-use crate::image::late_space;
+use crate::image::rare_space;
 use crate::image::{Bank, BankForm, Control, Image};
 use crate::locks::holders::locked;
 use crate::locks::in_use::is_in_use;
@@ -528,7 +528,7 @@ fn begin_timeline(
     header.snapshot().begin_at(sound.copied().max().unwrap_or(0));
     header.unsound().begin_with(recovered.unsound.iter().map(|&(start, _)| start));
     continue_time(media, meta, &options.clock, header)?;
-    late_space::free_unused(header, media, temporary);
+    rare_space::free_unused(header, media, temporary);
     // Recovery may have taken long: never replace the image of a filter that is here by now.
     if !slots.is_current() {
         return Err(Error::Retired { path: media.path().to_path_buf(), replaced: true });

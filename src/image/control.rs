@@ -24,9 +24,9 @@
 use crate::error::{Error, Result};
 use crate::format::header::{HEADER_BYTES, HEADER_WORDS};
 use crate::format::names::{FileName, TIMELINE_MAX};
+use crate::image::bank_file_holders::{FILE_WORDS, Holders};
 use crate::image::claims::{self, Claims};
 use crate::image::counters::{Counters, HEAD_WORDS};
-use crate::image::holders::{FILE_WORDS, Holders};
 use crate::image::identity::{Identity, REMEDY, SLOTS, SLOTS_WORDS, STRIPES};
 use crate::image::positions::Positions;
 use crate::image::state_block::StateBlock;

@@ -2,20 +2,21 @@
 //!
 //! `control` is the file `live` (control words, sessions, stripe table, state block), `identity`
 //! its header and layout, `handles` what its table of sessions says to those who do not map it,
-//! `late_space` the space of what few filters use, `words` its control words with their orderings,
+//! `rare_space` the space of what few filters use, `words` its control words with their orderings,
 //! `block_header` the header of a block, `stripe_table` an entry of the table of stripes,
 //! `counters` the sums for steps, `state_block` the filter-wide state, `positions` how far sources
 //! were read, `claims` which keys are being worked on, `clock_lead` how far the filter's time is
 //! ahead of the wall clock. `bank` is a set of blocks, `bank_files` where the banks lie: in
-//! `named_banks`, or in the file without a name that `holders` have open; `mapped_banks` are those
-//! that a process has mapped, `room` is the part of a block that has space. `seqlock` is the
-//! protocol by which blocks are read without a lock, `write_back_check` asks whether the system
+//! `named_banks`, or in the file without a name that `bank_file_holders` have open; `mapped_banks`
+//! are those that a process has mapped, `room` is the part of a block that has space. `seqlock` is
+//! the protocol by which blocks are read without a lock, `write_back_check` asks whether the system
 //! could write the image back, `shared` is all of it together. The first opener takes no filter
 //! state from the image: it rebuilds that from snapshot and log. It takes from it how far the log
 //! reached, and the times. The image knows kinds only as far as the state block lists the banks,
 //! and it takes no locks.
 
 pub mod bank;
+pub mod bank_file_holders;
 pub mod bank_files;
 mod block_header;
 pub mod claims;
@@ -23,12 +24,11 @@ pub mod clock_lead;
 pub mod control;
 pub mod counters;
 pub mod handles;
-pub mod holders;
 pub mod identity;
-pub mod late_space;
 pub mod mapped_banks;
 pub mod named_banks;
 pub mod positions;
+pub mod rare_space;
 mod room;
 pub mod seqlock;
 pub mod shared;

@@ -9,8 +9,8 @@ use crate::image::bank::{Bank, BankForm, BankSet};
 use crate::image::bank_files::{BankFiles, most_bytes};
 use crate::image::control::Control;
 use crate::image::identity::Identity;
-use crate::image::late_space;
 use crate::image::mapped_banks::{Banks, FixedBanks};
+use crate::image::rare_space;
 use crate::image::room;
 use crate::media::{Access, Media};
 use crate::sync::{AtomicU64, Mutex};
@@ -456,7 +456,7 @@ impl Image {
     /// # Errors
     /// [`crate::Error::Io`], including a full disk: then nothing has changed.
     pub fn allocate_claims(&self) -> Result<()> {
-        late_space::allocate_claims(&self.header, self.media(), self.temporary.as_deref())
+        rare_space::allocate_claims(&self.header, self.media(), self.temporary.as_deref())
     }
 
     /// Applies an operation to the key's blocks: the first half of [`Image::apply`]. In replay,

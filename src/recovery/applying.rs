@@ -114,7 +114,7 @@ impl<'scope, 'env> Applying<'scope, 'env> {
         }
         // These depend on no operation, and none on them.
         if !matches!(record.op, Op::Position | Op::Claim | Op::Release) {
-            self.settle()?;
+            self.apply_and_wait()?;
         }
         self.image.apply(self.kind, &self.banks, lsn, record)?;
         if record.op == Op::Clear || event::from_record(record).is_some() {
@@ -166,7 +166,7 @@ impl<'scope, 'env> Applying<'scope, 'env> {
     }
 
     /// Applies all operations that were gathered.
-    fn settle(&mut self) -> Result<()> {
+    fn apply_and_wait(&mut self) -> Result<()> {
         self.apply_gathered()?;
         self.wait()
     }
@@ -180,7 +180,7 @@ impl<'scope, 'env> Applying<'scope, 'env> {
     /// the log ends at `stop`. Returns where it ends then.
     pub(super) fn finish(&mut self, stop: u64) -> Result<u64> {
         let stop = self.batches.end(stop, |_, _| Ok(()))?;
-        self.settle()?;
+        self.apply_and_wait()?;
         Ok(stop)
     }
 

@@ -7,7 +7,7 @@
 
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
-use crate::image::late_space;
+use crate::image::rare_space;
 use crate::media::{Access, Media};
 use crate::meta::Meta;
 use crate::recovery::listing::Listing;
@@ -89,7 +89,7 @@ pub fn gathered(
 pub fn write_snapshot(home: &dyn Media, meta: &Meta, state: &Recovered, number: u64) -> Result<()> {
     // The log must reach through the end of every snapshot.
     state.history.secure(home, (state.start, state.durable), &state.prefix)?;
-    late_space::free_claims_of_last(home, meta.uuid);
+    rare_space::free_claims_of_last(home, meta.uuid);
     let temporary = FileName::Temporary(number).to_string();
     let start = state.prefix.stop;
     let name = FileName::Snapshot { start }.to_string();

@@ -2,7 +2,8 @@
 
 use super::at_rest;
 use crate::claim_args::{Claims, RunOnce};
-use crate::failure::{Failure, NO, Result, note};
+use crate::exit_codes::{IN_PROGRESS, NO};
+use crate::failure::{Failure, Result, note};
 use crate::output::{Output, object};
 use crate::stop::Stop;
 use crate::units;
@@ -12,9 +13,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
-
-/// The exit code of `run` while somebody else does the work: `EX_TEMPFAIL`.
-const IN_PROGRESS: u8 = 75;
 
 /// Receives the token, which grows from claim to claim.
 const TOKEN: &str = "EBBTIDE_TOKEN";

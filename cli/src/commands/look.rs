@@ -3,7 +3,8 @@
 
 use super::at_rest;
 use crate::args::{Digest, Look};
-use crate::failure::{NO, Result};
+use crate::exit_codes::NO;
+use crate::failure::Result;
 use crate::output::{Output, object, parameter_value};
 use crate::units;
 use ebbtide::{Error, Parameters, Timestamp, inspect};

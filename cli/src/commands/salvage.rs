@@ -4,7 +4,8 @@
 use super::look::damage_json;
 use super::place;
 use crate::args::Salvage;
-use crate::failure::{NO, Result, note};
+use crate::exit_codes::NO;
+use crate::failure::{Result, note};
 use crate::output::{Output, object};
 use crate::units;
 use ebbtide::inspect::{self, Beyond, Lost, Salvaged};

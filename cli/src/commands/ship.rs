@@ -1,6 +1,7 @@
 //! `ship`, `ship verify`, `fetch`, `follow`, `promote`: a filter in object storage.
 
 use super::shipped;
+use crate::exit_codes::FENCED;
 use crate::failure::{self, Failure, Result};
 use crate::output::Output;
 use crate::ship_args::{Fetch, Follow, Promote, Ship, ShipOther, ShipVerify};
@@ -15,8 +16,6 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
-/// The exit code of a shipper that was fenced: it must not be started again as it is.
-const FENCED: u8 = 3;
 /// The interval of looks at the shipper.
 const LOOK: Duration = Duration::from_secs(1);
 

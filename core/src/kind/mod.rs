@@ -33,7 +33,6 @@ mod generation_fill;
 mod generations;
 mod operation;
 pub mod parameters;
-pub mod parts;
 pub mod perform;
 pub mod plan;
 pub mod posterior;
@@ -41,6 +40,7 @@ pub mod records;
 pub mod request;
 pub mod sample;
 mod single_block;
+pub mod split_weight;
 
 pub use crate::event::{Event, Micros};
 pub use crate::state::{BankEntry, BankMask, State};

@@ -6,8 +6,8 @@
 //! operations, because [`perform`] decides which. (An operation that needs no event is short enough
 //! for the engine to write it without this; see its `engine/write.rs`.)
 
-use super::parts::parts;
 use super::request::{Checked, Precondition, Request, WritePlan};
+use super::split_weight::split_weight;
 use super::{Decision, Event, Kind};
 use crate::error::Error;
 
@@ -63,8 +63,8 @@ pub struct Performed {
     pub is_late: bool,
 }
 
-/// Records an operation, if its precondition allows it: one record for each of the
-/// [`parts`] of its weight, and before each record the events that it needs. `early` is as for
+/// Records an operation, if its precondition allows it: one record for each part of its
+/// weight ([`split_weight`]), and before each record the events that it needs. `early` is as for
 /// [`Recorder::decide`].
 ///
 /// # Errors
@@ -84,7 +84,7 @@ pub fn perform<R: Recorder>(
 /// The precondition is checked for the whole weight, before the first record.
 #[cold]
 fn perform_parts<R: Recorder>(recorder: &mut R, request: &Request) -> Result<Performed, R::Error> {
-    let mut weights = parts(recorder.kind(), request.weight);
+    let mut weights = split_weight(recorder.kind(), request.weight);
     let first = weights.next().unwrap_or(1);
     let performed = perform_part(recorder, request, first, true)?;
     let anyway = request.under(Precondition::Nothing);

@@ -132,7 +132,7 @@ pub struct Request {
     pub hash: u64,
     /// The key's weight; 1 for kinds that do not weigh. Above
     /// [`MOST_WEIGHT`](super::MOST_WEIGHT) the operation is written as several
-    /// [`parts`](super::parts).
+    /// [`split_weight`](super::split_weight).
     pub weight: u64,
     /// What is checked first.
     pub precondition: Precondition,

@@ -124,7 +124,7 @@ impl Machine {
     /// As [`Machine::from_identity`], for kinds that `build` builds.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Machine::from_identity`].
     pub fn from_identity_with(bytes: &[u8], build: Build<'_>) -> Result<Self> {
         Self::new(Identity::decode(bytes, build)?)
     }
@@ -530,7 +530,7 @@ impl Restore {
     /// As [`Restore::begin`], for kinds that `build` builds.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Restore::begin`].
     pub fn begin_with(first: &[u8], build: Build<'_>) -> Result<Self> {
         Ok(Self(Restoration::begin(first, build)?))
     }

@@ -1,7 +1,7 @@
 //! The evidence of a key's row about its age in inserts. The Inferential paper does not treat this
 //! kind: see `docs/inference.md`.
 
-use super::super::runs::{Ages, Row, Start};
+use super::super::run_evidence::{Ages, Row, Start};
 use super::AgePartitioned;
 use crate::block::Blocks;
 use crate::inference::{Belief, Piece, posterior::gone};

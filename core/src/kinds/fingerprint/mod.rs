@@ -99,7 +99,7 @@ pub use shape::{NARROW, Shape, wide_shapes};
 use crate::error::{Error, Result};
 use crate::kind::parameters::within;
 use crate::kind::{Kind, Micros, Parameters};
-use crate::kinds::memory::{MAX_MEMORY, Memory};
+use crate::kinds::memory_limit::{MAX_MEMORY, Memory};
 use items::Items;
 use plan::{GROWTH, Growth, MAX_LOAD, MOST_WORDS, live_keys};
 use std::sync::Arc;

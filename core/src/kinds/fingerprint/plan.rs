@@ -6,7 +6,7 @@ use crate::block::{Geometry, Layout, UndoRoom};
 use crate::error::{Error, Result};
 use crate::kind::Parameters;
 use crate::kind::parameters::{DEFAULT_FPR, within};
-use crate::kinds::memory::Memory;
+use crate::kinds::memory_limit::Memory;
 
 /// The kind's name.
 pub const NAME: &str = "fingerprint";

@@ -21,7 +21,7 @@ use crate::kind::{
     KeyAges, Kind, KindMetric, Micros, Moment, Operation, Parameters, Query, Sample, State,
     TOO_FULL, Within,
 };
-use crate::kinds::memory::{MAX_MEMORY, Memory};
+use crate::kinds::memory_limit::{MAX_MEMORY, Memory};
 use crate::state::{LARGE_STATE_WORDS, SMALL_STATE_WORDS};
 
 /// The least number of stripes by default.

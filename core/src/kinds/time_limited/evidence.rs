@@ -4,7 +4,7 @@
 //! Banks share no slices, so the rows of each are weighed separately. Late keys, whose time was
 //! earlier than the filter's, count like the others of their generation.
 
-use super::super::runs::{Ages, Row, Start};
+use super::super::run_evidence::{Ages, Row, Start};
 use super::TimeLimited;
 use super::fills::Measure;
 use super::generations::{Generations, last_generation};

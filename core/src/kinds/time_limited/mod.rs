@@ -57,7 +57,7 @@ use crate::kind::{
     KeyAges, Kind, Micros, Moment, Operation, Parameters, PlannedPart, Query, Sample, State,
     TOO_FULL, Within,
 };
-use crate::kinds::memory::MAX_MEMORY;
+use crate::kinds::memory_limit::MAX_MEMORY;
 use crate::state::STATE_WORDS;
 use fills::Measure;
 use generations::{Opening, last_generation};

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::kind::parameters::{DEFAULT_FPR, within};
 use crate::kind::{Micros, Parameters, State};
 use crate::kinds::age_partitioned::{COLUMNS, design, theory};
-use crate::kinds::memory::Memory;
+use crate::kinds::memory_limit::Memory;
 
 /// The longest window: 36,000 years in microseconds.
 const MOST_WINDOW: Micros = 1 << 60;

@@ -4,7 +4,7 @@ use super::plan::{MOST_COLUMNS, pace_and_grace};
 use super::*;
 use crate::conformance::{self, Harness, hash_of};
 use crate::hash::mix;
-use crate::kinds::memory::Memory;
+use crate::kinds::memory_limit::Memory;
 
 /// Returns a kind with the smallest first bank.
 pub(super) fn tiny(window: u64, k: u32, l: u32, load: f64) -> Arc<TimeLimited> {

@@ -16,7 +16,7 @@ fn written(kind: &dyn Kind, weight: u64) -> u64 {
 
 /// Returns the weights of the records of an operation with this weight, in their order; each is at
 /// least 1 and at most [`MOST_WEIGHT`].
-pub fn parts(kind: &dyn Kind, weight: u64) -> impl Iterator<Item = u32> + use<> {
+pub fn split_weight(kind: &dyn Kind, weight: u64) -> impl Iterator<Item = u32> + use<> {
     let (most, mut left) = (u64::from(MOST_WEIGHT), written(kind, weight));
     let first = left.min(most) as u32;
     let rest = iter::from_fn(move || {
@@ -26,9 +26,9 @@ pub fn parts(kind: &dyn Kind, weight: u64) -> impl Iterator<Item = u32> + use<> 
     iter::once(first).chain(rest)
 }
 
-/// Returns the number of [`parts`] of a weight.
+/// Returns the number of [`split_weight`] of a weight.
 #[must_use]
-pub fn count_parts(kind: &dyn Kind, weight: u64) -> u64 {
+pub fn count_records(kind: &dyn Kind, weight: u64) -> u64 {
     written(kind, weight).div_ceil(MOST_WEIGHT.into()).max(1)
 }
 
@@ -52,10 +52,10 @@ mod tests {
         ) {
             let parameters = Parameters::new().with("capacity", 100);
             let kind = registry::build("spectral", &parameters).expect("a kind");
-            let all: Vec<u32> = parts(&*kind, weight).collect();
+            let all: Vec<u32> = split_weight(&*kind, weight).collect();
             prop_assert_eq!(all.iter().map(|&part| u64::from(part)).sum::<u64>(), weight);
             prop_assert!(all.iter().all(|&part| (1..=MOST_WEIGHT).contains(&part)));
-            prop_assert_eq!(all.len() as u64, count_parts(&*kind, weight));
+            prop_assert_eq!(all.len() as u64, count_records(&*kind, weight));
         }
 
         #[test]
@@ -64,21 +64,21 @@ mod tests {
             bits in 1_u32..=32,
         ) {
             let kind = counting(bits);
-            let all: Vec<u64> = parts(&*kind, weight).map(u64::from).collect();
+            let all: Vec<u64> = split_weight(&*kind, weight).map(u64::from).collect();
             let fills = (1_u64 << bits) - 1;
             prop_assert!(all.iter().sum::<u64>() >= weight.min(fills));
             prop_assert!(all.iter().sum::<u64>() <= weight);
             prop_assert!(all.len() as u64 <= fills.div_ceil(MOST_WEIGHT.into()));
-            prop_assert_eq!(all.len() as u64, count_parts(&*kind, weight));
+            prop_assert_eq!(all.len() as u64, count_records(&*kind, weight));
         }
     }
 
     #[test]
     fn the_greatest_weight_is_one_record_of_counters_that_a_record_fills() {
         for bits in [1, 4, 24] {
-            assert!(parts(&*counting(bits), MOST_COUNT).eq([MOST_WEIGHT]), "{bits}");
+            assert!(split_weight(&*counting(bits), MOST_COUNT).eq([MOST_WEIGHT]), "{bits}");
         }
-        assert!(parts(&*counting(25), MOST_COUNT).eq([MOST_WEIGHT, MOST_WEIGHT, 1]));
-        assert_eq!(count_parts(&*counting(32), MOST_COUNT), 257);
+        assert!(split_weight(&*counting(25), MOST_COUNT).eq([MOST_WEIGHT, MOST_WEIGHT, 1]));
+        assert_eq!(count_records(&*counting(32), MOST_COUNT), 257);
     }
 }
