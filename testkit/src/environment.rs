@@ -16,11 +16,16 @@ pub fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| parsed(name, &text))
 }
 
-/// Scales the repetitions of a harness: `EBBTIDE_EFFORT` is the percentage of its default count,
-/// 100 if not set. Emulated processors use a small one. A count given as an argument is not scaled.
+/// Returns `EBBTIDE_EFFORT`, the percentage of its count that a harness repeats: 40 if not set, so
+/// that all tests take some minutes, and at least 1. Emulated processors use a small one.
+pub fn effort() -> u64 {
+    number("EBBTIDE_EFFORT").unwrap_or(40).max(1)
+}
+
+/// Scales the repetitions of a harness by [`effort`]. A count given as an argument is not scaled.
 /// Returns at least one.
 pub fn scaled(count: u64) -> u64 {
-    (count * number("EBBTIDE_EFFORT").unwrap_or(100)).div_ceil(100).max(1)
+    (count * effort()).div_ceil(100).max(1)
 }
 
 /// Creates an empty directory, which stays if `keep` or `EBBTIDE_KEEP` is set.

@@ -1,7 +1,7 @@
 //! The settings of a run, from its arguments.
 
 use ebbtide_testkit::crash::monitor;
-use ebbtide_testkit::environment::{SEED, number, parsed, scaled};
+use ebbtide_testkit::environment::{SEED, effort, parsed, scaled};
 
 /// The amount and the mode of the work.
 #[derive(Debug, Clone)]
@@ -38,7 +38,7 @@ impl Settings {
             every: 100,
             kinds: 1,
             // Which ones depends on the seed.
-            calls: 200_u64.div_ceil(number("EBBTIDE_EFFORT").unwrap_or(100).max(1)),
+            calls: 200_u64.div_ceil(effort()),
             all: false,
         };
         let mut rest = Vec::new();

@@ -77,7 +77,7 @@ impl Settings {
         let mut settings = Self {
             seed: 20_261_127,
             worlds: None,
-            seconds: scaled(10),
+            seconds: scaled(25),
             is_traced: false,
             all: false,
         };

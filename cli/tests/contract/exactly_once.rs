@@ -11,10 +11,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Returns this number, or another share of it: `EBBTIDE_EFFORT` percent.
+/// Returns `EBBTIDE_EFFORT` percent of this number, 40 if that is not set.
 pub fn scaled(count: u64) -> u64 {
     let effort = std::env::var("EBBTIDE_EFFORT").ok();
-    let percent = effort.map_or(100, |text| text.parse().expect("EBBTIDE_EFFORT is a number"));
+    let percent = effort.map_or(40, |text| text.parse().expect("EBBTIDE_EFFORT is a number"));
     (count * percent / 100).max(1)
 }
 

@@ -131,7 +131,7 @@ pub struct Request {
     /// The key's hash.
     pub hash: u64,
     /// The key's weight; 1 for kinds that do not weigh. Above
-    /// [`MOST_WEIGHT`](super::MOST_WEIGHT) the operation is written as several
+    /// [`MOST_WEIGHT`](super::MOST_WEIGHT) the operation is written as several records, by
     /// [`split_weight`](super::split_weight).
     pub weight: u64,
     /// What is checked first.

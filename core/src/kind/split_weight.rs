@@ -26,7 +26,7 @@ pub fn split_weight(kind: &dyn Kind, weight: u64) -> impl Iterator<Item = u32> +
     iter::once(first).chain(rest)
 }
 
-/// Returns the number of [`split_weight`] of a weight.
+/// Returns the number of records of a weight ([`split_weight`]).
 #[must_use]
 pub fn count_records(kind: &dyn Kind, weight: u64) -> u64 {
     written(kind, weight).div_ceil(MOST_WEIGHT.into()).max(1)
