@@ -179,6 +179,22 @@ mod tests {
     }
 
     #[test]
+    fn a_waiter_is_noted_once_a_millisecond() {
+        let origin = Instant::now().checked_sub(REMEMBERED).expect("the machine runs");
+        let courtesy = Courtesy { origin, ..Courtesy::default() };
+        let long_ago = 1;
+        courtesy.waited_for.set(long_ago);
+        courtesy.note_waiter();
+        let noted = courtesy.waited_for.get();
+        assert!(noted >= REMEMBERED.as_micros() as u64, "{noted}");
+        // As if just now: one that is ahead of the clock cannot be too long ago.
+        let now = noted + 1_000_000_000;
+        courtesy.waited_for.set(now);
+        courtesy.note_waiter();
+        assert_eq!(courtesy.waited_for.get(), now);
+    }
+
+    #[test]
     fn who_waits_is_remembered_for_a_while_and_then_forgotten() {
         let courtesy = Courtesy::default();
         assert!(!courtesy.is_asked_for());

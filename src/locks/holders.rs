@@ -126,6 +126,18 @@ mod tests {
     }
 
     #[test]
+    fn a_process_is_stopped_by_its_state_whatever_its_name_is() {
+        let home = tempfile::tempdir().expect("a temporary directory");
+        let state = |stat: &str| {
+            fs::write(home.path().join("stat"), stat).expect("no error");
+            is_stopped(home.path())
+        };
+        assert!(state("4711 (a daemon) T 1 4711 4711 0 -1") && state("1 (x) t 1"));
+        assert!(state("4711 (a) S 1) T 1 4711 4711"));
+        assert!(!state("4711 (a) T 1) S 1 4711 4711") && !state("4711 (T) R 1") && !state(""));
+    }
+
+    #[test]
     #[cfg_attr(not(target_os = "linux"), ignore = "reads /proc")]
     fn the_error_names_who_opens_the_filter_else_who_has_it_open() {
         let home = tempfile::tempdir().expect("a temporary directory");

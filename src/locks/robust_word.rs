@@ -475,10 +475,21 @@ mod tests {
     }
 
     #[test]
-    fn who_abandons_takes_nothing() {
+    fn a_caller_that_cannot_wait_takes_what_is_free_and_nothing_else() {
+        let word = AtomicU64::new(0);
+        assert!(try_lock_briefly(&word, B));
+        assert_eq!(word.load(Ordering::Relaxed), B.word());
+        assert!(!try_lock_briefly(&word, A));
+        assert_eq!(word.load(Ordering::Relaxed), B.word());
+    }
+
+    #[test]
+    fn who_abandons_takes_nothing_and_was_patient() {
         let word = AtomicU64::new(0);
         assert!(try_lock(&word, A));
+        let began = std::time::Instant::now();
         assert_eq!(lock(&word, B, &|_| Verdict::Abandon), None);
+        assert!(began.elapsed() >= PATIENCE);
         assert_eq!(unlock(&word, A), Ok(Released::Offered));
         assert_eq!(word.load(Ordering::Relaxed), 0);
     }

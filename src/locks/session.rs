@@ -355,6 +355,16 @@ mod tests {
     use crate::media::{Disk, Memory};
     use std::io::ErrorKind;
 
+    #[test]
+    fn each_slot_has_a_byte_of_its_own_and_no_other_byte_is_a_slot() {
+        for slot in [0, 1, SLOTS - 1] {
+            assert_eq!(slot_of_byte(slot_byte(slot)), Some(slot));
+        }
+        for other in [OPENING_BYTE, CHECKPOINT_BYTE, CHECKPOINT_BYTE + 1, u64::MAX] {
+            assert_eq!(slot_of_byte(other), None, "{other}");
+        }
+    }
+
     fn on_every_medium(claim: impl Fn(&dyn Media)) {
         // Miri has no locks of open file descriptions.
         if !cfg!(miri) {
