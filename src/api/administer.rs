@@ -206,7 +206,11 @@ impl<K> Filter<K> {
     #[cfg(shuttle)]
     #[doc(hidden)]
     pub fn do_tasks(&self) -> Result<()> {
-        self.run(|engine| maintenance::do_tasks(engine))
+        self.run(|engine| {
+            // As closing waits for the background threads.
+            let _busy = engine.shared.enter()?;
+            maintenance::do_tasks(engine)
+        })
     }
 
     /// Runs the background task of the log, or that of snapshots, once. Returns the time until it
@@ -216,6 +220,22 @@ impl<K> Filter<K> {
     #[must_use]
     pub fn run_task(&self, is_log: bool) -> Option<Duration> {
         self.current.engine().wakeup.run_task(is_log)
+    }
+
+    /// Runs the background task that syncs for tickets once if it is due. Returns the time until it
+    /// is due; `None` if no ticket was awaited yet, or the handle is closed.
+    #[cfg(shuttle)]
+    #[doc(hidden)]
+    #[must_use]
+    pub fn run_syncs(&self) -> Option<Duration> {
+        self.current.engine().tickets.run_task()
+    }
+
+    /// Forgets all tickets that wait: the process has died.
+    #[cfg(shuttle)]
+    #[doc(hidden)]
+    pub fn forget_tickets(&self) {
+        self.current.engines().for_each(|engine| engine.tickets.forget());
     }
 
     /// Writes a snapshot and closes the filter cleanly, so that the next opening has nothing to

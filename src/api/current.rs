@@ -71,6 +71,14 @@ impl Current {
         &self.last().engine
     }
 
+    /// Returns all engines that were ever used.
+    #[cfg(shuttle)]
+    pub(crate) fn engines(&self) -> impl Iterator<Item = &Arc<Engine>> {
+        let links =
+            std::iter::successors(Some(&self.first), |link| link.next.get().map(|next| &**next));
+        links.map(|link| &link.engine)
+    }
+
     /// Returns whether two handles are the same.
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.first.engine, &other.first.engine)

@@ -1,14 +1,38 @@
 //! The background tasks of a schedule, in the place of `background_threads`: the harness runs each
-//! in a thread of its own, when it likes, whether or not the task is due or was woken.
+//! in a thread of its own, when it likes. It may run them whether or not they are due, or only if
+//! they are due or were woken, as a worker does.
 
 use crate::engine::task::{Task, Work};
-use crate::sync::{Instant, Mutex};
+use crate::sync::{Instant, Mutex, sleep};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// How often a thread that removes a task looks whether it still runs.
+const PAUSE: Duration = Duration::from_micros(60);
+
 /// A task that the harness runs until it is removed.
 #[derive(Clone)]
-pub(crate) struct Registered(Arc<Mutex<Option<Arc<dyn Task>>>>);
+pub(crate) struct Registered(Arc<Mutex<Entry>>);
+
+struct Entry {
+    /// `None` once it was removed.
+    task: Option<Arc<dyn Task>>,
+    /// A running task is not due, unless it was woken meanwhile.
+    due: Option<Instant>,
+    is_running: bool,
+}
+
+impl Entry {
+    /// Makes the task due at a time, unless it is due earlier.
+    fn schedule(&mut self, at: Instant) {
+        self.due = Some(self.due.map_or(at, |before| before.min(at)));
+    }
+
+    /// Returns the time until the task is due.
+    fn left(&self) -> Duration {
+        self.due.map_or(Duration::ZERO, |due| due.saturating_duration_since(Instant::now()))
+    }
+}
 
 impl std::fmt::Debug for Registered {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -19,30 +43,58 @@ impl std::fmt::Debug for Registered {
 impl Registered {
     /// Runs the task once. Returns the time until it is due, or `None` if it was removed.
     pub(crate) fn run(&self) -> Option<Duration> {
-        let task = self.0.lock();
-        let due = task.as_ref()?.run();
-        Some(due.saturating_duration_since(Instant::now()))
+        self.run_if(|_| true)
     }
 
-    /// Nothing: the harness may run it anyway.
-    pub(crate) fn wake(&self) {}
+    /// As [`Registered::run`], but only if it is due.
+    pub(crate) fn run_if_due(&self) -> Option<Duration> {
+        self.run_if(|entry| entry.left().is_zero())
+    }
+
+    fn run_if(&self, is_wanted: impl FnOnce(&Entry) -> bool) -> Option<Duration> {
+        let mut entry = self.0.lock();
+        let task = entry.task.clone()?;
+        if !is_wanted(&entry) {
+            return Some(entry.left());
+        }
+        entry.due = None;
+        entry.is_running = true;
+        drop(entry);
+        let next = task.run();
+        // Without the lock: it may be the last reference to a filter.
+        drop(task);
+        let mut entry = self.0.lock();
+        entry.is_running = false;
+        entry.schedule(next);
+        entry.task.is_some().then(|| entry.left())
+    }
+
+    /// Makes the task due now.
+    pub(crate) fn wake(&self) {
+        self.0.lock().schedule(Instant::now());
+    }
 
     /// Removes the task, and waits until it has finished running.
     pub(crate) fn remove(&self) {
-        let task = self.0.lock().take();
+        self.dismiss();
+        // The threads of a process that has died finish nothing.
+        while self.0.lock().is_running && !std::thread::panicking() {
+            sleep(PAUSE);
+        }
+    }
+
+    /// Removes the task without waiting for it: what it runs may wait for the caller.
+    pub(crate) fn dismiss(&self) {
+        let task = self.0.lock().task.take();
         // It may be the last reference to a filter.
         drop(task);
     }
-
-    /// As [`Registered::remove`]: no task of a schedule waits for its remover.
-    pub(crate) fn dismiss(&self) {
-        self.remove();
-    }
 }
 
-/// Makes a task for the harness.
+/// Makes a task for the harness, which is due at once.
 pub(crate) fn register(_work: Work, task: Arc<dyn Task>) -> std::io::Result<Registered> {
-    Ok(Registered(Arc::new(Mutex::new(Some(task)))))
+    let entry = Entry { task: Some(task), due: Some(Instant::now()), is_running: false };
+    Ok(Registered(Arc::new(Mutex::new(entry))))
 }
 
 /// Returns the next tick of the period `every`.

@@ -210,6 +210,24 @@ impl Tickets {
         }
     }
 
+    /// Runs the task that syncs once if it is due, for a schedule. Returns the time until it is
+    /// due; `None` if there is none.
+    #[cfg(shuttle)]
+    pub(crate) fn run_task(&self) -> Option<Duration> {
+        let task = match &*self.task.lock() {
+            SyncTask::Running(task) => task.clone(),
+            _ => return None,
+        };
+        task.run_if_due()
+    }
+
+    /// Forgets the tickets of a process of a schedule that has died: their callbacks own
+    /// themselves.
+    #[cfg(shuttle)]
+    pub(crate) fn forget(&self) {
+        self.waiters.forget();
+    }
+
     /// Answers all tickets: nothing will be synced any more.
     pub(crate) fn end(&self) {
         *self.task.lock() = SyncTask::Ended;

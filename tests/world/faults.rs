@@ -149,7 +149,7 @@ pub fn run(world: &World, events: Events, lives: &[usize]) -> Checked<()> {
                 drop(weather);
                 note(world, disk.plan(Some(plan)));
             }
-            Event::Heal => note(world, disk.plan(None)),
+            Event::Heal => heal(world),
             Event::WriteBack => stage::at_once(|| disk.write_back()),
             Event::Lose => {
                 // In one step: what is written after it may rest on what is lost.
@@ -196,9 +196,13 @@ fn note(world: &World, plan: Option<Plan>) {
     }
 }
 
+/// No call to the disk fails any more. Errors from before may be still on their way.
+pub fn heal(world: &World) {
+    note(world, world.disk().plan(None));
+}
+
 /// Ends the faults of a round.
 pub fn clear(world: &World) {
-    note(world, world.disk().plan(None));
     let mut weather = lock(&world.weather);
     (weather.fault, weather.misreads) = (None, false);
 }

@@ -24,6 +24,8 @@ mod kinds;
 #[cfg(shuttle)]
 mod oracle;
 #[cfg(shuttle)]
+mod plan;
+#[cfg(shuttle)]
 mod processes;
 #[cfg(shuttle)]
 mod report;
@@ -31,6 +33,8 @@ mod report;
 mod revision;
 #[cfg(shuttle)]
 mod tasks;
+#[cfg(shuttle)]
+mod tickets;
 #[cfg(shuttle)]
 mod world;
 

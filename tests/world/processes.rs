@@ -141,15 +141,27 @@ pub fn tend(world: &World, life: usize, is_log: bool, working: &Mutex<u64>) -> C
     Ok(())
 }
 
-fn close(world: &World, life: usize) -> Checked<()> {
+/// Runs the thread of a process that syncs for tickets, as long as others of its threads work. Its
+/// task runs only when it is due or was woken: so a wakeup that is lost is missed.
+pub fn answer(world: &World, life: usize, working: &Mutex<u64>) -> Checked<()> {
+    while *lock(working) > 0 {
+        let due = world.handle(life).and_then(|filter| filter.run_syncs());
+        stage::wait(due.unwrap_or(TICK).min(TICK));
+    }
+    Ok(())
+}
+
+/// Closes the handle of a process.
+pub fn close(world: &World, life: usize) -> Checked<()> {
     // The handle stays in its place meanwhile: a dropped one closes, which a dead process cannot.
     let Some(filter) = world.handle(life) else { return Ok(()) };
     let returned = world.ask(|oracle, _| Ok(oracle.returned()))?;
+    world.begin_closing(life);
     match filter.close() {
         Ok(()) => {
             world.ask(|oracle, disk| {
                 // A handle that has not noticed an alteration closes what was before it.
-                if !world.plan.alters() {
+                if !world.plan.alters() && !world.has_closers(life) {
                     oracle.acknowledge(returned, disk);
                 }
                 Ok(())

@@ -14,6 +14,7 @@ pub struct Counts {
     /// Simulated time.
     pub passed: Duration,
     pub operations: u64,
+    pub tickets: u64,
     pub rounds: u64,
     pub openings: u64,
     pub comparisons: u64,
@@ -39,6 +40,7 @@ impl Counts {
         self.passed += other.passed;
         let pairs = [
             (&mut self.operations, other.operations),
+            (&mut self.tickets, other.tickets),
             (&mut self.rounds, other.rounds),
             (&mut self.openings, other.openings),
             (&mut self.comparisons, other.comparisons),
@@ -181,13 +183,14 @@ fn whatever_a_seed_decides(settings: &Settings) -> Result<(), String> {
     let Progress { worlds, counts, failures, .. } = run(settings);
     println!(
         "{worlds} worlds from seed {}: {:.1} simulated hours, {} operations in {} rounds, {} \
-         openings, {} comparisons, {} moments of the past, {} power cuts, {} processes killed, \
-         {} faults, {} errors, {} write-backs lost, {} disks that lied, {} steps, {} \
+         tickets, {} openings, {} comparisons, {} moments of the past, {} power cuts, {} processes \
+         killed, {} faults, {} errors, {} write-backs lost, {} disks that lied, {} steps, {} \
          switches; {:.0} s",
         settings.seed,
         counts.passed.as_secs_f64() / 3600.0,
         counts.operations,
         counts.rounds,
+        counts.tickets,
         counts.openings,
         counts.comparisons,
         counts.moments,

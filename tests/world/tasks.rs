@@ -3,6 +3,7 @@
 use crate::claims::{self, Then};
 use crate::kinds::{CAPACITIES, Promise};
 use crate::oracle::{Begun, Written};
+use crate::tickets::Fate;
 use crate::world::{Opened, World, lock};
 use ebbtide::history::Unlogged;
 use ebbtide::{Batch, Call, Checked as Answer, Durability, Error, Since, Timestamp};
@@ -14,7 +15,7 @@ use std::sync::Arc;
 /// Keys that several threads insert.
 pub const SHARED: u64 = 6;
 /// The first of the keys that are only checked and inserted if they are new.
-const CHECKED: u64 = 1 << 30;
+pub const CHECKED: u64 = 1 << 30;
 /// The sources of positions.
 const SOURCES: u64 = 3;
 
@@ -34,6 +35,7 @@ pub enum Act {
     Tasks,
     Clear,
     Alter,
+    Issue { checks: bool, fate: Fate },
     Look,
 }
 
@@ -41,7 +43,7 @@ impl Act {
     /// Draws one.
     pub fn draw(random: &mut Random) -> Self {
         let durable = random.below(3) == 0;
-        match random.below(64) {
+        match random.below(76) {
             0..=15 => Self::Insert { durable, shared: random.below(3) == 0 },
             16..=18 => Self::InsertSome { durable },
             19..=27 => Self::Check { durable, refreshes: random.below(4) == 0 },
@@ -55,6 +57,7 @@ impl Act {
             57..=60 => Self::Tasks,
             61 if random.below(4) == 0 => Self::Clear,
             62 if random.below(2) == 0 => Self::Alter,
+            64..=75 => Self::Issue { checks: random.below(3) == 0, fate: Fate::draw(random) },
             _ => Self::Look,
         }
     }
@@ -77,15 +80,20 @@ pub enum Next {
     Stop,
 }
 
-/// Returns whether the handle is of no more use: the filter refuses it, or its image is lost.
-fn is_over<T>(result: &Result<T, Error>) -> bool {
-    matches!(result, Err(Error::Poisoned { .. } | Error::Retired { .. } | Error::Core(_)))
+/// Returns whether the handle is of no more use: the filter refuses it, its image is lost, or it is
+/// closed.
+pub fn is_over<T>(result: &Result<T, Error>) -> bool {
+    let Err(error) = result else { return false };
+    matches!(
+        error,
+        Error::Poisoned { .. } | Error::Retired { .. } | Error::Core(_) | Error::Closed { .. }
+    )
 }
 
 /// A thread at work.
 pub struct Task<'a> {
     pub world: &'a World,
-    life: usize,
+    pub life: usize,
     pub filter: &'a Arc<Opened>,
     pub random: Random,
 }
@@ -126,6 +134,8 @@ impl<'a> Task<'a> {
             Act::Tasks => self.secure(|filter| filter.do_tasks()),
             Act::Clear => self.clear(),
             Act::Alter if world.plan.alters() => self.alter(),
+            Act::Issue { checks, fate } if world.plan.has_tickets => self.issue(checks, fate),
+            Act::Issue { .. } => self.insert(false, false),
             Act::Alter | Act::Look => {
                 let looked = self.filter.stat().map(drop);
                 let looked = looked.and_then(|()| self.filter.digest().map(drop));
@@ -140,6 +150,8 @@ impl<'a> Task<'a> {
     pub fn came<T>(&self, result: Result<T, Error>) -> Checked<Option<T>> {
         match result {
             Ok(done) => Ok(Some(done)),
+            // A callback of a ticket closes the handle.
+            Err(Error::Closed { .. }) if self.world.is_closing(self.life) => Ok(None),
             Err(error) if lock(&self.world.weather).allows(&error) => {
                 self.world.trace(|| format!("process {}: {error}", self.life));
                 lock(&self.world.counts).errors += 1;

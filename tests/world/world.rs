@@ -3,23 +3,22 @@
 
 use crate::claims;
 use crate::faults::{self, Weather};
-use crate::kinds::{KINDS, Promise, Spec};
-use crate::oracle::{Layout, Loss, Oracle, SEED};
+use crate::oracle::{Loss, Oracle, SEED};
+use crate::plan::Plan;
 use crate::processes;
 use crate::report::Counts;
 use crate::tasks;
+use crate::tickets::Tickets;
 use ebbtide::history::At;
 use ebbtide::media::Memory;
-use ebbtide::{
-    Any, Clock, Durability, Error, Filter, Keep, ManualClock, Options, Reader, Timestamp, inspect,
-};
+use ebbtide::{Any, Clock, Error, Filter, Keep, ManualClock, Options, Reader, Timestamp, inspect};
 use ebbtide_testkit::crash::choices::Chooser;
 use ebbtide_testkit::crash::disk::CrashDisk;
 use ebbtide_testkit::prefix::{Checked, text};
 use ebbtide_testkit::random::{Random, mix};
 use ebbtide_testkit::schedule::place::Place;
 use ebbtide_testkit::schedule::stage;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 /// The lives of processes in a world; each life has a number.
@@ -31,67 +30,9 @@ const START: u64 = 1_700_000_000_000_000;
 
 pub type Opened = Filter<Any>;
 
-/// What the seed decides for a whole world.
-#[derive(Debug)]
-pub struct Plan {
-    pub spec: &'static Spec,
-    pub layout: Layout,
-    pub durability: Durability,
-    segment_bytes: u64,
-    checkpoint_bytes: u64,
-    /// What is kept of the log that recovery does not need; none if the option is not set.
-    keeps: Option<Keep>,
-    /// What threads do more often than anything else.
-    pub favourite: Option<tasks::Act>,
-    /// Times come with the keys, not from the clock.
-    pub given: bool,
-    /// Some worlds have no faults but deaths and power cuts.
-    pub is_calm: bool,
-    /// Whether processes die at random steps.
-    is_mortal: bool,
-    /// Whether processes have threads in the background.
-    pub has_tasks: bool,
-}
-
-impl Plan {
-    fn draw(random: &mut Random) -> Self {
-        let durabilities =
-            [Durability::Always, Durability::Interval(Duration::from_millis(1)), Durability::Never];
-        Self {
-            spec: &const { &KINDS }[random.below(KINDS.len() as u64) as usize],
-            layout: Layout {
-                stripes: [1, 2, 4][random.below(3) as usize],
-                block_bytes: [512, 2048][random.below(2) as usize],
-            },
-            durability: durabilities[random.below(3) as usize],
-            segment_bytes: [5 * 32, 17 * 32, 64 * 32][random.below(3) as usize],
-            checkpoint_bytes: [300, 600, 2000][random.below(3) as usize],
-            keeps: [
-                None,
-                None,
-                Some(Keep::Bytes([1000, 5000][random.below(2) as usize])),
-                Some(Keep::For(Duration::from_secs(86_400 * 365))),
-            ][random.below(4) as usize],
-            favourite: (random.below(2) == 0).then(|| tasks::Act::draw(random)),
-            given: random.below(3) == 0,
-            is_calm: random.below(3) == 0,
-            is_mortal: random.below(4) > 0,
-            has_tasks: random.below(2) == 0,
-        }
-    }
-}
-
-impl Plan {
-    /// Returns whether the filter is altered: its log has all that it ever got, and it is the same
-    /// in whatever order its stripes got it.
-    pub fn alters(&self) -> bool {
-        matches!(self.keeps, Some(Keep::For(_)))
-            && matches!(self.spec.promise, Promise::Kept | Promise::Counted)
-    }
-}
-
 /// What the tasks of a world share.
 pub struct World {
+    pub me: Weak<Self>,
     pub plan: Plan,
     place: Mutex<Place<CrashDisk>>,
     hand: Mutex<ManualClock>,
@@ -103,6 +44,7 @@ pub struct World {
     /// The handles, by life.
     handles: Vec<Mutex<Option<Arc<Opened>>>>,
     pub claims: Mutex<claims::Claims>,
+    pub tickets: Mutex<Tickets>,
     fresh: Mutex<u64>,
     pub counts: Mutex<Counts>,
     is_traced: bool,
@@ -120,10 +62,11 @@ struct Process {
 }
 
 impl World {
-    fn new(random: &mut Random, is_traced: bool) -> Self {
+    fn new(random: &mut Random, is_traced: bool, me: Weak<Self>) -> Self {
         let plan = Plan::draw(random);
         let oracle = Oracle::new(plan.spec, plan.layout);
         Self {
+            me,
             place: Mutex::new(Place::new(CrashDisk::new(), None)),
             hand: Mutex::new(ManualClock::new(Timestamp::from_unix_micros(START))),
             elapsed: Mutex::default(),
@@ -132,6 +75,7 @@ impl World {
             weather: Mutex::default(),
             handles: (0..LIVES).map(|_| Mutex::default()).collect(),
             claims: Mutex::default(),
+            tickets: Mutex::default(),
             fresh: Mutex::new(1 << 20),
             counts: Mutex::default(),
             is_traced,
@@ -258,6 +202,12 @@ impl World {
                     stage::perform(life, || processes::tend(&world, life, is_log, &working));
                 }));
             }
+            if self.plan.has_tickets {
+                let (world, working) = (self.clone(), working.clone());
+                threads.push(shuttle::thread::spawn(move || {
+                    stage::perform(life, || processes::answer(&world, life, &working));
+                }));
+            }
         }
         let script = faults::draw(random, self.plan.is_calm);
         let world = self.clone();
@@ -276,12 +226,14 @@ impl World {
         for (life, handle) in self.handles.iter().enumerate() {
             let Some(filter) = lock(handle).take() else { continue };
             if stage::is_dead(life) {
+                filter.forget_tickets();
                 stage::release(life, filter);
             } else {
                 *lock(handle) = Some(filter.clone());
                 left.push((life, filter));
             }
         }
+        self.bury_tickets();
         left
     }
 
@@ -328,9 +280,12 @@ impl World {
     /// Compares what a round left with the oracle.
     fn judge(&self, random: &mut Random) -> Checked<()> {
         let disk = self.disk();
+        faults::heal(self);
+        self.settle_tickets(&self.bury())?;
         faults::clear(self);
         self.ask(|_, _| Ok(()))?;
         self.check_order(&disk)?;
+        // Callbacks may have closed some.
         let left = self.bury();
         // A handle that has found out refuses everything, and the others do by now.
         let is_lost = lock(&self.weather).lost;
@@ -371,6 +326,7 @@ impl World {
         let weather = *lock(&self.weather);
         for (life, filter) in left {
             if random.below(2) == 0 {
+                self.begin_closing(life);
                 match filter.close() {
                     Ok(()) => self.closed()?,
                     Err(_) if weather.lost => {}
@@ -576,7 +532,7 @@ impl World {
 /// Lets a world happen, in shuttle's first thread; the stage records a failure.
 pub fn happen(seed: u64, is_traced: bool) -> Counts {
     let mut random = Random::new(mix(seed));
-    let world = Arc::new(World::new(&mut random, is_traced));
+    let world = Arc::new_cyclic(|me| World::new(&mut random, is_traced, me.clone()));
     let is_mortal = world.plan.is_mortal;
     let deaths = (0..LIVES).map(|life| {
         let span = 16 << random.below(13);
@@ -593,7 +549,11 @@ pub fn happen(seed: u64, is_traced: bool) -> Counts {
         lock(&world.oracle).print();
         println!("{failure}");
     }
-    stage::end(|life| world.handles.get(life).map(|handle| lock(handle).take()));
+    stage::end(|life| {
+        let filter = lock(&world.handles[life]).take();
+        filter.inspect(|filter| filter.forget_tickets())
+    });
+    world.bury_tickets();
     let counts = *lock(&world.counts);
     Counts { passed: counts.passed + stage::now(), ..counts }
 }

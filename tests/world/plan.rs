@@ -1,0 +1,68 @@
+//! What the seed decides for a whole world.
+
+use crate::kinds::{KINDS, Promise, Spec};
+use crate::oracle::Layout;
+use crate::tasks;
+use ebbtide::{Durability, Keep};
+use ebbtide_testkit::random::Random;
+use std::time::Duration;
+
+/// What the seed decides for a whole world.
+#[derive(Debug)]
+pub struct Plan {
+    pub spec: &'static Spec,
+    pub layout: Layout,
+    pub durability: Durability,
+    pub segment_bytes: u64,
+    pub checkpoint_bytes: u64,
+    /// What is kept of the log that recovery does not need; none if the option is not set.
+    pub keeps: Option<Keep>,
+    /// What threads do more often than anything else.
+    pub favourite: Option<tasks::Act>,
+    /// Times come with the keys, not from the clock.
+    pub given: bool,
+    /// Some worlds have no faults but deaths and power cuts.
+    pub is_calm: bool,
+    /// Whether processes die at random steps.
+    pub is_mortal: bool,
+    /// Whether processes have threads in the background.
+    pub has_tasks: bool,
+    /// Whether threads issue tickets.
+    pub has_tickets: bool,
+}
+
+impl Plan {
+    pub fn draw(random: &mut Random) -> Self {
+        let durabilities =
+            [Durability::Always, Durability::Interval(Duration::from_millis(1)), Durability::Never];
+        Self {
+            spec: &const { &KINDS }[random.below(KINDS.len() as u64) as usize],
+            layout: Layout {
+                stripes: [1, 2, 4][random.below(3) as usize],
+                block_bytes: [512, 2048][random.below(2) as usize],
+            },
+            durability: durabilities[random.below(3) as usize],
+            segment_bytes: [5 * 32, 17 * 32, 64 * 32][random.below(3) as usize],
+            checkpoint_bytes: [300, 600, 2000][random.below(3) as usize],
+            keeps: [
+                None,
+                None,
+                Some(Keep::Bytes([1000, 5000][random.below(2) as usize])),
+                Some(Keep::For(Duration::from_secs(86_400 * 365))),
+            ][random.below(4) as usize],
+            favourite: (random.below(2) == 0).then(|| tasks::Act::draw(random)),
+            given: random.below(3) == 0,
+            is_calm: random.below(3) == 0,
+            is_mortal: random.below(4) > 0,
+            has_tasks: random.below(2) == 0,
+            has_tickets: random.below(2) == 0,
+        }
+    }
+
+    /// Returns whether the filter is altered: its log has all that it ever got, and it is the same
+    /// in whatever order its stripes got it.
+    pub fn alters(&self) -> bool {
+        matches!(self.keeps, Some(Keep::For(_)))
+            && matches!(self.spec.promise, Promise::Kept | Promise::Counted)
+    }
+}
