@@ -213,13 +213,13 @@ impl<K> Filter<K> {
         })
     }
 
-    /// Runs the background task of the log, or that of snapshots, once. Returns the time until it
-    /// is due; `None` if there is none, or the handle is closed.
+    /// Runs the background task of the log, or that of snapshots, once: always, or only if it is
+    /// due. Returns the time until it is due; `None` if there is none, or the handle is closed.
     #[cfg(shuttle)]
     #[doc(hidden)]
     #[must_use]
-    pub fn run_task(&self, is_log: bool) -> Option<Duration> {
-        self.current.engine().wakeup.run_task(is_log)
+    pub fn run_task(&self, is_log: bool, only_if_due: bool) -> Option<Duration> {
+        self.current.engine().wakeup.run_task(is_log, only_if_due)
     }
 
     /// Runs the background task that syncs for tickets once if it is due. Returns the time until it

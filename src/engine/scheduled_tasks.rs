@@ -3,7 +3,7 @@
 //! they are due or were woken, as a worker does.
 
 use crate::engine::task::{Task, Work};
-use crate::sync::{Instant, Mutex, sleep};
+use crate::sync::{Instant, Mutex, scheduled, sleep};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -92,7 +92,13 @@ impl Registered {
 }
 
 /// Makes a task for the harness, which is due at once.
+///
+/// # Errors
+/// An error of the system if the harness has it start no threads.
 pub(crate) fn register(_work: Work, task: Arc<dyn Task>) -> std::io::Result<Registered> {
+    if !scheduled::may_start() {
+        return Err(std::io::ErrorKind::WouldBlock.into());
+    }
     let entry = Entry { task: Some(task), due: Some(Instant::now()), is_running: false };
     Ok(Registered(Arc::new(Mutex::new(entry))))
 }

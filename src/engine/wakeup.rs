@@ -79,12 +79,14 @@ impl Wakeup {
         let _ = self.tasks.set(tasks);
     }
 
-    /// Runs the task of the log, or that of snapshots, once, for a schedule. Returns the time until
-    /// it is due; `None` if the filter has no such tasks, or they have ended.
+    /// Runs the task of the log, or that of snapshots, once, for a schedule: always, or only if it
+    /// is due. Returns the time until it is due; `None` if the filter has no such tasks, or they
+    /// have ended.
     #[cfg(shuttle)]
-    pub(crate) fn run_task(&self, is_log: bool) -> Option<Duration> {
+    pub(crate) fn run_task(&self, is_log: bool, only_if_due: bool) -> Option<Duration> {
         let [log, snapshots] = self.tasks.get()?;
-        if is_log { log.run() } else { snapshots.run() }
+        let task = if is_log { log } else { snapshots };
+        if only_if_due { task.run_if_due() } else { task.run() }
     }
 
     /// Stops the tasks and waits until none of them is running.

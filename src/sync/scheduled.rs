@@ -23,6 +23,8 @@ pub struct Harness {
     pub pause: fn(time: Duration, may_wake: bool) -> bool,
     /// Returns the time since a fixed start.
     pub now: fn() -> Duration,
+    /// Returns whether the system can start a thread.
+    pub may_start: fn() -> bool,
 }
 
 static HARNESS: OnceLock<Harness> = OnceLock::new();
@@ -44,6 +46,11 @@ pub fn sleep(time: Duration) {
     if let Some(harness) = HARNESS.get() {
         (harness.pause)(time, false);
     }
+}
+
+/// Returns whether the system can start a thread at the moment.
+pub(crate) fn may_start() -> bool {
+    HARNESS.get().is_none_or(|harness| (harness.may_start)())
 }
 
 /// As [`std::thread::yield_now`]; takes long enough that waits by yielding soon end.

@@ -15,6 +15,8 @@ use std::time::Duration;
 pub struct Weather {
     /// The fault of this round.
     pub fault: Option<Fault>,
+    /// The system could not start a thread in this round.
+    pub lacked_threads: bool,
     /// A read may have returned something else than what the disk holds.
     pub misreads: bool,
     /// A sync or the image may have failed since the filter was opened.
@@ -60,7 +62,7 @@ impl Weather {
     pub fn allows(&self, error: &Error) -> bool {
         match error {
             Error::Poisoned { .. } | Error::Retired { .. } => self.may_poison,
-            Error::Io { .. } => self.lost || self.fault.is_some(),
+            Error::Io { .. } => self.lost || self.fault.is_some() || self.lacked_threads,
             // Its claim is on a lost page.
             Error::LeaseLost { .. } => self.lost,
             Error::Damaged { .. } => self.lost || self.misreads,
@@ -80,6 +82,7 @@ pub enum Event {
     Advance(Duration),
     SetWallAhead(Duration),
     Fail(Plan),
+    LackThreads,
     Heal,
     WriteBack,
     Lose,
@@ -95,7 +98,7 @@ pub type Events = Vec<(u64, Duration, Event, Random)>;
 pub fn draw(random: &mut Random, is_calm: bool) -> Events {
     let mut events = Vec::new();
     for _ in 0..random.below(5) {
-        let event = match random.below(if is_calm { 8 } else { 18 }) {
+        let event = match random.below(if is_calm { 8 } else { 19 }) {
             0..=3 => {
                 let most = if random.below(4) == 0 { 3_600_000_000 } else { 150_000 };
                 Event::Advance(Duration::from_micros(random.below(most)))
@@ -113,6 +116,7 @@ pub fn draw(random: &mut Random, is_calm: bool) -> Events {
             15 => Event::WriteBack,
             16 if random.below(2) == 0 => Event::Lose,
             17 if random.below(3) == 0 => Event::Lie,
+            18 => Event::LackThreads,
             _ => Event::WriteBack,
         };
         let wait = Duration::from_micros(random.below(4) * random.below(30_000));
@@ -148,6 +152,10 @@ pub fn run(world: &World, events: Events, lives: &[usize]) -> Checked<()> {
                 weather.may_poison = true;
                 drop(weather);
                 note(world, disk.plan(Some(plan)));
+            }
+            Event::LackThreads => {
+                stage::lack_threads(true);
+                lock(&world.weather).lacked_threads = true;
             }
             Event::Heal => heal(world),
             Event::WriteBack => stage::at_once(|| disk.write_back()),
@@ -199,10 +207,11 @@ fn note(world: &World, plan: Option<Plan>) {
 /// No call to the disk fails any more. Errors from before may be still on their way.
 pub fn heal(world: &World) {
     note(world, world.disk().plan(None));
+    stage::lack_threads(false);
 }
 
 /// Ends the faults of a round.
 pub fn clear(world: &World) {
     let mut weather = lock(&world.weather);
-    (weather.fault, weather.misreads) = (None, false);
+    (weather.fault, weather.misreads, weather.lacked_threads) = (None, false, false);
 }

@@ -20,6 +20,8 @@ mod claims;
 #[cfg(shuttle)]
 mod faults;
 #[cfg(shuttle)]
+mod judge;
+#[cfg(shuttle)]
 mod kinds;
 #[cfg(shuttle)]
 mod oracle;

@@ -27,6 +27,10 @@ pub struct Plan {
     pub is_mortal: bool,
     /// Whether processes have threads in the background.
     pub has_tasks: bool,
+    /// Whether these run their tasks only when they are due or were woken.
+    pub is_punctual: bool,
+    /// How long a sync lasts.
+    pub sync_lasts: Duration,
     /// Whether threads issue tickets.
     pub has_tickets: bool,
 }
@@ -55,6 +59,8 @@ impl Plan {
             is_calm: random.below(3) == 0,
             is_mortal: random.below(4) > 0,
             has_tasks: random.below(2) == 0,
+            is_punctual: random.below(2) == 0,
+            sync_lasts: Duration::from_micros([0, 0, 0, 400][random.below(4) as usize]),
             has_tickets: random.below(2) == 0,
         }
     }

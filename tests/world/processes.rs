@@ -119,12 +119,15 @@ const TICK: Duration = Duration::from_millis(20);
 /// Runs a background thread of a process, as long as others of its threads work. What had returned
 /// an interval before is durable once the thread of the log has run.
 pub fn tend(world: &World, life: usize, is_log: bool, working: &Mutex<u64>) -> Checked<()> {
-    let mut ran = None;
+    let (mut ran, is_punctual) = (None, world.plan.is_punctual);
     while *lock(working) > 0 {
         let (began, returned) = (stage::now(), world.ask(|oracle, _| Ok(oracle.returned()))?);
-        let due = world.handle(life).and_then(|filter| filter.run_task(is_log));
+        let due = world.handle(life).and_then(|filter| filter.run_task(is_log, is_punctual));
         let is_synced = match world.plan.durability {
-            Durability::Interval(every) => is_log && ran.is_some_and(|ran| began - ran >= every),
+            // Otherwise it may not have run.
+            Durability::Interval(every) if !is_punctual => {
+                is_log && ran.is_some_and(|ran| began - ran >= every)
+            }
             _ => false,
         };
         // A sync that failed is left to callers, and a handle may not have noticed an alteration.

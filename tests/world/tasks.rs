@@ -218,6 +218,7 @@ impl<'a> Task<'a> {
             match happened {
                 Some(true) => {
                     let end = oracle.end(begun, written)?;
+                    self.world.note_written(self.life, end);
                     if is_durable {
                         oracle.acknowledge(end, disk);
                     }

@@ -160,7 +160,9 @@ impl Task<'_> {
         let answer = *ticket.answer();
         let is_trusted = self.keeps() && !lock(&world.weather).lost;
         let end = world.ask(|oracle, _| match answer {
-            Answer::New => oracle.end(begun, &written),
+            Answer::New => {
+                oracle.end(begun, &written).inspect(|&end| world.note_written(life, end))
+            }
             Answer::Present => {
                 oracle.fail(&written);
                 Ok(oracle.first_insert(written[0].1).filter(|_| is_trusted).unwrap_or(0))
@@ -396,6 +398,12 @@ impl World {
         tickets.kept = kept;
         drop(tickets);
         gone.into_iter().for_each(|awaited| stage::release(awaited.life, awaited));
+    }
+
+    /// All processes have ended, also those that had closed their handles.
+    pub fn forget_tickets(&self) {
+        let before = std::mem::take(&mut *lock(&self.tickets));
+        lock(&self.tickets).last = before.last;
     }
 
     /// Polls the tickets whose wakers were called. Returns whether there are any.

@@ -233,6 +233,7 @@ impl MediaFile for File {
     }
 
     fn sync(&self) -> io::Result<()> {
+        stage::pass_sync();
         call(|| self.0.sync())
     }
 

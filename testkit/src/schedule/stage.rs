@@ -63,6 +63,10 @@ struct Stage {
     round: Cell<(u64, Duration)>,
     /// Whether a process that takes too many steps, or waits too long, in this round only dies.
     forgives: Cell<bool>,
+    /// Whether the system starts no threads.
+    lacks_threads: Cell<bool>,
+    /// How long a sync lasts.
+    sync_lasts: Cell<Duration>,
     /// A hash of all that was decided and noted.
     trace: Cell<u64>,
     /// The number of steps granted to the running thread, and the number remaining.
@@ -83,6 +87,8 @@ thread_local! {
         killed: Cell::new(0),
         round: Cell::new((0, Duration::ZERO)),
         forgives: Cell::new(false),
+        lacks_threads: Cell::new(false),
+        sync_lasts: Cell::new(Duration::ZERO),
         trace: Cell::new(0),
         given: Cell::new(0),
         left: Cell::new(0),
@@ -253,6 +259,7 @@ pub fn install() {
         step,
         pause: |time, may_wake| STAGE.with(|stage| stage.pause(time, may_wake)),
         now: || STAGE.with(|stage| stage.now.get()),
+        may_start: || STAGE.with(|stage| !stage.lacks_threads.get()),
     });
 }
 
@@ -304,6 +311,8 @@ pub fn begin(mut random: Random, deaths: Vec<Option<u64>>, bury: impl Fn(usize) 
         stage.killed.set(0);
         stage.round.set((0, stage.now.get()));
         stage.forgives.set(false);
+        stage.lacks_threads.set(false);
+        stage.sync_lasts.set(Duration::ZERO);
         stage.trace.set(0);
     });
 }
@@ -323,6 +332,24 @@ pub fn begin_round() {
 /// the schedule.
 pub fn forgive() {
     STAGE.with(|stage| stage.forgives.set(true));
+}
+
+/// Decides whether the engine can start threads from now on.
+pub fn lack_threads(lacks: bool) {
+    STAGE.with(|stage| stage.lacks_threads.set(lacks));
+}
+
+/// Decides how long a sync lasts from now on; others run meanwhile.
+pub fn let_syncs_last(time: Duration) {
+    STAGE.with(|stage| stage.sync_lasts.set(time));
+}
+
+/// Lets the time of a sync pass.
+pub fn pass_sync() {
+    let time = STAGE.with(|stage| stage.sync_lasts.get());
+    if !time.is_zero() {
+        pause(time);
+    }
 }
 
 /// Adds what was observed to the trace.
