@@ -4,6 +4,7 @@
 
 use crate::engine::task::{Task, Work};
 use crate::sync::{Instant, Mutex, scheduled, sleep};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,7 +42,8 @@ impl std::fmt::Debug for Registered {
 }
 
 impl Registered {
-    /// Runs the task once. Returns the time until it is due, or `None` if it was removed.
+    /// Runs the task once. Returns the time until it is due, or `None` if it was removed, as one
+    /// is that panics.
     pub(crate) fn run(&self) -> Option<Duration> {
         self.run_if(|_| true)
     }
@@ -60,12 +62,20 @@ impl Registered {
         entry.due = None;
         entry.is_running = true;
         drop(entry);
-        let next = task.run();
+        let next = catch_unwind(AssertUnwindSafe(|| task.run()));
         // Without the lock: it may be the last reference to a filter.
         drop(task);
+        // In a process that has died, this ends the thread.
         let mut entry = self.0.lock();
         entry.is_running = false;
-        entry.schedule(next);
+        match next {
+            Ok(next) => entry.schedule(next),
+            Err(panic) => {
+                entry.task = None;
+                drop(entry);
+                resume_unwind(panic)
+            }
+        }
         entry.task.is_some().then(|| entry.left())
     }
 

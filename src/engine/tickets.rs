@@ -300,10 +300,6 @@ impl Task for Tickets {
         if self.shared.check_process().is_err() {
             return Instant::now() + LONG;
         }
-        // A process of a schedule dies by a panic.
-        if cfg!(shuttle) {
-            return self.serve();
-        }
         // What reports of slow work call may panic. The tickets wait for another attempt.
         catch_unwind(AssertUnwindSafe(|| self.serve())).unwrap_or_else(|panic| {
             std::mem::forget(panic);

@@ -83,6 +83,7 @@ pub enum Event {
     SetWallAhead(Duration),
     Fail(Plan),
     LackThreads,
+    Panic,
     Heal,
     WriteBack,
     Lose,
@@ -98,7 +99,7 @@ pub type Events = Vec<(u64, Duration, Event, Random)>;
 pub fn draw(random: &mut Random, is_calm: bool) -> Events {
     let mut events = Vec::new();
     for _ in 0..random.below(5) {
-        let event = match random.below(if is_calm { 8 } else { 19 }) {
+        let event = match random.below(if is_calm { 8 } else { 20 }) {
             0..=3 => {
                 let most = if random.below(4) == 0 { 3_600_000_000 } else { 150_000 };
                 Event::Advance(Duration::from_micros(random.below(most)))
@@ -117,6 +118,7 @@ pub fn draw(random: &mut Random, is_calm: bool) -> Events {
             16 if random.below(2) == 0 => Event::Lose,
             17 if random.below(3) == 0 => Event::Lie,
             18 => Event::LackThreads,
+            19 => Event::Panic,
             _ => Event::WriteBack,
         };
         let wait = Duration::from_micros(random.below(4) * random.below(30_000));
@@ -142,40 +144,19 @@ pub fn run(world: &World, events: Events, lives: &[usize]) -> Checked<()> {
                 world.trace(|| format!("now {}", world.given_now()));
             }
             Event::SetWallAhead(by) => world.set_wall_ahead(by),
-            Event::Fail(plan) => {
-                let mut weather = lock(&world.weather);
-                weather.fault = Some(plan.fault);
-                weather.misreads |= matches!(plan.fault, Fault::BitFlip | Fault::ReadEnds);
-                weather.was_full |=
-                    matches!(plan.fault, Fault::NoSpace | Fault::QuotaExceeded | Fault::ShortWrite);
-                weather.may_tear_kept |= plan.fault == Fault::DirectorySyncFails;
-                weather.may_poison = true;
-                drop(weather);
-                note(world, disk.plan(Some(plan)));
-            }
+            Event::Fail(plan) => fail(world, plan),
             Event::LackThreads => {
                 stage::lack_threads(true);
                 lock(&world.weather).lacked_threads = true;
             }
+            Event::Panic => {
+                stage::let_sync_panic(true);
+                // Whoever unwinds may hold a stripe.
+                lock(&world.weather).may_poison = true;
+            }
             Event::Heal => heal(world),
             Event::WriteBack => stage::at_once(|| disk.write_back()),
-            Event::Lose => {
-                // In one step: what is written after it may rest on what is lost.
-                let is_lost = world.ask(|oracle, disk| {
-                    let is_lost = disk.lose(&mut random);
-                    if is_lost {
-                        oracle.lose_image(disk.has("tmp-0"));
-                        let mut weather = lock(&world.weather);
-                        (weather.lost, weather.may_poison) = (true, true);
-                    }
-                    Ok(is_lost)
-                })?;
-                if is_lost {
-                    lock(&world.counts).lost += 1;
-                    // The threads that look once a second are not there.
-                    stage::forgive();
-                }
-            }
+            Event::Lose => lose(world, &mut random)?,
             Event::Lie => {
                 disk.lie();
                 lock(&world.weather).lies = true;
@@ -197,6 +178,39 @@ pub fn run(world: &World, events: Events, lives: &[usize]) -> Checked<()> {
     Ok(())
 }
 
+/// Lets calls to the disk fail.
+fn fail(world: &World, plan: Plan) {
+    let mut weather = lock(&world.weather);
+    weather.fault = Some(plan.fault);
+    weather.misreads |= matches!(plan.fault, Fault::BitFlip | Fault::ReadEnds);
+    weather.was_full |=
+        matches!(plan.fault, Fault::NoSpace | Fault::QuotaExceeded | Fault::ShortWrite);
+    weather.may_tear_kept |= plan.fault == Fault::DirectorySyncFails;
+    weather.may_poison = true;
+    drop(weather);
+    note(world, world.disk().plan(Some(plan)));
+}
+
+/// Loses pages of the image.
+fn lose(world: &World, random: &mut Random) -> Checked<()> {
+    // In one step: what is written after it may rest on what is lost.
+    let is_lost = world.ask(|oracle, disk| {
+        let is_lost = disk.lose(random);
+        if is_lost {
+            oracle.lose_image(disk.has("tmp-0"));
+            let mut weather = lock(&world.weather);
+            (weather.lost, weather.may_poison) = (true, true);
+        }
+        Ok(is_lost)
+    })?;
+    if is_lost {
+        lock(&world.counts).lost += 1;
+        // The threads that look once a second are not there.
+        stage::forgive();
+    }
+    Ok(())
+}
+
 /// Counts a fault that has struck.
 fn note(world: &World, plan: Option<Plan>) {
     if plan.is_some_and(|plan| plan.has_struck()) {
@@ -208,6 +222,7 @@ fn note(world: &World, plan: Option<Plan>) {
 pub fn heal(world: &World) {
     note(world, world.disk().plan(None));
     stage::lack_threads(false);
+    stage::let_sync_panic(false);
 }
 
 /// Ends the faults of a round.

@@ -88,7 +88,7 @@ pub fn open(world: &World, life: usize) -> Checked<Option<Arc<Opened>>> {
 pub fn run(world: &World, life: usize, script: &Script, working: &Mutex<u64>) -> Checked<()> {
     stage::pause(script.begins);
     if script.is_first && world.handle(life).is_none() {
-        open(world, life)?;
+        stage::survive(|| open(world, life)).transpose()?;
     }
     for _ in 0..200 {
         let Some(filter) = world.handle(life) else {
@@ -97,7 +97,8 @@ pub fn run(world: &World, life: usize, script: &Script, working: &Mutex<u64>) ->
         };
         let mut task = Task::new(world, life, &filter, script.random.clone());
         for &act in &script.acts {
-            if task.act(act)? == Next::Stop {
+            // After a panic the thread continues, as one that catches it may.
+            if stage::survive(|| task.act(act)).transpose()? == Some(Next::Stop) {
                 break;
             }
         }
@@ -122,7 +123,10 @@ pub fn tend(world: &World, life: usize, is_log: bool, working: &Mutex<u64>) -> C
     let (mut ran, is_punctual) = (None, world.plan.is_punctual);
     while *lock(working) > 0 {
         let (began, returned) = (stage::now(), world.ask(|oracle, _| Ok(oracle.returned()))?);
-        let due = world.handle(life).and_then(|filter| filter.run_task(is_log, is_punctual));
+        // A task that panics is over.
+        let run =
+            |filter: Arc<Opened>| stage::survive(|| filter.run_task(is_log, is_punctual)).flatten();
+        let due = world.handle(life).and_then(run);
         let is_synced = match world.plan.durability {
             // Otherwise it may not have run.
             Durability::Interval(every) if !is_punctual => {
@@ -160,8 +164,8 @@ pub fn close(world: &World, life: usize) -> Checked<()> {
     let Some(filter) = world.handle(life) else { return Ok(()) };
     let returned = world.ask(|oracle, _| Ok(oracle.returned()))?;
     world.begin_closing(life);
-    match filter.close() {
-        Ok(()) => {
+    match stage::survive(|| filter.close()) {
+        Some(Ok(())) => {
             world.ask(|oracle, disk| {
                 // A handle that has not noticed an alteration closes what was before it.
                 if !world.plan.alters() && !world.has_closers(life) {
@@ -171,8 +175,10 @@ pub fn close(world: &World, life: usize) -> Checked<()> {
             })?;
             world.trace(|| format!("process {life} has closed"));
         }
-        Err(error) if lock(&world.weather).allows(&error) => {}
-        Err(error) => return Err(format!("closing: {error}")),
+        Some(Err(error)) if !lock(&world.weather).allows(&error) => {
+            return Err(format!("closing: {error}"));
+        }
+        Some(Err(_)) | None => {}
     }
     drop(filter);
     world.set_handle(life, None);

@@ -14,7 +14,6 @@ use ebbtide_testkit::prefix::Checked;
 use ebbtide_testkit::random::Random;
 use ebbtide_testkit::schedule::stage;
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,9 +69,6 @@ const LOOKS: u64 = 60;
 const SOON: Duration = Duration::from_secs(60);
 /// More turns than a task that syncs needs, of which each answers a ticket.
 const TURNS: u64 = 10_000;
-
-/// The payload with which callbacks panic.
-struct OnPurpose;
 
 /// What a waker wakes.
 #[derive(Debug, Default)]
@@ -199,7 +195,10 @@ impl Task<'_> {
                 }
             }
             Fate::Wait => {
-                let answer = awaited.ticket.wait();
+                let Some(answer) = stage::survive(|| awaited.ticket.wait()) else {
+                    lock(&world.tickets).waiting.remove(&number);
+                    return Ok(());
+                };
                 world.answered(number, &answer)?;
             }
             Fate::Await => {
@@ -214,12 +213,8 @@ impl Task<'_> {
             }
             Fate::Call(callback) => {
                 let tell = self.callback(number, callback);
-                let told = catch_unwind(AssertUnwindSafe(|| awaited.ticket.on_durable(tell)));
-                if let Err(panic) = told
-                    && !panic.is::<OnPurpose>()
-                {
-                    resume_unwind(panic);
-                }
+                // It may be called at once.
+                stage::survive(|| awaited.ticket.on_durable(tell));
             }
         }
         Ok(())
@@ -272,9 +267,12 @@ impl Task<'_> {
         let random = Random::new(self.random.below(u64::MAX));
         move |answer| {
             let Some(world) = world.upgrade().filter(|_| !stage::is_dead(life)) else { return };
-            stage::watch(|| world.called(number, life, callback, random, &answer));
+            stage::watch(|| {
+                let called = || world.called(number, life, callback, random, &answer);
+                stage::survive(called).unwrap_or(Ok(()))
+            });
             if callback == Callback::Panics {
-                resume_unwind(Box::new(OnPurpose));
+                stage::panic_on_purpose();
             }
         }
     }

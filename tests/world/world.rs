@@ -256,6 +256,7 @@ impl World {
     fn power_cut(&self, random: &mut Random) -> Checked<()> {
         self.kill_all();
         stage::lack_threads(false);
+        stage::let_sync_panic(false);
         let weather = *lock(&self.weather);
         let is_lied_to = weather.lies || weather.was_lied_to;
         self.ask(|oracle, _| {

@@ -74,8 +74,8 @@ impl<M: Media> View<M> {
         &self.place.medium
     }
 
-    fn file(file: Box<dyn MediaFile>) -> Box<dyn MediaFile> {
-        Box::new(File(file))
+    fn file(name: &str, file: Box<dyn MediaFile>) -> Box<dyn MediaFile> {
+        Box::new(File { file, is_log: name.starts_with("wal-") })
     }
 
     fn is(&self, planted: Planted) -> bool {
@@ -97,7 +97,7 @@ impl<M: Media> Media for View<M> {
     }
 
     fn create(&self, name: &str, bytes: u64) -> io::Result<Box<dyn MediaFile>> {
-        call(|| self.medium().create(name, bytes).map(Self::file))
+        call(|| self.medium().create(name, bytes).map(|file| Self::file(name, file)))
     }
 
     fn create_with_hole(
@@ -106,11 +106,15 @@ impl<M: Media> Media for View<M> {
         bytes: u64,
         allocated: u64,
     ) -> io::Result<Box<dyn MediaFile>> {
-        call(|| self.medium().create_with_hole(name, bytes, allocated).map(Self::file))
+        call(|| {
+            self.medium()
+                .create_with_hole(name, bytes, allocated)
+                .map(|file| Self::file(name, file))
+        })
     }
 
     fn open(&self, name: &str, access: Access) -> io::Result<Box<dyn MediaFile>> {
-        call(|| self.medium().open(name, access).map(Self::file))
+        call(|| self.medium().open(name, access).map(|file| Self::file(name, file)))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -197,52 +201,59 @@ impl Drop for LocksOfProcess {
 }
 
 #[derive(Debug)]
-struct File(Box<dyn MediaFile>);
+struct File {
+    file: Box<dyn MediaFile>,
+    is_log: bool,
+}
 
 impl MediaFile for File {
     fn bytes(&self) -> io::Result<u64> {
-        call(|| self.0.bytes())
+        call(|| self.file.bytes())
     }
 
     fn allocated_bytes(&self) -> io::Result<u64> {
-        call(|| self.0.allocated_bytes())
+        call(|| self.file.allocated_bytes())
     }
 
     fn identity(&self) -> io::Result<u64> {
-        call(|| self.0.identity())
+        call(|| self.file.identity())
     }
 
     fn allocate(&self, bytes: Range<u64>) -> io::Result<()> {
-        call(|| self.0.allocate(bytes))
+        call(|| self.file.allocate(bytes))
     }
 
     fn free(&self, bytes: Range<u64>) -> io::Result<()> {
-        call(|| self.0.free(bytes))
+        call(|| self.file.free(bytes))
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        call(|| self.0.read_at(buffer, offset))
+        call(|| self.file.read_at(buffer, offset))
     }
 
     fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
-        call(|| self.0.write_at(buffer, offset))
+        call(|| self.file.write_at(buffer, offset))
     }
 
     fn truncate(&self, bytes: u64) -> io::Result<()> {
-        call(|| self.0.truncate(bytes))
+        call(|| self.file.truncate(bytes))
     }
 
     fn sync(&self) -> io::Result<()> {
         stage::pass_sync();
-        call(|| self.0.sync())
+        let synced = call(|| self.file.sync());
+        if self.is_log {
+            stage::end_log_sync();
+        }
+        synced
     }
 
     fn check_written(&self) -> io::Result<()> {
-        call(|| self.0.check_written())
+        call(|| self.file.check_written())
     }
 
     fn map(&self, access: Access) -> io::Result<Box<dyn Mapping>> {
-        call(|| Ok(Box::new(Mapped(self.0.map(access)?)) as Box<dyn Mapping>))
+        call(|| Ok(Box::new(Mapped(self.file.map(access)?)) as Box<dyn Mapping>))
     }
 }
 

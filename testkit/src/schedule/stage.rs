@@ -30,6 +30,9 @@ const LONGEST_RUN: u64 = 20_000;
 /// The payload with which the threads of a dead process unwind.
 struct Killed;
 
+/// The payload with which threads panic because a schedule wants them to.
+struct OnPurpose;
+
 /// A process of a schedule.
 struct Life {
     /// The number of steps until it dies.
@@ -67,6 +70,10 @@ struct Stage {
     lacks_threads: Cell<bool>,
     /// How long a sync lasts.
     sync_lasts: Cell<Duration>,
+    /// Whether the thread that syncs the log next panics.
+    panics: Cell<bool>,
+    /// What code said that has panicked without purpose; the engine may have caught it.
+    panicked: RefCell<Option<String>>,
     /// A hash of all that was decided and noted.
     trace: Cell<u64>,
     /// The number of steps granted to the running thread, and the number remaining.
@@ -89,6 +96,8 @@ thread_local! {
         forgives: Cell::new(false),
         lacks_threads: Cell::new(false),
         sync_lasts: Cell::new(Duration::ZERO),
+        panics: Cell::new(false),
+        panicked: RefCell::new(None),
         trace: Cell::new(0),
         given: Cell::new(0),
         left: Cell::new(0),
@@ -253,8 +262,17 @@ impl Stage {
     }
 }
 
-/// Makes the engine call this module before each step, permanently.
+/// Makes the engine call this module before each step, permanently. From then on a panic is the
+/// failure of its schedule, also if the engine catches it.
 pub fn install() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        // Not while a thread ends.
+        let _ = STAGE.try_with(|stage| {
+            stage.panicked.borrow_mut().get_or_insert_with(|| format!("a panic: {panic}"));
+        });
+        report(panic);
+    }));
     ebbtide::scheduled::install(ebbtide::scheduled::Harness {
         step,
         pause: |time, may_wake| STAGE.with(|stage| stage.pause(time, may_wake)),
@@ -313,6 +331,8 @@ pub fn begin(mut random: Random, deaths: Vec<Option<u64>>, bury: impl Fn(usize) 
         stage.forgives.set(false);
         stage.lacks_threads.set(false);
         stage.sync_lasts.set(Duration::ZERO);
+        stage.panics.set(false);
+        stage.panicked.replace(None);
         stage.trace.set(0);
     });
 }
@@ -349,6 +369,36 @@ pub fn pass_sync() {
     let time = STAGE.with(|stage| stage.sync_lasts.get());
     if !time.is_zero() {
         pause(time);
+    }
+}
+
+/// Panics, as a program's own code within a call of the engine may.
+pub fn panic_on_purpose() {
+    resume_unwind(Box::new(OnPurpose));
+}
+
+/// Decides whether the thread that syncs the log next panics afterwards.
+pub fn let_sync_panic(panics: bool) {
+    STAGE.with(|stage| stage.panics.set(panics));
+}
+
+/// Panics after a sync of the log, if that was decided.
+pub fn end_log_sync() {
+    let panics = STAGE.with(|stage| {
+        let is_free = stage.process.get().is_some_and(|process| !stage.is_dead(process));
+        is_free && !std::thread::panicking() && stage.panics.replace(false)
+    });
+    if panics {
+        panic_on_purpose();
+    }
+}
+
+/// Runs code that may panic on purpose; returns none if it did.
+pub fn survive<T>(act: impl FnOnce() -> T) -> Option<T> {
+    match catch_unwind(AssertUnwindSafe(act)) {
+        Ok(done) => Some(done),
+        Err(payload) if payload.is::<OnPurpose>() => None,
+        Err(payload) => resume_unwind(payload),
     }
 }
 
@@ -433,7 +483,10 @@ pub fn fail(sentence: String) {
 
 /// Returns why the schedule failed, if it did.
 pub fn failure() -> Option<String> {
-    STAGE.with(|stage| stage.with_inner(|inner| inner.failure.clone()))
+    STAGE.with(|stage| {
+        let failure = stage.with_inner(|inner| inner.failure.clone());
+        failure.or_else(|| stage.panicked.borrow().clone())
+    })
 }
 
 /// The statistics of a schedule.
