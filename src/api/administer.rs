@@ -222,6 +222,15 @@ impl<K> Filter<K> {
         self.current.engine().wakeup.run_task(is_log, only_if_due)
     }
 
+    /// Returns the time until the background task of the log is due, none of it if it is running;
+    /// `None` if there is none.
+    #[cfg(shuttle)]
+    #[doc(hidden)]
+    #[must_use]
+    pub fn log_due(&self) -> Option<Duration> {
+        self.current.engine().wakeup.log_due()
+    }
+
     /// Runs the background task that syncs for tickets once if it is due. Returns the time until it
     /// is due; `None` if no ticket was awaited yet, or the handle is closed.
     #[cfg(shuttle)]

@@ -53,6 +53,14 @@ impl Registered {
         self.run_if(|entry| entry.left().is_zero())
     }
 
+    /// Returns the time until the task is due, none of it if it is running; `None` if it was
+    /// removed.
+    pub(crate) fn due(&self) -> Option<Duration> {
+        let entry = self.0.lock();
+        entry.task.as_ref()?;
+        Some(if entry.is_running { Duration::ZERO } else { entry.left() })
+    }
+
     fn run_if(&self, is_wanted: impl FnOnce(&Entry) -> bool) -> Option<Duration> {
         let mut entry = self.0.lock();
         let task = entry.task.clone()?;

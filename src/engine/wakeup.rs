@@ -89,6 +89,14 @@ impl Wakeup {
         if only_if_due { task.run_if_due() } else { task.run() }
     }
 
+    /// Returns the time until the task of the log is due, none of it if it is running; `None` if
+    /// there is none.
+    #[cfg(shuttle)]
+    pub(crate) fn log_due(&self) -> Option<Duration> {
+        let [log, _] = self.tasks.get()?;
+        log.due()
+    }
+
     /// Stops the tasks and waits until none of them is running.
     pub(crate) fn end(&self) {
         self.tasks.get().into_iter().flatten().for_each(Registered::remove);

@@ -75,8 +75,10 @@ impl World {
         stage::pause(every);
         for (life, filter) in left {
             let Some(end) = lock(&self.written).get(life).copied() else { continue };
+            let before = filter.durable_upto().map_err(text)?;
             let _ = filter.run_task(true, true);
             let durable = filter.durable_upto().map_err(text)?;
+            self.trace(|| format!("process {life} wrote up to {end}; durable {before}, {durable}"));
             if durable < end {
                 return Err(format!(
                     "process {life} wrote up to {end}, and its log is not synced beyond {durable}"

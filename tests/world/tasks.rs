@@ -10,6 +10,7 @@ use ebbtide::{Batch, Call, Checked as Answer, Durability, Error, Since, Timestam
 use ebbtide_core::record::Op;
 use ebbtide_testkit::prefix::Checked;
 use ebbtide_testkit::random::Random;
+use ebbtide_testkit::schedule::stage;
 use std::sync::Arc;
 
 /// Keys that several threads insert.
@@ -143,7 +144,28 @@ impl<'a> Task<'a> {
             }
         };
         world.trace(|| format!("process {life}: {act:?} -> {next:?}"));
+        self.check_log_task()?;
         next
+    }
+
+    /// With `Interval`, what has returned is durable soon: if it is not yet, the task of the log is
+    /// running, or will be within an interval.
+    fn check_log_task(&self) -> Checked<()> {
+        let Durability::Interval(every) = self.world.plan.durability else { return Ok(()) };
+        if self.world.plan.alters() || lock(&self.world.weather).lost {
+            return Ok(());
+        }
+        stage::at_once(|| {
+            let written = lock(&self.world.written).get(&self.life).copied().unwrap_or(0);
+            match (self.filter.log_due(), self.filter.durable_upto()) {
+                (Some(due), Ok(durable)) if due > every && durable < written => Err(format!(
+                    "process {} wrote up to {written}, its log is durable up to {durable}, and \
+                     nobody syncs it for {due:?}",
+                    self.life
+                )),
+                _ => Ok(()),
+            }
+        })
     }
 
     /// Returns what a call returned; none if it failed as the weather allows.

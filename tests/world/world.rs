@@ -226,6 +226,7 @@ impl World {
         for thread in threads {
             thread.join().expect("its panics are caught");
         }
+        stage::end_round();
     }
 
     /// Drops the handles of dead processes; returns the lives of the others.

@@ -348,6 +348,11 @@ pub fn begin_round() {
     });
 }
 
+/// Ends a round: how long a witness waits counts from here.
+pub fn end_round() {
+    STAGE.with(|stage| stage.round.set((stage.steps.get(), stage.now.get())));
+}
+
 /// Lets processes that take too many steps, or wait too long, in this round die, instead of ending
 /// the schedule.
 pub fn forgive() {
