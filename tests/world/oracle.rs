@@ -243,7 +243,7 @@ impl Oracle {
     fn take(&mut self, slots: &[Slot]) -> Checked<()> {
         for slot in slots.iter().filter(|slot| slot.timeline == self.timeline) {
             let Decoded::Valid(record) = Record::decode(slot.words, slot.timeline, slot.lsn) else {
-                if self.loss != Loss::Nothing {
+                if self.loss != Loss::Nothing || self.is_image_lost {
                     continue; // nobody has recovered yet
                 }
                 return Err(format!("the slot of LSN {} has no record", slot.lsn));

@@ -121,19 +121,22 @@ const TICK: Duration = Duration::from_millis(20);
 /// an interval before is durable once the thread of the log has run.
 pub fn tend(world: &World, life: usize, is_log: bool, working: &Mutex<u64>) -> Checked<()> {
     let (mut ran, is_punctual) = (None, world.plan.is_punctual);
+    let interval = match world.plan.durability {
+        // Otherwise it may not have run.
+        Durability::Interval(every) if is_log && !is_punctual => Some(every),
+        _ => None,
+    };
     while *lock(working) > 0 {
-        let (began, returned) = (stage::now(), world.ask(|oracle, _| Ok(oracle.returned()))?);
+        let began = stage::now();
+        let returned = match interval {
+            Some(_) => world.ask(|oracle, _| Ok(oracle.returned()))?,
+            None => 0,
+        };
         // A task that panics is over.
         let run =
             |filter: Arc<Opened>| stage::survive(|| filter.run_task(is_log, is_punctual)).flatten();
         let due = world.handle(life).and_then(run);
-        let is_synced = match world.plan.durability {
-            // Otherwise it may not have run.
-            Durability::Interval(every) if !is_punctual => {
-                is_log && ran.is_some_and(|ran| began - ran >= every)
-            }
-            _ => false,
-        };
+        let is_synced = interval.zip(ran).is_some_and(|(every, ran)| began - ran >= every);
         // A sync that failed is left to callers, and a handle may not have noticed an alteration.
         let is_trusted = !lock(&world.weather).may_poison && !world.plan.alters();
         if due.is_some() && is_synced && is_trusted {

@@ -110,6 +110,7 @@ impl<'a> Task<'a> {
         let (life, world) = (self.life, self.world);
         world.trace(|| format!("process {life}: {act:?}"));
         lock(&world.counts).operations += 1;
+        *lock(&world.acting).entry(life).or_default() += 1;
         let next = match act {
             Act::Insert { durable, shared } => self.insert(durable, shared),
             Act::InsertSome { durable } => self.insert_some(durable),
@@ -144,7 +145,16 @@ impl<'a> Task<'a> {
             }
         };
         world.trace(|| format!("process {life}: {act:?} -> {next:?}"));
-        self.check_log_task()?;
+        let others = {
+            let mut acting = lock(&world.acting);
+            let acts = acting.entry(life).or_default();
+            *acts -= 1;
+            *acts
+        };
+        // Another thread may be about to wake the task.
+        if others == 0 {
+            self.check_log_task()?;
+        }
         next
     }
 

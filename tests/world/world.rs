@@ -45,6 +45,8 @@ pub struct World {
     pub tickets: Mutex<Tickets>,
     /// For each life, the LSN behind the records of what has returned.
     pub written: Mutex<BTreeMap<usize, u64>>,
+    /// For each life, the number of acts that have begun and not returned.
+    pub acting: Mutex<BTreeMap<usize, u64>>,
     fresh: Mutex<u64>,
     pub counts: Mutex<Counts>,
     is_traced: bool,
@@ -77,6 +79,7 @@ impl World {
             claims: Mutex::default(),
             tickets: Mutex::default(),
             written: Mutex::default(),
+            acting: Mutex::default(),
             fresh: Mutex::new(1 << 20),
             counts: Mutex::default(),
             is_traced,

@@ -124,8 +124,11 @@ impl Stage {
 
     #[inline]
     fn step(&self) -> bool {
+        if self.within.get() {
+            return true;
+        }
         let left = self.left.get();
-        if left > 0 && !self.within.get() {
+        if left > 0 {
             self.left.set(left - 1);
             return true;
         }
@@ -135,9 +138,7 @@ impl Stage {
     /// Takes the step after the granted ones.
     #[cold]
     fn decide(&self) -> bool {
-        let Some(process) = self.process.get().filter(|_| !self.within.get()) else {
-            return true;
-        };
+        let Some(process) = self.process.get() else { return true };
         if self.is_dead(process) {
             return self.end();
         }
