@@ -311,6 +311,11 @@ impl Harness {
         Moment { time: self.now, now: self.now, totals: self.totals() }
     }
 
+    /// Visits every block as it is, with the slot of its bank: one that is behind is not settled.
+    pub fn each_block(&self, visit: impl FnMut(usize, Block<'_>)) {
+        self.machine.parts.each_block(visit);
+    }
+
     /// Settles every block in place, with the same result as touching each of them.
     pub fn settle_in_place(&mut self) {
         self.machine.parts.allocate_all();

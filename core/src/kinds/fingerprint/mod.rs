@@ -85,6 +85,10 @@ mod word;
 #[cfg(test)]
 mod burst_tests;
 #[cfg(test)]
+mod content;
+#[cfg(test)]
+mod rate_tests;
+#[cfg(test)]
 mod scenarios;
 #[cfg(test)]
 mod tested;

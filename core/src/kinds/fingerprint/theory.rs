@@ -94,7 +94,9 @@ pub fn mean_keys(shape: &Shape, buckets: f64, blocks: f64, fpr: f64) -> f64 {
     // In the smallest blocks a few keys with the same two buckets are enough.
     let load = (load - 4.0 * (of_rate - usual) / buckets.max(1.0)).max(load / 2.0);
     let most = load * f64::from(shape.slots) * buckets;
-    mean_below(most, of_rate + 70.0 / buckets.max(1.0), blocks)
+    // A single block always has the same number of keys; but at `most` one in a hundred overflows,
+    // window after window. It gets the room of one of two.
+    mean_below(most, of_rate + 70.0 / buckets.max(1.0), blocks.max(2.0))
 }
 
 /// The same in filters of older versions.

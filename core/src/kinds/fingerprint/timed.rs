@@ -200,8 +200,9 @@ impl<W: Word> Describe for Timed<W> {
     fn planned_fpr(&self, layout: Layout) -> f64 {
         let (shape, geometry) = (self.designs.calm.shape, self.geometry(layout));
         let slots = self.designs.calm.slots(layout, geometry);
-        let load = (self.designs.calm.capacity(layout, geometry) / slots as f64).min(1.0);
-        theory::fpr(shape.slots, shape.bits, load, 0.0)
+        let keys = self.designs.calm.capacity(layout, geometry);
+        let load = (keys / slots as f64).min(1.0);
+        theory::fpr(shape.slots, shape.bits, load, 0.0) + theory::same_hash(keys)
     }
 
     fn estimated_fpr(&self, _: &State<'_>, _: Layout, _: &Moment, sample: &Sample) -> f64 {
