@@ -171,7 +171,7 @@ impl Form {
     /// Returns the share of places with a closed bucket.
     fn of_closed(&self, buckets: &[Bucket]) -> f64 {
         let count = buckets.len() as u64;
-        // Of so many fingerprints more, all sums are equally likely.
+        // Of more fingerprints than these, all sums are equally likely.
         let bits = self.shape.bits.min(24);
         let mut sums = vec![0_u64; buckets.len()];
         (0..1_u64 << bits).for_each(|number| sums[Self::sum(number, count) as usize] += 1);
@@ -186,7 +186,7 @@ impl Form {
         (0..count).map(|bucket| self.chance(bucket, count) * found(bucket)).sum()
     }
 
-    /// Returns a hash at a place, in blocks of so many buckets; `random` chooses which.
+    /// Returns a hash at a place, in blocks of this many buckets; `random` chooses which.
     pub(super) fn hash_at(&self, place: Place, buckets: u64, random: u64) -> u64 {
         let (bits, below) = (self.shape.bits, self.bucket_bits());
         let first = self.first(place.bucket, buckets);
