@@ -357,12 +357,9 @@ mod tests {
 
     #[test]
     fn each_slot_has_a_byte_of_its_own_and_no_other_byte_is_a_slot() {
-        for slot in [0, 1, SLOTS - 1] {
-            assert_eq!(slot_of_byte(slot_byte(slot)), Some(slot));
-        }
-        for other in [OPENING_BYTE, CHECKPOINT_BYTE, CHECKPOINT_BYTE + 1, u64::MAX] {
-            assert_eq!(slot_of_byte(other), None, "{other}");
-        }
+        assert!((0..SLOTS).all(|slot| slot_of_byte(slot_byte(slot)) == Some(slot)));
+        let others = [OPENING_BYTE, CHECKPOINT_BYTE, CHECKPOINT_BYTE + 1, u64::MAX];
+        assert!(others.iter().all(|&other| slot_of_byte(other).is_none()));
     }
 
     fn on_every_medium(claim: impl Fn(&dyn Media)) {
