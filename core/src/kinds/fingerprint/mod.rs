@@ -105,7 +105,7 @@ use crate::kind::parameters::within;
 use crate::kind::{Kind, Micros, Parameters};
 use crate::kinds::memory_limit::{MAX_MEMORY, Memory};
 use items::Items;
-use plan::{GROWTH, Growth, MAX_LOAD, MOST_WORDS, live_keys};
+use plan::{GROWTH, Growth, MAX_LOAD, MOST_ITEMS, MOST_WORDS, live_keys};
 use std::sync::Arc;
 use timed::Timed;
 use wide::Wide;
@@ -126,9 +126,6 @@ const KNOWN: [&str; 13] = [
     MAX_LOAD,
     "words",
 ];
-
-/// The longest window, in inserts; memory bounds it earlier.
-const MOST_ITEMS: u64 = 1 << 48;
 
 /// The longest window of time: 36,000 years in microseconds.
 const MOST_WINDOW: Micros = 1 << 60;

@@ -1,11 +1,13 @@
 //! From a planned false-positive rate to the shape of buckets, and from keys to the size of banks.
 
 use super::shape::{MOST_BITS, MOST_BYTES, NARROW, Shape, checked, wide_shapes};
-use super::theory::{fpr as fpr_of, load_of_fpr, mean_keys, old_mean_keys, same_hash};
+use super::theory::{
+    fpr as fpr_of, load_of_fpr, mean_keys, old_mean_keys, pair_keys_of, same_hash,
+};
 use crate::block::{Geometry, Layout, UndoRoom};
 use crate::error::{Error, Result};
-use crate::kind::Parameters;
 use crate::kind::parameters::{DEFAULT_FPR, within};
+use crate::kind::{Micros, Parameters};
 use crate::kinds::memory_limit::Memory;
 
 /// The kind's name.
@@ -14,6 +16,12 @@ pub const NAME: &str = "fingerprint";
 /// The greatest number of words of a bank: 8 TiB.
 pub(super) const MOST_WORDS: u64 = 1 << 40;
 
+/// The longest window, in inserts; memory bounds it earlier.
+pub(super) const MOST_ITEMS: u64 = 1 << 48;
+
+/// The factor between the capacity of a bank and the live keys that it is expected to hold.
+pub(super) const MARGIN: f64 = 1.25;
+
 /// The part of the planned rate that open buckets may use; the rest is for closed ones, of which
 /// there are hardly any.
 const AIM: f64 = 0.998;
@@ -21,6 +29,10 @@ const AIM: f64 = 0.998;
 /// The part of the planned rate that a full bank of a burst may add: two dozen are full after a
 /// large one.
 const BURST_PART: f64 = 1.0 / 32.0;
+
+/// The part of the planned rate that buckets may add which are closed because too many keys have no
+/// other one. That is rare, but at low rates it could be most of the rate of a small filter.
+const SINGLE_PART: f64 = 0.01;
 
 /// Words by which the blocks of a burst's banks are shorter than those of other banks, which have a
 /// multiple of eight. So a block's length tells the form of its buckets.
@@ -64,6 +76,8 @@ pub struct Design {
     pub max_load: Option<f64>,
     /// The planned rate.
     pub fpr: f64,
+    /// The most live keys of a block for each pair of its buckets; infinite if it is not limited.
+    pub pair_keys: f64,
 }
 
 impl Design {
@@ -71,7 +85,10 @@ impl Design {
     fn new(shape: Shape, moves: u32, fpr: f64, keys: f64) -> Self {
         let of_hashes = if moves > OLD_MOVES { same_hash(keys) } else { 0.0 };
         let load = load_of_fpr(shape.slots, shape.bits, AIM * fpr - of_hashes);
-        Self { shape, moves, load: load.min(1.0), max_load: None, fpr }
+        let is_old = moves <= OLD_MOVES;
+        let pair_keys =
+            if is_old { f64::INFINITY } else { pair_keys_of(shape.slots, SINGLE_PART * fpr) };
+        Self { shape, moves, load: load.min(1.0), max_load: None, fpr, pair_keys }
     }
 
     fn with_max_load(self, max_load: Option<f64>) -> Self {
@@ -93,7 +110,17 @@ impl Design {
         let fpr = parameters.fpr()?.unwrap_or(DEFAULT_FPR);
         let fitted = |shape: Shape| window.map_or(shape, |window| shape.for_items(window));
         let count = |name| parameters.optional::<u64>(name, "an integer");
-        let keys = |shape| items.map_or(0.0, |items| live_keys(shape, items) as f64);
+        // In a window of time, those that the first bank is planned for.
+        let rate: Option<f64> = parameters.optional("rate", "new keys a second")?;
+        let keys = |shape| match (items, window, rate) {
+            (Some(items), _, _) => live_keys(shape, items) as f64,
+            (None, Some(window), Some(rate)) => {
+                let keys = MARGIN * keys_of_rate(shape, window, rate);
+                // More are refused because of their memory.
+                if keys <= MOST_ITEMS as f64 { keys } else { 0.0 }
+            }
+            _ => 0.0,
+        };
         let given = match (count("slots")?, count("bits")?, count("generations")?) {
             (None, None, None) => None,
             (Some(slots), Some(bits), Some(generations)) => {
@@ -118,7 +145,13 @@ impl Design {
             Self::new(shape, moves, fpr, keys(shape))
         };
         let design = match given {
-            Some((shape, moves)) => of(shape, moves),
+            Some((shape, moves)) => match of(shape, moves) {
+                // Such windows of time were planned without regard to the hashes.
+                design if items.is_none() && design.load < LEAST_LOAD => {
+                    Self::new(fitted(shape), moves, fpr, 0.0)
+                }
+                design => design,
+            },
             None => {
                 only_with_shape(parameters)?;
                 let shapes = NARROW.into_iter().chain(wide_shapes());
@@ -165,7 +198,8 @@ impl Design {
             let of = |bits| Shape { slots, bits, ..self.shape };
             let shape = (4..=most).rev().map(of).find(|&shape| checked(shape).is_ok())?;
             let is_low = fpr_of(slots, shape.bits, 1.0, 0.0) <= self.fpr * BURST_PART;
-            is_low.then(|| Self::new(shape, self.moves, self.fpr, 0.0))
+            let design = Self::new(shape, self.moves, self.fpr, 0.0);
+            is_low.then_some(Self { pair_keys: f64::INFINITY, ..design })
         };
         (2..self.shape.slots).rev().find_map(longest)
     }
@@ -208,13 +242,20 @@ impl Design {
     /// Returns the smallest geometry for `keys` live keys of those that `of` returns for words.
     fn geometry_by(&self, layout: Layout, keys: f64, of: impl Fn(u64) -> Geometry) -> Geometry {
         let words = f64::from(self.shape.bytes) / 8.0;
-        let mut wanted = keys / (f64::from(self.shape.slots) * self.load) * words;
+        // Not where blocks are said to be smaller than that takes.
+        let is_limited = self.least_block_words() <= layout.block_words.into();
+        let pair_keys = if is_limited { self.pair_keys } else { f64::INFINITY };
+        let stripes = f64::from(layout.stripes.max(1));
+        let for_pairs = (keys * stripes / pair_keys).sqrt();
+        let mut wanted = (keys / (f64::from(self.shape.slots) * self.load)).max(for_pairs) * words;
         // Beyond the greatest size the result need only be too large.
         let geometry_of = |words: f64| of((words as u64).clamp(1, 2 * MOST_WORDS));
         let mut geometry = geometry_of(wanted);
         // Smaller blocks vary more, so they need more words, and these make larger blocks.
         for _ in 0..1000 {
-            let room = self.capacity(layout, geometry);
+            let buckets = f64::from(geometry.words_per_block * 8 / self.shape.bytes);
+            let of_pairs = pair_keys * buckets * buckets * layout.blocks(geometry) as f64;
+            let room = self.capacity(layout, geometry).min(of_pairs);
             if room >= keys {
                 break;
             }
@@ -229,8 +270,16 @@ impl Design {
     pub fn geometry_of(&self, layout: Layout, words: u64) -> Geometry {
         let stripes = u64::from(layout.stripes.max(1));
         let fewest = if self.moves > OLD_MOVES { LEAST_BLOCKS } else { OLD_LEAST_BLOCKS * stripes };
-        let target = (words / fewest).max(LEAST_BLOCK_WORDS).min(layout.block_words.into());
+        let least = self.least_block_words().max(LEAST_BLOCK_WORDS);
+        let target = (words / fewest).max(least).min(layout.block_words.into());
         Layout { block_words: target as u32, ..layout }.geometry(words)
+    }
+
+    /// Returns the least target size of a block, in words, that keeps `pair_keys` at full load.
+    fn least_block_words(&self) -> u64 {
+        let buckets = self.load * f64::from(self.shape.slots) / self.pair_keys;
+        // Blocks have three quarters of the target size at least.
+        (buckets * f64::from(self.shape.bytes) / 6.0) as u64
     }
 }
 
@@ -336,11 +385,22 @@ fn only_with_shape(parameters: &Parameters) -> Result<()> {
 /// Returns the design of the fewest words for a window. Buckets of more than 8 bytes are only used
 /// where none of 8 keeps the rate at a high load: they cost more time.
 fn choose(designs: impl Iterator<Item = Design>, items: Option<u64>) -> Option<Design> {
+    let block_words = if items.is_some() { BLOCK_WORDS } else { Layout::PLANNED_BLOCK_WORDS };
     let items = items.unwrap_or(1 << 20);
-    let usable: Vec<_> = designs.filter(|design| design.load >= LEAST_LOAD).collect();
+    let is_usable = |design: &Design| {
+        design.load >= LEAST_LOAD && design.least_block_words() <= block_words.into()
+    };
+    let usable: Vec<_> = designs.filter(is_usable).collect();
     let narrow = |design: &Design| design.shape.bytes == 8;
     let any = usable.iter().any(|design| narrow(design) && design.load > 0.8);
-    let words = |design: &Design| design.words(live_keys(design.shape, items) as f64);
+    let words = |design: &Design| {
+        let keys = live_keys(design.shape, items) as f64;
+        let words = design.words(keys);
+        // In wide buckets a filter of three stripes may take more than one of a single block.
+        let stripes = if any { 1 } else { few_stripes(words) as u32 };
+        let layout = Layout { stripes, block_words };
+        if stripes > 1 { layout.words(design.geometry(layout, keys)) } else { words }
+    };
     let among = usable.into_iter().filter(|design| !any || narrow(design));
     among.min_by_key(|design| (words(design), design.shape.bits))
 }
@@ -352,12 +412,24 @@ pub(super) fn live_keys(shape: Shape, items: u64) -> u64 {
     items.div_ceil(generations).saturating_mul(generations + 1)
 }
 
+/// Returns the most live keys of a window of time at a rate of inserts, just before a generation
+/// ends.
+pub(super) fn keys_of_rate(shape: Shape, window: Micros, a_second: f64) -> f64 {
+    let pace = window.div_ceil(shape.generations.into());
+    a_second * (pace as f64 / 1e6) * f64::from(shape.generations + 1)
+}
+
 /// Returns the number of stripes for a bank of this many words, each with an undo area. Small
 /// filters have up to three all the same, so that one caller rarely waits for another.
 pub(super) fn stripes_for(words: u64, undo: UndoRoom) -> u32 {
-    let few = (words / u64::from(2 * Layout::LEAST_BLOCK_WORDS)).isqrt().min(3);
     let area = undo.area_words(0).max(1) as u64;
-    (words / (UNDO_PART * area)).max(few).clamp(1, 64) as u32
+    (words / (UNDO_PART * area)).max(few_stripes(words)).clamp(1, 64) as u32
+}
+
+/// Returns the number of stripes that a small filter has although undo areas take more than their
+/// part.
+fn few_stripes(words: u64) -> u64 {
+    (words / u64::from(2 * Layout::LEAST_BLOCK_WORDS)).isqrt().min(3)
 }
 
 fn too_low(fpr: f64) -> Error {

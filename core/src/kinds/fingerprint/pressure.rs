@@ -25,7 +25,7 @@
 //! Values that affect the state use only operations that IEEE 754 fixes to the last bit.
 
 use super::burst::{self, FULL_IN_BURST, is_of_burst};
-use super::plan::{Designs, MOST_WORDS};
+use super::plan::{Designs, MARGIN, MOST_WORDS};
 use crate::block::{FEW_BANKS, Layout, MAX_BANKS};
 use crate::kind::{BankEntry, Event, Micros, State, Totals};
 
@@ -71,9 +71,6 @@ const MANY_BANKS: usize = 32;
 
 /// Words of the first bank if no rate is given: 32 KiB.
 pub(super) const FIRST_WORDS: u64 = 4096;
-
-/// The factor between the capacity of a bank and the live keys that it is expected to hold.
-pub(super) const MARGIN: f64 = 1.25;
 
 /// Units of the fill of a block: at least half as many are its slots.
 const UNITS: u32 = 256;

@@ -242,6 +242,35 @@ fn small_filters_keep_the_rate_by_content_in_the_mean() {
     }
 }
 
+/// With what keys with a single bucket add in the mean, which is too rare to be counted.
+#[test]
+fn small_filters_are_planned_for_the_rate_of_keys_with_a_single_bucket() {
+    for step in 0..=36 {
+        let fpr = 1e-3 * 10_f64.powf(-f64::from(step) / 4.0);
+        for count in [100, 150, 250, 400, 700, 1000, 1500, 2500, 4000, 7000, 10_000] {
+            let of_time = Parameters::new().with("window", 60 * SECOND).with("fpr", fpr);
+            let of_time = of_time.with("rate", count as f64 / 60.0);
+            for (parameters, kept) in [(of_items(fpr, count), "inserts"), (of_time, "a minute")] {
+                let planned = Planned::new(&parameters);
+                let geometry = planned.kind.geometry(planned.layout);
+                let blocks = planned.layout.blocks(geometry) as f64;
+                let Shape { slots, bytes, .. } = planned.shape;
+                let buckets = f64::from(geometry.words_per_block * 8 / bytes);
+                let length = count.div_ceil(planned.generations() - 1);
+                let keys = (length * planned.generations()) as f64;
+                let single = theory::of_single_buckets(slots, buckets, keys / blocks);
+                let (part, all) = (planned.fpr / fpr, (planned.fpr + single) / fpr);
+                let words = planned.layout.words(geometry);
+                println!(
+                    "{fpr:.2e}, {count} {kept}: {words} words, {blocks} blocks of {buckets} \
+                     buckets, {slots} slots: {all:.4} of the rate, {part:.4} planned"
+                );
+                assert!(all <= MOST, "{fpr:e}, {count} {kept}: {all}");
+            }
+        }
+    }
+}
+
 #[test]
 fn the_rate_by_content_does_not_drift_in_a_thousand_windows() {
     for (fpr, window) in [(1e-3, 1000), (1e-9, 700)] {

@@ -36,6 +36,37 @@ pub fn same_hash(keys: f64) -> f64 {
     keys / 2_f64.powi(64)
 }
 
+/// Returns the mean rate that keys with a single bucket add, in blocks of this many buckets and
+/// live keys.
+///
+/// A slot whose two buckets are one does not move. If more such keys of a bucket are live than it
+/// has slots, it is closed, however empty the block is. Of the keys of a block, `keys / buckets²`
+/// have a given bucket as both of theirs, in the mean.
+#[must_use]
+pub fn of_single_buckets(slots: u32, buckets: f64, keys: f64) -> f64 {
+    of_pair_keys(slots, keys / (buckets * buckets))
+}
+
+/// The same from the keys that have a given pair of buckets: `2·mean^(b+1) / (b+1)!`.
+fn of_pair_keys(slots: u32, mean: f64) -> f64 {
+    (1..=slots + 1).fold(2.0, |product, number| product * mean / f64::from(number))
+}
+
+/// Returns the most live keys of a block for each pair of its buckets, `keys / buckets²`, at which
+/// [`of_single_buckets`] is at most this.
+#[must_use]
+pub fn pair_keys_of(slots: u32, fpr: f64) -> f64 {
+    // No root: only operations that are exact to the last bit.
+    let (mut most, mut part) = (0.0, 0.5);
+    for _ in 0..50 {
+        if of_pair_keys(slots, most + part) <= fpr {
+            most += part;
+        }
+        part /= 2.0;
+    }
+    most
+}
+
 /// Returns the load that 99 of 100 blocks of this many buckets reach before an insert finds no
 /// chain of up to eight moves.
 ///

@@ -10,8 +10,8 @@
 //! all banks, because a key that comes again gets a slot in the newest one, and its older slot
 //! expires. A bank closes when all keys that it can hold have expired.
 
-use super::plan::{Design, Designs, GROWTH, Growth, NAME, stripes_for};
-use super::pressure::{Due, FIRST_WORDS, MARGIN, Pressure};
+use super::plan::{Design, Designs, GROWTH, Growth, MARGIN, NAME, keys_of_rate, stripes_for};
+use super::pressure::{Due, FIRST_WORDS, Pressure};
 use super::table::{Found, METRICS, Table};
 use super::theory;
 use super::word::Word;
@@ -63,7 +63,7 @@ impl<W: Word> Timed<W> {
 
     /// Returns the live keys of a rate, just before a generation ends.
     pub(super) fn keys_of_rate(&self, a_second: f64) -> f64 {
-        a_second * (self.pace as f64 / 1e6) * f64::from(self.table.life())
+        keys_of_rate(self.designs.calm.shape, self.window, a_second)
     }
 
     pub(super) fn pressure<'a>(&'a self, state: &State<'a>) -> Pressure<'a> {

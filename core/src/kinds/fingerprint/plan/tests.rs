@@ -75,6 +75,28 @@ fn a_lower_rate_never_takes_less_memory_and_every_plan_keeps_its_rate() {
 }
 
 #[test]
+fn a_window_of_time_is_refused_where_the_hashes_of_its_rate_exceed_that_of_its_plan() {
+    let window = 3_600_000_000;
+    let of = |parameters: &Parameters| Design::from_parameters(parameters, Some(window), None);
+    let asked = |rate: f64| Parameters::new().with("fpr", 1e-12).with("rate", rate);
+    // 18 million keys, as in a window of inserts; with a quarter more for the margin.
+    assert!(Design::from_parameters(&asked(0.0), Some(18_000_000), Some(18_000_000)).is_err());
+    let error = of(&asked(5000.0)).expect_err("too low").to_string();
+    assert!(error.contains("hashes of 64 bits"), "{error}");
+    for rate in [0.0, 1.0, 500.0, 2000.0] {
+        let (design, fpr) = of(&asked(rate)).expect("a shape");
+        let keys = MARGIN * keys_of_rate(design.shape, window, rate);
+        let Shape { slots, bits, .. } = design.shape;
+        assert!(fpr_of(slots, bits, design.load, 0.0) + same_hash(keys) <= fpr, "{rate}");
+        // It opens again as it was created; so does one that was created when nothing was refused.
+        let completed = design.parameters(fpr);
+        let again = of(&completed.clone().with("rate", rate)).expect("the same");
+        assert_eq!(again, (design, fpr));
+        assert!(of(&completed.with("rate", 5000.0)).is_ok());
+    }
+}
+
+#[test]
 fn small_windows_have_no_more_generations_than_inserts() {
     for items in 1..200 {
         for shape in shapes() {
