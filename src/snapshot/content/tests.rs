@@ -112,6 +112,70 @@ fn a_snapshot_with_frames_of_what_the_filter_has_not_is_damage() {
     }
 }
 
+/// Loads the snapshot of a bank with one block per stripe, with this state, and with these frames
+/// besides.
+fn load_with(state: &[u64], others: &[(Content, &[u64])]) -> Result<Image> {
+    let media: Arc<dyn Media> = Arc::new(Memory::new());
+    media.make().expect("nothing fails");
+    let words: Vec<u64> = (1..).take(OWN_WORDS).collect();
+    let mut frames = vec![(STATE, state)];
+    let frame = |content, index| Frame { content, bank: 0, index, lsn: 7 };
+    frames.extend((0..3).map(|index| (frame(Content::Stripe, index), &words[..3])));
+    frames.extend((0..2).map(|index| (frame(Content::Block, index), &words[..])));
+    frames.extend(others.iter().map(|&(content, words)| (frame(content, 0), words)));
+    snapshot(&*media, 9, &frames);
+    load_into_new(&media, &*Bloom::capacity(100).kind().expect("a kind"))
+}
+
+#[test]
+fn a_state_is_loaded_without_the_zeros_at_its_end_and_never_beyond_its_room() {
+    let mut words = vec![0; OWN_WORDS + STATE_WORDS + 1];
+    words[..OWN_WORDS + STATE_WORDS].copy_from_slice(&state(1, 64));
+    for length in [OWN_WORDS + 2, OWN_WORDS + 64, OWN_WORDS + STATE_WORDS] {
+        let image = load_with(&words[..length], &[]).expect("it is sound");
+        assert_eq!(image.keep_banks().iter().count(), 1);
+    }
+    for length in [0, OWN_WORDS - 1, OWN_WORDS + STATE_WORDS + 1] {
+        let loaded = load_with(&words[..length], &[]);
+        assert!(matches!(loaded, Err(Error::Damaged { .. })), "{length}: {loaded:?}");
+    }
+    // The image has room for 64 words of the state.
+    words[OWN_WORDS + 64] = 1;
+    let loaded = load_with(&words[..OWN_WORDS + STATE_WORDS], &[]);
+    assert!(matches!(loaded, Err(Error::Damaged { .. })), "{loaded:?}");
+}
+
+#[test]
+fn positions_and_claims_are_loaded_as_they_were_and_those_that_cannot_be_are_damage() {
+    let state = &state(1, 64)[..];
+    let positions = (Content::Positions, &[1, 10, 2, 20][..]);
+    // The latest time and token, then claims.
+    let claims = (Content::Claims, &[100, 3, 7, 1, 50, 90, 9, 3, 60, 95][..]);
+    let image = load_with(state, &[positions, claims]).expect("it is sound");
+    let found: Vec<[u64; 2]> =
+        image.header().positions().all().into_iter().map(<[u64; 2]>::from).collect();
+    assert_eq!(found, [[1, 10], [2, 20]]);
+    let held = image.header().claims();
+    let (latest, seven) = (held.latest(), held.get(7).expect("a claim"));
+    assert_eq!((latest.time, latest.token, held.all().len()), (100, 3, 2));
+    assert_eq!((seven.token, seven.since, seven.deadline), (1, 50, 90));
+    let many: Vec<u64> = (0..).take(2 * MOST_SOURCES).collect();
+    load_with(state, &[(Content::Positions, &many[..])]).expect("as many as there may be");
+    let too_many: Vec<u64> = (0..).take(2 * MOST_SOURCES + 2).collect();
+    for others in [
+        &[positions, positions][..],
+        &[(Content::Positions, &[1, 10, 2])],
+        &[(Content::Positions, &too_many)],
+        &[(Content::Claims, &[100])],
+        &[(Content::Claims, &[100, 3, 7, 1, 50])],
+        &[(Content::Claims, &[100, 3, 7, 1, 50, 90, 7, 3, 60, 95])],
+        &[claims, claims],
+    ] {
+        let loaded = load_with(state, others);
+        assert!(matches!(loaded, Err(Error::Damaged { .. })), "{others:?}: {loaded:?}");
+    }
+}
+
 #[test]
 fn a_bank_that_was_closed_meanwhile_is_written_empty_and_ahead_of_all_records() {
     let options = Options::new().durability(Durability::Never).background(false);
