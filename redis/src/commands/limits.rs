@@ -7,7 +7,7 @@
 use crate::config;
 use crate::ffi::{Call, Failure, Outcome};
 use ebbtide_core::Kind;
-use ebbtide_core::kind::parts::count_parts;
+use ebbtide_core::kind::split_weight::count_records;
 
 /// Checks the size of a new filter against the configured limit, and against the server's memory.
 ///
@@ -80,7 +80,7 @@ pub fn memory(call: &Call<'_>, bytes: usize) -> Outcome {
 /// `TOOLARGE`.
 pub fn records(kind: &dyn Kind, items: usize, weight: u64) -> Outcome {
     let (needed, most) =
-        ((items as u64).saturating_mul(count_parts(kind, weight)), config::max_command_records());
+        ((items as u64).saturating_mul(count_records(kind, weight)), config::max_command_records());
     if needed <= most {
         return Ok(());
     }
