@@ -59,29 +59,31 @@ fn write(path: &Path, text: &[u8]) {
     fs::write(path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
 }
 
-fn copy(repository: &Path, path: &Path) {
+/// Returns the files of the repository.
+fn files(repository: &Path) -> Vec<String> {
     let mut command = Command::new("git");
     let listed = command.current_dir(repository).arg("ls-files").output().expect("git runs");
-    for file in String::from_utf8_lossy(&listed.stdout).lines() {
-        let from = repository.join(file);
-        // What gets switches is written below.
-        if from.is_file() && !(file.contains("src/") && file.ends_with(".rs")) {
-            write(&path.join(file), &fs::read(from).expect("a file"));
-        }
+    let listed = String::from_utf8_lossy(&listed.stdout);
+    listed.lines().filter(|file| repository.join(file).is_file()).map(str::to_owned).collect()
+}
+
+fn is_source(file: &str) -> bool {
+    file.contains("src/") && file.ends_with(".rs")
+}
+
+fn copy(repository: &Path, path: &Path) {
+    // What gets switches is written by `put_in`.
+    for file in files(repository).iter().filter(|file| !is_source(file)) {
+        write(&path.join(file), &fs::read(repository.join(file)).expect("a file"));
     }
 }
 
 /// Puts the mutants into the sources of their packages, and returns those that no switch can
 /// express.
 fn put_in(repository: &Path, path: &Path, mutants: &[Mutant]) -> Vec<u32> {
-    let mut files: BTreeMap<String, Vec<&Mutant>> = BTreeMap::new();
-    let mut command = Command::new("git");
-    let listed = command.current_dir(repository).arg("ls-files").output().expect("git runs");
-    for file in String::from_utf8_lossy(&listed.stdout).lines() {
-        if file.contains("src/") && file.ends_with(".rs") && repository.join(file).is_file() {
-            files.insert(file.to_owned(), Vec::new());
-        }
-    }
+    let sources = files(repository).into_iter().filter(|file| is_source(file));
+    let mut files: BTreeMap<String, Vec<&Mutant>> =
+        sources.map(|file| (file, Vec::new())).collect();
     for mutant in mutants {
         files.get_mut(&mutant.file).expect("a file of the repository").push(mutant);
     }
@@ -100,9 +102,7 @@ fn put_in(repository: &Path, path: &Path, mutants: &[Mutant]) -> Vec<u32> {
         };
         let mut text = switched.text;
         match &*file {
-            "core/src/lib.rs" => {
-                text.push_str("\n#[allow(missing_docs)]\npub mod mutant_switch;\n")
-            }
+            "core/src/lib.rs" => text.push_str("\npub mod mutant_switch;\n"),
             "src/lib.rs" => text.push_str("\npub use ebbtide_core::mutant_switch;\n"),
             _ => {}
         }
