@@ -178,6 +178,9 @@ impl GroupCommit {
                 return Err(self.shared.poisoned());
             }
         }
+        // An older tail lets two writers fill one slot: the record that is synced may be that of
+        // neither. The loss comes before both, so this check finds it.
+        trust::check_image(&self.shared)?;
         if header.is_poisoned() {
             // Another process's sync failed meanwhile, perhaps of the same pages.
             return Err(self.shared.poisoned());

@@ -13,10 +13,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The claims, by name.
-pub const ALL: [(&str, fn()); 3] = [
+pub const ALL: [(&str, fn()); 4] = [
     ("whatever_pages_of_the_image_are_lost_and_when_no_operation_is", every_kind),
     ("handles_that_nobody_uses_find_out_that_pages_are_lost", in_the_background),
     ("no_backup_is_made_of_lost_pages", no_backup),
+    ("no_record_is_called_durable_after_pages_of_the_image_are_lost", no_acknowledgement),
 ];
 
 fn options() -> Options {
@@ -188,4 +189,23 @@ fn no_backup() {
     let copy = place.path().join("copy");
     assert!(is_refused(&filter.backup(&copy)));
     assert!(matches!(Filter::<Any>::open(&copy, options()), Err(Error::NotAFilter { .. })));
+}
+
+/// An older tail lets two writers fill one slot, so a sync is no proof of what they wrote.
+fn no_acknowledgement() {
+    let mut refused = 0;
+    for (at, sample) in SAMPLES.iter().enumerate() {
+        let random = &mut Random::new(at as u64);
+        let mut scene = Scene::new(sample);
+        (0..1 + random.below(200)).for_each(|_| scene.operate(sample, random));
+        let calls = scene.handles.iter().map(|handle| handle.call().durability(Durability::Always));
+        let calls = calls.collect::<Vec<_>>();
+        calls[0].insert("before").expect("nothing is lost");
+        if scene.media.lose(random) {
+            let after = calls[1].insert("after");
+            assert!(after.is_err(), "{}: {after:?}", sample.name);
+            refused += 1;
+        }
+    }
+    assert!(refused > SAMPLES.len() / 2, "{refused} of {}", SAMPLES.len());
 }
