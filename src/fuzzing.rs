@@ -8,7 +8,7 @@ use crate::format::names::FileName;
 use crate::media::{Access, Media, Memory};
 use crate::meta::Meta;
 use crate::recovery::log_reader::LogReader;
-use crate::recovery::{Listing, LogExtent};
+use crate::recovery::{KnownExtent, Listing};
 use crate::snapshot::{SnapshotReader, seal_frames};
 use crate::wal::record::{Decoded, Op, RECORD_BYTES, Record, sealed};
 use crate::wal::segment::{Segment, SegmentHeader};
@@ -157,7 +157,7 @@ const SEGMENTS: usize = 8;
 
 /// Reads a log of several segments and timelines, with records, empty and other slots, and an image
 /// that may contain its extent. The records read are unbroken, and are the same again after the
-/// recovery base was secured.
+/// recovery base was made durable.
 pub fn log(bytes: &[u8]) {
     let Some((&[form, tail, unfinished, from], mut places)) = bytes.split_first_chunk() else {
         return;
@@ -187,9 +187,14 @@ pub fn log(bytes: &[u8]) {
     }
     let (tail, unfinished) = (u64::from(tail), u64::from(unfinished));
     let known = match form % 4 {
-        0 | 1 => LogExtent::Nothing,
-        2 => LogExtent::Died { timeline, tail, durable: tail / 2, unfinished: unfinished % 8 },
-        _ => LogExtent::Living { timeline, durable: tail },
+        0 | 1 => KnownExtent::Nothing,
+        2 => KnownExtent::WritersDied {
+            timeline,
+            tail,
+            durable: tail / 2,
+            unfinished: unfinished % 8,
+        },
+        _ => KnownExtent::WritersLive { timeline, durable: tail },
     };
     read_log(&memory, known, 1 + u64::from(from) % 8);
 }
@@ -214,7 +219,7 @@ fn fill<'a>(segment: &Segment, timeline: u64, mut places: &'a [u8]) -> &'a [u8] 
     places
 }
 
-fn read_log(memory: &Memory, known: LogExtent, from: u64) {
+fn read_log(memory: &Memory, known: KnownExtent, from: u64) {
     let listing = Listing::read(memory).expect("a directory");
     let Ok(history) = LogReader::open(memory, &listing, UUID) else {
         return;
@@ -230,12 +235,12 @@ fn read_log(memory: &Memory, known: LogExtent, from: u64) {
     visited.extend(&prefix.gaps);
     visited.sort_unstable();
     assert!(visited.iter().copied().eq(from..prefix.stop), "unbroken: {visited:?}");
-    if matches!(known, LogExtent::Living { .. }) {
+    if matches!(known, KnownExtent::WritersLive { .. }) {
         return;
     }
-    history.secure(memory, (from, 0), &prefix).expect("nothing fails");
+    history.make_durable(memory, (from, 0), &prefix).expect("nothing fails");
     let again =
-        history.read(memory, from, LogExtent::Nothing, |_, _, _| Ok(())).expect("it is secured");
+        history.read(memory, from, KnownExtent::Nothing, |_, _, _| Ok(())).expect("it is durable");
     assert_eq!((again.stop, again.gaps), (prefix.stop, vec![]));
 }
 

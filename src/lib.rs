@@ -184,9 +184,9 @@ pub use sync::scheduled;
 #[cfg(loom)]
 #[doc(hidden)]
 pub mod models {
-    pub use crate::engine::waiters;
+    pub use crate::engine::ticket_list;
     pub use crate::image::{claims, seqlock, stripe_table, words};
-    pub use crate::locks::{leader_gate, robust_word};
+    pub use crate::locks::{leader_gate, stripe_lock};
     pub mod sync {
         pub use crate::sync::{AtomicU64, Ordering, Watermark};
     }

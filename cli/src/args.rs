@@ -3,13 +3,13 @@
 
 use crate::claim_args::{Claims, RunOnce};
 use crate::explain_args::Explain;
+use crate::formatting::parse_positive;
 use crate::kind_options::KindOptions;
 use crate::moment::{Past, parse_moment};
 use crate::operator_args::{Distinct, History, Report, Stat, Top};
 use crate::remake_args::{Alter, Merge, Split};
 #[cfg(feature = "ship")]
 use crate::ship_args::{Fetch, Follow, Promote, Ship};
-use crate::units::parse_positive;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use ebbtide::history::At;

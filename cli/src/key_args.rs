@@ -1,10 +1,10 @@
 //! Declares the options that commands over keys share: where keys come from, which part of a line
 //! is the key, and how answers are printed.
 
+use crate::formatting::parse_positive;
 use crate::key_syntax::{JsonPath, Separator, parse_field, parse_json_path, parse_separator};
 use crate::moment::Past;
 pub use crate::time_args::Times;
-use crate::units::parse_positive;
 use clap::{Args, ValueEnum};
 use ebbtide::Durability;
 use ebbtide::units::{parse_durability, parse_size};

@@ -1,6 +1,6 @@
 //! The syntax of the options that select the key in a line.
 
-use crate::units::parse_positive;
+use crate::formatting::parse_positive;
 use std::num::NonZeroUsize;
 
 /// Parses the number of a field, from 1.

@@ -18,6 +18,7 @@ mod dirty_limit;
 mod exit_codes;
 mod explain_args;
 mod failure;
+mod formatting;
 mod help;
 mod input;
 mod kept_parameters;
@@ -43,7 +44,6 @@ mod time_args;
 mod time_forms;
 mod times;
 mod trail;
-mod units;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use exit_codes::ERROR;

@@ -2,7 +2,7 @@
 //! colour as an attribute, which every renderer draws; a style sheet replaces the colours for a
 //! reader who prefers dark pages. No scripts: a tooltip is an element `title`.
 
-use crate::units;
+use crate::formatting;
 use ebbtide::units::is_hidden;
 use std::fmt::Write;
 
@@ -297,8 +297,8 @@ impl Range {
 fn number(value: f64) -> String {
     match value.abs() {
         small if small > 0.0 && small < 0.001 => format!("{value:e}"),
-        large if large >= 10_000.0 => units::count(value),
-        _ => units::significant(value),
+        large if large >= 10_000.0 => formatting::count(value),
+        _ => formatting::significant(value),
     }
 }
 
@@ -353,7 +353,7 @@ fn draw(text: &mut String, marks: &Marks, (x, y): (&Range, &Range), colour: usiz
                     text,
                     "<rect class=\"f{colour}\" fill=\"{fill}\" x=\"{left:.1}\" y=\"{top:.1}\" \
                      width=\"{width:.2}\" height=\"{height:.1}\"><title>{label}: {}</title></rect>",
-                    units::significant(bar.value)
+                    formatting::significant(bar.value)
                 );
             }
         }
@@ -373,7 +373,7 @@ fn draw(text: &mut String, marks: &Marks, (x, y): (&Range, &Range), colour: usiz
                 "<path {stroke} d=\"M{LEFT} {at:.1}H{}\">\
                  <title>{name}: {}</title></path>",
                 WIDTH - RIGHT,
-                units::significant(*level)
+                formatting::significant(*level)
             );
         }
     }

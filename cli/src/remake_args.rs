@@ -1,9 +1,9 @@
 //! Options of the commands that make filters from the operations of others, or alter them.
 
+use crate::formatting::parse_positive;
 use crate::kept_parameters::Named;
 use crate::key_args::KEEPS;
 use crate::kind_options::KindOptions;
-use crate::units::parse_positive;
 use clap::Args;
 use ebbtide::Keep;
 use std::num::NonZeroU64;

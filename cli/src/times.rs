@@ -1,8 +1,8 @@
 //! Parses the times of lines: numbers in a unit, and the written forms, with the zone and the year
 //! that a form may lack.
 
+use crate::formatting;
 use crate::time_forms::{self, TimeForm, Written};
-use crate::units;
 use clap::ValueEnum;
 use ebbtide::Timestamp;
 use jiff::tz::{Offset, TimeZone};
@@ -62,12 +62,12 @@ impl TimeUnit {
     pub fn write(self, time: Timestamp) -> String {
         let micros = time.as_unix_micros();
         let number = match self {
-            Self::S => units::seconds(micros),
+            Self::S => formatting::seconds(micros),
             Self::Ms => (micros / 1_000).to_string(),
             Self::Us => micros.to_string(),
             Self::Ns => (u128::from(micros) * 1_000).to_string(),
         };
-        match units::date(time) {
+        match formatting::date(time) {
             Some(date) => format!("{number} ({date})"),
             None => number,
         }

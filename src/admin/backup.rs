@@ -65,7 +65,7 @@ pub(crate) fn backup(engine: &Engine, to: &dyn Media) -> Result<()> {
 fn copy_filter(engine: &Engine, to: &dyn Media) -> Result<bool> {
     // Held from the start: a process that has a segment mapped keeps its content, even if the
     // file is removed.
-    let (_, mut held) = engine.log_writer.map_log()?;
+    let (_, mut held) = engine.log_space.map_log()?;
     let temporary = FileName::Temporary(SNAPSHOT_TEMPORARY).to_string();
     let snapshot = engine.checkpoints.copy_to(Place::Backup(to), &temporary)?;
     let end = engine.header().allocated().read();

@@ -10,7 +10,7 @@ use crate::media::{Disk, Media};
 use crate::meta::Meta;
 use crate::recovery::batches::{Batches, Group};
 use crate::recovery::log_reader::LogReader;
-use crate::recovery::{Listing, LogExtent};
+use crate::recovery::{KnownExtent, Listing};
 use crate::wal::{Op, Record};
 use ebbtide_core::claims::HeldClaim;
 use ebbtide_core::event;
@@ -158,7 +158,7 @@ pub(crate) fn records(
         let history = LogReader::open(&whole, &listing, revision.meta.log_uuid)?;
         history.end_at(revision.end.unwrap_or(u64::MAX));
         let read =
-            records_of((media, &whole), &revision.meta, (&history, LogExtent::Nothing), visit)?;
+            records_of((media, &whole), &revision.meta, (&history, KnownExtent::Nothing), visit)?;
         first = first.or(read.filter(|read| !read.is_empty()).map(|read| read.start));
     }
     let meta = present.as_ref().map_or(meta, |revision| &revision.meta);
@@ -170,7 +170,7 @@ pub(crate) fn records(
 fn records_of(
     (media, whole): (&dyn Media, &Whole<'_>),
     meta: &Meta,
-    (history, known): (&LogReader, LogExtent),
+    (history, known): (&LogReader, KnownExtent),
     visit: &mut dyn FnMut(&Entry) -> Result<()>,
 ) -> Result<Option<Range<u64>>> {
     let Some(first) = history.segments().first().map(|segment| segment.first) else {

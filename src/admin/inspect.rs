@@ -16,14 +16,14 @@ use crate::format::header::DURABLE;
 use crate::format::names::FileName;
 use crate::image::bank_files::most_bytes;
 use crate::image::identity::Identity;
-use crate::locks::holders::locked;
+use crate::locks::holder_pids::locked;
 use crate::media::{Access, BESIDE_LOG_MOST, Disk, ImagePlace, Media};
 use crate::meta::Meta;
 use crate::options::{Keep, Options};
 use crate::platform::system;
 use crate::recovery::listing::{KeptMeta, KeptSnapshot};
 use crate::recovery::log_reader::LogReader;
-use crate::recovery::{Listing, LogExtent, Recovered, rebuild};
+use crate::recovery::{KnownExtent, Listing, Recovered, rebuild_in_memory};
 use crate::snapshot::SnapshotReader;
 use crate::wal::record::RECORD_BYTES;
 use ebbtide_core::identity::check_max_memory;
@@ -162,11 +162,11 @@ fn verify_once(media: &dyn Media, meta: &Meta) -> Result<(Report, bool)> {
         if let Some(found) = verify_live(media) {
             report.add(media, FileName::Live, found);
         }
-        let rebuilt = rebuild(media, meta, known, &|| {});
+        let rebuilt = rebuild_in_memory(media, meta, known, &|| {});
         report.add(media, ".", rebuilt.map(|recovered| describe(&recovered)));
         // An unreadable file is not damaged, whatever the reason; nor is a missing one, while
         // writers are active.
-        let lives = matches!(known, LogExtent::Living { .. });
+        let lives = matches!(known, KnownExtent::WritersLive { .. });
         let says_nothing = |error: &Error| !(error.is_damage() || error.is_not_found() && !lives);
         report.unless(says_nothing).map(|report| (report, lives))
     })
@@ -202,7 +202,7 @@ fn verify_kept(
     media: &dyn Media,
     listing: &Listing,
     meta: &Meta,
-    known: LogExtent,
+    known: KnownExtent,
     report: &mut Report,
 ) {
     match keep_file::read(media) {
@@ -232,10 +232,10 @@ fn verify_kept(
 }
 
 /// Reads the whole log of a revision, kept parts included.
-fn read_revision(media: &dyn Media, revision: &Revision, known: LogExtent) -> Result<String> {
+fn read_revision(media: &dyn Media, revision: &Revision, known: KnownExtent) -> Result<String> {
     let is_past = revision.end.is_some();
     let whole = if is_past { Whole::past(media) } else { Whole::new(media) };
-    let known = if is_past { LogExtent::Nothing } else { known };
+    let known = if is_past { KnownExtent::Nothing } else { known };
     let listing = Listing::of_filter(&whole, revision.meta.log_uuid)?;
     let history = LogReader::open(&whole, &listing, revision.meta.log_uuid)?;
     let first = history.segments().first().map_or(1, |segment| segment.first);
@@ -259,7 +259,7 @@ fn verify_log(
     media: &dyn Media,
     listing: &Listing,
     meta: &Meta,
-    known: LogExtent,
+    known: KnownExtent,
     report: &mut Report,
 ) {
     for &(timeline, first) in &listing.segments {
@@ -301,10 +301,10 @@ pub fn restore(from: impl AsRef<Path>, dir: impl AsRef<Path>) -> Result<()> {
 fn restore_from(from: &dyn Media, to: &dyn Media) -> Result<()> {
     let meta = read_meta(from)?;
     let look = Look::begin(from, &meta)?;
-    if let LogExtent::Living { .. } = look.known {
+    if let KnownExtent::WritersLive { .. } = look.known {
         return Err(locked(from.path()));
     }
-    let recovered = rebuild(from, &meta, look.known, &|| {})?;
+    let recovered = rebuild_in_memory(from, &meta, look.known, &|| {})?;
     write_new(to, |_locks| {
         let listing = &recovered.listing;
         // Others are not needed, and may be damaged.
@@ -320,7 +320,7 @@ fn restore_from(from: &dyn Media, to: &dyn Media) -> Result<()> {
         // fill them.
         let copied = Listing::read(to)?;
         let history = LogReader::open(to, &copied, meta.log_uuid)?;
-        history.secure(to, (recovered.start, 0), &recovered.prefix)?;
+        history.make_durable(to, (recovered.start, 0), &recovered.prefix)?;
         if look.is_over(from, &meta)? {
             return Err(locked(from.path()));
         }
@@ -375,7 +375,7 @@ pub fn salvage(from: impl AsRef<Path>, dir: impl AsRef<Path>) -> Result<Option<S
 pub fn salvage_on(from: &dyn Media, to: &dyn Media) -> Result<Option<Salvaged>> {
     let meta = read_meta(from)?;
     let look = Look::begin(from, &meta)?;
-    if let LogExtent::Living { .. } = look.known {
+    if let KnownExtent::WritersLive { .. } = look.known {
         return Err(locked(from.path()));
     }
     let mut found = salvage::examine(from, &meta, look.known)?;

@@ -6,13 +6,13 @@
 use crate::error::{Error, Result};
 use crate::image::Control;
 use crate::image::handles::Handles;
-use crate::locks::holders::locked;
-use crate::locks::in_use::is_in_use;
+use crate::locks::holder_pids::locked;
+use crate::locks::image_in_use::is_in_use;
 use crate::locks::session::Sessions;
 use crate::media::{Access, Media};
 use crate::meta::Meta;
 use crate::recovery::log_reader::LogReader;
-use crate::recovery::{Listing, LogExtent};
+use crate::recovery::{KnownExtent, Listing};
 use std::time::Duration;
 
 /// The time to wait for processes that open, recover or close the filter.
@@ -24,7 +24,7 @@ const TRIES: u32 = 20;
 pub(crate) struct Look {
     /// `None` if there is no file `lock`.
     pub(crate) locks: Option<Sessions>,
-    pub(crate) known: LogExtent,
+    pub(crate) known: KnownExtent,
     /// What each opening changes.
     openings: Openings,
 }
@@ -77,9 +77,9 @@ impl Look {
         };
         let known = match &locks {
             Some(locks) if is_in_use(media, meta.uuid, locks)? => {
-                LogExtent::of_the_living(media, meta.uuid)?
+                KnownExtent::of_the_living(media, meta.uuid)?
             }
-            _ => LogExtent::of_the_dead(media, meta.uuid)?,
+            _ => KnownExtent::of_the_dead(media, meta.uuid)?,
         };
         Ok(Self { locks, known, openings })
     }
@@ -93,7 +93,7 @@ impl Look {
     /// slot, by the timeline or by the count, whatever it has done, and whether it lives, and those
     /// that it joined. One that died before that has changed nothing that counts.
     pub(crate) fn is_over(&self, media: &dyn Media, meta: &Meta) -> Result<bool> {
-        if let LogExtent::Living { .. } = self.known {
+        if let KnownExtent::WritersLive { .. } = self.known {
             return Ok(false);
         }
         let busy = match sessions(media)? {
@@ -122,7 +122,7 @@ impl Look {
 pub(crate) fn look<T>(
     media: &dyn Media,
     meta: &Meta,
-    at: impl FnMut(LogExtent) -> Result<T>,
+    at: impl FnMut(KnownExtent) -> Result<T>,
 ) -> Result<T> {
     look_within(media, meta, PATIENCE, at)
 }
@@ -136,7 +136,7 @@ pub(crate) fn look_within<T>(
     media: &dyn Media,
     meta: &Meta,
     patience: Duration,
-    mut at: impl FnMut(LogExtent) -> Result<T>,
+    mut at: impl FnMut(KnownExtent) -> Result<T>,
 ) -> Result<T> {
     for _ in 1..TRIES {
         let look = Look::begin_within(media, meta, patience)?;
@@ -157,12 +157,12 @@ pub(crate) fn look_within<T>(
 
 /// Returns whether an error may come from files that were removed while they were examined. Writers
 /// remove files they no longer need, and a listing may contain a file but not the one before it.
-fn may_have_gone(error: &Error, known: LogExtent) -> bool {
+fn may_have_gone(error: &Error, known: KnownExtent) -> bool {
     let gone = match error {
         Error::Damaged { .. } => true,
         error => error.is_not_found(),
     };
-    gone && matches!(known, LogExtent::Living { .. })
+    gone && matches!(known, KnownExtent::WritersLive { .. })
 }
 
 /// Opens the log without the segments that are no longer needed and that the next checkpoint

@@ -4,7 +4,7 @@ use crate::admin::look::look;
 use crate::admin::salvage::{rebuilt_inserts, write_log};
 use crate::admin::second::copy_file;
 use crate::archive::At;
-use crate::archive::moments::Past;
+use crate::archive::past::Past;
 use crate::archive::whole::explained;
 use crate::engine::directory::{clear, write_file};
 use crate::engine::open::{read_meta, write_new};

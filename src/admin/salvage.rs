@@ -16,12 +16,13 @@ use crate::format::names::FileName;
 use crate::image::Control;
 use crate::media::{Access, Media, Memory};
 use crate::meta::Meta;
-use crate::recovery::LogExtent;
+use crate::recovery::KnownExtent;
 use crate::recovery::bare_events::BareEvents;
+use crate::recovery::base::load_alone;
 use crate::recovery::batches::{Batches, Group};
 use crate::recovery::listing::Listing;
 use crate::recovery::log_reader::{LogReader, Prefix, check_start};
-use crate::recovery::replay::{self, load_alone};
+use crate::recovery::rebuild_in_memory;
 use crate::snapshot::SnapshotReader;
 use crate::wal::record::{Decoded, RECORD_BYTES};
 use crate::wal::segment::{CAPACITY_MAX, SegmentHeader};
@@ -68,7 +69,7 @@ pub struct Beyond {
 #[derive(Debug)]
 pub struct Salvage {
     history: LogReader,
-    known: LogExtent,
+    known: KnownExtent,
     /// The LSN from which the log is needed.
     start: u64,
     /// The first LSN that is not recovered.
@@ -124,7 +125,7 @@ struct Told {
 /// # Errors
 /// [`Error::Damaged`] if nothing is recoverable; [`Error::Io`], [`Error::Version`] if a file is
 /// unreadable for another reason.
-pub fn examine(home: &dyn Media, meta: &Meta, known: LogExtent) -> Result<Salvage> {
+pub fn examine(home: &dyn Media, meta: &Meta, known: KnownExtent) -> Result<Salvage> {
     let listing = Listing::of_filter(home, meta.log_uuid)?;
     let (history, mut bad) = open_log(home, &listing, meta.log_uuid)?;
     let mut damaged = Vec::new();
@@ -212,7 +213,7 @@ impl Salvage {
 /// # Errors
 /// [`Error::Io`], including a full disk.
 pub(crate) fn write_log(
-    (home, (history, known)): (&dyn Media, (&LogReader, LogExtent)),
+    (home, (history, known)): (&dyn Media, (&LogReader, KnownExtent)),
     to: &dyn Media,
     meta: &Meta,
     (timeline, records): (u64, Range<u64>),
@@ -249,7 +250,7 @@ pub(crate) fn write_log(
 /// Checks that the written files yield a state, with every record below `stop`. Returns its number
 /// of inserts.
 pub(super) fn rebuilt_inserts(media: &dyn Media, meta: &Meta, stop: u64) -> Result<u64> {
-    let rebuilt = replay::rebuild(media, meta, LogExtent::Nothing, &|| {})?;
+    let rebuilt = rebuild_in_memory(media, meta, KnownExtent::Nothing, &|| {})?;
     if rebuilt.prefix.stop == stop {
         return Ok(rebuilt.image.sum_stripes().0.inserts);
     }
@@ -378,7 +379,7 @@ fn told(home: &dyn Media, listing: &Listing, history: &LogReader, meta: &Meta) -
 }
 
 /// Returns how far the log leads from this LSN.
-fn reach(home: &dyn Media, history: &LogReader, known: LogExtent, start: u64) -> Result<Reach> {
+fn reach(home: &dyn Media, history: &LogReader, known: KnownExtent, start: u64) -> Result<Reach> {
     let (mut prefix, mut noted) = (Prefix { stop: start, ..Prefix::default() }, 0);
     let (mut batches, mut bare_events) = (Batches::default(), BareEvents::default());
     let mut follow = |group: Group<'_>, counts: bool| {

@@ -8,7 +8,7 @@ use crate::api::view::{View, look, open_meta};
 use crate::error::{Error, Result};
 use crate::media::Media;
 use crate::options::Options;
-use crate::recovery::replay::apply_more;
+use crate::recovery::rebuild::apply_more;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 

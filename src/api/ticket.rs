@@ -1,7 +1,7 @@
 //! Tickets for operations whose durability the caller awaits later.
 
+use crate::engine::ticket_list::TicketId;
 use crate::engine::tickets::Tickets;
-use crate::engine::waiters::TicketId;
 use crate::error::Result;
 use crate::sync::Mutex;
 use std::fmt;

@@ -2,7 +2,7 @@
 
 use crate::admin::look::Look;
 use crate::archive::At;
-use crate::archive::moments::Past;
+use crate::archive::past::Past;
 use crate::archive::whole::explained;
 use crate::clock::Clock;
 use crate::engine::open::{for_reading, read_meta};
@@ -12,12 +12,12 @@ use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::image::write_back_check::check_files;
 use crate::image::{Control, Image};
-use crate::locks::holders::locked;
+use crate::locks::holder_pids::locked;
 use crate::locks::session::Sessions;
 use crate::media::{Access, Media, MediaFile, Memory};
 use crate::meta::Meta;
 use crate::options::{Downtime, Options};
-use crate::recovery::{LogExtent, rebuild};
+use crate::recovery::{KnownExtent, rebuild_in_memory};
 use crate::sync::{Hint, Instant};
 use std::sync::Arc;
 use std::time::Duration;
@@ -91,7 +91,7 @@ impl View {
         look: &Look,
     ) -> Result<Self> {
         let timeline = Control::previous_timeline(&**media, meta.uuid)?;
-        let image = rebuild(&**media, &meta, look.known, &|| {})?.image;
+        let image = rebuild_in_memory(&**media, &meta, look.known, &|| {})?.image;
         // If no process has the filter open, its time may stand still.
         let stands_still = meta.downtime == Downtime::Freeze;
         Self::over(media, (meta, file), options, (image, timeline), stands_still)
@@ -242,9 +242,9 @@ pub(super) fn look<T>(
         let meta = read_meta(media)?;
         let mut look = Look::begin(media, &meta)?;
         let living = match (look.known, &look.locks) {
-            (LogExtent::Living { .. }, _) => true,
+            (KnownExtent::WritersLive { .. }, _) => true,
             // Without an image nothing is recorded about live processes.
-            (LogExtent::Nothing, Some(locks)) => locks.anyone_else()?,
+            (KnownExtent::Nothing, Some(locks)) => locks.anyone_else()?,
             _ => false,
         };
         let seen = at(meta.clone(), &mut look, living);

@@ -15,15 +15,15 @@ use crate::engine::stripe_0_records::append_heartbeat;
 use crate::engine::{Engine, machine_state};
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
-use crate::locks::holders::locked;
+use crate::locks::handle_stripes::StripeGuard;
+use crate::locks::holder_pids::locked;
 use crate::locks::session::Sessions;
-use crate::locks::stripes::StripeGuard;
 use crate::media::{Access, Media};
 use crate::meta::Meta;
 use crate::options::{Keep, Options};
-use crate::recovery::{Listing, LogExtent};
+use crate::recovery::{KnownExtent, Listing};
 use crate::snapshot::write::SnapshotWriter;
-use crate::snapshot::{FrameSeal, SnapshotHeader};
+use crate::snapshot::{ChecksumSeed, SnapshotHeader};
 use crate::sync;
 use crate::wal::Segment;
 use crate::wal::segment::SegmentHeader;
@@ -128,10 +128,10 @@ impl<'e> Alteration<'e> {
     }
 
     /// Returns the extent of the log, for a caller that keeps others from writing.
-    pub(crate) fn extent(&self) -> LogExtent {
+    pub(crate) fn extent(&self) -> KnownExtent {
         let header = self.engine.header();
         let (timeline, durable) = (header.identity().timeline, header.durable().read());
-        LogExtent::Living { timeline, durable }
+        KnownExtent::WritersLive { timeline, durable }
     }
 
     /// Checks that this process can have the altered filter's image beside what it has: once the
@@ -177,7 +177,7 @@ impl<'e> Alteration<'e> {
             }
             drop(held);
             self.slots.end_opening()?;
-            writer.log_writer.make_room(end)?;
+            writer.log_space.make_room(end)?;
         }
     }
 
@@ -255,8 +255,8 @@ fn write_log(
     drop(Segment::create(media, header, shared.log.next_temporary())?);
     let temporary = FileName::Temporary(shared.log.next_temporary()).to_string();
     let name = FileName::Snapshot { start: lsn }.to_string();
-    let seal = FrameSeal::new(uuid, timeline, lsn);
-    let written = SnapshotWriter::create(media, &temporary, seal).and_then(|mut writer| {
+    let seed = ChecksumSeed::new(uuid, timeline, lsn);
+    let written = SnapshotWriter::create(media, &temporary, seed).and_then(|mut writer| {
         let header = shared.header();
         machine_state::save(&mut writer, machine, header, lsn - 1, || slots.note_progress())?;
         let (start, end) = (lsn, lsn);

@@ -13,7 +13,7 @@ use crate::engine::writer::{Tried, Writer};
 use crate::error::{Error, Result};
 use crate::image::positions::MOST_SOURCES;
 use crate::image::rare_space;
-use crate::locks::stripes::StripeGuard;
+use crate::locks::handle_stripes::StripeGuard;
 use crate::wal::{Op, Record};
 use ebbtide_core::claims::HeldClaim;
 

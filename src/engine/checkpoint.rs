@@ -14,9 +14,9 @@ use crate::engine::trust;
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::media::Media;
-use crate::snapshot::content::{self, State};
+use crate::snapshot::copy::{self, State};
 use crate::snapshot::write::SnapshotWriter;
-use crate::snapshot::{FrameSeal, SnapshotHeader};
+use crate::snapshot::{ChecksumSeed, SnapshotHeader};
 use crate::sync::{self, Instant, Latch};
 use crate::telemetry::{Timed, Work};
 use std::io;
@@ -254,15 +254,15 @@ impl Checkpoints {
         // from `start`.
         let state = self.copy_state()?;
         let identity = self.shared.header().identity();
-        let seal = FrameSeal::new(self.shared.meta.log_uuid, identity.timeline, start);
+        let seed = ChecksumSeed::new(self.shared.meta.log_uuid, identity.timeline, start);
         let (media, writer) = match place {
             Place::New => {
-                (&*self.shared.media, SnapshotWriter::create(&*self.shared.media, name, seal))
+                (&*self.shared.media, SnapshotWriter::create(&*self.shared.media, name, seed))
             }
             Place::Over => {
-                (&*self.shared.media, SnapshotWriter::over(&*self.shared.media, name, seal))
+                (&*self.shared.media, SnapshotWriter::over(&*self.shared.media, name, seed))
             }
-            Place::Backup(to) => (to, SnapshotWriter::create(to, name, seal)),
+            Place::Backup(to) => (to, SnapshotWriter::create(to, name, seed)),
         };
         let is_awaited = !matches!(place, Place::Backup(_));
         let written =
@@ -298,7 +298,7 @@ impl Checkpoints {
             }
         };
         let hold = |stripe| self.stripes.lock(stripe);
-        content::save(&mut writer, (kind, image), state, hold, advance)?;
+        copy::save(&mut writer, (kind, image), state, hold, advance)?;
         let end = image.header().tail().read();
         let (uuid, timeline) = (self.shared.meta.log_uuid, image.header().identity().timeline);
         writer.finish(SnapshotHeader { uuid, timeline, start, end, frames: 0, bytes: 0 })

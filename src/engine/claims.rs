@@ -19,7 +19,7 @@ use crate::engine::time::Stamp;
 use crate::engine::write::decide;
 use crate::engine::writer::{Lack, Tried, Writer};
 use crate::error::{Error, Result};
-use crate::locks::stripes::StripeGuard;
+use crate::locks::handle_stripes::StripeGuard;
 use crate::wal::Record;
 use ebbtide_core::claims::{Claimant, Decided, HeldClaim, LeaseTime, MOST_CLAIMS};
 use ebbtide_core::kind::{Change, Micros};

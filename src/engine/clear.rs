@@ -10,7 +10,7 @@ use crate::engine::shared::Local;
 use crate::engine::stripe_0_records;
 use crate::engine::writer::Writer;
 use crate::error::Result;
-use crate::locks::stripes::StripeGuard;
+use crate::locks::handle_stripes::StripeGuard;
 use crate::wal::{Op, Record};
 
 /// Removes all keys, durably. Writers wait meanwhile.
@@ -29,7 +29,7 @@ pub(crate) fn clear(writer: &Writer) -> Result<()> {
             return writer.commits.commit(lsn.saturating_add(1));
         }
         drop(held);
-        writer.log_writer.make_room(end)?;
+        writer.log_space.make_room(end)?;
     }
 }
 

@@ -10,7 +10,7 @@ use crate::engine::maintenance::Tasks;
 use crate::engine::shared::Shared;
 use crate::engine::trust;
 use crate::error::Result;
-use crate::locks::robust_word;
+use crate::locks::stripe_lock;
 use crate::recovery::log_reader::LogReader;
 use crate::recovery::{Listing, trim};
 use crate::sync;
@@ -36,7 +36,7 @@ fn wait_for_operations(shared: &Shared) {
         // that page of the image is lost, an old lock may be visible too: then the check fails, and
         // the wait ends.
         let word = header.stripe(index).lock_word();
-        while robust_word::holder_in_order(word) == Some(ours) && trust::check_image(shared).is_ok()
+        while stripe_lock::holder_in_order(word) == Some(ours) && trust::check_image(shared).is_ok()
         {
             sync::sleep(PAUSE);
         }
@@ -169,8 +169,8 @@ mod tests {
     use crate::engine::outcome::Waits;
     use crate::engine::stripes::Wait;
     use crate::error::Error;
-    use crate::locks::robust_word::{Acquired, Owner, WAITERS};
     use crate::locks::session::Sessions;
+    use crate::locks::stripe_lock::{Acquired, Owner, WAITERS};
     use crate::media::{Access, Memory};
     use crate::{Bloom, Durability, Filter, Options};
     use ebbtide_core::block::load;
@@ -228,7 +228,7 @@ mod tests {
         let slots = Sessions::open(&*memory, Access::Write).expect("the lock file");
         assert_eq!(slots.take().expect("no error"), Some(1));
         assert_eq!((0..5).map(|_| engine.header().incarnation(1).raise()).max(), Some(5));
-        assert!(robust_word::try_lock(engine.header().stripe(1).lock_word(), LIVING));
+        assert!(stripe_lock::try_lock(engine.header().stripe(1).lock_word(), LIVING));
         std::thread::scope(|scope| {
             let (done, answered) = mpsc::channel();
             let inserting = &filter;
@@ -240,7 +240,7 @@ mod tests {
             let answer = answered.recv_timeout(AT_MOST).expect("the waiter returns");
             assert!(matches!(answer, Err(Error::Closed { .. })), "{answer:?}");
         });
-        assert_eq!(robust_word::holder(word(engine)), Some(LIVING));
+        assert_eq!(stripe_lock::holder(word(engine)), Some(LIVING));
         assert!(!engine.header().is_poisoned() && !engine.header().is_retired());
     }
 
@@ -256,7 +256,7 @@ mod tests {
         let guard = engine.shared.stripes.try_lock(engine.header(), 1).expect("it is free");
         let error = engine.stripes.come_too_late(guard, Acquired::TakenOver(dead));
         assert!(matches!(error, Error::Closed { .. }), "{error}");
-        assert_eq!(robust_word::holder(word(engine)), Some(engine.shared.stripes.owner()));
+        assert_eq!(stripe_lock::holder(word(engine)), Some(engine.shared.stripes.owner()));
         assert!(!engine.header().is_poisoned());
     }
 

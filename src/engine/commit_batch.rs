@@ -10,7 +10,7 @@ use crate::engine::time::Stamp;
 use crate::engine::writer::{Lack, Tried, Writer};
 use crate::error::Result;
 use crate::image::BankSet;
-use crate::locks::stripes::StripeGuard;
+use crate::locks::handle_stripes::StripeGuard;
 use crate::wal::{Op, Record};
 use ebbtide_core::event;
 use ebbtide_core::kind::{Kind, Operation, records};

@@ -7,7 +7,7 @@
 use crate::engine::shared::Shared;
 use crate::engine::time::Time;
 use crate::error::Result;
-use crate::locks::robust_word;
+use crate::locks::stripe_lock;
 use crate::recovery::Listing;
 use crate::wal::record::RECORD_BYTES;
 use ebbtide_core::kind::GenerationFill;
@@ -86,7 +86,7 @@ pub(crate) fn details(shared: &Shared, clock: &Time) -> Result<Details> {
     let (generations, blocks) = fills(shared, clock);
     let held = (0..header.stripe_count()).filter_map(|index| {
         let stripe = header.stripe(index);
-        let slot = robust_word::holder_now(stripe.lock_word())?.slot;
+        let slot = stripe_lock::holder_now(stripe.lock_word())?.slot;
         Some(HeldStripe { stripe: index as u32, slot, lsn: stripe.lsn() })
     });
     Ok(Details {
@@ -138,7 +138,7 @@ fn fills(shared: &Shared, clock: &Time) -> (Vec<GenerationFill>, Vec<BlockFill>)
 mod tests {
     use crate::kinds::Parameters;
     use crate::kinds::registry::REGISTRY;
-    use crate::locks::robust_word::{self, Owner};
+    use crate::locks::stripe_lock::{self, Owner};
     use crate::media::Memory;
     use crate::{Age, AgePartitioned, Any, Durability, Filter, Options};
     use std::sync::Arc;
@@ -163,10 +163,10 @@ mod tests {
         assert_eq!(used, details.blocks.iter().map(|block| block.used).sum::<u64>());
         let header = filter.engine().header();
         let owner = Owner { slot: 3, incarnation: 1 };
-        assert!(robust_word::try_lock(header.stripe(0).lock_word(), owner));
+        assert!(stripe_lock::try_lock(header.stripe(0).lock_word(), owner));
         let held = filter.details().expect("details").held;
         assert_eq!(held.iter().map(|held| (held.stripe, held.slot)).collect::<Vec<_>>(), [(0, 3)]);
-        assert!(robust_word::unlock(header.stripe(0).lock_word(), owner).is_ok());
+        assert!(stripe_lock::unlock(header.stripe(0).lock_word(), owner).is_ok());
     }
 
     /// Parameters with which any kind can be made.

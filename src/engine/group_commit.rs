@@ -6,6 +6,7 @@
 //! it is dead, stopped or slow, is overtaken. A failed sync poisons the filter permanently:
 //! afterwards neither a retry nor a new descriptor proves anything about the disk's content.
 
+use crate::engine::log_space::LogSpace;
 use crate::engine::log_writer::LogWriter;
 use crate::engine::shared::Shared;
 use crate::engine::trust;
@@ -15,7 +16,7 @@ use crate::locks::leader_gate::{self, Taken};
 use crate::options::Durability;
 use crate::sync::{self, Hint, Instant, patience};
 use crate::telemetry::{self, Timed, Work};
-use crate::wal::{Op, Record, Segment, walk};
+use crate::wal::{Op, Record, Segment, empty_slots};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,8 +25,8 @@ use std::time::Duration;
 const LEADERS_TIME: (Duration, Duration) =
     (patience(Duration::from_millis(20)), patience(Duration::from_secs(1)));
 const SYNCS: u64 = 4;
-/// The pauses before a segment that could not be opened is tried again for an operation whose
-/// record is in the log.
+/// The pauses between attempts to open a segment for the sync of an operation whose record is
+/// already in the log.
 const PAUSES: [Duration; 3] =
     [Duration::from_millis(1), Duration::from_millis(10), Duration::from_millis(100)];
 
@@ -34,6 +35,7 @@ const PAUSES: [Duration; 3] =
 pub struct GroupCommit {
     shared: Arc<Shared>,
     wakeup: Arc<Wakeup>,
+    log_space: Arc<LogSpace>,
     log_writer: Arc<LogWriter>,
     /// The duration of the last sync, in microseconds.
     took: Hint,
@@ -44,9 +46,10 @@ impl GroupCommit {
     pub(crate) fn new(
         shared: Arc<Shared>,
         wakeup: Arc<Wakeup>,
+        log_space: Arc<LogSpace>,
         log_writer: Arc<LogWriter>,
     ) -> Self {
-        Self { shared, wakeup, log_writer, took: Hint::default() }
+        Self { shared, wakeup, log_space, log_writer, took: Hint::default() }
     }
 
     fn note_time(&self, took: Duration) {
@@ -130,12 +133,12 @@ impl GroupCommit {
         }
     }
 
-    /// Returns the durable end, the segments from there on, and the LSN up to which they contain
-    /// what was reserved. That is the tail, or if a segment that another process has begun cannot
-    /// be opened, at least `target`.
+    /// Returns the durable end, the segments from there on, and the LSN up to which they have all
+    /// reserved slots: the tail; or at least `target`, if a segment that another process has begun
+    /// behind that cannot be opened.
     fn unsynced(&self, target: u64) -> Result<(u64, Vec<Arc<Segment>>, u64)> {
         let upto = self.shared.header().tail().read();
-        let error = match self.log_writer.map_log() {
+        let error = match self.log_space.map_log() {
             Ok((from, segments)) => return Ok((from, segments, upto)),
             Err(error) => error,
         };
@@ -146,17 +149,17 @@ impl GroupCommit {
     }
 
     /// Syncs everything that has been reserved so far, at least what lies below `target`.
-    /// `in_order`: whether the previous sync has ended, successfully or not.
+    /// `in_order` is whether the previous leader has ended, successfully or not.
     fn lead(&self, in_order: bool, target: u64) -> Result<()> {
         let header = self.shared.header();
         if header.is_poisoned() {
             return Err(self.shared.poisoned());
         }
         let (from, segments, upto) = self.unsynced(target)?;
-        // Read again, to include records on pages that may count as clean.
+        // Read again: pages that a failed sync has marked clean are made dirty up to here.
         let written = header.tail().read();
         let walked = self.shared.log.walked();
-        walk::complete(&segments, from.max(walked), upto);
+        empty_slots::wait_or_void(&segments, from.max(walked), upto);
         self.shared.log.note_walked(upto);
         for segment in segments.iter().filter(|segment| segment.first() < upto) {
             if !in_order || !segment.was_synced() {
@@ -234,8 +237,8 @@ impl GroupCommit {
         let upto = self.shared.header().tail().read();
         let walked = self.shared.log.walked();
         if walked < upto {
-            let (durable, segments) = self.log_writer.map_log()?;
-            let reached = walk::reached(&segments, walked.max(durable), upto);
+            let (durable, segments) = self.log_space.map_log()?;
+            let reached = empty_slots::first(&segments, walked.max(durable), upto);
             self.shared.log.note_walked(reached);
             for segment in &segments {
                 segment.release(walked, reached);
@@ -249,8 +252,8 @@ impl GroupCommit {
         let upto = self.shared.header().tail().read();
         let from = self.shared.log.walked().max(self.shared.durable());
         if from < upto {
-            let (_, segments) = self.log_writer.map_log()?;
-            walk::complete(&segments, from, upto);
+            let (_, segments) = self.log_space.map_log()?;
+            empty_slots::wait_or_void(&segments, from, upto);
             self.shared.log.note_walked(upto);
         }
         Ok(())
@@ -310,7 +313,7 @@ mod tests {
         let other = Filter::<Bloom>::open_on(media.clone(), options).expect("another handle");
         let shared = &filter.engine().shared;
         let end = shared.log.mapped_end();
-        other.engine().log_writer.make_room(end).expect("space");
+        other.engine().log_space.make_room(end).expect("space");
         let mut names = media.list().expect("a directory");
         names.retain(|name| name.starts_with("wal-"));
         // As if it could not be opened.

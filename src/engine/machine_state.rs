@@ -1,7 +1,7 @@
 //! The state of a filter in memory as a snapshot, from which the engine continues.
 
 use crate::image::Control;
-use crate::snapshot::content::{beside, copy, shorten};
+use crate::snapshot::copy::{beside, copy, shorten};
 use crate::snapshot::write::SnapshotWriter;
 use crate::snapshot::{Content, Frame};
 use ebbtide_core::block::OWN_WORDS;

@@ -7,7 +7,7 @@
 
 use crate::engine::Engine;
 use crate::engine::background_threads;
-use crate::engine::log_writer::PRESENT;
+use crate::engine::log_space::PRESENT;
 use crate::engine::stripe_0_records;
 use crate::engine::task::{Task, Work};
 use crate::engine::trust;
@@ -156,7 +156,7 @@ impl LogTask {
     fn allocate_ahead(&self, records: u64, present: u64, soon: u64) {
         let engine = &*self.engine;
         // A failed task is left to the caller that needs it, which then gets the error.
-        let allocate = || engine.log_writer.allocate_ahead(records, present, soon);
+        let allocate = || engine.log_space.allocate_ahead(records, present, soon);
         let mut allocated = allocate();
         while allocated.as_ref().is_err_and(Error::is_full)
             && engine.shared.remove_oldest_kept().unwrap_or(false)
@@ -190,7 +190,7 @@ impl Task for LogTask {
         *ran = now;
         pace.take(written, now);
         let soon = pace.within(LOOKAHEAD);
-        let mapped = engine.log_writer.map_ahead();
+        let mapped = engine.log_space.map_ahead();
         failed_in_background("mapping", engine.path(), mapped);
         if is_busy {
             self.allocate_ahead(PRESENT, PRESENT, soon);
@@ -198,7 +198,7 @@ impl Task for LogTask {
         let released = engine.commits.release_records();
         failed_in_background("release", engine.path(), released);
         if *tail == before {
-            engine.log_writer.release_ahead();
+            engine.log_space.release_ahead();
         }
         let interval = engine.wakeup.interval();
         // Slightly early at a tick, rather than shortly after it.
@@ -259,7 +259,7 @@ impl Task for SnapshotTask {
         }
         // Here rather than in the log's task: the system frees the blocks of removed segments, and
         // no sync should wait for that.
-        engine.log_writer.unmap_durable();
+        engine.log_space.unmap_durable();
         background_threads::next_tick(Instant::now(), TICK)
     }
 }
@@ -291,7 +291,7 @@ fn tidy_log(engine: &Engine) {
 /// As the first that fails; the threads would leave it to others.
 #[cfg(shuttle)]
 pub(crate) fn do_tasks(engine: &Engine) -> crate::error::Result<()> {
-    engine.log_writer.allocate_ahead(PRESENT, PRESENT, 0)?;
+    engine.log_space.allocate_ahead(PRESENT, PRESENT, 0)?;
     engine.commits.release_records()?;
     engine.commits.commit_all()?;
     tidy_log(engine);

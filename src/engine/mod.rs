@@ -14,15 +14,16 @@
 //!   `details` and `stats` report figures.
 //! - Snapshots: `checkpoint` writes them, `reclaim` removes what they make superfluous,
 //!   `backpressure` lets writers wait for one.
-//! - The log: `log_writer` appends to it, `group_commit` makes it durable, `stripe_0_records`
-//!   appends heartbeats and clears, `tickets` tells callers when what they did is durable,
-//!   `waiters` is the list of those that wait.
+//! - The log: `log_writer` appends to it, `log_space` maps and allocates it, `group_commit` makes
+//!   it durable, `stripe_0_records` appends heartbeats and clears, `tickets` tells callers when
+//!   what they did is durable, `ticket_list` is the list of those that wait.
 //! - Common: `stripes` acquires stripes and repairs what a dead owner left; `wakeup` wakes a `task`
 //!   of `background_threads`; `time` is the filter's time, `lease_clock` that of leases, and
 //!   no other module reads the clock of the filter; `shared` holds what all parts need; `trust`
-//!   checks that the image was written back; `directory` has small and temporary files, `vacancy`
-//!   checks a directory before a filter is created, `agreement` the options of an existing one;
-//!   `closing` is the mark of a closed handle, `outcome` an operation and its outcome.
+//!   checks that the image was written back; `directory` has small and temporary files,
+//!   `vacant_directory` checks a directory before a filter is created, `agreement` the options of
+//!   an existing one; `closing` is the mark of a closed handle, `outcome` an operation and its
+//!   outcome.
 //!
 //! `tests/layers` keeps the order.
 
@@ -49,6 +50,7 @@ pub mod group_commit;
 pub mod held_claims;
 pub mod infer;
 pub mod lease_clock;
+pub mod log_space;
 pub mod log_writer;
 #[cfg(not(loom))]
 pub mod machine_state;
@@ -66,11 +68,11 @@ pub mod stats;
 pub mod stripe_0_records;
 pub mod stripes;
 pub mod task;
+pub mod ticket_list;
 pub mod tickets;
 pub mod time;
 pub mod trust;
-pub mod vacancy;
-pub mod waiters;
+pub mod vacant_directory;
 pub mod wakeup;
 pub mod with_events;
 pub mod write;
@@ -81,6 +83,7 @@ use crate::engine::checkpoint::Checkpoints;
 use crate::engine::details::Details;
 use crate::engine::group_commit::GroupCommit;
 use crate::engine::lease_clock::{LeaseBase, LeaseClock};
+use crate::engine::log_space::LogSpace;
 use crate::engine::log_writer::LogWriter;
 use crate::engine::read::Queries;
 use crate::engine::reclaim::Reclaim;
@@ -105,7 +108,7 @@ pub struct Engine {
     pub(crate) leases: Arc<LeaseClock>,
     pub(crate) wakeup: Arc<Wakeup>,
     pub(crate) backpressure: Arc<Backpressure>,
-    pub(crate) log_writer: Arc<LogWriter>,
+    pub(crate) log_space: Arc<LogSpace>,
     pub(crate) commits: Arc<GroupCommit>,
     pub(crate) tickets: Arc<Tickets>,
     pub(crate) stripes: Arc<StripeLocks>,
@@ -159,13 +162,18 @@ impl Engine {
         let leases = Arc::new(LeaseClock::new(shared.clone(), leases));
         let wakeup = Arc::new(Wakeup::new(shared.durability));
         let backpressure = Arc::new(Backpressure::new(shared.clone(), wakeup.clone()));
+        let log_space = Arc::new(LogSpace::new(shared.clone(), backpressure.clone()));
         let log_writer =
             Arc::new(LogWriter::new(shared.clone(), wakeup.clone(), backpressure.clone()));
-        let commits =
-            Arc::new(GroupCommit::new(shared.clone(), wakeup.clone(), log_writer.clone()));
+        let commits = Arc::new(GroupCommit::new(
+            shared.clone(),
+            wakeup.clone(),
+            log_space.clone(),
+            log_writer.clone(),
+        ));
         let tickets = Arc::new(Tickets::new(shared.clone(), commits.clone()));
         let stripes = Arc::new(StripeLocks::new(shared.clone(), time.clone()));
-        let reclaim = Reclaim::new(shared.clone(), backpressure.clone(), log_writer.clone());
+        let reclaim = Reclaim::new(shared.clone(), backpressure.clone(), log_space.clone());
         let checkpoints = Checkpoints::new(
             shared.clone(),
             backpressure.clone(),
@@ -179,7 +187,8 @@ impl Engine {
             time: time.clone(),
             leases: leases.clone(),
             backpressure: backpressure.clone(),
-            log_writer: log_writer.clone(),
+            log_space: log_space.clone(),
+            log_writer,
             commits: commits.clone(),
             stripes: stripes.clone(),
             queries: queries.clone(),
@@ -190,7 +199,7 @@ impl Engine {
             leases,
             wakeup,
             backpressure,
-            log_writer,
+            log_space,
             commits,
             tickets,
             stripes,

@@ -14,23 +14,23 @@ use crate::engine::directory::{
 use crate::engine::lease_clock::LeaseBase;
 use crate::engine::shared::Shared;
 use crate::engine::time::{TimeBase, continue_time};
-use crate::engine::vacancy::{check_ours, check_vacant};
+use crate::engine::vacant_directory::{check_ours, check_vacant};
 use crate::engine::{Engine, agreement, trust};
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::image::rare_space;
 use crate::image::{Bank, BankForm, Control, Image};
-use crate::locks::holders::locked;
-use crate::locks::in_use::is_in_use;
-use crate::locks::robust_word::{self, Owner};
+use crate::locks::holder_pids::locked;
+use crate::locks::image_in_use::is_in_use;
 use crate::locks::session::{SLOTS, Sessions};
+use crate::locks::stripe_lock::{self, Owner};
 use crate::media::{Access, Media};
 use crate::meta::Meta;
 use crate::options::Options;
 #[cfg(not(shuttle))]
 use crate::platform::system;
 use crate::recovery::removal::remove_for_good;
-use crate::recovery::{LogExtent, Recovered, rebuild, replay, trim};
+use crate::recovery::{KnownExtent, Recovered, rebuild, rebuild_in_memory, trim};
 use crate::sync::{self, Instant, patience};
 use crate::telemetry::{Timed, Work};
 use crate::wal::log::next_end;
@@ -218,14 +218,14 @@ fn attach(
     trust::check_image(&engine.shared)?;
     engine.shared.check_writable()?;
     check_locks(&engine)?;
-    engine.log_writer.map_log()?;
+    engine.log_space.map_log()?;
     Ok(engine)
 }
 
 /// Checks that this handle, which is new, holds no stripe: the wait for it would never end.
 fn check_locks(engine: &Engine) -> Result<()> {
     let (header, ours) = (engine.header(), engine.shared.stripes.owner());
-    let holder = |at| robust_word::holder_now(header.stripe(at).lock_word());
+    let holder = |at| stripe_lock::holder_now(header.stripe(at).lock_word());
     let mut holders = (0..header.stripe_count()).filter_map(holder);
     match holders.find(|of| of.slot == ours.slot && of.incarnation >= ours.incarnation) {
         Some(found) => {
@@ -249,12 +249,12 @@ pub(crate) fn recover(
     }
     remove_temporaries(&*media)?;
     let temporary = FileName::Temporary(LIVE_TEMPORARY).to_string();
-    let known = LogExtent::of_the_dead(&*media, meta.uuid)?;
+    let known = KnownExtent::of_the_dead(&*media, meta.uuid)?;
     let path = media.path().to_path_buf();
     let work = Timed::begin(Work::Recovery, &path);
     let begin = || {
         let advance = || slots.note_progress();
-        let recovered = replay(&*media, &media, &meta, &temporary, (known, true), &advance)?;
+        let recovered = rebuild(&*media, &media, &meta, &temporary, (known, true), &advance)?;
         begin_timeline(&*media, &slots, &meta, &options, &recovered, &temporary)?;
         Ok(recovered)
     };
@@ -279,7 +279,7 @@ pub(crate) fn recover(
     let engine = assemble(media, meta, options, slots, recovered.image)?;
     // If that was a snapshot, it has just been read.
     engine.checkpoints.reclaim.note_proven(recovered.start);
-    engine.log_writer.map_log()?;
+    engine.log_space.map_log()?;
     if full || is_crowded(&engine, gathered) {
         // Before log takes the freed space. If even that is too little, writers get the error.
         let _ = engine.checkpoints.checkpoint_anew();
@@ -364,12 +364,12 @@ pub(crate) fn for_reading(
 fn begin_in_space_of_log(
     media: &dyn Media,
     meta: &Meta,
-    (known, slots): (LogExtent, &Sessions),
+    (known, slots): (KnownExtent, &Sessions),
     full: Error,
     begin: impl Fn() -> Result<Recovered>,
 ) -> Result<Recovered> {
     // Where memory cannot hold the state either, the disk is what the caller can change.
-    let rebuild = || match rebuild(media, meta, known, &|| slots.note_progress()) {
+    let rebuild = || match rebuild_in_memory(media, meta, known, &|| slots.note_progress()) {
         Err(error) if error.is_out_of_memory() => Ok(None),
         rebuilt => rebuilt.map(Some),
     };
@@ -513,7 +513,7 @@ fn begin_timeline(
     temporary: &str,
 ) -> Result<()> {
     let from = (recovered.start, recovered.durable);
-    recovered.history.secure(media, from, &recovered.prefix)?;
+    recovered.history.make_durable(media, from, &recovered.prefix)?;
     // The names too: the process that created them may have died before the directory was synced.
     // Otherwise a new timeline could outlive `meta`.
     media.sync().map_err(Error::io("sync", media.path()))?;

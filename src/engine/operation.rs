@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::image::BankSet;
 use crate::image::mapped_banks::Banks;
 use crate::image::state_block::StateBlock;
-use crate::locks::stripes::StripeGuard;
+use crate::locks::handle_stripes::StripeGuard;
 use crate::wal::{Record, Segment};
 use ebbtide_core::kind::{Moment, State, Totals, WritePlan, records};
 use std::cell::Cell;

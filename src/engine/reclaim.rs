@@ -9,7 +9,7 @@ use crate::archive::keep_file;
 use crate::archive::kept_files::{self, Archive};
 use crate::clock::Timestamp;
 use crate::engine::backpressure::Backpressure;
-use crate::engine::log_writer::LogWriter;
+use crate::engine::log_space::LogSpace;
 use crate::engine::shared::Shared;
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
@@ -76,7 +76,7 @@ impl Pruning {
 pub struct Reclaim {
     shared: Arc<Shared>,
     backpressure: Arc<Backpressure>,
-    log_writer: Arc<LogWriter>,
+    log_space: Arc<LogSpace>,
     /// Starts of snapshots of older timelines that this handle has read in full.
     proven: Mutex<Vec<u64>>,
     pruning: Mutex<Pruning>,
@@ -87,12 +87,12 @@ impl Reclaim {
     pub(crate) fn new(
         shared: Arc<Shared>,
         backpressure: Arc<Backpressure>,
-        log_writer: Arc<LogWriter>,
+        log_space: Arc<LogSpace>,
     ) -> Self {
         Self {
             shared,
             backpressure,
-            log_writer,
+            log_space,
             proven: Mutex::default(),
             pruning: Mutex::default(),
         }
@@ -159,7 +159,7 @@ impl Reclaim {
         }
         self.keep_or_remove(&superfluous, &listing, snapshot_bytes)?;
         // At once: at a high insert rate, the log that is removed in a second could fill the disk.
-        self.log_writer.unmap_durable();
+        self.log_space.unmap_durable();
         Ok(())
     }
 
@@ -286,7 +286,7 @@ impl Reclaim {
             rest,
             repeat_with(|| self.shared.log.next_temporary()),
         )?;
-        self.log_writer.unmap_durable();
+        self.log_space.unmap_durable();
         Ok(any)
     }
 }

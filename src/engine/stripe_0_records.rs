@@ -5,7 +5,7 @@ use crate::engine::time::Stamp;
 use crate::engine::wakeup::TICK;
 use crate::engine::writer::Writer;
 use crate::error::Result;
-use crate::locks::stripes::StripeGuard;
+use crate::locks::handle_stripes::StripeGuard;
 use crate::wal::{Op, Record};
 
 /// Announces the record for a process that takes stripe 0 over, then appends it. The caller applies

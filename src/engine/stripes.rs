@@ -7,9 +7,9 @@ use crate::engine::outcome::Waits;
 use crate::engine::shared::{Local, Shared};
 use crate::engine::time::Time;
 use crate::error::{Error, Result};
-use crate::locks::holders::locked;
-use crate::locks::robust_word::{self, Acquired, Owner, Verdict};
-use crate::locks::stripes::StripeGuard;
+use crate::locks::handle_stripes::StripeGuard;
+use crate::locks::holder_pids::locked;
+use crate::locks::stripe_lock::{self, Acquired, Owner, Verdict};
 use crate::recovery::repair::{self, Repaired};
 use crate::sync::{self, Hint, Instant, patience};
 use crate::telemetry::{Timed, Work};
@@ -26,7 +26,7 @@ const REPAIR_WAITS: u32 = if cfg!(fuzzing) { 5 } else { 1000 };
 /// The pause, during which writers proceed, before all stripes are tried again.
 const PAUSE: Duration = patience(Duration::from_millis(20));
 
-/// What a call waits for that must not.
+/// What a call that must not wait would have to wait for, in its error.
 const HELD: &str = "another caller that holds a lock";
 
 /// How long a caller waits for the live owner of a stripe.
@@ -64,8 +64,8 @@ impl Wait {
 pub struct StripeLocks {
     shared: Arc<Shared>,
     time: Arc<Time>,
-    /// The word of stripe 0 when a wait for it was last abandoned: its holder of that time is not
-    /// waited for again.
+    /// The lock word of stripe 0 when a wait for it last ended without success: while the holder is
+    /// the same, no caller waits again.
     abandoned: Hint,
 }
 
@@ -158,7 +158,7 @@ impl StripeLocks {
     pub(crate) fn lock_stripe_0(&self) -> Option<StripeGuard<'_, Local>> {
         // At worst there is one wait more or less.
         let word = self.shared.header().stripe(0).lock_word();
-        let holder = || robust_word::held_now(word);
+        let holder = || stripe_lock::held_now(word);
         let abandoned = self.abandoned.get();
         if abandoned != 0 && abandoned == holder() {
             return None;
@@ -234,8 +234,8 @@ impl StripeLocks {
             return stripe;
         }
         let after = stripe.entry().sums();
-        // An owner that had not counted in the stripe had not counted here either. What a clear has
-        // taken from the stripe was taken from these sums with stripe 0.
+        // If the dead owner had not updated the stripe's sums, it had not updated those of the
+        // filter either. A clear resets both, those of the filter under stripe 0.
         let inserts = after.inserts.saturating_sub(before.inserts);
         let new_bits = after.new_bits.saturating_sub(before.new_bits);
         work.note("inserts", inserts);
@@ -270,7 +270,7 @@ impl StripeLocks {
     pub(crate) fn repair_all(&self) {
         let header = self.shared.header();
         for index in 0..header.stripe_count() {
-            let holder = robust_word::holder_now(header.stripe(index).lock_word());
+            let holder = stripe_lock::holder_now(header.stripe(index).lock_word());
             let ours = self.shared.stripes.owner();
             if holder.is_some_and(|holder| holder != ours && self.judge(holder) == Verdict::Dead) {
                 // Another process may have taken it over by now, and been stopped.
@@ -293,7 +293,7 @@ impl StripeLocks {
         }
         let word = self.shared.header().stripe(stripe).lock_word();
         let at_work =
-            robust_word::holder_now(word).is_some_and(|holder| self.judge(holder) != Verdict::Dead);
+            stripe_lock::holder_now(word).is_some_and(|holder| self.judge(holder) != Verdict::Dead);
         *idle = if at_work { 0 } else { *idle + 1 };
         if *idle < REPAIR_WAITS {
             return Ok(());
@@ -365,11 +365,11 @@ mod tests {
                 argument: 3,
                 ..Record::new(Op::Insert)
             };
-            engine.log_writer.append(&mut None, &record).expect("room")
+            engine.writer.log_writer.append(&mut None, &record).expect("room")
         };
         let (_others, lsn) = (unapplied(1), unapplied(0));
         let hole = header.tail().reserve(engine.shared.log.mapped_end()).expect("room");
-        assert!(robust_word::try_lock(header.stripe(1).lock_word(), DEAD));
+        assert!(stripe_lock::try_lock(header.stripe(1).lock_word(), DEAD));
         let sums = || [1, 2].map(|stripe| header.stripe(stripe).sums());
         let (before, total) = (sums(), header.counters().sum());
         engine.stripes.repair_all();
@@ -394,9 +394,10 @@ mod tests {
         let engine = filter.engine();
         (0..20_u64).for_each(|key| assert!(filter.insert(key.to_le_bytes()).is_ok()));
         let header = engine.header();
-        (0..3).for_each(|at| assert!(robust_word::try_lock(header.stripe(at).lock_word(), DEAD)));
+        (0..3).for_each(|at| assert!(stripe_lock::try_lock(header.stripe(at).lock_word(), DEAD)));
         header.events_from().announce(header.tail().hint());
-        let lsn = engine.log_writer.append(&mut None, &Record::new(Op::Clear)).expect("room");
+        let lsn =
+            engine.writer.log_writer.append(&mut None, &Record::new(Op::Clear)).expect("room");
         let image = &engine.shared.image;
         let state = || image.clear_state(lsn, &image.prepare_clear(engine.shared.kind()).unwrap());
         let stripe = |index| image.clear_stripe(index, lsn, 0);
@@ -430,7 +431,7 @@ mod tests {
         let (filter, memory) = made();
         let engine = filter.engine();
         let _alive = neighbour(engine, &memory);
-        assert!(robust_word::try_lock(engine.header().stripe(1).lock_word(), LIVING));
+        assert!(stripe_lock::try_lock(engine.header().stripe(1).lock_word(), LIVING));
         let mut idle = 0;
         assert!(engine.stripes.wait_for_writers(1, &mut idle).is_ok(), "its writer may proceed");
         engine.header().retire();
@@ -452,7 +453,7 @@ mod tests {
         };
         let before = filter.digest().expect("a digest");
         // As a process does that was stopped in the middle of an insert.
-        assert!(robust_word::try_lock(header.stripe(1).lock_word(), LIVING));
+        assert!(stripe_lock::try_lock(header.stripe(1).lock_word(), LIVING));
         let quick = filter.call().without_waiting();
         let refused = quick.check_and_insert(of_stripe(0));
         assert!(matches!(refused, Err(Error::WouldWait { .. })), "{refused:?}");
@@ -462,7 +463,7 @@ mod tests {
         let refused = filter.call().waiting_at_most(limit).insert(of_stripe(0));
         assert!(matches!(refused, Err(Error::WouldWait { .. })), "{refused:?}");
         assert!(start.elapsed() >= limit);
-        assert!(robust_word::unlock(header.stripe(1).lock_word(), LIVING).is_ok());
+        assert!(stripe_lock::unlock(header.stripe(1).lock_word(), LIVING).is_ok());
         assert_eq!(filter.digest().expect("a digest"), before);
         // A checkpoint that writers must wait for.
         header.checkpoint_request().open();
@@ -487,10 +488,10 @@ mod tests {
             "taken again since"
         );
         assert_eq!(engine.stripes.judge(DEAD), Verdict::Dead);
-        assert!(robust_word::try_lock(word, LIVING));
+        assert!(stripe_lock::try_lock(word, LIVING));
         let ours = engine.stripes.lock(2);
         engine.stripes.repair_all();
-        let holder = || robust_word::holder_now(word);
+        let holder = || stripe_lock::holder_now(word);
         assert_eq!(holder(), Some(LIVING));
         drop(alive);
         engine.stripes.repair_all();
@@ -506,12 +507,12 @@ mod tests {
         let word = engine.header().stripe(0).lock_word();
         let abandoned = || engine.stripes.abandoned.get();
         assert!(engine.stripes.lock_stripe_0().is_some() && abandoned() == 0);
-        assert!(robust_word::try_lock(word, LIVING));
+        assert!(stripe_lock::try_lock(word, LIVING));
         for _ in 0..2 {
             assert!(engine.stripes.lock_stripe_0().is_none());
-            assert_eq!(robust_word::holder(abandoned()), Some(LIVING));
+            assert_eq!(stripe_lock::holder(abandoned()), Some(LIVING));
         }
-        assert!(robust_word::unlock(word, LIVING).is_ok());
+        assert!(stripe_lock::unlock(word, LIVING).is_ok());
         assert!(engine.stripes.lock_stripe_0().is_some() && abandoned() == 0);
     }
 
@@ -543,7 +544,7 @@ mod tests {
         }
         let _alive = neighbour(filter.engine(), &memory);
         let word = header().stripe(0).lock_word();
-        assert!(robust_word::try_lock(word, LIVING));
+        assert!(stripe_lock::try_lock(word, LIVING));
         let (tail, alone) = (header().tail().hint(), next());
         let limited = filter.call().waiting_at_most(Duration::from_secs(20));
         let inserted = limited.insert(alone);
@@ -554,7 +555,7 @@ mod tests {
         drop(batch);
         let written = header().tail().hint() - tail;
         // Before anything may fail: to close the filter would wait for it.
-        assert!(robust_word::unlock(word, LIVING).is_ok());
+        assert!(stripe_lock::unlock(word, LIVING).is_ok());
         assert!(inserted.expect("an insert without its event"));
         committed.expect("a batch without its event");
         assert_eq!(written, 4, "no event is recorded");

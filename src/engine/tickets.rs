@@ -14,7 +14,7 @@ use crate::engine::background_threads::{self, Registered};
 use crate::engine::group_commit::{GroupCommit, again_if_unread};
 use crate::engine::shared::Shared;
 use crate::engine::task::{Task, Work};
-use crate::engine::waiters::{TicketId, Waiters};
+use crate::engine::ticket_list::{TicketId, TicketList};
 use crate::error::{Error, Result};
 use crate::sync::{Hint, Instant, Mutex};
 use std::collections::BTreeMap;
@@ -46,7 +46,7 @@ const MISSES_MOST: u32 = 6;
 pub struct Tickets {
     shared: Arc<Shared>,
     commits: Arc<GroupCommit>,
-    waiters: Waiters,
+    waiters: TicketList,
     /// What syncing failed with, for the ticket for which it was tried.
     failed: Mutex<BTreeMap<TicketId, Error>>,
     task: Mutex<SyncTask>,
@@ -112,7 +112,7 @@ impl Tickets {
         Self {
             shared,
             commits,
-            waiters: Waiters::default(),
+            waiters: TicketList::default(),
             failed: Mutex::default(),
             task: Mutex::new(SyncTask::Unneeded),
             last_number: Hint::default(),

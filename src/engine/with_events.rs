@@ -1,7 +1,8 @@
-//! One operation that events come before: their records and its own are one batch.
+//! One operation before which the filter must step: the records of the events and its own are one
+//! batch.
 //!
-//! Under stripe 0 the events change the [next state](NextState) of the filter, which counts once
-//! the batch is in the log. If it never is, nothing has happened.
+//! Under stripe 0 the events change the [next state](NextState) of the filter, which becomes the
+//! state once the batch is in the log. If it never is, nothing has happened.
 
 use crate::engine::commit_batch;
 use crate::engine::log_writer::Appended;
@@ -14,7 +15,7 @@ use crate::engine::writer::Writer;
 use crate::error::Result;
 use crate::image::BankSet;
 use crate::image::state_block::NextState;
-use crate::locks::stripes::StripeGuard;
+use crate::locks::handle_stripes::StripeGuard;
 use crate::wal::Record;
 use ebbtide_core::event;
 use ebbtide_core::kind::perform::{Recorder, perform};

@@ -17,7 +17,7 @@ use crate::engine::time::Stamp;
 use crate::engine::with_events;
 use crate::engine::writer::{Lack, Tried, Waited, Writer};
 use crate::error::Result;
-use crate::locks::stripes::StripeGuard;
+use crate::locks::handle_stripes::StripeGuard;
 use ebbtide_core::kind::{Decision, MOST_WEIGHT, Moment, WritePlan, plan};
 
 /// Inserts or removes a key, after checking its precondition. Best after
@@ -35,8 +35,8 @@ pub(crate) fn write(writer: &Writer, request: &Request<'_>) -> Result<WriteOutco
     }
 }
 
-/// Writes, or does what must be done first: then `None`. `waited` is as for
-/// [`Writer::before_next_attempt`].
+/// Makes one attempt. `None` if something had to be done first, such as making room in the log: the
+/// caller tries again. `waited` says which checkpoints the operation has already waited for.
 // In the loop of `write` the compiler would compute, for each insert, what only its rare parts
 // need.
 #[inline(never)]

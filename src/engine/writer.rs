@@ -3,6 +3,7 @@
 use crate::engine::backpressure::Backpressure;
 use crate::engine::group_commit::GroupCommit;
 use crate::engine::lease_clock::LeaseClock;
+use crate::engine::log_space::LogSpace;
 use crate::engine::log_writer::LogWriter;
 use crate::engine::outcome::Waits;
 use crate::engine::read::Queries;
@@ -50,6 +51,7 @@ pub struct Writer {
     pub(crate) time: Arc<Time>,
     pub(crate) leases: Arc<LeaseClock>,
     pub(crate) backpressure: Arc<Backpressure>,
+    pub(crate) log_space: Arc<LogSpace>,
     pub(crate) log_writer: Arc<LogWriter>,
     pub(crate) commits: Arc<GroupCommit>,
     pub(crate) stripes: Arc<StripeLocks>,
@@ -102,7 +104,7 @@ impl Writer {
             return Err(self.shared.would_wait("a checkpoint"));
         }
         // Removed files take space for as long as this handle has them mapped.
-        self.log_writer.unmap_durable();
+        self.log_space.unmap_durable();
         self.backpressure.wait();
         Ok(())
     }
@@ -152,7 +154,7 @@ impl Writer {
         // A handle that is closed meanwhile waits for this.
         let _busy = self.shared.enter()?;
         let log = &self.shared.log;
-        self.log_writer.map_ahead()?;
+        self.log_space.map_ahead()?;
         if log.mapped_end() > lack.end {
             // Others have allocated more: it may be enough.
             return Ok(());
@@ -160,7 +162,7 @@ impl Writer {
         let wanted = self.shared.header().tail().hint().saturating_add(lack.slots);
         // At least one slot more than there was: another writer may take what there is.
         while log.common_end() < wanted || log.mapped_end() <= lack.end {
-            self.log_writer.make_room(log.mapped_end())?;
+            self.log_space.make_room(log.mapped_end())?;
         }
         Ok(())
     }

@@ -1,14 +1,17 @@
 //! Which handles on a filter are alive, and which locks they hold.
 //!
-//! A session slot is proof of life ([`session`]); a stripe lock contains the owner's slot
-//! ([`robust_word`], [`stripes`]); a leader gate ([`leader_gate`]) avoids duplicate work. Nothing
-//! here depends on what a stripe guards, or on how a dead owner's stripe is repaired.
+//! A session slot is the proof that a handle lives ([`session`]; [`holder_pids`] names its process,
+//! [`image_in_use`] tells whether any handle uses an image). A stripe's lock contains the owner's
+//! slot ([`stripe_lock`]); [`handle_stripes`] are the locks of a handle with what it keeps for each
+//! stripe, and [`courtesy`] lets others have a stripe between the operations of a busy writer. A
+//! leader gate ([`leader_gate`]) avoids duplicate work. Threads sleep in [`futex`]. Nothing here
+//! depends on what a stripe guards, or on how a dead owner's stripe is repaired.
 
 pub mod courtesy;
 pub mod futex;
-pub mod holders;
-pub mod in_use;
+pub mod handle_stripes;
+pub mod holder_pids;
+pub mod image_in_use;
 pub mod leader_gate;
-pub mod robust_word;
 pub mod session;
-pub mod stripes;
+pub mod stripe_lock;

@@ -30,7 +30,7 @@ pub const SLOTS: u16 = 126;
 
 // The image's session table has room for all of them, and lock words can represent them.
 const _: () = assert!(SLOTS as usize <= crate::format::header::PAGE_WORDS);
-const _: () = assert!(SLOTS <= crate::locks::robust_word::Owner::SLOTS);
+const _: () = assert!(SLOTS <= crate::locks::stripe_lock::Owner::SLOTS);
 
 /// The byte that is held by a handle that creates, opens, recovers, alters or closes the filter.
 pub const OPENING_BYTE: u64 = 0;
@@ -229,9 +229,9 @@ impl Sessions {
         self.take_registered(|_| ())
     }
 
-    /// As [`Sessions::take`]; `register` is called with a slot that is free before it is taken. So
-    /// what it does has happened for each slot that is held. The caller holds the opening byte:
-    /// nobody else takes a slot meanwhile.
+    /// As [`Sessions::take`]; `register` is called with a slot that is free before it is taken, so
+    /// every held slot has been registered. The caller holds the opening byte: nobody else takes a
+    /// slot meanwhile.
     ///
     /// # Errors
     /// The system's error.

@@ -13,7 +13,7 @@ use crate::wal::{Op, Record};
 use ebbtide_core::event;
 use std::mem;
 
-/// The events of a log that is being read of which it is not known yet whether they have happened.
+/// The events that were read from a log and that no record of an operation has confirmed yet.
 #[derive(Debug, Default)]
 pub struct BareEvents {
     held_back: Vec<(u64, Record)>,
@@ -64,7 +64,7 @@ mod tests {
     use crate::format::names::FileName;
     use crate::media::Memory;
     use crate::snapshot::write::SnapshotWriter;
-    use crate::snapshot::{FrameSeal, SnapshotHeader};
+    use crate::snapshot::{ChecksumSeed, SnapshotHeader};
 
     fn group(ops: &[Op]) -> Vec<(u64, Record)> {
         (10..).zip(ops).map(|(lsn, &op)| (lsn, Record::new(op))).collect()
@@ -100,8 +100,8 @@ mod tests {
         for (start, end) in [(3, 9), (5, 8)] {
             let header = SnapshotHeader { uuid: 7, timeline: 1, start, end, frames: 0, bytes: 0 };
             let name = FileName::Snapshot { start }.to_string();
-            let writer =
-                SnapshotWriter::create(&memory, &name, FrameSeal::new(7, 1, start)).expect("space");
+            let writer = SnapshotWriter::create(&memory, &name, ChecksumSeed::new(7, 1, start))
+                .expect("space");
             writer.finish(header).expect("space");
             assert_eq!(covered(), 9);
         }

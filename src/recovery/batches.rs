@@ -47,15 +47,17 @@ impl Begun {
     }
 }
 
-/// Sorts the records of a log into those that count and those that do not.
+/// Sorts the records of a log into those of committed groups and those of batches that were never
+/// completed.
 #[derive(Debug, Default)]
 pub struct Batches {
     begun: Option<Begun>,
 }
 
 impl Batches {
-    /// Takes the next record of the log, and passes on what is decided by it, with whether it
-    /// counts. Slots that are no records may be passed as VOIDs, or left out.
+    /// Takes the next record of the log, and passes each group of records of which it is known now
+    /// whether it was committed, with that. Slots that are no records may be passed as VOIDs, or
+    /// left out.
     ///
     /// # Errors
     /// Those of `pass`.

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::format::header::DURABLE;
 use crate::media::{Access, Media};
 use crate::recovery::Listing;
-use crate::recovery::log_extent::LogExtent;
+use crate::recovery::known_extent::KnownExtent;
 use crate::sync::Hint;
 use crate::sync::mutex::Mutex;
 use crate::wal::record::{Decoded, Op, Record};
@@ -25,7 +25,7 @@ const REMEDY: &str = "records that were acknowledged are missing or damaged here
                       verify`, then restore a backup, or save what lies before the damage with \
                       `ebbtide salvage`";
 
-/// Bytes of log from which on it is made durable while it is read.
+/// A log of at least this many bytes is made durable while it is read.
 const LONG: u64 = 64 << 20;
 
 /// The log of a filter, in all timelines. Segments are mapped one at a time while they are read:
@@ -41,8 +41,8 @@ pub struct LogReader {
     version: u32,
     /// Timelines with the LSN at which each began, ascending.
     timelines: Vec<(u64, u64)>,
-    /// The first LSNs of segments that are durable, as far as they are whole.
-    secured: Mutex<Vec<u64>>,
+    /// The first LSNs of segments that are durable, if all their slots are complete.
+    synced: Mutex<Vec<u64>>,
     /// The log is read up to here, wherever it ends.
     limit: Hint,
     /// The segment that was read last, if it stays mapped until another one is read.
@@ -116,8 +116,8 @@ impl LogReader {
             segments.iter().map(|header| (header.timeline, header.timeline_start)).collect();
         timelines.dedup();
         let (held, version) = (BTreeMap::new(), DURABLE.written);
-        let (secured, limit, latest) = (Mutex::default(), Hint::new(u64::MAX), None);
-        Self { directory, segments, held, version, timelines, secured, limit, latest }
+        let (synced, limit, latest) = (Mutex::default(), Hint::new(u64::MAX), None);
+        Self { directory, segments, held, version, timelines, synced, limit, latest }
     }
 
     /// Creates the log of these segments of a directory, as [`LogReader::of`]; they stay mapped.
@@ -224,7 +224,7 @@ impl LogReader {
         &self,
         media: &dyn Media,
         from: u64,
-        known: LogExtent,
+        known: KnownExtent,
         visit: impl FnMut(u64, u64, &Record) -> Result<()>,
     ) -> Result<Prefix> {
         let mut prefix = Prefix { stop: from, ..Prefix::default() };
@@ -240,7 +240,7 @@ impl LogReader {
     pub(crate) fn read_on(
         &self,
         media: &dyn Media,
-        known: LogExtent,
+        known: KnownExtent,
         prefix: &mut Prefix,
         mut visit: impl FnMut(u64, u64, &Record) -> Result<()>,
     ) -> Result<()> {
@@ -271,7 +271,7 @@ impl LogReader {
         }
         // Live writers may have filled a slot and recorded its durability since it was read as
         // empty.
-        if !matches!(known, LogExtent::Living { .. }) {
+        if !matches!(known, KnownExtent::WritersLive { .. }) {
             self.check_rest(media, prefix)?;
         }
         Ok(())
@@ -280,8 +280,13 @@ impl LogReader {
     /// Returns `known`, unless more slots are empty than dead writers can have left, all of them
     /// above the durable end. In that case the device was removed while the machine kept running,
     /// and came back without the writes that were not durable.
-    fn without_lost(&self, media: &dyn Media, known: LogExtent, from: u64) -> Result<LogExtent> {
-        let LogExtent::Died { timeline, durable, tail, unfinished } = known else {
+    fn without_lost(
+        &self,
+        media: &dyn Media,
+        known: KnownExtent,
+        from: u64,
+    ) -> Result<KnownExtent> {
+        let KnownExtent::WritersDied { timeline, durable, tail, unfinished } = known else {
             return Ok(known);
         };
         if timeline != self.last_timeline() {
@@ -296,7 +301,7 @@ impl LogReader {
                 Ok(places.filter(|&lsn| !segment.is_complete(lsn)).count() as u64)
             })?;
         }
-        Ok(if empty > unfinished { LogExtent::Cut { timeline, durable } } else { known })
+        Ok(if empty > unfinished { KnownExtent::DeviceLost { timeline, durable } } else { known })
     }
 
     /// Reads one timeline up to `end`, or (the last one) up to the end of the log. Slots below
@@ -451,7 +456,7 @@ impl LogReader {
     }
 
     /// Makes the prefix durable from `from` on, with gaps voided, so that a new timeline may build
-    /// on it, segment by segment. Pages from `durable` on ([`LogExtent::made_durable`]; 0 for
+    /// on it, segment by segment. Pages from `durable` on ([`KnownExtent::made_durable`]; 0 for
     /// copies) are dirtied first, because an earlier sync may have failed and left them clean. The
     /// file is opened before that, because the system reports a failure to descriptors that were
     /// open at the time. The pages before are synced too: a program may have written the same
@@ -459,7 +464,7 @@ impl LogReader {
     ///
     /// # Errors
     /// [`Error::Io`]; then nothing may build on the prefix.
-    pub fn secure(
+    pub fn make_durable(
         &self,
         media: &dyn Media,
         (from, durable): (u64, u64),
@@ -471,23 +476,23 @@ impl LogReader {
             }
             let is_whole = header.end() <= prefix.stop
                 && !prefix.gaps.iter().any(|lsn| (header.first..header.end()).contains(lsn));
-            if !is_whole || !self.secured.lock().contains(&header.first) {
-                self.secure_one(media, header, (from, durable), prefix)?;
+            if !is_whole || !self.synced.lock().contains(&header.first) {
+                self.sync_segment(media, header, (from, durable), prefix)?;
             }
         }
         Ok(())
     }
 
-    /// As [`LogReader::secure`], of the segments before the last, as far as it gets until `enough`
-    /// is set: while the log is read. Returns nothing: what was not done, or failed, is done by
-    /// [`LogReader::secure`].
-    pub fn secure_ahead(&self, media: &dyn Media, (from, durable): (u64, u64), enough: &Hint) {
+    /// Makes the segments before the last durable while the log is read, until `enough` is set. A
+    /// failure is ignored: [`LogReader::make_durable`] does what was not done, or failed.
+    pub fn sync_ahead(&self, media: &dyn Media, (from, durable): (u64, u64), enough: &Hint) {
         for header in self.before_last(from) {
             let all = Prefix { stop: header.end(), ..Prefix::default() };
-            if enough.get() != 0 || self.secure_one(media, header, (from, durable), &all).is_err() {
+            if enough.get() != 0 || self.sync_segment(media, header, (from, durable), &all).is_err()
+            {
                 return;
             }
-            self.secured.lock().push(header.first);
+            self.synced.lock().push(header.first);
         }
     }
 
@@ -503,7 +508,7 @@ impl LogReader {
         needed.take(last)
     }
 
-    fn secure_one(
+    fn sync_segment(
         &self,
         media: &dyn Media,
         header: &SegmentHeader,

@@ -48,13 +48,13 @@ pub fn remove_for_good(
     remove_temporaries(media, &temporaries)
 }
 
-/// Removes all that is only kept, before the log below the snapshot `newest` is removed, which the
-/// caller has read in full and whose name is durable: a gap would separate it from the log that
-/// follows. Updates the listing.
+/// Removes all kept files, before the log below the snapshot `newest` is removed: otherwise there
+/// would be a gap between the kept log and the log in use. The caller has read `newest` in full,
+/// and its name is durable. Updates the listing.
 ///
-/// A kept file may have its former name, too. If `newest` makes it superfluous, it loses that one
-/// first: otherwise the next checkpoint would keep it again, although others behind it are gone.
-/// Files that `newest` needs stay under their former names.
+/// A kept file may have its former name as well. If `newest` makes the file superfluous, that name
+/// is removed first: otherwise the next checkpoint would keep the file again, behind a gap. Files
+/// that `newest` needs stay under their former names.
 ///
 /// # Errors
 /// As of [`remove_for_good`].

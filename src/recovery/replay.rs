@@ -1,333 +1,297 @@
-//! Builds an image: from the newest sound snapshot, or from nothing, and the log from there.
+//! Applies the records of a log to an image, on all processors.
+//!
+//! Operations on different blocks are independent, so they are gathered by ranges of blocks, and
+//! then applied range by range by several threads, while the next ones are read: of a filter that
+//! is larger than the caches, a block is fetched once for many of them. All other records are
+//! barriers: the operations before them are applied first.
 
-use crate::error::{Error, Result};
-use crate::format::names::FileName;
-use crate::image::Image;
-use crate::image::control::{Control, boot_id};
-use crate::image::identity::Identity;
-use crate::media::{Access, Media, Memory};
-use crate::meta::Meta;
-use crate::platform::threads::spawn_scoped;
-use crate::recovery::applying::Applying;
-use crate::recovery::bare_events::covered;
-use crate::recovery::listing::Listing;
-use crate::recovery::log_extent::LogExtent;
-use crate::recovery::log_reader::{LogReader, Prefix};
-use crate::recovery::removal::{remove_for_good, remove_kept};
-use crate::snapshot::SnapshotHeader;
-use crate::snapshot::content::load;
-use crate::sync::Hint;
-use crate::wal::Record;
-use crate::wal::segment::SegmentFile;
-use ebbtide_core::kind::Kind;
+use crate::error::Result;
+use crate::image::{BankSet, Image};
+use crate::platform::threads::{processors, spawn_scoped};
+use crate::recovery::bare_events::BareEvents;
+use crate::recovery::batches::{Batches, Group};
+use crate::wal::{Op, Record};
+use ebbtide_core::event;
+use ebbtide_core::hash::scale;
+use ebbtide_core::kind::{BankMask, Kind};
+use std::io;
+use std::panic::resume_unwind;
 use std::sync::Arc;
+use std::thread::{Scope, ScopedJoinHandle};
 
-/// A filter's state, rebuilt.
-#[derive(Debug)]
-pub struct Recovered {
-    /// The image, for the next timeline, under the given temporary name.
-    pub image: Image,
-    /// The log that it was rebuilt from.
-    pub history: LogReader,
-    /// The prefix of the log that was read.
-    pub prefix: Prefix,
-    /// The LSN where replay began.
-    pub start: u64,
-    /// The LSN below which the log was known to be durable ([`LogExtent::made_durable`]).
-    pub durable: u64,
-    /// The files that were present.
-    pub listing: Listing,
-    /// Unusable snapshots (by start), with the reason.
-    pub unsound: Vec<(u64, Error)>,
+/// The blocks of this many operations are prefetched ahead: nearly all of the time to apply one is
+/// cache misses on its blocks.
+const AHEAD: usize = 16;
+
+/// The operations that are gathered before they are applied: a number for each block of the filter,
+/// with bounds. An operation takes 40 bytes: 4 % of a large filter.
+const GATHERED_FOR_BLOCK: u64 = 16;
+const GATHERED_LEAST: u64 = 1 << 15;
+const GATHERED_MOST: u64 = 1 << 21;
+
+/// About the operations of a range, which fit into a second-level cache.
+const RANGE: u64 = 1 << 12;
+
+/// Operations for which a further thread pays.
+const EACH: usize = 1 << 12;
+
+/// The most threads: with more, memory serves no more accesses at once.
+const THREADS: usize = 16;
+
+/// After this many records, progress is shown to waiting processes.
+const RECORDS_A_STEP: u64 = 4096;
+
+/// Records in transit from the log into an image.
+pub(super) struct Replay<'scope, 'env> {
+    scope: &'scope Scope<'scope, 'env>,
+    image: &'env Image,
+    kind: &'env dyn Kind,
+    advance: &'env dyn Fn(),
+    /// The currently mapped banks: looking them up for each record takes longer than the rest.
+    banks: Arc<BankSet>,
+    batches: Batches,
+    /// Operations that were read, and are not being applied yet.
+    gathered: Gathered,
+    /// Operations that are being applied, and the threads that do it.
+    in_progress: Arc<Gathered>,
+    at_work: Vec<ScopedJoinHandle<'scope, Result<()>>>,
+    bare_events: BareEvents,
 }
 
-/// Rebuilds the state described by the files of `home`, as an image on `live` under the name
-/// `temporary`. `known` is the extent of the log by the image. `secures`: the caller has exclusive
-/// access, and makes the log durable next; a long one is then made durable while it is read.
-/// `advance` is called from time to time, because other processes may wait.
-///
-/// # Errors
-/// [`Error::Damaged`] if the state cannot be rebuilt in full, [`Error::Version`], [`Error::Io`].
-pub fn replay(
-    home: &dyn Media,
-    live: &Arc<dyn Media>,
-    meta: &Meta,
-    temporary: &str,
-    (known, secures): (LogExtent, bool),
-    advance: &dyn Fn(),
-) -> Result<Recovered> {
-    let listing = Listing::of_filter(home, meta.log_uuid)?;
-    let history = LogReader::open(home, &listing, meta.log_uuid)?;
-    replay_files(home, live, meta, temporary, (listing, history), (known, secures), advance)
-}
-
-/// As [`replay`], of these files: the log up to where it is to be read, and the snapshots that end
-/// before.
-fn replay_files(
-    home: &dyn Media,
-    live: &Arc<dyn Media>,
-    meta: &Meta,
-    temporary: &str,
-    (listing, mut history): (Listing, LogReader),
-    (known, secures): (LogExtent, bool),
-    advance: &dyn Fn(),
-) -> Result<Recovered> {
-    let timeline = listing.next_timeline(history.last_timeline());
-    let identity = identity(meta, timeline, boot_id(home)?);
-    let mut unsound = Vec::new();
-    let base = listing.snapshots.iter().find_map(|&start| {
-        let image = Image::create(live.clone(), temporary, identity, meta.layout, &*meta.kind);
-        let loaded =
-            image.and_then(|image| load((home, meta.log_uuid, start), &*meta.kind, image, advance));
-        loaded.map_err(|error| discard(&**live, temporary, (start, error), &mut unsound)).ok()
-    });
-    // A full disk is no reason to fall back to an older state.
-    let fatal = |error: &Error| !matches!(error, Error::Damaged { .. } | Error::Version { .. });
-    if let Some(at) = unsound.iter().position(|(_, error)| fatal(error)) {
-        return Err(unsound.swap_remove(at).1);
+impl<'scope, 'env> Replay<'scope, 'env> {
+    pub(super) fn new(
+        scope: &'scope Scope<'scope, 'env>,
+        image: &'env Image,
+        kind: &'env dyn Kind,
+        advance: &'env dyn Fn(),
+    ) -> Self {
+        let (banks, batches) = (image.keep_banks(), Batches::default());
+        // Banks that come and go have blocks of different limits.
+        let only = banks.iter().next().filter(|_| !kind.changes_banks());
+        let blocks = only.map_or(0, |(_, bank)| bank.blocks());
+        let [gathered, spare] = [(); 2].map(|()| Gathered::new(image.layout().stripes, blocks));
+        let (in_progress, at_work) = (Arc::new(spare), Vec::new());
+        Self {
+            scope,
+            image,
+            kind,
+            advance,
+            banks,
+            batches,
+            gathered,
+            in_progress,
+            at_work,
+            bare_events: BareEvents::default(),
+        }
     }
-    let (image, start, end, timeline) = match base {
-        Some((image, header)) => (image, header.start, header.end, header.timeline),
-        None => {
-            let has_all = history.segments().first().is_some_and(|segment| segment.first == 1);
-            if let (false, false) = (has_all, unsound.is_empty()) {
-                return Err(unsound.swap_remove(0).1);
+
+    /// Takes the next record.
+    pub(super) fn take(&mut self, lsn: u64, record: &Record) -> Result<()> {
+        if lsn.is_multiple_of(RECORDS_A_STEP) {
+            (self.advance)();
+        }
+        let mut batches = std::mem::take(&mut self.batches);
+        let taken = batches.take(lsn, record, |group, counts| self.take_group(group, counts));
+        self.batches = batches;
+        taken
+    }
+
+    fn take_group(&mut self, group: Group<'_>, counts: bool) -> Result<()> {
+        if !counts || self.bare_events.hold_back(group) {
+            return Ok(());
+        }
+        for (lsn, record) in self.bare_events.confirmed_by(group).iter().chain(group) {
+            self.take_one(*lsn, record)?;
+        }
+        Ok(())
+    }
+
+    /// Takes a record that has happened.
+    fn take_one(&mut self, lsn: u64, record: &Record) -> Result<()> {
+        if matches!(record.op, Op::Insert | Op::Remove) {
+            let is_full = self.gathered.push(lsn, record);
+            return if is_full { self.apply_gathered() } else { Ok(()) };
+        }
+        // These depend on no operation, and none on them.
+        if !matches!(record.op, Op::Position | Op::Claim | Op::Release) {
+            self.apply_and_wait()?;
+        }
+        self.image.apply(self.kind, &self.banks, lsn, record)?;
+        if record.op == Op::Clear || event::from_record(record).is_some() {
+            self.banks = self.image.keep_banks();
+        }
+        Ok(())
+    }
+
+    /// Begins to apply the operations that were gathered, when those before them are applied. The
+    /// next ones are read meanwhile.
+    fn apply_gathered(&mut self) -> Result<()> {
+        self.wait()?;
+        let next = std::mem::replace(&mut self.gathered, Gathered::like(&self.in_progress));
+        let before = std::mem::replace(&mut self.in_progress, Arc::new(next));
+        // The threads are done with it, so its space is used again.
+        if let Ok(mut free) = Arc::try_unwrap(before) {
+            free.clear();
+            self.gathered = free;
+        }
+        let most = THREADS.min(self.in_progress.stripes());
+        let threads = match (self.in_progress.count / EACH).clamp(1, most) {
+            wanted if wanted > 1 && !cfg!(any(miri, shuttle)) => wanted.min(processors()),
+            _ => 1,
+        };
+        for number in 0..threads {
+            let (image, kind, banks) = (self.image, self.kind, self.banks.clone());
+            let operations = self.in_progress.clone();
+            let apply = move || operations.apply_share(image, kind, &banks, (number, threads));
+            // A few are applied at once, and so are all where the system gives no thread.
+            let started = (threads > 1)
+                .then(|| spawn_scoped(self.scope, "ebbtide-replay", apply.clone()))
+                .and_then(io::Result::ok);
+            match started {
+                Some(thread) => self.at_work.push(thread),
+                None => apply()?,
             }
-            let image = Image::create(live.clone(), temporary, identity, meta.layout, &*meta.kind)?;
-            image.start(&*meta.kind)?;
-            (image, 1, 1, 1)
         }
-    };
-    check_timelines(home, meta, &history, timeline)?;
-    if let LogExtent::Living { .. } = known {
-        // Writers may remove files meanwhile.
-        history.hold(home, start)?;
+        Ok(())
     }
-    let read = (home, meta, &listing, &history);
-    let prefix = apply_log(read, &image, (start, end), (known, secures), advance)?;
-    image.finish(&*meta.kind, prefix.stop);
-    let durable = known.made_durable(history.last_timeline());
-    Ok(Recovered { image, history, prefix, start, durable, listing, unsound })
+
+    /// Waits until all operations in progress are applied.
+    fn wait(&mut self) -> Result<()> {
+        let mut all = Ok(());
+        for thread in self.at_work.drain(..) {
+            let applied = thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+            all = all.and(applied);
+        }
+        all
+    }
+
+    /// Applies all operations that were gathered.
+    fn apply_and_wait(&mut self) -> Result<()> {
+        self.apply_gathered()?;
+        self.wait()
+    }
+
+    /// Applies the events that are held back, which have happened although no record follows them.
+    pub(super) fn apply_events(&mut self) -> Result<()> {
+        self.bare_events.release().iter().try_for_each(|(lsn, record)| self.take_one(*lsn, record))
+    }
+
+    /// Applies all records taken, except events that no record follows, and except a batch in which
+    /// the log ends at `stop`. Returns where it ends then.
+    pub(super) fn finish(&mut self, stop: u64) -> Result<u64> {
+        let stop = self.batches.end(stop, |_, _| Ok(()))?;
+        self.apply_and_wait()?;
+        Ok(stop)
+    }
+
+    /// Returns the LSN of the first event that is held back.
+    pub(super) fn held_back(&self) -> Option<u64> {
+        self.bare_events.first()
+    }
 }
 
-/// Applies the log from `start` on to an image that has the state of that LSN; `end` is the end of
-/// the snapshot. Returns the prefix that was read.
-fn apply_log(
-    (home, meta, listing, history): (&dyn Media, &Meta, &Listing, &LogReader),
-    image: &Image,
-    (start, end): (u64, u64),
-    (known, secures): (LogExtent, bool),
-    advance: &dyn Fn(),
-) -> Result<Prefix> {
-    let kind = &*meta.kind;
-    let enough = &Hint::default();
-    std::thread::scope(|scope| {
-        if secures && history.is_long(start) {
-            let durable = known.made_durable(history.last_timeline());
-            let secure = move || history.secure_ahead(home, (start, durable), enough);
-            // Without a thread it is done later.
-            let _ = spawn_scoped(scope, "ebbtide-secure", secure);
-        }
-        let _done = Done(enough);
-        let mut applying = Applying::new(scope, image, kind, advance);
-        let mut prefix =
-            history.read(home, start, known, |_, lsn, record| applying.take(lsn, record))?;
-        let read_to = prefix.stop;
-        prefix.end_at(applying.finish(read_to)?);
-        // Every snapshot was renamed only when the log was durable through its end.
-        let least = listing.snapshots.first().copied().unwrap_or(1).max(end);
-        if prefix.stop < least {
-            return Err(history.missing(prefix.stop, least));
-        }
-        if matches!(known, LogExtent::Nothing | LogExtent::Cut { .. }) {
-            check_others(home, meta, listing, history, read_to)?;
-        }
-        match applying.held_back() {
-            // The next timeline begins before them, unless a snapshot saw them.
-            Some(first) if first >= covered(home, listing, meta.log_uuid) => prefix.end_at(first),
-            _ => applying.apply_events()?,
-        }
-        Ok(prefix)
-    })
+/// Operations by ranges of blocks, each in the order of the log. All operations on a block are in
+/// one range, and all ranges of a stripe stand together.
+struct Gathered {
+    ranges: Vec<Vec<(u64, Record)>>,
+    of_stripe: u64,
+    blocks_of_stripe: u64,
+    stripes: u64,
+    count: usize,
+    most: usize,
 }
 
-/// Applies further records to an image that is used by nobody else: those of whole commits up to an
-/// LSN.
-///
-/// # Errors
-/// [`Error::Io`] if there is no memory for a bank.
-pub(crate) fn apply_more(
+impl Gathered {
+    /// `blocks`: of the only bank; otherwise 0.
+    fn new(stripes: u32, blocks: u64) -> Self {
+        let most = blocks.saturating_mul(GATHERED_FOR_BLOCK).clamp(GATHERED_LEAST, GATHERED_MOST);
+        let stripes = u64::from(stripes);
+        let blocks_of_stripe = (blocks / stripes).max(1);
+        let of_stripe = (most / RANGE).div_ceil(stripes).clamp(1, blocks_of_stripe);
+        let ranges = vec![Vec::new(); (of_stripe * stripes) as usize];
+        Self { ranges, of_stripe, blocks_of_stripe, stripes, count: 0, most: most as usize }
+    }
+
+    /// Creates one with the same ranges, empty and without space.
+    fn like(other: &Self) -> Self {
+        let ranges = vec![Vec::new(); other.ranges.len()];
+        Self { ranges, count: 0, ..*other }
+    }
+
+    /// Adds an operation. Returns whether these are enough.
+    fn push(&mut self, lsn: u64, record: &Record) -> bool {
+        let block = scale(record.payload, self.stripes * self.blocks_of_stripe);
+        let range = block * self.of_stripe / self.blocks_of_stripe;
+        self.ranges[range as usize].push((lsn, *record));
+        self.count += 1;
+        self.count >= self.most
+    }
+
+    fn stripes(&self) -> usize {
+        self.stripes as usize
+    }
+
+    /// Applies the operations of a share of the stripes, by its number and that of all shares.
+    fn apply_share(
+        &self,
+        image: &Image,
+        kind: &dyn Kind,
+        banks: &BankSet,
+        (number, shares): (usize, usize),
+    ) -> Result<()> {
+        let stripes = self.stripes();
+        for stripe in stripes * number / shares..stripes * (number + 1) / shares {
+            let of_stripe = self.of_stripe as usize;
+            let ranges = &self.ranges[stripe * of_stripe..(stripe + 1) * of_stripe];
+            for range in ranges {
+                change_blocks(image, kind, banks, range)?;
+            }
+            image.count(kind, stripe, ranges.iter().flatten());
+        }
+        Ok(())
+    }
+
+    fn clear(&mut self) {
+        self.ranges.iter_mut().for_each(Vec::clear);
+        self.count = 0;
+    }
+}
+
+/// Applies the operations of a range. If the filter is larger than the caches: block by block, and
+/// the blocks of later ones are prefetched.
+fn change_blocks(
     image: &Image,
     kind: &dyn Kind,
-    records: &[(u64, Record)],
-    end: u64,
+    banks: &BankSet,
+    range: &[(u64, Record)],
 ) -> Result<()> {
-    std::thread::scope(|scope| {
-        let mut applying = Applying::new(scope, image, kind, &|| {});
-        records.iter().try_for_each(|(lsn, record)| applying.take(*lsn, record))?;
-        applying.finish(end)?;
-        applying.apply_events()
-    })?;
-    image.finish(kind, end);
-    Ok(())
-}
-
-/// Sets the hint when it is dropped.
-struct Done<'a>(&'a Hint);
-
-impl Drop for Done<'_> {
-    fn drop(&mut self) {
-        self.0.set(1);
+    let Some((_, first)) = banks.iter().next().filter(|_| banks.prefetches()) else {
+        let mut all = range.iter();
+        return all.try_for_each(|(lsn, record)| image.change_blocks(kind, banks, *lsn, record));
+    };
+    // Block in the high half, place in the log in the low half: one sort of words keeps the order
+    // of the log within a block.
+    let place =
+        |(at, (_, record)): (u64, &(u64, Record))| scale(record.payload, first.blocks()) << 32 | at;
+    let mut order: Vec<u64> = (0..).zip(range).map(place).collect();
+    // A block skips records older than its LSN. The blocks of several banks have different bounds,
+    // so no order by block keeps the order of the log in all banks.
+    if banks.iter().count() == 1 {
+        order.sort_unstable();
     }
-}
-
-/// Returns the identity of an image of this filter.
-fn identity(meta: &Meta, timeline: u64, boot: u128) -> Identity {
-    let (uuid, stripes, state_words) =
-        (meta.uuid, meta.layout.stripes, meta.kind.state_words() as u32);
-    Identity { uuid, timeline, boot, inode: 0, device: 0, stripes, state_words }
-}
-
-/// As [`replay`], but with the image in memory, and without writing to `home`.
-///
-/// # Errors
-/// As [`replay`].
-pub fn rebuild(
-    home: &dyn Media,
-    meta: &Meta,
-    known: LogExtent,
-    advance: &dyn Fn(),
-) -> Result<Recovered> {
-    replay(home, &memory()?, meta, "image", (known, false), advance)
-}
-
-/// As [`rebuild`], of these files, as [`replay_files`].
-///
-/// # Errors
-/// As [`replay`].
-pub(crate) fn rebuild_from(
-    home: &dyn Media,
-    meta: &Meta,
-    files: (Listing, LogReader),
-    known: LogExtent,
-) -> Result<Recovered> {
-    replay_files(home, &memory()?, meta, "image", files, (known, false), &|| {})
-}
-
-/// Returns an empty directory in memory.
-fn memory() -> Result<Arc<dyn Media>> {
-    let memory: Arc<dyn Media> = Arc::new(Memory::new());
-    memory.make().map_err(Error::io("make", memory.path()))?;
-    Ok(memory)
-}
-
-/// Checks that no segment of another filter lies exactly where reading the log ended: a segment of
-/// this filter may have been there, and nothing else shows how far the log reached.
-fn check_others(
-    home: &dyn Media,
-    meta: &Meta,
-    listing: &Listing,
-    history: &LogReader,
-    stop: u64,
-) -> Result<()> {
-    for file in &listing.others {
-        if let &FileName::Segment { timeline, first } = file
-            && (history.segments().is_empty()
-                || (timeline, first) == (history.last_timeline(), stop))
-        {
-            SegmentFile::open(home, timeline, first, meta.log_uuid, Access::Read)?;
+    let mut coming = order.iter().map(|place| &range[*place as u32 as usize]);
+    let own = coming.clone();
+    let prefetch = |record: &Record| {
+        let located = banks.locate(BankMask::MAX, record.payload);
+        located.prefetch_headers_to_write();
+        kind.prefetch(&located.blocks, record.payload);
+    };
+    coming.by_ref().take(AHEAD).for_each(|(_, record)| prefetch(record));
+    for (lsn, record) in own {
+        if let Some((_, later)) = coming.next() {
+            prefetch(later);
         }
+        image.change_blocks(kind, banks, *lsn, record)?;
     }
     Ok(())
 }
-
-/// Checks that no timeline's log is missing as a whole: it exists before anything refers to its
-/// timeline, and is removed only when a later timeline's log exists.
-fn check_timelines(
-    home: &dyn Media,
-    meta: &Meta,
-    history: &LogReader,
-    snapshot_timeline: u64,
-) -> Result<()> {
-    let live_timeline = Control::previous_timeline(home, meta.uuid)?.unwrap_or(0);
-    let named = snapshot_timeline.max(live_timeline);
-    if history.last_timeline() < named {
-        return Err(history.lost(named));
-    }
-    Ok(())
-}
-
-/// Removes the leftovers of a failed attempt and keeps its error.
-fn discard(
-    live: &dyn Media,
-    temporary: &str,
-    failed: (u64, Error),
-    unsound: &mut Vec<(u64, Error)>,
-) {
-    // If it cannot be removed, creating the next temporary file reports it.
-    let _ = live.remove(temporary);
-    unsound.push(failed);
-}
-
-/// Loads a snapshot into memory, which proves that it is sound and fits the filter.
-pub(crate) fn load_alone(home: &dyn Media, meta: &Meta, start: u64) -> Result<SnapshotHeader> {
-    let image = Image::create(memory()?, "image", identity(meta, 1, 0), meta.layout, &*meta.kind)?;
-    Ok(load((home, meta.log_uuid, start), &*meta.kind, image, &|| {})?.1)
-}
-
-impl Recovered {
-    /// Removes the fallback base, which would only be read if the newest snapshot (which was just
-    /// read) were damaged: older snapshots, and the log below it; before them what is only kept
-    /// ([`remove_kept`]). Files get temporary names with these numbers meanwhile. Returns false if
-    /// there is none.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub fn remove_fallback_base(
-        mut self,
-        home: &dyn Media,
-        numbers: impl IntoIterator<Item = u64>,
-    ) -> Result<bool> {
-        let newest = self.start;
-        if self.listing.snapshots.first() != Some(&newest) {
-            return Ok(false);
-        }
-        // The newest one's name may be newer than the last sync of the directory, and its writer
-        // dead.
-        home.sync().map_err(Error::io("sync", home.path()))?;
-        let mut numbers = numbers.into_iter();
-        remove_kept(home, &mut self.listing, newest, &mut numbers)?;
-        let older = self.listing.snapshots.iter().skip(1);
-        let older = older.map(|&start| FileName::Snapshot { start });
-        let segments = self.listing.segments_below(newest).iter();
-        let segments = segments.map(|&(timeline, first)| FileName::Segment { timeline, first });
-        let superfluous: Vec<_> = older.chain(segments).collect();
-        let any = !superfluous.is_empty();
-        remove_for_good(home, superfluous, numbers)?;
-        Ok(any)
-    }
-
-    /// Returns the files of `home` that are obsolete once the new timeline has begun: segments from
-    /// the stop on, and banks that the new image does not have.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub fn leftovers(&self, home: &dyn Media) -> Result<Vec<FileName>> {
-        let timeline = self.image.header().identity().timeline;
-        let segments = self.listing.segments.iter();
-        let segments = segments.filter(|&&(_, first)| first >= self.prefix.stop);
-        let segments = segments.map(|&(timeline, first)| FileName::Segment { timeline, first });
-        let mapped = self.image.banks();
-        let used = |&(of, id): &(u64, u32)| {
-            of == timeline && mapped.iter().any(|(_, bank)| bank.id() == id)
-        };
-        // Listed now, because an attempt to load a damaged snapshot may have created banks of this
-        // timeline.
-        let banks = Listing::read(home)?.banks.into_iter().filter(|bank| !used(bank));
-        let banks = banks.map(|(timeline, bank)| FileName::Bank { timeline, bank });
-        Ok(segments.chain(banks).collect())
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests;

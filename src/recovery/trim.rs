@@ -1,4 +1,4 @@
-//! The space that recovery frees, and the snapshot that it writes if there is none for an image.
+//! Frees log space during recovery; writes a snapshot instead of an image if the disk is full.
 //!
 //! A timeline ends within a segment, the rest of which is never written or read again: its space is
 //! freed. A session of a few records therefore costs two pages of log. If a disk is so full that
@@ -13,10 +13,10 @@ use crate::meta::Meta;
 use crate::recovery::listing::Listing;
 use crate::recovery::log_reader::{LogReader, Prefix};
 use crate::recovery::removal::remove_for_good;
-use crate::recovery::replay::{Recovered, load_alone};
-use crate::snapshot::content::{self, State};
+use crate::recovery::{Recovered, base::load_alone};
+use crate::snapshot::copy::{self, State};
 use crate::snapshot::write::SnapshotWriter;
-use crate::snapshot::{FrameSeal, SnapshotHeader};
+use crate::snapshot::{ChecksumSeed, SnapshotHeader};
 use crate::wal::segment::{SegmentFile, SegmentHeader};
 use std::io;
 
@@ -80,15 +80,15 @@ pub fn gathered(
 
 /// Writes the state of a filter that no process has open as a snapshot, under the temporary name
 /// with this number. Then removes the log below it and all older snapshots, under temporary names
-/// with higher numbers. The last image stays, without the space of its claims: it has the times of
-/// the filter and of leases, and says which handles are of no present image.
+/// with higher numbers. The last `live` stays, without the space of its claims: it has the times of
+/// the filter and of leases, and the slots of the handles of images before it.
 ///
 /// # Errors
 /// [`Error::Io`], including a full disk: the temporary file is then removed, and nothing has
 /// changed.
 pub fn write_snapshot(home: &dyn Media, meta: &Meta, state: &Recovered, number: u64) -> Result<()> {
     // The log must reach through the end of every snapshot.
-    state.history.secure(home, (state.start, state.durable), &state.prefix)?;
+    state.history.make_durable(home, (state.start, state.durable), &state.prefix)?;
     rare_space::free_claims_of_last(home, meta.uuid);
     let temporary = FileName::Temporary(number).to_string();
     let start = state.prefix.stop;
@@ -115,10 +115,10 @@ pub fn write_snapshot(home: &dyn Media, meta: &Meta, state: &Recovered, number: 
 fn write(home: &dyn Media, meta: &Meta, state: &Recovered, temporary: &str) -> io::Result<()> {
     let (kind, image, stop) = (&*meta.kind, &state.image, state.prefix.stop);
     let timeline = state.history.last_timeline();
-    let seal = FrameSeal::new(meta.log_uuid, timeline, stop);
-    let mut writer = SnapshotWriter::create(home, temporary, seal)?;
+    let seed = ChecksumSeed::new(meta.log_uuid, timeline, stop);
+    let mut writer = SnapshotWriter::create(home, temporary, seed)?;
     let state = State::copy(image).map_err(io::Error::from)?;
-    content::save(&mut writer, (kind, image), &state, |_| (), || ())?;
+    copy::save(&mut writer, (kind, image), &state, |_| (), || ())?;
     let (uuid, start, end) = (meta.log_uuid, stop, stop);
     writer.finish(SnapshotHeader { uuid, timeline, start, end, frames: 0, bytes: 0 }).map(|_| ())
 }
@@ -127,7 +127,7 @@ fn write(home: &dyn Media, meta: &Meta, state: &Recovered, temporary: &str) -> i
 mod tests {
     use super::*;
     use crate::media::Memory;
-    use crate::recovery::{LogExtent, rebuild};
+    use crate::recovery::{KnownExtent, rebuild_in_memory};
     use crate::wal::{Op, Record, Segment, slot};
     use crate::{Bloom, Filter, Options};
     use std::sync::Arc;
@@ -152,7 +152,8 @@ mod tests {
                 status.retire()
             }
             let (meta, home): (_, &dyn Media) = (&shared.meta, &*media);
-            let state = rebuild(home, meta, LogExtent::Nothing, &|| ()).expect("sound files");
+            let state =
+                rebuild_in_memory(home, meta, KnownExtent::Nothing, &|| ()).expect("sound files");
             write_snapshot(home, meta, &state, 90).expect("space");
             let names = media.list().expect("a directory");
             assert!(names.iter().any(|name| name == "live"));

@@ -4,7 +4,8 @@ use crate::error::{Error, Result};
 use crate::format::header::{DURABLE, HEADER_BYTES, Header, PAGE_BYTES, to_words};
 use crate::format::names::{FileName, TIMELINE_MAX};
 use crate::media::{Access, Media, MediaFile};
-use crate::snapshot::{Content, FRAME_WORDS, Frame, FrameSeal, MAGIC, REMEDY, SnapshotHeader};
+use crate::snapshot::format::{FRAME_WORDS, MAGIC, REMEDY};
+use crate::snapshot::{ChecksumSeed, Content, Frame, SnapshotHeader};
 use crate::wal::segment::LSN_MAX;
 use ebbtide_core::block::{Layout, OWN_WORDS};
 use std::path::PathBuf;
@@ -21,7 +22,7 @@ pub struct SnapshotReader {
     path: PathBuf,
     header: SnapshotHeader,
     version: u32,
-    seal: FrameSeal,
+    seed: ChecksumSeed,
     buffer: Vec<u8>,
     /// The file offset of the buffer.
     buffer_at: u64,
@@ -42,9 +43,9 @@ impl SnapshotReader {
         file.read_at(&mut first, 0).map_err(Error::io("read", &path))?;
         let words = Header::decode(&first, MAGIC, DURABLE, &path, REMEDY)?;
         let (version, header) = (words.version, SnapshotHeader::from_words(words));
-        let seal = FrameSeal::of_version(version, header.uuid, header.timeline, header.start);
+        let seed = ChecksumSeed::of_version(version, header.uuid, header.timeline, header.start);
         let (buffer, buffer_at) = (Vec::new(), 0);
-        let reader = Self { file, path, header, version, seal, buffer, buffer_at };
+        let reader = Self { file, path, header, version, seed, buffer, buffer_at };
         if header.uuid != uuid {
             let expected = format!("a snapshot of filter {uuid:032x}");
             return Err(reader.damaged(16, expected, format!("one of {:032x}", header.uuid)));
@@ -157,9 +158,9 @@ impl SnapshotReader {
             return Err(self.damaged(at + 32, expected, length.to_string()));
         }
         let frame = Frame { content, bank: bank as u32, index, lsn };
-        let seal = self.seal;
+        let seed = self.seed;
         let payload = self.bytes(at + head_bytes as u64, length as usize * 8)?;
-        let expected = seal.checksum(&frame, at, payload);
+        let expected = seed.checksum(&frame, at, payload);
         words.clear();
         words.extend(to_words(payload));
         if expected != checksum {
@@ -190,7 +191,7 @@ mod tests {
         memory.make().expect("nothing fails yet");
         let name = FileName::Snapshot { start: 5 }.to_string();
         let mut writer =
-            SnapshotWriter::create(&memory, &name, FrameSeal::new(7, header.timeline, 5))
+            SnapshotWriter::create(&memory, &name, ChecksumSeed::new(7, header.timeline, 5))
                 .expect("space");
         for &length in lengths {
             writer.frame(&FRAME, &vec![7; length]).expect("space");
@@ -231,8 +232,8 @@ mod tests {
         let written = |uuid, timeline, start| {
             let memory = Memory::new();
             memory.make().expect("nothing fails yet");
-            let seal = FrameSeal::new(uuid, timeline, start);
-            let mut writer = SnapshotWriter::create(&memory, &name(start), seal).expect("space");
+            let seed = ChecksumSeed::new(uuid, timeline, start);
+            let mut writer = SnapshotWriter::create(&memory, &name(start), seed).expect("space");
             (0..3).for_each(|at| writer.frame(&FRAME, &[at; 16]).expect("space"));
             let header = SnapshotHeader { uuid, timeline, start, end: 99, ..HEADER };
             writer.finish(header).expect("space");

@@ -2,24 +2,25 @@
 
 use crate::format::header::{PAGE_BYTES, to_bytes};
 use crate::media::{Access, Media, MediaFile};
-use crate::snapshot::{Frame, FrameSeal, MAGIC, SnapshotHeader};
+use crate::snapshot::format::MAGIC;
+use crate::snapshot::{ChecksumSeed, Frame, SnapshotHeader};
 use std::io;
 
 /// Bytes buffered before they are written.
 const BUFFER_BYTES: usize = 32 << 10;
 
-/// Bytes after which they begin to be written to the disk.
+/// After each of these pieces the system is asked to write it to the disk.
 const PIECE_BYTES: u64 = 8 << 20;
 
 /// A snapshot in progress, under a temporary name.
 #[derive(Debug)]
 pub struct SnapshotWriter {
     file: Box<dyn MediaFile>,
-    seal: FrameSeal,
+    seed: ChecksumSeed,
     buffer: Vec<u8>,
     offset: u64,
     frames: u64,
-    /// How far the file is being written to the disk.
+    /// The offset up to which the system was asked to write to the disk.
     begun: u64,
 }
 
@@ -28,8 +29,8 @@ impl SnapshotWriter {
     ///
     /// # Errors
     /// The system's error.
-    pub fn create(media: &dyn Media, temporary: &str, seal: FrameSeal) -> io::Result<Self> {
-        Ok(Self::into(media.create(temporary, PAGE_BYTES)?, seal))
+    pub fn create(media: &dyn Media, temporary: &str, seed: ChecksumSeed) -> io::Result<Self> {
+        Ok(Self::into(media.create(temporary, PAGE_BYTES)?, seed))
     }
 
     /// Begins a snapshot in the existing file of this name, overwriting it: in the space that it
@@ -37,13 +38,13 @@ impl SnapshotWriter {
     ///
     /// # Errors
     /// The system's error.
-    pub fn over(media: &dyn Media, temporary: &str, seal: FrameSeal) -> io::Result<Self> {
-        Ok(Self::into(media.open(temporary, Access::Write)?, seal))
+    pub fn over(media: &dyn Media, temporary: &str, seed: ChecksumSeed) -> io::Result<Self> {
+        Ok(Self::into(media.open(temporary, Access::Write)?, seed))
     }
 
-    fn into(file: Box<dyn MediaFile>, seal: FrameSeal) -> Self {
+    fn into(file: Box<dyn MediaFile>, seed: ChecksumSeed) -> Self {
         let buffer = Vec::with_capacity(BUFFER_BYTES + (1 << 17));
-        Self { file, seal, buffer, offset: PAGE_BYTES, frames: 0, begun: PAGE_BYTES }
+        Self { file, seed, buffer, offset: PAGE_BYTES, frames: 0, begun: PAGE_BYTES }
     }
 
     /// Adds a frame.
@@ -59,7 +60,7 @@ impl SnapshotWriter {
             frame.index,
             frame.lsn,
             words.len() as u64,
-            self.seal.checksum(frame, offset, &payload),
+            self.seed.checksum(frame, offset, &payload),
         ];
         self.buffer.extend(to_bytes(&head));
         self.buffer.extend(payload);

@@ -1,13 +1,13 @@
 //! The write-ahead log: mapped segments of fixed-size records that validate themselves.
 //!
 //! `segment` is a file of them; `slot` the protocol by which a record gets into its slot; `log` a
-//! handle's view of all segments; `walk` waits until the log is complete, and voids the slots of
-//! dead writers. The log knows no kinds: to it a hash, a time and a step are words.
+//! handle's view of all segments; `empty_slots` waits until the log is complete, and voids the
+//! slots of dead writers. The log knows no kinds: to it a hash, a time and a step are words.
 
+pub mod empty_slots;
 pub mod log;
 pub mod segment;
 pub mod slot;
-pub mod walk;
 
 pub use ebbtide_core::record::{self, Op, Record};
 pub use log::Log;

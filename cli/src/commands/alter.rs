@@ -3,10 +3,10 @@
 use super::at_rest;
 use super::look::{bytes, parameters_json};
 use crate::failure::{Failure, Result};
+use crate::formatting::{self, counted};
 use crate::kept_parameters::{Named, shown};
 use crate::output::{Output, object, table};
 use crate::remake_args::{Alter, Settings};
-use crate::units::{self, counted};
 use ebbtide::history::{AlterationPlan, Altered, Unlogged};
 use ebbtide::{Any, Error, Filter, Reader, Spec, Timestamp, history};
 use serde_json::{Map, Value};
@@ -81,7 +81,7 @@ fn altered_text(altered: Altered) -> String {
     let log = match (altered.is_whole, altered.since) {
         (true, _) => operations,
         (false, Some(since)) => {
-            format!("{operations} since {}, earlier ones are forgotten", units::time(since))
+            format!("{operations} since {}, earlier ones are forgotten", formatting::time(since))
         }
         (false, None) => format!("{operations}, earlier ones are forgotten"),
     };
@@ -91,7 +91,7 @@ fn altered_text(altered: Altered) -> String {
 
 /// Formats a number of seconds as whole milliseconds, at least one.
 fn rounded(seconds: f64) -> String {
-    units::duration(Duration::from_millis(((seconds * 1e3).ceil() as u64).max(1)))
+    formatting::duration(Duration::from_millis(((seconds * 1e3).ceil() as u64).max(1)))
 }
 
 /// What an alteration is estimated to take.
@@ -135,7 +135,7 @@ impl Estimate {
         let (from, since) = (self.plan.first_lsn, self.plan.since);
         let mut forgotten = match since {
             _ if self.is_whole() => "nothing".to_owned(),
-            Some(since) => format!("what came before LSN {from}, at {}", units::time(since)),
+            Some(since) => format!("what came before LSN {from}, at {}", formatting::time(since)),
             None => format!("what came before LSN {from}"),
         };
         if !self.plan.has_window {

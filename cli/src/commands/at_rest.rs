@@ -1,8 +1,8 @@
 //! Filters at rest: no clock moves their time. Also the warning about a filter's time.
 
 use crate::failure::{Failure, Result, note};
+use crate::formatting;
 use crate::moment::Past;
-use crate::units;
 use ebbtide::{Any, Clock, Filter, Options, Reader};
 use std::path::Path;
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub fn look(dir: &Path, past: &Past, options: Options) -> Result<Reader<Any>> {
 pub fn warn_if_ahead(lead: Option<Duration>) {
     let minutes = lead.map_or(0, |lead| lead.as_secs() / 60);
     if minutes > 0 {
-        let ahead = units::duration(Duration::from_secs(60 * minutes));
+        let ahead = formatting::duration(Duration::from_secs(60 * minutes));
         note(&format!(
             "the filter's time is {ahead} ahead of the clock; keys without a time expire as usual, \
              keys with their own times appear older than they are and may be refused as too late"

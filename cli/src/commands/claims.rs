@@ -4,9 +4,9 @@ use super::at_rest;
 use crate::claim_args::{Claims, RunOnce};
 use crate::exit_codes::{IN_PROGRESS, NO};
 use crate::failure::{Failure, Result, note};
+use crate::formatting;
 use crate::output::{Output, object};
 use crate::stop::Stop;
-use crate::units;
 use ebbtide::{Any, Claim, Filter, Lease, Options, Timestamp};
 use rustix::process::{Pid, Signal, kill_process};
 use std::os::unix::ffi::OsStrExt;
@@ -30,7 +30,7 @@ pub fn run(arguments: &RunOnce) -> Result<ExitCode> {
     let ended = match filter.claim(arguments.claim.as_bytes(), arguments.lease)? {
         Claim::Seen => Ok(ExitCode::SUCCESS),
         Claim::InProgress { until } => {
-            let rest = units::duration(until.since(Timestamp::now()));
+            let rest = formatting::duration(until.since(Timestamp::now()));
             note(&format!("somebody else does the work, for {rest} at least"));
             Ok(ExitCode::from(IN_PROGRESS))
         }
@@ -106,7 +106,7 @@ pub fn claims(arguments: &Claims) -> Result<ExitCode> {
                 ("remaining_seconds", claim.remaining.as_secs_f64().into()),
             ]))?;
         } else {
-            let [age, rest] = [claim.age, claim.remaining].map(units::duration);
+            let [age, rest] = [claim.age, claim.remaining].map(formatting::duration);
             output.text(&format!("token {}: since {age}, {rest} left", claim.token))?;
         }
     }

@@ -10,10 +10,10 @@ use super::run::Ended;
 use super::stream::{Fed, Headers, Stream};
 use crate::args::Dedup;
 use crate::failure::{Failure, Result, note};
+use crate::formatting;
 use crate::kind_options::{FPR, KIND_OF_WINDOWS};
 use crate::option_names::option;
 use crate::output::Output;
-use crate::units;
 use ebbtide::{Any, Checked, Error, Filter, Options, Parameters};
 use rustix::fs::FileType;
 use std::path::{Path, PathBuf};
@@ -140,7 +140,7 @@ fn warn_of_the_clock(parameters: &Parameters, arguments: &Dedup) {
         }
         None => return,
     };
-    let window = window.parse().map(Duration::from_micros).map(units::duration);
+    let window = window.parse().map(Duration::from_micros).map(formatting::duration);
     let window = window.map_or_else(|_| String::new(), |window| format!(" of {window}"));
     note(&format!(
         "{name} is a file, and its lines are taken as coming now: the window{window} is one of \

@@ -2,9 +2,9 @@
 
 use super::at_rest;
 use crate::failure::Result;
+use crate::formatting;
 use crate::operator_args::Distinct;
 use crate::output::{Output, object};
-use crate::units;
 use ebbtide::{Cardinality, Within};
 
 /// Prints the number of distinct keys.
@@ -34,7 +34,7 @@ pub fn distinct(arguments: &Distinct) -> Result<()> {
 fn text(answer: &Cardinality) -> String {
     let reach = match answer.reach {
         Within::Items(items) => format!("in the last {items} inserts"),
-        Within::Time(time) => format!("in the last {}", units::duration(time)),
+        Within::Time(time) => format!("in the last {}", formatting::duration(time)),
     };
     let Cardinality { keys, standard_error, .. } = answer;
     format!("{keys:.0} distinct keys {reach}; standard error {:.0}", standard_error.ceil())

@@ -4,10 +4,10 @@
 use super::line::LineError;
 use crate::args::Reading;
 use crate::failure::{misfit, note};
+use crate::formatting;
 use crate::key_args::Times;
 use crate::key_part::KeyParts;
 use crate::times::{Doubt, Extent, Found, TimeReader};
-use crate::units;
 use ebbtide::Timestamp;
 use std::cell::{Cell, RefCell};
 use std::fs;
@@ -110,7 +110,7 @@ impl EventTimes {
     pub fn shown(&self, time: Timestamp) -> String {
         match self.reader.unit {
             Some(unit) => unit.write(time),
-            None => units::date(time).unwrap_or_else(|| units::time(time)),
+            None => formatting::date(time).unwrap_or_else(|| formatting::time(time)),
         }
     }
 
@@ -123,7 +123,7 @@ impl EventTimes {
         };
         if let Some(most) = self.max_step.filter(|most| time.since(latest) > *most) {
             let ahead = match time.since(latest).as_secs() {
-                seconds @ ..172_800 => units::duration(Duration::from_secs(seconds)),
+                seconds @ ..172_800 => formatting::duration(Duration::from_secs(seconds)),
                 seconds => format!("{} days", seconds / 86_400),
             };
             return Err(format!(
@@ -131,7 +131,7 @@ impl EventTimes {
                  a larger one if nothing came for so long",
                 self.shown(time),
                 self.shown(latest),
-                units::duration(most)
+                formatting::duration(most)
             ));
         }
         self.latest.set(Some(latest.max(time)));

@@ -6,10 +6,10 @@ use super::reasons::{Facts, Reason};
 use super::stream::Stream;
 use crate::explain_args::Explain;
 use crate::failure::{Failure, Result, painted};
+use crate::formatting::{self, counted};
 use crate::key_args::Origin;
 use crate::output::{keyed, object};
 use crate::priors::{Beliefs, PriorOption};
-use crate::units::{self, counted};
 use clap::builder::styling::AnsiColor;
 use ebbtide::{
     Any, Error, ExaminedLog, Explained, Explanation, KeyRecord, Options, Reader, Timestamp, Within,
@@ -247,11 +247,11 @@ fn record_text(record: &KeyRecord, now: Option<Timestamp>) -> String {
     let mut text = format!(
         "           LSN {}: {what} at {}, {} ago",
         record.lsn,
-        units::time(record.time),
+        formatting::time(record.time),
         counted(record.inserts_since, "insert")
     );
     if let Some(age) = age(now, record.time) {
-        text += &format!(", {} s ago", units::seconds(age));
+        text += &format!(", {} s ago", formatting::seconds(age));
     }
     if record.step > 0 {
         text += &format!(", step {}", record.step);

@@ -1,10 +1,10 @@
 //! `history`: the operations in the log of a filter, and those that come.
 
 use crate::failure::{Failure, Result};
+use crate::formatting;
 use crate::operator_args::{History as Arguments, Lines};
 use crate::output::{Output, object};
 use crate::stop::Stop;
-use crate::units;
 use ebbtide::history::{Change, Commit, History, Operation};
 use ebbtide::{Error, Timestamp};
 use serde_json::{Map, Value};
@@ -112,13 +112,13 @@ fn members(commit: &Commit, operation: &Operation) -> Map<String, Value> {
 
 fn text(commit: &Commit, operation: &Operation, continues: bool) -> String {
     let (name, details) = described(operation.change);
-    let time = operation.time.map_or_else(|| "-".to_owned(), units::time);
+    let time = operation.time.map_or_else(|| "-".to_owned(), formatting::time);
     let mut text = format!("{:>10}  {:>4}  {time:<27}  {name:<8}", operation.lsn, commit.timeline);
     for (name, value) in details {
         text += &match (name, &value) {
             ("lease_ms", value) => {
                 let lease = Duration::from_millis(value.as_u64().unwrap_or(0));
-                format!("  lease {}", units::duration(lease))
+                format!("  lease {}", formatting::duration(lease))
             }
             (_, Value::String(value)) => format!("  {name} {value}"),
             _ => format!("  {name} {value}"),

@@ -7,8 +7,8 @@ use super::stream::Stream;
 use crate::args::{Check, Estimate, Keys, Query, Question};
 use crate::exit_codes::NO;
 use crate::failure::{Result, note};
+use crate::formatting;
 use crate::output::{Form, Output, object};
-use crate::units;
 use ebbtide::{Age, Call, Filter, Options, Reader};
 use serde_json::Value;
 use std::process::ExitCode;
@@ -92,7 +92,7 @@ pub fn estimate(arguments: Estimate) -> Result<()> {
         |call, key| if normalised { call.frequency(key) } else { call.estimate(key) },
         |key, estimate, output, form| {
             bounds += u64::from(estimate.at_least);
-            let count = units::estimate(estimate.count);
+            let count = formatting::estimate(estimate.count);
             let more = if estimate.at_least { "+" } else { "" };
             form.answer(output, key, &format!("{count}{more}"), || {
                 object([("estimate", count.into()), ("at_least", estimate.at_least.into())])
@@ -125,7 +125,7 @@ pub fn age_answer(age: Option<Age>) -> (String, &'static str, Value) {
         None => ("-".to_owned(), "age", Value::Null),
         Some(Age::Items(items)) => (items.to_string(), "age_items", items.into()),
         Some(age @ Age::Time(time)) => {
-            (units::seconds(age.width()), "age_seconds", time.as_secs_f64().into())
+            (formatting::seconds(age.width()), "age_seconds", time.as_secs_f64().into())
         }
     }
 }

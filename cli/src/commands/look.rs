@@ -5,8 +5,8 @@ use super::at_rest;
 use crate::args::{Digest, Look};
 use crate::exit_codes::NO;
 use crate::failure::Result;
+use crate::formatting;
 use crate::output::{Output, object, parameter_value};
-use crate::units;
 use ebbtide::{Error, Parameters, Timestamp, inspect};
 use indicatif::BinaryBytes;
 use serde_json::{Map, Value};
@@ -144,7 +144,7 @@ fn entry_json(entry: &inspect::Entry, tags: &RandomState) -> Map<String, Value> 
 }
 
 fn entry_text(entry: &inspect::Entry, tags: &RandomState) -> String {
-    let time = entry_time(entry).map_or_else(|| "-".to_owned(), units::time);
+    let time = entry_time(entry).map_or_else(|| "-".to_owned(), formatting::time);
     let mut text = format!("{:>10}  {time:<27}  {:<10}", entry.lsn, entry.operation);
     for (name, value) in entry.details() {
         text += &match name {
@@ -210,7 +210,7 @@ pub fn parameter_rows(parameters: &Parameters) -> Vec<(&str, String)> {
         .iter()
         .map(|(name, value)| match (name, value.parse()) {
             ("window" | "epoch", Ok(micros)) => {
-                (name, units::duration(std::time::Duration::from_micros(micros)))
+                (name, formatting::duration(std::time::Duration::from_micros(micros)))
             }
             _ => (name, ebbtide::units::shown(name, value)),
         })

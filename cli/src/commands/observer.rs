@@ -4,8 +4,8 @@
 use super::at_rest;
 use crate::dirty_limit;
 use crate::failure::Result;
+use crate::formatting;
 use crate::moment::Past;
-use crate::units;
 use ebbtide::inspect::{self, OpenHandle};
 use ebbtide::{Age, Any, Details, Durability, HeldStripe, Reader, Stat};
 use std::path::{Path, PathBuf};
@@ -77,12 +77,12 @@ impl Observation {
 /// Formats an age.
 pub fn age(age: Age) -> String {
     match age {
-        Age::Items(inserts) => format!("{} inserts", units::count(inserts as f64)),
+        Age::Items(inserts) => format!("{} inserts", formatting::count(inserts as f64)),
         // Finer parts only distract.
         Age::Time(time) if time.as_secs() > 0 => {
-            units::duration(Duration::from_secs(time.as_secs()))
+            formatting::duration(Duration::from_secs(time.as_secs()))
         }
-        Age::Time(time) => units::duration(Duration::from_millis(time.as_millis() as u64)),
+        Age::Time(time) => formatting::duration(Duration::from_millis(time.as_millis() as u64)),
     }
 }
 
@@ -169,7 +169,7 @@ impl Observer {
 fn remarks(seen: &Observation, noted: &Seen, now: Instant) -> Vec<String> {
     let Observation { stat, details, handles, .. } = seen;
     let lasted = |since: Instant| now.duration_since(since);
-    let text = |time: Duration| units::duration(Duration::from_secs(time.as_secs()));
+    let text = |time: Duration| formatting::duration(Duration::from_secs(time.as_secs()));
     let mut all = Vec::new();
     if details.poisoned {
         all.push(

@@ -1,9 +1,9 @@
 //! `plan --plot`: bits a key against false-positive rate and window, for the kinds.
 
 use crate::failure::{Failure, Result};
+use crate::formatting;
 use crate::kind_options::FPR;
 use crate::plot::{Axis, Chart, Marks, picture};
-use crate::units;
 use ebbtide::{Options, Parameters, inspect};
 use std::fs;
 use std::path::Path;
@@ -100,12 +100,12 @@ pub fn write(parameters: &Parameters, file: &Path) -> Result<()> {
 }
 
 fn described(wanted: &Wanted) -> String {
-    let keys = units::count(wanted.items as f64);
+    let keys = formatting::count(wanted.items as f64);
     match wanted.window {
         Some(micros) => format!(
             "window {} at {} keys a second",
-            units::duration(Duration::from_micros(micros)),
-            units::count(wanted.rate)
+            formatting::duration(Duration::from_micros(micros)),
+            formatting::count(wanted.rate)
         ),
         None => format!("window of {keys} keys"),
     }

@@ -1,6 +1,6 @@
 //! The reason of an answer about a key, as a name for programs and as a sentence.
 
-use crate::units::{self, counted};
+use crate::formatting::{self, counted};
 use ebbtide::{ExaminedLog, Explanation, KeyRecord, Timestamp, Within};
 
 /// The facts about a key and its filter.
@@ -83,7 +83,7 @@ impl<'a> Facts<'a> {
     fn width(&self) -> String {
         match self.window {
             Some(Within::Items(items)) => format!("the last {items} inserts"),
-            Some(Within::Time(time)) => format!("the last {}", units::duration(time)),
+            Some(Within::Time(time)) => format!("the last {}", formatting::duration(time)),
             None => "all inserts".to_owned(),
         }
     }
@@ -93,7 +93,7 @@ impl<'a> Facts<'a> {
         match (self.window, self.now) {
             (Some(Within::Time(_)), Some(now)) => {
                 let age = now.as_unix_micros().saturating_sub(record.time.as_unix_micros());
-                format!("{} s ago", units::seconds(age))
+                format!("{} s ago", formatting::seconds(age))
             }
             _ => format!("{} ago", counted(record.inserts_since, "insert")),
         }
@@ -109,7 +109,7 @@ impl<'a> Facts<'a> {
         let distance = match self.window? {
             Within::Items(items) if between <= items => counted(between, "insert"),
             Within::Time(window) if record.time.since(before.time) <= window => {
-                format!("{} s", units::seconds(micros(record).saturating_sub(micros(before))))
+                format!("{} s", formatting::seconds(micros(record).saturating_sub(micros(before))))
             }
             _ => return None,
         };
@@ -118,12 +118,12 @@ impl<'a> Facts<'a> {
 
     /// Describes how probable a false positive is.
     fn chance(&self) -> String {
-        let rate = units::significant(self.rate);
+        let rate = formatting::significant(self.rate);
         match self.probability {
             Some(probability) => {
                 format!(
                     "a false positive, whose probability is {}",
-                    units::significant(probability)
+                    formatting::significant(probability)
                 )
             }
             None => format!("a false positive, as which {rate} of all new keys are found"),

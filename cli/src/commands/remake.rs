@@ -2,10 +2,10 @@
 
 use super::{alter, at_rest, place};
 use crate::failure::{Failure, Result};
+use crate::formatting::counted;
 use crate::kind_options::described;
 use crate::output::{Output, object};
 use crate::remake_args::{Alter, Merge, Remade, Settings, Split};
-use crate::units::counted;
 use ebbtide::history::{History, Share, remake};
 use ebbtide::{Any, Options, Parameters, Reader};
 use std::ffi::OsString;

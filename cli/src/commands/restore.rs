@@ -3,8 +3,8 @@
 use super::place;
 use crate::args::Restore;
 use crate::failure::Result;
+use crate::formatting::counted;
 use crate::output::Output;
-use crate::units::counted;
 use ebbtide::inspect;
 
 /// Creates the filter; prints what it has, if that is a moment of the past.

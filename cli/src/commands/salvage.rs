@@ -6,8 +6,8 @@ use super::place;
 use crate::args::Salvage;
 use crate::exit_codes::NO;
 use crate::failure::{Result, note};
+use crate::formatting;
 use crate::output::{Output, object};
-use crate::units;
 use ebbtide::inspect::{self, Beyond, Lost, Salvaged};
 use ebbtide::{Error, Timestamp};
 use serde_json::{Map, Value};
@@ -97,7 +97,7 @@ fn beyond(beyond: &Beyond) -> String {
     let Beyond { operations, first, last, .. } = *beyond;
     let times = match (time(beyond.since), time(beyond.until)) {
         (Some(since), Some(until)) => {
-            format!(", of times {} to {}", units::time(since), units::time(until))
+            format!(", of times {} to {}", formatting::time(since), formatting::time(until))
         }
         _ => String::new(),
     };

@@ -3,10 +3,10 @@
 use super::shipped;
 use crate::exit_codes::FENCED;
 use crate::failure::{self, Failure, Result};
+use crate::formatting;
 use crate::output::Output;
 use crate::ship_args::{Fetch, Follow, Promote, Ship, ShipOther, ShipVerify};
 use crate::stop::Stop;
-use crate::units;
 use ebbtide::{Timestamp, inspect};
 use ebbtide_ship::{Error, Follower, Pace, ShipOptions, Status, Store, Worker};
 use std::fs;
@@ -124,9 +124,9 @@ fn verify(arguments: &ShipVerify) -> Result<ExitCode> {
         found.digest.lsn.saturating_sub(1)
     ))?;
     let written = Timestamp::from_unix_micros(found.newest_micros);
-    print(&format!("the newest link was written at {}", units::time(written)))?;
+    print(&format!("the newest link was written at {}", formatting::time(written)))?;
     if let (Some(records), Some(dir)) = (found.unshipped, &arguments.against) {
-        let records = units::counted(records, "record");
+        let records = formatting::counted(records, "record");
         print(&format!("{} has {records} that are not shipped", dir.display()))?;
         if let Some(stalled) = shipped::stalled(dir)? {
             failure::note(&stalled);

@@ -4,8 +4,8 @@
 //! and follows the other figures, which are the same in every build.
 
 use crate::failure::{Failure, Result};
+use crate::formatting;
 use crate::output::{object, table};
-use crate::units;
 use ebbtide::Stat;
 use ebbtide_ship::Standing;
 use serde_json::Value;
@@ -50,7 +50,7 @@ pub fn text(dir: &Path, stat: &Stat, is_past: bool) -> Result<Option<String>> {
         0 => "nothing".to_owned(),
         records => format!(
             "{}, {} bytes, for {} at most",
-            units::counted(records, "record"),
+            formatting::counted(records, "record"),
             standing.unshipped_bytes(stat.lsn),
             rounded(standing.unshipped_for(stat.lsn, now))
         ),
@@ -59,7 +59,7 @@ pub fn text(dir: &Path, stat: &Stat, is_past: bool) -> Result<Option<String>> {
     let shipper = format!(
         "{state} last shipped what was durable {} ago; every {}",
         rounded(since),
-        units::duration(standing.every)
+        formatting::duration(standing.every)
     );
     let rows = [
         ("shipped to", standing.url.clone()),
@@ -94,5 +94,5 @@ fn stalled_at(standing: &Standing, now: SystemTime) -> Option<String> {
 fn rounded(time: Duration) -> String {
     let millis = time.as_millis() as u64;
     let shown = if millis < 60_000 { millis } else { millis / 1000 * 1000 };
-    units::duration(Duration::from_millis(shown))
+    formatting::duration(Duration::from_millis(shown))
 }

@@ -6,10 +6,10 @@ use super::prometheus;
 use super::shipped;
 use crate::dirty_limit;
 use crate::failure::{Failure, Result};
+use crate::formatting;
 use crate::operator_args::{Format, Stat as Arguments};
 use crate::output::{Output, object, table};
 use crate::stop::Stop;
-use crate::units;
 use ebbtide::history::At;
 use ebbtide::{Keep, Reader, Stat};
 use serde_json::{Map, Value};
@@ -131,7 +131,7 @@ fn stat_json(stat: &Stat) -> Map<String, Value> {
         ("kept_log_seconds", stat.kept_log_for.map(|age| age.as_secs()).into()),
         ("kept_log_bytes", stat.kept_log_bytes.into()),
         ("kept_log_short", stat.kept_log_is_short.into()),
-        ("durability", units::durability(stat.durability).into()),
+        ("durability", formatting::durability(stat.durability).into()),
         ("hash", stat.key_hash.to_string().into()),
         ("max_lead_seconds", stat.max_lead.as_secs_f64().into()),
     ])
@@ -144,13 +144,13 @@ fn stat_text(stat: &Stat, is_past: bool) -> String {
     let mut rows = vec![("kind", stat.kind.to_owned())];
     rows.extend(parameter_rows(&stat.parameters));
     rows.extend([
-        ("durability", units::durability(stat.durability)),
+        ("durability", formatting::durability(stat.durability)),
         ("hash", stat.key_hash.to_string()),
-        ("max lead", units::duration(stat.max_lead)),
+        ("max lead", formatting::duration(stat.max_lead)),
         ("inserts", stat.inserts.to_string()),
         ("operations", stat.operations.to_string()),
         ("step", stat.step.map_or_else(|| "none".to_owned(), |step| step.to_string())),
-        ("latest time", stat.time.map_or_else(none, units::time)),
+        ("latest time", stat.time.map_or_else(none, formatting::time)),
         ("fill", format!("{:.2} %", stat.fill * 100.0)),
         ("distinct keys", distinct_keys(stat)),
         ("estimated FPR", format!("{:.3e}", stat.estimated_fpr)),
@@ -175,7 +175,7 @@ fn stat_text(stat: &Stat, is_past: bool) -> String {
         ("WAL segments", of_now(stat.wal_segments.to_string())),
     ]);
     if let Some(age) = stat.oldest_claim {
-        let oldest = units::duration(age);
+        let oldest = formatting::duration(age);
         rows.push(("claims", format!("{}, the oldest since {oldest}", stat.claims)));
     }
     if let Some(kept) = kept_log(stat) {
@@ -195,13 +195,13 @@ fn distinct_keys(stat: &Stat) -> String {
 /// Returns what is kept of the log, in words; `None` if nothing is, and nothing is wished.
 fn kept_log(stat: &Stat) -> Option<String> {
     let wished = match stat.keep_log {
-        Keep::For(time) => units::duration(time),
+        Keep::For(time) => formatting::duration(time),
         Keep::Bytes(most) => format!("up to {}", bytes(most)),
         _ if stat.kept_log_bytes > 0 => "nothing".to_owned(),
         _ => return None,
     };
     let from = stat.kept_log_from.map_or_else(|| "none".to_owned(), |lsn| lsn.to_string());
-    let age = stat.kept_log_for.map_or_else(|| "0 s".to_owned(), units::duration);
+    let age = stat.kept_log_for.map_or_else(|| "0 s".to_owned(), formatting::duration);
     let size = bytes(stat.kept_log_bytes);
     let less = if stat.kept_log_is_short { ", less than" } else { ";" };
     Some(format!("from LSN {from}, {age} back, {size}{less} wished: {wished}"))

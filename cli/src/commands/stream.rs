@@ -12,11 +12,11 @@ use super::line::{Line, LineError, MOST_NUMBERS, Skipped};
 use super::run::{Ended, Run};
 use crate::args::Reading;
 use crate::failure::{Failure, Result, misfit};
+use crate::formatting;
 use crate::input::{Batch, Input};
 use crate::key_args::Origin;
 use crate::key_part::KeyParts;
 use crate::output::Output;
-use crate::units;
 use ebbtide::{Any, Call, Durability, Error, Filter, Reader, Timestamp};
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -400,7 +400,7 @@ impl<'a, F: Fed> Stream<'a, F> {
             Error::TimeAhead { time, limit } => {
                 let [time, limit] = [time, limit].map(|micros| {
                     let time = Timestamp::from_unix_micros(micros);
-                    self.times.as_ref().map_or_else(|| units::time(time), |it| it.shown(time))
+                    self.times.as_ref().map_or_else(|| formatting::time(time), |it| it.shown(time))
                 });
                 Ok(format!(
                     "time {time} is further ahead of the clock than the filter's max lead allows, \

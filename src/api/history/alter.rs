@@ -8,7 +8,7 @@ use crate::engine::Engine;
 use crate::engine::alter::{Alteration, Stopped};
 use crate::error::{Error, Result};
 use crate::meta::Meta;
-use crate::recovery::LogExtent;
+use crate::recovery::KnownExtent;
 use crate::sync::{self, Instant};
 use ebbtide_core::kind::Kind;
 use ebbtide_core::machine::Machine;
@@ -184,7 +184,7 @@ fn read_rest(
 fn read(
     history: &mut History,
     refill: &mut Refill,
-    alone: Option<LogExtent>,
+    alone: Option<KnownExtent>,
     wants: impl Fn(&History) -> bool,
 ) -> Result<()> {
     while wants(history) {

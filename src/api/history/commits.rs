@@ -3,7 +3,7 @@
 use crate::admin::look::{look, look_within};
 use crate::admin::parts::Piece;
 use crate::archive::At;
-use crate::archive::moments::Past;
+use crate::archive::past::Past;
 use crate::archive::revisions::{Revision, revisions};
 use crate::archive::whole::{Whole, explained};
 use crate::clock::Timestamp;
@@ -14,7 +14,7 @@ use crate::media::{Disk, Media};
 use crate::meta::Meta;
 use crate::recovery::batches::{Batches, Group};
 use crate::recovery::log_reader::LogReader as Log;
-use crate::recovery::{Listing, LogExtent};
+use crate::recovery::{KnownExtent, Listing};
 use crate::sync::{self, Instant};
 use crate::wal::segment::owner;
 use crate::wal::{Op, Record};
@@ -405,11 +405,11 @@ impl History {
     /// Returns some of the next operations; none at the present end of the log. Not to be mixed
     /// with [`History::read`]. `alone`: the extent of the log, for a caller that keeps everybody
     /// from writing and altering the filter.
-    pub(super) fn read_operations(&mut self, alone: Option<LogExtent>) -> Result<Vec<Operation>> {
+    pub(super) fn read_operations(&mut self, alone: Option<KnownExtent>) -> Result<Vec<Operation>> {
         self.collect(alone)
     }
 
-    fn collect<C: Collected>(&mut self, alone: Option<LogExtent>) -> Result<C> {
+    fn collect<C: Collected>(&mut self, alone: Option<KnownExtent>) -> Result<C> {
         loop {
             self.enter_next_revision()?;
             let before = self.next;
@@ -478,21 +478,21 @@ impl History {
     /// it has more.
     fn read_on<C: Collected>(
         &self,
-        known: LogExtent,
+        known: KnownExtent,
         mut opened: Option<Log>,
     ) -> Result<(Read<C>, Option<Log>)> {
         let is_past = self.revision.end.is_some();
         let whole = if is_past { Whole::past(&*self.media) } else { Whole::new(&*self.media) };
-        let known = if is_past { LogExtent::Nothing } else { known };
+        let known = if is_past { KnownExtent::Nothing } else { known };
         let durable = match known {
             // All of it was durable before the filter was altered.
             _ if is_past => self.revision.end.unwrap_or(u64::MAX),
             _ if !self.durable => u64::MAX,
-            LogExtent::Died { durable, .. }
-            | LogExtent::Cut { durable, .. }
-            | LogExtent::Living { durable, .. } => durable,
+            KnownExtent::WritersDied { durable, .. }
+            | KnownExtent::DeviceLost { durable, .. }
+            | KnownExtent::WritersLive { durable, .. } => durable,
             // The writers are gone, and recovery takes all that is there.
-            LogExtent::Nothing => u64::MAX,
+            KnownExtent::Nothing => u64::MAX,
         };
         let mut chunk = C::CHUNK;
         loop {
@@ -525,7 +525,7 @@ impl History {
         &self,
         whole: &Whole<'_>,
         log: &Log,
-        known: LogExtent,
+        known: KnownExtent,
         limit: u64,
     ) -> Result<Read<C>> {
         let weighs = self.revision.meta.kind.weights().is_some();
@@ -562,7 +562,7 @@ impl History {
     }
 
     /// Opens the log from the next LSN on.
-    fn open_log(&self, whole: &Whole<'_>, known: LogExtent) -> Result<Log> {
+    fn open_log(&self, whole: &Whole<'_>, known: KnownExtent) -> Result<Log> {
         let mut listing = Listing::read(whole)?;
         let own = self.revision.meta.log_uuid;
         self.leave_read(whole, &mut listing);

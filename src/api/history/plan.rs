@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::image::Control;
 use crate::media::{Access, Disk};
 use crate::meta::Meta;
-use crate::recovery::{LogExtent, rebuild};
+use crate::recovery::{KnownExtent, rebuild_in_memory};
 use std::path::Path;
 
 /// Records that are asked for the time at which the log begins.
@@ -68,12 +68,12 @@ pub fn plan<K: Spec>(dir: impl AsRef<Path>, spec: K) -> Result<AlterationPlan> {
         }
     }
     let end = look(&media, &meta, |known| {
-        if let LogExtent::Living { .. } = known
+        if let KnownExtent::WritersLive { .. } = known
             && let Some(image) = Control::find(&media, meta.uuid, Access::Read)?
         {
             return Ok(image.tail().hint());
         }
-        Ok(rebuild(&media, &meta, known, &|| {})?.prefix.stop)
+        Ok(rebuild_in_memory(&media, &meta, known, &|| {})?.prefix.stop)
     })?;
     let memory = |meta: &Meta| first_bank_bytes(&*meta.kind, meta.layout);
     let (records, now) = (end.saturating_sub(first_lsn), Timestamp::now().as_unix_micros());

@@ -4,7 +4,7 @@ use super::*;
 use crate::media::Memory;
 use crate::recovery::removal::remove_kept;
 use crate::snapshot::write::SnapshotWriter;
-use crate::snapshot::{FrameSeal, SnapshotHeader};
+use crate::snapshot::{ChecksumSeed, SnapshotHeader};
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ impl Directory {
             let name = FileName::Snapshot { start };
             let kept = name.kept(since(end / SEGMENT)).filter(|_| at + 2 < made.len());
             let name = kept.unwrap_or(name).to_string();
-            let writer = SnapshotWriter::create(&memory, &name, FrameSeal::new(UUID, 1, start));
+            let writer = SnapshotWriter::create(&memory, &name, ChecksumSeed::new(UUID, 1, start));
             writer.and_then(|writer| writer.finish(header)).expect("space");
         }
         Self { memory, segments, kept, snapshots: made }

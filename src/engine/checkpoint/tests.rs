@@ -1,8 +1,8 @@
 //! What a snapshot contains, and when one is written.
 
 use crate::engine::checkpoint::*;
-use crate::locks::robust_word::{self, Owner};
 use crate::locks::session::Sessions;
+use crate::locks::stripe_lock::{self, Owner};
 use crate::media::{Access, Memory};
 use crate::recovery::Listing;
 use crate::snapshot::SnapshotReader;
@@ -88,7 +88,7 @@ fn snapshots_that_tell_of_log_there_is_not_take_nothing_away() {
         let name = FileName::Snapshot { start }.to_string();
         let uuid = identity.uuid;
         let header = SnapshotHeader { uuid, timeline, start, end: start, frames: 0, bytes: 0 };
-        SnapshotWriter::create(&*memory, &name, FrameSeal::new(uuid, timeline, start))
+        SnapshotWriter::create(&*memory, &name, ChecksumSeed::new(uuid, timeline, start))
             .and_then(|writer| writer.finish(header))
             .expect("space");
     }
@@ -184,7 +184,7 @@ fn who_removes_log_below_a_snapshot_that_nobody_announced_can_repair_what_its_wr
     // nothing was written.
     header.snapshot().begin_at(0);
     let dead = Owner { slot: 9, incarnation: 1 };
-    assert!(robust_word::try_lock(header.stripe(1).lock_word(), dead));
+    assert!(stripe_lock::try_lock(header.stripe(1).lock_word(), dead));
     insert(4000..4200);
     let names = memory.list().expect("a directory");
     let bytes = names.iter().map(|name| {

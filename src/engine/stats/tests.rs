@@ -3,7 +3,7 @@
 use crate::clock::Clock;
 use crate::engine::stats::*;
 use crate::media::Memory;
-use crate::snapshot::content::copy;
+use crate::snapshot::copy::copy;
 use crate::sync::AtomicU64;
 use crate::{Any, Durability, Filter, Options, Timestamp};
 use ebbtide_core::block::{Block, load, store};

@@ -53,7 +53,8 @@ fn a_key_that_comes_while_an_earlier_event_is_decided_stays_for_its_whole_window
     let (filter, start) = made();
     let inserted = insert_beside(&filter, start, |events, event, stamp| {
         let (shared, record) = (&filter.engine().shared, event::to_record(&event, stamp.stream));
-        let lsn = filter.engine().log_writer.append(&mut events.segment, &record).expect("room");
+        let lsn =
+            filter.engine().writer.log_writer.append(&mut events.segment, &record).expect("room");
         shared.image.apply_event(shared.kind(), lsn, &event);
         events.entry().note(lsn, stamp.word());
     });
@@ -128,7 +129,7 @@ fn an_insert_that_waits_for_stripe_0_is_refused_if_what_it_finds_there_could_not
     let inserted = insert_beside(&filter, start, |events, event, _| {
         let record = event::to_record(&event, true);
         // For recovery the key's generation ends then.
-        filter.engine().log_writer.append(&mut events.segment, &record).expect("room");
+        filter.engine().writer.log_writer.append(&mut events.segment, &record).expect("room");
         filter.engine().shared.poison("too many open files".to_owned());
     });
     assert!(matches!(inserted, Err(crate::Error::Poisoned { .. })), "{inserted:?}");

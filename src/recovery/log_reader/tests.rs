@@ -41,7 +41,7 @@ fn open(media: &Memory) -> Result<LogReader> {
     LogReader::open(media, &listing, UUID)
 }
 
-fn read(media: &Memory, known: LogExtent) -> Result<Prefix> {
+fn read(media: &Memory, known: KnownExtent) -> Result<Prefix> {
     open(media)?.read(media, 1, known, |_, _, _| Ok(()))
 }
 
@@ -63,7 +63,7 @@ fn a_note_beyond_the_end_tells_of_damage_only_if_more_was_durable_than_is_left()
     for (durable, sound) in [(3, true), (4, true), (5, false), (6, false), (7, true)] {
         let media = made();
         add(&media, (1, 1, 1), &[INSERT, INSERT, INSERT, None, INSERT, note(durable)]);
-        let read = read(&media, LogExtent::Nothing);
+        let read = read(&media, KnownExtent::Nothing);
         assert_eq!(read.is_ok(), sound, "a note at LSN 6 that all below {durable} is durable");
         if let Ok(prefix) = read {
             assert_eq!((prefix.stop, prefix.records), (4, 3));
@@ -76,9 +76,10 @@ fn below_what_the_live_image_knows_nothing_may_be_missing() {
     let media = made();
     add(&media, (1, 1, 1), &[INSERT; 4]);
     for (known, sound) in [(3, true), (5, true), (6, false)] {
-        let living = LogExtent::Living { timeline: 1, durable: known };
+        let living = KnownExtent::WritersLive { timeline: 1, durable: known };
         assert_eq!(read(&media, living).is_ok(), sound, "durable below {known}");
-        let died = LogExtent::Died { timeline: 1, tail: known, durable: known, unfinished: 0 };
+        let died =
+            KnownExtent::WritersDied { timeline: 1, tail: known, durable: known, unfinished: 0 };
         assert_eq!(read(&media, died).is_ok(), sound, "reserved below {known}");
     }
 }
@@ -88,17 +89,18 @@ fn what_is_known_of_one_timeline_says_nothing_of_another() {
     let media = made();
     add(&media, (2, 1, 1), &[INSERT, None, None, None]);
     for timeline in [1, 3] {
-        let living = LogExtent::Living { timeline, durable: 4 };
-        let died = LogExtent::Died { timeline, tail: 4, durable: 4, unfinished: 0 };
+        let living = KnownExtent::WritersLive { timeline, durable: 4 };
+        let died = KnownExtent::WritersDied { timeline, tail: 4, durable: 4, unfinished: 0 };
         for known in [living, died] {
             assert_eq!(read(&media, known).expect("the log's end").stop, 2);
         }
     }
-    let died = |unfinished| LogExtent::Died { timeline: 2, tail: 4, durable: 4, unfinished };
+    let died =
+        |unfinished| KnownExtent::WritersDied { timeline: 2, tail: 4, durable: 4, unfinished };
     let prefix = read(&media, died(2)).expect("two places of writers that died");
     assert_eq!((prefix.stop, prefix.gaps), (4, vec![2, 3]));
     assert!(read(&media, died(1)).is_err());
-    assert!(read(&media, LogExtent::Living { timeline: 2, durable: 4 }).is_err());
+    assert!(read(&media, KnownExtent::WritersLive { timeline: 2, durable: 4 }).is_err());
 }
 
 #[test]
@@ -109,7 +111,7 @@ fn a_timeline_ends_where_the_next_begins_whatever_lies_beyond() {
     add(&media, (2, 3, 3), &[INSERT, INSERT, None, None]);
     let history = open(&media).expect("sound headers");
     let mut seen = Vec::new();
-    let read = history.read(&media, 1, LogExtent::Nothing, |timeline, lsn, _| {
+    let read = history.read(&media, 1, KnownExtent::Nothing, |timeline, lsn, _| {
         seen.push((timeline, lsn));
         Ok(())
     });
@@ -126,7 +128,7 @@ fn of_a_device_that_went_and_came_back_what_was_durable_must_be_there_and_the_re
     let places = [INSERT, INSERT, INSERT, None, None, INSERT, INSERT, None];
     add(&media, (1, 1, 1), &places);
     let died = |durable, unfinished| {
-        read(&media, LogExtent::Died { timeline: 1, tail: 9, durable, unfinished })
+        read(&media, KnownExtent::WritersDied { timeline: 1, tail: 9, durable, unfinished })
     };
     let prefix = died(1, 3).expect("three writers that died");
     assert_eq!((prefix.stop, prefix.gaps), (9, vec![4, 5, 8]));
@@ -140,17 +142,17 @@ fn of_a_device_that_went_and_came_back_what_was_durable_must_be_there_and_the_re
     // One empty slot more than writers had reserved, and a record of the durable end.
     let media = made();
     add(&media, (1, 1, 1), &[INSERT, INSERT, None, INSERT, note(4), None]);
-    let known = LogExtent::Died { timeline: 1, tail: 7, durable: 2, unfinished: 1 };
+    let known = KnownExtent::WritersDied { timeline: 1, tail: 7, durable: 2, unfinished: 1 };
     assert!(read(&media, known).is_err());
 }
 
 #[test]
 fn only_records_below_the_durable_end_of_the_last_timeline_count_as_durable() {
-    let died = LogExtent::Died { timeline: 2, durable: 10, tail: 20, unfinished: 1 };
+    let died = KnownExtent::WritersDied { timeline: 2, durable: 10, tail: 20, unfinished: 1 };
     assert_eq!(died.made_durable(2), 10);
     assert_eq!(died.made_durable(3), 0, "a later timeline has begun");
-    assert_eq!(LogExtent::Cut { timeline: 2, durable: 10 }.made_durable(2), 0);
+    assert_eq!(KnownExtent::DeviceLost { timeline: 2, durable: 10 }.made_durable(2), 0);
     // To its readers, `durable` is what is published.
-    assert_eq!(LogExtent::Living { timeline: 2, durable: 10 }.made_durable(2), 0);
-    assert_eq!(LogExtent::Nothing.made_durable(2), 0);
+    assert_eq!(KnownExtent::WritersLive { timeline: 2, durable: 10 }.made_durable(2), 0);
+    assert_eq!(KnownExtent::Nothing.made_durable(2), 0);
 }

@@ -2,8 +2,8 @@
 
 use super::samples::Samples;
 use crate::commands::observer::{self, Observation};
+use crate::formatting;
 use crate::plot::{Axis, Bar, Chart, Marks};
-use crate::units;
 use ebbtide::{Age, BlockFill, GenerationFill};
 
 /// The bars of a histogram, and the steps of a curve.
@@ -128,7 +128,7 @@ fn rates(seen: &Observation, samples: &Samples) -> Option<Chart> {
     Some(Chart {
         title: format!(
             "False-positive rate: {found} of {} keys never inserted were found",
-            units::count(probes as f64)
+            formatting::count(probes as f64)
         ),
         x: Axis::linear(&label),
         y: Axis::log("share of keys"),

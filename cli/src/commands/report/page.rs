@@ -3,9 +3,9 @@
 use super::samples::Samples;
 use crate::commands::look::{bytes, parameter_rows};
 use crate::commands::observer::{Observation, age};
+use crate::formatting;
 use crate::moment::Past;
 use crate::plot::{Chart, STYLE, escaped};
-use crate::units;
 use ebbtide::Stat;
 use std::fmt::Write;
 
@@ -38,7 +38,7 @@ pub fn page(
     charts: &[Chart],
 ) -> String {
     let title = escaped(heading);
-    let taken = escaped(&units::time(ebbtide::Timestamp::now()));
+    let taken = escaped(&formatting::time(ebbtide::Timestamp::now()));
     let mut text = format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
@@ -82,7 +82,7 @@ const OF_NOW: [&str; 3] =
 
 fn tiles(text: &mut String, seen: &Observation, is_past: bool) {
     let stat = &seen.stat;
-    let rate = seen.rate.map(|rate| format!("{}/s", units::count(rate)));
+    let rate = seen.rate.map(|rate| format!("{}/s", formatting::count(rate)));
     let tiles = [
         (stat.inserts.to_string(), "inserts since creation"),
         (rate.unwrap_or_else(|| "not in use".to_owned()), OF_NOW[0]),
@@ -106,7 +106,7 @@ fn tiles(text: &mut String, seen: &Observation, is_past: bool) {
 fn distinct_keys(stat: &Stat) -> String {
     match (stat.distinct_keys, stat.distinct_keys_error) {
         (Some(keys), Some(error)) if keys > 0.0 => {
-            format!("{} ± {:.2} %", units::count(keys), 100.0 * error / keys)
+            format!("{} ± {:.2} %", formatting::count(keys), 100.0 * error / keys)
         }
         (Some(_), _) => "0".to_owned(),
         _ => "not known".to_owned(),
@@ -135,13 +135,13 @@ fn figures(text: &mut String, seen: &Observation, is_past: bool) {
     let (stat, details) = (&seen.stat, &seen.details);
     let mut rows = parameter_rows(&stat.parameters);
     rows.extend([
-        ("durability", units::durability(stat.durability)),
+        ("durability", formatting::durability(stat.durability)),
         ("hash", stat.key_hash.to_string()),
         ("operations", stat.operations.to_string()),
         ("refused as too late", stat.refused.to_string()),
         ("claims", stat.claims.to_string()),
         ("step", stat.step.map_or_else(|| "none".to_owned(), |step| step.to_string())),
-        ("latest time (UTC)", stat.time.map_or_else(|| "none yet".to_owned(), units::time)),
+        ("latest time (UTC)", stat.time.map_or_else(|| "none yet".to_owned(), formatting::time)),
         ("LSN", stat.lsn.to_string()),
         ("durable LSN", stat.durable_lsn.to_string()),
         ("snapshot from LSN", of_now(details.snapshot_lsn.to_string())),

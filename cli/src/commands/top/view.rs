@@ -2,7 +2,7 @@
 
 use super::shown::Shown;
 use crate::commands::observer::{self, Observation};
-use crate::units;
+use crate::formatting;
 use ebbtide::Timestamp;
 use ebbtide::units::visible;
 use ratatui::buffer::Buffer;
@@ -88,7 +88,7 @@ fn draw_head(buffer: &mut Buffer, area: Rect, shown: &Shown, seen: &Observation)
     let time = stat.time.map_or_else(String::new, |time| {
         let seconds = time.as_unix_micros() / 1_000_000 * 1_000_000;
         let time = Timestamp::from_unix_micros(seconds);
-        format!(", time {}", units::date(time).unwrap_or_else(|| units::time(time)))
+        format!(", time {}", formatting::date(time).unwrap_or_else(|| formatting::time(time)))
     });
     let oldest = seen.oldest().map_or_else(|| "-".to_owned(), observer::age);
     let lines = vec![
@@ -96,7 +96,7 @@ fn draw_head(buffer: &mut Buffer, area: Rect, shown: &Shown, seen: &Observation)
             "{}: {}, durability {}{step}{time}",
             visible(&shown.dir.display().to_string()),
             stat.kind,
-            units::durability(stat.durability)
+            formatting::durability(stat.durability)
         )),
         Line::from(format!(
             "{} inserts, {} operations, {} refused, {} claimed; oldest generation {oldest}",
@@ -121,9 +121,9 @@ fn mebibytes(bytes: u64) -> String {
 }
 
 fn draw_rates(buffer: &mut Buffer, area: Rect, shown: &Shown, seen: &Observation) {
-    let rate = seen.rate.map_or_else(|| "-".to_owned(), units::count);
+    let rate = seen.rate.map_or_else(|| "-".to_owned(), formatting::count);
     let most = shown.rates.iter().copied().fold(0.0, f64::max);
-    let title = format!(" Inserts a second: {rate}, at most {} ", units::count(most));
+    let title = format!(" Inserts a second: {rate}, at most {} ", formatting::count(most));
     let width = usize::from(area.width.saturating_sub(2));
     let skipped = shown.rates.len().saturating_sub(width);
     let data: Vec<u64> = shown.rates.iter().skip(skipped).map(|rate| rate.ceil() as u64).collect();

@@ -1,5 +1,5 @@
-//! Distinct keys, by linear counting of the rows in which slices of one hash function are set: each
-//! key has one such row, in all slices of that function.
+//! Distinct keys, by linear counting over the rows of one hash function: each key sets the bit of
+//! one row, in the slices of that function.
 
 use super::AgePartitioned;
 use crate::block::Block;

@@ -84,7 +84,7 @@ impl Generations<'_> {
     fn tell_each<const N: usize>(&self, row: &Row, tell: &mut dyn FnMut(Piece)) {
         let weighing = Weighing::new(self, N > 1);
         let mut room = [Start::default(); N];
-        // The probability that other keys have set the ones that are younger than a start.
+        // The probability that other keys have set the one-bits in the slices younger than a start.
         let mut unexplained = 1.0;
         for start in row.weigh(&weighing, &mut room).iter().rev() {
             let (from, to) = (self.since(start.age), self.since(start.age + 1));
@@ -118,8 +118,8 @@ impl Generations<'_> {
         }
     }
 
-    /// Returns the probability that other keys have set the key's bit in the slice of this age:
-    /// `r`.
+    /// Returns the probability that other keys have set the key's bit in the slice of this age (`r`
+    /// in `docs/inference.md`).
     #[inline]
     fn touched(&self, slice: u32) -> f64 {
         // The inserts of its own generation and of the k-1 younger ones, as far as they exist.

@@ -275,8 +275,8 @@ impl SingleBlock for AgePartitioned {
 }
 
 impl KeyAges for AgePartitioned {
-    /// By the youngest run, which is never older than the key: at least the inserts of the open
-    /// generation and of the closed ones after the run's.
+    /// A lower bound, by the youngest run of slices, which is never older than the key's own: the
+    /// inserts of the open generation, and of those that were closed after the run's.
     fn age(&self, state: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> Option<Age> {
         let (runs, generation) = self.runs(state, blocks, query.hash);
         let closed = match runs.leading_zeros() {

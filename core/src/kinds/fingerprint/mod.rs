@@ -24,9 +24,10 @@
 //! # Layout
 //!
 //! A bucket of 8 bytes (up to 32 for low rates) has `b` slots of `f` bits, youngest first, and
-//! above them the code of their lives (`codes`). A key has two buckets of its block, `i` and
-//! `j = g(fp) - i`, which its fingerprint `fp` turns into one another. If both are full, up to
-//! eight slots move to their other buckets. If that makes no room, one of the two buckets is
+//! above them the code of their lives (`codes`): how many generations each slot has left. A key has
+//! two buckets of its block, `i` and `j = g(fp) - i`: either follows from the other and the key's
+//! fingerprint `fp` (partial-key cuckoo hashing). If both are full, up to eight slots move to their
+//! other buckets. If that makes no room, one of the two buckets is
 //! *closed*: it holds no slots, and stands for every key that has it until the last of its keys has
 //! expired. So no insert fails and no key is lost; an overflow costs false positives of the keys of
 //! one bucket, for one window.
@@ -48,7 +49,8 @@
 //! - *Closing* replaces the slots of a bucket by the longest of their lives and the new key's, so
 //!   it covers all of them. A bucket that is closed already stays closed for the longer of its time
 //!   and the new key's life. Closed buckets take no slots, and no slot of theirs moves.
-//! - *Catching up* subtracts the generations since from all lives, of slots and of closed buckets.
+//! - *Catching up* subtracts the number of generations that have ended since from all lives, of
+//!   slots and of closed buckets.
 //!   A slot at 0 is empty, a closed bucket at 0 is open and empty. Any number of generations may
 //!   pass at once. A question subtracts them without changing the block.
 //! - *A late key*, whose generation is before the block's, gets a life that is shorter by the

@@ -1,6 +1,6 @@
 //! The stripe lock: exclusion, and takeover from a dead owner.
 
-use ebbtide::models::robust_word::{
+use ebbtide::models::stripe_lock::{
     Acquired, Lost, OFFERED, Owner, Released, Verdict, WAITERS, holder, lock, try_lock,
     try_lock_briefly, unlock,
 };
@@ -157,7 +157,7 @@ fn an_offer(unlock: Unlock) {
                 let taken = try_lock_briefly(&stripe.word, C);
                 if taken {
                     stripe.increment();
-                    ebbtide::models::robust_word::unlock(&stripe.word, C).expect("held");
+                    ebbtide::models::stripe_lock::unlock(&stripe.word, C).expect("held");
                 }
                 taken
             })
@@ -167,7 +167,7 @@ fn an_offer(unlock: Unlock) {
             thread::spawn(move || {
                 assert_eq!(proper_lock(&stripe, A), Acquired::Free);
                 stripe.increment();
-                ebbtide::models::robust_word::unlock(&stripe.word, A).expect("held");
+                ebbtide::models::stripe_lock::unlock(&stripe.word, A).expect("held");
             })
         };
         stripe.increment();

@@ -10,7 +10,7 @@
 //! Closing makes the answers of all tickets known first, and then takes the lock to wake those in
 //! the list. So either it finds the ticket there, or the ticket finds its answer.
 //!
-//! Modelled in `tests/loom/waiters.rs`.
+//! Modelled in `tests/loom/ticket_list.rs`.
 
 use crate::sync::Mutex;
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ pub type TicketId = (u64, u64);
 
 /// The tickets of a handle that wait.
 #[derive(Debug, Default)]
-pub struct Waiters {
+pub struct TicketList {
     list: Mutex<List>,
 }
 
@@ -51,7 +51,7 @@ impl List {
     }
 }
 
-impl Waiters {
+impl TicketList {
     /// Returns the answer if there is one; otherwise adds the ticket, or replaces its waker. The
     /// second result is true if the caller must wake the task that syncs.
     pub fn join<T>(
@@ -74,7 +74,7 @@ impl Waiters {
     }
 
     /// Returns how many tickets wait, and the highest LSN that is waited for, to the task, which is
-    /// awake until [`Waiters::wake_below`]. `None` if there are none: the next one wakes it.
+    /// awake until [`TicketList::wake_below`]. `None` if there are none: the next one wakes it.
     pub fn read(&self) -> Option<(usize, u64)> {
         let mut list = self.list.lock();
         let highest = list.wakers.last_key_value().map(|(&(lsn, _), _)| lsn);

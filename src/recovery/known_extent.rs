@@ -7,11 +7,11 @@ use crate::media::{Access, Media};
 /// The extent of the log by the image, if the image is valid: only within the same boot of the
 /// machine.
 #[derive(Debug, Clone, Copy)]
-pub enum LogExtent {
+pub enum KnownExtent {
     /// No information: the log ends at the first slot that is empty or invalid.
     Nothing,
     /// All writers have died.
-    Died {
+    WritersDied {
         /// The timeline that they wrote.
         timeline: u64,
         /// Every slot below was made durable.
@@ -23,14 +23,14 @@ pub enum LogExtent {
     },
     /// The same boot, but the device was removed meanwhile and came back, or failed to write: what
     /// was not durable yet may be lost, as after a power cut.
-    Cut {
+    DeviceLost {
         /// The timeline that was written.
         timeline: u64,
         /// Every slot below was made durable.
         durable: u64,
     },
     /// Live writers exist.
-    Living {
+    WritersLive {
         /// The timeline that they write.
         timeline: u64,
         /// Every slot below is published.
@@ -38,7 +38,7 @@ pub enum LogExtent {
     },
 }
 
-impl LogExtent {
+impl KnownExtent {
     /// Returns the extent left by the last writers; there are no live ones.
     ///
     /// # Errors
@@ -47,11 +47,12 @@ impl LogExtent {
         Ok(match Control::open_previous(home, uuid, Access::Read)? {
             // Its ends may be older than the log, never newer, and its count of gaps may be wrong.
             // So only the durable end is used.
-            Some(image) if image.is_distrusted() => {
-                Self::Cut { timeline: image.identity().timeline, durable: image.durable().hint() }
-            }
+            Some(image) if image.is_distrusted() => Self::DeviceLost {
+                timeline: image.identity().timeline,
+                durable: image.durable().hint(),
+            },
             // Its writers are dead, and the byte locks order these loads after their stores.
-            Some(image) => Self::Died {
+            Some(image) => Self::WritersDied {
                 timeline: image.identity().timeline,
                 durable: image.durable().hint(),
                 tail: image.tail().hint(),
@@ -65,10 +66,10 @@ impl LogExtent {
     /// listing may then contain more.
     ///
     /// # Errors
-    /// As [`LogExtent::of_the_dead`].
+    /// As [`KnownExtent::of_the_dead`].
     pub fn of_the_living(home: &dyn Media, uuid: u128) -> Result<Self> {
         Ok(match Control::find(home, uuid, Access::Read)? {
-            Some(image) => Self::Living {
+            Some(image) => Self::WritersLive {
                 timeline: image.identity().timeline,
                 durable: image.durable().read(),
             },
@@ -81,7 +82,7 @@ impl LogExtent {
     #[must_use]
     pub fn made_durable(self, last_timeline: u64) -> u64 {
         match self {
-            Self::Died { timeline, durable, .. } if timeline == last_timeline => durable,
+            Self::WritersDied { timeline, durable, .. } if timeline == last_timeline => durable,
             _ => 0,
         }
     }
@@ -90,10 +91,11 @@ impl LogExtent {
     /// maximum number of empty slots there.
     pub(super) fn of_timeline(self, timeline: u64) -> Option<(u64, u64)> {
         match self {
-            Self::Died { timeline: of, tail, unfinished, .. } if of == timeline => {
+            Self::WritersDied { timeline: of, tail, unfinished, .. } if of == timeline => {
                 Some((tail, unfinished))
             }
-            Self::Cut { timeline: of, durable } | Self::Living { timeline: of, durable }
+            Self::DeviceLost { timeline: of, durable }
+            | Self::WritersLive { timeline: of, durable }
                 if of == timeline =>
             {
                 Some((durable, 0))

@@ -7,7 +7,7 @@
 
 use crate::image::{Control, Stripe};
 use crate::locks::courtesy::Courtesy;
-use crate::locks::robust_word::{self, Acquired, Owner, Released, Verdict};
+use crate::locks::stripe_lock::{self, Acquired, Owner, Released, Verdict};
 use crate::sync::{self, Latch};
 use crossbeam::utils::CachePadded;
 use std::cell::UnsafeCell;
@@ -53,7 +53,7 @@ impl<T> Stripes<T> {
         judge: &dyn Fn(Owner) -> Verdict,
     ) -> Option<(StripeGuard<'a, T>, Acquired)> {
         let stripe = header.stripe(index);
-        let acquired = robust_word::lock(stripe.lock_word(), self.owner, judge)?;
+        let acquired = stripe_lock::lock(stripe.lock_word(), self.owner, judge)?;
         Some((self.guard(header, stripe, index), acquired))
     }
 
@@ -62,7 +62,7 @@ impl<T> Stripes<T> {
     #[inline]
     pub fn try_lock<'a>(&'a self, header: &'a Control, index: usize) -> Option<StripeGuard<'a, T>> {
         let stripe = header.stripe(index);
-        let taken = robust_word::try_lock(stripe.lock_word(), self.owner);
+        let taken = stripe_lock::try_lock(stripe.lock_word(), self.owner);
         taken.then(|| self.guard(header, stripe, index))
     }
 
@@ -75,7 +75,7 @@ impl<T> Stripes<T> {
         index: usize,
     ) -> Option<StripeGuard<'a, T>> {
         let stripe = header.stripe(index);
-        let taken = robust_word::try_lock_briefly(stripe.lock_word(), self.owner);
+        let taken = stripe_lock::try_lock_briefly(stripe.lock_word(), self.owner);
         taken.then(|| self.guard(header, stripe, index))
     }
 
@@ -146,7 +146,7 @@ impl<'a, T> StripeGuard<'a, T> {
     pub fn release_unchanged(self) {
         self.stripes.release_local(self.index);
         // Lost or not: there is no change that another owner could have collided with.
-        let _ = robust_word::unlock(self.stripe.lock_word(), self.stripes.owner);
+        let _ = stripe_lock::unlock(self.stripe.lock_word(), self.stripes.owner);
         std::mem::forget(self);
     }
 
@@ -184,7 +184,7 @@ impl<T> Drop for StripeGuard<'_, T> {
             self.header.status().poison();
         }
         self.stripes.release_local(self.index);
-        match robust_word::unlock(self.stripe.lock_word(), self.stripes.owner) {
+        match stripe_lock::unlock(self.stripe.lock_word(), self.stripes.owner) {
             Ok(Released::Free) => {}
             Ok(Released::Offered) => self.stripes.courtesy.note_waiter(),
             // This handle was declared dead while it worked on the stripe, and another one worked

@@ -1,9 +1,10 @@
 //! The effect of replay on events at the end, and what it leaves over.
 
+use crate::media::Memory;
 use crate::options::{Downtime, Durability};
-use crate::recovery::replay::*;
-use crate::snapshot::FrameSeal;
+use crate::recovery::rebuild::*;
 use crate::snapshot::write::SnapshotWriter;
+use crate::snapshot::{ChecksumSeed, SnapshotHeader};
 use crate::wal::segment::SegmentHeader;
 use crate::wal::{Op, Record, Segment, slot};
 use crate::{Bloom, Spec, TimeLimited};
@@ -36,7 +37,7 @@ fn made() -> Arc<dyn Media> {
 /// Writes a snapshot without frames, which starts at 1.
 fn snapshot(media: &dyn Media, end: u64) {
     let name = FileName::Snapshot { start: 1 }.to_string();
-    let writer = SnapshotWriter::create(media, &name, FrameSeal::new(7, 1, 1)).expect("room");
+    let writer = SnapshotWriter::create(media, &name, ChecksumSeed::new(7, 1, 1)).expect("room");
     let header = SnapshotHeader { uuid: 7, timeline: 1, start: 1, end, frames: 0, bytes: 0 };
     writer.finish(header).expect("room");
 }
@@ -52,8 +53,8 @@ fn log(media: &dyn Media, first: u64, records: &[Record]) {
 }
 
 fn replayed(media: &Arc<dyn Media>, meta: &Meta) -> Recovered {
-    let known = LogExtent::Nothing;
-    replay(&**media, media, meta, "temporary", (known, true), &|| {}).expect("a sound log")
+    let known = KnownExtent::Nothing;
+    rebuild(&**media, media, meta, "temporary", (known, true), &|| {}).expect("a sound log")
 }
 
 #[test]

@@ -75,8 +75,9 @@ impl Owner {
         ((u64::from(self.slot) + 1) << SLOT_SHIFT) | (self.incarnation << INCARNATION_SHIFT)
     }
 
-    /// Judges `self`, seen in a word. If the slot is now ours, its byte, the proof of life, is our
-    /// own and proves nothing: the incarnation decides. Otherwise calls `judge`.
+    /// Judges the owner `self`, found in a word. If its session slot is now this handle's own, the
+    /// byte lock is this handle's too and says nothing about the owner before: the incarnations
+    /// are compared. Otherwise calls `judge`.
     fn judged(self, us: Owner, judge: &dyn Fn(Owner) -> Verdict) -> Verdict {
         match self.slot == us.slot {
             true if self.incarnation < us.incarnation => Verdict::Dead,
@@ -117,9 +118,8 @@ pub fn held_now(word: &AtomicU64) -> u64 {
     word.load(Ordering::Relaxed) & !WAITERS
 }
 
-/// Returns the holder of a lock, and orders this call among all locks and unlocks of the word: a
-/// later lock sees what the caller did before this, and an earlier lock by the caller's own handle
-/// that was not released is visible.
+/// Returns the holder of a lock, by a read-modify-write of the word: whoever locks later sees what
+/// the caller stored before, and a lock of the caller's own handle that is not released is seen.
 #[must_use]
 pub fn holder_in_order(word: &AtomicU64) -> Option<Owner> {
     // An empty change, because locks and unlocks are read-modify-writes too. AcqRel: pairs with the

@@ -15,13 +15,13 @@ pub const PATIENCE: Duration = patience(Duration::from_millis(10));
 /// Waits until every slot from `from` up to `to` is published or voided.
 ///
 /// `segments` are those from `from` on; slots that they do not contain are skipped.
-pub fn complete(segments: &[Arc<Segment>], from: u64, to: u64) {
+pub fn wait_or_void(segments: &[Arc<Segment>], from: u64, to: u64) {
     // One clock for all slots: a process that died or was stopped may have left many gaps.
     let mut start = None;
     for segment in segments {
         for lsn in from.max(segment.first())..to.min(segment.end()) {
             if !segment.is_complete(lsn) {
-                wait_or_void(segment, lsn, *start.get_or_insert_with(Instant::now));
+                wait_or_void_one(segment, lsn, *start.get_or_insert_with(Instant::now));
             }
         }
     }
@@ -30,14 +30,14 @@ pub fn complete(segments: &[Arc<Segment>], from: u64, to: u64) {
 /// Returns the LSN, at most `to`, up to which every slot from `from` on is published or voided.
 /// Does not wait.
 #[must_use]
-pub fn reached(segments: &[Arc<Segment>], from: u64, to: u64) -> u64 {
+pub fn first(segments: &[Arc<Segment>], from: u64, to: u64) -> u64 {
     let places = |segment: &Arc<Segment>| from.max(segment.first())..to.min(segment.end());
     let empty =
         segments.iter().find_map(|segment| places(segment).find(|&lsn| !segment.is_complete(lsn)));
     empty.unwrap_or(to)
 }
 
-fn wait_or_void(segment: &Segment, lsn: u64, start: Instant) {
+fn wait_or_void_one(segment: &Segment, lsn: u64, start: Instant) {
     while !segment.is_complete(lsn) {
         if start.elapsed() >= PATIENCE {
             segment.void(lsn);
@@ -67,7 +67,7 @@ mod tests {
         let record = Record { payload: 5, ..Record::new(Op::Insert) };
         assert!(slot::publish(segment.slot(2), record.encode(1, 2)));
         let start = Instant::now();
-        complete(std::slice::from_ref(&segment), 1, 4);
+        wait_or_void(std::slice::from_ref(&segment), 1, 4);
         assert!(start.elapsed() >= PATIENCE);
         let void = Decoded::Valid(Record::new(Op::Void));
         let read = [1, 2, 3, 4].map(|lsn| segment.read(lsn));
@@ -86,7 +86,7 @@ mod tests {
         });
         (1..11).chain([11, 13]).for_each(|lsn| segments[usize::from(lsn > 10)].void(lsn));
         for (from, to, end) in [(1, 5, 5), (1, 11, 11), (4, 14, 12), (13, 14, 14), (14, 20, 14)] {
-            assert_eq!(reached(&segments, from, to), end, "from {from} to {to}");
+            assert_eq!(first(&segments, from, to), end, "from {from} to {to}");
         }
         assert!(!segments[1].is_complete(12), "it is left to its writer");
     }

@@ -12,8 +12,8 @@ use crate::media::Media;
 use crate::meta::Meta;
 use crate::recovery::batches::{Batches, Group};
 use crate::recovery::log_reader::LogReader;
-use crate::recovery::replay::{Recovered, rebuild_from};
-use crate::recovery::{Listing, LogExtent};
+use crate::recovery::rebuild::{Recovered, rebuild_files_in_memory};
+use crate::recovery::{KnownExtent, Listing};
 use crate::snapshot::SnapshotReader;
 use crate::wal::{Op, Record};
 use ebbtide_core::units::date_text;
@@ -54,7 +54,7 @@ pub(crate) struct Past<'a> {
     revision: Revision,
     listing: Listing,
     history: LogReader,
-    known: LogExtent,
+    known: KnownExtent,
     /// Start and end of each sound snapshot, oldest first.
     bases: Vec<(u64, u64)>,
 }
@@ -62,7 +62,7 @@ pub(crate) struct Past<'a> {
 impl<'a> Past<'a> {
     /// Opens the log that has a moment. `known` is the extent of the log by the image, `now` the
     /// filter's `meta`.
-    pub(crate) fn of(media: &'a dyn Media, now: &Meta, known: LogExtent, at: At) -> Result<Self> {
+    pub(crate) fn of(media: &'a dyn Media, now: &Meta, known: KnownExtent, at: At) -> Result<Self> {
         let mut revisions = revisions(media, now)?;
         // Only of an altered filter there are more.
         let last = revisions.pop().unwrap_or_else(|| Revision::present(now));
@@ -75,7 +75,7 @@ impl<'a> Past<'a> {
             if !is_before {
                 continue;
             }
-            let past = Self::open(media, revision, LogExtent::Nothing)?;
+            let past = Self::open(media, revision, KnownExtent::Nothing)?;
             // Parts of its log may be gone.
             if past.history.segments().is_empty() {
                 continue;
@@ -88,7 +88,7 @@ impl<'a> Past<'a> {
     }
 
     /// Opens the log of a revision.
-    fn open(media: &'a dyn Media, revision: Revision, known: LogExtent) -> Result<Self> {
+    fn open(media: &'a dyn Media, revision: Revision, known: KnownExtent) -> Result<Self> {
         let whole = if revision.end.is_some() { Whole::past(media) } else { Whole::new(media) };
         let meta = &revision.meta;
         let mut listing = Listing::of_filter(&whole, meta.log_uuid)?;
@@ -210,7 +210,7 @@ impl<'a> Past<'a> {
     /// Rebuilds the state as of a moment, in memory.
     ///
     /// # Errors
-    /// [`Error::NotKept`], and as [`rebuild_from`].
+    /// [`Error::NotKept`], and as [`rebuild_files_in_memory`].
     pub(crate) fn rebuild(self, at: At) -> Result<(Recovered, Meta)> {
         let meta = self.revision.meta.clone();
         Ok((self.rebuild_whole(at)?.0, meta))
@@ -238,7 +238,7 @@ impl<'a> Past<'a> {
         let base = base.map_or(0, |&(start, _)| start);
         listing.snapshots.retain(|&start| start <= base);
         history.end_at(limit);
-        let recovered = rebuild_from(&whole, &revision.meta, (listing, history), known)?;
+        let recovered = rebuild_files_in_memory(&whole, &revision.meta, (listing, history), known)?;
         let is_beyond = match at {
             // Less of the log is there, or the LSN is within a batch.
             At::Lsn(lsn) if recovered.prefix.stop <= lsn => end(&recovered.history)? <= lsn,
@@ -268,7 +268,7 @@ fn time_of(record: &Record) -> u64 {
 struct Log<'a> {
     whole: &'a Whole<'a>,
     history: &'a LogReader,
-    known: LogExtent,
+    known: KnownExtent,
 }
 
 impl Log<'_> {

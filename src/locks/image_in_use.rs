@@ -1,8 +1,8 @@
 //! Whether processes use the image of a filter.
 //!
 //! A handle keeps its session slot when the filter is altered, until it is used again. So a held
-//! slot proves that a handle lives, not that it uses the present image: that has the slots of its
-//! handles.
+//! slot proves that a handle lives, not that it uses the present image. The image itself records
+//! the slots of its handles.
 
 use crate::error::Result;
 use crate::image::handles::Handles;

@@ -1,4 +1,4 @@
-//! What a snapshot holds of an image: how it is copied there, and loaded again.
+//! Copies an image into a snapshot, and loads it again.
 //!
 //! The state block comes first, then positions and claims, the sums of each stripe, and the blocks
 //! of each bank that the state lists. Each part is copied while nobody changes it, one after the
@@ -152,11 +152,11 @@ fn copy_block(
     if image.lists(bank.id()) {
         return lsn;
     }
-    // Closed meanwhile, and its cells may be gone. An empty block with the LSN of a record
-    // behind that: replay applies no earlier one to it, and then closes the bank.
+    // The bank was closed meanwhile, and its cells may be gone: an empty block with an LSN after
+    // the closing. Replay skips the records before that, and then closes the bank.
     words.clear();
     words.resize(OWN_WORDS, 0);
-    // 0 if the image was lost, whose copies nobody will use.
+    // 0 only in an image that lost pages, whose snapshot is discarded.
     image.header().tail().read().saturating_sub(1)
 }
 

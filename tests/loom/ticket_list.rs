@@ -1,13 +1,13 @@
 //! The list of tickets that wait for a sync: each is woken, and not before its answer is known.
 
 use ebbtide::models::sync::{AtomicU64, Ordering};
-use ebbtide::models::waiters::Waiters;
+use ebbtide::models::ticket_list::TicketList;
 use loom::sync::Arc;
 use loom::thread;
 use std::task::{Poll, Wake, Waker};
 
 struct Shared {
-    waiters: Waiters,
+    waiters: TicketList,
     tail: AtomicU64,
     durable: AtomicU64,
     /// Whether the handle is closed: no ticket has to wait.
@@ -20,7 +20,7 @@ impl Shared {
     fn new() -> Arc<Self> {
         let number = AtomicU64::new;
         let (tail, durable, ended, due) = (number(1), number(1), number(0), number(0));
-        Arc::new(Self { waiters: Waiters::default(), tail, durable, ended, due })
+        Arc::new(Self { waiters: TicketList::default(), tail, durable, ended, due })
     }
 
     fn knows(&self, lsn: u64) -> bool {

@@ -3,8 +3,8 @@
 use crate::format::names::FileName;
 use crate::image::identity::Identity;
 use crate::media::Memory;
-use crate::snapshot::FrameSeal;
-use crate::snapshot::content::*;
+use crate::snapshot::ChecksumSeed;
+use crate::snapshot::copy::*;
 use crate::{Bloom, Durability, Error, Filter, Options, Spec};
 use ebbtide_core::block::Layout;
 
@@ -19,7 +19,8 @@ fn made() -> Arc<dyn Media> {
 /// Writes the snapshot that starts at 1.
 fn snapshot(media: &dyn Media, end: u64, frames: &[(Frame, &[u64])]) -> String {
     let name = FileName::Snapshot { start: 1 }.to_string();
-    let mut writer = SnapshotWriter::create(media, &name, FrameSeal::new(7, 1, 1)).expect("room");
+    let mut writer =
+        SnapshotWriter::create(media, &name, ChecksumSeed::new(7, 1, 1)).expect("room");
     for (frame, words) in frames {
         writer.frame(frame, words).expect("room");
     }
