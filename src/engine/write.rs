@@ -51,7 +51,7 @@ fn write_once(
     }
     match try_write(writer, request) {
         Ok(Tried::Done(written)) => Ok(Some(written)),
-        failed => writer.before_next_attempt(failed, request.waits, waited).map(|()| None),
+        undone => writer.before_next_attempt(undone, request.waits, waited).map(|()| None),
     }
 }
 

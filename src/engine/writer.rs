@@ -122,7 +122,7 @@ impl Writer {
             self.wait_for_checkpoint(waits)?;
             match attempt() {
                 Ok(Tried::Done(done)) => return Ok(done),
-                failed => self.before_next_attempt(failed, waits, &mut waited)?,
+                undone => self.before_next_attempt(undone, waits, &mut waited)?,
             }
         }
     }
@@ -135,13 +135,15 @@ impl Writer {
     #[cold]
     pub(crate) fn before_next_attempt<T>(
         &self,
-        failed: Result<Tried<T>>,
+        undone: Result<Tried<T>>,
         waits: Waits,
         waited: &mut Waited,
     ) -> Result<()> {
-        let made = match failed {
+        let made = match undone {
             Ok(Tried::NoRoom(lack)) => self.make_room(waits, lack),
-            other => other.map(|_| ()),
+            // `Again`: there is nothing to do.
+            Ok(_) => Ok(()),
+            Err(error) => Err(error),
         };
         made.or_else(|error| self.make_space(error, waited))
     }

@@ -1,9 +1,9 @@
 //! The state block: the filter-wide state, in two copies.
 //!
-//! An event changes the copy that is not valid ([`NextState`]), then flips. Readers therefore never
-//! wait, even for a writer that was stopped halfway; a writer that died there has changed nothing
-//! valid. The version's lowest bit indicates the valid copy; see [`seqlock`]. A writer holds stripe
-//! 0, or has exclusive access.
+//! An event changes the inactive copy ([`NextState`]), then flips. Readers therefore never
+//! wait, even for a writer that was stopped halfway; a writer that died there has not changed the
+//! active one. The version's lowest bit indicates the active copy; see [`seqlock`]. A writer holds
+//! stripe 0, or has exclusive access.
 
 use crate::image::seqlock;
 use crate::sync::AtomicU64;
@@ -89,7 +89,7 @@ impl<'a> StateBlock<'a> {
         words.iter().map(|word| AtomicU64::new(load_acquire(word))).collect()
     }
 
-    /// Returns the valid copy.
+    /// Returns the active copy.
     #[must_use]
     #[inline]
     pub fn current(&self) -> StateCopy<'a> {

@@ -69,7 +69,7 @@ impl<'a> Stripe<'a> {
         [self.0[first].load(Ordering::Acquire), self.0[second].load(Ordering::Acquire)]
     }
 
-    /// Returns the offsets of the valid copy and of the other one.
+    /// Returns the offsets of the active copy and of the other one.
     #[inline]
     fn copies(&self) -> (usize, usize) {
         let ([first, second], [one, two]) = (COPIES, self.lsns());
