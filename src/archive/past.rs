@@ -260,7 +260,16 @@ impl<'a> Past<'a> {
 fn time_of(record: &Record) -> u64 {
     match record.op {
         Op::Position | Op::Claim | Op::Release => 0,
-        _ => record.time,
+        Op::Insert
+        | Op::Remove
+        | Op::Step
+        | Op::OpenBank
+        | Op::CloseBank
+        | Op::Heartbeat
+        | Op::Clear
+        | Op::Durable
+        | Op::Void
+        | Op::Batch => record.time,
     }
 }
 

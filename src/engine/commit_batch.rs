@@ -134,7 +134,18 @@ fn apply(
         } else {
             match record.op {
                 Op::Position => header.positions().set(lsn, record.payload, record.time),
-                _ => shared.header().claims().apply(lsn, record),
+                Op::Claim | Op::Release => header.claims().apply(lsn, record),
+                // An operation or an event, above; or a record that no batch has.
+                Op::Insert
+                | Op::Remove
+                | Op::Step
+                | Op::OpenBank
+                | Op::CloseBank
+                | Op::Heartbeat
+                | Op::Clear
+                | Op::Durable
+                | Op::Void
+                | Op::Batch => {}
             }
             stripe.entry().note(lsn, 0);
         }

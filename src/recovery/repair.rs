@@ -170,7 +170,10 @@ fn is_of(image: &Image, index: usize, record: &Record) -> bool {
     match record.op {
         Op::Insert | Op::Remove => image.layout().stripe_of(record.payload) + 1 == index,
         Op::Heartbeat | Op::Position | Op::Claim | Op::Release => index == 0,
-        _ => index == 0 && event::from_record(record).is_some(),
+        Op::Step | Op::OpenBank | Op::CloseBank => {
+            index == 0 && event::from_record(record).is_some()
+        }
+        Op::Clear | Op::Durable | Op::Void | Op::Batch => false,
     }
 }
 

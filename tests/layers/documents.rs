@@ -60,7 +60,11 @@ fn the_engine_writes_and_reads_the_worked_example_of_the_format() {
         file[SUM].fill(0);
         file
     };
-    assert!(without(&written) == without(&example), "the written file differs from the example");
+    assert!(
+        without(&written) == without(&example),
+        "the example of a segment in docs/format.md is not what is written now: {:02x?}",
+        &written[..128]
+    );
     // The example with a `meta` of its uuid.
     let meta = fs::read_to_string(dir.join("meta")).expect("text");
     let meta = meta.replace(&uuid_of(&written), &uuid_of(&example));

@@ -242,10 +242,22 @@ pub(super) fn apply(parts: &mut Parts, logged: &Logged) -> Result<()> {
         );
     } else if let Some(event) = event::from_record(&record) {
         apply_event(parts, &event, &record);
-    } else if record.op == Op::Clear {
-        clear(parts, &record);
     } else {
-        parts.claims.apply(&record);
+        match record.op {
+            Op::Clear => clear(parts, &record),
+            Op::Claim | Op::Release => parts.claims.apply(&record),
+            // An operation or an event, above; or a record that was refused.
+            Op::Insert
+            | Op::Remove
+            | Op::Step
+            | Op::OpenBank
+            | Op::CloseBank
+            | Op::Heartbeat
+            | Op::Position
+            | Op::Durable
+            | Op::Void
+            | Op::Batch => {}
+        }
     }
     Ok(())
 }
