@@ -63,8 +63,8 @@ fn a_second_run_beside_the_first_does_nothing_and_says_so() {
     let (place, dir) = made();
     let (begun, go) = (place.at("begun"), place.at("go"));
     let script = format!("echo yes > {begun}; until [ -e {go} ]; do sleep 0.02; done");
-    // Renewed several times meanwhile, each time in a third of the lease: longer than a busy machine
-    // lets a thread wait.
+    // Renewed several times meanwhile, two seconds before it ends: on a busy machine a thread may
+    // wait for some time.
     let lease = ["run", "--claim", "a", "--lease", "3s", &dir, "--", "sh", "-c", &script];
     let first = start(&lease);
     await_content(&begun, "yes\n");
