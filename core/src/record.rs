@@ -89,6 +89,26 @@ impl Op {
         })
     }
 
+    /// Returns whether a record of this type has nothing to do with cells, state and time of the
+    /// filter: a position or a claim. Replay applies it without the operations before it, and its
+    /// time is not the filter's.
+    #[must_use]
+    pub fn is_apart(self) -> bool {
+        match self {
+            Self::Position | Self::Claim | Self::Release => true,
+            Self::Insert
+            | Self::Remove
+            | Self::Step
+            | Self::OpenBank
+            | Self::CloseBank
+            | Self::Heartbeat
+            | Self::Clear
+            | Self::Durable
+            | Self::Void
+            | Self::Batch => false,
+        }
+    }
+
     /// Returns the name in `ebbtide wal`.
     #[must_use]
     pub fn name(self) -> &'static str {

@@ -258,19 +258,7 @@ impl<'a> Past<'a> {
 /// Returns the time of an operation; 0 for those without one. That of a claim is the time of
 /// leases.
 fn time_of(record: &Record) -> u64 {
-    match record.op {
-        Op::Position | Op::Claim | Op::Release => 0,
-        Op::Insert
-        | Op::Remove
-        | Op::Step
-        | Op::OpenBank
-        | Op::CloseBank
-        | Op::Heartbeat
-        | Op::Clear
-        | Op::Durable
-        | Op::Void
-        | Op::Batch => record.time,
-    }
+    if record.op.is_apart() { 0 } else { record.time }
 }
 
 /// The log of a revision.

@@ -112,7 +112,7 @@ impl<'scope, 'env> Replay<'scope, 'env> {
             let is_full = self.gathered.push(lsn, record);
             return if is_full { self.apply_gathered() } else { Ok(()) };
         }
-        if !is_independent(record.op) {
+        if !record.op.is_apart() {
             self.apply_and_wait()?;
         }
         self.image.apply(self.kind, &self.banks, lsn, record)?;
@@ -253,24 +253,6 @@ impl Gathered {
     fn clear(&mut self) {
         self.ranges.iter_mut().for_each(Vec::clear);
         self.count = 0;
-    }
-}
-
-/// Returns whether a record of this type changes nothing that operations on keys read or change: it
-/// is applied without those before it.
-fn is_independent(op: Op) -> bool {
-    match op {
-        Op::Position | Op::Claim | Op::Release => true,
-        Op::Insert
-        | Op::Remove
-        | Op::Step
-        | Op::OpenBank
-        | Op::CloseBank
-        | Op::Heartbeat
-        | Op::Clear
-        | Op::Durable
-        | Op::Void
-        | Op::Batch => false,
     }
 }
 
