@@ -261,6 +261,17 @@ mod tests {
     }
 
     #[test]
+    fn an_operation_that_meets_what_closing_left_is_told_that_the_handle_is_closed() {
+        let filter = made().0;
+        let shared = &filter.engine().shared;
+        filter.close().expect("a clean end");
+        // What an operation asks that had begun before: it found the handle open.
+        assert!(shared.header().is_retired());
+        let told = [shared.check_writable(), Err(shared.retired())];
+        assert!(told.iter().all(|told| matches!(told, Err(Error::Closed { .. }))), "{told:?}");
+    }
+
+    #[test]
     fn a_record_that_closing_made_durable_counts_as_committed() {
         let filter = made().0;
         filter.insert("a").expect("an insert");

@@ -187,8 +187,13 @@ impl Shared {
         if self.header().status().answers() { Ok(()) } else { Err(self.retired()) }
     }
 
-    /// Creates the error for a handle whose image has been retired.
+    /// Creates the error for a handle whose image has been retired: by others, or as the handle was
+    /// closed while the operation was under way.
     pub(crate) fn retired(&self) -> Error {
+        // The mark comes before the Release in `Status::retire`, which an Acquire has met.
+        if self.is_closed() {
+            return self.closed();
+        }
         Error::Retired { path: self.path().to_path_buf(), replaced: !self.slots.is_current() }
     }
 
