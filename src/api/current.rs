@@ -6,7 +6,7 @@
 //! other threads may still be in an operation of an earlier one.
 
 use crate::engine::Engine;
-use crate::engine::close::{LastAnswers, Opened};
+use crate::engine::close::{Opened, answering};
 use crate::engine::maintenance::Tasks;
 use crate::engine::open;
 use crate::engine::outcome::Waits;
@@ -114,39 +114,41 @@ impl Current {
         if waits.never() {
             return Err(shared.would_wait(REOPENING));
         }
-        // Dropped after the lock: callbacks of tickets may use the filter.
-        let mut answers = LastAnswers::default();
-        let is_closed = self.is_closed.lock();
-        if *is_closed {
-            return Err(shared.closed());
-        }
-        if link.next.get().is_some() {
-            return Ok(());
-        }
-        // Everything is durable: no error of it matters.
-        let _ = link.opened.close_until(&mut answers);
-        let engine = open::open_again(&link.engine.shared, self.wanted)?;
-        let _ = link.next.set(Box::new(Link::new(engine)?));
-        Ok(())
+        answering(|unanswered| {
+            let is_closed = self.is_closed.lock();
+            if *is_closed {
+                return Err(shared.closed());
+            }
+            if link.next.get().is_some() {
+                return Ok(());
+            }
+            // Everything is durable: no error of it matters.
+            let _ = link.opened.close_within(unanswered);
+            let engine = open::open_again(shared, self.wanted)?;
+            let _ = link.next.set(Box::new(Link::new(engine)?));
+            Ok(())
+        })
     }
 
     /// Continues with the engine of an alteration by this handle, unless another thread has opened
     /// the filter already, or closed the handle.
     pub(crate) fn replace(&self, altered: &Arc<Engine>, engine: Engine) -> Result<()> {
         let next = Link::new(engine)?;
-        // As in `follow`.
-        let mut answers = LastAnswers::default();
-        let is_closed = self.is_closed.lock();
-        let link = self.last();
-        let is_wanted = next.engine.shared.check_kind(self.wanted).is_ok();
-        if !*is_closed && is_wanted && Arc::ptr_eq(&link.engine, altered) {
-            let _ = link.opened.close_until(&mut answers);
+        let unwanted = answering(|unanswered| {
+            let is_closed = self.is_closed.lock();
+            let link = self.last();
+            let is_wanted = next.engine.shared.check_kind(self.wanted).is_ok();
+            if *is_closed || !is_wanted || !Arc::ptr_eq(&link.engine, altered) {
+                return Some(next);
+            }
+            let _ = link.opened.close_within(unanswered);
             let _ = link.next.set(Box::new(next));
-            return Ok(());
+            None
+        });
+        if let Some(next) = unwanted {
+            // All that it has done is durable. The filter may have been altered again by now.
+            let _ = next.opened.close();
         }
-        drop(is_closed);
-        // All that it has done is durable. The filter may have been altered again by now.
-        let _ = next.opened.close();
         Ok(())
     }
 

@@ -15,6 +15,7 @@ use crate::recovery::log_reader::LogReader;
 use crate::recovery::{Listing, trim};
 use crate::sync;
 use crate::telemetry::{Timed, Work};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -100,11 +101,11 @@ impl Opened {
     /// Closes the handle, unless that was done; see [`Filter::close`](crate::Filter::close). For a
     /// caller without a lock.
     pub(crate) fn close(&self) -> Result<()> {
-        self.close_until(&mut LastAnswers::default())
+        answering(|unanswered| self.close_within(unanswered))
     }
 
-    /// As [`Opened::close`], but the handle's tickets are answered when `answers` is dropped.
-    pub(crate) fn close_until(&self, answers: &mut LastAnswers) -> Result<()> {
+    /// As [`Opened::close`], within [`answering`].
+    pub(crate) fn close_within(&self, unanswered: &mut Unanswered) -> Result<()> {
         // Before any lock: in a forked child it may be held by a thread that does not exist there.
         self.engine.shared.check_process()?;
         let closer = self.engine.shared.closing.exclude();
@@ -112,7 +113,7 @@ impl Opened {
             return Ok(());
         }
         // From here on nobody else answers them, also if this ends by a panic.
-        answers.0 = Some(self.engine.clone());
+        unanswered.0 = Some(self.engine.clone());
         let mut work = Timed::begin(Work::Close, self.engine.path());
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).stop();
         self.engine.tickets.stop();
@@ -127,21 +128,20 @@ impl Opened {
     }
 }
 
-/// Answers the tickets of a closed handle when it is dropped. Wakers and callbacks run then, which
-/// may use and close the filter: whoever holds a lock declares this before the lock.
+/// The engine of a handle that was closed, whose tickets must be answered.
 #[derive(Debug, Default)]
-pub(crate) struct LastAnswers(Option<Arc<Engine>>);
+pub(crate) struct Unanswered(Option<Arc<Engine>>);
 
-impl Drop for LastAnswers {
-    fn drop(&mut self) {
-        // As for `Opened`.
-        if cfg!(shuttle) && std::thread::panicking() {
-            return;
-        }
-        if let Some(engine) = &self.0 {
-            engine.tickets.end();
-        }
+/// Calls a function that may close a handle, and answers the handle's tickets afterwards, also if
+/// it panics. Wakers and callbacks run then, which may use and close the filter: so the function
+/// takes its locks itself.
+pub(crate) fn answering<T>(close: impl FnOnce(&mut Unanswered) -> T) -> T {
+    let mut unanswered = Unanswered::default();
+    let closed = catch_unwind(AssertUnwindSafe(|| close(&mut unanswered)));
+    if let Some(engine) = unanswered.0 {
+        engine.tickets.end();
     }
+    closed.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 impl Drop for Opened {
