@@ -97,12 +97,12 @@ impl Archive {
     /// # Errors
     /// [`Error::Io`].
     pub fn read(media: &dyn Media, meta: &Meta) -> Result<Self> {
-        Self::read_revisions(media, &revisions(media, meta)?)
+        Self::read_revisions(media, meta.log_uuid, &revisions(media, meta)?)
     }
 
-    /// As [`Archive::read`], of a filter with these revisions.
-    fn read_revisions(media: &dyn Media, revisions: &[Revision]) -> Result<Self> {
-        let listing = Listing::read(media)?;
+    /// As [`Archive::read`], of a filter with this log now and these revisions.
+    fn read_revisions(media: &dyn Media, log_uuid: u128, revisions: &[Revision]) -> Result<Self> {
+        let listing = Listing::of_filter(media, log_uuid)?;
         let whole = Whole::new(media);
         let own = listing.snapshots.iter().map(|&start| (start, None));
         let kept = listing.kept_snapshots.iter().map(|kept| (kept.start, Some(kept.since)));

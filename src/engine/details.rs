@@ -110,7 +110,8 @@ fn newest_snapshot(shared: &Shared) -> Result<u64> {
         return Ok(header.snapshot().read());
     }
     // The private image of a reader has no log, and records no snapshots.
-    Ok(Listing::read(&*shared.media)?.snapshots.into_iter().max().unwrap_or(0))
+    let listing = Listing::of_filter(&*shared.media, shared.meta.log_uuid)?;
+    Ok(listing.snapshots.first().copied().unwrap_or(0))
 }
 
 /// Returns the fill by generation and by block.

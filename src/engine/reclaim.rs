@@ -103,10 +103,20 @@ impl Reclaim {
         self.proven.lock().push(start);
     }
 
+    /// Lists the files of this log. An alteration that failed may have left the first segment of
+    /// another one, which does not end this one's segments.
+    fn list(&self) -> Result<Listing> {
+        let mut listing = Listing::of_filter(&*self.shared.media, self.shared.meta.log_uuid)?;
+        // Also if the header of such a segment cannot be read.
+        let own = self.shared.header().identity().timeline;
+        listing.segments.retain(|&(timeline, _)| timeline <= own);
+        Ok(listing)
+    }
+
     /// Removes snapshots and segments that are no longer needed, according to the present files.
     pub(crate) fn tidy(&self) -> Result<()> {
         self.shared.check_directory()?;
-        let listing = Listing::read(&*self.shared.media)?;
+        let listing = self.list()?;
         let known = self.shared.header().unsound();
         let (mut needed, mut oldest, mut snapshot_bytes) = (0, None, 0);
         let (mut superfluous, mut unread) = (Vec::new(), Vec::new());
@@ -258,7 +268,7 @@ impl Reclaim {
     /// and removing all that is only kept ([`remove_kept`]): its caller has found no other space.
     /// `None` if no snapshot is sound.
     pub(crate) fn fallback_base(&self) -> Result<Option<FallbackBase>> {
-        let mut listing = Listing::read(&*self.shared.media)?;
+        let mut listing = self.list()?;
         let proven = listing.snapshots.iter().position(|&start| self.is_proven(start));
         let Some(at) = proven else { return Ok(None) };
         // Its name may be newer than the last sync of the directory, and its writer dead.

@@ -104,7 +104,7 @@ pub fn write_snapshot(home: &dyn Media, meta: &Meta, state: &Recovered, number: 
     }
     // Nothing is removed before its replacement was read.
     load_alone(home, meta, start)?;
-    let listing = Listing::read(home)?;
+    let listing = Listing::of_filter(home, meta.log_uuid)?;
     let older = listing.snapshots.iter().filter(|&&older| older < start);
     let older = older.map(|&start| FileName::Snapshot { start });
     let segments = listing.segments_below(start).iter();

@@ -6,6 +6,7 @@ use ebbtide::inspect::verify_on;
 use ebbtide::media::{Access, Media, Memory};
 use ebbtide::{Any, Bloom, Durability, Error, Filter, Keep, Options, Reader};
 use ebbtide_testkit::crash::disk::CrashDisk;
+use ebbtide_testkit::crash::fault::{Fault, Plan};
 use ebbtide_testkit::environment::scaled;
 use ebbtide_testkit::failing::Failing;
 use ebbtide_testkit::random::Random;
@@ -13,9 +14,10 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 
 /// The claims, by name.
-pub const ALL: [(&str, fn()); 3] = [
+pub const ALL: [(&str, fn()); 4] = [
     ("wherever_an_alteration_dies_the_filter_is_the_old_one_or_the_new_one", dies),
     ("whichever_call_of_an_alteration_fails_its_handles_continue_and_nothing_is_lost", fails),
+    ("what_a_failed_alteration_leaves_costs_no_log_that_the_filter_still_needs", leaves),
     ("on_a_disk_that_is_too_full_for_an_alteration_the_filter_stays_as_it_is", full),
 ];
 
@@ -155,6 +157,56 @@ fn fails() {
             break;
         }
     }
+}
+
+/// An alteration fails, and what it has begun cannot be removed. Its handle goes on, takes
+/// checkpoints, and dies.
+fn leaves() {
+    let (mut refused, mut left) = (0, 0);
+    for fault in [Fault::InputOutput, Fault::RenameFails, Fault::RemoveFails, Fault::ReadOnly] {
+        for at in 1.. {
+            let what = format!("{fault:?} from call {at} on");
+            let disk = CrashDisk::new();
+            let options = options().durability(Durability::Never);
+            let made = Filter::create_on(Arc::new(disk.clone()), old(), options.clone());
+            let made = made.expect("a filter");
+            insert(&made, 0..KEYS);
+            disk.plan(Some(Plan::new(fault, at, true)));
+            let done = made.alter(new(), Unlogged::Refuse);
+            let has_struck = disk.plan(None).is_some_and(|plan| plan.has_struck());
+            if !has_struck {
+                done.unwrap_or_else(|error| panic!("{what}: {error}"));
+                break;
+            }
+            // A sync of the log that fails poisons the filter.
+            if done.is_ok() || made.sync().is_err() {
+                continue;
+            }
+            refused += 1;
+            left += u64::from(!disk.names("wal-000003").is_empty());
+            let mut keys = KEYS;
+            for _ in 0..4 {
+                insert(&made, keys..keys + 3);
+                keys += 3;
+                made.checkpoint().unwrap_or_else(|error| panic!("{what}: {error}"));
+            }
+            insert(&made, keys..keys + 10);
+            keys += 10;
+            made.sync().unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert_eq!(disk.violations(), Vec::<String>::new(), "{what}");
+            for (disk, how) in [
+                (disk.without_process(), "died"),
+                (disk.without_power(Random::new(at)), "lost its power"),
+            ] {
+                let again = Filter::<Bloom>::open_on(Arc::new(disk), options.clone());
+                let again = again.unwrap_or_else(|error| panic!("{what}, {how}: {error}"));
+                assert!(has_all(&again, keys), "{what}, {how}");
+                again.alter(new(), Unlogged::Forget).unwrap_or_else(|e| panic!("{what}: {e}"));
+            }
+            std::mem::forget(made);
+        }
+    }
+    assert!(refused > 40 && left > 5, "{refused} refused, {left} left a segment");
 }
 
 /// Returns the space that all files take.

@@ -73,7 +73,7 @@ impl Directory {
 
     fn archive(&self) -> Archive {
         let revision = Revision { end: None, meta: meta() };
-        Archive::read_revisions(&self.memory, &[revision]).expect("no error")
+        Archive::read_revisions(&self.memory, UUID, &[revision]).expect("no error")
     }
 
     /// Removes what these wishes do not ask for.
