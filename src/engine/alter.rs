@@ -3,7 +3,8 @@
 //! The protocol is in `docs/protocols/alter.md`. Whoever alters a filter makes its new state in
 //! memory, while others write. Then it holds all stripes and the opening byte, adds what was
 //! written meanwhile, and writes the state as a snapshot of a new log. It retires the image, so
-//! that all handles open the filter again, and replaces `meta`: from then on the new log counts.
+//! that all handles open the filter again, and replaces `meta`: from then on the new log is the
+//! filter's.
 
 use crate::archive::former::{next_log, remove_unfinished};
 use crate::archive::keep_file;

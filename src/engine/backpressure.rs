@@ -135,8 +135,8 @@ impl Backpressure {
     }
 
     /// Requests a checkpoint, because there is far too much log since the last one, or no space for
-    /// more. Not repeated before as much log has been added as makes a checkpoint due: if none
-    /// succeeds, writers wait once per such amount.
+    /// more. Does not repeat the request before as much log has been added as makes a checkpoint
+    /// due: if no checkpoint succeeds, writers wait once per such amount.
     #[cold]
     pub(crate) fn restrain(&self) {
         let tail = self.shared.header().tail().hint();

@@ -50,8 +50,8 @@ pub(crate) fn commit(writer: &Writer, batch: &mut Prepared, with: Settings<'_>) 
     Ok(lsn)
 }
 
-/// Returns the LSN of the last record that the answers of a batch without records may rest on.
-/// (Records of a batch lie behind those that it has seen.)
+/// Returns the last LSN on which the answers of a batch without records may rest. (Records of a
+/// batch have later LSNs than what it read.)
 fn answers_rest_on(writer: &Writer, batch: &Prepared, waits: Waits) -> Result<u64> {
     let lsn_of = |stripe: usize| {
         // Under the stripe: a query may see a record that is not counted there yet.
@@ -158,8 +158,8 @@ fn stage(
         }
         let asks = Precondition::Present(Since::LastSeen);
         let (performed, stamp) = batch.add(host, &operation, asks)?;
-        // Of a key that is present at its place in the batch, but not before the batch, the answer
-        // was that this batch has inserted it long enough before.
+        // If only the batch's own earlier insert makes the key present, its answer already allowed
+        // for that insert.
         if performed.checked == Checked::Present
             && writer.queries.contains_held(operation.hash, &writer.time.exact_moment(stamp))?
         {
@@ -169,7 +169,8 @@ fn stage(
     }
     let needs_events = batch.staging.as_ref().is_some_and(|staging| staging.has_events);
     if needs_events && events == EventHandling::Missing {
-        // Staged before the commit. Under the stripes, the kind may do without them.
+        // The events were staged before the commit. If stripe 0 is busy, staging anew may omit
+        // them.
         return Err(Unstaged::NeedsStripe0 { can_be_put_off: true });
     }
     Ok(())

@@ -142,7 +142,7 @@ impl Checkpoints {
             return Ok(());
         }
         let newest = self.newest();
-        // Shorter than the time that writers wait for it.
+        // This wait must be shorter than that of the writers.
         let writing = self.begin_snapshot(if wanted { PATIENCE / 2 } else { Duration::ZERO })?;
         // Checked again: another handle may just have written it.
         let wanted = wanted && self.newest() == newest;
@@ -156,8 +156,8 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// `anew`: writes also if nothing has changed since the newest one, unless that one is of this
-    /// same LSN.
+    /// `anew`: writes even if nothing has changed since the newest snapshot, unless that starts at
+    /// the tail.
     fn write_checkpoint(&self, anew: bool) -> Result<u64> {
         trust::check_image(&self.shared)?;
         let header = self.shared.header();
@@ -245,8 +245,8 @@ impl Checkpoints {
         self.copy_to(Place::Over, temporary)
     }
 
-    /// Writes a snapshot under this name. On return the log is durable through its end, and no page
-    /// had been lost before it was copied.
+    /// Writes a snapshot under this name. On return the log is durable up to the snapshot's end,
+    /// and no page was lost before its copy.
     pub(crate) fn copy_to(&self, place: Place<'_>, name: &str) -> Result<SnapshotHeader> {
         self.shared.check_writable()?;
         let start = self.shared.header().tail().read();

@@ -24,7 +24,7 @@ use crate::wal::Record;
 use ebbtide_core::claims::{Claimant, Decided, HeldClaim, LeaseTime, MOST_CLAIMS};
 use ebbtide_core::kind::{Change, Micros};
 
-/// The claims that are no longer held and are ended together when there is no room.
+/// The most claims no longer held that are ended at once to make room.
 const ENDED_AT_ONCE: usize = 256;
 
 /// The bits of a token below the number of the timeline. A token that a power cut took from the end
@@ -124,7 +124,7 @@ fn lock(writer: &Writer, hash: u64, waits: Waits) -> Result<[StripeGuard<'_, Loc
     Ok([stripe, stripe_0])
 }
 
-/// Appends records of claims and applies them. Then `answer` is what is done.
+/// Appends records of claims and applies them, then returns `answer`.
 fn append<T>(
     writer: &Writer,
     stripe_0: &mut StripeGuard<'_, Local>,

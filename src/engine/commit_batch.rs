@@ -15,7 +15,7 @@ use crate::wal::{Op, Record};
 use ebbtide_core::event;
 use ebbtide_core::kind::{Kind, Operation, records};
 
-/// The operations whose cells are prefetched ahead of the one that is staged or applied.
+/// How many operations ahead of the one that is staged or applied the cells are prefetched.
 pub(crate) const AHEAD: usize = 16;
 
 /// The stripes that a commit holds, ascending; stripe 0, if held, comes last.
@@ -34,7 +34,7 @@ pub(crate) fn of_stripe<'h, 'a>(
     held.get(at)
 }
 
-/// Returns whether stripe 0 is among them.
+/// Returns whether stripe 0 is among the held stripes.
 pub(crate) fn holds_stripe_0(held: &[StripeGuard<'_, Local>]) -> bool {
     held.last().is_some_and(|last| last.index() == 0)
 }
@@ -93,7 +93,7 @@ pub(crate) fn commit(
     })
 }
 
-/// Applies the records of a batch that counts, the first of which has this LSN.
+/// Applies the records of a committed batch, the first of which has this LSN.
 fn apply(
     writer: &Writer,
     (records, allocated): (&[Record], &Allocated),

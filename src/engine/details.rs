@@ -14,7 +14,7 @@ use ebbtide_core::kind::GenerationFill;
 use ebbtide_core::kind::copy::BlockCopy;
 use ebbtide_core::kind::sample::sampled;
 
-/// Blocks of a bank that are sampled: enough for a picture.
+/// The most blocks of a bank that are sampled: enough for a picture.
 const SAMPLE: u64 = 256;
 
 /// Figures of a filter beyond [`Stat`](crate::Stat), as of the call; see

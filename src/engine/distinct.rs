@@ -3,8 +3,8 @@
 //! Blocks are copied one by one, each under its version, without a lock: a stopped process delays
 //! nobody. A block that changes all the time, or that a dead writer left half changed, is copied as
 //! it is after some attempts; it is one of many. If the filter makes a step meanwhile, the walk
-//! begins anew, at most [`WALKS`] times. After that, the blocks that are ahead count without the
-//! generation that they have dropped.
+//! begins anew, at most [`WALKS`] times. After that, the blocks that are ahead are counted without
+//! the generation that they have dropped.
 
 use crate::engine::outcome::Given;
 use crate::engine::shared::Shared;

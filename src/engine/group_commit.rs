@@ -84,11 +84,11 @@ impl GroupCommit {
                         (leader, false)
                     }
                 };
-            // The previous leader may have done it.
+            // The previous leader may have made it durable.
             let led =
                 if self.shared.durable() < target { self.lead(in_order, target) } else { Ok(()) };
-            // Not before a failure has poisoned the filter, or the next leader would continue as if
-            // nothing had happened.
+            // Ends only after a failure has poisoned the filter: otherwise the next leader would
+            // continue as if nothing had happened.
             leader.end();
             led?;
             target = self.reserved(wanted)?;
@@ -97,9 +97,9 @@ impl GroupCommit {
         Ok(())
     }
 
-    /// Returns the LSN up to which the log is to be durable for a caller that wants it up to
-    /// `wanted`. Nothing beyond the tail was ever reserved, whatever a damaged image contains; but
-    /// a lost page of the image may show an older tail than that of the caller's record.
+    /// Returns `wanted`, or the tail if that is lower: nothing beyond the tail was reserved, so a
+    /// damaged `wanted` ends there. A lost page may show a tail below the caller's record, so the
+    /// image is checked then.
     fn reserved(&self, wanted: u64) -> Result<u64> {
         let tail = self.shared.header().tail().read();
         if tail < wanted {
@@ -133,9 +133,8 @@ impl GroupCommit {
         }
     }
 
-    /// Returns the durable end, the segments from there on, and the LSN up to which they have all
-    /// reserved slots: the tail; or at least `target`, if a segment that another process has begun
-    /// behind that cannot be opened.
+    /// Returns the durable end, the segments from there on, and the LSN up to which these contain
+    /// every reserved slot: the tail, or at least `target` if a later segment cannot be opened.
     fn unsynced(&self, target: u64) -> Result<(u64, Vec<Arc<Segment>>, u64)> {
         let upto = self.shared.header().tail().read();
         let error = match self.log_space.map_log() {
@@ -156,7 +155,7 @@ impl GroupCommit {
             return Err(self.shared.poisoned());
         }
         let (from, segments, upto) = self.unsynced(target)?;
-        // Read again: pages that a failed sync has marked clean are made dirty up to here.
+        // The tail again: below it, pages that a failed sync has marked clean are made dirty.
         let written = header.tail().read();
         let walked = self.shared.log.walked();
         empty_slots::wait_or_void(&segments, from.max(walked), upto);
@@ -181,8 +180,8 @@ impl GroupCommit {
                 return Err(self.shared.poisoned());
             }
         }
-        // An older tail lets two writers fill one slot: the record that is synced may be that of
-        // neither. The loss comes before both, so this check finds it.
+        // If a lost page shows an older tail, two writers may fill one slot with a mixture of their
+        // records. The page is lost before they write, so this check finds the loss.
         trust::check_image(&self.shared)?;
         if header.is_poisoned() {
             // Another process's sync failed meanwhile, perhaps of the same pages.
@@ -222,7 +221,7 @@ impl GroupCommit {
         self.shared.check_directory()?;
         // A lost page of the image may show an older tail: then there seems to be nothing to sync.
         trust::check_image(&self.shared)?;
-        // Another handle may have walked there.
+        // All slots below the durable end are complete, whichever handle has walked there.
         self.shared.log.note_walked(self.shared.durable());
         if self.has_undurable() {
             self.commit(self.shared.header().tail().read())?;
@@ -231,8 +230,8 @@ impl GroupCommit {
         self.shared.check_writable()
     }
 
-    /// Releases the pages of records up to the first empty slot. Otherwise all log since the last
-    /// sync would stay in this handle's memory, and the walk of the next sync would read it back.
+    /// Releases the pages of records up to the first empty slot. If they stayed, all log since the
+    /// last sync would take memory, and the walk of the next sync would read it back.
     pub(crate) fn release_records(&self) -> Result<()> {
         let upto = self.shared.header().tail().read();
         let walked = self.shared.log.walked();
@@ -281,7 +280,7 @@ impl GroupCommit {
     }
 }
 
-/// Returns whether it is an error of a log that could not be opened, and that was not synced.
+/// Returns whether the log could not be opened, so that no sync of it was tried.
 fn is_unread(error: &Error) -> bool {
     matches!(error, Error::Io { .. } | Error::Damaged { .. } | Error::Version { .. })
 }

@@ -90,7 +90,7 @@ impl LogSpace {
         trust::check_image(&self.shared)?;
         loop {
             self.shared.check_writable()?;
-            // Otherwise a damaged tail would cause endless allocation.
+            // Without this check, a damaged tail would cause endless allocation.
             header.check(self.shared.path()).inspect_err(|error| {
                 self.shared.poison(error.to_string());
             })?;

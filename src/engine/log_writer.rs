@@ -67,7 +67,7 @@ impl LogWriter {
             // A segment below the mapped end is mapped, unless this thread slept for so long that
             // its slot was voided and the segment unmapped.
             let segment = last.as_ref()?;
-            // Otherwise another process voided the slot after its patience ended: nothing has
+            // If this fails, another process has lost patience and voided the slot: nothing has
             // happened, and the next slot is used.
             if self.shared.log.write(segment, lsn, record) {
                 return Some(lsn);
@@ -112,7 +112,7 @@ impl LogWriter {
             return;
         }
         *last = self.shared.log.segment(lsn);
-        // Only if no further segment is ready, and segments are shorter than what is written
+        // Wakes only if no further segment is ready, and segments are shorter than what is written
         // between two wakeups: woken threads compete with inserts for the processor.
         let (end, capacity) = (self.shared.log.mapped_end(), self.shared.log.capacity());
         if capacity < RECORDS_PER_WAKEUP && end.saturating_sub(lsn) <= capacity {
@@ -156,7 +156,7 @@ impl LogWriter {
             // As in `append`: without a segment, or without success, the slot is void.
             last.as_ref().is_some_and(|segment| self.shared.log.write(segment, lsn, &record))
         };
-        // Stops at the first that is void: the batch does not count.
+        // Stops at the first void slot: the batch has not happened.
         let is_whole = (first..).zip(records).all(|(lsn, record)| publish(lsn, record));
         if !is_whole {
             for lsn in first..next {

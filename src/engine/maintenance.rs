@@ -69,7 +69,7 @@ impl Drop for Tasks {
     }
 }
 
-/// Records a second from which on writing is fast: page faults would slow it.
+/// Writing is fast from this many records a second on: page faults would slow it.
 const FAST: u64 = 100_000;
 
 fn micros(time: Duration) -> u64 {
@@ -214,8 +214,8 @@ impl Task for LogTask {
             failed_in_background("sync", engine.path(), committed);
         }
         if !is_busy {
-            // As many pages as the next sync will find full: the system writes all that are present
-            // when it likes, because they count as changed.
+            // As many pages as the next sync will find full: the system may write all present pages
+            // at any time, because it takes them for changed.
             let present = match interval {
                 None => written,
                 Some(_) if due => std::mem::take(unsynced),

@@ -53,17 +53,17 @@ const KEEP_TEMPORARY: u64 = 3;
 
 /// An opener writes a snapshot if more timelines than this have log since the newest one.
 const TIMELINES_MOST: u64 = 16;
-/// Segments of log beyond what makes a checkpoint due, at which an opener writes one.
+/// An opener also writes one if the log exceeds what makes a checkpoint due by this many segments.
 const SEGMENTS_BESIDE: u64 = 3;
 
 /// The time to wait for handles that open, recover or close the filter, since their last progress.
 const OPENING_TIME: Duration = Duration::from_secs(60);
 
 /// How long an opener tries again while a handle still has its session, but not the image any more:
-/// that handle counts as ending.
+/// that handle is taken to be ending.
 const ENDING_TIME: Duration = patience(Duration::from_secs(5));
 
-/// The pause before it is tried again.
+/// The pause between two of these attempts.
 const ENDING_PAUSE: Duration = patience(Duration::from_millis(1));
 
 /// Returns the layout that all banks of a filter will share.
@@ -127,7 +127,7 @@ pub(crate) fn create_with(
         downtime: options.downtime.unwrap_or_default(),
     };
     work.result(write_new(&*media, |slots| {
-        // Blocks that grow, and snapshots of them, take what is in them.
+        // Blocks that grow, and their snapshots, take only the space of their content.
         if meta.kind.growth().is_none() {
             check_space(&*media, memory)?;
         }
@@ -349,7 +349,7 @@ pub(crate) fn for_reading(
 ) -> Engine {
     let time_base = TimeBase::new(image.header(), &meta, &options.clock, Access::Read);
     let leases = LeaseBase::new(image.header(), &options.clock, Access::Read);
-    // Only a private state is ever locked, and no other process locks that.
+    // This handle locks only a private state, which no other process locks.
     let owner = Owner { slot: 0, incarnation: 1 };
     let log = Log::new(media.clone(), first_segment(&meta, &image), 0, Access::Read);
     let settings = (meta, options.clone());
@@ -475,7 +475,7 @@ pub(crate) fn enter(media: &dyn Media) -> Result<Sessions> {
         if !slots.wait_opening(OPENING_TIME)? {
             return Err(locked(media.path()));
         }
-        // Otherwise the file was removed meanwhile, and other processes may use a new one by now.
+        // If it is not, the file was removed, and other processes may use a new one by now.
         if slots.is_current() {
             return Ok(slots);
         }
@@ -515,7 +515,7 @@ fn begin_timeline(
     let from = (recovered.start, recovered.durable);
     recovered.history.make_durable(media, from, &recovered.prefix)?;
     // The names too: the process that created them may have died before the directory was synced.
-    // Otherwise a new timeline could outlive `meta`.
+    // Without this sync, a new timeline could outlive `meta`.
     media.sync().map_err(Error::io("sync", media.path()))?;
     let header = recovered.image.header();
     header.begin_timeline(recovered.prefix.stop, segment_records(meta, &recovered.image));

@@ -1,9 +1,9 @@
 //! A batch before its commit: its operations, and the answers that they get.
 //!
 //! Each question is answered from the filter as it is, with all earlier operations of the batch on
-//! top: see [`Staging`]. What other callers write meanwhile is counted, so the window advances with
-//! it; their keys are seen in blocks that the batch has not copied, and in all when it stages its
-//! operations anew.
+//! top: see [`Staging`]. What other callers insert meanwhile is counted, so the window advances.
+//! Their keys are seen in blocks that the batch has not copied; in all blocks once it has staged
+//! anew.
 //!
 //! Invariant: `staging`, if there is one, holds the first `staged` operations.
 
@@ -19,7 +19,7 @@ use ebbtide_core::kind::perform::Performed;
 /// So each operation is staged only a few times.
 const GROWN_BY: usize = 2;
 
-/// Stands in `read_at` for a stripe that counts as changed, because it was read under an older
+/// Stands in `read_at` for a stripe that is taken to be changed, because it was read under an older
 /// state.
 const CHANGED: u64 = u64::MAX;
 
@@ -185,7 +185,7 @@ impl Prepared {
         self.operations.get(self.staged).copied()
     }
 
-    /// Returns the operation that is this far behind it.
+    /// Returns the operation that is this far behind the next one.
     pub(crate) fn ahead(&self, by: usize) -> Option<&BatchOperation> {
         self.operations.get(self.staged + by)
     }
@@ -211,8 +211,8 @@ impl Prepared {
     }
 
     /// Notes the LSN of a key's stripe before a block of it is first read: an operation that the
-    /// reader does not see counts later in this stripe. Under an older state the reader may not see
-    /// an earlier one either, so the commit asks again.
+    /// reader does not see raises that LSN later. Under an older state the reader may miss earlier
+    /// operations too, so the commit asks again.
     fn note_read(&mut self, writer: &Writer, hash: u64) {
         let (header, stripe) = (writer.shared.header(), writer.shared.stripe_of(hash));
         if self.read_at.is_empty() {

@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// The number of attempts disturbed by concurrent changes after which a query takes the stripe.
 const RETRIES: u32 = 100;
 
-/// What a query waits for that must not.
+/// What a query that must not wait would have to wait for, in its error.
 const BLOCK: &str = "another caller that changes the key's block";
 
 /// The queries of a handle.

@@ -271,14 +271,14 @@ impl Reclaim {
         let mut listing = self.list()?;
         let proven = listing.snapshots.iter().position(|&start| self.is_proven(start));
         let Some(at) = proven else { return Ok(None) };
-        // Its name may be newer than the last sync of the directory, and its writer dead.
+        // The snapshot's name may be newer than the last sync of the directory, its writer dead.
         self.shared.media.sync().map_err(Error::io("sync", self.shared.path()))?;
         let newest = listing.snapshots[at];
         if listing.has_kept() {
             let numbers = repeat_with(|| self.shared.log.next_temporary());
             remove_kept(&*self.shared.media, &mut listing, newest, numbers)?;
         }
-        // Its writer may have died before it stored this. Repair must not search for log below.
+        // The snapshot's writer may have died before this. Repair must not search for log below.
         self.shared.header().snapshot().raise(newest);
         let log = listing.segments_below(newest).iter();
         let log = log.map(|&(timeline, first)| FileName::Segment { timeline, first }).collect();

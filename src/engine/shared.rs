@@ -30,8 +30,8 @@ use std::sync::Arc;
 const SHARDS_APART: usize = 3;
 
 thread_local! {
-    /// This thread's shard, in every filter. What follows from the seed of a schedule must not
-    /// depend on the threads before.
+    /// This thread's shard, in every filter. A schedule must follow from its seed, not from earlier
+    /// threads.
     static SHARD: usize = match cfg!(shuttle) {
         true => 0,
         false => crate::sync::next_number(),
@@ -180,8 +180,8 @@ impl Shared {
         if is_poisoned { self.poisoned() } else { self.retired() }
     }
 
-    /// Checks that the image was not retired by an alteration: what was read from it before is not
-    /// what was left of it after.
+    /// Checks that no alteration has retired the image: otherwise what was just read may be old, or
+    /// freed memory.
     #[inline]
     pub(crate) fn check_unaltered(&self) -> Result<()> {
         if self.header().status().answers() { Ok(()) } else { Err(self.retired()) }
@@ -190,7 +190,8 @@ impl Shared {
     /// Creates the error for a handle whose image has been retired: by others, or as the handle was
     /// closed while the operation was under way.
     pub(crate) fn retired(&self) -> Error {
-        // The mark comes before the Release in `Status::retire`, which an Acquire has met.
+        // Closing sets its mark before the Release in `Status::retire`: an Acquire that saw the
+        // image retired sees the mark, too.
         if self.is_closed() {
             return self.closed();
         }

@@ -423,22 +423,22 @@ impl Stager<'_, '_> {
         self.host.writer.is_ahead_of(self.stamp.time, || self.staging.recorded)
     }
 
-    /// Returns the step under which the kind can do without the event that is due.
-    fn does_without(&self) -> Option<u64> {
+    /// Returns the step that could replace the due event, if the kind has one.
+    fn replacing_step(&self) -> Option<u64> {
         let events = self.kind().events()?;
         events.step_without(&State::new(&self.staging.state), &self.moment())
     }
 
-    /// Returns the step under which to do without an event.
-    fn step_without(&self) -> Option<u64> {
-        if self.host.events == EventHandling::PutOff { self.does_without() } else { None }
+    /// Returns the step that replaces the due event if it is put off.
+    fn step_if_put_off(&self) -> Option<u64> {
+        if self.host.events == EventHandling::PutOff { self.replacing_step() } else { None }
     }
 
     /// Returns the event without which the operation was not decided.
     #[cold]
     fn next_event(&self, plan: &WritePlan) -> std::result::Result<Option<Event>, Unstaged> {
         if self.host.events != EventHandling::Staged {
-            let can_be_put_off = plan.due && self.does_without().is_some();
+            let can_be_put_off = plan.due && self.replacing_step().is_some();
             return Err(Unstaged::NeedsStripe0 { can_be_put_off });
         }
         let layout = self.host.writer.shared.layout();
@@ -467,7 +467,7 @@ impl Recorder for Stager<'_, '_> {
         let (kind, layout, moment) = (shared.kind(), shared.layout(), self.moment());
         let Request { change, hash, precondition, .. } = *request;
         let is_ahead = self.is_ahead();
-        let without = self.step_without();
+        let without = self.step_if_put_off();
         let (stamp, count, has_count) = (self.stamp, self.count, Cell::new(true));
         let Staging { depends, state, overlay, records, .. } = &mut *self.staging;
         let state = State::new(state);

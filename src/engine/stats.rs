@@ -25,10 +25,10 @@ use ebbtide_core::kind::{Cardinality, Moment, Parameters, Sample};
 use std::fmt;
 use std::time::Duration;
 
-/// Blocks of a bank that are sampled for the fill.
+/// The most blocks of a bank that are sampled for the fill.
 const SAMPLE: u64 = 1024;
 
-/// Blocks of a bank that are sampled for the number of distinct keys.
+/// The most blocks of a bank that are sampled for the number of distinct keys.
 const DISTINCT_SAMPLE: u64 = 256;
 
 /// Statistics of an open filter, as of the call.

@@ -35,7 +35,7 @@ pub(crate) fn heartbeat(writer: &Writer) -> Result<()> {
         return Ok(());
     }
     let Some(mut stripe) = writer.stripes.lock_stripe_0() else { return Ok(()) };
-    // Under the stripe: what its dead owner left may have just been found to be beyond repair.
+    // Under the stripe: the repair after a dead owner may just have poisoned the filter.
     if writer.shared.header().refuses() {
         return Ok(());
     }

@@ -19,7 +19,7 @@ use std::time::Duration;
 /// The time that a reader waits for writers to repair a dead writer's stripe; writers check once a
 /// second.
 const READERS_PATIENCE: Duration = patience(Duration::from_millis(5));
-/// The number of such waits of a reader: some seconds in total. A handle without background threads
+/// The most such waits of a reader: some seconds in total. A handle without background threads
 /// repairs only the stripes that it needs itself.
 const REPAIR_WAITS: u32 = if cfg!(fuzzing) { 5 } else { 1000 };
 
@@ -222,8 +222,8 @@ impl StripeLocks {
             Err(error) => {
                 self.shared
                     .poison(format!("what a dead process left could not be repaired ({error})"));
-                // The slot that the dead process left empty is not voided: recovery must account
-                // for it when the stripe is free.
+                // The dead process's empty slot is not voided: once the stripe is free, only this
+                // count tells recovery of it.
                 header.unheld_slots().add();
                 return stripe;
             }

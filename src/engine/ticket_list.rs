@@ -41,7 +41,8 @@ impl Default for List {
 }
 
 impl List {
-    /// Returns whether as many tickets wait as the task has asked for; then it counts as awake.
+    /// Returns whether as many tickets wait as the task has asked for; if so, notes that the task
+    /// is awake.
     fn is_complete(&mut self) -> bool {
         let complete = self.wanted.is_some_and(|wanted| self.wakers.len() >= wanted);
         if complete {

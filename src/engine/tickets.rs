@@ -30,9 +30,9 @@ const LONG: Duration = Duration::from_secs(3600);
 /// woken takes some tens of microseconds.
 const GATHERED_FROM: Duration = Duration::from_micros(120);
 
-/// The share of a sync's time for which the tasks that it has woken are waited for. They share the
-/// next sync then, where half of them would otherwise come while it is running and wait for the one
-/// after it.
+/// A sync's time divided by this is the wait for the tasks that it has woken, so that they share
+/// the next sync. Otherwise half of them would come during the next sync, and wait for the one
+/// after.
 const GATHERED_FOR: u32 = 2;
 
 /// The pause after a panic.
@@ -282,7 +282,7 @@ impl Tickets {
                 self.shared.durable()
             }
         };
-        // Not the wait for a leader that was stopped.
+        // Without the wait for a leader that was stopped.
         let lasted = begun.elapsed().min(self.commits.took());
         let mut wanted = 1;
         let complete = self.waiters.wake_below(end, |woken, left| {

@@ -182,8 +182,8 @@ impl ClockCopy {
             None if latest.time == 0 => first.time,
             read => read.unwrap_or(0).max(latest.time),
         };
-        // Since it was read others may have written, later by the same clock. Only what the clock
-        // has not reached by now is ahead of it.
+        // Since the clock was read, others may have written at later times of the same clock. Only
+        // a time that the clock has not reached by now is ahead of it.
         let raised = raised_to(now, elapsed.max(self.elapsed), self.base[1]);
         if self.base[0] == 0 || (self.base[0] as i64) < raised {
             (self.base[0], self.raised) = (raised as u64, Some(raised));
@@ -353,7 +353,7 @@ impl Time {
     }
 
     /// Raises the time base to times that came with keys, and updates the lead to the wall clock:
-    /// at the opening, once a second, at the close. Not for readers.
+    /// at the opening, once a second, at the close. Readers do not call it.
     pub(crate) fn tend(&self) {
         let (header, clock) = (self.shared.header(), &self.shared.options.clock);
         if !self.shared.uses_time {

@@ -10,8 +10,8 @@ use crate::error::Result;
 use crate::image::{Bank, write_back_check};
 use std::sync::Arc;
 
-/// Checks that no write-back of the image, of which these banks were copied, has failed since the
-/// handle mapped it.
+/// After a copy of these banks, checks that no write-back of the image has failed since the handle
+/// mapped it.
 pub(crate) fn check_copied(shared: &Shared, banks: &[Arc<Bank>]) -> Result<()> {
     check_known(shared)?;
     write_back_check::check_mapped(&shared.image, banks).map_err(|error| shared.distrust(&error))

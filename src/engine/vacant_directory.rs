@@ -11,9 +11,9 @@ use crate::wal::record::RECORD_BYTES;
 use std::io::ErrorKind;
 use std::time::Duration;
 
-/// How often a file without a header is examined again before it counts as a foreign one.
+/// How often a file without a header is examined again before it is taken for a foreign one.
 const LOOKS: u32 = 100;
-/// The time between two of these.
+/// The pause before each of these examinations.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Checks that there is no filter here: neither a whole one nor one whose `meta` was lost.

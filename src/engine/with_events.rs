@@ -120,8 +120,8 @@ impl<'a> Writing<'a> {
         self.writer.is_ahead_of(self.stamp.time, || self.recorded)
     }
 
-    /// Returns the step under which to do without the event that is due.
-    fn step_without(&self) -> Option<u64> {
+    /// Returns the step that replaces the due event if it is put off.
+    fn step_if_put_off(&self) -> Option<u64> {
         let events = self.kind().events().filter(|_| self.puts_off)?;
         events.step_without(&self.state(), &self.moment)
     }
@@ -160,7 +160,7 @@ impl<'a> Writing<'a> {
     }
 }
 
-/// Makes the next state count. Its events are in the log, the first of them at this LSN.
+/// Makes the next state the current one. Its events are in the log, the first of them at this LSN.
 fn publish(
     writer: &Writer,
     next: &NextState<'_>,
@@ -200,7 +200,7 @@ impl Recorder for Writing<'_> {
         if !has_count {
             return Err(self.writer.shared.unsupported("estimate").into());
         }
-        plan::put_off(&mut plan, kind, &state, self.step_without());
+        plan::put_off(&mut plan, kind, &state, self.step_if_put_off());
         Ok(plan)
     }
 

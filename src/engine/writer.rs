@@ -23,7 +23,7 @@ pub(crate) struct Lack {
     pub(crate) end: u64,
 }
 
-/// The outcome of an attempt to write that takes its stripes and releases them.
+/// The outcome of an attempt to write. The attempt takes its stripes and releases them.
 #[derive(Debug)]
 pub(crate) enum Tried<T> {
     Done(T),
@@ -127,8 +127,8 @@ impl Writer {
         }
     }
 
-    /// Does what must be done before the next attempt to write, after one by which nothing has
-    /// happened: makes room or space, if it lacked that. The caller holds no stripe.
+    /// After an attempt to write that changed nothing, makes the room or the space that it lacked,
+    /// so that the next one can succeed. The caller holds no stripe.
     ///
     /// # Errors
     /// That of the attempt, if another one is of no use.
@@ -205,18 +205,18 @@ impl Writer {
     }
 }
 
-/// The checkpoints that a caller has waited for because it found no space.
+/// A caller's waits for a checkpoint, on a full disk.
 #[derive(Debug, Default)]
 pub(crate) struct Waited {
-    /// The newest snapshot before the last one of them.
+    /// The newest snapshot when the last wait began.
     newest: u64,
-    /// How many of them found it the newest.
+    /// How many waits began with that snapshot.
     times: u32,
 }
 
 impl Waited {
-    /// Twice: the first request may have met a checkpoint that had begun before, which copied less
-    /// and ended the wait.
+    /// Twice: the checkpoint that ends the first wait may have begun before it, and then removes
+    /// less log.
     const MOST: u32 = 2;
 
     /// Returns whether the caller has waited for any.

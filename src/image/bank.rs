@@ -139,7 +139,7 @@ impl Bank {
         file.read_at(&mut start, 0).map_err(Error::io("read", &path))?;
         let found: Header<6> = Header::decode(&start, MAGIC, IMAGE, &path, REMEDY)?;
         let wanted = Self::header(uuid, timeline, id, geometry);
-        // Where `live` lists a bank of no size, a page of it is lost, and the bank's file differs.
+        // If `live` lists an impossible size, it has lost a page, and the check below fails.
         let places = places_of(layout, geometry, form);
         let length = places.as_ref().map_or(0, |places| places.end as u64 * 8);
         if (found.words, bytes) != (wanted.words, length) {

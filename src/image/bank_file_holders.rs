@@ -1,10 +1,10 @@
 //! The file without a name that contains the banks, and the handles that have it open.
 //!
-//! A handle that attaches gets the file from one of them. Where the file is, is written before the
-//! image has its name. A handle writes its own word when it has its session slot. A word of a slot
-//! that is free, or of another handle by now, leads to no file or to another one, which is found
-//! out by the identity. If there is no such file the words of the slots lie in a hole, and are not
-//! read.
+//! A handle that attaches gets the file from one of these handles. The words of the file are
+//! written before the image has its name, the word of a handle when it has its session slot. An
+//! outdated word, of a slot that is free or has another handle by now, leads to no file, or to one
+//! whose identity differs. If there is no such file the words of the slots lie in a hole, and are
+//! not read.
 
 use crate::format::names::FileName;
 use crate::image::identity::SLOTS_WORDS;

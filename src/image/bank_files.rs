@@ -10,8 +10,8 @@ use crate::sync::Mutex;
 use ebbtide_core::kind::Kind;
 use std::sync::Arc;
 
-/// Returns the bytes by which it is decided where a kind's banks lie: those of the first bank,
-/// `first`, or all that a kind whose banks follow the number of keys may take.
+/// Returns the size that decides where a kind's banks lie: that of the first bank, `first`, or the
+/// most that a kind whose banks follow the number of keys may take.
 #[must_use]
 pub fn most_bytes(kind: &dyn Kind, first: u64) -> u64 {
     if kind.changes_banks() { kind.max_memory().unwrap_or(u64::MAX) } else { first }
@@ -76,14 +76,14 @@ impl BankFiles {
         *self.handed_out.lock() = handed_out;
     }
 
-    /// Ends that. The handle still has its session slot.
+    /// Hands the file out no more. The handle still has its session slot.
     pub fn stop_handing_out(&self) {
         let handed_out = self.handed_out.lock().take();
         drop(handed_out);
     }
 
     /// Frees the space of these banks, of an image that was retired by an alteration: what is read
-    /// of them from here on does not count.
+    /// of them from here on must not be an answer.
     pub fn free(&self, banks: impl Iterator<Item = u32>) {
         for bank in banks {
             // If this fails, the space is free when the last handle has left.

@@ -5,9 +5,10 @@
 //! ones only if both of its near buckets are full. The far buckets have room for twice as many
 //! claims as a filter may have: the share of full ones is below 10^-9, and both are never full.
 //!
-//! The holder of stripe 0 writes, so only figures for operators are read without it. A claim is
-//! there when the word of its hash is; each change can be repeated, as long as the LSN is the old
-//! one. Only the counts may be one too high after a death: the repair of stripe 0 counts again.
+//! The holder of stripe 0 writes, so only figures for operators are read without it. A claim exists
+//! once the word of its hash is set; each change can be repeated, as long as the LSN is the old
+//! one. After a death only the numbers of claims may be one too high: the repair of stripe 0 counts
+//! the claims again.
 
 use crate::sync::{AtomicU64, Ordering};
 use crate::wal::{Op, Record};

@@ -193,7 +193,7 @@ impl Control {
         file.read_at(&mut start, 0).map_err(Error::io("read", &path))?;
         let identity = Identity::decode(&start, &path)?;
         let bytes = file.bytes().map_err(Error::io("measure", &path))?;
-        // Growing for the first claim, it may have any length between.
+        // Any length between is valid while the first claim grows the file.
         let expected_bytes = bytes.clamp(identity.room_for_claims().start, identity.bytes());
         let found = (identity.uuid, identity.inode, bytes);
         let inode = file.identity().map_err(Error::io("examine", &path))?;

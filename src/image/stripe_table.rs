@@ -136,7 +136,7 @@ impl<'a> Stripe<'a> {
     /// lock may miss one that is counted meanwhile.
     #[must_use]
     pub fn has_counted(&self, lsn: u64) -> bool {
-        // What the stripe's holder did before it counted the record is done.
+        // If so, what the holder did before it counted the record is visible.
         self.lsn() >= lsn
     }
 

@@ -270,7 +270,7 @@ impl<'a> Status<'a> {
     }
 
     /// As [`Status::retire`], because the filter is altered. Release: pairs with the Acquire fence
-    /// in `answers`, and before the stripes are released with the Acquire of their next owners.
+    /// in `answers`. The next owners of the stripes see the mark by the release of the locks.
     pub fn retire_to_alter(self) {
         self.0.fetch_or(RETIRED | ALTERED, Ordering::Release);
     }
@@ -287,8 +287,8 @@ impl<'a> Status<'a> {
     #[must_use]
     #[inline]
     pub fn answers(self) -> bool {
-        // Acquire fence: pairs with the Release in `retire_to_alter`, for reads before it that met
-        // what came after.
+        // Acquire fence: pairs with the Release in `retire_to_alter`, if a read before the fence
+        // saw what was stored after the Release.
         fence(Ordering::Acquire);
         self.0.load(Ordering::Relaxed) & ALTERED == 0
     }

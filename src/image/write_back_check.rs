@@ -1,9 +1,8 @@
 //! Whether the system could write back the files of the image.
 //!
-//! Where it could not, pages of the image may show older content at any time. Two checks find that
-//! out. That of the handle's own mappings receives every failure since they were made, but may
-//! write a page of each file. That of the files by name writes nothing, and receives a failure only
-//! if no other process has.
+//! If it could not, pages of the image may show older content at any time. [`check_mapped`] learns
+//! of every failure since the handle made its mappings, but may write a page of each file.
+//! [`check_files`] writes nothing, and learns of a failure only if no other process has.
 
 use crate::format::names::FileName;
 use crate::image::bank::Bank;
@@ -33,7 +32,7 @@ pub fn check_files(image: &Image) -> io::Result<()> {
             Some(live) if live.identity().is_ok_and(|inode| inode == identity.inode) => {
                 live.check_written()?;
             }
-            // Another image is there. Its handles must receive it, not this one.
+            // Another image's file: its handles must receive its failures.
             _ => return Ok(()),
         },
     }

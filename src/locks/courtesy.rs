@@ -17,19 +17,19 @@ use crate::sync::{self, Hint, Instant};
 use std::cell::Cell;
 use std::time::Duration;
 
-/// The operations between two looks at the clock.
+/// How many operations a thread does between two looks at the clock.
 const EVERY: u32 = 64;
-/// An operation of a bulk writer takes less, with all that its thread does between two of them.
+/// An operation of a bulk writer takes less, including what its thread does until the next one.
 const BULK: Duration = Duration::from_micros(8);
 /// Operations in progress that took this much longer were interrupted.
 const INTERRUPTED: Duration = Duration::from_millis(1);
-/// The time after an interruption during which the machine counts as busy.
+/// How long after an interruption the machine is taken to be busy.
 const BUSY: Duration = Duration::from_millis(100);
 /// The time on the processor between two sleeps: a small part of what the system grants a thread.
 const RUN: Duration = Duration::from_micros(200);
 /// The sleep. Timers add some 50 µs.
 const SLEEP: Duration = Duration::from_micros(1);
-/// The microseconds between two notes that others wait.
+/// The least microseconds between two notes that others wait.
 const NOTED: u64 = 1000;
 /// The time for which a thread that waited is remembered.
 const REMEMBERED: Duration = Duration::from_secs(1);

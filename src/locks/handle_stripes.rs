@@ -142,7 +142,7 @@ impl<'a, T> StripeGuard<'a, T> {
     }
 
     /// Releases a stripe under which nothing was done, even if it was taken over since: the handle
-    /// is closed, and counts as dead for all others.
+    /// is closed, and all others take it for dead.
     pub fn release_unchanged(self) {
         self.stripes.release_local(self.index);
         // Lost or not: there is no change that another owner could have collided with.

@@ -206,7 +206,7 @@ fn look_until(word: &AtomicU64, wanted: impl Fn(u64) -> bool) -> u64 {
 #[cold]
 fn give_way(word: &AtomicU64) {
     if look_until(word, |seen| seen != OFFERED) == OFFERED {
-        // Not on the futex: a thread that takes the lock now should not have to wake this one.
+        // Sleeps without the futex: a thread that takes the lock now need not wake this one.
         sync::sleep(TURN);
     }
 }

@@ -1,6 +1,6 @@
 //! Events outside of batches: formats up to 5 have them, and no writer of format 6 writes one.
 //!
-//! Such an event came before the operation that needed it, and counts only if a record of an
+//! Such an event came before the operation that needed it, and has happened only if a record of an
 //! operation (or a heartbeat, a clear or a position) follows it anywhere in the log. If that
 //! operation was never recorded, the event has not happened: otherwise the state would not be that
 //! of the operations.
@@ -20,8 +20,8 @@ pub struct BareEvents {
 }
 
 impl BareEvents {
-    /// Takes records that count. Holds them back, and returns true, if they are an event outside of
-    /// a batch.
+    /// Takes a committed group. If it is an event outside of a batch, holds it back and returns
+    /// true.
     pub fn hold_back(&mut self, group: Group<'_>) -> bool {
         match group {
             [event] if event::from_record(&event.1).is_some() => self.held_back.push(*event),
@@ -38,7 +38,7 @@ impl BareEvents {
         if follows { self.release() } else { Vec::new() }
     }
 
-    /// Returns the events that are held back.
+    /// Takes out the events that are held back.
     pub fn release(&mut self) -> Vec<(u64, Record)> {
         mem::take(&mut self.held_back)
     }

@@ -21,7 +21,7 @@ pub(super) struct Base {
     pub(super) image: Image,
     /// The LSN where replay begins.
     pub(super) start: u64,
-    /// The LSN up to which the log must reach: the snapshot has copies from until then.
+    /// The LSN up to which the log must reach: some copies may be that recent.
     pub(super) end: u64,
     /// The timeline in which it was written.
     pub(super) timeline: u64,
@@ -29,8 +29,8 @@ pub(super) struct Base {
     pub(super) unsound: Vec<(u64, Error)>,
 }
 
-/// Chooses the base and loads it into an image that `create` makes. `live` is where that lies, and
-/// its temporary name.
+/// Chooses the base and loads it into an image that `create` makes. `live`: the image's medium and
+/// temporary name.
 pub(super) fn choose(
     (home, meta, listing, history): (&dyn Media, &Meta, &Listing, &LogReader),
     create: &dyn Fn() -> Result<Image>,

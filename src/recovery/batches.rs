@@ -1,9 +1,9 @@
-//! Which batches of the log count.
+//! Which batches of the log are committed.
 //!
 //! A batch is a run of records in consecutive slots, of which each but the last
-//! [continues](Record::continues). It counts if and only if every one of its slots is a record.
-//! Its owner publishes the records in their order and stops at the first slot that another process
-//! voided, so of a batch that does not count the log holds the first records, and none behind the
+//! [continues](Record::continues). It is committed if and only if every one of its slots is a
+//! record. Its owner publishes the records in their order and stops at the first slot that another
+//! process voided, so of an uncommitted batch the log holds the first records, and none behind the
 //! first slot that is missing. All readers of the log use this rule, so they agree.
 //!
 //! Formats up to 5 begin a batch with a header instead, which holds the number of its records.
@@ -55,9 +55,8 @@ pub struct Batches {
 }
 
 impl Batches {
-    /// Takes the next record of the log, and passes each group of records of which it is known now
-    /// whether it was committed, with that. Slots that are no records may be passed as VOIDs, or
-    /// left out.
+    /// Takes the next record of the log. Passes on each group that is now decided, and whether it
+    /// was committed. Slots that are no records may be passed as VOIDs, or left out.
     ///
     /// # Errors
     /// Those of `pass`.
@@ -100,9 +99,9 @@ impl Batches {
         whole.map_or(Ok(()), |begun| pass(&begun.records, true))
     }
 
-    /// Ends a log whose first missing LSN is `stop`: passes on what is left, which does not count.
-    /// Returns the LSN at which the log ends: `stop`, or the beginning of a batch that lies across
-    /// it.
+    /// Ends a log whose first missing LSN is `stop`: passes on what is left, which is not
+    /// committed. Returns the LSN at which the log ends: `stop`, or the beginning of a batch that
+    /// lies across `stop`.
     ///
     /// # Errors
     /// Those of `pass`.
@@ -113,7 +112,7 @@ impl Batches {
     ) -> Result<u64> {
         let Some(begun) = self.begun.take() else { return Ok(stop) };
         pass(&begun.records, false)?;
-        // If it ends before `stop`, a slot inside it is missing, and the log continues behind it.
+        // A batch that ends before `stop` lacks a slot, and the log continues behind it.
         let lies_across = begun.end.unwrap_or(begun.next() + 1) > stop;
         Ok(if lies_across { begun.first } else { stop })
     }

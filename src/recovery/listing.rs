@@ -12,7 +12,7 @@ pub struct KeptSegment {
     pub timeline: u64,
     /// The LSN of its first record.
     pub first: u64,
-    /// Since when, in seconds since the Unix epoch.
+    /// Kept since then, in Unix seconds.
     pub since: u64,
 }
 
@@ -21,7 +21,7 @@ pub struct KeptSegment {
 pub struct KeptSnapshot {
     /// Where replay begins.
     pub start: u64,
-    /// As for a segment.
+    /// Kept since then, in Unix seconds.
     pub since: u64,
 }
 
@@ -30,7 +30,7 @@ pub struct KeptSnapshot {
 pub struct KeptMeta {
     /// The LSN at which its parameters ended.
     pub until: u64,
-    /// As for a segment.
+    /// Kept since then, in Unix seconds.
     pub since: u64,
 }
 
@@ -127,8 +127,8 @@ impl Listing {
         snapshots.chain(segments).chain(metas)
     }
 
-    /// Returns the former names that files still have besides their names as kept ones: a process
-    /// died, or the power failed, while they got these.
+    /// Returns the former names that kept files still have as well: a process died, or the power
+    /// failed, during the renaming.
     pub fn both_named(&self) -> impl Iterator<Item = FileName> + '_ {
         self.before_kept().filter(|&file| match file {
             FileName::Segment { timeline, first } => self.segments.contains(&(timeline, first)),

@@ -380,7 +380,7 @@ impl LogReader {
             return Ok(());
         }
         prefix.stop = prefix.gaps[0];
-        let expected = format!("at most {unfinished} empty slots, one for each writer that died");
+        let expected = format!("at most {unfinished} empty slots, which dead writers can leave");
         Err(self.at(prefix.stop, expected, format!("{count}")))
     }
 

@@ -1,12 +1,12 @@
 //! Repair of a stripe whose owner died: the record that was left half applied is applied again.
 //!
-//! A dead owner leaves at most one record of its stripe that has not been counted in the stripe's
-//! sums, because it counts each record before it begins the next; or the rest of a batch. Applying
-//! these records again completes them, wherever they were interrupted ([`Image::apply`]). For kinds
-//! whose operations are not idempotent, the partial change is
-//! [undone](ebbtide_core::block::undo_log) first. Blocks that were marked as being changed, but not
-//! yet changed, are marked as whole. Slots in the log that were reserved and not filled are voided.
-//! A repairer that dies leaves the stripe unchanged, or partly repaired.
+//! A dead owner leaves at most one record, or the rest of one batch, that the stripe's sums have
+//! not counted: it counts each before it begins the next. Applying these records again completes
+//! them, wherever they were interrupted ([`Image::apply`]). For kinds whose operations are not
+//! idempotent, the partial change is [undone](ebbtide_core::block::undo_log) first. Blocks that
+//! were marked as being changed, but not yet changed, are marked as whole. Slots in the log that
+//! were reserved and not filled are voided. A repairer that dies leaves the stripe unchanged, or
+//! partly repaired.
 //!
 //! The caller holds the stripe.
 
@@ -108,7 +108,7 @@ struct Repairing<'a> {
 }
 
 impl Repairing<'_> {
-    /// Applies those of these records that belong to the stripe, if they count.
+    /// Applies the records of a group that belong to the stripe, if the group is committed.
     fn take_group(&mut self, group: Group<'_>, counts: bool) -> Result<()> {
         if !counts {
             return Ok(());
@@ -158,7 +158,7 @@ fn undo(image: &Image, stripe: usize) {
             continue;
         };
         let (header, block) = bank.block(begun.block as usize);
-        // Otherwise it was completed: the LSN is set after the last word.
+        // If its LSN is another one, the change was completed: the LSN is set after the last word.
         if header.lsn() == begun.lsn {
             undo.take_back(block.own, block.cells);
         }

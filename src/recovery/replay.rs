@@ -23,16 +23,16 @@ use std::thread::{Scope, ScopedJoinHandle};
 /// cache misses on its blocks.
 const AHEAD: usize = 16;
 
-/// The operations that are gathered before they are applied: a number for each block of the filter,
-/// with bounds. An operation takes 40 bytes: 4 % of a large filter.
+/// How many operations are gathered before they are applied: this many for each block of the
+/// filter, within bounds. An operation takes 40 bytes: 4 % of a large filter.
 const GATHERED_FOR_BLOCK: u64 = 16;
 const GATHERED_LEAST: u64 = 1 << 15;
 const GATHERED_MOST: u64 = 1 << 21;
 
-/// About the operations of a range, which fit into a second-level cache.
+/// About how many operations a range has: they fit into a second-level cache.
 const RANGE: u64 = 1 << 12;
 
-/// Operations for which a further thread pays.
+/// A further thread pays if it has at least this many operations.
 const EACH: usize = 1 << 12;
 
 /// The most threads: with more, memory serves no more accesses at once.
@@ -175,8 +175,8 @@ impl<'scope, 'env> Replay<'scope, 'env> {
         self.bare_events.release().iter().try_for_each(|(lsn, record)| self.take_one(*lsn, record))
     }
 
-    /// Applies all records taken, except events that no record follows, and except a batch in which
-    /// the log ends at `stop`. Returns where it ends then.
+    /// Applies all records taken, except events that no record follows and a batch cut off at
+    /// `stop`. Returns where the log ends without that batch.
     pub(super) fn finish(&mut self, stop: u64) -> Result<u64> {
         let stop = self.batches.end(stop, |_, _| Ok(()))?;
         self.apply_and_wait()?;

@@ -1,4 +1,17 @@
 //! The format of a snapshot's file: its header, its frames and their checksums.
+//!
+//! A page with the header (see [`SnapshotHeader`]), then frames without gaps, in this order: the
+//! state, positions, claims, the stripes, the blocks of each bank ([`crate::snapshot::copy`]).
+//!
+//! | word of a frame | content |
+//! |---|---|
+//! | 0 | [`Content`] |
+//! | 1 | the bank's number, for blocks |
+//! | 2 | the number of the stripe, of the block, or of the frame of claims |
+//! | 3 | the LSN last applied |
+//! | 4 | words of payload |
+//! | 5 | checksum |
+//! | from 6 on | payload |
 
 use crate::format::header::{DURABLE, Header, to_bytes};
 

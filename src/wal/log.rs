@@ -29,7 +29,7 @@ const PIECES_LEAST: [u64; 2] = [2 * PAGE_RECORDS, 4 * PAGE_RECORDS];
 /// is known of the writers yet, and they wait for an allocation on a busy disk.
 const FIRST_PIECE: u64 = 64;
 
-/// The slots of a log that takes no space ahead: 256 KiB. Small filters are promised to be small.
+/// A log of up to this many slots takes no space ahead: 256 KiB. Small filters stay small.
 pub const SMALL: u64 = (256 << 10) / RECORD_BYTES;
 
 /// One in this many slots of the mapped log is set aside for handles that write few records, but at
@@ -66,7 +66,7 @@ pub struct Log {
     segments: Mutex<BTreeMap<u64, Arc<Segment>>>,
     /// The end of the log that this handle has mapped.
     mapped: AtomicU64,
-    /// The end of what handles that write many records may reserve of it.
+    /// The end up to which handles that write many records may reserve.
     common: AtomicU64,
     temporaries: Hint,
     /// Every slot below is complete, as this handle has seen.
@@ -113,7 +113,7 @@ impl Log {
     #[must_use]
     #[inline]
     pub fn mapped_end(&self) -> u64 {
-        // The segments are in the list then.
+        // The end is raised only after the segments below it are in the list.
         Watermark::new(&self.mapped).read()
     }
 
@@ -168,7 +168,7 @@ impl Log {
         Ok(mapped)
     }
 
-    /// Returns the segments from that of `from` on which are mapped, up to the first that is not.
+    /// Returns the mapped segments from that of `from` on, up to the first one that is not mapped.
     #[must_use]
     pub fn mapped_from(&self, from: u64) -> Vec<Arc<Segment>> {
         let mut at = self.header_of(from.max(self.first.first)).first;

@@ -198,7 +198,7 @@ impl SegmentFile {
     /// [`Error::Io`].
     pub fn free_from(&self, lsn: u64) -> Result<()> {
         let from = self.header.offset(lsn.clamp(self.header.first, self.header.end()));
-        // Mostly an earlier opener has done it.
+        // Usually an earlier opener has freed it.
         if self.allocated_bytes()? <= from {
             return Ok(());
         }
@@ -245,7 +245,7 @@ struct Syncs {
 #[derive(Debug)]
 pub struct Segment {
     header: SegmentHeader,
-    /// Kept if its mapping cannot be synced without it.
+    /// The file, if the mapping cannot be synced without it.
     file: Option<Box<dyn MediaFile>>,
     mapping: Mapped,
     syncs: Mutex<Syncs>,
@@ -259,7 +259,7 @@ impl Segment {
         is_whole: bool,
     ) -> Self {
         if !is_whole {
-            // Otherwise a store could need the space of a hole beside it.
+            // Without this, a store could take the space of a whole piece of the hole beside it.
             mapping.scatter();
         }
         let file = (!file.maps_with_sync()).then_some(file);
@@ -432,7 +432,7 @@ impl Segment {
     /// without changing it, so that the next sync writes the pages even if an earlier, failed one
     /// marked them clean.
     pub fn dirty(&self, from: u64, upto: u64) {
-        // Only pages with such records: others may have no space for a store.
+        // Touches only pages with such records: other pages may have no space for a store.
         let Range { start, end } = self.words_of(from, upto);
         let records = if start < end { start / PAGE_WORDS..end.div_ceil(PAGE_WORDS) } else { 0..0 };
         let pages = self.mapping.words().chunks(PAGE_WORDS).enumerate();
