@@ -16,7 +16,6 @@ use crate::engine::staging::BatchOperation;
 use crate::engine::stripe_0_records;
 use crate::engine::stripes::Wait;
 use crate::engine::time::Stamp;
-use crate::engine::write::decide;
 use crate::engine::writer::{Lack, Tried, Writer};
 use crate::error::{Error, Result};
 use crate::locks::handle_stripes::StripeGuard;
@@ -201,7 +200,7 @@ fn insert(
         writer.shared.image.follow()?;
         return Ok(Attempt::Again);
     };
-    let plan = decide(writer, &basis, request, &moment);
+    let plan = operation::decide(writer, &basis, request, &moment);
     if plan.due || basis.ahead || plan.unchanged(Precondition::Nothing).is_some() {
         return Ok(Attempt::NeedsStripe0 { can_be_put_off: false });
     }

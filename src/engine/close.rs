@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_that_meets_what_closing_left_is_told_that_the_handle_is_closed() {
+    fn an_operation_that_meets_what_closing_left_reports_that_the_handle_is_closed() {
         let filter = made().0;
         let shared = &filter.engine().shared;
         filter.close().expect("a clean end");

@@ -1,38 +1,50 @@
-//! One operation under its stripe: what it is decided on, its record, and how it is applied.
+//! One operation under its stripe: what it is decided on, the decision, its record, and how it is
+//! applied.
 //!
-//! `write` and `with_events` share this. They call [`basis`], decide, then call [`apply`], and pass
-//! how the record is appended.
+//! `write`, `with_events` and `claims` share this. They call [`basis`], [`decide`] and [`apply`], in
+//! this order, and pass how the record is appended.
 
-use crate::engine::outcome::{Checked, Request, WriteOutcome};
+use crate::engine::outcome::{Checked, Request, WriteOutcome, pass_count};
 use crate::engine::shared::Local;
 use crate::engine::time::Stamp;
-use crate::engine::writer::Writer;
+use crate::engine::writer::{Lack, Tried, Writer};
 use crate::error::Result;
 use crate::image::BankSet;
 use crate::image::mapped_banks::Banks;
 use crate::image::state_block::StateBlock;
 use crate::locks::handle_stripes::StripeGuard;
 use crate::wal::{Record, Segment};
-use ebbtide_core::kind::{Moment, State, Totals, WritePlan, records};
+use ebbtide_core::kind::{Moment, State, Totals, WritePlan, plan, records};
 use std::cell::Cell;
 use std::sync::Arc;
 
 /// The outcome of one attempt under the stripe.
 pub(crate) enum Attempt {
     Done(WriteOutcome),
-    /// There is no room in the log that this handle has mapped, or in a block for a caller that
-    /// must not wait. Nothing has happened.
+    /// There is no room in the log that this handle has mapped. Nothing has happened.
     NoRoom,
     /// Nothing has happened, and another attempt may succeed: the state has changed, banks had to
     /// be mapped, or a slot of the batch was voided.
     Again,
     /// Its weight takes several records.
     Heavy,
-    /// An event must come first. Whether the kind can do
-    /// [without](ebbtide_core::kind::Events::step_without) it.
+    /// An event must come first, under stripe 0.
     NeedsStripe0 {
+        /// Whether the kind can do [without](ebbtide_core::kind::Events::step_without) it.
         can_be_put_off: bool,
     },
+}
+
+impl Attempt {
+    /// Returns the outcome for a caller that has no other way to write, and would need this many
+    /// slots of the log behind `end`.
+    pub(crate) fn tried(self, slots: u64, end: u64) -> Tried<WriteOutcome> {
+        match self {
+            Self::Done(written) => Tried::Done(written),
+            Self::NoRoom => Tried::NoRoom(Lack { slots, end }),
+            _ => Tried::Again,
+        }
+    }
 }
 
 /// What a write is decided on: a version of the state block, with its state and banks.
@@ -61,6 +73,20 @@ pub(crate) fn basis<'a>(writer: &'a Writer, moment: &Moment) -> Option<Basis<'a>
     Some(Basis { state_block, version, state, banks, ahead, has_count: Cell::new(true) })
 }
 
+/// Decides an operation on the blocks as they are.
+#[inline(always)]
+pub(crate) fn decide(
+    writer: &Writer,
+    basis: &Basis<'_>,
+    request: &Request<'_>,
+    moment: &Moment,
+) -> WritePlan {
+    let (kind, layout) = (writer.shared.kind(), writer.shared.layout());
+    let count = |there| basis.has_count.set(pass_count(there, request.count));
+    let (kind, state) = ((kind, basis.ahead), &basis.state);
+    plan::decide(kind, state, layout, moment, &request.asked, &*basis.banks, count)
+}
+
 /// Ends a write that leaves no record: the data that the answer rests on is durable when the
 /// stripe's last record is.
 pub(crate) fn leave(
@@ -75,11 +101,11 @@ pub(crate) fn leave(
     WriteOutcome { checked, lsn: stripe.entry().lsn() }
 }
 
-/// Records an operation by `append`, then applies it. `NoRoom` if there is none in a block for a
-/// caller that must not wait; then nothing has happened.
+/// Records an operation by `append`, then applies it.
 ///
 /// # Errors
-/// [`crate::Error::Io`] without room for a block that grows; then nothing has happened either.
+/// [`crate::Error::Io`] without memory for a block that must grow, [`crate::Error::WouldWait`] for
+/// a caller that must not wait for it; then nothing has happened.
 // Out of line, this and `append` cost every insert 70 ns (measured in pairs).
 #[inline(always)]
 pub(crate) fn apply(
@@ -101,7 +127,7 @@ pub(crate) fn apply(
         Some(block) => image.make_room(kind, banks, block, operation, may_allocate)?,
         None => Some(0),
     };
-    let Some(room) = room else { return Ok(Attempt::NoRoom) };
+    let Some(room) = room else { return Err(shared.would_wait("memory to be allocated")) };
     // Marked before the record exists, with the undo notes begun: queries retry from here on, and
     // whoever repairs this stripe finds the old words.
     located.begin();
@@ -132,7 +158,7 @@ pub(crate) fn apply(
 fn count(writer: &Writer, stripe: &StripeGuard<'_, Local>, lsn: u64, stamp: Stamp, counts: Totals) {
     let time = stamp.word();
     stripe.entry().count(lsn, time, counts);
-    // After the record is published: at most one operation late after a death, never early.
+    // After the record is published: after a death the sums lack at most one operation.
     writer.shared.header().counters().count(writer.shared.shard(), counts.inserts, counts.new_bits);
     writer.time.raise(time);
 }

@@ -190,9 +190,9 @@ impl Shared {
     /// Creates the error for a handle whose image has been retired: by others, or as the handle was
     /// closed while the operation was under way.
     pub(crate) fn retired(&self) -> Error {
-        // Closing sets its mark before the Release in `Status::retire`: an Acquire that saw the
+        // Closing sets its mark before the Release in `Status::retire`: the Acquire that sees the
         // image retired sees the mark, too.
-        if self.is_closed() {
+        if self.header().is_retired() && self.is_closed() {
             return self.closed();
         }
         Error::Retired { path: self.path().to_path_buf(), replaced: !self.slots.is_current() }

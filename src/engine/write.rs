@@ -8,17 +8,17 @@
 
 use crate::engine::commit_batch;
 use crate::engine::operation::{self, Attempt, Basis, basis, leave};
-use crate::engine::outcome::{Checked, Request, WriteOutcome, pass_count};
+use crate::engine::outcome::{Checked, Request, WriteOutcome};
 use crate::engine::overlay::BlockAccess;
 use crate::engine::shared::Local;
 use crate::engine::staging::{EventHandling, Host, Staging, Unstaged};
 use crate::engine::stripes::Wait;
 use crate::engine::time::Stamp;
 use crate::engine::with_events;
-use crate::engine::writer::{Lack, Tried, Waited, Writer};
+use crate::engine::writer::{Tried, Waited, Writer};
 use crate::error::Result;
 use crate::locks::handle_stripes::StripeGuard;
-use ebbtide_core::kind::{Decision, MOST_WEIGHT, Moment, WritePlan, plan};
+use ebbtide_core::kind::{Decision, MOST_WEIGHT};
 
 /// Inserts or removes a key, after checking its precondition. Best after
 /// [`Writer::prefetch_to_write`]: the cache misses on the cells then overlap with acquiring the
@@ -49,7 +49,7 @@ fn write_once(
     if waited.any() || !writer.backpressure.lets_write() {
         writer.wait_for_checkpoint(request.waits)?;
     }
-    match try_write(writer, request) {
+    match write_under_stripe(writer, request) {
         Ok(Tried::Done(written)) => Ok(Some(written)),
         undone => writer.before_next_attempt(undone, request.waits, waited).map(|()| None),
     }
@@ -57,25 +57,24 @@ fn write_once(
 
 /// Writes under the key's stripe, and releases it.
 #[inline(always)]
-fn try_write(writer: &Writer, request: &Request<'_>) -> Result<Tried<WriteOutcome>> {
+fn write_under_stripe(writer: &Writer, request: &Request<'_>) -> Result<Tried<WriteOutcome>> {
     let index = writer.shared.stripe_of(request.asked.hash);
     let mut stripe = writer.stripes.acquire(index, Wait::Operation(request.waits))?;
     writer.shared.check_writable()?;
     // Under the stripe, so that the clock's times within a stripe never decrease.
     let stamp = writer.time.stamp(request.time)?;
     let end = writer.shared.log.mapped_end();
-    let attempt = match attempt(writer, &mut stripe, request, stamp) {
-        Ok(Attempt::Done(written)) => return complete(writer, written, request, stamp),
-        Ok(Attempt::NeedsStripe0 { can_be_put_off }) => {
-            with_events::write(writer, &mut stripe, request, stamp, can_be_put_off)
+    let attempt = match write_one_record(writer, &mut stripe, request, stamp)? {
+        Attempt::Done(written) => return complete(writer, written, request, stamp),
+        Attempt::NeedsStripe0 { can_be_put_off } => {
+            with_events::write(writer, &mut stripe, request, stamp, can_be_put_off)?
         }
-        Ok(Attempt::Heavy) => return write_heavy(writer, stripe, request, stamp),
+        Attempt::Heavy => return write_heavy(writer, stripe, request, stamp),
         other => other,
     };
-    match attempt? {
-        Attempt::Done(written) => complete(writer, written, request, stamp),
-        Attempt::NoRoom => Ok(Tried::NoRoom(Lack { slots: 1, end })),
-        _ => Ok(Tried::Again),
+    match attempt.tried(1, end) {
+        Tried::Done(written) => complete(writer, written, request, stamp),
+        undone => Ok(undone),
     }
 }
 
@@ -103,8 +102,9 @@ fn complete(
     Ok(Tried::Done(written))
 }
 
+/// Writes an operation of one record, if no event must come first.
 #[inline(always)]
-fn attempt(
+fn write_one_record(
     writer: &Writer,
     stripe: &mut StripeGuard<'_, Local>,
     request: &Request<'_>,
@@ -118,7 +118,7 @@ fn attempt(
         writer.shared.image.follow()?;
         return Ok(Attempt::Again);
     };
-    let plan = decide(writer, &basis, request, moment);
+    let plan = operation::decide(writer, &basis, request, moment);
     if !basis.has_count.get() {
         return Err(writer.shared.unsupported("estimate"));
     }
@@ -149,26 +149,12 @@ fn needs_event(writer: &Writer, basis: &Basis<'_>, stamp: Stamp) -> Option<Attem
     let moment = writer.time.exact_moment(stamp);
     let due = kind.due(&basis.state, layout, &moment);
     let without = kind.events().and_then(|events| events.step_without(&basis.state, &moment));
-    // The words of an older state are overwritten.
+    // An event may have changed the state, and overwritten its words.
     if !basis.state_block.unchanged(basis.version) {
         return Some(Attempt::Again);
     }
     let can_be_put_off = due.is_some() && without.is_some();
     (due.is_some() || basis.ahead).then_some(Attempt::NeedsStripe0 { can_be_put_off })
-}
-
-/// Decides an operation on the blocks as they are.
-#[inline(always)]
-pub(crate) fn decide(
-    writer: &Writer,
-    basis: &Basis<'_>,
-    request: &Request<'_>,
-    moment: &Moment,
-) -> WritePlan {
-    let (kind, layout) = (writer.shared.kind(), writer.shared.layout());
-    let count = |there| basis.has_count.set(pass_count(there, request.count));
-    let (kind, state) = ((kind, basis.ahead), &basis.state);
-    plan::decide(kind, state, layout, moment, &request.asked, &*basis.banks, count)
 }
 
 /// Writes an operation whose weight takes several records, as a batch of them and of the events

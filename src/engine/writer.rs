@@ -151,7 +151,7 @@ impl Writer {
     /// Makes the room in the log that an attempt lacks: this may take two syncs.
     fn make_room(&self, waits: Waits, lack: Lack) -> Result<()> {
         if waits.never() {
-            return Err(self.shared.would_wait("more log or memory to be allocated"));
+            return Err(self.shared.would_wait("more log to be allocated"));
         }
         // A handle that is closed meanwhile waits for this.
         let _busy = self.shared.enter()?;
