@@ -261,14 +261,17 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_that_meets_what_closing_left_reports_that_the_handle_is_closed() {
-        let filter = made().0;
-        let shared = &filter.engine().shared;
-        filter.close().expect("a clean end");
-        // What an operation asks that had begun before: it found the handle open.
-        assert!(shared.header().is_retired());
-        let told = [shared.check_writable(), Err(shared.retired())];
-        assert!(told.iter().all(|told| matches!(told, Err(Error::Closed { .. }))), "{told:?}");
+    fn a_query_that_meets_what_closing_left_reports_that_the_handle_is_closed() {
+        let [(closed, _), (retired, _)] = [made(), made()];
+        closed.close().expect("a clean end");
+        retired.engine().header().retire();
+        // What a query asks that had begun before: it found the handle open.
+        let [closed, retired] = [&closed, &retired].map(|filter| {
+            assert!(filter.engine().header().is_retired());
+            filter.engine().shared.ended()
+        });
+        assert!(matches!(closed, Error::Closed { .. }), "{closed:?}");
+        assert!(matches!(retired, Error::Retired { .. }), "{retired:?}");
     }
 
     #[test]

@@ -173,7 +173,7 @@ impl Queries {
     #[inline]
     pub(crate) fn check(&self) -> Result<()> {
         self.shared.check_usable()?;
-        if self.shared.header().is_retired() { Err(self.shared.retired()) } else { Ok(()) }
+        if self.shared.header().is_retired() { Err(self.shared.ended()) } else { Ok(()) }
     }
 
     /// Reads a key's blocks in these banks. `read` may read them in the middle of a change, and is

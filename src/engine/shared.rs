@@ -187,15 +187,17 @@ impl Shared {
         if self.header().status().answers() { Ok(()) } else { Err(self.retired()) }
     }
 
-    /// Creates the error for a handle whose image has been retired: by others, or as the handle was
-    /// closed while the operation was under way.
+    /// Creates the error for a handle whose image has been retired.
     pub(crate) fn retired(&self) -> Error {
-        // Closing sets its mark before the Release in `Status::retire`: the Acquire that sees the
-        // image retired sees the mark, too.
-        if self.header().is_retired() && self.is_closed() {
-            return self.closed();
-        }
         Error::Retired { path: self.path().to_path_buf(), replaced: !self.slots.is_current() }
+    }
+
+    /// Creates the error for a query that finds the image retired: by others, or by the closing of
+    /// its own handle, which queries are not waited for.
+    pub(crate) fn ended(&self) -> Error {
+        // Closing sets its mark before the Release in `Status::retire`: the caller's Acquire that
+        // saw the image retired sees the mark, too.
+        if self.is_closed() { self.closed() } else { self.retired() }
     }
 
     /// Removes the oldest part of the log that is only kept. Returns false if there is none.

@@ -289,7 +289,7 @@ impl StripeLocks {
         sync::sleep(READERS_PATIENCE);
         // The sessions of a retired image are reused by those of its successor.
         if self.shared.header().is_retired() || !self.shared.slots.anyone_else()? {
-            return Err(self.shared.retired());
+            return Err(self.shared.ended());
         }
         let word = self.shared.header().stripe(stripe).lock_word();
         let at_work =

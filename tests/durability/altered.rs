@@ -159,8 +159,8 @@ fn fails() {
     }
 }
 
-/// An alteration fails, and what it has begun cannot be removed. Its handle goes on, takes
-/// checkpoints, and dies.
+/// An alteration fails, and what it has begun cannot be removed. Its handle continues,
+/// takes checkpoints, and dies.
 fn leaves() {
     let (mut refused, mut left) = (0, 0);
     for fault in [Fault::InputOutput, Fault::RenameFails, Fault::RemoveFails, Fault::ReadOnly] {

@@ -432,10 +432,22 @@ fn a_handle_that_nobody_uses_after_an_alteration_is_in_nobodys_way() {
         // At most a note follows.
         assert!(from("state at LSN ") <= from("replayed from LSN ") + 1, "{}", state.detail);
         assert!(reader.contains(399_u64.to_le_bytes()).expect("an answer"));
-        let begun = std::time::Instant::now();
-        let next: Filter<AgePartitioned> = Filter::open(&dir, options()).expect("a filter");
-        // Looking for the memory of the image would have taken five seconds.
-        assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+        let open_again = || -> (Filter<AgePartitioned>, Duration) {
+            let begun = std::time::Instant::now();
+            let next = Filter::open(&dir, options()).expect("a filter");
+            (next, begun.elapsed())
+        };
+        // Looking for the memory of the image would take five seconds each time; on a busy machine
+        // an opening may.
+        let (mut next, mut lasted) = open_again();
+        for _ in 0..9 {
+            if lasted < Duration::from_secs(4) {
+                break;
+            }
+            next.close().expect("a close");
+            (next, lasted) = open_again();
+        }
+        assert!(lasted < Duration::from_secs(4), "ten times {lasted:?} or so");
         insert(&next, 400..500);
         assert!((0..500).all(|key| has(&next, key)));
         // Now it is used.

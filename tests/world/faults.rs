@@ -7,7 +7,7 @@ use ebbtide::Error;
 use ebbtide_testkit::crash::fault::{FAULTS, Fault, Plan};
 use ebbtide_testkit::prefix::Checked;
 use ebbtide_testkit::random::Random;
-use ebbtide_testkit::schedule::stage;
+use ebbtide_testkit::schedule::{panics, stage};
 use std::time::Duration;
 
 /// Which errors are allowed at the moment.
@@ -150,7 +150,11 @@ pub fn run(world: &World, events: Events, lives: &[usize]) -> Checked<()> {
                 lock(&world.weather).lacked_threads = true;
             }
             Event::Panic => {
-                stage::let_sync_panic(true);
+                let most = 1 << random.below(12);
+                match random.below(2) {
+                    0 => panics::let_sync_panic(true),
+                    _ => panics::let_call_panic(Some(random.below(most))),
+                }
                 // Whoever unwinds may hold a stripe.
                 lock(&world.weather).may_poison = true;
             }
@@ -222,7 +226,8 @@ fn note(world: &World, plan: Option<Plan>) {
 pub fn heal(world: &World) {
     note(world, world.disk().plan(None));
     stage::lack_threads(false);
-    stage::let_sync_panic(false);
+    panics::let_sync_panic(false);
+    panics::let_call_panic(None);
 }
 
 /// Ends the faults of a round.

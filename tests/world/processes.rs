@@ -7,7 +7,7 @@ use crate::world::{Opened, World, lock};
 use ebbtide::{Durability, Error, Filter};
 use ebbtide_testkit::prefix::Checked;
 use ebbtide_testkit::random::Random;
-use ebbtide_testkit::schedule::stage;
+use ebbtide_testkit::schedule::{panics, stage};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -88,7 +88,7 @@ pub fn open(world: &World, life: usize) -> Checked<Option<Arc<Opened>>> {
 pub fn run(world: &World, life: usize, script: &Script, working: &Mutex<u64>) -> Checked<()> {
     stage::pause(script.begins);
     if script.is_first && world.handle(life).is_none() {
-        stage::survive(|| open(world, life)).transpose()?;
+        panics::survive(|| open(world, life)).transpose()?;
     }
     for _ in 0..200 {
         let Some(filter) = world.handle(life) else {
@@ -98,7 +98,7 @@ pub fn run(world: &World, life: usize, script: &Script, working: &Mutex<u64>) ->
         let mut task = Task::new(world, life, &filter, script.random.clone());
         for &act in &script.acts {
             // After a panic the thread continues, as one that catches it may.
-            if stage::survive(|| task.act(act)).transpose()? == Some(Next::Stop) {
+            if panics::survive(|| task.act(act)).transpose()? == Some(Next::Stop) {
                 break;
             }
         }
@@ -133,8 +133,9 @@ pub fn tend(world: &World, life: usize, is_log: bool, working: &Mutex<u64>) -> C
             None => 0,
         };
         // A task that panics is over.
-        let run =
-            |filter: Arc<Opened>| stage::survive(|| filter.run_task(is_log, is_punctual)).flatten();
+        let run = |filter: Arc<Opened>| {
+            panics::survive(|| filter.run_task(is_log, is_punctual)).flatten()
+        };
         let due = world.handle(life).and_then(run);
         let is_synced = interval.zip(ran).is_some_and(|(every, ran)| began - ran >= every);
         // A sync that failed is left to callers, and a handle may not have noticed an alteration.
@@ -167,7 +168,7 @@ pub fn close(world: &World, life: usize) -> Checked<()> {
     let Some(filter) = world.handle(life) else { return Ok(()) };
     let returned = world.ask(|oracle, _| Ok(oracle.returned()))?;
     world.begin_closing(life);
-    match stage::survive(|| filter.close()) {
+    match panics::survive(|| filter.close()) {
         Some(Ok(())) => {
             world.ask(|oracle, disk| {
                 // A handle that has not noticed an alteration closes what was before it.

@@ -23,6 +23,8 @@ pub struct Counts {
     pub power_cuts: u64,
     /// Processes killed at a step, or by an event.
     pub killed: u64,
+    /// Panics: after a sync, in an algorithm, in a function that a ticket calls.
+    pub panics: u64,
     /// Calls to the disk that failed, kinds of it not counted.
     pub faults: u64,
     /// Errors that callers got.
@@ -47,6 +49,7 @@ impl Counts {
             (&mut self.moments, other.moments),
             (&mut self.power_cuts, other.power_cuts),
             (&mut self.killed, other.killed),
+            (&mut self.panics, other.panics),
             (&mut self.faults, other.faults),
             (&mut self.errors, other.errors),
             (&mut self.lost, other.lost),
@@ -127,8 +130,9 @@ fn happen(seed: u64, is_traced: bool) -> Happened {
         let director = Director { more: Box::new(move || std::mem::take(&mut is_due)) };
         shuttle::Runner::new(director, config).run(move || {
             let counts = world::happen(seed, is_traced);
-            let stage::Figures { steps, switches, killed, trace } = stage::figures();
-            let counts = Counts { killed: counts.killed + killed, steps, switches, ..counts };
+            let stage::Figures { steps, switches, killed, panics, trace } = stage::figures();
+            let killed = counts.killed + killed;
+            let counts = Counts { killed, panics, steps, switches, ..counts };
             let happened = Happened { counts, trace, failure: stage::failure() };
             // The receiver waits.
             let _ = send.send(happened);
@@ -184,8 +188,8 @@ fn whatever_a_seed_decides(settings: &Settings) -> Result<(), String> {
     println!(
         "{worlds} worlds from seed {}: {:.1} simulated hours, {} operations in {} rounds, {} \
          tickets, {} openings, {} comparisons, {} moments of the past, {} power cuts, {} processes \
-         killed, {} faults, {} errors, {} write-backs lost, {} disks that lied, {} steps, {} \
-         switches; {:.0} s",
+         killed, {} panics, {} faults, {} errors, {} write-backs lost, {} disks that lied, {} \
+         steps, {} switches; {:.0} s",
         settings.seed,
         counts.passed.as_secs_f64() / 3600.0,
         counts.operations,
@@ -196,6 +200,7 @@ fn whatever_a_seed_decides(settings: &Settings) -> Result<(), String> {
         counts.moments,
         counts.power_cuts,
         counts.killed,
+        counts.panics,
         counts.faults,
         counts.errors,
         counts.lost,

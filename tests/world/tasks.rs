@@ -10,7 +10,7 @@ use ebbtide::{Batch, Call, Checked as Answer, Durability, Error, Since, Timestam
 use ebbtide_core::record::Op;
 use ebbtide_testkit::prefix::Checked;
 use ebbtide_testkit::random::Random;
-use ebbtide_testkit::schedule::stage;
+use ebbtide_testkit::schedule::{panics, stage};
 use std::sync::Arc;
 
 /// Keys that several threads insert.
@@ -232,7 +232,7 @@ impl<'a> Task<'a> {
                 keys.iter().map(|&(op, key)| (op, oracle.hash(key))).collect();
             Ok((oracle.begin(&written, checks), written))
         })?;
-        let result = write();
+        let result = panics::expose(write);
         self.wrote(begun, &written, durable, result)
     }
 
@@ -278,7 +278,7 @@ impl<'a> Task<'a> {
             let written = keys.map(|key| (Op::Insert, oracle.hash(key)));
             Ok((oracle.begin(&written, false), written))
         })?;
-        match call.insert_all(&bytes) {
+        match panics::expose(|| call.insert_all(&bytes)) {
             // A part may have happened.
             Err(error) => self.came(Err::<(), _>(error)).map(|_| Next::Stop),
             Ok(count) if count == keys.len() => self.wrote(begun, &written, durable, Ok(true)),
@@ -309,7 +309,7 @@ impl<'a> Task<'a> {
         let hash = written[0].1;
         let was_certain = world.ask(|oracle, _| Ok(oracle.is_certain(hash, now)))?;
         world.trace(|| format!("certain {was_certain} at {now}"));
-        let result = call.check_and_insert(key.to_le_bytes());
+        let result = panics::expose(|| call.check_and_insert(key.to_le_bytes()));
         let answer = result.as_ref().ok().copied();
         if refreshes && world.plan.given && answer == Some(Answer::Present) {
             // By now its time may be too late to refresh anything.
@@ -441,7 +441,8 @@ impl<'a> Task<'a> {
                 keys.iter().map(|&(op, key)| (op, oracle.hash(key))).collect();
             Ok(oracle.begin(&written, checks))
         })?;
-        self.came(write()).map(|came| if came.is_some() { Next::Continue } else { Next::Stop })
+        self.came(panics::expose(write))
+            .map(|came| if came.is_some() { Next::Continue } else { Next::Stop })
     }
 
     /// Looks up keys that must be in the window.

@@ -12,7 +12,7 @@ use ebbtide::{Checked as Answer, Error, Since, Ticket, Timestamp};
 use ebbtide_core::record::Op;
 use ebbtide_testkit::prefix::Checked;
 use ebbtide_testkit::random::Random;
-use ebbtide_testkit::schedule::stage;
+use ebbtide_testkit::schedule::{panics, stage};
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -195,7 +195,7 @@ impl Task<'_> {
                 }
             }
             Fate::Wait => {
-                let Some(answer) = stage::survive(|| awaited.ticket.wait()) else {
+                let Some(answer) = panics::survive(|| awaited.ticket.wait()) else {
                     lock(&world.tickets).waiting.remove(&number);
                     return Ok(());
                 };
@@ -214,7 +214,7 @@ impl Task<'_> {
             Fate::Call(callback) => {
                 let tell = self.callback(number, callback);
                 // It may be called at once.
-                stage::survive(|| awaited.ticket.on_durable(tell));
+                panics::survive(|| awaited.ticket.on_durable(tell));
             }
         }
         Ok(())
@@ -269,10 +269,10 @@ impl Task<'_> {
             let Some(world) = world.upgrade().filter(|_| !stage::is_dead(life)) else { return };
             stage::watch(|| {
                 let called = || world.called(number, life, callback, random, &answer);
-                stage::survive(called).unwrap_or(Ok(()))
+                panics::survive(called).unwrap_or(Ok(()))
             });
             if callback == Callback::Panics {
-                stage::panic_on_purpose();
+                panics::panic_on_purpose();
             }
         }
     }

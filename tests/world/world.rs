@@ -14,7 +14,7 @@ use ebbtide_testkit::crash::disk::CrashDisk;
 use ebbtide_testkit::prefix::{Checked, text};
 use ebbtide_testkit::random::{Random, mix};
 use ebbtide_testkit::schedule::place::Place;
-use ebbtide_testkit::schedule::stage;
+use ebbtide_testkit::schedule::{panics, stage};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
@@ -260,7 +260,8 @@ impl World {
     fn power_cut(&self, random: &mut Random) -> Checked<()> {
         self.kill_all();
         stage::lack_threads(false);
-        stage::let_sync_panic(false);
+        panics::let_sync_panic(false);
+        panics::let_call_panic(None);
         let weather = *lock(&self.weather);
         let is_lied_to = weather.lies || weather.was_lied_to;
         self.ask(|oracle, _| {

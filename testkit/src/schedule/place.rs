@@ -1,7 +1,7 @@
 //! A medium in the view of a process: each call is one step, and the locks of a dead process are
 //! released.
 
-use crate::schedule::stage;
+use crate::schedule::{panics, stage};
 use ebbtide::media::{Access, ByteLocks, Mapping, Media, MediaFile};
 use ebbtide_core::atomic::AtomicU64;
 use std::fmt::Debug;
@@ -243,7 +243,7 @@ impl MediaFile for File {
         stage::pass_sync();
         let synced = call(|| self.file.sync());
         if self.is_log {
-            stage::end_log_sync();
+            panics::end_log_sync(stage::is_alive());
         }
         synced
     }

@@ -11,6 +11,7 @@
 //! effect. When its threads run next, they unwind to their beginnings.
 
 use crate::random::{Random, mix};
+use crate::schedule::panics;
 use crate::schedule::policy::{Doing, Policy};
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
 use std::cell::{Cell, RefCell};
@@ -29,9 +30,6 @@ const LONGEST_RUN: u64 = 20_000;
 
 /// The payload with which the threads of a dead process unwind.
 struct Killed;
-
-/// The payload with which threads panic because a schedule wants them to.
-struct OnPurpose;
 
 /// A process of a schedule.
 struct Life {
@@ -70,8 +68,6 @@ struct Stage {
     lacks_threads: Cell<bool>,
     /// How long a sync lasts.
     sync_lasts: Cell<Duration>,
-    /// Whether the thread that syncs the log next panics.
-    panics: Cell<bool>,
     /// What code said that has panicked without purpose; the engine may have caught it.
     panicked: RefCell<Option<String>>,
     /// A hash of all that was decided and noted.
@@ -96,7 +92,6 @@ thread_local! {
         forgives: Cell::new(false),
         lacks_threads: Cell::new(false),
         sync_lasts: Cell::new(Duration::ZERO),
-        panics: Cell::new(false),
         panicked: RefCell::new(None),
         trace: Cell::new(0),
         given: Cell::new(0),
@@ -113,6 +108,10 @@ impl Stage {
         self.with_inner(|inner| inner.lives[process].dead)
     }
 
+    fn is_alive(&self) -> bool {
+        self.process.get().is_some_and(|process| !self.is_dead(process))
+    }
+
     /// Ends a thread whose process is dead. Destructors that run meanwhile get false: their steps
     /// must have no effect.
     fn end(&self) -> bool {
@@ -126,6 +125,9 @@ impl Stage {
     fn step(&self) -> bool {
         if self.within.get() {
             return true;
+        }
+        if panics::is_exposed() {
+            panics::approach(|| self.is_alive());
         }
         let left = self.left.get();
         if left > 0 {
@@ -189,11 +191,12 @@ impl Stage {
 
     /// Lets the chosen thread run, until this one is chosen again; returns true if it was woken.
     fn switch(&self, doing: Doing) -> bool {
-        let process = self.process.get();
+        let (process, is_exposed) = (self.process.get(), panics::is_exposed());
         self.settle();
         self.with_inner(|inner| inner.threads[self.thread.get()] = doing);
         shuttle::thread::yield_now();
         self.process.set(process);
+        panics::set_exposed(is_exposed);
         self.give();
         let woken = self.woken.get();
         if process.is_some_and(|process| self.is_dead(process)) {
@@ -332,10 +335,10 @@ pub fn begin(mut random: Random, deaths: Vec<Option<u64>>, bury: impl Fn(usize) 
         stage.forgives.set(false);
         stage.lacks_threads.set(false);
         stage.sync_lasts.set(Duration::ZERO);
-        stage.panics.set(false);
         stage.panicked.replace(None);
         stage.trace.set(0);
     });
+    panics::reset();
 }
 
 /// Begins another round of a schedule: draws a policy, and grants the steps and the time of a
@@ -378,34 +381,9 @@ pub fn pass_sync() {
     }
 }
 
-/// Panics, as a program's own code within a call of the engine may.
-pub fn panic_on_purpose() {
-    resume_unwind(Box::new(OnPurpose));
-}
-
-/// Decides whether the thread that syncs the log next panics afterwards.
-pub fn let_sync_panic(panics: bool) {
-    STAGE.with(|stage| stage.panics.set(panics));
-}
-
-/// Panics after a sync of the log, if that was decided.
-pub fn end_log_sync() {
-    let panics = STAGE.with(|stage| {
-        let is_free = stage.process.get().is_some_and(|process| !stage.is_dead(process));
-        is_free && !std::thread::panicking() && stage.panics.replace(false)
-    });
-    if panics {
-        panic_on_purpose();
-    }
-}
-
-/// Runs code that may panic on purpose; returns none if it did.
-pub fn survive<T>(act: impl FnOnce() -> T) -> Option<T> {
-    match catch_unwind(AssertUnwindSafe(act)) {
-        Ok(done) => Some(done),
-        Err(payload) if payload.is::<OnPurpose>() => None,
-        Err(payload) => resume_unwind(payload),
-    }
+/// Returns whether the thread that runs belongs to a process that lives.
+pub(super) fn is_alive() -> bool {
+    STAGE.with(Stage::is_alive)
 }
 
 /// Adds what was observed to the trace.
@@ -422,6 +400,7 @@ pub fn now() -> Duration {
 pub fn perform(process: usize, act: impl FnOnce() -> Result<(), String>) {
     STAGE.with(|stage| {
         stage.process.set(Some(process));
+        panics::set_exposed(false);
         stage.give();
         watch(|| act().map_err(|sentence| format!("process {process}: {sentence}")));
         stage.settle();
@@ -504,6 +483,8 @@ pub struct Figures {
     pub switches: u64,
     /// Processes that died at a step.
     pub killed: u64,
+    /// Panics on purpose.
+    pub panics: u64,
     /// A hash of all that was decided and noted: equal for equal runs.
     pub trace: u64,
 }
@@ -514,6 +495,7 @@ pub fn figures() -> Figures {
         steps: stage.steps.get(),
         switches: stage.switches.get(),
         killed: stage.killed.get(),
+        panics: panics::count(),
         trace: stage.trace.get(),
     })
 }
