@@ -202,10 +202,7 @@ impl Checkpoints {
         self.shared.check_directory().inspect_err(|_| {
             let _ = self.shared.media.remove(&temporary);
         })?;
-        let name = FileName::Snapshot { start }.to_string();
-        let named =
-            self.shared.media.rename(&temporary, &name).and_then(|()| self.shared.media.sync());
-        named.map_err(Error::io("name", self.shared.path().join(&name))).inspect_err(|_| {
+        self.name(&temporary, start).inspect_err(|_| {
             // As above, if it was not renamed.
             let _ = self.shared.media.remove(&temporary);
         })?;
@@ -215,6 +212,24 @@ impl Checkpoints {
         header.unsound().remove(start);
         self.reclaim.tidy()?;
         Ok(start)
+    }
+
+    /// Gives a new snapshot its name, durably. If another handle has written one of the same LSN, a
+    /// sound one stays: replaced, a power cut might bring its name back without its blocks (see
+    /// [`removal`](crate::recovery::removal)).
+    fn name(&self, temporary: &str, start: u64) -> Result<()> {
+        let (media, name) = (&*self.shared.media, FileName::Snapshot { start }.to_string());
+        let named = match media.rename_new(temporary, &name) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                if self.reclaim.is_proven(start) {
+                    media.remove(temporary)
+                } else {
+                    media.rename(temporary, &name)
+                }
+            }
+            done => done,
+        };
+        named.and_then(|()| media.sync()).map_err(Error::io("name", media.path().join(name)))
     }
 
     /// Writes a snapshot for which there was no space (the error `full`), in the space of the

@@ -164,8 +164,12 @@ impl Reclaim {
         }
         // A sound header proves little about the rest, and a handle that found it damaged may be
         // gone. Nothing is removed on the strength of a header alone.
-        if !superfluous.is_empty() && !unread.into_iter().all(|start| self.proves(start)) {
-            return Ok(());
+        if !superfluous.is_empty() {
+            if !unread.into_iter().all(|start| self.proves(start)) {
+                return Ok(());
+            }
+            // Another handle may have named one of the snapshots since the last sync.
+            self.shared.media.sync().map_err(Error::io("sync", self.shared.path()))?;
         }
         self.keep_or_remove(&superfluous, &listing, snapshot_bytes)?;
         // At once: at a high insert rate, the log that is removed in a second could fill the disk.

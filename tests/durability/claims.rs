@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 const HANG: Duration = Duration::from_secs(60);
 
 /// All claims.
-pub const ALL: [(&str, fn()); 19] = [
+pub const ALL: [(&str, fn()); 18] = [
     (
         "a_file_that_a_creator_left_is_not_called_foreign_because_another_one_cannot_be_opened",
         a_file_that_a_creator_left_is_not_called_foreign_because_another_one_cannot_be_opened,
@@ -85,10 +85,6 @@ pub const ALL: [(&str, fn()); 19] = [
         "a_segment_whose_creator_failed_is_durable_before_it_is_used",
         a_segment_whose_creator_failed_is_durable_before_it_is_used,
     ),
-    (
-        "on_a_full_disk_no_file_is_removed_before_the_newest_snapshot_is_durable",
-        on_a_full_disk_no_file_is_removed_before_the_newest_snapshot_is_durable,
-    ),
 ];
 
 /// Options with small segments, without background work.
@@ -102,16 +98,16 @@ pub fn options() -> Options {
         .background(false)
 }
 
-fn always() -> Options {
+pub fn always() -> Options {
     options().durability(Durability::Always)
 }
 
-fn create(disk: &CrashDisk, options: Options) -> Filter<Bloom> {
+pub fn create(disk: &CrashDisk, options: Options) -> Filter<Bloom> {
     let spec = Bloom::capacity(10_000).fpr(1e-6);
     Filter::create_on(Arc::new(disk.clone()), spec, options).expect("a filter on the crash disk")
 }
 
-fn reopen(disk: &CrashDisk) -> Result<Filter<Bloom>, Error> {
+pub fn reopen(disk: &CrashDisk) -> Result<Filter<Bloom>, Error> {
     Filter::open_on(Arc::new(disk.clone()), options())
 }
 
@@ -536,42 +532,4 @@ fn a_segment_whose_creator_failed_is_durable_before_it_is_used() {
         }
     }
     assert!(failed > 3, "{failed} inserts had to be repeated");
-}
-
-fn on_a_full_disk_no_file_is_removed_before_the_newest_snapshot_is_durable() {
-    const KEYS: u64 = 400;
-    let mut cuts = 0;
-    for calls in 0.. {
-        let disk = CrashDisk::new();
-        let filter = create(&disk, always());
-        for key in 0..KEYS {
-            assert!(filter.insert(key.to_le_bytes()).expect("the disk is sound"));
-            if key % 150 == 140 {
-                filter.checkpoint().expect("the disk is sound");
-            }
-        }
-        disk.die_after(calls);
-        filter.checkpoint().expect("the disk is sound");
-        let Some(killed) = disk.left() else {
-            assert!(calls > 15 && cuts > 100, "{calls} calls of a checkpoint, {cuts} cuts");
-            return;
-        };
-        let died = killed.tape().now;
-        // The next process on the living kernel finds the disk full, and then some space.
-        killed.plan(Some(Plan::new(Fault::NoSpace, 1, false)));
-        let next = reopen(&killed).expect("the older snapshot has space");
-        let tape = killed.end();
-        for at in tape.fullest().filter(|&at| at >= died) {
-            for seed in 0..8 {
-                let by = Chooser::chance(Random::new(calls << 8 | seed)).shared();
-                let left = CrashDisk::after_cut(&tape, at, &by, false);
-                let what = format!("died at call {calls}, cut at {at}, seed {seed}");
-                let filter = reopen(&left).unwrap_or_else(|error| panic!("{what}: {error}"));
-                assert_eq!(filter.digest().expect("a digest").inserts, KEYS, "{what}");
-                cuts += 1;
-                left.end();
-            }
-        }
-        drop(next);
-    }
 }

@@ -15,6 +15,7 @@ mod claims;
 mod faults;
 mod images;
 mod kept;
+mod removals;
 mod settings;
 mod small;
 mod threads;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         .chain(&kept::ALL)
         .chain(&altered::ALL)
         .chain(&answers::ALL)
+        .chain(&removals::ALL)
         .map(|&(name, claim)| {
             Trial::test(name, move || {
                 claim();
