@@ -9,7 +9,7 @@ use crate::locks::leader_gate::{self, Taken};
 use crate::options::Durability;
 use crate::sync::patience;
 use crate::wal::Segment;
-use crate::wal::log::SMALL;
+use crate::wal::mapped_log::SMALL;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -33,7 +33,7 @@ use crate::recovery::removal::remove_for_good;
 use crate::recovery::{KnownExtent, Recovered, rebuild, rebuild_in_memory, trim};
 use crate::sync::{self, Instant, patience};
 use crate::telemetry::{Timed, Work};
-use crate::wal::log::next_end;
+use crate::wal::mapped_log::next_end;
 use crate::wal::record::RECORD_BYTES;
 use crate::wal::segment::SegmentHeader;
 use crate::wal::{Log, Segment};
