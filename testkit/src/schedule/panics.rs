@@ -58,6 +58,15 @@ pub(super) fn set_exposed(exposed: bool) {
     PANICS.with(|panics| panics.exposed.set(exposed));
 }
 
+/// Returns whether a kind is at work: by the names of functions, or by files where the program has
+/// them. (Kinds are also parameters of types of the engine's functions.)
+fn is_in_kind() -> bool {
+    Backtrace::force_capture().to_string().lines().any(|line| {
+        let name = line.split_once(": ").map_or("", |(_, name)| name.trim_start_matches('<'));
+        name.starts_with("ebbtide_core::kinds::") || line.contains("core/src/kinds/")
+    })
+}
+
 /// Panics if that was decided for this step, and it is one of the algorithms: between the words of
 /// its locks the engine has nothing that panics. `is_alive`: the thread's process.
 pub(super) fn approach(is_alive: impl FnOnce() -> bool) {
@@ -68,7 +77,7 @@ pub(super) fn approach(is_alive: impl FnOnce() -> bool) {
             return false;
         }
         let looks = panics.looks.get();
-        let is_in_kind = Backtrace::force_capture().to_string().contains("ebbtide_core::kinds::");
+        let is_in_kind = is_in_kind();
         if is_in_kind || looks == 0 {
             panics.before_call.set(None);
         }
