@@ -242,8 +242,8 @@ impl MediaFile for File {
     fn sync(&self) -> io::Result<()> {
         stage::pass_sync();
         let synced = call(|| self.file.sync());
-        // After a sync that failed, pages look clean, and the next leader stores them again: which a
-        // simulated disk, that sees only contents, would not notice.
+        // After a sync that failed, pages look clean, and the next leader stores them again: a
+        // simulated disk, which sees only contents, would not notice.
         if self.is_log && synced.is_ok() {
             panics::end_log_sync(stage::is_alive());
         }
