@@ -192,8 +192,8 @@ impl Shared {
         Error::Retired { path: self.path().to_path_buf(), replaced: !self.slots.is_current() }
     }
 
-    /// Creates the error for a query that finds the image retired: by others, or by the closing of
-    /// its own handle, which queries are not waited for.
+    /// Creates the error for a call that closing does not wait for, and that finds the image
+    /// retired: by others, or because its own handle was closed.
     pub(crate) fn ended(&self) -> Error {
         // Closing sets its mark before the Release in `Status::retire`: the caller's Acquire that
         // saw the image retired sees the mark, too.

@@ -34,6 +34,38 @@ fn is_closed<T: std::fmt::Debug>(answer: Result<T>, what: &str) {
 }
 
 #[test]
+fn an_alteration_during_which_the_handle_is_closed_says_so_and_loses_nothing() {
+    const KEYS: u64 = 30_000;
+    let (_home, dir) = home();
+    let spec = |capacity| Bloom::capacity(capacity);
+    let keeps = options().keep_log(ebbtide::Keep::Bytes(1 << 30));
+    Filter::create(&dir, spec(KEYS), keeps).expect("a filter").close().expect("a clean end");
+    let mut interrupted = 0;
+    for round in 0..20 {
+        let filter = open(&dir);
+        if round == 0 {
+            (0..KEYS).for_each(|key| assert!(filter.insert(key.to_le_bytes()).is_ok()));
+        }
+        std::thread::scope(|scope| {
+            let unlogged = ebbtide::history::Unlogged::Refuse;
+            let (filter, wanted) = (&filter, spec(KEYS + 1 + round));
+            let altering = scope.spawn(move || filter.alter(wanted, unlogged));
+            std::thread::sleep(Duration::from_millis(round));
+            filter.close().expect("it waits for no alteration");
+            match altering.join().expect("no panic") {
+                Err(Error::Closed { .. }) => interrupted += 1,
+                altered => drop(altered.expect("done before")),
+            }
+        });
+        drop(filter);
+        let filter = open(&dir);
+        assert!((0..KEYS).all(|key| filter.contains(key.to_le_bytes()).expect("an answer")));
+        filter.close().expect("a clean end");
+    }
+    assert!(interrupted > 0, "no alteration was under way");
+}
+
+#[test]
 fn a_closed_handle_refuses_every_operation_but_still_names_its_filter() {
     let (home, dir) = home();
     let filter = Filter::create(&dir, Counting::capacity(1000), options()).expect("a filter");

@@ -81,6 +81,8 @@ pub(crate) fn alter_filter<K>(
                 return Ok(altered);
             }
             Err(Error::Retired { replaced: false, .. }) if is_gone => {}
+            // Another thread has closed the handle meanwhile.
+            Err(Error::Retired { .. }) => return Err(engine.shared.ended()),
             Err(error) => return Err(error),
         }
     }
