@@ -186,7 +186,7 @@ pub use sync::scheduled;
 pub mod models {
     pub use crate::engine::ticket_list;
     pub use crate::image::{claims, seqlock, stripe_table, words};
-    pub use crate::locks::{leader_gate, stripe_lock};
+    pub use crate::locks::{single_flight, stripe_lock};
     pub mod sync {
         pub use crate::sync::{AtomicU64, Ordering, Watermark};
     }

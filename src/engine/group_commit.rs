@@ -12,7 +12,7 @@ use crate::engine::shared::Shared;
 use crate::engine::trust;
 use crate::engine::wakeup::Wakeup;
 use crate::error::{Error, Result};
-use crate::locks::leader_gate::{self, Taken};
+use crate::locks::single_flight::{self, Taken};
 use crate::options::Durability;
 use crate::sync::{self, Hint, Instant, patience};
 use crate::telemetry::{self, Timed, Work};
@@ -76,7 +76,7 @@ impl GroupCommit {
             }
             let patience = self.patience();
             let (leader, in_order) =
-                match leader_gate::take(self.shared.header().syncing(), patience) {
+                match single_flight::take(self.shared.header().syncing(), patience) {
                     Taken::Again => continue,
                     Taken::Ours(leader) => (leader, true),
                     Taken::Overtook(leader) => {

@@ -5,7 +5,7 @@ use crate::engine::shared::Shared;
 use crate::engine::trust;
 use crate::engine::wakeup::RECORDS_PER_WAKEUP;
 use crate::error::Result;
-use crate::locks::leader_gate::{self, Taken};
+use crate::locks::single_flight::{self, Taken};
 use crate::options::Durability;
 use crate::sync::patience;
 use crate::wal::Segment;
@@ -98,7 +98,7 @@ impl LogSpace {
                 return self.map_ahead();
             }
             self.shared.check_directory()?;
-            let leader = match leader_gate::take(header.growing(), GROWERS_TIME) {
+            let leader = match single_flight::take(header.growing(), GROWERS_TIME) {
                 Taken::Again => continue,
                 // `allocate` detects anything that the previous one left unfinished.
                 Taken::Ours(leader) | Taken::Overtook(leader) => leader,

@@ -7,15 +7,15 @@
 //! The base lives in the image. All handles with the same clock use it, and each image takes it
 //! over from the previous one as long as the machine runs. The wall clock is therefore read once
 //! per boot, at the first opening, and later steps of it have no effect. From then on only the
-//! *lead* relates the filter's time to the wall clock: how far it is ahead. The lead also survives
-//! a reboot. Nothing here changes the state.
+//! *clock offset* relates the filter's time to the wall clock: how far it is ahead. The offset also
+//! survives a reboot. Nothing here changes the state.
 
 use crate::clock::Clock;
 use crate::engine::lease_clock;
 use crate::engine::shared::Shared;
 use crate::error::Result;
 use crate::image::words::TimeWords;
-use crate::image::{Control, clock_lead};
+use crate::image::{Control, clock_offset};
 use crate::media::{Access, Media};
 use crate::meta::Meta;
 use crate::options::Downtime;
@@ -27,11 +27,11 @@ use std::time::Duration;
 
 pub use ebbtide_core::time::OperationTime as Stamp;
 
-/// The lead is stored again when it has changed by this many milliseconds; only a step of the wall
-/// clock changes it.
-const LEAD_STEP: u64 = 100;
+/// The clock offset is stored again when it has changed by this many milliseconds; only a step of
+/// the wall clock changes it.
+const OFFSET_STEP: u64 = 100;
 
-/// A lead below this is not reported: clocks of several machines differ by as much.
+/// A lead over the clock below this is not reported: clocks of several machines differ by as much.
 const LEAD_REPORTED: Duration = Duration::from_secs(1);
 
 /// The first time from the clock is this much later than a key's own time. The time base does not
@@ -56,7 +56,7 @@ pub struct TimeBase {
     own: Option<[AtomicU64; 2]>,
 }
 
-/// Initialises a new image's time bases and lead from those of the previous image. The base
+/// Initialises a new image's time bases and clock offset from those of the previous image. The base
 /// continues as long as the machine runs, unless time stands still while the filter is closed, or
 /// the opener has another clock.
 ///
@@ -68,8 +68,8 @@ pub fn continue_time(
     clock: &Clock,
     header: &Control,
 ) -> Result<()> {
-    if let Some(lead) = clock_lead::previous(media, meta.uuid)? {
-        clock_lead::note(header, lead);
+    if let Some(offset) = clock_offset::previous(media, meta.uuid)? {
+        clock_offset::note(header, offset);
     }
     let Some(before) = Control::open_previous(media, meta.uuid, Access::Read)? else {
         return Ok(());
@@ -86,14 +86,14 @@ pub fn continue_time(
 /// Returns the filter's time at the first opening with a clock, or with a different clock; `None`
 /// if only times that came with keys have moved it so far.
 fn first_time(header: &Control, downtime: Downtime, clock: &Clock) -> Option<Micros> {
-    let (latest, lead) = (latest_of(header), clock_lead::noted(header));
-    if latest.time == 0 || (latest.stream && lead.is_none()) {
+    let (latest, offset) = (latest_of(header), clock_offset::noted(header));
+    if latest.time == 0 || (latest.stream && offset.is_none()) {
         return None;
     }
     match downtime {
         Downtime::Freeze => Some(latest.time),
         Downtime::Age => {
-            let ahead = lead.unwrap_or(0).saturating_mul(1000);
+            let ahead = offset.unwrap_or(0).saturating_mul(1000);
             let time = clock.wall()?.saturating_add_signed(ahead).min(LATEST);
             Some(if is_behind(time, latest.time) { latest.time } else { time })
         }
@@ -339,21 +339,21 @@ impl Time {
     /// Raises the time base as operations have raised the copy of it.
     pub(crate) fn raise_base(&self, to: i64) {
         self.base.words(self.shared.header()).raise(to);
-        self.note_lead();
+        self.note_offset();
     }
 
     /// Lets the clock continue from this time.
     fn continue_from(&self, time: Micros) {
         self.base.raise(self.shared.header(), &self.shared.options.clock, time);
-        self.note_lead();
+        self.note_offset();
     }
 
     fn check_lead(&self, time: Micros) -> Result<Stamp> {
         Ok(Stamp::given(time, self.shared.options.clock.wall(), self.shared.meta.max_lead)?)
     }
 
-    /// Raises the time base to times that came with keys, and updates the lead to the wall clock:
-    /// at the opening, once a second, at the close. Readers do not call it.
+    /// Raises the time base to times that came with keys, and updates the clock offset: at the
+    /// opening, once a second, at the close. Readers do not call it.
     pub(crate) fn tend(&self) {
         let (header, clock) = (self.shared.header(), &self.shared.options.clock);
         if !self.shared.uses_time {
@@ -363,20 +363,20 @@ impl Time {
         if self.base.read(header, clock).is_some_and(|time| is_behind(time, latest)) {
             self.base.raise(header, clock, latest);
         }
-        self.note_lead();
+        self.note_offset();
     }
 
     /// Stores how far the filter's time is ahead of the wall clock, for the first opening after a
     /// reboot.
-    fn note_lead(&self) {
+    fn note_offset(&self) {
         let (header, clock) = (self.shared.header(), &self.shared.options.clock);
         let time = self.base.read(header, clock).filter(|_| self.base.own.is_none());
         let (Some(time), Some(wall)) = (time, clock.wall()) else {
             return;
         };
-        let lead = (time.min(LATEST) as i64 - wall.min(LATEST) as i64) / 1000;
-        if clock_lead::noted(header).is_none_or(|noted| noted.abs_diff(lead) >= LEAD_STEP) {
-            clock_lead::note(header, lead);
+        let offset = (time.min(LATEST) as i64 - wall.min(LATEST) as i64) / 1000;
+        if clock_offset::noted(header).is_none_or(|noted| noted.abs_diff(offset) >= OFFSET_STEP) {
+            clock_offset::note(header, offset);
         }
     }
 

@@ -6,8 +6,8 @@
 //! | 16 | the tail, which every insert moves |
 //! | 24-31 | mostly read: ends of the log (durable, allocated), status, refused; notes; events |
 //! | 32-39 | snapshots: newest, damaged ones; the time base; whether writers wait |
-//! | 40, 48 | leader gates: syncing, growing the log |
-//! | 49, 50 | the lead; slots in a segment of the timeline |
+//! | 40, 48 | single-flight gates: syncing, growing the log |
+//! | 49, 50 | the clock offset; slots in a segment of the timeline |
 //! | 56 | the latest time |
 //! | 64-68 | the head of the sharded counters |
 //! | 72-76 | the file without a name that contains the banks |
@@ -58,7 +58,7 @@ const TIME_BASE: usize = 36;
 const WANTED: usize = 39;
 const SYNCING: usize = 40;
 const GROWING: usize = 48;
-pub(crate) const LEAD: usize = 49;
+pub(crate) const CLOCK_OFFSET: usize = 49;
 const SEGMENT_RECORDS: usize = 50;
 const TIME: usize = 56;
 const COUNTERS: usize = 64;
@@ -71,7 +71,7 @@ pub const UNSOUND_MAX: usize = 3;
 
 const _: () = assert!(UNSOUND + UNSOUND_MAX <= TIME_BASE && TIME_BASE + 3 <= WANTED);
 const _: () = assert!(HEADER_WORDS <= TAIL, "counters lie behind the checked header");
-const _: () = assert!((LEAD + 1) * 8 <= 512, "one sector holds header, time base and lead");
+const _: () = assert!((CLOCK_OFFSET + 1) * 8 <= 512, "header, base and offset: one sector");
 const _: () = assert!(COUNTERS + HEAD_WORDS <= FILE && FILE + FILE_WORDS <= CLAIMS);
 const _: () = assert!(CLAIMS + claims::HEAD_WORDS <= LEASE_BASE && LEASE_BASE + 3 <= SLOTS);
 const _: () = assert!(STRIPES.is_multiple_of(STRIPE_WORDS));
@@ -492,13 +492,13 @@ impl Control {
         ImageTime { words, clock: self.word(LEASE_BASE + 2) }
     }
 
-    /// The leader gate of syncing the log.
+    /// The single-flight gate of syncing the log.
     #[must_use]
     pub fn syncing(&self) -> &AtomicU64 {
         self.word(SYNCING)
     }
 
-    /// The leader gate of allocating a segment.
+    /// The single-flight gate of allocating a segment.
     #[must_use]
     pub fn growing(&self) -> &AtomicU64 {
         self.word(GROWING)

@@ -5,33 +5,33 @@
 //! `rare_space` the space of what few filters use, `words` its control words with their orderings,
 //! `block_header` the header of a block, `stripe_table` an entry of the table of stripes,
 //! `counters` the sums for steps, `state_block` the filter-wide state, `positions` how far sources
-//! were read, `claims` which keys are being worked on, `clock_lead` how far the filter's time is
+//! were read, `claims` which keys are being worked on, `clock_offset` how far the filter's time is
 //! ahead of the wall clock. `bank` is a set of blocks, `bank_files` where the banks lie: in
 //! `named_banks`, or in the file without a name that `bank_file_holders` have open; `mapped_banks`
 //! are those that a process has mapped, `room` is the part of a block that has space. `seqlock` is
 //! the protocol by which blocks are read without a lock, `write_back_check` asks whether the system
-//! could write the image back, `shared` is all of it together. The first opener takes no filter
-//! state from the image: it rebuilds that from snapshot and log. It takes from it how far the log
-//! reached, and the times. The image knows kinds only as far as the state block lists the banks,
-//! and it takes no locks.
+//! could write the image back, `mapped_image` is all of it together. The first opener takes no
+//! filter state from the image: it rebuilds that from snapshot and log. It takes from it how far
+//! the log reached, and the times. The image knows kinds only as far as the state block lists the
+//! banks, and it takes no locks.
 
 pub mod bank;
 pub mod bank_file_holders;
 pub mod bank_files;
 mod block_header;
 pub mod claims;
-pub mod clock_lead;
+pub mod clock_offset;
 pub mod control;
 pub mod counters;
 pub mod handles;
 pub mod identity;
 pub mod mapped_banks;
+pub mod mapped_image;
 pub mod named_banks;
 pub mod positions;
 pub mod rare_space;
 mod room;
 pub mod seqlock;
-pub mod shared;
 pub mod state_block;
 pub mod stripe_table;
 pub mod words;
@@ -39,5 +39,5 @@ pub mod write_back_check;
 
 pub use bank::{Bank, BankForm, BankSet};
 pub use control::Control;
-pub use shared::Image;
+pub use mapped_image::Image;
 pub use stripe_table::Stripe;

@@ -1,7 +1,7 @@
 //! The shared words of the file `live`, each with the operations that its protocol consists of.
 //!
 //! The orderings on these words are chosen here and nowhere else, each with its reason and its
-//! partner. Two kinds of words have their protocol elsewhere: lock words and leader gates in
+//! partner. Two kinds of words have their protocol elsewhere: lock words and single-flight gates in
 //! `locks/`, slots of the log in `wal/slot.rs`. `docs/protocols/` describes the protocols.
 
 use crate::sync::{AtomicU64, Ordering, fence};
@@ -269,10 +269,13 @@ impl<'a> Status<'a> {
         self.0.fetch_or(RETIRED, Ordering::Release);
     }
 
-    /// As [`Status::retire`], because the filter is altered. Release: pairs with the Acquire fence
-    /// in `answers`. The next owners of the stripes see the mark by the release of the locks.
+    /// As [`Status::retire`], because the filter is altered. The next owners of the stripes see the
+    /// mark by the release of the locks.
     pub fn retire_to_alter(self) {
         self.0.fetch_or(RETIRED | ALTERED, Ordering::Release);
+        // Release fence: pairs with the Acquire fence in `answers`. Whoever reads what is stored or
+        // freed after it sees the mark.
+        fence(Ordering::Release);
     }
 
     /// Returns whether it was retired by an alteration. Acquire: as [`Status::is_retired`].
@@ -287,8 +290,8 @@ impl<'a> Status<'a> {
     #[must_use]
     #[inline]
     pub fn answers(self) -> bool {
-        // Acquire fence: pairs with the Release in `retire_to_alter`, if a read before the fence
-        // saw what was stored after the Release.
+        // Acquire fence: pairs with the Release fence in `retire_to_alter`, if a read before this
+        // fence saw what was stored after that one.
         fence(Ordering::Acquire);
         self.0.load(Ordering::Relaxed) & ALTERED == 0
     }

@@ -6,7 +6,7 @@
 
 use crate::format::names::FileName;
 use crate::image::bank::Bank;
-use crate::image::shared::Image;
+use crate::image::mapped_image::Image;
 use crate::media::{Access, MediaFile};
 use std::io;
 use std::sync::Arc;

@@ -4,14 +4,14 @@
 //! [`image_in_use`] tells whether any handle uses an image). A stripe's lock contains the owner's
 //! slot ([`stripe_lock`]); [`handle_stripes`] are the locks of a handle with what it keeps for each
 //! stripe, and [`courtesy`] lets others have a stripe between the operations of a busy writer. A
-//! leader gate ([`leader_gate`]) avoids duplicate work. Threads sleep in [`futex`]. Nothing here
-//! depends on what a stripe guards, or on how a dead owner's stripe is repaired.
+//! single-flight gate ([`single_flight`]) avoids duplicate work. Threads sleep in [`futex`].
+//! Nothing here depends on what a stripe guards, or on how a dead owner's stripe is repaired.
 
 pub mod courtesy;
 pub mod futex;
 pub mod handle_stripes;
 pub mod holder_pids;
 pub mod image_in_use;
-pub mod leader_gate;
 pub mod session;
+pub mod single_flight;
 pub mod stripe_lock;

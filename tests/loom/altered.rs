@@ -37,13 +37,17 @@ impl Filter {
 
     /// As steps 3 to 10 of `docs/protocols/alter.md`.
     fn alter(&self) {
+        self.alter_and_mark(|status| Status::new(status).retire_to_alter());
+    }
+
+    fn alter_and_mark(&self, mark: impl FnOnce(&AtomicU64)) {
         let written = self.stripe.lock().expect("no panic");
         let made = *written;
-        self.status().retire_to_alter();
+        mark(&self.status);
         drop(written);
         *self.new.lock().expect("no panic") = Some(made);
-        // The call that frees the memory: whoever meets the zero sees what came before it.
-        self.old_cell.store(0, Ordering::Release);
+        // The call that frees the memory. It need not order anything.
+        self.old_cell.store(0, Ordering::Relaxed);
     }
 
     /// Writes a record, into the old image or the new one.
@@ -90,12 +94,16 @@ fn no_record_is_lost(alter: fn(&Filter)) {
 
 /// `ask` answers from the old image, or not.
 fn no_answer_is_outdated(ask: fn(&Filter) -> Option<u64>) {
+    no_answer_beside(Filter::alter, ask);
+}
+
+fn no_answer_beside(alter: fn(&Filter), ask: fn(&Filter) -> Option<u64>) {
     loom::model(move || {
         let filter = Filter::new();
         let altering = {
             let filter = filter.clone();
             thread::spawn(move || {
-                filter.alter();
+                alter(&filter);
                 assert!(filter.insert_new(), "the new image is there");
                 filter.has_returned.store(true, Ordering::Release);
             })
@@ -155,4 +163,14 @@ fn a_planted_look_at_the_mark_without_a_fence_is_found() {
         let is_altered = filter.status.load(Ordering::Relaxed) != 0; // the bug: no fence
         (!is_altered).then_some(answer)
     });
+}
+
+#[test]
+#[should_panic = "is not of freed memory"]
+fn a_planted_mark_without_a_fence_after_it_is_found() {
+    let alter = |filter: &Filter| {
+        // The bug: a Release store orders what is before it, not the cells that are freed later.
+        filter.alter_and_mark(|status| status.store(u64::MAX, Ordering::Release));
+    };
+    no_answer_beside(alter, ask);
 }

@@ -1,7 +1,7 @@
 //! New segments: no record is written to a segment before it exists, for any number of concurrent
 //! creators.
 
-use ebbtide::models::leader_gate::{self, Taken};
+use ebbtide::models::single_flight::{self, Taken};
 use ebbtide::models::slot::reserve;
 use ebbtide::models::sync::{AtomicU64, Ordering, Watermark};
 use loom::sync::Arc;
@@ -75,7 +75,7 @@ impl Shared {
             if allocated > end {
                 return allocated;
             }
-            let leader = match leader_gate::take(&self.growing, Duration::ZERO) {
+            let leader = match single_flight::take(&self.growing, Duration::ZERO) {
                 Taken::Again => continue,
                 Taken::Ours(leader) | Taken::Overtook(leader) => leader,
             };
@@ -110,7 +110,7 @@ fn growth(pieces: usize, stopped: bool, protocol: Protocol) {
         if stopped {
             let shared = Arc::clone(&shared);
             let stopped = thread::spawn(move || {
-                let taken = leader_gate::take(&shared.growing, Duration::ZERO);
+                let taken = single_flight::take(&shared.growing, Duration::ZERO);
                 // It has named the segment, and makes no further progress.
                 let _ =
                     shared.named[0].compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed);

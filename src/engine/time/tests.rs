@@ -336,7 +336,7 @@ fn handles_whose_clocks_measure_differently_have_bases_of_their_own() {
     assert_eq!(same.time.now().time, (START + 20) * 1_000_000);
     own.time.tend();
     assert_eq!(
-        clock_lead::noted(machine.engine().header()),
+        clock_offset::noted(machine.engine().header()),
         Some(0),
         "noted by the image's clock only"
     );

@@ -1,6 +1,6 @@
 //! The layout of the file `live`, and the validity of an image.
 
-use crate::image::clock_lead;
+use crate::image::clock_offset;
 use crate::image::control::*;
 use crate::image::stripe_table::StripeSums;
 use crate::media::failing::Failing;
@@ -311,31 +311,31 @@ fn every_held_stripe_and_every_note_may_have_left_a_place_empty() {
 }
 
 #[test]
-fn the_lead_is_read_back_in_any_run_of_the_machine_or_not_at_all() {
+fn the_clock_offset_is_read_back_in_any_run_of_the_machine_or_not_at_all() {
     let (memory, header) = named(identity(2));
-    let previous = |uuid| clock_lead::previous(&memory, uuid).expect("no error");
-    assert_eq!((clock_lead::noted(&header), previous(UUID)), (None, None), "it was never noted");
+    let previous = |uuid| clock_offset::previous(&memory, uuid).expect("no error");
+    assert_eq!((clock_offset::noted(&header), previous(UUID)), (None, None), "it was never noted");
     let most = (1 << 47) - 1;
-    for lead in [0, 1, -1, 18_000_000, -600_000, most, -most - 1] {
-        clock_lead::note(&header, lead);
-        assert_eq!((clock_lead::noted(&header), previous(UUID)), (Some(lead), Some(lead)));
+    for offset in [0, 1, -1, 18_000_000, -600_000, most, -most - 1] {
+        clock_offset::note(&header, offset);
+        assert_eq!((clock_offset::noted(&header), previous(UUID)), (Some(offset), Some(offset)));
         assert_eq!(previous(7), None, "another filter's");
     }
-    for (lead, noted) in [(i64::MAX, most), (i64::MIN, -most - 1)] {
-        clock_lead::note(&header, lead);
-        assert_eq!(clock_lead::noted(&header), Some(noted));
+    for (offset, noted) in [(i64::MAX, most), (i64::MIN, -most - 1)] {
+        clock_offset::note(&header, offset);
+        assert_eq!(clock_offset::noted(&header), Some(noted));
     }
-    clock_lead::note(&header, 12_345);
-    let word = load(header.word(LEAD));
+    clock_offset::note(&header, 12_345);
+    let word = load(header.word(CLOCK_OFFSET));
     for bit in 0..64 {
-        store(header.word(LEAD), word ^ 1 << bit);
-        assert_eq!((clock_lead::noted(&header), previous(UUID)), (None, None), "bit {bit}");
+        store(header.word(CLOCK_OFFSET), word ^ 1 << bit);
+        assert_eq!((clock_offset::noted(&header), previous(UUID)), (None, None), "bit {bit}");
     }
     let (other, header) = named(Identity { boot: 9, ..identity(2) });
-    clock_lead::note(&header, -77);
-    assert_eq!(clock_lead::previous(&other, UUID).expect("no error"), Some(-77));
+    clock_offset::note(&header, -77);
+    assert_eq!(clock_offset::previous(&other, UUID).expect("no error"), Some(-77));
     other.fail_after(1, ErrorKind::PermissionDenied);
-    assert!(matches!(clock_lead::previous(&other, UUID), Err(Error::Io { .. })));
+    assert!(matches!(clock_offset::previous(&other, UUID), Err(Error::Io { .. })));
 }
 
 #[test]

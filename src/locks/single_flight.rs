@@ -1,4 +1,4 @@
-//! Leader gates for work that concerns all handles: syncing the log, allocating a segment.
+//! Single-flight gates for work that concerns all handles: syncing the log, allocating a segment.
 //!
 //! The gate only avoids duplicate work. A caller waits for the leader, which may be dead, stopped
 //! or slow, at most for its patience. The word is even while the gate is free and odd while a
@@ -8,7 +8,7 @@
 //!
 //! The guarded operation must therefore be idempotent and safe to run twice at once. If it depends
 //! on whether the previous leader finished in order, [`Taken::Overtook`] reports that it did not.
-//! Modelled in `tests/loom/leader_gate.rs`.
+//! Modelled in `tests/loom/single_flight.rs`.
 
 use crate::locks::futex::{self, Woken};
 use crate::sync::{AtomicU64, Ordering};

@@ -1,7 +1,7 @@
 //! The effects of records on an image, each exactly once.
 
 use crate::format::names::FileName;
-use crate::image::shared::*;
+use crate::image::mapped_image::*;
 use crate::image::stripe_table::StripeSums;
 use crate::media::Memory;
 use crate::{Bloom, Counting, DynamicCount, Spec, TimeLimited};

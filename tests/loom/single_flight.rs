@@ -1,6 +1,6 @@
-//! The leader gate, and the group commit built on it: with any leader, overtaken or failing.
+//! The single-flight gate, and the group commit built on it: with any leader, overtaken or failing.
 
-use ebbtide::models::leader_gate::{self, Leader, Taken};
+use ebbtide::models::single_flight::{self, Leader, Taken};
 use ebbtide::models::slot::reserve;
 use ebbtide::models::sync::{AtomicU64, Ordering, Watermark};
 use loom::sync::Arc;
@@ -41,7 +41,7 @@ fn explore(model: impl Fn() + Sync + Send + 'static) {
 }
 
 fn take(word: &AtomicU64) -> Taken<'_> {
-    leader_gate::take(word, Duration::ZERO)
+    single_flight::take(word, Duration::ZERO)
 }
 
 /// The way in which a leader works.
