@@ -421,11 +421,26 @@ impl Options {
         })
     }
 
-    /// Returns the options of a handle for its filter after an alteration: what a kind decides may
-    /// be another one.
-    pub(crate) fn for_altered(&self) -> Self {
-        let (stripes, block_bytes, segment_bytes) = (None, None, None);
-        Self { stripes, block_bytes, segment_bytes, ..self.clone() }
+    /// Returns the options for opening the same filter again, as a child made by `fork` does, and
+    /// every handle after an alteration. Stripes, block and segment size are left out, because they
+    /// may have changed with the kind's parameters, and so is [`keep_log`](Options::keep_log),
+    /// because somebody else may have changed it since.
+    ///
+    /// ```
+    /// use ebbtide::{Bloom, Filter, Keep, Options};
+    /// # let parent = tempfile::tempdir()?;
+    /// # let dir = parent.path().join("seen");
+    /// let options = Options::new().keep_log("24h".parse()?);
+    /// Filter::create(&dir, Bloom::capacity(1000), options.clone())?.close()?;
+    /// let operator: Filter = Filter::open(&dir, Options::new().keep_log(Keep::Nothing))?;
+    /// let again: Filter = Filter::open(&dir, options.for_reopening())?;
+    /// assert_eq!(again.stat()?.keep_log, Keep::Nothing);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn for_reopening(&self) -> Self {
+        let (stripes, block_bytes, segment_bytes, keep_log) = (None, None, None, None);
+        Self { stripes, block_bytes, segment_bytes, keep_log, ..self.clone() }
     }
 
     /// Checks the bounds of values.

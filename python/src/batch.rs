@@ -131,7 +131,8 @@ impl PyBatch {
 
     /// Adds the insert of a key that the caller has claimed, and the end of its claim: as
     /// ``Claim.confirm``, together with the rest of the batch. The claim is the batch's then: one
-    /// that is cleared or dropped releases the key.
+    /// that is cleared or dropped releases the key. An error (TimeAhead, or a batch that is full)
+    /// releases it, too.
     ///
     /// >>> import tempfile, ebbtide
     /// >>> with ebbtide.open(tempfile.mkdtemp(), ebbtide.Fingerprint(last=1000)) as seen:
@@ -150,14 +151,14 @@ impl PyBatch {
                 return Err(wrong_value(py, "claim", "one of the batch's filter", "another"));
             }
             let lease = filter.resume_claim(claim.key(), held.token);
-            let added = match claim.time() {
+            // Added or not: the claim is the batch's, or released.
+            held.note_end();
+            let added = py.detach(|| match claim.time() {
                 Some(time) => batch.confirm_at(lease, time),
                 None => batch.confirm(lease),
-            };
+            });
             added.map_err(|error| raised(py, error))
-        })?;
-        held.note_end();
-        Ok(())
+        })
     }
 
     /// Writes the batch: all of it, or nothing. Returns when it is as durable as the filter, or
@@ -169,9 +170,10 @@ impl PyBatch {
         self.patient(py, |batch| batch.commit())
     }
 
-    /// Forgets all operations and positions of the batch.
-    fn clear(&mut self) {
-        self.batch.with_dependent_mut(|_, batch| batch.clear());
+    /// Forgets all operations and positions of the batch, and releases the keys that it would have
+    /// confirmed.
+    fn clear(&mut self, py: Python<'_>) {
+        py.detach(|| self.batch.with_dependent_mut(|_, batch| batch.clear()));
     }
 
     /// The directory of the filter.
@@ -206,7 +208,7 @@ impl PyBatch {
         if kind.is_none() {
             return self.commit(py);
         }
-        self.clear();
+        self.clear(py);
         Ok(())
     }
 }

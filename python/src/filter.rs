@@ -532,14 +532,14 @@ impl PyFilter {
 
     /// The name of the filter's kind.
     #[getter]
-    fn kind(&self) -> &str {
-        self.slot.described().0
+    fn kind(&self, py: Python<'_>) -> &'static str {
+        self.slot.described(py).0
     }
 
     /// All parameters of the kind, as text: durations in microseconds.
     #[getter]
     fn parameters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        answers::parameters(py, &self.slot.described().1)
+        answers::parameters(py, &self.slot.described(py).1)
     }
 
     /// Whether the object was closed.
@@ -548,9 +548,9 @@ impl PyFilter {
         self.slot.is_closed()
     }
 
-    fn __repr__(&self) -> String {
+    fn __repr__(&self, py: Python<'_>) -> String {
         let state = if self.slot.is_closed() { "closed " } else { "" };
-        let (kind, parameters) = self.slot.described();
+        let (kind, parameters) = self.slot.described(py);
         let spec = Any::new(kind, parameters);
         format!("<{state}ebbtide.Filter {:?} {spec}>", self.slot.path())
     }

@@ -51,6 +51,20 @@ pub fn open_filter(
     Ok(PyFilter::of(raise(py, opened)?, path, (options, text), reopen_after_fork))
 }
 
+/// Opens an existing filter again, with the options of an object that was pickled.
+#[pyfunction]
+pub fn reopen_filter(
+    py: Python<'_>,
+    path: PathBuf,
+    options: &str,
+    reopen_after_fork: bool,
+) -> PyResult<PyFilter> {
+    let text = options.to_owned();
+    let options = raise(py, options.parse::<Options>())?.for_reopening();
+    let opened = raise(py, py.detach(|| Filter::<Any>::open(&path, options.clone())))?;
+    Ok(PyFilter::of(opened, path, (options, text), reopen_after_fork))
+}
+
 /// Copies a closed filter, or a backup, to a new directory.
 #[pyfunction]
 pub fn restore(py: Python<'_>, backup: PathBuf, path: PathBuf) -> PyResult<()> {

@@ -45,6 +45,7 @@ fn _ebbtide(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(claim::claims, module)?)?;
     module.add_function(wrap_pyfunction!(claim::end_claim, module)?)?;
     module.add_function(wrap_pyfunction!(functions::open_filter, module)?)?;
+    module.add_function(wrap_pyfunction!(functions::reopen_filter, module)?)?;
     module.add_function(wrap_pyfunction!(functions::restore, module)?)?;
     module.add_function(wrap_pyfunction!(functions::restore_at, module)?)?;
     module.add_function(wrap_pyfunction!(functions::alter, module)?)?;

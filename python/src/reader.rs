@@ -288,14 +288,14 @@ impl PyReader {
 
     /// The name of the filter's kind.
     #[getter]
-    fn kind(&self) -> &str {
-        self.slot.described().0
+    fn kind(&self, py: Python<'_>) -> &'static str {
+        self.slot.described(py).0
     }
 
     /// All parameters of the kind, as text: durations in microseconds.
     #[getter]
     fn parameters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        answers::parameters(py, &self.slot.described().1)
+        answers::parameters(py, &self.slot.described(py).1)
     }
 
     /// Whether the object was closed.
@@ -304,9 +304,9 @@ impl PyReader {
         self.slot.is_closed()
     }
 
-    fn __repr__(&self) -> String {
+    fn __repr__(&self, py: Python<'_>) -> String {
         let state = if self.slot.is_closed() { "closed " } else { "" };
-        let (kind, parameters) = self.slot.described();
+        let (kind, parameters) = self.slot.described(py);
         let spec = Any::new(kind, parameters);
         let then = self.slot.what().map_or_else(String::new, |at| format!(" as of {at}"));
         format!("<{state}ebbtide.Reader {:?} {spec}{then}>", self.slot.path())

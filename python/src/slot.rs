@@ -111,17 +111,18 @@ impl<H: Opens> Slot<H> {
         Self { handle, path, what, options, options_text, reopen_after_fork, process, last }
     }
 
-    /// Returns the kind and its parameters, as the handle knows them; of a closed one the last.
-    pub fn described(&self) -> (&'static str, Parameters) {
-        match self.handle.load().as_deref() {
-            Some(open) => open.described(),
+    /// Returns the kind and its parameters, of a closed handle the last. Without the interpreter's
+    /// lock: a handle of a filter that was altered opens it again.
+    pub fn described(&self, py: Python<'_>) -> (&'static str, Parameters) {
+        match self.handle.load_full() {
+            Some(open) => py.detach(|| open.described()),
             None => self.last.get().cloned().unwrap_or_default(),
         }
     }
 
     /// Returns whether the window is a time.
-    pub fn is_time(&self) -> bool {
-        self.described().1.get("window").is_some()
+    pub fn is_time(&self, py: Python<'_>) -> bool {
+        self.described(py).1.get("window").is_some()
     }
 
     /// Returns the options as text.
@@ -228,7 +229,7 @@ impl<H: Opens> Slot<H> {
     /// threads one puts its handle in place, and the others close theirs.
     #[cold]
     fn reopen(&self, py: Python<'_>, inherited: &Arc<H>) -> PyResult<()> {
-        let opened = py.detach(|| H::open(&self.path, self.what, self.options.clone()));
+        let opened = py.detach(|| H::open(&self.path, self.what, self.options.for_reopening()));
         let new = Arc::new(opened.map_err(|error| raised(py, error))?);
         let before = self.handle.compare_and_swap(inherited, Some(new.clone()));
         let is_ours = before.as_ref().is_some_and(|before| Arc::ptr_eq(before, inherited));
@@ -244,8 +245,8 @@ impl<H: Opens> Slot<H> {
     /// Closes the handle; a second time does nothing. An inherited handle belongs to the parent,
     /// and is only forgotten.
     pub fn close(&self, py: Python<'_>) -> PyResult<()> {
-        if let Some(open) = self.handle.load().as_deref() {
-            let _ = self.last.set(open.described());
+        if !self.is_closed() {
+            let _ = self.last.set(self.described(py));
         }
         let Some(handle) = self.handle.swap(None) else { return Ok(()) };
         match py.detach(|| handle.close()) {

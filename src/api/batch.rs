@@ -1,7 +1,7 @@
 //! Batches: keys, positions and ends of claims that are written all or not at all.
 
 use crate::api::call::{AHEAD, Call, fetch};
-use crate::api::claim::Lease;
+use crate::api::claim::{self, Lease};
 use crate::api::config::Any;
 use crate::api::entry::{Entry, Item};
 use crate::api::handle::Filter;
@@ -296,7 +296,7 @@ impl<'a, K> Batch<'a, K> {
     pub fn clear(&mut self) {
         self.prepared.clear();
         self.positions.clear();
-        self.leases.clear();
+        claim::drop_all(self.leases.drain(..));
         self.records = 0;
     }
 
@@ -324,5 +324,11 @@ impl<'a, K> Batch<'a, K> {
         }
         let (change, read) = (Change::Insert, writer.time.read_clock());
         Ok(BatchOperation { change, hash, weight, time, read, is_new: false })
+    }
+}
+
+impl<K> Drop for Batch<'_, K> {
+    fn drop(&mut self) {
+        claim::drop_all(self.leases.drain(..));
     }
 }

@@ -9,14 +9,14 @@ use crate::engine::claims::{self, ClaimAnswer};
 use crate::engine::held_claims::ClaimedKey;
 use crate::engine::outcome::Waits;
 use crate::error::{Error, Result};
-use crate::sync::Hint;
+use crate::sync::{Hint, Instant};
 use ebbtide_core::claims::LeaseTime;
 use std::fmt;
 use std::time::Duration;
 
-/// How long a lease that is dropped waits for a lock, before it is left to end with
-/// its time.
-const DROPPED_WAITS: Waits = Waits::AtMost(Duration::from_secs(1));
+/// How long leases that are dropped together wait for a lock, before they are left to end with
+/// their time.
+const DROPPED_WAIT: Duration = Duration::from_secs(1);
 
 /// The answer of [`Filter::claim`].
 pub enum Claim<'a, K = Any> {
@@ -143,8 +143,19 @@ impl<K> Drop for Lease<'_, K> {
     fn drop(&mut self) {
         if self.ended.get() == 0 {
             // If this fails, the claim ends with its time.
-            let _ = self.release_within(DROPPED_WAITS);
+            let _ = self.release_within(Waits::AtMost(DROPPED_WAIT));
         }
+    }
+}
+
+/// Drops leases. All together wait as long as one.
+pub(crate) fn drop_all<'a, K: 'a>(leases: impl Iterator<Item = Lease<'a, K>>) {
+    let begun = Instant::now();
+    for lease in leases.filter(|lease| lease.ended.get() == 0) {
+        let left = DROPPED_WAIT.saturating_sub(begun.elapsed());
+        let waits = if left.is_zero() { Waits::Never } else { Waits::AtMost(left) };
+        let _ = lease.release_within(waits);
+        lease.note_end();
     }
 }
 

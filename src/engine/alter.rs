@@ -145,7 +145,10 @@ impl<'e> Alteration<'e> {
     }
 
     /// Keeps all others from writing until the result is dropped.
-    pub(crate) fn pause_writers(&self) -> impl Sized + use<'e> {
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(crate) fn pause_writers(&self) -> Result<impl Sized + use<'e>> {
         self.engine.stripes.lock_all()
     }
 
@@ -156,7 +159,7 @@ impl<'e> Alteration<'e> {
     pub(crate) fn stop_writers(&self) -> Result<Stopped<'e>> {
         let writer = &self.engine.writer;
         loop {
-            let mut held = writer.stripes.lock_all();
+            let mut held = writer.stripes.lock_all()?;
             writer.shared.check_writable()?;
             let end = writer.shared.log.mapped_end();
             // Not waited for while all stripes are held, because the holder of the byte may need
@@ -234,7 +237,7 @@ impl<'e> Alteration<'e> {
         shared.image.files().free(banks.banks().map(|bank| bank.id));
         self.slots.end_alteration()?;
         // Recovery keeps or removes the log from before.
-        let made = recover(media, meta, shared.options.for_altered(), Arc::new(self.slots))?;
+        let made = recover(media, meta, shared.options.for_reopening(), Arc::new(self.slots))?;
         made.shared.slots.end_opening()?;
         Ok(made)
     }

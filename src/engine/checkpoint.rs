@@ -9,7 +9,7 @@ use crate::engine::backpressure::{Backpressure, PATIENCE};
 use crate::engine::group_commit::GroupCommit;
 use crate::engine::reclaim::Reclaim;
 use crate::engine::shared::Shared;
-use crate::engine::stripes::StripeLocks;
+use crate::engine::stripes::{StripeLocks, Wait};
 use crate::engine::trust;
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
@@ -312,7 +312,7 @@ impl Checkpoints {
                 self.shared.slots.note_progress();
             }
         };
-        let hold = |stripe| self.stripes.lock(stripe);
+        let hold = |stripe| Ok(self.stripes.acquire(stripe, Wait::Always)?);
         copy::save(&mut writer, (kind, image), state, hold, advance)?;
         let end = image.header().tail().read();
         let (uuid, timeline) = (self.shared.meta.log_uuid, image.header().identity().timeline);
@@ -320,7 +320,7 @@ impl Checkpoints {
     }
 
     fn copy_state(&self) -> Result<State> {
-        let _stripe = self.stripes.lock(0);
+        let _stripe = self.stripes.acquire(0, Wait::Always)?;
         State::copy(&self.shared.image)
     }
 }

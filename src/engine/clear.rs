@@ -21,7 +21,7 @@ pub(crate) fn clear(writer: &Writer) -> Result<()> {
     writer.shared.check_process()?;
     writer.shared.check_directory()?;
     loop {
-        let mut held = writer.stripes.lock_all();
+        let mut held = writer.stripes.lock_all()?;
         writer.shared.check_writable()?;
         let end = writer.shared.log.mapped_end();
         if let Some(lsn) = clear_held(writer, &mut held)? {

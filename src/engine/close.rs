@@ -209,9 +209,9 @@ mod tests {
     #[test]
     fn closing_waits_for_whoever_holds_a_stripe() {
         let filter = made().0;
-        waits_for(&filter, filter.engine().stripes.lock(1));
+        waits_for(&filter, filter.engine().stripes.acquire(1, Wait::Always).expect("a stripe"));
         let filter = made().0;
-        waits_for(&filter, filter.engine().stripes.lock(0));
+        waits_for(&filter, filter.engine().stripes.acquire(0, Wait::Always).expect("a stripe"));
     }
 
     #[test]
@@ -256,7 +256,23 @@ mod tests {
         let guard = engine.shared.stripes.try_lock(engine.header(), 1).expect("it is free");
         let error = engine.stripes.come_too_late(guard, Acquired::TakenOver(dead));
         assert!(matches!(error, Error::Closed { .. }), "{error}");
-        assert_eq!(stripe_lock::holder(word(engine)), Some(engine.shared.stripes.owner()));
+        assert_eq!(stripe_lock::holder(word(engine)), Some(dead));
+        assert!(!engine.header().is_poisoned());
+    }
+
+    #[test]
+    fn closing_does_not_wait_for_a_stripe_that_was_taken_over_too_late() {
+        let filter = Arc::new(made().0);
+        let engine = filter.engine();
+        // Dead: the slot is this handle's own now.
+        let dead = Owner { incarnation: 0, ..engine.shared.stripes.owner() };
+        let guard = engine.shared.stripes.try_lock(engine.header(), 1).expect("it is free");
+        let error = engine.stripes.come_too_late(guard, Acquired::TakenOver(dead));
+        assert!(matches!(error, Error::Closed { .. }), "{error}");
+        let ((done, closed), closing) = (mpsc::channel(), filter.clone());
+        std::thread::spawn(move || done.send(closing.close()));
+        closed.recv_timeout(AT_MOST).expect("it comes to an end").expect("no error");
+        assert!(engine.header().is_retired(), "a snapshot with all stripes was written");
         assert!(!engine.header().is_poisoned());
     }
 

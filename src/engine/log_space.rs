@@ -199,6 +199,7 @@ impl LogSpace {
 mod tests {
     use super::*;
     use crate::engine::log_writer::SET_ASIDE_SHARE;
+    use crate::engine::stripes::Wait;
     use crate::media::Memory;
     use crate::wal::record::RECORD_BYTES;
     use crate::{Bloom, Durability, Filter, Options};
@@ -340,7 +341,15 @@ mod tests {
         let first = engine.shared.durable();
         let stripe =
             |key: &u64| engine.shared.layout().stripe_of(engine.shared.hash(&key.to_le_bytes()));
-        let end = |at| engine.stripes.lock(at).segment.as_ref().map(|segment| segment.end());
+        let end = |at| {
+            engine
+                .stripes
+                .acquire(at, Wait::Always)
+                .expect("a stripe")
+                .segment
+                .as_ref()
+                .map(|segment| segment.end())
+        };
         // Stripe 2 writes to the first segment only.
         insert(&mut (0..).filter(|key| stripe(key) == 1).take(1));
         insert(&mut (0..).filter(|key| stripe(key) == 0).take(200));

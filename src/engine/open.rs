@@ -200,7 +200,7 @@ pub(crate) fn open_again(before: &Shared, wanted: Option<&'static str>) -> Resul
         let (path, expected) = (media.path().to_path_buf(), wanted.to_owned());
         return Err(Error::Mismatch { path, what, expected, found: found.kind.name().to_owned() });
     }
-    open(media, before.options.for_altered())
+    open(media, before.options.for_reopening())
 }
 
 /// Joins the handles that have the filter open. If they all die meanwhile, their image lives

@@ -171,12 +171,12 @@ impl fmt::Display for Digest {
 /// Returns a hash of the logical state, while all writers wait.
 ///
 /// # Errors
-/// [`Error::Poisoned`], [`Error::Forked`], [`Error::Io`] if a bank cannot be mapped.
+/// [`Error::Poisoned`], [`Error::Forked`], [`Error::Io`] if a file cannot be opened or mapped.
 pub(crate) fn digest(shared: &Shared, stripes: &StripeLocks) -> Result<Digest> {
     shared.check_process()?;
     shared.check_trusted()?;
     let header = shared.header();
-    let _held = stripes.lock_all();
+    let _held = stripes.lock_all()?;
     let sums = (0..header.stripe_count()).map(|index| {
         let StripeSums { inserts, time, new_bits, .. } = header.stripe(index).sums();
         Sums { inserts, time, new_bits }

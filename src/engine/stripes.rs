@@ -80,7 +80,8 @@ impl StripeLocks {
     ///
     /// # Errors
     /// [`Error::WouldWait`] if a live owner keeps it for longer than `wait` allows,
-    /// [`Error::Closed`]; then nothing is acquired.
+    /// [`Error::Closed`], [`Error::Io`] if this process cannot open or map what repair needs; then
+    /// nothing is acquired.
     // Inlined, because the caller knows which `wait` it is. `Ok(...?)` below moves the guard: if
     // the called function wrote it where the result is, an insert would read it from memory.
     #[inline(always)]
@@ -110,7 +111,7 @@ impl StripeLocks {
         match acquired {
             Some((guard, acquired)) if is_closed => Err(self.come_too_late(guard, acquired)),
             Some((guard, Acquired::Free)) => Ok(guard),
-            Some((guard, Acquired::TakenOver(_))) => Ok(self.repaired(guard)),
+            Some((guard, Acquired::TakenOver(dead))) => self.repaired(guard, dead),
             None if is_closed => Err(self.shared.closed()),
             None => Err(self.shared.would_wait(HELD)),
         }
@@ -137,21 +138,10 @@ impl StripeLocks {
     pub(crate) fn come_too_late(&self, guard: StripeGuard<'_, Local>, acquired: Acquired) -> Error {
         match acquired {
             Acquired::Free => guard.release_unchanged(),
-            // It needs repair, which is up to a live handle: the next caller takes it over from
-            // this one.
-            Acquired::TakenOver(_) => std::mem::forget(guard),
+            // It needs repair, which is up to a live handle.
+            Acquired::TakenOver(dead) => guard.give_back(dead),
         }
         self.shared.closed()
-    }
-
-    /// As [`StripeLocks::acquire`] for [`Wait::Always`], which is never refused.
-    #[inline]
-    pub(crate) fn lock(&self, stripe: usize) -> StripeGuard<'_, Local> {
-        loop {
-            if let Ok(guard) = self.acquire(stripe, Wait::Always) {
-                return guard;
-            }
-        }
     }
 
     /// Acquires stripe 0 unless a process that makes no progress keeps it.
@@ -174,13 +164,16 @@ impl StripeLocks {
     /// Acquires all stripes: ordinary ones first, stripe 0 last, the order in which inserts take
     /// them. If one is unavailable, releases all for a while: other callers must not wait for its
     /// owner.
-    pub(crate) fn lock_all(&self) -> Vec<StripeGuard<'_, Local>> {
+    ///
+    /// # Errors
+    /// [`Error::Io`] as [`StripeLocks::acquire`].
+    pub(crate) fn lock_all(&self) -> Result<Vec<StripeGuard<'_, Local>>> {
         let indexes = || (1..self.shared.header().stripe_count()).chain([0]);
         loop {
             let held = indexes().map(|index| self.acquire(index, Wait::Briefly));
             match held.collect() {
-                Ok(held) => return held,
-                Err(_) => sync::sleep(PAUSE),
+                Err(Error::WouldWait { .. }) => sync::sleep(PAUSE),
+                held => return held,
             }
         }
     }
@@ -202,36 +195,46 @@ impl StripeLocks {
         if dead { Verdict::Dead } else { Verdict::Wait }
     }
 
-    /// Repairs a stripe that was taken over.
+    /// Repairs a stripe that was taken over from a dead owner. If the system refuses a file or
+    /// memory to this process, that says nothing about the stripe: another process may repair it,
+    /// or this one later.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; then the stripe is the dead owner's again.
     #[cold]
-    fn repaired<'a>(&'a self, stripe: StripeGuard<'a, Local>) -> StripeGuard<'a, Local> {
+    fn repaired<'a>(
+        &'a self,
+        stripe: StripeGuard<'a, Local>,
+        dead: Owner,
+    ) -> Result<StripeGuard<'a, Local>> {
         let (header, index) = (self.shared.header(), stripe.index());
         let work = Timed::begin(Work::Repair, self.shared.path());
         work.note("stripe", index as u64);
         let before = stripe.entry().sums();
         let repaired = match self.repair(index) {
+            // Whoever takes stripe 0 over from the dead owner repairs it.
             Ok(Repaired::NeedsStripe0) => {
-                // Whoever takes stripe 0 over from the dead owner repairs it.
-                let _stripe_0 = self.lock(0);
-                self.repair(index)
+                self.acquire(0, Wait::Always).and_then(|_stripe_0| self.repair(index))
             }
             repaired => repaired,
         };
-        let repaired = match repaired {
-            Ok(repaired) => repaired,
-            Err(error) => {
-                self.shared
-                    .poison(format!("what a dead process left could not be repaired ({error})"));
-                // The dead process's empty slot is not voided: once the stripe is free, only this
-                // count tells recovery of it.
-                header.unheld_slots().add();
-                return stripe;
+        match repaired {
+            Ok(Repaired::Whole) => {}
+            Err(error) if matches!(error, Error::Io { .. }) && !error.is_damage() => {
+                stripe.give_back(dead);
+                return Err(error);
             }
-        };
-        if repaired == Repaired::NeedsStripe0 {
-            // Stripe 0 could not be repaired, and the filter is poisoned.
-            header.unheld_slots().add();
-            return stripe;
+            failed => {
+                if let Err(error) = failed {
+                    let cause = format!("what a dead process left could not be repaired ({error})");
+                    self.shared.poison(cause);
+                }
+                // Otherwise stripe 0 could not be repaired, and the filter is poisoned. The dead
+                // process's empty slot is not voided: once the stripe is free, only this count
+                // tells recovery of it.
+                header.unheld_slots().add();
+                return Ok(stripe);
+            }
         }
         let after = stripe.entry().sums();
         // If the dead owner had not updated the stripe's sums, it had not updated those of the
@@ -244,7 +247,7 @@ impl StripeLocks {
         if index == 0 {
             header.events_from().end();
         }
-        stripe
+        Ok(stripe)
     }
 
     fn repair(&self, index: usize) -> Result<Repaired> {
@@ -306,10 +309,12 @@ impl StripeLocks {
 mod tests {
     use super::*;
     use crate::locks::session::Sessions;
+    use crate::media::failing::Failing;
     use crate::media::{Access, Memory};
     use crate::wal::{Op, Record};
     use crate::{AgePartitioned, Batch, Bloom, Durability, Filter, Options};
     use ebbtide_core::block::{load, store};
+    use std::io::ErrorKind;
 
     fn made() -> (Filter<Bloom>, Arc<Memory>) {
         let memory = Arc::new(Memory::new());
@@ -336,12 +341,12 @@ mod tests {
         let (filter, _memory) = made();
         let engine = filter.engine();
         let released = Hint::default();
-        let held = engine.stripes.lock(1);
+        let held = engine.stripes.acquire(1, Wait::Always).expect("a stripe");
         // As on a lost page of the image.
         store(held.entry().lock_word(), 0);
         std::thread::scope(|scope| {
             let other = scope.spawn(|| {
-                let held = engine.stripes.lock(1);
+                let held = engine.stripes.acquire(1, Wait::Always).expect("a stripe");
                 (released.get(), held.index())
             });
             std::thread::sleep(std::time::Duration::from_millis(50));
@@ -385,6 +390,46 @@ mod tests {
         assert!(engine.shared.log.segment(hole).is_some_and(|segment| segment.is_complete(hole)));
     }
 
+    #[test]
+    fn a_process_without_descriptors_leaves_a_dead_owners_stripe_to_be_repaired_by_others() {
+        let memory = Arc::new(Failing::new(Memory::new()));
+        let options = Options::new().hash_seed(7).stripes(2).segment_bytes(4096);
+        let options = options.durability(Durability::Never).background(false);
+        let filter = Filter::create_on(memory.clone(), Bloom::capacity(1000), options);
+        let filter = filter.expect("a filter");
+        let engine = filter.engine();
+        let layout = engine.shared.layout();
+        let of_stripe = |index: usize, count: usize| {
+            let keys = (0_u64..).map(|key| key.to_le_bytes());
+            let keys = keys.filter(|key| layout.stripe_of(engine.shared.hash(key)) + 1 == index);
+            keys.take(count).for_each(|key| assert!(filter.insert(key).is_ok()));
+        };
+        // Repair of stripe 2 needs log that this process has unmapped.
+        of_stripe(2, 1);
+        of_stripe(1, 500);
+        filter.sync().expect("no error");
+        let word = engine.header().stripe(2).lock_word();
+        let mut refusals = 0;
+        for call in 1.. {
+            engine.log_space.unmap_durable();
+            assert!(stripe_lock::try_lock(word, DEAD));
+            memory.fail_after(call, ErrorKind::Other);
+            match engine.stripes.acquire(2, Wait::Operation(Waits::Always)).map(drop) {
+                Ok(()) if memory.clear_faults() => break,
+                // Whether the owner is alive was asked again.
+                Ok(()) => continue,
+                refused => assert!(matches!(refused, Err(Error::Io { .. })), "{refused:?}"),
+            }
+            refusals += 1;
+            assert_eq!(stripe_lock::holder_now(word), Some(DEAD), "{call}");
+            assert!(!engine.header().is_poisoned(), "{call}");
+            drop(engine.stripes.acquire(2, Wait::Always).expect("it can be repaired now"));
+            assert_eq!(stripe_lock::holder_now(word), None, "{call}");
+        }
+        assert!(refusals > 0);
+        of_stripe(2, 100);
+    }
+
     /// The steps of a clear after its record, in the order of `clear.rs`.
     const CLEARING: usize = 5;
 
@@ -413,12 +458,12 @@ mod tests {
             let filter = half_cleared(steps);
             let engine = filter.engine();
             let sum = || engine.header().counters().sum().inserts;
-            drop(engine.stripes.lock(first));
+            drop(engine.stripes.acquire(first, Wait::Always).expect("a stripe"));
             assert_eq!(sum(), 0, "{steps} steps, then stripe {first}");
             // Some of them in stripes that need no repair any more.
             for (done, key) in (1..=9_u64).zip(100_u64..) {
                 assert!(filter.insert(key.to_le_bytes()).expect("room"), "{steps} {first}");
-                drop(engine.stripes.lock(done as usize % 3));
+                drop(engine.stripes.acquire(done as usize % 3, Wait::Always).expect("a stripe"));
                 assert_eq!(sum(), done, "{steps} steps, then stripe {first}");
             }
             assert_eq!(engine.shared.image.sum_stripes().0.inserts, 9, "{steps} {first}");
@@ -489,7 +534,7 @@ mod tests {
         );
         assert_eq!(engine.stripes.judge(DEAD), Verdict::Dead);
         assert!(stripe_lock::try_lock(word, LIVING));
-        let ours = engine.stripes.lock(2);
+        let ours = engine.stripes.acquire(2, Wait::Always).expect("a stripe");
         engine.stripes.repair_all();
         let holder = || stripe_lock::holder_now(word);
         assert_eq!(holder(), Some(LIVING));

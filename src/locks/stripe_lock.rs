@@ -6,8 +6,9 @@
 //! The waiters bit alone means *offered*: the lock is free, but for a thread that has waited.
 //! Invariants:
 //! - Only an owner frees or offers its word; only a waiter sets the waiters bit; only a waiter that
-//!   found the owner dead replaces one owner by another. Each is a compare-and-swap, so at any time
-//!   at most one live thread considers itself the owner.
+//!   found the owner dead replaces one owner by another, and only an owner that took the lock over
+//!   gives it back to the dead one. Each is a compare-and-swap, so at any time at most one live
+//!   thread considers itself the owner.
 //! - An owner that finds the waiters bit offers the lock and wakes one sleeper. A caller that comes
 //!   to an offered lock gives way once: until the word changes, or for [`TURN`]. From then on it is
 //!   a waiter like the others. So an owner that comes back at once does not overtake a waiter, and
@@ -32,6 +33,8 @@ pub const OFFERED: u64 = WAITERS;
 const SLOT_SHIFT: u32 = 1;
 const INCARNATION_SHIFT: u32 = 16;
 const SLOT_MASK: u64 = (1 << (INCARNATION_SHIFT - SLOT_SHIFT)) - 1;
+/// A word that is not free, and has no owner.
+const NOBODY: u64 = 1 << INCARNATION_SHIFT;
 
 /// The longest sleep between two checks whether the owner is alive, and the minimum wait for a live
 /// owner.
@@ -295,6 +298,23 @@ pub fn unlock(word: &AtomicU64, owner: Owner) -> Result<Released, Lost> {
         Ok(_) => Ok(Released::Free),
         Err(found) => unlock_contended(word, owner, found),
     }
+}
+
+/// Gives a lock that was taken over from `dead`, and under which nothing was repaired, back to it:
+/// the next caller takes it over, as if this one had not come. If `dead` is the owner itself (the
+/// word was damaged), the word names nobody again.
+///
+/// # Errors
+/// [`Lost`], as [`unlock`].
+pub fn give_back(word: &AtomicU64, owner: Owner, dead: Owner) -> Result<(), Lost> {
+    let before = if dead == owner { NOBODY } else { dead.word() };
+    // Release: partner is the Acquire of the next takeover, which sees what this owner did, if
+    // anything. Whoever waits checks again within [`PATIENCE`].
+    let give = |found, waiters| {
+        word.compare_exchange(found, before | waiters, Ordering::Release, Ordering::Relaxed)
+    };
+    let ours = owner.word();
+    give(ours, 0).or_else(|_| give(ours | WAITERS, WAITERS)).map(drop).map_err(|_| Lost)
 }
 
 #[cold]

@@ -118,7 +118,7 @@ fn write(home: &dyn Media, meta: &Meta, state: &Recovered, temporary: &str) -> i
     let seed = ChecksumSeed::new(meta.log_uuid, timeline, stop);
     let mut writer = SnapshotWriter::create(home, temporary, seed)?;
     let state = State::copy(image).map_err(io::Error::from)?;
-    copy::save(&mut writer, (kind, image), &state, |_| (), || ())?;
+    copy::save(&mut writer, (kind, image), &state, |_| Ok(()), || ())?;
     let (uuid, start, end) = (meta.log_uuid, stop, stop);
     writer.finish(SnapshotHeader { uuid, timeline, start, end, frames: 0, bytes: 0 }).map(|_| ())
 }

@@ -100,12 +100,12 @@ pub fn shorten(words: &mut Vec<u64>) {
 /// stripe until its result is dropped; `advance` is called after each block.
 ///
 /// # Errors
-/// Those of the medium, including a full disk.
+/// Those of the medium, including a full disk, and of `hold`.
 pub fn save<G>(
     writer: &mut SnapshotWriter,
     (kind, image): (&dyn Kind, &Image),
     state: &State,
-    hold: impl Fn(usize) -> G,
+    hold: impl Fn(usize) -> io::Result<G>,
     advance: impl Fn(),
 ) -> io::Result<()> {
     let frame = |content, index, lsn| Frame { content, bank: 0, index, lsn };
@@ -118,7 +118,7 @@ pub fn save<G>(
     }
     for at in 0..image.header().stripe_count() {
         let StripeSums { lsn, inserts, time, new_bits } = {
-            let _held = hold(at);
+            let _held = hold(at)?;
             image.header().stripe(at).sums()
         };
         writer.frame(&frame(Content::Stripe, at as u64, lsn), &[inserts, time, new_bits])?;
@@ -127,7 +127,7 @@ pub fn save<G>(
     for bank in &state.banks {
         for index in 0..bank.blocks() {
             let lsn = {
-                let _held = hold(bank.stripe_of_block(index) + 1);
+                let _held = hold(bank.stripe_of_block(index) + 1)?;
                 copy_block((kind, image), bank, index, &mut words)
             };
             advance();

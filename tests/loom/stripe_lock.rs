@@ -1,7 +1,7 @@
 //! The stripe lock: exclusion, and takeover from a dead owner.
 
 use ebbtide::models::stripe_lock::{
-    Acquired, Lost, OFFERED, Owner, Released, Verdict, WAITERS, holder, lock, try_lock,
+    Acquired, Lost, OFFERED, Owner, Released, Verdict, WAITERS, give_back, holder, lock, try_lock,
     try_lock_briefly, unlock,
 };
 use ebbtide::models::sync::{AtomicU64, Ordering};
@@ -265,6 +265,47 @@ fn successor_of_the_dying(lock: Lock) {
         let left = holder(stripe.word.load(Ordering::Relaxed));
         assert_eq!(left, (held && !taken_over).then_some(A));
         assert_eq!(stripe.increment(), 2 + u64::from(held));
+    });
+}
+
+/// A has died holding the lock. B takes it over and gives it back, while C wants it.
+fn a_successor_gives_up(give_back: fn(&AtomicU64, Owner, Owner) -> Result<(), Lost>) {
+    loom::model(move || {
+        let stripe = Stripe::new();
+        let dying = Arc::clone(&stripe);
+        let held = thread::spawn(move || die_holding(&dying)).join().expect("no panic");
+        assert!(held);
+        let gives_up = {
+            let stripe = Arc::clone(&stripe);
+            thread::spawn(move || {
+                let acquired = proper_lock(&stripe, B);
+                stripe.increment();
+                match acquired {
+                    Acquired::TakenOver(dead) => give_back(&stripe.word, B, dead).expect("held"),
+                    Acquired::Free => drop(unlock(&stripe.word, B).expect("held")),
+                }
+            })
+        };
+        let last = successor(&stripe, C, proper_lock);
+        gives_up.join().expect("no panic");
+        assert_eq!(last.join().expect("no panic"), Acquired::TakenOver(A));
+        // Relaxed: the threads were joined.
+        assert_eq!(stripe.word.load(Ordering::Relaxed), 0);
+        assert_eq!(stripe.increment(), 4);
+    });
+}
+
+#[test]
+fn a_lock_that_is_given_back_to_a_dead_owner_is_taken_over_by_the_next() {
+    a_successor_gives_up(give_back);
+}
+
+#[test]
+#[should_panic = "Causality violation"]
+fn a_planted_gift_without_release_is_found() {
+    a_successor_gives_up(|word, _, dead| {
+        word.store(word_of(dead) | WAITERS, Ordering::Relaxed); // the bug
+        Ok(())
     });
 }
 

@@ -193,18 +193,19 @@ def open(
         },
     )
     text = None if spec is None else text_of(spec)
-    return _open(_absolute(path), text, create, options, bool(reopen_after_fork))
+    path, reopens = _absolute(path), bool(reopen_after_fork)
+    return _noted(_ebbtide.open_filter(path, text, create, options, reopens))
 
 
-def _open(path: str, spec: str | None, create: bool | None, options: str, reopen: bool) -> Filter:
-    opened = _ebbtide.open_filter(path, spec, create, options, reopen)
+def _noted(opened: Filter) -> Filter:
     _opened.add(opened)
     return opened
 
 
 def unpickled(path: str, options: str, reopen: bool) -> Filter:
-    """Opens a filter as a pickled object says: an existing one, with the object's settings."""
-    return _open(path, None, False, options, reopen)
+    """Opens a filter as a pickled object says: an existing one, with the object's own settings. Those
+    of the filter may have changed since."""
+    return _noted(_ebbtide.reopen_filter(path, options, reopen))
 
 
 def unpickled_reader(path: str, reopen: bool, at: Moment | None = None) -> Reader:

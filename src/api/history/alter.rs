@@ -150,7 +150,7 @@ fn catch_up(alteration: &Alteration<'_>, history: &mut History, refill: &mut Ref
     // Others write as fast as this reads: in turns.
     let (mut turn, mut wanted) = (TURN, left(history));
     for _ in 0..TURNS {
-        let paused = alteration.pause_writers();
+        let paused = alteration.pause_writers()?;
         let begun = Instant::now();
         let wants = |history: &History| left(history) > 0 && begun.elapsed() < turn;
         read(history, refill, Some(alteration.extent()), wants)?;

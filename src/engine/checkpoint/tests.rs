@@ -142,7 +142,7 @@ fn a_block_that_is_being_changed_is_copied_after_that() {
     let bank = &engine.shared.image.listed_banks().expect("a bank")[0];
     let index = bank.blocks() - 1;
     let (header, block) = bank.block(index as usize);
-    let owner = engine.stripes.lock(2);
+    let owner = engine.stripes.acquire(2, Wait::Always).expect("a stripe");
     store(&block.cells[0], 1);
     let (start, uuid) = (engine.header().tail().read(), engine.header().identity().uuid);
     let name = FileName::Snapshot { start }.to_string();

@@ -37,7 +37,7 @@ fn insert_beside(
     let (engine, stamp) = (&filter.engine(), Stamp { time: start, stream: true });
     let later = Timestamp::from_unix_micros(start + 2 * engine.shared.grace);
     std::thread::scope(|scope| {
-        let mut events = engine.stripes.lock(0);
+        let mut events = engine.stripes.acquire(0, Wait::Always).expect("a stripe");
         let (state, moment) = (engine.header().state(), engine.time.moment(stamp));
         let step = engine.shared.kind().step(&state, &moment).expect("it has steps") + 1;
         let inserting = scope.spawn(|| filter.call().time(later).insert(1_u64.to_le_bytes()));
