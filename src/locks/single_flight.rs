@@ -11,7 +11,7 @@
 //! Modelled in `tests/loom/single_flight.rs`.
 
 use crate::locks::futex::{self, Woken};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Instant, Ordering};
 use std::time::Duration;
 
 /// The leader of a gate. Dropped without [`Leader::end`] (by a panic), it is left to be overtaken.
@@ -41,9 +41,16 @@ pub fn take(word: &AtomicU64, patience: Duration) -> Taken<'_> {
     let seen = word.load(Ordering::Relaxed);
     let number = seen.wrapping_add(if seen & 1 == 0 { 1 } else { 2 });
     if seen & 1 == 1 {
-        while futex::wait(word, seen as u32, patience) == Woken::Perhaps {
+        let (begun, mut left) = (Instant::now(), patience);
+        loop {
+            let woken = futex::wait(word, seen as u32, left);
             if word.load(Ordering::Relaxed) != seen {
                 return Taken::Again;
+            }
+            // A signal ends a wait, too.
+            left = patience.saturating_sub(begun.elapsed());
+            if woken == Woken::No && left.is_zero() {
+                break;
             }
         }
     }
@@ -70,6 +77,7 @@ impl Leader<'_> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use std::os::unix::thread::JoinHandleExt;
 
     /// Longer than any wakeup takes, even on a busy machine. A waiter that is not woken then
     /// overtakes, and the test fails.
@@ -116,6 +124,27 @@ mod tests {
                 waiter.join().expect("woken");
             }
         });
+    }
+
+    extern "C" fn ignored(_signal: libc::c_int) {}
+
+    #[test]
+    #[cfg_attr(miri, ignore = "signals")]
+    #[expect(unsafe_code, reason = "signals to one thread")]
+    fn a_signal_to_a_waiter_does_not_end_its_patience() {
+        let handler: extern "C" fn(libc::c_int) = ignored;
+        // SAFETY: the handler does nothing.
+        unsafe { libc::signal(libc::SIGURG, handler as libc::sighandler_t) };
+        let word: &'static AtomicU64 = Box::leak(Box::default());
+        let Taken::Ours(leader) = take(word, LIMIT) else { panic!("the gate is free") };
+        let waiter = std::thread::spawn(|| matches!(take(word, LIMIT), Taken::Overtook(_)));
+        for _ in 0..20 {
+            std::thread::sleep(Duration::from_millis(1));
+            // SAFETY: the thread has not been joined.
+            unsafe { libc::pthread_kill(waiter.as_pthread_t(), libc::SIGURG) };
+        }
+        leader.end();
+        assert!(!waiter.join().expect("no panic"), "the leader was overtaken");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use ebbtide::inspect;
 use ebbtide::{AgePartitioned, BankPlace, Bloom, Filter, ImagePlace, Options, Reader};
 use ebbtide::{Error, Fingerprint, Timestamp};
 use ebbtide_testkit::child::{self, Child};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -263,6 +263,45 @@ fn a_stopped_holder_of_another_user_is_named_in_the_error_and_nothing_is_lost() 
     signal(Signal::CONT);
     let filter = Filter::<AgePartitioned>::open(&dir, options()).expect("attached");
     assert!(filter.contains("a").expect("an answer"));
+}
+
+/// Returns the processor time that a process has used.
+fn processor_time(process: i32) -> Duration {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).expect("it lives");
+    let fields = stat.rsplit(')').next().expect("fields after the name").split_whitespace();
+    let ticks: u64 =
+        fields.skip(11).take(2).map(|ticks| ticks.parse::<u64>().expect("ticks")).sum();
+    Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second())
+}
+
+#[test]
+fn a_holder_without_a_free_descriptor_costs_no_processor_and_answers_once_it_has_one() {
+    let home = tempfile::tempdir().expect("a directory");
+    fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).expect("owned");
+    let dir = home.path().join("filter");
+    let spec = AgePartitioned::last(KEYS);
+    drop(Filter::create(&dir, spec, options().mode(0o660)).expect("a filter"));
+    let mut holder = Child::start(module_path!(), dir.to_str().expect("a path"));
+    holder.ask("insert a");
+    // Of root's group: it may write, but not look below `/proc/PID/fd` of root's process.
+    let Some(mut member) = as_user(&dir, 4321, 0) else { return };
+    let number = holder.id() as i32;
+    let process = Pid::from_raw(number).expect("a process");
+    let limit = |most| {
+        let limit = Rlimit { current: Some(most), maximum: Some(4096) };
+        prlimit(Some(process), Resource::Nofile, limit).expect("root may");
+    };
+    // No number is left for a new one.
+    limit(3);
+    let before = processor_time(number);
+    let refused = member.ask("insert b");
+    assert!(refused.contains("no file descriptor left"), "{refused}");
+    // It waited for two seconds.
+    let used = processor_time(number) - before;
+    assert!(used < Duration::from_millis(500), "{used:?}");
+    limit(4096);
+    member.ask("insert b");
+    assert_eq!(holder.ask("contains b"), "true");
 }
 
 #[test]

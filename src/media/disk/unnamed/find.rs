@@ -89,7 +89,7 @@ fn ask_all(
     };
     let sentence = format!(
         "process {} (in its own namespace) has the live image and does not answer at {}; if it is \
-         stopped, resume or end it",
+         stopped, resume or end it; if it has no file descriptor left, raise its limit",
         holder.process, holder.name
     );
     Err(io::Error::new(io::ErrorKind::TimedOut, sentence))

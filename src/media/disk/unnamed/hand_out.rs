@@ -27,6 +27,9 @@ use std::time::Duration;
 /// The time to wait for the question of a process that has connected.
 const PATIENCE: Duration = Duration::from_millis(200);
 
+/// The pause after a call that the system refuses, as without a free descriptor.
+const PAUSE: Duration = Duration::from_millis(100);
+
 /// The number of processes that can wait for an answer.
 const WAITING: i32 = 64;
 
@@ -217,15 +220,27 @@ impl Server {
             waits.extend(listening.iter().map(|file| PollFd::new(*file, PollFlags::IN)));
             match poll(&mut waits, None) {
                 Err(Errno::INTR) => continue,
-                Err(_) => return,
+                Err(_) => {
+                    std::thread::sleep(PAUSE);
+                    continue;
+                }
                 Ok(_) => {}
             }
             let _ = rustix::io::read(wake, &mut [0; 8]);
             for file in listening {
                 let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-                while let Ok(asking) = accept_with(file, flags) {
-                    // Who asks without a right, or goes away, gets nothing.
-                    let _ = self.answer(&asking);
+                loop {
+                    match accept_with(file, flags) {
+                        // Who asks without a right, or goes away, gets nothing.
+                        Ok(asking) => drop(self.answer(&asking)),
+                        Err(Errno::AGAIN) => break,
+                        // Without a descriptor the caller stays in the queue, and the next poll
+                        // returns at once.
+                        Err(_) => {
+                            std::thread::sleep(PAUSE);
+                            break;
+                        }
+                    }
                 }
             }
         }
