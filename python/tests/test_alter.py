@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import multiprocessing
 import multiprocessing.synchronize
 import os
 import pickle
+import struct
 import threading
+import time
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -22,6 +26,54 @@ WIDE = ebbtide.Fingerprint(last=100_000, fpr=1e-9)
 
 def keys(count: int, begin: int = 0) -> list[str]:
     return [f"key {number}" for number in range(begin, begin + count)]
+
+
+def test_what_another_call_has_changed_stays_when_an_object_opens_its_filter_again(
+    path: str,
+) -> None:
+    week = "7d"
+    with ebbtide.open(path, NARROW, stripes=1, keep_log="24h") as seen:
+        seen.insert("a")
+        with ebbtide.open(path, keep_log=week) as operator:
+            kept = operator.stat().keep_log
+            # A filter of this size has more stripes.
+            operator.alter(ebbtide.Fingerprint(last=10_000_000))
+
+        def work() -> bool:
+            return "a" in seen and seen.stat().keep_log == kept
+
+        in_child(work)
+        assert "a" in seen and seen.stat().keep_log == kept
+        with pickle.loads(pickle.dumps(seen)) as again:
+            assert "a" in again and again.stat().keep_log == kept
+
+
+def test_other_threads_run_while_an_object_follows_an_alteration(path: str) -> None:
+    with ebbtide.open(path, NARROW, keep_log="24h") as seen, ebbtide.open(path) as second:
+        seen.insert("a")
+        seen.alter(ebbtide.Fingerprint(last=2_000))
+        # As the process does that opens or alters a filter.
+        locks = os.open(os.path.join(path, "lock"), os.O_RDWR)
+        record = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+        fcntl.fcntl(locks, fcntl.F_OFD_SETLK, record)
+        looks: list[Callable[[], object]] = [
+            lambda: second.kind,
+            lambda: second.parameters,
+            lambda: repr(second),
+            lambda: second.distinct_within(5),
+        ]
+        with counting() as count:
+            threads = [threading.Thread(target=look) for look in looks]
+            for thread in threads:
+                thread.start()
+            before = count[0]
+            time.sleep(0.2)
+            # All of them wait.
+            assert count[0] > before and any(thread.is_alive() for thread in threads)
+            os.close(locks)
+            for thread in threads:
+                thread.join()
+        assert second.parameters["window-items"] == "2000"
 
 
 def outlived(path: str, keep_log: str | None = None) -> None:

@@ -17,6 +17,7 @@ use crate::options::Durability;
 use crate::sync::{self, Hint, Instant, patience};
 use crate::telemetry::{self, Timed, Work};
 use crate::wal::{Op, Record, Segment, empty_slots};
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -158,7 +159,8 @@ impl GroupCommit {
         // The tail again: below it, pages that a failed sync has marked clean are made dirty.
         let written = header.tail().read();
         let walked = self.shared.log.walked();
-        empty_slots::wait_or_void(&segments, from.max(walked), upto);
+        let complete = empty_slots::wait_or_void(&segments, from.max(walked), upto);
+        complete.map_err(|error| self.failed_sync(&error))?;
         self.shared.log.note_walked(upto);
         for segment in segments.iter().filter(|segment| segment.first() < upto) {
             if !in_order || !segment.was_synced() {
@@ -173,12 +175,7 @@ impl GroupCommit {
             let synced = work.result(segment.sync_to(upto));
             work.end();
             self.note_time(start.elapsed());
-            if let Err(error) = synced {
-                self.shared.poison(format!("a sync of the log failed ({error})"));
-                // Perhaps it was the device, which then has not written back the image either.
-                let _ = trust::check_image(&self.shared);
-                return Err(self.shared.poisoned());
-            }
+            synced.map_err(|error| self.failed_sync(&error))?;
         }
         // If a lost page shows an older tail, two writers may fill one slot with a mixture of their
         // records. The page is lost before they write, so this check finds the loss.
@@ -190,6 +187,14 @@ impl GroupCommit {
         header.durable().raise(upto);
         self.note_durable(upto);
         Ok(())
+    }
+
+    /// Refuses further writes, because the system could not write the log back.
+    fn failed_sync(&self, error: &io::Error) -> Error {
+        self.shared.poison(format!("a sync of the log failed ({error})"));
+        // Perhaps it was the device, which then has not written back the image either.
+        let _ = trust::check_image(&self.shared);
+        self.shared.poisoned()
     }
 
     /// Records how far the log is durable, which distinguishes damage from the log's end.
@@ -252,7 +257,8 @@ impl GroupCommit {
         let from = self.shared.log.walked().max(self.shared.durable());
         if from < upto {
             let (_, segments) = self.log_space.map_log()?;
-            empty_slots::wait_or_void(&segments, from, upto);
+            let complete = empty_slots::wait_or_void(&segments, from, upto);
+            complete.map_err(|error| self.failed_sync(&error))?;
             self.shared.log.note_walked(upto);
         }
         Ok(())

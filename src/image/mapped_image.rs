@@ -129,7 +129,7 @@ impl Image {
     }
 
     /// Returns the medium of its files.
-    pub(super) fn media(&self) -> &dyn Media {
+    pub fn media(&self) -> &dyn Media {
         &*self.media
     }
 

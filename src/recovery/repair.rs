@@ -10,11 +10,11 @@
 //!
 //! The caller holds the stripe.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::image::{Image, seqlock};
 use crate::recovery::batches::{Batches, Group};
 use crate::wal::record::Decoded;
-use crate::wal::{Op, Record, Segment};
+use crate::wal::{Op, Record, Segment, empty_slots};
 use ebbtide_core::event;
 use ebbtide_core::kind::Kind;
 use std::sync::Arc;
@@ -49,8 +49,8 @@ pub enum Repaired {
 /// on, up to the tail.
 ///
 /// # Errors
-/// [`crate::Error::Io`], [`crate::Error::Damaged`] if a bank cannot be mapped: then the stripe
-/// still needs repair.
+/// [`Error::Io`], [`Error::Damaged`] if a bank cannot be mapped, or the system could not write
+/// back the log: then the stripe still needs repair.
 pub fn stripe(
     image: &Image,
     kind: &dyn Kind,
@@ -67,17 +67,13 @@ pub fn stripe(
     let tail = image.header().tail().read();
     for segment in segments {
         let Some(from) = from else { break };
-        for lsn in from.max(segment.first())..tail.min(segment.end()) {
-            let record = match segment.read(lsn) {
-                Decoded::Valid(record) => record,
-                // The slot may be the dead owner's: once the stripe is released, nothing accounts
-                // for it any more. If it belongs to a live writer, that writer takes the next slot.
-                Decoded::Empty => {
-                    segment.void(lsn);
-                    continue;
-                }
-                Decoded::Wrong => continue,
-            };
+        let places = empty_slots::places(segment, from, tail);
+        // An empty slot may be the dead owner's: once the stripe is released, nothing accounts for
+        // it any more. If it belongs to a live writer, that writer takes the next slot.
+        empty_slots::void(segment, places.clone())
+            .map_err(Error::io("write back", segment.header().path(image.media().path())))?;
+        for lsn in places {
+            let Decoded::Valid(record) = segment.read(lsn) else { continue };
             batches.take(lsn, &record, |group, counts| repairing.take_group(group, counts))?;
             if repairing.outcome == Repaired::NeedsStripe0 {
                 return Ok(Repaired::NeedsStripe0);

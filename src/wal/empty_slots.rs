@@ -3,9 +3,15 @@
 //! A slot that stays empty for [`PATIENCE`] is voided, whichever process owns it: a killed or
 //! stopped writer delays no other. A writer that comes too late finds that its swap fails, and
 //! reserves again.
+//!
+//! A published record whose page was lost, because the system could not write it back, also reads
+//! as an empty slot. Voided, it would be missing in a log that looks whole. So the write-back is
+//! checked between the look at a slot and its voiding: it fails before the page is lost.
 
 use crate::sync::{self, Instant, patience};
 use crate::wal::segment::Segment;
+use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,33 +21,55 @@ pub const PATIENCE: Duration = patience(Duration::from_millis(10));
 /// Waits until every slot from `from` up to `to` is published or voided.
 ///
 /// `segments` are those from `from` on; slots that they do not contain are skipped.
-pub fn wait_or_void(segments: &[Arc<Segment>], from: u64, to: u64) {
+///
+/// # Errors
+/// The system's error, if records may be lost: then empty slots stay, and every sync of their
+/// segment fails.
+pub fn wait_or_void(segments: &[Arc<Segment>], from: u64, to: u64) -> io::Result<()> {
     // One clock for all slots: a process that died or was stopped may have left many gaps.
     let mut start = None;
     for segment in segments {
-        for lsn in from.max(segment.first())..to.min(segment.end()) {
-            if !segment.is_complete(lsn) {
-                wait_or_void_one(segment, lsn, *start.get_or_insert_with(Instant::now));
-            }
-        }
+        let places = places(segment, from, to);
+        let waits = |lsn| wait(segment, lsn, *start.get_or_insert_with(Instant::now));
+        places.clone().filter(|&lsn| !segment.is_complete(lsn)).for_each(waits);
+        void(segment, places)?;
     }
+    Ok(())
+}
+
+/// Voids the empty ones of these slots of a segment.
+///
+/// # Errors
+/// As [`wait_or_void`].
+pub fn void(segment: &Segment, places: Range<u64>) -> io::Result<()> {
+    let empty: Vec<u64> = places.filter(|&lsn| !segment.is_complete(lsn)).collect();
+    if !empty.is_empty() {
+        segment.check_written()?;
+        empty.into_iter().for_each(|lsn| segment.void(lsn));
+    }
+    Ok(())
+}
+
+/// Returns which of the LSNs from `from` up to `to` a segment holds.
+#[must_use]
+pub fn places(segment: &Segment, from: u64, to: u64) -> Range<u64> {
+    from.max(segment.first())..to.min(segment.end())
 }
 
 /// Returns the LSN, at most `to`, up to which every slot from `from` on is published or voided.
 /// Does not wait.
 #[must_use]
 pub fn first(segments: &[Arc<Segment>], from: u64, to: u64) -> u64 {
-    let places = |segment: &Arc<Segment>| from.max(segment.first())..to.min(segment.end());
-    let empty =
-        segments.iter().find_map(|segment| places(segment).find(|&lsn| !segment.is_complete(lsn)));
+    let empty = segments
+        .iter()
+        .find_map(|segment| places(segment, from, to).find(|&lsn| !segment.is_complete(lsn)));
     empty.unwrap_or(to)
 }
 
-fn wait_or_void_one(segment: &Segment, lsn: u64, start: Instant) {
-    while !segment.is_complete(lsn) {
-        if start.elapsed() >= PATIENCE {
-            segment.void(lsn);
-        } else if start.elapsed() > PATIENCE / 100 {
+/// Waits for a slot, at most until [`PATIENCE`] after `start`.
+fn wait(segment: &Segment, lsn: u64, start: Instant) {
+    while !segment.is_complete(lsn) && start.elapsed() < PATIENCE {
+        if start.elapsed() > PATIENCE / 100 {
             sync::yield_now();
         } else {
             sync::spin_hint();
@@ -52,10 +80,12 @@ fn wait_or_void_one(segment: &Segment, lsn: u64, start: Instant) {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::media::failing::Failing;
     use crate::media::{Media, Memory};
     use crate::wal::record::Decoded;
     use crate::wal::segment::SegmentHeader;
     use crate::wal::{Op, Record, slot};
+    use ebbtide_core::block::store;
 
     #[test]
     fn an_empty_place_is_left_to_its_writer_for_a_while_and_then_voided() {
@@ -67,11 +97,30 @@ mod tests {
         let record = Record { payload: 5, ..Record::new(Op::Insert) };
         assert!(slot::publish(segment.slot(2), record.encode(1, 2)));
         let start = Instant::now();
-        wait_or_void(std::slice::from_ref(&segment), 1, 4);
+        wait_or_void(std::slice::from_ref(&segment), 1, 4).expect("nothing was lost");
         assert!(start.elapsed() >= PATIENCE);
         let void = Decoded::Valid(Record::new(Op::Void));
         let read = [1, 2, 3, 4].map(|lsn| segment.read(lsn));
         assert_eq!(read, [void, Decoded::Valid(record), void, Decoded::Empty]);
+    }
+
+    #[test]
+    fn a_slot_that_is_empty_because_its_page_was_lost_is_not_voided_and_no_sync_succeeds() {
+        let memory = Failing::new(Memory::new());
+        memory.make().expect("nothing fails yet");
+        let header =
+            SegmentHeader { uuid: 7, timeline: 1, timeline_start: 1, first: 1, capacity: 10 };
+        let segment = Arc::new(Segment::create(&memory, header, 0).expect("space"));
+        let record = |at| Record { payload: at, ..Record::new(Op::Insert) }.encode(1, at);
+        (1..4).for_each(|at| assert!(slot::publish(segment.slot(at), record(at))));
+        // The page is lost: a record reads as empty, and the system reports it once.
+        segment.slot(2).iter().for_each(|word| store(word, 0));
+        memory.fail_after(1, io::ErrorKind::Other);
+        wait_or_void(std::slice::from_ref(&segment), 1, 4).expect_err("a record is lost");
+        assert!(!memory.clear_faults(), "it was not asked");
+        assert!(!segment.is_complete(2), "recovery finds the loss");
+        segment.sync().expect_err("the report was received");
+        wait_or_void(std::slice::from_ref(&segment), 1, 4).expect_err("likewise");
     }
 
     #[test]

@@ -421,6 +421,24 @@ impl Segment {
         synced
     }
 
+    /// Checks that the system could write back all that was stored to the segment, as far as the
+    /// system has not said otherwise to other processes. After a failure every sync fails, too.
+    ///
+    /// # Errors
+    /// The system's error, of a write-back.
+    pub fn check_written(&self) -> std::io::Result<()> {
+        let mut syncs = self.syncs.lock();
+        if syncs.failed {
+            return Err(std::io::Error::other("an earlier sync of the segment failed"));
+        }
+        let file = self.file.as_ref();
+        let written =
+            file.map_or_else(|| self.mapping.check_written(), |file| file.check_written());
+        // The system reports it only once.
+        syncs.failed = written.is_err();
+        written
+    }
+
     /// Returns whether it has been synced since it was opened here. If not, a sync of another
     /// process may have failed before, which the system does not report.
     #[must_use]

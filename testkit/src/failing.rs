@@ -263,6 +263,11 @@ impl MediaFile for Part<Box<dyn MediaFile>> {
         self.inner.sync()
     }
 
+    fn check_written(&self) -> Result<()> {
+        self.fault.admit()?;
+        self.inner.check_written()
+    }
+
     fn map(&self, access: Access) -> Result<Box<dyn Mapping>> {
         self.fault.admit()?;
         self.inner.map(access)
