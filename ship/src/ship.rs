@@ -332,7 +332,10 @@ impl Shipper {
     fn due_snapshot(&self) -> Result<Option<SnapshotFile>> {
         let first = self.run.links.first().map_or(self.run.next, |&(_, first)| first);
         let found = snapshots_on(&*self.media)?.into_iter().next();
-        let is_shipped = |file: &SnapshotFile| file.start >= first && file.end <= self.run.next;
+        // That of another log belongs to another `meta`: the filter is being altered.
+        let is_shipped = |file: &SnapshotFile| {
+            file.log == self.origin.log && file.start >= first && file.end <= self.run.next
+        };
         let Some(file) = found.filter(is_shipped) else { return Ok(None) };
         if self.run.base.is_none() && self.run.next < self.floor {
             return Ok(None);

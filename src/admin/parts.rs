@@ -75,6 +75,8 @@ pub fn origin_on(media: &dyn Media) -> Result<Origin> {
 pub struct SnapshotFile {
     /// The file's name in the directory.
     pub name: String,
+    /// The number of the log that it belongs to ([`Origin::log`]).
+    pub log: u128,
     /// The records from this LSN on are needed with it.
     pub start: u64,
     /// As of the LSNs from the one before this on, snapshot and records yield the filter.
@@ -98,7 +100,8 @@ pub fn snapshots_on(media: &dyn Media) -> Result<Vec<SnapshotFile>> {
                 let header = reader.header();
                 let (end, timeline, bytes) = (header.end, header.timeline, header.bytes);
                 let name = FileName::Snapshot { start }.to_string();
-                found.push(SnapshotFile { name, start, end, timeline, bytes });
+                let log = header.uuid;
+                found.push(SnapshotFile { name, log, start, end, timeline, bytes });
             }
             // It was removed meanwhile.
             Err(error) if error.is_not_found() || error.is_damage() => {}
