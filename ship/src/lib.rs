@@ -1,10 +1,12 @@
 //! Filters of [ebbtide](https://docs.rs/ebbtide) in object storage.
 //!
 //! Where to look: `link` has the bytes of an object, `chain` reads the chain of objects, `ship`
-//! puts links at its end (the fence), `snapshot` moves snapshots, `retention` removes, `fetch`
-//! makes a directory of it, `follow` a copy in memory, `copy` one of the objects, `promote` makes
-//! one the writer, `verify` proves it, `worker` is the thread, `standing` how far it is.
+//! puts links at its end (the fence), `beginning` begins a timeline, `snapshot` moves snapshots,
+//! `retention` removes, `fetch` makes a directory of it, `follow` a copy in memory, `copy` one of
+//! the objects, `promote` makes one the writer, `verify` proves it, `worker` is the thread,
+//! `standing` how far it is.
 
+mod beginning;
 mod chain;
 mod client;
 mod copy;
@@ -14,6 +16,7 @@ mod fetch;
 mod files;
 mod follow;
 mod link;
+mod log;
 mod mark;
 mod note;
 mod pace;

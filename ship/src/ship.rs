@@ -5,16 +5,17 @@
 //! begun after it. A link that may have been put is put again, the same bytes, before anything
 //! else. [`Shipper::confirmed`] grows with links that are there.
 
+use crate::beginning::{Beginning, anew, check_filter, choose};
 use crate::chain::{Base, Run, Seen, Tip, base_hints, link_name, read_link, walk};
 use crate::error::{Error, Result};
-use crate::link::{Begin, Cause, Content, Link, digest};
+use crate::link::{Cause, Content, Link, digest};
 use crate::note;
 use crate::retention::Retention;
-use crate::shown::{RECORD_BYTES, UNKNOWN, shows, shows_snapshot};
+use crate::shown::RECORD_BYTES;
 use crate::snapshot;
 use crate::store::{Folder, Put, Store};
 use bytes::Bytes;
-use ebbtide::history::{At, History};
+use ebbtide::history::History;
 use ebbtide::inspect::{Origin, Piece, SnapshotFile, origin_on, snapshots_on};
 use ebbtide::media::Media;
 use std::fmt;
@@ -25,11 +26,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const LINK_BYTES: usize = 32 << 20;
 /// The log since the start of a snapshot from which on a new one is shipped, at least.
 const SNAPSHOT_LOG_BYTES: u64 = 1 << 20;
-
-/// How often the newest snapshot is looked for beside checkpoints.
-const ANEW_TRIES: u32 = 10;
-
-const OTHER_FILTER: &str = "ship it to a prefix of its own";
 
 /// How a filter is shipped.
 #[derive(Debug, Clone)]
@@ -136,10 +132,11 @@ impl Shipper {
     /// [`Error::Object`], [`Error::Store`], [`Error::Filter`].
     pub async fn begin(store: Store, media: Arc<dyn Media>, options: ShipOptions) -> Result<Self> {
         store.check_no_copy()?;
-        let origin = origin_on(&*media)?;
+        let filter = origin_on(&*media)?.uuid;
         let (mut seen, mut tip) = read_chain(&store).await?;
         loop {
-            let (begin, history) = choose_begin(&store, &media, &origin, &seen, &options)?;
+            let beginning = choose(&store, &media, filter, &seen, options.take_over)?;
+            let Beginning { origin, begin, history } = beginning;
             let id = random_id();
             note::write(&*media, id, seen.shipper)?;
             let mut shipper = Self {
@@ -151,7 +148,7 @@ impl Shipper {
                 media: media.clone(),
                 options: options.clone(),
                 id,
-                origin: origin.clone(),
+                origin,
                 tip,
                 history,
                 pending: None,
@@ -233,19 +230,18 @@ impl Shipper {
     /// Notices that the filter was altered or replaced.
     async fn check_origin(&mut self, shipped: &mut Shipped) -> Result<()> {
         let now = origin_on(&*self.media)?;
-        if now.uuid != self.origin.uuid {
-            return Err(other_filter(&self.store, self.origin.uuid, &now));
-        }
+        check_filter(&self.store, self.origin.uuid, &now)?;
         if now.log != self.origin.log {
-            self.origin = now;
             self.begin_anew(Cause::Altered, shipped).await?;
         }
         Ok(())
     }
 
     async fn begin_anew(&mut self, cause: Cause, shipped: &mut Shipped) -> Result<()> {
-        let (begin, history) = anew(&self.media, &self.origin, cause)?;
-        (self.history, self.read, self.held) = (history, None, None);
+        let beginning = anew(&self.store, &self.media, self.origin.uuid, cause)?;
+        // From here on this link is the next one that is put, and the state is that behind it.
+        let Beginning { origin, begin, history } = beginning;
+        (self.origin, self.history, self.read, self.held) = (origin, history, None, None);
         self.timeline += 1;
         self.put(Content::Begin(begin)).await?;
         shipped.links += 1;
@@ -256,7 +252,6 @@ impl Shipper {
         loop {
             match self.read_pieces() {
                 Err(Error::Filter(ebbtide::Error::NotKept { .. })) => {
-                    self.origin = origin_on(&*self.media)?;
                     self.begin_anew(Cause::Gap, shipped).await?;
                     self.gaps += 1;
                     continue;
@@ -440,84 +435,6 @@ impl Shipper {
             self.confirmed = self.run.next;
         }
     }
-}
-
-fn other_filter(store: &Store, uuid: u128, found: &Origin) -> Error {
-    Error::Refused {
-        url: store.to_string(),
-        expected: format!("filter {uuid:032x}"),
-        found: format!("filter {:032x}", found.uuid),
-        remedy: OTHER_FILTER,
-    }
-}
-
-/// Returns the beginning of a timeline that does not continue the chain, and its log.
-fn anew(media: &Arc<dyn Media>, origin: &Origin, cause: Cause) -> Result<(Begin, History)> {
-    let mut tries = ANEW_TRIES;
-    let history = loop {
-        let start = snapshots_on(&**media)?.first().map_or(1, |file| file.start);
-        match History::open_on(media.clone())?.after(At::Lsn(start - 1)) {
-            // A checkpoint has removed that log meanwhile.
-            Err(ebbtide::Error::NotKept { .. }) if tries > 0 => tries -= 1,
-            opened => break opened?,
-        }
-    };
-    let (log, first) = (origin.log, history.next_lsn());
-    let begin = Begin { cause, log, first, continues: false, meta: origin.meta.clone() };
-    Ok((begin, history))
-}
-
-/// Decides how a timeline begins after these links.
-fn choose_begin(
-    store: &Store,
-    media: &Arc<dyn Media>,
-    origin: &Origin,
-    seen: &Seen,
-    options: &ShipOptions,
-) -> Result<(Begin, History)> {
-    let Some(filter) = seen.filter else { return anew(media, origin, Cause::Created) };
-    if filter != origin.uuid {
-        return Err(other_filter(store, filter, origin));
-    }
-    // Of what nobody can fetch nothing was confirmed.
-    let Some(run) = seen.whole() else { return anew(media, origin, Cause::Started) };
-    let shown = match (&run.last, &run.base) {
-        // No records follow it.
-        (_, Some((_, Base::Snapshot(snapshot)))) if snapshot.start == run.next => {
-            let by_records = run.last.as_ref().map(|last| shows(store, media, last));
-            match by_records {
-                Some(Ok(())) => Ok(()),
-                _ => shows_snapshot(store, &**media, snapshot),
-            }
-        }
-        (Some(last), _) => shows(store, media, last),
-        // Nothing was shipped but a beginning.
-        (None, _) => Ok(()),
-    };
-    let cause = match shown {
-        Err(Error::Refused { .. }) if options.take_over => Cause::TakenOver,
-        // Nobody else has shipped since this directory did.
-        Err(Error::Refused { remedy: UNKNOWN, .. }) if note::has(&**media, seen.shipper)? => {
-            Cause::Gap
-        }
-        shown => shown.map(|()| Cause::Started)?,
-    };
-    if cause != Cause::Started || run.log != origin.log {
-        let (begin, history) = anew(media, origin, cause)?;
-        if begin.first == 1 {
-            return Err(Error::Refused {
-                url: store.to_string(),
-                expected: "a directory with a snapshot, because it cannot continue the log".into(),
-                found: "none".into(),
-                remedy: "write one: `ebbtide snapshot DIR`",
-            });
-        }
-        return Ok((begin, history));
-    }
-    let history = History::open_on(media.clone())?.after(At::Lsn(run.next - 1))?;
-    let (cause, log, first) = (Cause::Started, origin.log, history.next_lsn());
-    let begin = Begin { cause, log, first, continues: true, meta: origin.meta.clone() };
-    Ok((begin, history))
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! Whether a directory has what was shipped last: only then may its shipper continue the chain.
 
+use crate::chain::{Base, Run};
 use crate::error::{Error, Result};
 use crate::link::Snapshot;
+use crate::log::open_log;
 use crate::snapshot;
 use crate::store::Store;
-use ebbtide::history::{At, History};
 use ebbtide::inspect::{Piece, snapshots_on};
 use ebbtide::media::Media;
 use std::sync::Arc;
@@ -25,12 +26,30 @@ fn is_same(a: &[u8], b: &[u8]) -> bool {
         && a.chunks_exact(32).zip(b.chunks_exact(32)).all(|(a, b)| content(a) == content(b))
 }
 
+/// Checks that the directory has what a run ends with.
+pub(crate) fn shows(store: &Store, media: &Arc<dyn Media>, run: &Run) -> Result<()> {
+    match (&run.last, &run.base) {
+        (last, Some((_, Base::Snapshot(snapshot)))) if snapshot.start == run.next => {
+            // No records follow it: either will do.
+            let by_records = last.as_ref().map(|last| shows_records(store, media, last));
+            if let Some(Ok(())) = by_records {
+                return Ok(());
+            }
+            shows_snapshot(store, media, snapshot)
+        }
+        (Some(last), _) => shows_records(store, media, last),
+        // Nothing was shipped but a beginning.
+        (None, _) => Ok(()),
+    }
+}
+
 /// Checks that the directory has this snapshot, which no records follow.
-pub(crate) fn shows_snapshot(store: &Store, media: &dyn Media, snapshot: &Snapshot) -> Result<()> {
-    let found = snapshots_on(media)?.into_iter().find(|file| file.start == snapshot.start);
+fn shows_snapshot(store: &Store, media: &Arc<dyn Media>, snapshot: &Snapshot) -> Result<()> {
+    let files = snapshots_on(&**media)?;
+    let found = files.iter().find(|file| file.start == snapshot.start);
     let is_it = match &found {
         Some(file) if file.bytes == snapshot.bytes => {
-            snapshot::digests(media, file)?.as_ref() == Some(&snapshot.digests)
+            snapshot::digests(&**media, file)?.as_ref() == Some(&snapshot.digests)
         }
         _ => false,
     };
@@ -46,22 +65,22 @@ pub(crate) fn shows_snapshot(store: &Store, media: &dyn Media, snapshot: &Snapsh
 }
 
 /// Checks that the directory has these records, the newest of the chain.
-pub(crate) fn shows(store: &Store, media: &Arc<dyn Media>, last: &Piece) -> Result<()> {
+fn shows_records(store: &Store, media: &Arc<dyn Media>, last: &Piece) -> Result<()> {
     let refused = |found: String, remedy| Error::Refused {
         url: store.to_string(),
         expected: format!("the records of LSN {} to {}", last.first, last.end() - 1),
         found,
         remedy,
     };
-    let open = |first: u64| History::open_on(media.clone())?.after(At::Lsn(first - 1));
     let mut at = last.first;
-    let mut history = loop {
-        match open(at) {
+    'open: loop {
+        let mut history = match open_log(media, at - 1) {
             // The rest of them is as good.
             Err(ebbtide::Error::NotKept { from, end, .. })
                 if from >= at && from + 1 < last.end() && last.end() <= end =>
             {
                 at = from + 1;
+                continue;
             }
             Err(ebbtide::Error::NotKept { from, end, .. }) => {
                 let found = match end {
@@ -72,22 +91,27 @@ pub(crate) fn shows(store: &Store, media: &Arc<dyn Media>, last: &Piece) -> Resu
                 return Err(refused(found, remedy));
             }
             // What is not durable was not shipped from here.
-            opened => break opened?,
-        }
-    };
-    while at < last.end() {
-        let Some(piece) = history.read_piece()? else {
-            return Err(refused(format!("only those up to {}", at - 1), LACKS));
+            opened => opened?,
         };
-        let skip = (at.saturating_sub(piece.first) * RECORD_BYTES) as usize;
-        let from = ((at - last.first) * RECORD_BYTES) as usize;
-        let own = piece.records.get(skip..).unwrap_or_default();
-        let rest = &last.records[from..];
-        let length = own.len().min(rest.len());
-        if piece.log != last.log || length == 0 || !is_same(&own[..length], &rest[..length]) {
-            return Err(refused(format!("other records from LSN {at} on"), LACKS));
+        while at < last.end() {
+            let piece = match history.read_piece() {
+                // Removed meanwhile, by a checkpoint or an alteration.
+                Err(ebbtide::Error::NotKept { .. }) => continue 'open,
+                read => read?,
+            };
+            let Some(piece) = piece else {
+                return Err(refused(format!("only those up to {}", at - 1), LACKS));
+            };
+            let skip = (at.saturating_sub(piece.first) * RECORD_BYTES) as usize;
+            let from = ((at - last.first) * RECORD_BYTES) as usize;
+            let own = piece.records.get(skip..).unwrap_or_default();
+            let rest = &last.records[from..];
+            let length = own.len().min(rest.len());
+            if piece.log != last.log || length == 0 || !is_same(&own[..length], &rest[..length]) {
+                return Err(refused(format!("other records from LSN {at} on"), LACKS));
+            }
+            at += length as u64 / RECORD_BYTES;
         }
-        at += length as u64 / RECORD_BYTES;
+        return Ok(());
     }
-    Ok(())
 }

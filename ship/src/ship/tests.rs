@@ -3,9 +3,92 @@
 use super::*;
 use crate::assemble;
 use ebbtide::history::Unlogged;
-use ebbtide::media::Memory;
+use ebbtide::media::{Access, ByteLocks, MediaFile, Memory};
 use ebbtide::{AgePartitioned, Any, Durability, Filter, Keep, Options, Reader};
 use object_store::memory::InMemory;
+use std::io;
+use std::path::Path;
+use std::sync::Mutex;
+
+type Hook = Box<dyn FnMut() -> io::Result<()> + Send>;
+
+/// A filter's medium as its shipper sees it: something else happens before its files are listed.
+#[derive(Clone)]
+struct Hooked {
+    inner: Memory,
+    before_list: Arc<Mutex<Option<Hook>>>,
+}
+
+impl Hooked {
+    fn new() -> Self {
+        Self { inner: Memory::new(), before_list: Arc::default() }
+    }
+
+    /// Sets what happens when the files are listed this often from now on.
+    fn at_list(&self, number: u32, then: impl FnOnce() -> io::Result<()> + Send + 'static) {
+        let (mut left, mut then) = (number, Some(then));
+        let hook = move || {
+            left = u32::saturating_sub(left, 1);
+            then.take_if(|_| left == 0).map_or(Ok(()), |then| then())
+        };
+        *self.before_list.lock().expect("no panic") = Some(Box::new(hook));
+    }
+}
+
+impl fmt::Debug for Hooked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl Media for Hooked {
+    fn path(&self) -> &Path {
+        self.inner.path()
+    }
+
+    fn make(&self) -> io::Result<()> {
+        self.inner.make()
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        if let Some(hook) = &mut *self.before_list.lock().expect("no panic") {
+            hook()?;
+        }
+        self.inner.list()
+    }
+
+    fn create(&self, name: &str, bytes: u64) -> io::Result<Box<dyn MediaFile>> {
+        self.inner.create(name, bytes)
+    }
+
+    fn open(&self, name: &str, access: Access) -> io::Result<Box<dyn MediaFile>> {
+        self.inner.open(name, access)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.inner.rename(from, to)
+    }
+
+    fn rename_new(&self, from: &str, to: &str) -> io::Result<()> {
+        self.inner.rename_new(from, to)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.inner.remove(name)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.inner.sync()
+    }
+
+    fn locks(&self, name: &str, access: Access) -> io::Result<Box<dyn ByteLocks>> {
+        self.inner.locks(name, access)
+    }
+
+    fn boot_id(&self) -> io::Result<u128> {
+        self.inner.boot_id()
+    }
+}
 
 fn store() -> Store {
     Store::of(Arc::new(InMemory::new()), "orders/7", "memory:///orders/7")
@@ -47,6 +130,13 @@ async fn fetched(store: &Store) -> u128 {
     copied.digest().expect("a digest").value
 }
 
+/// Returns kept log or none, each with the number of a list at which something happens.
+fn cases() -> impl Iterator<Item = (Keep, u32)> {
+    [Keep::Nothing, Keep::Bytes(1 << 30)]
+        .into_iter()
+        .flat_map(|keep| (1..12).map(move |at| (keep, at)))
+}
+
 fn digest_of(filter: &Filter<AgePartitioned>) -> u128 {
     filter.digest().expect("a digest").value
 }
@@ -85,5 +175,64 @@ async fn what_was_read_before_an_alteration_and_not_shipped_is_forgotten() {
             shipper.round().await.expect("a round");
         }
         assert_eq!(fetched(&store).await, digest_of(&filter), "held: {is_held}");
+    }
+}
+
+#[tokio::test]
+async fn an_alteration_that_could_not_be_read_at_once_is_shipped_by_a_later_round() {
+    for (keep, number) in cases() {
+        let (store, media) = (store(), Hooked::new());
+        let filter = filter(media.inner.clone(), keep);
+        let mut shipper = begin(&store, media.clone()).await.expect("a shipper");
+        insert(&filter, 0..100);
+        shipper.round().await.expect("a round");
+        insert(&filter, 100..200);
+        let mut shipped = Shipped::default();
+        shipper.check_origin(&mut shipped).await.expect("as it was");
+        alter(&filter, 2000);
+        media.at_list(number, || Err(io::Error::other("it fails once")));
+        let _ = shipper.ship_log(&mut shipped).await;
+        insert(&filter, 200..300);
+        // One of them may fail.
+        for _ in 0..3 {
+            let _ = shipper.round().await;
+        }
+        shipper.round().await.expect("a round");
+        assert_eq!(fetched(&store).await, digest_of(&filter), "{keep:?}, list {number}");
+    }
+}
+
+#[tokio::test]
+async fn a_shipper_begins_while_the_filter_is_altered() {
+    for (keep, number) in cases() {
+        for (is_shipped, is_altered) in [(false, false), (true, false), (true, true)] {
+            let (store, media) = (store(), Hooked::new());
+            let filter = Arc::new(filter(media.inner.clone(), keep));
+            insert(&filter, 0..100);
+            let before = digest_of(&filter);
+            if is_shipped {
+                let mut shipper = begin(&store, media.clone()).await.expect("a shipper");
+                shipper.round().await.expect("a round");
+            }
+            if is_altered {
+                alter(&filter, 1500);
+            }
+            let altered = filter.clone();
+            media.at_list(number, move || {
+                alter(&altered, 2000);
+                Ok(())
+            });
+            let begun = begin(&store, media.clone()).await;
+            *media.before_list.lock().expect("no panic") = None;
+            let case = format!("{keep:?}, {is_shipped}, {is_altered}, list {number}");
+            let mut shipper = begun.unwrap_or_else(|error| panic!("{case}: {error}"));
+            if is_shipped {
+                assert_eq!(fetched(&store).await, before, "{case}");
+            }
+            for _ in 0..2 {
+                shipper.round().await.unwrap_or_else(|error| panic!("{case}: {error}"));
+            }
+            assert_eq!(fetched(&store).await, digest_of(&filter), "{case}");
+        }
     }
 }

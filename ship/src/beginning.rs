@@ -1,0 +1,113 @@
+//! How a timeline begins: where the chain ends, or anew with the newest snapshot of the directory.
+
+use crate::chain::Seen;
+use crate::error::{Error, Result};
+use crate::link::{Begin, Cause};
+use crate::log::open_log;
+use crate::note;
+use crate::shown::{UNKNOWN, shows};
+use crate::store::Store;
+use ebbtide::history::History;
+use ebbtide::inspect::{Origin, origin_on, snapshots_on};
+use ebbtide::media::Media;
+use std::sync::Arc;
+
+/// How often the newest snapshot is looked for beside checkpoints and alterations.
+const TRIES: u32 = 10;
+
+const OTHER_FILTER: &str = "ship it to a prefix of its own";
+
+/// The beginning of a timeline: `meta`, the link, and the log from the LSN in it on.
+pub struct Beginning {
+    pub origin: Origin,
+    pub begin: Begin,
+    pub history: History,
+}
+
+/// Refuses another filter than this one.
+pub fn check_filter(store: &Store, filter: u128, found: &Origin) -> Result<()> {
+    if found.uuid == filter {
+        return Ok(());
+    }
+    Err(Error::Refused {
+        url: store.to_string(),
+        expected: format!("filter {filter:032x}"),
+        found: format!("filter {:032x}", found.uuid),
+        remedy: OTHER_FILTER,
+    })
+}
+
+fn no_snapshot(store: &Store) -> Error {
+    Error::Refused {
+        url: store.to_string(),
+        expected: "a directory with a snapshot, because it cannot continue the log".into(),
+        found: "none".into(),
+        remedy: "write one: `ebbtide snapshot DIR`",
+    }
+}
+
+/// Begins a timeline that does not continue the chain, with this filter as it is now.
+pub fn anew(
+    store: &Store,
+    media: &Arc<dyn Media>,
+    filter: u128,
+    cause: Cause,
+) -> Result<Beginning> {
+    let mut tries = TRIES;
+    let (origin, history) = loop {
+        let origin = origin_on(&**media)?;
+        check_filter(store, filter, &origin)?;
+        let newest = snapshots_on(&**media)?.into_iter().next();
+        // The first log of a filter is read from its creation on, each other one from a snapshot.
+        let start = match newest {
+            Some(file) if file.log == origin.log => Some(file.start),
+            None if origin.log == origin.uuid => Some(1),
+            _ => None,
+        };
+        match start.map(|start| open_log(media, start - 1)) {
+            // A checkpoint, or an alteration, has removed log or snapshot meanwhile.
+            None | Some(Err(ebbtide::Error::NotKept { .. })) if tries > 0 => tries -= 1,
+            None => return Err(no_snapshot(store)),
+            Some(opened) => break (origin, opened?),
+        }
+    };
+    let (log, first) = (origin.log, history.next_lsn());
+    let begin = Begin { cause, log, first, continues: false, meta: origin.meta.clone() };
+    Ok(Beginning { origin, begin, history })
+}
+
+/// Decides how this filter begins after these links.
+pub fn choose(
+    store: &Store,
+    media: &Arc<dyn Media>,
+    filter: u128,
+    seen: &Seen,
+    take_over: bool,
+) -> Result<Beginning> {
+    let origin = origin_on(&**media)?;
+    check_filter(store, seen.filter.unwrap_or(filter), &origin)?;
+    if seen.filter.is_none() {
+        return anew(store, media, filter, Cause::Created);
+    }
+    // Of what nobody can fetch nothing was confirmed.
+    let Some(run) = seen.whole() else { return anew(store, media, filter, Cause::Started) };
+    let cause = match shows(store, media, run) {
+        Err(Error::Refused { .. }) if take_over => Cause::TakenOver,
+        // Nobody else has shipped since this directory did.
+        Err(Error::Refused { remedy: UNKNOWN, .. }) if note::has(&**media, seen.shipper)? => {
+            Cause::Gap
+        }
+        shown => shown.map(|()| Cause::Started)?,
+    };
+    if cause == Cause::Started && run.log == origin.log {
+        let (log, history) = (origin.log, open_log(media, run.next - 1)?);
+        let (first, meta) = (history.next_lsn(), origin.meta.clone());
+        let begin = Begin { cause, log, first, continues: true, meta };
+        return Ok(Beginning { origin, begin, history });
+    }
+    let beginning = anew(store, media, filter, cause)?;
+    if beginning.begin.first == 1 {
+        return Err(no_snapshot(store));
+    }
+    Ok(beginning)
+}
