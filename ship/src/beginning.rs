@@ -91,7 +91,7 @@ pub fn choose(
     }
     // Of what nobody can fetch nothing was confirmed.
     let Some(run) = seen.whole() else { return anew(store, media, filter, Cause::Started) };
-    let cause = match shows(store, media, run) {
+    let mut cause = match shows(store, media, run) {
         Err(Error::Refused { .. }) if take_over => Cause::TakenOver,
         // Nobody else has shipped since this directory did.
         Err(Error::Refused { remedy: UNKNOWN, .. }) if note::has(&**media, seen.shipper)? => {
@@ -100,10 +100,16 @@ pub fn choose(
         shown => shown.map(|()| Cause::Started)?,
     };
     if cause == Cause::Started && run.log == origin.log {
-        let (log, history) = (origin.log, open_log(media, run.next - 1)?);
-        let (first, meta) = (history.next_lsn(), origin.meta.clone());
-        let begin = Begin { cause, log, first, continues: true, meta };
-        return Ok(Beginning { origin, begin, history });
+        match open_log(media, run.next - 1) {
+            // It was removed before it was shipped.
+            Err(ebbtide::Error::NotKept { .. }) => cause = Cause::Gap,
+            opened => {
+                let (log, history) = (origin.log, opened?);
+                let (first, meta) = (history.next_lsn(), origin.meta.clone());
+                let begin = Begin { cause, log, first, continues: true, meta };
+                return Ok(Beginning { origin, begin, history });
+            }
+        }
     }
     let beginning = anew(store, media, filter, cause)?;
     if beginning.begin.first == 1 {

@@ -236,3 +236,17 @@ async fn a_shipper_begins_while_the_filter_is_altered() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_shipper_that_has_shipped_nothing_is_continued_after_its_log_was_removed() {
+    let (store, media) = (store(), Memory::new());
+    let filter = filter(media.clone(), Keep::Nothing);
+    drop(begin(&store, media.clone()).await.expect("a shipper"));
+    for round in 0..8 {
+        insert(&filter, round * 200..(round + 1) * 200);
+        filter.checkpoint().expect("a checkpoint");
+    }
+    let mut shipper = begin(&store, media).await.expect("another one");
+    shipper.round().await.expect("a round");
+    assert_eq!(fetched(&store).await, digest_of(&filter));
+}
