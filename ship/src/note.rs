@@ -1,7 +1,8 @@
-//! The file `ship` in a filter's directory: the numbers of the shippers of this directory.
+//! The file `ship` in a filter's directory: the numbers of the newest beginnings of its shippers.
 //!
-//! If the newest link of the chain is of one of them, nobody else has shipped since. The engine
-//! does not read the file; a copy made by `fetch`, `backup` or `restore` does not have it.
+//! If the newest link of the chain has one of them, nobody else has shipped since, nor this
+//! directory in a later state that was taken back. The engine does not read the file; a copy made
+//! by `fetch`, `backup` or `restore` does not have it.
 
 use crate::error::Result;
 use crate::snapshot::local;

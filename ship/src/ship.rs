@@ -63,7 +63,7 @@ pub struct Shipper {
     store: Store,
     media: Arc<dyn Media>,
     options: ShipOptions,
-    /// A random number, by which links are known as its own.
+    /// A random number of its newest beginning, which its directory notes.
     id: u128,
     origin: Origin,
     timeline: u64,
@@ -239,6 +239,10 @@ impl Shipper {
 
     async fn begin_anew(&mut self, cause: Cause, shipped: &mut Shipped) -> Result<()> {
         let beginning = anew(&self.store, &self.media, self.origin.uuid, cause)?;
+        // A number of its own: if the directory is set back to before, so is its note.
+        let id = random_id();
+        note::write(&*self.media, id, self.id)?;
+        self.id = id;
         // From here on this link is the next one that is put, and the state is that behind it.
         let Beginning { origin, begin, history } = beginning;
         (self.origin, self.history, self.read, self.held) = (origin, history, None, None);

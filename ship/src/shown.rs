@@ -6,7 +6,7 @@ use crate::link::Snapshot;
 use crate::log::open_log;
 use crate::snapshot;
 use crate::store::Store;
-use ebbtide::inspect::{Piece, snapshots_on};
+use ebbtide::inspect::{Piece, SnapshotFile, snapshots_on};
 use ebbtide::media::Media;
 use std::sync::Arc;
 
@@ -35,11 +35,25 @@ pub(crate) fn shows(store: &Store, media: &Arc<dyn Media>, run: &Run) -> Result<
             if let Some(Ok(())) = by_records {
                 return Ok(());
             }
-            shows_snapshot(store, media, snapshot)
+            match (shows_snapshot(store, media, snapshot), by_records) {
+                (Err(unknown), Some(Err(Error::Refused { remedy: UNKNOWN, .. }))) => Err(unknown),
+                (Err(_), Some(Err(lacks))) => Err(lacks),
+                (by_snapshot, _) => by_snapshot,
+            }
         }
         (Some(last), _) => shows_records(store, media, last),
         // Nothing was shipped but a beginning.
         (None, _) => Ok(()),
+    }
+}
+
+/// Returns whether neither log nor snapshots of the directory reach this LSN, so that it is an
+/// older state.
+fn ends_below(media: &Arc<dyn Media>, files: &[SnapshotFile], lsn: u64) -> Result<bool> {
+    let is_beyond = files.iter().any(|file| file.end >= lsn);
+    match open_log(media, lsn - 1) {
+        Err(ebbtide::Error::NotKept { end, .. }) => Ok(end < lsn && !is_beyond),
+        opened => Ok(opened.map(|_| false)?),
     }
 }
 
@@ -56,11 +70,12 @@ fn shows_snapshot(store: &Store, media: &Arc<dyn Media>, snapshot: &Snapshot) ->
     if is_it {
         return Ok(());
     }
+    let lacks = found.is_some() || ends_below(media, &files, snapshot.end)?;
     Err(Error::Refused {
         url: store.to_string(),
         expected: format!("the snapshot from LSN {} to {}", snapshot.start, snapshot.end),
         found: if found.is_some() { "another one of this LSN" } else { "none of this LSN" }.into(),
-        remedy: if found.is_some() { LACKS } else { UNKNOWN },
+        remedy: if lacks { LACKS } else { UNKNOWN },
     })
 }
 

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use ebbtide::inspect::{Origin, SnapshotFile};
 use ebbtide::media::{Access, Media, MediaFile};
 use futures::StreamExt;
+use std::io::ErrorKind;
 use std::ops::Range;
 
 /// The length of a part, whose digest is in the link.
@@ -34,7 +35,8 @@ fn read_file(
 pub fn local(action: &'static str, media: &dyn Media, name: &str, error: &std::io::Error) -> Error {
     let object = media.path().join(name).display().to_string();
     let remedy = "look at the disk of this machine";
-    let (found, is_transient) = (error.to_string(), false);
+    let is_full = [ErrorKind::StorageFull, ErrorKind::QuotaExceeded].contains(&error.kind());
+    let (found, is_transient) = (error.to_string(), is_full);
     Error::Store { object, action, found, remedy, is_transient }
 }
 
@@ -45,7 +47,7 @@ pub fn snapshot_prefix(start: u64) -> String {
 
 fn open(media: &dyn Media, file: &SnapshotFile) -> Result<Option<Box<dyn MediaFile>>> {
     match media.open(&file.name, Access::Read) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         open => open.map(Some).map_err(|error| local("open", media, &file.name, &error)),
     }
 }

@@ -9,5 +9,6 @@ mod following;
 mod kills;
 mod machine;
 mod processes;
+mod restored;
 mod sentences;
 mod server;
