@@ -34,11 +34,11 @@ pub async fn read_link(store: &Store, number: u64) -> Result<Option<(Link, u128)
 }
 
 /// Returns the numbers of the links at which a fetch can begin, the newest first, as far as hints
-/// say, with the store's times of them.
+/// say, with the store's times of them in microseconds.
 pub async fn base_hints(store: &Store) -> Result<Vec<(u64, i64)>> {
     let found = store.list(Folder::Base, None).await?;
     let number = |(name, meta): &(String, object_store::ObjectMeta)| {
-        Some((name.parse().ok()?, meta.last_modified.timestamp()))
+        Some((name.parse().ok()?, meta.last_modified.timestamp_micros()))
     };
     let mut numbers: Vec<_> = found.iter().filter_map(number).collect();
     numbers.reverse();

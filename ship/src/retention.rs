@@ -2,6 +2,10 @@
 //! newest needs (or an older one that is to be kept), and snapshots that no link names. Never a
 //! beginning: as long as it is there, the shipper before it is fenced.
 //!
+//! Whoever removes may have been fenced meanwhile, by a shipper whose filter is older. So nothing
+//! is removed that was put after the base that stays: numbers of links and times of the store rise
+//! from shipper to shipper, LSNs need not.
+//!
 //! Nothing here is decided by this machine's clock: ages are differences of the store's times.
 
 use crate::chain::{Base, base_hints, link_name, read_link};
@@ -46,12 +50,12 @@ impl Retention {
         let hints = base_hints(store).await?;
         // A list that does not have it yet is of no use; the next base cleans up.
         if let Some(latest) = hints.iter().find(|(number, _)| *number == newest) {
-            let most = i64::try_from(self.keep.as_secs()).unwrap_or(i64::MAX);
+            let most = i64::try_from(self.keep.as_micros()).unwrap_or(i64::MAX);
             let is_old = |&(_, time): &(u64, i64)| latest.1.saturating_sub(time) >= most;
             let ours = hints.iter().filter(|(number, _)| *number <= newest);
             // The newest that is old enough serves all later moments.
             let oldest = ours.skip(BASES - 1).find(|hint| is_old(hint));
-            if let Some(&(oldest, _)) = oldest {
+            if let Some(&oldest) = oldest {
                 self.remove_before(store, oldest, &hints).await?;
             }
         }
@@ -59,11 +63,11 @@ impl Retention {
         Ok(())
     }
 
-    /// Removes what the base in link `oldest` and later ones do not need.
+    /// Removes what the base in link `oldest`, whose hint was put then, and later ones do not need.
     async fn remove_before(
         &mut self,
         store: &Store,
-        oldest: u64,
+        (oldest, put): (u64, i64),
         hints: &[(u64, i64)],
     ) -> Result<()> {
         let Some((link, _)) = read_link(store, oldest).await? else { return Ok(()) };
@@ -86,9 +90,11 @@ impl Retention {
         store.remove(Folder::Chain, &links).await?;
         // One that is newer may be about to get its link, of another shipper.
         let first = snapshot_prefix(base.start());
-        let unnamed = snapshots.into_iter().map(|(name, _)| name);
-        let unnamed = unnamed.filter(|name| *name < first && !needed.contains(name));
-        store.remove(Folder::Snapshot, &unnamed.collect::<Vec<_>>()).await
+        let old = snapshots.into_iter().filter(|(name, meta)| {
+            *name < first && meta.last_modified.timestamp_micros() < put && !needed.contains(name)
+        });
+        let unnamed: Vec<_> = old.map(|(name, _)| name).collect();
+        store.remove(Folder::Snapshot, &unnamed).await
     }
 
     /// Returns the links below a number, without beginnings: they keep shippers out that come back

@@ -10,5 +10,7 @@ mod kills;
 mod machine;
 mod processes;
 mod restored;
+mod retained;
+mod scripted;
 mod sentences;
 mod server;

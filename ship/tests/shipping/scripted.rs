@@ -1,0 +1,151 @@
+//! A store in memory that does what a test says before each call.
+
+use async_trait::async_trait;
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::{
+    CopyOptions, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, UploadPart,
+};
+use std::fmt;
+use std::sync::Arc;
+
+/// The pieces in which an object comes.
+const CHUNK: usize = 64 << 10;
+
+/// A call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Call {
+    /// A put of this many bytes, or of a part of an upload.
+    Put(Path, u64),
+    /// A get, before its first byte.
+    Get(Path),
+    /// The next bytes of a get.
+    Chunk(u64),
+    /// A list of what this begins.
+    List(Path),
+}
+
+type Script = dyn Fn(Call) -> BoxFuture<'static, Result<()>> + Send + Sync;
+
+/// The store.
+#[derive(Clone)]
+pub struct Scripted {
+    pub objects: Arc<InMemory>,
+    script: Arc<Script>,
+}
+
+impl Scripted {
+    pub fn new(
+        script: impl Fn(Call) -> BoxFuture<'static, Result<()>> + Send + Sync + 'static,
+    ) -> Self {
+        Self { objects: Arc::new(InMemory::new()), script: Arc::new(script) }
+    }
+}
+
+impl fmt::Debug for Scripted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scripted").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for Scripted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a scripted store")
+    }
+}
+
+#[derive(Debug)]
+struct Upload {
+    store: Scripted,
+    path: Path,
+    upload: Box<dyn MultipartUpload>,
+}
+
+#[async_trait]
+impl MultipartUpload for Upload {
+    fn put_part(&mut self, data: PutPayload) -> UploadPart {
+        let call = Call::Put(self.path.clone(), data.content_length() as u64);
+        let (before, put) = ((self.store.script)(call), self.upload.put_part(data));
+        Box::pin(async move {
+            before.await?;
+            put.await
+        })
+    }
+
+    async fn complete(&mut self) -> Result<PutResult> {
+        self.upload.complete().await
+    }
+
+    async fn abort(&mut self) -> Result<()> {
+        self.upload.abort().await
+    }
+}
+
+#[async_trait]
+impl ObjectStore for Scripted {
+    async fn put_opts(
+        &self,
+        path: &Path,
+        payload: PutPayload,
+        options: PutOptions,
+    ) -> Result<PutResult> {
+        (self.script)(Call::Put(path.clone(), payload.content_length() as u64)).await?;
+        self.objects.put_opts(path, payload, options).await
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        path: &Path,
+        options: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        let upload = self.objects.put_multipart_opts(path, options).await?;
+        Ok(Box::new(Upload { store: self.clone(), path: path.clone(), upload }))
+    }
+
+    async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
+        (self.script)(Call::Get(path.clone())).await?;
+        let found = self.objects.get_opts(path, options).await?;
+        let (meta, range) = (found.meta.clone(), found.range.clone());
+        let attributes = found.attributes.clone();
+        let (bytes, script) = (found.bytes().await?, self.script.clone());
+        let starts = futures::stream::iter((0..bytes.len()).step_by(CHUNK));
+        let chunks = starts.then(move |start| {
+            let chunk = bytes.slice(start..bytes.len().min(start + CHUNK));
+            let before = script(Call::Chunk(chunk.len() as u64));
+            async move { before.await.map(|()| chunk) }
+        });
+        let payload = GetResultPayload::Stream(chunks.boxed());
+        Ok(GetResult { payload, meta, range, attributes, extensions: Default::default() })
+    }
+
+    fn delete_stream(
+        &self,
+        paths: BoxStream<'static, Result<Path>>,
+    ) -> BoxStream<'static, Result<Path>> {
+        self.objects.delete_stream(paths)
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        let (objects, prefix) = (self.objects.clone(), prefix.cloned().unwrap_or_default());
+        let before = (self.script)(Call::List(prefix.clone()));
+        let listed = async move {
+            match before.await {
+                Ok(()) => objects.list(Some(&prefix)).collect().await,
+                Err(error) => vec![Err(error)],
+            }
+        };
+        futures::stream::once(listed).flat_map(futures::stream::iter).boxed()
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        self.objects.list_with_delimiter(prefix).await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        self.objects.copy_opts(from, to, options).await
+    }
+}
