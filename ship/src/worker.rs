@@ -14,13 +14,16 @@ use ebbtide::units::is_hidden;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::sync::watch;
 
 /// The default interval, between the beginnings of two rounds that ship something.
 pub const EVERY: Duration = Duration::from_secs(10);
+/// The pause after a round that failed, for those who wait for the next one.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// What a worker has done.
 #[derive(Debug, Clone)]
@@ -87,6 +90,7 @@ impl Status {
 }
 
 struct Shared {
+    wish: watch::Sender<Wish>,
     status: Mutex<(Status, Option<Error>)>,
     changed: Condvar,
     /// Rounds that have begun.
@@ -99,18 +103,52 @@ impl Shared {
     fn lock(&self) -> MutexGuard<'_, (Status, Option<Error>)> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Asks for this, unless more was asked for. All that ask before a round begins get that one.
+    fn ask(&self, wish: Wish) {
+        self.wish.send_if_modified(|asked| {
+            let is_more = wish > *asked;
+            *asked = wish.max(*asked);
+            is_more
+        });
+    }
+
+    /// Returns what was asked for; what a round fulfils is done with.
+    fn take_wish(&self) -> Wish {
+        let mut taken = Wish::Nothing;
+        self.wish.send_if_modified(|asked| {
+            taken = *asked;
+            if taken == Wish::Ship {
+                *asked = Wish::Nothing;
+            }
+            false
+        });
+        taken
+    }
+
+    /// Waits until something was asked for that is at least this.
+    async fn wait_for(&self, wish: Wish) {
+        // It is there as long as `self` is.
+        let _ = self.wish.subscribe().wait_for(|asked| *asked >= wish).await;
+    }
 }
 
-enum Order {
+/// What a worker is asked for, each more than the one before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Wish {
+    Nothing,
+    /// A round.
     Ship,
+    /// A last round.
     Stop,
+    /// None any more, and an end of the one that runs.
+    End,
 }
 
-/// A running shipper. Dropped, it stops after the call to the store that it is in, without a last
-/// round; [`Worker::stop`] makes one.
+/// A running shipper. Dropped, it ends without a last round, and waits for no answer of the store;
+/// [`Worker::stop`] makes one.
 pub struct Worker {
     shared: Arc<Shared>,
-    orders: Option<Sender<Order>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -132,26 +170,18 @@ impl Worker {
         every: Duration,
     ) -> Result<Self> {
         let dir = dir.as_ref().to_path_buf();
-        let (orders, received) = channel();
         let (begun, first) = channel();
         let spawned = std::thread::Builder::new().name("ebbtide-ship".into());
-        let thread = spawned.spawn(move || work(dir, store, options, every, (&received, &begun)));
+        let thread = spawned.spawn(move || work(dir, store, options, every, &begun));
         let thread = Some(thread.map_err(|error| setting("thread", &error))?);
         let shared = first.recv().map_err(|error| setting("thread", &error))??;
-        Ok(Self { shared, orders: Some(orders), thread })
+        Ok(Self { shared, thread })
     }
 
     /// Returns what it has done.
     #[must_use]
     pub fn status(&self) -> Status {
         self.shared.lock().0.clone()
-    }
-
-    fn order(&self, order: Order) {
-        if let Some(orders) = &self.orders {
-            // A thread that has stopped says so in the status.
-            let _ = orders.send(order);
-        }
     }
 
     /// Ships now, and waits until a fetch yields every operation that is durable now
@@ -185,7 +215,7 @@ impl Worker {
                 return Err(stopped(&mut status));
             }
             if asked.is_none_or(|asked| asked.elapsed() > LOOK) {
-                self.order(Order::Ship);
+                self.shared.ask(Wish::Ship);
                 asked = Some(Instant::now());
             }
             let Some(left) = time.checked_sub(begun.elapsed()) else {
@@ -210,8 +240,7 @@ impl Worker {
     /// # Errors
     /// The error of the last round.
     pub fn stop(mut self) -> Result<Status> {
-        self.order(Order::Stop);
-        self.orders = None;
+        self.shared.ask(Wish::Stop);
         if let Some(thread) = self.thread.take() {
             // A panic is in the status.
             let _ = thread.join();
@@ -226,7 +255,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        self.orders = None;
+        self.shared.ask(Wish::End);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -262,7 +291,7 @@ fn work(
     store: Store,
     options: ShipOptions,
     every: Duration,
-    (orders, begun): (&Receiver<Order>, &Sender<Result<Arc<Shared>>>),
+    begun: &Sender<Result<Arc<Shared>>>,
 ) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let media = Arc::new(Disk::new(dir));
@@ -278,35 +307,54 @@ fn work(
     };
     let (status, changed) = (Mutex::new((Status::of(&shipper), None)), Condvar::new());
     let (begun_rounds, done) = (AtomicU64::new(0), AtomicU64::new(0));
-    let shared = Arc::new(Shared { status, changed, begun: begun_rounds, done });
+    let wish = watch::Sender::new(Wish::Nothing);
+    let shared = Arc::new(Shared { wish, status, changed, begun: begun_rounds, done });
     let _ = begun.send(Ok(shared.clone()));
     // Also if the thread panics, those who wait must learn it.
     let _stop = Stopping(&shared, &notes);
-    let (mut pace, mut wait) = (Pace::new(every), Duration::ZERO);
+    let (mut pace, mut pauses) = (Pace::new(every), (Duration::ZERO, Duration::ZERO));
     loop {
-        let order = match orders.recv_timeout(wait) {
-            Ok(order) => Some(order),
-            Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => return,
-        };
+        runtime.block_on(next_round(&shared, pauses));
+        // Who asks from here on gets another round.
+        let wish = shared.take_wish();
         // A number that is read before what it counts is read: nothing else depends on it.
         let number = shared.begun.fetch_add(1, Ordering::Relaxed) + 1;
         let begun = Instant::now();
-        let round = runtime.block_on(shipper.round());
+        let round = runtime.block_on(async {
+            tokio::select! {
+                biased;
+                () = shared.wait_for(Wish::End) => None,
+                round = shipper.round() => Some(round),
+            }
+        });
+        // Ended like one that was killed.
+        let Some(round) = round else { return };
         if round.is_ok() && !shipper.is_pending() {
             shared.done.fetch_max(number, Ordering::Relaxed);
         }
         let has_failed = round.is_err();
         let has_shipped = round.as_ref().is_ok_and(|shipped| shipped.links > 0);
-        let is_last = matches!(order, Some(Order::Stop));
+        let is_last = wish == Wish::Stop;
         if !note(&shared, (&shipper, &notes), (round, begun), is_last) || is_last {
             return;
         }
-        wait = pace.pause(begun, Instant::now(), has_shipped);
-        if has_failed {
-            // A store that refuses is not asked more often than one that takes what comes.
-            wait = every;
-        }
+        let pause = pace.pause(begun, Instant::now(), has_shipped);
+        // A store that refuses is not asked more often than one that takes what comes.
+        pauses = if has_failed { (every.min(PAUSE), every) } else { (Duration::ZERO, pause) };
+    }
+}
+
+/// Waits until the next round is due: at once if it is the last one; if somebody waits for it,
+/// after the first of these pauses; else after the second.
+async fn next_round(shared: &Shared, (least, most): (Duration, Duration)) {
+    let asked = async {
+        tokio::time::sleep(least).await;
+        shared.wait_for(Wish::Ship).await;
+    };
+    tokio::select! {
+        () = shared.wait_for(Wish::Stop) => {}
+        () = asked => {}
+        () = tokio::time::sleep(most) => {}
     }
 }
 
@@ -351,15 +399,27 @@ impl Notes {
     }
 }
 
-/// Marks the status as that of a worker that has stopped.
+/// Marks the status as that of a worker that has stopped, also by a panic.
 struct Stopping<'a>(&'a Shared, &'a Notes);
 
 impl Drop for Stopping<'_> {
     fn drop(&mut self) {
         let mut locked = self.0.lock();
-        locked.0.is_stopped = true;
+        let (status, kept) = &mut *locked;
+        status.is_stopped = true;
+        if std::thread::panicking() {
+            let error = Error::Store {
+                object: "the filter".into(),
+                action: "ship",
+                found: "the thread of the shipper has panicked".into(),
+                remedy: "start another one, and report what it wrote to standard error",
+                is_transient: false,
+            };
+            status.failure = Some(error.to_string());
+            *kept = Some(error);
+        }
         // Without the note it counts as stalled after a while.
-        let _ = self.1.write(&locked.0);
+        let _ = self.1.write(status);
         drop(locked);
         self.0.changed.notify_all();
     }

@@ -14,3 +14,4 @@ mod retained;
 mod scripted;
 mod sentences;
 mod server;
+mod workers;

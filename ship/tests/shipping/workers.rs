@@ -1,0 +1,113 @@
+//! The thread of a shipper whose store does not answer, refuses, or panics.
+
+use crate::scripted::{Call, Scripted};
+use ebbtide::media::Memory;
+use ebbtide::{AgePartitioned, Any, Durability, Filter, Options, Reader};
+use ebbtide_ship::{ShipOptions, Store, Worker, assemble};
+use object_store::Error;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+use tempfile::TempDir;
+
+const HOUR: Duration = Duration::from_secs(3600);
+const SOUND: u8 = 0;
+const SILENT: u8 = 1;
+const REFUSING: u8 = 2;
+const PANICKING: u8 = 3;
+
+struct Shipped {
+    _dir: TempDir,
+    _filter: Filter<AgePartitioned>,
+    worker: Worker,
+    mode: Arc<AtomicU8>,
+    puts: Arc<AtomicU64>,
+    store: Store,
+}
+
+/// Starts a worker that has shipped everything, and makes its store so.
+fn shipped(mode: u8) -> Shipped {
+    let (is, puts) = (Arc::new(AtomicU8::new(SOUND)), Arc::new(AtomicU64::new(0)));
+    let (as_set, counted) = (is.clone(), puts.clone());
+    let store = Scripted::new(move |call| {
+        let Call::Put(..) = call else { return Box::pin(async { Ok(()) }) };
+        counted.fetch_add(1, Ordering::Relaxed);
+        match as_set.load(Ordering::Relaxed) {
+            SILENT => Box::pin(std::future::pending()),
+            REFUSING => {
+                let refused = Error::Generic { store: "scripted", source: "refused".into() };
+                Box::pin(async { Err(refused) })
+            }
+            PANICKING => panic!("the store of a test"),
+            _ => Box::pin(async { Ok(()) }),
+        }
+    });
+    let dir = tempfile::tempdir().expect("a directory");
+    let options = Options::new().durability(Durability::Always);
+    let filter = Filter::create(dir.path().join("seen"), AgePartitioned::last(1000), options);
+    let filter = filter.expect("a filter");
+    let store = Store::of(Arc::new(store), "orders/7", "scripted:///orders/7");
+    let worker =
+        Worker::start(dir.path().join("seen"), store.clone(), ShipOptions::default(), HOUR);
+    let worker = worker.expect("a worker");
+    filter.insert("first").expect("an insert");
+    worker.flush(Duration::from_secs(60)).expect("shipped");
+    is.store(mode, Ordering::Relaxed);
+    puts.store(0, Ordering::Relaxed);
+    filter.insert("second").expect("an insert");
+    Shipped { _dir: dir, _filter: filter, worker, mode: is, puts, store }
+}
+
+#[test]
+fn a_worker_whose_store_does_not_answer_ends_when_it_is_dropped() {
+    let shipped = shipped(SILENT);
+    shipped.worker.flush(Duration::from_secs(1)).expect_err("no answer");
+    assert_eq!(shipped.puts.load(Ordering::Relaxed), 1);
+    let (ended, end) = channel();
+    let worker = shipped.worker;
+    std::thread::spawn(move || {
+        drop(worker);
+        let _ = ended.send(());
+    });
+    // Less than an answer may take.
+    end.recv_timeout(Duration::from_secs(40)).expect("the end of the worker");
+}
+
+#[test]
+fn who_waits_for_a_store_that_refuses_neither_hurries_it_nor_delays_the_end() {
+    let shipped = shipped(REFUSING);
+    shipped.worker.flush(Duration::from_secs(3)).expect_err("refused");
+    let asked = shipped.puts.load(Ordering::Relaxed);
+    assert!((1..10).contains(&asked), "{asked} times");
+    shipped.worker.stop().expect_err("refused");
+    // A round may run, and the last one.
+    let more = shipped.puts.load(Ordering::Relaxed) - asked;
+    assert!((1..3).contains(&more), "{more} times");
+}
+
+#[test]
+fn a_worker_that_was_waited_for_in_vain_stops_with_everything_shipped() {
+    let shipped = shipped(REFUSING);
+    shipped.worker.flush(Duration::from_secs(1)).expect_err("refused");
+    shipped.mode.store(SOUND, Ordering::Relaxed);
+    let status = shipped.worker.stop().expect("a last round");
+    assert!(status.is_stopped && status.failure.is_none(), "{status:?}");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    let (runtime, copy) = (runtime.expect("a runtime"), Arc::new(Memory::new()));
+    runtime.block_on(assemble(&shipped.store, copy.clone())).expect("a fetch");
+    let copied = Reader::<Any>::open_on(copy, Options::new()).expect("a reader");
+    assert!(copied.contains("second").expect("an answer"));
+}
+
+#[test]
+fn a_worker_that_panics_is_an_error() {
+    let shipped = shipped(PANICKING);
+    let error = shipped.worker.flush(Duration::from_secs(60)).expect_err("it has ended");
+    assert!(error.to_string().contains("panic"), "{error}");
+    let status = shipped.worker.status();
+    assert!(status.is_stopped, "{status:?}");
+    assert!(status.failure.is_some_and(|failure| failure.contains("panic")));
+    let error = shipped.worker.stop().expect_err("it has panicked");
+    assert!(error.to_string().contains("panic") && !error.is_transient(), "{error}");
+}
