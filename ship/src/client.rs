@@ -27,7 +27,7 @@ pub fn client(url: &Url, settings: Vec<(String, String)>) -> Result<Client> {
 
 #[cfg(any(feature = "aws", feature = "gcp", feature = "azure"))]
 mod clouds {
-    use object_store::{ObjectStore, Result, RetryConfig};
+    use object_store::{ClientOptions, ObjectStore, Result, RetryConfig};
     use std::str::FromStr;
     use std::sync::Arc;
     use std::time::Duration;
@@ -44,6 +44,12 @@ mod clouds {
         retry
     }
 
+    /// Returns how requests are made. None has a limit of time of its own: on a slow line a long one
+    /// takes minutes, and the caller has a limit by what is sent.
+    fn requests() -> ClientOptions {
+        ClientOptions::new().with_timeout_disabled()
+    }
+
     /// Passes the settings that have a known name to a builder.
     fn configured<B, N: FromStr>(
         builder: B,
@@ -58,21 +64,24 @@ mod clouds {
     #[cfg(feature = "aws")]
     pub fn aws(url: &Url, settings: Vec<(String, String)>) -> Result<Arc<dyn ObjectStore>> {
         use object_store::aws::AmazonS3Builder as Builder;
-        let builder = Builder::new().with_url(url.to_string()).with_retry(retry());
+        let builder = Builder::new().with_url(url.to_string());
+        let builder = builder.with_retry(retry()).with_client_options(requests());
         Ok(Arc::new(configured(builder, settings, Builder::with_config).build()?))
     }
 
     #[cfg(feature = "gcp")]
     pub fn gcp(url: &Url, settings: Vec<(String, String)>) -> Result<Arc<dyn ObjectStore>> {
         use object_store::gcp::GoogleCloudStorageBuilder as Builder;
-        let builder = Builder::new().with_url(url.to_string()).with_retry(retry());
+        let builder = Builder::new().with_url(url.to_string());
+        let builder = builder.with_retry(retry()).with_client_options(requests());
         Ok(Arc::new(configured(builder, settings, Builder::with_config).build()?))
     }
 
     #[cfg(feature = "azure")]
     pub fn azure(url: &Url, settings: Vec<(String, String)>) -> Result<Arc<dyn ObjectStore>> {
         use object_store::azure::MicrosoftAzureBuilder as Builder;
-        let builder = Builder::new().with_url(url.to_string()).with_retry(retry());
+        let builder = Builder::new().with_url(url.to_string());
+        let builder = builder.with_retry(retry()).with_client_options(requests());
         Ok(Arc::new(configured(builder, settings, Builder::with_config).build()?))
     }
 }

@@ -22,8 +22,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Records in one link, at most, unless a batch is longer: 32 MiB.
-const LINK_BYTES: usize = 32 << 20;
+/// The length of records from which on they are put in a link. It has at most twice as much, unless
+/// a batch is longer: what a slow line takes in one request, and does not take again.
+const LINK_BYTES: usize = 2 << 20;
 /// The log since the start of a snapshot from which on a new one is shipped, at least.
 const SNAPSHOT_LOG_BYTES: u64 = 1 << 20;
 

@@ -8,12 +8,12 @@ use crate::error::{Error, Result};
 use crate::files::io;
 use crate::mark::copied_from;
 use bytes::Bytes;
-use futures::{StreamExt, TryStreamExt};
+use futures::{Stream, StreamExt, TryStreamExt};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{
-    Error as StoreError, GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions,
-    PutPayload, WriteMultipart,
+    Error as StoreError, GetOptions, GetResultPayload, ObjectMeta, ObjectStore, ObjectStoreExt,
+    PutMode, PutOptions, PutPayload, WriteMultipart,
 };
 use std::fmt;
 use std::future::Future;
@@ -24,8 +24,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use url::Url;
 
-/// The longest time to wait for one answer of the store. Its client repeats what failed meanwhile.
+/// The longest time to wait for one answer of the store, or for the next piece of a long one. Its
+/// client repeats what failed meanwhile.
 const ANSWER: Duration = Duration::from_secs(60);
+/// The slowest line for which a put waits longer, in bytes a second: half a megabit.
+const SLOWEST: u64 = 1 << 16;
 /// The length from which an object is uploaded in pieces, and of each of them.
 const UPLOAD_BYTES: usize = 8 << 20;
 /// Pieces that are uploaded at a time.
@@ -54,6 +57,11 @@ impl fmt::Display for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.url)
     }
+}
+
+/// Returns the longest time to wait for the answer to a put of so many bytes.
+fn time_to_put(bytes: usize) -> Duration {
+    ANSWER + Duration::from_secs(bytes as u64 / SLOWEST)
 }
 
 /// The kinds of objects.
@@ -231,20 +239,20 @@ impl Store {
         format!("{}/{}/{name}", self.url, folder.name())
     }
 
-    /// Awaits an answer, for a while.
+    /// Awaits an answer, for so long.
     async fn answer<T>(
         &self,
         (folder, name): (Folder, &str),
-        action: &'static str,
+        (action, time): (&'static str, Duration),
         answer: impl Future<Output = std::result::Result<T, StoreError>>,
     ) -> Result<T> {
         let explained = |error: &StoreError| explain(self.name(folder, name), action, error);
-        match tokio::time::timeout(ANSWER, answer).await {
+        match tokio::time::timeout(time, answer).await {
             Ok(answer) => answer.map_err(|error| explained(&error)),
             Err(_) => Err(Error::Store {
                 object: self.name(folder, name),
                 action,
-                found: format!("no answer within {} s", ANSWER.as_secs()),
+                found: format!("no answer within {} s", time.as_secs()),
                 remedy: "look at the network and the store; a shipper tries again",
                 is_transient: true,
             }),
@@ -253,15 +261,7 @@ impl Store {
 
     /// Reads an object; `None` if there is none.
     pub(crate) async fn get(&self, folder: Folder, name: &str) -> Result<Option<Bytes>> {
-        let path = self.path(folder, name);
-        let read = async {
-            match self.objects.get_opts(&path, GetOptions::default()).await {
-                Err(StoreError::NotFound { .. }) => Ok(None),
-                Err(error) => Err(error),
-                Ok(found) => found.bytes().await.map(Some),
-            }
-        };
-        self.answer((folder, name), "read", read).await
+        self.read((folder, name), GetOptions::default()).await
     }
 
     /// Reads a part of an object.
@@ -271,20 +271,50 @@ impl Store {
         name: &str,
         range: Range<u64>,
     ) -> Result<Option<Bytes>> {
-        let path = self.path(folder, name);
-        let read = async {
-            match self.objects.get_range(&path, range).await {
+        let range = Some(range.into());
+        self.read((folder, name), GetOptions { range, ..GetOptions::default() }).await
+    }
+
+    async fn read(&self, object: (Folder, &str), options: GetOptions) -> Result<Option<Bytes>> {
+        let path = self.path(object.0, object.1);
+        let found = async {
+            match self.objects.get_opts(&path, options).await {
                 Err(StoreError::NotFound { .. }) => Ok(None),
-                other => other.map(Some),
+                found => found.map(Some),
             }
         };
-        self.answer((folder, name), "read", read).await
+        let found = self.answer(object, ("read", ANSWER), found).await?;
+        let Some(found) = found else { return Ok(None) };
+        if let GetResultPayload::File(..) = found.payload {
+            return self.answer(object, ("read", ANSWER), found.bytes()).await.map(Some);
+        }
+        // Reads at the same time share a line: each goes on as long as something comes.
+        let pieces = self.pieces(object, "read", found.into_stream()).await?;
+        match <[Bytes; 1]>::try_from(pieces) {
+            Ok([whole]) => Ok(Some(whole)),
+            Err(pieces) => Ok(Some(pieces.concat().into())),
+        }
+    }
+
+    /// Awaits an answer that comes in pieces, for a while each.
+    async fn pieces<T>(
+        &self,
+        object: (Folder, &str),
+        action: &'static str,
+        mut stream: impl Stream<Item = std::result::Result<T, StoreError>> + Unpin,
+    ) -> Result<Vec<T>> {
+        let mut pieces = Vec::new();
+        while let Some(piece) = self.answer(object, (action, ANSWER), stream.try_next()).await? {
+            pieces.push(piece);
+        }
+        Ok(pieces)
     }
 
     /// Puts an object whose name must be free.
     pub(crate) async fn put_new(&self, folder: Folder, name: &str, bytes: Bytes) -> Result<Put> {
         let path = self.path(folder, name);
         let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
+        let time = time_to_put(bytes.len());
         let put = async {
             match self.objects.put_opts(&path, PutPayload::from_bytes(bytes), options).await {
                 Ok(_) => Ok(Put::Done),
@@ -294,14 +324,15 @@ impl Store {
                 Err(error) => Err(error),
             }
         };
-        self.answer((folder, name), "put", put).await
+        self.answer((folder, name), ("put", time), put).await
     }
 
     /// Puts an object in place of what has the name.
     pub(crate) async fn put_over(&self, folder: Folder, name: &str, bytes: Bytes) -> Result<()> {
         let path = self.path(folder, name);
+        let time = time_to_put(bytes.len());
         let put = async { self.objects.put(&path, PutPayload::from_bytes(bytes)).await };
-        self.answer((folder, name), "put", put).await.map(drop)
+        self.answer((folder, name), ("put", time), put).await.map(drop)
     }
 
     /// Puts an object under a name that nobody else uses, from parts that `read` returns.
@@ -317,17 +348,19 @@ impl Store {
             return self.put_over(folder, name, read(0..bytes)?).await;
         }
         let begun = async { self.objects.put_multipart(&path).await };
-        let begun = self.answer((folder, name), "put", begun).await?;
+        let begun = self.answer((folder, name), ("put", ANSWER), begun).await?;
         let mut upload = WriteMultipart::new_with_chunk_size(begun, self.upload_bytes);
+        // All that are on their way share the line.
+        let time = time_to_put(self.upload_bytes.saturating_mul(UPLOADS));
         let mut at = 0;
         while at < bytes {
             let end = bytes.min(at + self.upload_bytes as u64);
             let room = async { upload.wait_for_capacity(UPLOADS).await };
-            self.answer((folder, name), "put", room).await?;
+            self.answer((folder, name), ("put", time), room).await?;
             upload.put(read(at..end)?);
             at = end;
         }
-        self.answer((folder, name), "put", upload.finish()).await.map(drop)
+        self.answer((folder, name), ("put", time), upload.finish()).await.map(drop)
     }
 
     /// Removes from a directory what puts have left that were killed: nobody else would. Only for
@@ -369,7 +402,7 @@ impl Store {
             Some(name) => self.objects.list_with_offset(Some(&prefix), &self.path(folder, name)),
             None => self.objects.list(Some(&prefix)),
         };
-        let found: Vec<_> = self.answer((folder, ""), "list", stream.try_collect()).await?;
+        let found = self.pieces((folder, ""), "list", stream).await?;
         let named = |meta: ObjectMeta| {
             let name = meta.location.filename().filter(|name| folder.may_contain(name))?;
             Some((name.to_owned(), meta))
@@ -388,7 +421,7 @@ impl Store {
             removed => removed.map(drop),
         });
         let name = names.first().map_or("", String::as_str);
-        self.answer((folder, name), "remove", removed.try_collect::<Vec<()>>()).await.map(drop)
+        self.pieces((folder, name), "remove", removed).await.map(drop)
     }
 }
 

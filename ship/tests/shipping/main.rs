@@ -14,4 +14,5 @@ mod retained;
 mod scripted;
 mod sentences;
 mod server;
+mod slow;
 mod workers;
