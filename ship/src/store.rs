@@ -1,10 +1,11 @@
-//! The objects of one shipped filter: their names, and what the store says in one sentence.
+//! The objects of one shipped filter, by their names.
 //!
 //! `chain/<number>` are the links, `base/<number>` the numbers of links at which a fetch can begin,
 //! `snapshot/…` the snapshots. It does not know what a link says.
 
 use crate::client::client;
 use crate::error::{Error, Result};
+use crate::explain::explain;
 use crate::files::io;
 use crate::mark::copied_from;
 use bytes::Bytes;
@@ -435,65 +436,4 @@ fn directory_of(url: &Url) -> Option<PathBuf> {
 fn is_staged(name: &str) -> bool {
     let staged = name.rsplit_once('#').filter(|(name, _)| !name.is_empty());
     staged.is_some_and(|(_, n)| !n.is_empty() && n.bytes().all(|digit| digit.is_ascii_digit()))
-}
-
-/// Says in one sentence what a store's error means. `object` is what messages call the object.
-#[must_use]
-pub fn explain(object: String, action: &'static str, error: &StoreError) -> Error {
-    let mut found = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        let text = cause.to_string();
-        if !found.contains(&text) {
-            found = format!("{found}: {text}");
-        }
-        source = cause.source();
-    }
-    let has = |words: &[&str]| words.iter().any(|word| found.contains(word));
-    let (remedy, is_transient) = if has(&["RequestTimeTooSkewed", "too skewed"]) {
-        ("the clock of this machine is wrong: set it (chrony, systemd-timesyncd)", false)
-    } else if has(&["Wanted range", "InvalidRange"]) {
-        ("the object is shorter than it was: fetch an older state with `--at`", false)
-    } else if has(&["NoSuchBucket"]) {
-        ("there is no such bucket: create it, or correct the URL", false)
-    } else if has(&[
-        "QuotaExceeded",
-        "StorageFull",
-        "No space left",
-        "InsufficientStorage",
-        "507 ",
-        "Disk quota",
-        "quota",
-    ]) {
-        ("the store is full: make room, or raise its quota; a shipper tries again", true)
-    } else if matches!(
-        error,
-        StoreError::PermissionDenied { .. } | StoreError::Unauthenticated { .. }
-    ) || has(&[
-        "SignatureDoesNotMatch",
-        "ExpiredToken",
-        "InvalidAccessKeyId",
-        "AccessDenied",
-        "Permission denied",
-    ]) {
-        ("the credentials do not allow this: give others, or allow get, put, list, delete", false)
-    } else if matches!(error, StoreError::NotSupported { .. } | StoreError::NotImplemented { .. }) {
-        ("this store cannot put an object only if it is absent: use another one", false)
-    } else {
-        ("look at the network and the store; a shipper tries again", true)
-    };
-    let said = element(&found, "Code").zip(element(&found, "Message"));
-    let said = said.map(|(code, message)| match message.trim_end_matches('.') {
-        "" => code.to_owned(),
-        message => format!("{code}: {message}"),
-    });
-    let found = found.split_whitespace().collect::<Vec<_>>().join(" ");
-    let found = said.unwrap_or(found);
-    Error::Store { object, action, found, remedy, is_transient }
-}
-
-/// Returns the text of an element of what a server of S3 answers.
-fn element<'a>(text: &'a str, name: &str) -> Option<&'a str> {
-    let (_, rest) = text.split_once(&format!("<{name}>"))?;
-    Some(rest.split_once(&format!("</{name}>"))?.0)
 }

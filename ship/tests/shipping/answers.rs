@@ -82,6 +82,10 @@ fn serve(mut stream: TcpStream, refusal: (&str, &str, &str), puts: &AtomicU64) {
 }
 
 fn store(port: u16, key: &str) -> Store {
+    store_at(port, key, "s3://filters/orders/7")
+}
+
+fn store_at(port: u16, key: &str, url: &str) -> Store {
     let endpoint = format!("http://127.0.0.1:{port}");
     let settings = [
         ("AWS_ENDPOINT_URL", endpoint.as_str()),
@@ -90,7 +94,7 @@ fn store(port: u16, key: &str) -> Store {
         ("AWS_ACCESS_KEY_ID", key),
         ("AWS_SECRET_ACCESS_KEY", "secret"),
     ];
-    Store::open_with("s3://filters/orders/7", settings).expect("a store")
+    Store::open_with(url, settings).expect("a store")
 }
 
 /// Begins to ship a filter; returns the error.
@@ -161,6 +165,15 @@ async fn each_refusal_of_a_server_is_one_sentence_that_says_what_to_do() {
         assert_eq!(error.is_transient(), may_pass, "{error}");
         assert!(puts > 0, "{code}: nothing was asked");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_name_of_a_prefix_is_no_reason_of_a_refusal() {
+    let server = Refusing::start("403 Forbidden", "AccessDenied", "Access Denied.");
+    let store = store_at(server.port, "key", "s3://filters/quota/507 StorageFull/NoSuchBucket");
+    let error = refusal_of(&store).await;
+    assert_says(&error, &["AccessDenied", "the credentials do not allow this"]);
+    assert!(!error.is_transient(), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -163,25 +163,55 @@ fn what_a_store_says_is_explained() {
     use ebbtide_ship::explain;
     use object_store::Error as StoreError;
     let generic = |text: &str| StoreError::Generic { store: "S3", source: text.to_owned().into() };
+    let system = |code: i32| {
+        let source = std::io::Error::from_raw_os_error(code).into();
+        StoreError::Generic { store: "LocalFileSystem", source }
+    };
+    let answer = |status: &str, code: &str| {
+        format!("Server returned non-2xx status code: {status}: <Error><Code>{code}</Code>")
+    };
     let denied = |text: &str| StoreError::PermissionDenied {
         path: "chain/1".into(),
         source: text.to_owned().into(),
     };
+    let refused = answer("403 Forbidden", "InvalidAccessKeyId") + "<Message>no such key</Message>";
+    // The names of objects and prefixes are no reasons.
+    let request = "Error performing PUT http://host/quota-507/StorageFull/chain/0000000507 in 1s";
     let cases = [
-        (denied("403: <Code>RequestTimeTooSkewed</Code>"), "the clock of this machine", false),
-        (denied("403: <Code>SignatureDoesNotMatch</Code>"), "the credentials", false),
         (
-            denied("403: <Error><Code>InvalidAccessKeyId</Code><Message>no such key</Message>"),
+            denied(&answer("403 Forbidden", "RequestTimeTooSkewed")),
+            "the clock of this machine",
+            false,
+        ),
+        (denied(&answer("403 Forbidden", "SignatureDoesNotMatch")), "the credentials", false),
+        (
+            denied(&refused),
             "put s3://bucket/chain/1: InvalidAccessKeyId: no such key: the credentials",
             false,
         ),
-        (generic("507 Insufficient Storage"), "the store is full", true),
-        (generic("Unable to copy: No space left on device (os error 28)"), "is full", true),
+        (
+            generic("Server returned non-2xx status code: 507 Insufficient Storage: "),
+            "the store is full",
+            true,
+        ),
+        (system(28), "No space left on device (os error 28): the store is full", true),
+        (system(122), "the store is full", true),
+        (system(13), "the credentials", false),
         (generic("error sending request: connection refused"), "tries again", true),
-        (generic("404: <Code>NoSuchBucket</Code>"), "no such bucket", false),
+        (generic(&format!("{request} - HTTP error: timeout")), "look at the network", true),
+        (denied(&format!("{request} - Server returned 403")), "the credentials", false),
+        (generic(&answer("404 Not Found", "NoSuchBucket")), "no such bucket", false),
+        (
+            generic(
+                "DeleteObjects request failed for key quota/1: Access Denied (code: AccessDenied)",
+            ),
+            "remove s3://bucket/chain/1: AccessDenied: the credentials",
+            false,
+        ),
     ];
     for (error, words, is_passing) in cases {
-        let error = explain("s3://bucket/chain/1".into(), "put", &error);
+        let action = if words.starts_with("remove") { "remove" } else { "put" };
+        let error = explain("s3://bucket/chain/1".into(), action, &error);
         assert_says(&error, &["s3://bucket/chain/1", words]);
         assert_eq!(error.is_transient(), is_passing, "{error}");
     }

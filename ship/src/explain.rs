@@ -1,0 +1,124 @@
+//! What the error of a store means, and what to do. Decided by codes, never by texts that may have
+//! names of the user's in them.
+
+use crate::error::Error;
+use object_store::Error as StoreError;
+use std::io::{self, ErrorKind};
+
+/// What the texts begin with of servers' answers, of answers with a status, and of a removal among
+/// several that was refused.
+const ANSWER: &str = "Server returned ";
+const STATUS: &str = "non-2xx status code: ";
+const REMOVAL: &str = "DeleteObjects request failed ";
+
+/// What an error says apart from where it happened.
+#[derive(Debug, Default)]
+struct Codes {
+    /// The code in a server's answer, and its message.
+    code: Option<(String, String)>,
+    /// The status of an answer, or 0.
+    status: u16,
+    /// The error of this machine's system.
+    system: Option<ErrorKind>,
+    /// Whether an object ends before the part that was asked for.
+    is_short: bool,
+}
+
+impl Codes {
+    fn of(error: &(dyn std::error::Error + 'static)) -> Self {
+        let (mut codes, mut next) = (Self::default(), Some(error));
+        while let Some(cause) = next {
+            codes.add(cause);
+            next = cause.source();
+        }
+        codes
+    }
+
+    fn add(&mut self, cause: &(dyn std::error::Error + 'static)) {
+        let text = cause.to_string();
+        if let Some(error) = cause.downcast_ref::<io::Error>() {
+            self.system = Some(error.kind());
+        } else if let Some(answer) = text.strip_prefix(ANSWER) {
+            let status = answer.strip_prefix(STATUS).and_then(|status| status.get(..3));
+            self.status = status.and_then(|status| status.parse().ok()).unwrap_or(self.status);
+            let message = element(answer, "Message").unwrap_or_default();
+            let code = element(answer, "Code").map(|code| (code.to_owned(), message.to_owned()));
+            self.code = code.or(self.code.take());
+        } else if let Some((_, code)) = text.rsplit_once(" (code: ")
+            && text.starts_with(REMOVAL)
+        {
+            self.code = Some((code.trim_end_matches(')').to_owned(), String::new()));
+        }
+        self.is_short |= text.starts_with("Wanted range ");
+    }
+
+    /// Returns whether the code has one of these words.
+    fn has(&self, words: &[&str]) -> bool {
+        self.code.as_ref().is_some_and(|(code, _)| words.iter().any(|word| code.contains(word)))
+    }
+}
+
+/// Says in one sentence what a store's error means. `object` is what messages call the object.
+#[must_use]
+pub fn explain(object: String, action: &'static str, error: &StoreError) -> Error {
+    let codes = Codes::of(error);
+    let is_denied =
+        matches!(error, StoreError::PermissionDenied { .. } | StoreError::Unauthenticated { .. });
+    let is_unsupported =
+        matches!(error, StoreError::NotSupported { .. } | StoreError::NotImplemented { .. });
+    let is_full = matches!(codes.system, Some(ErrorKind::StorageFull | ErrorKind::QuotaExceeded));
+    let (remedy, is_transient) = if codes.has(&["RequestTimeTooSkewed"]) {
+        ("the clock of this machine is wrong: set it (chrony, systemd-timesyncd)", false)
+    } else if codes.is_short || codes.status == 416 || codes.has(&["InvalidRange"]) {
+        ("the object is shorter than it was: fetch an older state with `--at`", false)
+    } else if codes.has(&["NoSuchBucket"]) {
+        ("there is no such bucket: create it, or correct the URL", false)
+    } else if is_full
+        || codes.status == 507
+        || codes.has(&["QuotaExceeded", "StorageFull", "InsufficientStorage"])
+    {
+        ("the store is full: make room, or raise its quota; a shipper tries again", true)
+    } else if is_denied
+        || codes.system == Some(ErrorKind::PermissionDenied)
+        || codes.has(&[
+            "SignatureDoesNotMatch",
+            "ExpiredToken",
+            "InvalidAccessKeyId",
+            "AccessDenied",
+        ])
+    {
+        ("the credentials do not allow this: give others, or allow get, put, list, delete", false)
+    } else if is_unsupported {
+        ("this store cannot put an object only if it is absent: use another one", false)
+    } else {
+        ("look at the network and the store; a shipper tries again", true)
+    };
+    let found = match codes.code {
+        Some((code, message)) => match message.trim_end_matches('.') {
+            "" => code,
+            message => format!("{code}: {message}"),
+        },
+        None => text_of(error),
+    };
+    Error::Store { object, action, found, remedy, is_transient }
+}
+
+/// Returns the text of an error with its causes, in one line.
+fn text_of(error: &StoreError) -> String {
+    let mut found = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        let text = cause.to_string();
+        if !found.contains(&text) {
+            found = format!("{found}: {text}");
+        }
+        source = cause.source();
+    }
+    found.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Returns the text of an element of what a server of S3 answers.
+fn element<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let (_, rest) = text.split_once(&format!("<{name}>"))?;
+    Some(rest.split_once(&format!("</{name}>"))?.0)
+}
