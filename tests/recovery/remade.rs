@@ -8,6 +8,7 @@ use ebbtide::{
 use ebbtide_testkit::environment::scaled;
 use ebbtide_testkit::random::Random;
 use ebbtide_testkit::samples::{SAMPLES, Sample};
+use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -265,4 +266,34 @@ fn what_the_log_does_not_have_any_more_is_said_and_a_refusal_leaves_nothing() {
     let last = history.last().expect("operations").expect("no error").operations[0].change;
     let hash = filter.key_hash(2999_u64.to_le_bytes());
     assert!(matches!(last, Change::Insert { hash: of, .. } if of == hash), "{last:?}");
+}
+
+#[test]
+fn a_filter_that_another_process_is_making_is_left_alone() {
+    let home = tempfile::tempdir().expect("a directory");
+    let [dir, made] = ["dir", "made"].map(|name| home.path().join(name));
+    let unfinished = home.path().join(".made.ebbtide-unfinished");
+    let spec = || Bloom::capacity(500);
+    let filter = Filter::create(&dir, spec(), options(Clock::stream())).expect("a filter");
+    filter.insert("a").expect("an insert");
+    let make = || remake(&[&dir], &made, spec(), options(Clock::stream()), None);
+    fs::create_dir(&unfinished).expect("a directory");
+    fs::write(unfinished.join("meta"), "partial").expect("a file");
+    let held = File::open(&unfinished).expect("a directory");
+    held.lock().expect("nobody has it");
+    let error = make().expect_err("it is being made");
+    assert_eq!(error.code(), Code::Locked, "{error}");
+    assert!(error.to_string().contains(".made.ebbtide-unfinished"), "{error}");
+    assert_eq!(fs::read(unfinished.join("meta")).expect("it is there"), b"partial");
+    assert!(!made.exists());
+    // Its process has died.
+    drop(held);
+    assert_eq!(make().expect("a filter").operations, 1);
+    assert!(!unfinished.exists() && made.join("meta").exists());
+    assert_eq!(make().expect_err("it is there").code(), Code::Exists);
+    assert!(!unfinished.exists());
+    let changes = History::open(&made).expect("a log").with_undurable();
+    let changes: Vec<_> =
+        changes.map(|commit| commit.expect("sound").operations[0].change).collect();
+    assert!(matches!(changes[..], [Change::Insert { .. }]), "{changes:?}");
 }

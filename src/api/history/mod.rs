@@ -11,6 +11,7 @@ mod commits;
 mod plan;
 mod refill;
 mod remake;
+mod unfinished;
 
 pub use crate::archive::At;
 pub use alter::{Altered, Unlogged};

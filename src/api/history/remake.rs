@@ -6,6 +6,7 @@ use crate::api::config::Spec;
 use crate::api::handle::Filter;
 use crate::api::history::alter::check_weights;
 use crate::api::history::commits::{Change, Commit, History, Operation};
+use crate::api::history::unfinished::Unfinished;
 use crate::api::paths::new_disk;
 use crate::clock::{Clock, ManualClock, Timestamp};
 use crate::engine::open;
@@ -14,10 +15,7 @@ use crate::engine::write;
 use crate::error::{Error, Result};
 use crate::options::{Durability, Options};
 use ebbtide_core::hash::{KeyHasher, mix, scale};
-use std::ffi::OsString;
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -115,8 +113,9 @@ impl Source {
 ///
 /// # Errors
 /// [`Error::Mismatch`] if the filters differ in the hash of keys, or in importances;
-/// [`Error::Exists`], [`Error::Parameter`], and as [`History::open`] and
-/// [`Filter::create`](crate::Filter::create). Then there is no new filter.
+/// [`Error::Locked`] while another call makes a filter in the same directory; [`Error::Exists`],
+/// [`Error::Parameter`], and as [`History::open`] and [`Filter::create`](crate::Filter::create).
+/// Then there is no new filter.
 pub fn remake<K: Spec, P: AsRef<Path>>(
     from: &[P],
     dir: impl AsRef<Path>,
@@ -143,8 +142,8 @@ pub fn remake<K: Spec, P: AsRef<Path>>(
         check_same_keys(source, dir.as_ref(), hasher)?;
         check_weights(dir.as_ref(), source.history.meta(), &*kind)?;
     }
-    let place = Unfinished::new(dir.as_ref())?;
-    let made = fill(sources, &place.path, spec, options, (hasher, share))?;
+    let place = Unfinished::begin(dir.as_ref(), &options)?;
+    let made = fill(sources, place.path(), spec, options, (hasher, share))?;
     place.finish()?;
     Ok(made)
 }
@@ -269,57 +268,5 @@ impl<K: Spec> Writing<K> {
         }
         write::write(writer, &request)?;
         Ok(true)
-    }
-}
-
-/// A directory beside the one that it will become: there is a filter once all of it is there.
-struct Unfinished {
-    path: PathBuf,
-    dir: PathBuf,
-}
-
-impl Unfinished {
-    fn new(dir: &Path) -> Result<Self> {
-        let is_vacant = match fs::read_dir(dir) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => true,
-            entries => entries.map_err(Error::io("list", dir))?.next().is_none(),
-        };
-        if !is_vacant {
-            return Err(Error::Exists { path: dir.to_path_buf() });
-        }
-        let path = match dir.file_name() {
-            Some(of) => {
-                let mut name = OsString::from(".");
-                name.push(of);
-                name.push(".ebbtide-unfinished");
-                dir.with_file_name(name)
-            }
-            None => {
-                let expected = "a path that ends in a name";
-                return Err(Error::parameter("directory", expected, dir.display()));
-            }
-        };
-        // Of a process that died.
-        match fs::remove_dir_all(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            removed => removed.map_err(Error::io("remove", &path))?,
-        }
-        Ok(Self { path, dir: dir.to_path_buf() })
-    }
-
-    /// Gives the directory its name.
-    fn finish(&self) -> Result<()> {
-        fs::rename(&self.path, &self.dir).map_err(Error::io("rename", &self.path))?;
-        let parent = self.dir.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let parent = parent.unwrap_or(Path::new("."));
-        let synced = fs::File::open(parent).and_then(|parent| parent.sync_all());
-        synced.map_err(Error::io("sync", parent))
-    }
-}
-
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        // After `finish` there is none.
-        let _ = fs::remove_dir_all(&self.path);
     }
 }
