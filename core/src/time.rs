@@ -10,6 +10,9 @@ use crate::event::Micros;
 /// 294,000.
 pub const LATEST: Micros = u64::MAX >> 1;
 
+/// The first time from a clock is this much later than a key's own time.
+pub const MARK: Micros = 1;
+
 /// A time, and whether it came with the key.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OperationTime {
@@ -47,6 +50,26 @@ impl OperationTime {
             return Err(Error::TimeAhead { time, limit });
         }
         Ok(Self { time, stream: true })
+    }
+
+    /// Returns the least time that a clock may give an operation after this time: if this one came
+    /// with its key, it is [`MARK`] later, so that the state shows that a clock has moved it since.
+    #[must_use]
+    #[inline]
+    pub const fn least_by_clock(self) -> Micros {
+        self.time.saturating_add(if self.stream { MARK } else { 0 })
+    }
+
+    /// Returns the time that an operation from the log of another filter has in a filter whose
+    /// latest time is this one.
+    ///
+    /// One that came with its key stays as it is, and may be late. One of a clock is never before
+    /// the filter's time: where logs are united, or kinds without time had a clock that was set
+    /// back, it would be late although it was the latest.
+    #[must_use]
+    pub fn taking_over(self, recorded: Self) -> Self {
+        let least = if recorded.stream { 0 } else { self.least_by_clock() };
+        Self { time: recorded.time.max(least).min(LATEST), ..recorded }
     }
 
     /// Returns the time of an operation whose caller gives none, for a host whose only clock is the
@@ -91,6 +114,20 @@ mod tests {
         let (time, limit) = (LATEST + 1, LATEST);
         assert_eq!(given(time, None, 0), Err(Error::TimeAhead { time, limit }));
         assert_eq!(given(time, Some(u64::MAX), 1), Err(Error::TimeAhead { time, limit }));
+    }
+
+    #[test]
+    fn a_recorded_time_of_a_clock_is_never_late_and_one_of_a_key_stays() {
+        let at = |time, stream| OperationTime { time, stream };
+        for latest in [at(5, false), at(5, true)] {
+            assert_eq!(latest.taking_over(at(9, false)), at(9, false));
+            assert_eq!(latest.taking_over(at(3, true)), at(3, true));
+            assert_eq!(latest.taking_over(at(u64::MAX, true)), at(LATEST, true));
+        }
+        assert_eq!(at(5, false).taking_over(at(3, false)), at(5, false));
+        // The state shows that a clock has moved it since.
+        assert_eq!(at(5, true).taking_over(at(5, false)), at(6, false));
+        assert_eq!(at(LATEST, true).taking_over(at(0, false)), at(LATEST, false));
     }
 
     #[test]

@@ -47,7 +47,7 @@ impl<K> Filter<K> {
     pub fn clear(&self) -> Result<()> {
         self.run(|engine| {
             let _busy = engine.shared.enter()?;
-            clear::clear(&engine.writer)
+            clear::clear(&engine.writer, None)
         })
     }
 

@@ -8,23 +8,25 @@
 
 use crate::engine::shared::Local;
 use crate::engine::stripe_0_records;
+use crate::engine::time::Stamp;
 use crate::engine::writer::Writer;
 use crate::error::Result;
 use crate::locks::handle_stripes::StripeGuard;
 use crate::wal::{Op, Record};
 
-/// Removes all keys, durably. Writers wait meanwhile.
+/// Removes all keys, durably. Writers wait meanwhile. `recorded` is the time that another filter's
+/// log has, for one that takes its operations.
 ///
 /// # Errors
 /// [`crate::Error::Io`] (a full disk: nothing has changed), [`crate::Error::Poisoned`].
-pub(crate) fn clear(writer: &Writer) -> Result<()> {
+pub(crate) fn clear(writer: &Writer, recorded: Option<Stamp>) -> Result<()> {
     writer.shared.check_process()?;
     writer.shared.check_directory()?;
     loop {
         let mut held = writer.stripes.lock_all()?;
         writer.shared.check_writable()?;
         let end = writer.shared.log.mapped_end();
-        if let Some(lsn) = clear_held(writer, &mut held)? {
+        if let Some(lsn) = clear_held(writer, recorded, &mut held)? {
             drop(held);
             return writer.commits.commit(lsn.saturating_add(1));
         }
@@ -35,8 +37,12 @@ pub(crate) fn clear(writer: &Writer) -> Result<()> {
 
 /// Returns `None` without room in the log; then nothing has happened. `held` are all stripes,
 /// stripe 0 the last.
-fn clear_held(writer: &Writer, held: &mut [StripeGuard<'_, Local>]) -> Result<Option<u64>> {
-    let time = writer.time.stamp(None)?;
+fn clear_held(
+    writer: &Writer,
+    recorded: Option<Stamp>,
+    held: &mut [StripeGuard<'_, Local>],
+) -> Result<Option<u64>> {
+    let time = recorded.map_or_else(|| writer.time.stamp(None), Ok)?;
     let cleared = writer.shared.image.prepare_clear(writer.shared.kind())?;
     let record = Record { time: time.time, stream: time.stream, ..Record::new(Op::Clear) };
     let Some(stripe_0) = held.last_mut() else { return Ok(None) };

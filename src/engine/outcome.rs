@@ -1,6 +1,7 @@
 //! An operation as requested by the caller, and its outcome.
 
 use ebbtide_core::kind::{self, Change, Estimate, MOST_WEIGHT, Micros, Operation};
+use ebbtide_core::time::OperationTime;
 use std::cell::Cell;
 use std::time::Duration;
 
@@ -81,6 +82,19 @@ impl Request<'static> {
 }
 
 impl Request<'_> {
+    /// Returns the request at a time that another filter's log has, whether it came with the key or
+    /// not: nothing checks it or moves it.
+    pub(crate) fn recorded(self, time: OperationTime) -> Self {
+        let asked = kind::Request { is_timed: time.stream, ..self.asked };
+        Self { asked, time: Some(time.time), ..self }
+    }
+
+    /// Returns the time of a [recorded](Self::recorded) request.
+    #[inline]
+    pub(crate) fn recorded_time(&self) -> OperationTime {
+        OperationTime { time: self.time.unwrap_or(0), stream: self.asked.is_timed }
+    }
+
     /// Returns the operation at this time, under this step.
     #[inline]
     pub(crate) fn operation(&self, time: Micros, step: u64) -> Operation {

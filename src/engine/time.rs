@@ -21,7 +21,7 @@ use crate::meta::Meta;
 use crate::options::Downtime;
 use crate::sync::AtomicU64;
 use ebbtide_core::kind::{Micros, Moment, Totals};
-use ebbtide_core::time::LATEST;
+use ebbtide_core::time::{LATEST, MARK};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,11 +34,8 @@ const OFFSET_STEP: u64 = 100;
 /// A lead over the clock below this is not reported: clocks of several machines differ by as much.
 const LEAD_REPORTED: Duration = Duration::from_secs(1);
 
-/// The first time from the clock is this much later than a key's own time. The time base does not
-/// include it, because after a restart nothing says that it was added.
-const MARK: Micros = 1;
-
-/// Returns whether the clock must be moved to reach the filter's latest time.
+/// Returns whether the clock must be moved to reach the filter's latest time. The time base does
+/// not include the [`MARK`], because after a restart nothing says that it was added.
 #[inline]
 fn is_behind(time: Micros, latest: Micros) -> bool {
     time.saturating_add(MARK) < latest
@@ -188,7 +185,7 @@ impl ClockCopy {
         if self.base[0] == 0 || (self.base[0] as i64) < raised {
             (self.base[0], self.raised) = (raised as u64, Some(raised));
         }
-        Stamp { time: now.max(marked(latest)).min(LATEST), stream: false }
+        Stamp { time: now.max(latest.least_by_clock()).min(LATEST), stream: false }
     }
 
     /// Takes account of a later reading of the clock.
@@ -218,12 +215,6 @@ fn raised_to(to: Micros, elapsed: Micros, read: Micros) -> i64 {
         0 => 1,
         raised => raised,
     }
-}
-
-/// Returns the least time by the clock after the filter's latest: a microsecond after a key's own
-/// time, so that the state shows that a clock has moved it since.
-fn marked(latest: Stamp) -> Micros {
-    latest.time.saturating_add(if latest.stream { MARK } else { 0 })
 }
 
 /// The filter's time, as a handle reads and advances it.
@@ -302,7 +293,7 @@ impl Time {
     fn begin_clock(&self) -> Stamp {
         let (now, latest) = (self.now().time, self.latest());
         self.continue_from(now.max(latest.time));
-        Stamp { time: now.max(marked(latest)).min(LATEST), stream: false }
+        Stamp { time: now.max(latest.least_by_clock()).min(LATEST), stream: false }
     }
 
     /// Reads the clock for an operation that is decided later. Reads no mapped word.
@@ -342,8 +333,8 @@ impl Time {
         self.note_offset();
     }
 
-    /// Lets the clock continue from this time.
-    fn continue_from(&self, time: Micros) {
+    /// Lets the clock continue from this time, if it is later than the clock's.
+    pub(crate) fn continue_from(&self, time: Micros) {
         self.base.raise(self.shared.header(), &self.shared.options.clock, time);
         self.note_offset();
     }

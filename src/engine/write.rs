@@ -25,10 +25,20 @@ use ebbtide_core::kind::{Decision, MOST_WEIGHT};
 /// stripe and writing the record.
 #[inline]
 pub(crate) fn write(writer: &Writer, request: &Request<'_>) -> Result<WriteOutcome> {
+    write_by::<false>(writer, request)
+}
+
+/// As [`write`], of a [recorded](Request::recorded) operation.
+pub(crate) fn write_recorded(writer: &Writer, request: &Request<'_>) -> Result<WriteOutcome> {
+    write_by::<true>(writer, request)
+}
+
+#[inline]
+fn write_by<const RECORDED: bool>(writer: &Writer, request: &Request<'_>) -> Result<WriteOutcome> {
     writer.shared.check_usable()?;
     let mut waited = Waited::default();
     loop {
-        if let Some(written) = write_once(writer, request, &mut waited)? {
+        if let Some(written) = write_once::<RECORDED>(writer, request, &mut waited)? {
             writer.stripes.be_courteous(1, request.waits);
             return Ok(written);
         }
@@ -40,7 +50,7 @@ pub(crate) fn write(writer: &Writer, request: &Request<'_>) -> Result<WriteOutco
 // In the loop of `write` the compiler would compute, for each insert, what only its rare parts
 // need.
 #[inline(never)]
-fn write_once(
+fn write_once<const RECORDED: bool>(
     writer: &Writer,
     request: &Request<'_>,
     waited: &mut Waited,
@@ -49,7 +59,7 @@ fn write_once(
     if waited.any() || !writer.backpressure.lets_write() {
         writer.wait_for_checkpoint(request.waits)?;
     }
-    match write_under_stripe(writer, request) {
+    match write_under_stripe::<RECORDED>(writer, request) {
         Ok(Tried::Done(written)) => Ok(Some(written)),
         undone => writer.before_next_attempt(undone, request.waits, waited).map(|()| None),
     }
@@ -57,12 +67,15 @@ fn write_once(
 
 /// Writes under the key's stripe, and releases it.
 #[inline(always)]
-fn write_under_stripe(writer: &Writer, request: &Request<'_>) -> Result<Tried<WriteOutcome>> {
+fn write_under_stripe<const RECORDED: bool>(
+    writer: &Writer,
+    request: &Request<'_>,
+) -> Result<Tried<WriteOutcome>> {
     let index = writer.shared.stripe_of(request.asked.hash);
     let mut stripe = writer.stripes.acquire(index, Wait::Operation(request.waits))?;
     writer.shared.check_writable()?;
     // Under the stripe, so that the clock's times within a stripe never decrease.
-    let stamp = writer.time.stamp(request.time)?;
+    let stamp = if RECORDED { request.recorded_time() } else { writer.time.stamp(request.time)? };
     let end = writer.shared.log.mapped_end();
     let attempt = match write_one_record(writer, &mut stripe, request, stamp)? {
         Attempt::Done(written) => return complete(writer, written, request, stamp),

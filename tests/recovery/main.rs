@@ -12,3 +12,4 @@ mod protocol;
 mod remade;
 mod restarts;
 mod salvage;
+mod times_of_logs;

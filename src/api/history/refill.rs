@@ -4,8 +4,9 @@ use crate::api::call::AHEAD;
 use crate::api::history::commits::{Change, Operation};
 use crate::clock::Timestamp;
 use crate::error::Result;
-use ebbtide_core::kind::{Kind, Micros, Request};
+use ebbtide_core::kind::{Checked, Kind, Micros, Request};
 use ebbtide_core::machine::Machine;
+use ebbtide_core::time::OperationTime;
 
 /// Returns whether a window of this kind has only these newest operations, since a time; the latest
 /// is at `latest`. One without a window has all that ever were.
@@ -26,15 +27,28 @@ pub(super) fn has_window(
     }
 }
 
+/// Returns the time that an operation has in a filter that takes it over, of a kind that uses time
+/// or not, whose latest time is `latest`.
+pub(super) fn time_in(
+    operation: &Operation,
+    uses_time: bool,
+    latest: OperationTime,
+) -> OperationTime {
+    let stream = operation.is_stream_time;
+    match operation.time.map(Timestamp::as_unix_micros) {
+        Some(time) if uses_time => latest.taking_over(OperationTime { time, stream }),
+        Some(time) => OperationTime { time, stream },
+        // Without a clock.
+        None if uses_time && !stream => latest.by_clock(None),
+        None => OperationTime { time: 0, stream },
+    }
+}
+
 /// A filter in memory that is filled from a log.
 #[derive(Debug)]
 pub(super) struct Refill {
     machine: Machine,
-    /// Whether the times of operations come from a clock; unknown before the first one.
-    has_clock: Option<bool>,
-    /// The latest time on that clock.
-    wall: u64,
-    /// Insertions and removals so far.
+    /// Insertions and removals that the filter has taken.
     pub(super) operations: u64,
     /// The time of the first one that has one.
     pub(super) since: Option<Timestamp>,
@@ -42,7 +56,7 @@ pub(super) struct Refill {
 
 impl Refill {
     pub(super) fn new(machine: Machine) -> Self {
-        Self { machine, has_clock: None, wall: 0, operations: 0, since: None }
+        Self { machine, operations: 0, since: None }
     }
 
     pub(super) fn machine(&self) -> &Machine {
@@ -77,40 +91,27 @@ impl Refill {
 
     /// Takes an operation, at its time. Positions and claims are not of a filter's keys.
     fn take(&mut self, operation: &Operation) -> Result<()> {
-        let is_of_keys = matches!(
-            operation.change,
-            Change::Insert { .. } | Change::Remove { .. } | Change::Clear
-        );
-        if !is_of_keys {
-            return Ok(());
-        }
-        let time = operation.time.map(Timestamp::as_unix_micros);
-        if time.is_some() {
-            self.has_clock.get_or_insert(!operation.is_stream_time);
-        }
-        let has_clock = self.has_clock.unwrap_or(true);
-        if let (Some(time), true) = (time, has_clock) {
-            self.wall = time;
-        }
         let kind = self.machine.kind();
         let weighs = kind.weights().is_some();
         let weight = |weight: u32| if weighs { weight.into() } else { 1 };
+        let time = time_in(operation, kind.uses_time(), self.machine.latest());
         let request = match operation.change {
             Change::Insert { hash, weight: of } => Request::insert(hash).weighing(weight(of)),
             Change::Remove { hash, weight: of } if kind.removal().is_some() => {
                 Request::remove(hash, weight(of))
             }
             Change::Clear => {
-                let now = self.machine.time(has_clock.then_some(self.wall), None)?;
-                self.machine.clear(now, &mut |_| {});
+                self.machine.clear(time, &mut |_| {});
                 return Ok(());
             }
-            _ => return Ok(()),
+            Change::Remove { .. }
+            | Change::Position { .. }
+            | Change::Claim { .. }
+            | Change::Release { .. } => return Ok(()),
         };
-        let given = time.filter(|_| operation.is_stream_time || !has_clock);
-        let now = self.machine.time(has_clock.then_some(self.wall), given)?;
-        self.machine.write(&request, now, &mut |_| {})?;
-        self.operations += 1;
+        let request = Request { is_timed: time.stream, ..request };
+        let written = self.machine.write(&request, time, &mut |_| {})?;
+        self.operations += u64::from(written.checked != Checked::TooLate);
         self.since = self.since.or(operation.time);
         Ok(())
     }

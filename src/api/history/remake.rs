@@ -6,12 +6,15 @@ use crate::api::config::Spec;
 use crate::api::handle::Filter;
 use crate::api::history::alter::check_weights;
 use crate::api::history::commits::{Change, Commit, History, Operation};
+use crate::api::history::refill::time_in;
 use crate::api::history::unfinished::Unfinished;
 use crate::api::paths::new_disk;
-use crate::clock::{Clock, ManualClock, Timestamp};
+use crate::clock::{ManualClock, Timestamp};
+use crate::engine::clear::clear;
 use crate::engine::open;
 use crate::engine::outcome::{Precondition, Request, Waits};
-use crate::engine::write;
+use crate::engine::time::Stamp;
+use crate::engine::write::write_recorded;
 use crate::error::{Error, Result};
 use crate::options::{Durability, Options};
 use ebbtide_core::hash::{KeyHasher, mix, scale};
@@ -174,15 +177,12 @@ fn fill<K: Spec>(
         is_whole &= source.history.next_lsn() == 1;
         source.advance()?;
     }
-    let by_clock = |commit: &Commit| commit.operations.iter().any(|of| !of.is_stream_time);
-    let has_clock = sources.iter().filter_map(|source| source.next.as_ref()).any(by_clock);
-    let begun = sources.iter().filter_map(|source| source.time).min();
-    let clock = ManualClock::new(begun.unwrap_or(Timestamp::from_unix_micros(0)));
-    let used = if has_clock { Clock::from(clock.clone()) } else { Clock::stream() };
-    let settings = options.background(false).clock(used);
+    // Its time is in the log.
+    let clock = ManualClock::new(Timestamp::default());
+    let settings = options.background(false).clock(clock.clone().into());
     let media = Arc::new(new_disk(dir, &settings)?);
     let engine = open::create_with(media, spec.kind()?, settings, Some(hasher))?;
-    let writing = Writing { filter: Filter::<K>::start(engine)?, clock, has_clock, share };
+    let mut writing = Writing { filter: Filter::<K>::start(engine)?, has_clock: false, share };
     let mut made = Remade { operations: 0, is_whole, since: None };
     // The earliest, and of several the first.
     let earliest = |sources: &[Source]| {
@@ -198,6 +198,12 @@ fn fill<K: Spec>(
         }
     }
     writing.write_all(&next, &mut made)?;
+    if writing.has_clock {
+        // Whoever opens it continues from there by a clock.
+        let latest = writing.filter.engine().time.latest().time;
+        clock.set_wall(Timestamp::from_unix_micros(latest));
+        writing.filter.engine().time.continue_from(latest);
+    }
     writing.filter.close()?;
     Ok(made)
 }
@@ -205,14 +211,14 @@ fn fill<K: Spec>(
 /// A filter that takes operations of others.
 struct Writing<K> {
     filter: Filter<K>,
-    clock: ManualClock,
+    /// Whether a clock has moved the filter.
     has_clock: bool,
     share: Option<Share>,
 }
 
 impl<K: Spec> Writing<K> {
     /// Writes operations, whose cells are prefetched.
-    fn write_all(&self, operations: &[Operation], made: &mut Remade) -> Result<()> {
+    fn write_all(&mut self, operations: &[Operation], made: &mut Remade) -> Result<()> {
         for operations in operations.chunks(AHEAD) {
             for operation in operations {
                 if let Change::Insert { hash, .. } = operation.change {
@@ -233,24 +239,23 @@ impl<K: Spec> Writing<K> {
     }
 
     /// Writes an operation. Returns whether it was one on a key of this share.
-    fn write(&self, operation: &Operation) -> Result<bool> {
-        let writer = &self.filter.engine().writer;
-        let kind = self.filter.engine().shared.kind();
-        if let Some(time) = operation.time.filter(|_| self.has_clock) {
-            self.clock.set(time);
-        }
-        let given = operation.time.filter(|_| operation.is_stream_time || !self.has_clock);
-        let time = given.map(Timestamp::as_unix_micros);
+    fn write(&mut self, operation: &Operation) -> Result<bool> {
+        let engine = self.filter.engine();
+        let (writer, kind) = (&engine.writer, engine.shared.kind());
+        let latest = if kind.uses_time() { engine.time.latest() } else { Stamp::default() };
+        let time = time_in(operation, kind.uses_time(), latest);
+        let is_by_clock = kind.uses_time() && time.time > 0 && !time.stream;
         let weight = |weight: u32| if kind.weights().is_some() { weight.into() } else { 1 };
         let request = match operation.change {
             Change::Insert { hash, weight: of } => {
-                Request::new(hash, time, weight(of), Precondition::Nothing, Waits::Always)
+                Request::new(hash, None, weight(of), Precondition::Nothing, Waits::Always)
             }
             Change::Remove { hash, weight: of } if kind.removal().is_some() => {
-                Request::remove(hash, time, weight(of), Waits::Always)
+                Request::remove(hash, None, weight(of), Waits::Always)
             }
             Change::Clear => {
-                self.filter.clear()?;
+                clear(writer, Some(time))?;
+                self.has_clock |= is_by_clock;
                 return Ok(false);
             }
             Change::Position { source, position } => {
@@ -266,7 +271,8 @@ impl<K: Spec> Writing<K> {
         if self.share.is_some_and(|share| !share.has(request.asked.hash)) {
             return Ok(false);
         }
-        write::write(writer, &request)?;
+        write_recorded(writer, &request.recorded(time))?;
+        self.has_clock |= is_by_clock;
         Ok(true)
     }
 }

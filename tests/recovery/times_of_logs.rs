@@ -1,0 +1,199 @@
+//! A filter that is made from a log, altered, remade or followed, has the times that the log has.
+
+use crate::moments;
+use ebbtide::history::{History, Unlogged, plan, remake};
+use ebbtide::inspect::{Assembly, origin_on};
+use ebbtide::media::{Media, Memory};
+use ebbtide::{
+    AgePartitioned, Any, Claim, Clock, Code, Downtime, Filter, Keep, ManualClock, Options,
+    Parameters, Standby, TimeLimited, Timestamp,
+};
+use ebbtide_testkit::environment::scaled;
+use ebbtide_testkit::random::Random;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+const START: Timestamp = Timestamp::from_unix_micros(1_700_000_000_000_000);
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn options(clock: impl Into<Clock>) -> Options {
+    let options = moments::options().keep_log(Keep::Bytes(1 << 40)).downtime(Downtime::Age);
+    options.clock(clock.into())
+}
+
+fn memory() -> Arc<dyn Media> {
+    Arc::new(Memory::new())
+}
+
+fn window(of: Duration) -> TimeLimited {
+    TimeLimited::window(of)
+}
+
+fn has<K>(filter: &Filter<K>, key: &str) -> bool {
+    filter.contains(key).expect("an answer")
+}
+
+fn digest<K>(filter: &Filter<K>) -> u128 {
+    filter.digest().expect("a digest").value
+}
+
+/// A clock with the time that it shows.
+struct Hands {
+    clock: ManualClock,
+    now: Timestamp,
+}
+
+impl Hands {
+    fn new() -> Self {
+        Self { clock: ManualClock::new(START), now: START }
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.clock.advance(time);
+        self.now += time;
+    }
+
+    fn options(&self) -> Options {
+        options(self.clock.clone())
+    }
+}
+
+#[test]
+fn keys_by_the_clock_keep_their_times_through_an_alteration_also_after_one_with_its_own() {
+    let (media, mut hands) = (memory(), Hands::new());
+    let filter = Filter::create_on(media, window(HOUR), hands.options()).expect("a filter");
+    filter.insert("a").expect("an insert");
+    hands.pass(SECOND);
+    filter.call().time(hands.now).insert("b").expect("an insert");
+    hands.pass(30 * MINUTE);
+    filter.insert("c").expect("an insert");
+    let filter = filter.into_any();
+    filter.alter(window(20 * MINUTE), Unlogged::Refuse).expect("its log is kept");
+    assert!(has(&filter, "c"), "it came just now");
+    hands.pass(15 * MINUTE);
+    assert!(has(&filter, "c"));
+    hands.pass(25 * MINUTE);
+    assert!(!has(&filter, "c"), "40 minutes old");
+}
+
+/// Does the same to several filters: inserts by the clock, and of keys whose own times are later or
+/// earlier. Ends with one by the clock.
+fn operate(filters: &[&Filter], hands: &mut Hands, random: &mut Random, operations: u64) {
+    for _ in 0..operations {
+        hands.pass(Duration::from_millis(random.below(20_000)));
+        let (key, by) = (random.below(400), Duration::from_secs(random.below(300)));
+        let given = match random.below(10) {
+            0 => Some(hands.now + by),
+            1 | 2 => Some(hands.now - by),
+            _ => None,
+        };
+        let clears = random.below(150) == 0;
+        for filter in filters {
+            let call = filter.call();
+            let call = given.map_or(call.clone(), |given| call.clone().time(given));
+            call.insert(key.to_le_bytes()).expect("an insert");
+            if clears {
+                filter.clear().expect("a clear");
+            }
+        }
+    }
+    for filter in filters {
+        filter.insert("by the clock").expect("an insert");
+    }
+}
+
+#[test]
+fn what_is_made_of_clock_and_event_times_is_the_filter_that_had_its_parameters_from_the_beginning()
+{
+    let kind = |name, of: Duration| {
+        let window = Parameters::new().with("window", of.as_micros());
+        Any::new(name, window.with("rate", 0.1))
+    };
+    let kinds = ["time-limited", "fingerprint"];
+    for seed in 0..scaled(12) {
+        let home = tempfile::tempdir().expect("a directory");
+        let [dir, twin, made] = ["dir", "twin", "made"].map(|name| home.path().join(name));
+        let (mut hands, mut random) = (Hands::new(), Random::new(seed));
+        let [before, after] = [random.below(2), random.below(2)].map(|at| kinds[at as usize]);
+        let spec = || kind(after, 40 * MINUTE);
+        let filter = Filter::create(&dir, kind(before, 2 * HOUR), hands.options());
+        let filter = filter.expect("a filter");
+        let wanted = Filter::create(&twin, spec(), hands.options()).expect("a filter");
+        operate(&[&filter, &wanted], &mut hands, &mut random, 400);
+        let without = options(Clock::stream());
+        remake(&[&dir], &made, spec(), without.clone(), None).expect("it is kept");
+        let remade: Filter = Filter::open(&made, without).expect("a filter");
+        assert_eq!(digest(&remade), digest(&wanted), "{seed} remade");
+        drop(remade);
+        filter.alter(spec(), Unlogged::Refuse).expect("its log is kept");
+        assert_eq!(digest(&filter), digest(&wanted), "{seed} altered");
+        operate(&[&filter, &wanted], &mut hands, &mut random, 400);
+        assert_eq!(digest(&filter), digest(&wanted), "{seed} altered, and used");
+        // With the machine's clock, as at the next boot.
+        let remade: Filter = Filter::open(&made, hands.options()).expect("a filter");
+        hands.pass(2 * HOUR);
+        assert!(!has(&remade, "by the clock"), "{seed}: time advances");
+    }
+}
+
+#[test]
+fn a_kind_without_time_becomes_one_with_it_and_a_clock_that_was_set_back_makes_no_key_late() {
+    let (media, mut hands) = (memory(), Hands::new());
+    let filter = Filter::create_on(media, AgePartitioned::last(1000), hands.options());
+    let filter = filter.expect("a filter").into_any();
+    filter.insert("before").expect("an insert");
+    filter.call().time(hands.now + 10 * MINUTE).insert("ahead").expect("an insert");
+    hands.clock.set_wall(START - 3 * HOUR);
+    hands.pass(MINUTE);
+    filter.insert("after").expect("an insert");
+    let altered = filter.alter(window(HOUR), Unlogged::Refuse).expect("its log is kept");
+    assert_eq!(altered.operations, 3);
+    assert!(["before", "ahead", "after"].iter().all(|key| has(&filter, key)));
+}
+
+#[test]
+fn the_times_of_leases_do_not_move_a_remade_filter() {
+    let home = tempfile::tempdir().expect("a directory");
+    let [dir, made] = ["dir", "made"].map(|name| home.path().join(name));
+    let mut hands = Hands::new();
+    let filter = Filter::create(&dir, window(3 * HOUR), hands.options()).expect("a filter");
+    // Leases have the time of the creation, keys that of the first one.
+    hands.clock.set_wall(START + HOUR);
+    filter.insert("first").expect("an insert");
+    for number in 0..10_u64 {
+        hands.pass(SECOND);
+        let Ok(Claim::Yours(lease)) = filter.claim(number.to_le_bytes(), MINUTE) else {
+            panic!("nobody has it")
+        };
+        lease.confirm().expect("it is held");
+    }
+    remake(&[&dir], &made, window(2 * HOUR), options(Clock::stream()), None).expect("it is kept");
+    let remade: Filter = Filter::open(&made, hands.options()).expect("a filter");
+    assert!(has(&remade, "first"), "ten seconds old");
+    hands.pass(HOUR);
+    assert!(has(&remade, "first"));
+    hands.pass(3 * HOUR);
+    assert!(!has(&remade, "first"));
+}
+
+#[test]
+fn late_keys_do_not_move_a_remade_filter() {
+    let home = tempfile::tempdir().expect("a directory");
+    let [dir, made] = ["dir", "made"].map(|name| home.path().join(name));
+    let mut hands = Hands::new();
+    let filter = Filter::create(&dir, window(3 * HOUR), hands.options()).expect("a filter");
+    filter.insert("first").expect("an insert");
+    for number in 0..20_u64 {
+        hands.pass(SECOND);
+        let late = filter.call().time(hands.now - 10 * MINUTE);
+        late.insert(number.to_le_bytes()).expect("an insert");
+        filter.insert((100 + number).to_le_bytes()).expect("an insert");
+    }
+    remake(&[&dir], &made, window(2 * HOUR), options(Clock::stream()), None).expect("it is kept");
+    let remade: Filter = Filter::open(&made, hands.options()).expect("a filter");
+    assert!(has(&remade, "first"), "20 seconds old");
+}
+
