@@ -587,7 +587,7 @@ struct ebbtide_alteration_plan {
      */
     uint64_t memory_after;
     /**
-     * 1 if the log has the whole new window, as far as records and times of the clock tell. If 0,
+     * 1 if the log has the whole new window, as far as records and times tell. If 0,
      * the alteration needs EBBTIDE_FORGET.
      */
     uint32_t has_window;

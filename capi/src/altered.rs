@@ -54,7 +54,7 @@ pub struct Planned {
     /// The same, with the new ones. The alteration takes it twice, beside what the filter takes
     /// now, and as many bytes of disk for a snapshot.
     pub memory_after: u64,
-    /// 1 if the log has the whole new window, as far as records and times of the clock tell. If 0,
+    /// 1 if the log has the whole new window, as far as records and times tell. If 0,
     /// the alteration needs EBBTIDE_FORGET.
     pub has_window: u32,
     /// 1 if the first operation has a time, otherwise 0.

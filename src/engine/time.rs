@@ -46,6 +46,12 @@ fn latest_of(header: &Control) -> Stamp {
     Stamp::from_word(header.time().read())
 }
 
+/// Returns the latest time in the sums of an image's stripes, of a kind that uses time or not.
+pub(crate) fn latest_of_stripes(header: &Control) -> Stamp {
+    let stripes = 0..header.stripe_count();
+    Stamp::from_word(stripes.map(|at| header.stripe(at).sums().time).max().unwrap_or(0))
+}
+
 /// Locates the time base of a handle.
 #[derive(Debug)]
 pub struct TimeBase {
@@ -236,8 +242,7 @@ impl Time {
         if self.shared.uses_time {
             return latest_of(header);
         }
-        let stripes = 0..header.stripe_count();
-        Stamp::from_word(stripes.map(|at| header.stripe(at).sums().time).max().unwrap_or(0))
+        latest_of_stripes(header)
     }
 
     /// Returns the time of a query without one, or of a heartbeat: by the clock once a clock has

@@ -122,6 +122,27 @@ impl SnapshotReader {
         Ok(())
     }
 
+    /// Returns the latest time in the sums of the stripes, as
+    /// [`OperationTime::word`](ebbtide_core::time::OperationTime::word).
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] at the first frame up to them that is not sound, or if there are none;
+    /// [`Error::Io`].
+    pub fn latest_time(&mut self) -> Result<u64> {
+        let (mut offset, mut words, mut latest) = (PAGE_BYTES, Vec::new(), None);
+        for _ in 0..self.header.frames {
+            let frame = self.frame(&mut offset, &mut words)?;
+            match (frame.content, &*words) {
+                (Content::Stripe, &[_, time, _]) => latest = latest.max(Some(time)),
+                // They lie together, before all blocks.
+                (Content::Block, _) if latest.is_some() => break,
+                _ => {}
+            }
+        }
+        let none = || self.damaged(offset, "the sums of a stripe".into(), "none".into());
+        latest.ok_or_else(none)
+    }
+
     fn frame(&mut self, offset: &mut u64, words: &mut Vec<u64>) -> Result<Frame> {
         let at = *offset;
         let rest = self.header.bytes.saturating_sub(at);

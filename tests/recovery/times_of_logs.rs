@@ -154,6 +154,48 @@ fn a_kind_without_time_becomes_one_with_it_and_a_clock_that_was_set_back_makes_n
     assert!(["before", "ahead", "after"].iter().all(|key| has(&filter, key)));
 }
 
+/// Returns the time of a filter's first record.
+fn first_time(dir: &Path) -> Timestamp {
+    let mut history = History::open(dir).expect("a log").with_undurable();
+    let commit = history.read().expect("it is sound").expect("a commit");
+    commit.operations[0].time.expect("a time")
+}
+
+#[test]
+fn log_that_begins_with_late_keys_does_not_have_the_window_of_the_keys_before_it() {
+    let home = tempfile::tempdir().expect("a directory");
+    let dir = home.path().join("filter");
+    let noon = START + 12 * HOUR;
+    let unkept = options(Clock::stream()).keep_log(Keep::Nothing);
+    let filter = Filter::create(&dir, window(2 * HOUR), unkept).expect("a filter").into_any();
+    let insert = |time, name: &str, count: u64| {
+        for number in 0..count {
+            let call = filter.call().time(time);
+            call.insert(format!("{name} {number}")).expect("an insert");
+        }
+    };
+    insert(noon, "m", 300);
+    let late = noon - 55 * MINUTE;
+    for round in ["first", "second"] {
+        insert(late, round, 400);
+        filter.checkpoint().expect("a checkpoint");
+    }
+    insert(noon + 10 * MINUTE, "last", 1);
+    assert_eq!(first_time(&dir), late, "the log begins with a late key");
+    let wide = || window(HOUR);
+    assert!(!plan(&dir, wide()).expect("a plan").has_window);
+    let error = filter.alter(wide(), Unlogged::Refuse).expect_err("m is ten minutes old");
+    assert_eq!(error.code(), Code::NotKept, "{error}");
+    assert!(has(&filter, "m 0"));
+    // All keys of five minutes are there.
+    let narrow = || window(5 * MINUTE);
+    assert!(plan(&dir, narrow()).expect("a plan").has_window);
+    filter.alter(narrow(), Unlogged::Refuse).expect("the window is there");
+    assert!(has(&filter, "last 0"));
+    // The state of the alteration says how late the keys before it were.
+    assert!(!plan(&dir, wide()).expect("a plan").has_window);
+}
+
 #[test]
 fn the_times_of_leases_do_not_move_a_remade_filter() {
     let home = tempfile::tempdir().expect("a directory");

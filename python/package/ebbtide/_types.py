@@ -212,7 +212,7 @@ class AlterationPlan:
     first_lsn: int
     #: The time of the first operation, if it has one.
     since: datetime | None
-    #: Whether the log has the whole new window, as far as records and times of the clock tell.
+    #: Whether the log has the whole new window, as far as records and times tell.
     #: Otherwise the alteration needs ``forget=True``.
     has_window: bool
     #: Bytes of memory that the filter takes when it is new, with the parameters that it has, and

@@ -2,7 +2,7 @@
 
 use crate::api::handle::Filter;
 use crate::api::history::commits::History;
-use crate::api::history::refill::Refill;
+use crate::api::history::refill::{Refill, time_at_start};
 use crate::clock::Timestamp;
 use crate::engine::Engine;
 use crate::engine::alter::{Alteration, Stopped};
@@ -92,12 +92,15 @@ pub(crate) fn alter_filter<K>(
 fn alter(engine: &Engine, kind: Arc<dyn Kind>, unlogged: Unlogged) -> Result<(Altered, Engine)> {
     check_weights(engine.path(), &engine.shared.meta, &*kind)?;
     let alteration = Alteration::begin(engine, kind)?;
-    let mut history = History::open_on(engine.shared.media.clone())?.with_undurable();
+    let media = &engine.shared.media;
+    let mut history = History::open_on(media.clone())?.with_undurable();
     let first = history.next_lsn();
     let is_whole = first == 1;
+    // Before others remove more of the log.
+    let begins = time_at_start(&**media, &history.revision, first)?;
     let mut refill = Refill::new(Machine::new(alteration.meta().identity.clone())?);
     catch_up(&alteration, &mut history, &mut refill)?;
-    if !is_whole && unlogged == Unlogged::Refuse && !refill.has_its_window() {
+    if !is_whole && unlogged == Unlogged::Refuse && !refill.has_its_window(begins) {
         return Err(unkept(engine, first, alteration.tail()));
     }
     alteration.check_memory(refill.machine())?;

@@ -60,7 +60,7 @@ pub struct History {
     /// The filter's `meta` now.
     now: Meta,
     /// The part of the log that is read.
-    revision: Revision,
+    pub(super) revision: Revision,
     /// The LSN to read next.
     next: u64,
     /// The timeline of the record before it; 0 if none was read.

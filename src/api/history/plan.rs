@@ -3,10 +3,11 @@
 use crate::admin::look::look;
 use crate::api::config::Spec;
 use crate::api::history::commits::History;
-use crate::api::history::refill::has_window;
+use crate::api::history::refill::{has_window, time_at_start};
 use crate::clock::Timestamp;
 use crate::engine::alter::meta_after;
 use crate::engine::open::{first_bank_bytes, read_meta};
+use crate::engine::time::latest_of_stripes;
 use crate::error::Result;
 use crate::image::Control;
 use crate::media::{Access, Disk};
@@ -28,7 +29,7 @@ pub struct AlterationPlan {
     pub first_lsn: u64,
     /// The time of the first operation, if it has one.
     pub since: Option<Timestamp>,
-    /// Whether the log has the whole new window, as far as records and times of the clock tell.
+    /// Whether the log has the whole new window, as far as records and times tell.
     /// Otherwise the alteration forgets keys, and must be allowed to
     /// ([`Unlogged::Forget`](super::Unlogged::Forget)).
     pub has_window: bool,
@@ -61,27 +62,29 @@ pub fn plan<K: Spec>(dir: impl AsRef<Path>, spec: K) -> Result<AlterationPlan> {
     let after = meta_after(&meta, spec.kind()?)?;
     let mut history = History::open(dir.as_ref())?.with_undurable();
     let (first_lsn, mut since) = (history.next_lsn(), None);
+    let begins = time_at_start(&media, &history.revision, first_lsn)?;
     while let (None, Some(commit)) = (since, history.read()?) {
         since = commit.operations.iter().find_map(|operation| operation.time);
         if history.next_lsn() > first_lsn + COMMITS {
             break;
         }
     }
-    let end = look(&media, &meta, |known| {
+    let (end, latest) = look(&media, &meta, |known| {
         if let KnownExtent::WritersLive { .. } = known
             && let Some(image) = Control::find(&media, meta.uuid, Access::Read)?
         {
-            return Ok(image.tail().hint());
+            return Ok((image.tail().hint(), latest_of_stripes(&image)));
         }
-        Ok(rebuild_in_memory(&media, &meta, known, &|| {})?.prefix.stop)
+        let rebuilt = rebuild_in_memory(&media, &meta, known, &|| {})?;
+        Ok((rebuilt.prefix.stop, latest_of_stripes(rebuilt.image.header())))
     })?;
     let memory = |meta: &Meta| first_bank_bytes(&*meta.kind, meta.layout);
-    let (records, now) = (end.saturating_sub(first_lsn), Timestamp::now().as_unix_micros());
+    let records = end.saturating_sub(first_lsn);
     Ok(AlterationPlan {
         records,
         first_lsn,
         since,
-        has_window: first_lsn == 1 || has_window(&*after.kind, records, since, now),
+        has_window: first_lsn == 1 || has_window(&*after.kind, records, begins, latest.time),
         memory_before: memory(&meta)?,
         memory_after: memory(&after)?,
     })

@@ -2,18 +2,57 @@
 
 use crate::api::call::AHEAD;
 use crate::api::history::commits::{Change, Operation};
+use crate::archive::revisions::Revision;
+use crate::archive::whole::Whole;
 use crate::clock::Timestamp;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::media::Media;
+use crate::recovery::Listing;
+use crate::snapshot::SnapshotReader;
 use ebbtide_core::kind::{Checked, Kind, Micros, Request};
 use ebbtide_core::machine::Machine;
 use ebbtide_core::time::OperationTime;
 
-/// Returns whether a window of this kind has only these newest operations, since a time; the latest
-/// is at `latest`. One without a window has all that ever were.
+/// Returns the filter's latest time where its log begins, at this LSN of this revision, or soon
+/// after it: no record that the log does not have any more is later. `None` if no sound snapshot
+/// tells it, or if the log has all records.
+///
+/// The time of the first operation does not tell it: one that came with its key may be as late as
+/// the filter allowed.
+///
+/// # Errors
+/// [`Error::Io`].
+pub(super) fn time_at_start(
+    media: &dyn Media,
+    revision: &Revision,
+    first: u64,
+) -> Result<Option<Micros>> {
+    if first == 1 {
+        return Ok(None);
+    }
+    let (whole, log) = (Whole::new(media), revision.meta.log_uuid);
+    let listing = Listing::of_filter(&whole, log)?;
+    // The oldest that has all records before the first.
+    for start in listing.snapshots.into_iter().rev().filter(|&start| start >= first) {
+        let latest = SnapshotReader::open(&whole, start, log);
+        match latest.and_then(|mut snapshot| snapshot.latest_time()) {
+            Ok(word) => return Ok(Some(OperationTime::from_word(word).time)),
+            Err(Error::Damaged { .. } | Error::Version { .. }) => {}
+            // It was removed meanwhile.
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+/// Returns whether a log that is not whole, with this number of operations, has all that a window
+/// of this kind has. `begins` and `latest` are the filter's times where the log begins and ends.
+/// One without a window has all that ever were.
 pub(super) fn has_window(
     kind: &dyn Kind,
     operations: u64,
-    since: Option<Timestamp>,
+    begins: Option<Micros>,
     latest: Micros,
 ) -> bool {
     let parameters = kind.parameters();
@@ -21,7 +60,7 @@ pub(super) fn has_window(
     match (number("window-items"), number("window")) {
         (Some(items), _) => operations >= items,
         (None, Some(micros)) => {
-            since.is_some_and(|since| since.as_unix_micros().saturating_add(micros) <= latest)
+            begins.is_some_and(|begins| begins.saturating_add(micros) <= latest)
         }
         (None, None) => false,
     }
@@ -67,16 +106,17 @@ impl Refill {
         self.machine
     }
 
-    /// Returns whether all that the filter would have to know is among the operations.
-    pub(super) fn has_its_window(&self) -> bool {
+    /// Returns whether all that the filter would have to know is among the operations, of a log
+    /// that begins at this time of the filter.
+    pub(super) fn has_its_window(&self, begins: Option<Micros>) -> bool {
         let latest = self.machine.latest().time;
-        has_window(self.machine.kind(), self.operations, self.since, latest)
+        has_window(self.machine.kind(), self.operations, begins, latest)
     }
 
     /// Takes operations, whose cells are prefetched.
     ///
     /// # Errors
-    /// [`Error::Parameter`](crate::Error::Parameter) for a weight that the kind does not take.
+    /// [`Error::Parameter`] for a weight that the kind does not take.
     pub(super) fn take_all(&mut self, operations: &[Operation]) -> Result<()> {
         for operations in operations.chunks(AHEAD) {
             for operation in operations {
