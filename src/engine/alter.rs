@@ -170,10 +170,10 @@ impl<'e> Alteration<'e> {
                 continue;
             }
             // A record of its own, so that no snapshot of the log before begins where the new log
-            // does.
+            // does. It tells the time until which the filter has aged.
             let stripe_0 = held.last_mut();
-            let latest = writer.time.latest();
-            if let Some(lsn) = stripe_0.and_then(|held| append_heartbeat(writer, held, latest)) {
+            let now = writer.time.alive().unwrap_or_else(|| writer.time.latest());
+            if let Some(lsn) = stripe_0.and_then(|held| append_heartbeat(writer, held, now)) {
                 let lsn = lsn.saturating_add(1);
                 writer.commits.commit(lsn)?;
                 writer.shared.check_writable()?;

@@ -1,5 +1,6 @@
 //! The state of a filter in memory as a snapshot, from which the engine continues.
 
+use crate::engine::time::latest_of_stripes;
 use crate::image::Control;
 use crate::snapshot::copy::{beside, copy, shorten};
 use crate::snapshot::write::SnapshotWriter;
@@ -10,7 +11,8 @@ use ebbtide_core::machine::Machine;
 use std::io;
 
 /// Writes the content of a filter in memory, and the positions and claims of an image, as of an
-/// LSN. `advance` is called after each block.
+/// LSN. `advance` is called after each block. The filter's time is at least that of the image:
+/// heartbeats, and records that the log does not have any more, have told it, too.
 ///
 /// # Errors
 /// Those of the medium, including a full disk.
@@ -28,8 +30,11 @@ pub(crate) fn save(
     shorten(&mut words);
     writer.frame(&frame(Content::State, 0, 0), &words)?;
     beside(header, |content, index, words| writer.frame(&frame(content, 0, index), words))?;
+    let told = latest_of_stripes(header).word();
+    let is_later = machine.kind().uses_time() && told > machine.latest().word();
     for (index, sums) in (0..).zip(machine.content().sums()) {
-        let words = [sums.inserts, sums.time, sums.new_bits];
+        let time = if is_later && index == 0 { told } else { sums.time };
+        let words = [sums.inserts, time, sums.new_bits];
         writer.frame(&frame(Content::Stripe, 0, index), &words)?;
     }
     machine.content().try_each_block(|bank, block| {

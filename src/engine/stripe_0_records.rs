@@ -27,11 +27,9 @@ pub(crate) fn append(
 
 /// Records that the filter was alive now, unless another process just did.
 pub(crate) fn heartbeat(writer: &Writer) -> Result<()> {
-    let (stamp, latest) = (writer.time.now(), writer.time.latest());
-    // Nothing has happened yet, or time comes with the keys: there is no lifetime to record.
-    let lives = latest.time > 0 && !stamp.stream;
-    let fresh = u128::from(stamp.time.saturating_sub(latest.time)) < TICK.as_micros() / 2;
-    if !lives || fresh {
+    let Some(stamp) = writer.time.alive() else { return Ok(()) };
+    let latest = writer.time.latest();
+    if u128::from(stamp.time.saturating_sub(latest.time)) < TICK.as_micros() / 2 {
         return Ok(());
     }
     let Some(mut stripe) = writer.stripes.lock_stripe_0() else { return Ok(()) };
@@ -40,9 +38,7 @@ pub(crate) fn heartbeat(writer: &Writer) -> Result<()> {
         return Ok(());
     }
     // If there is no room, the next insert makes some; a heartbeat can wait.
-    if append_heartbeat(writer, &mut stripe, stamp).is_some() {
-        writer.time.raise(stamp.word());
-    }
+    let _ = append_heartbeat(writer, &mut stripe, stamp);
     Ok(())
 }
 
@@ -56,5 +52,6 @@ pub(crate) fn append_heartbeat(
     let lsn = append(writer, stripe_0, &record)?;
     stripe_0.entry().note(lsn, at.word());
     writer.shared.header().events_from().end();
+    writer.time.raise(at.word());
     Some(lsn)
 }

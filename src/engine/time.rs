@@ -251,6 +251,13 @@ impl Time {
     pub(crate) fn now(&self) -> Stamp {
         if !self.shared.uses_time {
             let wall = self.shared.options.clock.coarse_wall();
+    /// Returns the time of a heartbeat, for kinds that use time: by the clock. `None` while there
+    /// is no lifetime to record, because nothing has happened yet, or time comes with the keys.
+    pub(crate) fn alive(&self) -> Option<Stamp> {
+        let (now, latest) = (self.now(), self.latest());
+        (self.shared.uses_time && latest.time > 0 && !now.stream).then_some(now)
+    }
+
             return Stamp { time: wall.unwrap_or(0), stream: false };
         }
         self.now_of_base()

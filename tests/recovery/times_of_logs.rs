@@ -154,6 +154,29 @@ fn a_kind_without_time_becomes_one_with_it_and_a_clock_that_was_set_back_makes_n
     assert!(["before", "ahead", "after"].iter().all(|key| has(&filter, key)));
 }
 
+#[test]
+fn an_alteration_sets_no_time_back_that_passed_without_keys() {
+    for downtime in [Downtime::Freeze, Downtime::Age] {
+        let (media, mut hands) = (memory(), Hands::new());
+        let options = || hands.options().downtime(downtime);
+        let filter = Filter::create_on(media, window(HOUR), options()).expect("a filter");
+        filter.insert("k").expect("an insert");
+        hands.pass(3 * HOUR);
+        assert!(!has(&filter, "k"));
+        let filter = filter.into_any();
+        filter.alter(window(2 * HOUR), Unlogged::Refuse).expect("its log is kept");
+        assert!(!has(&filter, "k"), "{downtime:?}: three hours old");
+        filter.insert("l").expect("an insert");
+        hands.pass(HOUR);
+        filter.alter(window(3 * HOUR), Unlogged::Refuse).expect("its log is kept");
+        assert!(has(&filter, "l"), "{downtime:?}");
+        hands.pass(HOUR);
+        assert!(has(&filter, "l"), "{downtime:?}");
+        hands.pass(3 * HOUR);
+        assert!(!has(&filter, "l"), "{downtime:?}: five hours old");
+    }
+}
+
 /// Returns the time of a filter's first record.
 fn first_time(dir: &Path) -> Timestamp {
     let mut history = History::open(dir).expect("a log").with_undurable();
@@ -194,6 +217,25 @@ fn log_that_begins_with_late_keys_does_not_have_the_window_of_the_keys_before_it
     assert!(has(&filter, "last 0"));
     // The state of the alteration says how late the keys before it were.
     assert!(!plan(&dir, wide()).expect("a plan").has_window);
+}
+
+#[test]
+fn forgetting_sets_no_time_back() {
+    let (media, noon) = (memory(), START + 12 * HOUR);
+    let unkept = options(Clock::stream()).keep_log(Keep::Nothing);
+    let filter = Filter::create_on(media, window(2 * HOUR), unkept).expect("a filter").into_any();
+    filter.call().time(noon).insert("m").expect("an insert");
+    for _ in 0..3 {
+        for number in 0..400_u64 {
+            let call = filter.call().time(noon - 90 * MINUTE);
+            call.insert(number.to_le_bytes()).expect("an insert");
+        }
+        filter.checkpoint().expect("a checkpoint");
+    }
+    assert!(filter.contains(7_u64.to_le_bytes()).expect("an answer"));
+    filter.alter(window(HOUR), Unlogged::Forget).expect("an alteration");
+    assert_eq!(filter.stat().expect("figures").time, Some(noon));
+    assert!(!filter.contains(7_u64.to_le_bytes()).expect("an answer"), "90 minutes old");
 }
 
 #[test]
