@@ -15,18 +15,18 @@ use crate::api::explain::{self, Explained};
 use crate::api::handle::{Handle, sealed};
 use crate::api::view::{TRIES, View, look, open_meta};
 use crate::archive::At;
+use crate::engine::Engine;
 use crate::engine::details::Details;
 use crate::engine::outcome::{Given, Waits};
 use crate::engine::read::Queries;
 use crate::engine::stats::{Digest, Stat};
 use crate::error::{Error, Result};
-use crate::image::Image;
 use crate::media::{Disk, Media};
 use crate::options::Options;
 use crate::sync::Mutex;
 use arc_swap::ArcSwap;
 use ebbtide_core::inference::{AgePosterior, Penalty, Prior};
-use ebbtide_core::kind::{Age, Estimate, Kind, Parameters, Within};
+use ebbtide_core::kind::{Age, Estimate, Parameters, Within};
 use std::fmt;
 use std::marker::PhantomData;
 use std::path::Path;
@@ -154,9 +154,8 @@ impl Reader<Any> {
     }
 
     /// Changes the state, which nobody reads meanwhile.
-    pub(super) fn with_own<T>(&self, change: impl FnOnce(&Image, &dyn Kind) -> T) -> T {
-        let view = self.view.load();
-        change(&view.engine.shared.image, view.engine.shared.kind())
+    pub(super) fn with_own<T>(&self, change: impl FnOnce(&Engine) -> T) -> T {
+        change(&self.view.load().engine)
     }
 }
 

@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::media::Media;
 use crate::options::Options;
 use crate::recovery::rebuild::apply_more;
+use crate::wal::Op;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -90,7 +91,15 @@ impl Standby {
             });
         };
         let end = piece.end().max(*next);
-        reader.with_own(|image, kind| apply_more(image, kind, &records, end))?;
+        let is_by_clock = records.iter().any(|(_, record)| {
+            let has_time = matches!(record.op, Op::Insert | Op::Remove | Op::Clear | Op::Heartbeat);
+            has_time && record.time > 0 && !record.stream
+        });
+        reader.with_own(|engine| -> Result<()> {
+            apply_more(&engine.shared.image, engine.shared.kind(), &records, end)?;
+            engine.time.follow(is_by_clock);
+            Ok(())
+        })?;
         *next = end;
         Ok(())
     }

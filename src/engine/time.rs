@@ -93,6 +93,12 @@ fn first_time(header: &Control, downtime: Downtime, clock: &Clock) -> Option<Mic
     if latest.time == 0 || (latest.stream && offset.is_none()) {
         return None;
     }
+    time_now(header, downtime, clock)
+}
+
+/// Returns the time of a filter that a clock has moved, without a time base.
+fn time_now(header: &Control, downtime: Downtime, clock: &Clock) -> Option<Micros> {
+    let (latest, offset) = (latest_of(header), clock_offset::noted(header));
     match downtime {
         Downtime::Freeze => Some(latest.time),
         Downtime::Age => {
@@ -245,12 +251,6 @@ impl Time {
         latest_of_stripes(header)
     }
 
-    /// Returns the time of a query without one, or of a heartbeat: by the clock once a clock has
-    /// moved the filter, otherwise the filter's latest time.
-    #[inline]
-    pub(crate) fn now(&self) -> Stamp {
-        if !self.shared.uses_time {
-            let wall = self.shared.options.clock.coarse_wall();
     /// Returns the time of a heartbeat, for kinds that use time: by the clock. `None` while there
     /// is no lifetime to record, because nothing has happened yet, or time comes with the keys.
     pub(crate) fn alive(&self) -> Option<Stamp> {
@@ -258,6 +258,12 @@ impl Time {
         (self.shared.uses_time && latest.time > 0 && !now.stream).then_some(now)
     }
 
+    /// Returns the time of a query without one, or of a heartbeat: by the clock once a clock has
+    /// moved the filter, otherwise the filter's latest time.
+    #[inline]
+    pub(crate) fn now(&self) -> Stamp {
+        if !self.shared.uses_time {
+            let wall = self.shared.options.clock.coarse_wall();
             return Stamp { time: wall.unwrap_or(0), stream: false };
         }
         self.now_of_base()
@@ -367,6 +373,18 @@ impl Time {
             self.base.raise(header, clock, latest);
         }
         self.note_offset();
+    }
+
+    /// Follows records that another process has written, and that were applied here. `is_by_clock`:
+    /// a clock gave one of them its time. As in that process, the clock then moves the filter, and
+    /// takes account of keys whose times are ahead of it.
+    pub(crate) fn follow(&self, is_by_clock: bool) {
+        let (header, clock) = (self.shared.header(), &self.shared.options.clock);
+        if is_by_clock && self.is_moved() && self.base.read(header, clock).is_none() {
+            let now = time_now(header, self.shared.meta.downtime, clock);
+            now.into_iter().for_each(|now| self.base.raise(header, clock, now));
+        }
+        self.tend();
     }
 
     /// Stores how far the filter's time is ahead of the wall clock, for the first opening after a

@@ -281,3 +281,81 @@ fn late_keys_do_not_move_a_remade_filter() {
     assert!(has(&remade, "first"), "20 seconds old");
 }
 
+/// A filter, and a copy that follows it from the beginning.
+struct Followed {
+    filter: Filter,
+    history: History,
+    standby: Standby,
+    hands: Hands,
+}
+
+impl Followed {
+    fn new(downtime: Downtime) -> Self {
+        let (media, copy, hands) = (memory(), memory(), Hands::new());
+        let options = || hands.options().downtime(downtime);
+        let filter = Filter::create_on(media.clone(), window(MINUTE), options());
+        let origin = origin_on(&*media).expect("a filter");
+        let assembly = Assembly::begin_on(copy.clone(), &origin.meta, 1).expect("a directory");
+        assembly.finish().expect("an empty copy");
+        let standby = Standby::open_on(copy, options()).expect("a copy");
+        let history = History::open_on(media).expect("a log").with_undurable();
+        Self { filter: filter.expect("a filter").into_any(), history, standby, hands }
+    }
+
+    fn follow(&mut self) {
+        while let Some(piece) = self.history.read_piece().expect("a log") {
+            self.standby.apply(&piece).expect("it follows");
+        }
+    }
+
+    /// Checks that both know a key, or that neither does.
+    #[track_caller]
+    fn assert_knows(&self, key: &str, wanted: bool) {
+        let copied = self.standby.ask(|reader| reader.contains(key)).expect("an answer");
+        assert_eq!((has(&self.filter, key), copied), (wanted, wanted), "{key}");
+    }
+}
+
+#[test]
+fn a_copy_that_was_empty_at_first_ages_as_its_source_also_when_that_is_idle() {
+    let mut both = Followed::new(Downtime::Age);
+    both.filter.insert("k").expect("an insert");
+    both.follow();
+    both.assert_knows("k", true);
+    both.hands.pass(120 * SECOND);
+    both.assert_knows("k", false);
+}
+
+#[test]
+fn a_copy_ages_from_the_first_key_by_the_clock_and_with_keys_that_are_ahead() {
+    let mut both = Followed::new(Downtime::Age);
+    both.filter.call().time(both.hands.now).insert("event").expect("an insert");
+    both.follow();
+    both.hands.pass(120 * SECOND);
+    both.assert_knows("event", true);
+    both.filter.insert("by the clock").expect("an insert");
+    // The last one has a time of its own again, also within one piece.
+    let ahead = both.hands.now + 10 * MINUTE;
+    both.filter.call().time(ahead).insert("ahead").expect("an insert");
+    both.follow();
+    both.assert_knows("ahead", true);
+    both.filter.insert("after it").expect("an insert");
+    both.follow();
+    both.hands.pass(30 * SECOND);
+    both.assert_knows("after it", true);
+    both.hands.pass(90 * SECOND);
+    both.assert_knows("ahead", false);
+    both.assert_knows("after it", false);
+}
+
+#[test]
+fn a_copy_of_a_filter_that_stands_still_while_closed_is_as_of_its_last_record() {
+    let mut both = Followed::new(Downtime::Freeze);
+    both.filter.insert("k").expect("an insert");
+    both.follow();
+    both.hands.pass(120 * SECOND);
+    assert!(both.standby.ask(|reader| reader.contains("k")).expect("an answer"));
+    both.filter.insert("l").expect("an insert");
+    both.follow();
+    both.assert_knows("k", false);
+}
