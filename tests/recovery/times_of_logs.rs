@@ -93,7 +93,7 @@ fn operate(filters: &[&Filter], hands: &mut Hands, random: &mut Random, operatio
         let clears = random.below(150) == 0;
         for filter in filters {
             let call = filter.call();
-            let call = given.map_or(call.clone(), |given| call.clone().time(given));
+            let call = given.map_or(call, |given| call.time(given));
             call.insert(key.to_le_bytes()).expect("an insert");
             if clears {
                 filter.clear().expect("a clear");
