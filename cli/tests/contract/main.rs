@@ -10,6 +10,7 @@ mod claims;
 mod compressed;
 mod counts;
 mod dedup;
+mod directories;
 mod distinct;
 mod event_time;
 mod every_kind;

@@ -7,13 +7,14 @@
 //! key expires, and the false-positive rate is 1e-9.
 
 use crate::exactly_once::{Random, scaled};
-use crate::support::{Outcome, run, signal, start};
+use crate::support::{Outcome, command, signal};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::Child;
 use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 
@@ -29,6 +30,8 @@ struct Walk {
     /// The directory of everything: a copy of the first one if the walk has moved.
     dir: PathBuf,
     random: Random,
+    /// Whether the inputs are given by their names alone.
+    is_bare: bool,
     /// The number of the next line.
     next: u64,
     /// Every line that was written, those without an end included.
@@ -61,6 +64,7 @@ impl Walk {
             home,
             dir,
             random,
+            is_bare: seed % 2 == 1,
             next: 0,
             written: BTreeSet::new(),
             half: Default::default(),
@@ -294,20 +298,26 @@ impl Walk {
         let path = |name: &str| self.at(name).to_str().expect("UTF-8").to_owned();
         all.extend(["--state".to_owned(), path("state"), "--output".to_owned(), path("out")]);
         all.extend(complete.then(|| "--complete".to_owned()));
-        let live = LOGS.iter().filter(|log| self.at(log).exists()).map(|log| path(log));
+        let live = LOGS.iter().filter(|log| self.at(log).exists());
+        let live = live.map(|log| if self.is_bare { (*log).to_owned() } else { path(log) });
         all.extend(inputs.unwrap_or_else(|| live.collect()));
         all
+    }
+
+    /// Starts a run in the directory of the inputs.
+    fn start(&self, arguments: &[String]) -> Child {
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        command(&arguments).current_dir(&self.dir).spawn().expect("it runs")
     }
 
     /// Runs, and kills the run at a random moment; or two runs at once; or something happens
     /// meanwhile.
     fn run_disturbed(&mut self) {
         let arguments = self.arguments(None, false);
-        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         match self.random.below(4) {
             0 => {
                 self.tell("run, killed");
-                let mut child = start(&arguments);
+                let mut child = self.start(&arguments);
                 std::thread::sleep(Duration::from_micros(self.random.below(30_000)));
                 signal(&child, "KILL");
                 let _ = child.wait();
@@ -315,7 +325,7 @@ impl Walk {
             }
             1 => {
                 self.tell("two runs at once");
-                let (one, other) = (start(&arguments), start(&arguments));
+                let (one, other) = (self.start(&arguments), self.start(&arguments));
                 for child in [one, other] {
                     let output = child.wait_with_output().expect("an end");
                     assert!(matches!(output.status.code(), Some(0 | 2)), "{output:?}");
@@ -323,7 +333,7 @@ impl Walk {
             }
             _ => {
                 self.tell("run, overtaken");
-                let child = start(&arguments);
+                let child = self.start(&arguments);
                 let log = usize::from(self.at(LOGS[1]).exists() && self.chance(3));
                 for _ in 0..1 + self.random.below(3) {
                     match self.random.below(4) {
@@ -346,7 +356,12 @@ impl Walk {
         for _ in 0..8 {
             let mut arguments = self.arguments(inputs.clone(), complete);
             arguments.extend(self.accepts.then(|| "--accept-missing".to_owned()));
-            let outcome = run(&arguments.iter().map(String::as_str).collect::<Vec<_>>(), b"");
+            let output = self.start(&arguments).wait_with_output().expect("an end");
+            let outcome = Outcome {
+                code: output.status.code(),
+                stdout: output.stdout,
+                stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+            };
             if outcome.code == Some(0) {
                 self.tell(format!("run: {}", outcome.stderr.trim_end()));
                 return;

@@ -71,6 +71,9 @@ pub fn ids(paths: &[PathBuf]) -> Result<Vec<Id>> {
 pub struct Found {
     pub path: PathBuf,
     pub name: Vec<u8>,
+    /// The directory that contains it, whatever its spelling, and the one that contains that.
+    directory: Id,
+    above: Id,
     /// The file, if it is named on the command line.
     given: Option<File>,
     pub id: Id,
@@ -91,6 +94,9 @@ impl Found {
     /// Opens a file that is named on the command line.
     fn given(path: &Path) -> Result<Self> {
         let failed = |error: std::io::Error| Failure::reading(path, &error);
+        let directory = directory_of(path);
+        let above = fs::metadata(directory.join("..")).map_err(failed)?;
+        let directories = (id(&fs::metadata(directory).map_err(failed)?), id(&above));
         let file = source::open_file(path).map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
         if !metadata.is_file() {
@@ -100,19 +106,21 @@ impl Found {
             )));
         }
         let born = born_open(&file, &metadata);
-        Ok(Self { given: Some(file), ..Self::new(path, &metadata, born) })
+        Ok(Self { given: Some(file), ..Self::new(path, directories, &metadata, born) })
     }
 
     /// Describes a file that may be opened later: there may be many.
-    fn beside(path: &Path, metadata: &Metadata) -> Self {
-        Self::new(path, metadata, born_at(path, metadata))
+    fn beside(path: &Path, directories: (Id, Id), metadata: &Metadata) -> Self {
+        Self::new(path, directories, metadata, born_at(path, metadata))
     }
 
-    fn new(path: &Path, metadata: &Metadata, born: u64) -> Self {
+    fn new(path: &Path, directories: (Id, Id), metadata: &Metadata, born: u64) -> Self {
         let written = written(metadata);
         Self {
             path: path.to_path_buf(),
             name: path.file_name().unwrap_or_default().as_bytes().to_vec(),
+            directory: directories.0,
+            above: directories.1,
             given: None,
             id: id(metadata),
             identity: hash(metadata, born),
@@ -125,6 +133,11 @@ impl Found {
     /// Returns whether it is named on the command line.
     pub fn is_given(&self) -> bool {
         self.given.is_some()
+    }
+
+    /// Returns whether both are in one directory.
+    pub fn is_beside(&self, other: &Self) -> bool {
+        self.directory == other.directory
     }
 
     /// Opens it, or returns it if it is open.
@@ -166,7 +179,7 @@ impl Files {
             let began = stamps::now();
             let given = given(paths, own)?;
             let mut files = Self { all: given, seen: 0 };
-            files.add_beside(paths, own);
+            files.add_beside(own);
             if !paths.iter().all(|path| files.is_still(path)) {
                 continue;
             }
@@ -192,35 +205,41 @@ impl Files {
     }
 
     /// Adds the files of related names.
-    fn add_beside(&mut self, paths: &[PathBuf], own: &[Id]) {
+    fn add_beside(&mut self, own: &[Id]) {
         let live: Vec<Vec<u8>> = self.all.iter().map(|file| file.name.clone()).collect();
-        self.add(paths, own, |name, _| live.iter().any(|live| names::is_related(name, live)));
+        self.add(own, |name, _| live.iter().any(|live| names::is_related(name, live)));
     }
 
     /// Adds the files beside the given ones that have one of these identities.
-    pub fn add_of_identity(&mut self, paths: &[PathBuf], own: &[Id], wanted: &[u64]) {
-        self.add(paths, own, |_, path| {
+    pub fn add_of_identity(&mut self, own: &[Id], wanted: &[u64]) {
+        self.add(own, |_, path| {
             let found = fs::metadata(path).map(|metadata| identity_of(path, &metadata));
             found.is_ok_and(|found| wanted.contains(&found))
         });
     }
 
     /// Adds the files beside the given ones that have this inode.
-    pub fn add_of_inode(&mut self, paths: &[PathBuf], own: &[Id], inode: u64) {
-        self.add(paths, own, |_, path| fs::metadata(path).is_ok_and(|found| found.ino() == inode));
+    pub fn add_of_inode(&mut self, own: &[Id], inode: u64) {
+        self.add(own, |_, path| fs::metadata(path).is_ok_and(|found| found.ino() == inode));
     }
 
-    /// Adds the regular files in the directories of `paths` that are wanted, sorted by name.
-    fn add(&mut self, paths: &[PathBuf], own: &[Id], wanted: impl Fn(&[u8], &Path) -> bool) {
-        let mut directories: Vec<&Path> = paths.iter().map(|path| directory_of(path)).collect();
-        directories.sort();
-        directories.dedup();
-        for directory in directories {
-            let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-            let mut found: Vec<PathBuf> = entries
-                .filter(|entry| wanted(entry.file_name().as_bytes(), &entry.path()))
-                .map(|entry| directory.join(entry.file_name()))
-                .collect();
+    /// Adds the regular files in the directories of the given ones that are wanted, sorted by name.
+    fn add(&mut self, own: &[Id], wanted: impl Fn(&[u8], &Path) -> bool) {
+        let mut directories: Vec<((Id, Id), PathBuf)> = Vec::new();
+        for file in self.all.iter().filter(|file| file.is_given()) {
+            let ids = (file.directory, file.above);
+            if directories.iter().all(|(other, _)| *other != ids) {
+                directories.push((ids, file.path.clone()));
+            }
+        }
+        for (ids, given) in directories {
+            let entries = fs::read_dir(directory_of(&given)).into_iter().flatten().flatten();
+            let names = entries.map(|entry| entry.file_name());
+            // Beside a bare name, names are bare.
+            let found = names.map(|name| given.with_file_name(name));
+            let is_wanted =
+                |path: &PathBuf| wanted(path.file_name().unwrap_or_default().as_bytes(), path);
+            let mut found: Vec<PathBuf> = found.filter(is_wanted).collect();
             found.sort();
             for path in found {
                 let Ok(metadata) = fs::metadata(&path) else { continue };
@@ -231,10 +250,22 @@ impl Files {
                 {
                     continue;
                 }
-                self.all.push(Found::beside(&path, &metadata));
+                self.all.push(Found::beside(&path, ids, &metadata));
             }
         }
     }
+}
+
+/// Returns the files of which a file may be an earlier part, by a relation of their names: those
+/// beside it. If nothing beside it has such a name, it may have been moved to a directory for old
+/// files, below that of the newer one.
+pub fn newer(all: &[Found], file: &Found, is_newer: impl Fn(usize) -> bool) -> Vec<usize> {
+    let mut related: Vec<usize> =
+        (0..all.len()).filter(|&at| all[at].id != file.id && is_newer(at)).collect();
+    let has_one_beside = related.iter().any(|&at| all[at].is_beside(file));
+    let of = if has_one_beside { file.directory } else { file.above };
+    related.retain(|&at| all[at].directory == of);
+    related
 }
 
 /// Opens the files given, each once.

@@ -1,7 +1,7 @@
 //! The order in which a run reads its inputs, and which of them have come to their end.
 
 use super::content::Content;
-use super::files::Found;
+use super::files::{self, Found};
 use super::names;
 use super::positions::{Entry, Inputs, name_hash};
 use crate::failure::{Failure, Result};
@@ -72,30 +72,30 @@ impl Order<'_> {
         if entry.is_complete && file.size == entry.offset {
             return false;
         }
-        let is_part = |live: &Found| {
-            live.is_given()
-                && (names::is_rotated(&file.name, &live.name)
-                    || names::is_series(&file.name, &live.name))
+        let is_live = |at: usize| {
+            let live = &self.files[at].name;
+            names::is_rotated(&file.name, live) || names::is_series(&file.name, live)
         };
-        entry.name != name_hash(&file.name) || self.files.iter().any(is_part)
+        let lives = files::newer(self.files, file, is_live);
+        let is_part = lives.into_iter().any(|at| self.files[at].is_given());
+        entry.name != name_hash(&file.name) || is_part
     }
 
     /// Returns whether a newer file with content follows this one.
     fn is_followed(&self, (slot, at): (usize, usize), order: &[(usize, usize)]) -> bool {
         let file = &self.files[at];
-        let own = order.iter().position(|(_, other)| *other == at);
+        let place = |at: usize| order.iter().position(|(_, other)| *other == at);
         let earlier_name = self.before.entries[slot].map(|entry| entry.name);
-        order.iter().enumerate().any(|(place, &(_, other))| {
-            let other = &self.files[other];
-            let is_next_date = names::is_series(&file.name, &other.name)
+        let is_newer = |other: usize| {
+            let name = &self.files[other].name;
+            let is_next_date = names::is_series(&file.name, name)
                 && names::is_dated(&file.name)
-                && Some(place) > own;
-            let has_its_name = other.id != file.id
-                && earlier_name == Some(name_hash(&other.name))
-                && other.name != file.name;
-            let is_newer =
-                names::is_rotated(&file.name, &other.name) || is_next_date || has_its_name;
-            other.size > 0 && is_newer
-        })
+                && self.files[other].is_beside(file)
+                && place(other) > place(at);
+            let has_its_name = earlier_name == Some(name_hash(name)) && *name != file.name;
+            names::is_rotated(&file.name, name) || is_next_date || has_its_name
+        };
+        let newer = files::newer(self.files, file, is_newer);
+        newer.into_iter().any(|at| place(at).is_some() && self.files[at].size > 0)
     }
 }

@@ -58,10 +58,6 @@ struct Search<'a> {
     is_clock_back: bool,
 }
 
-fn is_beside(file: &Found, other: &Found) -> bool {
-    file.path.parent() == other.path.parent()
-}
-
 /// Plans a run.
 pub fn plan(wanted: &Wanted<'_>, recorded: Recorded) -> Result<Plan> {
     let mut files = Files::look(wanted.paths, wanted.own)?;
@@ -118,7 +114,7 @@ impl Search<'_> {
         if missing.is_empty() {
             return Ok(());
         }
-        self.files.add_of_identity(self.wanted.paths, self.wanted.own, &missing);
+        self.files.add_of_identity(self.wanted.own, &missing);
         self.bind_identities()
     }
 
@@ -219,7 +215,7 @@ impl Search<'_> {
         }
         let is_new = file.newest > self.inputs.seen || self.is_clock_back;
         let given = self.files.all.iter().enumerate().filter(|(_, live)| live.is_given());
-        given.into_iter().filter(|(_, live)| is_beside(file, live)).any(|(live_at, live)| {
+        given.into_iter().filter(|(_, live)| live.is_beside(file)).any(|(live_at, live)| {
             if names::is_rotated(&file.name, &live.name) {
                 return is_new || !self.is_known(live_at);
             }
@@ -228,21 +224,26 @@ impl Search<'_> {
         })
     }
 
-    /// Returns whether an earlier run has seen the rotation of a file given.
+    /// Returns whether an earlier run has seen the rotation of a file given. The directory of an
+    /// input that is gone is not recorded: its name counts if only one file given has it.
     fn is_known(&self, live_at: usize) -> bool {
         let live = &self.files.all[live_at];
+        let given = self.files.all.iter().filter(|file| file.is_given());
+        let is_only = given.filter(|file| file.name == live.name).count() == 1;
         let is_part = |other: &Found| names::is_rotated(&other.name, &live.name);
         let is_lost = |slot: usize| self.found[slot].is_none();
         let mut recorded = self.inputs.iter();
         self.slot_of(live_at).is_some()
             || self.has_found(live, is_part)
-            || recorded.any(|(slot, entry)| is_lost(slot) && entry.name == name_hash(&live.name))
+            || is_only
+                && recorded
+                    .any(|(slot, entry)| is_lost(slot) && entry.name == name_hash(&live.name))
     }
 
     /// Returns whether such a recorded input was found beside a file.
     fn has_found(&self, live: &Found, is_it: impl Fn(&Found) -> bool) -> bool {
         let mut found = self.found.iter().flatten().map(|(at, _)| &self.files.all[*at]);
-        found.any(|file| is_beside(file, live) && is_it(file))
+        found.any(|file| file.is_beside(live) && is_it(file))
     }
 
     /// Refuses to continue without an input that may have lines that were not read.
@@ -283,12 +284,16 @@ impl Search<'_> {
         for (slot, entry) in self.inputs.iter() {
             let Some((at, _)) = &self.found[slot] else { continue };
             let file = &self.files.all[*at];
-            let mut given = self.files.all.iter().filter(|live| live.is_given());
-            let live = given.find(|live| name_hash(&live.name) == entry.name);
-            let Some(live) = live else { continue };
-            let numbers = self.files.all.iter().filter(|other| is_beside(other, live));
+            if name_hash(&file.name) == entry.name {
+                continue;
+            }
+            let is_live = |live: &&Found| live.is_given() && name_hash(&live.name) == entry.name;
+            let lives = self.files.all.iter().filter(is_live);
+            let Some(live) = lives.min_by_key(|live| !live.is_beside(file)) else { continue };
+            let others = self.files.all.iter();
+            let others = others.filter(|other| other.is_beside(file) || other.is_beside(live));
             let numbers: Vec<u64> =
-                numbers.filter_map(|other| names::number(&other.name, &live.name)).collect();
+                others.filter_map(|other| names::number(&other.name, &live.name)).collect();
             let last = names::number(&file.name, &live.name).unwrap_or(0);
             if let Some(gone) = (1..last).find(|number| !numbers.contains(number)) {
                 return Err(refusals::gap(file, live, gone));
@@ -323,7 +328,7 @@ impl Search<'_> {
             let (base, other_at) = (names::unpacked(&file.name), *other);
             let other = &self.files.all[other_at];
             let is_input = other.is_given() || self.slot_of(other_at).is_some();
-            other_at != at && is_input && is_beside(other, file) && other.name == base
+            other_at != at && is_input && other.is_beside(file) && other.name == base
         };
         let Some(base) = (0..self.files.all.len()).find(of_base) else { return Ok(false) };
         let base = &self.files.all[base];
@@ -409,7 +414,7 @@ impl Search<'_> {
 fn converted(wanted: &Wanted<'_>, files: &mut Files, place: OldPlace) -> Result<Inputs> {
     let is_it = |file: &Found| file.id.1 == place.inode;
     if !files.all.iter().any(is_it) {
-        files.add_of_inode(wanted.paths, wanted.own, place.inode);
+        files.add_of_inode(wanted.own, place.inode);
     }
     let Some(last) = files.all.iter().position(is_it) else {
         if wanted.accepts_missing {

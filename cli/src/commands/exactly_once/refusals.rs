@@ -45,13 +45,15 @@ pub fn missing(entry: &Entry, files: &[Found]) -> Failure {
 
 /// A file is gone between an input that was renamed and the one that has its name now.
 pub fn gap(renamed: &Found, live: &Found, gone: u64) -> Failure {
+    let mut name = live.path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{gone}"));
     Failure::Error(format!(
         "{} was read as {} by an earlier run, so the log has been rotated more than once since, \
-         but {}.{gone} is not there, whose lines were never read; put it back, or give {ACCEPT} if \
+         but {} is not there, whose lines were never read; put it back, or give {ACCEPT} if \
          nothing of it is missing",
         renamed.path.display(),
         live.path.display(),
-        live.path.display()
+        renamed.path.with_file_name(name).display()
     ))
 }
 

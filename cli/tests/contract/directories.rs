@@ -1,0 +1,172 @@
+//! Where the inputs of `dedup --output` are: bare names, several directories, links. A file belongs
+//! to the rotation of an input beside it, however that one is spelled.
+
+use crate::exactly_once::Place;
+use crate::support::{Outcome, command};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::time::Duration;
+
+/// Runs in the directory of the inputs, with these words behind the options that all runs have.
+fn dedup(place: &Place, words: &[&str]) -> Outcome {
+    let first = ["dedup", "--last", "1000", "--hash-seed", "7", "--state", "state"];
+    let all = [&first[..], &["--output", "out"], words].concat();
+    let output = command(&all).current_dir(place.path("")).output().expect("it runs");
+    Outcome {
+        code: output.status.code(),
+        stdout: output.stdout,
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+/// Runs, and returns the output.
+fn reads(place: &Place, words: &[&str]) -> String {
+    let outcome = dedup(place, words);
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(0), ""), "{words:?}");
+    output(place)
+}
+
+fn refuses(place: &Place, words: &[&str]) -> String {
+    let outcome = dedup(place, words);
+    assert_eq!(outcome.code, Some(2), "{words:?}: {outcome:?}, output {:?}", output(place));
+    outcome.stderr
+}
+
+fn output(place: &Place) -> String {
+    fs::read_to_string(place.path("out")).unwrap_or_default()
+}
+
+fn rename(place: &Place, from: &str, to: &str) {
+    fs::rename(place.path(from), place.path(to)).expect("renamed");
+}
+
+/// Waits until the clock of the files has advanced: names with dates are ordered by their times.
+fn tick() {
+    std::thread::sleep(Duration::from_millis(20));
+}
+
+/// Returns the inputs that a refusal asks for, in its order.
+fn order(sentence: &str) -> Vec<&str> {
+    let (_, order) = sentence.split_once("in this order: ").expect(sentence);
+    let (order, _) = order.split_once(", or").expect(sentence);
+    order.split(' ').collect()
+}
+
+/// Returns the ways to name this file from its directory.
+fn spellings(place: &Place, name: &str) -> [String; 4] {
+    let above = place.path("");
+    let above = above.trim_end_matches('/').rsplit('/').next().expect("a name");
+    [name.to_owned(), format!("./{name}"), format!("../{above}/{name}"), place.path(name)]
+}
+
+#[test]
+fn an_unread_part_is_named_however_the_input_is_spelled() {
+    for spelling in 0..4 {
+        let place = Place::new();
+        let log = &*spellings(&place, "h.log")[spelling];
+        place.write("h.log", b"one\n");
+        reads(&place, &[log]);
+        rename(&place, "h.log", "h.log-20261101");
+        place.write("h.log-20261102", b"two\n");
+        tick();
+        place.write("h.log", b"three\n");
+        let sentence = refuses(&place, &[log]);
+        assert!(sentence.contains("no run has read"), "{sentence}");
+        assert!(sentence.contains("h.log-20261102"), "{sentence}");
+        assert_eq!(reads(&place, &order(&sentence)), "one\ntwo\nthree\n");
+
+        let place = Place::new();
+        let log = &*spellings(&place, "h.log")[spelling];
+        place.write("h.log.1", b"one\n");
+        place.write("h.log", b"two\n");
+        let sentence = refuses(&place, &[log]);
+        assert!(sentence.contains("no run has read"), "{sentence}");
+        assert_eq!(reads(&place, &order(&sentence)), "one\ntwo\n");
+        rename(&place, "h.log", "h.log.3");
+        place.write("h.log.2", b"three\n");
+        place.write("h.log.1", b"four\n");
+        place.write("h.log", b"five\n");
+        let sentence = refuses(&place, &[log]);
+        assert!(sentence.contains("no run has read"), "{sentence}");
+        assert_eq!(reads(&place, &order(&sentence)), "one\ntwo\nthree\nfour\nfive\n");
+    }
+}
+
+#[test]
+fn one_directory_in_two_spellings_is_one_directory() {
+    let place = Place::new();
+    place.write("a.log", b"one\n");
+    place.write("b.log", b"");
+    let b = place.path("b.log");
+    reads(&place, &["./a.log", &b]);
+    rename(&place, "a.log", "a.log-20261101");
+    place.write("a.log-20261102", b"two\n");
+    place.write("a.log", b"three\n");
+    let sentence = refuses(&place, &["a.log", &b]);
+    assert!(sentence.contains("no run has read a.log-20261102"), "{sentence}");
+}
+
+/// Two directories with an input of the same name each, of which one line was read.
+fn two_directories() -> Place {
+    let place = Place::new();
+    for (directory, line) in [("s1", b"a\n"), ("s2", b"b\n")] {
+        fs::create_dir(place.path(directory)).expect("a directory");
+        place.write(&format!("{directory}/h.log"), line);
+    }
+    assert_eq!(reads(&place, &["s1/h.log", "s2/h.log"]), "a\nb\n");
+    place
+}
+
+#[test]
+fn a_part_that_is_gone_is_missed_although_another_directory_has_one_of_its_name() {
+    let place = two_directories();
+    rename(&place, "s1/h.log", "s1/h.log.1");
+    place.write("s1/h.log", b"a2\n");
+    rename(&place, "s2/h.log", "s2/h.log.2");
+    place.write("s2/h.log", b"d\n");
+    let sentence = refuses(&place, &["s1/h.log", "s2/h.log"]);
+    assert!(sentence.contains("s2/h.log.1 is not there"), "{sentence}");
+}
+
+#[test]
+fn two_rotations_in_one_of_two_directories_are_read() {
+    let place = two_directories();
+    rename(&place, "s2/h.log", "s2/h.log.2");
+    place.write("s2/h.log.1", b"c\n");
+    place.write("s2/h.log", b"d\n");
+    let sentence = refuses(&place, &["s1/h.log", "s2/h.log"]);
+    assert!(sentence.contains("no run has read s2/h.log.1"), "{sentence}");
+    let all = ["s1/h.log", "s2/h.log.2", "s2/h.log.1", "s2/h.log"];
+    assert_eq!(reads(&place, &all), "a\nb\nc\nd\n");
+}
+
+#[test]
+fn a_log_of_another_directory_ends_no_unfinished_line() {
+    let place = two_directories();
+    rename(&place, "s1/h.log", "s1/h.log.1");
+    place.write("s1/h.log", b"");
+    place.append("s1/h.log.1", b"hal");
+    // The writer of the first log still has the file that was renamed.
+    let outcome = dedup(&place, &["s1/h.log", "s2/h.log"]);
+    assert!(outcome.stderr.contains("3 bytes behind byte 2 are left"), "{outcome:?}");
+    place.append("s1/h.log.1", b"f\n");
+    assert_eq!(reads(&place, &["s1/h.log", "s2/h.log"]), "a\nb\nhalf\n");
+}
+
+#[test]
+fn parts_in_a_directory_of_their_own_are_read_with_the_log() {
+    let place = Place::new();
+    fs::create_dir(place.path("old")).expect("a directory");
+    place.write("h.log", b"a\n");
+    reads(&place, &["h.log"]);
+    rename(&place, "h.log", "old/h.log.2");
+    place.append("old/h.log.2", b"hal");
+    place.write("h.log", b"c\n");
+    let sentence = refuses(&place, &["old/h.log.2", "h.log"]);
+    assert!(sentence.contains("old/h.log.1 is not there"), "{sentence}");
+    place.write("old/h.log.1", b"b\n");
+    // The live log is newer than both.
+    place.append("h.log", b"d\n");
+    let all = ["old/h.log.2", "old/h.log.1", "h.log"];
+    assert_eq!(reads(&place, &all), "a\nhal\nb\nc\nd\n");
+}
