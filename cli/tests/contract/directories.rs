@@ -170,3 +170,41 @@ fn parts_in_a_directory_of_their_own_are_read_with_the_log() {
     let all = ["old/h.log.2", "old/h.log.1", "h.log"];
     assert_eq!(reads(&place, &all), "a\nhal\nb\nc\nd\n");
 }
+
+#[test]
+fn a_link_to_the_newest_of_a_series_passes_over_no_part() {
+    let place = Place::new();
+    place.write("app-1.log", b"one\n");
+    symlink("app-1.log", place.path("current.log")).expect("a link");
+    reads(&place, &["current.log"]);
+    place.append("app-1.log", b"more of one\n");
+    tick();
+    place.write("app-2.log", b"two\n");
+    tick();
+    place.write("app-3.log", b"three\n");
+    fs::remove_file(place.path("current.log")).expect("removed");
+    symlink("app-3.log", place.path("current.log")).expect("a link");
+    let sentence = refuses(&place, &["current.log"]);
+    assert!(sentence.contains("no run has read") && sentence.contains("app-2.log"), "{sentence}");
+    assert_eq!(reads(&place, &order(&sentence)), "one\nmore of one\ntwo\nthree\n");
+    place.append("app-3.log", b"four\n");
+    assert_eq!(reads(&place, &["current.log"]), "one\nmore of one\ntwo\nthree\nfour\n");
+}
+
+#[test]
+fn a_link_into_another_directory_is_followed_through_rotations_there() {
+    let place = Place::new();
+    fs::create_dir(place.path("pods")).expect("a directory");
+    place.write("pods/0.log", b"one\n");
+    symlink("pods/0.log", place.path("c.log")).expect("a link");
+    reads(&place, &["c.log"]);
+    place.append("pods/0.log", b"two\n");
+    rename(&place, "pods/0.log", "pods/0.log.20261128-100000");
+    place.write("pods/0.log", b"three\n");
+    assert_eq!(reads(&place, &["c.log"]), "one\ntwo\nthree\n");
+    rename(&place, "pods/0.log", "pods/0.log.20261128-110000");
+    place.write("pods/0.log.20261128-120000", b"four\n");
+    place.write("pods/0.log", b"five\n");
+    let sentence = refuses(&place, &["c.log"]);
+    assert!(sentence.contains("pods/0.log.20261128-120000"), "{sentence}");
+}

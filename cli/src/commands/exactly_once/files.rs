@@ -91,8 +91,12 @@ fn written(metadata: &Metadata) -> u64 {
 }
 
 impl Found {
-    /// Opens a file that is named on the command line.
+    /// Opens a file that is named on the command line. Of a link to a file, name and directory are
+    /// those of the file: what a rotation makes of it is beside it.
     fn given(path: &Path) -> Result<Self> {
+        let is_link = fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
+        let target = if is_link { fs::canonicalize(path).ok() } else { None };
+        let path = target.as_deref().unwrap_or(path);
         let failed = |error: std::io::Error| Failure::reading(path, &error);
         let directory = directory_of(path);
         let above = fs::metadata(directory.join("..")).map_err(failed)?;
