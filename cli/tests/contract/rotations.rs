@@ -350,6 +350,41 @@ fn a_state_of_the_version_before_is_continued() {
 }
 
 #[test]
+fn a_live_log_whose_name_looks_like_a_rotation_keeps_its_unfinished_line() {
+    for name in ["app-2.log", "app.1.log", "app_12.log"] {
+        let place = Place::new();
+        place.write("app.log", b"a\n");
+        place.write(name, b"b\nhalf");
+        place.append("app.log", b"c\n");
+        let arguments = place.arguments("out", &["app.log", name], &[]);
+        for _ in 0..2 {
+            let outcome = run(&arguments.iter().map(String::as_str).collect::<Vec<_>>(), b"");
+            assert!(outcome.stderr.contains("4 bytes behind byte 2 are left"), "{outcome:?}");
+            place.append("app.log", b"d\n");
+        }
+        place.append(name, b"-rest\n");
+        place.run("out", &["app.log", name], &[]);
+        assert_eq!(output(&place), "a\nc\nb\nd\nhalf-rest\n");
+        // Nor may it disappear: lines may have come before it did.
+        fs::remove_file(place.path(name)).expect("removed");
+        place.write(name, b"other\n");
+        let sentence = place.refuse("out", &["app.log", name]);
+        assert!(sentence.contains("--accept-missing"), "{sentence}");
+    }
+}
+
+#[test]
+fn a_log_that_was_renamed_ends_when_a_newer_file_has_its_name() {
+    let place = Place::new();
+    place.write("app.log", b"one\nhal");
+    leaves(&place, "app.log", &[], 3);
+    rename(&place, "app.log", "app-2.log");
+    place.write("app.log", b"two\n");
+    place.run("out", &["app.log"], &[]);
+    assert_eq!(output(&place), "one\nhal\ntwo\n");
+}
+
+#[test]
 fn the_output_is_the_same_for_every_size_of_the_pieces() {
     let place = Place::new();
     place.write("log", &crate::exactly_once::lines(20_000, 10));

@@ -81,6 +81,8 @@ pub struct Found {
     pub size: u64,
     /// When it was written last, in nanoseconds since the Unix epoch. Copies may keep that time.
     pub written: u64,
+    /// When it was created, in nanoseconds since the Unix epoch; 0 if that is not known.
+    pub born: u64,
     /// When it was written last or created, whichever is later: not before it got here.
     pub newest: u64,
 }
@@ -130,6 +132,7 @@ impl Found {
             identity: hash(metadata, born),
             size: metadata.len(),
             written,
+            born,
             newest: written.max(born),
         }
     }

@@ -23,26 +23,48 @@ fn is_number(text: &[u8]) -> bool {
         && text.iter().all(is_part)
 }
 
-/// Returns whether a rotation of `live` makes files of this name: `h.log.1`, `h.log.2.gz`,
-/// `h-20261125.log` and `h.log.old` of `h.log`.
-pub fn is_rotated(name: &[u8], live: &[u8]) -> bool {
+/// What a rotation adds to the name of a file, apart from the ending of a compressed one.
+enum Added<'a> {
+    Nothing,
+    Behind(&'a [u8]),
+    /// In front of the extension.
+    Within(&'a [u8]),
+}
+
+/// Returns what a rotation of `live` has added to make this name; `None` if none makes it.
+fn added<'a>(name: &'a [u8], live: &[u8]) -> Option<Added<'a>> {
     if name == live {
-        return false;
+        return None;
     }
     let is_packed = unpacked(name) != name;
     let (name, live) = (unpacked(name), unpacked(live));
     if name == live {
-        return is_packed;
+        return is_packed.then_some(Added::Nothing);
     }
     if let Some(rest) = name.strip_prefix(live) {
-        return is_number(rest) || OLD.contains(&rest);
+        return (is_number(rest) || OLD.contains(&rest)).then_some(Added::Behind(rest));
     }
-    let Some(dot) = live.iter().rposition(|byte| *byte == b'.').filter(|dot| *dot > 0) else {
-        return false;
-    };
+    let dot = live.iter().rposition(|byte| *byte == b'.').filter(|dot| *dot > 0)?;
     let (stem, extension) = live.split_at(dot);
-    let middle = name.strip_prefix(stem).and_then(|rest| rest.strip_suffix(extension));
-    middle.is_some_and(is_number)
+    let middle = name.strip_prefix(stem)?.strip_suffix(extension)?;
+    is_number(middle).then_some(Added::Within(middle))
+}
+
+/// Returns whether a rotation of `live` makes files of this name: `h.log.1`, `h.log.2.gz`,
+/// `h-20261125.log` and `h.log.old` of `h.log`.
+pub fn is_rotated(name: &[u8], live: &[u8]) -> bool {
+    added(name, live).is_some()
+}
+
+/// Returns whether nothing but a rotation of `live` makes files of this name: `h.log.1` and
+/// `h-20261125.log`, but `h-2.log` may be a log of its own.
+pub fn is_only_rotated(name: &[u8], live: &[u8]) -> bool {
+    match added(name, live) {
+        None => false,
+        Some(Added::Nothing) => true,
+        Some(Added::Behind(text)) if text.starts_with(b".") || OLD.contains(&text) => true,
+        Some(Added::Behind(text) | Added::Within(text)) => is_dated(text),
+    }
 }
 
 /// Returns the number that a rotation of `live` gave to a file: 2 for `h.log.2.gz` of `h.log`.
@@ -102,6 +124,17 @@ mod tests {
         }
         assert!(!is_rotated(b"server2.log", b"server1.log"));
         assert!(!is_rotated(b"h.log", b"h.log.1") && !is_rotated(b"h.log", b"h.log.gz"));
+    }
+
+    #[test]
+    fn a_short_number_may_belong_to_a_log_of_its_own() {
+        for name in ["h.log.1", "h.log.old", "h.log~", "h.log.gz", "h-20261125.log.gz"] {
+            assert!(is_only_rotated(name.as_bytes(), b"h.log"), "{name}");
+        }
+        for name in ["h-2.log", "h.1.log", "h_12.log.gz", "h.log-2", "h.log", "other.log.1"] {
+            assert!(!is_only_rotated(name.as_bytes(), b"h.log"), "{name}");
+        }
+        assert!(!is_only_rotated(b"port20261125-2.log", b"port20261125.log"));
     }
 
     #[test]

@@ -81,21 +81,28 @@ impl Order<'_> {
         entry.name != name_hash(&file.name) || is_part
     }
 
-    /// Returns whether a newer file with content follows this one.
+    /// Returns whether a newer file with content follows this one: another file has got its name
+    /// since, or their names say so. A log that is written still must not be taken for the earlier
+    /// part of another one, so in doubt none follows.
     fn is_followed(&self, (slot, at): (usize, usize), order: &[(usize, usize)]) -> bool {
         let file = &self.files[at];
         let place = |at: usize| order.iter().position(|(_, other)| *other == at);
         let earlier_name = self.before.entries[slot].map(|entry| entry.name);
         let is_newer = |other: usize| {
-            let name = &self.files[other].name;
-            let is_next_date = names::is_series(&file.name, name)
+            let (other, is_later) = (&self.files[other], place(other) > place(at));
+            let has_its_name =
+                earlier_name == Some(name_hash(&other.name)) && other.name != file.name;
+            // The next of a series begins when the one before it has ended.
+            let is_begun_later = other.born == 0 || other.born >= file.written;
+            let is_next_date = names::is_series(&file.name, &other.name)
                 && names::is_dated(&file.name)
-                && self.files[other].is_beside(file)
-                && place(other) > place(at);
-            let has_its_name = earlier_name == Some(name_hash(name)) && *name != file.name;
-            names::is_rotated(&file.name, name) || is_next_date || has_its_name
+                && other.is_beside(file)
+                && is_later
+                && is_begun_later;
+            has_its_name || is_next_date || names::is_only_rotated(&file.name, &other.name)
         };
         let newer = files::newer(self.files, file, is_newer);
-        newer.into_iter().any(|at| place(at).is_some() && self.files[at].size > 0)
+        let has_news = |other: &Found| other.size > 0 && other.written >= file.written;
+        newer.into_iter().any(|at| place(at).is_some() && has_news(&self.files[at]))
     }
 }
