@@ -385,6 +385,37 @@ fn a_log_that_was_renamed_ends_when_a_newer_file_has_its_name() {
 }
 
 #[test]
+fn a_file_that_was_left_out_stays_out_when_it_grows() {
+    let place = Place::new();
+    place.write("h.log", b"one\n");
+    place.write("h-2.log", b"other\n");
+    let left_out = place.path("h-2.log");
+    place.run("out", &["h.log"], &["--leave-out", &left_out]);
+    for more in [&["--leave-out", &left_out][..], &[]] {
+        place.append("h-2.log", b"another\n");
+        place.append("h.log", b"two\n");
+        place.run("out", &["h.log"], more);
+        assert_eq!(output(&place), "one\ntwo\n");
+    }
+    // Also if all names are given.
+    place.append("h.log", b"three\n");
+    place.run("out", &["h-2.log", "h.log"], &["--leave-out", &left_out]);
+    assert_eq!(output(&place), "one\ntwo\nthree\n");
+}
+
+#[test]
+fn an_input_that_is_left_out_later_is_read_no_further() {
+    let place = Place::new();
+    place.write("h.log", b"one\n");
+    place.run("out", &["h.log"], &[]);
+    place.append("h.log", b"two\n");
+    rename(&place, "h.log", "h.log.1");
+    place.write("h.log", b"three\n");
+    place.run("out", &["h.log"], &["--leave-out", &place.path("h.log.1")]);
+    assert_eq!(output(&place), "one\nthree\n");
+}
+
+#[test]
 fn the_output_is_the_same_for_every_size_of_the_pieces() {
     let place = Place::new();
     place.write("log", &crate::exactly_once::lines(20_000, 10));

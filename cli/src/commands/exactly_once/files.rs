@@ -66,6 +66,11 @@ pub fn ids(paths: &[PathBuf]) -> Result<Vec<Id>> {
     paths.iter().map(of).collect()
 }
 
+/// Returns whether a path names one of these files.
+pub fn is_any(path: &Path, ids: &[Id]) -> bool {
+    !ids.is_empty() && fs::metadata(path).is_ok_and(|found| ids.contains(&id(&found)))
+}
+
 /// A file that may be an input.
 #[derive(Debug)]
 pub struct Found {

@@ -114,12 +114,16 @@ impl ExactlyOnce<'_> {
         };
         let own = target::own(output);
         let content = Content { stop: &stop, plain: arguments.reading.no_decompress };
+        let left_out = files::ids(&arguments.leave_out)?;
+        let is_left_out = |path: &PathBuf| files::is_any(path, &left_out);
+        let paths: Vec<PathBuf> =
+            arguments.files.iter().filter(|path| !is_left_out(path)).cloned().collect();
         let wanted = Wanted {
-            paths: &arguments.files,
+            paths: &paths,
             own: &own,
             is_new: arguments.new_input,
             accepts_missing: arguments.accept_missing,
-            left_out: files::ids(&arguments.leave_out)?,
+            left_out,
             is_complete: arguments.complete,
             end: arguments.reading.delimiter(),
             content,

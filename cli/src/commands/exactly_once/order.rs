@@ -41,7 +41,8 @@ impl Order<'_> {
     pub fn steps(&self, found: Vec<Input>, is_complete: bool) -> Result<Vec<Step>> {
         let mut all = Vec::new();
         for input in found {
-            if self.files[input.1].is_given() || self.is_left(&input) {
+            let is_left_out = self.now.entries[input.0].is_some_and(|entry| entry.is_left_out);
+            if !is_left_out && (self.files[input.1].is_given() || self.is_left(&input)) {
                 all.push(input);
             }
         }

@@ -103,7 +103,8 @@ impl Search<'_> {
 
     /// Returns whether a lost input may have lines that were not read.
     fn is_wanted(&self, slot: usize) -> bool {
-        !self.entry(slot).is_complete
+        let entry = self.entry(slot);
+        !entry.is_complete && !entry.is_left_out
     }
 
     fn by_identity(&mut self) -> Result<()> {
@@ -251,7 +252,7 @@ impl Search<'_> {
         for slot in self.lost() {
             let entry = self.entry(slot);
             let changed = self.changed.iter().find(|(_, of)| *of == slot);
-            if entry.is_complete {
+            if !self.is_wanted(slot) {
                 continue;
             }
             if !self.wanted.accepts_missing {
@@ -355,21 +356,27 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Records files that were left out as inputs that were read: later runs then recognise them
-    /// under other names and compressed. If there are no positions left, their times must do.
+    /// Records files that are left out: later runs then recognise them under other names, grown
+    /// and compressed. If there are no positions left, their times must do.
     fn add_left_out(&mut self) -> Result<()> {
         for at in 0..self.files.all.len() {
             let file = &self.files.all[at];
-            let is_left_out = self.wanted.left_out.contains(&file.id) && !file.is_given();
-            let free = self.inputs.entries.iter().position(Option::is_none);
-            let Some(free) = free.filter(|_| is_left_out && self.slot_of(at).is_none()) else {
+            if !self.wanted.left_out.contains(&file.id) {
                 continue;
+            }
+            let free = || self.inputs.entries.iter().position(Option::is_none);
+            let Some(slot) = self.slot_of(at).or_else(free) else { continue };
+            let entry = match self.inputs.entries[slot] {
+                Some(entry) => entry,
+                None => {
+                    let mut entry = Entry::new(file.identity, &file.name);
+                    let trail = self.wanted.content.up_to(&file.open()?, u64::MAX);
+                    entry.advance(&trail.map_err(|error| Failure::reading(&file.path, &error))?);
+                    entry
+                }
             };
-            let mut entry = Entry::new(file.identity, &file.name);
-            let trail = self.wanted.content.up_to(&file.open()?, u64::MAX);
-            entry.advance(&trail.map_err(|error| Failure::reading(&file.path, &error))?);
-            entry.is_complete = true;
-            self.inputs.entries[free] = Some(entry);
+            self.inputs.entries[slot] =
+                Some(Entry { is_complete: true, is_left_out: true, ..entry });
         }
         Ok(())
     }
@@ -400,6 +407,10 @@ impl Search<'_> {
             let file = &self.files.all[*at];
             if let Some(entry) = &mut self.inputs.entries[*slot] {
                 (entry.identity, entry.name) = (file.identity, name_hash(&file.name));
+                // From now on it is an input.
+                let is_input = file.is_given() && entry.is_left_out;
+                entry.is_complete &= !is_input;
+                entry.is_left_out &= !is_input;
             }
         }
         let (files, content) = (&self.files.all, self.wanted.content);

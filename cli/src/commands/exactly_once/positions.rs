@@ -32,6 +32,7 @@ const WORDS: u64 = 4;
 const OFFSET_BITS: u32 = 48;
 const COMPLETE: u64 = 1 << OFFSET_BITS;
 const TORN: u64 = 2 << OFFSET_BITS;
+const LEFT_OUT: u64 = 4 << OFFSET_BITS;
 /// The bits of a line's number; those above are of the file's name.
 const LINES_BITS: u32 = 40;
 
@@ -62,6 +63,8 @@ pub struct Entry {
     pub is_complete: bool,
     /// Whether its unfinished last line was taken as a line.
     pub is_torn: bool,
+    /// Whether it is no input: it is recorded to be recognised under other names. It may disappear.
+    pub is_left_out: bool,
 }
 
 impl Entry {
@@ -69,7 +72,16 @@ impl Entry {
     pub fn new(identity: u64, name: &[u8]) -> Self {
         let check = Trail::default().check();
         let name = name_hash(name);
-        Self { identity, offset: 0, lines: 0, check, name, is_complete: false, is_torn: false }
+        Self {
+            identity,
+            offset: 0,
+            lines: 0,
+            check,
+            name,
+            is_complete: false,
+            is_torn: false,
+            is_left_out: false,
+        }
     }
 
     /// Moves the entry to this place.
@@ -88,8 +100,9 @@ impl Entry {
         }
         let complete = if self.is_complete { COMPLETE } else { 0 };
         let torn = if self.is_torn { TORN } else { 0 };
+        let left_out = if self.is_left_out { LEFT_OUT } else { 0 };
         let lines = self.lines.min((1 << LINES_BITS) - 1);
-        let place = self.offset | complete | torn;
+        let place = self.offset | complete | torn | left_out;
         Ok([self.identity, place, lines | self.name << LINES_BITS, self.check])
     }
 
@@ -102,6 +115,7 @@ impl Entry {
             name: lines >> LINES_BITS,
             is_complete: place & COMPLETE != 0,
             is_torn: place & TORN != 0,
+            is_left_out: place & LEFT_OUT != 0,
         })
     }
 }
@@ -218,10 +232,11 @@ mod tests {
 
     #[test]
     fn an_entry_is_four_words_and_back() {
-        for (offset, lines, bits) in [(0, 0, 0), (7, 2, 1), ((1 << 48) - 1, (1 << 40) - 1, 3)] {
+        for (offset, lines, bits) in [(0, 0, 0), (7, 2, 1), ((1 << 48) - 1, (1 << 40) - 1, 7)] {
             let mut entry = Entry::new(9, b"h.log");
             (entry.offset, entry.lines, entry.check) = (offset, lines, u64::MAX);
             (entry.is_complete, entry.is_torn) = (bits & 1 != 0, bits & 2 != 0);
+            entry.is_left_out = bits & 4 != 0;
             assert_eq!(Entry::from_words(entry.words().expect("its words")), Some(entry));
         }
         assert_eq!(Entry::from_words([0, 7, 8, 9]), None);
