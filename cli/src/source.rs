@@ -108,6 +108,13 @@ pub fn is_compressed(file: &File) -> io::Result<bool> {
     Ok(matches!(decide(&first[..count]), Some(Some(_))))
 }
 
+/// Returns whether a file is too short to tell whether it is compressed.
+pub fn may_become_compressed(file: &File) -> io::Result<bool> {
+    let mut first = [0; LONGEST];
+    let count = file.read_at(&mut first, 0)?;
+    Ok(decide(&first[..count]).is_none())
+}
+
 /// Reads an open regular file from this offset on, before decompression. Unless `plain`, reading
 /// decompresses what begins there.
 pub fn reopen<'s>(

@@ -8,6 +8,7 @@ mod asking;
 mod beside;
 mod claims;
 mod compressed;
+mod copies;
 mod counts;
 mod dedup;
 mod directories;

@@ -86,8 +86,18 @@ impl Content<'_> {
         Ok(found)
     }
 
-    /// Returns whether a file begins with all of another one, as far as that can be decompressed.
-    pub fn is_prefix(&self, part: &File, whole: &File) -> io::Result<bool> {
+    /// Returns the end of all of a file, with which another one begins; `None` if that begins
+    /// otherwise, or is shorter. If it may be `unfinished`, it ends where it cannot be decompressed
+    /// further; otherwise it begins nothing then.
+    pub fn beginning(
+        &self,
+        part: &File,
+        whole: &File,
+        unfinished: bool,
+    ) -> io::Result<Option<Trail>> {
+        if unfinished && !self.plain && source::may_become_compressed(part)? {
+            return Ok(Some(Trail::default()));
+        }
         let (mut part, mut whole) = (self.open(part)?, self.open(whole)?);
         let (mut read, mut of_whole) = (vec![0; 64 << 10], Trail::default());
         let mut of_part = Trail::default();
@@ -95,11 +105,12 @@ impl Content<'_> {
             match part.read(&mut read) {
                 Ok(count) if count > 0 => of_part.pass(&read[..count], 0),
                 Err(error) if self.stop.signal().is_some() => return Err(error),
-                _ => return Ok(true),
+                Err(_) if !unfinished => return Ok(None),
+                _ => return Ok(Some(of_part)),
             }
             of_whole.read_to(&mut whole, of_part.offset())?;
             if (of_whole.offset(), of_whole.check()) != (of_part.offset(), of_part.check()) {
-                return Ok(false);
+                return Ok(None);
             }
         }
     }

@@ -152,6 +152,12 @@ impl Found {
         self.directory == other.directory
     }
 
+    /// Returns whether a rotation of the other one may have put it where it is: beside that, or in
+    /// a directory for old files, below that of the other one.
+    pub fn is_beside_or_below(&self, other: &Self) -> bool {
+        self.is_beside(other) || self.above == other.directory
+    }
+
     /// Opens it, or returns it if it is open.
     pub fn open(&self) -> Result<File> {
         let failed = |error: std::io::Error| Failure::reading(&self.path, &error);

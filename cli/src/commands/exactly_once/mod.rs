@@ -7,6 +7,7 @@
 //! `docs/exactly-once.md` has a table of what may happen to an input, and what a run then does.
 
 mod content;
+mod copies;
 mod files;
 mod names;
 mod order;

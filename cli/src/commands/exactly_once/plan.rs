@@ -6,6 +6,7 @@
 //! may have grown must therefore be found, and no other file of its rotation may be as new.
 
 use super::content::Content;
+use super::copies::Copied;
 use super::files::{Files, Found, Id};
 use super::names;
 use super::order::{Order, Step};
@@ -46,16 +47,17 @@ pub struct Plan {
 }
 
 /// The search for the recorded inputs.
-struct Search<'a> {
-    wanted: &'a Wanted<'a>,
-    files: Files,
-    inputs: Inputs,
+pub struct Search<'a> {
+    pub wanted: &'a Wanted<'a>,
+    pub files: Files,
+    pub inputs: Inputs,
     /// The file of each slot, and the place in it.
-    found: Vec<Option<(usize, Trail)>>,
+    pub found: Vec<Option<(usize, Trail)>>,
     /// The files given that have a recorded identity and other content, with their slots.
-    changed: Vec<(usize, usize)>,
+    pub changed: Vec<(usize, usize)>,
+    pub copies: Vec<Copied>,
     /// Whether the clock is behind what the last run saw: then the times of files tell nothing.
-    is_clock_back: bool,
+    pub is_clock_back: bool,
 }
 
 /// Plans a run.
@@ -71,14 +73,15 @@ pub fn plan(wanted: &Wanted<'_>, recorded: Recorded) -> Result<Plan> {
     let mut inputs = inputs;
     inputs.entries.resize(MOST_INPUTS, None);
     let is_clock_back = stamps::now() < inputs.seen;
-    let changed = Vec::new();
-    let mut search = Search { wanted, files, inputs, found, changed, is_clock_back };
+    let (changed, copies) = (Vec::new(), Vec::new());
+    let mut search = Search { wanted, files, inputs, found, changed, copies, is_clock_back };
     if !is_first {
         search.by_identity()?;
         search.by_content()?;
         search.refuse_missing()?;
         search.refuse_gaps()?;
     }
+    search.find_copies()?;
     search.refuse_unread()?;
     search.remove_missing();
     search.add_new()?;
@@ -87,7 +90,7 @@ pub fn plan(wanted: &Wanted<'_>, recorded: Recorded) -> Result<Plan> {
 }
 
 impl Search<'_> {
-    fn slot_of(&self, file: usize) -> Option<usize> {
+    pub fn slot_of(&self, file: usize) -> Option<usize> {
         self.found.iter().position(|found| found.as_ref().is_some_and(|(at, _)| *at == file))
     }
 
@@ -97,7 +100,7 @@ impl Search<'_> {
         all.filter(|&slot| self.found[slot].is_none()).collect()
     }
 
-    fn entry(&self, slot: usize) -> Entry {
+    pub fn entry(&self, slot: usize) -> Entry {
         self.inputs.entries[slot].expect("slots of inputs have entries")
     }
 
@@ -165,21 +168,27 @@ impl Search<'_> {
         for at in 0..self.files.all.len() {
             let file = &self.files.all[at];
             let is_candidate = file.is_given() || any_is_wanted || self.is_unread(at);
-            if !is_candidate || file.size == 0 || self.slot_of(at).is_some() {
+            // A file of which nothing is read may hold what was read of another one.
+            let slot = self.slot_of(at);
+            if !is_candidate || file.size == 0 || slot.is_some_and(|slot| self.is_input(slot)) {
                 continue;
             }
             let failed = |error| Failure::reading(&file.path, &error);
             let opened = file.open()?;
             let is_packed = self.wanted.content.is_packed(&opened).map_err(failed)?;
             let begun = self.wanted.content.matching(&opened, &entries).map_err(failed)?;
-            // Of inputs of which one begins with the other, the file is the longest.
-            let longest = begun.into_iter().rfind(|(which, _)| {
-                let same_name = entries[*which].name == name_hash(&file.name);
-                self.is_telling(file, &entries[*which], is_packed) || {
+            let may_be = |&(which, _): &(usize, Trail)| {
+                let is_free = slot.is_none() || self.is_wanted(lost[which]);
+                let same_name = entries[which].name == name_hash(&file.name);
+                is_free && self.is_telling(file, &entries[which], is_packed) || {
                     let accepts = self.wanted.accepts_missing && file.is_given();
-                    same_name && (accepts || file.written <= self.inputs.seen)
+                    is_free && same_name && (accepts || file.written <= self.inputs.seen)
                 }
-            });
+            };
+            // Of inputs of which one begins with the other, the file is the longest.
+            let longest = begun.into_iter().filter(may_be);
+            let longest =
+                longest.max_by_key(|(which, trail)| (trail.offset(), self.is_wanted(lost[*which])));
             if let Some((which, trail)) = longest {
                 matches[which].push((at, trail));
             }
@@ -187,17 +196,25 @@ impl Search<'_> {
         for (which, mut files) in matches.into_iter().enumerate() {
             let slot = lost[which];
             if files.len() > 1 && self.is_wanted(slot) {
-                let given = |(at, _): &(usize, Trail)| self.files.all[*at].is_given();
-                if files.iter().filter(|file| given(file)).count() == 1 {
-                    files.retain(given);
-                } else {
+                self.choose(&mut files)?;
+                if files.len() > 1 {
                     let names = files.iter().map(|(at, _)| &self.files.all[*at]);
                     return Err(refusals::ambiguous(&entries[which], &names.collect::<Vec<_>>()));
                 }
             }
-            self.found[slot] = files.into_iter().next();
+            let Some((at, trail)) = files.into_iter().next() else { continue };
+            if let Some(other) = self.slot_of(at) {
+                (self.found[other], self.inputs.entries[other]) = (None, None);
+            }
+            self.found[slot] = Some((at, trail));
         }
         Ok(())
+    }
+
+    /// Returns whether some of a file was read.
+    pub fn is_input(&self, slot: usize) -> bool {
+        let entry = self.entry(slot);
+        entry.offset > 0 && !entry.is_left_out
     }
 
     /// Returns whether what a file has in common with an input shows that it is the same one.
@@ -209,7 +226,7 @@ impl Search<'_> {
     /// Returns whether a file may contain lines that no run has seen: it is not given, belongs to
     /// the rotation of a file given, and was written or created after the last run began, unless
     /// no run has seen that rotation.
-    fn is_unread(&self, at: usize) -> bool {
+    pub fn is_unread(&self, at: usize) -> bool {
         let file = &self.files.all[at];
         if file.is_given() || file.size == 0 {
             return false;
@@ -308,13 +325,12 @@ impl Search<'_> {
         let all = 0..self.files.all.len();
         let unread: Vec<usize> =
             all.filter(|&at| self.slot_of(at).is_none() && self.is_unread(at)).collect();
-        let mut passed: Vec<&Found> = Vec::new();
-        for &at in &unread {
+        let is_passed = |&at: &usize| {
             let is_left_out = self.wanted.left_out.contains(&self.files.all[at].id);
-            if !is_left_out && !self.is_copy(at)? {
-                passed.push(&self.files.all[at]);
-            }
-        }
+            !is_left_out && !self.is_copy(at)
+        };
+        let passed = unread.into_iter().filter(is_passed).map(|at| &self.files.all[at]);
+        let passed: Vec<&Found> = passed.collect();
         if passed.is_empty() {
             return Ok(());
         }
@@ -322,27 +338,11 @@ impl Search<'_> {
         Err(refusals::unread(&passed, &known.collect::<Vec<_>>(), &self.files.all))
     }
 
-    /// Returns whether a file is the compressed form of an input, finished or not.
-    fn is_copy(&self, at: usize) -> Result<bool> {
-        let file = &self.files.all[at];
-        let of_base = |other: &usize| {
-            let (base, other_at) = (names::unpacked(&file.name), *other);
-            let other = &self.files.all[other_at];
-            let is_input = other.is_given() || self.slot_of(other_at).is_some();
-            other_at != at && is_input && other.is_beside(file) && other.name == base
-        };
-        let Some(base) = (0..self.files.all.len()).find(of_base) else { return Ok(false) };
-        let base = &self.files.all[base];
-        let (file, base_file) = (file.open()?, base.open()?);
-        let is_prefix = self.wanted.content.is_prefix(&file, &base_file);
-        is_prefix.map_err(|error| Failure::reading(&base.path, &error))
-    }
-
     /// Adds the files given that are not recorded.
     fn add_new(&mut self) -> Result<()> {
         for at in 0..self.files.all.len() {
             let file = &self.files.all[at];
-            if !file.is_given() || self.slot_of(at).is_some() {
+            if !file.is_given() || self.slot_of(at).is_some() || self.is_copy(at) {
                 continue;
             }
             if self.inputs.forgotten > 0 && file.written <= self.inputs.forgotten {
@@ -352,31 +352,6 @@ impl Search<'_> {
             let slot = self.free_slot()?;
             self.inputs.entries[slot] = Some(entry);
             self.found[slot] = Some((at, Trail::default()));
-        }
-        Ok(())
-    }
-
-    /// Records files that are left out: later runs then recognise them under other names, grown
-    /// and compressed. If there are no positions left, their times must do.
-    fn add_left_out(&mut self) -> Result<()> {
-        for at in 0..self.files.all.len() {
-            let file = &self.files.all[at];
-            if !self.wanted.left_out.contains(&file.id) {
-                continue;
-            }
-            let free = || self.inputs.entries.iter().position(Option::is_none);
-            let Some(slot) = self.slot_of(at).or_else(free) else { continue };
-            let entry = match self.inputs.entries[slot] {
-                Some(entry) => entry,
-                None => {
-                    let mut entry = Entry::new(file.identity, &file.name);
-                    let trail = self.wanted.content.up_to(&file.open()?, u64::MAX);
-                    entry.advance(&trail.map_err(|error| Failure::reading(&file.path, &error))?);
-                    entry
-                }
-            };
-            self.inputs.entries[slot] =
-                Some(Entry { is_complete: true, is_left_out: true, ..entry });
         }
         Ok(())
     }
@@ -404,11 +379,12 @@ impl Search<'_> {
             .filter_map(|(slot, found)| found.map(|(at, trail)| (slot, at, trail)))
             .collect();
         for (slot, at, _) in &found {
+            let is_copy = self.is_copy(*at);
             let file = &self.files.all[*at];
             if let Some(entry) = &mut self.inputs.entries[*slot] {
                 (entry.identity, entry.name) = (file.identity, name_hash(&file.name));
-                // From now on it is an input.
-                let is_input = file.is_given() && entry.is_left_out;
+                // It was left out, and is given now.
+                let is_input = file.is_given() && entry.is_left_out && !is_copy;
                 entry.is_complete &= !is_input;
                 entry.is_left_out &= !is_input;
             }
