@@ -13,6 +13,7 @@ use rustix::fs::OFlags;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use std::cell::Cell;
+use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, ErrorKind, Read, Seek, SeekFrom, Stdin, Stdout};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -26,17 +27,41 @@ enum Format {
     Gzip,
     Zstandard,
     Xz,
+    /// One that is recognised, and refused.
+    Unread(&'static Unread),
 }
 
-/// The first bytes of each format.
-const MAGICS: [(&[u8], Format); 3] = [
+/// A compressed format that is not read.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Unread {
+    pub name: &'static str,
+    /// The program that decompresses it.
+    pub program: &'static str,
+}
+
+const BZIP2: Format = Format::Unread(&Unread { name: "bzip2", program: "bunzip2" });
+const LZ4: Format = Format::Unread(&Unread { name: "lz4", program: "unlz4" });
+const LZIP: Format = Format::Unread(&Unread { name: "lzip", program: "lunzip" });
+
+impl fmt::Display for Unread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "it is compressed by {}, which is not read", self.name)
+    }
+}
+
+/// The first bytes of each format; `?` is a digit from 1 to 9.
+const MAGICS: [(&[u8], Format); 7] = [
     (b"\x1f\x8b", Format::Gzip),
     (b"\x28\xb5\x2f\xfd", Format::Zstandard),
     (b"\xfd7zXZ\0", Format::Xz),
+    (b"BZh?1AY&SY", BZIP2),
+    (b"BZh?\x17\x72\x45\x38\x50\x90", BZIP2),
+    (b"\x04\x22\x4d\x18", LZ4),
+    (b"LZIP\x01", LZIP),
 ];
 
 /// The bytes of the longest of them.
-const LONGEST: usize = 6;
+const LONGEST: usize = 10;
 
 /// The memory that decompression of XZ may take, in KiB: `xz -9` makes files that need 65 MiB.
 const MOST_XZ_KIB: u32 = 256 << 10;
@@ -103,16 +128,27 @@ impl Read for Waiting<'_> {
 
 /// Returns whether a file begins like a compressed one.
 pub fn is_compressed(file: &File) -> io::Result<bool> {
-    let mut first = [0; LONGEST];
-    let count = file.read_at(&mut first, 0)?;
-    Ok(matches!(decide(&first[..count]), Some(Some(_))))
+    Ok(matches!(format_of(file)?, Some(Some(_))))
 }
 
 /// Returns whether a file is too short to tell whether it is compressed.
 pub fn may_become_compressed(file: &File) -> io::Result<bool> {
+    Ok(format_of(file)?.is_none())
+}
+
+/// Returns the format of a file that is compressed, and cannot be read for that reason.
+pub fn unread(file: &File) -> io::Result<Option<&'static Unread>> {
+    match format_of(file)? {
+        Some(Some(Format::Unread(format))) => Ok(Some(format)),
+        _ => Ok(None),
+    }
+}
+
+/// As [`decide`], of the first bytes of a file.
+fn format_of(file: &File) -> io::Result<Option<Option<Format>>> {
     let mut first = [0; LONGEST];
     let count = file.read_at(&mut first, 0)?;
-    Ok(decide(&first[..count]).is_none())
+    Ok(decide(&first[..count]))
 }
 
 /// Reads an open regular file from this offset on, before decompression. Unless `plain`, reading
@@ -183,9 +219,15 @@ impl<'s, R: Read + 's> Read for Detecting<'s, R> {
                 None => {}
             }
         };
+        if let Some(Format::Unread(unread)) = format {
+            let program = unread.program;
+            let hint =
+                format!("decompress it by {program}, or give --no-decompress to read it as it is");
+            return Err(io::Error::other(format!("{unread}; {hint}")));
+        }
         let bytes = Cursor::new(seen).chain(inner);
         *self = Self::Decided(match format {
-            None => Box::new(bytes),
+            None | Some(Format::Unread(_)) => Box::new(bytes),
             Some(Format::Gzip) => Box::new(MultiGzDecoder::new(BufReader::new(bytes))),
             Some(Format::Zstandard) => Box::new(Frames::new(BufReader::new(bytes))),
             Some(Format::Xz) => {
@@ -199,10 +241,13 @@ impl<'s, R: Read + 's> Read for Detecting<'s, R> {
 /// Returns the format of data that begins with these bytes, `Some(None)` if it is not compressed;
 /// `None` if more bytes are needed.
 fn decide(seen: &[u8]) -> Option<Option<Format>> {
-    let found = MAGICS.iter().find(|(magic, _)| seen.starts_with(magic));
-    match found {
-        Some((_, format)) => Some(Some(*format)),
-        None if MAGICS.iter().any(|(magic, _)| magic.starts_with(seen)) => None,
+    let fits = |(wanted, found): (&u8, &u8)| match wanted {
+        b'?' => (b'1'..=b'9').contains(found),
+        wanted => wanted == found,
+    };
+    let possible = MAGICS.iter().find(|(magic, _)| magic.iter().zip(seen).all(fits));
+    match possible {
+        Some((magic, format)) => (seen.len() >= magic.len()).then_some(Some(*format)),
         None => Some(None),
     }
 }
@@ -304,6 +349,12 @@ mod tests {
         assert_eq!(decide(b"\x1f\x8b"), Some(Some(Format::Gzip)));
         assert_eq!(decide(b"\xfd7zX"), None);
         assert_eq!(decide(b"\xfd7zY"), Some(None));
+        assert_eq!(decide(b"BZh91AY&S"), None);
+        assert_eq!(decide(b"BZh91AY&SY"), Some(Some(BZIP2)));
+        assert_eq!(decide(b"BZh9\x17\x72\x45\x38\x50\x90more"), Some(Some(BZIP2)));
+        for text in [b"BZh?1AY&SY".as_slice(), b"BZh0", b"BZhe", b"LZIP\n"] {
+            assert_eq!(decide(text), Some(None));
+        }
     }
 
     #[test]

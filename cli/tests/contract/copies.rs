@@ -139,9 +139,84 @@ fn a_copied_and_truncated_log_is_found_while_its_copy_is_compressed() {
     }
 }
 
+#[test]
+fn a_copy_that_ends_before_what_was_read_is_named_with_all_that_continues() {
+    let place = Place::new();
+    let lines: String = (0..300).map(|number| format!("line {number}\n")).collect();
+    place.write("h.log", lines.as_bytes());
+    dedup(&place, &["h.log"]);
+    // The copy was complete before the last line came, which the run has read.
+    let (copied, _) = lines.split_at(lines.len() - "line 299\n".len());
+    place.write("h.log.1", copied.as_bytes());
+    place.write("h.log", b"next\n");
+    let sentence = place.refuse_with("out", &["h.log"], &EXACT);
+    let copy = place.path("h.log.1");
+    let options = ["--accept-missing", "--leave-out", &copy];
+    assert!(sentence.contains(&options.join(" ")), "{sentence}");
+    place.run("out", &["h.log"], &[&EXACT[..], &options].concat());
+    assert_eq!(output(&place), lines.clone() + "next\n");
+    place.append("h.log", b"last\n");
+    dedup(&place, &["h.log"]);
+    assert_eq!(output(&place), lines + "next\nlast\n");
+}
+
 /// The beginning of a file of each format that is recognised and not read.
 const UNREADABLE: [(&str, &[u8], &str); 3] = [
     ("bz2", b"BZh91AY&SY\x8c\x2d\x11", "bunzip2"),
     ("lz4", b"\x04\x22\x4d\x18\x64\x40\xa7", "unlz4"),
     ("lz", b"LZIP\x01\x0c\0\x33", "lunzip"),
 ];
+
+#[test]
+fn a_part_of_a_format_that_is_not_read_is_refused_with_what_to_do() {
+    for (ending, bytes, program) in UNREADABLE {
+        let (place, expected) = rotated();
+        let lines = place.read("h.log.1");
+        let name = format!("h.log.1.{ending}");
+        fs::remove_file(place.path("h.log.1")).expect("removed");
+        place.write(&name, bytes);
+        for inputs in [&["h.log"][..], &[&name, "h.log"]] {
+            let sentence = place.refuse_with("out", inputs, &EXACT);
+            assert!(sentence.contains(program) && sentence.contains(&name), "{sentence}");
+            assert!(!sentence.contains("in this order"), "{sentence}");
+        }
+        // What the program makes is recognised.
+        fs::remove_file(place.path(&name)).expect("removed");
+        place.write("h.log.1", &lines);
+        dedup(&place, &["h.log"]);
+        assert!(output(&place) == expected);
+        // Left out, it is left out under its next name, too.
+        place.write(&format!("h.log.2.{ending}"), bytes);
+        let left_out = place.path(&format!("h.log.2.{ending}"));
+        place.run("out", &["h.log"], &[EXACT[0], EXACT[1], "--leave-out", &left_out]);
+        fs::rename(left_out, place.path(&format!("h.log.3.{ending}"))).expect("renamed");
+        dedup(&place, &["h.log"]);
+        assert!(output(&place) == expected);
+    }
+}
+
+#[test]
+fn an_input_of_a_format_that_is_not_read_is_an_error_unless_it_is_read_as_it_is() {
+    for (ending, bytes, program) in UNREADABLE {
+        let place = Place::new();
+        let name = format!("keys.{ending}");
+        place.write(&name, bytes);
+        let path = place.path(&name);
+        let dedup = ["dedup", "--last", "10"];
+        for (words, input) in [(&[path.as_str()][..], &b""[..]), (&[], bytes)] {
+            let outcome = run(&[&dedup[..], words].concat(), input);
+            assert_eq!((outcome.code, &*outcome.stdout), (Some(2), &b""[..]), "{outcome:?}");
+            let said = ["cannot read ", program, "--no-decompress"];
+            assert!(said.iter().all(|what| outcome.stderr.contains(what)), "{outcome:?}");
+            let plain = [&dedup[..], &["--no-decompress"], words].concat();
+            assert_eq!(run(&plain, input).stdout, [bytes, b"\n"].concat());
+        }
+    }
+    // A line may begin like one.
+    let mut child = crate::support::command(&["dedup", "--last", "10"]).spawn().expect("it runs");
+    let mut stdin = child.stdin.take().expect("stdin");
+    stdin.write_all(b"BZh9\nLZIP\nBZh91AY&S\n").expect("a pipe");
+    drop(stdin);
+    let output = child.wait_with_output().expect("an end");
+    assert_eq!(output.stdout, b"BZh9\nLZIP\nBZh91AY&S\n");
+}

@@ -3,7 +3,7 @@
 
 use super::positions::Entry;
 use crate::progress::Progress;
-use crate::source::{self, Waits};
+use crate::source::{self, Unread, Waits};
 use crate::stop::Stop;
 use crate::trail::{CHECKED_BYTES, Trail};
 use std::cell::Cell;
@@ -31,6 +31,11 @@ impl Content<'_> {
         Ok(!self.plain && source::is_compressed(file)?)
     }
 
+    /// Returns the format of a file that cannot be read because it is compressed by that.
+    pub fn unread(&self, file: &File) -> io::Result<Option<&'static Unread>> {
+        if self.plain { Ok(None) } else { source::unread(file) }
+    }
+
     fn waits(&self) -> Rc<Waits<'_>> {
         let (ended, progress) = (Cell::new(None), Progress::hidden());
         Rc::new(Waits { stop: self.stop, output: None, ended, progress })
@@ -45,6 +50,15 @@ impl Content<'_> {
         let mut trail = Trail::default();
         trail.read_to(&mut self.open(file)?, offset)?;
         Ok(trail)
+    }
+
+    /// Returns the end of a file, or the place behind which it cannot be decompressed.
+    pub fn end(&self, file: &File) -> io::Result<Trail> {
+        let mut trail = Trail::default();
+        match trail.read_to(&mut self.open(file)?, u64::MAX) {
+            Err(error) if self.stop.signal().is_some() => Err(error),
+            _ => Ok(trail),
+        }
     }
 
     /// Returns the place of an entry in the file of the same identity; `None` if its content is
@@ -95,6 +109,9 @@ impl Content<'_> {
         whole: &File,
         unfinished: bool,
     ) -> io::Result<Option<Trail>> {
+        if self.unread(part)?.is_some() {
+            return Ok(None);
+        }
         if unfinished && !self.plain && source::may_become_compressed(part)? {
             return Ok(Some(Trail::default()));
         }

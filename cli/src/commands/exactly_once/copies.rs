@@ -112,7 +112,7 @@ impl Search<'_> {
             let recorded = self.inputs.entries[slot];
             let end = match (end, recorded) {
                 (None, None) => {
-                    let trail = self.wanted.content.up_to(&file.open()?, u64::MAX);
+                    let trail = self.wanted.content.end(&file.open()?);
                     Some(trail.map_err(|error| Failure::reading(&file.path, &error))?)
                 }
                 (end, _) => end,

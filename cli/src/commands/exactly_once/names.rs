@@ -1,7 +1,7 @@
 //! What the name of a file says about its rotation: whether it is an earlier part of another file.
 
 /// Endings of compressed files.
-const PACKED: [&[u8]; 4] = [b".gz", b".zst", b".xz", b".bz2"];
+const PACKED: [&[u8]; 6] = [b".gz", b".zst", b".xz", b".bz2", b".lz4", b".lz"];
 
 /// Endings that a rotation without numbers adds.
 const OLD: [&[u8]; 5] = [b".old", b".prev", b".bak", b".orig", b"~"];

@@ -4,6 +4,7 @@ use super::content::Content;
 use super::files::{self, Found};
 use super::names;
 use super::positions::{Entry, Inputs, name_hash};
+use super::refusals;
 use crate::failure::{Failure, Result};
 use crate::trail::Trail;
 use std::fs::File;
@@ -55,8 +56,11 @@ impl Order<'_> {
         let step = |(slot, at, trail): Input| {
             let found = &self.files[at];
             let file = found.open()?;
-            let is_packed = self.content.is_packed(&file);
-            let is_packed = is_packed.map_err(|error| Failure::reading(&found.path, &error))?;
+            let failed = |error| Failure::reading(&found.path, &error);
+            if let Some(format) = self.content.unread(&file).map_err(failed)? {
+                return Err(refusals::undecoded(found, format));
+            }
+            let is_packed = self.content.is_packed(&file).map_err(failed)?;
             let new = Entry::new(found.identity, &found.name);
             let entry = self.now.entries[slot].unwrap_or(new);
             let ends = is_complete || is_packed || self.is_followed((slot, at), &order);

@@ -275,12 +275,21 @@ impl Search<'_> {
             if !self.wanted.accepts_missing {
                 let at = changed.map(|(at, _)| &self.files.all[*at]);
                 return Err(match at {
-                    Some(file) => refusals::changed(&entry, file),
+                    Some(file) => refusals::changed(&entry, file, &self.new_parts(file)),
                     None => refusals::missing(&entry, &self.files.all),
                 });
             }
         }
         Ok(())
+    }
+
+    /// Returns the files of an input's rotation that no run has seen.
+    fn new_parts(&self, live: &Found) -> Vec<&Found> {
+        let unread = (0..self.files.all.len()).filter(|&at| {
+            let name = &self.files.all[at].name;
+            names::is_rotated(name, &live.name) && self.slot_of(at).is_none() && self.is_unread(at)
+        });
+        unread.map(|at| &self.files.all[at]).filter(|file| file.is_beside(live)).collect()
     }
 
     /// Removes the inputs that are gone and may not have been read to their end, which is accepted
@@ -333,6 +342,12 @@ impl Search<'_> {
         let passed: Vec<&Found> = passed.collect();
         if passed.is_empty() {
             return Ok(());
+        }
+        for file in &passed {
+            let format = self.wanted.content.unread(&file.open()?);
+            if let Some(format) = format.map_err(|error| Failure::reading(&file.path, &error))? {
+                return Err(refusals::undecoded(file, format));
+            }
         }
         let known = self.found.iter().flatten().map(|(at, _)| &self.files.all[*at]);
         Err(refusals::unread(&passed, &known.collect::<Vec<_>>(), &self.files.all))
@@ -419,7 +434,7 @@ fn converted(wanted: &Wanted<'_>, files: &mut Files, place: OldPlace) -> Result<
             return Ok(Inputs::default());
         }
         entry.offset = place.offset;
-        return Err(refusals::changed(&entry, file));
+        return Err(refusals::changed(&entry, file, &[]));
     }
     entry.is_torn = trail.tail().last().is_some_and(|last| *last != wanted.end);
     inputs.entries.push(Some(entry));

@@ -4,14 +4,16 @@ use super::files::Found;
 use super::names;
 use super::positions::{Entry, name_hash};
 use crate::failure::Failure;
+use crate::source::Unread;
 use std::cmp::Reverse;
 use std::path::Path;
 
 /// What accepts a loss.
 const ACCEPT: &str = "--accept-missing";
 
-/// A file of a recorded identity has other content.
-pub fn changed(entry: &Entry, file: &Found) -> Failure {
+/// A file of a recorded identity has other content. `parts` are later parts of its rotation, none
+/// of which holds what was read.
+pub fn changed(entry: &Entry, file: &Found, parts: &[&Found]) -> Failure {
     let (path, offset) = (file.path.display(), entry.offset);
     let what = if file.size < offset {
         format!("was truncated: it ends before byte {offset}, up to which it was read")
@@ -21,10 +23,20 @@ pub fn changed(entry: &Entry, file: &Found) -> Failure {
              ones"
         )
     };
+    // A run may have read what was appended behind the end of a copy, before the truncation.
+    let copied = match parts {
+        [] => String::new(),
+        _ => format!(
+            "; if {} is a copy that was made while a run read {path}, and ends before that byte, \
+             nothing is missing: give {ACCEPT} {}",
+            list(parts),
+            leave_out(parts)
+        ),
+    };
     Failure::Error(format!(
         "{path} {what}, and no file beside it holds what was read; put the file with its earlier \
          content beside it, or give {ACCEPT} to read {path} from its beginning if nothing of its \
-         earlier content is missing"
+         earlier content is missing{copied}"
     ))
 }
 
@@ -87,13 +99,23 @@ pub fn unread(passed: &[&Found], known: &[&Found], all: &[Found]) -> Failure {
         }
     }
     sort(&mut order);
-    let leave_out = passed.iter().map(|file| format!("--leave-out {}", quoted(&file.path)));
     Failure::Error(format!(
         "no run has read {}, which by name and time may be earlier parts of the inputs; give the \
          inputs in this order: {}, or leave out what is not wanted: {}",
         list(passed),
         list(&order),
-        leave_out.collect::<Vec<_>>().join(" ")
+        leave_out(passed)
+    ))
+}
+
+/// A file that belongs to the inputs cannot be decompressed.
+pub fn undecoded(file: &Found, format: &Unread) -> Failure {
+    let path = quoted(&file.path);
+    Failure::Error(format!(
+        "{} may have lines that no run has read, but {format}; run {} {path}, or leave it out: \
+         --leave-out {path} (or give --no-decompress to read it as it is)",
+        file.path.display(),
+        format.program
     ))
 }
 
@@ -150,6 +172,12 @@ pub fn overtaken(path: &Path, offset: u64) -> Failure {
          recorded: run again",
         path.display()
     ))
+}
+
+/// Returns the options that leave these files out.
+fn leave_out(files: &[&Found]) -> String {
+    let options = files.iter().map(|file| format!("--leave-out {}", quoted(&file.path)));
+    options.collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the files as words of a shell.
