@@ -416,6 +416,26 @@ fn an_input_that_is_left_out_later_is_read_no_further() {
 }
 
 #[test]
+fn a_part_that_was_read_to_its_end_may_go_after_a_time_without_lines() {
+    let place = Place::new();
+    place.write("h.log.1", b"one\n");
+    place.write("h.log", b"two\n");
+    place.run("out", &["h.log.1", "h.log"], &[]);
+    rename(&place, "h.log.1", "h.log.2");
+    rename(&place, "h.log", "h.log.1");
+    place.write("h.log", b"");
+    let all = ["h.log.2", "h.log.1", "h.log"];
+    place.run("out", &all, &[]);
+    place.run("out", &all, &[]);
+    fs::remove_file(place.path("h.log.2")).expect("removed");
+    rename(&place, "h.log.1", "h.log.2");
+    rename(&place, "h.log", "h.log.1");
+    place.write("h.log", b"three\n");
+    place.run("out", &all, &[]);
+    assert_eq!(output(&place), "one\ntwo\nthree\n");
+}
+
+#[test]
 fn the_output_is_the_same_for_every_size_of_the_pieces() {
     let place = Place::new();
     place.write("log", &crate::exactly_once::lines(20_000, 10));

@@ -196,7 +196,8 @@ impl ExactlyOnce<'_> {
             if piece.len() == most || !more {
                 entry.advance(input.trail());
                 entry.is_torn = is_torn(&input, reading.delimiter(), entry.is_torn);
-                entry.is_complete = !more && step.ends && input.left() == 0;
+                let is_same = entry.offset == step.entry.offset && step.entry.is_complete;
+                entry.is_complete = !more && input.left() == 0 && (step.ends || is_same);
                 if !is_packed {
                     still_there(step, input.trail())?;
                 }
