@@ -80,6 +80,11 @@ impl Splitter {
                     self.push(buffer, start..end - 1, lines);
                     start = end;
                 }
+                // Blank lines belong to no record, so none is waited for.
+                let blank = buffer[start..].iter().take_while(|byte| **byte == b'\n').count();
+                self.next += blank as u64;
+                start += blank;
+                at = at.max(start);
             }
         }
         (start, at - start)
@@ -177,6 +182,22 @@ mod tests {
         splitter.rest(&kept, &mut found);
         take(found, &kept);
         all
+    }
+
+    #[test]
+    fn blank_lines_behind_a_record_are_passed_without_the_next_one() {
+        let (mut splitter, mut searched) = (Splitter::new(Ending::Record(b',')), 0);
+        for (text, end, expected) in [
+            (&b"a\n\n\r\n\n"[..], 6, &[(0..1, 1)][..]),
+            (b"\n\"b\n", 1, &[]),
+            (b"\"b\n\"\n\nc\nd", 8, &[(0..4, 6), (6..7, 9)]),
+        ] {
+            let mut lines = Vec::new();
+            let (found, unfinished) = splitter.find(text, searched, 9, &mut lines);
+            searched = unfinished;
+            let lines: Vec<_> = lines.into_iter().map(|line| (line.range, line.number)).collect();
+            assert_eq!((found, &lines[..]), (end, expected), "{text:?}");
+        }
     }
 
     fn record_fields(record: &[u8]) -> Vec<Vec<u8>> {

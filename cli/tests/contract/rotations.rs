@@ -436,6 +436,19 @@ fn a_part_that_was_read_to_its_end_may_go_after_a_time_without_lines() {
 }
 
 #[test]
+fn blank_lines_at_the_end_of_a_table_are_no_unfinished_line() {
+    let column = ["--csv-field", "id"];
+    for blank in ["\n", "\n\n\n", "\r\n", "\r\n\n"] {
+        let place = Place::new();
+        place.write("t.csv", format!("id,n\n1,x\n{blank}").as_bytes());
+        place.run("out", &["t.csv"], &column);
+        place.append("t.csv", b"\n2,y\n3,z");
+        leaves(&place, "t.csv", &column, 3);
+        assert_eq!(output(&place), "id,n\n1,x\n2,y\n");
+    }
+}
+
+#[test]
 fn the_output_is_the_same_for_every_size_of_the_pieces() {
     let place = Place::new();
     place.write("log", &crate::exactly_once::lines(20_000, 10));
