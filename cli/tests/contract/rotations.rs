@@ -436,6 +436,19 @@ fn a_part_that_was_read_to_its_end_may_go_after_a_time_without_lines() {
 }
 
 #[test]
+fn a_part_with_the_number_zero_that_is_gone_is_named_once_a_run_has_seen_one() {
+    let place = Place::new();
+    place.write("h.log.0", b"one\n");
+    place.write("h.log", b"two\n");
+    place.run("out", &["h.log.0", "h.log"], &[]);
+    rename(&place, "h.log.0", "h.log.2");
+    rename(&place, "h.log", "h.log.1");
+    place.write("h.log", b"four\n");
+    let sentence = place.refuse("out", &["h.log"]);
+    assert!(sentence.contains("h.log.0 is not there"), "{sentence}");
+}
+
+#[test]
 fn blank_lines_at_the_end_of_a_table_are_no_unfinished_line() {
     let column = ["--csv-field", "id"];
     for blank in ["\n", "\n\n\n", "\r\n", "\r\n\n"] {

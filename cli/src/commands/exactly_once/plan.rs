@@ -322,7 +322,10 @@ impl Search<'_> {
             let numbers: Vec<u64> =
                 others.filter_map(|other| names::number(&other.name, &live.name)).collect();
             let last = names::number(&file.name, &live.name).unwrap_or(0);
-            if let Some(gone) = (1..last).find(|number| !numbers.contains(number)) {
+            // Some rotations begin at 1, others at 0, which only a recorded input tells.
+            let zero = name_hash(&[&live.name[..], b".0"].concat());
+            let first = u64::from(!self.inputs.iter().any(|(_, entry)| entry.name == zero));
+            if let Some(gone) = (first..last).find(|number| !numbers.contains(number)) {
                 return Err(refusals::gap(file, live, gone));
             }
         }
