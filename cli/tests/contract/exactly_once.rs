@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tempfile::TempDir;
 
 /// Returns `EBBTIDE_EFFORT` percent of this number, 40 if that is not set.
@@ -279,6 +279,40 @@ fn of_a_run_and_a_program_with_the_same_lines_exactly_one_has_each() {
         }
         let wrong = all.lines().find(|line| holders.remove(line) != Some(1));
         assert_eq!((wrong, holders.len()), (None, 0), "round {round}");
+    }
+}
+
+#[test]
+fn a_bad_line_is_counted_once_however_often_its_piece_is_checked_again() {
+    const LINES: u64 = 4000;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock").as_secs();
+    // The filter refuses each tenth line: its time is too far ahead of the clock.
+    let line = |number: u64| match number % 10 {
+        0 => format!("{} ahead {number}\n", now + 1_000_000),
+        _ => format!("{now} message{number}\n"),
+    };
+    let all: String = (0..LINES).map(line).collect();
+    for round in 0..6 {
+        let place = Place::new();
+        place.write("empty", b"");
+        place.write("log", all.as_bytes());
+        let (state, output) = (place.path("state"), place.path("out"));
+        let first = ["dedup", "--window", "1h", "--fpr", "1e-9", "--time-field", "1", "--field"];
+        let rest = ["2", "--skip-bad", "--batch", "700", "--state", &state, "--output", &output];
+        let options = [&first[..], &rest, &["--durability", "always"]].concat();
+        let (empty, log) = (place.path("empty"), place.path("log"));
+        ok(&[&options[..], &[&empty]].concat(), b"");
+        let filter = Filter::<Any>::open(&state, Options::new()).expect("the state");
+        let mut child = start(&[&options[..], &[&empty, &log]].concat());
+        let mut random = Random::new(round);
+        while child.try_wait().expect("a status").is_none() {
+            let _ = filter.check_and_insert(format!("message{}", random.below(LINES)));
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        let output = child.wait_with_output().expect("an end");
+        let said = String::from_utf8_lossy(&output.stderr);
+        let expected = format!("bad lines skipped: {}, ", LINES / 10);
+        assert!(said.contains(&expected), "round {round}: {said}");
     }
 }
 

@@ -258,7 +258,8 @@ impl ExactlyOnce<'_> {
         let end = self.arguments.reading.delimiter();
         loop {
             let mut batch = Batch::new(self.call());
-            let (mut new, mut counts) = (Vec::new(), self.counts.clone());
+            let (mut new, mut refused) = (Vec::new(), Vec::new());
+            let mut counts = self.counts.clone();
             let begins = target.trail.offset() == 0 && !self.arguments.omit_header;
             if let Some(header) = piece.header.as_ref().filter(|_| begins) {
                 new.extend([&header[..], &[end]].concat());
@@ -273,9 +274,12 @@ impl ExactlyOnce<'_> {
                     }
                     Err(error) => {
                         self.stream.judge(LineError::Refused(error), &of, line.number, run)?;
+                        refused.push(line.number);
                     }
                 }
             }
+            // They are counted now; if the batch conflicts, they are not asked about again.
+            lines.retain(|line| !refused.contains(&line.number));
             let end = target.write(&new)?;
             positions::set_entry(&mut batch, piece.slot, &piece.entry)?;
             positions::set_output(&mut batch, target.identity, &end)?;
