@@ -461,6 +461,30 @@ fn blank_lines_at_the_end_of_a_table_are_no_unfinished_line() {
     }
 }
 
+/// Lines are kept until they are recorded: not more than some of the longest ones.
+#[test]
+#[cfg(target_os = "linux")]
+fn the_memory_of_a_run_does_not_grow_with_the_number_of_long_lines() {
+    const LINE: usize = 1 << 20;
+    let place = Place::new();
+    let lines: Vec<u8> =
+        (0..128_u8).flat_map(|number| [&vec![number + 128; LINE][..], b"\n"].concat()).collect();
+    place.write("log", &lines);
+    let arguments = place.arguments("out", &["log"], &["--durability", "never"]);
+    let mut child =
+        crate::support::start(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut peak = 0;
+    let status = format!("/proc/{}/status", child.id());
+    while child.try_wait().expect("a status").is_none() {
+        let text = fs::read_to_string(&status).unwrap_or_default();
+        let kib = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = kib.and_then(|kib| kib.trim().trim_end_matches(" kB").parse().ok());
+        peak = peak.max(kib.unwrap_or(0_u64));
+    }
+    assert!(place.read("out") == lines);
+    assert!((1..96 << 10).contains(&peak), "{peak} KiB");
+}
+
 #[test]
 fn the_output_is_the_same_for_every_size_of_the_pieces() {
     let place = Place::new();

@@ -35,6 +35,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use target::Target;
 
+/// A piece ends behind the line with which it has so many bytes, however few lines it has.
+const PIECE_BYTES: usize = 4 << 20;
+
 /// A line of a piece: its number and its bytes.
 type Kept = (u64, Vec<u8>);
 
@@ -179,11 +182,12 @@ impl ExactlyOnce<'_> {
         let mut input = input()?;
         input.resume(&step.file, &step.path, trail, step.ends).map_err(failed)?;
         let is_packed = content.is_packed(&step.file).map_err(failed)?;
-        let (mut piece, mut entry) = (Vec::new(), step.entry);
+        let (mut piece, mut bytes, mut entry) = (Vec::new(), 0, step.entry);
         loop {
             let more = match input.next_batch(most - piece.len(), || Ok(()))? {
                 Some(mut lines) => {
                     self.stream.take_header(&mut lines, header, run)?;
+                    bytes += lines.lines.iter().map(|(_, line)| line.len()).sum::<usize>();
                     piece.extend(lines.lines.iter().map(|&(at, line)| (at, line.to_vec())));
                     true
                 }
@@ -193,7 +197,8 @@ impl ExactlyOnce<'_> {
                 // Lines that were read and not recorded are read again.
                 return Ok(());
             }
-            if piece.len() == most || !more {
+            if piece.len() == most || bytes >= PIECE_BYTES || !more {
+                bytes = 0;
                 entry.advance(input.trail());
                 entry.is_torn = is_torn(&input, reading.delimiter(), entry.is_torn);
                 let is_same = entry.offset == step.entry.offset && step.entry.is_complete;
