@@ -40,6 +40,10 @@ struct Walk {
     half: [String; 2],
     /// Removed files, with their content and the time of its last change.
     removed: Vec<(String, Vec<u8>, SystemTime)>,
+    /// The log of which a copy is being made, which is truncated then.
+    copying: Option<usize>,
+    /// Whether the next run is given the rotated files, too.
+    gives_all: bool,
     /// The state at an earlier moment.
     saved: Option<PathBuf>,
     /// What has happened, for the report of a failure.
@@ -69,6 +73,8 @@ impl Walk {
             written: BTreeSet::new(),
             half: Default::default(),
             removed: Vec::new(),
+            copying: None,
+            gives_all: false,
             saved: None,
             story: Vec::new(),
             accepts: false,
@@ -136,6 +142,7 @@ impl Walk {
 
     /// Gives the rotated files of a log the next number, from the oldest on.
     fn shift(&mut self, log: usize) {
+        self.finish_copy();
         for number in (1..30).rev() {
             for ending in ["", ".gz"] {
                 let from = self.at(&format!("{}.{number}{ending}", LOGS[log]));
@@ -165,8 +172,42 @@ impl Walk {
         self.end_half(log);
     }
 
+    /// Begins what [`Walk::finish_copy`] ends.
+    fn begin_copy(&mut self, log: usize) {
+        self.shift(log);
+        let content = fs::read(self.at(LOGS[log])).expect("a log");
+        let length = self.random.below(content.len() as u64 + 1) as usize;
+        self.tell(format!("copy {length} of {} bytes of {}", content.len(), LOGS[log]));
+        fs::write(self.at(&format!("{}.1", LOGS[log])), &content[..length]).expect("space");
+        self.copying = Some(log);
+    }
+
+    fn finish_copy(&mut self) {
+        let Some(log) = self.copying.take() else { return };
+        self.tell(format!("end the copy of {}, and truncate", LOGS[log]));
+        fs::copy(self.at(LOGS[log]), self.at(&format!("{}.1", LOGS[log]))).expect("a copy");
+        let live = fs::File::options().write(true).open(self.at(LOGS[log]));
+        live.and_then(|live| live.set_len(0)).expect("truncated");
+        self.end_half(log);
+    }
+
+    /// Compresses a rotated file, which stays; or only a part of it.
+    fn begin_compression(&mut self, log: usize) {
+        self.finish_copy();
+        let from = format!("{}.{}", LOGS[log], 1 + self.random.below(3));
+        let Ok(content) = fs::read(self.at(&from)) else { return };
+        let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+        packed.write_all(&content).expect("memory");
+        let packed = packed.finish().expect("memory");
+        let length = self.random.below(packed.len() as u64 + 1) as usize;
+        let length = if self.chance(3) { packed.len() } else { length };
+        self.tell(format!("compress {from}: {length} of {} bytes", packed.len()));
+        fs::write(self.at(&format!("{from}.gz")), &packed[..length]).expect("space");
+    }
+
     /// Compresses a rotated file.
     fn compress(&mut self, log: usize) {
+        self.finish_copy();
         let number = 1 + self.random.below(3);
         let (from, to) = (format!("{}.{number}", LOGS[log]), format!("{}.{number}.gz", LOGS[log]));
         let Ok(content) = fs::read(self.at(&from)) else { return };
@@ -179,8 +220,13 @@ impl Walk {
 
     /// Removes a file, which comes back if a run misses it.
     fn remove(&mut self, log: usize) {
+        self.finish_copy();
         let number = 1 + self.random.below(4);
         let name = format!("{}.{number}", LOGS[log]);
+        if self.at(&name).exists() && self.at(&format!("{name}.gz")).exists() {
+            self.tell(format!("remove {name}.gz, which has not replaced it"));
+            fs::remove_file(self.at(&format!("{name}.gz"))).expect("removed");
+        }
         for name in [name.clone(), format!("{name}.gz")] {
             let Ok(content) = fs::read(self.at(&name)) else { continue };
             self.tell(format!("remove {name}"));
@@ -192,6 +238,7 @@ impl Walk {
 
     /// Replaces a live log by another file; the content comes back as a rotated file.
     fn replace(&mut self, log: usize) {
+        self.finish_copy();
         self.tell(format!("replace {}", LOGS[log]));
         let content = fs::read(self.at(LOGS[log])).expect("a log");
         let (in_place, written) = (self.chance(2), self.written_at(LOGS[log]));
@@ -220,6 +267,7 @@ impl Walk {
 
     /// Puts everything back that was removed.
     fn put_back(&mut self) {
+        self.finish_copy();
         for (name, content, written) in std::mem::take(&mut self.removed) {
             if let Some(log) = name.strip_suffix(".lost") {
                 let which = usize::from(log != LOGS[0]);
@@ -247,7 +295,9 @@ impl Walk {
     /// Something happens to the inputs or the state.
     fn happen(&mut self) {
         let log = usize::from(self.at(LOGS[1]).exists() && self.chance(3));
-        match self.random.below(20) {
+        match self.random.below(23) {
+            20 => self.begin_copy(log),
+            21..=22 => self.begin_compression(log),
             0..=7 => self.write(log, 40),
             8..=10 => self.rotate(log),
             11 => self.copy_and_truncate(log),
@@ -298,9 +348,23 @@ impl Walk {
         let path = |name: &str| self.at(name).to_str().expect("UTF-8").to_owned();
         all.extend(["--state".to_owned(), path("state"), "--output".to_owned(), path("out")]);
         all.extend(complete.then(|| "--complete".to_owned()));
-        let live = LOGS.iter().filter(|log| self.at(log).exists());
-        let live = live.map(|log| if self.is_bare { (*log).to_owned() } else { path(log) });
-        all.extend(inputs.unwrap_or_else(|| live.collect()));
+        all.extend(inputs.unwrap_or_else(|| {
+            let spelled = |name: &String| if self.is_bare { name.clone() } else { path(name) };
+            self.names().iter().map(spelled).collect()
+        }));
+        all
+    }
+
+    /// Returns the names of the inputs: the live logs, or all files, the oldest first.
+    fn names(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        for log in LOGS.iter().filter(|log| self.at(log).exists()) {
+            for number in (1..30).rev().filter(|_| self.gives_all) {
+                all.extend(["", ".gz"].map(|ending| format!("{log}.{number}{ending}")));
+            }
+            all.push((*log).to_owned());
+        }
+        all.retain(|name| self.at(name).exists());
         all
     }
 
@@ -352,7 +416,7 @@ impl Walk {
     /// each asks for.
     fn run(&mut self, complete: bool) {
         let (mut inputs, mut refusals) = (None, Vec::new());
-        self.accepts = false;
+        (self.accepts, self.gives_all) = (false, self.chance(4));
         for _ in 0..8 {
             let mut arguments = self.arguments(inputs.clone(), complete);
             arguments.extend(self.accepts.then(|| "--accept-missing".to_owned()));

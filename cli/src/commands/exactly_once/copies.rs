@@ -29,8 +29,10 @@ impl Search<'_> {
                 continue;
             }
             for base in 0..self.files.all.len() {
+                // Of a file that is not given, another one that is neither may be the original: that
+                // is empty, or older than the last run, or refused itself.
                 let is_read = self.files.all[base].is_given() || self.slot_of(base).is_some();
-                let is_packed = is_read && self.is_packed_form(at, base);
+                let is_packed = (is_read || !file.is_given()) && self.is_packed_form(at, base);
                 if !is_packed && !self.is_copied(at, base) {
                     continue;
                 }
@@ -55,12 +57,13 @@ impl Search<'_> {
         file.is_beside(base) && name != file.name && name == base.name
     }
 
-    /// Returns whether a file may be a copy of a log: a rotation that renames it instead makes no
-    /// new file, and that of an earlier one is not newer than the log.
+    /// Returns whether a file may be a copy of a log. A rotation that renames leaves the log no
+    /// input that is read, and what it has renamed is older than the log.
     fn is_copied(&self, at: usize, base: usize) -> bool {
         let is_read = self.slot_of(base).is_some_and(|slot| self.is_input(slot));
         let (file, base) = (&self.files.all[at], &self.files.all[base]);
-        (is_read || base.is_given() && file.born > base.born)
+        let is_newer = base.born > 0 && file.born >= base.born;
+        (is_read || base.is_given() && is_newer)
             && file.is_beside_or_below(base)
             && names::is_only_rotated(&file.name, &base.name)
     }
