@@ -7,7 +7,6 @@
 //! `docs/exactly-once.md` has a table of what may happen to an input, and what a run then does.
 
 mod content;
-mod copies;
 mod files;
 mod names;
 mod order;
@@ -35,7 +34,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use target::Target;
 
-/// A piece ends behind the line with which it has so many bytes, however few lines it has.
+/// A piece with at least this number of bytes ends, however few lines it has.
 const PIECE_BYTES: usize = 4 << 20;
 
 /// A line of a piece: its number and its bytes.
@@ -217,15 +216,7 @@ impl ExactlyOnce<'_> {
                 break;
             }
         }
-        if input.left() > 0 {
-            note(&format!(
-                "{}: {} bytes behind byte {} are left for a later run, because the last line has \
-                 no end yet (--complete takes it as a line)",
-                step.path.display(),
-                input.left(),
-                input.trail().offset()
-            ));
-        }
+        note_left(step, &input);
         Ok(())
     }
 
@@ -322,6 +313,19 @@ impl ExactlyOnce<'_> {
 
 fn origin(path: &Path) -> Origin {
     Origin { files: vec![PathBuf::from(path)], ..Origin::default() }
+}
+
+/// Says how many bytes of an unfinished line stay in a file.
+fn note_left(step: &Step, input: &Input<'_>) {
+    if input.left() > 0 {
+        note(&format!(
+            "{}: {} bytes behind byte {} are left for a later run, because the last line has \
+             no end yet (--complete takes it as a line)",
+            step.path.display(),
+            input.left(),
+            input.trail().offset()
+        ));
+    }
 }
 
 /// Returns whether what was read ends with a line that has no end.

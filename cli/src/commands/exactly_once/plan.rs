@@ -6,7 +6,6 @@
 //! may have grown must therefore be found, and no other file of its rotation may be as new.
 
 use super::content::Content;
-use super::copies::Copied;
 use super::files::{Files, Found, Id};
 use super::names;
 use super::order::{Order, Step};
@@ -47,17 +46,25 @@ pub struct Plan {
 }
 
 /// The search for the recorded inputs.
-pub struct Search<'a> {
-    pub wanted: &'a Wanted<'a>,
-    pub files: Files,
-    pub inputs: Inputs,
+struct Search<'a> {
+    wanted: &'a Wanted<'a>,
+    files: Files,
+    inputs: Inputs,
     /// The file of each slot, and the place in it.
-    pub found: Vec<Option<(usize, Trail)>>,
+    found: Vec<Option<(usize, Trail)>>,
     /// The files given that have a recorded identity and other content, with their slots.
-    pub changed: Vec<(usize, usize)>,
-    pub copies: Vec<Copied>,
+    changed: Vec<(usize, usize)>,
+    copies: Vec<Copied>,
     /// Whether the clock is behind what the last run saw: then the times of files tell nothing.
-    pub is_clock_back: bool,
+    is_clock_back: bool,
+}
+
+/// A file that is a copy of an input which is still there, finished or not. Its lines are read in
+/// that input.
+struct Copied {
+    file: usize,
+    /// Its end, if it is recorded: it may outlive the name that shows what it is a copy of.
+    recorded: Option<Trail>,
 }
 
 /// Plans a run.
@@ -90,7 +97,7 @@ pub fn plan(wanted: &Wanted<'_>, recorded: Recorded) -> Result<Plan> {
 }
 
 impl Search<'_> {
-    pub fn slot_of(&self, file: usize) -> Option<usize> {
+    fn slot_of(&self, file: usize) -> Option<usize> {
         self.found.iter().position(|found| found.as_ref().is_some_and(|(at, _)| *at == file))
     }
 
@@ -100,7 +107,7 @@ impl Search<'_> {
         all.filter(|&slot| self.found[slot].is_none()).collect()
     }
 
-    pub fn entry(&self, slot: usize) -> Entry {
+    fn entry(&self, slot: usize) -> Entry {
         self.inputs.entries[slot].expect("slots of inputs have entries")
     }
 
@@ -212,7 +219,7 @@ impl Search<'_> {
     }
 
     /// Returns whether some of a file was read.
-    pub fn is_input(&self, slot: usize) -> bool {
+    fn is_input(&self, slot: usize) -> bool {
         let entry = self.entry(slot);
         entry.offset > 0 && !entry.is_left_out
     }
@@ -226,7 +233,7 @@ impl Search<'_> {
     /// Returns whether a file may contain lines that no run has seen: it is not given, belongs to
     /// the rotation of a file given, and was written or created after the last run began, unless
     /// no run has seen that rotation.
-    pub fn is_unread(&self, at: usize) -> bool {
+    fn is_unread(&self, at: usize) -> bool {
         let file = &self.files.all[at];
         if file.is_given() || file.size == 0 {
             return false;
@@ -354,6 +361,120 @@ impl Search<'_> {
         }
         let known = self.found.iter().flatten().map(|(at, _)| &self.files.all[*at]);
         Err(refusals::unread(&passed, &known.collect::<Vec<_>>(), &self.files.all))
+    }
+
+    /// Finds the files that are copies of inputs which are still there.
+    fn find_copies(&mut self) -> Result<()> {
+        for at in 0..self.files.all.len() {
+            let file = &self.files.all[at];
+            let slot = self.slot_of(at);
+            let is_left_out = self.wanted.left_out.contains(&file.id);
+            if is_left_out || slot.is_some_and(|slot| self.is_input(slot)) || file.size == 0 {
+                continue;
+            }
+            if !file.is_given() && (slot.is_some() || !self.is_unread(at)) {
+                continue;
+            }
+            for base in 0..self.files.all.len() {
+                // Of a file that is not given, the original need not be an input: it is empty, or
+                // older than the last run, or refused itself.
+                let is_read = self.files.all[base].is_given() || self.slot_of(base).is_some();
+                let is_packed = (is_read || !file.is_given()) && self.is_packed_form(at, base);
+                if !is_packed && !self.is_copied(at, base) {
+                    continue;
+                }
+                if let Some(end) = self.beginning(at, base, is_packed)? {
+                    let recorded = if is_packed { None } else { Some(end) };
+                    self.copies.push(Copied { file: at, recorded });
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn is_copy(&self, at: usize) -> bool {
+        self.copies.iter().any(|copy| copy.file == at)
+    }
+
+    /// Returns whether by its name a file is the compressed form of another one.
+    fn is_packed_form(&self, at: usize, base: usize) -> bool {
+        let (file, base) = (&self.files.all[at], &self.files.all[base]);
+        let name = names::unpacked(&file.name);
+        file.is_beside(base) && name != file.name && name == base.name
+    }
+
+    /// Returns whether a file may be a copy of a log. A rotation that renames leaves the log no
+    /// input that is read, and what it has renamed is older than the log.
+    fn is_copied(&self, at: usize, base: usize) -> bool {
+        let is_read = self.slot_of(base).is_some_and(|slot| self.is_input(slot));
+        let (file, base) = (&self.files.all[at], &self.files.all[base]);
+        let is_newer = base.born > 0 && file.born >= base.born;
+        (is_read || base.is_given() && is_newer)
+            && file.is_beside_or_below(base)
+            && names::is_only_rotated(&file.name, &base.name)
+    }
+
+    /// Returns the end of a file with all of which another one begins.
+    fn beginning(&self, at: usize, base: usize, unfinished: bool) -> Result<Option<Trail>> {
+        let (file, base) = (&self.files.all[at], &self.files.all[base]);
+        let (opened, of_base) = (file.open()?, base.open()?);
+        let found = self.wanted.content.beginning(&opened, &of_base, unfinished);
+        found.map_err(|error| Failure::reading(&base.path, &error))
+    }
+
+    /// Removes files from those that hold the content of one input, unless none would be left:
+    /// those that are recorded as other files, compressed forms of others, and those not given.
+    fn choose(&self, files: &mut Vec<(usize, Trail)>) -> Result<()> {
+        let all: Vec<usize> = files.iter().map(|(at, _)| *at).collect();
+        let mut packed = Vec::new();
+        for &at in &all {
+            for &base in &all {
+                if self.is_packed_form(at, base) && self.beginning(at, base, true)?.is_some() {
+                    packed.push(at);
+                }
+            }
+        }
+        let is_recorded = |at: usize| self.slot_of(at).is_some();
+        if !all.iter().all(|&at| is_recorded(at)) {
+            files.retain(|(at, _)| !is_recorded(*at));
+        }
+        files.retain(|(at, _)| !packed.contains(at));
+        let is_given = |at: usize| self.files.all[at].is_given();
+        if files.iter().filter(|(at, _)| is_given(*at)).count() == 1 {
+            files.retain(|(at, _)| is_given(*at));
+        }
+        Ok(())
+    }
+
+    /// Records files that are left out, and copies: later runs then recognise them under other
+    /// names, grown and compressed. If there are no positions left, their times must do.
+    fn add_left_out(&mut self) -> Result<()> {
+        for at in 0..self.files.all.len() {
+            let file = &self.files.all[at];
+            let copy = self.copies.iter().find(|copy| copy.file == at);
+            let end = copy.and_then(|copy| copy.recorded.clone());
+            if end.is_none() && !self.wanted.left_out.contains(&file.id) {
+                continue;
+            }
+            let free = || self.inputs.entries.iter().position(Option::is_none);
+            let Some(slot) = self.slot_of(at).or_else(free) else { continue };
+            let recorded = self.inputs.entries[slot];
+            let end = match (end, recorded) {
+                (None, None) => {
+                    let trail = self.wanted.content.end(&file.open()?);
+                    Some(trail.map_err(|error| Failure::reading(&file.path, &error))?)
+                }
+                (end, _) => end,
+            };
+            let mut entry = recorded.unwrap_or_else(|| Entry::new(file.identity, &file.name));
+            if let Some(end) = end {
+                entry.advance(&end);
+            }
+            (entry.is_complete, entry.is_left_out) = (true, true);
+            self.inputs.entries[slot] = Some(entry);
+        }
+        Ok(())
     }
 
     /// Adds the files given that are not recorded.
