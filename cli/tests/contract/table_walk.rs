@@ -22,7 +22,7 @@ use tempfile::TempDir;
 const ROUNDS: u64 = 12;
 
 /// The walks, unless `EBBTIDE_EFFORT` says otherwise.
-const WALKS: u64 = 12;
+const WALKS: u64 = 18;
 
 /// A log, its rotated files, and everything that was ever written.
 struct Walk {
