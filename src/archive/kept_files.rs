@@ -18,7 +18,7 @@ use crate::recovery::removal::remove_for_good;
 use crate::snapshot::SnapshotReader;
 use crate::wal::record::RECORD_BYTES;
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 
 /// Steps between bases in the kept log.
 const BASES: u64 = 8;
@@ -43,7 +43,7 @@ pub fn keep(media: &dyn Media, files: &[FileName], second: u64, listing: &Listin
         let name = file.to_string();
         // A process may have died here.
         if !kept_already.contains(file) {
-            match media.link_new(&name, &kept.to_string()) {
+            match name_as_kept(media, &name, &kept.to_string()) {
                 Err(error) if error.kind() == ErrorKind::NotFound => break,
                 // Another handle was faster.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
@@ -61,6 +61,15 @@ pub fn keep(media: &dyn Media, files: &[FileName], second: u64, listing: &Listin
         }
     }
     Ok(())
+}
+
+/// Gives a file its name as a kept one, beside the former one if files can have two. A power cut
+/// may take a file that was renamed: that is log which recovery does not need.
+fn name_as_kept(media: &dyn Media, from: &str, to: &str) -> io::Result<()> {
+    match media.link_new(from, to) {
+        Err(error) if error.kind() == ErrorKind::Unsupported => media.rename_new(from, to),
+        linked => linked,
+    }
 }
 
 /// The kept files of a filter, and what they make reachable.

@@ -32,6 +32,7 @@ use ebbtide_core::block::Layout;
 use ebbtide_core::identity::{self, Identity};
 use ebbtide_core::kind::Kind;
 use ebbtide_core::machine::Machine;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -82,6 +83,24 @@ pub(crate) fn meta_after(before: &Meta, kind: Arc<dyn Kind>) -> Result<Meta> {
     })
 }
 
+/// Checks that `meta` can have a second name, under which it stays when it is replaced: otherwise
+/// there would be a moment without any `meta`.
+fn check_links(media: &dyn Media, temporary: u64) -> Result<()> {
+    let (meta, temporary) = (FileName::Meta.to_string(), FileName::Temporary(temporary));
+    let temporary = temporary.to_string();
+    match media.link_new(&meta, &temporary) {
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+            let remedy = "altering a filter needs that: move it to a file system with hard links, \
+                          or make a new filter from its log";
+            let error = io::Error::new(error.kind(), format!("{error}; {remedy}"));
+            Err(Error::io("link", media.path().join(meta))(error))
+        }
+        linked => linked
+            .and_then(|()| media.remove(&temporary))
+            .map_err(Error::io("link", media.path().join(meta))),
+    }
+}
+
 /// Checks that this process can have an image of this many bytes beside what it has.
 fn check_memory(media: &dyn Media, bytes: u64) -> Result<()> {
     let live = media.path().join(FileName::Live.to_string());
@@ -111,6 +130,7 @@ impl<'e> Alteration<'e> {
         if !slots.try_alteration()? {
             return Err(locked(media.path()));
         }
+        check_links(media, shared.log.next_temporary())?;
         let keep = match keep_file::read(media) {
             Err(Error::Damaged { .. }) => Keep::Bytes(u64::MAX),
             keep => keep?,

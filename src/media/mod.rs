@@ -31,7 +31,7 @@ pub(crate) use places::BESIDE_LOG_MOST;
 pub use places::{BankPlace, Holder, ImagePlace, UnnamedId};
 
 use crate::sync::AtomicU64;
-use std::fmt::Debug;
+use std::fmt::{Debug, Display};
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -41,6 +41,12 @@ use std::sync::Arc;
 fn not_whole_words(bytes: u64) -> io::Error {
     let sentence = format!("expected a length that is a multiple of 8 bytes, found {bytes}");
     io::Error::new(io::ErrorKind::InvalidData, sentence)
+}
+
+/// Creates the error for a second name where files have one each.
+fn no_links(cause: impl Display) -> io::Error {
+    let sentence = format!("a file has one name here, no second one (hard link): {cause}");
+    io::Error::new(io::ErrorKind::Unsupported, sentence)
 }
 
 /// How a file is opened and mapped.
@@ -128,12 +134,14 @@ pub trait Media: Debug + Send + Sync {
     /// `AlreadyExists` if `to` exists, and the system's other errors.
     fn rename_new(&self, from: &str, to: &str) -> io::Result<()>;
 
-    /// Gives a file a second name. Where files cannot have two, it is renamed.
+    /// Gives a file a second name, and leaves it the first.
     ///
     /// # Errors
-    /// `AlreadyExists` if `to` exists, and the system's other errors.
+    /// `Unsupported` where files cannot have two names; `AlreadyExists` if `to` exists, and the
+    /// system's other errors. Nothing has changed then.
     fn link_new(&self, from: &str, to: &str) -> io::Result<()> {
-        self.rename_new(from, to)
+        let _ = (from, to);
+        Err(no_links(io::ErrorKind::Unsupported))
     }
 
     /// Removes a name. Mappings and open files of it stay usable.

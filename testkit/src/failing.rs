@@ -21,6 +21,8 @@ pub struct Failing<M> {
     media: M,
     fault: Trigger,
     syncs: Syncs,
+    /// Whether a file may have two names.
+    links: bool,
 }
 
 /// The syncs of a medium's files.
@@ -70,7 +72,13 @@ impl Trigger {
 impl<M> Failing<M> {
     /// Wraps a medium.
     pub fn new(media: M) -> Self {
-        Self { media, fault: Trigger::default(), syncs: Syncs::default() }
+        Self { media, fault: Trigger::default(), syncs: Syncs::default(), links: true }
+    }
+
+    /// Returns the medium as one whose files have one name each.
+    #[must_use]
+    pub fn without_links(self) -> Self {
+        Self { links: false, ..self }
     }
 
     /// Returns the medium itself, whose calls are not counted.
@@ -174,6 +182,9 @@ impl<M: Media> Media for Failing<M> {
 
     fn link_new(&self, from: &str, to: &str) -> Result<()> {
         self.fault.admit()?;
+        if !self.links {
+            return Err(ErrorKind::Unsupported.into());
+        }
         self.media.link_new(from, to)
     }
 

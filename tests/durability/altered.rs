@@ -14,11 +14,12 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 
 /// The claims, by name.
-pub const ALL: [(&str, fn()); 4] = [
+pub const ALL: [(&str, fn()); 5] = [
     ("wherever_an_alteration_dies_the_filter_is_the_old_one_or_the_new_one", dies),
     ("whichever_call_of_an_alteration_fails_its_handles_continue_and_nothing_is_lost", fails),
     ("what_a_failed_alteration_leaves_costs_no_log_that_the_filter_still_needs", leaves),
     ("on_a_disk_that_is_too_full_for_an_alteration_the_filter_stays_as_it_is", full),
+    ("where_files_have_one_name_no_alteration_begins_and_the_filter_stays_as_it_is", one_name),
 ];
 
 const KEYS: u64 = 700;
@@ -242,4 +243,67 @@ fn full() {
         assert!(has_all(&first, KEYS + 5), "{room}");
     }
     assert!(refused > 0 && refused < tried, "{refused} of {tried}");
+}
+
+/// Returns a filter with kept log, all of it durable, and a moment of it.
+fn with_past(media: Arc<dyn Media>) -> (Filter<Bloom>, (u64, u128)) {
+    let filter = Filter::create_on(media, old(), kept()).expect("a filter");
+    insert(&filter, 0..KEYS / 2);
+    let moment = (filter.digest().expect("a digest").lsn - 1, value(&filter));
+    insert(&filter, KEYS / 2..KEYS);
+    for _ in 0..3 {
+        filter.checkpoint().expect("a checkpoint");
+    }
+    filter.sync().expect("a sync");
+    (filter, moment)
+}
+
+/// Checks that a filter is there, with its keys and its past.
+fn is_whole(media: &Arc<dyn Media>, (lsn, past): (u64, u128), what: &str) {
+    let opened = Filter::<Bloom>::open_on(media.clone(), options());
+    let filter = opened.unwrap_or_else(|error| panic!("{what}: {error}"));
+    assert!(has_all(&filter, KEYS), "{what}");
+    let then = Reader::<Any>::at_on(media.clone(), At::Lsn(lsn), options());
+    let then = then.unwrap_or_else(|error| panic!("{what}: {error}"));
+    assert_eq!(then.digest().expect("one").value, past, "{what}: the past");
+    filter.close().unwrap_or_else(|error| panic!("{what}: {error}"));
+    let report = verify_on(&**media).expect("it is there");
+    assert!(report.is_sound(), "{what}: {report:?}");
+}
+
+fn one_name() {
+    let is_unsupported = |error: &Error| matches!(error, Error::Io { source, .. } if source.kind() == ErrorKind::Unsupported);
+    for calls in 0.. {
+        let what = format!("dead after {calls} calls");
+        let disk = CrashDisk::new();
+        let on = |disk: &CrashDisk| -> Arc<dyn Media> {
+            Arc::new(Failing::new(disk.clone()).without_links())
+        };
+        let (made, moment) = with_past(on(&disk));
+        disk.die_after(calls);
+        let done = made.alter(new(), Unlogged::Refuse);
+        let Some(left) = disk.left() else {
+            let error = done.expect_err("it needs a second name");
+            assert!(is_unsupported(&error), "{error}");
+            insert(&made, KEYS..KEYS + 5);
+            break;
+        };
+        std::mem::forget(made);
+        is_whole(&on(&left.without_power(Random::new(calls))), moment, &what);
+        is_whole(&on(&left), moment, &what);
+    }
+    for call in 1.. {
+        let media = Failing::new(Memory::new()).without_links();
+        let shared: Arc<dyn Media> = Arc::new(media.clone());
+        let (made, moment) = with_past(shared.clone());
+        media.fail_after(call, ErrorKind::Other);
+        let done = made.alter(new(), Unlogged::Refuse);
+        let happened = !media.clear_faults();
+        assert!(done.is_err());
+        drop(made);
+        is_whole(&shared, moment, &format!("call {call}"));
+        if !happened {
+            break;
+        }
+    }
 }

@@ -7,6 +7,7 @@
 //! Defines how names in the directory are opened, created, renamed and removed, which file systems
 //! are refused, and the owner and permissions of new files.
 
+use crate::media::no_links;
 use crate::platform::system;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{
@@ -224,12 +225,12 @@ impl Directory {
         }
     }
 
-    /// Gives a file a second name; a file system without such names renames it.
+    /// Gives a file a second name.
     pub(super) fn link_new(&self, from: &str, to: &str) -> io::Result<()> {
         let directory = self.descriptor()?;
         match linkat(directory, from, directory, to, AtFlags::empty()) {
-            Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK) => {
-                self.rename_new(from, to)
+            Err(refused @ (Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK)) => {
+                Err(no_links(refused))
             }
             linked => Ok(linked?),
         }
