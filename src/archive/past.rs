@@ -14,8 +14,9 @@ use crate::recovery::batches::{Batches, Group};
 use crate::recovery::log_reader::LogReader;
 use crate::recovery::rebuild::{Recovered, rebuild_files_in_memory};
 use crate::recovery::{KnownExtent, Listing};
-use crate::snapshot::SnapshotReader;
+use crate::snapshot::{Content, SnapshotReader};
 use crate::wal::{Op, Record};
+use ebbtide_core::time::OperationTime;
 use ebbtide_core::units::date_text;
 use std::fmt;
 
@@ -25,7 +26,8 @@ pub enum At {
     /// After the record with this LSN. If that is in the middle of a batch, before the batch.
     Lsn(u64),
     /// Before the first commit of an operation whose time is later. An operation of a filter with a
-    /// clock has a time whatever the kind.
+    /// clock has a time whatever the kind. If log that is not kept has a later one, the moment is
+    /// not kept, either.
     Time(Timestamp),
     /// Before the first commit that set the position of this source beyond this one.
     Position {
@@ -200,11 +202,39 @@ impl<'a> Past<'a> {
         };
         self.history.end_at(self.revision.end.unwrap_or(u64::MAX));
         let end = self.log().before(first, |_| false)?;
-        if (first..=end).contains(&limit) {
+        let is_gone = self.begins_beyond(at)?;
+        if (first..=end).contains(&limit) && !is_gone {
             return Ok(limit);
         }
+        let from = if is_gone { self.reaches_from() } else { first - 1 };
         let (path, wanted) = (self.whole.path().to_path_buf(), at.to_string());
-        Err(Error::NotKept { path, wanted, from: first - 1, end })
+        Err(Error::NotKept { path, wanted, from, end })
+    }
+
+    /// Returns whether a time or a position lies in log that is gone: the oldest base, which has all
+    /// that came before, has something beyond it.
+    fn begins_beyond(&self, at: At) -> Result<bool> {
+        let (is_whole, mut is_beyond) = (self.first() == 1, false);
+        if is_whole || matches!(at, At::Lsn(_)) {
+            return Ok(false);
+        }
+        let Some(&(start, _)) = self.bases.first() else { return Ok(true) };
+        let mut base = SnapshotReader::open(&self.whole, start, self.revision.meta.log_uuid)?;
+        base.frames(|_, frame, words| {
+            is_beyond |= match (at, frame.content) {
+                (At::Time(time), Content::Stripe) => {
+                    let latest =
+                        words.get(1).map_or(0, |&word| OperationTime::from_word(word).time);
+                    latest > time.as_unix_micros()
+                }
+                (At::Position { source, position }, Content::Positions) => {
+                    words.chunks_exact(2).any(|pair| pair[0] == source && pair[1] > position)
+                }
+                _ => false,
+            };
+            Ok(())
+        })?;
+        Ok(is_beyond)
     }
 
     /// Rebuilds the state as of a moment, in memory.
@@ -246,7 +276,12 @@ impl<'a> Past<'a> {
                 let found = recovered.image.header().positions().get(source);
                 found.is_none_or(|found| found > position)
             }
-            At::Lsn(_) | At::Time(_) => false,
+            // Log that is gone has a later operation.
+            At::Time(time) => {
+                let (_, latest) = recovered.image.sum_stripes();
+                OperationTime::from_word(latest).time > time.as_unix_micros()
+            }
+            At::Lsn(_) => false,
         };
         if is_beyond {
             return Err(not_kept(end(&recovered.history)?));

@@ -210,6 +210,54 @@ fn a_filter_as_of_a_time_is_what_it_was_before_the_first_operation_after_it() {
     }
 }
 
+/// Returns a filter without its first log, in which the latest times and positions are: what is
+/// left begins late, and then goes on. Also returns its LSN before that.
+fn with_late_log(media: &Arc<dyn Media>) -> (Filter, u64) {
+    let spec = AgePartitioned::last(1000);
+    let filter = Filter::create_on(media.clone(), spec, options()).expect("a filter").into_any();
+    let write = |keys: std::ops::Range<u64>, second: u64, position: u64| {
+        let time = Timestamp::from_unix_micros(START + second * 1_000_000);
+        for key in keys {
+            let mut batch = ebbtide::Batch::new(filter.call().time(time));
+            batch.insert(key.to_le_bytes()).expect("room");
+            batch.set_position(7, position).expect("room");
+            batch.commit().expect("a commit");
+        }
+    };
+    write(0..300, 100, 100);
+    for round in 1..4 {
+        write(300 * round..300 * (round + 1), 50, 100);
+        filter.checkpoint().expect("a checkpoint");
+    }
+    let lsn = filter.digest().expect("a digest").lsn;
+    write(1200..1210, 101, 101);
+    (filter, lsn)
+}
+
+#[test]
+fn a_moment_that_lies_in_removed_log_is_refused_also_if_the_log_after_it_begins_late() {
+    let media: Arc<dyn Media> = Arc::new(Memory::new());
+    let (filter, lsn) = with_late_log(&media);
+    let opened = || History::open_on(media.clone()).expect("a log").with_undurable();
+    assert!(opened().next_lsn() > 700, "its beginning is gone");
+    let at = |at| Reader::<Any>::at_on(media.clone(), at, options());
+    let second = |second: u64| At::Time(Timestamp::from_unix_micros(START + second * 1_000_000));
+    let position = |position| At::Position { source: 7, position };
+    for moment in [second(60), position(60), second(99), position(99)] {
+        // Keys of later times are in every base.
+        assert_eq!(at(moment).expect_err("it is gone").code(), Code::NotKept, "{moment}");
+        let after = opened().after(moment).expect_err("operations between are gone");
+        assert_eq!(after.code(), Code::NotKept, "{moment}");
+    }
+    let before = at(At::Lsn(lsn - 1)).expect("it is kept").digest().expect("a digest").value;
+    for moment in [second(100), position(100)] {
+        let found = at(moment).expect("it is kept").digest().expect("a digest").value;
+        assert_eq!(found, before, "{moment}");
+        assert_eq!(opened().after(moment).expect("it is kept").count(), 10, "{moment}");
+    }
+    assert_ne!(filter.digest().expect("a digest").value, before);
+}
+
 #[test]
 fn a_filter_restored_as_of_a_moment_is_what_it_was_then_and_continues_from_there() {
     for (seed, sample) in SAMPLES.iter().enumerate() {
