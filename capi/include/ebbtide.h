@@ -997,7 +997,7 @@ int ebbtide_claim(struct ebbtide_filter *filter,
 
 /**
  * Inserts a claimed key and ends its claim, both in one atomic step. A time of the call is that of
- * the insert.
+ * the insert; if it is too late for the window, the claim ends, and the key is not inserted.
  *
  * Returns 0, or -1 on an error. After EBBTIDE_LEASE_LOST the key is not inserted: the lease was
  * over, and somebody else may be working on the key. After other errors the claim stays, and may

@@ -237,7 +237,8 @@ impl<'a, K> Batch<'a, K> {
         self.confirm_with(lease, time)
     }
 
-    /// As [`Batch::confirm`], for a key with a time of its own.
+    /// As [`Batch::confirm`], for a key with a time of its own. If that is too late for the window
+    /// when the batch is committed, the claim ends, and the key is not inserted.
     ///
     /// # Errors
     /// As [`Batch::confirm`].

@@ -292,6 +292,10 @@ impl<'a, K> Call<'a, Filter<K>> {
     /// See [`Lease::confirm`]. A [time](Call::time) is that of the insert. Inside
     /// [`Filter::issue`] the ticket tells when it is durable.
     ///
+    /// A key whose own time is too late for the window is not inserted, as by [`Call::insert`], and
+    /// the claim ends without an error: the filter would not know the key any more. The next claim
+    /// of it is [`Claim::Yours`].
+    ///
     /// # Errors
     /// Those of [`Lease::confirm`].
     pub fn confirm(&self, lease: &Lease<'_, K>) -> Result<()> {
