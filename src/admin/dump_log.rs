@@ -1,10 +1,9 @@
 //! Reads the records of a filter's log, for people and for programs that examine it.
 
-use crate::admin::look::{look, needed_log};
-use crate::archive::revisions::revisions;
+use crate::admin::look::{look, look_at, needed_log};
+use crate::archive::revisions::{Revision, revisions};
 use crate::archive::whole::{Whole, explained};
 use crate::clock::Timestamp;
-use crate::engine::open::read_meta;
 use crate::error::Result;
 use crate::media::{Disk, Media};
 use crate::meta::Meta;
@@ -135,8 +134,9 @@ fn whole_log(media: &dyn Media, whole: &Whole<'_>, meta: &Meta) -> Result<LogRea
 /// records, and errors of `visit`.
 pub fn wal(dir: impl AsRef<Path>, mut visit: impl FnMut(&Entry) -> Result<()>) -> Result<()> {
     let media = Disk::new(dir.as_ref());
-    let meta = read_meta(&media)?;
-    records(&media, &meta, &mut visit).map(|_| ())
+    let whole = Whole::new(&media);
+    let opened = look_at(&media, |meta, known| Opened::of(&media, &whole, meta, known))?;
+    opened.records(&media, &whole, &mut visit).map(|_| ())
 }
 
 /// As [`wal`], for a medium and a filter that the caller has read. Returns the LSN of the oldest
@@ -147,23 +147,52 @@ pub(crate) fn records(
     visit: &mut dyn FnMut(&Entry) -> Result<()>,
 ) -> Result<Range<u64>> {
     let whole = Whole::new(media);
-    let (known, history, mut revisions) = look(media, meta, |known| {
-        Ok((known, whole_log(media, &whole, meta)?, revisions(media, meta)?))
-    })?;
-    let present = revisions.pop();
-    let mut first = None;
-    for revision in revisions {
-        let whole = Whole::past(media);
-        let listing = Listing::of_filter(&whole, revision.meta.log_uuid)?;
-        let history = LogReader::open(&whole, &listing, revision.meta.log_uuid)?;
-        history.end_at(revision.end.unwrap_or(u64::MAX));
-        let read =
-            records_of((media, &whole), &revision.meta, (&history, KnownExtent::Nothing), visit)?;
-        first = first.or(read.filter(|read| !read.is_empty()).map(|read| read.start));
+    let opened = look(media, meta, |known| Opened::of(media, &whole, meta, known))?;
+    opened.records(media, &whole, visit)
+}
+
+/// The log of a filter, opened.
+struct Opened {
+    known: KnownExtent,
+    /// The log that it writes now.
+    present: LogReader,
+    meta: Meta,
+    /// The parts of its log before that, the oldest first.
+    former: Vec<(Meta, LogReader)>,
+}
+
+impl Opened {
+    fn of(media: &dyn Media, whole: &Whole<'_>, meta: &Meta, known: KnownExtent) -> Result<Self> {
+        let mut revisions = revisions(media, meta)?;
+        revisions.pop();
+        let open = |Revision { meta, end }: Revision| {
+            let past = Whole::past(media);
+            let listing = Listing::of_filter(&past, meta.log_uuid)?;
+            let history = LogReader::open(&past, &listing, meta.log_uuid)?;
+            history.end_at(end.unwrap_or(u64::MAX));
+            Ok((meta, history))
+        };
+        let former = revisions.into_iter().map(open).collect::<Result<_>>()?;
+        Ok(Self { known, present: whole_log(media, whole, meta)?, meta: meta.clone(), former })
     }
-    let meta = present.as_ref().map_or(meta, |revision| &revision.meta);
-    let read = records_of((media, &whole), meta, (&history, known), visit)?.unwrap_or(1..1);
-    Ok(first.unwrap_or(read.start)..read.end)
+
+    /// See [`records`].
+    fn records(
+        self,
+        media: &dyn Media,
+        whole: &Whole<'_>,
+        visit: &mut dyn FnMut(&Entry) -> Result<()>,
+    ) -> Result<Range<u64>> {
+        let mut first = None;
+        for (meta, history) in self.former {
+            let (past, log) = (Whole::past(media), (&history, KnownExtent::Nothing));
+            let read = records_of((media, &past), &meta, log, visit)?;
+            first = first.or(read.filter(|read| !read.is_empty()).map(|read| read.start));
+        }
+        let log = (&self.present, self.known);
+        let read = records_of((media, whole), &self.meta, log, visit)?.unwrap_or(1..1);
+        Ok(first.unwrap_or(read.start)..read.end)
+    }
 }
 
 /// As [`records`], of a part of the log; `None` if there is none.

@@ -3,7 +3,7 @@
 //!
 //! Nothing here changes the files that it examines. State is rebuilt privately, in memory.
 
-use crate::admin::look::{Look, look, needed_log};
+use crate::admin::look::{Look, look_at, needed_log};
 use crate::admin::salvage;
 use crate::admin::second::{Second, copy_file};
 use crate::archive::keep_file;
@@ -125,28 +125,25 @@ pub fn verify_on(media: &dyn Media) -> Result<Report> {
 }
 
 fn verify_files(media: &dyn Media) -> Result<Report> {
-    let meta = match read_meta(media) {
-        Err(error @ (Error::Damaged { .. } | Error::Version { .. })) => {
-            let mut report = Report { files: Vec::new() };
-            report.add(media, FileName::Meta, Err(error));
-            return Ok(report);
-        }
-        other => other?,
-    };
+    if let Err(error @ (Error::Damaged { .. } | Error::Version { .. })) = read_meta(media) {
+        let mut report = Report { files: Vec::new() };
+        report.add(media, FileName::Meta, Err(error));
+        return Ok(report);
+    }
     // Damage beside active writers may be files that were removed while they were examined: a
     // listing may contain a snapshot, but not yet the segment that it needs.
     for _ in 1..LOOKS_AT_DAMAGE {
-        let (report, lives) = verify_once(media, &meta)?;
+        let (report, lives) = verify_once(media)?;
         if report.is_sound() || !lives {
             return Ok(report);
         }
     }
-    verify_once(media, &meta).map(|(report, _)| report)
+    verify_once(media).map(|(report, _)| report)
 }
 
 /// Examines everything once, and returns whether writers were active meanwhile.
-fn verify_once(media: &dyn Media, meta: &Meta) -> Result<(Report, bool)> {
-    look(media, meta, |known| {
+fn verify_once(media: &dyn Media) -> Result<(Report, bool)> {
+    look_at(media, |meta, known| {
         let mut report = Report { files: Vec::new() };
         report.add(media, FileName::Meta, Ok(format!("kind {}", meta.kind.name())));
         let listing = Listing::of_filter(media, meta.log_uuid)?;

@@ -3,6 +3,7 @@
 //! A look takes no lock, so nobody ever waits for it, wherever it is stopped. In place of a lock it
 //! checks at its end that nobody has opened the filter since it began; otherwise it begins anew.
 
+use crate::engine::open::read_meta;
 use crate::error::{Error, Result};
 use crate::image::Control;
 use crate::image::handles::Handles;
@@ -119,12 +120,35 @@ impl Look {
 
 /// Examines a filter's files, and begins anew if some were removed meanwhile, or if the filter was
 /// opened: processes that have it open remove files they no longer need.
+///
+/// # Errors
+/// As [`look_within`].
 pub(crate) fn look<T>(
     media: &dyn Media,
     meta: &Meta,
     at: impl FnMut(KnownExtent) -> Result<T>,
 ) -> Result<T> {
     look_within(media, meta, PATIENCE, at)
+}
+
+/// As [`look`], of the filter as it is then: an alteration meanwhile begins it anew, with the new
+/// `meta`.
+///
+/// # Errors
+/// [`Error::NotAFilter`], [`Error::Locked`], [`Error::Damaged`], [`Error::Version`], [`Error::Io`],
+/// and errors of `at`.
+pub(crate) fn look_at<T>(
+    media: &dyn Media,
+    mut at: impl FnMut(&Meta, KnownExtent) -> Result<T>,
+) -> Result<T> {
+    for _ in 0..TRIES {
+        let meta = read_meta(media)?;
+        match look(media, &meta, |known| at(&meta, known)) {
+            Err(Error::Retired { replaced: false, .. }) => {}
+            seen => return seen,
+        }
+    }
+    Err(locked(media.path()))
 }
 
 /// As [`look`], but waits only so long for a process that opens or closes the filter.

@@ -1,6 +1,6 @@
 //! A new filter that is what another one was at a moment of its past.
 
-use crate::admin::look::look;
+use crate::admin::look::look_at;
 use crate::admin::salvage::{rebuilt_inserts, write_log};
 use crate::admin::second::copy_file;
 use crate::archive::At;
@@ -40,12 +40,13 @@ pub fn restore_at(from: impl AsRef<Path>, at: At, dir: impl AsRef<Path>) -> Resu
 /// # Errors
 /// As [`restore_at`].
 pub fn restore_at_on(from: &dyn Media, at: At, to: &dyn Media) -> Result<Restored> {
-    let meta = read_meta(from)?;
+    // Before anything is written.
+    read_meta(from)?;
     write_new(to, |_locks| {
-        let (restored, meta) = look(from, &meta, |known| {
+        let (restored, meta) = look_at(from, |meta, known| {
             // A repeated look begins with an empty directory.
             clear(to)?;
-            let past = Past::of(from, &meta, known, at).and_then(|past| {
+            let past = Past::of(from, meta, known, at).and_then(|past| {
                 let meta = past.revision().meta.clone();
                 Ok((past.rebuild_whole(at)?, meta))
             });

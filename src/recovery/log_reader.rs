@@ -232,6 +232,15 @@ impl LogReader {
         Ok(prefix)
     }
 
+    /// Returns the LSN after the last record.
+    ///
+    /// # Errors
+    /// As [`LogReader::read`].
+    pub(crate) fn end(&self, media: &dyn Media, known: KnownExtent) -> Result<u64> {
+        let last = self.segments().last().map_or(1, |segment| segment.first);
+        Ok(self.read(media, last, known, |_, _, _| Ok(()))?.stop)
+    }
+
     /// As [`LogReader::read`], from the end of a prefix, which it extends. The prefix contains the
     /// records read even after an error.
     ///

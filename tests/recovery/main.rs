@@ -3,6 +3,7 @@
 //! model of the protocol between processes that recover and remove files.
 
 mod altered;
+mod beside_alterations;
 mod commits;
 mod long_logs;
 mod moments;

@@ -1,6 +1,6 @@
 //! The operations in a log, read while others write it.
 
-use crate::admin::look::{look, look_within};
+use crate::admin::look::{look_at, look_within};
 use crate::admin::parts::Piece;
 use crate::archive::At;
 use crate::archive::past::Past;
@@ -282,15 +282,14 @@ impl History {
     /// # Errors
     /// As [`History::open`].
     pub fn open_on(media: Arc<dyn Media>) -> Result<Self> {
-        let now = read_meta(&*media)?;
-        let (revision, next) = look(&*media, &now, |_| {
-            for revision in revisions(&*media, &now)? {
+        let (now, revision, next) = look_at(&*media, |now, _| {
+            for revision in revisions(&*media, now)? {
                 let listing = Listing::of_filter(&Whole::new(&*media), revision.meta.log_uuid)?;
                 if let Some(&(_, first)) = listing.segments.first() {
-                    return Ok((revision, first));
+                    return Ok((now.clone(), revision, first));
                 }
             }
-            Ok((Revision::present(&now), 1))
+            Ok((now.clone(), Revision::present(now), 1))
         })?;
         let (timeline, durable, read, log) = (0, true, VecDeque::new(), None);
         Ok(Self { media, now, revision, next, timeline, durable, read, log })
@@ -301,11 +300,11 @@ impl History {
     /// # Errors
     /// [`Error::NotKept`] if the log does not have it any more, and as [`History::open`].
     pub fn after(mut self, at: At) -> Result<Self> {
-        let (revision, next) = look(&*self.media, &self.now, |known| {
-            let past = Past::of(&*self.media, &self.now, known, at)?;
-            Ok((past.revision().clone(), past.next_after(at)?))
+        let (now, revision, next) = look_at(&*self.media, |now, known| {
+            let past = Past::of(&*self.media, now, known, at)?;
+            Ok((now.clone(), past.revision().clone(), past.next_after(at)?))
         })?;
-        (self.revision, self.next, self.timeline) = (revision, next, 0);
+        (self.now, self.revision, self.next, self.timeline) = (now, revision, next, 0);
         self.read.clear();
         self.log = None;
         Ok(self)
@@ -422,10 +421,10 @@ impl History {
                 })
             };
             let (read, log): (Read<C>, _) = match read {
-                Err(Error::Retired { .. }) => {
-                    self.note_alteration()?;
-                    continue;
-                }
+                Err(Error::Retired { .. }) => match self.note_alteration() {
+                    Ok(()) | Err(Error::Retired { .. }) => continue,
+                    Err(error) => return Err(error),
+                },
                 read => read.map_err(|error| explained(&*self.media, error))?,
             };
             // Only now is it certain that nobody has opened the filter meanwhile.
@@ -444,22 +443,22 @@ impl History {
 
     /// Notes where the parameters ended that the filter had, because it was altered.
     fn note_alteration(&mut self) -> Result<()> {
-        self.now = read_meta(&*self.media)?;
-        if self.revision.end.is_some() {
-            return Ok(());
+        let (media, now) = (&*self.media, read_meta(&*self.media)?);
+        if self.revision.end.is_none() {
+            let (own, log) = (self.revision.meta.log_uuid, now.log_uuid);
+            let mut known = revisions(media, &now)?.into_iter();
+            let Some(revision) = known.find(|revision| revision.meta.log_uuid == own) else {
+                let (from, end) = look_within(media, &now, PATIENCE, |known| {
+                    let log = Log::open(media, &Listing::of_filter(media, log)?, log)?;
+                    let first = log.segments().first().map_or(1, |segment| segment.first);
+                    Ok((first.max(1) - 1, log.end(media, known)?))
+                })?;
+                let (path, wanted) = (media.path().to_path_buf(), format!("lsn:{}", self.next - 1));
+                return Err(Error::NotKept { path, wanted, from, end });
+            };
+            self.revision = revision;
         }
-        let known = revisions(&*self.media, &self.now)?;
-        let own = self.revision.meta.log_uuid;
-        match known.into_iter().find(|revision| revision.meta.log_uuid == own) {
-            Some(revision) => self.revision = revision,
-            None => {
-                let listing = Listing::of_filter(&*self.media, self.now.log_uuid)?;
-                let from = listing.segments.first().map_or(1, |&(_, first)| first) - 1;
-                let (path, wanted) = (self.media.path().to_path_buf(), self.next - 1);
-                let wanted = format!("lsn:{wanted}");
-                return Err(Error::NotKept { path, wanted, from, end: from + 1 });
-            }
-        }
+        self.now = now;
         Ok(())
     }
 
@@ -583,8 +582,7 @@ impl History {
                 return Ok(log);
             }
         };
-        let last = log.segments().last().map_or(first, |segment| segment.first);
-        let end = log.read(whole, last, known, |_, _, _| Ok(()))?.stop;
+        let end = log.end(whole, known)?;
         let path = self.media.path().to_path_buf();
         Err(Error::NotKept { path, wanted, from: first.max(1) - 1, end })
     }

@@ -1,12 +1,12 @@
 //! What an alteration would take.
 
-use crate::admin::look::look;
+use crate::admin::look::look_at;
 use crate::api::config::Spec;
 use crate::api::history::commits::History;
 use crate::api::history::refill::{has_window, time_at_start};
 use crate::clock::Timestamp;
 use crate::engine::alter::meta_after;
-use crate::engine::open::{first_bank_bytes, read_meta};
+use crate::engine::open::first_bank_bytes;
 use crate::engine::time::latest_of_stripes;
 use crate::error::Result;
 use crate::image::Control;
@@ -58,8 +58,7 @@ pub struct AlterationPlan {
 /// [`Error::Parameter`](crate::Error::Parameter), and as [`History::open`].
 pub fn plan<K: Spec>(dir: impl AsRef<Path>, spec: K) -> Result<AlterationPlan> {
     let media = Disk::new(dir.as_ref());
-    let meta = read_meta(&media)?;
-    let after = meta_after(&meta, spec.kind()?)?;
+    let kind = spec.kind()?;
     let mut history = History::open(dir.as_ref())?.with_undurable();
     let (first_lsn, mut since) = (history.next_lsn(), None);
     let begins = time_at_start(&media, &history.revision, first_lsn)?;
@@ -69,15 +68,17 @@ pub fn plan<K: Spec>(dir: impl AsRef<Path>, spec: K) -> Result<AlterationPlan> {
             break;
         }
     }
-    let (end, latest) = look(&media, &meta, |known| {
+    let (meta, end, latest) = look_at(&media, |meta, known| {
         if let KnownExtent::WritersLive { .. } = known
             && let Some(image) = Control::find(&media, meta.uuid, Access::Read)?
         {
-            return Ok((image.tail().hint(), latest_of_stripes(&image)));
+            return Ok((meta.clone(), image.tail().hint(), latest_of_stripes(&image)));
         }
-        let rebuilt = rebuild_in_memory(&media, &meta, known, &|| {})?;
-        Ok((rebuilt.prefix.stop, latest_of_stripes(rebuilt.image.header())))
+        let rebuilt = rebuild_in_memory(&media, meta, known, &|| {})?;
+        let latest = latest_of_stripes(rebuilt.image.header());
+        Ok((meta.clone(), rebuilt.prefix.stop, latest))
     })?;
+    let after = meta_after(&meta, kind)?;
     let memory = |meta: &Meta| first_bank_bytes(&*meta.kind, meta.layout);
     let records = end.saturating_sub(first_lsn);
     Ok(AlterationPlan {
