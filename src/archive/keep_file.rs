@@ -68,6 +68,17 @@ pub fn read(media: &dyn Media) -> Result<Keep> {
     })
 }
 
+/// Reads how much is kept, for whoever removes log: all of it as long as the file is damaged.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn wished(media: &dyn Media) -> Result<Keep> {
+    match read(media) {
+        Err(Error::Damaged { .. }) => Ok(Keep::Bytes(u64::MAX)),
+        keep => keep,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -46,7 +46,6 @@ pub(crate) struct Alteration<'e> {
     /// With the byte that others need for an alteration. Becomes that of the new engine.
     slots: Sessions,
     meta: Meta,
-    keep: Keep,
 }
 
 /// All stripes of a filter that is being altered: nobody writes.
@@ -131,11 +130,7 @@ impl<'e> Alteration<'e> {
             return Err(locked(media.path()));
         }
         check_links(media, shared.log.next_temporary())?;
-        let keep = match keep_file::read(media) {
-            Err(Error::Damaged { .. }) => Keep::Bytes(u64::MAX),
-            keep => keep?,
-        };
-        Ok(Self { engine, slots, meta, keep })
+        Ok(Self { engine, slots, meta })
     }
 
     /// Returns the parameters that the filter will have.
@@ -221,9 +216,11 @@ impl<'e> Alteration<'e> {
     /// [`Error::Io`] and others. The filter is then as before, unless `meta` could be replaced:
     /// either way its handles open it again if they must.
     pub(crate) fn finish(self, stopped: Stopped<'e>, machine: Machine) -> Result<Engine> {
-        let (engine, meta, keep) = (self.engine, self.meta, self.keep);
+        let (engine, meta) = (self.engine, self.meta);
         let shared = &engine.shared;
         let media = shared.media.clone();
+        // Nobody changes it any more: the opening byte is held until the former log is put away.
+        let keep = keep_file::wished(&*media)?;
         let numbers = || std::iter::repeat_with(|| shared.log.next_temporary());
         remove_unfinished(&*media, &shared.meta, numbers())?;
         let lsn = stopped.lsn;
@@ -293,4 +290,38 @@ fn write_log(
         let _ = media.remove(&temporary);
         Error::io("write", media.path().join(name))(error)
     })
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::archive::At;
+    use crate::inspect::verify_on;
+    use crate::media::Memory;
+    use crate::{Any, Bloom, Filter, Reader, Spec};
+
+    #[test]
+    fn log_that_is_to_be_kept_since_an_alteration_began_is_kept_with_its_parameters() {
+        let media: Arc<dyn Media> = Arc::new(Memory::new());
+        let options = || Options::new().background(false);
+        let filter = Filter::create_on(media.clone(), Bloom::capacity(1000), options());
+        let filter = filter.expect("a filter");
+        (0..50_u64).for_each(|key| assert!(filter.insert(key.to_le_bytes()).is_ok()));
+        let before = filter.digest().expect("a digest");
+        let engine = filter.engine().clone();
+        let kind = Bloom::capacity(2000).kind().expect("a kind");
+        let alteration = Alteration::begin(&engine, kind).expect("nobody else alters it");
+        let keeps = options().keep_log(Keep::For(Duration::from_secs(86_400)));
+        let other = Filter::<Bloom>::open_on(media.clone(), keeps).expect("a filter");
+        let stopped = alteration.stop_writers().expect("they stop");
+        let machine = Machine::new(alteration.meta().identity.clone()).expect("a machine");
+        let made = alteration.finish(stopped, machine).expect("room");
+        filter.current.replace(&engine, made).expect("it is open");
+        assert!(!other.contains(7_u64.to_le_bytes()).expect("an answer"), "the new one is empty");
+        let report = verify_on(&*media).expect("it is there");
+        assert!(report.is_sound(), "{report:?}");
+        let past = Reader::<Any>::at_on(media, At::Lsn(before.lsn - 1), options());
+        let found = past.expect("it is kept").digest().expect("a digest");
+        assert_eq!(found.value, before.value);
+    }
 }

@@ -8,7 +8,6 @@ use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::media::Media;
 use crate::meta::Meta;
-use crate::options::Keep;
 use crate::recovery::Listing;
 use crate::recovery::removal::{self, remove_for_good};
 
@@ -21,10 +20,7 @@ pub(crate) const SLOT_TEMPORARIES: u32 = 32;
 /// has not come to its end.
 pub(crate) fn put_former_away(media: &dyn Media, meta: &Meta) -> Result<()> {
     let second = Timestamp::now().as_unix_millis() / 1000;
-    let keep = match keep_file::read(media) {
-        Err(Error::Damaged { .. }) => Keep::Bytes(u64::MAX),
-        keep => keep?,
-    };
+    let keep = keep_file::wished(media)?;
     remove_unfinished(media, meta, LEFTOVER_TEMPORARY..)?;
     put_away(media, meta, (keep, second), LEFTOVER_TEMPORARY..)
 }
