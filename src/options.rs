@@ -135,7 +135,9 @@ pub enum Keep {
     /// Nothing.
     #[default]
     Nothing,
-    /// At least the operations of this time, by the wall clock.
+    /// At least the operations of this time: by a clock that runs evenly while the machine does, so
+    /// that setting the wall clock ahead removes nothing, and by the wall clock from one start of
+    /// the machine to the next.
     For(Duration),
     /// At most this many bytes of log and snapshots.
     Bytes(u64),

@@ -19,11 +19,32 @@ use crate::snapshot::SnapshotReader;
 use crate::wal::record::RECORD_BYTES;
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
+use std::time::Duration;
 
 /// Steps between bases in the kept log.
 const BASES: u64 = 8;
 /// Log between two bases, in bytes of a snapshot.
 const LOG_OF_SNAPSHOT: u64 = 4;
+
+/// The present second, in Unix seconds, by two clocks.
+#[derive(Debug, Clone, Copy)]
+pub struct Now {
+    /// By the wall clock, which names files.
+    pub wall: u64,
+    /// By a clock that has run evenly since the machine was started, whatever has been done to the
+    /// wall clock since.
+    pub even: u64,
+}
+
+impl Now {
+    /// Returns whether a file may have got its name within this time. One that is old by the wall
+    /// clock is not, unless that was behind then, or has been set ahead since: by the other clock
+    /// it is young.
+    fn is_within(self, time: Duration, since: u64) -> bool {
+        let earliest = |now: u64| now.saturating_sub(time.as_secs());
+        since >= earliest(self.wall) || (earliest(self.even)..=self.even).contains(&since)
+    }
+}
 
 /// Gives files that recovery no longer needs their names as kept ones, in this order; `listing` is
 /// the directory. A file loses its former name when the new one survives a power cut. Stops at a
@@ -207,14 +228,14 @@ impl Archive {
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub fn superfluous(&self, media: &dyn Media, keep: Keep, second: u64) -> Result<Vec<FileName>> {
+    pub fn superfluous(&self, media: &dyn Media, keep: Keep, now: Now) -> Result<Vec<FileName>> {
         let mut files = self.useless.clone();
         let base = match keep {
             Keep::Nothing => {
                 files.extend(self.bases.iter().filter_map(Base::file).chain(self.segments()));
                 return Ok(self.with_metas(files));
             }
-            Keep::For(time) => self.base_for(second.saturating_sub(time.as_secs())),
+            Keep::For(time) => self.base_for(|since| now.is_within(time, since)),
             Keep::Bytes(most) => {
                 let sizes = self.sizes(media)?;
                 let all = sizes.values().sum::<u64>();
@@ -225,7 +246,7 @@ impl Archive {
                 match self.bases.iter().find(|base| rest(base) <= most) {
                     _ if all <= most => None,
                     Some(base) => Some(*base),
-                    None => return self.superfluous(media, Keep::Nothing, second),
+                    None => return self.superfluous(media, Keep::Nothing, now),
                 }
             }
         };
@@ -234,10 +255,11 @@ impl Archive {
         Ok(self.with_metas(files))
     }
 
-    /// Returns the newest base from which all operations since this second can be reached.
-    fn base_for(&self, second: u64) -> Option<Base> {
+    /// Returns the newest base from which the kept log can be reached that is young enough, by the
+    /// seconds in its names.
+    fn base_for(&self, is_young: impl Fn(u64) -> bool) -> Option<Base> {
         // What recovery needed until then is younger.
-        let wanted = self.listing.kept_segments.iter().find(|kept| kept.since >= second);
+        let wanted = self.listing.kept_segments.iter().find(|kept| is_young(kept.since));
         let from = wanted.map(|kept| kept.first).or(self.next_first())?;
         self.bases.iter().rev().find(|base| base.end <= from).copied()
     }

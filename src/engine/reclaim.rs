@@ -6,13 +6,14 @@
 //! snapshot were damaged.
 
 use crate::archive::keep_file;
-use crate::archive::kept_files::{self, Archive};
-use crate::clock::Timestamp;
+use crate::archive::kept_files::{self, Archive, Now};
+use crate::clock::{Clock, Timestamp};
 use crate::engine::backpressure::Backpressure;
 use crate::engine::log_space::LogSpace;
 use crate::engine::shared::Shared;
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
+use crate::image::Control;
 use crate::options::Keep;
 use crate::recovery::Listing;
 use crate::recovery::removal::{remove_for_good, remove_kept};
@@ -71,6 +72,29 @@ impl Pruning {
     }
 }
 
+/// The system's clock as it was when it was first read, moved on by the time that has passed since:
+/// the wall clock may be set, for example because it was behind when the machine was started.
+#[derive(Debug)]
+struct EvenClock {
+    /// The time and the monotonic reading when the handle was opened.
+    own: [u64; 2],
+}
+
+impl EvenClock {
+    fn new() -> Self {
+        Self { own: [Timestamp::now().as_unix_micros(), Clock::system().elapsed()] }
+    }
+
+    /// Returns the second now. It is the time of leases, which images take over from each other,
+    /// unless this filter's leases have another clock.
+    fn second(&self, header: &Control) -> u64 {
+        let (clock, base) = (Clock::system(), header.lease_base());
+        let is_system = clock.identity() == Some(base.clock());
+        let [time, read] = if is_system { base.base().read() } else { self.own };
+        time.saturating_add(clock.elapsed().saturating_sub(read)) / 1_000_000
+    }
+}
+
 /// The files that a handle removes.
 #[derive(Debug)]
 pub struct Reclaim {
@@ -80,6 +104,7 @@ pub struct Reclaim {
     /// Starts of snapshots of older timelines that this handle has read in full.
     proven: Mutex<Vec<u64>>,
     pruning: Mutex<Pruning>,
+    even_clock: EvenClock,
 }
 
 impl Reclaim {
@@ -95,6 +120,7 @@ impl Reclaim {
             log_space,
             proven: Mutex::default(),
             pruning: Mutex::default(),
+            even_clock: EvenClock::new(),
         }
     }
 
@@ -187,11 +213,7 @@ impl Reclaim {
     ) -> Result<()> {
         let (media, second) = (&*self.shared.media, Timestamp::now().as_unix_millis() / 1000);
         let numbers = || repeat_with(|| self.shared.log.next_temporary());
-        let keep = match keep_file::read(media) {
-            // Nothing is removed as long as it cannot be read how much is wished.
-            Err(Error::Damaged { .. }) => Keep::Bytes(u64::MAX),
-            keep => keep?,
-        };
+        let keep = keep_file::wished(media)?;
         let mut files = listing.kept_segments.len() + listing.kept_snapshots.len();
         if keep == Keep::Nothing {
             remove_for_good(media, superfluous.iter().copied(), numbers())?;
@@ -211,7 +233,8 @@ impl Reclaim {
             Err(Error::Damaged { .. } | Error::Version { .. }) => return Ok(()),
             archive => archive?,
         };
-        let unwanted = archive.superfluous(media, Pruning::aim(keep), second)?;
+        let now = Now { wall: second, even: self.even_clock.second(self.shared.header()) };
+        let unwanted = archive.superfluous(media, Pruning::aim(keep), now)?;
         let left = files.saturating_sub(unwanted.len());
         remove_for_good(media, unwanted, numbers())?;
         *self.pruning.lock() = Pruning { keep, files: left, second };

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::media::Memory;
+use crate::media::failing::Failing;
 use crate::recovery::removal::remove_kept;
 use crate::snapshot::write::SnapshotWriter;
 use crate::snapshot::{ChecksumSeed, SnapshotHeader};
@@ -78,7 +79,11 @@ impl Directory {
 
     /// Removes what these wishes do not ask for.
     fn remove(&self, keep: Keep, second: u64) {
-        let files = self.archive().superfluous(&self.memory, keep, second).expect("no error");
+        self.remove_at(keep, Now { wall: second, even: second });
+    }
+
+    fn remove_at(&self, keep: Keep, now: Now) {
+        let files = self.archive().superfluous(&self.memory, keep, now).expect("no error");
         remove_for_good(&self.memory, files, 50..).expect("no error");
     }
 
@@ -121,6 +126,20 @@ fn a_handle_that_finds_what_another_one_did_since_it_listed_the_files_succeeds()
     let listing = Listing::read(&memory).expect("a directory");
     assert_eq!((listing.kept_segments.len(), listing.segments.len()), (8, 0));
     super::keep(&memory, &files, 7, &none_yet).expect("all are gone");
+}
+
+#[test]
+fn where_files_have_one_name_log_is_kept_nevertheless() {
+    let media = Failing::new(Memory::new()).without_links();
+    media.make().expect("a directory");
+    let name = |number| FileName::Segment { timeline: 1, first: 1 + number * SEGMENT };
+    let files: Vec<_> = (0..8).map(name).collect();
+    for file in &files {
+        media.create(&file.to_string(), BYTES).expect("space");
+    }
+    super::keep(&media, &files, 7, &Listing::default()).expect("renamed");
+    let listing = Listing::read(&media).expect("a directory");
+    assert_eq!((listing.kept_segments.len(), listing.segments.len()), (8, 0));
 }
 
 proptest! {
@@ -206,6 +225,27 @@ proptest! {
         // Again changes nothing.
         made.remove(Keep::For(Duration::from_secs(ago)), now);
         prop_assert_eq!(made.firsts(), firsts);
+    }
+
+    #[test]
+    fn a_step_of_the_wall_clock_removes_no_log_before_its_time(
+        made in directory(), ago in 0..30_u64, later in 0..5_u64,
+    ) {
+        // The names are of a clock that was behind, or it is ahead now.
+        let (wall, even) = (1_000_000_000, since(made.segments) + later);
+        let before = made.firsts();
+        made.remove_at(Keep::For(Duration::from_secs(86_400)), Now { wall, even });
+        prop_assert_eq!(made.reaches_from(), 1);
+        prop_assert_eq!(made.firsts(), before);
+        // Each file goes in its time, as if the clock had been right.
+        made.remove_at(Keep::For(Duration::from_secs(ago)), Now { wall, even });
+        let is_young = |&number: &u64| since(number) >= even - ago;
+        let wanted = (0..made.kept).find(is_young).unwrap_or(made.kept) * SEGMENT + 1;
+        prop_assert!(made.reaches_from() <= wanted, "{} of {wanted}", made.reaches_from());
+        let archive = made.archive();
+        let enough = archive.bases.iter().rev().find(|base| base.end <= wanted);
+        let more = enough.map_or_else(Vec::new, |base| archive.before(base));
+        prop_assert!(more.is_empty(), "{archive:?} {wanted}");
     }
 
     #[test]
