@@ -70,7 +70,7 @@ fn looks_at_a_filter_that_is_being_altered_succeed() {
     let filter = Filter::create(&dir, window(0), kept).expect("a filter");
     insert(&filter, 0..300);
     let moment = At::Lsn(filter.digest().expect("a digest").lsn - 1);
-    let (ended, rounds) = (AtomicBool::new(false), scaled(20));
+    let (ended, rounds) = (AtomicBool::new(false), scaled(8));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for round in 1.. {
