@@ -211,8 +211,8 @@ impl<'a> Past<'a> {
         Err(Error::NotKept { path, wanted, from, end })
     }
 
-    /// Returns whether a time or a position lies in log that is gone: the oldest base, which has all
-    /// that came before, has something beyond it.
+    /// Returns whether a time or a position lies in log that is gone: the oldest base, which has
+    /// all that came before, has something beyond it.
     fn begins_beyond(&self, at: At) -> Result<bool> {
         let (is_whole, mut is_beyond) = (self.first() == 1, false);
         if is_whole || matches!(at, At::Lsn(_)) {

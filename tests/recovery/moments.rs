@@ -211,7 +211,7 @@ fn a_filter_as_of_a_time_is_what_it_was_before_the_first_operation_after_it() {
 }
 
 /// Returns a filter without its first log, in which the latest times and positions are: what is
-/// left begins late, and then goes on. Also returns its LSN before that.
+/// left begins late, and then advances. Also returns its LSN before that.
 fn with_late_log(media: &Arc<dyn Media>) -> (Filter, u64) {
     let spec = AgePartitioned::last(1000);
     let filter = Filter::create_on(media.clone(), spec, options()).expect("a filter").into_any();
