@@ -51,6 +51,10 @@ impl Media for Machine {
         self.disk().rename_new(from, to)
     }
 
+    fn link_new(&self, from: &str, to: &str) -> Result<()> {
+        self.disk().link_new(from, to)
+    }
+
     fn remove(&self, name: &str) -> Result<()> {
         self.disk().remove(name)
     }
