@@ -33,6 +33,32 @@ pub async fn read_link(store: &Store, number: u64) -> Result<Option<(Link, u128)
     Ok(Some((link, digest(&bytes))))
 }
 
+/// Returns whether there is a link, without reading it.
+pub async fn has_link(store: &Store, number: u64) -> Result<bool> {
+    Ok(store.get_part(Folder::Chain, &link_name(number), 0..1).await?.is_some())
+}
+
+/// The newest of the links read that may be removed, by number; 0 if there is none.
+///
+/// Links are removed from the oldest on, except beginnings. So while this one is there, none after
+/// it was removed, and a number without a link is that of the next one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Removable(u64);
+
+impl Removable {
+    /// Notes the next link: its number, and whether it is a beginning.
+    pub fn note(&mut self, number: u64, is_begin: bool) {
+        if !is_begin {
+            self.0 = number;
+        }
+    }
+
+    /// Returns whether it is known and there. Asked after the next link was not found.
+    pub async fn is_there(self, store: &Store) -> Result<bool> {
+        Ok(self.0 > 0 && has_link(store, self.0).await?)
+    }
+}
+
 /// Returns the numbers of the links at which a fetch can begin, the newest first, as far as hints
 /// say, with the store's times of them in microseconds.
 pub async fn base_hints(store: &Store) -> Result<Vec<(u64, i64)>> {

@@ -7,7 +7,7 @@
 //! beginning shows, and each later link names the one before it. So a kill at any point leaves a
 //! copy that is behind. What a power cut has damaged has a wrong digest, and is copied again.
 
-use crate::chain::{Base, Seen, Tip, base_hints, link_name, read_link, walk};
+use crate::chain::{Base, Removable, Seen, Tip, base_hints, has_link, link_name, read_link, walk};
 use crate::download::Download;
 use crate::error::{Error, Result};
 use crate::fetch::nothing;
@@ -43,6 +43,7 @@ pub struct Copy {
     local: Store,
     dir: PathBuf,
     tip: Tip,
+    removable: Removable,
     filter: Option<u128>,
     /// The newest base that is not noted here yet, with the number of its link.
     wanted: Option<(u64, Wanted)>,
@@ -107,6 +108,7 @@ impl Copy {
             local,
             dir: dir.to_path_buf(),
             tip: Tip::default(),
+            removable: Removable::default(),
             filter: None,
             wanted: None,
             began: 0,
@@ -148,11 +150,16 @@ impl Copy {
         if links > 0 {
             self.certain = Some(Instant::now());
         }
-        if self.certain.is_none_or(|certain| certain.elapsed() > self.doubt) {
+        let is_end = self.removable.is_there(&self.remote).await?;
+        if !is_end || self.certain.is_none_or(|certain| certain.elapsed() > self.doubt) {
             if self.is_left_behind().await? {
                 return self.take_anew().await;
             }
             self.check_chain().await?;
+            if !is_end && !has_link(&self.remote, self.tip.number).await? {
+                // The list lacks what has replaced it; or somebody has removed it.
+                return Err(self.removed());
+            }
             self.certain = Some(Instant::now());
         }
         Ok(())
@@ -188,6 +195,9 @@ impl Copy {
             Err(error) => return Err(error),
         };
         (self.filter, self.tip, self.began) = (seen.filter, tip, seen.began());
+        for &(number, is_begin) in &seen.numbers {
+            self.removable.note(number, is_begin);
+        }
         self.check_chain().await?;
         if self.is_left_behind().await? {
             return Ok(false);
@@ -250,6 +260,7 @@ impl Copy {
                 self.local.put_over(Folder::Chain, &link_name(1), bytes).await?;
             }
             self.tip = Tip { number: from - 1, digest: 0 };
+            self.removable = Removable::default();
             (self.wanted, self.began, self.noted) = (None, 0, number);
             if self.copy_links().await?.is_none()
                 || self.tip.number < number
@@ -266,13 +277,18 @@ impl Copy {
                 return Ok(());
             }
         }
-        Err(Error::Store {
+        Err(self.removed())
+    }
+
+    /// Creates the error for links that were removed, and for which there are no others yet.
+    fn removed(&self) -> Error {
+        Error::Store {
             object: self.remote.to_string(),
             action: "copy",
             found: "what it has is removed while it is read".into(),
-            remedy: "it is tried again",
+            remedy: "it is tried again; if this stays, somebody has removed objects: keep the copy",
             is_transient: true,
-        })
+        }
     }
 
     /// Returns the newest base of the store, with the number of its link.
@@ -336,6 +352,7 @@ impl Copy {
         }
         self.local.put_over(Folder::Chain, &name, bytes).await?;
         (self.tip, self.filter) = (Tip { number, digest }, Some(link.filter));
+        self.removable.note(number, matches!(link.content, Content::Begin(_)));
         if let Content::Begin(begin) = &link.content {
             self.began = if begin.continues { 0 } else { number };
         }

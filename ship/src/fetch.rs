@@ -3,7 +3,7 @@
 //! Whatever happens meanwhile, the target is complete or not there: the parts are put together
 //! beside it. Opening it is a recovery, which checks every record and frame again.
 
-use crate::chain::{Base, Seen, base_hints, link_name, read_link, walk};
+use crate::chain::{Base, Removable, Seen, base_hints, link_name, read_link, walk};
 use crate::error::{Error, Result};
 use crate::files::{beside, io, occupied, remove, sync_parent};
 use crate::link::Content;
@@ -34,6 +34,8 @@ pub struct Fetched {
     /// Whether the chain has begun anew since, after an alteration or a gap, and the snapshot of
     /// that is not there yet.
     pub is_pending: bool,
+    /// By which a follower sees whether links that follow were removed.
+    pub(crate) removable: Removable,
 }
 
 /// Creates a filter in a new directory, as the store has it: now, or at a moment that is kept
@@ -193,9 +195,11 @@ pub(crate) async fn assemble_from(
     }
     let mut seen = Seen::from_base(&base);
     let (mut timeline, mut is_reached) = (link.timeline, false);
+    let mut removable = Removable::default();
     let run = if matches!(base, Base::Creation(_)) { number } else { 0 };
     let tip = walk(store, (base.first_link(number), None), |link| {
         timeline = timeline.max(link.timeline);
+        removable.note(link.number, matches!(link.content, Content::Begin(_)));
         if let Content::Log(piece, _) = &link.content
             && seen.began() == run
         {
@@ -221,5 +225,5 @@ pub(crate) async fn assemble_from(
     }
     let lsn = assembly.finish()?;
     let is_pending = seen.began() != run;
-    Ok(Some(Fetched { lsn, timeline, link: tip.number, bytes, is_pending }))
+    Ok(Some(Fetched { lsn, timeline, link: tip.number, bytes, is_pending, removable }))
 }

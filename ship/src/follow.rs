@@ -5,7 +5,7 @@
 //! has not seen the end of the chain for too long. Whether the shipper is late is a figure of its
 //! own.
 
-use crate::chain::{Base, link_name, read_link};
+use crate::chain::{Base, Removable, has_link, link_name, read_link};
 use crate::copy::Copy;
 use crate::error::{Error, Result};
 use crate::fetch::{Fetched, assemble};
@@ -21,12 +21,14 @@ use std::time::{Duration, Instant};
 /// After so long without a link, a list shows whether links were removed; sooner if the copy must
 /// not be that old.
 pub(crate) const DOUBT: Duration = Duration::from_secs(60);
+/// What is said of an age that is not known.
+const UNKNOWN: &str = "an unknown time";
 const REMOVED: &str = "somebody has removed the objects: look for who has, and start again";
 
 struct Shared {
     standby: RwLock<Standby>,
-    /// When the end of the chain was last asked for, successfully.
-    seen: Mutex<Instant>,
+    /// When the copy last had all that the chain had; `None` if it never did.
+    seen: Mutex<Option<Instant>>,
     max_lag: Duration,
 }
 
@@ -48,16 +50,21 @@ impl Answers {
     pub fn ask<T>(&self, question: impl FnOnce(&Reader<Any>) -> ebbtide::Result<T>) -> Result<T> {
         let (lag, allowed) = (self.lag(), self.0.max_lag);
         if lag > allowed {
-            return Err(Error::Behind { allowed, found: format!("{:.1} s", lag.as_secs_f64()) });
+            let known = |lag: Duration| format!("{:.1} s", lag.as_secs_f64());
+            let found = Some(lag).filter(|&lag| lag < Duration::MAX);
+            return Err(Error::Behind { allowed, found: found.map_or(UNKNOWN.into(), known) });
         }
         let standby = self.0.standby.read().unwrap_or_else(PoisonError::into_inner);
         Ok(standby.ask(question)?)
     }
 
-    /// Returns how old the copy is at most, measured by what the store had.
+    /// Returns how old the copy is at most, measured by what the store had. It grows also while the
+    /// chain has begun anew, after an alteration or a gap, and the snapshot of that is not there
+    /// yet; of a follower that began then it is not known, which is [`Duration::MAX`].
     #[must_use]
     pub fn lag(&self) -> Duration {
-        self.0.seen.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
+        let seen = *self.0.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.map_or(Duration::MAX, |seen| seen.elapsed())
     }
 
     /// Returns the LSN below which it has every operation.
@@ -77,6 +84,7 @@ pub struct Follower {
     link: u64,
     /// Whether links since belong to a state whose snapshot is not there yet.
     is_pending: bool,
+    removable: Removable,
     /// When a link last came, or a list has shown that none is missing.
     certain: Instant,
 }
@@ -116,7 +124,9 @@ impl Follower {
     pub async fn begin_in(store: Store, dir: impl AsRef<Path>, max_lag: Duration) -> Result<Self> {
         let begun = Instant::now();
         let doubt = max_lag.min(DOUBT);
-        let copy = Copy::open(store.clone(), dir.as_ref(), doubt).await?;
+        let mut copy = Copy::open(store.clone(), dir.as_ref(), doubt).await?;
+        // Otherwise it would answer from what it had when the follower before ended.
+        copy.look().await?;
         match Self::begin_at(copy.local().clone(), Some(copy), max_lag, begun).await {
             // A part of the copy is damaged.
             Err(Error::Object { .. }) => {
@@ -135,10 +145,10 @@ impl Follower {
         begun: Instant,
     ) -> Result<Self> {
         let (standby, fetched) = take(&store).await?;
-        let seen = Mutex::new(begun);
+        let Fetched { link, is_pending, removable, .. } = fetched;
+        let seen = Mutex::new(Some(begun).filter(|_| !is_pending));
         let shared = Arc::new(Shared { standby: RwLock::new(standby), seen, max_lag });
-        let (link, is_pending, certain) = (fetched.link, fetched.is_pending, Instant::now());
-        Ok(Self { store, copy, shared, link, is_pending, certain })
+        Ok(Self { store, copy, shared, link, is_pending, removable, certain: Instant::now() })
     }
 
     /// Returns the answers, for other threads.
@@ -147,7 +157,7 @@ impl Follower {
         Answers(self.shared.clone())
     }
 
-    /// Applies what has come since, with one request for each link and one more. Returns the number
+    /// Applies what has come since, with one request for each link and two more. Returns the number
     /// of links. After an error that [is transient](Error::is_transient) the next call continues.
     ///
     /// # Errors
@@ -160,23 +170,30 @@ impl Follower {
         }
         while let Some((link, _)) = read_link(&self.store, self.link + 1).await? {
             self.certain = Instant::now();
-            self.apply(&link)?;
-            self.link += 1;
             links += 1;
             if self.is_pending && Base::of(&link).is_some() {
+                // Before the link counts as read: after an error the next call is here again.
                 self.take_anew().await?;
                 // The end of a copy is not that of the place.
                 begun = if self.copy.is_none() { Instant::now() } else { begun };
+            } else {
+                self.apply(&link)?;
             }
         }
         if self.copy.as_ref().is_some_and(|copy| copy.newest() > self.link) {
             // Links were left out.
             self.take_anew().await?;
         }
-        if self.copy.is_none() && self.certain.elapsed() > self.shared.max_lag.min(DOUBT) {
+        if self.copy.is_none()
+            && (!self.removable.is_there(&self.store).await?
+                || self.certain.elapsed() > self.shared.max_lag.min(DOUBT))
+        {
             self.make_certain().await?;
         }
-        *self.shared.seen.lock().unwrap_or_else(PoisonError::into_inner) = begun;
+        // Otherwise what was read is not in the copy.
+        if !self.is_pending {
+            *self.shared.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(begun);
+        }
         if let Some(copy) = &mut self.copy {
             copy.renew_base().await?;
         }
@@ -189,17 +206,20 @@ impl Follower {
         if !self.store.list(Folder::Chain, Some(&after)).await?.is_empty() {
             // Links that are not needed any more were removed before they were read here.
             self.take_anew().await?;
-        } else if read_link(&self.store, self.link).await?.is_none() {
-            let object = self.store.name(Folder::Chain, &link_name(self.link));
-            return Err(Error::object(
-                object,
-                "the link that was read from there",
-                "none",
-                REMOVED,
-            ));
+        } else if !has_link(&self.store, self.link).await? {
+            // The list may lack those that have replaced it.
+            match self.take_anew().await {
+                Err(Error::Object { .. }) => return Err(self.removed()),
+                taken => taken?,
+            }
         }
         self.certain = Instant::now();
         Ok(())
+    }
+
+    fn removed(&self) -> Error {
+        let object = self.store.name(Folder::Chain, &link_name(self.link));
+        Error::object(object, "the link that was read from there", "none", REMOVED)
     }
 
     /// Applies the next link.
@@ -212,13 +232,20 @@ impl Follower {
             Content::Log(piece, _) if !self.is_pending => standby.apply(piece)?,
             Content::Log(..) | Content::Snapshot(_) => {}
         }
+        self.link = link.number;
+        self.removable.note(link.number, matches!(link.content, Content::Begin(_)));
         Ok(())
     }
 
+    /// Takes the newest state in place of the copy. It is never an older one.
     async fn take_anew(&mut self) -> Result<()> {
         let (standby, fetched) = take(&self.store).await?;
+        if fetched.link < self.link {
+            return Err(self.removed());
+        }
         *self.shared.standby.write().unwrap_or_else(PoisonError::into_inner) = standby;
-        (self.link, self.is_pending) = (fetched.link, fetched.is_pending);
+        let Fetched { link, is_pending, removable, .. } = fetched;
+        (self.link, self.is_pending, self.removable) = (link, is_pending, removable);
         Ok(())
     }
 }

@@ -28,35 +28,44 @@ fn options() -> Options {
     Options::new().durability(durability).keep_log(Keep::Bytes(1 << 30))
 }
 
+fn ship() -> ShipOptions {
+    ShipOptions { snapshot_log_bytes: 10_000, ..ShipOptions::default() }
+}
+
 /// A filter whose shipper has no faults.
-struct Source {
-    server: Arc<Server>,
+pub struct Source {
+    pub server: Arc<Server>,
     media: Arc<dyn Media>,
-    filter: Filter<AgePartitioned>,
-    shipper: Shipper,
+    pub filter: Filter<AgePartitioned>,
+    pub shipper: Shipper,
     random: Random,
 }
 
 impl Source {
-    async fn new(seed: u64) -> Self {
+    pub async fn new(seed: u64) -> Self {
         let media: Arc<dyn Media> = Arc::new(Memory::new());
         let filter = Filter::create_on(media.clone(), AgePartitioned::last(300), options());
         let server = Server::new(seed);
-        let ship = ShipOptions { snapshot_log_bytes: 10_000, ..ShipOptions::default() };
         let store = store(Client::sound(&server));
-        let shipper = Shipper::begin(store, media.clone(), ship).await.expect("begun");
+        let shipper = Shipper::begin(store, media.clone(), ship()).await.expect("begun");
         let (filter, random) = (filter.expect("a filter"), Random::new(seed));
         Self { server, media, filter, shipper, random }
     }
 
+    /// Has another shipper begin, as after a restart.
+    async fn restart(&mut self) {
+        let (store, media) = (store(Client::sound(&self.server)), self.media.clone());
+        self.shipper = Shipper::begin(store, media, ship()).await.expect("begun");
+    }
+
     /// Returns the digest of the filter as of when the record of this LSN was next.
-    fn digest(&self, lsn: u64) -> u128 {
+    pub fn digest(&self, lsn: u64) -> u128 {
         let then = Reader::<Any>::at_on(self.media.clone(), At::Lsn(lsn - 1), Options::new());
         then.expect("the moment").digest().expect("a digest").value
     }
 
     /// Writes and ships for a while.
-    async fn write(&mut self) {
+    pub async fn write(&mut self) {
         for _ in 0..1 + self.random.below(4) {
             for _ in 0..self.random.below(80) {
                 self.filter.insert(self.random.below(5000).to_le_bytes()).expect("an insert");
@@ -173,36 +182,49 @@ async fn a_follower_killed_at_any_call_leaves_a_prefix_and_continues_to_the_end(
 
 #[tokio::test]
 async fn a_follower_that_often_falls_behind_a_store_with_faults_catches_up_each_time() {
-    let parent = tempfile::tempdir().expect("a directory");
-    let mut source = Source::new(8).await;
-    source.write().await;
-    let client = || store(Client::faulty(&source.server, u64::MAX));
-    let mut follower = loop {
-        match Follower::begin_in(client(), parent.path().join("new"), Duration::ZERO).await {
-            Ok(follower) => break follower,
-            Err(error) => drop(error),
+    for in_directory in [true, false] {
+        let parent = tempfile::tempdir().expect("a directory");
+        let dir = parent.path().join("new");
+        let mut source = Source::new(8).await;
+        source.write().await;
+        let client = || store(Client::faulty(&source.server, u64::MAX));
+        let mut follower = loop {
+            let begun = match in_directory {
+                // A follower that allows no lag answers nothing, and looks for removals each time.
+                true => Follower::begin_in(client(), &dir, Duration::ZERO).await,
+                false => Follower::begin(client(), LAG).await,
+            };
+            match begun {
+                Ok(follower) => break follower,
+                Err(error) => drop(error),
+            }
+        };
+        let (mut looks, mut failures) = (0, 0);
+        for round in 0..60 {
+            for _ in 0..round % 7 {
+                source.write().await;
+            }
+            let least = looks + 1000;
+            while follower.answers().next_lsn() < source.shipper.confirmed() {
+                failures += u32::from(follower.look().await.is_err());
+                looks += 1;
+                assert!(looks < least, "round {round}: it does not catch up");
+            }
+            let answers = follower.answers();
+            let lsn = answers.next_lsn();
+            if follower.look().await.is_ok() && answers.next_lsn() == lsn {
+                let (lsn, digest) = match in_directory {
+                    true => fetched(&directory(&dir)).await,
+                    false => {
+                        let found = answers.ask(|reader| reader.digest()).expect("a digest");
+                        (lsn, found.value)
+                    }
+                };
+                assert_eq!(digest, source.digest(lsn), "round {round}");
+            }
         }
-    };
-    let (mut looks, mut failures) = (0, 0);
-    for round in 0..60 {
-        for _ in 0..round % 7 {
-            source.write().await;
-        }
-        let least = looks + 1000;
-        while follower.answers().next_lsn() < source.shipper.confirmed() {
-            failures += u32::from(follower.look().await.is_err());
-            looks += 1;
-            assert!(looks < least, "round {round}: it does not catch up");
-        }
-        let found = follower.answers();
-        let lsn = found.next_lsn();
-        // By the copy itself: a follower that allows no lag answers nothing.
-        if follower.look().await.is_ok() && follower.answers().next_lsn() == lsn {
-            let (lsn, digest) = fetched(&directory(&parent.path().join("new"))).await;
-            assert_eq!(digest, source.digest(lsn), "round {round}");
-        }
+        assert!(failures > 10, "{failures} of {looks} looks failed");
     }
-    assert!(failures > 10, "{failures} of {looks} looks failed");
 }
 
 /// Follows into a directory, and ends.
@@ -336,6 +358,64 @@ async fn a_follower_that_slept_until_its_links_were_removed_takes_the_newest_bas
     }
     follow(&source, &dir).await;
     verify(&directory(&dir), None).await.expect("sound");
+}
+
+/// Returns whether the place has a link.
+async fn has_link(source: &Source, number: u64) -> bool {
+    let path = object_store::path::Path::from(format!("filters/a/chain/{number:020}"));
+    source.server.objects.head(&path).await.is_ok()
+}
+
+/// Returns the number of the newest link.
+async fn newest(source: &Source) -> u64 {
+    let prefix = object_store::path::Path::from("filters/a/chain");
+    let newest = names(source.server.objects.list(Some(&prefix))).await.into_iter().max();
+    let newest = newest.expect("links");
+    newest.rsplit('/').next().expect("a name").parse().expect("a number")
+}
+
+#[tokio::test]
+async fn links_that_were_removed_unread_are_not_taken_for_the_end_of_the_chain() {
+    for (in_directory, is_beginning) in [(false, false), (false, true), (true, false), (true, true)]
+    {
+        let parent = tempfile::tempdir().expect("a directory");
+        let mut source = Source::new(9).await;
+        source.write().await;
+        if is_beginning {
+            source.restart().await;
+        }
+        let place = store(Client::sound(&source.server));
+        let begun = match in_directory {
+            true => Follower::begin_in(place, parent.path().join("new"), LAG).await,
+            false => Follower::begin(place, LAG).await,
+        };
+        let mut follower = begun.expect("a follower");
+        let next = newest(&source).await + 1;
+        source.write().await;
+        while has_link(&source, next).await {
+            source.write().await;
+        }
+        assert_eq!(has_link(&source, next - 1).await, is_beginning, "it is never removed");
+        follower.look().await.expect("a look");
+        let found = follower.answers().next_lsn();
+        assert_eq!(found, source.shipper.confirmed(), "{in_directory}, {is_beginning}");
+    }
+}
+
+#[tokio::test]
+async fn a_follower_that_starts_again_has_seen_the_end_before_it_answers() {
+    let parent = tempfile::tempdir().expect("a directory");
+    let dir = parent.path().join("new");
+    let mut source = Source::new(10).await;
+    source.write().await;
+    follow(&source, &dir).await;
+    source.filter.insert("one more").expect("an insert");
+    source.filter.sync().expect("a sync");
+    source.shipper.round().await.expect("a round");
+    let place = store(Client::sound(&source.server));
+    let follower = Follower::begin_in(place, &dir, LAG).await.expect("a follower");
+    let found = follower.answers().ask(|reader| reader.contains("one more"));
+    assert!(found.expect("an answer"));
 }
 
 #[tokio::test]

@@ -40,6 +40,8 @@ struct State {
     recent: Vec<(u64, ObjectMeta, bool)>,
     /// Faults that have happened, by name.
     counts: std::collections::BTreeMap<&'static str, u64>,
+    /// Objects that cannot be read or put: those whose path contains this.
+    refused: Option<&'static str>,
 }
 
 impl State {
@@ -58,6 +60,7 @@ impl Server {
             late: Vec::new(),
             recent: Vec::new(),
             counts: std::collections::BTreeMap::new(),
+            refused: None,
         };
         Arc::new(Self { objects: InMemory::new(), state: Mutex::new(state) })
     }
@@ -74,6 +77,18 @@ impl Server {
     /// Returns how often each fault has happened.
     pub fn counts(&self) -> std::collections::BTreeMap<&'static str, u64> {
         self.state().counts.clone()
+    }
+
+    /// From now on refuses to read or put objects whose path contains this, to all clients.
+    pub fn refuse(&self, part: Option<&'static str>) {
+        self.state().refused = part;
+    }
+
+    fn check(&self, path: &Path) -> Result<()> {
+        match self.state().refused {
+            Some(part) if path.as_ref().contains(part) => Err(fault("refused, 503")),
+            _ => Ok(()),
+        }
     }
 
     /// Lets some of the puts happen that are on their way.
@@ -237,6 +252,7 @@ impl ObjectStore for Client {
         options: PutOptions,
     ) -> Result<PutResult> {
         let server = &self.0.server;
+        server.check(path)?;
         let bytes: Bytes = payload.into();
         if !matches!(options.mode, PutMode::Create) {
             self.enter(async {}).await?;
@@ -268,12 +284,14 @@ impl ObjectStore for Client {
         path: &Path,
         options: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
+        self.0.server.check(path)?;
         self.enter(async {}).await?;
         let upload = self.0.server.objects.put_multipart_opts(path, options).await?;
         Ok(Box::new(Upload { client: self.clone(), upload, path: path.clone() }))
     }
 
     async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
+        self.0.server.check(path)?;
         self.enter(async {}).await?;
         self.0.server.objects.get_opts(path, options).await
     }

@@ -1,6 +1,7 @@
 //! A follower answers as the filter does, over everything that can happen to it, and refuses when
 //! it knows too little.
 
+use crate::faulty::{Client, Server};
 use ebbtide::history::Unlogged;
 use ebbtide::media::{Media, Memory};
 use ebbtide::{Any, Durability, Filter, Keep, Options, TimeLimited};
@@ -90,4 +91,87 @@ async fn a_promoted_copy_has_all_that_was_confirmed_and_fences_the_writer() {
     promoted.insert("order 19").expect("an insert");
     promoted.sync().expect("a sync");
     assert!(shipper.round().await.expect("a round").links > 0);
+}
+
+/// A filter, a shipper of it, and its place, which can refuse.
+struct Place {
+    server: Arc<Server>,
+    filter: Filter<TimeLimited>,
+    shipper: Shipper,
+}
+
+impl Place {
+    async fn new() -> Self {
+        let server = Server::new(3);
+        let media: Arc<dyn Media> = Arc::new(Memory::new());
+        let filter = Filter::create_on(media.clone(), spec(60_000), options()).expect("a filter");
+        filter.insert("before").expect("an insert");
+        filter.sync().expect("a sync");
+        let store = Self::store(&server);
+        let begun = Shipper::begin(store, media, ShipOptions::default()).await;
+        let mut shipper = begun.expect("begun");
+        shipper.round().await.expect("a round");
+        Self { server, filter, shipper }
+    }
+
+    fn store(server: &Arc<Server>) -> Store {
+        Store::of(Arc::new(Client::sound(server)), "filters/a", "faulty:///filters/a")
+    }
+
+    async fn follower(&self) -> Follower {
+        let store = Self::store(&self.server);
+        Follower::begin(store, Duration::from_secs(600)).await.expect("a follower")
+    }
+
+    /// Alters the filter, so that its chain begins anew.
+    fn alter(&self) {
+        self.filter.alter(spec(90_000), Unlogged::Forget).expect("an alteration");
+        self.filter.insert("after").expect("an insert");
+        self.filter.sync().expect("a sync");
+    }
+}
+
+#[tokio::test]
+async fn a_new_snapshot_that_could_not_be_read_is_taken_by_the_next_look() {
+    let mut place = Place::new().await;
+    let mut follower = place.follower().await;
+    place.alter();
+    place.shipper.round().await.expect("a round");
+    place.server.refuse(Some("/snapshot/"));
+    for _ in 0..3 {
+        let error = follower.look().await.expect_err("no snapshot can be read");
+        assert!(error.is_transient(), "{error}");
+    }
+    place.server.refuse(None);
+    follower.look().await.expect("a look");
+    let answers = follower.answers();
+    assert_eq!(answers.next_lsn(), place.shipper.confirmed());
+    assert!(answers.ask(|reader| reader.contains("after")).expect("an answer"));
+}
+
+#[tokio::test]
+async fn a_follower_without_the_snapshot_of_an_alteration_grows_old() {
+    let mut place = Place::new().await;
+    let mut follower = place.follower().await;
+    let answers = follower.answers();
+    place.alter();
+    place.server.refuse(Some("/snapshot/"));
+    place.shipper.round().await.expect_err("no snapshot can be put");
+    let mut lag = answers.lag();
+    assert!(follower.look().await.expect("a look") > 0, "the alteration was shipped");
+    for _ in 0..3 {
+        assert!(answers.lag() >= lag, "what was shipped is not in its answers");
+        lag = answers.lag();
+        follower.look().await.expect("a look");
+    }
+    // Nor does one that begins now know how old its copy is.
+    place.server.refuse(None);
+    let late = place.follower().await.answers();
+    let error = late.ask(|reader| reader.contains("after")).expect_err("it is older than known");
+    assert!(matches!(error, Error::Behind { .. }), "{error}");
+    place.shipper.round().await.expect("a round");
+    let begun = std::time::Instant::now();
+    follower.look().await.expect("a look");
+    assert!(answers.lag() <= begun.elapsed());
+    assert!(answers.ask(|reader| reader.contains("after")).expect("an answer"));
 }
