@@ -353,8 +353,11 @@ impl Copy {
         self.local.put_over(Folder::Chain, &name, bytes).await?;
         (self.tip, self.filter) = (Tip { number, digest }, Some(link.filter));
         self.removable.note(number, matches!(link.content, Content::Begin(_)));
-        if let Content::Begin(begin) = &link.content {
-            self.began = if begin.continues { 0 } else { number };
+        if let Content::Begin(begin) = &link.content
+            && !begin.continues
+        {
+            // One that continues leaves it: the log may still be that which a fetch goes to.
+            self.began = number;
         }
         self.want(&link)?;
         Ok(true)

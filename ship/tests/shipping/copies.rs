@@ -403,6 +403,33 @@ async fn links_that_were_removed_unread_are_not_taken_for_the_end_of_the_chain()
 }
 
 #[tokio::test]
+async fn a_copy_has_the_snapshot_to_which_a_fetch_goes_after_a_restart_of_the_shipper() {
+    let parent = tempfile::tempdir().expect("a directory");
+    let dir = parent.path().join("new");
+    let mut source = Source::new(11).await;
+    source.write().await;
+    let place = store(Client::sound(&source.server));
+    let mut follower = Follower::begin_in(place, &dir, LAG).await.expect("a follower");
+    // All of it comes at once: the alteration, its snapshot, a restart, and another snapshot.
+    source.filter.alter(AgePartitioned::last(333), Unlogged::Forget).expect("an alteration");
+    source.filter.insert("altered").expect("an insert");
+    source.filter.sync().expect("a sync");
+    source.shipper.round().await.expect("a round");
+    source.restart().await;
+    let begun = newest(&source).await;
+    for key in 0..1000_u64 {
+        source.filter.insert((8000 + key).to_le_bytes()).expect("an insert");
+    }
+    source.filter.checkpoint().expect("a checkpoint");
+    source.shipper.round().await.expect("a round");
+    assert!(newest(&source).await >= begun + 2, "log and a snapshot");
+    follower.look().await.expect("a look");
+    assert_eq!(follower.answers().next_lsn(), source.shipper.confirmed());
+    let (lsn, digest) = fetched(&directory(&dir)).await;
+    assert_eq!(digest, source.digest(lsn));
+}
+
+#[tokio::test]
 async fn a_follower_that_starts_again_has_seen_the_end_before_it_answers() {
     let parent = tempfile::tempdir().expect("a directory");
     let dir = parent.path().join("new");
