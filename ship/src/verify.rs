@@ -19,6 +19,9 @@ use std::sync::Arc;
 const REMEDY: &str = "do not rely on this copy: ship the filter to a new prefix from a machine \
                       that has it, and keep this one for whoever looks for the reason";
 
+/// How often a verification begins again because what it reads is removed.
+const TRIES: u32 = 5;
+
 /// What was verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -41,12 +44,35 @@ pub struct Verified {
 
 /// Reads everything in the store, rebuilds the filter in memory from each base, and compares. With
 /// `against`, also compares with a directory that has the filter, as of the same LSN (its log must
-/// still have that moment).
+/// still have that moment). A shipper may go on meanwhile: what it removes is not missed.
 ///
 /// # Errors
-/// [`Error::Object`] for the first object that is not what it should be; [`Error::Store`],
-/// [`Error::Filter`].
+/// [`Error::Object`] for the first object that is not what it should be; [`Error::Store`], also if
+/// a shipper has removed what was read each time; [`Error::Filter`].
 pub async fn verify(store: &Store, against: Option<&Path>) -> Result<Verified> {
+    for _ in 0..TRIES {
+        let before = base_hints(store).await?;
+        match verify_once(store, against).await {
+            Err(error @ Error::Object { .. }) => {
+                // A hint is removed before anything else that its base needs.
+                let now = base_hints(store).await?;
+                if before.iter().all(|hint| now.contains(hint)) {
+                    return Err(error);
+                }
+            }
+            verified => return verified,
+        }
+    }
+    Err(Error::Store {
+        object: store.to_string(),
+        action: "verify",
+        found: "what it has is removed by its shipper while it is read".into(),
+        remedy: "verify again when less is shipped, or let the shipper keep more (`--keep 1d`)",
+        is_transient: true,
+    })
+}
+
+async fn verify_once(store: &Store, against: Option<&Path>) -> Result<Verified> {
     let Read { seen, links, log_bytes, newest_micros } = read_all(store).await?;
     let bases = &seen.bases;
     let mut compared = 0;

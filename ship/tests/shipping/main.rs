@@ -15,4 +15,5 @@ mod scripted;
 mod sentences;
 mod server;
 mod slow;
+mod verifying;
 mod workers;
