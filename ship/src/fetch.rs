@@ -1,18 +1,18 @@
 //! A filter from the store: the newest base that will do, and the log from there, as a directory.
 //!
-//! Whatever happens meanwhile, the target is complete or not there: the parts are put together
-//! beside it. Opening it is a recovery, which checks every record and frame again.
+//! Whatever happens meanwhile, the target is a whole filter or none. Opening it is a recovery, which
+//! checks every record and frame again.
 
 use crate::chain::{Base, Removable, Seen, base_hints, link_name, read_link, walk};
 use crate::error::{Error, Result};
-use crate::files::{beside, io, occupied, remove, sync_parent};
+use crate::files::remove;
 use crate::link::Content;
 use crate::snapshot;
 use crate::store::{Folder, Store};
+use crate::target::{Mark, Target};
 use ebbtide::history::At;
 use ebbtide::inspect::{Assembly, restore_at};
 use ebbtide::media::{Disk, Media};
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -38,34 +38,33 @@ pub struct Fetched {
     pub(crate) removable: Removable,
 }
 
-/// Creates a filter in a new directory, as the store has it: now, or at a moment that is kept
-/// there. It keeps no log until it is opened with that option.
+/// Creates a filter in a directory, as the store has it: now, or at a moment that is kept there. It
+/// keeps no log until it is opened with that option.
+///
+/// The directory is new, or there and empty (a mount point, or a link to a directory). It becomes a
+/// filter once all of it is there; after a kill the same call begins again.
 ///
 /// # Errors
 /// [`Error::Occupied`] if the directory is not empty, [`Error::Object`] if the store has nothing
 /// that can be fetched, or it is damaged; [`Error::Store`], [`Error::Filter`].
 pub async fn fetch(store: &Store, dir: impl AsRef<Path>, at: Option<At>) -> Result<Fetched> {
-    let dir = dir.as_ref();
-    if let Some(found) = occupied(dir)? {
-        return Err(Error::Occupied { path: dir.display().to_string(), found });
-    }
-    let work = beside(dir, "fetching");
-    let restored = beside(dir, "restoring");
-    for leftover in [&work, &restored] {
-        remove(leftover)?;
-    }
-    let fetched = match at {
-        None => assemble(store, Arc::new(Disk::new(&work))).await?,
-        Some(at) => {
-            let fetched = fetch_moment(store, &work, &restored, at).await?;
-            remove(&work)?;
-            fetched
-        }
-    };
-    let made = if at.is_some() { &restored } else { &work };
-    let named = fs::rename(made, dir).and_then(|()| sync_parent(dir));
-    named.map_err(|error| io("name", dir, &error))?;
+    let (fetched, mark) = fetch_marked(store, dir.as_ref(), at).await?;
+    mark.remove()?;
     Ok(fetched)
+}
+
+/// As [`fetch`], but leaves the mark of what is not finished.
+pub(crate) async fn fetch_marked(
+    store: &Store,
+    dir: &Path,
+    at: Option<At>,
+) -> Result<(Fetched, Mark)> {
+    let target = Target::begin(dir)?;
+    let fetched = match at {
+        None => assemble(store, Arc::new(Disk::new(target.whole()))).await?,
+        Some(at) => fetch_moment(store, &target.restored_from(), target.whole(), at).await?,
+    };
+    Ok((fetched, target.name()?))
 }
 
 /// As [`fetch`], unless the directory has a filter already, or the store has none: then nothing is

@@ -28,6 +28,7 @@ mod shown;
 mod snapshot;
 mod standing;
 mod store;
+mod target;
 mod verify;
 mod worker;
 

@@ -1,4 +1,6 @@
-//! The promotion of a copy to the writer: what is missing is fetched, and a timeline begun.
+//! The promotion of a copy to the writer: what is missing is fetched, and a timeline begun. Until
+//! then the filter is marked as not finished, so that the next call makes it again, unless somebody
+//! has opened it.
 //!
 //! With a follower's copy in the directory, the copy first makes place for the filter: it gets the
 //! name of the directory with `.following`, and is removed once the timeline has begun. A kill
@@ -7,12 +9,13 @@
 
 use crate::copy::{Copy, claim};
 use crate::error::{Error, Result};
-use crate::fetch::{Fetched, fetch};
-use crate::files::{beside, io, occupied as occupied_by, remove, sync_parent};
+use crate::fetch::{Fetched, fetch_marked};
+use crate::files::{beside, io, remove, sync_parent};
 use crate::follow::DOUBT;
 use crate::mark::copied_from;
 use crate::ship::{ShipOptions, Shipper};
 use crate::store::Store;
+use crate::target::Mark;
 use ebbtide::media::Disk;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,9 +23,6 @@ use std::sync::Arc;
 
 /// How often a promotion begins again because the writer has shipped more meanwhile.
 const TRIES: u32 = 10;
-/// The files of a filter, and of one that has been opened.
-const META: &str = "meta";
-const LIVE: &str = "live";
 
 /// Makes a directory the writer: fetches the filter, and begins a timeline. On return every shipper
 /// before is fenced, and the directory has all that they were confirmed. The directory is new, or
@@ -45,21 +45,20 @@ pub async fn promote(
     };
     let mut tries = TRIES;
     loop {
-        let fetched = match &mut copy {
+        let (fetched, mark) = match &mut copy {
             Some(copy) => fetch_copied(copy, dir).await?,
-            None => fetch(store, dir, None).await?,
+            None => fetch_marked(store, dir, None).await?,
         };
         let media = Arc::new(Disk::new(dir));
         match Shipper::begin(store.clone(), media, options.clone()).await {
-            Err(Error::Refused { .. }) if tries > 0 => {
-                tries -= 1;
-                remove(dir)?;
-            }
+            // The filter is made again.
+            Err(Error::Refused { .. }) if tries > 0 => tries -= 1,
             begun => {
                 let begun = begun?;
                 if let Some(aside) = &aside {
                     remove(aside)?;
                 }
+                mark.remove()?;
                 return Ok((fetched, begun));
             }
         }
@@ -94,24 +93,14 @@ async fn copy_of(store: &Store, dir: &Path) -> Result<Option<PathBuf>> {
 }
 
 /// Makes the filter of a copy, once the rest is there.
-async fn fetch_copied(copy: &mut Copy, dir: &Path) -> Result<Fetched> {
-    let occupied = |found| Err(Error::Occupied { path: dir.display().to_string(), found });
-    match occupied_by(dir)? {
-        Some(_) if dir.join(LIVE).exists() => {
-            return occupied("a filter that was opened since it was promoted".into());
-        }
-        // Of a promotion that was killed.
-        Some(_) if dir.join(META).exists() => remove(dir)?,
-        Some(found) => return occupied(found),
-        None => {}
-    }
+async fn fetch_copied(copy: &mut Copy, dir: &Path) -> Result<(Fetched, Mark)> {
     copy.doubt();
     copy.look().await?;
-    match fetch(copy.local(), dir, None).await {
+    match fetch_marked(copy.local(), dir, None).await {
         // A part of the copy is damaged.
         Err(Error::Object { .. }) => {
             copy.take_anew().await?;
-            fetch(copy.local(), dir, None).await
+            fetch_marked(copy.local(), dir, None).await
         }
         fetched => fetched,
     }

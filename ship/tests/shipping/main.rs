@@ -6,6 +6,7 @@ mod copies;
 mod faulty;
 mod fixture;
 mod following;
+mod in_place;
 mod kills;
 mod machine;
 mod processes;
