@@ -84,15 +84,33 @@ pub struct Tip {
 /// `before` is the digest of the link before, if it is known. Returns the last link that was read.
 pub async fn walk(
     store: &Store,
+    from: (u64, Option<u128>),
+    visit: impl FnMut(Link) -> Result<bool>,
+) -> Result<Tip> {
+    match walk_sound(store, from, visit).await? {
+        (tip, None) => Ok(tip),
+        (_, Some(damage)) => Err(damage),
+    }
+}
+
+/// As [`walk`], and ends before a link that is damaged, or is missing although there are later
+/// ones: that is the error which is returned beside the link before it.
+pub async fn walk_sound(
+    store: &Store,
     (from, mut before): (u64, Option<u128>),
     mut visit: impl FnMut(Link) -> Result<bool>,
-) -> Result<Tip> {
+) -> Result<(Tip, Option<Error>)> {
     let mut tip = Tip { number: from - 1, digest: before.unwrap_or(0) };
     loop {
         let numbers = futures::stream::iter(tip.number + 1..);
         let mut links = numbers.map(|number| read_link(store, number)).buffered(READ_AHEAD);
         while let Some(read) = links.next().await {
-            let Some((link, digest)) = read? else { break };
+            let (link, digest) = match read {
+                Ok(Some(read)) => read,
+                Ok(None) => break,
+                Err(damage @ Error::Object { .. }) => return Ok((tip, Some(damage))),
+                Err(error) => return Err(error),
+            };
             let (number, wanted) = (link.number, before);
             if wanted.is_some_and(|wanted| wanted != link.before) {
                 let object = store.name(Folder::Chain, &link_name(number));
@@ -102,17 +120,17 @@ pub async fn walk(
             }
             (tip, before) = (Tip { number, digest }, Some(digest));
             if !visit(link)? {
-                return Ok(tip);
+                return Ok((tip, None));
             }
         }
         drop(links);
         let later = store.list(Folder::Chain, Some(&link_name(tip.number))).await?;
-        let Some((later, _)) = later.first() else { return Ok(tip) };
+        let Some((later, _)) = later.first() else { return Ok((tip, None)) };
         // It may have been put just now.
         if read_link(store, tip.number + 1).await?.is_none() {
             let object = store.name(Folder::Chain, &link_name(tip.number + 1));
             let expected = format!("a link, because there is {later}");
-            return Err(Error::object(object, expected, "nothing", DELETED));
+            return Ok((tip, Some(Error::object(object, expected, "nothing", DELETED))));
         }
     }
 }

@@ -3,14 +3,15 @@
 //! Whatever happens meanwhile, the target is a whole filter or none. Opening it is a recovery, which
 //! checks every record and frame again.
 
-use crate::chain::{Base, Removable, Seen, base_hints, link_name, read_link, walk};
+use crate::chain::{Base, Removable, Seen, base_hints, link_name, read_link, walk, walk_sound};
 use crate::error::{Error, Result};
 use crate::files::remove;
 use crate::link::Content;
 use crate::snapshot;
 use crate::store::{Folder, Store};
 use crate::target::{Mark, Target};
-use ebbtide::history::At;
+use ebbtide::Error as Inner;
+use ebbtide::history::{At, History};
 use ebbtide::inspect::{Assembly, restore_at};
 use ebbtide::media::{Disk, Media};
 use std::path::Path;
@@ -62,7 +63,7 @@ pub(crate) async fn fetch_marked(
     let target = Target::begin(dir)?;
     let fetched = match at {
         None => assemble(store, Arc::new(Disk::new(target.whole()))).await?,
-        Some(at) => fetch_moment(store, &target.restored_from(), target.whole(), at).await?,
+        Some(at) => fetch_moment(store, &target, at).await?,
     };
     Ok((fetched, target.name()?))
 }
@@ -90,31 +91,72 @@ pub async fn is_empty(store: &Store) -> Result<bool> {
 }
 
 /// Restores a moment from the newest base that reaches it.
-async fn fetch_moment(store: &Store, work: &Path, to: &Path, at: At) -> Result<Fetched> {
-    let mut missing = None;
-    // The newest base that is old enough; of a time or a position only the log knows.
-    for (number, _) in base_hints(store).await? {
-        if let At::Lsn(lsn) = at
-            && let Some((link, _)) = read_link(store, number).await?
-            && Base::of(&link).is_some_and(|base| base.end() > lsn + 1)
-        {
-            continue;
+async fn fetch_moment(store: &Store, target: &Target, at: At) -> Result<Fetched> {
+    let mut tries = TRIES;
+    loop {
+        tries -= 1;
+        let hints = base_hints(store).await?;
+        // Why the oldest base that was tried does not have it: it has the most.
+        let mut failed = None;
+        for &(number, _) in &hints {
+            match moment_from(store, number, target, at).await {
+                Ok(Some(fetched)) => return Ok(fetched),
+                Ok(None) => {}
+                Err(
+                    error @ (Error::Object { .. }
+                    | Error::Filter(Inner::NotKept { .. } | Inner::Parameter { .. })),
+                ) => failed = Some(error),
+                Err(error) => return Err(error),
+            }
         }
-        remove(work)?;
-        let media = Arc::new(Disk::new(work));
-        let most = if let At::Lsn(lsn) = at { lsn } else { u64::MAX };
-        let fetched = assemble_from(store, media, number, Some(most)).await?;
-        let Some(fetched) = fetched else { continue };
-        match restore_at(work, at, to) {
-            // An older base may reach it.
-            Err(error @ ebbtide::Error::NotKept { .. }) => missing = Some(error),
-            restored => return Ok(Fetched { lsn: restored?.lsn, ..fetched }),
+        if tries == 0 || base_hints(store).await? == hints {
+            let none = || nothing(store, &format!("a snapshot from before {at}"));
+            return Err(failed.unwrap_or_else(none));
         }
     }
-    Err(match missing {
-        Some(error) => error.into(),
-        None => nothing(store, &format!("a snapshot from before {at}")),
-    })
+}
+
+/// Restores a moment from the base in this link; `None` if the link is gone, or too new.
+async fn moment_from(
+    store: &Store,
+    number: u64,
+    target: &Target,
+    at: At,
+) -> Result<Option<Fetched>> {
+    // Of a time or a position only the log knows where it is.
+    let most = if let At::Lsn(lsn) = at { lsn } else { u64::MAX };
+    let base = read_link(store, number).await?.and_then(|(link, _)| Base::of(&link));
+    let first = base.map_or(1, |base| base.end());
+    if first > most.saturating_add(1) {
+        return Ok(None);
+    }
+    let work = target.restored_from();
+    remove(&work)?;
+    let media = Arc::new(Disk::new(&work));
+    let Some(assembled) = assemble_sound(store, media, number, Some(most)).await? else {
+        return Ok(None);
+    };
+    let Assembled { fetched, damage, latest } = assembled;
+    let next = || History::open(&work)?.after(at).map(|history| history.next_lsn());
+    if let Some(damage) = damage {
+        // The moment is there if what has happened next is before the damage.
+        if !next().is_ok_and(|next| next < fetched.lsn) {
+            return Err(damage);
+        }
+    }
+    if let At::Time(time) = at
+        && first > 1
+        && latest.is_none_or(|latest| latest > time.as_unix_micros())
+    {
+        // What was before the snapshot may be later than this.
+        if latest.is_none() {
+            // The log may have no times at all, which is an error that says so.
+            next()?;
+        }
+        return Ok(None);
+    }
+    let restored = restore_at(&work, at, target.whole())?;
+    Ok(Some(Fetched { lsn: restored.lsn, ..fetched }))
 }
 
 pub(crate) fn nothing(store: &Store, expected: &str) -> Error {
@@ -172,6 +214,29 @@ pub(crate) async fn assemble_from(
     number: u64,
     most: Option<u64>,
 ) -> Result<Option<Fetched>> {
+    match assemble_sound(store, media, number, most).await? {
+        Some(Assembled { damage: Some(damage), .. }) => Err(damage),
+        found => Ok(found.map(|found| found.fetched)),
+    }
+}
+
+/// A filter that was put together.
+struct Assembled {
+    fetched: Fetched,
+    /// Why it has no more.
+    damage: Option<Error>,
+    /// The latest time in the links with records before the end of its snapshot; without one, in
+    /// the first link behind that has a time. What was before is not later.
+    latest: Option<u64>,
+}
+
+/// As [`assemble_from`], but with `most` also what comes before a damaged link, with that error.
+async fn assemble_sound(
+    store: &Store,
+    media: Arc<dyn Media>,
+    number: u64,
+    most: Option<u64>,
+) -> Result<Option<Assembled>> {
     let Some((link, _)) = read_link(store, number).await? else { return Ok(None) };
     let Some(base) = Base::of(&link) else {
         let remedy = "the objects of two filters are mixed here: ship to another prefix";
@@ -194,14 +259,17 @@ pub(crate) async fn assemble_from(
     }
     let mut seen = Seen::from_base(&base);
     let (mut timeline, mut is_reached) = (link.timeline, false);
-    let mut removable = Removable::default();
+    let (mut removable, mut latest) = (Removable::default(), None);
     let run = if matches!(base, Base::Creation(_)) { number } else { 0 };
-    let tip = walk(store, (base.first_link(number), None), |link| {
+    let (tip, damage) = walk_sound(store, (base.first_link(number), None), |link| {
         timeline = timeline.max(link.timeline);
         removable.note(link.number, matches!(link.content, Content::Begin(_)));
-        if let Content::Log(piece, _) = &link.content
+        if let Content::Log(piece, time) = &link.content
             && seen.began() == run
         {
+            if *time > 0 && (piece.first < base.end() || latest.is_none()) {
+                latest = latest.max(Some(*time));
+            }
             bytes += piece.records.len() as u64;
             if piece.end() > base.start() {
                 assembly.add(piece)?;
@@ -213,16 +281,24 @@ pub(crate) async fn assemble_from(
         Ok(!is_reached)
     })
     .await?;
+    // Without the link of the base, less is there than the snapshot needs.
+    let is_needed = most.is_none() || tip.number < number;
+    let damage = match damage {
+        Some(damage) if is_needed => return Err(damage),
+        damage => damage,
+    };
     let newest = seen.whole().filter(|newest| newest.began != run);
     let newer = newest.and_then(|newest| newest.base.as_ref()).map(|&(newer, _)| newer);
     if let (Some(newer), None) = (newer, most) {
         drop(assembly);
-        return Box::pin(assemble_from(store, media, newer, most)).await;
+        return Box::pin(assemble_sound(store, media, newer, most)).await;
     }
     if tip.number < number && !is_reached {
         return Ok(None);
     }
     let lsn = assembly.finish()?;
     let is_pending = seen.began() != run;
-    Ok(Some(Fetched { lsn, timeline, link: tip.number, bytes, is_pending, removable }))
+    let link = tip.number;
+    let fetched = Fetched { lsn, timeline, link, bytes, is_pending, removable };
+    Ok(Some(Assembled { fetched, damage, latest }))
 }

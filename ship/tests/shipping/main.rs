@@ -9,6 +9,7 @@ mod following;
 mod in_place;
 mod kills;
 mod machine;
+mod moments;
 mod processes;
 mod restored;
 mod retained;
