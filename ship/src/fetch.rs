@@ -1,7 +1,7 @@
 //! A filter from the store: the newest base that will do, and the log from there, as a directory.
 //!
-//! Whatever happens meanwhile, the target is a whole filter or none. Opening it is a recovery, which
-//! checks every record and frame again.
+//! Whatever happens meanwhile, the target is a whole filter or none. Opening it is a recovery,
+//! which checks every record and frame again.
 
 use crate::chain::{Base, Removable, Seen, base_hints, link_name, read_link, walk, walk_sound};
 use crate::error::{Error, Result};

@@ -3,8 +3,8 @@
 //! A new one is made beside its name, and renamed. One that is there already may be a mount point
 //! or what a link leads to, which cannot be replaced: it is filled in place, and becomes a filter
 //! with its last file, `meta`. A subdirectory marks what is unfinished, so that the next call knows
-//! what a kill has left; it goes when the filter is there, or when it is promoted. It holds the lock
-//! of whoever makes the filter, and what is needed for that.
+//! what a kill has left; it goes when the filter is there, or when it is promoted. It holds the
+//! lock of whoever makes the filter, and what is needed for that.
 
 use crate::error::{Error, Result};
 use crate::files::{beside, io, remove, sync_parent};

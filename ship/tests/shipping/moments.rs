@@ -146,7 +146,7 @@ async fn a_damaged_link_takes_only_later_moments_away() {
                 true => shipped.objects.delete(&Path::from(next.as_str())).await.expect("removed"),
                 false => shipped.damage(&next).await,
             }
-            // By time it must be shown that nothing between the moment and the damage belongs to it.
+            // By time it must be shown that nothing before the damage belongs to it.
             shipped.assert_has(last - 1).await;
             shipped.assert_lacks(last, &next).await;
         }
