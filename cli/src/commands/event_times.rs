@@ -27,8 +27,9 @@ pub struct EventTimes {
     max_step: Option<Duration>,
     /// The latest time that was taken, at first that of the filter.
     latest: Cell<Option<Timestamp>>,
-    /// Whether the form was said.
-    said: Cell<bool>,
+    /// Whether a time was taken in this run. The filter may have one of an earlier run, which had
+    /// other options.
+    has_taken: Cell<bool>,
     /// The current file, and when it was last modified.
     file: RefCell<(PathBuf, Option<SystemTime>)>,
 }
@@ -49,7 +50,7 @@ impl EventTimes {
             in_front: times.event_time,
             max_step: times.max_step,
             latest: Cell::new(latest()?),
-            said: Cell::new(times.event_time),
+            has_taken: Cell::new(false),
             file: RefCell::default(),
         }))
     }
@@ -88,7 +89,7 @@ impl EventTimes {
             Doubt::NoTime => LineError::Malformed(self.misfit(shown)),
             Doubt::Wrong(what) => LineError::Malformed(what),
             // Nothing was taken yet: most likely the option is wrong, and all lines are.
-            Doubt::Unit(what) if self.latest.get().is_none() => LineError::Unit(what),
+            Doubt::Unit(what) if !self.has_taken.get() => LineError::Unit(what),
             Doubt::Unit(what) => LineError::Malformed(what),
         })
     }
@@ -100,7 +101,7 @@ impl EventTimes {
         (time, found): Read,
     ) -> std::result::Result<Timestamp, String> {
         self.step(time)?;
-        if !self.said.replace(true) {
+        if !self.has_taken.replace(true) && !self.in_front {
             note(&self.sentence(found, path, number));
         }
         Ok(time)

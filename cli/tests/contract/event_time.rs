@@ -73,6 +73,20 @@ fn seconds_read_as_milliseconds_are_an_error_and_no_line_is_printed() {
 }
 
 #[test]
+fn a_wrong_unit_is_an_error_in_every_run_and_not_in_the_first_alone() {
+    let place = Place::new();
+    let state = place.at("state");
+    let with = |more: &[&str]| timed(&[&["--state", &state, "--skip-bad"], more].concat());
+    ok(&strings(&with(&["--time-unit", "s"])), b"1700000000\tx\n");
+    let later = b"1700000030\ty\n1700000031\tz\n";
+    let sentence = refused(&strings(&with(&["--time-unit", "ms"])), later);
+    assert!(sentence.contains("line 1: ") && sentence.ends_with("give --time-unit s"));
+    // No line was left out.
+    let right = ok(&strings(&with(&["--time-unit", "s"])), later);
+    assert_eq!(right.stdout, later);
+}
+
+#[test]
 fn every_unit_taken_for_every_other_is_an_error_that_names_the_right_one() {
     let units = ["s", "ms", "us", "ns"];
     let numbers = ["1700000000", "1700000000000", "1700000000000000", "1700000000000000000"];
