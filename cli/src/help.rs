@@ -2,10 +2,11 @@
 //! which shared options do not concern a command.
 
 use crate::args::Cli;
-use crate::kind_options::with_table;
-use crate::operator_args::with_interval;
+use crate::kind_options::{WEIGHTS, with_table};
+use crate::operator_args::{WATCH, with_interval};
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Command, CommandFactory, FromArgMatches};
+use std::ffi::OsString;
 
 /// The exactness of `dedup --state`, above its examples.
 const DEDUP: &str = "\
@@ -191,9 +192,31 @@ pub fn command() -> Command {
 /// Parses the arguments of the process.
 pub fn parse() -> Result<Cli, clap::Error> {
     let mut command = command();
-    let matches =
-        command.try_get_matches_from_mut(with_interval(with_table(std::env::args_os())))?;
+    let words = written_out(&command, std::env::args_os());
+    let matches = command.try_get_matches_from_mut(words)?;
     Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+}
+
+/// Returns the arguments with options that may have a value in front of other arguments as clap
+/// tells them apart. Only of the commands that have these options, and not behind `--`: all other
+/// words may be keys, or those of a program to run.
+fn written_out(command: &Command, words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut words: Vec<_> = words.collect();
+    let of = words.get(1).and_then(|name| command.find_subcommand(name));
+    let has = |option| {
+        let mut options = of.into_iter().flat_map(Command::get_arguments);
+        options.any(|it| it.get_long() == Some(option))
+    };
+    let rest = words.iter().position(|word| word == "--").unwrap_or(words.len());
+    let rest = words.split_off(rest);
+    if has(WATCH) {
+        words = with_interval(words.into_iter()).collect();
+    }
+    if has(WEIGHTS) {
+        words = with_table(words.into_iter()).collect();
+    }
+    words.extend(rest);
+    words
 }
 
 /// Returns the colours of help on a terminal.
@@ -208,10 +231,40 @@ fn styles() -> Styles {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::OsStr;
 
     #[test]
     fn the_declarations_are_consistent() {
         command().debug_assert();
+    }
+
+    #[test]
+    fn only_options_of_the_command_are_written_out() {
+        let of = |line: &str| {
+            let words = line.split(' ').map(OsString::from);
+            let words = written_out(&command(), words);
+            words.join(OsStr::new(" ")).into_string().expect("UTF-8")
+        };
+        for (line, expected) in [
+            ("ebbtide stat --watch DIR", "ebbtide stat --watch=2 DIR"),
+            (
+                "ebbtide create DIR --decay weights F --capacity 5",
+                "ebbtide create DIR --decay weights --weights=@F --capacity 5",
+            ),
+        ] {
+            assert_eq!(of(line), expected);
+        }
+        for same in [
+            "ebbtide stat --json -- --watch DIR",
+            "ebbtide insert DIR --key --watch --key b",
+            "ebbtide insert DIR --key --decay=weights FILE",
+            "ebbtide run --claim k DIR -- tsc --watch src",
+            "ebbtide run --claim k DIR prog --decay weights F",
+            "ebbtide --watch src",
+            "ebbtide",
+        ] {
+            assert_eq!(of(same), same);
+        }
     }
 
     #[test]

@@ -327,7 +327,7 @@ pub const OPTIONS: &[KindOption] = &[
 ];
 
 /// The option of a table of weights.
-const WEIGHTS: &str = "weights";
+pub const WEIGHTS: &str = "weights";
 
 /// Returns the arguments with `--decay weights FILE` as two options, of one value each.
 pub fn with_table(arguments: impl Iterator<Item = OsString>) -> impl Iterator<Item = OsString> {

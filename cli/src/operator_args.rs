@@ -163,6 +163,9 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// The option with an interval that may be left out.
+pub const WATCH: &str = "watch";
+
 /// Returns the arguments with `--watch` as `--watch=2` where no interval follows: what follows it
 /// then is the directory.
 pub fn with_interval(arguments: impl Iterator<Item = OsString>) -> impl Iterator<Item = OsString> {

@@ -47,6 +47,17 @@ fn work_is_done_once_and_work_that_fails_is_done_again() {
 }
 
 #[test]
+fn words_of_other_programs_and_keys_stay_as_they_are() {
+    let (_place, dir) = made();
+    for words in [&["--watch", "src"][..], &["--decay", "weights", "FILE"]] {
+        let echo = [&["run", "--claim", words[0].trim_matches('-'), &dir, "--", "echo"], words];
+        assert_eq!(ok(&echo.concat(), b"").text(), format!("{}\n", words.join(" ")));
+    }
+    ok(&["insert", &dir, "--key", "--watch", "--key", "b"], b"");
+    assert_eq!(ok(&["contains", &dir], b"--watch\n--watch=2\nb\n").text(), "1\n0\n1\n");
+}
+
+#[test]
 fn the_command_finds_tokens_that_grow() {
     let (place, dir) = made();
     let log = place.at("log");
