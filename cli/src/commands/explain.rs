@@ -47,13 +47,18 @@ pub fn explain(arguments: &Explain) -> Result<()> {
     let mut shown = 0;
     let stream = Stream::asking(&(), &arguments.reading)?.in_batches_of(KEYS);
     let ended = stream.feed(origin, true, |batch, run| {
-        let mut keys = Vec::with_capacity(batch.lines.len());
+        let (mut keys, mut failure) = (Vec::with_capacity(batch.lines.len()), None);
         for &(number, whole) in &batch.lines {
             if !run.take(batch.path, number) {
                 break;
             }
-            if let Some(line) = stream.line(batch, whole, number, run)? {
-                keys.push(line.key);
+            match stream.line(batch, whole, number, run) {
+                Ok(line) => keys.extend(line.map(|line| line.key)),
+                // The keys before the line are explained.
+                Err(failed) => {
+                    failure = Some(failed);
+                    break;
+                }
             }
         }
         // The reason takes two records, shown or not.
@@ -68,7 +73,7 @@ pub fn explain(arguments: &Explain) -> Result<()> {
             }
             shown += 1;
         }
-        Ok(())
+        failure.map_or(Ok(()), Err)
     })?;
     ended.finish()
 }

@@ -1,7 +1,7 @@
 //! `explain`: which records of the log are the reason of an answer.
 
 use crate::every_kind::{ROWS, TIME, timed};
-use crate::support::{Place, Talk, input, ok, refused};
+use crate::support::{Place, Talk, input, ok, refused, run};
 use serde_json::Value;
 
 fn explained(dir: &str, more: &[&str], keys: &[&str]) -> Vec<Value> {
@@ -181,6 +181,20 @@ fn explanations_follow_a_writer_that_has_the_filter_open() {
         assert_eq!(all[1]["reason"], "never-inserted", "{}", all[1]);
     }
     writer.end();
+}
+
+#[test]
+fn keys_before_a_bad_line_are_explained() {
+    let place = Place::new();
+    let dir = place.at("filter");
+    ok(&["create", &dir, "--last", "1000"], b"");
+    ok(&["insert", &dir], b"a\n");
+    let lines = b"{\"k\": \"a\"}\n{\"k\": \"b\"}\nbad\n{\"k\": \"c\"}\n";
+    let outcome = run(&["explain", &dir, "--json-field", "k", "--json"], lines);
+    assert_eq!(outcome.code, Some(2));
+    assert!(outcome.stderr.contains("line 3: "), "{}", outcome.stderr);
+    let keys: Vec<_> = outcome.json().iter().map(|one| one["key"].clone()).collect();
+    assert_eq!(keys, ["a", "b"]);
 }
 
 #[test]
