@@ -159,6 +159,20 @@ fn the_units_are_valid_and_run_the_command_of_cron() {
 }
 
 #[test]
+fn half_a_line_is_left_to_the_next_run_which_cron_mails_and_is_no_error() {
+    let recipes = Recipes::new();
+    recipes.append("one\nhalf");
+    let output = recipes.shell(&recipes.cron_command());
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("left for a later run"), "{said}");
+    assert_eq!(recipes.output(), "one\n");
+    recipes.append(" a line\n");
+    recipes.run(&recipes.cron_command());
+    assert_eq!(recipes.output(), "one\nhalf a line\n");
+}
+
+#[test]
 fn the_output_can_be_rotated_and_the_filter_backed_up_as_the_page_says() {
     let recipes = Recipes::new();
     recipes.append("one\n");
