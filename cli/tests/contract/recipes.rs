@@ -173,6 +173,22 @@ fn half_a_line_is_left_to_the_next_run_which_cron_mails_and_is_no_error() {
 }
 
 #[test]
+fn no_line_is_in_two_outputs_if_a_run_was_killed_before_they_were_rotated() {
+    let recipes = Recipes::new();
+    recipes.append("one\n");
+    recipes.run(&recipes.cron_command());
+    recipes.append("two\n");
+    // What a run leaves that is killed when it has written a line, and not recorded it.
+    fs::write(recipes.at("log/app/new.log"), "one\ntwo\n").expect("space");
+    let rotated = recipes.shell(&recipes.blocks("sh")[0]);
+    assert!(rotated.status.success(), "{rotated:?}");
+    recipes.append("three\n");
+    recipes.run(&recipes.cron_command());
+    let first = fs::read_to_string(recipes.at("log/app/new.log.1")).expect("the first output");
+    assert_eq!(first + &recipes.output(), "one\ntwo\nthree\n");
+}
+
+#[test]
 fn the_output_can_be_rotated_and_the_filter_backed_up_as_the_page_says() {
     let recipes = Recipes::new();
     recipes.append("one\n");
@@ -181,11 +197,12 @@ fn the_output_can_be_rotated_and_the_filter_backed_up_as_the_page_says() {
     let blocks = <[String; 3]>::try_from(recipes.blocks("sh")).expect("three blocks");
     let [rotate, backup, alter] = blocks;
     recipes.run(&rotate);
-    assert_eq!(recipes.output(), "two\n");
-    assert_eq!(fs::read(recipes.at("log/app/new.log.1")).expect("the first output"), b"one\n");
+    assert_eq!(recipes.output(), "");
+    let first = fs::read(recipes.at("log/app/new.log.1")).expect("the first output");
+    assert_eq!(first, b"one\ntwo\n");
     recipes.append("three\n");
     recipes.run(&recipes.cron_command());
-    assert_eq!(recipes.output(), "two\nthree\n");
+    assert_eq!(recipes.output(), "three\n");
     for _ in 0..2 {
         recipes.run(&backup);
         let verify = format!("ebbtide verify {}", recipes.at("lib/app/seen-backup"));
