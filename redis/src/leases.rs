@@ -40,8 +40,6 @@ fn of_server() -> Micros {
 pub struct Leases {
     /// How far the time of the claims is ahead of this server's.
     lead: Micros,
-    /// Whether the lead is known: no claims of another server came since it was computed.
-    is_time_known: bool,
     /// Whether the latest token was given by this server: then it is the latest one anywhere.
     is_token_known: bool,
 }
@@ -50,16 +48,12 @@ impl Leases {
     /// Returns what is known after records of another server.
     #[must_use]
     pub fn of_another(self) -> Self {
-        Self { lead: self.lead, ..Self::default() }
+        Self { is_token_known: false, ..self }
     }
 
-    /// Computes the lead, unless it is known.
+    /// Notes the time that the claims of the filter have reached, here or on another server.
     pub fn learn_time(&mut self, machine: &Machine) {
-        if !self.is_time_known {
-            let latest = machine.claims().map(|claim| claim.since).max();
-            self.reached(latest.unwrap_or(0));
-            self.is_time_known = true;
-        }
+        self.reached(machine.content().latest_claim().time);
     }
 
     /// Notes a time that the claims have reached.

@@ -6,6 +6,7 @@ use crate::server::{Server, is_there, within};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 /// Compiles the clock, if there is a compiler.
 fn library(folder: &Path) -> Option<PathBuf> {
@@ -65,4 +66,28 @@ fn a_wall_clock_that_is_set_by_hours_neither_ends_nor_prolongs_a_lease() {
     let connection = &mut server.connect();
     assert_lost(connection, "a", token);
     assert!(own(connection, "a", LONG) > token);
+}
+
+#[test]
+fn a_lease_ends_in_time_although_the_latest_claim_has_ended_and_the_clock_is_behind() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let Some(library) = library(folder.path()).filter(|_| is_there()) else { return };
+    let file = folder.path().join("ahead");
+    let set = |hours: i64| fs::write(&file, (hours * 3600).to_string()).expect("a file");
+    set(0);
+    let mut server = Server::start_with(
+        "--appendonly yes --appendfsync always",
+        &[("LD_PRELOAD", library), ("EBBTIDE_CLOCK", file.clone())],
+    );
+    let () = server.ask(RESERVE);
+    let connection = &mut server.connect();
+    own(connection, "a", LONG);
+    std::thread::sleep(Duration::from_secs(3));
+    let token = own(connection, "b", LONG);
+    let released: i64 = crate::server::ask(connection, &format!("EB.RELEASE seen b {token}"));
+    assert_eq!(released, 1);
+    set(-HOURS);
+    server.restart();
+    let left = left(&server, "a");
+    assert!(left <= LONG - 3000, "{left}");
 }
