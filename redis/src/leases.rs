@@ -8,7 +8,7 @@
 //! before its latest claim.
 
 use crate::arguments::clock;
-use crate::ffi::{monotonic, random};
+use crate::ffi::{monotonic, random, role};
 use ebbtide_core::Result as Decided;
 use ebbtide_core::claims::{Claimant, LeaseTime};
 use ebbtide_core::kind::Micros;
@@ -16,10 +16,29 @@ use ebbtide_core::machine::{ClaimAnswer, Logged, Machine};
 use ebbtide_core::time::{LATEST, OperationTime};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// More claims than the records that a server loses when it is killed, or that a replica lacks
-/// when it becomes the primary. Tokens that begin with at most twice this number, and advance by as
-/// much at a failover, stay below 2^53, so that numbers in Lua and JavaScript hold them.
+/// The greatest token that a clock leads to, in the year 2112: with what is added later, tokens stay
+/// below 2^53, so that numbers in Lua and JavaScript hold them.
+const MOST_BY_CLOCK: u64 = 1 << 52;
+
+/// More claims than the records that a server loses when it is killed, or that a replica lacks when
+/// it becomes the primary.
 const MOST_LOST: u64 = 1 << 24;
+
+/// Returns a number that is greater than all tokens that were given so far, by servers whose claims
+/// this one may not have got: `latest` is the greatest one that it has.
+///
+/// The first token of a server is the time, in microseconds since 1970. No server gives more than
+/// one token in a microsecond, so tokens that are given later by another one are greater, whether or
+/// not that one has heard of these. A clock that is behind the tokens says nothing: then more is
+/// added than claims may be lost. A part of that is random, because two servers may continue from
+/// the same state, one after the other.
+fn above_all(latest: u64) -> u64 {
+    let by_clock = clock().min(MOST_BY_CLOCK);
+    if by_clock > latest {
+        return by_clock;
+    }
+    latest.saturating_add(MOST_LOST + random() as u64 % MOST_LOST)
+}
 
 /// The wall clock less the monotonic clock, when the module was loaded.
 static BASE: AtomicU64 = AtomicU64::new(0);
@@ -40,15 +59,17 @@ fn of_server() -> Micros {
 pub struct Leases {
     /// How far the time of the claims is ahead of this server's.
     lead: Micros,
-    /// Whether the latest token was given by this server: then it is the latest one anywhere.
-    is_token_known: bool,
+    /// The role in which this server gave the latest token, if it did: as long as it has this role,
+    /// that is the latest token anywhere. Otherwise another primary may have given tokens that this
+    /// server never got.
+    token_known_in: Option<u64>,
 }
 
 impl Leases {
     /// Returns what is known after records of another server.
     #[must_use]
     pub fn of_another(self) -> Self {
-        Self { is_token_known: false, ..self }
+        Self { token_known_in: None, ..self }
     }
 
     /// Notes the time that the claims of the filter have reached, here or on another server.
@@ -78,22 +99,15 @@ impl Leases {
         time: OperationTime,
         log: &mut impl FnMut(Logged),
     ) -> Decided<ClaimAnswer> {
-        let claimant = Claimant { hash, now: self.now(), lease, above: 0 };
+        let (role, latest) = (Some(role()), machine.content().latest_claim().token);
+        let above = if self.token_known_in == role { 0 } else { above_all(latest) };
+        let claimant = Claimant { hash, now: self.now(), lease, above };
         let answer = machine.claim(&claimant, time, log)?;
-        let ClaimAnswer::Yours(first) = answer else { return Ok(answer) };
-        self.reached(first.since);
-        if self.is_token_known {
-            return Ok(answer);
+        if let ClaimAnswer::Yours(held) = answer {
+            self.reached(held.since);
+            self.token_known_in = role;
         }
-        // Holders may have tokens whose records were lost with another server, or with this one
-        // before it was started again. The first claim here tells the latest token that is known;
-        // it is made again, with a token that is greater than all that may have been lost. A part
-        // is random, because two servers may continue from the same state, one after the other.
-        let lost = MOST_LOST + random() as u64 % MOST_LOST;
-        let above = first.token.saturating_add(lost);
-        machine.release((hash, first.token), first.since, log);
-        self.is_token_known = true;
-        machine.claim(&Claimant { above, ..claimant }, time, log)
+        Ok(answer)
     }
 
     /// Renews a claim; see [`Machine::extend`].

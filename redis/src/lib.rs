@@ -45,6 +45,7 @@ fn register(context: &ffi::Context) -> bool {
     ffi::register_figures::<figures::All>(context);
     leases::begin();
     context.data_type::<value::Value>()
+        && context.follow_role()
         && commands::register(context)
         && config::register(context)
         && ffi::apply_settings(context)

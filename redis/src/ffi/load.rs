@@ -4,12 +4,31 @@ use super::call::{About, Command, execute};
 use super::raw::{self, RedisModuleCtx};
 use super::server::{IS_VALKEY, is_valkey};
 use super::{Stored, api, one_line, stored};
-use std::ffi::{CStr, c_int};
-use std::sync::atomic::Ordering;
+use std::ffi::{CStr, c_int, c_void};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The bit of module options that says to Valkey 9 that slots may be moved as commands of an
 /// append-only file. Headers of Redis do not have it.
 const HANDLE_ATOMIC_SLOT_MIGRATION: c_int = 1 << 5;
+
+/// How often the server has become a primary or a replica.
+static ROLES: AtomicU64 = AtomicU64::new(0);
+
+/// Returns a number that is another one whenever the server has become a primary or a replica.
+pub fn role() -> u64 {
+    ROLES.load(Ordering::Relaxed)
+}
+
+/// # Safety
+/// Called by the server only.
+unsafe extern "C" fn changed_role(
+    _: *mut RedisModuleCtx,
+    _: raw::RedisModuleEvent,
+    _: u64,
+    _: *mut c_void,
+) {
+    ROLES.fetch_add(1, Ordering::Relaxed);
+}
 
 /// The context of loading the module.
 pub struct Context(*mut RedisModuleCtx);
@@ -80,6 +99,17 @@ impl Context {
             api(raw::RedisModule_FreeServerInfo)(self.0, info);
             !found.is_null()
         }
+    }
+
+    /// Lets [`role`] follow the role of the server; false if the server refuses.
+    #[must_use]
+    pub fn follow_role(&self) -> bool {
+        // SAFETY: the context of loading; the event is one of the interface.
+        let done = unsafe {
+            let subscribe = api(raw::RedisModule_SubscribeToServerEvent);
+            subscribe(self.0, raw::RedisModuleEvent_ReplicationRoleChanged, Some(changed_role))
+        };
+        done == raw::REDISMODULE_OK
     }
 
     /// Registers a category of access control, where the server has them for modules. A server that

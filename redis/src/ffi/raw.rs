@@ -40,6 +40,10 @@ pub const REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD: c_int = 1 << 2;
 
 pub const REDISMODULE_NOTIFY_MODULE: c_int = 1 << 13;
 
+/// The event that the server has become a primary or a replica.
+pub const RedisModuleEvent_ReplicationRoleChanged: RedisModuleEvent =
+    RedisModuleEvent { id: 0, dataver: 1 };
+
 /// Types that only the server looks into.
 macro_rules! opaque {
     ($($name:ident)*) => {
@@ -141,6 +145,15 @@ pub type SetText = unsafe extern "C" fn(
     *mut c_void,
     *mut *mut RedisModuleString,
 ) -> c_int;
+/// An event, and the version of what it comes with.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct RedisModuleEvent {
+    pub id: u64,
+    pub dataver: u64,
+}
+
+pub type OnEvent = unsafe extern "C" fn(*mut RedisModuleCtx, RedisModuleEvent, u64, *mut c_void);
 /// Called after a setting was changed. None is used.
 pub type Applied =
     unsafe extern "C" fn(*mut RedisModuleCtx, *mut c_void, *mut *mut RedisModuleString) -> c_int;
@@ -190,6 +203,7 @@ const _: () = {
     assert!(size_of::<RedisModuleCommandInfoVersion>() == 32);
     assert!(size_of::<RedisModuleCommandInfo>() == 72);
     assert!(size_of::<RedisModuleTypeMethods>() == 152);
+    assert!(size_of::<RedisModuleEvent>() == 16);
 };
 
 /// The function that looks up all others.
@@ -337,6 +351,11 @@ functions! {
     RedisModule_SetModuleOptions(*mut RedisModuleCtx, c_int);
     RedisModule_SignalModifiedKey(*mut RedisModuleCtx, *mut RedisModuleString) -> c_int;
     RedisModule_StringPtrLen(*const RedisModuleString, *mut usize) -> *const c_char;
+    RedisModule_SubscribeToServerEvent(
+        *mut RedisModuleCtx,
+        RedisModuleEvent,
+        Option<OnEvent>,
+    ) -> c_int;
     RedisModule_TryAlloc(usize) -> *mut c_void;
     RedisModule_WrongArity(*mut RedisModuleCtx) -> c_int;
 }

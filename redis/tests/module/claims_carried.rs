@@ -127,36 +127,59 @@ fn a_promoted_replica_holds_the_claims_and_gives_no_token_that_it_missed() {
     assert_eq!(claim(connection, "a", LONG).0, "SEEN");
 }
 
-/// The filter stays in the memory of a server that is the primary, a replica, and the primary.
-#[test]
-fn a_server_that_is_the_primary_again_gives_no_token_that_it_missed_as_a_replica() {
-    if !is_there() {
-        return;
-    }
+/// Claims an item for a long time.
+fn own_of(server: &Server, item: &str) -> u64 {
+    own(&mut server.connect(), item, LONG)
+}
+
+/// Returns a server that was the primary and is a replica, with the filter still in its memory, and
+/// the one that has taken its place; and the token that the first one gave.
+fn taken_over() -> (Server, Server, u64) {
     let first = Server::start("");
     let second = Server::replica(&first, "");
     let () = first.ask(RESERVE);
-    let own = |server: &Server, item: &str| own(&mut server.connect(), item, LONG);
-    let mut last = own(&first, "a");
+    let token = own_of(&first, "a");
     first.settle(&[&second]);
     let () = first.ask(&format!("FAILOVER TO 127.0.0.1 {}", second.port));
     within("the replica takes over", || {
         second.info("replication", "role") == "master"
             && first.info("replication", "master_link_status") == "up"
     });
+    assert_eq!(second.info("stats", "sync_full"), "0", "the filter was not loaded again");
+    (first, second, token)
+}
+
+#[test]
+fn a_server_that_is_the_primary_again_gives_no_token_that_it_missed_as_a_replica() {
+    if !is_there() {
+        return;
+    }
+    let (first, second, mut last) = taken_over();
     for item in ["b", "c"] {
-        let token = own(&second, item);
+        let token = own_of(&second, item);
         assert!(token > last, "{token} after {last}");
         last = token;
     }
     second.settle(&[&first]);
-    assert_eq!(second.info("stats", "sync_full"), "0", "the filter was not loaded again");
     let () = first.ask("REPLICAOF NO ONE");
-    let missed = own(&second, "d");
-    let token = own(&first, "e");
+    let missed = own_of(&second, "d");
+    let token = own_of(&first, "e");
     assert!(token > missed, "{token} after {missed}");
     // It knows all tokens from here on.
-    assert_eq!(own(&first, "f"), token + 1);
+    assert_eq!(own_of(&first, "f"), token + 1);
+}
+
+#[test]
+fn a_server_that_got_no_claim_as_a_replica_gives_no_token_that_it_missed() {
+    if !is_there() {
+        return;
+    }
+    let (first, second, given) = taken_over();
+    let () = first.ask("REPLICAOF NO ONE");
+    let missed = own_of(&second, "b");
+    let token = own_of(&first, "c");
+    assert!(missed > given && token > missed, "{token} after {missed} after {given}");
+    assert_eq!(own_of(&first, "d"), token + 1);
 }
 
 #[test]
