@@ -181,31 +181,23 @@ enum Next {
 
 /// A place between two pieces of a value that is ready. It is valid until the value changes.
 #[derive(Debug, Clone)]
-pub struct Place {
-    number: u32,
-    next: Next,
-}
+pub struct Place(Next);
 
 impl Place {
     /// Returns the place before the first piece: the head, of a filter that is being altered.
     pub fn first(is_altered: bool) -> Self {
         let current = Next::Current(PieceCursor::new());
-        Self { number: 0, next: if is_altered { Next::Head } else { current } }
-    }
-
-    /// Returns the number of the next piece; the first one has 0.
-    pub fn number(&self) -> u32 {
-        self.number
+        Self(if is_altered { Next::Head } else { current })
     }
 
     /// Returns whether all pieces have been returned.
     pub fn is_done(&self) -> bool {
-        matches!(self.next, Next::Nothing)
+        matches!(self.0, Next::Nothing)
     }
 
     /// Returns the next piece, if there is one; the place is behind it then.
     pub fn piece(&mut self, machine: &Machine, former: Option<&Former>) -> Option<Vec<u8>> {
-        let (piece, next) = match &self.next {
+        let (piece, next) = match &self.0 {
             Next::Head => (Head::of(former?).encode(), Next::Current(PieceCursor::new())),
             Next::Current(cursor) => {
                 let (piece, cursor) = piece_at(machine, cursor)?;
@@ -218,8 +210,48 @@ impl Place {
             }
             Next::Nothing => return None,
         };
-        *self = Self { number: self.number + 1, next };
+        *self = Self(next);
         Some(piece)
+    }
+}
+
+/// The places in front of the pieces of a value that were returned, and of the next one: whoever
+/// asks for pieces, in any order, each is made at most once more for the sake of later ones.
+#[derive(Debug, Default)]
+pub struct Places {
+    /// The number that differs after each change of the value.
+    chain: u64,
+    /// By the number of the piece.
+    places: Vec<Place>,
+}
+
+impl Places {
+    /// Returns the piece of this number of a value with this chain, and whether it is the last one;
+    /// `None` beyond it. `make` returns the next piece at a place, as [`Place::piece`].
+    pub fn piece(
+        &mut self,
+        (chain, number): (u64, u32),
+        is_altered: bool,
+        mut make: impl FnMut(&mut Place) -> Option<Vec<u8>>,
+    ) -> Option<(Vec<u8>, bool)> {
+        if self.places.is_empty() || self.chain != chain {
+            *self = Self { chain, places: vec![Place::first(is_altered)] };
+        }
+        loop {
+            let last = self.places.len() - 1;
+            let at = last.min(number as usize);
+            let mut place = self.places[at].clone();
+            let (piece, is_last) = (make(&mut place)?, place.is_done());
+            if at == last && !is_last {
+                self.places.push(place);
+            }
+            if at == number as usize {
+                return Some((piece, is_last));
+            }
+            if is_last {
+                return None;
+            }
+        }
     }
 }
 
@@ -237,4 +269,48 @@ pub fn of<'a>(
     let head = former.map(|former| Head::of(former).encode());
     let before = former.into_iter().flat_map(|former| former.machine().pieces());
     head.into_iter().chain(machine.pieces()).chain(before)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ebbtide_core::Parameters;
+    use ebbtide_core::kinds::registry;
+    use ebbtide_core::machine::MachineOptions;
+
+    #[test]
+    fn exports_at_the_same_time_make_each_piece_once() {
+        let kind = registry::build("bloom", &Parameters::new().with("capacity", 3_000_000));
+        let options = MachineOptions::new();
+        let mut machine =
+            Machine::create(kind.expect("a kind"), &options, 1, 2).expect("a machine");
+        let time = machine.time(Some(1), None).expect("a time");
+        for key in 0..1000_u32 {
+            let hash = machine.hash(&key.to_le_bytes());
+            machine.insert(hash, time, &mut |_| {}).expect("an insert");
+        }
+        let expected: Vec<_> = of(&machine, None).collect();
+        let count = expected.len() as u32;
+        assert!(count > 4, "{count} pieces");
+        let (mut places, mut made) = (Places::default(), 0);
+        let mut piece = |chain, number| {
+            places.piece((chain, number), false, |place| {
+                made += 1;
+                place.piece(&machine, None)
+            })
+        };
+        // Two exports in step, one behind them, and one that begins in the middle.
+        let numbers = (0..count).flat_map(|at| [at, at, at / 2, count / 2 + at / 2]);
+        let numbers: Vec<_> = numbers.collect();
+        for &number in &numbers {
+            let (found, is_last) = piece(7, number).expect("a piece");
+            assert!(found == expected[number as usize], "piece {number}");
+            assert_eq!(is_last, number + 1 == count);
+        }
+        assert!(piece(7, count).is_none() && piece(7, u32::MAX).is_none());
+        // A value that has changed is another one.
+        assert!(piece(8, 1).expect("a piece").0 == expected[1]);
+        // Those on the way to the middle; beyond the end the last one, twice; two after the change.
+        assert_eq!(made, numbers.len() as u32 + count / 2 - 1 + 2 + 2);
+    }
 }

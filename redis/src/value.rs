@@ -5,10 +5,10 @@ use crate::ffi::Failure;
 use crate::figures::{ALTERING, APPLIED, DIVERGED, EMITTED, FILTERS, Figure, LOADING, SATURATED};
 use crate::former::{Former, View, may_follow};
 use crate::leases::Leases;
-use crate::pieces::{self, Import, Place};
+use crate::pieces::{self, Import, Place, Places};
 use ebbtide_core::hash::DigestHasher;
 use ebbtide_core::kind::Micros;
-use ebbtide_core::machine::{Machine, Position};
+use ebbtide_core::machine::Machine;
 use ebbtide_core::{Error, hash};
 
 /// How often, in records, a filter is measured for `INFO`.
@@ -29,8 +29,8 @@ pub struct Value {
     is_diverged: bool,
     is_saturated: bool,
     leases: Leases,
-    /// Where `EB.SCANDUMP` stopped last, at this position of the filter.
-    dump: Option<Box<(Position, Place)>>,
+    /// Where `EB.SCANDUMP` has been. Not part of the filter's memory: a question changes nothing.
+    places: Places,
 }
 
 impl Drop for Value {
@@ -73,8 +73,8 @@ impl Value {
         FILTERS.add(1);
         LOADING.add(restore.is_some().into());
         let (is_diverged, is_saturated, leases) = (false, false, Leases::default());
-        let (former, dump) = (None, None);
-        Self { machine, former, restore, is_diverged, is_saturated, leases, dump }
+        let (former, places) = (None, Places::default());
+        Self { machine, former, restore, is_diverged, is_saturated, leases, places }
     }
 
     /// Creates the value of a filter.
@@ -285,15 +285,17 @@ impl Value {
         self.leases = leases;
     }
 
-    /// Takes where `EB.SCANDUMP` stopped, if it was at this position of the filter and piece.
-    pub fn take_dump(&mut self, position: Position, number: u32) -> Option<Place> {
-        let (at, place) = *self.dump.take()?;
-        (at == position && place.number() == number).then_some(place)
-    }
-
-    /// Stores where `EB.SCANDUMP` stopped.
-    pub fn keep_dump(&mut self, position: Position, place: Place) {
-        self.dump = Some(Box::new((position, place)));
+    /// Returns a piece of a filter that is ready, and whether it is the last one; `None` beyond it.
+    /// Pieces before it are made once more if none behind them was asked for since the last change.
+    ///
+    /// # Errors
+    /// As [`Value::machine`].
+    pub fn piece(&mut self, number: u32) -> Result<Option<(Vec<u8>, bool)>, Failure> {
+        let chain = self.chain()?;
+        let Some(machine) = &self.machine else { return Ok(None) };
+        let former = self.former.as_deref();
+        let make = |place: &mut Place| place.piece(machine, former);
+        Ok(self.places.piece((chain, number), former.is_some(), make))
     }
 
     /// Counts records that were decided here, from one LSN to before another.

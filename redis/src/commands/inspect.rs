@@ -4,7 +4,6 @@ use super::key::{now, present};
 use crate::arguments::{is, number, syntax, wrong};
 use crate::ffi::{About, Access, Call, Command, Failure, Outcome, Stored};
 use crate::former::Former;
-use crate::pieces::Place;
 use crate::value::Value;
 use ebbtide_core::Kind;
 use ebbtide_core::kinds::spec::Any;
@@ -151,26 +150,21 @@ impl Command for ScanDump {
         key: 1,
         access: Access::Read,
         summary: c"Returns one piece of a filter and the cursor of the next; cursor 0 begins.",
-        complexity: c"O(N) for N bytes of the piece",
+        complexity:
+            c"O(N) for N bytes of the piece, and of those before it that nobody has asked for \
+                      since the last change",
     };
 
     fn run(call: &Call<'_>) -> Outcome {
         let mut slot = call.open::<Value>(Self::ABOUT.access)?;
         let value = present(&mut slot)?;
-        let position = value.machine()?.position();
         let chain = format!("{:x}", value.chain()?);
         let number = piece_of(call.argument(2), &chain)?;
-        let kept = value.take_dump(position, number);
-        let place = kept.or_else(|| place_of(value, number));
-        let mut place = place.ok_or_else(|| cursor(call.argument(2)))?;
-        let piece = piece_at(value, &mut place).ok_or_else(|| cursor(call.argument(2)))?;
-        let next = if place.is_done() { "0".into() } else { format!("{}-{chain}", number + 1) };
+        let (piece, is_last) = value.piece(number)?.ok_or_else(|| cursor(call.argument(2)))?;
+        let next = if is_last { "0".into() } else { format!("{}-{chain}", number + 1) };
         call.array(2);
         call.bytes(next.as_bytes());
         call.bytes(&piece);
-        if !place.is_done() {
-            value.keep_dump(position, place);
-        }
         Ok(())
     }
 }
@@ -191,20 +185,6 @@ fn piece_of(argument: &[u8], chain: &str) -> Result<u32, Failure> {
         return Err(Failure::new("CHANGED", message));
     }
     number("cursor", "0, or one that EB.SCANDUMP has returned", at.as_bytes())
-}
-
-/// Returns the place before a piece; `None` beyond the last one. Pieces before it are made once
-/// more, because their checksums are part of the last one.
-fn place_of(value: &Value, number: u32) -> Option<Place> {
-    let mut place = Place::first(value.former().is_some());
-    for _ in 0..number {
-        piece_at(value, &mut place)?;
-    }
-    Some(place)
-}
-
-fn piece_at(value: &Value, place: &mut Place) -> Option<Vec<u8>> {
-    place.piece(value.any_machine()?, value.former())
 }
 
 /// `EB.DEBUG DIGEST|POSITION key`.
