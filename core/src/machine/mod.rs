@@ -436,6 +436,13 @@ impl Machine {
         MachineStat::of(&self.parts, now, blocks)
     }
 
+    /// Returns the metrics of the kind: names and sums over all blocks, each of which is visited.
+    #[must_use]
+    pub fn figures(&self) -> Vec<(&'static str, u64)> {
+        let metrics = self.kind().metrics().iter();
+        metrics.map(|metric| (metric.name, self.parts.sum(metric.word))).collect()
+    }
+
     /// Returns the bytes of memory that are allocated.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {

@@ -28,8 +28,6 @@ pub struct MachineStat {
     pub planned_fpr: f64,
     /// Whether the filter is clearly fuller than planned.
     pub saturated: bool,
-    /// The metrics of the kind: names and sums over all blocks.
-    pub figures: Vec<(&'static str, u64)>,
     /// Banks.
     pub banks: u32,
     /// Blocks, in all banks.
@@ -57,7 +55,6 @@ impl MachineStat {
             cells += counted as f64 / f64::from(looked_at.max(1)) * bank.blocks() as f64;
         }
         let removals = if kind.removal().is_some() { totals.new_bits } else { 0 };
-        let metrics = kind.metrics().iter();
         Self {
             inserts: totals.inserts,
             operations: totals.inserts.wrapping_add(removals),
@@ -68,7 +65,6 @@ impl MachineStat {
             estimated_fpr: kind.estimated_fpr(&state, layout, &moment, &sample),
             planned_fpr: kind.planned_fpr(layout),
             saturated: kind.is_saturated(&state, layout, &moment, &sample),
-            figures: metrics.map(|metric| (metric.name, parts.sum(metric.word))).collect(),
             banks: parts.memory.banks().count() as u32,
             blocks: parts.memory.banks().map(|(_, bank)| bank.blocks()).sum(),
         }
