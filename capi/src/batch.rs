@@ -19,17 +19,15 @@ const _: () = {
 };
 
 /// Returns a key with its time and weight, if the settings have them.
-fn entry<'k>(key: &'k [u8], settings: Option<&Settings>) -> Result<Entry<&'k [u8], Any>> {
+fn entry<'k>(key: &'k [u8], settings: Option<&Settings>) -> Entry<&'k [u8], Any> {
     let mut entry = Entry::new(key);
-    let Some(settings) = settings else { return Ok(entry) };
-    settings.check()?;
-    if let Some(time) = settings.time() {
+    if let Some(time) = settings.and_then(Settings::time) {
         entry = entry.time(Timestamp::from_unix_micros(time));
     }
-    if let Some(weight) = settings.weight() {
+    if let Some(weight) = settings.and_then(Settings::weight) {
         entry = entry.weight(weight);
     }
-    Ok(entry)
+    entry
 }
 
 impl Pending {
@@ -42,17 +40,16 @@ impl Pending {
 
     /// Adds the insert of a key.
     pub fn insert(&mut self, key: &[u8], settings: Option<&Settings>) -> Result<()> {
-        Ok(self.batch.insert_entry(&entry(key, settings)?)?)
+        Ok(self.batch.insert_entry(&entry(key, settings))?)
     }
 
     /// Answers whether a key is new, and adds its insert.
     pub fn check_and_insert(&mut self, key: &[u8], settings: Option<&Settings>) -> Result<Checked> {
-        Ok(self.batch.check_and_insert_entry(&entry(key, settings)?)?)
+        Ok(self.batch.check_and_insert_entry(&entry(key, settings))?)
     }
 
     /// Adds the insert of a claimed key, and the end of its claim.
     pub fn confirm(&mut self, (key, token): (&[u8], u64), given: Option<&Settings>) -> Result<()> {
-        given.map_or(Ok(()), Settings::check)?;
         let lease = self.filter.resume_claim(key, token);
         match given.and_then(Settings::time) {
             Some(time) => self.batch.confirm_at(lease, Timestamp::from_unix_micros(time))?,

@@ -126,19 +126,15 @@ impl Settings {
 
 /// Returns the call with the settings of a query.
 #[inline]
-pub fn query<'a, H: Handle>(
-    mut call: Call<'a, H>,
-    settings: Option<&Settings>,
-) -> Result<Call<'a, H>> {
-    let Some(settings) = settings else { return Ok(call) };
-    settings.check()?;
+pub fn query<'a, H: Handle>(mut call: Call<'a, H>, settings: Option<&Settings>) -> Call<'a, H> {
+    let Some(settings) = settings else { return call };
     if settings.has(EBBTIDE_WITH_TIME) {
         call = call.time(Timestamp::from_unix_micros(settings.time_us));
     }
     if settings.has(EBBTIDE_WITHOUT_WAITING) {
         call = call.without_waiting();
     }
-    Ok(call)
+    call
 }
 
 /// Returns the call with all settings.
@@ -147,7 +143,7 @@ pub fn write<'a>(
     call: Call<'a, Filter<Any>>,
     settings: Option<&Settings>,
 ) -> Result<Call<'a, Filter<Any>>> {
-    let mut call = query(call, settings)?;
+    let mut call = query(call, settings);
     let Some(settings) = settings else { return Ok(call) };
     if let Some(durability) = settings.durability()? {
         call = call.durability(durability);

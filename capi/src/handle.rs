@@ -184,16 +184,16 @@ impl Handle {
     pub fn contains(&self, key: &[u8], settings: Option<&Settings>) -> Result<bool> {
         Ok(match &self.open {
             Open::Filter(filter) if settings.is_none() => filter.contains(key)?,
-            Open::Filter(filter) => query(filter.call(), settings)?.contains(key)?,
-            Open::Reader(reader) => query(reader.call(), settings)?.contains(key)?,
+            Open::Filter(filter) => query(filter.call(), settings).contains(key)?,
+            Open::Reader(reader) => query(reader.call(), settings).contains(key)?,
         })
     }
 
     /// Returns how long ago a key was seen, at least.
     pub fn age(&self, key: &[u8], settings: Option<&Settings>) -> Result<Option<Age>> {
         Ok(match &self.open {
-            Open::Filter(filter) => query(filter.call(), settings)?.age(key)?,
-            Open::Reader(reader) => query(reader.call(), settings)?.age(key)?,
+            Open::Filter(filter) => query(filter.call(), settings).age(key)?,
+            Open::Reader(reader) => query(reader.call(), settings).age(key)?,
         })
     }
 
@@ -205,8 +205,8 @@ impl Handle {
         settings: Option<&Settings>,
     ) -> Result<bool> {
         Ok(match &self.open {
-            Open::Filter(filter) => query(filter.call(), settings)?.seen_within(key, within)?,
-            Open::Reader(reader) => query(reader.call(), settings)?.seen_within(key, within)?,
+            Open::Filter(filter) => query(filter.call(), settings).seen_within(key, within)?,
+            Open::Reader(reader) => query(reader.call(), settings).seen_within(key, within)?,
         })
     }
 
@@ -217,13 +217,13 @@ impl Handle {
         settings: Option<&Settings>,
     ) -> Result<Cardinality> {
         Ok(match (&self.open, within) {
-            (Open::Filter(filter), None) => query(filter.call(), settings)?.distinct()?,
-            (Open::Reader(reader), None) => query(reader.call(), settings)?.distinct()?,
+            (Open::Filter(filter), None) => query(filter.call(), settings).distinct()?,
+            (Open::Reader(reader), None) => query(reader.call(), settings).distinct()?,
             (Open::Filter(filter), Some(within)) => {
-                query(filter.call(), settings)?.distinct_within(within)?
+                query(filter.call(), settings).distinct_within(within)?
             }
             (Open::Reader(reader), Some(within)) => {
-                query(reader.call(), settings)?.distinct_within(within)?
+                query(reader.call(), settings).distinct_within(within)?
             }
         })
     }
@@ -231,8 +231,8 @@ impl Handle {
     /// Estimates how often a key was inserted.
     pub fn estimate(&self, key: &[u8], settings: Option<&Settings>) -> Result<Estimate> {
         Ok(match &self.open {
-            Open::Filter(filter) => query(filter.call(), settings)?.estimate(key)?,
-            Open::Reader(reader) => query(reader.call(), settings)?.estimate(key)?,
+            Open::Filter(filter) => query(filter.call(), settings).estimate(key)?,
+            Open::Reader(reader) => query(reader.call(), settings).estimate(key)?,
         })
     }
 
@@ -322,8 +322,8 @@ impl Handle {
         settings: Option<&Settings>,
     ) -> Result<Vec<bool>> {
         Ok(match &self.open {
-            Open::Filter(filter) => query(filter.call(), settings)?.contains_all(keys)?,
-            Open::Reader(reader) => query(reader.call(), settings)?.contains_all(keys)?,
+            Open::Filter(filter) => query(filter.call(), settings).contains_all(keys)?,
+            Open::Reader(reader) => query(reader.call(), settings).contains_all(keys)?,
         })
     }
 

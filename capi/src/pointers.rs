@@ -284,7 +284,8 @@ pub unsafe fn paths<'a>(first: *const *const c_char, count: usize) -> Result<Vec
     paths.iter().map(|&one| unsafe { path(one) }).collect()
 }
 
-/// Runs an operation with the settings of a call, if there are any. Without, nothing is copied.
+/// Runs an operation with the settings of a call, if there are any, when they were checked. Without,
+/// nothing is copied.
 ///
 /// # Safety
 /// `call` is null, or points to as many bytes as the size in it says.
@@ -301,7 +302,8 @@ pub unsafe fn with_settings<T>(
     work(Some(&settings))
 }
 
-/// Copies the settings of a call, of this version or of another one.
+/// Copies the settings of a call, of this version or of another one, and checks them: before
+/// anything of the operation has been done, or any answer was written.
 ///
 /// # Safety
 /// `call` points to as many bytes as the size in it says.
@@ -325,6 +327,7 @@ unsafe fn settings(call: *const Settings) -> Result<Settings> {
     let mut settings = Settings::default();
     // SAFETY: `known` is not longer than the settings, which are numbers without padding.
     unsafe { ptr::copy_nonoverlapping(known.as_ptr(), (&raw mut settings).cast(), known.len()) };
+    settings.check()?;
     Ok(settings)
 }
 

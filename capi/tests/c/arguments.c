@@ -193,6 +193,14 @@ static void calls(struct ebbtide_filter *seen) {
     call.weight = 5;
     CHECK(ebbtide_insert(seen, "a", 1, &call, &error) == -1);
     CHECK_ERROR(error, EBBTIDE_ARGUMENT, "EBBTIDE_WITH_WEIGHT");
+    /* Nor is anything written for an array of keys. */
+    const struct ebbtide_key key = {"a", 1};
+    uint8_t answer = 77;
+    CHECK(ebbtide_contains_all(seen, &key, 1, &answer, &call, &error) == -1);
+    CHECK_ERROR(error, EBBTIDE_ARGUMENT, "EBBTIDE_WITH_WEIGHT");
+    CHECK(ebbtide_check_and_insert_all(seen, &key, 1, &answer, &call, &error) == -1);
+    CHECK_ERROR(error, EBBTIDE_ARGUMENT, "EBBTIDE_WITH_WEIGHT");
+    CHECK(answer == 77);
     call.flags = EBBTIDE_WITH_WEIGHT;
     CHECK(ebbtide_insert(seen, "a", 1, &call, &error) == -1);
     CHECK(error != NULL && ebbtide_error_code(error) < EBBTIDE_ARGUMENT);
