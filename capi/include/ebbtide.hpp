@@ -102,11 +102,17 @@ public:
         return answer;
     }
 
+    // Whether there is no error.
+    bool none() const noexcept { return error_ == nullptr; }
+    // Whether there is an error with this code.
+    bool is(Code code) const noexcept { return !none() && code == this->code(); }
+
 private:
+    Code code() const noexcept { return static_cast<Code>(ebbtide_error_code(error_)); }
+
     [[noreturn]] void raise() const {
         const char *path = ebbtide_error_path(error_);
-        throw Error(static_cast<Code>(ebbtide_error_code(error_)), ebbtide_error_message(error_),
-                    path == nullptr ? "" : path);
+        throw Error(code(), ebbtide_error_message(error_), path == nullptr ? "" : path);
     }
 
     ebbtide_error *error_ = nullptr;
@@ -563,13 +569,8 @@ private:
     }
 
     void ended(const detail::Failure &failure) {
-        try {
-            failure.checked(0);
-        } catch (const Error &error) {
-            if (error.code() == Code::lease_lost) filter_ = nullptr;
-            throw;
-        }
-        filter_ = nullptr;
+        if (failure.none() || failure.is(Code::lease_lost)) filter_ = nullptr;
+        failure.checked(0);
     }
 
     void drop() noexcept {
@@ -608,13 +609,15 @@ public:
     }
 
     // Adds the insert of a claimed key, and the end of its claim. The claim is the batch's then,
-    // and is released if the batch is cleared or destroyed.
+    // and is released if the batch is cleared or destroyed. After Code::argument it is held as
+    // before; any other error has released it.
     void confirm(Claim &&claim, const Call &call = {}) {
         detail::Failure failure;
         claim.held();
-        failure.checked(ebbtide_batch_confirm(native(), claim.key_.data(), claim.key_.size(),
-                                              claim.token_, call.native(), failure));
-        claim.detach();
+        ebbtide_batch_confirm(native(), claim.key_.data(), claim.key_.size(), claim.token_,
+                              call.native(), failure);
+        if (!failure.is(Code::argument)) claim.detach();
+        failure.checked(0);
     }
 
     // Writes all of it or nothing; afterwards it is empty, and can be filled again. After

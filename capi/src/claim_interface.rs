@@ -194,10 +194,11 @@ pub unsafe extern "C" fn ebbtide_claims(
 
 /// Adds to a batch the insert of a claimed key, and the end of its claim: as ebbtide_confirm,
 /// together with the rest of the batch. Of the call, which may be NULL, the time counts. The claim
-/// is the batch's then: one that is cleared or freed, or has no room for it (EBBTIDE_PARAMETER),
-/// releases the key.
+/// is the batch's then: one that is cleared or freed releases the key.
 ///
-/// Returns 0, or -1 on an error. If the lease is over before the commit, that fails with
+/// Returns 0, or -1 on an error. Any error other than EBBTIDE_ARGUMENT ends the claim, too: the key
+/// is released, and is to be claimed again. Such errors are EBBTIDE_PARAMETER, if the batch has no
+/// room, and EBBTIDE_TIME_AHEAD. If the lease is over before the commit, that fails with
 /// EBBTIDE_LEASE_LOST, and nothing of the batch is written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ebbtide_batch_confirm(

@@ -187,6 +187,16 @@ static void batches(const char *directory) {
     CHECK(ebbtide_batch_confirm(batch, "c", 1, token, NULL, &error) == 0);
     ebbtide_batch_free(batch);
     CHECK(claim(seen, "c", MINUTE, &token) == EBBTIDE_YOURS);
+    /* So does one that refuses the claim. */
+    struct ebbtide_call ahead = EBBTIDE_CALL_INIT;
+    ahead.flags = EBBTIDE_WITH_TIME;
+    ahead.time_us = now_us() + 6000 * MINUTE * 1000;
+    batch = ebbtide_batch_new(seen, NULL, &error);
+    CHECK(ebbtide_batch_confirm(batch, "c", 1, token, &ahead, &error) == -1);
+    CHECK_CODE(error, EBBTIDE_TIME_AHEAD);
+    CHECK(claim(seen, "c", MINUTE, &token) == EBBTIDE_YOURS);
+    CHECK(ebbtide_batch_commit(batch, &error) == 0);
+    ebbtide_batch_free(batch);
     CHECK(ebbtide_close(seen, &error) == 0);
     CHECK_CODE(error, 0);
 }

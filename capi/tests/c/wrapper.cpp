@@ -189,8 +189,17 @@ void batches(const Path &home) {
     // What the batch does not commit is released with it.
     { ebbtide::Batch other = seen.batch(); other.confirm(seen.claim("f", 1min)); }
     CHECK(seen.claims().empty() && !seen.contains("f"));
+    // Nor is a claim held any more that the batch could not take.
+    ebbtide::Claim early = seen.claim("h", 1min);
+    const ebbtide::Time ahead = NOON + 24h * 365 * 20;
+    THROWS(time_ahead, batch.confirm(std::move(early), Call().time(ahead)));
+    CHECK(!early && seen.claims().empty());
     ebbtide::Batch moved = std::move(batch);
     THROWS(argument, batch.insert("a"));
+    ebbtide::Claim kept = seen.claim("i", 1min);
+    THROWS(argument, batch.confirm(std::move(kept)));
+    CHECK(kept && seen.claims().size() == 1);
+    CHECK(kept.release());
     moved.insert("g");
     moved.commit();
     CHECK(seen.contains("g"));
