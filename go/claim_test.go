@@ -110,8 +110,20 @@ func TestABatchConfirmsClaims(t *testing.T) {
 	check(t, batch.Commit())
 	expect(t, "after it", contains(t, &seen.Reader, "a"), true)
 	check(t, batch.Confirm(claim(t, seen, "b", time.Minute)))
+	check(t, batch.Clear())
+	early := claim(t, seen, "b", time.Minute)
+	ahead := ebbtide.At(time.Now().Add(20 * 365 * 24 * time.Hour))
+	isError(t, batch.Confirm(early, ahead), ebbtide.ErrTimeAhead)
+	isError(t, early.Confirm(), ebbtide.ErrLeaseLost)
+	again := claim(t, seen, "b", time.Minute)
+	expect(t, "released by the error", again.State(), ebbtide.Yours)
+	isError(t, batch.Confirm(again, ebbtide.At(time.UnixMicro(-1))), ebbtide.ErrArgument)
+	check(t, batch.Confirm(again))
 	check(t, batch.Close())
 	expect(t, "released", claim(t, seen, "b", time.Minute).State(), ebbtide.Yours)
+	kept := claim(t, seen, "c", time.Minute)
+	isError(t, batch.Confirm(kept), ebbtide.ErrClosed)
+	check(t, kept.Confirm())
 }
 
 func TestAwaitClaimWaitsForTheOtherOrForTheContext(t *testing.T) {
