@@ -142,8 +142,8 @@ func (b *Batch) SetPosition(source, position uint64) error {
 
 // Confirm adds the insert of a claimed key, and the end of its claim. The claim is the batch's
 // then, which releases it if it is cleared or closed. Of the options, the time counts. A claim that
-// the batch cannot take, as after ErrTimeAhead, is released; after ErrArgument, and ErrClosed of the
-// batch, it is held as before.
+// the batch cannot take, as after ErrTimeAhead, is released; after ErrArgument, and ErrClosed of
+// the batch, it is held as before.
 func (b *Batch) Confirm(claim *Claim, options ...CallOption) error {
 	return claim.ending(func() error {
 		return b.with(options, func(call C.struct_ebbtide_call) C.struct_shim_answer {

@@ -284,8 +284,8 @@ pub unsafe fn paths<'a>(first: *const *const c_char, count: usize) -> Result<Vec
     paths.iter().map(|&one| unsafe { path(one) }).collect()
 }
 
-/// Runs an operation with the settings of a call, if there are any, when they were checked. Without,
-/// nothing is copied.
+/// Runs an operation with the settings of a call, if there are any, when they were checked.
+/// Without, nothing is copied.
 ///
 /// # Safety
 /// `call` is null, or points to as many bytes as the size in it says.

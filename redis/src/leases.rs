@@ -16,22 +16,22 @@ use ebbtide_core::machine::{ClaimAnswer, Logged, Machine};
 use ebbtide_core::time::{LATEST, OperationTime};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The greatest token that a clock leads to, in the year 2112: with what is added later, tokens stay
-/// below 2^53, so that numbers in Lua and JavaScript hold them.
+/// The greatest token that a clock leads to, in the year 2112: with what is added later, tokens
+/// stay below 2^53, so that numbers in Lua and JavaScript hold them.
 const MOST_BY_CLOCK: u64 = 1 << 52;
 
-/// More claims than the records that a server loses when it is killed, or that a replica lacks when
-/// it becomes the primary.
+/// More claims than the records that a server loses when it is killed, or that a replica lacks
+/// when it becomes the primary.
 const MOST_LOST: u64 = 1 << 24;
 
 /// Returns a number that is greater than all tokens that were given so far, by servers whose claims
 /// this one may not have got: `latest` is the greatest one that it has.
 ///
 /// The first token of a server is the time, in microseconds since 1970. No server gives more than
-/// one token in a microsecond, so tokens that are given later by another one are greater, whether or
-/// not that one has heard of these. A clock that is behind the tokens says nothing: then more is
-/// added than claims may be lost. A part of that is random, because two servers may continue from
-/// the same state, one after the other.
+/// one token in a microsecond, so tokens that are given later by another one are greater, whether
+/// or not that one has heard of these. A clock that is behind the tokens says nothing: then more
+/// is added than claims may be lost. A part of that is random, because two servers may continue
+/// from the same state, one after the other.
 fn above_all(latest: u64) -> u64 {
     let by_clock = clock().min(MOST_BY_CLOCK);
     if by_clock > latest {
