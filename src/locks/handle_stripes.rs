@@ -150,8 +150,8 @@ impl<'a, T> StripeGuard<'a, T> {
         std::mem::forget(self);
     }
 
-    /// Gives a stripe that was taken over, and not repaired, back to its dead owner: the next caller
-    /// of any handle takes it over.
+    /// Gives a stripe that was taken over, and not repaired, back to its dead owner: the next
+    /// caller of any handle takes it over.
     pub fn give_back(self, dead: Owner) {
         self.stripes.release_local(self.index);
         // Lost if this handle was itself taken for dead: then it is the new owner's to repair.

@@ -77,7 +77,6 @@ impl Leader<'_> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use std::os::unix::thread::JoinHandleExt;
 
     /// Longer than any wakeup takes, even on a busy machine. A waiter that is not woken then
     /// overtakes, and the test fails.
@@ -126,22 +125,16 @@ mod tests {
         });
     }
 
-    extern "C" fn ignored(_signal: libc::c_int) {}
-
     #[test]
-    #[cfg_attr(miri, ignore = "signals")]
-    #[expect(unsafe_code, reason = "signals to one thread")]
+    #[cfg(not(miri))]
     fn a_signal_to_a_waiter_does_not_end_its_patience() {
-        let handler: extern "C" fn(libc::c_int) = ignored;
-        // SAFETY: the handler does nothing.
-        unsafe { libc::signal(libc::SIGURG, handler as libc::sighandler_t) };
+        use crate::platform::threads::tests::interrupt;
         let word: &'static AtomicU64 = Box::leak(Box::default());
         let Taken::Ours(leader) = take(word, LIMIT) else { panic!("the gate is free") };
         let waiter = std::thread::spawn(|| matches!(take(word, LIMIT), Taken::Overtook(_)));
         for _ in 0..20 {
             std::thread::sleep(Duration::from_millis(1));
-            // SAFETY: the thread has not been joined.
-            unsafe { libc::pthread_kill(waiter.as_pthread_t(), libc::SIGURG) };
+            interrupt(&waiter);
         }
         leader.end();
         assert!(!waiter.join().expect("no panic"), "the leader was overtaken");

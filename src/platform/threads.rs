@@ -96,8 +96,22 @@ fn be_ordinary() {
 }
 
 #[cfg(all(test, not(any(loom, miri))))]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use std::os::unix::thread::JoinHandleExt;
+
+    extern "C" fn ignored(_signal: libc::c_int) {}
+
+    /// Interrupts what a thread waits for, by a signal that does nothing else.
+    #[expect(unsafe_code, reason = "a signal to one thread")]
+    pub(crate) fn interrupt<T>(thread: &std::thread::JoinHandle<T>) {
+        let handler: extern "C" fn(libc::c_int) = ignored;
+        // SAFETY: the handler does nothing, and the thread has not been joined.
+        unsafe {
+            libc::signal(libc::SIGURG, handler as libc::sighandler_t);
+            libc::pthread_kill(thread.as_pthread_t(), libc::SIGURG);
+        }
+    }
 
     /// Returns the mask of blocked signals of the calling thread, as stored by the kernel: bit n -
     /// 1 for signal n.

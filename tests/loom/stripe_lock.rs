@@ -269,13 +269,13 @@ fn successor_of_the_dying(lock: Lock) {
 }
 
 /// A has died holding the lock. B takes it over and gives it back, while C wants it.
-fn a_successor_gives_up(give_back: fn(&AtomicU64, Owner, Owner) -> Result<(), Lost>) {
+fn a_successor_gives_it_back(give_back: fn(&AtomicU64, Owner, Owner) -> Result<(), Lost>) {
     loom::model(move || {
         let stripe = Stripe::new();
         let dying = Arc::clone(&stripe);
         let held = thread::spawn(move || die_holding(&dying)).join().expect("no panic");
         assert!(held);
-        let gives_up = {
+        let gives_back = {
             let stripe = Arc::clone(&stripe);
             thread::spawn(move || {
                 let acquired = proper_lock(&stripe, B);
@@ -287,7 +287,7 @@ fn a_successor_gives_up(give_back: fn(&AtomicU64, Owner, Owner) -> Result<(), Lo
             })
         };
         let last = successor(&stripe, C, proper_lock);
-        gives_up.join().expect("no panic");
+        gives_back.join().expect("no panic");
         assert_eq!(last.join().expect("no panic"), Acquired::TakenOver(A));
         // Relaxed: the threads were joined.
         assert_eq!(stripe.word.load(Ordering::Relaxed), 0);
@@ -297,13 +297,13 @@ fn a_successor_gives_up(give_back: fn(&AtomicU64, Owner, Owner) -> Result<(), Lo
 
 #[test]
 fn a_lock_that_is_given_back_to_a_dead_owner_is_taken_over_by_the_next() {
-    a_successor_gives_up(give_back);
+    a_successor_gives_it_back(give_back);
 }
 
 #[test]
 #[should_panic = "Causality violation"]
 fn a_planted_gift_without_release_is_found() {
-    a_successor_gives_up(|word, _, dead| {
+    a_successor_gives_it_back(|word, _, dead| {
         word.store(word_of(dead) | WAITERS, Ordering::Relaxed); // the bug
         Ok(())
     });

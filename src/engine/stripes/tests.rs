@@ -1,0 +1,311 @@
+//! Repair of what dead owners left, and who may acquire a stripe when.
+
+use super::*;
+use crate::locks::session::Sessions;
+use crate::media::failing::Failing;
+use crate::media::{Access, Memory};
+use crate::wal::{Op, Record};
+use crate::{AgePartitioned, Batch, Bloom, Durability, Filter, Options};
+use ebbtide_core::block::{load, store};
+use std::io::ErrorKind;
+
+fn made() -> (Filter<Bloom>, Arc<Memory>) {
+    let memory = Arc::new(Memory::new());
+    let options =
+        Options::new().hash_seed(7).stripes(2).durability(Durability::Never).background(false);
+    let options = options.checkpoint_bytes(64 << 10);
+    let filter = Filter::create_on(memory.clone(), Bloom::capacity(1000), options);
+    (filter.expect("a filter"), memory)
+}
+
+/// Another handle in session slot 1, in its fifth incarnation.
+fn neighbour(engine: &crate::engine::Engine, memory: &Memory) -> Sessions {
+    let slots = Sessions::open(memory, Access::Write).expect("the lock file");
+    assert_eq!(slots.take().expect("no error"), Some(1));
+    assert_eq!((0..5).map(|_| engine.header().incarnation(1).raise()).max(), Some(5));
+    slots
+}
+
+const DEAD: Owner = Owner { slot: 9, incarnation: 1 };
+const LIVING: Owner = Owner { slot: 1, incarnation: 5 };
+
+#[test]
+fn a_held_stripe_that_the_image_shows_as_free_is_given_to_no_other_thread_of_the_handle() {
+    let (filter, _memory) = made();
+    let engine = filter.engine();
+    let released = Hint::default();
+    let held = engine.stripes.acquire(1, Wait::Always).expect("a stripe");
+    // As on a lost page of the image.
+    store(held.entry().lock_word(), 0);
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            let held = engine.stripes.acquire(1, Wait::Always).expect("a stripe");
+            (released.get(), held.index())
+        });
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        released.set(1);
+        drop(held);
+        assert_eq!(other.join().expect("no panic"), (1, 1));
+    });
+}
+
+#[test]
+fn repair_applies_and_counts_what_the_dead_left_of_this_stripe_and_of_no_other() {
+    let (filter, _memory) = made();
+    let engine = filter.engine();
+    let header = engine.header();
+    (0..20_u64).for_each(|key| assert!(filter.insert(key.to_le_bytes()).is_ok()));
+    let unapplied = |stripe| {
+        let mut hashes = (100_u64..).map(|key| engine.shared.hash(&key.to_le_bytes()));
+        let hash = hashes.find(|&hash| engine.shared.layout().stripe_of(hash) == stripe);
+        let record = Record {
+            payload: hash.expect("a key of the stripe"),
+            argument: 3,
+            ..Record::new(Op::Insert)
+        };
+        engine.writer.log_writer.append(&mut None, &record).expect("room")
+    };
+    let (_others, lsn) = (unapplied(1), unapplied(0));
+    let hole = header.tail().reserve(engine.shared.log.mapped_end()).expect("room");
+    assert!(stripe_lock::try_lock(header.stripe(1).lock_word(), DEAD));
+    let sums = || [1, 2].map(|stripe| header.stripe(stripe).sums());
+    let (before, total) = (sums(), header.counters().sum());
+    engine.stripes.repair_all();
+    assert_eq!(load(header.stripe(1).lock_word()), 0);
+    let after = sums();
+    let counted = |at: usize| {
+        (after[at].inserts - before[at].inserts, after[at].new_bits - before[at].new_bits)
+    };
+    assert_eq!((after[0].lsn, counted(0)), (lsn, (1, 3)));
+    assert_eq!((after[1].lsn, counted(1)), (before[1].lsn, (0, 0)), "that of a living writer");
+    let sum = header.counters().sum();
+    assert_eq!((sum.inserts - total.inserts, sum.new_bits - total.new_bits), (1, 3));
+    assert!(engine.shared.log.segment(hole).is_some_and(|segment| segment.is_complete(hole)));
+}
+
+#[test]
+fn a_process_without_descriptors_leaves_a_dead_owners_stripe_to_be_repaired_by_others() {
+    let memory = Arc::new(Failing::new(Memory::new()));
+    let options = Options::new().hash_seed(7).stripes(2).segment_bytes(4096);
+    let options = options.durability(Durability::Never).background(false);
+    let filter = Filter::create_on(memory.clone(), Bloom::capacity(1000), options);
+    let filter = filter.expect("a filter");
+    let engine = filter.engine();
+    let layout = engine.shared.layout();
+    let of_stripe = |index: usize, count: usize| {
+        let keys = (0_u64..).map(|key| key.to_le_bytes());
+        let keys = keys.filter(|key| layout.stripe_of(engine.shared.hash(key)) + 1 == index);
+        keys.take(count).for_each(|key| assert!(filter.insert(key).is_ok()));
+    };
+    // Repair of stripe 2 needs log that this process has unmapped.
+    of_stripe(2, 1);
+    of_stripe(1, 500);
+    filter.sync().expect("no error");
+    let word = engine.header().stripe(2).lock_word();
+    let mut refusals = 0;
+    for call in 1.. {
+        engine.log_space.unmap_durable();
+        assert!(stripe_lock::try_lock(word, DEAD));
+        memory.fail_after(call, ErrorKind::Other);
+        match engine.stripes.acquire(2, Wait::Operation(Waits::Always)).map(drop) {
+            Ok(()) if memory.clear_faults() => break,
+            // Whether the owner is alive was asked again.
+            Ok(()) => continue,
+            refused => assert!(matches!(refused, Err(Error::Io { .. })), "{refused:?}"),
+        }
+        refusals += 1;
+        assert_eq!(stripe_lock::holder_now(word), Some(DEAD), "{call}");
+        assert!(!engine.header().is_poisoned(), "{call}");
+        drop(engine.stripes.acquire(2, Wait::Always).expect("it can be repaired now"));
+        assert_eq!(stripe_lock::holder_now(word), None, "{call}");
+    }
+    assert!(refusals > 0);
+    of_stripe(2, 100);
+}
+
+/// The steps of a clear after its record, in the order of `clear.rs`.
+const CLEARING: usize = 5;
+
+/// Returns a filter whose clear was interrupted after this many steps.
+fn half_cleared(steps: usize) -> Filter<Bloom> {
+    let (filter, _) = made();
+    let engine = filter.engine();
+    (0..20_u64).for_each(|key| assert!(filter.insert(key.to_le_bytes()).is_ok()));
+    let header = engine.header();
+    (0..3).for_each(|at| assert!(stripe_lock::try_lock(header.stripe(at).lock_word(), DEAD)));
+    header.events_from().announce(header.tail().hint());
+    let lsn = engine.writer.log_writer.append(&mut None, &Record::new(Op::Clear)).expect("room");
+    let image = &engine.shared.image;
+    let state = || image.clear_state(lsn, &image.prepare_clear(engine.shared.kind()).unwrap());
+    let stripe = |index| image.clear_stripe(index, lsn, 0);
+    let done: [&dyn Fn(); CLEARING] =
+        [&state, &|| header.counters().clear(), &|| stripe(0), &|| stripe(1), &|| stripe(2)];
+    done.iter().take(steps).for_each(|step| step());
+    filter
+}
+
+#[test]
+fn whoever_comes_first_after_an_interrupted_clear_counts_nothing_of_before_it() {
+    for (steps, first) in (0..=CLEARING).flat_map(|steps| (0..3).map(move |at| (steps, at))) {
+        let filter = half_cleared(steps);
+        let engine = filter.engine();
+        let sum = || engine.header().counters().sum().inserts;
+        drop(engine.stripes.acquire(first, Wait::Always).expect("a stripe"));
+        assert_eq!(sum(), 0, "{steps} steps, then stripe {first}");
+        // Some of them in stripes that need no repair any more.
+        for (done, key) in (1..=9_u64).zip(100_u64..) {
+            assert!(filter.insert(key.to_le_bytes()).expect("room"), "{steps} {first}");
+            drop(engine.stripes.acquire(done as usize % 3, Wait::Always).expect("a stripe"));
+            assert_eq!(sum(), done, "{steps} steps, then stripe {first}");
+        }
+        assert_eq!(engine.shared.image.sum_stripes().0.inserts, 9, "{steps} {first}");
+        assert!(!filter.contains(3_u64.to_le_bytes()).expect("an answer"), "{steps} {first}");
+    }
+}
+
+#[test]
+fn nobody_waits_on_an_abandoned_image_for_a_slot_of_its_successor() {
+    let (filter, memory) = made();
+    let engine = filter.engine();
+    let _alive = neighbour(engine, &memory);
+    assert!(stripe_lock::try_lock(engine.header().stripe(1).lock_word(), LIVING));
+    let mut idle = 0;
+    assert!(engine.stripes.wait_for_writers(1, &mut idle).is_ok(), "its writer may proceed");
+    engine.header().retire();
+    let told = engine.stripes.wait_for_writers(1, &mut idle);
+    assert!(matches!(told, Err(Error::Retired { .. })), "{told:?}");
+}
+
+#[test]
+fn without_waiting_a_key_whose_stripe_is_held_is_refused_at_once_and_changes_nothing() {
+    let (filter, memory) = made();
+    let engine = filter.engine();
+    let _alive = neighbour(engine, &memory);
+    let header = engine.header();
+    let of_stripe = |stripe| {
+        let mut keys = (0_u64..).map(u64::to_le_bytes);
+        let stripe_of = |key: &[u8; 8]| engine.shared.layout().stripe_of(engine.shared.hash(key));
+        keys.find(|key| stripe_of(key) == stripe).expect("a key of the stripe")
+    };
+    let before = filter.digest().expect("a digest");
+    // As a process does that was stopped in the middle of an insert.
+    assert!(stripe_lock::try_lock(header.stripe(1).lock_word(), LIVING));
+    let quick = filter.call().without_waiting();
+    let refused = quick.check_and_insert(of_stripe(0));
+    assert!(matches!(refused, Err(Error::WouldWait { .. })), "{refused:?}");
+    assert!(!quick.contains(of_stripe(0)).expect("questions need no stripe"));
+    // Long enough for others to see that the owner is alive.
+    let (start, limit) = (Instant::now(), Duration::from_millis(30));
+    let refused = filter.call().waiting_at_most(limit).insert(of_stripe(0));
+    assert!(matches!(refused, Err(Error::WouldWait { .. })), "{refused:?}");
+    assert!(start.elapsed() >= limit);
+    assert!(stripe_lock::unlock(header.stripe(1).lock_word(), LIVING).is_ok());
+    assert_eq!(filter.digest().expect("a digest"), before);
+    // A checkpoint that writers must wait for.
+    header.checkpoint_request().open();
+    // Those that a handle may write before it waits.
+    (0..64).for_each(|_| assert!(filter.insert(of_stripe(1)).expect("an insert")));
+    let refused = quick.insert(of_stripe(1));
+    assert!(matches!(refused, Err(Error::WouldWait { .. })), "{refused:?}");
+    header.checkpoint_request().close();
+    assert!(quick.insert(of_stripe(1)).expect("nothing to wait for"));
+}
+
+#[test]
+fn the_living_keep_their_stripes_and_lose_them_when_they_die() {
+    let (filter, memory) = made();
+    let engine = filter.engine();
+    let alive = neighbour(engine, &memory);
+    let word = engine.header().stripe(1).lock_word();
+    assert_eq!(engine.stripes.judge(LIVING), Verdict::Wait);
+    assert_eq!(
+        engine.stripes.judge(Owner { incarnation: 4, ..LIVING }),
+        Verdict::Dead,
+        "taken again since"
+    );
+    assert_eq!(engine.stripes.judge(DEAD), Verdict::Dead);
+    assert!(stripe_lock::try_lock(word, LIVING));
+    let ours = engine.stripes.acquire(2, Wait::Always).expect("a stripe");
+    engine.stripes.repair_all();
+    let holder = || stripe_lock::holder_now(word);
+    assert_eq!(holder(), Some(LIVING));
+    drop(alive);
+    engine.stripes.repair_all();
+    assert_eq!(holder(), None);
+    assert_eq!(ours.index(), 2);
+}
+
+#[test]
+fn a_holder_of_stripe_0_is_abandoned_once_and_not_waited_for_again() {
+    let (filter, memory) = made();
+    let engine = filter.engine();
+    let _alive = neighbour(engine, &memory);
+    let word = engine.header().stripe(0).lock_word();
+    let abandoned = || engine.stripes.abandoned.get();
+    assert!(engine.stripes.lock_stripe_0().is_some() && abandoned() == 0);
+    assert!(stripe_lock::try_lock(word, LIVING));
+    for _ in 0..2 {
+        assert!(engine.stripes.lock_stripe_0().is_none());
+        assert_eq!(stripe_lock::holder(abandoned()), Some(LIVING));
+    }
+    assert!(stripe_lock::unlock(word, LIVING).is_ok());
+    assert!(engine.stripes.lock_stripe_0().is_some() && abandoned() == 0);
+}
+
+#[test]
+fn while_stripe_0_is_held_inserts_and_batches_that_can_do_without_its_events_continue() {
+    let memory = Arc::new(Memory::new());
+    let options = || {
+        let options = Options::new().hash_seed(7).stripes(2).background(false);
+        options.durability(Durability::Never)
+    };
+    let filter = Filter::create_on(memory.clone(), AgePartitioned::last(4000), options());
+    let filter = filter.expect("a filter");
+    let header = || filter.engine().header();
+    let mut keys = (0_u64..).map(u64::to_le_bytes);
+    let mut next = || keys.next().expect("a key");
+    // Returns how many inserts there were up to the next one with an event.
+    let mut until_event = || {
+        let with_event = |_: &i32| {
+            let tail = header().tail().hint();
+            filter.insert(next()).expect("an insert");
+            header().tail().hint() == tail + 2
+        };
+        (1..).find(with_event).expect("a generation ends")
+    };
+    until_event();
+    let generation = until_event();
+    for _ in 1..generation {
+        filter.insert(next()).expect("an insert");
+    }
+    let _alive = neighbour(filter.engine(), &memory);
+    let word = header().stripe(0).lock_word();
+    assert!(stripe_lock::try_lock(word, LIVING));
+    let (tail, alone) = (header().tail().hint(), next());
+    let limited = filter.call().waiting_at_most(Duration::from_secs(20));
+    let inserted = limited.insert(alone);
+    let mut batch = Batch::new(limited);
+    let together: Vec<_> = (0..3).map(|_| next()).collect();
+    together.iter().for_each(|key| batch.insert(key).expect("room"));
+    let committed = batch.commit();
+    drop(batch);
+    let written = header().tail().hint() - tail;
+    // Before anything may fail: to close the filter would wait for it.
+    assert!(stripe_lock::unlock(word, LIVING).is_ok());
+    assert!(inserted.expect("an insert without its event"));
+    committed.expect("a batch without its event");
+    assert_eq!(written, 4, "no event is recorded");
+    let there = |filter: &Filter<AgePartitioned>| {
+        let all = std::iter::once(&alone).chain(&together);
+        all.for_each(|key| assert!(filter.contains(key).expect("an answer")));
+    };
+    assert!(filter.insert(next()).expect("an insert"));
+    assert_eq!(header().tail().hint(), tail + 6, "with the event");
+    there(&filter);
+    let before = filter.digest().expect("a digest").value;
+    filter.close().expect("closed");
+    drop(filter);
+    let again = Filter::<AgePartitioned>::open_on(memory, options()).expect("it opens");
+    there(&again);
+    assert_eq!(again.digest().expect("a digest").value, before);
+}
