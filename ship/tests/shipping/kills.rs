@@ -232,15 +232,17 @@ impl World {
         let client = Client::faulty(&self.server, u64::MAX);
         // A fetch that fails because of its store is repeated.
         let mut tries = 0;
-        while let Err(error) = assemble(&store(client.clone()), Arc::new(machine.disk())).await {
+        let fetched = loop {
+            match assemble(&store(client.clone()), Arc::new(machine.disk())).await {
+                Ok(fetched) => break fetched.lsn,
+                // Each of its calls may be refused, of which a long chain takes many.
+                Err(error) => assert!(tries < 10_000, "seed {}: {error}", self.seed),
+            }
             machine.set(CrashDisk::new());
             tries += 1;
-            // Each of its calls may be refused, of which a long chain takes many.
-            assert!(tries < 10_000, "seed {}: {error}", self.seed);
-        }
+        };
         // The machine before may ship more meanwhile.
-        let is_late = self.random.below(4) == 0;
-        if is_late {
+        if self.random.below(4) == 0 {
             self.write();
             self.ship().await;
         }
@@ -267,11 +269,12 @@ impl World {
                 self.note();
             }
             Err(error) => {
-                assert!(
-                    is_late && matches!(error, Error::Refused { .. }),
-                    "{}: {error}",
-                    self.seed
-                );
+                assert!(matches!(error, Error::Refused { .. }), "{}: {error}", self.seed);
+                // By the machine before, or by a put of it that the store did late.
+                let sound = store(Client::sound(&self.server));
+                let now = assemble(&sound, Arc::new(Memory::new())).await;
+                let now = now.unwrap_or_else(|error| panic!("seed {}: {error}", self.seed));
+                assert!(now.lsn > fetched, "{}: {error}", self.seed);
                 self.count("copy too old");
             }
         }
