@@ -238,7 +238,14 @@ impl<K> Filter<K> {
     #[doc(hidden)]
     #[must_use]
     pub fn run_syncs(&self) -> Option<Duration> {
-        self.current.engine().tickets.run_task()
+        loop {
+            let engine = self.current.engine().clone();
+            let due = engine.tickets.run_task();
+            // What a ticket calls may have opened the filter again, after an alteration.
+            if std::sync::Arc::ptr_eq(&engine, self.current.engine()) {
+                return due;
+            }
+        }
     }
 
     /// Forgets all tickets that wait: the process has died.

@@ -9,6 +9,7 @@
 use crate::archive::former::{next_log, remove_unfinished};
 use crate::archive::keep_file;
 use crate::clock::Timestamp;
+use crate::engine::closing::Busy;
 use crate::engine::directory::write_file;
 use crate::engine::open::{check_space, first_bank_bytes, layout, random, recover};
 use crate::engine::shared::Local;
@@ -54,6 +55,8 @@ pub(crate) struct Stopped<'e> {
     held: Vec<StripeGuard<'e, Local>>,
     /// The first LSN of the new log: all records below are final and durable.
     pub(crate) lsn: u64,
+    /// Closing waits. Dropped last: a handle that has ended holds no stripe.
+    _busy: Busy<'e>,
 }
 
 /// Returns the layout of a filter after an alteration: that of a new one, unless it was chosen at
@@ -159,21 +162,25 @@ impl<'e> Alteration<'e> {
         check_memory(&*self.engine.shared.media, machine.planned_bytes())
     }
 
-    /// Keeps all others from writing until the result is dropped.
+    /// Keeps all others from writing, and this handle from being closed, until the result is
+    /// dropped.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Closed`], [`Error::Io`].
     pub(crate) fn pause_writers(&self) -> Result<impl Sized + use<'e>> {
-        self.engine.stripes.lock_all()
+        let busy = self.engine.shared.enter()?;
+        // Dropped in this order: a handle that has ended holds no stripe.
+        Ok((self.engine.stripes.lock_all()?, busy))
     }
 
     /// Keeps all others from writing and opening the filter. What they have written is durable.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::Poisoned`], [`Error::Retired`].
+    /// [`Error::Closed`], [`Error::Io`], [`Error::Poisoned`], [`Error::Retired`].
     pub(crate) fn stop_writers(&self) -> Result<Stopped<'e>> {
         let writer = &self.engine.writer;
         loop {
+            let busy = writer.shared.enter()?;
             let mut held = writer.stripes.lock_all()?;
             writer.shared.check_writable()?;
             let end = writer.shared.log.mapped_end();
@@ -192,7 +199,7 @@ impl<'e> Alteration<'e> {
                 let lsn = lsn.saturating_add(1);
                 writer.commits.commit(lsn)?;
                 writer.shared.check_writable()?;
-                return Ok(Stopped { held, lsn });
+                return Ok(Stopped { held, lsn, _busy: busy });
             }
             drop(held);
             self.slots.end_opening()?;

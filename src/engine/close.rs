@@ -166,6 +166,7 @@ impl Drop for Opened {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::engine::alter::Alteration;
     use crate::engine::outcome::Waits;
     use crate::engine::stripes::Wait;
     use crate::error::Error;
@@ -273,6 +274,23 @@ mod tests {
         std::thread::spawn(move || done.send(closing.close()));
         closed.recv_timeout(AT_MOST).expect("it comes to an end").expect("no error");
         assert!(engine.header().is_retired(), "a snapshot with all stripes was written");
+        assert!(!engine.header().is_poisoned());
+    }
+
+    #[test]
+    fn an_alteration_of_a_handle_that_is_closed_meanwhile_takes_no_stripe() {
+        let filter = made().0;
+        let engine = filter.engine();
+        let kind = engine.shared.meta.kind.clone();
+        let alteration = Alteration::begin(engine, kind).expect("nobody else alters it");
+        let paused = alteration.pause_writers().expect("the handle is open");
+        drop(paused);
+        filter.close().expect("a clean end");
+        let refused = alteration.pause_writers().map(drop);
+        assert!(matches!(refused, Err(Error::Closed { .. })), "{refused:?}");
+        let refused = alteration.stop_writers().map(drop);
+        assert!(matches!(refused, Err(Error::Closed { .. })), "{refused:?}");
+        assert_eq!(word(engine), 0);
         assert!(!engine.header().is_poisoned());
     }
 
