@@ -30,9 +30,13 @@ pub fn wait_or_void(segments: &[Arc<Segment>], from: u64, to: u64) -> io::Result
     let mut start = None;
     for segment in segments {
         let places = places(segment, from, to);
-        let waits = |lsn| wait(segment, lsn, *start.get_or_insert_with(Instant::now));
-        places.clone().filter(|&lsn| !segment.is_complete(lsn)).for_each(waits);
-        void(segment, places)?;
+        let mut is_whole = true;
+        for lsn in places.clone().filter(|&lsn| !segment.is_complete(lsn)) {
+            is_whole &= wait(segment, lsn, *start.get_or_insert_with(Instant::now));
+        }
+        if !is_whole {
+            void(segment, places)?;
+        }
     }
     Ok(())
 }
@@ -66,8 +70,8 @@ pub fn first(segments: &[Arc<Segment>], from: u64, to: u64) -> u64 {
     empty.unwrap_or(to)
 }
 
-/// Waits for a slot, at most until [`PATIENCE`] after `start`.
-fn wait(segment: &Segment, lsn: u64, start: Instant) {
+/// Waits for a slot, at most until [`PATIENCE`] after `start`. Returns whether it is complete.
+fn wait(segment: &Segment, lsn: u64, start: Instant) -> bool {
     while !segment.is_complete(lsn) && start.elapsed() < PATIENCE {
         if start.elapsed() > PATIENCE / 100 {
             sync::yield_now();
@@ -75,6 +79,7 @@ fn wait(segment: &Segment, lsn: u64, start: Instant) {
             sync::spin_hint();
         }
     }
+    segment.is_complete(lsn)
 }
 
 #[cfg(all(test, not(loom)))]
