@@ -229,7 +229,8 @@ impl Checkpoints {
             }
             done => done,
         };
-        named.and_then(|()| media.sync()).map_err(Error::io("name", media.path().join(name)))
+        named.map_err(Error::io("name", media.path().join(name)))?;
+        self.shared.sync_directory()
     }
 
     /// Writes a snapshot for which there was no space (the error `full`), in the space of the
@@ -254,9 +255,9 @@ impl Checkpoints {
     fn copy_over(&self, oldest: u64, temporary: &str) -> Result<SnapshotHeader> {
         let name = FileName::Snapshot { start: oldest }.to_string();
         // The old one loses its name durably before anything else is written there.
-        let renamed =
-            self.shared.media.rename(&name, temporary).and_then(|()| self.shared.media.sync());
+        let renamed = self.shared.media.rename(&name, temporary);
         renamed.map_err(Error::io("rename", self.shared.path().join(name)))?;
+        self.shared.sync_directory()?;
         self.copy_to(Place::Over, temporary)
     }
 

@@ -107,9 +107,10 @@ impl LogSpace {
                 Ok(())
             } else {
                 let current = &|| self.shared.slots.is_current();
+                let sync_names = &|| self.shared.sync_directory();
                 // From the end that this handle has mapped: that in the image may be an older
                 // one, if a page of it was lost.
-                let made = self.shared.log.allocate(end, current);
+                let made = self.shared.log.allocate(end, current, sync_names);
                 made.map(|upto| header.allocated().raise(upto))
             };
             leader.end();

@@ -523,6 +523,7 @@ fn begin_timeline(
     let upto = next_end(&first, first.first, first.first);
     let places = upto - first.first;
     drop(Segment::create_if(media, first, places, SEGMENT_TEMPORARY, &|| true)?);
+    media.sync().map_err(Error::io("sync", media.path()))?;
     header.allocated().begin_at(upto);
     let sound = recovered.listing.snapshots.iter().filter(|&&start| start <= recovered.start);
     header.snapshot().begin_at(sound.copied().max().unwrap_or(0));

@@ -195,7 +195,7 @@ impl Reclaim {
                 return Ok(());
             }
             // Another handle may have named one of the snapshots since the last sync.
-            self.shared.media.sync().map_err(Error::io("sync", self.shared.path()))?;
+            self.shared.sync_directory()?;
         }
         self.keep_or_remove(&superfluous, &listing, snapshot_bytes)?;
         // At once: at a high insert rate, the log that is removed in a second could fill the disk.
@@ -299,7 +299,7 @@ impl Reclaim {
         let proven = listing.snapshots.iter().position(|&start| self.is_proven(start));
         let Some(at) = proven else { return Ok(None) };
         // The snapshot's name may be newer than the last sync of the directory, its writer dead.
-        self.shared.media.sync().map_err(Error::io("sync", self.shared.path()))?;
+        self.shared.sync_directory()?;
         let newest = listing.snapshots[at];
         if listing.has_kept() {
             let numbers = repeat_with(|| self.shared.log.next_temporary());

@@ -216,6 +216,17 @@ impl Shared {
         Err(self.retired())
     }
 
+    /// Makes all names in the directory durable. As with the log, a sync that fails is the last one:
+    /// the system may count the names as written, and the next sync would report success.
+    pub(crate) fn sync_directory(&self) -> Result<()> {
+        let synced = self.media.sync();
+        if let Err(error) = synced {
+            self.poison(format!("a sync of the directory failed ({error})"));
+        }
+        // Perhaps that of another process failed meanwhile, for the same names.
+        if self.header().is_poisoned() { Err(self.refused()) } else { Ok(()) }
+    }
+
     /// Refuses all further writes, of all handles. The first cause is kept.
     pub(crate) fn poison(&self, cause: String) {
         let is_first = {

@@ -188,9 +188,8 @@ impl Log {
     }
 
     /// Allocates the next piece of the log, which is allocated up to `first` now; returns its end.
-    /// If `first` begins a segment, the segment is created, durable with its name. If another
-    /// handle has just created it, its name is made durable again, because its creator may not have
-    /// finished that.
+    /// If `first` begins a segment, the segment is created, and `sync_names` makes its name
+    /// durable: also if another handle has just created it, which may not have finished that.
     ///
     /// The rest of a segment needs no sync of its own: the sync that makes a record durable also
     /// writes the metadata to find the record, and a piece that is lost in a power cut contains no
@@ -198,8 +197,13 @@ impl Log {
     ///
     /// # Errors
     /// [`Error::Io`], including a full disk, and `NotFound` if `is_current` returns that the
-    /// directory has been replaced: then nothing has changed.
-    pub fn allocate(&self, first: u64, is_current: &dyn Fn() -> bool) -> Result<u64> {
+    /// directory has been replaced: then nothing has changed. What `sync_names` returns.
+    pub fn allocate(
+        &self,
+        first: u64,
+        is_current: &dyn Fn() -> bool,
+        sync_names: &dyn Fn() -> Result<()>,
+    ) -> Result<u64> {
         let (header, media) = (self.header_of(first), &*self.media);
         let upto = next_end(&header, self.first.first, first);
         let open = || {
@@ -214,15 +218,13 @@ impl Log {
             || Segment::create_if(media, header, places, self.next_temporary(), is_current);
         let segment = match create() {
             Err(error) if error.is_exists() && self.remove_another(&header)? => create()?,
-            Err(error) if error.is_exists() => {
-                let found = open()?.map(self.access)?;
-                // Only the name. The file was synced before it got that, and it may have records by
-                // now: a sync of them that fails here would be missed by the next sync of the log.
-                self.media.sync().map_err(Error::io("sync", self.media.path()))?;
-                found
-            }
+            Err(error) if error.is_exists() => open()?.map(self.access)?,
             made => made?,
         };
+        // Only the name. The file was synced before it got that, and that of another handle may
+        // have records by now: a sync of them that fails here would be missed by the next sync of
+        // the log.
+        sync_names()?;
         drop(self.add(segment));
         Ok(upto)
     }
@@ -303,7 +305,7 @@ mod tests {
         media.make().expect("nothing fails yet");
         let log = log(&media, 100);
         for first in [5, 15, 25] {
-            assert_eq!(log.allocate(first, &|| true).expect("space"), first + 10);
+            assert_eq!(log.allocate(first, &|| true, &|| Ok(())).expect("space"), first + 10);
         }
         let known = |lsn| log.segment(lsn).is_some();
         log.forget_below(14);
@@ -350,20 +352,21 @@ mod tests {
             let file = media.open(&name, Access::Read).expect("it is there");
             file.allocated_bytes().expect("it is open") / RECORD_BYTES - PAGE_RECORDS
         };
-        assert_eq!(one.allocate(5, &|| true).expect("space"), 517);
+        assert_eq!(one.allocate(5, &|| true, &|| Ok(())).expect("space"), 517);
         assert_eq!(allocated(), 512);
         // Its creator stopped before it recorded that; then both extend it.
-        assert_eq!(other.allocate(5, &|| true).expect("the one that is there"), 517);
+        assert_eq!(other.allocate(5, &|| true, &|| Ok(())).expect("the one that is there"), 517);
         for log in [&one, &other] {
-            assert_eq!(log.allocate(517, &|| true).expect("space"), 773);
+            assert_eq!(log.allocate(517, &|| true, &|| Ok(())).expect("space"), 773);
             assert_eq!(allocated(), 768);
         }
         media.set_capacity(0);
-        let error = one.allocate(773, &|| true).expect_err("no space");
+        let error = one.allocate(773, &|| true, &|| Ok(())).expect_err("no space");
         assert!(error.is_full() && allocated() == 768, "{error}");
         media.set_capacity(u64::MAX);
         media.remove(&name).expect("it is there");
-        let error = other.allocate(773, &|| true).expect_err("a checkpoint has removed it");
+        let error =
+            other.allocate(773, &|| true, &|| Ok(())).expect_err("a checkpoint has removed it");
         assert!(error.is_not_found(), "{error}");
     }
 
@@ -373,7 +376,7 @@ mod tests {
         media.make().expect("nothing fails yet");
         let (maker, other) = (log(&media, 100), log(&media, 200));
         for first in [5, 15, 25] {
-            maker.allocate(first, &|| true).expect("space");
+            maker.allocate(first, &|| true, &|| Ok(())).expect("space");
         }
         assert_eq!(other.mapped_end(), 5);
         let firsts = |from, end| {
@@ -393,8 +396,8 @@ mod tests {
         let media = Arc::new(Memory::new());
         media.make().expect("nothing fails yet");
         let (one, other) = (log(&media, 100), log(&media, 200));
-        assert_eq!(one.allocate(5, &|| true).expect("space"), 15);
-        assert_eq!(other.allocate(5, &|| true).expect("the one that is there"), 15);
+        assert_eq!(one.allocate(5, &|| true, &|| Ok(())).expect("space"), 15);
+        assert_eq!(other.allocate(5, &|| true, &|| Ok(())).expect("the one that is there"), 15);
         let [mine, theirs] = [&one, &other].map(|log| log.segment(9).expect("mapped"));
         assert!(one.write(&mine, 9, &Record::new(Op::Insert)));
         assert!(theirs.is_complete(9) && !theirs.is_complete(8));
@@ -404,7 +407,8 @@ mod tests {
     fn a_full_disk_is_the_error_that_it_is() {
         let media = Arc::new(Memory::with_capacity(4096));
         media.make().expect("nothing fails yet");
-        let error = log(&media, 100).allocate(5, &|| true).expect_err("no room for records");
+        let error =
+            log(&media, 100).allocate(5, &|| true, &|| Ok(())).expect_err("no room for records");
         let Error::Io { source, .. } = &error else { panic!("{error}") };
         assert_eq!(source.kind(), ErrorKind::StorageFull);
         assert_eq!(media.list().expect("made"), [""; 0], "nothing is left behind");

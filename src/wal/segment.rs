@@ -272,11 +272,13 @@ impl Segment {
     /// [`Error::Io`], `AlreadyExists` if there is one of this name; at most a temporary file is
     /// left behind.
     pub fn create(media: &dyn Media, header: SegmentHeader, temporary: u64) -> Result<Self> {
-        Self::create_if(media, header, header.capacity, temporary, &|| true)
+        let segment = Self::create_if(media, header, header.capacity, temporary, &|| true)?;
+        media.sync().map_err(Error::io("sync", media.path()))?;
+        Ok(segment)
     }
 
-    /// As [`Segment::create`], but only this many slots have space, and the segment gets its name
-    /// only if the directory is still the filter's just before.
+    /// As [`Segment::create`], but only this many slots have space, the segment gets its name only
+    /// if the directory is still the filter's just before, and the caller syncs the directory.
     ///
     /// # Errors
     /// As [`Segment::create`]; [`Error::Io`], `NotFound`, if the directory has been replaced.
@@ -300,7 +302,6 @@ impl Segment {
                     return Err(std::io::ErrorKind::NotFound.into());
                 }
                 media.rename_new(&temporary, &name)?;
-                media.sync()?;
                 Ok(mapping)
             })
             .map_err(Error::io("create", &path));

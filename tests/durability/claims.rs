@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 const HANG: Duration = Duration::from_secs(60);
 
 /// All claims.
-pub const ALL: [(&str, fn()); 18] = [
+pub const ALL: [(&str, fn()); 19] = [
     (
         "a_file_that_a_creator_left_is_not_called_foreign_because_another_one_cannot_be_opened",
         a_file_that_a_creator_left_is_not_called_foreign_because_another_one_cannot_be_opened,
@@ -84,6 +84,10 @@ pub const ALL: [(&str, fn()); 18] = [
     (
         "a_segment_whose_creator_failed_is_durable_before_it_is_used",
         a_segment_whose_creator_failed_is_durable_before_it_is_used,
+    ),
+    (
+        "a_snapshot_whose_name_may_be_lost_replaces_no_log",
+        a_snapshot_whose_name_may_be_lost_replaces_no_log,
     ),
 ];
 
@@ -532,4 +536,41 @@ fn a_segment_whose_creator_failed_is_durable_before_it_is_used() {
         }
     }
     assert!(failed > 3, "{failed} inserts had to be repeated");
+}
+
+fn a_snapshot_whose_name_may_be_lost_replaces_no_log() {
+    const KEYS: u64 = 600;
+    let mut refused = 0;
+    for call in 1.. {
+        let disk = CrashDisk::new();
+        let filter = create(&disk, always());
+        disk.plan(Some(Plan::new(Fault::DirectorySyncFails, call, false)));
+        for key in 0..KEYS {
+            if filter.insert(key.to_le_bytes()).is_ok() {
+                disk.tell_durable(0, key + 1, &[]);
+            }
+            if key % 100 == 99 {
+                // The second one removes what the first one has replaced, if it may.
+                let checkpoints = [filter.checkpoint(), filter.checkpoint()];
+                let poisoned = checkpoints.map(|it| matches!(it, Err(Error::Poisoned { .. })));
+                refused += poisoned.iter().filter(|&&it| it).count();
+            }
+        }
+        let struck = disk.plan(None).is_some_and(|plan| plan.has_struck());
+        let durable = disk.told().durable[0];
+        let (tape, _ended) = (disk.end(), filter);
+        for seed in 0..16 {
+            let by = Chooser::chance(Random::new(call << 8 | seed)).shared();
+            let left = CrashDisk::after_cut(&tape, tape.now, &by, false);
+            let what = format!("call {call}, seed {seed}");
+            let filter = reopen(&left).unwrap_or_else(|error| panic!("{what}: {error}"));
+            let found = filter.digest().expect("a digest").inserts;
+            assert!(found >= durable, "{what}: {found} of {durable}");
+            left.end();
+        }
+        if !struck {
+            break;
+        }
+    }
+    assert!(refused > 6, "{refused} checkpoints were refused");
 }

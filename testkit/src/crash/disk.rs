@@ -344,14 +344,18 @@ impl Media for CrashDisk {
     fn sync(&self) -> io::Result<()> {
         let (mut state, way) = self.0.enter(Call::SyncDirectory)?;
         if !state.lying {
-            state.tape.sync();
-            state.forget_nameless();
+            if state.tape.sync() {
+                state.forget_nameless();
+            }
         }
         state.late(way)
     }
 
     fn locks(&self, name: &str, access: Access) -> io::Result<Box<dyn ByteLocks>> {
-        let (_state, _) = self.0.enter(Call::Locks)?;
+        let (mut state, _) = self.0.enter(Call::Locks)?;
+        if access == Access::Write {
+            state.tape.reopen();
+        }
         let locks = self.0.memory.locks(name, access)?;
         Ok(Box::new(CrashLocks { disk: self.0.clone(), locks }))
     }

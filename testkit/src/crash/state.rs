@@ -307,7 +307,12 @@ impl Shared {
         match fault.error() {
             Some(_) if fault == Fault::DoneAndFailed => Ok((state, Way::Late)),
             // Writes and syncs define the effect of their failures themselves.
-            Some(error) if !matches!(call, Call::Write | Call::Sync) => Err(error),
+            Some(error) if !matches!(call, Call::Write | Call::Sync) => {
+                if call == Call::SyncDirectory {
+                    state.tape.fail();
+                }
+                Err(error)
+            }
             _ => Ok((state, Way::Badly)),
         }
     }

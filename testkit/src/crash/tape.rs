@@ -92,6 +92,12 @@ impl<T: Clone + PartialEq> Course<T> {
         &self.0[after.max(1) - 1].1
     }
 
+    /// Returns the moment of the last change before a moment.
+    fn last_change(&self, before: Moment) -> Moment {
+        let changes = self.0.partition_point(|(when, _)| *when < before);
+        self.0[changes.max(1) - 1].0
+    }
+
     /// Returns the values that a cut at a moment may leave, oldest first, if the last sync before
     /// it was at `synced`.
     pub fn since(&self, synced: Moment, at: Moment) -> &[(Moment, T)] {
@@ -319,6 +325,9 @@ pub struct Tape {
     /// The acknowledgements given to users.
     pub told: Course<Told>,
     syncs: Vec<Moment>,
+    /// The moments of failed syncs of the directory, and when a handle was opened after each: until
+    /// then no sync proves anything about a name that was changed before the failure.
+    failed: Vec<(Moment, Option<Moment>)>,
     /// The moments right before a sync of data that was not certainly on disk.
     fullest: Vec<Moment>,
 }
@@ -334,6 +343,7 @@ impl Tape {
             last_inode: 0,
             told: Course::beginning(Told::default()),
             syncs: Vec::new(),
+            failed: Vec::new(),
             fullest: Vec::new(),
         }
     }
@@ -351,16 +361,43 @@ impl Tape {
 
     /// Returns the files that a name may refer to after a cut at a moment, oldest first.
     pub fn left_by_name(&self, name: &str, at: Moment) -> Vec<Option<u64>> {
-        let synced = last_before(&self.syncs, at);
-        let course = self.names.get(name).map(|course| course.since(synced, at));
-        distinct(course.unwrap_or_default())
+        let Some(course) = self.names.get(name) else { return Vec::new() };
+        distinct(course.since(self.last_proof(course, at), at))
     }
 
-    /// Records a sync of the directory.
-    pub fn sync(&mut self) {
+    /// Returns the last sync of the directory before a moment that proves that a name is on disk.
+    fn last_proof(&self, name: &Course<Option<u64>>, at: Moment) -> Moment {
+        let mut synced = last_before(&self.syncs, at);
+        let is_no_proof = |synced: Moment| {
+            let changed = name.last_change(synced);
+            self.failed.iter().any(|&(failed, reopened)| {
+                (changed..synced).contains(&failed) && reopened.is_none_or(|when| synced < when)
+            })
+        };
+        while is_no_proof(synced) {
+            synced = last_before(&self.syncs, synced - 1);
+        }
+        synced
+    }
+
+    /// Records a sync of the directory. Returns whether it proves that all names are on disk.
+    pub fn sync(&mut self) -> bool {
         self.now += 1;
         self.fullest.push(self.now - 1);
         self.syncs.push(self.now);
+        self.failed.iter().all(|(_, reopened)| reopened.is_some())
+    }
+
+    /// Records a failed sync of the directory: its names count as written, and may not be on disk.
+    pub fn fail(&mut self) {
+        self.failed.push((self.now, None));
+        self.now += 1;
+    }
+
+    /// Records that a handle was opened.
+    pub fn reopen(&mut self) {
+        let now = self.now;
+        self.failed.iter_mut().for_each(|(_, reopened)| *reopened = reopened.or(Some(now)));
     }
 
     /// Records a sync of a file.
