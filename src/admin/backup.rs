@@ -10,6 +10,7 @@ use crate::engine::backpressure::PATIENCE;
 use crate::engine::checkpoint::Place;
 use crate::engine::directory::{clear, write_file};
 use crate::engine::open::write_new;
+use crate::engine::stripes::Wait;
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::media::Media;
@@ -67,7 +68,7 @@ fn copy_filter(engine: &Engine, to: &dyn Media) -> Result<bool> {
     // file is removed.
     let (_, mut held) = engine.log_space.map_log()?;
     let temporary = FileName::Temporary(SNAPSHOT_TEMPORARY).to_string();
-    let snapshot = engine.checkpoints.copy_to(Place::Backup(to), &temporary)?;
+    let snapshot = engine.checkpoints.copy_to(Place::Backup(to), &temporary, Wait::Always)?;
     let end = engine.header().allocated().read();
     match engine.shared.log.map(snapshot.start, end) {
         Err(error) if error.is_not_found() => {}

@@ -8,16 +8,18 @@
 use crate::engine::backpressure::{Backpressure, PATIENCE};
 use crate::engine::group_commit::GroupCommit;
 use crate::engine::reclaim::Reclaim;
-use crate::engine::shared::Shared;
-use crate::engine::stripes::{StripeLocks, Wait};
+use crate::engine::shared::{Local, Shared};
+use crate::engine::stripes::{HELD, StripeLocks, Wait};
 use crate::engine::trust;
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
+use crate::locks::handle_stripes::StripeGuard;
+use crate::locks::stripe_lock;
 use crate::media::Media;
 use crate::snapshot::copy::{self, State};
 use crate::snapshot::write::SnapshotWriter;
 use crate::snapshot::{ChecksumSeed, SnapshotHeader};
-use crate::sync::{self, Instant, Latch};
+use crate::sync::{self, Instant, Latch, Mutex};
 use crate::telemetry::{Timed, Work};
 use std::io;
 use std::sync::Arc;
@@ -36,6 +38,9 @@ pub struct Checkpoints {
     commits: Arc<GroupCommit>,
     stripes: Arc<StripeLocks>,
     pub(crate) reclaim: Reclaim,
+    /// The stripe that the last checkpoint of the background thread waited for in vain, and its
+    /// lock word.
+    kept: Mutex<Option<(usize, u64)>>,
     /// Taken while a thread of this handle writes one. A byte lock excludes other processes.
     busy: Latch,
 }
@@ -91,7 +96,8 @@ impl Checkpoints {
         stripes: Arc<StripeLocks>,
         reclaim: Reclaim,
     ) -> Self {
-        Self { shared, backpressure, commits, stripes, reclaim, busy: Latch::default() }
+        let (kept, busy) = (Mutex::default(), Latch::default());
+        Self { shared, backpressure, commits, stripes, reclaim, kept, busy }
     }
 
     /// Returns the start of the newest snapshot.
@@ -122,7 +128,7 @@ impl Checkpoints {
     pub(crate) fn checkpoint(&self) -> Result<u64> {
         self.shared.check_process()?;
         let _writing = self.begin_snapshot(PATIENCE)?;
-        let start = self.write_checkpoint(false)?;
+        let start = self.write_checkpoint(false, Wait::Always)?;
         self.backpressure.end_wait();
         Ok(start)
     }
@@ -131,15 +137,23 @@ impl Checkpoints {
     /// accumulated log takes space. The caller has exclusive access.
     pub(crate) fn checkpoint_anew(&self) -> Result<u64> {
         let _writing = self.begin_snapshot(PATIENCE)?;
-        self.write_checkpoint(true)
+        self.write_checkpoint(true, Wait::Always)
     }
 
     /// As [`Checkpoints::checkpoint`], but only if it is due or writers wait for it, and unless
-    /// another one is in progress and progresses.
+    /// another one is in progress and progresses. Waits for no stripe that a stopped process keeps:
+    /// the caller's thread writes the checkpoints of other filters, too.
+    ///
+    /// # Errors
+    /// [`Error::WouldWait`] if a stripe is kept.
     pub(crate) fn checkpoint_if_due(&self) -> Result<()> {
         let wanted = self.backpressure.is_requested();
         if !(wanted || self.backpressure.is_due(1)) || self.shared.header().refuses() {
             return Ok(());
+        }
+        // Nothing is written in vain, or waited for, until that stripe is released.
+        if self.kept_stripe().is_some() {
+            return Err(self.shared.would_wait(HELD));
         }
         let newest = self.newest();
         // This wait must be shorter than that of the writers.
@@ -147,7 +161,7 @@ impl Checkpoints {
         // Checked again: another handle may just have written it.
         let wanted = wanted && self.newest() == newest;
         if wanted || self.backpressure.is_due(if writing.alone { 1 } else { OVERDUE }) {
-            let start = self.write_checkpoint(false)?;
+            let start = self.write_checkpoint(false, Wait::Patiently)?;
             if wanted && start == newest {
                 // There was nothing to write, and still no space for log.
                 self.reclaim.remove_fallback_log()?;
@@ -158,7 +172,7 @@ impl Checkpoints {
 
     /// `anew`: writes even if nothing has changed since the newest snapshot, unless that starts at
     /// the tail.
-    fn write_checkpoint(&self, anew: bool) -> Result<u64> {
+    fn write_checkpoint(&self, anew: bool, wait: Wait) -> Result<u64> {
         trust::check_image(&self.shared)?;
         let header = self.shared.header();
         // Another handle may have written it.
@@ -172,22 +186,22 @@ impl Checkpoints {
             return Ok(newest);
         }
         let mut work = Timed::begin(Work::Checkpoint, self.shared.path());
-        let written = self.write_new_snapshot(&work);
+        let written = self.write_new_snapshot(&work, wait);
         work.result(written)
     }
 
     /// Writes a snapshot, names it, and removes what it makes superfluous.
-    fn write_new_snapshot(&self, work: &Timed<'_>) -> Result<u64> {
+    fn write_new_snapshot(&self, work: &Timed<'_>, wait: Wait) -> Result<u64> {
         let header = self.shared.header();
         let temporary = FileName::Temporary(self.shared.log.next_temporary()).to_string();
-        let mut written = self.copy_to(Place::New, &temporary);
+        let mut written = self.copy_to(Place::New, &temporary, wait);
         while written.as_ref().is_err_and(Error::is_full) && self.shared.remove_oldest_kept()? {
             // The part of it that was written so far.
             let _ = self.shared.media.remove(&temporary);
-            written = self.copy_to(Place::New, &temporary);
+            written = self.copy_to(Place::New, &temporary, wait);
         }
         let written = match written {
-            Err(error) if error.is_full() => self.copy_into_fallback_base(&temporary, error),
+            Err(error) if error.is_full() => self.copy_into_fallback_base(&temporary, wait, error),
             written => written,
         };
         let written = written.inspect_err(|_| {
@@ -235,10 +249,15 @@ impl Checkpoints {
 
     /// Writes a snapshot for which there was no space (the error `full`), in the space of the
     /// fallback base.
-    fn copy_into_fallback_base(&self, temporary: &str, full: Error) -> Result<SnapshotHeader> {
+    fn copy_into_fallback_base(
+        &self,
+        temporary: &str,
+        wait: Wait,
+        full: Error,
+    ) -> Result<SnapshotHeader> {
         let Some(mut base) = self.reclaim.fallback_base()? else { return Err(full) };
         if let Some(oldest) = base.snapshots.pop() {
-            match self.copy_over(oldest, temporary) {
+            match self.copy_over(oldest, temporary, wait) {
                 Err(error) if error.is_full() || error.is_not_found() => {}
                 written => return written,
             }
@@ -248,27 +267,32 @@ impl Checkpoints {
         }
         // The part of it that was written so far.
         let _ = self.shared.media.remove(temporary);
-        self.copy_to(Place::New, temporary)
+        self.copy_to(Place::New, temporary, wait)
     }
 
     /// Writes a snapshot over an old one.
-    fn copy_over(&self, oldest: u64, temporary: &str) -> Result<SnapshotHeader> {
+    fn copy_over(&self, oldest: u64, temporary: &str, wait: Wait) -> Result<SnapshotHeader> {
         let name = FileName::Snapshot { start: oldest }.to_string();
         // The old one loses its name durably before anything else is written there.
         let renamed = self.shared.media.rename(&name, temporary);
         renamed.map_err(Error::io("rename", self.shared.path().join(name)))?;
         self.shared.sync_directory()?;
-        self.copy_to(Place::Over, temporary)
+        self.copy_to(Place::Over, temporary, wait)
     }
 
     /// Writes a snapshot under this name. On return the log is durable up to the snapshot's end,
     /// and no page was lost before its copy.
-    pub(crate) fn copy_to(&self, place: Place<'_>, name: &str) -> Result<SnapshotHeader> {
+    pub(crate) fn copy_to(
+        &self,
+        place: Place<'_>,
+        name: &str,
+        wait: Wait,
+    ) -> Result<SnapshotHeader> {
         self.shared.check_writable()?;
         let start = self.shared.header().tail().read();
         // The state block first: banks that open later are created by the log, which is replayed
         // from `start`.
-        let state = self.copy_state()?;
+        let state = self.copy_state(wait)?;
         let identity = self.shared.header().identity();
         let seed = ChecksumSeed::new(self.shared.meta.log_uuid, identity.timeline, start);
         let (media, writer) = match place {
@@ -282,8 +306,11 @@ impl Checkpoints {
         };
         let is_awaited = !matches!(place, Place::Backup(_));
         let written =
-            writer.and_then(|writer| self.write_snapshot(writer, start, &state, is_awaited));
-        let header = written.map_err(Error::io("write", media.path().join(name)))?;
+            writer.and_then(|writer| self.write_snapshot(writer, start, &state, wait, is_awaited));
+        let header = written.map_err(|error| match error.downcast() {
+            Ok(error) => error,
+            Err(error) => Error::io("write", media.path().join(name))(error),
+        })?;
         // A stripe that could not be repaired, or was left half changed by a panic, invalidates the
         // snapshot.
         self.shared.check_writable()?;
@@ -304,6 +331,7 @@ impl Checkpoints {
         mut writer: SnapshotWriter,
         start: u64,
         state: &State,
+        wait: Wait,
         is_awaited: bool,
     ) -> io::Result<SnapshotHeader> {
         let (kind, image) = (self.shared.kind(), &self.shared.image);
@@ -313,16 +341,34 @@ impl Checkpoints {
                 self.shared.slots.note_progress();
             }
         };
-        let hold = |stripe| Ok(self.stripes.acquire(stripe, Wait::Always)?);
+        let hold = |stripe| Ok(self.hold(stripe, wait)?);
         copy::save(&mut writer, (kind, image), state, hold, advance)?;
         let end = image.header().tail().read();
         let (uuid, timeline) = (self.shared.meta.log_uuid, image.header().identity().timeline);
         writer.finish(SnapshotHeader { uuid, timeline, start, end, frames: 0, bytes: 0 })
     }
 
-    fn copy_state(&self) -> Result<State> {
-        let _stripe = self.stripes.acquire(0, Wait::Always)?;
+    fn copy_state(&self, wait: Wait) -> Result<State> {
+        let _stripe = self.hold(0, wait)?;
         State::copy(&self.shared.image)
+    }
+
+    /// Acquires a stripe; if that fails, its owner is waited for no more.
+    fn hold(&self, stripe: usize, wait: Wait) -> Result<StripeGuard<'_, Local>> {
+        let held = self.stripes.acquire(stripe, wait);
+        if matches!(held, Err(Error::WouldWait { .. })) {
+            let word = self.shared.header().stripe(stripe).lock_word();
+            *self.kept.lock() = Some((stripe, stripe_lock::held_now(word)));
+        }
+        held
+    }
+
+    /// Returns the stripe that the last checkpoint waited for in vain, if the same owner has it
+    /// now. It may have released it meanwhile: at worst a checkpoint comes a second later.
+    fn kept_stripe(&self) -> Option<usize> {
+        let (stripe, by) = (*self.kept.lock())?;
+        let now = stripe_lock::held_now(self.shared.header().stripe(stripe).lock_word());
+        (now != 0 && now == by).then_some(stripe)
     }
 }
 

@@ -27,7 +27,7 @@ const REPAIR_WAITS: u32 = if cfg!(fuzzing) { 5 } else { 1000 };
 const PAUSE: Duration = patience(Duration::from_millis(20));
 
 /// What a call that must not wait would have to wait for, in its error.
-const HELD: &str = "another caller that holds a lock";
+pub(crate) const HELD: &str = "another caller that holds a lock";
 
 /// How long a caller waits for the live owner of a stripe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,13 @@ pub(crate) enum Wait {
     Operation(Waits),
     /// Some milliseconds. Like [`Wait::Always`], it also acquires for a closed handle.
     Briefly,
+    /// [`PATIENCE`], for work that is tried again later. Like [`Wait::Always`], it also acquires for
+    /// a closed handle.
+    Patiently,
 }
+
+/// Longer than an owner keeps a stripe that a busy disk holds up, as a rule.
+const PATIENCE: Duration = patience(Duration::from_secs(5));
 
 impl Wait {
     /// Returns whether the caller acquires nothing once the handle is closed.
@@ -54,6 +60,7 @@ impl Wait {
         match self {
             Self::Briefly | Self::Operation(Waits::Never) => Some(Duration::ZERO),
             Self::Operation(Waits::AtMost(limit)) => Some(limit),
+            Self::Patiently => Some(PATIENCE),
             Self::Always | Self::Operation(Waits::Always) => None,
         }
     }

@@ -147,7 +147,7 @@ fn a_block_that_is_being_changed_is_copied_after_that() {
     let (start, uuid) = (engine.header().tail().read(), engine.header().identity().uuid);
     let name = FileName::Snapshot { start }.to_string();
     std::thread::scope(|scope| {
-        let copying = scope.spawn(|| engine.checkpoints.copy_to(Place::New, &name));
+        let copying = scope.spawn(|| engine.checkpoints.copy_to(Place::New, &name, Wait::Always));
         (0..50).take_while(|_| !copying.is_finished()).for_each(|_| sync::sleep(PAUSE));
         store(&block.cells[0], 2);
         header.set_lsn(9);
@@ -194,4 +194,39 @@ fn who_removes_log_below_a_snapshot_that_nobody_announced_can_repair_what_its_wr
     memory.set_capacity(bytes.sum());
     filter.checkpoint().expect("in the place of the log");
     assert!(!header.is_poisoned());
+}
+
+#[test]
+fn a_stripe_that_a_stopped_process_keeps_holds_up_no_checkpoint_of_another_filter() {
+    let memories = [(); 2].map(|()| Arc::new(Memory::new()));
+    let options = Options::new().hash_seed(7).stripes(2).segment_bytes(4 << 10);
+    let options = options.durability(Durability::Never).checkpoint_bytes(32 << 10);
+    let [kept, free] = memories.each_ref().map(|memory| {
+        let spec = Bloom::capacity(1000);
+        Filter::create_on(memory.clone(), spec, options.clone()).expect("a filter")
+    });
+    let stopped = Filter::<Bloom>::open_on(memories[0].clone(), options.background(false));
+    let stopped = stopped.expect("a second handle");
+    let stripe = stopped.engine().shared.layout().stripe_of(stopped.engine().shared.hash(b"key"));
+    let held = stopped.engine().stripes.acquire(stripe + 1, Wait::Always).expect("a stripe");
+    let checkpoint_of = |filter: &Filter<Bloom>| filter.engine().header().snapshot().hint();
+    let layout = stopped.engine().shared.layout();
+    let is_free =
+        |key: &u64| layout.stripe_of(stopped.engine().shared.hash(&key.to_le_bytes())) != stripe;
+    // Its checkpoint is due, and waits for the stripe.
+    insert(&kept, (0..6000).filter(is_free));
+    sync::sleep(Duration::from_millis(1200));
+    let begun = Instant::now();
+    insert(&free, 0..6000);
+    while checkpoint_of(&free) == 0 {
+        assert!(begun.elapsed() < Duration::from_secs(120), "it is held up");
+        sync::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(checkpoint_of(&kept), 0);
+    // As soon as the stripe is free, that checkpoint is written, too.
+    drop(held);
+    while checkpoint_of(&kept) == 0 {
+        assert!(begun.elapsed() < Duration::from_secs(240), "it comes no more");
+        sync::sleep(Duration::from_millis(10));
+    }
 }
