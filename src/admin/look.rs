@@ -17,7 +17,7 @@ use crate::recovery::{KnownExtent, Listing};
 use std::time::Duration;
 
 /// The time to wait for processes that open, recover or close the filter.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// The number of times a look starts over, because files were removed or the filter was opened.
 const TRIES: u32 = 20;
 

@@ -172,7 +172,8 @@ impl Task<'_> {
 
     fn confirm(&mut self, then: Then, key: u64, lease: Lease) -> Checked<Next> {
         self.hold(key, Held::Confirming);
-        let (call, filter, begun) = (self.call(false), self.filter, self.world.elapsed());
+        let call = self.call(false);
+        let (filter, begun) = (self.filter, self.world.elapsed());
         let mut came = None;
         let written = [(Op::Insert, key), (Op::Release, key)];
         let next = self.write_unless_late(&written, false, false, || {

@@ -81,6 +81,7 @@ impl Weather {
 pub enum Event {
     Advance(Duration),
     SetWallAhead(Duration),
+    SetWallBack(Duration),
     Fail(Plan),
     LackThreads,
     Panic,
@@ -104,7 +105,10 @@ pub fn draw(random: &mut Random, is_calm: bool) -> Events {
                 let most = if random.below(4) == 0 { 3_600_000_000 } else { 150_000 };
                 Event::Advance(Duration::from_micros(random.below(most)))
             }
-            4 => Event::SetWallAhead(Duration::from_micros(random.below(60_000_000))),
+            4 => {
+                let by = Duration::from_micros(random.below(60_000_000));
+                if random.below(2) == 0 { Event::SetWallAhead(by) } else { Event::SetWallBack(by) }
+            }
             5 => Event::Kill(random.below(3)),
             6 | 7 => Event::CutPower,
             8..=12 => {
@@ -144,6 +148,7 @@ pub fn run(world: &World, events: Events, lives: &[usize]) -> Checked<()> {
                 world.trace(|| format!("now {}", world.given_now()));
             }
             Event::SetWallAhead(by) => world.set_wall_ahead(by),
+            Event::SetWallBack(by) => world.set_wall_back(by),
             Event::Fail(plan) => fail(world, plan),
             Event::LackThreads => {
                 stage::lack_threads(true);

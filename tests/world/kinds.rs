@@ -25,6 +25,8 @@ pub struct Spec {
     pub promise: Promise,
     /// The largest weight of a key; 1 if the kind has none.
     pub heaviest: u64,
+    /// A parameter that alterations set, to this value or back, and that changes no promise.
+    pub altered: Option<(&'static str, &'static str)>,
 }
 
 const fn spec(
@@ -33,7 +35,7 @@ const fn spec(
     promise: Promise,
     heaviest: u64,
 ) -> Spec {
-    Spec { kind, parameters, promise, heaviest }
+    Spec { kind, parameters, promise, heaviest, altered: None }
 }
 
 const DECAYED: &[(&str, &str)] =
@@ -41,21 +43,26 @@ const DECAYED: &[(&str, &str)] =
 
 /// Plain bits, undo, growing blocks, events by inserts and by time, ageing, banks that come and go.
 pub const KINDS: [Spec; 16] = [
-    spec("bloom", &[("capacity", "200"), ("fpr", "1e-7")], Promise::Kept, 1),
+    spec("bloom", &[("capacity", "200"), ("fpr", "1e-7")], Promise::Kept, 1)
+        .altered("capacity", "400"),
     spec(
         "counting",
         &[("capacity", "200"), ("fpr", "1e-7"), ("counter-bits", "8")],
         Promise::Counted,
         3,
-    ),
-    spec("spectral", &[("capacity", "200"), ("fpr", "1e-7")], Promise::Counted, 9),
+    )
+    .altered("capacity", "400"),
+    spec("spectral", &[("capacity", "200"), ("fpr", "1e-7")], Promise::Counted, 9)
+        .altered("capacity", "400"),
     spec(
         "dynamic-count",
         &[("capacity", "200"), ("fpr", "1e-7"), ("mean-count", "2")],
         Promise::Counted,
         100,
-    ),
-    spec("fingerprint", &[("window-items", "60"), ("fpr", "0.001")], Promise::Last(60), 1),
+    )
+    .altered("capacity", "400"),
+    spec("fingerprint", &[("window-items", "60"), ("fpr", "0.001")], Promise::Last(60), 1)
+        .altered("fpr", "0.0001"),
     spec(
         "fingerprint",
         // Two words a bucket, and fewer slots than keys: slots move, and buckets close and open.
@@ -69,25 +76,32 @@ pub const KINDS: [Spec; 16] = [
         &[("window", "400000"), ("fpr", "0.01"), ("rate", "10")],
         Promise::Within(400_000),
         1,
-    ),
-    spec("age-partitioned", &[("window-items", "24"), ("fpr", "0.01")], Promise::Last(24), 1),
+    )
+    .altered("fpr", "0.001"),
+    spec("age-partitioned", &[("window-items", "24"), ("fpr", "0.01")], Promise::Last(24), 1)
+        .altered("window-items", "36"),
     spec(
         "time-limited",
         &[("window", "200000"), ("fpr", "0.01"), ("rate", "100")],
         Promise::Within(200_000),
         1,
-    ),
+    )
+    .altered("fpr", "0.001"),
     spec("decaying", DECAYED, Promise::Nothing, 9),
     spec("decaying-optimized", DECAYED, Promise::Nothing, 40),
-    spec("timing", &[("window-items", "100")], Promise::Last(100), 1),
+    spec("timing", &[("window-items", "100")], Promise::Last(100), 1)
+        .altered("window-items", "120"),
     spec(
         "block-timing",
         &[("window-items", "100"), ("fpr", "0.01"), ("block-size", "16")],
         Promise::Last(100),
         1,
-    ),
-    spec("double-buffering", &[("window-items", "60"), ("fpr", "0.01")], Promise::Last(60), 1),
-    spec("two-buffer", &[("window-items", "60"), ("fpr", "0.01")], Promise::Last(60), 1),
+    )
+    .altered("fpr", "0.001"),
+    spec("double-buffering", &[("window-items", "60"), ("fpr", "0.01")], Promise::Last(60), 1)
+        .altered("fpr", "0.001"),
+    spec("two-buffer", &[("window-items", "60"), ("fpr", "0.01")], Promise::Last(60), 1)
+        .altered("window-items", "80"),
     spec(
         "stable",
         &[("cells", "4000"), ("max", "7"), ("K", "4"), ("P", "12")],
@@ -96,25 +110,32 @@ pub const KINDS: [Spec; 16] = [
     ),
 ];
 
-/// The capacities between which filters are altered; the first is the one of their creation.
-pub const CAPACITIES: [u64; 2] = [200, 400];
-
 impl Spec {
-    /// Returns the parameters, with this capacity if the kind has one.
-    pub fn parameters(&self, capacity: u64) -> Parameters {
+    const fn altered(self, name: &'static str, value: &'static str) -> Self {
+        Self { altered: Some((name, value)), ..self }
+    }
+
+    /// Returns the parameters, as an alteration sets them or as at the creation.
+    pub fn parameters(&self, is_altered: bool) -> Parameters {
         let pairs = self.parameters.iter();
         let parameters = pairs.fold(Parameters::new(), |all, (name, value)| all.with(name, value));
-        match parameters.get("capacity") {
-            Some(_) => parameters.with("capacity", capacity),
-            None => parameters,
+        match self.altered {
+            Some((name, value)) if is_altered => parameters.with(name, value),
+            _ => parameters,
         }
     }
 
-    pub fn any(&self, capacity: u64) -> Any {
-        Any::new(self.kind, self.parameters(capacity))
+    pub fn any(&self, is_altered: bool) -> Any {
+        Any::new(self.kind, self.parameters(is_altered))
     }
 
     pub fn removes(&self) -> bool {
         self.promise == Promise::Counted
+    }
+
+    /// Returns whether the state after an alteration is that of the same operations in a filter
+    /// that always had these parameters: so it is if their order does not matter.
+    pub fn has_order(&self) -> bool {
+        !matches!(self.promise, Promise::Kept | Promise::Counted)
     }
 }

@@ -481,7 +481,11 @@ impl Oracle {
     /// Applies all records below an LSN, and compares them with what callers know.
     pub fn apply(&mut self, end: u64, disk: &CrashDisk) -> Checked<()> {
         self.compare()?;
-        let revision = Revision::as_of(u64::MAX, disk)?;
+        if !self.knows_state() {
+            self.settle();
+            return Ok(());
+        }
+        let revision = Revision::as_of(u64::MAX, self.spec, disk)?;
         self.is_beyond_comparison |= !revision.is_known();
         if revision != std::mem::replace(&mut self.revision, revision) {
             self.replayed = Replayed::new(self.spec, revision, self.layout);
@@ -548,6 +552,12 @@ impl Oracle {
         }
     }
 
+    /// Returns whether the filter's state is that of its records: an alteration performs the
+    /// operations anew, and kinds with an order decide by it when their events come.
+    pub fn knows_state(&self) -> bool {
+        !(self.may_be_altered && self.spec.has_order())
+    }
+
     /// Returns whether the filter cannot be compared with its records any more.
     pub fn is_beyond_comparison(&self) -> bool {
         self.is_beyond_comparison
@@ -573,7 +583,8 @@ impl Oracle {
 
     /// Returns the digest of the filter as of the record with this LSN.
     pub fn digest_as_of(&self, lsn: u64, disk: &CrashDisk) -> Checked<u128> {
-        let mut then = Replayed::new(self.spec, Revision::as_of(lsn, disk)?, self.layout);
+        let mut then =
+            Replayed::new(self.spec, Revision::as_of(lsn, self.spec, disk)?, self.layout);
         for (after, group) in groups(&self.log, 0..lsn + 1) {
             then.apply(after, &group)?;
         }
@@ -592,7 +603,7 @@ impl Oracle {
 }
 
 fn machine(spec: &Spec, revision: Revision, layout: Layout) -> Machine {
-    let kind = registry::build(spec.kind, &spec.parameters(revision.capacity)).expect("a kind");
+    let kind = registry::build(spec.kind, &spec.parameters(revision.is_altered)).expect("a kind");
     let options = MachineOptions::new().stripes(layout.stripes).block_bytes(layout.block_bytes);
     let options = options.max_lead(crate::world::LEAD.as_micros() as u64);
     Machine::create(kind, &options, SEED.into(), 0).expect("a machine")

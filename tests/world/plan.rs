@@ -1,11 +1,22 @@
 //! What the seed decides for a whole world.
 
-use crate::kinds::{KINDS, Promise, Spec};
+use crate::kinds::{KINDS, Spec};
 use crate::oracle::Layout;
 use crate::tasks;
 use ebbtide::{Durability, Keep};
 use ebbtide_testkit::random::Random;
 use std::time::Duration;
+
+/// Where the times of keys come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Times {
+    /// The clock of the filter.
+    Clock,
+    /// Each comes with its key, and is a little later than the one before.
+    Given,
+    /// Some come with their keys, early and late ones among them; the others from the clock.
+    Mixed,
+}
 
 /// What the seed decides for a whole world.
 #[derive(Debug)]
@@ -19,8 +30,8 @@ pub struct Plan {
     pub keeps: Option<Keep>,
     /// What threads do more often than anything else.
     pub favourite: Option<tasks::Act>,
-    /// Times come with the keys, not from the clock.
-    pub given: bool,
+    /// Where the times of keys come from.
+    pub times: Times,
     /// Some worlds have no faults but deaths and power cuts.
     pub is_calm: bool,
     /// Whether processes die at random steps.
@@ -55,7 +66,7 @@ impl Plan {
                 Some(Keep::For(Duration::from_secs(86_400 * 365))),
             ][random.below(4) as usize],
             favourite: (random.below(2) == 0).then(|| tasks::Act::draw(random)),
-            given: random.below(3) == 0,
+            times: [Times::Clock, Times::Given, Times::Mixed][random.below(3) as usize],
             is_calm: random.below(3) == 0,
             is_mortal: random.below(4) > 0,
             has_tasks: random.below(2) == 0,
@@ -65,10 +76,8 @@ impl Plan {
         }
     }
 
-    /// Returns whether the filter is altered: its log has all that it ever got, and it is the same
-    /// in whatever order its stripes got it.
+    /// Returns whether the filter is altered: its log has all that it ever got.
     pub fn alters(&self) -> bool {
-        matches!(self.keeps, Some(Keep::For(_)))
-            && matches!(self.spec.promise, Promise::Kept | Promise::Counted)
+        matches!(self.keeps, Some(Keep::For(_))) && self.spec.altered.is_some()
     }
 }

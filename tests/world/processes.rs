@@ -1,7 +1,6 @@
 //! The threads of a process: those that open the filter, work on it and close it, and those in the
 //! background.
 
-use crate::kinds::CAPACITIES;
 use crate::tasks::{Act, Next, Task, without_checksums};
 use crate::world::{Opened, World, lock};
 use ebbtide::{Durability, Error, Filter};
@@ -46,7 +45,7 @@ fn open_or_create(world: &World, life: usize) -> Result<Opened, Error> {
         opened => return opened,
     }
     world.trace(|| format!("process {life} creates"));
-    match Filter::create_on(media(), world.plan.spec.any(CAPACITIES[0]), world.options()) {
+    match Filter::create_on(media(), world.plan.spec.any(false), world.options()) {
         Err(Error::Exists { .. }) => Filter::open_on(media(), world.options()),
         created => created,
     }

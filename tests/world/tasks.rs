@@ -1,12 +1,13 @@
 //! What the threads of processes do, and what they tell the oracle.
 
 use crate::claims::{self, Then};
-use crate::kinds::{CAPACITIES, Promise};
+use crate::kinds::Promise;
 use crate::oracle::{Begun, Written};
+use crate::plan::Times;
 use crate::tickets::Fate;
 use crate::world::{Opened, World, lock};
 use ebbtide::history::Unlogged;
-use ebbtide::{Batch, Call, Checked as Answer, Durability, Error, Since, Timestamp};
+use ebbtide::{Batch, Call, Checked as Answer, Durability, Error, Since};
 use ebbtide_core::record::Op;
 use ebbtide_testkit::prefix::Checked;
 use ebbtide_testkit::random::Random;
@@ -133,7 +134,12 @@ impl<'a> Task<'a> {
                 })
             }
             Act::Tasks if world.plan.has_tasks => self.secure(|filter| filter.sync()),
-            Act::Tasks => self.secure(|filter| filter.do_tasks()),
+            Act::Tasks => self.secure(|filter| match filter.do_tasks() {
+                // The clock has jumped while another thread had a stripe: the checkpoint comes
+                // later.
+                Err(Error::WouldWait { .. }) => Ok(()),
+                done => done,
+            }),
             Act::Clear => self.clear(),
             Act::Alter if world.plan.alters() => self.alter(),
             Act::Issue { checks, fate } if world.plan.has_tickets => self.issue(checks, fate),
@@ -195,17 +201,18 @@ impl<'a> Task<'a> {
 
     /// Returns whether keys may come too late.
     fn may_be_late(&self) -> bool {
-        self.world.plan.given && matches!(self.world.plan.spec.promise, Promise::Within(_))
+        self.world.plan.times != Times::Clock
+            && matches!(self.world.plan.spec.promise, Promise::Within(_))
     }
 
     pub fn is_durable(&self, durable: bool) -> bool {
         durable || self.world.plan.durability == Durability::Always
     }
 
-    pub fn call(&self, durable: bool) -> Call<'a, Opened> {
+    pub fn call(&mut self, durable: bool) -> Call<'a, Opened> {
         let mut call = self.filter.call();
-        if self.world.plan.given {
-            call = call.time(Timestamp::from_unix_micros(self.world.next_time()));
+        if let Some(time) = self.world.time_of_key(&mut self.random) {
+            call = call.time(time);
         }
         if durable { call.durability(Durability::Always) } else { call }
     }
@@ -311,7 +318,7 @@ impl<'a> Task<'a> {
         world.trace(|| format!("certain {was_certain} at {now}"));
         let result = panics::expose(|| call.check_and_insert(key.to_le_bytes()));
         let answer = result.as_ref().ok().copied();
-        if refreshes && world.plan.given && answer == Some(Answer::Present) {
+        if refreshes && world.plan.times != Times::Clock && answer == Some(Answer::Present) {
             // By now its time may be too late to refresh anything.
             return Ok(Next::Continue);
         }
@@ -487,10 +494,9 @@ impl<'a> Task<'a> {
         Ok(if is_over { Next::Stop } else { Next::Continue })
     }
 
-    /// Fills the filter anew from its log, with another capacity or the one that it has.
+    /// Fills the filter anew from its log, with another parameter or those that it has.
     fn alter(&mut self) -> Checked<Next> {
-        let capacity = CAPACITIES[self.random.below(CAPACITIES.len() as u64) as usize];
-        let spec = self.world.plan.spec.any(capacity);
+        let spec = self.world.plan.spec.any(self.random.below(2) == 0);
         if !self.world.ask(|oracle, _| Ok(oracle.begin_alteration()))? {
             return Ok(Next::Continue);
         }

@@ -8,7 +8,7 @@ use crate::oracle::Written;
 use crate::processes;
 use crate::tasks::{Act, CHECKED, Next, SHARED, Task};
 use crate::world::{Opened, World, lock};
-use ebbtide::{Checked as Answer, Error, Since, Ticket, Timestamp};
+use ebbtide::{Checked as Answer, Error, Since, Ticket};
 use ebbtide_core::record::Op;
 use ebbtide_testkit::prefix::Checked;
 use ebbtide_testkit::random::Random;
@@ -125,7 +125,7 @@ impl Task<'_> {
             true => vec![CHECKED + self.random.below(SHARED)],
             false => (0..count).map(|_| world.fresh()).collect(),
         };
-        let time = world.plan.given.then(|| Timestamp::from_unix_micros(world.next_time()));
+        let time = world.time_of_key(&mut self.random);
         let (begun, written) = world.ask(|oracle, _| {
             let written: Vec<Written> =
                 keys.iter().map(|&key| (Op::Insert, oracle.hash(key))).collect();

@@ -4,7 +4,7 @@
 use crate::claims;
 use crate::faults::{self, Weather};
 use crate::oracle::{Loss, Oracle, SEED};
-use crate::plan::Plan;
+use crate::plan::{Plan, Times};
 use crate::processes;
 use crate::report::Counts;
 use crate::tickets::Tickets;
@@ -37,6 +37,8 @@ pub struct World {
     elapsed: Mutex<Duration>,
     /// The time that comes with keys.
     now: Mutex<u64>,
+    /// The latest time that came with a key.
+    latest_given: Mutex<u64>,
     oracle: Mutex<Oracle>,
     pub weather: Mutex<Weather>,
     /// The handles, by life.
@@ -73,6 +75,7 @@ impl World {
             hand: Mutex::new(ManualClock::new(Timestamp::from_unix_micros(START))),
             elapsed: Mutex::default(),
             now: Mutex::new(START),
+            latest_given: Mutex::new(START),
             oracle: Mutex::new(oracle),
             weather: Mutex::default(),
             handles: (0..LIVES).map(|_| Mutex::default()).collect(),
@@ -153,24 +156,42 @@ impl World {
         *fresh
     }
 
-    /// Returns the next time that comes with a key.
-    pub fn next_time(&self) -> u64 {
+    /// Returns the time that comes with the next key, if one does.
+    pub fn time_of_key(&self, random: &mut Random) -> Option<Timestamp> {
+        if self.plan.times == Times::Clock {
+            return None;
+        }
         let step = Duration::from_millis(3);
         lock(&self.hand).advance(step);
         *lock(&self.elapsed) += step;
-        let mut now = lock(&self.now);
-        *now += step.as_micros() as u64;
-        *now
+        let now = {
+            let mut now = lock(&self.now);
+            *now += step.as_micros() as u64;
+            *now
+        };
+        let time = match self.plan.times {
+            Times::Mixed => match random.below(10) {
+                0..=3 => return None,
+                4 | 5 => now - random.below(500_000),
+                6 => now + random.below(500_000),
+                7 if random.below(4) == 0 => now + random.below(20_000_000),
+                _ => now,
+            },
+            _ => now,
+        };
+        let mut latest = lock(&self.latest_given);
+        *latest = time.max(*latest);
+        Some(Timestamp::from_unix_micros(time))
     }
 
     /// Returns a time that the filter has not passed.
     pub fn latest_possible(&self) -> u64 {
-        (*lock(&self.now)).max(lock(&self.oracle).latest()) + 1
+        self.given_now().max(lock(&self.oracle).latest()) + 1
     }
 
-    /// Returns the time that came with the last key, or the clock's.
+    /// Returns the latest time that came with a key, or the clock's.
     pub fn given_now(&self) -> u64 {
-        *lock(&self.now)
+        (*lock(&self.now)).max(*lock(&self.latest_given))
     }
 
     /// Returns how long the machine has run.
@@ -191,6 +212,12 @@ impl World {
         let mut now = lock(&self.now);
         *now += by.as_micros() as u64;
         lock(&self.hand).set_wall(Timestamp::from_unix_micros(*now));
+    }
+
+    /// Sets the wall clock back alone.
+    pub fn set_wall_back(&self, by: Duration) {
+        let wall = *lock(&self.now) - by.as_micros() as u64;
+        lock(&self.hand).set_wall(Timestamp::from_unix_micros(wall));
     }
 
     /// Lets processes work beside each other until each has ended its script or died.

@@ -1,12 +1,12 @@
 //! The operations in a log, read while others write it.
 
-use crate::admin::look::{look_at, look_within};
+use crate::admin::look::{PATIENCE, look_at, look_within};
 use crate::admin::parts::Piece;
+use crate::api::history::operations::{Commit, Operation};
 use crate::archive::At;
 use crate::archive::past::Past;
 use crate::archive::revisions::{Revision, revisions};
 use crate::archive::whole::{Whole, explained};
-use crate::clock::Timestamp;
 use crate::engine::open::read_meta;
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
@@ -16,9 +16,8 @@ use crate::recovery::batches::{Batches, Group};
 use crate::recovery::log_reader::LogReader as Log;
 use crate::recovery::{KnownExtent, Listing};
 use crate::sync::{self, Instant};
+use crate::wal::Record;
 use crate::wal::segment::owner;
-use crate::wal::{Op, Record};
-use ebbtide_core::claims::HeldClaim;
 use std::collections::VecDeque;
 use std::fmt;
 use std::path::Path;
@@ -27,8 +26,8 @@ use std::time::Duration;
 
 /// The pause of a reader that waits for more.
 const PAUSE: Duration = Duration::from_millis(5);
-/// The time to wait for a process that opens or closes the filter.
-const PATIENCE: Duration = Duration::from_millis(100);
+/// The time to wait for a process that opens or closes the filter, for a caller that tries again.
+const BRIEFLY: Duration = Duration::from_millis(100);
 
 /// What changed a filter, in the order in which it happened: an iterator of [`Commit`]s.
 ///
@@ -145,128 +144,6 @@ impl Collected for Raw {
     }
 }
 
-/// Operations that happened together: one, or those of a [`Batch`](crate::Batch).
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Commit {
-    /// The LSN of its last record. As of this LSN it has happened:
-    /// [`At::Lsn`], [`Reader::at`](crate::Reader::at).
-    pub lsn: u64,
-    /// The timeline in which it was written: each opening of a filter that nobody else has open
-    /// begins one.
-    pub timeline: u64,
-    /// What happened, in its order.
-    pub operations: Vec<Operation>,
-}
-
-/// An operation in the log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Operation {
-    /// The LSN of its record.
-    pub lsn: u64,
-    /// When, by the filter's time (that of claims by the time of leases); `None` for a filter
-    /// without a clock, and for positions.
-    pub time: Option<Timestamp>,
-    /// Whether the time came with the key, and not from a clock.
-    pub is_stream_time: bool,
-    /// What it changed.
-    pub change: Change,
-}
-
-/// The change of an operation. A key is its hash, as the filter's hash function gives it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Change {
-    /// A key was inserted.
-    Insert {
-        /// The key's hash.
-        hash: u64,
-        /// How often, or how important it is; 1 for kinds without weights. A large count has
-        /// several operations.
-        weight: u32,
-    },
-    /// A key was removed.
-    Remove {
-        /// The key's hash.
-        hash: u64,
-        /// How often.
-        weight: u32,
-    },
-    /// All keys were removed.
-    Clear,
-    /// A source was read up to a position.
-    Position {
-        /// The source.
-        source: u64,
-        /// The position.
-        position: u64,
-    },
-    /// A key was claimed, or its claim extended.
-    Claim {
-        /// The key's hash.
-        hash: u64,
-        /// The token of the claim.
-        token: u64,
-        /// How long it holds from its time on.
-        lease: Duration,
-    },
-    /// A claim ended.
-    Release {
-        /// The key's hash.
-        hash: u64,
-        /// The token of the claim.
-        token: u64,
-    },
-}
-
-impl Change {
-    /// Returns the change of a record; `None` if it is no operation.
-    fn of(record: &Record, weighs: bool) -> Option<Self> {
-        let Record { payload: hash, step, argument, .. } = *record;
-        let weight = if weighs { argument } else { 1 };
-        Some(match record.op {
-            Op::Insert => Self::Insert { hash, weight },
-            Op::Remove => Self::Remove { hash, weight },
-            Op::Clear => Self::Clear,
-            Op::Position => Self::Position { source: hash, position: record.time },
-            Op::Claim => {
-                let claim = HeldClaim::of_record(record);
-                let lease = Duration::from_micros(claim.deadline - claim.since);
-                Self::Claim { hash, token: step, lease }
-            }
-            Op::Release => Self::Release { hash, token: step },
-            Op::Step
-            | Op::OpenBank
-            | Op::CloseBank
-            | Op::Heartbeat
-            | Op::Durable
-            | Op::Void
-            | Op::Batch => return None,
-        })
-    }
-}
-
-impl Operation {
-    /// Returns the operation of a record, if it is one.
-    fn of(&(lsn, record): &(u64, Record), weighs: bool) -> Option<Self> {
-        let time = (record.op != Op::Position && record.time > 0)
-            .then(|| Timestamp::from_unix_micros(record.time));
-        let change = Change::of(&record, weighs)?;
-        Some(Self { lsn, time, is_stream_time: record.stream, change })
-    }
-}
-
-impl Commit {
-    /// Returns the commit of these records; `None` if there is no operation among them.
-    fn of(timeline: u64, group: Group<'_>, weighs: bool) -> Option<Self> {
-        let operations = group.iter().filter_map(|of| Operation::of(of, weighs));
-        let operations: Vec<_> = operations.collect();
-        let lsn = group.last()?.0;
-        (!operations.is_empty()).then_some(Self { lsn, timeline, operations })
-    }
-}
-
 impl History {
     /// Opens the log of a filter, from its oldest record on.
     ///
@@ -339,7 +216,7 @@ impl History {
     pub fn wait(&mut self, time: Duration) -> Result<Option<Commit>> {
         let begun = Instant::now();
         loop {
-            match self.read() {
+            match self.read_within(BRIEFLY) {
                 Ok(None) | Err(Error::Locked { .. }) => {}
                 read => return read,
             }
@@ -356,8 +233,12 @@ impl History {
     /// [`Error::NotKept`] if the log below has been removed meanwhile: it says from where reading
     /// may begin again. [`Error::Damaged`], [`Error::Locked`], [`Error::Io`].
     pub fn read(&mut self) -> Result<Option<Commit>> {
+        self.read_within(PATIENCE)
+    }
+
+    fn read_within(&mut self, patience: Duration) -> Result<Option<Commit>> {
         if self.read.is_empty() {
-            let commits: Vec<Commit> = self.collect(None)?;
+            let commits: Vec<Commit> = self.collect(None, patience)?;
             self.read.extend(commits);
         }
         Ok(self.read.pop_front())
@@ -391,7 +272,7 @@ impl History {
     /// As [`History::read`].
     pub fn read_piece(&mut self) -> Result<Option<Piece>> {
         let first = self.next;
-        let raw: Raw = self.collect(None)?;
+        let raw: Raw = self.collect(None, BRIEFLY)?;
         if self.next == first {
             return Ok(None);
         }
@@ -405,10 +286,14 @@ impl History {
     /// with [`History::read`]. `alone`: the extent of the log, for a caller that keeps everybody
     /// from writing and altering the filter.
     pub(super) fn read_operations(&mut self, alone: Option<KnownExtent>) -> Result<Vec<Operation>> {
-        self.collect(alone)
+        self.collect(alone, PATIENCE)
     }
 
-    fn collect<C: Collected>(&mut self, alone: Option<KnownExtent>) -> Result<C> {
+    fn collect<C: Collected>(
+        &mut self,
+        alone: Option<KnownExtent>,
+        patience: Duration,
+    ) -> Result<C> {
         loop {
             self.enter_next_revision()?;
             let before = self.next;
@@ -416,7 +301,7 @@ impl History {
             let read = if let Some(known) = alone {
                 self.read_on(known, opened)
             } else {
-                look_within(&*self.media, &self.now, PATIENCE, |known| {
+                look_within(&*self.media, &self.now, patience, |known| {
                     self.read_on(known, opened.take())
                 })
             };
@@ -448,7 +333,7 @@ impl History {
             let (own, log) = (self.revision.meta.log_uuid, now.log_uuid);
             let mut known = revisions(media, &now)?.into_iter();
             let Some(revision) = known.find(|revision| revision.meta.log_uuid == own) else {
-                let (from, end) = look_within(media, &now, PATIENCE, |known| {
+                let (from, end) = look_within(media, &now, BRIEFLY, |known| {
                     let log = Log::open(media, &Listing::of_filter(media, log)?, log)?;
                     let first = log.segments().first().map_or(1, |segment| segment.first);
                     Ok((first.max(1) - 1, log.end(media, known)?))
@@ -593,5 +478,32 @@ impl Iterator for History {
 
     fn next(&mut self) -> Option<Self::Item> {
         self.read().transpose()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::locks::session::Sessions;
+    use crate::media::{Access, Memory};
+    use crate::{Bloom, Filter, Options};
+
+    #[test]
+    fn who_reads_waits_for_a_process_that_opens_the_filter_and_who_tries_again_does_not() {
+        let memory = Arc::new(Memory::new());
+        let options = Options::new().background(false);
+        let filter = Filter::create_on(memory.clone(), Bloom::capacity(1000), options);
+        filter.expect("a filter").insert("a key").expect("an insert");
+        let mut history = History::open_on(memory.clone()).expect("its log");
+        let opener = Sessions::open(&*memory, Access::Write).expect("the lock file");
+        assert!(opener.try_opening().expect("no error"));
+        assert!(history.wait(Duration::ZERO).expect("no error").is_none());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                sync::sleep(5 * BRIEFLY);
+                opener.end_opening().expect("no error");
+            });
+            assert!(history.read().expect("the filter, once it is open").is_some());
+        });
     }
 }

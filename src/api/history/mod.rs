@@ -8,6 +8,7 @@
 
 pub(crate) mod alter;
 mod commits;
+mod operations;
 mod plan;
 mod refill;
 mod remake;
@@ -15,6 +16,7 @@ mod unfinished;
 
 pub use crate::archive::At;
 pub use alter::{Altered, Unlogged};
-pub use commits::{Change, Commit, History, Operation};
+pub use commits::History;
+pub use operations::{Change, Commit, Operation};
 pub use plan::{AlterationPlan, plan};
 pub use remake::{Remade, Share, remake};

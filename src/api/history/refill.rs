@@ -1,7 +1,7 @@
 //! A filter in memory that takes the operations in a log.
 
 use crate::api::call::AHEAD;
-use crate::api::history::commits::{Change, Operation};
+use crate::api::history::operations::{Change, Operation};
 use crate::archive::revisions::Revision;
 use crate::archive::whole::Whole;
 use crate::clock::Timestamp;
