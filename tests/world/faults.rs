@@ -106,7 +106,8 @@ pub fn draw(random: &mut Random, is_calm: bool) -> Events {
                 Event::Advance(Duration::from_micros(random.below(most)))
             }
             4 => {
-                let by = Duration::from_micros(random.below(60_000_000));
+                let most = if random.below(3) == 0 { 60_000_000 } else { 40_000 };
+                let by = Duration::from_micros(random.below(most));
                 if random.below(2) == 0 { Event::SetWallAhead(by) } else { Event::SetWallBack(by) }
             }
             5 => Event::Kill(random.below(3)),

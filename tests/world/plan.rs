@@ -14,8 +14,8 @@ pub enum Times {
     Clock,
     /// Each comes with its key, and is a little later than the one before.
     Given,
-    /// Some come with their keys, early and late ones among them; the others from the clock.
-    Mixed,
+    /// One in so many comes with its key, early and late ones among them; the others from the clock.
+    Mixed { one_in: u64 },
 }
 
 /// What the seed decides for a whole world.
@@ -66,7 +66,12 @@ impl Plan {
                 Some(Keep::For(Duration::from_secs(86_400 * 365))),
             ][random.below(4) as usize],
             favourite: (random.below(2) == 0).then(|| tasks::Act::draw(random)),
-            times: [Times::Clock, Times::Given, Times::Mixed][random.below(3) as usize],
+            times: match random.below(6) {
+                0 | 1 => Times::Clock,
+                2 | 3 => Times::Given,
+                4 => Times::Mixed { one_in: 2 },
+                _ => Times::Mixed { one_in: 12 },
+            },
             is_calm: random.below(3) == 0,
             is_mortal: random.below(4) > 0,
             has_tasks: random.below(2) == 0,

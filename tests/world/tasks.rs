@@ -58,7 +58,8 @@ impl Act {
             52..=56 => Self::Checkpoint,
             57..=60 => Self::Tasks,
             61 if random.below(4) == 0 => Self::Clear,
-            62 if random.below(2) == 0 => Self::Alter,
+            62 => Self::Alter,
+            63 if random.below(2) == 0 => Self::Alter,
             64..=75 => Self::Issue { checks: random.below(3) == 0, fate: Fate::draw(random) },
             _ => Self::Look,
         }

@@ -37,8 +37,9 @@ pub struct World {
     elapsed: Mutex<Duration>,
     /// The time that comes with keys.
     now: Mutex<u64>,
-    /// The latest time that came with a key.
-    latest_given: Mutex<u64>,
+    /// How far the clock of the filter may be ahead of that time: as far as a key was, and after a
+    /// reboot by as much as the wall clock was behind before.
+    lead: Mutex<u64>,
     oracle: Mutex<Oracle>,
     pub weather: Mutex<Weather>,
     /// The handles, by life.
@@ -75,7 +76,7 @@ impl World {
             hand: Mutex::new(ManualClock::new(Timestamp::from_unix_micros(START))),
             elapsed: Mutex::default(),
             now: Mutex::new(START),
-            latest_given: Mutex::new(START),
+            lead: Mutex::default(),
             oracle: Mutex::new(oracle),
             weather: Mutex::default(),
             handles: (0..LIVES).map(|_| Mutex::default()).collect(),
@@ -161,7 +162,8 @@ impl World {
         if self.plan.times == Times::Clock {
             return None;
         }
-        let step = Duration::from_millis(3);
+        let is_mixed = matches!(self.plan.times, Times::Mixed { .. });
+        let step = Duration::from_micros(if is_mixed { random.below(15_000) } else { 3000 });
         lock(&self.hand).advance(step);
         *lock(&self.elapsed) += step;
         let now = {
@@ -170,17 +172,17 @@ impl World {
             *now
         };
         let time = match self.plan.times {
-            Times::Mixed => match random.below(10) {
-                0..=3 => return None,
-                4 | 5 => now - random.below(500_000),
-                6 => now + random.below(500_000),
-                7 if random.below(4) == 0 => now + random.below(20_000_000),
+            Times::Mixed { one_in } if random.below(one_in) > 0 => return None,
+            Times::Mixed { .. } => match random.below(6) {
+                0 | 1 => now - random.below(500_000),
+                2 => now + random.below(30_000),
+                3 if random.below(8) == 0 => now + random.below(20_000_000),
                 _ => now,
             },
             _ => now,
         };
-        let mut latest = lock(&self.latest_given);
-        *latest = time.max(*latest);
+        let mut lead = lock(&self.lead);
+        *lead = time.saturating_sub(now).max(*lead);
         Some(Timestamp::from_unix_micros(time))
     }
 
@@ -189,9 +191,9 @@ impl World {
         self.given_now().max(lock(&self.oracle).latest()) + 1
     }
 
-    /// Returns the latest time that came with a key, or the clock's.
+    /// Returns a time that neither keys nor the clock of the filter have passed.
     pub fn given_now(&self) -> u64 {
-        (*lock(&self.now)).max(*lock(&self.latest_given))
+        *lock(&self.now) + *lock(&self.lead)
     }
 
     /// Returns how long the machine has run.
@@ -216,7 +218,9 @@ impl World {
 
     /// Sets the wall clock back alone.
     pub fn set_wall_back(&self, by: Duration) {
-        let wall = *lock(&self.now) - by.as_micros() as u64;
+        let by = by.as_micros() as u64;
+        let wall = *lock(&self.now) - by;
+        *lock(&self.lead) += by;
         lock(&self.hand).set_wall(Timestamp::from_unix_micros(wall));
     }
 
@@ -304,7 +308,10 @@ impl World {
         let away = Duration::from_micros(random.below(3_000_000));
         let mut now = lock(&self.now);
         *now += away.as_micros() as u64;
-        *lock(&self.hand) = ManualClock::new(Timestamp::from_unix_micros(*now));
+        // A machine without a battery for its clock starts in the past.
+        let behind = if random.below(5) == 0 { random.below(3_600_000_000) } else { 0 };
+        *lock(&self.hand) = ManualClock::new(Timestamp::from_unix_micros(*now - behind));
+        *lock(&self.lead) += behind;
         lock(&self.counts).power_cuts += 1;
         let (was_full, may_tear_kept) = (weather.was_full, weather.may_tear_kept);
         let is_created = weather.is_created && !is_lied_to;
