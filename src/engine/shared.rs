@@ -216,8 +216,8 @@ impl Shared {
         Err(self.retired())
     }
 
-    /// Makes all names in the directory durable. As with the log, a sync that fails is the last one:
-    /// the system may count the names as written, and the next sync would report success.
+    /// Makes all names in the directory durable. As with the log, a sync that fails is the last
+    /// one: the system may count the names as written, and the next one would report success.
     pub(crate) fn sync_directory(&self) -> Result<()> {
         let synced = self.media.sync();
         if let Err(error) = synced {

@@ -39,8 +39,8 @@ pub(crate) enum Wait {
     Operation(Waits),
     /// Some milliseconds. Like [`Wait::Always`], it also acquires for a closed handle.
     Briefly,
-    /// [`PATIENCE`], for work that is tried again later. Like [`Wait::Always`], it also acquires for
-    /// a closed handle.
+    /// [`PATIENCE`], for work that is tried again later. Like [`Wait::Always`], it also acquires
+    /// for a closed handle.
     Patiently,
 }
 

@@ -30,6 +30,8 @@ mod plan;
 #[cfg(shuttle)]
 mod processes;
 #[cfg(shuttle)]
+mod replayed;
+#[cfg(shuttle)]
 mod report;
 #[cfg(shuttle)]
 mod revision;

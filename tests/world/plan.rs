@@ -14,7 +14,7 @@ pub enum Times {
     Clock,
     /// Each comes with its key, and is a little later than the one before.
     Given,
-    /// One in so many comes with its key, early and late ones among them; the others from the clock.
+    /// One of this number comes with its key, some early or late; the others from the clock.
     Mixed { one_in: u64 },
 }
 

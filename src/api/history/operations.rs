@@ -11,7 +11,7 @@ use std::time::Duration;
 #[non_exhaustive]
 pub struct Commit {
     /// The LSN of its last record. As of this LSN it has happened:
-    /// [`At::Lsn`], [`Reader::at`](crate::Reader::at).
+    /// [`At::Lsn`](crate::history::At::Lsn), [`Reader::at`](crate::Reader::at).
     pub lsn: u64,
     /// The timeline in which it was written: each opening of a filter that nobody else has open
     /// begins one.

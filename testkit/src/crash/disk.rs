@@ -343,10 +343,8 @@ impl Media for CrashDisk {
 
     fn sync(&self) -> io::Result<()> {
         let (mut state, way) = self.0.enter(Call::SyncDirectory)?;
-        if !state.lying {
-            if state.tape.sync() {
-                state.forget_nameless();
-            }
+        if !state.lying && state.tape.sync() {
+            state.forget_nameless();
         }
         state.late(way)
     }
