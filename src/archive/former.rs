@@ -58,8 +58,8 @@ pub fn remove_unfinished(
     remove_for_good(media, files.into_iter().chain(metas), numbers)
 }
 
-/// Keeps the files of the log from before the latest alteration, or removes them. The caller holds
-/// the opening byte.
+/// Keeps the files of the log from before the latest alterations, or removes them. Several handles
+/// may do that at once.
 ///
 /// # Errors
 /// [`Error::Io`].

@@ -14,9 +14,10 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 
 /// The claims, by name.
-pub const ALL: [(&str, fn()); 5] = [
+pub const ALL: [(&str, fn()); 6] = [
     ("wherever_an_alteration_dies_the_filter_is_the_old_one_or_the_new_one", dies),
     ("whichever_call_of_an_alteration_fails_its_handles_continue_and_nothing_is_lost", fails),
+    ("what_an_alteration_could_not_put_away_is_kept_by_the_next_checkpoints", put_away_later),
     ("what_a_failed_alteration_leaves_costs_no_log_that_the_filter_still_needs", leaves),
     ("on_a_disk_that_is_too_full_for_an_alteration_the_filter_stays_as_it_is", full),
     ("where_files_have_one_name_no_alteration_begins_and_the_filter_stays_as_it_is", one_name),
@@ -158,6 +159,47 @@ fn fails() {
             break;
         }
     }
+}
+
+/// A call of an alteration fails, and its handle continues with checkpoints.
+fn put_away_later() {
+    let mut altered = 0;
+    for call in 1.. {
+        let media = Failing::new(Memory::new());
+        let shared: Arc<dyn Media> = Arc::new(media.clone());
+        // All of its log is still needed: nothing is kept yet.
+        let filter = Filter::create_on(shared.clone(), old(), kept()).expect("a filter");
+        insert(&filter, 0..KEYS);
+        let moments = [0, 50].map(|keys| {
+            insert(&filter, KEYS + keys..KEYS + keys + 50);
+            (filter.digest().expect("a digest").lsn - 1, value(&filter))
+        });
+        media.fail_after(call, ErrorKind::Other);
+        let done = filter.alter(new(), Unlogged::Refuse);
+        let happened = !media.clear_faults();
+        let mut keys = KEYS + 100;
+        // A sync that fails poisons the filter.
+        while filter.sync().is_ok() && keys < 2 * KEYS {
+            insert(&filter, keys..keys + 100);
+            keys += 100;
+            filter.checkpoint().unwrap_or_else(|error| panic!("call {call}: {error}"));
+        }
+        for (lsn, value) in moments {
+            let then = Reader::<Any>::at_on(shared.clone(), At::Lsn(lsn), options());
+            let then = then.unwrap_or_else(|error| panic!("call {call}, {lsn}: {error}"));
+            assert_eq!(then.digest().expect("one").value, value, "call {call}, {lsn}");
+        }
+        if keys > KEYS + 100 {
+            altered += u64::from(done.is_ok());
+            let again = filter.alter(old(), Unlogged::Refuse);
+            again.unwrap_or_else(|error| panic!("call {call}, again: {error}"));
+            assert!(has_all(&filter, keys), "call {call}");
+        }
+        if !happened {
+            break;
+        }
+    }
+    assert!(altered > 10, "{altered} alterations succeeded although a call failed");
 }
 
 /// An alteration fails, and what it has begun cannot be removed. Its handle continues,

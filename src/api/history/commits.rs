@@ -455,7 +455,9 @@ impl History {
         let below = listing.segments_below(self.next).len();
         listing.segments.drain(..below);
         let mut log = Log::open(whole, &listing, own)?;
-        let first = log.segments().first().map_or(1, |segment| segment.first);
+        let first = log.segments().first().map(|segment| segment.first);
+        // Of the log from before an alteration all may have been removed.
+        let first = first.or(self.revision.end).unwrap_or(1);
         let lost = log.timelines().find(|&(timeline, start, _)| {
             self.timeline > 0 && timeline > self.timeline && start < self.next
         });
@@ -484,9 +486,28 @@ impl Iterator for History {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::history::Unlogged;
     use crate::locks::session::Sessions;
     use crate::media::{Access, Memory};
-    use crate::{Bloom, Filter, Options};
+    use crate::{Bloom, Filter, Keep, Options};
+
+    #[test]
+    fn a_reader_from_which_the_log_before_an_alteration_is_removed_says_that_it_is_not_kept() {
+        let memory = Arc::new(Memory::new());
+        let options = Options::new().background(false).keep_log(Keep::Bytes(1 << 20));
+        let filter = Filter::create_on(memory.clone(), Bloom::capacity(1000), options);
+        let filter = filter.expect("a filter");
+        (0..9_u64).for_each(|key| assert!(filter.insert(key.to_le_bytes()).is_ok()));
+        filter.alter(Bloom::capacity(2000), Unlogged::Refuse).expect("its log is kept");
+        let mut history = History::open_on(memory.clone()).expect("its log").with_undurable();
+        assert_eq!(history.next_lsn(), 1);
+        let names = memory.list().expect("a directory").into_iter();
+        for kept in names.filter(|name| name.starts_with("kept-") && name.contains("-wal-")) {
+            memory.remove(&kept).expect("a file");
+        }
+        let refused = history.read();
+        assert!(matches!(refused, Err(Error::NotKept { from: 10, .. })), "{refused:?}");
+    }
 
     #[test]
     fn who_reads_waits_for_a_process_that_opens_the_filter_and_who_tries_again_does_not() {

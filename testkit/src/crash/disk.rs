@@ -250,6 +250,9 @@ impl CrashDisk {
         state.tape.now += 1;
         state.tape.name(from, None);
         state.tape.name(to, Some(inode));
+        if to == "live" {
+            state.tape.reopen();
+        }
         state.late(way)
     }
 }

@@ -325,8 +325,8 @@ pub struct Tape {
     /// The acknowledgements given to users.
     pub told: Course<Told>,
     syncs: Vec<Moment>,
-    /// The moments of failed syncs of the directory, and when a handle was opened after each: until
-    /// then no sync proves anything about a name that was changed before the failure.
+    /// The moments of failed syncs of the directory, and when the filter was opened after each:
+    /// until then no sync proves anything about a name that was changed before the failure.
     failed: Vec<(Moment, Option<Moment>)>,
     /// The moments right before a sync of data that was not certainly on disk.
     fullest: Vec<Moment>,
@@ -394,7 +394,7 @@ impl Tape {
         self.now += 1;
     }
 
-    /// Records that a handle was opened.
+    /// Records that the filter was opened.
     pub fn reopen(&mut self) {
         let now = self.now;
         self.failed.iter_mut().for_each(|(_, reopened)| *reopened = reopened.or(Some(now)));
