@@ -216,7 +216,7 @@ impl History {
     pub fn wait(&mut self, time: Duration) -> Result<Option<Commit>> {
         let begun = Instant::now();
         loop {
-            match self.read_within(BRIEFLY) {
+            match self.read() {
                 Ok(None) | Err(Error::Locked { .. }) => {}
                 read => return read,
             }
@@ -233,6 +233,11 @@ impl History {
     /// [`Error::NotKept`] if the log below has been removed meanwhile: it says from where reading
     /// may begin again. [`Error::Damaged`], [`Error::Locked`], [`Error::Io`].
     pub fn read(&mut self) -> Result<Option<Commit>> {
+        self.read_within(BRIEFLY)
+    }
+
+    /// As [`History::read`], for a caller that cannot try again.
+    pub(super) fn read_patiently(&mut self) -> Result<Option<Commit>> {
         self.read_within(PATIENCE)
     }
 
@@ -510,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_waits_for_a_process_that_opens_the_filter_and_who_tries_again_does_not() {
+    fn who_cannot_try_again_waits_for_a_process_that_opens_the_filter() {
         let memory = Arc::new(Memory::new());
         let options = Options::new().background(false);
         let filter = Filter::create_on(memory.clone(), Bloom::capacity(1000), options);
@@ -518,13 +523,14 @@ mod tests {
         let mut history = History::open_on(memory.clone()).expect("its log");
         let opener = Sessions::open(&*memory, Access::Write).expect("the lock file");
         assert!(opener.try_opening().expect("no error"));
-        assert!(history.wait(Duration::ZERO).expect("no error").is_none());
+        assert!(matches!(history.read(), Err(Error::Locked { .. })));
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 sync::sleep(5 * BRIEFLY);
                 opener.end_opening().expect("no error");
             });
-            assert!(history.read().expect("the filter, once it is open").is_some());
+            let read = history.read_patiently().expect("the filter, once it is open");
+            assert!(read.is_some());
         });
     }
 }

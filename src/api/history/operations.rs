@@ -83,7 +83,7 @@ pub enum Change {
 
 impl Change {
     /// Returns the change of a record; `None` if it is no operation.
-    pub(super) fn of(record: &Record, weighs: bool) -> Option<Self> {
+    fn of(record: &Record, weighs: bool) -> Option<Self> {
         let Record { payload: hash, step, argument, .. } = *record;
         let weight = if weighs { argument } else { 1 };
         Some(match record.op {

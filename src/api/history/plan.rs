@@ -62,7 +62,7 @@ pub fn plan<K: Spec>(dir: impl AsRef<Path>, spec: K) -> Result<AlterationPlan> {
     let mut history = History::open(dir.as_ref())?.with_undurable();
     let (first_lsn, mut since) = (history.next_lsn(), None);
     let begins = time_at_start(&media, &history.revision, first_lsn)?;
-    while let (None, Some(commit)) = (since, history.read()?) {
+    while let (None, Some(commit)) = (since, history.read_patiently()?) {
         since = commit.operations.iter().find_map(|operation| operation.time);
         if history.next_lsn() > first_lsn + COMMITS {
             break;

@@ -77,7 +77,7 @@ impl Source {
     }
 
     fn advance(&mut self) -> Result<Option<Commit>> {
-        let next = self.history.read()?;
+        let next = self.history.read_patiently()?;
         let times = next.iter().flat_map(|commit| &commit.operations);
         // That of a claim is the time of leases.
         let is_key = |of: &&Operation| !matches!(of.change, Change::Claim { .. });
