@@ -40,7 +40,7 @@ pub struct Checkpoints {
     pub(crate) reclaim: Reclaim,
     /// The stripe that the last checkpoint of the background thread waited for in vain, and its
     /// lock word.
-    kept: Mutex<Option<(usize, u64)>>,
+    abandoned: Mutex<Option<(usize, u64)>>,
     /// Taken while a thread of this handle writes one. A byte lock excludes other processes.
     busy: Latch,
 }
@@ -96,8 +96,8 @@ impl Checkpoints {
         stripes: Arc<StripeLocks>,
         reclaim: Reclaim,
     ) -> Self {
-        let (kept, busy) = (Mutex::default(), Latch::default());
-        Self { shared, backpressure, commits, stripes, reclaim, kept, busy }
+        let (abandoned, busy) = (Mutex::default(), Latch::default());
+        Self { shared, backpressure, commits, stripes, reclaim, abandoned, busy }
     }
 
     /// Returns the start of the newest snapshot.
@@ -141,18 +141,18 @@ impl Checkpoints {
     }
 
     /// As [`Checkpoints::checkpoint`], but only if it is due or writers wait for it, and unless
-    /// another one is in progress and progresses. Waits for no stripe that a stopped process keeps:
-    /// the caller's thread writes the checkpoints of other filters, too.
+    /// another one is in progress and progresses. Does not wait for a stopped process that holds a
+    /// stripe: the caller's thread writes the checkpoints of other filters, too.
     ///
     /// # Errors
-    /// [`Error::WouldWait`] if a stripe is kept.
+    /// [`Error::WouldWait`] if a process holds a stripe for too long.
     pub(crate) fn checkpoint_if_due(&self) -> Result<()> {
         let wanted = self.backpressure.is_requested();
         if !(wanted || self.backpressure.is_due(1)) || self.shared.header().refuses() {
             return Ok(());
         }
         // Nothing is written in vain, or waited for, until that stripe is released.
-        if self.kept_stripe().is_some() {
+        if self.is_still_held() {
             return Err(self.shared.would_wait(HELD));
         }
         let newest = self.newest();
@@ -358,17 +358,17 @@ impl Checkpoints {
         let held = self.stripes.acquire(stripe, wait);
         if matches!(held, Err(Error::WouldWait { .. })) {
             let word = self.shared.header().stripe(stripe).lock_word();
-            *self.kept.lock() = Some((stripe, stripe_lock::held_now(word)));
+            *self.abandoned.lock() = Some((stripe, stripe_lock::held_now(word)));
         }
         held
     }
 
-    /// Returns the stripe that the last checkpoint waited for in vain, if the same owner has it
-    /// now. It may have released it meanwhile: at worst a checkpoint comes a second later.
-    fn kept_stripe(&self) -> Option<usize> {
-        let (stripe, by) = (*self.kept.lock())?;
-        let now = stripe_lock::held_now(self.shared.header().stripe(stripe).lock_word());
-        (now != 0 && now == by).then_some(stripe)
+    /// Returns whether the stripe that a checkpoint waited for in vain has the same owner now. It
+    /// may have released it meanwhile: at worst a checkpoint comes a second later. From a dead
+    /// owner the task of the log takes it over.
+    fn is_still_held(&self) -> bool {
+        let Some((stripe, by)) = *self.abandoned.lock() else { return false };
+        by != 0 && stripe_lock::held_now(self.shared.header().stripe(stripe).lock_word()) == by
     }
 }
 

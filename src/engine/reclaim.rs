@@ -229,12 +229,10 @@ impl Reclaim {
         if !is_large && !self.pruning.lock().is_due(keep, files, second) {
             return Ok(());
         }
-        // Whoever altered the filter may have failed to put the log from before away. What is kept
-        // of it stays as long as that is so: the archive does not see the rest.
-        if !listing.others.is_empty()
-            && put_away(media, &self.shared.meta, (keep, second), numbers()).is_err()
-        {
-            return Ok(());
+        // Whoever altered the filter may have failed to put the log from before away. As long as
+        // that is so, what is kept of it stays: the archive does not see the rest.
+        if !listing.others.is_empty() {
+            put_away(media, &self.shared.meta, (keep, second), numbers())?;
         }
         let archive = match Archive::read(media, &self.shared.meta) {
             // Likewise, as long as it cannot be read what the files belong to.

@@ -499,6 +499,21 @@ fn where_creating_failed_and_the_power_failed_a_filter_can_be_opened_or_created(
     }
 }
 
+/// Ends the use of a disk, and checks what power cuts now leave of the filter.
+fn power_cuts_lose_nothing_durable(disk: &CrashDisk, filter: Filter<Bloom>, cuts: u64, what: &str) {
+    let durable = disk.told().durable[0];
+    let (tape, _ended) = (disk.end(), filter);
+    for seed in 0..cuts {
+        let by = Chooser::chance(Random::new(tape.now << 8 | seed)).shared();
+        let left = CrashDisk::after_cut(&tape, tape.now, &by, false);
+        let opened = reopen(&left);
+        let filter = opened.unwrap_or_else(|error| panic!("{what}, seed {seed}: {error}"));
+        let found = filter.digest().expect("a digest").inserts;
+        assert!(found >= durable, "{what}, seed {seed}: {found} of {durable}");
+        left.end();
+    }
+}
+
 fn a_segment_whose_creator_failed_is_durable_before_it_is_used() {
     const KEYS: u64 = 300;
     let mut failed = 0;
@@ -519,17 +534,7 @@ fn a_segment_whose_creator_failed_is_durable_before_it_is_used() {
                 disk.tell_durable(0, key + 1, &[]);
             }
             let struck = disk.plan(None).is_some_and(|plan| plan.has_struck());
-            let durable = disk.told().durable[0];
-            let (tape, _ended) = (disk.end(), filter);
-            for seed in 0..8 {
-                let by = Chooser::chance(Random::new(call << 8 | seed)).shared();
-                let left = CrashDisk::after_cut(&tape, tape.now, &by, false);
-                let what = format!("{fault:?} at call {call}, seed {seed}");
-                let filter = reopen(&left).unwrap_or_else(|error| panic!("{what}: {error}"));
-                let found = filter.digest().expect("a digest").inserts;
-                assert!(found >= durable, "{what}: {found} of {durable}");
-                left.end();
-            }
+            power_cuts_lose_nothing_durable(&disk, filter, 8, &format!("{fault:?} at call {call}"));
             if !struck {
                 break;
             }
@@ -557,17 +562,7 @@ fn a_snapshot_whose_name_may_be_lost_replaces_no_log() {
             }
         }
         let struck = disk.plan(None).is_some_and(|plan| plan.has_struck());
-        let durable = disk.told().durable[0];
-        let (tape, _ended) = (disk.end(), filter);
-        for seed in 0..16 {
-            let by = Chooser::chance(Random::new(call << 8 | seed)).shared();
-            let left = CrashDisk::after_cut(&tape, tape.now, &by, false);
-            let what = format!("call {call}, seed {seed}");
-            let filter = reopen(&left).unwrap_or_else(|error| panic!("{what}: {error}"));
-            let found = filter.digest().expect("a digest").inserts;
-            assert!(found >= durable, "{what}: {found} of {durable}");
-            left.end();
-        }
+        power_cuts_lose_nothing_durable(&disk, filter, 16, &format!("call {call}"));
         if !struck {
             break;
         }
