@@ -15,6 +15,9 @@ use std::time::{Duration, Instant};
 const ROLE: &str = "EBBTIDE_KILLED_CHILD";
 /// The byte printed before the filter is opened.
 const READY: u8 = b'#';
+/// Between some operations beside a thread that writes checkpoints, so that they last until the
+/// kill.
+const PAUSE: Duration = Duration::from_micros(100);
 
 /// The task of a child.
 #[derive(Debug)]
@@ -92,8 +95,13 @@ fn insert(scene: &Scene, filter: &Filter, notes: &File, thread: usize, start: u6
     for number in start..start + scene.most {
         scene.operate(filter, thread, number);
         note(notes, thread, number + 1);
-        if matches!(scene.checkpoints, Checkpoints::Inline(every) if number % every == 0) {
-            filter.checkpoint().expect("a checkpoint");
+        match scene.checkpoints {
+            Checkpoints::Inline(every) if number % every == 0 => {
+                filter.checkpoint().expect("a checkpoint");
+            }
+            // Otherwise all are done before the first snapshot has its name.
+            Checkpoints::Always if number % 8 == 0 => std::thread::sleep(PAUSE),
+            _ => {}
         }
     }
     loop {
