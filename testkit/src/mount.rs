@@ -1,5 +1,8 @@
 //! Small file systems, mounted for the duration of a test.
 
+use crate::child::HANG;
+use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::Command;
@@ -17,6 +20,21 @@ pub fn unmount(path: &str) -> bool {
     let began = Instant::now();
     while !run("umount", &[path]) {
         if began.elapsed() > Duration::from_secs(20) {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    true
+}
+
+/// Waits until no namespace has the device mounted; returns false if one still does after
+/// [`HANG`]. A namespace that another test makes begins with a copy of all mounts.
+pub fn wait_until_unused(device: &str) -> bool {
+    let began = Instant::now();
+    let mut exclusive = File::options();
+    exclusive.read(true).custom_flags(libc::O_EXCL);
+    while exclusive.open(device).is_err() {
+        if began.elapsed() > HANG {
             return false;
         }
         std::thread::sleep(Duration::from_millis(20));
