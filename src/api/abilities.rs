@@ -41,7 +41,7 @@ impl<K: Infers> Filter<K> {
     /// # let dir = parent.path().join("filter");
     /// let filter = Filter::create(&dir, Timing::last(1000), Options::new())?;
     /// filter.insert("a")?;
-    /// // Each insert was believed to be of this key once in a million.
+    /// // The prior: one insert in a million is of this key.
     /// assert!(filter.posterior("a", &1e-6)? > 0.99);
     /// assert_eq!(filter.posterior("b", &1e-6)?, 0.0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -92,8 +92,8 @@ impl<K> Filter<K> {
     /// [`Error::Locked`](crate::Error::Locked) while another handle alters the filter;
     /// [`Error::Mismatch`](crate::Error::Mismatch) for importances;
     /// [`Error::Parameter`](crate::Error::Parameter), [`Error::Io`](crate::Error::Io), also on a
-    /// file system without hard links, and others.
-    /// Then the filter is as it was, or, if an error came at the very end, altered.
+    /// file system without hard links, and others. Then the filter is as it was, or, if an error
+    /// came at the very end, altered.
     #[cfg(not(loom))]
     pub fn alter<N: Spec>(&self, spec: N, unlogged: Unlogged) -> Result<Altered> {
         alter_filter(self, &spec.kind()?, unlogged)

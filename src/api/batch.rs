@@ -23,7 +23,7 @@ use std::fmt;
 /// commit fails, or the process dies before it has ended, either all counts or nothing. A batch
 /// that is dropped has done nothing.
 ///
-/// A batch takes at most 64 MiB of memory and a few hundred bytes an operation.
+/// A batch takes up to 64 MiB of memory, plus a few hundred bytes for each operation.
 ///
 /// A *position* is a number that belongs to a source, such as the offset in a file or the sequence
 /// of a stream's message. Positions are part of the filter's state. After a crash
@@ -266,8 +266,8 @@ impl<'a, K> Batch<'a, K> {
     ///
     /// Queries of others may see a part of the keys during the commit, and see all of them after
     /// it. A commit waits for the stripes of all its keys, and writers of these stripes wait for
-    /// it. If its process is stopped in the middle, they wait as for any operation; nobody else
-    /// does, except steps of the window if the batch sets positions or enters a step itself.
+    /// it. If its process is stopped in the middle, only they wait, and, if the batch sets
+    /// positions or makes a step, the next step of the window.
     ///
     /// # Errors
     /// [`Error::Conflict`] if another caller inserted a key that was answered as new:

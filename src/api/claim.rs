@@ -184,11 +184,11 @@ impl<K> Filter<K> {
     /// until it is confirmed (then the key is [`Claim::Seen`], for the window), released, or the
     /// lease is over. `docs/handlers.md` shows the way from a handler to this.
     ///
-    /// Claims are exact, are logged, and survive restarts and crashes, but are not waited for until
-    /// they are durable: whoever holds one dies with the power, too. Their time is that of the
+    /// Claims are exact, are logged, and survive restarts and crashes, but a call does not wait
+    /// until they are durable: a power cut ends their holders, too. Their time is that of the
     /// machine's clock also in a filter whose keys have times of their own, as `docs/time.md` says.
-    /// A filter holds up to 65,536 claims, which take 4 MiB from the first one on. Other operations
-    /// neither see nor end them, [`Filter::clear`] does not, either.
+    /// A filter holds up to 65,536 claims, which take 4 MiB from the first one on. Other
+    /// operations, including [`Filter::clear`], neither see nor end them.
     ///
     /// ```
     /// use ebbtide::{Claim, Filter, Fingerprint, Options};

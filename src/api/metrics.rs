@@ -9,7 +9,8 @@ use ebbtide_core::kind::Age;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub enum MetricKind {
-    /// Only grows, except that `clear` sets it to 0.
+    /// Only grows, except that [`Filter::clear`](crate::Filter::clear) or a new live image may set
+    /// it to 0.
     Counter,
     /// Grows and falls.
     Gauge,
@@ -102,7 +103,7 @@ fn of_keys(stat: &Stat) -> Vec<Metric> {
         ),
         gauge(
             "ebbtide_kept_log_short",
-            "1 if the kept log reaches less far back than wished and than the filter, otherwise 0",
+            "1 if the kept log covers less time than requested and older log is gone, otherwise 0",
             f64::from(u8::from(stat.kept_log_is_short)),
         ),
         gauge("ebbtide_fill_ratio", "Share of cells in use", stat.fill),
@@ -118,7 +119,7 @@ fn of_keys(stat: &Stat) -> Vec<Metric> {
         ),
         gauge(
             "ebbtide_saturated",
-            "Whether the estimated rate is more than twice the planned one",
+            "1 if the filter is clearly fuller than planned, otherwise 0",
             f64::from(u8::from(stat.saturated)),
         ),
         gauge("ebbtide_memory_bytes", "Memory, without the log", stat.memory_bytes as f64),

@@ -38,8 +38,8 @@ use std::sync::Arc;
 /// While writers have the filter open, answers are as fresh as theirs. Otherwise the state is
 /// rebuilt in memory. That takes as long as a recovery and as much memory as the filter (if its
 /// blocks grow, as much as if all had their full size). It begins anew if the filter is opened
-/// meanwhile; nobody ever waits for a reader.
-/// Queries some 10 ms after a writer has opened the filter notice the writer.
+/// meanwhile; nobody ever waits for a reader. Queries some 10 ms after a writer has opened the
+/// filter notice the writer.
 ///
 /// ```
 /// use ebbtide::{AgePartitioned, Filter, Options, Reader};

@@ -89,8 +89,8 @@ impl<T> Ticket<T> {
     /// already.
     ///
     /// The function may use the filter, and even close it. It should return soon: meanwhile this
-    /// thread syncs for nobody, for no filter of the process. It must not block on another ticket
-    /// as a future, which the same thread would answer; [`Ticket::wait`] it may.
+    /// thread syncs no filter of the process. It may use [`Ticket::wait`], but must not block on a
+    /// ticket as a future, which the same thread answers.
     pub fn on_durable(self, tell: impl FnOnce(Result<T>) + Send + 'static)
     where
         T: Unpin + Send + 'static,

@@ -191,8 +191,8 @@ impl<'e> Alteration<'e> {
                 sync::sleep(PAUSE);
                 continue;
             }
-            // A record of its own, so that no snapshot of the log before begins where the new log
-            // does. It tells the time until which the filter has aged.
+            // A heartbeat, so that no snapshot of the former log starts where the new log does. It
+            // records the time up to which the filter has aged.
             let stripe_0 = held.last_mut();
             let now = writer.time.alive().unwrap_or_else(|| writer.time.latest());
             if let Some(lsn) = stripe_0.and_then(|held| append_heartbeat(writer, held, now)) {
@@ -216,12 +216,12 @@ impl<'e> Alteration<'e> {
         self.slots.end_opening()
     }
 
-    /// Makes the state of a filter in memory, which has all operations, that of this filter.
-    /// Returns the new engine.
+    /// Replaces this filter's state by that of a filter in memory that has all operations. Returns
+    /// the new engine.
     ///
     /// # Errors
-    /// [`Error::Io`] and others. The filter is then as before, unless `meta` could be replaced:
-    /// either way its handles open it again if they must.
+    /// [`Error::Io`] and others. The filter is then unchanged, unless `meta` was replaced. In both
+    /// cases its handles reopen it if necessary.
     pub(crate) fn finish(self, stopped: Stopped<'e>, machine: Machine) -> Result<Engine> {
         let (engine, meta) = (self.engine, self.meta);
         let shared = &engine.shared;

@@ -17,7 +17,7 @@ use ebbtide_core::kind::copy::BlockCopy;
 use ebbtide_core::kind::distinct::CardinalityQuery;
 use ebbtide_core::kind::{Cardinality, Moment, State};
 
-/// The most attempts to count the keys of one state.
+/// How often counting begins anew if the state has changed meanwhile.
 const WALKS: u32 = 3;
 
 /// The most attempts to copy a block that is not being changed.

@@ -1,7 +1,7 @@
 //! The time of leases: its source, and how it continues over restarts and reboots.
 //!
-//! A lease is a promise of real time, so its time is not that of the filter, which keys with times
-//! of their own may move, or stand still. It is the wall clock's when a filter is first opened
+//! A lease is a promise of real time, so its time is not the filter's, which may stand still, or be
+//! moved by keys that have times of their own. It is the wall clock's when a filter is first opened
 //! after a boot, and never before the latest claim; from then on it advances with a monotonic clock
 //! (`CLOCK_BOOTTIME`), whether the filter is open or not. The base of both lies in the image, which
 //! takes it over from the one before, as that of the filter's [time](crate::engine::time).

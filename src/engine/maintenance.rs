@@ -205,7 +205,7 @@ impl Task for LogTask {
         let due = interval.is_some_and(|every| synced.elapsed() + EARLY.min(every / 2) >= every);
         if due {
             if !is_busy {
-                // First: the sync may last as long as all that was allocated.
+                // Now: writers may use up the allocated log during the sync.
                 self.allocate_ahead(0, pace.within(3 * *lasted).min(PRESENT_MOST), soon);
             }
             *synced = Instant::now();
@@ -214,8 +214,8 @@ impl Task for LogTask {
             failed_in_background("sync", engine.path(), committed);
         }
         if !is_busy {
-            // As many pages as the next sync will find full: the system may write all present pages
-            // at any time, because it takes them for changed.
+            // As many pages as will be filled until the next sync: the system takes present pages
+            // for changed, and may write them at any time.
             let present = match interval {
                 None => written,
                 Some(_) if due => std::mem::take(unsynced),

@@ -8,12 +8,12 @@
 //!   events that must come first; `operation` is what both decide on, and how a record is applied.
 //!   `batch` commits batches of the caller; `prepared` is one before its commit, `staging` decides
 //!   its records, `overlay` shows blocks as they leave them. `commit_batch` appends and applies
-//!   what was staged. `claims` gives keys to those that work on them, `held_claims` checks that
-//!   somebody still does. `clear` removes all keys. `writer` is what all of them use.
+//!   what was staged. `claims` gives keys to workers, `held_claims` checks that a worker still
+//!   holds its claim. `clear` removes all keys. `writer` is what all of them use.
 //! - Questions: `read` answers, `infer` computes posteriors, `distinct` counts the keys,
 //!   `details` and `stats` report figures.
 //! - Snapshots: `checkpoint` writes them, `reclaim` removes what they make superfluous,
-//!   `backpressure` lets writers wait for one.
+//!   `backpressure` makes writers wait for one.
 //! - The log: `log_writer` appends to it, `log_space` maps and allocates it, `group_commit` makes
 //!   it durable, `stripe_0_records` appends heartbeats and clears, `tickets` tells callers when
 //!   what they did is durable, `ticket_list` is the list of those that wait.

@@ -236,7 +236,7 @@ fn check_locks(engine: &Engine) -> Result<()> {
     }
 }
 
-/// Rebuilds the state and begins a new timeline on it. The caller has the filter alone.
+/// Rebuilds the state and begins a new timeline on it. The caller has exclusive access.
 pub(crate) fn recover(
     media: Arc<dyn Media>,
     meta: Meta,

@@ -82,8 +82,8 @@ impl Request<'static> {
 }
 
 impl Request<'_> {
-    /// Returns the request at a time that another filter's log has, whether it came with the key or
-    /// not: nothing checks it or moves it.
+    /// Returns the request at a time from another filter's log, which is neither checked nor
+    /// changed.
     pub(crate) fn recorded(self, time: OperationTime) -> Self {
         let asked = kind::Request { is_timed: time.stream, ..self.asked };
         Self { asked, time: Some(time.time), ..self }

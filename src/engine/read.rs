@@ -251,7 +251,7 @@ impl Queries {
             } else if !self.are_whole(hash) {
                 // This handle holds the stripe, and what a dead owner left is repaired. The image
                 // is therefore damaged beyond repair.
-                self.shared.poison("a block is marked as being changed, by nobody".to_owned());
+                self.shared.poison("a block is left marked as being changed".to_owned());
             }
             spin_hint();
         }

@@ -59,8 +59,7 @@ pub(crate) enum Unstaged {
         /// Whether the kind can do [without](ebbtide_core::kind::Events::step_without) the event.
         can_be_put_off: bool,
     },
-    /// By the clock's time, which was read before this process was stopped, an operation is too
-    /// late.
+    /// The clock was read before this process was stopped, and by it an operation is too late.
     Outdated,
     Failed(Error),
 }

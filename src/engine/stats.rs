@@ -65,7 +65,8 @@ pub struct Stat {
     /// How far the filter's time is ahead of the clock; see
     /// [`Filter::clock_lead`](crate::Filter::clock_lead).
     pub clock_lead: Option<Duration>,
-    /// The share of cells (bits, counters, timers) in use, measured on up to 1024 blocks.
+    /// The share of cells (bits, counters, timers) in use, measured on up to 1024 blocks of each
+    /// bank.
     pub fill: f64,
     /// The distinct keys in the window, or at all for kinds without one, measured on up to 256
     /// blocks of each bank; `None` for kinds that do not know it. See
@@ -124,8 +125,8 @@ pub struct Stat {
     /// For how long recovery has not needed the oldest kept log: all operations that are younger
     /// are there. `None` if nothing is kept, or not yet.
     pub kept_log_for: Option<Duration>,
-    /// Whether that is less than wished, and not all there ever was: the wish is younger than the
-    /// time it wishes, or the disk was full. False if bytes are wished.
+    /// Whether that is less than `keep_log` asks for, and older log is gone: the option was set too
+    /// late, or the disk was full. False if it is a number of bytes.
     pub kept_log_is_short: bool,
     /// Bytes of disk of what is only kept.
     pub kept_log_bytes: u64,

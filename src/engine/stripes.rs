@@ -44,7 +44,7 @@ pub(crate) enum Wait {
     Patiently,
 }
 
-/// Longer than an owner keeps a stripe that a busy disk holds up, as a rule.
+/// Longer than an owner usually keeps a stripe, even on a busy disk.
 const PATIENCE: Duration = patience(Duration::from_secs(5));
 
 impl Wait {

@@ -15,6 +15,7 @@ pub(crate) const TICK: Duration = Duration::from_secs(1);
 /// The number of records after which an appender wakes the threads, at LSNs that are its multiples:
 /// 128 KiB of log.
 pub(crate) const RECORDS_PER_WAKEUP: u64 = (128 << 10) / RECORD_BYTES;
+
 /// Wakes the tasks of a filter.
 #[derive(Debug)]
 pub struct Wakeup {

@@ -78,8 +78,8 @@ impl<'a> Place<'a> {
         let words = self.words();
         store(&words[1], claim.since);
         store(&words[2], claim.deadline);
-        // Release: who finds this process dead, and the token, finds the beginning as well, which
-        // a claim that is set again keeps.
+        // Release: a repairer that sees the token also sees `since`, which a claim that is set
+        // again keeps.
         words[0].store(claim.token, Ordering::Release);
     }
 }

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | 0-15 | checked header: magic, version, [`Identity`] (8); checksum in word 15 |
 //! | 16 | the tail, which every insert moves |
-//! | 24-31 | mostly read: ends of the log (durable, allocated), status, refused; notes; events |
+//! | 24-30 | mostly read: ends of the log (durable, allocated), status, refused; notes; events |
+//! | 31 | the start of the timeline |
 //! | 32-39 | snapshots: newest, damaged ones; the time base; whether writers wait |
 //! | 40, 48 | single-flight gates: syncing, growing the log |
 //! | 49, 50 | the clock offset; slots in a segment of the timeline |

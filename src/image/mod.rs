@@ -10,9 +10,9 @@
 //! `named_banks`, or in the file without a name that `bank_file_holders` have open; `mapped_banks`
 //! are those that a process has mapped, `room` is the part of a block that has space. `seqlock` is
 //! the protocol by which blocks are read without a lock, `write_back_check` asks whether the system
-//! could write the image back, `mapped_image` is all of it together. The first opener takes no
-//! filter state from the image: it rebuilds that from snapshot and log. It takes from it how far
-//! the log reached, and the times. The image knows kinds only as far as the state block lists the
+//! could write the image back, `mapped_image` is all of it together. The first opener
+//! rebuilds the filter's state from snapshot and log. From the image it takes only how far the log
+//! reached, and the times. The image knows kinds only as far as the state block lists the
 //! banks, and it takes no locks.
 
 pub mod bank;

@@ -1,6 +1,6 @@
 //! The positions of a filter: how far each source was read.
 //!
-//! Pairs of source and value, sorted by nothing, written under stripe 0. A source is written once,
+//! Unsorted pairs of source and value, written under stripe 0. A source is written once,
 //! before the number of pairs that includes it. A value is one word, so readers need no lock.
 //! `docs/protocols/batches.md` describes the protocol.
 

@@ -63,7 +63,7 @@ fn own_temporary(
 }
 
 /// Frees the space of the table of claims in the image that an earlier handle left, whoever has it
-/// mapped. The caller has the filter alone, and has rebuilt the claims without that table.
+/// mapped. The caller has exclusive access, and has rebuilt the claims without that table.
 pub fn free_claims_of_last(media: &dyn Media, uuid: u128) {
     let Ok((identity, file, _)) = Control::examine(media, uuid, Access::Write) else { return };
     let claims = identity.room_for_claims();

@@ -1,8 +1,8 @@
 //! The shared words of the file `live`, each with the operations that its protocol consists of.
 //!
 //! The orderings on these words are chosen here and nowhere else, each with its reason and its
-//! partner. Two kinds of words have their protocol elsewhere: lock words and single-flight gates in
-//! `locks/`, slots of the log in `wal/slot.rs`. `docs/protocols/` describes the protocols.
+//! partner. Lock words and single-flight gates have their protocol in `locks/`, slots of the log in
+//! `wal/slot.rs`, tables of the image in the file of each. `docs/protocols/` describes them.
 
 use crate::sync::{AtomicU64, Ordering, fence};
 use crate::wal::slot;

@@ -21,7 +21,7 @@ use std::time::Duration;
 const EVERY: u32 = 64;
 /// An operation of a bulk writer takes less, including what its thread does until the next one.
 const BULK: Duration = Duration::from_micros(8);
-/// Operations in progress that took this much longer were interrupted.
+/// Operations that together took longer than this were interrupted.
 const INTERRUPTED: Duration = Duration::from_millis(1);
 /// How long after an interruption the machine is taken to be busy.
 const BUSY: Duration = Duration::from_millis(100);

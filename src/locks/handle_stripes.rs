@@ -1,8 +1,8 @@
 //! The stripes of one handle: the shared lock word together with the private data of each stripe.
 //!
 //! Data private to the handle (a mapped log segment, say) is used under the same lock as the
-//! blocks. A panic while a stripe is held poisons the filter: the
-//! blocks may be torn, and recovery rebuilds them.
+//! blocks. A panic while a stripe is held poisons the filter: the blocks may be torn, and recovery
+//! rebuilds them.
 #![expect(unsafe_code, reason = "a lock hands out exclusive access to what it guards")]
 
 use crate::image::{Control, Stripe};

@@ -224,7 +224,7 @@ fn lock_contended(
     if word.load(Ordering::Relaxed) == OFFERED {
         give_way(word);
     }
-    // Without a mark: an owner that finds one has to offer the lock, which takes longer.
+    // No waiters bit yet: an owner that finds it has to offer the lock, which takes longer.
     if look_until(word, |seen| matches!(seen, 0 | OFFERED)) == 0 && try_lock(word, owner) {
         return Some(Acquired::Free);
     }

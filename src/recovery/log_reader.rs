@@ -420,7 +420,7 @@ impl LogReader {
                         let expected = format!(
                             "records up to {payload}, which record {lsn} says were durable"
                         );
-                        let found = "an empty or damaged place".to_owned();
+                        let found = "an empty or damaged slot".to_owned();
                         return Err(self.at(prefix.stop, expected, found));
                     }
                 }
@@ -468,8 +468,8 @@ impl LogReader {
     /// on it, segment by segment. Pages from `durable` on ([`KnownExtent::made_durable`]; 0 for
     /// copies) are dirtied first, because an earlier sync may have failed and left them clean. The
     /// file is opened before that, because the system reports a failure to descriptors that were
-    /// open at the time. The pages before are synced too: a program may have written the same
-    /// content again.
+    /// open at the time. Pages below `durable` are synced too: a program may have rewritten
+    /// their content.
     ///
     /// # Errors
     /// [`Error::Io`]; then nothing may build on the prefix.

@@ -13,7 +13,7 @@
 //!   timeline needs.
 //!
 //! Only [`log_reader::LogReader::make_durable`], which makes the log below a new timeline durable,
-//! `trim`, `removal` and `repair` write to the filter's files.
+//! `trim`, `removal` and `repair` change files that hold state; `rebuild` makes the new image.
 
 pub mod bare_events;
 pub mod base;

@@ -45,7 +45,7 @@ pub struct Frame {
     pub content: Content,
     /// The bank's number, for blocks.
     pub bank: u32,
-    /// The number of the stripe or block.
+    /// The number of the stripe or block, or of the part of the claims.
     pub index: u64,
     /// The LSN last applied to it.
     pub lsn: u64,

@@ -1,7 +1,7 @@
 //! Snapshots: checksummed files of blocks, from which replay starts.
 //!
-//! A snapshot is a page with a checked header, followed by frames: the state block, the sums of
-//! each stripe, positions, claims, the blocks of each bank. It contains the LSN before its first
+//! A snapshot is a page with a checked header, followed by frames: the state block, positions,
+//! claims, the sums of each stripe, the blocks of each bank. It contains the LSN before its first
 //! copy (`start`) and the one after its last (`end`). Replay begins at `start`, and a log that does
 //! not reach `end` is damaged. A snapshot does not depend on kinds.
 //!

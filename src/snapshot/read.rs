@@ -53,7 +53,7 @@ impl SnapshotReader {
         let in_reason = header.end <= LSN_MAX && header.timeline <= TIMELINE_MAX;
         if header.start != start || header.end < start || !in_reason {
             let expected = format!(
-                "start {start}, as its name says, an end after it, and a timeline, within reason"
+                "start {start} as in the name, a possible end not before it, a possible timeline"
             );
             let found =
                 format!("start {}, end {}, timeline {}", header.start, header.end, header.timeline);

@@ -5,8 +5,8 @@
 //! reserves again.
 //!
 //! A published record whose page was lost, because the system could not write it back, also reads
-//! as an empty slot. Voided, it would be missing in a log that looks whole. So the write-back is
-//! checked between the look at a slot and its voiding: it fails before the page is lost.
+//! as an empty slot. Voided, it would be missing in a log that looks whole. The write-back fails
+//! before the page is lost, so it is checked after a slot was found empty and before it is voided.
 
 use crate::sync::{self, Instant, patience};
 use crate::wal::segment::Segment;

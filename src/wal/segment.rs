@@ -422,8 +422,8 @@ impl Segment {
         synced
     }
 
-    /// Checks that the system could write back all that was stored to the segment, as far as the
-    /// system has not said otherwise to other processes. After a failure every sync fails, too.
+    /// Checks that the system could write back all stores since the segment was opened here. After
+    /// a failure every sync fails, too.
     ///
     /// # Errors
     /// The system's error, of a write-back.

@@ -31,8 +31,8 @@ pub fn reserve_all(tail: &AtomicU64, count: u64, limit: u64) -> Option<u64> {
 /// Writes a record into its reserved slot. Returns false if another thread voided it meanwhile:
 /// then nothing has happened, and the writer reserves again.
 ///
-/// Also returns false, and changes nothing, if the slot is complete: an image that has lost its
-/// tail to an older one lets slots be reserved twice.
+/// Also returns false, and changes nothing, if the slot is complete: if a lost page shows an older
+/// tail, a slot can be reserved twice.
 #[inline]
 pub fn publish(slot: &[AtomicU64], words: [u64; 4]) -> bool {
     // Relaxed: nothing is read of what is there.

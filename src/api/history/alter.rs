@@ -21,8 +21,8 @@ const REST: u64 = 1 << 12;
 /// For how long writers are kept from writing in the first turn, if the log grows as fast as it is
 /// read.
 const TURN: Duration = Duration::from_millis(10);
-/// For how long at least, and at most: more by a quarter after a turn in which what is left has not
-/// shrunk by a part of [`SHRINKS_BY`], and otherwise less.
+/// The bounds of a turn. The next one is longer by a quarter if what is left has not shrunk by one
+/// part in [`SHRINKS_BY`], and otherwise shorter.
 const TURNS_LAST: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(100));
 /// As many turns as this read almost two thirds of what is left.
 const SHRINKS_BY: u64 = 256;
@@ -53,7 +53,7 @@ pub struct Altered {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Unlogged {
     /// If some of them would be in the new window, the filter stays as it is, and the error says
-    /// so. To a filter without a window all belong that were ever inserted.
+    /// so. A filter without a window has all keys that were ever inserted.
     #[default]
     Refuse,
     /// They are forgotten.

@@ -14,7 +14,7 @@ use ebbtide_core::machine::Machine;
 use ebbtide_core::time::OperationTime;
 
 /// Returns the filter's latest time where its log begins, at this LSN of this revision, or soon
-/// after it: no record that the log does not have any more is later. `None` if no sound snapshot
+/// after it: no record that was removed from the log is later. `None` if no sound snapshot
 /// tells it, or if the log has all records.
 ///
 /// The time of the first operation does not tell it: one that came with its key may be as late as
@@ -48,7 +48,7 @@ pub(super) fn time_at_start(
 
 /// Returns whether a log that is not whole, with this number of operations, has all that a window
 /// of this kind has. `begins` and `latest` are the filter's times where the log begins and ends.
-/// One without a window has all that ever were.
+/// False for a kind without a window.
 pub(super) fn has_window(
     kind: &dyn Kind,
     operations: u64,

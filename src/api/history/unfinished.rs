@@ -22,8 +22,8 @@ pub(super) struct Unfinished {
 }
 
 impl Unfinished {
-    /// Makes an empty directory for a filter that will have this one. What a process left that has
-    /// died is removed.
+    /// Makes an empty directory, which becomes `dir` at the end. What a dead process left there is
+    /// removed.
     ///
     /// # Errors
     /// [`Error::Exists`], [`Error::Locked`] while another one fills it, [`Error::Parameter`],
@@ -78,7 +78,7 @@ impl Unfinished {
 impl Drop for Unfinished {
     fn drop(&mut self) {
         if !self.is_finished {
-            // What is left the next one removes.
+            // The next one removes what is left.
             let _ = fs::remove_dir_all(&self.path);
         }
     }
