@@ -2,7 +2,7 @@
 //!
 //! Only the handle reads a clock, and a reading enters the filter's state only through records.
 //! Kinds, replay and repair never see a clock. This module does not keep time from running
-//! backwards inside a filter: the callers that read a clock ensure that.
+//! backwards inside a filter, or continue it after a reboot: `engine/time.rs` does.
 
 use crate::platform::system;
 use crate::sync::mutex::Mutex;
