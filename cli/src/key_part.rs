@@ -9,7 +9,7 @@ use crate::failure::{Failure, Result, misfit};
 use crate::key_args::Reading;
 use crate::key_syntax::{JsonPath, Separator, parse_field, parse_json_path};
 use crate::splitter::{Ending, fields};
-use crate::times::Extent;
+use crate::time_forms::Extent;
 use memchr::memmem;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
