@@ -295,3 +295,9 @@ fn an_offset_in_hours_and_minutes_is_the_zone_also_where_one_is_given_for_times_
     let dedup = ["dedup", "--window", "30m", "--field", "4", "--time-field", "1", "--utc"];
     assert_eq!(run(&dedup, lines.as_bytes()).lines().len(), 2);
 }
+
+#[test]
+fn a_time_field_far_beyond_the_line_is_not_searched_for() {
+    let dedup = ["dedup", "--window", "1h", "--time-field", "1e15"];
+    assert!(refused(&dedup, b"a b\n").contains("line 1: expected a time"));
+}
