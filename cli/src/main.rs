@@ -32,6 +32,7 @@ mod moment;
 mod operator_args;
 mod option_names;
 mod output;
+mod own_output;
 mod plot;
 mod priors;
 mod progress;
