@@ -7,7 +7,7 @@
 use crate::descriptor::{self, Ready};
 use crate::progress::Progress;
 use crate::stop::Stop;
-use flate2::read::MultiGzDecoder;
+use flate2::bufread::GzDecoder;
 use lzma_rust2::XzReader;
 use rustix::fs::OFlags;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
@@ -228,7 +228,7 @@ impl<'s, R: Read + 's> Read for Detecting<'s, R> {
         let bytes = Cursor::new(seen).chain(inner);
         *self = Self::Decided(match format {
             None | Some(Format::Unread(_)) => Box::new(bytes),
-            Some(Format::Gzip) => Box::new(MultiGzDecoder::new(BufReader::new(bytes))),
+            Some(Format::Gzip) => Box::new(Members::new(BufReader::new(bytes))),
             Some(Format::Zstandard) => Box::new(Frames::new(BufReader::new(bytes))),
             Some(Format::Xz) => {
                 Box::new(XzReader::new_mem_limit(BufReader::new(bytes), true, MOST_XZ_KIB))
@@ -249,6 +249,50 @@ fn decide(seen: &[u8]) -> Option<Option<Format>> {
     match possible {
         Some((magic, format)) => (seen.len() >= magic.len()).then_some(Some(*format)),
         None => Some(None),
+    }
+}
+
+/// The content of gzip members, one after another. As `gzip` does, it skips zero bytes behind a
+/// member: media with blocks of a fixed size pad the last one.
+struct Members<R>(Option<GzDecoder<R>>);
+
+impl<R: BufRead> Members<R> {
+    fn new(source: R) -> Self {
+        Self(Some(GzDecoder::new(source)))
+    }
+
+    /// Begins the next member; returns false at the end of the data.
+    fn begin(&mut self) -> io::Result<bool> {
+        let Some(decoder) = &mut self.0 else { return Ok(false) };
+        let source = decoder.get_mut();
+        loop {
+            let bytes = source.fill_buf()?;
+            let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
+            if bytes.is_empty() {
+                return Ok(false);
+            }
+            if zeros == 0 {
+                break;
+            }
+            source.consume(zeros);
+        }
+        self.0 = self.0.take().map(|decoder| GzDecoder::new(decoder.into_inner()));
+        Ok(true)
+    }
+}
+
+impl<R: BufRead> Read for Members<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if into.is_empty() {
+            return Ok(0);
+        }
+        while let Some(decoder) = &mut self.0 {
+            let count = decoder.read(into)?;
+            if count > 0 || !self.begin()? {
+                return Ok(count);
+            }
+        }
+        Ok(0)
     }
 }
 

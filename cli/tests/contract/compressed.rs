@@ -5,8 +5,10 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use lzma_rust2::{XzOptions, XzWriter};
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+use std::fs::File;
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
@@ -147,4 +149,21 @@ fn inserts(dir: &str) -> u64 {
         return 0;
     }
     stat.json()[0]["inserts"].as_u64().expect("a number")
+}
+
+#[test]
+fn zero_bytes_behind_gzip_data_are_padding() {
+    let place = Place::new();
+    let members = [gzip(b"a\nb\n"), gzip(b"a\nc\n")].concat();
+    for zeros in [1, 512, 100_000] {
+        let file = place.file("padded", &[members.clone(), vec![0; zeros]].concat());
+        let mut gzip = Command::new("gzip");
+        let unpacked = gzip.arg("-dc").stdin(File::open(&file).expect("the file")).output();
+        let unpacked = unpacked.expect("gzip runs");
+        assert!(unpacked.status.success() && unpacked.stdout == b"a\nb\na\nc\n", "{unpacked:?}");
+        assert_eq!(ok(&["dedup", "--last", "10", &file], b"").text(), "a\nb\nc\n");
+    }
+    let other = place.file("other", &[&members[..], b"\0\0more"].concat());
+    let sentence = refused(&["dedup", "--last", "10", &other], b"");
+    assert!(sentence.contains(&format!("cannot read {other}: ")), "{sentence}");
 }
