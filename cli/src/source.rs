@@ -42,6 +42,10 @@ pub struct Unread {
 const BZIP2: Format = Format::Unread(&Unread { name: "bzip2", program: "bunzip2" });
 const LZ4: Format = Format::Unread(&Unread { name: "lz4", program: "unlz4" });
 const LZIP: Format = Format::Unread(&Unread { name: "lzip", program: "lunzip" });
+const LZMA: Format = Format::Unread(&Unread { name: "lzma", program: "unlzma" });
+const COMPRESS: Format = Format::Unread(&Unread { name: "compress", program: "gunzip" });
+const ZIP: Format = Format::Unread(&Unread { name: "zip", program: "unzip" });
+const SEVEN_ZIP: Format = Format::Unread(&Unread { name: "7z", program: "7z" });
 
 impl fmt::Display for Unread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -50,7 +54,7 @@ impl fmt::Display for Unread {
 }
 
 /// The first bytes of each format; `?` is a digit from 1 to 9.
-const MAGICS: [(&[u8], Format); 7] = [
+const MAGICS: [(&[u8], Format); 11] = [
     (b"\x1f\x8b", Format::Gzip),
     (b"\x28\xb5\x2f\xfd", Format::Zstandard),
     (b"\xfd7zXZ\0", Format::Xz),
@@ -58,6 +62,10 @@ const MAGICS: [(&[u8], Format); 7] = [
     (b"BZh?\x17\x72\x45\x38\x50\x90", BZIP2),
     (b"\x04\x22\x4d\x18", LZ4),
     (b"LZIP\x01", LZIP),
+    (b"\x5d\0\0", LZMA),
+    (b"\x1f\x9d", COMPRESS),
+    (b"PK\x03\x04", ZIP),
+    (b"7z\xbc\xaf\x27\x1c", SEVEN_ZIP),
 ];
 
 /// The bytes of the longest of them.
@@ -396,7 +404,11 @@ mod tests {
         assert_eq!(decide(b"BZh91AY&S"), None);
         assert_eq!(decide(b"BZh91AY&SY"), Some(Some(BZIP2)));
         assert_eq!(decide(b"BZh9\x17\x72\x45\x38\x50\x90more"), Some(Some(BZIP2)));
-        for text in [b"BZh?1AY&SY".as_slice(), b"BZh0", b"BZhe", b"LZIP\n"] {
+        assert_eq!(decide(b"\x1f\x9d\x90"), Some(Some(COMPRESS)));
+        assert_eq!(decide(b"]\0\0\x80\0"), Some(Some(LZMA)));
+        let texts =
+            [b"BZh?1AY&SY".as_slice(), b"BZh0", b"BZhe", b"LZIP\n", b"PK\n", b"7z\n", b"]\n"];
+        for text in texts {
             assert_eq!(decide(text), Some(None));
         }
     }

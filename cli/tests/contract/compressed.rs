@@ -167,3 +167,25 @@ fn zero_bytes_behind_gzip_data_are_padding() {
     let sentence = refused(&["dedup", "--last", "10", &other], b"");
     assert!(sentence.contains(&format!("cannot read {other}: ")), "{sentence}");
 }
+
+#[test]
+fn formats_that_are_not_read_are_refused_with_the_program_for_them() {
+    let place = Place::new();
+    let formats: [(&[u8], &str, &str); 7] = [
+        (b"\x1f\x9d\x90a\x14", "compress", "gunzip"),
+        (b"\x5d\0\0\x80\0\xff\xff", "lzma", "unlzma"),
+        (b"PK\x03\x04\x0a\0\0\0", "zip", "unzip"),
+        (b"7z\xbc\xaf\x27\x1c\0\x04", "7z", "7z"),
+        (b"BZh91AY&SY\0", "bzip2", "bunzip2"),
+        (b"\x04\x22\x4d\x18\x64", "lz4", "unlz4"),
+        (b"LZIP\x01\x0c", "lzip", "lunzip"),
+    ];
+    for (bytes, name, program) in formats {
+        let file = place.file("packed", bytes);
+        let sentence = refused(&["dedup", "--last", "10", &file], b"");
+        assert!(sentence.contains(&format!("compressed by {name}, ")), "{sentence}");
+        assert!(sentence.contains(&format!("by {program}, or")), "{sentence}");
+        let plain = run(&["dedup", "--last", "10", "--no-decompress", &file], b"");
+        assert_eq!((plain.code, &plain.stdout[..bytes.len()]), (Some(0), bytes), "{name}");
+    }
+}
