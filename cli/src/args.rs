@@ -52,7 +52,7 @@ pub enum Command {
     Insert(Keys),
     /// Prints 1 or 0 for each key: whether it is in the window.
     ///
-    /// With a single --key, the exit code is 1 if the key is absent.
+    /// With a single --key, the exit code is 1 if the key is absent, or skipped by --skip-bad.
     Contains(Question),
     /// Checks and inserts: prints 1 if the key was already in the window, else 0.
     Check(Check),

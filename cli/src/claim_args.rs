@@ -2,9 +2,17 @@
 
 use clap::Args;
 use ebbtide::units::parse_duration;
+use ebbtide_core::claims::LONGEST_LEASE;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// Parses the time of a lease, which is stored in milliseconds.
+fn parse_lease(text: &str) -> Result<Duration, String> {
+    let lease = parse_duration(text)?;
+    let is_stored = lease >= Duration::from_millis(1) && lease <= LONGEST_LEASE;
+    is_stored.then_some(lease).ok_or_else(|| "expected 1ms to 97 days".to_owned())
+}
 
 /// Options of `run`.
 #[derive(Debug, Args)]
@@ -12,9 +20,9 @@ pub struct RunOnce {
     /// The key that stands for the work.
     #[arg(long, value_name = "KEY")]
     pub claim: OsString,
-    /// The time after which others may have the key if this command dies. While it lives, it renews
-    /// the lease.
-    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = parse_duration)]
+    /// The time after which others may have the key if this command dies, from 1ms to 97 days.
+    /// While it lives, it renews the lease.
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = parse_lease)]
     pub lease: Duration,
     /// The filter's directory.
     pub dir: PathBuf,

@@ -69,6 +69,15 @@ impl From<ebbtide::kinds::Error> for Failure {
     }
 }
 
+/// Takes an output that its reader has closed for a complete one: an answer that is an exit code
+/// does not depend on who reads the rest.
+pub fn unless_closed(printed: Result<()>) -> Result<()> {
+    match printed {
+        Err(Failure::ClosedPipe) => Ok(()),
+        other => other,
+    }
+}
+
 /// Describes a line that is not of the expected form.
 pub fn misfit(expected: &str, line: &[u8]) -> String {
     let start = String::from_utf8_lossy(&line[..line.len().min(SHOWN_BYTES)]);

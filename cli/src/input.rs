@@ -8,6 +8,7 @@ use crate::descriptor::Ready;
 use crate::failure::{Failure, Result};
 use crate::key_args::{Origin, Reading};
 use crate::key_part::KeyParts;
+use crate::own_output::OwnOutput;
 use crate::progress::Progress;
 use crate::source::{self, Waits};
 use crate::splitter::{Ending, Found, Splitter};
@@ -64,6 +65,8 @@ pub struct Input<'a> {
     plain: bool,
     /// How far the file was read.
     trail: Trail,
+    /// Standard output, if answers go there.
+    output: OwnOutput,
     waits: Rc<Waits<'a>>,
 }
 
@@ -79,7 +82,7 @@ pub struct Batch<'a> {
 
 impl<'s> Input<'s> {
     /// Creates the input of these files in order, or of the lines of the command line. Reports
-    /// missing files now.
+    /// missing files, and one to which the answers go, now.
     pub fn new(
         mut origin: Origin,
         reading: &Reading,
@@ -89,9 +92,11 @@ impl<'s> Input<'s> {
         if origin.files.is_empty() && origin.lines.is_empty() {
             origin.files.push(PathBuf::from("-"));
         }
+        let output = if prints_answers { OwnOutput::new() } else { OwnOutput::none() };
         let mut total = Some(0);
         for path in &origin.files {
             if is_stdin(path) {
+                output.check_stdin()?;
                 total = None;
                 continue;
             }
@@ -99,6 +104,7 @@ impl<'s> Input<'s> {
                 let hint = if error.kind() == ErrorKind::NotFound { origin.hint } else { "" };
                 Failure::Error(format!("cannot read {}: {error}{hint}", path.display()))
             })?;
+            output.check_file(path, &metadata)?;
             total = total.filter(|_| metadata.is_file()).map(|sum: u64| sum + metadata.len());
         }
         let reads_stdin = origin.files.iter().any(|path| is_stdin(path));
@@ -129,6 +135,7 @@ impl<'s> Input<'s> {
             found: Vec::new(),
             plain: reading.no_decompress,
             trail: Trail::default(),
+            output,
             waits: Rc::new(Waits {
                 stop,
                 output: prints_answers.then(io::stdout),
@@ -175,8 +182,8 @@ impl<'s> Input<'s> {
     }
 
     /// Returns the next lines, at least one and at most `most`; `None` at the end of the last file,
-    /// or when a signal asks the command to stop. Calls `before_wait` before it reads, because
-    /// reading may block.
+    /// or when a signal asks the command to stop. Calls `before_wait` before it opens or reads a
+    /// file, because that may block, and may be the file of the output.
     pub fn next_batch(
         &mut self,
         most: usize,
@@ -190,8 +197,8 @@ impl<'s> Input<'s> {
             if !self.found.is_empty() {
                 return Ok(Some(self.batch()));
             }
+            before_wait()?;
             if !self.at_end {
-                before_wait()?;
                 self.fill()?;
             } else if !self.open_next()? {
                 return Ok(None);
@@ -314,6 +321,8 @@ impl<'s> Input<'s> {
             return Ok(false);
         };
         let file = (!is_stdin(&path)).then_some(path.as_path());
+        // An output that was empty at the beginning may have lines now.
+        file.map_or(Ok(()), |file| self.output.check_path(file))?;
         let opened = source::open(file, self.plain, self.waits.clone());
         self.source = Some(opened.map_err(|error| Failure::reading(&path, &error))?);
         self.path = file.map_or_else(|| PathBuf::from("standard input"), PathBuf::from);

@@ -9,7 +9,7 @@ use crate::failure::{Failure, Result, misfit};
 use crate::key_args::Reading;
 use crate::key_syntax::{JsonPath, Separator, parse_field, parse_json_path};
 use crate::splitter::{Ending, fields};
-use crate::times::Extent;
+use crate::time_forms::Extent;
 use memchr::memmem;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -198,6 +198,9 @@ fn from_field(line: &[u8], number: usize) -> &[u8] {
         if at < number {
             rest = &rest[rest.iter().take_while(|byte| !blank(byte)).count()..];
         }
+        if rest.is_empty() {
+            break;
+        }
     }
     rest
 }
@@ -375,6 +378,13 @@ mod tests {
         assert_eq!(from_field(line, 2), b"[two\t three] ");
         assert_eq!(from_field(line, 3), b"three] ");
         assert_eq!((from_field(line, 4), from_field(b"", 1)), (&b""[..], &b""[..]));
+    }
+
+    #[test]
+    fn a_field_far_beyond_the_line_takes_no_longer_than_the_line() {
+        assert_eq!(from_field(b"one two", usize::MAX), b"");
+        assert_eq!(between_blanks(b"one two", usize::MAX), b"");
+        assert_eq!(split(b"one,two", b",", usize::MAX), b"");
     }
 
     #[test]

@@ -5,8 +5,9 @@
 //! found nothing damaged, `contains` did not find its only key, `claims --end` found no such
 //! claim), 2 a usage or environment error, reported in one sentence on standard error. `ship` ends
 //! with 3 if another shipper has taken its place, `run` with 75 if somebody else works on the key,
-//! else with the code of its command. A closed pipe ends the command quietly with 0. After a signal
-//! that asks it to stop, a command finishes what it has begun and then ends by that signal.
+//! else with the code of its command. A closed pipe ends the command quietly, with 0 unless the
+//! answer is "no". After a signal that asks it to stop, a command finishes what it has begun and
+//! then ends by that signal.
 
 #![forbid(unsafe_code)]
 
@@ -31,6 +32,7 @@ mod moment;
 mod operator_args;
 mod option_names;
 mod output;
+mod own_output;
 mod plot;
 mod priors;
 mod progress;

@@ -1,6 +1,7 @@
 //! A moment of a filter's past on the command line, and the option for it.
 
-use crate::times::{Extent, TimeReader};
+use crate::time_forms::Extent;
+use crate::times::TimeReader;
 use clap::Args;
 use ebbtide::Timestamp;
 use ebbtide::history::At;

@@ -7,7 +7,7 @@
 use crate::descriptor::{self, Ready};
 use crate::progress::Progress;
 use crate::stop::Stop;
-use flate2::read::MultiGzDecoder;
+use flate2::bufread::GzDecoder;
 use lzma_rust2::XzReader;
 use rustix::fs::OFlags;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
@@ -42,6 +42,10 @@ pub struct Unread {
 const BZIP2: Format = Format::Unread(&Unread { name: "bzip2", program: "bunzip2" });
 const LZ4: Format = Format::Unread(&Unread { name: "lz4", program: "unlz4" });
 const LZIP: Format = Format::Unread(&Unread { name: "lzip", program: "lunzip" });
+const LZMA: Format = Format::Unread(&Unread { name: "lzma", program: "unlzma" });
+const COMPRESS: Format = Format::Unread(&Unread { name: "compress", program: "gunzip" });
+const ZIP: Format = Format::Unread(&Unread { name: "zip", program: "unzip" });
+const SEVEN_ZIP: Format = Format::Unread(&Unread { name: "7z", program: "7z" });
 
 impl fmt::Display for Unread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -50,7 +54,7 @@ impl fmt::Display for Unread {
 }
 
 /// The first bytes of each format; `?` is a digit from 1 to 9.
-const MAGICS: [(&[u8], Format); 7] = [
+const MAGICS: [(&[u8], Format); 11] = [
     (b"\x1f\x8b", Format::Gzip),
     (b"\x28\xb5\x2f\xfd", Format::Zstandard),
     (b"\xfd7zXZ\0", Format::Xz),
@@ -58,6 +62,10 @@ const MAGICS: [(&[u8], Format); 7] = [
     (b"BZh?\x17\x72\x45\x38\x50\x90", BZIP2),
     (b"\x04\x22\x4d\x18", LZ4),
     (b"LZIP\x01", LZIP),
+    (b"\x5d\0\0", LZMA),
+    (b"\x1f\x9d", COMPRESS),
+    (b"PK\x03\x04", ZIP),
+    (b"7z\xbc\xaf\x27\x1c", SEVEN_ZIP),
 ];
 
 /// The bytes of the longest of them.
@@ -228,7 +236,7 @@ impl<'s, R: Read + 's> Read for Detecting<'s, R> {
         let bytes = Cursor::new(seen).chain(inner);
         *self = Self::Decided(match format {
             None | Some(Format::Unread(_)) => Box::new(bytes),
-            Some(Format::Gzip) => Box::new(MultiGzDecoder::new(BufReader::new(bytes))),
+            Some(Format::Gzip) => Box::new(Members::new(BufReader::new(bytes))),
             Some(Format::Zstandard) => Box::new(Frames::new(BufReader::new(bytes))),
             Some(Format::Xz) => {
                 Box::new(XzReader::new_mem_limit(BufReader::new(bytes), true, MOST_XZ_KIB))
@@ -249,6 +257,50 @@ fn decide(seen: &[u8]) -> Option<Option<Format>> {
     match possible {
         Some((magic, format)) => (seen.len() >= magic.len()).then_some(Some(*format)),
         None => Some(None),
+    }
+}
+
+/// The content of gzip members, one after another. As `gzip` does, it skips zero bytes behind a
+/// member: media with blocks of a fixed size pad the last one.
+struct Members<R>(Option<GzDecoder<R>>);
+
+impl<R: BufRead> Members<R> {
+    fn new(source: R) -> Self {
+        Self(Some(GzDecoder::new(source)))
+    }
+
+    /// Begins the next member; returns false at the end of the data.
+    fn begin(&mut self) -> io::Result<bool> {
+        let Some(decoder) = &mut self.0 else { return Ok(false) };
+        let source = decoder.get_mut();
+        loop {
+            let bytes = source.fill_buf()?;
+            let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
+            if bytes.is_empty() {
+                return Ok(false);
+            }
+            if zeros == 0 {
+                break;
+            }
+            source.consume(zeros);
+        }
+        self.0 = self.0.take().map(|decoder| GzDecoder::new(decoder.into_inner()));
+        Ok(true)
+    }
+}
+
+impl<R: BufRead> Read for Members<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if into.is_empty() {
+            return Ok(0);
+        }
+        while let Some(decoder) = &mut self.0 {
+            let count = decoder.read(into)?;
+            if count > 0 || !self.begin()? {
+                return Ok(count);
+            }
+        }
+        Ok(0)
     }
 }
 
@@ -352,7 +404,11 @@ mod tests {
         assert_eq!(decide(b"BZh91AY&S"), None);
         assert_eq!(decide(b"BZh91AY&SY"), Some(Some(BZIP2)));
         assert_eq!(decide(b"BZh9\x17\x72\x45\x38\x50\x90more"), Some(Some(BZIP2)));
-        for text in [b"BZh?1AY&SY".as_slice(), b"BZh0", b"BZhe", b"LZIP\n"] {
+        assert_eq!(decide(b"\x1f\x9d\x90"), Some(Some(COMPRESS)));
+        assert_eq!(decide(b"]\0\0\x80\0"), Some(Some(LZMA)));
+        let texts =
+            [b"BZh?1AY&SY".as_slice(), b"BZh0", b"BZhe", b"LZIP\n", b"PK\n", b"7z\n", b"]\n"];
+        for text in texts {
             assert_eq!(decide(text), Some(None));
         }
     }

@@ -57,12 +57,21 @@ impl Written {
     }
 }
 
+/// Where a text with a time ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// The text is the time.
+    Whole,
+    /// More of the line may follow the time.
+    Beginning,
+}
+
 /// Reads the time at the beginning of a text, and returns what is behind it.
-pub fn read(text: &[u8]) -> Option<(Written, &[u8])> {
+pub fn read(text: &[u8], extent: Extent) -> Option<(Written, &[u8])> {
     let forms = [iso, access, mail, syslog];
     forms.into_iter().find_map(|form| {
         let mut scan = Scan(text);
-        Some((form(&mut scan)?, scan.0))
+        Some((form(&mut scan, extent)?, scan.0))
     })
 }
 
@@ -105,7 +114,7 @@ impl Parts {
     }
 }
 
-fn iso(scan: &mut Scan<'_>) -> Option<Written> {
+fn iso(scan: &mut Scan<'_>, extent: Extent) -> Option<Written> {
     let year = scan.number(4)?;
     let between = *scan.0.first().filter(|byte| matches!(byte, b'-' | b'/'))?;
     scan.byte(between)?;
@@ -117,11 +126,11 @@ fn iso(scan: &mut Scan<'_>) -> Option<Written> {
         _ => return None,
     }
     let parts = Parts::new(month, day, scan)?;
-    let offset = scan.zone()?;
+    let offset = scan.zone(TimeForm::Iso, extent)?;
     Some(parts.written(TimeForm::Iso, Some(year), offset))
 }
 
-fn access(scan: &mut Scan<'_>) -> Option<Written> {
+fn access(scan: &mut Scan<'_>, extent: Extent) -> Option<Written> {
     let day = scan.number(2)?;
     scan.byte(b'/')?;
     let month = scan.month()?;
@@ -129,11 +138,11 @@ fn access(scan: &mut Scan<'_>) -> Option<Written> {
     let year = scan.number(4)?;
     scan.byte(b':')?;
     let parts = Parts::new(month, day, scan)?;
-    let offset = scan.zone()?;
+    let offset = scan.zone(TimeForm::Access, extent)?;
     Some(parts.written(TimeForm::Access, Some(year), offset))
 }
 
-fn mail(scan: &mut Scan<'_>) -> Option<Written> {
+fn mail(scan: &mut Scan<'_>, extent: Extent) -> Option<Written> {
     if scan.weekday() {
         scan.byte(b',')?;
         scan.blanks();
@@ -145,12 +154,12 @@ fn mail(scan: &mut Scan<'_>) -> Option<Written> {
     let year = scan.number(4)?;
     scan.blank()?;
     let parts = Parts::new(month, day, scan)?;
-    let offset = scan.zone()?;
+    let offset = scan.zone(TimeForm::Mail, extent)?;
     Some(parts.written(TimeForm::Mail, Some(year), offset))
 }
 
 /// Reads the forms of syslog and, if a day of the week is in front, of ctime.
-fn syslog(scan: &mut Scan<'_>) -> Option<Written> {
+fn syslog(scan: &mut Scan<'_>, _: Extent) -> Option<Written> {
     let has_weekday = scan.weekday();
     if has_weekday {
         scan.blank()?;
@@ -175,9 +184,9 @@ const WEEKDAYS: [&[u8; 3]; 7] = [b"mon", b"tue", b"wed", b"thu", b"fri", b"sat",
 
 /// The zones that RFC 2822 names, in hours.
 const NAMED_ZONES: [(&[u8], i8); 12] = [
-    (b"z", 0),
     (b"utc", 0),
     (b"gmt", 0),
+    (b"z", 0),
     (b"ut", 0),
     (b"est", -5),
     (b"edt", -4),
@@ -188,6 +197,9 @@ const NAMED_ZONES: [(&[u8], i8); 12] = [
     (b"pst", -8),
     (b"pdt", -7),
 ];
+
+/// How many of them, from the first, are hardly anything else where words follow a time.
+const UNMISTAKABLE: usize = 2;
 
 /// What is left of a text.
 struct Scan<'a>(&'a [u8]);
@@ -267,28 +279,49 @@ impl Scan<'_> {
     }
 
     /// Reads a zone, directly or behind one blank, and returns its offset; `Some(None)` if there is
-    /// none.
-    fn zone(&mut self) -> Option<Option<Offset>> {
-        let mut scan = Scan(self.0.strip_prefix(b" ").unwrap_or(self.0));
-        let word = scan.word();
-        if let Some(&(name, hours)) =
-            NAMED_ZONES.iter().find(|(name, _)| word.eq_ignore_ascii_case(name))
-        {
-            self.0 = &scan.0[name.len()..];
-            return Some(Some(Offset::from_hours(hours).ok()?));
+    /// none, `None` if it is malformed.
+    fn zone(&mut self, form: TimeForm, extent: Extent) -> Option<Option<Offset>> {
+        if self.0.first() == Some(&b' ') {
+            return Some(self.zone_apart(form, extent));
         }
-        if !matches!(scan.0.first(), Some(b'+' | b'-')) {
-            return Some(None);
+        match self.named_zone(&NAMED_ZONES) {
+            None if matches!(self.0.first(), Some(b'+' | b'-')) => self.offset().map(Some),
+            named => Some(named),
         }
-        match scan.offset() {
-            Some(offset) => {
-                self.0 = scan.0;
-                Some(Some(offset))
+    }
+
+    /// Reads a zone behind a blank. If more of the line follows, a word or a number there may be
+    /// the next field: then only the names that mean hardly anything else are taken, and offsets
+    /// in hours and minutes as zones have them. Times of RFC 2822 always have a zone.
+    fn zone_apart(&mut self, form: TimeForm, extent: Extent) -> Option<Offset> {
+        let (is_alone, is_mail) = (extent == Extent::Whole, form == TimeForm::Mail);
+        let count = if is_alone || is_mail { NAMED_ZONES.len() } else { UNMISTAKABLE };
+        let mut scan = Scan(&self.0[1..]);
+        let zone = match scan.named_zone(&NAMED_ZONES[..count]) {
+            Some(zone) => zone,
+            None => {
+                let is_signed = matches!(scan.0.first(), Some(b'+' | b'-'));
+                let before = scan.0.len();
+                let zone = is_signed.then(|| scan.offset())??;
+                let has_minutes = before - scan.0.len() > "+01".len();
+                let is_usual = zone.seconds() % 900 == 0 && zone.seconds().abs() <= 14 * 3600;
+                (is_alone || has_minutes && (is_mail || is_usual)).then_some(zone)?
             }
-            // Behind a blank it may be something else; directly behind the time it is malformed.
-            None if self.0.first() == Some(&b' ') => Some(None),
-            None => None,
-        }
+        };
+        let is_ended = match scan.0 {
+            [b'.' | b':', next, ..] => !next.is_ascii_digit(),
+            [next, ..] => !next.is_ascii_alphanumeric() && !b"+-_/".contains(next),
+            [] => true,
+        };
+        is_ended.then(|| self.0 = scan.0).map(|()| zone)
+    }
+
+    /// Reads one of these names of zones.
+    fn named_zone(&mut self, names: &[(&[u8], i8)]) -> Option<Offset> {
+        let word = self.word();
+        let (name, hours) = names.iter().find(|(name, _)| word.eq_ignore_ascii_case(name))?;
+        self.0 = &self.0[name.len()..];
+        Offset::from_hours(*hours).ok()
     }
 
     /// Reads an offset such as `+01:00`, `-0330` or `+01`.
@@ -327,7 +360,11 @@ mod tests {
 
     /// Returns the form, the seconds since the epoch as in UTC or in the zone, and what is left.
     fn of(text: &str) -> Option<(TimeForm, i64, &[u8])> {
-        let (written, rest) = read(text.as_bytes())?;
+        within(text, Extent::Beginning)
+    }
+
+    fn within(text: &str, extent: Extent) -> Option<(TimeForm, i64, &[u8])> {
+        let (written, rest) = read(text.as_bytes(), extent)?;
         let local = written.in_year(written.year.unwrap_or(2026))?;
         let time = written.offset.unwrap_or(Offset::UTC).to_timestamp(local).ok()?;
         Some((written.form, time.as_second(), rest))
@@ -345,6 +382,11 @@ mod tests {
             ("2026-11-24T09:00Z", TimeForm::Iso, ""),
             ("2026-11-24 05:00:00 -0400 host", TimeForm::Iso, " host"),
             ("2026-11-24 09:00:00 -x", TimeForm::Iso, " -x"),
+            ("2026-11-24 10:00:00 +01:00: x", TimeForm::Iso, ": x"),
+            ("2026-11-24 14:45:00 +0545", TimeForm::Iso, ""),
+            ("2026-11-24 09:00:00 GMT: x", TimeForm::Iso, ": x"),
+            ("2026-11-24 10:00:00+01 +02", TimeForm::Iso, " +02"),
+            ("24/Nov/2026:09:00:00 utc", TimeForm::Access, ""),
             ("24/Nov/2026:10:00:00 +0100] \"GET", TimeForm::Access, "] \"GET"),
             ("Tue, 24 Nov 2026 10:00:00 +0100", TimeForm::Mail, ""),
             ("24 nov 2026 04:00 EST", TimeForm::Mail, ""),
@@ -357,6 +399,60 @@ mod tests {
         let (form, time, _) = of("Nov  4 09:00:00 2025").expect("a padded day");
         assert_eq!((form, time), (TimeForm::Syslog, at - 20 * 86_400));
         assert_eq!(of("2026-12-31T23:59:60Z").map(|it| it.1), Some(1_798_761_599));
+    }
+
+    #[test]
+    fn what_follows_a_blank_is_a_zone_only_where_it_can_hardly_be_anything_else() {
+        for time in ["2026-11-24 09:00:00", "24/Nov/2026:09:00:00"] {
+            for next in [
+                "+21",
+                "-05",
+                "+01",
+                "Z",
+                "z",
+                "UT",
+                "EST",
+                "pdt",
+                "+2100",
+                "-1234",
+                "+0107",
+                "-0130.5",
+                "+01:00:00",
+                "+0100x",
+                "-05-11",
+                "UTCx",
+                "utc_id",
+                "GMT+1",
+                "-1",
+                "+",
+            ] {
+                let rest = format!(" {next} s1");
+                let found = of(&format!("{time}{rest}")).map(|(_, at, rest)| (at, rest.to_vec()));
+                assert_eq!(found, Some((1_795_510_800, rest.into_bytes())), "{time} {next}");
+            }
+        }
+        let mail = "Tue, 24 Nov 2026 09:00:00";
+        for next in ["+21", "Zoo", "+0100.5"] {
+            let found = of(&format!("{mail} {next}")).map(|(_, at, rest)| (at, rest.len()));
+            assert_eq!(found, Some((1_795_510_800, 1 + next.len())), "{next}");
+        }
+        assert_eq!(of("Tue, 24 Nov 2026 09:00:00 Z").map(|(_, _, rest)| rest.len()), Some(0));
+        assert_eq!(of("Tue, 24 Nov 2026 10:07:00 +0107 x").map(|it| it.1), Some(1_795_510_800));
+    }
+
+    #[test]
+    fn what_ends_the_text_of_a_time_is_its_zone() {
+        for text in [
+            "2026-11-24 10:00:00 +01",
+            "2026-11-24 09:00:00 Z",
+            "2026-11-24 04:00:00 EST]",
+            "2026-11-24 10:07:00 +0107\"",
+            "24/Nov/2026:10:00:00 +01",
+            "Tue, 24 Nov 2026 10:00:00 +01",
+        ] {
+            let found = within(text, Extent::Whole).map(|(_, at, rest)| (at, rest.len() < 2));
+            assert_eq!(found, Some((1_795_510_800, true)), "{text}");
+        }
     }
 
     #[test]
@@ -406,7 +502,7 @@ mod tests {
                 let mut bytes = text.as_bytes().to_vec();
                 let at = (seed >> 33) as usize % bytes.len();
                 bytes[at] = (seed >> 24) as u8;
-                let read = read(&bytes);
+                let read = read(&bytes, Extent::Beginning);
                 assert!(read.is_none_or(|(_, rest)| rest.len() < bytes.len()));
             }
         }

@@ -2,7 +2,7 @@
 //! that a form may lack.
 
 use crate::formatting;
-use crate::time_forms::{self, TimeForm, Written};
+use crate::time_forms::{self, Extent, TimeForm, Written};
 use clap::ValueEnum;
 use ebbtide::Timestamp;
 use jiff::tz::{Offset, TimeZone};
@@ -120,15 +120,6 @@ impl Found {
     }
 }
 
-/// Where a text with a time ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Extent {
-    /// The text is the time.
-    Whole,
-    /// More of the line may follow the time.
-    Beginning,
-}
-
 /// Why a text is not taken as a time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Doubt {
@@ -172,7 +163,7 @@ impl TimeReader {
             (Extent::Whole, _) => false,
             (Extent::Beginning, [next, ..]) => b" \t]),;:|\"'\r".contains(next),
         };
-        let Some((written, rest)) = time_forms::read(opened) else {
+        let Some((written, rest)) = time_forms::read(opened, extent) else {
             return self.number(opened, ends);
         };
         if !ends(rest) {

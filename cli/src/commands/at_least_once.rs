@@ -12,7 +12,7 @@ use crate::args::{Reading, Since};
 use crate::failure::Result;
 use crate::input::Batch as Lines;
 use crate::key_args::Origin;
-use ebbtide::{Any, Batch, Entry, Error, Filter};
+use ebbtide::{Any, Batch, Checked, Error, Filter};
 
 /// Lines that were checked, printed if new, and not inserted yet.
 struct Piece<'f, 'b> {
@@ -61,12 +61,7 @@ impl<'a> AtLeastOnce<'a> {
                 return Ok(());
             }
             let Some(line) = self.stream.line(lines, whole, number, run)? else { continue };
-            if piece.batch.len() == Batch::<Any>::MOST_OPERATIONS {
-                self.insert(lines, run, piece)?;
-            }
-            let entry = Entry::new(&line.key);
-            let entry = line.time.map_or(entry, |time| entry.time(time));
-            match piece.batch.check_and_insert_entry(&entry) {
+            match self.add(&line, lines, run, piece)? {
                 Ok(checked) => {
                     // The line is too late to insert. Its key was not checked.
                     self.counts.late += u64::from(checked.is_too_late());
@@ -83,13 +78,26 @@ impl<'a> AtLeastOnce<'a> {
         Ok(())
     }
 
-    /// Flushes the printed lines, then inserts all lines of the piece.
-    fn insert(
-        &mut self,
-        lines: &Lines<'_>,
+    /// Checks a line in the batch; in a new one if there is no room for it. A great weight needs
+    /// room for several operations.
+    fn add<'b>(
+        &self,
+        line: &Line<'b>,
+        lines: &Lines<'b>,
         run: &mut Run,
-        piece: &mut Piece<'a, '_>,
-    ) -> Result<()> {
+        piece: &mut Piece<'a, 'b>,
+    ) -> Result<ebbtide::Result<Checked>> {
+        match piece.batch.check_and_insert_entry(&line.entry()) {
+            Err(Error::Parameter { name: "batch", .. }) if !piece.batch.is_empty() => {
+                self.insert(lines, run, piece)?;
+                Ok(piece.batch.check_and_insert_entry(&line.entry()))
+            }
+            checked => Ok(checked),
+        }
+    }
+
+    /// Flushes the printed lines, then inserts all lines of the piece.
+    fn insert(&self, lines: &Lines<'_>, run: &mut Run, piece: &mut Piece<'a, '_>) -> Result<()> {
         run.output.flush()?;
         match piece.batch.commit() {
             // Another process has inserted one of the keys since. The lines are printed: what is

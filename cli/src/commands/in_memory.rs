@@ -8,6 +8,7 @@ use ebbtide::machine::{Machine, MachineOptions};
 use ebbtide::media::{Disk, Media};
 use ebbtide::{Any, Checked, Parameters, Since, Timestamp};
 use ebbtide_core::hash::{KeyHasher, Seed};
+use ebbtide_core::kind::{Precondition, Request};
 use rustix::time::{ClockId, clock_gettime};
 use std::cell::RefCell;
 use std::hash::{BuildHasher, RandomState};
@@ -64,7 +65,7 @@ impl Fed for InMemory {
     type Call<'a> = InMemoryCall<'a>;
 
     fn call(&self, settings: Settings) -> InMemoryCall<'_> {
-        InMemoryCall { filter: self, time: settings.time }
+        InMemoryCall { filter: self, time: settings.time, weight: settings.weight }
     }
 
     fn latest(&self) -> ebbtide::Result<Option<Timestamp>> {
@@ -83,6 +84,7 @@ impl Fed for InMemory {
 pub struct InMemoryCall<'a> {
     filter: &'a InMemory,
     time: Option<Timestamp>,
+    weight: Option<f64>,
 }
 
 impl InMemoryCall<'_> {
@@ -92,8 +94,10 @@ impl InMemoryCall<'_> {
         let given = self.time.map(Timestamp::as_unix_micros);
         let needs_clock = machine.kind().uses_time() || given.is_some();
         let time = machine.time(needs_clock.then(|| self.filter.clock.now()), given)?;
-        let hash = machine.hash(key);
-        Ok(machine.check_and_insert(hash, since, time, &mut |_| ())?)
+        let weight = self.weight.map_or(Ok(1), |given| machine.kind().weight(given))?;
+        let request = Request::insert(machine.hash(key)).weighing(weight);
+        let request = request.under(Precondition::Present(since));
+        Ok(machine.write(&request, time, &mut |_| ())?.checked)
     }
 }
 

@@ -6,7 +6,7 @@ use super::line::Skipped;
 use super::stream::Stream;
 use crate::args::{Check, Estimate, Keys, Query, Question};
 use crate::exit_codes::NO;
-use crate::failure::{Result, note};
+use crate::failure::{Result, note, unless_closed};
 use crate::formatting;
 use crate::output::{Form, Output, object};
 use ebbtide::{Age, Call, Filter, Options, Reader};
@@ -30,19 +30,19 @@ pub fn insert(arguments: Keys) -> Result<()> {
 }
 
 /// Prints whether each key is in the window; returns exit code 1 if one `--key` was asked for and
-/// is absent.
+/// is not known to be there.
 pub fn contains(arguments: Question) -> Result<ExitCode> {
     let is_single = arguments.query.keys.lines.len() == 1;
-    let mut absent = false;
-    ask(
+    let mut found = false;
+    unless_closed(ask(
         arguments,
         |call, key| call.contains(key),
         |key, present, output, form| {
-            absent |= !present;
+            found |= present;
             form.answer(output, key, bit(present), || object([("present", present.into())]))
         },
-    )?;
-    Ok(if is_single && absent { ExitCode::from(NO) } else { ExitCode::SUCCESS })
+    ))?;
+    Ok(if is_single && !found { ExitCode::from(NO) } else { ExitCode::SUCCESS })
 }
 
 /// Prints whether each key was in the window, and inserts it.

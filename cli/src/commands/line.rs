@@ -1,7 +1,7 @@
 //! A line of input, and the output for a skipped one.
 
 use crate::output::Form;
-use ebbtide::{Error, Timestamp};
+use ebbtide::{Entry, Error, Timestamp};
 use std::borrow::Cow;
 
 /// The largest number of numbers at the end of a line, besides its weight.
@@ -32,6 +32,20 @@ pub struct Line<'a> {
     pub weight: Option<f64>,
     /// The numbers at the end of the line, in the order of the stream's names.
     pub numbers: [f64; MOST_NUMBERS],
+}
+
+impl Line<'_> {
+    /// Returns the key with the line's time and weight, for a batch.
+    pub fn entry(&self) -> Entry<&[u8]> {
+        let mut entry = Entry::new(&*self.key);
+        if let Some(time) = self.time {
+            entry = entry.time(time);
+        }
+        if let Some(weight) = self.weight {
+            entry = entry.weight(weight);
+        }
+        entry
+    }
 }
 
 /// Why a line has no answer.

@@ -4,7 +4,7 @@
 use super::at_rest;
 use crate::args::{Digest, Look};
 use crate::exit_codes::NO;
-use crate::failure::Result;
+use crate::failure::{Result, unless_closed};
 use crate::formatting;
 use crate::output::{Output, object, parameter_value};
 use ebbtide::{Error, Parameters, Timestamp, inspect};
@@ -37,9 +37,14 @@ pub fn digest(arguments: &Digest) -> Result<()> {
 /// Lists each file with its damage; returns exit code 1 if there is any.
 pub fn verify(arguments: &Look) -> Result<ExitCode> {
     let report = inspect::verify(&arguments.dir)?;
+    unless_closed(print_files(&report.files, arguments.json))?;
+    Ok(if report.is_sound() { ExitCode::SUCCESS } else { ExitCode::from(NO) })
+}
+
+fn print_files(files: &[inspect::FileReport], json: bool) -> Result<()> {
     let mut output = Output::new()?;
-    for file in &report.files {
-        if arguments.json {
+    for file in files {
+        if json {
             let damage: Vec<_> = file.damage.iter().map(damage_json).collect();
             output.json(object([
                 ("file", file.name.as_str().into()),
@@ -61,8 +66,7 @@ pub fn verify(arguments: &Look) -> Result<ExitCode> {
             }
         }
     }
-    output.flush()?;
-    Ok(if report.is_sound() { ExitCode::SUCCESS } else { ExitCode::from(NO) })
+    output.flush()
 }
 
 /// Returns the description of a damage as JSON.

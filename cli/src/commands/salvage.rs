@@ -5,7 +5,7 @@ use super::look::damage_json;
 use super::place;
 use crate::args::Salvage;
 use crate::exit_codes::NO;
-use crate::failure::{Result, note};
+use crate::failure::{Result, note, unless_closed};
 use crate::formatting;
 use crate::output::{Output, object};
 use ebbtide::inspect::{self, Beyond, Lost, Salvaged};
@@ -19,9 +19,8 @@ pub fn salvage(arguments: &Salvage) -> Result<ExitCode> {
     place::check(&arguments.dest)?;
     let salvaged = inspect::salvage(&arguments.src, &arguments.dest)?;
     if arguments.json {
-        let mut output = Output::new()?;
-        output.json(salvaged.as_ref().map_or_else(unneeded_json, salvaged_json))?;
-        output.flush()?;
+        let object = salvaged.as_ref().map_or_else(unneeded_json, salvaged_json);
+        unless_closed(print(object))?;
     } else {
         match &salvaged {
             Some(salvaged) => tell(salvaged, &arguments.dest),
@@ -32,6 +31,12 @@ pub fn salvage(arguments: &Salvage) -> Result<ExitCode> {
         }
     }
     Ok(salvaged.map_or(ExitCode::from(NO), |_| ExitCode::SUCCESS))
+}
+
+fn print(object: Map<String, Value>) -> Result<()> {
+    let mut output = Output::new()?;
+    output.json(object)?;
+    output.flush()
 }
 
 fn tell(salvaged: &Salvaged, dest: &Path) {

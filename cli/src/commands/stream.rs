@@ -407,6 +407,12 @@ impl<'a, F: Fed> Stream<'a, F> {
                      until {limit}; correct the time, or create the filter with a larger --max-lead"
                 ))
             }
+            // The line may be sound: the batch has no room for it.
+            Error::Parameter { name: "batch", .. } => Err(Failure::Error(
+                "the weights of the lines that are recorded in one step are too great for it; give \
+                 a smaller --batch"
+                    .to_owned(),
+            )),
             Error::Parameter { .. } => Ok(error.to_string()),
             error => Err(error.into()),
         }

@@ -1,6 +1,7 @@
 //! `insert`, `contains`, `check`, `age`: one answer per key, and the errors where there is none.
 
-use crate::support::{Place, ok, refused, run};
+use crate::support::{Place, command, ok, refused, run};
+use std::process::Stdio;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Creates a filter in its own directory.
@@ -198,4 +199,42 @@ fn a_key_from_the_future_causes_a_warning_and_does_not_stop_the_clock() {
     assert!((60_000..1_900_000).contains(&lead), "{lead}");
     std::thread::sleep(std::time::Duration::from_secs(2));
     assert_eq!(check().text(), "0\n", "it has expired, with the filter still 30 minutes ahead");
+}
+
+#[test]
+fn a_key_that_could_not_be_read_is_not_present() {
+    let (_place, dir) = filter(&LAST_100);
+    ok(&["insert", &dir], b"a\n");
+    let contains = ["contains", &dir, "--json-field", "id", "--skip-bad", "--key"];
+    for (key, answer, code) in
+        [("not json", "?\n", 1), (r#"{"id": "a"}"#, "1\n", 0), (r#"{"id": "b"}"#, "0\n", 1)]
+    {
+        let outcome = run(&[&contains[..], &[key]].concat(), b"");
+        assert_eq!((outcome.text(), outcome.code), (answer, Some(code)), "{key}");
+    }
+}
+
+/// Returns the exit code of a command whose output nobody reads.
+fn code_unread(arguments: &[&str]) -> Option<i32> {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let mut command = command(arguments);
+    command.stdin(Stdio::null()).stdout(writer).status().expect("it runs").code()
+}
+
+#[test]
+fn an_answer_that_is_an_exit_code_is_given_also_if_nobody_reads_the_output() {
+    let (place, dir) = filter(&LAST_100);
+    ok(&["insert", &dir], b"a\n");
+    assert_eq!(code_unread(&["contains", &dir, "--key", "a"]), Some(0));
+    assert_eq!(code_unread(&["contains", &dir, "--key", "b"]), Some(1));
+    assert_eq!(code_unread(&["verify", &dir]), Some(0));
+    assert_eq!(code_unread(&["salvage", &dir, &place.at("saved"), "--json"]), Some(1));
+    let meta = std::path::Path::new(&dir).join("meta");
+    let mut bytes = std::fs::read(&meta).expect("a file");
+    bytes[20] ^= 1;
+    std::fs::write(meta, bytes).expect("space");
+    assert_eq!(run(&["verify", &dir], b"").code, Some(1));
+    assert_eq!(code_unread(&["verify", &dir]), Some(1));
+    assert_eq!(code_unread(&["verify", &dir, "--json"]), Some(1));
 }

@@ -1,6 +1,6 @@
 //! `run` does work once in the window, and `claims` shows who is doing it.
 
-use crate::support::{Place, ok, run, signal, start};
+use crate::support::{Place, ok, refused, run, signal, start};
 use std::fs;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -126,4 +126,15 @@ fn the_key_of_a_run_that_was_killed_is_free_when_its_lease_is_over_or_is_ended()
     assert_eq!(run(&["claims", &dir, "--end", "b"], b"").code, Some(1));
     assert_eq!(run(&["claims", &dir, "--end", "a"], b"").code, Some(0));
     assert_eq!(under(&dir, "a", "exit 0").code, Some(0));
+}
+
+#[test]
+fn a_lease_shorter_than_a_millisecond_or_longer_than_97_days_is_refused() {
+    let (_place, dir) = made();
+    for lease in ["0s", "1ns", "999us", "98days"] {
+        let words = ["run", "--claim", "a", "--lease", lease, &dir, "--", "true"];
+        let sentence = refused(&words, b"");
+        assert!(sentence.contains("expected 1ms to 97 days"), "{sentence}");
+    }
+    assert_eq!(run(&["contains", &dir, "--key", "a"], b"").code, Some(1));
 }

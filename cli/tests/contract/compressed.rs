@@ -5,8 +5,10 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use lzma_rust2::{XzOptions, XzWriter};
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+use std::fs::File;
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
@@ -147,4 +149,43 @@ fn inserts(dir: &str) -> u64 {
         return 0;
     }
     stat.json()[0]["inserts"].as_u64().expect("a number")
+}
+
+#[test]
+fn zero_bytes_behind_gzip_data_are_padding() {
+    let place = Place::new();
+    let members = [gzip(b"a\nb\n"), gzip(b"a\nc\n")].concat();
+    for zeros in [1, 512, 100_000] {
+        let file = place.file("padded", &[members.clone(), vec![0; zeros]].concat());
+        let mut gzip = Command::new("gzip");
+        let unpacked = gzip.arg("-dc").stdin(File::open(&file).expect("the file")).output();
+        let unpacked = unpacked.expect("gzip runs");
+        assert!(unpacked.status.success() && unpacked.stdout == b"a\nb\na\nc\n", "{unpacked:?}");
+        assert_eq!(ok(&["dedup", "--last", "10", &file], b"").text(), "a\nb\nc\n");
+    }
+    let other = place.file("other", &[&members[..], b"\0\0more"].concat());
+    let sentence = refused(&["dedup", "--last", "10", &other], b"");
+    assert!(sentence.contains(&format!("cannot read {other}: ")), "{sentence}");
+}
+
+#[test]
+fn formats_that_are_not_read_are_refused_with_the_program_for_them() {
+    let place = Place::new();
+    let formats: [(&[u8], &str, &str); 7] = [
+        (b"\x1f\x9d\x90a\x14", "compress", "gunzip"),
+        (b"\x5d\0\0\x80\0\xff\xff", "lzma", "unlzma"),
+        (b"PK\x03\x04\x0a\0\0\0", "zip", "unzip"),
+        (b"7z\xbc\xaf\x27\x1c\0\x04", "7z", "7z"),
+        (b"BZh91AY&SY\0", "bzip2", "bunzip2"),
+        (b"\x04\x22\x4d\x18\x64", "lz4", "unlz4"),
+        (b"LZIP\x01\x0c", "lzip", "lunzip"),
+    ];
+    for (bytes, name, program) in formats {
+        let file = place.file("packed", bytes);
+        let sentence = refused(&["dedup", "--last", "10", &file], b"");
+        assert!(sentence.contains(&format!("compressed by {name}, ")), "{sentence}");
+        assert!(sentence.contains(&format!("by {program}, or")), "{sentence}");
+        let plain = run(&["dedup", "--last", "10", "--no-decompress", &file], b"");
+        assert_eq!((plain.code, &plain.stdout[..bytes.len()]), (Some(0), bytes), "{name}");
+    }
 }

@@ -32,6 +32,7 @@ mod messages;
 mod nonblocking;
 mod operators;
 mod outputs;
+mod own_output;
 mod past;
 mod places;
 mod posteriors;

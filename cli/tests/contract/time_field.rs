@@ -272,3 +272,32 @@ fn a_window_of_the_log_example_is_that_of_its_times() {
     // The window is up to a 14th longer, and one new key in a thousand is suppressed.
     assert!((exact * 95 / 100..=exact + 5).contains(&found), "{found}, exact {exact}");
 }
+
+#[test]
+fn a_number_or_a_word_behind_a_time_is_not_its_zone() {
+    for data in [["+21", "+09"], ["+2100", "-1234"], ["Z", "EST"], ["UT", "-05"]] {
+        for [date, fields] in [["2026-11-24 10:00:", "1"], ["[24/Nov/2026:10:00:", "1"]] {
+            let line = |second: u8, data: &str| format!("{date}{second:02} {data} s1\n");
+            let lines = [line(0, data[0]), line(10, data[1]), line(20, data[1])].concat();
+            let key = if date.contains('-') { "4" } else { "3" };
+            let dedup =
+                ["dedup", "--window", "1h", "--field", key, "--time-field", fields, "--utc"];
+            let outcome = run(&dedup, lines.as_bytes());
+            assert_eq!((outcome.code, outcome.lines().len()), (Some(0), 1), "{data:?} {outcome:?}");
+            assert!(outcome.stderr.contains("in the zone UTC"), "{}", outcome.stderr);
+        }
+    }
+}
+
+#[test]
+fn an_offset_in_hours_and_minutes_is_the_zone_also_where_one_is_given_for_times_without() {
+    let lines = "2026-11-24 10:00:00 +0100 a\n2026-11-24 10:00:00 +0000 a\n";
+    let dedup = ["dedup", "--window", "30m", "--field", "4", "--time-field", "1", "--utc"];
+    assert_eq!(run(&dedup, lines.as_bytes()).lines().len(), 2);
+}
+
+#[test]
+fn a_time_field_far_beyond_the_line_is_not_searched_for() {
+    let dedup = ["dedup", "--window", "1h", "--time-field", "1e15"];
+    assert!(refused(&dedup, b"a b\n").contains("line 1: expected a time"));
+}

@@ -207,3 +207,70 @@ fn weights_are_refused_by_kinds_without_weights() {
         assert_eq!(ok(&["contains", &dir], b"a\n").text(), "0\n");
     }
 }
+
+/// Returns the lines of `dedup` with this state, for these options and lines.
+fn dedup(place: &Place, dir: &str, options: &[&str], lines: &[u8]) -> crate::support::Outcome {
+    let file = place.file("lines", lines);
+    run(&[&["dedup", "--state", dir, "--weight"], options, &[&file]].concat(), b"")
+}
+
+#[test]
+fn dedup_counts_weights_however_it_writes_its_lines() {
+    let place = Place::new();
+    let output = place.at("output");
+    for (at, options) in
+        [&[][..], &["--at-least-once"], &["--output", &output]].into_iter().enumerate()
+    {
+        let dir = filter(&place, &at.to_string(), COUNTERS[0]);
+        let outcome = dedup(&place, &dir, options, b"a\t7\nb\t3\na\t2\n");
+        assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(0), ""), "{options:?}");
+        assert_eq!(ok(&["estimate", &dir], b"a\nb\n").text(), "9\n3\n", "{options:?}");
+        let new = if outcome.stdout.is_empty() {
+            std::fs::read(&output).expect("the output")
+        } else {
+            outcome.stdout
+        };
+        assert_eq!(new, b"a\t7\nb\t3\n", "{options:?}");
+        let wrong = dedup(&place, &dir, options, b"a\t7\nb\t3\na\t2\nc\t-1\nd\t1\n");
+        assert_eq!(wrong.code, Some(2), "{options:?}");
+        assert!(wrong.stderr.contains("line 4: ") && wrong.stderr.contains("weight"), "{wrong:?}");
+    }
+}
+
+#[test]
+fn dedup_refuses_weights_for_a_filter_without_them() {
+    let place = Place::new();
+    let (state, output) = (place.at("state"), place.at("output"));
+    let file = place.file("lines", b"a\t7\n");
+    for options in [
+        &[][..],
+        &["--state", &state],
+        &["--state", &state, "--at-least-once"],
+        &["--state", &state, "--output", &output],
+    ] {
+        let words = [&["dedup", "--last", "100", "--weight"], options, &[&file]].concat();
+        let sentence = refused(&words, b"");
+        assert!(sentence.contains("a weight"), "{options:?}: {sentence}");
+    }
+}
+
+#[test]
+fn weights_that_take_more_room_than_one_step_has_leave_no_line_out() {
+    let place = Place::new();
+    // A line takes 257 records of the 65,536 of a batch.
+    let kind = ["counting", "--capacity", "1000", "--counter-bits", "32"];
+    let lines: String = (0..300).map(|key| format!("{key}\t1000000000000\n")).collect();
+    let dir = filter(&place, "printed", &kind);
+    let printed = dedup(&place, &dir, &["--at-least-once"], lines.as_bytes());
+    assert_eq!((printed.code, printed.text()), (Some(0), &lines[..]), "{}", printed.stderr);
+    assert_eq!(ok(&["contains", &dir], b"0\n299\n300\n").text(), "1\n1\n0\n");
+    let (dir, output) = (filter(&place, "written", &kind), place.at("output"));
+    let writing = ["--output", &output, "--skip-bad"];
+    let outcome = dedup(&place, &dir, &writing, lines.as_bytes());
+    assert_eq!(outcome.code, Some(2), "{outcome:?}");
+    assert!(outcome.stderr.contains("a smaller --batch"), "{outcome:?}");
+    let outcome =
+        dedup(&place, &dir, &[&writing[..], &["--batch", "100"]].concat(), lines.as_bytes());
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    assert_eq!(std::fs::read_to_string(&output).expect("the output"), lines);
+}

@@ -17,7 +17,7 @@ mod stamps;
 mod target;
 
 use super::counts::Counts;
-use super::line::{Line, LineError, Skipped};
+use super::line::{LineError, Skipped};
 use super::run::{Ended, Run};
 use super::stream::Stream;
 use crate::args::Dedup;
@@ -26,7 +26,7 @@ use crate::input::{Batch as Lines, Input};
 use crate::key_args::Origin;
 use crate::trail::Trail;
 use content::Content;
-use ebbtide::{Any, Batch, Call, Checked, Durability, Entry as Key, Error, Filter};
+use ebbtide::{Any, Batch, Call, Durability, Error, Filter};
 use order::Step;
 use plan::{Plan, Wanted};
 use positions::{Entry, Inputs, Recorded};
@@ -261,7 +261,7 @@ impl ExactlyOnce<'_> {
                 new.extend([&header[..], &[end]].concat());
             }
             for line in &lines {
-                match self.check(line, &mut batch) {
+                match batch.check_and_insert_entry(&line.entry()) {
                     Ok(checked) => {
                         counts.late += u64::from(checked.is_too_late());
                         if counts.prints(checked.is_present()) {
@@ -299,15 +299,6 @@ impl ExactlyOnce<'_> {
             Some(durability) => call.durability(durability),
             None => call,
         }
-    }
-
-    /// Checks a line and adds it to the batch.
-    fn check(&self, line: &Line<'_>, batch: &mut Batch<'_>) -> ebbtide::Result<Checked> {
-        let entry = Key::new(&line.key);
-        batch.check_and_insert_entry(&match line.time {
-            Some(time) => entry.time(time),
-            None => entry,
-        })
     }
 }
 
