@@ -234,11 +234,7 @@ impl Reclaim {
         if !listing.others.is_empty() {
             put_away(media, &self.shared.meta, (keep, second), numbers())?;
         }
-        let archive = match Archive::read(media, &self.shared.meta) {
-            // Likewise, as long as it cannot be read what the files belong to.
-            Err(Error::Damaged { .. } | Error::Version { .. }) => return Ok(()),
-            archive => archive?,
-        };
+        let archive = Archive::read(media, &self.shared.meta)?;
         let now = Now { wall: second, even: self.even_clock.second(self.shared.header()) };
         let unwanted = archive.superfluous(media, Pruning::aim(keep), now)?;
         let left = files.saturating_sub(unwanted.len());
