@@ -5,7 +5,8 @@
 //! come to its end.
 
 use crate::archive::revisions::Revisions;
-use crate::archive::kept_files;
+use crate::archive::{keep_file, kept_files};
+use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::format::names::FileName;
 use crate::media::Media;
@@ -89,4 +90,33 @@ fn left(media: &dyn Media, meta: &Meta, listing: &Listing) -> Result<Vec<FileNam
     };
     let is_former = |file: &&FileName| owner(media, &file.to_string()).is_some_and(is_of);
     Ok(listing.others.iter().filter(is_former).copied().collect())
+}
+
+/// Removes the oldest part of what is only kept, on a full disk. Log from before an alteration that
+/// was not put away belongs to it. Returns whether there was any.
+///
+/// # Errors
+/// [`Error::Io`](crate::Error::Io).
+pub fn remove_oldest(
+    media: &dyn Media,
+    meta: &Meta,
+    numbers: impl IntoIterator<Item = u64>,
+) -> Result<bool> {
+    let (mut numbers, listing) = (numbers.into_iter(), Listing::of_filter(media, meta.log_uuid)?);
+    if left(media, meta, &listing)?.is_empty() {
+        return kept_files::remove_oldest(media, meta, numbers);
+    }
+    let (keep, second) = (keep_file::wished(media)?, Timestamp::now().as_unix_millis() / 1000);
+    match put_away(media, meta, (keep, second), &mut numbers) {
+        Ok(()) if keep == Keep::Nothing => Ok(true),
+        Ok(()) => kept_files::remove_oldest(media, meta, numbers),
+        // The disk takes no name any more. What is kept goes first, because it is older, and
+        // otherwise would lie before a gap; some of that log may have a second name by now.
+        Err(error) if error.is_full() => {
+            remove_for_good(media, Listing::read(media)?.kept(), &mut numbers)?;
+            put_away(media, meta, (Keep::Nothing, second), numbers)?;
+            Ok(true)
+        }
+        Err(error) => Err(error),
+    }
 }

@@ -303,9 +303,14 @@ impl Reclaim {
         // The snapshot's name may be newer than the last sync of the directory, its writer dead.
         self.shared.sync_directory()?;
         let newest = listing.snapshots[at];
+        let numbers = || repeat_with(|| self.shared.log.next_temporary());
         if listing.has_kept() {
-            let numbers = repeat_with(|| self.shared.log.next_temporary());
-            remove_kept(&*self.shared.media, &mut listing, newest, numbers)?;
+            remove_kept(&*self.shared.media, &mut listing, newest, numbers())?;
+        }
+        // So does log from before an alteration that could not be put away.
+        if !listing.others.is_empty() {
+            let none = (Keep::Nothing, 0);
+            put_away(&*self.shared.media, &self.shared.meta, none, numbers())?;
         }
         // The snapshot's writer may have died before this. Repair must not search for log below.
         self.shared.header().snapshot().raise(newest);
