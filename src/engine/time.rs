@@ -78,7 +78,7 @@ pub fn continue_time(
         return Ok(());
     };
     let ours = clock.identity();
-    lease_clock::take_over(header, &before);
+    lease_clock::take_over(header, &before, clock);
     let (base, which) = (before.time_base().base().read(), before.time_base().clock());
     if base[0] != 0 && meta.downtime == Downtime::Age && ours.is_none_or(|ours| ours == which) {
         header.time_base().begin_with(base, which);

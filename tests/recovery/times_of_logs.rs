@@ -239,6 +239,23 @@ fn forgetting_sets_no_time_back() {
 }
 
 #[test]
+fn handles_of_a_remade_filter_have_one_time_of_leases() {
+    let home = tempfile::tempdir().expect("a directory");
+    let [dir, made] = ["dir", "made"].map(|name| home.path().join(name));
+    let hands = Hands::new();
+    let filter = Filter::create(&dir, window(3 * HOUR), hands.options()).expect("a filter");
+    filter.insert("first").expect("an insert");
+    remake(&[&dir], &made, window(2 * HOUR), hands.options(), None).expect("it is kept");
+    let one: Filter = Filter::open(&made, hands.options()).expect("a filter");
+    hands.clock.set_wall(START + HOUR);
+    let other: Filter = Filter::open(&made, hands.options()).expect("a filter");
+    let claimed = one.claim("k", MINUTE).expect("an answer");
+    assert!(matches!(claimed, Claim::Yours(_)), "{claimed:?}");
+    let again = other.claim("k", MINUTE).expect("an answer");
+    assert!(matches!(again, Claim::InProgress { .. }), "{again:?}");
+}
+
+#[test]
 fn the_times_of_leases_do_not_move_a_remade_filter() {
     let home = tempfile::tempdir().expect("a directory");
     let [dir, made] = ["dir", "made"].map(|name| home.path().join(name));
