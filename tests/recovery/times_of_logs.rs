@@ -238,6 +238,59 @@ fn forgetting_sets_no_time_back() {
     assert!(!filter.contains(7_u64.to_le_bytes()).expect("an answer"), "90 minutes old");
 }
 
+/// Makes a filter of the last hour, and closes it. The clock was `off` at its creation, as by the
+/// function, and was set right while it was open.
+fn make(dir: &Path, hands: &mut Hands, off: fn(Timestamp) -> Timestamp) {
+    hands.clock.set_wall(off(hands.now));
+    let filter = Filter::create(dir, window(HOUR), hands.options()).expect("a filter");
+    filter.insert("before").expect("an insert");
+    hands.clock.set_wall(hands.now);
+    hands.pass(MINUTE);
+    filter.insert("after").expect("an insert");
+    filter.close().expect("a clean end");
+}
+
+#[test]
+fn a_remade_filter_is_ahead_of_the_clock_or_behind_it_as_its_source() {
+    let home = tempfile::tempdir().expect("a directory");
+    for (name, off) in [
+        ("behind", (|time| time - 24 * HOUR) as fn(Timestamp) -> Timestamp),
+        ("ahead", |time| time + 24 * HOUR),
+    ] {
+        let [dir, made] = ["dir", "made"].map(|part| home.path().join(format!("{name} {part}")));
+        let mut hands = Hands::new();
+        make(&dir, &mut hands, off);
+        let source: Filter = Filter::open(&dir, hands.options()).expect("a filter");
+        let wanted = source.clock_lead();
+        source.close().expect("a clean end");
+        assert_eq!(wanted.is_some(), name == "ahead");
+        remake(&[&dir], &made, window(HOUR), hands.options(), None).expect("it is kept");
+        let remade: Filter = Filter::open(&made, hands.options()).expect("a filter");
+        assert_eq!(remade.clock_lead(), wanted, "{name}");
+        assert!(has(&remade, "before") && has(&remade, "after"), "{name}");
+        hands.pass(30 * MINUTE);
+        assert!(has(&remade, "before"), "{name}: 31 minutes old");
+        hands.pass(HOUR);
+        assert!(!has(&remade, "after"), "{name}: 90 minutes old");
+    }
+}
+
+#[test]
+fn a_union_is_as_far_from_the_clock_as_the_source_that_was_the_latest() {
+    let home = tempfile::tempdir().expect("a directory");
+    let [right, behind] = ["right", "behind"].map(|name| home.path().join(name));
+    let mut hands = Hands::new();
+    make(&right, &mut hands, |time| time);
+    hands.pass(10 * HOUR);
+    make(&behind, &mut hands, |time| time - 2 * HOUR);
+    for (name, sources) in [("one", [&right, &behind]), ("other", [&behind, &right])] {
+        let made = home.path().join(name);
+        remake(&sources, &made, window(HOUR), hands.options(), None).expect("it is kept");
+        let remade: Filter = Filter::open(&made, hands.options()).expect("a filter");
+        assert!(has(&remade, "before") && has(&remade, "after"), "{name}: a minute old");
+    }
+}
+
 #[test]
 fn handles_of_a_remade_filter_have_one_time_of_leases() {
     let home = tempfile::tempdir().expect("a directory");
