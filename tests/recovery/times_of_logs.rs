@@ -6,7 +6,7 @@ use ebbtide::inspect::{Assembly, origin_on};
 use ebbtide::media::{Media, Memory};
 use ebbtide::{
     AgePartitioned, Any, Claim, Clock, Code, Downtime, Filter, Keep, ManualClock, Options,
-    Parameters, Standby, TimeLimited, Timestamp,
+    Parameters, Reader, Standby, TimeLimited, Timestamp,
 };
 use ebbtide_testkit::environment::scaled;
 use ebbtide_testkit::random::Random;
@@ -306,6 +306,61 @@ fn handles_of_a_remade_filter_have_one_time_of_leases() {
     assert!(matches!(claimed, Claim::Yours(_)), "{claimed:?}");
     let again = other.claim("k", MINUTE).expect("an answer");
     assert!(matches!(again, Claim::InProgress { .. }), "{again:?}");
+}
+
+/// Returns options with a clock of another process, which counts from another moment.
+fn elsewhere(wall: Timestamp) -> (ManualClock, Options) {
+    let clock = ManualClock::new(wall);
+    (clock.clone(), options(clock))
+}
+
+#[test]
+fn a_handle_with_another_clock_ages_keys_also_if_it_was_opened_before_the_first_by_a_clock() {
+    // Then both are set ahead.
+    for step in [Duration::ZERO, 12 * HOUR] {
+        let (media, mut hands) = (memory(), Hands::new());
+        let filter = Filter::create_on(media.clone(), window(10 * MINUTE), hands.options());
+        let filter = filter.expect("a filter").into_any();
+        // The clock continues from there.
+        filter.call().time(START - HOUR).insert("event").expect("an insert");
+        let (clock, other) = elsewhere(START);
+        let reader = Reader::<Any>::open_on(media.clone(), other.clone()).expect("a reader");
+        let asking: Filter = Filter::open_on(media.clone(), other).expect("a filter");
+        let know = |key: &str| {
+            let by_clock = filter.contains(key).expect("an answer");
+            let others = [reader.contains(key), asking.contains(key)];
+            (by_clock, others.map(|answer| answer.expect("an answer")))
+        };
+        assert_eq!(know("event"), (true, [true; 2]), "{step:?}");
+        filter.insert("by the clock").expect("an insert");
+        assert_eq!(know("by the clock"), (true, [true; 2]), "{step:?}");
+        hands.clock.set_wall(START + step);
+        clock.set_wall(START + step);
+        for (minutes, wanted) in [(5, true), (15, false)] {
+            hands.pass(minutes * MINUTE);
+            clock.advance(minutes * MINUTE);
+            assert_eq!(know("by the clock"), (wanted, [wanted; 2]), "{step:?}, {minutes}");
+        }
+    }
+}
+
+#[test]
+fn a_reader_with_another_clock_follows_keys_that_are_ahead() {
+    let (media, mut hands) = (memory(), Hands::new());
+    let filter = Filter::create_on(media.clone(), window(10 * MINUTE), hands.options());
+    let filter = filter.expect("a filter");
+    filter.insert("by the clock").expect("an insert");
+    let (clock, other) = elsewhere(START);
+    let reader = Reader::<Any>::open_on(media, other).expect("a reader");
+    filter.call().time(START + 40 * MINUTE).insert("ahead").expect("an insert");
+    filter.insert("after it").expect("an insert");
+    let know = |key: &str| {
+        [filter.contains(key), reader.contains(key)].map(|answer| answer.expect("an answer"))
+    };
+    assert_eq!(know("after it"), [true; 2]);
+    hands.pass(15 * MINUTE);
+    clock.advance(15 * MINUTE);
+    assert_eq!(know("after it"), [false; 2]);
 }
 
 #[test]
