@@ -238,6 +238,27 @@ fn forgetting_sets_no_time_back() {
     assert!(!filter.contains(7_u64.to_le_bytes()).expect("an answer"), "90 minutes old");
 }
 
+#[test]
+fn forgetting_keeps_all_keys_in_the_log_of_a_kind_without_time_whose_clock_was_once_ahead() {
+    let (media, hands) = (memory(), Hands::new());
+    let unkept = hands.options().keep_log(Keep::Nothing);
+    let filter = Filter::create_on(media, AgePartitioned::last(1000), unkept);
+    let filter = filter.expect("a filter").into_any();
+    hands.clock.set_wall(START + 24 * HOUR);
+    filter.insert("ahead").expect("an insert");
+    hands.clock.set_wall(START);
+    for round in 0..3_u64 {
+        for number in 0..400 {
+            filter.insert((1000 * round + number).to_le_bytes()).expect("an insert");
+        }
+        filter.checkpoint().expect("a checkpoint");
+    }
+    let altered = filter.alter(window(HOUR), Unlogged::Forget).expect("an alteration");
+    assert!(!altered.is_whole, "the key that was ahead is gone");
+    let is_there = |number: &u64| filter.contains(number.to_le_bytes()).expect("an answer");
+    assert_eq!((2000..2400).filter(is_there).count(), 400);
+}
+
 /// Makes a filter of the last hour, and closes it. The clock was `off` at its creation, as by the
 /// function, and was set right while it was open.
 fn make(dir: &Path, hands: &mut Hands, off: fn(Timestamp) -> Timestamp) {
