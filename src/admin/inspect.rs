@@ -7,7 +7,7 @@ use crate::admin::look::{Look, look_at, needed_log};
 use crate::admin::salvage;
 use crate::admin::second::{Second, copy_file};
 use crate::archive::keep_file;
-use crate::archive::revisions::{Revision, revision_of, revisions};
+use crate::archive::revisions::{Revision, Revisions, read_kept, revision_of};
 use crate::archive::whole::{Whole, explained};
 use crate::engine::directory::write_file;
 use crate::engine::open::{first_bank_bytes, layout, read_meta, write_new};
@@ -209,17 +209,26 @@ fn verify_kept(
     if !listing.has_kept() {
         return;
     }
-    let revisions = match revisions(media, meta) {
-        Ok(revisions) => revisions,
+    let (lost_below, revisions) = match Revisions::read(media, meta) {
+        Ok(read) => (read.lost_below, read.joined()),
         Err(error) => return report.add(media, "kept-*", Err(error)),
     };
-    for &KeptMeta { since, until } in &listing.kept_metas {
+    for &kept in &listing.kept_metas {
+        let KeptMeta { since, until } = kept;
         let detail = format!("the parameters up to LSN {}", until.saturating_sub(1));
-        report.add(media, FileName::KeptMeta { since, until }, Ok(detail));
+        match read_kept(media, kept) {
+            // It was removed meanwhile.
+            Err(Error::NotAFilter { .. }) => {}
+            read => report.add(media, FileName::KeptMeta { since, until }, read.map(|_| detail)),
+        }
     }
     for &KeptSnapshot { start, since } in listing.kept_snapshots.iter().rev() {
         let Some(revision) = revision_of(&revisions, start) else { continue };
-        let verified = verify_snapshot(&Whole::new(media), start, &revision.meta);
+        let verified = if start < lost_below {
+            Ok("of no use without the parameters from then".to_owned())
+        } else {
+            verify_snapshot(&Whole::new(media), start, &revision.meta)
+        };
         report.add(media, FileName::KeptSnapshot { since, start }, verified);
     }
     for revision in &revisions {

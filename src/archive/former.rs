@@ -4,9 +4,10 @@
 //! So the files of the log before are recognised, and so are those of an alteration that did not
 //! come to its end.
 
-use crate::archive::kept_files;
-use crate::archive::revisions::revisions;
-use crate::error::{Error, Result};
+use crate::archive::revisions::Revisions;
+use crate::archive::{keep_file, kept_files};
+use crate::clock::Timestamp;
+use crate::error::Result;
 use crate::format::names::FileName;
 use crate::media::Media;
 use crate::meta::Meta;
@@ -36,7 +37,7 @@ fn follows(log: u128, before: u128) -> bool {
 /// byte.
 ///
 /// # Errors
-/// [`Error::Io`].
+/// [`Error::Io`](crate::Error::Io).
 pub fn remove_unfinished(
     media: &dyn Media,
     meta: &Meta,
@@ -62,7 +63,7 @@ pub fn remove_unfinished(
 /// may do that at once.
 ///
 /// # Errors
-/// [`Error::Io`].
+/// [`Error::Io`](crate::Error::Io).
 pub fn put_away(
     media: &dyn Media,
     meta: &Meta,
@@ -70,23 +71,52 @@ pub fn put_away(
     numbers: impl IntoIterator<Item = u64>,
 ) -> Result<()> {
     let listing = Listing::of_filter(media, meta.log_uuid)?;
-    if listing.others.is_empty() {
-        return Ok(());
-    }
-    let former = match revisions(media, meta) {
-        // As long as it cannot be read what they belong to, they stay.
-        Err(Error::Damaged { .. } | Error::Version { .. }) => return Ok(()),
-        revisions => revisions?,
-    };
-    let is_former = |file: &&FileName| {
-        owner(media, &file.to_string()).is_some_and(|log| {
-            follows(meta.log_uuid, log)
-                || former.iter().any(|revision| revision.meta.log_uuid == log)
-        })
-    };
-    let files: Vec<_> = listing.others.iter().filter(is_former).copied().collect();
+    let files = left(media, meta, &listing)?;
     match keep {
         Keep::Nothing => remove_for_good(media, files, numbers),
         _ => kept_files::keep(media, &files, second, &listing),
+    }
+}
+
+/// Returns the files of the log from before alterations that were not put away. Also those whose
+/// former `meta` is damaged are recognised, by the number of the log after them.
+fn left(media: &dyn Media, meta: &Meta, listing: &Listing) -> Result<Vec<FileName>> {
+    if listing.others.is_empty() {
+        return Ok(Vec::new());
+    }
+    let known = Revisions::read(media, meta)?.readable;
+    let is_of = |log| {
+        known.iter().map(|revision| revision.meta.log_uuid).any(|of| of == log || follows(of, log))
+    };
+    let is_former = |file: &&FileName| owner(media, &file.to_string()).is_some_and(is_of);
+    Ok(listing.others.iter().filter(is_former).copied().collect())
+}
+
+/// Removes the oldest part of what is only kept, on a full disk. Log from before an alteration that
+/// was not put away belongs to it. Returns whether there was any.
+///
+/// # Errors
+/// [`Error::Io`](crate::Error::Io).
+pub fn remove_oldest(
+    media: &dyn Media,
+    meta: &Meta,
+    numbers: impl IntoIterator<Item = u64>,
+) -> Result<bool> {
+    let (mut numbers, listing) = (numbers.into_iter(), Listing::of_filter(media, meta.log_uuid)?);
+    if left(media, meta, &listing)?.is_empty() {
+        return kept_files::remove_oldest(media, meta, numbers);
+    }
+    let (keep, second) = (keep_file::wished(media)?, Timestamp::now().as_unix_millis() / 1000);
+    match put_away(media, meta, (keep, second), &mut numbers) {
+        Ok(()) if keep == Keep::Nothing => Ok(true),
+        Ok(()) => kept_files::remove_oldest(media, meta, numbers),
+        // The disk takes no name any more. What is kept goes first, because it is older, and
+        // otherwise would lie before a gap; some of that log may have a second name by now.
+        Err(error) if error.is_full() => {
+            remove_for_good(media, Listing::read(media)?.kept(), &mut numbers)?;
+            put_away(media, meta, (Keep::Nothing, second), numbers)?;
+            Ok(true)
+        }
+        Err(error) => Err(error),
     }
 }

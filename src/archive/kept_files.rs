@@ -5,7 +5,7 @@
 //! its end on can be reached. Of the snapshots on the way some stay, at distances of an eighth of
 //! the kept log, or of four times their own size: otherwise the first base could never advance.
 
-use crate::archive::revisions::{Revision, revision_of, revisions};
+use crate::archive::revisions::{Revisions, revision_of};
 use crate::archive::whole::Whole;
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
@@ -101,6 +101,11 @@ pub struct Archive {
     bases: Vec<Base>,
     /// Kept snapshots that are no base: damaged.
     useless: Vec<FileName>,
+    /// Kept snapshots below `lost_below`, which are no bases either. They stay as long as the log
+    /// around them: the parameters may be restored.
+    lost: Vec<FileName>,
+    /// See [`Revisions::lost_below`].
+    lost_below: u64,
 }
 
 /// A sound snapshot.
@@ -127,18 +132,25 @@ impl Archive {
     /// # Errors
     /// [`Error::Io`].
     pub fn read(media: &dyn Media, meta: &Meta) -> Result<Self> {
-        Self::read_revisions(media, meta.log_uuid, &revisions(media, meta)?)
+        Self::read_revisions(media, meta.log_uuid, Revisions::read(media, meta)?)
     }
 
     /// As [`Archive::read`], of a filter with this log now and these revisions.
-    fn read_revisions(media: &dyn Media, log_uuid: u128, revisions: &[Revision]) -> Result<Self> {
+    fn read_revisions(media: &dyn Media, log_uuid: u128, revisions: Revisions) -> Result<Self> {
+        let lost_below = revisions.lost_below;
+        let revisions = revisions.joined();
         let listing = Listing::of_filter(media, log_uuid)?;
         let whole = Whole::new(media);
         let own = listing.snapshots.iter().map(|&start| (start, None));
         let kept = listing.kept_snapshots.iter().map(|kept| (kept.start, Some(kept.since)));
-        let (mut bases, mut useless) = (Vec::new(), Vec::new());
+        let (mut bases, mut useless, mut lost) = (Vec::new(), Vec::new(), Vec::new());
         for (start, since) in own.chain(kept) {
-            let Some(revision) = revision_of(revisions, start) else { continue };
+            let kept = since.and_then(|since| FileName::Snapshot { start }.kept(since));
+            if let Some(kept) = kept.filter(|_| start < lost_below) {
+                lost.push(kept);
+                continue;
+            }
+            let Some(revision) = revision_of(&revisions, start) else { continue };
             match SnapshotReader::open(&whole, start, revision.meta.log_uuid) {
                 Ok(reader) => {
                     let header = reader.header();
@@ -146,17 +158,14 @@ impl Archive {
                     bases.push(Base { start, end, bytes, since, revision });
                 }
                 Err(error) if error.is_not_found() => {}
-                Err(Error::Damaged { .. } | Error::Version { .. }) => {
-                    let name = FileName::Snapshot { start };
-                    useless.extend(since.and_then(|since| name.kept(since)));
-                }
+                Err(Error::Damaged { .. } | Error::Version { .. }) => useless.extend(kept),
                 Err(error) => return Err(error),
             }
         }
         // The former name of one that has both comes first: recovery may need it.
         bases.sort_unstable_by_key(|base| (base.start, base.since));
         bases.dedup_by_key(|base| base.start);
-        Ok(Self { listing, bases, useless })
+        Ok(Self { listing, bases, useless, lost, lost_below })
     }
 
     /// Returns the first LSN as of which, and as of every later one, the state can be rebuilt;
@@ -164,17 +173,18 @@ impl Archive {
     #[must_use]
     pub fn reaches_from(&self) -> Option<u64> {
         let first = self.first_lsn()?;
-        if first == 1 {
+        if first == 1 && self.lost_below == 0 {
             return Some(0);
         }
         self.bases.iter().find(|base| first <= base.start).map(|base| base.end.saturating_sub(1))
     }
 
     /// Returns since when, in seconds since the Unix epoch, recovery has not needed the oldest kept
-    /// segment: its operations are older.
+    /// segment that can be read: its operations are older.
     #[must_use]
     pub fn since(&self) -> Option<u64> {
-        self.listing.kept_segments.first().map(|kept| kept.since)
+        let mut kept = self.listing.kept_segments.iter();
+        kept.find(|kept| kept.first >= self.lost_below).map(|kept| kept.since)
     }
 
     /// Returns the LSN of the oldest record that is there.
@@ -193,7 +203,8 @@ impl Archive {
 
     /// Returns the bytes that each kept file takes.
     fn sizes(&self, media: &dyn Media) -> Result<BTreeMap<FileName, u64>> {
-        let files = self.segments().chain(self.bases.iter().filter_map(Base::file));
+        let snapshots = self.bases.iter().filter_map(Base::file).chain(self.lost.iter().copied());
+        let files = self.segments().chain(snapshots);
         files.map(|file| Ok((file, allocated(media, file)?))).collect()
     }
 
@@ -216,11 +227,12 @@ impl Archive {
     /// Returns the kept files that are not needed to reach the moments from this base on: older
     /// snapshots, then the log below it.
     fn before(&self, base: &Base) -> Vec<FileName> {
-        let snapshots = self.bases.iter().filter(|other| other.start < base.start);
+        let older = self.bases.iter().filter(|other| other.start < base.start);
+        let snapshots = self.lost.iter().copied().chain(older.filter_map(Base::file));
         let firsts = self.listing.kept_segments.iter().map(|kept| kept.first).skip(1);
         let ends = firsts.chain(self.next_first());
         let below = ends.take_while(|&end| end <= base.start).count();
-        snapshots.filter_map(Base::file).chain(self.segments().take(below)).collect()
+        snapshots.chain(self.segments().take(below)).collect()
     }
 
     /// Returns the kept files that these wishes do not ask for, in the order in which they are to
@@ -232,7 +244,7 @@ impl Archive {
         let mut files = self.useless.clone();
         let base = match keep {
             Keep::Nothing => {
-                files.extend(self.bases.iter().filter_map(Base::file).chain(self.segments()));
+                files.extend(self.all());
                 return Ok(self.with_metas(files));
             }
             Keep::For(time) => self.base_for(|since| now.is_within(time, since)),
@@ -253,6 +265,12 @@ impl Archive {
         files.extend(base.iter().flat_map(|base| self.before(base)));
         files.extend(self.between(base.map_or(0, |base| base.start)));
         Ok(self.with_metas(files))
+    }
+
+    /// Returns all kept files but damaged ones: snapshots, then log.
+    fn all(&self) -> impl Iterator<Item = FileName> {
+        let bases = self.bases.iter().filter_map(Base::file);
+        self.lost.iter().copied().chain(bases).chain(self.segments())
     }
 
     /// Returns the newest base from which the kept log can be reached that is young enough, by the
@@ -304,10 +322,7 @@ impl Archive {
         }
         self.with_metas(match base {
             Some(base) => self.before(base),
-            None => {
-                let snapshots = self.bases.iter().filter_map(Base::file);
-                self.useless.iter().copied().chain(snapshots).chain(self.segments()).collect()
-            }
+            None => self.useless.iter().copied().chain(self.all()).collect(),
         })
     }
 

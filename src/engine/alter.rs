@@ -285,8 +285,8 @@ fn write_log(
     let name = FileName::Snapshot { start: lsn }.to_string();
     let seed = ChecksumSeed::new(uuid, timeline, lsn);
     let written = SnapshotWriter::create(media, &temporary, seed).and_then(|mut writer| {
-        let header = shared.header();
-        machine_state::save(&mut writer, machine, header, lsn - 1, || slots.note_progress())?;
+        let before = (shared.header(), shared.uses_time);
+        machine_state::save(&mut writer, machine, before, lsn - 1, || slots.note_progress())?;
         let (start, end) = (lsn, lsn);
         writer.finish(SnapshotHeader { uuid, timeline, start, end, frames: 0, bytes: 0 })?;
         media.rename_new(&temporary, &name)?;

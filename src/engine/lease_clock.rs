@@ -25,10 +25,22 @@ pub struct LeaseBase {
     own: Option<[AtomicU64; 2]>,
 }
 
-/// Takes the base over from the image before, which was made since the machine was started.
-pub(crate) fn take_over(header: &Control, before: &Control) {
+/// Returns the clock of leases of a handle with this clock, the system's for one without, and its
+/// identity.
+fn clock_of(clock: &Clock) -> (Clock, u64) {
+    let clock = if clock.ticks() { clock.clone() } else { Clock::system() };
+    let identity = clock.identity().unwrap_or(1);
+    (clock, identity)
+}
+
+/// Takes the base over from the image before, which was made since the machine was started, unless
+/// the opener has another clock: that of the maker of a new filter ends with it, and then no handle
+/// would use the base of the image.
+pub(crate) fn take_over(header: &Control, before: &Control, clock: &Clock) {
     let base = before.lease_base();
-    header.lease_base().begin_with(base.base().read(), base.clock());
+    if base.clock() == clock_of(clock).1 {
+        header.lease_base().begin_with(base.base().read(), base.clock());
+    }
 }
 
 impl LeaseBase {
@@ -37,8 +49,7 @@ impl LeaseBase {
     /// uses the system's.
     #[must_use]
     pub fn new(header: &Control, clock: &Clock, access: Access) -> Self {
-        let clock = if clock.ticks() { clock.clone() } else { Clock::system() };
-        let ours = clock.identity().unwrap_or(1);
+        let (clock, ours) = clock_of(clock);
         let found = header.lease_base().clock();
         if found == ours {
             return Self { clock, own: None };

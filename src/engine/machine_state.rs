@@ -11,15 +11,16 @@ use ebbtide_core::machine::Machine;
 use std::io;
 
 /// Writes the content of a filter in memory, and the positions and claims of an image, as of an
-/// LSN. `advance` is called after each block. The filter's time is at least that of the image:
-/// heartbeats, and records that the log does not have any more, have told it, too.
+/// LSN. `advance` is called after each block. The filter's time is at least that of the image, if
+/// its kind `used_time`: heartbeats, and records that the log does not have any more, have told it,
+/// too. Other kinds only record a clock, which may have been ahead.
 ///
 /// # Errors
 /// Those of the medium, including a full disk.
 pub(crate) fn save(
     writer: &mut SnapshotWriter,
     machine: &Machine,
-    header: &Control,
+    (header, used_time): (&Control, bool),
     lsn: u64,
     advance: impl Fn(),
 ) -> io::Result<()> {
@@ -31,7 +32,8 @@ pub(crate) fn save(
     writer.frame(&frame(Content::State, 0, 0), &words)?;
     beside(header, |content, index, words| writer.frame(&frame(content, 0, index), words))?;
     let told = latest_of_stripes(header).word();
-    let is_later = machine.kind().uses_time() && told > machine.latest().word();
+    let uses_time = used_time && machine.kind().uses_time();
+    let is_later = uses_time && told > machine.latest().word();
     for (index, sums) in (0..).zip(machine.content().sums()) {
         let time = if is_later && index == 0 { told } else { sums.time };
         let words = [sums.inserts, time, sums.new_bits];

@@ -6,7 +6,7 @@
 //! under the opening byte. Whenever a creator or an opener dies, the next opener finds either the
 //! old filter or the new one.
 
-use crate::archive::{keep_file, kept_files};
+use crate::archive::{former, keep_file};
 use crate::engine::directory::{
     LEFTOVER_TEMPORARY, SLOT_TEMPORARIES, clear, put_former_away, remove_temporaries,
     remove_temporaries_of, write_file,
@@ -30,7 +30,7 @@ use crate::options::Options;
 #[cfg(not(shuttle))]
 use crate::platform::system;
 use crate::recovery::removal::remove_for_good;
-use crate::recovery::{KnownExtent, Recovered, rebuild, rebuild_in_memory, trim};
+use crate::recovery::{KnownExtent, Listing, Recovered, rebuild, rebuild_in_memory, trim};
 use crate::sync::{self, Instant, patience};
 use crate::telemetry::{Timed, Work};
 use crate::wal::mapped_log::next_end;
@@ -359,8 +359,9 @@ pub(crate) fn for_reading(
     )
 }
 
-/// Begins a timeline although there was no space (the error `full`). Frees, in turn, log that no
-/// timeline needs, the fallback base, and at last all log, once the state is written as a snapshot.
+/// Begins a timeline although there was no space (the error `full`). Frees, in turn, log from before
+/// an alteration, log that no timeline needs, the fallback base, and at last all log, once the state
+/// is written as a snapshot.
 fn begin_in_space_of_log(
     media: &dyn Media,
     meta: &Meta,
@@ -373,8 +374,19 @@ fn begin_in_space_of_log(
         Err(error) if error.is_out_of_memory() => Ok(None),
         rebuilt => rebuilt.map(Some),
     };
+    // The rename of `meta` by an alteration may not be durable yet, and the filter needs the log of
+    // the `meta` that it has after a power cut.
+    media.sync().map_err(Error::io("sync", media.path()))?;
+    if !Listing::of_filter(media, meta.log_uuid)?.others.is_empty() {
+        // If the disk refuses the names for it, the next step removes it.
+        let _ = put_former_away(media, meta);
+        match begin() {
+            Err(error) if error.is_full() => {}
+            begun => return begun,
+        }
+    }
     // What is only kept goes first.
-    while kept_files::remove_oldest(media, meta, LEFTOVER_TEMPORARY..)? {
+    while former::remove_oldest(media, meta, LEFTOVER_TEMPORARY..)? {
         match begin() {
             Err(error) if error.is_full() => {}
             begun => return begun,

@@ -234,11 +234,7 @@ impl Reclaim {
         if !listing.others.is_empty() {
             put_away(media, &self.shared.meta, (keep, second), numbers())?;
         }
-        let archive = match Archive::read(media, &self.shared.meta) {
-            // Likewise, as long as it cannot be read what the files belong to.
-            Err(Error::Damaged { .. } | Error::Version { .. }) => return Ok(()),
-            archive => archive?,
-        };
+        let archive = Archive::read(media, &self.shared.meta)?;
         let now = Now { wall: second, even: self.even_clock.second(self.shared.header()) };
         let unwanted = archive.superfluous(media, Pruning::aim(keep), now)?;
         let left = files.saturating_sub(unwanted.len());
@@ -307,9 +303,14 @@ impl Reclaim {
         // The snapshot's name may be newer than the last sync of the directory, its writer dead.
         self.shared.sync_directory()?;
         let newest = listing.snapshots[at];
+        let numbers = || repeat_with(|| self.shared.log.next_temporary());
         if listing.has_kept() {
-            let numbers = repeat_with(|| self.shared.log.next_temporary());
-            remove_kept(&*self.shared.media, &mut listing, newest, numbers)?;
+            remove_kept(&*self.shared.media, &mut listing, newest, numbers())?;
+        }
+        // So does log from before an alteration that could not be put away.
+        if !listing.others.is_empty() {
+            let none = (Keep::Nothing, 0);
+            put_away(&*self.shared.media, &self.shared.meta, none, numbers())?;
         }
         // The snapshot's writer may have died before this. Repair must not search for log below.
         self.shared.header().snapshot().raise(newest);

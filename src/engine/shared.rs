@@ -4,7 +4,7 @@
 //! Each part holds an `Arc` of it. The session is dropped after everything else, because it proves
 //! that the handle lives.
 
-use crate::archive::kept_files;
+use crate::archive::former;
 use crate::engine::closing::{Busy, Closing};
 use crate::error::{Error, Result};
 use crate::image::{Control, Image};
@@ -200,10 +200,11 @@ impl Shared {
         if self.is_closed() { self.closed() } else { self.retired() }
     }
 
-    /// Removes the oldest part of the log that is only kept. Returns false if there is none.
+    /// Removes the oldest part of the log that is only kept, on a full disk. Returns false if there
+    /// is none.
     pub(crate) fn remove_oldest_kept(&self) -> Result<bool> {
         let numbers = std::iter::repeat_with(|| self.log.next_temporary());
-        kept_files::remove_oldest(&*self.media, &self.meta, numbers)
+        former::remove_oldest(&*self.media, &self.meta, numbers)
     }
 
     /// Checks that the directory still contains this filter. If not, the image is retired, so that

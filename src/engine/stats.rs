@@ -296,11 +296,8 @@ impl KeptLog {
 /// Returns what is kept of the log.
 fn kept_log(shared: &Shared, listing: &Listing) -> Result<KeptLog> {
     let media = &*shared.media;
-    let keep = match keep_file::read(media) {
-        // `verify` tells of it.
-        Err(Error::Damaged { .. }) => Keep::Nothing,
-        keep => keep?,
-    };
+    // All of it as long as that file is damaged, of which `verify` tells.
+    let keep = keep_file::wished(media)?;
     if keep == Keep::Nothing && !listing.has_kept() {
         return Ok(KeptLog::default());
     }

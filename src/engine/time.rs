@@ -78,7 +78,7 @@ pub fn continue_time(
         return Ok(());
     };
     let ours = clock.identity();
-    lease_clock::take_over(header, &before);
+    lease_clock::take_over(header, &before, clock);
     let (base, which) = (before.time_base().base().read(), before.time_base().clock());
     if base[0] != 0 && meta.downtime == Downtime::Age && ours.is_none_or(|ours| ours == which) {
         header.time_base().begin_with(base, which);
@@ -270,8 +270,13 @@ impl Time {
     }
 
     fn now_of_base(&self) -> Stamp {
-        let (clock, latest) = (&self.shared.options.clock, self.latest());
-        match self.base.read(self.shared.header(), clock) {
+        let (header, clock) = (self.shared.header(), &self.shared.options.clock);
+        let (latest, mut read) = (self.latest(), self.base.read(header, clock));
+        if self.base.own.is_some() && read.is_none_or(|time| is_behind(time, latest.time)) {
+            self.follow_image(read, latest);
+            read = self.base.read(header, clock);
+        }
+        match read {
             Some(time) => Stamp { time: time.max(latest.time), stream: false },
             // Nothing has happened yet.
             None if latest.time == 0 && clock.ticks() => {
@@ -279,6 +284,25 @@ impl Time {
             }
             None => Stamp { time: latest.time, stream: latest.stream || !clock.ticks() },
         }
+    }
+
+    /// Fills the base of a handle with another clock than the image's, or raises it, as others have
+    /// done with the base of the image: a clock moves the filter by now, or keys were ahead of it.
+    #[cold]
+    fn follow_image(&self, read: Option<Micros>, latest: Stamp) {
+        let (header, clock) = (self.shared.header(), &self.shared.options.clock);
+        // The offset is stored after the base is filled. Without it the time would be the wall
+        // clock's, and stay so: until it is there, the filter is as of its latest time.
+        let is_moved =
+            || header.time_base().base().read()[0] != 0 && clock_offset::noted(header).is_some();
+        let to = match read {
+            Some(_) => Some(latest.time),
+            None if latest.time > 0 && is_moved() => {
+                time_now(header, self.shared.meta.downtime, clock)
+            }
+            None => None,
+        };
+        to.into_iter().for_each(|to| self.base.raise(header, clock, to));
     }
 
     /// Returns the time of a write: the given one, checked against the wall clock, or the time of
@@ -339,10 +363,12 @@ impl Time {
     /// Copies the clock, for operations that are decided before they are written. The caller has
     /// read the filter's latest time before.
     pub(crate) fn copy(&self) -> ClockCopy {
+        // Before the base, which this may fill.
+        let first = self.now();
         let base = self.base.words(self.shared.header()).read();
         let (uses_time, is_moved) = (self.shared.uses_time, self.is_moved());
         let elapsed = self.elapsed();
-        ClockCopy { base, elapsed, first: self.now(), uses_time, is_moved, raised: None }
+        ClockCopy { base, elapsed, first, uses_time, is_moved, raised: None }
     }
 
     /// Raises the time base as operations have raised the copy of it.

@@ -18,7 +18,7 @@ pub(super) const REMEDY: &str =
 
 /// The session table, and the stripes behind it.
 pub(super) const SLOTS: usize = 128;
-pub(super) const SLOTS_WORDS: usize = 128;
+pub(crate) const SLOTS_WORDS: usize = 128;
 pub(super) const STRIPES: usize = SLOTS + SLOTS_WORDS;
 
 /// The identity of an image.

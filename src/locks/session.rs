@@ -29,7 +29,7 @@ use std::time::Duration;
 pub const SLOTS: u16 = 126;
 
 // The image's session table has room for all of them, and lock words can represent them.
-const _: () = assert!(SLOTS as usize <= crate::format::header::PAGE_WORDS);
+const _: () = assert!(SLOTS as usize <= crate::image::identity::SLOTS_WORDS);
 const _: () = assert!(SLOTS <= crate::locks::stripe_lock::Owner::SLOTS);
 
 /// The byte that is held by a handle that creates, opens, recovers, alters or closes the filter.

@@ -1,7 +1,7 @@
 //! An alteration that dies or fails leaves the old filter or the new one.
 
 use crate::claims::options;
-use ebbtide::history::{At, Unlogged};
+use ebbtide::history::{At, History, Unlogged};
 use ebbtide::inspect::verify_on;
 use ebbtide::media::{Access, Media, Memory};
 use ebbtide::{Any, Bloom, Durability, Error, Filter, Keep, Options, Reader};
@@ -14,12 +14,13 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 
 /// The claims, by name.
-pub const ALL: [(&str, fn()); 6] = [
+pub const ALL: [(&str, fn()); 7] = [
     ("wherever_an_alteration_dies_the_filter_is_the_old_one_or_the_new_one", dies),
     ("whichever_call_of_an_alteration_fails_its_handles_continue_and_nothing_is_lost", fails),
     ("what_an_alteration_could_not_put_away_is_kept_by_the_next_checkpoints", put_away_later),
     ("what_a_failed_alteration_leaves_costs_no_log_that_the_filter_still_needs", leaves),
     ("on_a_disk_that_is_too_full_for_an_alteration_the_filter_stays_as_it_is", full),
+    ("log_that_an_alteration_could_not_put_away_is_space_on_a_full_disk", full_later),
     ("where_files_have_one_name_no_alteration_begins_and_the_filter_stays_as_it_is", one_name),
 ];
 
@@ -261,18 +262,28 @@ fn used(memory: &Memory) -> u64 {
 
 fn full() {
     let values = both();
-    let (mut refused, mut tried) = (0, 0);
-    for room in (0..80).map(|step| step * 4096) {
+    let (mut refused, mut tried, mut altered) = (0, 0, 0);
+    let rooms = (0..80).map(|step| step * 4096);
+    let keeps = [Keep::Bytes(1 << 30), Keep::Nothing];
+    for (keep, room) in keeps.into_iter().flat_map(|keep| rooms.clone().map(move |of| (keep, of))) {
         let memory = Memory::new();
         let shared: Arc<dyn Media> = Arc::new(memory.clone());
         let first = filter(shared.clone());
+        let options = || options().keep_log(keep);
         let second: Filter<Bloom> = Filter::open_on(shared.clone(), options()).expect("a filter");
         memory.set_capacity(used(&memory) + room);
+        let before = content(&memory, "meta");
         let done = first.alter(new(), Unlogged::Refuse);
         tried += 1;
         if let Err(error) = &done {
             refused += 1;
             assert!(error.is_full(), "{room}: {error}");
+            if content(&memory, "meta") != before {
+                // Log from before it is space enough.
+                altered += 1;
+                assert!(has_all(&second, KEYS), "{keep}, {room}");
+                assert_eq!(value(&second), values[1], "{keep}, {room}");
+            }
         }
         memory.set_capacity(u64::MAX);
         for handle in [&second, &first] {
@@ -285,6 +296,95 @@ fn full() {
         assert!(has_all(&first, KEYS + 5), "{room}");
     }
     assert!(refused > 0 && refused < tried, "{refused} of {tried}");
+    println!("{altered} of {refused} refused ones have altered the filter");
+}
+
+/// Returns a filter that was altered although a call of that has failed, if the log from before was
+/// not put away; otherwise whether all calls have succeeded.
+fn not_put_away(keep: Keep, call: u64) -> Result<(Memory, Failing<Memory>, Filter<Bloom>), bool> {
+    let memory = Memory::new();
+    let media = Failing::new(memory.clone());
+    let filter = Filter::create_on(Arc::new(media.clone()), old(), kept().keep_log(keep));
+    let filter = filter.expect("a filter");
+    insert(&filter, 0..2 * KEYS);
+    media.fail_after(call, ErrorKind::Other);
+    let done = filter.alter(new(), Unlogged::Refuse);
+    let all = media.clear_faults();
+    let names = memory.list().expect("a directory");
+    let former = names.iter().filter(|name| name.starts_with("wal-000002"));
+    // Enough for what the test writes.
+    if all || done.is_err() || filter.sync().is_err() || former.count() < 6 {
+        return Err(all);
+    }
+    Ok((memory, media, filter))
+}
+
+fn full_later() {
+    let mut left = 0;
+    for keep in [Keep::Bytes(1 << 30), Keep::Nothing] {
+        let mut is_first = true;
+        for call in 1.. {
+            match not_put_away(keep, call) {
+                Ok(made) => assert!(writes_on_full_disk(made, 0), "{keep}, call {call}"),
+                Err(true) => break,
+                Err(false) => continue,
+            }
+            left += 1;
+            // Whichever call is the next to find no space.
+            let mut refusing = (1..).take_while(|_| is_first);
+            let again = |second| writes_on_full_disk(not_put_away(keep, call).expect("it"), second);
+            while refusing.next().is_some_and(again) {}
+            is_first = false;
+        }
+    }
+    assert!(left > 10, "{left}");
+}
+
+/// Fills the disk of a filter, and writes to it. Of the calls the one of this number fails, unless
+/// it is 0. Returns whether it has come to that.
+fn writes_on_full_disk(
+    (memory, media, filter): (Memory, Failing<Memory>, Filter<Bloom>),
+    refused: u64,
+) -> bool {
+    memory.set_capacity(used(&memory));
+    if refused > 0 {
+        media.fail_after(refused, ErrorKind::StorageFull);
+    }
+    for key in 2 * KEYS..2 * KEYS + 300 {
+        let insert = || filter.insert(key.to_le_bytes());
+        let inserted = insert();
+        let inserted = if refused > 0 && inserted.is_err() { insert() } else { inserted };
+        if let Err(error) = inserted {
+            // That call was to free the space of files that have lost their names, or a sync.
+            let names = memory.list().expect("a directory");
+            let is_left = names.iter().any(|name| name.starts_with("tmp-"));
+            let is_poisoned = matches!(error, Error::Poisoned { .. });
+            assert!(refused > 0 && (is_left || is_poisoned), "call {refused}: {error}");
+            drop(filter);
+            let again = Filter::<Bloom>::open_on(Arc::new(memory), options()).expect("space");
+            assert!(has_all(&again, key), "call {refused}");
+            return true;
+        }
+    }
+    let happened = !media.clear_faults();
+    filter.checkpoint().unwrap_or_else(|error| panic!("call {refused}: {error}"));
+    assert!(has_all(&filter, 2 * KEYS + 300), "call {refused}");
+    // What is kept has no gap.
+    let shared: Arc<dyn Media> = Arc::new(memory.clone());
+    let mut history = History::open_on(shared).expect("a log").with_undurable();
+    while history.read().unwrap_or_else(|error| panic!("call {refused}: {error}")).is_some() {}
+    drop(filter);
+    let report = verify_on(&memory).expect("it is there");
+    assert!(report.is_sound(), "call {refused}: {report:?}");
+    happened
+}
+
+/// Returns the content of a file.
+fn content(memory: &Memory, name: &str) -> Vec<u8> {
+    let file = memory.open(name, Access::Read).expect("a file");
+    let mut bytes = vec![0; file.bytes().expect("a length") as usize];
+    file.read_at(&mut bytes, 0).expect("its bytes");
+    bytes
 }
 
 /// Returns a filter with kept log, all of it durable, and a moment of it.

@@ -6,7 +6,7 @@ use ebbtide::inspect::{Assembly, origin_on};
 use ebbtide::media::{Media, Memory};
 use ebbtide::{
     AgePartitioned, Any, Claim, Clock, Code, Downtime, Filter, Keep, ManualClock, Options,
-    Parameters, Standby, TimeLimited, Timestamp,
+    Parameters, Reader, Standby, TimeLimited, Timestamp,
 };
 use ebbtide_testkit::environment::scaled;
 use ebbtide_testkit::random::Random;
@@ -236,6 +236,152 @@ fn forgetting_sets_no_time_back() {
     filter.alter(window(HOUR), Unlogged::Forget).expect("an alteration");
     assert_eq!(filter.stat().expect("figures").time, Some(noon));
     assert!(!filter.contains(7_u64.to_le_bytes()).expect("an answer"), "90 minutes old");
+}
+
+#[test]
+fn forgetting_keeps_all_keys_in_the_log_of_a_kind_without_time_whose_clock_was_once_ahead() {
+    let (media, hands) = (memory(), Hands::new());
+    let unkept = hands.options().keep_log(Keep::Nothing);
+    let filter = Filter::create_on(media, AgePartitioned::last(1000), unkept);
+    let filter = filter.expect("a filter").into_any();
+    hands.clock.set_wall(START + 24 * HOUR);
+    filter.insert("ahead").expect("an insert");
+    hands.clock.set_wall(START);
+    for round in 0..3_u64 {
+        for number in 0..400 {
+            filter.insert((1000 * round + number).to_le_bytes()).expect("an insert");
+        }
+        filter.checkpoint().expect("a checkpoint");
+    }
+    let altered = filter.alter(window(HOUR), Unlogged::Forget).expect("an alteration");
+    assert!(!altered.is_whole, "the key that was ahead is gone");
+    let is_there = |number: &u64| filter.contains(number.to_le_bytes()).expect("an answer");
+    assert_eq!((2000..2400).filter(is_there).count(), 400);
+}
+
+/// Makes a filter of the last hour, and closes it. The clock was `off` at its creation, as by the
+/// function, and was set right while it was open.
+fn make(dir: &Path, hands: &mut Hands, off: fn(Timestamp) -> Timestamp) {
+    hands.clock.set_wall(off(hands.now));
+    let filter = Filter::create(dir, window(HOUR), hands.options()).expect("a filter");
+    filter.insert("before").expect("an insert");
+    hands.clock.set_wall(hands.now);
+    hands.pass(MINUTE);
+    filter.insert("after").expect("an insert");
+    filter.close().expect("a clean end");
+}
+
+#[test]
+fn a_remade_filter_is_ahead_of_the_clock_or_behind_it_as_its_source() {
+    let home = tempfile::tempdir().expect("a directory");
+    for (name, off) in [
+        ("behind", (|time| time - 24 * HOUR) as fn(Timestamp) -> Timestamp),
+        ("ahead", |time| time + 24 * HOUR),
+    ] {
+        let [dir, made] = ["dir", "made"].map(|part| home.path().join(format!("{name} {part}")));
+        let mut hands = Hands::new();
+        make(&dir, &mut hands, off);
+        let source: Filter = Filter::open(&dir, hands.options()).expect("a filter");
+        let wanted = source.clock_lead();
+        source.close().expect("a clean end");
+        assert_eq!(wanted.is_some(), name == "ahead");
+        remake(&[&dir], &made, window(HOUR), hands.options(), None).expect("it is kept");
+        let remade: Filter = Filter::open(&made, hands.options()).expect("a filter");
+        assert_eq!(remade.clock_lead(), wanted, "{name}");
+        assert!(has(&remade, "before") && has(&remade, "after"), "{name}");
+        hands.pass(30 * MINUTE);
+        assert!(has(&remade, "before"), "{name}: 31 minutes old");
+        hands.pass(HOUR);
+        assert!(!has(&remade, "after"), "{name}: 90 minutes old");
+    }
+}
+
+#[test]
+fn a_union_is_as_far_from_the_clock_as_the_source_that_was_the_latest() {
+    let home = tempfile::tempdir().expect("a directory");
+    let [right, behind] = ["right", "behind"].map(|name| home.path().join(name));
+    let mut hands = Hands::new();
+    make(&right, &mut hands, |time| time);
+    hands.pass(10 * HOUR);
+    make(&behind, &mut hands, |time| time - 2 * HOUR);
+    for (name, sources) in [("one", [&right, &behind]), ("other", [&behind, &right])] {
+        let made = home.path().join(name);
+        remake(&sources, &made, window(HOUR), hands.options(), None).expect("it is kept");
+        let remade: Filter = Filter::open(&made, hands.options()).expect("a filter");
+        assert!(has(&remade, "before") && has(&remade, "after"), "{name}: a minute old");
+    }
+}
+
+#[test]
+fn handles_of_a_remade_filter_have_one_time_of_leases() {
+    let home = tempfile::tempdir().expect("a directory");
+    let [dir, made] = ["dir", "made"].map(|name| home.path().join(name));
+    let hands = Hands::new();
+    let filter = Filter::create(&dir, window(3 * HOUR), hands.options()).expect("a filter");
+    filter.insert("first").expect("an insert");
+    remake(&[&dir], &made, window(2 * HOUR), hands.options(), None).expect("it is kept");
+    let one: Filter = Filter::open(&made, hands.options()).expect("a filter");
+    hands.clock.set_wall(START + HOUR);
+    let other: Filter = Filter::open(&made, hands.options()).expect("a filter");
+    let claimed = one.claim("k", MINUTE).expect("an answer");
+    assert!(matches!(claimed, Claim::Yours(_)), "{claimed:?}");
+    let again = other.claim("k", MINUTE).expect("an answer");
+    assert!(matches!(again, Claim::InProgress { .. }), "{again:?}");
+}
+
+/// Returns options with a clock of another process, which counts from another moment.
+fn elsewhere(wall: Timestamp) -> (ManualClock, Options) {
+    let clock = ManualClock::new(wall);
+    (clock.clone(), options(clock))
+}
+
+#[test]
+fn a_handle_with_another_clock_ages_keys_also_if_it_was_opened_before_the_first_by_a_clock() {
+    // Then both are set ahead.
+    for step in [Duration::ZERO, 12 * HOUR] {
+        let (media, mut hands) = (memory(), Hands::new());
+        let filter = Filter::create_on(media.clone(), window(10 * MINUTE), hands.options());
+        let filter = filter.expect("a filter").into_any();
+        // The clock continues from there.
+        filter.call().time(START - HOUR).insert("event").expect("an insert");
+        let (clock, other) = elsewhere(START);
+        let reader = Reader::<Any>::open_on(media.clone(), other.clone()).expect("a reader");
+        let asking: Filter = Filter::open_on(media.clone(), other).expect("a filter");
+        let know = |key: &str| {
+            let by_clock = filter.contains(key).expect("an answer");
+            let others = [reader.contains(key), asking.contains(key)];
+            (by_clock, others.map(|answer| answer.expect("an answer")))
+        };
+        assert_eq!(know("event"), (true, [true; 2]), "{step:?}");
+        filter.insert("by the clock").expect("an insert");
+        assert_eq!(know("by the clock"), (true, [true; 2]), "{step:?}");
+        hands.clock.set_wall(START + step);
+        clock.set_wall(START + step);
+        for (minutes, wanted) in [(5, true), (15, false)] {
+            hands.pass(minutes * MINUTE);
+            clock.advance(minutes * MINUTE);
+            assert_eq!(know("by the clock"), (wanted, [wanted; 2]), "{step:?}, {minutes}");
+        }
+    }
+}
+
+#[test]
+fn a_reader_with_another_clock_follows_keys_that_are_ahead() {
+    let (media, mut hands) = (memory(), Hands::new());
+    let filter = Filter::create_on(media.clone(), window(10 * MINUTE), hands.options());
+    let filter = filter.expect("a filter");
+    filter.insert("by the clock").expect("an insert");
+    let (clock, other) = elsewhere(START);
+    let reader = Reader::<Any>::open_on(media, other).expect("a reader");
+    filter.call().time(START + 40 * MINUTE).insert("ahead").expect("an insert");
+    filter.insert("after it").expect("an insert");
+    let know = |key: &str| {
+        [filter.contains(key), reader.contains(key)].map(|answer| answer.expect("an answer"))
+    };
+    assert_eq!(know("after it"), [true; 2]);
+    hands.pass(15 * MINUTE);
+    clock.advance(15 * MINUTE);
+    assert_eq!(know("after it"), [false; 2]);
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! Tightly planned disks: a filter continues in the space that only a damaged filter would need.
 
+use ebbtide::history::{At, History, Unlogged};
 use ebbtide::media::{Access, Disk, Media, Memory};
 use ebbtide::{
-    AgePartitioned, Any, Bloom, Claim, Clock, Error, Filter, ManualClock, Options, Parameters,
-    Spectral, TimeLimited, Timestamp, inspect,
+    AgePartitioned, Any, Bloom, Claim, Clock, Code, Error, Filter, Keep, ManualClock, Options,
+    Parameters, Reader, Spectral, TimeLimited, Timestamp, inspect,
 };
 use ebbtide_testkit::mount::mounted;
 use ebbtide_testkit::space::{digest, options, shared, spec, used};
@@ -320,4 +321,92 @@ fn on_tight_disk(home: &std::path::Path) {
     assert_eq!(digest(&filter).value, before.value);
     filter.close().expect("a clean end");
     assert!(inspect::verify_on(&Disk::new(home)).expect("a report").is_sound());
+}
+
+/// Creates a filter that was altered, with kept log from before, whose `meta` is damaged. Returns
+/// an LSN of that log, too.
+fn with_damaged_past(memory: &Memory, keep: Keep) -> (Filter, u64) {
+    let created = Filter::create_on(shared(memory), spec(), options().keep_log(keep));
+    let filter = created.expect("room").into_any();
+    insert(&filter, 0..500);
+    let lsn = digest(&filter).lsn - 1;
+    filter.alter(AgePartitioned::last(11_000), Unlogged::Refuse).expect("its log is kept");
+    let mut metas = names(memory, "kept-");
+    metas.retain(|name| name.contains("-meta-"));
+    assert_eq!(metas.len(), 1);
+    damage(memory, &metas[0]);
+    for round in 1..5 {
+        insert(&filter, round * 1000..round * 1000 + 1000);
+        filter.checkpoint().expect("room");
+    }
+    (filter, lsn)
+}
+
+#[test]
+fn damaged_parameters_of_kept_log_cost_moments_of_the_past_and_nothing_else() {
+    let memory = Memory::new();
+    let (filter, past) = with_damaged_past(&memory, Keep::Bytes(1 << 30));
+    let at = |lsn| Reader::<Any>::at_on(shared(&memory), At::Lsn(lsn), options());
+    let (stat, now) = (filter.stat().expect("figures"), digest(&filter));
+    assert!(stat.kept_log_bytes > 100_000 && stat.kept_log_from > Some(past), "{stat:?}");
+    assert_eq!(at(past).expect_err("it cannot be read").code(), Code::NotKept);
+    let from = at(stat.kept_log_from.expect("some log")).expect("it is kept");
+    assert!(from.contains(7_u64.to_le_bytes()).expect("an answer"));
+    let present = at(now.lsn - 1).expect("it is now");
+    assert_eq!(present.digest().expect("a digest").value, now.value);
+    let reader = Reader::<Any>::open_on(shared(&memory), options()).expect("a reader");
+    assert_eq!(reader.stat().expect("figures").kept_log_bytes, stat.kept_log_bytes);
+    let mut history = History::open_on(shared(&memory)).expect("a log").with_undurable();
+    let mut read = 0;
+    while let Some(commit) = history.read().expect("a commit") {
+        read += commit.operations.len();
+    }
+    assert_eq!(read, 4000, "what came after the alteration");
+    let report = inspect::verify_on(&memory).expect("a report");
+    let unsound: Vec<_> = report.files.iter().filter(|file| !file.damage.is_empty()).collect();
+    assert!(unsound.len() == 1 && unsound[0].name.contains("-meta-"), "{unsound:?}");
+    let what = unsound[0].damage[0].to_string();
+    assert!(what.contains("the filter does not need this file"), "{what}");
+    filter.alter(AgePartitioned::last(3000), Unlogged::Refuse).expect("the window is there");
+    assert!(filter.contains(4999_u64.to_le_bytes()).expect("an answer"));
+}
+
+#[test]
+fn what_is_kept_with_damaged_parameters_is_removed_in_its_turn_and_with_all_else() {
+    let memory = Memory::new();
+    let (filter, _) = with_damaged_past(&memory, Keep::Bytes(64 << 10));
+    for round in 5..30 {
+        insert(&filter, round * 1000..round * 1000 + 1000);
+        filter.checkpoint().expect("room");
+        let bytes = filter.stat().expect("figures").kept_log_bytes;
+        assert!(bytes <= 64 << 10, "{bytes} in round {round}");
+    }
+    assert!(names(&memory, "kept-").iter().all(|name| !name.contains("-meta-")));
+    let memory = Memory::new();
+    drop(with_damaged_past(&memory, Keep::Bytes(1 << 30)));
+    let none = options().keep_log(Keep::Nothing);
+    let filter = Filter::<Any>::open_on(shared(&memory), none).expect("a filter");
+    insert(&filter, 5000..5010);
+    filter.checkpoint().expect("room");
+    assert_eq!(names(&memory, "kept-"), [""; 0]);
+}
+
+#[test]
+fn a_full_disk_takes_what_is_kept_also_if_its_parameters_are_damaged() {
+    let memory = Memory::new();
+    let (filter, _) = with_damaged_past(&memory, Keep::Bytes(1 << 30));
+    memory.set_capacity(used(&memory));
+    filter.checkpoint().expect("kept log is space");
+    let other = Filter::<Any>::open_on(shared(&memory), options().background(true));
+    let other = other.expect("it is open");
+    insert(&other, 5000..7000);
+    other.checkpoint().expect("kept log is space");
+    drop((other, filter));
+
+    let memory = Memory::new();
+    drop(with_damaged_past(&memory, Keep::Bytes(1 << 30)));
+    memory.set_capacity(used(&memory));
+    let filter = opened(&memory).expect("kept log is space");
+    insert(&filter, 5000..7000);
+    assert!(filter.contains(4999_u64.to_le_bytes()).expect("an answer"));
 }

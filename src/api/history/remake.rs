@@ -17,6 +17,8 @@ use crate::engine::outcome::{Precondition, Request, Waits};
 use crate::engine::time::Stamp;
 use crate::engine::write::write_recorded;
 use crate::error::{Error, Result};
+use crate::image::clock_offset;
+use crate::media::Disk;
 use crate::options::{Durability, Options};
 use ebbtide_core::hash::{KeyHasher, mix, scale};
 use std::path::Path;
@@ -68,12 +70,17 @@ struct Source {
     next: Option<Commit>,
     /// The time of the next commit, or of one before if that has none.
     time: Option<Timestamp>,
+    /// The latest time that a clock gave.
+    by_clock: Option<Timestamp>,
+    /// How far the filter is ahead of the wall clock, in milliseconds.
+    offset: i64,
 }
 
 impl Source {
     fn open(dir: &Path) -> Result<Self> {
         let history = History::open(dir)?.with_undurable();
-        Ok(Self { history, next: None, time: None })
+        let offset = clock_offset::previous(&Disk::new(dir), history.meta().uuid)?.unwrap_or(0);
+        Ok(Self { history, next: None, time: None, by_clock: None, offset })
     }
 
     fn advance(&mut self) -> Result<Option<Commit>> {
@@ -81,7 +88,9 @@ impl Source {
         let times = next.iter().flat_map(|commit| &commit.operations);
         // That of a claim is the time of leases.
         let is_key = |of: &&Operation| !matches!(of.change, Change::Claim { .. });
-        self.time = times.filter(is_key).find_map(|of| of.time).or(self.time);
+        self.time = times.clone().filter(is_key).find_map(|of| of.time).or(self.time);
+        let by_clock = times.filter(|of| is_key(of) && !of.is_stream_time);
+        self.by_clock = self.by_clock.max(by_clock.filter_map(|of| of.time).max());
         Ok(std::mem::replace(&mut self.next, next))
     }
 }
@@ -200,9 +209,12 @@ fn fill<K: Spec>(
     }
     writing.write_all(&next, &mut made)?;
     if writing.has_clock {
-        // Whoever opens it continues from there by a clock.
+        // Whoever opens it continues from there by a clock, as far ahead of it as the filter that
+        // was the latest by a clock: a clock that was wrong was so for its keys.
         let latest = writing.filter.engine().time.latest().time;
-        clock.set_wall(Timestamp::from_unix_micros(latest));
+        let offset = sources.iter().max_by_key(|source| source.by_clock).map_or(0, |of| of.offset);
+        let wall = (latest as i64).saturating_sub(offset.saturating_mul(1000));
+        clock.set_wall(Timestamp::from_unix_micros(wall.max(0) as u64));
         writing.filter.engine().time.continue_from(latest);
     }
     writing.filter.close()?;

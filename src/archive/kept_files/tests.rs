@@ -1,6 +1,7 @@
 //! Which kept files stay.
 
 use super::*;
+use crate::archive::revisions::Revision;
 use crate::media::Memory;
 use crate::media::failing::Failing;
 use crate::recovery::removal::remove_kept;
@@ -73,8 +74,8 @@ impl Directory {
     }
 
     fn archive(&self) -> Archive {
-        let revision = Revision { end: None, meta: meta() };
-        Archive::read_revisions(&self.memory, UUID, &[revision]).expect("no error")
+        let revisions = Revisions { readable: vec![Revision::present(&meta())], lost_below: 0 };
+        Archive::read_revisions(&self.memory, UUID, revisions).expect("no error")
     }
 
     /// Removes what these wishes do not ask for.
