@@ -394,10 +394,11 @@ impl History {
                 Err(_) if may_be_old => continue,
                 read => read?,
             };
-            if is_past && read.next == self.next {
+            let (has_more, is_short) = (read.stop >= limit && limit < durable, read.stop < limit);
+            // Also of a batch that is longer than what is read at once.
+            if is_past && read.next == self.next && !has_more {
                 return Err(log.missing(self.next, durable));
             }
-            let (has_more, is_short) = (read.stop >= limit && limit < durable, read.stop < limit);
             if read.next > self.next || (is_short && !may_be_old) || limit >= durable {
                 return Ok((read, has_more.then_some(log)));
             }
