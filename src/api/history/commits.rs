@@ -346,6 +346,8 @@ impl History {
                 let (path, wanted) = (media.path().to_path_buf(), format!("lsn:{}", self.next - 1));
                 return Err(Error::NotKept { path, wanted, from, end });
             };
+            // Behind the alteration the former log may have a note that changes nothing.
+            self.next = self.next.min(revision.end.unwrap_or(u64::MAX));
             self.revision = revision;
         }
         self.now = now;
@@ -513,6 +515,24 @@ mod tests {
         }
         let refused = history.read();
         assert!(matches!(refused, Err(Error::NotKept { from: 10, .. })), "{refused:?}");
+    }
+
+    #[test]
+    fn a_note_behind_an_alteration_hides_no_record_from_a_reader_that_follows() {
+        let memory = Arc::new(Memory::new());
+        let options = Options::new().background(false).keep_log(Keep::Bytes(1 << 20));
+        let filter = Filter::create_on(memory.clone(), Bloom::capacity(1000), options);
+        let filter = filter.expect("a filter");
+        filter.insert("before").expect("an insert");
+        let mut history = History::open_on(memory).expect("its log").with_undurable();
+        assert!(history.read().expect("it is there").is_some());
+        let altered = filter.alter(Bloom::capacity(2000), Unlogged::Refuse);
+        // As if a sync had noted there what it had made durable, and that had been read.
+        history.next = altered.expect("its log is kept").lsn + 2;
+        filter.insert("after").expect("an insert");
+        let commit = history.read().expect("it is there").expect("a commit");
+        assert_eq!(commit.lsn, history.next_lsn() - 1);
+        assert_eq!(history.read().expect("no error"), None);
     }
 
     #[test]
