@@ -112,7 +112,7 @@ impl Collected for Vec<Commit> {
 }
 
 impl Collected for Vec<Operation> {
-    // As much as takes long beside a look at the files.
+    // Takes long compared with a look at the files.
     const CHUNK: u64 = 1 << 14;
 
     fn add(&mut self, _: u64, group: Group<'_>, weighs: bool) {
@@ -209,21 +209,22 @@ impl History {
     }
 
     /// As `next`, but waits up to this time for a commit to come, also while another process opens
-    /// the filter. `None` if none came.
+    /// the filter. `None` if none came. Reading itself takes its time, whatever this one is.
     ///
     /// # Errors
     /// As [`History::read`], but not [`Error::Locked`].
     pub fn wait(&mut self, time: Duration) -> Result<Option<Commit>> {
         let begun = Instant::now();
         loop {
-            match self.read() {
+            let left = || time.saturating_sub(begun.elapsed());
+            match self.read_within(BRIEFLY.min(left())) {
                 Ok(None) | Err(Error::Locked { .. }) => {}
                 read => return read,
             }
-            if begun.elapsed() >= time {
+            if left().is_zero() {
                 return Ok(None);
             }
-            sync::sleep(PAUSE.min(time));
+            sync::sleep(PAUSE.min(left()));
         }
     }
 
