@@ -82,7 +82,8 @@ impl<'a> Past<'a> {
             if past.history.segments().is_empty() {
                 continue;
             }
-            if matches!(at, At::Lsn(_)) || past.revision.reaches(past.first_beyond(at)?) {
+            // Without a later commit, also where its end is gone, the next one decides.
+            if matches!(at, At::Lsn(_)) || past.first_beyond(at)?.0.is_some() {
                 return Ok(past);
             }
         }
@@ -119,19 +120,25 @@ impl<'a> Past<'a> {
         &self.revision
     }
 
-    /// Returns the LSN of the first commit that lies beyond a time or a position; without one,
-    /// the LSN after the last record.
-    fn first_beyond(&self, at: At) -> Result<u64> {
-        let found = match at {
-            At::Lsn(lsn) => return Ok(lsn.saturating_add(1)),
-            At::Time(time) => {
-                let micros = time.as_unix_micros();
-                self.log().before(self.first(), |record| time_of(record) > micros)
-            }
-            At::Position { source, position } => self.log().before(self.first(), |record| {
+    /// Returns the LSN of the first commit that lies beyond a moment, and where reading ended.
+    fn first_beyond(&self, at: At) -> Result<(Option<u64>, u64)> {
+        self.search(self.first(), |record| match at {
+            At::Lsn(_) => false,
+            At::Time(time) => time_of(record) > time.as_unix_micros(),
+            At::Position { source, position } => {
                 record.op == Op::Position && record.payload == source && record.time > position
-            }),
-        };
+            }
+        })
+    }
+
+    /// Returns the LSN of the first commit from `first` on that has such a record, and where
+    /// reading ended.
+    fn search(
+        &self,
+        first: u64,
+        mut is: impl FnMut(&Record) -> bool,
+    ) -> Result<(Option<u64>, u64)> {
+        let found = self.log().search(first, |group| group.iter().any(|(_, record)| is(record)));
         self.history.end_at(self.revision.end.unwrap_or(u64::MAX));
         found
     }
@@ -152,19 +159,30 @@ impl<'a> Past<'a> {
     /// Returns the LSN beyond a moment, as far as the log has it.
     fn limit(&self, at: At) -> Result<u64> {
         match at {
+            At::Lsn(lsn) => Ok(lsn.saturating_add(1)),
             At::Time(time) if self.revision.end.is_none() => self.before_time(time),
-            at => self.first_beyond(at),
+            at => {
+                let (found, end) = self.first_beyond(at)?;
+                Ok(found.unwrap_or(end))
+            }
         }
     }
 
     /// Returns the LSN of the first commit that is later. A time that has not come yet is an error.
     fn before_time(&self, time: Timestamp) -> Result<u64> {
         let (micros, mut latest) = (time.as_unix_micros(), 0);
-        let limit = self.log().before(self.first(), |record| {
+        // That of operations in log that is gone.
+        if let Some(&(start, _)) = self.bases.first() {
+            let mut base = SnapshotReader::open(&self.whole, start, self.revision.meta.log_uuid)?;
+            // It may be damaged behind its header.
+            latest = base.latest_time().map_or(0, |word| OperationTime::from_word(word).time);
+        }
+        let (found, end) = self.search(self.first(), |record| {
             let time = time_of(record);
             latest = latest.max(time);
             time > micros
         })?;
+        let limit = found.unwrap_or(end);
         if latest == 0 {
             let expected = "lsn:N or position:SOURCE=N: the log of this filter has no times yet";
             return Err(Error::parameter("at", expected, At::Time(time).to_string()));
@@ -172,7 +190,8 @@ impl<'a> Past<'a> {
         if micros > latest && time > Timestamp::now() {
             let wanted = format!("{}, which has not come yet", At::Time(time));
             let path = self.whole.path().to_path_buf();
-            return Err(Error::NotKept { path, wanted, from: self.reaches_from(), end: limit });
+            let from = self.reaches_from().min(limit);
+            return Err(Error::NotKept { path, wanted, from, end: limit });
         }
         Ok(limit)
     }
@@ -182,7 +201,7 @@ impl<'a> Past<'a> {
         // The longest batch, and its events.
         const LONGEST: u64 = 1 << 18;
         let from = lsn.saturating_sub(LONGEST).max(self.first());
-        let found = self.log().find(from, |group| group[group.len() - 1].0 > lsn)?;
+        let (found, _) = self.log().search(from, |group| group[group.len() - 1].0 > lsn)?;
         Ok(found.unwrap_or(lsn.saturating_add(1)))
     }
 
@@ -201,12 +220,12 @@ impl<'a> Past<'a> {
             at => self.limit(at)?,
         };
         self.history.end_at(self.revision.end.unwrap_or(u64::MAX));
-        let end = self.log().before(first, |_| false)?;
+        let end = self.log().end(first)?;
         let is_gone = self.begins_beyond(at)?;
         if (first..=end).contains(&limit) && !is_gone {
             return Ok(limit);
         }
-        let from = if is_gone { self.reaches_from() } else { first - 1 };
+        let from = if is_gone { self.reaches_from().min(end) } else { first - 1 };
         let (path, wanted) = (self.whole.path().to_path_buf(), at.to_string());
         Err(Error::NotKept { path, wanted, from, end })
     }
@@ -246,48 +265,59 @@ impl<'a> Past<'a> {
         Ok((self.rebuild_whole(at)?.0, meta))
     }
 
-    /// As [`Past::rebuild`]; also returns the directory with all log.
+    /// As [`Past::rebuild`]; also returns the directory with all log, and its extent by the image.
     ///
     /// # Errors
     /// Those of [`Past::rebuild`].
-    pub(crate) fn rebuild_whole(self, at: At) -> Result<(Recovered, Whole<'a>)> {
+    pub(crate) fn rebuild_whole(self, at: At) -> Result<(Recovered, Whole<'a>, KnownExtent)> {
         let (limit, from, first) = (self.limit(at)?, self.reaches_from(), self.first());
         let Self { whole, revision, mut listing, history, known, bases } = self;
         let end = |history: &LogReader| {
             history.end_at(revision.end.unwrap_or(u64::MAX));
-            Log { whole: &whole, history, known }.before(first, |_| false)
+            Log { whole: &whole, history, known }.end(first)
         };
-        let not_kept = |end| {
-            let (path, wanted) = (whole.path().to_path_buf(), at.to_string());
-            Error::NotKept { path, wanted, from, end }
+        let not_kept = |wanted, end| {
+            let path = whole.path().to_path_buf();
+            Error::NotKept { path, wanted, from: from.min(end), end }
         };
         if limit <= from {
-            return Err(not_kept(end(&history)?));
+            return Err(not_kept(at.to_string(), end(&history)?));
         }
         let base = bases.iter().rev().find(|&&(_, end)| end <= limit);
         let base = base.map_or(0, |&(start, _)| start);
         listing.snapshots.retain(|&start| start <= base);
         history.end_at(limit);
         let recovered = rebuild_files_in_memory(&whole, &revision.meta, (listing, history), known)?;
-        let is_beyond = match at {
+        let beyond = match at {
             // Less of the log is there, or the LSN is within a batch.
-            At::Lsn(lsn) if recovered.prefix.stop <= lsn => end(&recovered.history)? <= lsn,
+            At::Lsn(lsn) if recovered.prefix.stop <= lsn => {
+                (end(&recovered.history)? <= lsn).then(|| at.to_string())
+            }
+            At::Lsn(_) => None,
             At::Position { source, position } => {
                 let found = recovered.image.header().positions().get(source);
-                found.is_none_or(|found| found > position)
+                found.is_none_or(|found| found > position).then(|| at.to_string())
             }
-            // Log that is gone has a later operation.
             At::Time(time) => {
-                let (_, latest) = recovered.image.sum_stripes();
-                OperationTime::from_word(latest).time > time.as_unix_micros()
+                let latest = OperationTime::from_word(recovered.image.sum_stripes().1).time;
+                (latest > time.as_unix_micros()).then(|| behind(at, latest))
             }
-            At::Lsn(_) => false,
         };
-        if is_beyond {
-            return Err(not_kept(end(&recovered.history)?));
+        if let Some(wanted) = beyond {
+            return Err(not_kept(wanted, end(&recovered.history)?));
         }
-        Ok((recovered, whole))
+        Ok((recovered, whole, known))
     }
+}
+
+/// Returns a time with the reason why it is not kept although log from there on is: log that is
+/// gone has a later one.
+fn behind(at: At, latest: u64) -> String {
+    let latest = date_text(latest);
+    format!(
+        "{at}, because log that is gone has an operation of {latest}: since then a clock was set \
+         back, or keys came late (`lsn:N` reaches every moment that is kept)"
+    )
 }
 
 /// Returns the time of an operation; 0 for those without one. That of a claim is the time of
@@ -304,21 +334,12 @@ struct Log<'a> {
 }
 
 impl Log<'_> {
-    /// Returns the LSN of the first commit from `first` on that has such a record; without
-    /// one, the LSN after the last record.
-    fn before(&self, first: u64, mut is: impl FnMut(&Record) -> bool) -> Result<u64> {
-        match self.search(first, |group| group.iter().any(|(_, record)| is(record)))? {
-            (Some(found), _) => Ok(found),
-            (None, end) => Ok(end),
-        }
+    /// Returns the LSN after the last record.
+    fn end(&self, first: u64) -> Result<u64> {
+        Ok(self.search(first, |_| false)?.1)
     }
 
-    /// Returns the LSN of the first such commit from `first` on.
-    fn find(&self, first: u64, is: impl FnMut(Group<'_>) -> bool) -> Result<Option<u64>> {
-        Ok(self.search(first, is)?.0)
-    }
-
-    /// As [`Log::find`]; also returns where reading ended.
+    /// Returns the LSN of the first such commit from `first` on, and where reading ended.
     fn search(
         &self,
         first: u64,

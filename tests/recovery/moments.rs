@@ -245,7 +245,10 @@ fn a_moment_that_lies_in_removed_log_is_refused_also_if_the_log_after_it_begins_
     let position = |position| At::Position { source: 7, position };
     for moment in [second(60), position(60), second(99), position(99)] {
         // Keys of later times are in every base.
-        assert_eq!(at(moment).expect_err("it is gone").code(), Code::NotKept, "{moment}");
+        let error = at(moment).expect_err("it is gone");
+        assert_eq!(error.code(), Code::NotKept, "{moment}");
+        let names_lsn = error.to_string().contains("`lsn:N`");
+        assert_eq!(names_lsn, matches!(moment, At::Time(_)), "{error}");
         let after = opened().after(moment).expect_err("operations between are gone");
         assert_eq!(after.code(), Code::NotKept, "{moment}");
     }

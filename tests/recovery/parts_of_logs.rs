@@ -1,0 +1,127 @@
+//! What is asked of a log of which parts are gone is answered from what is there, or refused.
+
+use crate::moments::options;
+use ebbtide::history::{At, History, Unlogged};
+use ebbtide::inspect::restore_at_on;
+use ebbtide::media::{Access, Media, Memory};
+use ebbtide::{AgePartitioned, Any, Code, Error, Filter, Keep, Reader, Timestamp};
+use std::ops::Range;
+use std::sync::Arc;
+
+const START: u64 = 1_700_000_000_000_000;
+
+fn window(number: u64) -> AgePartitioned {
+    AgePartitioned::last(2000 + number)
+}
+
+/// Returns a filter that keeps its log.
+fn kept(media: &Arc<dyn Media>) -> Filter {
+    let options = options().keep_log(Keep::Bytes(1 << 40));
+    Filter::create_on(media.clone(), window(0), options).expect("a filter").into_any()
+}
+
+fn memory() -> Arc<dyn Media> {
+    Arc::new(Memory::new())
+}
+
+fn second(second: u64) -> Timestamp {
+    Timestamp::from_unix_micros(START + second * 1_000_000)
+}
+
+/// Inserts keys, each in the second of its number, with a checkpoint now and then.
+fn insert(filter: &Filter, keys: Range<u64>) {
+    for key in keys {
+        filter.call().time(second(key)).insert(key.to_le_bytes()).expect("an insert");
+        if key % 100 == 99 {
+            filter.checkpoint().expect("a checkpoint");
+        }
+    }
+}
+
+fn digest(filter: &Filter) -> u128 {
+    filter.digest().expect("a digest").value
+}
+
+fn at(media: &Arc<dyn Media>, at: At) -> Result<Reader<Any>, Error> {
+    Reader::at_on(media.clone(), at, options())
+}
+
+/// Returns the names of kept segments that begin below an LSN, by the first of their records.
+fn segments(media: &dyn Media, end: u64) -> Vec<(u64, String)> {
+    let names = media.list().expect("a directory");
+    let of = |name: String| {
+        let (_, first) = name.strip_prefix("kept-")?.split_once("-wal-")?.1.split_once('-')?;
+        Some((first.parse().expect("an LSN"), name))
+    };
+    let mut found: Vec<_> = names.into_iter().filter_map(of).collect();
+    found.retain(|&(first, _)| first < end);
+    found.sort();
+    found
+}
+
+#[test]
+fn a_moment_after_log_whose_end_is_gone_is_that_of_the_log_that_follows() {
+    let media = memory();
+    let filter = kept(&media);
+    insert(&filter, 0..450);
+    let altered = filter.alter(window(1), Unlogged::Refuse).expect("its log is kept");
+    insert(&filter, 450..460);
+    let now = digest(&filter);
+    let (first, last) = segments(&*media, altered.lsn + 1).pop().expect("kept log");
+    assert!(first > 300, "{last}");
+    media.remove(&last).expect("a file");
+    let found = at(&media, At::Time(second(1000))).expect("it is kept");
+    assert_eq!(found.digest().expect("a digest").value, now);
+    let found = at(&media, At::Time(second(455))).expect("it is kept");
+    assert!(found.contains(455_u64.to_le_bytes()).expect("an answer"));
+    assert!(!found.contains(456_u64.to_le_bytes()).expect("an answer"));
+    let opened = || History::open_on(media.clone()).expect("a log").with_undurable();
+    let after = opened().after(At::Time(second(455))).expect("it is kept");
+    assert_eq!(after.count(), 4);
+    // Where log is gone.
+    let gone = At::Time(second(448));
+    assert_eq!(at(&media, gone).expect_err("it is gone").code(), Code::NotKept);
+    assert_eq!(opened().after(gone).expect_err("it is gone").code(), Code::NotKept);
+    // Before that.
+    let found = at(&media, At::Time(second(100))).expect("it is kept");
+    assert!(found.contains(100_u64.to_le_bytes()).expect("an answer"));
+    assert!(!found.contains(101_u64.to_le_bytes()).expect("an answer"));
+}
+
+#[test]
+fn a_time_after_the_last_operation_is_the_present_also_right_after_an_alteration() {
+    let media = memory();
+    let filter = kept(&media);
+    insert(&filter, 0..50);
+    filter.alter(window(1), Unlogged::Refuse).expect("its log is kept");
+    let late = At::Time(second(1000));
+    let found = at(&media, late).expect("it is kept").digest().expect("a digest").value;
+    assert_eq!(found, digest(&filter));
+    let history = History::open_on(media.clone()).expect("a log").with_undurable();
+    assert_eq!(history.after(late).expect("it is kept").count(), 0);
+    // A filter that was restored begins with a base, too.
+    let (restored, lsn) = (memory(), filter.digest().expect("a digest").lsn);
+    restore_at_on(&*media, At::Lsn(lsn - 1), &*restored).expect("it is kept");
+    let found = at(&restored, late).expect("it is kept").digest().expect("a digest").value;
+    assert_eq!(found, digest(&filter));
+}
+
+#[test]
+fn a_log_without_a_base_says_what_it_has_with_an_lsn_of_it() {
+    let media = memory();
+    let filter = kept(&media);
+    insert(&filter, 0..450);
+    let end = filter.digest().expect("a digest").lsn;
+    media.remove(&segments(&*media, 2)[0].1).expect("a file");
+    for name in media.list().expect("a directory") {
+        if name.contains("snap-") {
+            let file = media.open(&name, Access::Write).expect("a snapshot");
+            file.write_at(&[0xFF; 8], 0).expect("a damage");
+        }
+    }
+    for moment in [At::Lsn(440), At::Time(second(440))] {
+        let error = at(&media, moment).expect_err("nothing leads there");
+        let Error::NotKept { from, .. } = error else { panic!("{error}") };
+        assert!(from <= end, "{error}");
+    }
+}
