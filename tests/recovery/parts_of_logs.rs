@@ -62,6 +62,34 @@ fn segments(media: &dyn Media, end: u64) -> Vec<(u64, String)> {
 }
 
 #[test]
+fn a_reader_of_a_moment_before_an_alteration_stays_there_whatever_it_is_asked() {
+    let media = memory();
+    let filter = kept(&media);
+    insert(&filter, 0..300);
+    let (before, lsn) = (digest(&filter), filter.digest().expect("a digest").lsn);
+    filter.clear().expect("a clear");
+    for number in 1..3 {
+        filter.alter(window(number), Unlogged::Refuse).expect("its log is kept");
+    }
+    let then = at(&media, At::Lsn(lsn - 1)).expect("it is kept");
+    for _ in 0..2 {
+        let explained = then.explain(&[7_u64.to_le_bytes()], 10).expect("its log is kept");
+        assert!(explained.log.is_complete && explained.log.end == lsn, "{:?}", explained.log);
+        assert!(explained.keys[0].present);
+        assert_eq!(explained.keys[0].records.len(), 1);
+        assert!(then.contains(7_u64.to_le_bytes()).expect("an answer"));
+        assert_eq!(then.digest().expect("a digest").value, before);
+        assert_eq!(then.parameters().get("window-items"), Some("2000"));
+    }
+    // What is kept is that of the whole filter.
+    let (_, first) = &segments(&*media, 2)[0];
+    media.remove(first).expect("a file");
+    let from = filter.stat().expect("figures").kept_log_from;
+    assert!(from.is_some_and(|from| from > 0), "{from:?}");
+    assert_eq!(then.stat().expect("figures").kept_log_from, from);
+}
+
+#[test]
 fn a_moment_after_log_whose_end_is_gone_is_that_of_the_log_that_follows() {
     let media = memory();
     let filter = kept(&media);
