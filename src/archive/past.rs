@@ -77,7 +77,7 @@ impl<'a> Past<'a> {
             if !is_before {
                 continue;
             }
-            let past = Self::open(media, revision, KnownExtent::Nothing)?;
+            let past = Self::open(media, revision, KnownExtent::Nothing, at)?;
             // Parts of its log may be gone.
             if past.history.segments().is_empty() {
                 continue;
@@ -87,11 +87,11 @@ impl<'a> Past<'a> {
                 return Ok(past);
             }
         }
-        Self::open(media, last, known)
+        Self::open(media, last, known, at)
     }
 
-    /// Opens the log of a revision.
-    fn open(media: &'a dyn Media, revision: Revision, known: KnownExtent) -> Result<Self> {
+    /// Opens the log of a revision, or what a moment needs of it if the rest cannot be opened.
+    fn open(media: &'a dyn Media, revision: Revision, known: KnownExtent, at: At) -> Result<Self> {
         let whole = if revision.end.is_some() { Whole::past(media) } else { Whole::new(media) };
         let meta = &revision.meta;
         let mut listing = Listing::of_filter(&whole, meta.log_uuid)?;
@@ -110,7 +110,17 @@ impl<'a> Past<'a> {
             let oldest = bases.first().map_or(u64::MAX, |&(start, _)| start);
             listing.segments = listing.segments.split_off(listing.segments_below(oldest).len());
         }
-        let history = LogReader::open(&whole, &listing, meta.log_uuid)?;
+        let history = match LogReader::open(&whole, &listing, meta.log_uuid) {
+            Err(error) if error.is_damage() => {
+                let needed = needed_from((&whole, meta.log_uuid), &bases, at)?;
+                let start = needed.ok_or(error)?;
+                bases.retain(|base| base.0 >= start);
+                listing.snapshots.retain(|&snapshot| snapshot >= start);
+                listing.segments.drain(..listing.segments_below(start).len());
+                LogReader::open(&whole, &listing, meta.log_uuid)?
+            }
+            opened => opened?,
+        };
         history.end_at(revision.end.unwrap_or(u64::MAX));
         Ok(Self { whole, revision, listing, history, known, bases })
     }
@@ -122,13 +132,21 @@ impl<'a> Past<'a> {
 
     /// Returns the LSN of the first commit that lies beyond a moment, and where reading ended.
     fn first_beyond(&self, at: At) -> Result<(Option<u64>, u64)> {
-        self.search(self.first(), |record| match at {
+        self.search(self.search_from(at)?, |record| match at {
             At::Lsn(_) => false,
             At::Time(time) => time_of(record) > time.as_unix_micros(),
             At::Position { source, position } => {
                 record.op == Op::Position && record.payload == source && record.time > position
             }
         })
+    }
+
+    /// Returns where a search for the first commit beyond a moment begins: for a time, at the
+    /// newest base that has no later one. A position may have been set back since it was beyond.
+    fn search_from(&self, at: At) -> Result<u64> {
+        let At::Time(time) = at else { return Ok(self.first()) };
+        let base = base_until((&self.whole, self.revision.meta.log_uuid), &self.bases, time)?;
+        Ok(base.map_or(self.first(), |base| self.bases[base].0.max(self.first())))
     }
 
     /// Returns the LSN of the first commit from `first` on that has such a record, and where
@@ -171,13 +189,14 @@ impl<'a> Past<'a> {
     /// Returns the LSN of the first commit that is later. A time that has not come yet is an error.
     fn before_time(&self, time: Timestamp) -> Result<u64> {
         let (micros, mut latest) = (time.as_unix_micros(), 0);
-        // That of operations in log that is gone.
-        if let Some(&(start, _)) = self.bases.first() {
-            let mut base = SnapshotReader::open(&self.whole, start, self.revision.meta.log_uuid)?;
-            // It may be damaged behind its header.
-            latest = base.latest_time().map_or(0, |word| OperationTime::from_word(word).time);
+        let from = self.search_from(At::Time(time))?;
+        // That of operations before.
+        let base = self.bases.iter().rfind(|base| base.0 <= from).or(self.bases.first());
+        if let Some(&(start, _)) = base {
+            let times = latest_of((&self.whole, self.revision.meta.log_uuid), start)?;
+            latest = times.unwrap_or_default();
         }
-        let (found, end) = self.search(self.first(), |record| {
+        let (found, end) = self.search(from, |record| {
             let time = time_of(record);
             latest = latest.max(time);
             time > micros
@@ -196,13 +215,16 @@ impl<'a> Past<'a> {
         Ok(limit)
     }
 
-    /// Returns the LSN of the first commit that has not happened as of an LSN.
-    fn commit_after(&self, lsn: u64) -> Result<u64> {
+    /// Returns the LSN of the first commit that has not happened as of an LSN; `None` if the log
+    /// ends before that.
+    fn commit_after(&self, lsn: u64) -> Result<Option<u64>> {
         // The longest batch, and its events.
         const LONGEST: u64 = 1 << 18;
-        let from = lsn.saturating_sub(LONGEST).max(self.first());
-        let (found, _) = self.log().search(from, |group| group[group.len() - 1].0 > lsn)?;
-        Ok(found.unwrap_or(lsn.saturating_add(1)))
+        // No base begins within a batch.
+        let base = self.bases.iter().rfind(|base| base.0 <= lsn).map_or(0, |base| base.0);
+        let from = lsn.saturating_sub(LONGEST).max(base).max(self.first());
+        let (found, end) = self.log().search(from, |group| group[group.len() - 1].0 > lsn)?;
+        Ok(found.or((lsn < end).then(|| lsn.saturating_add(1))))
     }
 
     fn log(&self) -> Log<'_> {
@@ -217,43 +239,47 @@ impl<'a> Past<'a> {
         let first = self.first();
         let limit = match at {
             At::Lsn(lsn) if lsn >= first => self.commit_after(lsn)?,
-            at => self.limit(at)?,
+            at => Some(self.limit(at)?),
         };
         self.history.end_at(self.revision.end.unwrap_or(u64::MAX));
-        let end = self.log().end(first)?;
         let is_gone = self.begins_beyond(at)?;
-        if (first..=end).contains(&limit) && !is_gone {
+        if let Some(limit) = limit.filter(|&limit| limit >= first && !is_gone) {
             return Ok(limit);
         }
+        let end = self.history.end(&self.whole, self.known)?;
         let from = if is_gone { self.reaches_from().min(end) } else { first - 1 };
-        let (path, wanted) = (self.whole.path().to_path_buf(), at.to_string());
+        let oldest = self.bases.first().filter(|base| limit.is_some_and(|limit| limit >= base.1));
+        let latest = match (at, oldest) {
+            (At::Time(_), Some(&(start, _))) => {
+                latest_of((&self.whole, self.revision.meta.log_uuid), start)?
+            }
+            _ => None,
+        };
+        let wanted = latest.map_or_else(|| at.to_string(), |latest| behind(at, latest));
+        let path = self.whole.path().to_path_buf();
         Err(Error::NotKept { path, wanted, from, end })
     }
 
     /// Returns whether a time or a position lies in log that is gone: the oldest base, which has
     /// all that came before, has something beyond it.
     fn begins_beyond(&self, at: At) -> Result<bool> {
-        let (is_whole, mut is_beyond) = (self.first() == 1, false);
-        if is_whole || matches!(at, At::Lsn(_)) {
-            return Ok(false);
+        let (is_whole, log) = (self.first() == 1, self.revision.meta.log_uuid);
+        match at {
+            At::Lsn(_) => Ok(false),
+            _ if is_whole => Ok(false),
+            At::Time(time) => Ok(base_until((&self.whole, log), &self.bases, time)?.is_none()),
+            At::Position { source, position } => {
+                let Some(&(start, _)) = self.bases.first() else { return Ok(true) };
+                let mut is_beyond = false;
+                SnapshotReader::open(&self.whole, start, log)?.frames(|_, frame, words| {
+                    let mut pairs = words.chunks_exact(2);
+                    is_beyond |= frame.content == Content::Positions
+                        && pairs.any(|pair| pair[0] == source && pair[1] > position);
+                    Ok(())
+                })?;
+                Ok(is_beyond)
+            }
         }
-        let Some(&(start, _)) = self.bases.first() else { return Ok(true) };
-        let mut base = SnapshotReader::open(&self.whole, start, self.revision.meta.log_uuid)?;
-        base.frames(|_, frame, words| {
-            is_beyond |= match (at, frame.content) {
-                (At::Time(time), Content::Stripe) => {
-                    let latest =
-                        words.get(1).map_or(0, |&word| OperationTime::from_word(word).time);
-                    latest > time.as_unix_micros()
-                }
-                (At::Position { source, position }, Content::Positions) => {
-                    words.chunks_exact(2).any(|pair| pair[0] == source && pair[1] > position)
-                }
-                _ => false,
-            };
-            Ok(())
-        })?;
-        Ok(is_beyond)
     }
 
     /// Rebuilds the state as of a moment, in memory.
@@ -270,18 +296,18 @@ impl<'a> Past<'a> {
     /// # Errors
     /// Those of [`Past::rebuild`].
     pub(crate) fn rebuild_whole(self, at: At) -> Result<(Recovered, Whole<'a>, KnownExtent)> {
-        let (limit, from, first) = (self.limit(at)?, self.reaches_from(), self.first());
+        let (limit, from) = (self.limit(at)?, self.reaches_from());
         let Self { whole, revision, mut listing, history, known, bases } = self;
-        let end = |history: &LogReader| {
+        let not_kept = |wanted, history: &LogReader| -> Error {
             history.end_at(revision.end.unwrap_or(u64::MAX));
-            Log { whole: &whole, history, known }.end(first)
-        };
-        let not_kept = |wanted, end| {
             let path = whole.path().to_path_buf();
-            Error::NotKept { path, wanted, from: from.min(end), end }
+            match history.end(&whole, known) {
+                Ok(end) => Error::NotKept { path, wanted, from: from.min(end), end },
+                Err(error) => error,
+            }
         };
         if limit <= from {
-            return Err(not_kept(at.to_string(), end(&history)?));
+            return Err(not_kept(at.to_string(), &history));
         }
         let base = bases.iter().rev().find(|&&(_, end)| end <= limit);
         let base = base.map_or(0, |&(start, _)| start);
@@ -291,7 +317,9 @@ impl<'a> Past<'a> {
         let beyond = match at {
             // Less of the log is there, or the LSN is within a batch.
             At::Lsn(lsn) if recovered.prefix.stop <= lsn => {
-                (end(&recovered.history)? <= lsn).then(|| at.to_string())
+                recovered.history.end_at(revision.end.unwrap_or(u64::MAX));
+                let log = Log { whole: &whole, history: &recovered.history, known };
+                (log.end(recovered.start)? <= lsn).then(|| at.to_string())
             }
             At::Lsn(_) => None,
             At::Position { source, position } => {
@@ -304,10 +332,49 @@ impl<'a> Past<'a> {
             }
         };
         if let Some(wanted) = beyond {
-            return Err(not_kept(wanted, end(&recovered.history)?));
+            return Err(not_kept(wanted, &recovered.history));
         }
         Ok((recovered, whole, known))
     }
+}
+
+/// Returns the latest time that a base has; `None` if it is damaged behind its header.
+fn latest_of((whole, log): (&Whole<'_>, u128), start: u64) -> Result<Option<u64>> {
+    let latest = SnapshotReader::open(whole, start, log).and_then(|mut base| base.latest_time());
+    match latest {
+        Ok(word) => Ok(Some(OperationTime::from_word(word).time)),
+        Err(error) if error.is_damage() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Returns the number of the newest base without an operation that is later. Times in bases never
+/// decrease.
+fn base_until(
+    log: (&Whole<'_>, u128),
+    bases: &[(u64, u64)],
+    time: Timestamp,
+) -> Result<Option<usize>> {
+    for (number, &(start, _)) in bases.iter().enumerate().rev() {
+        if latest_of(log, start)?.is_some_and(|latest| latest <= time.as_unix_micros()) {
+            return Ok(Some(number));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns where the base begins that is enough to reach a moment; `None` if all log may be needed.
+fn needed_from(log: (&Whole<'_>, u128), bases: &[(u64, u64)], at: At) -> Result<Option<u64>> {
+    let base = match at {
+        At::Lsn(lsn) => bases.iter().rposition(|&(_, end)| end <= lsn.saturating_add(1)),
+        // If others wrote meanwhile, the copy of the newest one may have ended after the moment.
+        At::Time(time) => base_until(log, bases, time)?.and_then(|base| {
+            let (start, end) = bases[base];
+            if start == end { Some(base) } else { base.checked_sub(1) }
+        }),
+        At::Position { .. } => None,
+    };
+    Ok(base.map(|base| bases[base].0))
 }
 
 /// Returns a time with the reason why it is not kept although log from there on is: log that is

@@ -137,6 +137,25 @@ fn a_time_after_the_last_operation_is_the_present_also_right_after_an_alteration
 }
 
 #[test]
+fn a_late_time_needs_no_log_from_before_an_alteration_that_cannot_be_opened() {
+    let media = memory();
+    let filter = kept(&media);
+    insert(&filter, 0..450);
+    let altered = filter.alter(window(1), Unlogged::Refuse).expect("its log is kept");
+    insert(&filter, 450..460);
+    let (_, first) = &segments(&*media, altered.lsn)[0];
+    let file = media.open(first, Access::Write).expect("kept log");
+    file.write_at(&[0xFF; 8], 0).expect("a damage");
+    for (time, present) in [(1000, 459), (455, 455), (430, 430)] {
+        let found = at(&media, At::Time(second(time))).expect("it is kept");
+        let has = |key: u64| found.contains(key.to_le_bytes()).expect("an answer");
+        assert!(has(present) && !has(present + 1), "{time}");
+    }
+    let error = at(&media, At::Time(second(50))).expect_err("it is needed");
+    assert_eq!(error.code(), Code::Damaged, "{error}");
+}
+
+#[test]
 fn a_log_without_a_base_says_what_it_has_with_an_lsn_of_it() {
     let media = memory();
     let filter = kept(&media);
