@@ -1,10 +1,10 @@
 //! Reads the records of a filter's log, for people and for programs that examine it.
 
-use crate::admin::look::{look, look_at, needed_log};
+use crate::admin::look::{look_at, needed_log};
 use crate::archive::revisions::{Revision, revisions};
 use crate::archive::whole::{Whole, explained};
 use crate::clock::Timestamp;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::media::{Disk, Media};
 use crate::meta::Meta;
 use crate::recovery::batches::{Batches, Group};
@@ -139,15 +139,23 @@ pub fn wal(dir: impl AsRef<Path>, mut visit: impl FnMut(&Entry) -> Result<()>) -
     opened.records(&media, &whole, &mut visit).map(|_| ())
 }
 
-/// As [`wal`], for a medium and a filter that the caller has read. Returns the LSN of the oldest
-/// record that is still present, and the first LSN beyond the newest.
+/// As [`wal`], for a medium and a filter that the caller has read, before its latest alteration
+/// only if `is_past`. Returns the LSN of the oldest record that is still present, and the first LSN
+/// beyond the newest.
+///
+/// # Errors
+/// [`Error::Retired`] if the filter was replaced or altered meanwhile, and as [`wal`].
 pub(crate) fn records(
     media: &dyn Media,
-    meta: &Meta,
+    (meta, is_past): (&Meta, bool),
     visit: &mut dyn FnMut(&Entry) -> Result<()>,
 ) -> Result<Range<u64>> {
     let whole = Whole::new(media);
-    let opened = look(media, meta, |known| Opened::of(media, &whole, meta, known))?;
+    let opened = look_at(media, |now, known| Opened::of(media, &whole, now, known))?;
+    let replaced = opened.meta.uuid != meta.uuid;
+    if replaced || (!is_past && opened.meta.log_uuid != meta.log_uuid) {
+        return Err(Error::Retired { path: media.path().to_path_buf(), replaced });
+    }
     opened.records(media, &whole, visit)
 }
 

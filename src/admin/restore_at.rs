@@ -50,7 +50,7 @@ pub fn restore_at_on(from: &dyn Media, at: At, to: &dyn Media) -> Result<Restore
                 let meta = past.revision().meta.clone();
                 Ok((past.rebuild_whole(at)?, meta))
             });
-            let ((found, whole), meta) = past.map_err(|error| explained(from, error))?;
+            let ((found, whole, known), meta) = past.map_err(|error| explained(from, error))?;
             let (start, stop) = (found.start, found.prefix.stop);
             if found.listing.snapshots.contains(&start) {
                 let name = FileName::Snapshot { start }.to_string();

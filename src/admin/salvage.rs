@@ -200,7 +200,7 @@ impl Salvage {
     /// Writes the log that belongs to the snapshot, as one timeline, and makes it durable.
     ///
     /// # Errors
-    /// [`Error::Io`], including a full disk.
+    /// [`Error::Io`], including a full disk, and [`Error::Damaged`] if log has gone meanwhile.
     pub fn write_log(&self, home: &dyn Media, to: &dyn Media, meta: &Meta) -> Result<()> {
         let log = (&self.history, self.known);
         write_log((home, log), to, meta, (self.timeline, self.start..self.stop))
@@ -211,7 +211,7 @@ impl Salvage {
 /// and makes them durable.
 ///
 /// # Errors
-/// [`Error::Io`], including a full disk.
+/// [`Error::Io`], including a full disk, and what reading ended with if some have gone meanwhile.
 pub(crate) fn write_log(
     (home, (history, known)): (&dyn Media, (&LogReader, KnownExtent)),
     to: &dyn Media,
@@ -229,14 +229,18 @@ pub(crate) fn write_log(
         segments.push(create(end)?);
     }
     let mut prefix = Prefix { stop: records.start, ..Prefix::default() };
-    // The end of reading, and its reason, are known already.
-    let _ = history.read_on(home, known, &mut prefix, |_, lsn, record| {
+    let read = history.read_on(home, known, &mut prefix, |_, lsn, record| {
         let segment = (lsn - records.start) / capacity;
         if let Some(segment) = segments.get(segment as usize).filter(|_| lsn < records.end) {
             slot::publish(segment.slot(lsn), record.encode(timeline, lsn));
         }
         Ok(())
     });
+    // The end of reading, and its reason, are known already.
+    if prefix.stop < records.end {
+        read?;
+        return Err(history.missing(prefix.stop, records.end));
+    }
     for segment in &segments {
         let places = segment.first()..segment.end().min(records.end);
         // Only the image of the filter accounts for slots that dead writers left empty.

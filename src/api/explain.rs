@@ -186,16 +186,17 @@ const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// Adds the records of the kept log to answers, at most `most` of the newest records to each.
-/// `answers` are those of [`answer`], as of a state that contains no record at `end` or beyond.
+/// `answers` are those of [`answer`], as of a state that contains no record at `end` or beyond;
+/// `is_past`: that is a state of the past, also of the time before an alteration.
 pub(crate) fn explain(
-    engine: &Engine,
+    of: (&Engine, bool),
     answers: &[Answer],
     end: u64,
     most: usize,
 ) -> Result<Explained> {
     let mut left = TRIES;
     let (log, by_hash) = loop {
-        let (log, by_hash) = find(engine, answers, end, most)?;
+        let (log, by_hash) = find(of, answers, end, most)?;
         left -= 1;
         if log.end == end || left == 0 {
             break (log, by_hash);
@@ -221,7 +222,7 @@ pub(crate) fn explain(
 
 /// Reads the kept log once: the records of each hash, and what the log covers.
 fn find(
-    engine: &Engine,
+    (engine, is_past): (&Engine, bool),
     answers: &[Answer],
     end: u64,
     most: usize,
@@ -234,7 +235,7 @@ fn find(
     let mut log =
         ExaminedLog { first: 0, end, answered: end, inserts: 0, since: None, is_complete: false };
     let mut cleared = None;
-    let read = records(&*media, meta, &mut |entry| {
+    let read = records(&*media, (meta, is_past), &mut |entry| {
         if entry.lsn >= end || !entry.counts {
             return Ok(());
         }
@@ -252,7 +253,8 @@ fn find(
         }
         Ok(())
     })?;
-    log.first = cleared.unwrap_or(read.start);
+    // Of a moment of the past all log may have been removed meanwhile.
+    log.first = cleared.unwrap_or(read.start).min(end);
     log.end = read.end.min(end);
     log.is_complete = log.end == end && (cleared.is_some() || read.start == 1);
     Ok((log, by_hash))

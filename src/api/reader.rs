@@ -304,7 +304,7 @@ impl<K> Reader<K> {
             let answers = keys.iter().map(|key| explain::answer(queries, key.as_ref()));
             let answers = answers.collect::<Result<Vec<_>>>()?;
             let end = view.engine.header().tail().read();
-            explain::explain(&view.engine, &answers, end, most)
+            explain::explain((&view.engine, view.is_past), &answers, end, most)
         })
     }
 

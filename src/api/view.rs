@@ -37,7 +37,7 @@ pub(super) struct View {
     /// Whether the state is private to the reader, not that of live writers.
     pub(super) own: bool,
     /// Whether it is that of a moment of the past, which no writer changes.
-    is_past: bool,
+    pub(super) is_past: bool,
     /// The timeline of the file `live`; `None` if there was none.
     timeline: Option<u64>,
     /// The file `meta`, kept open so that no other file gets its inode number.
@@ -226,7 +226,10 @@ impl View {
     pub(super) fn is_over(&self, error: &Error) -> bool {
         // The process that retires an image removes its banks next.
         let retired = || !self.own && self.engine.header().is_retired();
-        matches!(error, Error::Retired { .. }) || error.is_not_found() && retired()
+        let is_over =
+            || matches!(error, Error::Retired { .. }) || error.is_not_found() && retired();
+        // No other view is of that moment.
+        !self.is_past && is_over()
     }
 }
 

@@ -77,20 +77,21 @@ impl<'a> Past<'a> {
             if !is_before {
                 continue;
             }
-            let past = Self::open(media, revision, KnownExtent::Nothing)?;
+            let past = Self::open(media, revision, KnownExtent::Nothing, at)?;
             // Parts of its log may be gone.
             if past.history.segments().is_empty() {
                 continue;
             }
-            if matches!(at, At::Lsn(_)) || past.revision.reaches(past.first_beyond(at)?) {
+            // Without a later commit, also where its end is gone, the next one decides.
+            if matches!(at, At::Lsn(_)) || past.first_beyond(at)?.0.is_some() {
                 return Ok(past);
             }
         }
-        Self::open(media, last, known)
+        Self::open(media, last, known, at)
     }
 
-    /// Opens the log of a revision.
-    fn open(media: &'a dyn Media, revision: Revision, known: KnownExtent) -> Result<Self> {
+    /// Opens the log of a revision, or what a moment needs of it if the rest cannot be opened.
+    fn open(media: &'a dyn Media, revision: Revision, known: KnownExtent, at: At) -> Result<Self> {
         let whole = if revision.end.is_some() { Whole::past(media) } else { Whole::new(media) };
         let meta = &revision.meta;
         let mut listing = Listing::of_filter(&whole, meta.log_uuid)?;
@@ -109,7 +110,17 @@ impl<'a> Past<'a> {
             let oldest = bases.first().map_or(u64::MAX, |&(start, _)| start);
             listing.segments = listing.segments.split_off(listing.segments_below(oldest).len());
         }
-        let history = LogReader::open(&whole, &listing, meta.log_uuid)?;
+        let history = match LogReader::open(&whole, &listing, meta.log_uuid) {
+            Err(error) if error.is_damage() => {
+                let needed = needed_from((&whole, meta.log_uuid), &bases, at)?;
+                let start = needed.ok_or(error)?;
+                bases.retain(|base| base.0 >= start);
+                listing.snapshots.retain(|&snapshot| snapshot >= start);
+                listing.segments.drain(..listing.segments_below(start).len());
+                LogReader::open(&whole, &listing, meta.log_uuid)?
+            }
+            opened => opened?,
+        };
         history.end_at(revision.end.unwrap_or(u64::MAX));
         Ok(Self { whole, revision, listing, history, known, bases })
     }
@@ -119,19 +130,33 @@ impl<'a> Past<'a> {
         &self.revision
     }
 
-    /// Returns the LSN of the first commit that lies beyond a time or a position; without one,
-    /// the LSN after the last record.
-    fn first_beyond(&self, at: At) -> Result<u64> {
-        let found = match at {
-            At::Lsn(lsn) => return Ok(lsn.saturating_add(1)),
-            At::Time(time) => {
-                let micros = time.as_unix_micros();
-                self.log().before(self.first(), |record| time_of(record) > micros)
-            }
-            At::Position { source, position } => self.log().before(self.first(), |record| {
+    /// Returns the LSN of the first commit that lies beyond a moment, and where reading ended.
+    fn first_beyond(&self, at: At) -> Result<(Option<u64>, u64)> {
+        self.search(self.search_from(at)?, |record| match at {
+            At::Lsn(_) => false,
+            At::Time(time) => time_of(record) > time.as_unix_micros(),
+            At::Position { source, position } => {
                 record.op == Op::Position && record.payload == source && record.time > position
-            }),
-        };
+            }
+        })
+    }
+
+    /// Returns where a search for the first commit beyond a moment begins: for a time, at the
+    /// newest base that has no later one. A position may have been set back since it was beyond.
+    fn search_from(&self, at: At) -> Result<u64> {
+        let At::Time(time) = at else { return Ok(self.first()) };
+        let base = base_until((&self.whole, self.revision.meta.log_uuid), &self.bases, time)?;
+        Ok(base.map_or(self.first(), |base| self.bases[base].0.max(self.first())))
+    }
+
+    /// Returns the LSN of the first commit from `first` on that has such a record, and where
+    /// reading ended.
+    fn search(
+        &self,
+        first: u64,
+        mut is: impl FnMut(&Record) -> bool,
+    ) -> Result<(Option<u64>, u64)> {
+        let found = self.log().search(first, |group| group.iter().any(|(_, record)| is(record)));
         self.history.end_at(self.revision.end.unwrap_or(u64::MAX));
         found
     }
@@ -152,19 +177,31 @@ impl<'a> Past<'a> {
     /// Returns the LSN beyond a moment, as far as the log has it.
     fn limit(&self, at: At) -> Result<u64> {
         match at {
+            At::Lsn(lsn) => Ok(lsn.saturating_add(1)),
             At::Time(time) if self.revision.end.is_none() => self.before_time(time),
-            at => self.first_beyond(at),
+            at => {
+                let (found, end) = self.first_beyond(at)?;
+                Ok(found.unwrap_or(end))
+            }
         }
     }
 
     /// Returns the LSN of the first commit that is later. A time that has not come yet is an error.
     fn before_time(&self, time: Timestamp) -> Result<u64> {
         let (micros, mut latest) = (time.as_unix_micros(), 0);
-        let limit = self.log().before(self.first(), |record| {
+        let from = self.search_from(At::Time(time))?;
+        // That of operations before.
+        let base = self.bases.iter().rfind(|base| base.0 <= from).or(self.bases.first());
+        if let Some(&(start, _)) = base {
+            let times = latest_of((&self.whole, self.revision.meta.log_uuid), start)?;
+            latest = times.unwrap_or_default();
+        }
+        let (found, end) = self.search(from, |record| {
             let time = time_of(record);
             latest = latest.max(time);
             time > micros
         })?;
+        let limit = found.unwrap_or(end);
         if latest == 0 {
             let expected = "lsn:N or position:SOURCE=N: the log of this filter has no times yet";
             return Err(Error::parameter("at", expected, At::Time(time).to_string()));
@@ -172,18 +209,22 @@ impl<'a> Past<'a> {
         if micros > latest && time > Timestamp::now() {
             let wanted = format!("{}, which has not come yet", At::Time(time));
             let path = self.whole.path().to_path_buf();
-            return Err(Error::NotKept { path, wanted, from: self.reaches_from(), end: limit });
+            let from = self.reaches_from().min(limit);
+            return Err(Error::NotKept { path, wanted, from, end: limit });
         }
         Ok(limit)
     }
 
-    /// Returns the LSN of the first commit that has not happened as of an LSN.
-    fn commit_after(&self, lsn: u64) -> Result<u64> {
+    /// Returns the LSN of the first commit that has not happened as of an LSN; `None` if the log
+    /// ends before that.
+    fn commit_after(&self, lsn: u64) -> Result<Option<u64>> {
         // The longest batch, and its events.
         const LONGEST: u64 = 1 << 18;
-        let from = lsn.saturating_sub(LONGEST).max(self.first());
-        let found = self.log().find(from, |group| group[group.len() - 1].0 > lsn)?;
-        Ok(found.unwrap_or(lsn.saturating_add(1)))
+        // No base begins within a batch.
+        let base = self.bases.iter().rfind(|base| base.0 <= lsn).map_or(0, |base| base.0);
+        let from = lsn.saturating_sub(LONGEST).max(base).max(self.first());
+        let (found, end) = self.log().search(from, |group| group[group.len() - 1].0 > lsn)?;
+        Ok(found.or((lsn < end).then(|| lsn.saturating_add(1))))
     }
 
     fn log(&self) -> Log<'_> {
@@ -198,43 +239,47 @@ impl<'a> Past<'a> {
         let first = self.first();
         let limit = match at {
             At::Lsn(lsn) if lsn >= first => self.commit_after(lsn)?,
-            at => self.limit(at)?,
+            at => Some(self.limit(at)?),
         };
         self.history.end_at(self.revision.end.unwrap_or(u64::MAX));
-        let end = self.log().before(first, |_| false)?;
         let is_gone = self.begins_beyond(at)?;
-        if (first..=end).contains(&limit) && !is_gone {
+        if let Some(limit) = limit.filter(|&limit| limit >= first && !is_gone) {
             return Ok(limit);
         }
-        let from = if is_gone { self.reaches_from() } else { first - 1 };
-        let (path, wanted) = (self.whole.path().to_path_buf(), at.to_string());
+        let end = self.history.end(&self.whole, self.known)?;
+        let from = if is_gone { self.reaches_from().min(end) } else { first - 1 };
+        let oldest = self.bases.first().filter(|base| limit.is_some_and(|limit| limit >= base.1));
+        let latest = match (at, oldest) {
+            (At::Time(_), Some(&(start, _))) => {
+                latest_of((&self.whole, self.revision.meta.log_uuid), start)?
+            }
+            _ => None,
+        };
+        let wanted = latest.map_or_else(|| at.to_string(), |latest| behind(at, latest));
+        let path = self.whole.path().to_path_buf();
         Err(Error::NotKept { path, wanted, from, end })
     }
 
     /// Returns whether a time or a position lies in log that is gone: the oldest base, which has
     /// all that came before, has something beyond it.
     fn begins_beyond(&self, at: At) -> Result<bool> {
-        let (is_whole, mut is_beyond) = (self.first() == 1, false);
-        if is_whole || matches!(at, At::Lsn(_)) {
-            return Ok(false);
+        let (is_whole, log) = (self.first() == 1, self.revision.meta.log_uuid);
+        match at {
+            At::Lsn(_) => Ok(false),
+            _ if is_whole => Ok(false),
+            At::Time(time) => Ok(base_until((&self.whole, log), &self.bases, time)?.is_none()),
+            At::Position { source, position } => {
+                let Some(&(start, _)) = self.bases.first() else { return Ok(true) };
+                let mut is_beyond = false;
+                SnapshotReader::open(&self.whole, start, log)?.frames(|_, frame, words| {
+                    let mut pairs = words.chunks_exact(2);
+                    is_beyond |= frame.content == Content::Positions
+                        && pairs.any(|pair| pair[0] == source && pair[1] > position);
+                    Ok(())
+                })?;
+                Ok(is_beyond)
+            }
         }
-        let Some(&(start, _)) = self.bases.first() else { return Ok(true) };
-        let mut base = SnapshotReader::open(&self.whole, start, self.revision.meta.log_uuid)?;
-        base.frames(|_, frame, words| {
-            is_beyond |= match (at, frame.content) {
-                (At::Time(time), Content::Stripe) => {
-                    let latest =
-                        words.get(1).map_or(0, |&word| OperationTime::from_word(word).time);
-                    latest > time.as_unix_micros()
-                }
-                (At::Position { source, position }, Content::Positions) => {
-                    words.chunks_exact(2).any(|pair| pair[0] == source && pair[1] > position)
-                }
-                _ => false,
-            };
-            Ok(())
-        })?;
-        Ok(is_beyond)
     }
 
     /// Rebuilds the state as of a moment, in memory.
@@ -246,48 +291,100 @@ impl<'a> Past<'a> {
         Ok((self.rebuild_whole(at)?.0, meta))
     }
 
-    /// As [`Past::rebuild`]; also returns the directory with all log.
+    /// As [`Past::rebuild`]; also returns the directory with all log, and its extent by the image.
     ///
     /// # Errors
     /// Those of [`Past::rebuild`].
-    pub(crate) fn rebuild_whole(self, at: At) -> Result<(Recovered, Whole<'a>)> {
-        let (limit, from, first) = (self.limit(at)?, self.reaches_from(), self.first());
+    pub(crate) fn rebuild_whole(self, at: At) -> Result<(Recovered, Whole<'a>, KnownExtent)> {
+        let (limit, from) = (self.limit(at)?, self.reaches_from());
         let Self { whole, revision, mut listing, history, known, bases } = self;
-        let end = |history: &LogReader| {
+        let not_kept = |wanted, history: &LogReader| -> Error {
             history.end_at(revision.end.unwrap_or(u64::MAX));
-            Log { whole: &whole, history, known }.before(first, |_| false)
-        };
-        let not_kept = |end| {
-            let (path, wanted) = (whole.path().to_path_buf(), at.to_string());
-            Error::NotKept { path, wanted, from, end }
+            let path = whole.path().to_path_buf();
+            match history.end(&whole, known) {
+                Ok(end) => Error::NotKept { path, wanted, from: from.min(end), end },
+                Err(error) => error,
+            }
         };
         if limit <= from {
-            return Err(not_kept(end(&history)?));
+            return Err(not_kept(at.to_string(), &history));
         }
         let base = bases.iter().rev().find(|&&(_, end)| end <= limit);
         let base = base.map_or(0, |&(start, _)| start);
         listing.snapshots.retain(|&start| start <= base);
         history.end_at(limit);
         let recovered = rebuild_files_in_memory(&whole, &revision.meta, (listing, history), known)?;
-        let is_beyond = match at {
+        let beyond = match at {
             // Less of the log is there, or the LSN is within a batch.
-            At::Lsn(lsn) if recovered.prefix.stop <= lsn => end(&recovered.history)? <= lsn,
+            At::Lsn(lsn) if recovered.prefix.stop <= lsn => {
+                recovered.history.end_at(revision.end.unwrap_or(u64::MAX));
+                let log = Log { whole: &whole, history: &recovered.history, known };
+                (log.end(recovered.start)? <= lsn).then(|| at.to_string())
+            }
+            At::Lsn(_) => None,
             At::Position { source, position } => {
                 let found = recovered.image.header().positions().get(source);
-                found.is_none_or(|found| found > position)
+                found.is_none_or(|found| found > position).then(|| at.to_string())
             }
-            // Log that is gone has a later operation.
             At::Time(time) => {
-                let (_, latest) = recovered.image.sum_stripes();
-                OperationTime::from_word(latest).time > time.as_unix_micros()
+                let latest = OperationTime::from_word(recovered.image.sum_stripes().1).time;
+                (latest > time.as_unix_micros()).then(|| behind(at, latest))
             }
-            At::Lsn(_) => false,
         };
-        if is_beyond {
-            return Err(not_kept(end(&recovered.history)?));
+        if let Some(wanted) = beyond {
+            return Err(not_kept(wanted, &recovered.history));
         }
-        Ok((recovered, whole))
+        Ok((recovered, whole, known))
     }
+}
+
+/// Returns the latest time that a base has; `None` if it is damaged behind its header.
+fn latest_of((whole, log): (&Whole<'_>, u128), start: u64) -> Result<Option<u64>> {
+    let latest = SnapshotReader::open(whole, start, log).and_then(|mut base| base.latest_time());
+    match latest {
+        Ok(word) => Ok(Some(OperationTime::from_word(word).time)),
+        Err(error) if error.is_damage() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Returns the number of the newest base without an operation that is later. Times in bases never
+/// decrease.
+fn base_until(
+    log: (&Whole<'_>, u128),
+    bases: &[(u64, u64)],
+    time: Timestamp,
+) -> Result<Option<usize>> {
+    for (number, &(start, _)) in bases.iter().enumerate().rev() {
+        if latest_of(log, start)?.is_some_and(|latest| latest <= time.as_unix_micros()) {
+            return Ok(Some(number));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns where the base begins that is enough to reach a moment; `None` if all log may be needed.
+fn needed_from(log: (&Whole<'_>, u128), bases: &[(u64, u64)], at: At) -> Result<Option<u64>> {
+    let base = match at {
+        At::Lsn(lsn) => bases.iter().rposition(|&(_, end)| end <= lsn.saturating_add(1)),
+        // If others wrote meanwhile, the copy of the newest one may have ended after the moment.
+        At::Time(time) => base_until(log, bases, time)?.and_then(|base| {
+            let (start, end) = bases[base];
+            if start == end { Some(base) } else { base.checked_sub(1) }
+        }),
+        At::Position { .. } => None,
+    };
+    Ok(base.map(|base| bases[base].0))
+}
+
+/// Returns a time with the reason why it is not kept although log from there on is: log that is
+/// gone has a later one.
+fn behind(at: At, latest: u64) -> String {
+    let latest = date_text(latest);
+    format!(
+        "{at}, because log that is gone has an operation of {latest}: since then a clock was set \
+         back, or keys came late (`lsn:N` reaches every moment that is kept)"
+    )
 }
 
 /// Returns the time of an operation; 0 for those without one. That of a claim is the time of
@@ -304,21 +401,12 @@ struct Log<'a> {
 }
 
 impl Log<'_> {
-    /// Returns the LSN of the first commit from `first` on that has such a record; without
-    /// one, the LSN after the last record.
-    fn before(&self, first: u64, mut is: impl FnMut(&Record) -> bool) -> Result<u64> {
-        match self.search(first, |group| group.iter().any(|(_, record)| is(record)))? {
-            (Some(found), _) => Ok(found),
-            (None, end) => Ok(end),
-        }
+    /// Returns the LSN after the last record.
+    fn end(&self, first: u64) -> Result<u64> {
+        Ok(self.search(first, |_| false)?.1)
     }
 
-    /// Returns the LSN of the first such commit from `first` on.
-    fn find(&self, first: u64, is: impl FnMut(Group<'_>) -> bool) -> Result<Option<u64>> {
-        Ok(self.search(first, is)?.0)
-    }
-
-    /// As [`Log::find`]; also returns where reading ended.
+    /// Returns the LSN of the first such commit from `first` on, and where reading ended.
     fn search(
         &self,
         first: u64,

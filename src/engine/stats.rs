@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::format::header::DURABLE;
 use crate::image::stripe_table::StripeSums;
 use crate::media::{Access, BankPlace, BootIdSource};
+use crate::meta::Meta;
 use crate::options::{Durability, Keep};
 use crate::recovery::Listing;
 use crate::snapshot::SnapshotReader;
@@ -301,7 +302,9 @@ fn kept_log(shared: &Shared, listing: &Listing) -> Result<KeptLog> {
     if keep == Keep::Nothing && !listing.has_kept() {
         return Ok(KeptLog::default());
     }
-    let archive = Archive::read(media, &shared.meta)?;
+    // That of a moment of the past may be a former one.
+    let now = Meta::read(media);
+    let archive = Archive::read(media, now.as_ref().unwrap_or(&shared.meta))?;
     let second = Timestamp::now().as_unix_millis() / 1000;
     let age = |since| Duration::from_secs(second.saturating_sub(since));
     let (from, age) = (archive.reaches_from(), archive.since().map(age));

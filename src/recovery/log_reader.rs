@@ -237,8 +237,14 @@ impl LogReader {
     /// # Errors
     /// As [`LogReader::read`].
     pub(crate) fn end(&self, media: &dyn Media, known: KnownExtent) -> Result<u64> {
-        let last = self.segments().last().map_or(1, |segment| segment.first);
-        Ok(self.read(media, last, known, |_, _, _| Ok(()))?.stop)
+        // The last ones may be empty: log is allocated ahead.
+        for segment in self.segments().iter().rev() {
+            let end = self.read(media, segment.first, known, |_, _, _| Ok(()))?.stop;
+            if end > segment.first {
+                return Ok(end);
+            }
+        }
+        Ok(self.segments().first().map_or(1, |segment| segment.first))
     }
 
     /// As [`LogReader::read`], from the end of a prefix, which it extends. The prefix contains the

@@ -1,7 +1,7 @@
 //! The operations of a filter, read from its log.
 
 use crate::moments::{Past, options};
-use ebbtide::history::{At, Change, Commit, History};
+use ebbtide::history::{At, Change, Commit, History, Unlogged};
 use ebbtide::inspect::verify_on;
 use ebbtide::media::{Access, Media, Memory};
 use ebbtide::{AgePartitioned, Code, Durability, Error, Filter, Keep, Options, Reader};
@@ -89,11 +89,20 @@ fn a_batch_longer_than_what_is_read_at_once_is_one_commit() {
     batch.commit().expect("a commit");
     filter.insert("after").expect("an insert");
     let inserts = |change: &Change| matches!(change, Change::Insert { .. });
-    let sizes: Vec<_> = all(opened(&media))
-        .iter()
-        .map(|commit| count(std::slice::from_ref(commit), inserts))
-        .collect();
-    assert_eq!(sizes, [1, 40_000, 1]);
+    let sizes = || -> Vec<_> {
+        let commits = all(opened(&media));
+        commits.iter().map(|commit| count(std::slice::from_ref(commit), inserts)).collect()
+    };
+    assert_eq!(sizes(), [1, 40_000, 1]);
+    // Also in log from before an alteration.
+    for round in 0..2 {
+        let spec = AgePartitioned::last(100_001 + round);
+        let altered = filter.alter(spec, Unlogged::Refuse).expect("its log is kept");
+        assert_eq!(altered.operations, 40_002 + round);
+        filter.insert((1 << 40 | round).to_le_bytes()).expect("an insert");
+        let wanted = [1, 40_000, 1, 1, 1];
+        assert_eq!(sizes(), wanted[..4 + round as usize]);
+    }
 }
 
 #[test]

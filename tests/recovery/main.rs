@@ -9,6 +9,7 @@ mod long_logs;
 mod moments;
 mod older_formats;
 mod parts;
+mod parts_of_logs;
 mod protocol;
 mod remade;
 mod restarts;

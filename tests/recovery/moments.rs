@@ -245,7 +245,10 @@ fn a_moment_that_lies_in_removed_log_is_refused_also_if_the_log_after_it_begins_
     let position = |position| At::Position { source: 7, position };
     for moment in [second(60), position(60), second(99), position(99)] {
         // Keys of later times are in every base.
-        assert_eq!(at(moment).expect_err("it is gone").code(), Code::NotKept, "{moment}");
+        let error = at(moment).expect_err("it is gone");
+        assert_eq!(error.code(), Code::NotKept, "{moment}");
+        let names_lsn = error.to_string().contains("`lsn:N`");
+        assert_eq!(names_lsn, matches!(moment, At::Time(_)), "{error}");
         let after = opened().after(moment).expect_err("operations between are gone");
         assert_eq!(after.code(), Code::NotKept, "{moment}");
     }
@@ -288,12 +291,26 @@ fn damage_in_a_kept_file_is_reported_with_its_name_and_takes_only_moments_of_the
     let second = names.iter().filter(|name| name.starts_with("kept-") && name.contains("-wal-"));
     let name = second.min().expect("kept log").clone();
     let file = past.media.open(&name, Access::Write).expect("it is there");
-    file.write_at(&[0xFF; 8], 4096 + 40 * 32).expect("space");
     let (early, late) = (past.moments[60].0, past.moments.last().expect("moments"));
-    let error = past.at(At::Lsn(early)).expect_err("it is damaged");
-    let Error::Damaged { path, remedy, .. } = &error else { panic!("{error}") };
-    assert!(path.ends_with(&name) && remedy.contains("--keep-log"), "{error}");
-    assert_eq!(past.digest(At::Lsn(late.0)), late.1, "a later moment");
+    let before = &past.moments[past.moments.len() - 20];
+    let moments = [At::Lsn(before.0), At::Time(Timestamp::from_unix_micros(before.2))];
+    let after = |moment| {
+        let history = History::open_on(past.media.clone()).expect("a log");
+        history.after(moment).expect("it is kept").map(|of| of.expect("it is sound").lsn).collect()
+    };
+    let wanted: [Vec<u64>; 2] = moments.map(after);
+    assert!(wanted.iter().all(|commits| commits.len() > 5), "{wanted:?}");
+    // In a record, and in the header.
+    for place in [4096 + 40 * 32, 0] {
+        file.write_at(&[0xFF; 8], place).expect("space");
+        let error = past.at(At::Lsn(early)).expect_err("it is damaged");
+        let Error::Damaged { path, remedy, .. } = &error else { panic!("{error}") };
+        assert!(path.ends_with(&name) && remedy.contains("--keep-log"), "{error}");
+        assert_eq!(past.digest(At::Lsn(late.0)), late.1, "a later moment");
+        let late_time = At::Time(Timestamp::from_unix_micros(late.2));
+        assert_eq!(past.digest(late_time), late.1, "a later time");
+        assert_eq!(moments.map(after), wanted, "what came after it");
+    }
     let report = verify_on(&*past.media).expect("a report");
     let damaged = report.files.iter().filter(|file| !file.damage.is_empty());
     let damaged: Vec<_> = damaged.flat_map(|file| &file.damage).collect();

@@ -112,7 +112,7 @@ impl Collected for Vec<Commit> {
 }
 
 impl Collected for Vec<Operation> {
-    // As much as takes long beside a look at the files.
+    // Takes long compared with a look at the files.
     const CHUNK: u64 = 1 << 14;
 
     fn add(&mut self, _: u64, group: Group<'_>, weighs: bool) {
@@ -209,21 +209,22 @@ impl History {
     }
 
     /// As `next`, but waits up to this time for a commit to come, also while another process opens
-    /// the filter. `None` if none came.
+    /// the filter. `None` if none came. Reading itself takes its time, whatever this one is.
     ///
     /// # Errors
     /// As [`History::read`], but not [`Error::Locked`].
     pub fn wait(&mut self, time: Duration) -> Result<Option<Commit>> {
         let begun = Instant::now();
         loop {
-            match self.read() {
+            let left = || time.saturating_sub(begun.elapsed());
+            match self.read_within(BRIEFLY.min(left())) {
                 Ok(None) | Err(Error::Locked { .. }) => {}
                 read => return read,
             }
-            if begun.elapsed() >= time {
+            if left().is_zero() {
                 return Ok(None);
             }
-            sync::sleep(PAUSE.min(time));
+            sync::sleep(PAUSE.min(left()));
         }
     }
 
@@ -346,6 +347,8 @@ impl History {
                 let (path, wanted) = (media.path().to_path_buf(), format!("lsn:{}", self.next - 1));
                 return Err(Error::NotKept { path, wanted, from, end });
             };
+            // Behind the alteration the former log may have a note that changes nothing.
+            self.next = self.next.min(revision.end.unwrap_or(u64::MAX));
             self.revision = revision;
         }
         self.now = now;
@@ -394,10 +397,11 @@ impl History {
                 Err(_) if may_be_old => continue,
                 read => read?,
             };
-            if is_past && read.next == self.next {
+            let (has_more, is_short) = (read.stop >= limit && limit < durable, read.stop < limit);
+            // Also of a batch that is longer than what is read at once.
+            if is_past && read.next == self.next && !has_more {
                 return Err(log.missing(self.next, durable));
             }
-            let (has_more, is_short) = (read.stop >= limit && limit < durable, read.stop < limit);
             if read.next > self.next || (is_short && !may_be_old) || limit >= durable {
                 return Ok((read, has_more.then_some(log)));
             }
@@ -512,6 +516,24 @@ mod tests {
         }
         let refused = history.read();
         assert!(matches!(refused, Err(Error::NotKept { from: 10, .. })), "{refused:?}");
+    }
+
+    #[test]
+    fn a_note_behind_an_alteration_hides_no_record_from_a_reader_that_follows() {
+        let memory = Arc::new(Memory::new());
+        let options = Options::new().background(false).keep_log(Keep::Bytes(1 << 20));
+        let filter = Filter::create_on(memory.clone(), Bloom::capacity(1000), options);
+        let filter = filter.expect("a filter");
+        filter.insert("before").expect("an insert");
+        let mut history = History::open_on(memory).expect("its log").with_undurable();
+        assert!(history.read().expect("it is there").is_some());
+        let altered = filter.alter(Bloom::capacity(2000), Unlogged::Refuse);
+        // As if a sync had noted there what it had made durable, and that had been read.
+        history.next = altered.expect("its log is kept").lsn + 2;
+        filter.insert("after").expect("an insert");
+        let commit = history.read().expect("it is there").expect("a commit");
+        assert_eq!(commit.lsn, history.next_lsn() - 1);
+        assert_eq!(history.read().expect("no error"), None);
     }
 
     #[test]

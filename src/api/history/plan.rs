@@ -15,8 +15,8 @@ use crate::meta::Meta;
 use crate::recovery::{KnownExtent, rebuild_in_memory};
 use std::path::Path;
 
-/// Records that are asked for the time at which the log begins.
-const COMMITS: u64 = 1000;
+/// Records of the beginning in which an operation with a time is looked for.
+const RECORDS: u64 = 1000;
 
 /// What [`Filter::alter`](crate::Filter::alter) would take; see [`plan`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,7 +64,7 @@ pub fn plan<K: Spec>(dir: impl AsRef<Path>, spec: K) -> Result<AlterationPlan> {
     let begins = time_at_start(&media, &history.revision, first_lsn)?;
     while let (None, Some(commit)) = (since, history.read_patiently()?) {
         since = commit.operations.iter().find_map(|operation| operation.time);
-        if history.next_lsn() > first_lsn + COMMITS {
+        if history.next_lsn() > first_lsn + RECORDS {
             break;
         }
     }
