@@ -25,6 +25,8 @@ pub enum Call {
     Get(Path),
     /// The next bytes of a get.
     Chunk(u64),
+    /// An upload in parts is taken back.
+    Abort(Path),
     /// A list of what this begins.
     List(Path),
 }
@@ -81,6 +83,7 @@ impl MultipartUpload for Upload {
     }
 
     async fn abort(&mut self) -> Result<()> {
+        (self.store.script)(Call::Abort(self.path.clone())).await?;
         self.upload.abort().await
     }
 }

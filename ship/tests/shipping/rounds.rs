@@ -1,0 +1,120 @@
+//! What a round does with a snapshot that the store does not take
+//! or return.
+
+use crate::scripted::{Call, Scripted};
+use ebbtide::media::{Media, Memory};
+use ebbtide::{AgePartitioned, Durability, Filter, Options};
+use ebbtide_ship::{ShipOptions, Shipper, Store, verify};
+use futures::TryStreamExt;
+use futures::future::BoxFuture;
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::{Error as StoreError, ObjectStore, Result};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+fn refused() -> StoreError {
+    StoreError::Generic { store: "scripted", source: "refused".into() }
+}
+
+/// Returns whether it is called for a snapshot.
+fn is_of_snapshot(path: &Path) -> bool {
+    path.as_ref().starts_with("orders/snapshot/")
+}
+
+/// A shipper whose filter has a snapshot that is due.
+struct Due {
+    _filter: Filter<AgePartitioned>,
+    shipper: Shipper,
+    store: Store,
+    objects: Arc<InMemory>,
+    calls: Arc<Mutex<Vec<Call>>>,
+}
+
+type Answer = BoxFuture<'static, Result<()>>;
+
+impl Due {
+    /// `script` says what happens before each call, by the objects that are there; the snapshot is
+    /// uploaded in parts of this length.
+    async fn new(
+        part: usize,
+        script: impl Fn(&Arc<InMemory>, &Call) -> Answer + Send + Sync + 'static,
+    ) -> Self {
+        let there = Arc::new(OnceLock::<Arc<InMemory>>::new());
+        let calls = Arc::new(Mutex::new(Vec::new()));
+        let (objects, noted) = (there.clone(), calls.clone());
+        let scripted = Scripted::new(move |call| {
+            let answer = script(objects.get().expect("set"), &call);
+            noted.lock().expect("no panic").push(call);
+            answer
+        });
+        let objects = scripted.objects.clone();
+        there.set(objects.clone()).expect("not set");
+        let store = Store::of(Arc::new(scripted), "orders", "scripted:///orders");
+        let store = store.upload_bytes(part);
+        let media: Arc<dyn Media> = Arc::new(Memory::new());
+        let options = Options::new().durability(Durability::Always);
+        let filter = Filter::create_on(media.clone(), AgePartitioned::last(10_000), options);
+        let filter = filter.expect("a filter");
+        let ship = ShipOptions { snapshot_log_bytes: 1, ..ShipOptions::default() };
+        let shipper = Shipper::begin(store.clone(), media, ship).await.expect("a shipper");
+        for key in 0..100_u64 {
+            filter.insert(key.to_le_bytes()).expect("an insert");
+        }
+        filter.checkpoint().expect("a checkpoint");
+        Self { _filter: filter, shipper, store, objects, calls }
+    }
+
+    /// Returns how often this was called for a snapshot.
+    fn count(&self, is_it: impl Fn(&Call) -> bool) -> usize {
+        self.calls.lock().expect("no panic").iter().filter(|call| is_it(call)).count()
+    }
+
+    async fn snapshots(&self) -> Vec<Path> {
+        let prefix = Path::from("orders/snapshot");
+        let found = self.objects.list(Some(&prefix)).map_ok(|meta| meta.location);
+        found.try_collect().await.expect("a list")
+    }
+}
+
+fn is_put(call: &Call) -> bool {
+    matches!(call, Call::Put(path, _) if is_of_snapshot(path))
+}
+
+/// Returns a script that does this at the first calls of a kind.
+fn at_first(
+    times: u64,
+    is_it: fn(&Call) -> bool,
+    then: impl Fn(&Arc<InMemory>, &Call) -> Answer + Send + Sync + 'static,
+) -> impl Fn(&Arc<InMemory>, &Call) -> Answer + Send + Sync + 'static {
+    let called = AtomicU64::new(0);
+    move |objects, call| {
+        if is_it(call) && called.fetch_add(1, Ordering::Relaxed) < times {
+            return then(objects, call);
+        }
+        Box::pin(async { Ok(()) })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upload_in_parts_that_fails_or_hangs_is_taken_back() {
+    let fails = |_: &Arc<InMemory>, _: &Call| -> Answer { Box::pin(async { Err(refused()) }) };
+    let hangs = |_: &Arc<InMemory>, _: &Call| -> Answer { Box::pin(std::future::pending()) };
+    let is_abort = |call: &Call| matches!(call, Call::Abort(path) if is_of_snapshot(path));
+    for then in [fails, hangs] {
+        let mut due = Due::new(1000, at_first(1, is_put, then)).await;
+        assert!(due.shipper.round().await.expect_err("refused").is_transient());
+        assert_eq!(due.count(is_abort), 1);
+        assert!(due.shipper.round().await.expect("a round").snapshot_bytes > 0);
+        assert_eq!((due.count(is_abort), due.snapshots().await.len()), (1, 1));
+    }
+}
+
+#[tokio::test]
+async fn a_snapshot_has_at_most_ten_thousand_parts() {
+    let mut due = Due::new(1, |_, _| Box::pin(async { Ok(()) })).await;
+    let bytes = due.shipper.round().await.expect("a round").snapshot_bytes;
+    let parts = due.count(is_put);
+    assert!(bytes > 10_000 && parts > 5000 && parts <= 10_000, "{parts} parts, {bytes} bytes");
+    verify(&due.store, None).await.expect("sound");
+}
