@@ -5,7 +5,7 @@
 //! begun after it. A link that may have been put is put again, the same bytes, before anything
 //! else. [`Shipper::confirmed`] grows with links that are there.
 
-use crate::beginning::{Beginning, anew, check_filter, choose};
+use crate::beginning::{Beginning, anew, check_filter, check_snapshot, choose};
 use crate::chain::{Base, Run, Seen, Tip, base_hints, link_name, read_link, walk};
 use crate::error::{Error, Result};
 use crate::link::{Cause, Content, Link, digest};
@@ -106,18 +106,30 @@ fn now_micros() -> u64 {
 
 /// Returns what the chain adds up to, from its newest base on.
 async fn read_chain(store: &Store) -> Result<(Seen, Tip)> {
+    let mut failed = None;
     for (number, _) in base_hints(store).await? {
-        let Some((link, _)) = read_link(store, number).await? else { continue };
-        let Some(base) = Base::of(&link) else { continue };
-        match read_from(store, base.first_link(number), Seen::from_base(&base)).await {
-            Ok((seen, tip)) if tip.number >= number => return Ok((seen, tip)),
+        match read_from_base(store, number).await {
+            Ok(Some(read)) => return Ok(read),
             // It may have been removed, because there is a newer one, or be damaged.
-            Ok(_) | Err(Error::Object { .. }) => {}
+            Ok(None) => {}
+            Err(error @ Error::Object { .. }) => failed = failed.or(Some(error)),
             Err(error) => return Err(error),
         }
     }
     // A beginning is never removed: what a list says is not needed.
-    read_from(store, 1, Seen::default()).await
+    match (read_from(store, 1, Seen::default()).await, failed) {
+        // What lies before the bases is removed, which is not the fault.
+        (Err(Error::Object { .. }), Some(failed)) => Err(failed),
+        (read, _) => read,
+    }
+}
+
+/// Returns what the chain adds up to from the base in this link on; `None` if it is gone.
+async fn read_from_base(store: &Store, number: u64) -> Result<Option<(Seen, Tip)>> {
+    let Some((link, _)) = read_link(store, number).await? else { return Ok(None) };
+    let Some(base) = Base::of(&link) else { return Ok(None) };
+    let (seen, tip) = read_from(store, base.first_link(number), Seen::from_base(&base)).await?;
+    Ok((tip.number >= number).then_some((seen, tip)))
 }
 
 async fn read_from(store: &Store, from: u64, mut seen: Seen) -> Result<(Seen, Tip)> {
@@ -139,7 +151,7 @@ impl Shipper {
             let beginning = choose(&store, &media, filter, &seen, options.take_over)?;
             let Beginning { origin, begin, history } = beginning;
             let id = random_id();
-            note::write(&*media, id, seen.shipper)?;
+            note::write(&*media, (id, tip.number + 1), seen.shipper)?;
             let mut shipper = Self {
                 run: Run::new(0, begin.log, begin.first),
                 floor: 0,
@@ -172,7 +184,7 @@ impl Shipper {
                     tip = walk(&store, from, |link| seen.take(&store, link).map(|()| true)).await?;
                 }
                 put => {
-                    put?;
+                    shipper.check_fence(put?).await?;
                     // Whoever else still puts is fenced.
                     shipper.store.remove_unfinished()?;
                     return Ok(shipper);
@@ -228,10 +240,46 @@ impl Shipper {
         Ok(shipped)
     }
 
+    /// Checks that the store refuses to put an object that is there: these bytes.
+    async fn check_fence(&self, bytes: Bytes) -> Result<()> {
+        let name = link_name(self.tip.number);
+        if self.store.put_new(Folder::Chain, &name, bytes).await? == Put::Exists {
+            return Ok(());
+        }
+        Err(Error::Store {
+            object: self.store.name(Folder::Chain, &name),
+            action: "ship after",
+            found: "the store has put it again although it was there".into(),
+            remedy: "two shippers could not be kept apart: use a store that puts an object only \
+                     if it is absent (If-None-Match)",
+            is_transient: false,
+        })
+    }
+
+    /// Returns an error if another shipper has begun.
+    async fn check_next(&self) -> Result<()> {
+        let number = self.tip.number + 1;
+        match self.store.get(Folder::Chain, &link_name(number)).await? {
+            Some(found) => Err(self.fenced(number, &found)),
+            None => Ok(()),
+        }
+    }
+
     /// Notices that the filter was altered or replaced.
     async fn check_origin(&mut self, shipped: &mut Shipped) -> Result<()> {
         let now = origin_on(&*self.media)?;
         check_filter(&self.store, self.origin.uuid, &now)?;
+        if !note::has(&*self.media, self.id)? {
+            // By its successors in this directory, if there are many.
+            self.check_next().await?;
+            return Err(Error::Refused {
+                url: self.store.to_string(),
+                expected: "the directory with which its shipper has begun".into(),
+                found: "another one in its place".into(),
+                remedy: "start the shipper again; to discard what only the store has, with \
+                         `--take-over`",
+            });
+        }
         if now.log != self.origin.log {
             self.begin_anew(Cause::Altered, shipped).await?;
         }
@@ -240,9 +288,12 @@ impl Shipper {
 
     async fn begin_anew(&mut self, cause: Cause, shipped: &mut Shipped) -> Result<()> {
         let beginning = anew(&self.store, &self.media, self.origin.uuid, cause)?;
+        if cause == Cause::Gap {
+            check_snapshot(&self.store, &beginning)?;
+        }
         // A number of its own: if the directory is set back to before, so is its note.
         let id = random_id();
-        note::write(&*self.media, id, self.id)?;
+        note::write(&*self.media, (id, self.tip.number + 1), self.id)?;
         self.id = id;
         // From here on this link is the next one that is put, and the state is that behind it.
         let Beginning { origin, begin, history } = beginning;
@@ -326,7 +377,7 @@ impl Shipper {
         shipped.links += 1;
         // What retention relies on is there.
         snapshot::read(&self.store, &snapshot, |_, _| Ok(())).await?;
-        self.put(Content::Snapshot(snapshot)).await
+        self.put(Content::Snapshot(snapshot)).await.map(drop)
     }
 
     fn due_snapshot(&self) -> Result<Option<SnapshotFile>> {
@@ -363,8 +414,11 @@ impl Shipper {
         Ok(())
     }
 
-    /// Puts a link at the end of the chain.
-    async fn put(&mut self, content: Content) -> Result<()> {
+    /// Puts a link at the end of the chain. Returns its bytes.
+    async fn put(&mut self, content: Content) -> Result<Bytes> {
+        // Without it a directory whose log is removed is refused: that is better than to ship
+        // nothing now.
+        let _ = note::raise(&*self.media, self.tip.number + 1);
         let link = Link {
             number: self.tip.number + 1,
             before: self.tip.digest,
@@ -375,8 +429,9 @@ impl Shipper {
             content,
         };
         let bytes = Bytes::from(link.encode());
-        self.pending = Some((link, bytes));
-        self.finish_pending().await
+        self.pending = Some((link, bytes.clone()));
+        self.finish_pending().await?;
+        Ok(bytes)
     }
 
     /// Puts the link that may have been put, until it is known to be there.
@@ -408,7 +463,11 @@ impl Shipper {
     fn fenced(&self, number: u64, found: &[u8]) -> Error {
         let object = self.store.name(Folder::Chain, &link_name(number));
         match Link::decode(&object, found) {
-            Ok(link) => Error::Fenced { object, timeline: link.timeline, own: self.timeline },
+            Ok(link) => {
+                let (timeline, own) = (link.timeline, self.timeline);
+                let is_here = note::has(&*self.media, link.shipper).unwrap_or(false);
+                Error::Fenced { object, timeline, own, is_here }
+            }
             Err(error) => error,
         }
     }

@@ -50,7 +50,7 @@ pub struct Status {
     /// Whether what was shipped last can be fetched only once a snapshot comes: at the beginning,
     /// after an alteration, and after a gap.
     pub is_pending: bool,
-    /// Whether another shipper has taken over.
+    /// Whether a shipper of another directory has taken over.
     pub is_fenced: bool,
     /// Whether the worker has stopped.
     pub is_stopped: bool,
@@ -203,7 +203,7 @@ impl Worker {
     /// # Errors
     /// As [`Worker::flush`].
     pub fn wait(&self, lsn: u64, time: Duration) -> Result<()> {
-        self.wait_until(time, |_, status| status.confirmed >= lsn)
+        self.wait_until(time, |_, status| status.confirmed >= lsn && !status.is_pending)
     }
 
     fn wait_until(&self, time: Duration, is_done: impl Fn(&Shared, &Status) -> bool) -> Result<()> {
@@ -275,9 +275,9 @@ fn stopped(status: &mut (Status, Option<Error>)) -> Error {
         is_transient: false,
     };
     match status.1.take() {
-        Some(Error::Fenced { object, timeline, own }) => {
-            status.1 = Some(Error::Fenced { object: object.clone(), timeline, own });
-            Error::Fenced { object, timeline, own }
+        Some(Error::Fenced { object, timeline, own, is_here }) => {
+            status.1 = Some(Error::Fenced { object: object.clone(), timeline, own, is_here });
+            Error::Fenced { object, timeline, own, is_here }
         }
         other => {
             status.1 = other;
@@ -447,7 +447,7 @@ fn note(
         Err(error) => {
             status.failures += 1;
             status.failure = Some(error.to_string());
-            status.is_fenced = error.is_fenced();
+            status.is_fenced = matches!(error, Error::Fenced { is_here: false, .. });
             let continues = error.is_transient();
             if !continues || is_last {
                 *kept = Some(error);

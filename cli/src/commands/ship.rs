@@ -58,7 +58,8 @@ pub fn ship(arguments: &Ship) -> Result<ExitCode> {
         watch(&worker, &stop, dir, arguments)?;
     }
     let status = worker.stop();
-    if let Err(error @ Error::Fenced { .. }) = &status {
+    // By a shipper of another directory. After one of this directory it may be started again.
+    if let Err(error @ Error::Fenced { is_here: false, .. }) = &status {
         failure::report(&error.to_string());
         return Ok(ExitCode::from(FENCED));
     }

@@ -38,13 +38,15 @@ type Script = dyn Fn(Call) -> BoxFuture<'static, Result<()>> + Send + Sync;
 pub struct Scripted {
     pub objects: Arc<InMemory>,
     script: Arc<Script>,
+    /// Whether it puts an object also where there is one.
+    pub replaces: bool,
 }
 
 impl Scripted {
     pub fn new(
         script: impl Fn(Call) -> BoxFuture<'static, Result<()>> + Send + Sync + 'static,
     ) -> Self {
-        Self { objects: Arc::new(InMemory::new()), script: Arc::new(script) }
+        Self { objects: Arc::new(InMemory::new()), script: Arc::new(script), replaces: false }
     }
 }
 
@@ -97,6 +99,7 @@ impl ObjectStore for Scripted {
         options: PutOptions,
     ) -> Result<PutResult> {
         (self.script)(Call::Put(path.clone(), payload.content_length() as u64)).await?;
+        let options = if self.replaces { PutOptions::default() } else { options };
         self.objects.put_opts(path, payload, options).await
     }
 
