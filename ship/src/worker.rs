@@ -295,6 +295,8 @@ fn work(
 ) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let media = Arc::new(Disk::new(dir));
+    let mut pace = Pace::new(every);
+    let every = pace.every();
     let notes = Notes { media: media.clone(), url: store.to_string(), every };
     let started = runtime.map_err(|error| setting("runtime", &error)).and_then(|runtime| {
         let shipper = runtime.block_on(Shipper::begin(store, media, options))?;
@@ -312,7 +314,7 @@ fn work(
     let _ = begun.send(Ok(shared.clone()));
     // Also if the thread panics, those who wait must learn it.
     let _stop = Stopping(&shared, &notes);
-    let (mut pace, mut pauses) = (Pace::new(every), (Duration::ZERO, Duration::ZERO));
+    let mut pauses = (Duration::ZERO, Duration::ZERO);
     loop {
         runtime.block_on(next_round(&shared, pauses));
         // Who asks from here on gets another round.
