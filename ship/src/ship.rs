@@ -25,6 +25,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// The length of records from which on they are put in a link. It has at most twice as much, unless
 /// a batch is longer: what a slow line takes in one request, and does not take again.
 const LINK_BYTES: usize = 2 << 20;
+/// The links of a round, at most: what else there is to be done is not left undone for longer.
+const LINKS: u64 = 16;
 /// The log since the start of a snapshot from which on a new one is shipped, at least.
 const SNAPSHOT_LOG_BYTES: u64 = 1 << 20;
 
@@ -76,6 +78,10 @@ pub struct Shipper {
     /// Records that were read and are not in a link yet, and those of the next link.
     read: Option<Piece>,
     held: Option<Piece>,
+    /// The length from which on they are put.
+    link_bytes: usize,
+    /// Whether the last round has shipped the log to its end.
+    has_reached_end: bool,
     /// Bases whose hints are to be put.
     hints: Vec<u64>,
     confirmed: u64,
@@ -167,6 +173,8 @@ impl Shipper {
                 pending: None,
                 read: None,
                 held: None,
+                link_bytes: LINK_BYTES,
+                has_reached_end: false,
                 hints: seen.bases.clone(),
                 confirmed: 0,
                 gaps: 0,
@@ -219,8 +227,15 @@ impl Shipper {
         self.gaps
     }
 
-    /// Ships what has become durable since the last round; no request if nothing has. Then, if it
-    /// is time, a snapshot, and removes what is behind two of them.
+    /// Returns whether log that was durable when the last round began is not shipped: it was too
+    /// much for one round, or the round has failed. The next one continues.
+    #[must_use]
+    pub fn is_behind(&self) -> bool {
+        !self.has_reached_end
+    }
+
+    /// Ships what has become durable since the last round, in at most 16 objects; no request if
+    /// nothing has. Then, if it is time, a snapshot, and removes what is behind two of them.
     ///
     /// After an error that [is transient](Error::is_transient) the next call continues.
     ///
@@ -228,10 +243,16 @@ impl Shipper {
     /// [`Error::Fenced`] once another shipper has begun; [`Error::Store`], [`Error::Object`],
     /// [`Error::Refused`], [`Error::Filter`].
     pub async fn round(&mut self) -> Result<Shipped> {
+        self.round_of(LINKS).await
+    }
+
+    /// As [`Shipper::round`], with at most this many links of log.
+    pub(crate) async fn round_of(&mut self, links: u64) -> Result<Shipped> {
         let mut shipped = Shipped::default();
+        self.has_reached_end = false;
         self.finish_pending().await?;
         self.check_origin(&mut shipped).await?;
-        self.ship_log(&mut shipped).await?;
+        self.ship_log(&mut shipped, links).await?;
         self.put_hints().await?;
         self.ship_snapshot(&mut shipped).await?;
         self.put_hints().await?;
@@ -304,8 +325,12 @@ impl Shipper {
         Ok(())
     }
 
-    async fn ship_log(&mut self, shipped: &mut Shipped) -> Result<()> {
+    /// Puts links, until what was durable when the round began is shipped, or there are `links`.
+    async fn ship_log(&mut self, shipped: &mut Shipped, links: u64) -> Result<()> {
         loop {
+            if shipped.links >= links {
+                return Ok(());
+            }
             match self.read_pieces() {
                 Err(Error::Filter(ebbtide::Error::NotKept { .. })) => {
                     self.begin_anew(Cause::Gap, shipped).await?;
@@ -322,24 +347,34 @@ impl Shipper {
                     continue;
                 }
                 // What was read is ahead of `meta`: the next round sees it.
-                return Ok(());
+                break;
             }
-            // Notes of the engine wait for something that matters. A first snapshot may need them.
+            // Notes of the engine wait for something that matters, as long as there is room for it.
+            // A first snapshot may need them.
             let is_needed = self.held.is_some() || self.run.base.is_none();
-            let is_due = |piece: &mut Piece| piece.has_changes() || is_needed;
-            let Some(piece) = self.read.take_if(is_due) else { return Ok(()) };
+            let is_full = |piece: &Piece| piece.records.len() >= self.link_bytes;
+            let is_due = |piece: &mut Piece| is_needed || is_full(piece) || piece.has_changes();
+            let Some(piece) = self.read.take_if(is_due) else { break };
+            // It ends where the durable log did, after the begin of the round. What has come since
+            // is for the next one: a filter that is always written would never end this one.
+            let is_last = !is_full(&piece) && self.held.is_none();
             shipped.links += 1;
             shipped.log_bytes += piece.records.len() as u64;
             let latest = piece.latest_micros();
             self.put(Content::Log(piece, latest)).await?;
+            if is_last {
+                break;
+            }
         }
+        self.has_reached_end = true;
+        Ok(())
     }
 
     /// Reads what comes next, as much as a link may have.
     fn read_pieces(&mut self) -> Result<()> {
         loop {
             let before = self.read.as_ref().map_or(0, |piece| piece.records.len());
-            if before >= LINK_BYTES {
+            if before >= self.link_bytes {
                 return Ok(());
             }
             let next = match self.held.take() {

@@ -33,7 +33,7 @@ pub struct Status {
     pub confirmed: u64,
     /// The shipper's timeline.
     pub timeline: u64,
-    /// When the last round began that had no error: what was durable then is shipped.
+    /// When the last round began that had no error, and has shipped what was durable then.
     pub succeeded: Instant,
     /// The same by this machine's clock.
     pub succeeded_at: SystemTime,
@@ -326,23 +326,31 @@ fn work(
             tokio::select! {
                 biased;
                 () = shared.wait_for(Wish::End) => None,
-                round = shipper.round() => Some(round),
+                // Of one link, so that the status is never older than that takes.
+                round = shipper.round_of(1) => Some(round),
             }
         });
         // Ended like one that was killed.
         let Some(round) = round else { return };
-        if round.is_ok() && !shipper.is_pending() {
+        // Whatever else has failed: this can be fetched.
+        if !shipper.is_behind() && !shipper.is_pending() {
             shared.done.fetch_max(number, Ordering::Relaxed);
         }
         let has_failed = round.is_err();
+        let is_behind = !has_failed && shipper.is_behind();
         let has_shipped = round.as_ref().is_ok_and(|shipped| shipped.links > 0);
         let is_last = wish == Wish::Stop;
-        if !note(&shared, (&shipper, &notes), (round, begun), is_last) || is_last {
+        let continues = note(&shared, (&shipper, &notes), (round, begun), is_last);
+        if !continues || (is_last && !is_behind) {
             return;
         }
         let pause = pace.pause(begun, Instant::now(), has_shipped);
         // A store that refuses is not asked more often than one that takes what comes.
-        pauses = if has_failed { (every.min(PAUSE), every) } else { (Duration::ZERO, pause) };
+        pauses = match (has_failed, is_behind) {
+            (true, _) => (every.min(PAUSE), every),
+            (false, true) => (Duration::ZERO, Duration::ZERO),
+            (false, false) => (Duration::ZERO, pause),
+        };
     }
 }
 
@@ -440,8 +448,11 @@ fn note(
     (status.gaps, status.is_pending) = (shipper.gaps(), shipper.is_pending());
     let continues = match round {
         Ok(shipped) => {
-            (status.succeeded, status.failure) = (begun, None);
-            status.succeeded_at = SystemTime::now() - begun.elapsed();
+            status.failure = None;
+            if !shipper.is_behind() {
+                status.succeeded = begun;
+                status.succeeded_at = SystemTime::now() - begun.elapsed();
+            }
             status.links += shipped.links;
             status.bytes += shipped.log_bytes + shipped.snapshot_bytes;
             true

@@ -1,4 +1,4 @@
-//! What a round does with a snapshot that the store does not take
+//! What a round does while the filter is written, and with a snapshot that the store does not take
 //! or return.
 
 use crate::scripted::{Call, Scripted};
@@ -117,4 +117,33 @@ async fn a_snapshot_has_at_most_ten_thousand_parts() {
     let parts = due.count(is_put);
     assert!(bytes > 10_000 && parts > 5000 && parts <= 10_000, "{parts} parts, {bytes} bytes");
     verify(&due.store, None).await.expect("sound");
+}
+
+#[tokio::test]
+async fn a_round_ends_although_something_becomes_durable_during_each_put() {
+    let written = Arc::new(OnceLock::<Filter<AgePartitioned>>::new());
+    let (writer, puts) = (written.clone(), AtomicU64::new(0));
+    let scripted = Scripted::new(move |call| {
+        if let (Call::Put(path, _), Some(filter)) = (call, writer.get())
+            && path.as_ref().starts_with("orders/chain/")
+        {
+            let put = puts.fetch_add(1, Ordering::Relaxed);
+            assert!(put < 100, "it makes no end");
+            filter.insert(put.to_le_bytes()).expect("an insert");
+        }
+        Box::pin(async { Ok(()) })
+    });
+    let store = Store::of(Arc::new(scripted), "orders", "scripted:///orders");
+    let media: Arc<dyn Media> = Arc::new(Memory::new());
+    let options = Options::new().durability(Durability::Always);
+    let filter = Filter::create_on(media.clone(), AgePartitioned::last(1000), options);
+    let filter = filter.expect("a filter");
+    let begun = Shipper::begin(store, media, ShipOptions::default()).await;
+    let mut shipper = begun.expect("a shipper");
+    filter.insert("first").expect("an insert");
+    written.set(filter).expect("not set");
+    let shipped = shipper.round().await.expect("a round");
+    assert!(shipped.links == 1 && !shipper.is_behind(), "{shipped:?}");
+    let shipped = shipper.round().await.expect("a round");
+    assert!(shipped.links == 1 && !shipper.is_behind(), "{shipped:?}");
 }
