@@ -12,8 +12,8 @@ use crate::link::{Cause, Content, Link, digest};
 use crate::note;
 use crate::retention::Retention;
 use crate::shown::RECORD_BYTES;
-use crate::snapshot;
 use crate::store::{Folder, Put, Store};
+use crate::upload::{Job, Upload};
 use bytes::Bytes;
 use ebbtide::history::History;
 use ebbtide::inspect::{Origin, Piece, SnapshotFile, origin_on, snapshots_on};
@@ -82,6 +82,7 @@ pub struct Shipper {
     link_bytes: usize,
     /// Whether the last round has shipped the log to its end.
     has_reached_end: bool,
+    upload: Upload,
     /// Bases whose hints are to be put.
     hints: Vec<u64>,
     confirmed: u64,
@@ -175,6 +176,7 @@ impl Shipper {
                 held: None,
                 link_bytes: LINK_BYTES,
                 has_reached_end: false,
+                upload: Upload::default(),
                 hints: seen.bases.clone(),
                 confirmed: 0,
                 gaps: 0,
@@ -227,6 +229,16 @@ impl Shipper {
         self.gaps
     }
 
+    /// Waits until the upload of a snapshot has ended; without one, endlessly.
+    pub(crate) async fn uploaded(&mut self) {
+        self.upload.end().await;
+    }
+
+    /// Returns whether the last snapshot whose upload has ended could not be shipped.
+    pub(crate) fn has_failed_upload(&self) -> bool {
+        self.upload.has_failed()
+    }
+
     /// Returns whether log that was durable when the last round began is not shipped: it was too
     /// much for one round, or the round has failed. The next one continues.
     #[must_use]
@@ -243,18 +255,20 @@ impl Shipper {
     /// [`Error::Fenced`] once another shipper has begun; [`Error::Store`], [`Error::Object`],
     /// [`Error::Refused`], [`Error::Filter`].
     pub async fn round(&mut self) -> Result<Shipped> {
-        self.round_of(LINKS).await
+        self.round_of(LINKS, true).await
     }
 
-    /// As [`Shipper::round`], with at most this many links of log.
-    pub(crate) async fn round_of(&mut self, links: u64) -> Result<Shipped> {
+    /// As [`Shipper::round`], with at most this many links of log. Unless it `waits`, it leaves the
+    /// upload of a snapshot to a task: a later one puts the link.
+    pub(crate) async fn round_of(&mut self, links: u64, waits: bool) -> Result<Shipped> {
         let mut shipped = Shipped::default();
         self.has_reached_end = false;
         self.finish_pending().await?;
         self.check_origin(&mut shipped).await?;
         self.ship_log(&mut shipped, links).await?;
         self.put_hints().await?;
-        self.ship_snapshot(&mut shipped).await?;
+        // The log goes first.
+        self.ship_snapshot(&mut shipped, waits && self.has_reached_end).await?;
         self.put_hints().await?;
         let base = self.run.base.as_ref().map(|(number, _)| *number);
         self.retention.clean(&self.store, base).await?;
@@ -319,6 +333,7 @@ impl Shipper {
         // From here on this link is the next one that is put, and the state is that behind it.
         let Beginning { origin, begin, history } = beginning;
         (self.origin, self.history, self.read, self.held) = (origin, history, None, None);
+        self.upload = Upload::default();
         self.timeline += 1;
         self.put(Content::Begin(begin)).await?;
         shipped.links += 1;
@@ -396,22 +411,35 @@ impl Shipper {
         }
     }
 
-    /// Ships the newest snapshot, if there is one and its time has come.
-    async fn ship_snapshot(&mut self, shipped: &mut Shipped) -> Result<()> {
-        let Some(file) = self.due_snapshot()? else { return Ok(()) };
-        // At least the newest records: by them a directory shows that it has what the chain has.
-        let mut links = self.run.links.iter().rev();
-        let from = links.find(|&&(_, first)| first <= file.start);
-        let from = from.map_or(self.tip.number + 1, |&(number, _)| number);
-        let parts = (from, random_id() as u64);
-        let of = (&self.origin, &file);
-        let Some(snapshot) = snapshot::upload(&self.store, &*self.media, of, parts).await? else {
-            return Ok(());
+    /// Ships the newest snapshot, if there is one and its time has come: begins its upload, or puts
+    /// its link, if it is in the store. `waits`: until it is.
+    async fn ship_snapshot(&mut self, shipped: &mut Shipped, waits: bool) -> Result<()> {
+        if self.upload.is_idle() {
+            let Some(file) = self.due_snapshot()? else {
+                // What has failed is not tried again.
+                self.upload.clear_failure();
+                return Ok(());
+            };
+            // At least the newest records: by them a directory shows that it has what the chain
+            // has.
+            let mut links = self.run.links.iter().rev();
+            let from = links.find(|&&(_, first)| first <= file.start);
+            let from_link = from.map_or(self.tip.number + 1, |&(number, _)| number);
+            let (origin, id) = (self.origin.clone(), random_id() as u64);
+            let job = Job { origin, file, from_link, id };
+            self.upload.begin(self.store.clone(), self.media.clone(), job);
+        }
+        if waits {
+            self.upload.end().await;
+        }
+        let snapshot = match self.upload.take() {
+            // A successor may have removed it.
+            Err(error @ Error::Object { .. }) => return self.check_next().await.and(Err(error)),
+            taken => taken?,
         };
-        shipped.snapshot_bytes += file.bytes;
+        let Some(snapshot) = snapshot else { return Ok(()) };
+        shipped.snapshot_bytes += snapshot.bytes;
         shipped.links += 1;
-        // What retention relies on is there.
-        snapshot::read(&self.store, &snapshot, |_, _| Ok(())).await?;
         self.put(Content::Snapshot(snapshot)).await.map(drop)
     }
 

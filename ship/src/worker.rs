@@ -316,18 +316,24 @@ fn work(
     let _stop = Stopping(&shared, &notes);
     let mut pauses = (Duration::ZERO, Duration::ZERO);
     loop {
-        runtime.block_on(next_round(&shared, pauses));
+        runtime.block_on(async {
+            tokio::select! {
+                () = next_round(&shared, pauses) => {}
+                // After a failure it waits like everything else.
+                () = shipper.uploaded(), if pauses.0.is_zero() => {}
+            }
+        });
         // Who asks from here on gets another round.
         let wish = shared.take_wish();
         // A number that is read before what it counts is read: nothing else depends on it.
         let number = shared.begun.fetch_add(1, Ordering::Relaxed) + 1;
-        let begun = Instant::now();
+        let (begun, is_last) = (Instant::now(), wish == Wish::Stop);
         let round = runtime.block_on(async {
             tokio::select! {
                 biased;
                 () = shared.wait_for(Wish::End) => None,
                 // Of one link, so that the status is never older than that takes.
-                round = shipper.round_of(1) => Some(round),
+                round = shipper.round_of(1, is_last) => Some(round),
             }
         });
         // Ended like one that was killed.
@@ -339,7 +345,6 @@ fn work(
         let has_failed = round.is_err();
         let is_behind = !has_failed && shipper.is_behind();
         let has_shipped = round.as_ref().is_ok_and(|shipped| shipped.links > 0);
-        let is_last = wish == Wish::Stop;
         let continues = note(&shared, (&shipper, &notes), (round, begun), is_last);
         if !continues || (is_last && !is_behind) {
             return;
@@ -428,10 +433,11 @@ impl Drop for Stopping<'_> {
             status.failure = Some(error.to_string());
             *kept = Some(error);
         }
-        // Without the note it counts as stalled after a while.
-        let _ = self.1.write(status);
+        let noted = status.clone();
         drop(locked);
         self.0.changed.notify_all();
+        // Without the note it counts as stalled after a while.
+        let _ = self.1.write(&noted);
     }
 }
 
@@ -448,8 +454,9 @@ fn note(
     (status.gaps, status.is_pending) = (shipper.gaps(), shipper.is_pending());
     let continues = match round {
         Ok(shipped) => {
-            status.failure = None;
-            if !shipper.is_behind() {
+            let is_failing = shipper.has_failed_upload();
+            status.failure.take_if(|_| !is_failing);
+            if !shipper.is_behind() && !is_failing {
                 status.succeeded = begun;
                 status.succeeded_at = SystemTime::now() - begun.elapsed();
             }
@@ -468,12 +475,14 @@ fn note(
             continues
         }
     };
-    if let Err(error) = notes.write(status) {
-        // What is shipped is shipped nevertheless.
-        status.failure.get_or_insert(error.to_string());
-    }
+    let noted = status.clone();
     drop(locked);
     shared.changed.notify_all();
+    // Nobody waits for the disk.
+    if let Err(error) = notes.write(&noted) {
+        // What is shipped is shipped nevertheless.
+        shared.lock().0.failure.get_or_insert(error.to_string());
+    }
     continues
 }
 

@@ -153,7 +153,7 @@ async fn a_snapshot_that_an_alteration_writes_during_a_round_waits_for_its_begin
     shipper.check_origin(&mut shipped).await.expect("as it was");
     alter(&filter, 2000);
     shipper.ship_log(&mut shipped, LINKS).await.expect("the log from before");
-    shipper.ship_snapshot(&mut shipped).await.expect("no snapshot of that log");
+    shipper.ship_snapshot(&mut shipped, true).await.expect("no snapshot of that log");
     assert_eq!(fetched(&store).await, before);
     shipper.round().await.expect("a round");
     assert_eq!(fetched(&store).await, digest_of(&filter));

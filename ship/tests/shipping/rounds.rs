@@ -4,12 +4,12 @@
 use crate::scripted::{Call, Scripted};
 use ebbtide::media::{Media, Memory};
 use ebbtide::{AgePartitioned, Durability, Filter, Options};
-use ebbtide_ship::{ShipOptions, Shipper, Store, verify};
+use ebbtide_ship::{Error, ShipOptions, Shipper, Store, verify};
 use futures::TryStreamExt;
 use futures::future::BoxFuture;
 use object_store::memory::InMemory;
 use object_store::path::Path;
-use object_store::{Error as StoreError, ObjectStore, Result};
+use object_store::{Error as StoreError, ObjectStore, ObjectStoreExt, PutPayload, Result};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -81,6 +81,10 @@ fn is_put(call: &Call) -> bool {
     matches!(call, Call::Put(path, _) if is_of_snapshot(path))
 }
 
+fn is_get(call: &Call) -> bool {
+    matches!(call, Call::Get(path) if is_of_snapshot(path))
+}
+
 /// Returns a script that does this at the first calls of a kind.
 fn at_first(
     times: u64,
@@ -94,6 +98,56 @@ fn at_first(
         }
         Box::pin(async { Ok(()) })
     }
+}
+
+#[tokio::test]
+async fn a_snapshot_that_could_not_be_read_back_is_not_uploaded_again() {
+    let script = at_first(2, is_get, |_, _| Box::pin(async { Err(refused()) }));
+    let mut due = Due::new(1 << 20, script).await;
+    for _ in 0..2 {
+        assert!(due.shipper.round().await.expect_err("refused").is_transient());
+    }
+    let shipped = due.shipper.round().await.expect("a round");
+    assert!(shipped.snapshot_bytes > 0, "{shipped:?}");
+    assert_eq!((due.count(is_put), due.snapshots().await.len()), (1, 1));
+    verify(&due.store, None).await.expect("sound");
+}
+
+#[tokio::test]
+async fn a_snapshot_that_is_not_what_was_uploaded_is_removed_and_gets_no_link() {
+    let script = at_first(1, is_get, |objects, call| {
+        let Call::Get(path) = call else { panic!("{call:?}") };
+        let (objects, path) = (objects.clone(), path.clone());
+        Box::pin(async move {
+            let found = objects.get(&path).await?.bytes().await?;
+            let damaged = vec![7; found.len()];
+            objects.put(&path, PutPayload::from(damaged)).await.map(drop)
+        })
+    });
+    let mut due = Due::new(1 << 20, script).await;
+    let error = due.shipper.round().await.expect_err("damage");
+    assert!(matches!(error, Error::Object { .. }), "{error}");
+    assert!(due.snapshots().await.is_empty());
+    assert!(due.shipper.round().await.expect("a round").snapshot_bytes > 0);
+    verify(&due.store, None).await.expect("sound");
+}
+
+#[tokio::test]
+async fn who_is_fenced_while_its_snapshot_is_read_back_says_so_although_it_was_removed() {
+    let script = at_first(1, is_get, |objects, call| {
+        let Call::Get(path) = call else { panic!("{call:?}") };
+        let (objects, path) = (objects.clone(), path.clone());
+        Box::pin(async move {
+            objects.delete(&path).await?;
+            let link = |number| Path::from(format!("orders/chain/{number:020}"));
+            let first = objects.get(&link(1)).await?.bytes().await?;
+            // The beginning of another one, as far as this one can see.
+            objects.put(&link(3), PutPayload::from_bytes(first)).await.map(drop)
+        })
+    });
+    let mut due = Due::new(1 << 20, script).await;
+    let error = due.shipper.round().await.expect_err("fenced");
+    assert!(error.is_fenced(), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

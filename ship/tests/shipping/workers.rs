@@ -131,6 +131,36 @@ fn what_is_shipped_is_flushed_although_no_snapshot_can_be_put() {
     while worker.status().failure.is_none() {
         worker.flush(Duration::from_secs(10)).expect("the log is shipped");
     }
+    // Although further rounds have shipped log.
+    let failed = worker.status().failures;
+    while worker.status().failures < failed + 2 {
+        worker.flush(Duration::from_secs(10)).expect("the log is shipped");
+        assert!(worker.status().failure.is_some());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn log_is_shipped_while_a_snapshot_is_uploaded_for_hours() {
+    let asked = Arc::new(AtomicU64::new(0));
+    let counted = asked.clone();
+    let scene = Scene::new(move |call| match call {
+        Call::Put(path, _) if is_in(&path, "snapshot") => {
+            counted.fetch_add(1, Ordering::Relaxed);
+            Box::pin(std::future::pending())
+        }
+        _ => Box::pin(async { Ok(()) }),
+    });
+    let worker = scene.start();
+    scene.filter.insert("first").expect("an insert");
+    scene.filter.checkpoint().expect("a checkpoint");
+    for key in 0..10_u64 {
+        scene.filter.insert(key.to_le_bytes()).expect("an insert");
+        worker.flush(Duration::from_secs(10)).expect("the log is shipped");
+    }
+    let status = worker.status();
+    assert_eq!((status.failures, asked.load(Ordering::Relaxed)), (0, 1), "{status:?}");
+    drop(worker);
 }
 
 #[test]
