@@ -91,10 +91,13 @@ pub fn choose(
     }
     // Of what nobody can fetch nothing was confirmed.
     let Some(run) = seen.whole() else { return anew(store, media, filter, Cause::Started) };
+    let newest = seen.numbers.last().map_or(0, |&(number, _)| number);
     let mut cause = match shows(store, media, run) {
         Err(Error::Refused { .. }) if take_over => Cause::TakenOver,
-        // Nobody else has shipped since this directory did.
-        Err(Error::Refused { remedy: UNKNOWN, .. }) if note::has(&**media, seen.shipper)? => {
+        // Nobody else has shipped since this directory did, nor it itself in a later state.
+        Err(Error::Refused { remedy: UNKNOWN, .. })
+            if note::has_put(&**media, seen.shipper, newest)? =>
+        {
             Cause::Gap
         }
         shown => shown.map(|()| Cause::Started)?,
@@ -112,8 +115,11 @@ pub fn choose(
         }
     }
     let beginning = anew(store, media, filter, cause)?;
-    if beginning.begin.first == 1 {
-        return Err(no_snapshot(store));
-    }
+    check_snapshot(store, &beginning)?;
     Ok(beginning)
+}
+
+/// Refuses a beginning that continues no log, but would be a fetch's from the creation on.
+pub fn check_snapshot(store: &Store, beginning: &Beginning) -> Result<()> {
+    if beginning.begin.first == 1 { Err(no_snapshot(store)) } else { Ok(()) }
 }

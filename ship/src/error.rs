@@ -4,6 +4,9 @@
 use ebbtide::units::visible;
 use std::fmt;
 
+const ELSEWHERE: &str = "stop the writers here; to continue on this machine later, fetch into a \
+                         new directory";
+
 /// The result of this crate's functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -22,6 +25,8 @@ pub enum Error {
         timeline: u64,
         /// This shipper's timeline.
         own: u64,
+        /// Whether the other one ships the same directory: then its writers may continue.
+        is_here: bool,
     },
     /// The directory cannot be shown to continue what the store has.
     Refused {
@@ -126,12 +131,17 @@ impl Error {
     fn write(&self, f: &mut impl fmt::Write) -> fmt::Result {
         match self {
             Self::Filter(error) => write!(f, "{error}"),
-            Self::Fenced { object, timeline, own } => write!(
-                f,
-                "fenced: {object} should be the next link of timeline {own}, but another shipper \
-                 has put it and begun timeline {timeline}: stop the writers here; to continue on \
-                 this machine later, fetch into a new directory"
-            ),
+            Self::Fenced { object, timeline, own, is_here } => {
+                let (of, remedy) = match is_here {
+                    false => ("", ELSEWHERE),
+                    true => (" of this directory", "let only one of them run"),
+                };
+                write!(
+                    f,
+                    "fenced: {object} should be the next link of timeline {own}, but another \
+                     shipper{of} has put it and begun timeline {timeline}: {remedy}"
+                )
+            }
             Self::Refused { url, expected, found, remedy } => {
                 write!(
                     f,

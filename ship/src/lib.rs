@@ -2,9 +2,9 @@
 //!
 //! Where to look: `link` has the bytes of an object, `chain` reads the chain of objects, `ship`
 //! puts links at its end (the fence), `beginning` begins a timeline, `snapshot` moves snapshots,
-//! `retention` removes, `fetch` makes a directory of it, `follow` a copy in memory, `copy` one of
-//! the objects, `promote` makes one the writer, `verify` proves it, `worker` is the thread,
-//! `standing` how far it is.
+//! `upload` does so beside the log, `retention` removes, `fetch` makes a directory of it, `follow` a
+//! copy in memory, `copy` one of the objects, `promote` makes one the writer, `verify` proves it,
+//! `worker` is the thread, `standing` how far it is.
 
 mod beginning;
 mod chain;
@@ -29,6 +29,7 @@ mod snapshot;
 mod standing;
 mod store;
 mod target;
+mod upload;
 mod verify;
 mod worker;
 

@@ -256,7 +256,7 @@ impl<'a> Fields<'a> {
         text.parse().map_err(|_| Error::object(self.object, expected(), text, REMEDY))
     }
 
-    /// Returns an LSN, or the number of a link: from 1 on, within reason.
+    /// Returns an LSN, or the number of a link or a timeline: from 1 on, within reason.
     fn counted(&self, name: &str) -> Result<u64> {
         let number = self.number(name)?;
         let wrong = || {
@@ -286,7 +286,7 @@ impl<'a> Fields<'a> {
         Ok(Link {
             number: self.counted("number")?,
             before: self.id("before")?,
-            timeline: self.number("timeline")?,
+            timeline: self.counted("timeline")?,
             shipper: self.id("shipper")?,
             written: self.number("written")?,
             filter: self.id("filter")?,

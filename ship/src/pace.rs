@@ -9,6 +9,10 @@ use std::time::{Duration, Instant};
 
 /// Looks in one interval, while something is expected.
 const LOOKS: u32 = 16;
+/// The shortest interval, without which whoever finds nothing would never pause; and the longest,
+/// of which a multiple is a time as well.
+const LEAST: Duration = Duration::from_millis(10);
+const MOST: Duration = Duration::from_secs(1 << 32);
 /// How much earlier than an interval the next work begins, at most.
 const EARLIER: Duration = Duration::from_millis(60);
 
@@ -21,10 +25,17 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Creates the pace of work that finds something at most once in this interval.
+    /// Creates the pace of work that finds something at most once in this interval, which is at
+    /// least 10 ms.
     #[must_use]
     pub fn new(every: Duration) -> Self {
-        Self { every, found: None }
+        Self { every: every.clamp(LEAST, MOST), found: None }
+    }
+
+    /// Returns the interval.
+    #[must_use]
+    pub fn every(&self) -> Duration {
+        self.every
     }
 
     /// Returns the pause at `now`, after work that began at `begun` and has found something or not.
@@ -57,6 +68,15 @@ mod tests {
         let pause = pace.pause(begun, begun + 3 * SECOND, true);
         assert_eq!(pause, 13 * SECOND - Duration::from_millis(60));
         assert_eq!(pace.pause(begun, begun + 20 * SECOND, true), Duration::ZERO);
+    }
+
+    #[test]
+    fn an_interval_of_zero_has_pauses_and_an_endless_one_is_waited_for() {
+        let begun = Instant::now();
+        assert!(!Pace::new(Duration::ZERO).pause(begun, begun, false).is_zero());
+        let mut pace = Pace::new(Duration::MAX);
+        pace.pause(begun, begun, true);
+        assert!(pace.pause(begun, begun, false) > Duration::from_secs(1 << 20));
     }
 
     #[test]

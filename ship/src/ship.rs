@@ -5,15 +5,15 @@
 //! begun after it. A link that may have been put is put again, the same bytes, before anything
 //! else. [`Shipper::confirmed`] grows with links that are there.
 
-use crate::beginning::{Beginning, anew, check_filter, choose};
+use crate::beginning::{Beginning, anew, check_filter, check_snapshot, choose};
 use crate::chain::{Base, Run, Seen, Tip, base_hints, link_name, read_link, walk};
 use crate::error::{Error, Result};
 use crate::link::{Cause, Content, Link, digest};
 use crate::note;
 use crate::retention::Retention;
 use crate::shown::RECORD_BYTES;
-use crate::snapshot;
 use crate::store::{Folder, Put, Store};
+use crate::upload::{Job, Upload};
 use bytes::Bytes;
 use ebbtide::history::History;
 use ebbtide::inspect::{Origin, Piece, SnapshotFile, origin_on, snapshots_on};
@@ -25,6 +25,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// The length of records from which on they are put in a link. It has at most twice as much, unless
 /// a batch is longer: what a slow line takes in one request, and does not take again.
 const LINK_BYTES: usize = 2 << 20;
+/// The links of a round, at most: what else there is to be done is not left undone for longer.
+const LINKS: u64 = 16;
 /// The log since the start of a snapshot from which on a new one is shipped, at least.
 const SNAPSHOT_LOG_BYTES: u64 = 1 << 20;
 
@@ -76,6 +78,11 @@ pub struct Shipper {
     /// Records that were read and are not in a link yet, and those of the next link.
     read: Option<Piece>,
     held: Option<Piece>,
+    /// The length from which on they are put.
+    link_bytes: usize,
+    /// Whether the last round has shipped the log to its end.
+    has_reached_end: bool,
+    upload: Upload,
     /// Bases whose hints are to be put.
     hints: Vec<u64>,
     confirmed: u64,
@@ -106,18 +113,30 @@ fn now_micros() -> u64 {
 
 /// Returns what the chain adds up to, from its newest base on.
 async fn read_chain(store: &Store) -> Result<(Seen, Tip)> {
+    let mut failed = None;
     for (number, _) in base_hints(store).await? {
-        let Some((link, _)) = read_link(store, number).await? else { continue };
-        let Some(base) = Base::of(&link) else { continue };
-        match read_from(store, base.first_link(number), Seen::from_base(&base)).await {
-            Ok((seen, tip)) if tip.number >= number => return Ok((seen, tip)),
+        match read_from_base(store, number).await {
+            Ok(Some(read)) => return Ok(read),
             // It may have been removed, because there is a newer one, or be damaged.
-            Ok(_) | Err(Error::Object { .. }) => {}
+            Ok(None) => {}
+            Err(error @ Error::Object { .. }) => failed = failed.or(Some(error)),
             Err(error) => return Err(error),
         }
     }
     // A beginning is never removed: what a list says is not needed.
-    read_from(store, 1, Seen::default()).await
+    match (read_from(store, 1, Seen::default()).await, failed) {
+        // What lies before the bases is removed, which is not the fault.
+        (Err(Error::Object { .. }), Some(failed)) => Err(failed),
+        (read, _) => read,
+    }
+}
+
+/// Returns what the chain adds up to from the base in this link on; `None` if it is gone.
+async fn read_from_base(store: &Store, number: u64) -> Result<Option<(Seen, Tip)>> {
+    let Some((link, _)) = read_link(store, number).await? else { return Ok(None) };
+    let Some(base) = Base::of(&link) else { return Ok(None) };
+    let (seen, tip) = read_from(store, base.first_link(number), Seen::from_base(&base)).await?;
+    Ok((tip.number >= number).then_some((seen, tip)))
 }
 
 async fn read_from(store: &Store, from: u64, mut seen: Seen) -> Result<(Seen, Tip)> {
@@ -139,7 +158,7 @@ impl Shipper {
             let beginning = choose(&store, &media, filter, &seen, options.take_over)?;
             let Beginning { origin, begin, history } = beginning;
             let id = random_id();
-            note::write(&*media, id, seen.shipper)?;
+            note::write(&*media, (id, tip.number + 1), seen.shipper)?;
             let mut shipper = Self {
                 run: Run::new(0, begin.log, begin.first),
                 floor: 0,
@@ -155,6 +174,9 @@ impl Shipper {
                 pending: None,
                 read: None,
                 held: None,
+                link_bytes: LINK_BYTES,
+                has_reached_end: false,
+                upload: Upload::default(),
                 hints: seen.bases.clone(),
                 confirmed: 0,
                 gaps: 0,
@@ -172,7 +194,7 @@ impl Shipper {
                     tip = walk(&store, from, |link| seen.take(&store, link).map(|()| true)).await?;
                 }
                 put => {
-                    put?;
+                    shipper.check_fence(put?).await?;
                     // Whoever else still puts is fenced.
                     shipper.store.remove_unfinished()?;
                     return Ok(shipper);
@@ -207,8 +229,25 @@ impl Shipper {
         self.gaps
     }
 
-    /// Ships what has become durable since the last round; no request if nothing has. Then, if it
-    /// is time, a snapshot, and removes what is behind two of them.
+    /// Waits until the upload of a snapshot has ended; without one, endlessly.
+    pub(crate) async fn uploaded(&mut self) {
+        self.upload.end().await;
+    }
+
+    /// Returns whether the last snapshot whose upload has ended could not be shipped.
+    pub(crate) fn has_failed_upload(&self) -> bool {
+        self.upload.has_failed()
+    }
+
+    /// Returns whether log that was durable when the last round began is not shipped: it was too
+    /// much for one round, or the round has failed. The next one continues.
+    #[must_use]
+    pub fn is_behind(&self) -> bool {
+        !self.has_reached_end
+    }
+
+    /// Ships what has become durable since the last round, in at most 16 objects; no request if
+    /// nothing has. Then, if it is time, a snapshot, and removes what is behind two of them.
     ///
     /// After an error that [is transient](Error::is_transient) the next call continues.
     ///
@@ -216,22 +255,66 @@ impl Shipper {
     /// [`Error::Fenced`] once another shipper has begun; [`Error::Store`], [`Error::Object`],
     /// [`Error::Refused`], [`Error::Filter`].
     pub async fn round(&mut self) -> Result<Shipped> {
+        self.round_of(LINKS, true).await
+    }
+
+    /// As [`Shipper::round`], with at most this many links of log. Unless it `waits`, it leaves the
+    /// upload of a snapshot to a task: a later one puts the link.
+    pub(crate) async fn round_of(&mut self, links: u64, waits: bool) -> Result<Shipped> {
         let mut shipped = Shipped::default();
+        self.has_reached_end = false;
         self.finish_pending().await?;
         self.check_origin(&mut shipped).await?;
-        self.ship_log(&mut shipped).await?;
+        self.ship_log(&mut shipped, links).await?;
         self.put_hints().await?;
-        self.ship_snapshot(&mut shipped).await?;
+        // The log goes first.
+        self.ship_snapshot(&mut shipped, waits && self.has_reached_end).await?;
         self.put_hints().await?;
         let base = self.run.base.as_ref().map(|(number, _)| *number);
         self.retention.clean(&self.store, base).await?;
         Ok(shipped)
     }
 
+    /// Checks that the store refuses to put an object that is there: these bytes.
+    async fn check_fence(&self, bytes: Bytes) -> Result<()> {
+        let name = link_name(self.tip.number);
+        if self.store.put_new(Folder::Chain, &name, bytes).await? == Put::Exists {
+            return Ok(());
+        }
+        Err(Error::Store {
+            object: self.store.name(Folder::Chain, &name),
+            action: "ship after",
+            found: "the store has put it again although it was there".into(),
+            remedy: "two shippers could not be kept apart: use a store that puts an object only \
+                     if it is absent (If-None-Match)",
+            is_transient: false,
+        })
+    }
+
+    /// Returns an error if another shipper has begun.
+    async fn check_next(&self) -> Result<()> {
+        let number = self.tip.number + 1;
+        match self.store.get(Folder::Chain, &link_name(number)).await? {
+            Some(found) => Err(self.fenced(number, &found)),
+            None => Ok(()),
+        }
+    }
+
     /// Notices that the filter was altered or replaced.
     async fn check_origin(&mut self, shipped: &mut Shipped) -> Result<()> {
         let now = origin_on(&*self.media)?;
         check_filter(&self.store, self.origin.uuid, &now)?;
+        if !note::has(&*self.media, self.id)? {
+            // By its successors in this directory, if there are many.
+            self.check_next().await?;
+            return Err(Error::Refused {
+                url: self.store.to_string(),
+                expected: "the directory with which its shipper has begun".into(),
+                found: "another one in its place".into(),
+                remedy: "start the shipper again; to discard what only the store has, with \
+                         `--take-over`",
+            });
+        }
         if now.log != self.origin.log {
             self.begin_anew(Cause::Altered, shipped).await?;
         }
@@ -240,21 +323,29 @@ impl Shipper {
 
     async fn begin_anew(&mut self, cause: Cause, shipped: &mut Shipped) -> Result<()> {
         let beginning = anew(&self.store, &self.media, self.origin.uuid, cause)?;
+        if cause == Cause::Gap {
+            check_snapshot(&self.store, &beginning)?;
+        }
         // A number of its own: if the directory is set back to before, so is its note.
         let id = random_id();
-        note::write(&*self.media, id, self.id)?;
+        note::write(&*self.media, (id, self.tip.number + 1), self.id)?;
         self.id = id;
         // From here on this link is the next one that is put, and the state is that behind it.
         let Beginning { origin, begin, history } = beginning;
         (self.origin, self.history, self.read, self.held) = (origin, history, None, None);
+        self.upload = Upload::default();
         self.timeline += 1;
         self.put(Content::Begin(begin)).await?;
         shipped.links += 1;
         Ok(())
     }
 
-    async fn ship_log(&mut self, shipped: &mut Shipped) -> Result<()> {
+    /// Puts links, until what was durable when the round began is shipped, or there are `links`.
+    async fn ship_log(&mut self, shipped: &mut Shipped, links: u64) -> Result<()> {
         loop {
+            if shipped.links >= links {
+                return Ok(());
+            }
             match self.read_pieces() {
                 Err(Error::Filter(ebbtide::Error::NotKept { .. })) => {
                     self.begin_anew(Cause::Gap, shipped).await?;
@@ -271,24 +362,34 @@ impl Shipper {
                     continue;
                 }
                 // What was read is ahead of `meta`: the next round sees it.
-                return Ok(());
+                break;
             }
-            // Notes of the engine wait for something that matters. A first snapshot may need them.
+            // Notes of the engine wait for something that matters, as long as there is room for it.
+            // A first snapshot may need them.
             let is_needed = self.held.is_some() || self.run.base.is_none();
-            let is_due = |piece: &mut Piece| piece.has_changes() || is_needed;
-            let Some(piece) = self.read.take_if(is_due) else { return Ok(()) };
+            let is_full = |piece: &Piece| piece.records.len() >= self.link_bytes;
+            let is_due = |piece: &mut Piece| is_needed || is_full(piece) || piece.has_changes();
+            let Some(piece) = self.read.take_if(is_due) else { break };
+            // It ends where the durable log did, after the begin of the round. What has come since
+            // is for the next one: a filter that is always written would never end this one.
+            let is_last = !is_full(&piece) && self.held.is_none();
             shipped.links += 1;
             shipped.log_bytes += piece.records.len() as u64;
             let latest = piece.latest_micros();
             self.put(Content::Log(piece, latest)).await?;
+            if is_last {
+                break;
+            }
         }
+        self.has_reached_end = true;
+        Ok(())
     }
 
     /// Reads what comes next, as much as a link may have.
     fn read_pieces(&mut self) -> Result<()> {
         loop {
             let before = self.read.as_ref().map_or(0, |piece| piece.records.len());
-            if before >= LINK_BYTES {
+            if before >= self.link_bytes {
                 return Ok(());
             }
             let next = match self.held.take() {
@@ -310,23 +411,36 @@ impl Shipper {
         }
     }
 
-    /// Ships the newest snapshot, if there is one and its time has come.
-    async fn ship_snapshot(&mut self, shipped: &mut Shipped) -> Result<()> {
-        let Some(file) = self.due_snapshot()? else { return Ok(()) };
-        // At least the newest records: by them a directory shows that it has what the chain has.
-        let mut links = self.run.links.iter().rev();
-        let from = links.find(|&&(_, first)| first <= file.start);
-        let from = from.map_or(self.tip.number + 1, |&(number, _)| number);
-        let parts = (from, random_id() as u64);
-        let of = (&self.origin, &file);
-        let Some(snapshot) = snapshot::upload(&self.store, &*self.media, of, parts).await? else {
-            return Ok(());
+    /// Ships the newest snapshot, if there is one and its time has come: begins its upload, or puts
+    /// its link, if it is in the store. `waits`: until it is.
+    async fn ship_snapshot(&mut self, shipped: &mut Shipped, waits: bool) -> Result<()> {
+        if self.upload.is_idle() {
+            let Some(file) = self.due_snapshot()? else {
+                // What has failed is not tried again.
+                self.upload.clear_failure();
+                return Ok(());
+            };
+            // At least the newest records: by them a directory shows that it has what the chain
+            // has.
+            let mut links = self.run.links.iter().rev();
+            let from = links.find(|&&(_, first)| first <= file.start);
+            let from_link = from.map_or(self.tip.number + 1, |&(number, _)| number);
+            let (origin, id) = (self.origin.clone(), random_id() as u64);
+            let job = Job { origin, file, from_link, id };
+            self.upload.begin(self.store.clone(), self.media.clone(), job);
+        }
+        if waits {
+            self.upload.end().await;
+        }
+        let snapshot = match self.upload.take() {
+            // A successor may have removed it.
+            Err(error @ Error::Object { .. }) => return self.check_next().await.and(Err(error)),
+            taken => taken?,
         };
-        shipped.snapshot_bytes += file.bytes;
+        let Some(snapshot) = snapshot else { return Ok(()) };
+        shipped.snapshot_bytes += snapshot.bytes;
         shipped.links += 1;
-        // What retention relies on is there.
-        snapshot::read(&self.store, &snapshot, |_, _| Ok(())).await?;
-        self.put(Content::Snapshot(snapshot)).await
+        self.put(Content::Snapshot(snapshot)).await.map(drop)
     }
 
     fn due_snapshot(&self) -> Result<Option<SnapshotFile>> {
@@ -363,8 +477,11 @@ impl Shipper {
         Ok(())
     }
 
-    /// Puts a link at the end of the chain.
-    async fn put(&mut self, content: Content) -> Result<()> {
+    /// Puts a link at the end of the chain. Returns its bytes.
+    async fn put(&mut self, content: Content) -> Result<Bytes> {
+        // Without it a directory whose log is removed is refused: that is better than to ship
+        // nothing now.
+        let _ = note::raise(&*self.media, self.tip.number + 1);
         let link = Link {
             number: self.tip.number + 1,
             before: self.tip.digest,
@@ -375,8 +492,9 @@ impl Shipper {
             content,
         };
         let bytes = Bytes::from(link.encode());
-        self.pending = Some((link, bytes));
-        self.finish_pending().await
+        self.pending = Some((link, bytes.clone()));
+        self.finish_pending().await?;
+        Ok(bytes)
     }
 
     /// Puts the link that may have been put, until it is known to be there.
@@ -408,7 +526,11 @@ impl Shipper {
     fn fenced(&self, number: u64, found: &[u8]) -> Error {
         let object = self.store.name(Folder::Chain, &link_name(number));
         match Link::decode(&object, found) {
-            Ok(link) => Error::Fenced { object, timeline: link.timeline, own: self.timeline },
+            Ok(link) => {
+                let (timeline, own) = (link.timeline, self.timeline);
+                let is_here = note::has(&*self.media, link.shipper).unwrap_or(false);
+                Error::Fenced { object, timeline, own, is_here }
+            }
             Err(error) => error,
         }
     }

@@ -114,9 +114,9 @@ pub async fn read(
     check_parts(store, snapshot)?;
     let (name, part) = (&snapshot.name, snapshot.part_bytes.max(1));
     let object = || store.name(Folder::Snapshot, name);
-    let parts = futures::stream::iter(snapshot.digests.iter().enumerate());
+    let parts = futures::stream::iter(snapshot.digests.iter().copied().enumerate());
     let mut parts = parts
-        .map(|(at, &digest)| async move {
+        .map(|(at, digest)| async move {
             let start = at as u64 * part;
             let range = start..snapshot.bytes.min(start + part);
             (start, digest, store.get_part(Folder::Snapshot, name, range).await)

@@ -145,7 +145,7 @@ impl Standing {
     #[must_use]
     pub fn is_stalled(&self, now: SystemTime) -> bool {
         let since = now.duration_since(self.succeeded).unwrap_or_default();
-        since > self.every * STALLED.0 + STALLED.1
+        since > self.every.saturating_mul(STALLED.0).saturating_add(STALLED.1)
     }
 }
 

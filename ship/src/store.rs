@@ -9,12 +9,13 @@ use crate::explain::explain;
 use crate::files::io;
 use crate::mark::copied_from;
 use bytes::Bytes;
+use futures::stream::FuturesUnordered;
 use futures::{Stream, StreamExt, TryStreamExt};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{
-    Error as StoreError, GetOptions, GetResultPayload, ObjectMeta, ObjectStore, ObjectStoreExt,
-    PutMode, PutOptions, PutPayload, WriteMultipart,
+    Error as StoreError, GetOptions, GetResultPayload, MultipartUpload, ObjectMeta, ObjectStore,
+    ObjectStoreExt, PutMode, PutOptions, PutPayload,
 };
 use std::fmt;
 use std::future::Future;
@@ -34,6 +35,10 @@ const SLOWEST: u64 = 1 << 16;
 const UPLOAD_BYTES: usize = 8 << 20;
 /// Pieces that are uploaded at a time.
 const UPLOADS: usize = 4;
+/// The pieces of an object, at most: S3 takes no more.
+const PARTS_MOST: u64 = 10_000;
+/// The longest time to wait until an upload that has failed is taken back.
+const ABORT: Duration = Duration::from_secs(10);
 
 /// A place in object storage for one filter.
 #[derive(Clone)]
@@ -349,19 +354,38 @@ impl Store {
             return self.put_over(folder, name, read(0..bytes)?).await;
         }
         let begun = async { self.objects.put_multipart(&path).await };
-        let begun = self.answer((folder, name), ("put", ANSWER), begun).await?;
-        let mut upload = WriteMultipart::new_with_chunk_size(begun, self.upload_bytes);
-        // All that are on their way share the line.
-        let time = time_to_put(self.upload_bytes.saturating_mul(UPLOADS));
-        let mut at = 0;
-        while at < bytes {
-            let end = bytes.min(at + self.upload_bytes as u64);
-            let room = async { upload.wait_for_capacity(UPLOADS).await };
-            self.answer((folder, name), ("put", time), room).await?;
-            upload.put(read(at..end)?);
-            at = end;
+        let mut upload = self.answer((folder, name), ("put", ANSWER), begun).await?;
+        let put = self.put_parts((folder, name), &mut *upload, bytes, read).await;
+        if put.is_err() {
+            // A store may keep the parts of what is not finished, and charge for them.
+            let _ = tokio::time::timeout(ABORT, upload.abort()).await;
         }
-        self.answer((folder, name), ("put", time), upload.finish()).await.map(drop)
+        put
+    }
+
+    /// Puts an object in parts, and finishes it.
+    async fn put_parts(
+        &self,
+        of: (Folder, &str),
+        upload: &mut dyn MultipartUpload,
+        bytes: u64,
+        mut read: impl FnMut(Range<u64>) -> Result<Bytes>,
+    ) -> Result<()> {
+        let part = (self.upload_bytes as u64).max(bytes.div_ceil(PARTS_MOST));
+        // All that are on their way share the line.
+        let time = time_to_put(usize::try_from(part).unwrap_or(usize::MAX).saturating_mul(UPLOADS));
+        let (mut at, mut parts) = (0, FuturesUnordered::new());
+        loop {
+            while at < bytes && parts.len() < UPLOADS {
+                let end = bytes.min(at + part);
+                parts.push(upload.put_part(PutPayload::from_bytes(read(at..end)?)));
+                at = end;
+            }
+            if self.answer(of, ("put", time), parts.try_next()).await?.is_none() {
+                break;
+            }
+        }
+        self.answer(of, ("put", time), upload.complete()).await.map(drop)
     }
 
     /// Removes from a directory what puts have left that were killed: nobody else would. Only for

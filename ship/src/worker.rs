@@ -33,7 +33,7 @@ pub struct Status {
     pub confirmed: u64,
     /// The shipper's timeline.
     pub timeline: u64,
-    /// When the last round began that had no error: what was durable then is shipped.
+    /// When the last round began that had no error, and has shipped what was durable then.
     pub succeeded: Instant,
     /// The same by this machine's clock.
     pub succeeded_at: SystemTime,
@@ -50,7 +50,7 @@ pub struct Status {
     /// Whether what was shipped last can be fetched only once a snapshot comes: at the beginning,
     /// after an alteration, and after a gap.
     pub is_pending: bool,
-    /// Whether another shipper has taken over.
+    /// Whether a shipper of another directory has taken over.
     pub is_fenced: bool,
     /// Whether the worker has stopped.
     pub is_stopped: bool,
@@ -203,7 +203,7 @@ impl Worker {
     /// # Errors
     /// As [`Worker::flush`].
     pub fn wait(&self, lsn: u64, time: Duration) -> Result<()> {
-        self.wait_until(time, |_, status| status.confirmed >= lsn)
+        self.wait_until(time, |_, status| status.confirmed >= lsn && !status.is_pending)
     }
 
     fn wait_until(&self, time: Duration, is_done: impl Fn(&Shared, &Status) -> bool) -> Result<()> {
@@ -275,9 +275,9 @@ fn stopped(status: &mut (Status, Option<Error>)) -> Error {
         is_transient: false,
     };
     match status.1.take() {
-        Some(Error::Fenced { object, timeline, own }) => {
-            status.1 = Some(Error::Fenced { object: object.clone(), timeline, own });
-            Error::Fenced { object, timeline, own }
+        Some(Error::Fenced { object, timeline, own, is_here }) => {
+            status.1 = Some(Error::Fenced { object: object.clone(), timeline, own, is_here });
+            Error::Fenced { object, timeline, own, is_here }
         }
         other => {
             status.1 = other;
@@ -295,6 +295,8 @@ fn work(
 ) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let media = Arc::new(Disk::new(dir));
+    let mut pace = Pace::new(every);
+    let every = pace.every();
     let notes = Notes { media: media.clone(), url: store.to_string(), every };
     let started = runtime.map_err(|error| setting("runtime", &error)).and_then(|runtime| {
         let shipper = runtime.block_on(Shipper::begin(store, media, options))?;
@@ -312,35 +314,48 @@ fn work(
     let _ = begun.send(Ok(shared.clone()));
     // Also if the thread panics, those who wait must learn it.
     let _stop = Stopping(&shared, &notes);
-    let (mut pace, mut pauses) = (Pace::new(every), (Duration::ZERO, Duration::ZERO));
+    let mut pauses = (Duration::ZERO, Duration::ZERO);
     loop {
-        runtime.block_on(next_round(&shared, pauses));
+        runtime.block_on(async {
+            tokio::select! {
+                () = next_round(&shared, pauses) => {}
+                // After a failure it waits like everything else.
+                () = shipper.uploaded(), if pauses.0.is_zero() => {}
+            }
+        });
         // Who asks from here on gets another round.
         let wish = shared.take_wish();
         // A number that is read before what it counts is read: nothing else depends on it.
         let number = shared.begun.fetch_add(1, Ordering::Relaxed) + 1;
-        let begun = Instant::now();
+        let (begun, is_last) = (Instant::now(), wish == Wish::Stop);
         let round = runtime.block_on(async {
             tokio::select! {
                 biased;
                 () = shared.wait_for(Wish::End) => None,
-                round = shipper.round() => Some(round),
+                // Of one link, so that the status is never older than that takes.
+                round = shipper.round_of(1, is_last) => Some(round),
             }
         });
         // Ended like one that was killed.
         let Some(round) = round else { return };
-        if round.is_ok() && !shipper.is_pending() {
+        // Whatever else has failed: this can be fetched.
+        if !shipper.is_behind() && !shipper.is_pending() {
             shared.done.fetch_max(number, Ordering::Relaxed);
         }
         let has_failed = round.is_err();
+        let is_behind = !has_failed && shipper.is_behind();
         let has_shipped = round.as_ref().is_ok_and(|shipped| shipped.links > 0);
-        let is_last = wish == Wish::Stop;
-        if !note(&shared, (&shipper, &notes), (round, begun), is_last) || is_last {
+        let continues = note(&shared, (&shipper, &notes), (round, begun), is_last);
+        if !continues || (is_last && !is_behind) {
             return;
         }
         let pause = pace.pause(begun, Instant::now(), has_shipped);
         // A store that refuses is not asked more often than one that takes what comes.
-        pauses = if has_failed { (every.min(PAUSE), every) } else { (Duration::ZERO, pause) };
+        pauses = match (has_failed, is_behind) {
+            (true, _) => (every.min(PAUSE), every),
+            (false, true) => (Duration::ZERO, Duration::ZERO),
+            (false, false) => (Duration::ZERO, pause),
+        };
     }
 }
 
@@ -418,10 +433,11 @@ impl Drop for Stopping<'_> {
             status.failure = Some(error.to_string());
             *kept = Some(error);
         }
-        // Without the note it counts as stalled after a while.
-        let _ = self.1.write(status);
+        let noted = status.clone();
         drop(locked);
         self.0.changed.notify_all();
+        // Without the note it counts as stalled after a while.
+        let _ = self.1.write(&noted);
     }
 }
 
@@ -438,8 +454,12 @@ fn note(
     (status.gaps, status.is_pending) = (shipper.gaps(), shipper.is_pending());
     let continues = match round {
         Ok(shipped) => {
-            (status.succeeded, status.failure) = (begun, None);
-            status.succeeded_at = SystemTime::now() - begun.elapsed();
+            let is_failing = shipper.has_failed_upload();
+            status.failure.take_if(|_| !is_failing);
+            if !shipper.is_behind() && !is_failing {
+                status.succeeded = begun;
+                status.succeeded_at = SystemTime::now() - begun.elapsed();
+            }
             status.links += shipped.links;
             status.bytes += shipped.log_bytes + shipped.snapshot_bytes;
             true
@@ -447,7 +467,7 @@ fn note(
         Err(error) => {
             status.failures += 1;
             status.failure = Some(error.to_string());
-            status.is_fenced = error.is_fenced();
+            status.is_fenced = matches!(error, Error::Fenced { is_here: false, .. });
             let continues = error.is_transient();
             if !continues || is_last {
                 *kept = Some(error);
@@ -455,12 +475,14 @@ fn note(
             continues
         }
     };
-    if let Err(error) = notes.write(status) {
-        // What is shipped is shipped nevertheless.
-        status.failure.get_or_insert(error.to_string());
-    }
+    let noted = status.clone();
     drop(locked);
     shared.changed.notify_all();
+    // Nobody waits for the disk.
+    if let Err(error) = notes.write(&noted) {
+        // What is shipped is shipped nevertheless.
+        shared.lock().0.failure.get_or_insert(error.to_string());
+    }
     continues
 }
 

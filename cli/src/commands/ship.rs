@@ -58,7 +58,8 @@ pub fn ship(arguments: &Ship) -> Result<ExitCode> {
         watch(&worker, &stop, dir, arguments)?;
     }
     let status = worker.stop();
-    if let Err(error @ Error::Fenced { .. }) = &status {
+    // By a shipper of another directory. After one of this directory it may be started again.
+    if let Err(error @ Error::Fenced { is_here: false, .. }) = &status {
         failure::report(&error.to_string());
         return Ok(ExitCode::from(FENCED));
     }
@@ -84,7 +85,8 @@ fn watch(worker: &Worker, stop: &Stop, dir: &Path, arguments: &Ship) -> Result<(
         if status.is_stopped {
             return Ok(());
         }
-        if status.failure.is_some() && lag > arguments.stall.max(arguments.every * 2) {
+        if status.failure.is_some() && lag > arguments.stall.max(arguments.every.saturating_mul(2))
+        {
             let failure = status.failure.unwrap_or_default();
             let lag = lag.as_secs();
             return Err(Failure::Error(format!("nothing was shipped for {lag} s: {failure}")));
@@ -211,7 +213,7 @@ fn keep_following(mut follower: Follower, runtime: &Runtime, every: Duration) ->
             failure::note(failure.as_deref().unwrap_or("following again"));
         }
         let pause = pace.pause(begun, Instant::now(), has_found);
-        std::thread::sleep(if failure.is_some() { every } else { pause });
+        std::thread::sleep(if failure.is_some() { pace.every() } else { pause });
         reported = failure;
     }
 }

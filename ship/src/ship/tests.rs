@@ -4,7 +4,9 @@ use super::*;
 use crate::assemble;
 use ebbtide::history::Unlogged;
 use ebbtide::media::{Access, ByteLocks, MediaFile, Memory};
-use ebbtide::{AgePartitioned, Any, Durability, Filter, Keep, Options, Reader};
+use ebbtide::{
+    AgePartitioned, Any, Downtime, Durability, Filter, Keep, Options, Reader, TimeLimited,
+};
 use object_store::memory::InMemory;
 use std::io;
 use std::path::Path;
@@ -150,8 +152,8 @@ async fn a_snapshot_that_an_alteration_writes_during_a_round_waits_for_its_begin
     // A round during which the filter is altered.
     shipper.check_origin(&mut shipped).await.expect("as it was");
     alter(&filter, 2000);
-    shipper.ship_log(&mut shipped).await.expect("the log from before");
-    shipper.ship_snapshot(&mut shipped).await.expect("no snapshot of that log");
+    shipper.ship_log(&mut shipped, LINKS).await.expect("the log from before");
+    shipper.ship_snapshot(&mut shipped, true).await.expect("no snapshot of that log");
     assert_eq!(fetched(&store).await, before);
     shipper.round().await.expect("a round");
     assert_eq!(fetched(&store).await, digest_of(&filter));
@@ -191,7 +193,7 @@ async fn an_alteration_that_could_not_be_read_at_once_is_shipped_by_a_later_roun
         shipper.check_origin(&mut shipped).await.expect("as it was");
         alter(&filter, 2000);
         media.at_list(number, || Err(io::Error::other("it fails once")));
-        let _ = shipper.ship_log(&mut shipped).await;
+        let _ = shipper.ship_log(&mut shipped, LINKS).await;
         insert(&filter, 200..300);
         // One of them may fail.
         for _ in 0..3 {
@@ -249,4 +251,32 @@ async fn a_shipper_that_has_shipped_nothing_is_continued_after_its_log_was_remov
     let mut shipper = begin(&store, media).await.expect("another one");
     shipper.round().await.expect("a round");
     assert_eq!(fetched(&store).await, digest_of(&filter));
+}
+
+#[tokio::test]
+async fn what_follows_a_link_full_of_notes_of_the_engine_is_shipped() {
+    let (store, media) = (store(), Memory::new());
+    let options = Options::new().downtime(Downtime::Freeze);
+    let spec = TimeLimited::window(Duration::from_secs(600)).rate(12.0);
+    let filter = Filter::create_on(Arc::new(media.clone()), spec, options).expect("a filter");
+    let mut shipper = begin(&store, media).await.expect("a shipper");
+    shipper.link_bytes = 64;
+    let lsn = || filter.stat().expect("figures").lsn;
+    filter.insert("first").expect("an insert");
+    let (before, begun) = (lsn(), std::time::Instant::now());
+    // The heartbeats of an idle filter.
+    while lsn() < before + 4 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "no heartbeat: {} {before}", lsn());
+        std::thread::sleep(Duration::from_millis(50));
+        shipper.round().await.expect("a round");
+    }
+    filter.insert("behind them").expect("an insert");
+    filter.sync().expect("a sync");
+    for _ in 0..2 {
+        shipper.round().await.expect("a round");
+    }
+    let copy: Arc<dyn Media> = Arc::new(Memory::new());
+    assemble(&store, copy.clone()).await.expect("a fetch");
+    let copied = Reader::<Any>::open_on(copy, Options::new()).expect("a reader");
+    assert!(copied.contains("behind them").expect("an answer"));
 }

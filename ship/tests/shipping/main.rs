@@ -13,6 +13,7 @@ mod moments;
 mod processes;
 mod restored;
 mod retained;
+mod rounds;
 mod scripted;
 mod sentences;
 mod server;

@@ -1,6 +1,9 @@
 //! A machine whose disk, with the file `ship`, was set back to a moment before.
 
-use ebbtide::history::Unlogged;
+use crate::machine::Machine;
+use crate::sentences::assert_says;
+use ebbtide::history::{At, Unlogged};
+use ebbtide::inspect::restore_at_on;
 use ebbtide::{AgePartitioned, Durability, Filter, Keep, Options};
 use ebbtide_ship::{Error, ShipOptions, Shipper, Store};
 use ebbtide_testkit::crash::disk::CrashDisk;
@@ -84,4 +87,42 @@ async fn a_machine_that_was_set_back_to_before_its_filter_was_closed_is_refused(
         shipper.round().await.expect("a round");
         assert_refused(&store, &restored, keep, false).await;
     }
+}
+
+#[tokio::test]
+async fn a_machine_that_was_set_back_within_one_beginning_is_refused() {
+    for has_written in [false, true] {
+        let store = store();
+        let (_filter, mut shipper, restored) = shipped(&store, Keep::Nothing).await;
+        shipper.round().await.expect("a round");
+        assert_refused(&store, &restored, Keep::Nothing, has_written).await;
+    }
+}
+
+#[tokio::test]
+async fn a_directory_that_was_restored_under_its_shipper_is_refused() {
+    let (store, machine, keep) = (store(), Machine::default(), Keep::Bytes(1 << 30));
+    let disk = Arc::new(machine.disk());
+    let filter = Filter::create_on(disk.clone(), AgePartitioned::last(1000), options(keep));
+    let filter = filter.expect("a filter");
+    let ship = ShipOptions::default();
+    let begun = Shipper::begin(store.clone(), Arc::new(machine.clone()), ship.clone()).await;
+    let mut shipper = begun.expect("a shipper");
+    insert(&filter, 0..200);
+    shipper.round().await.expect("a round");
+    drop(filter);
+    let restored = CrashDisk::new();
+    restore_at_on(&*disk, At::Lsn(100), &restored).expect("restored");
+    machine.set(restored);
+    let disk = Arc::new(machine.disk());
+    let filter = Filter::<AgePartitioned>::open_on(disk, options(keep)).expect("as it was");
+    insert(&filter, 500..501);
+    let error = shipper.round().await.expect_err("refused");
+    assert!(matches!(error, Error::Refused { .. }), "{error}");
+    assert_says(&error, &["another one in its place", "--take-over"]);
+    // Nor after it has caught up.
+    insert(&filter, 500..900);
+    assert!(matches!(shipper.round().await, Err(Error::Refused { .. })));
+    let begun = Shipper::begin(store, Arc::new(machine), ship).await;
+    assert!(matches!(begun, Err(Error::Refused { .. })));
 }

@@ -25,6 +25,8 @@ pub enum Call {
     Get(Path),
     /// The next bytes of a get.
     Chunk(u64),
+    /// An upload in parts is taken back.
+    Abort(Path),
     /// A list of what this begins.
     List(Path),
 }
@@ -36,13 +38,15 @@ type Script = dyn Fn(Call) -> BoxFuture<'static, Result<()>> + Send + Sync;
 pub struct Scripted {
     pub objects: Arc<InMemory>,
     script: Arc<Script>,
+    /// Whether it puts an object also where there is one.
+    pub replaces: bool,
 }
 
 impl Scripted {
     pub fn new(
         script: impl Fn(Call) -> BoxFuture<'static, Result<()>> + Send + Sync + 'static,
     ) -> Self {
-        Self { objects: Arc::new(InMemory::new()), script: Arc::new(script) }
+        Self { objects: Arc::new(InMemory::new()), script: Arc::new(script), replaces: false }
     }
 }
 
@@ -81,6 +85,7 @@ impl MultipartUpload for Upload {
     }
 
     async fn abort(&mut self) -> Result<()> {
+        (self.store.script)(Call::Abort(self.path.clone())).await?;
         self.upload.abort().await
     }
 }
@@ -94,6 +99,7 @@ impl ObjectStore for Scripted {
         options: PutOptions,
     ) -> Result<PutResult> {
         (self.script)(Call::Put(path.clone(), payload.content_length() as u64)).await?;
+        let options = if self.replaces { PutOptions::default() } else { options };
         self.objects.put_opts(path, payload, options).await
     }
 

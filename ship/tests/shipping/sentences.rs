@@ -1,6 +1,7 @@
 //! Each thing that goes wrong is one sentence that names the object, what was expected, what was
 //! found, and what to do.
 
+use crate::scripted::Scripted;
 use ebbtide::media::{Media, Memory};
 use ebbtide::{AgePartitioned, Durability, Filter, Options};
 use ebbtide_ship::{Error, ShipOptions, Shipper, Store, assemble, fetch, verify};
@@ -97,6 +98,59 @@ async fn a_damaged_link_is_named_wherever_a_byte_is_wrong() {
 }
 
 #[tokio::test]
+async fn a_shipper_that_begins_names_the_damaged_link_also_if_older_ones_were_removed() {
+    let mut shipped = shipped().await;
+    for round in 6..10_u64 {
+        for key in 0..100 {
+            shipped.filter.insert((round * 100 + key).to_le_bytes()).expect("an insert");
+        }
+        if round < 9 {
+            shipped.filter.checkpoint().expect("a checkpoint");
+        }
+        shipped.shipper.round().await.expect("a round");
+    }
+    assert!(shipped.objects.head(&Shipped::path(2)).await.is_err(), "it is not needed");
+    let mut newest = 3;
+    while shipped.objects.head(&Shipped::path(newest + 1)).await.is_ok() || newest < 9 {
+        newest += 1;
+    }
+    let mut bytes = shipped.bytes(newest).await;
+    let at = bytes.len() / 2;
+    bytes[at] ^= 1;
+    shipped.put(newest, bytes).await;
+    let begun = Shipper::begin(shipped.store, shipped.media, ShipOptions::default()).await;
+    let object = format!("chain/{newest:020}: expected `digest");
+    assert_says(&begun.expect_err("damage"), &[&object]);
+}
+
+#[tokio::test]
+async fn a_second_shipper_of_a_directory_does_not_stop_its_writers() {
+    let mut shipped = shipped().await;
+    let (store, media) = (shipped.store.clone(), shipped.media.clone());
+    let second = Shipper::begin(store, media, ShipOptions::default()).await;
+    second.expect("another one").round().await.expect("a round");
+    shipped.filter.insert("one more").expect("an insert");
+    let error = shipped.shipper.round().await.expect_err("fenced");
+    assert!(error.is_fenced() && matches!(error, Error::Fenced { is_here: true, .. }), "{error}");
+    assert_says(&error, &["another shipper of this directory", "let only one of them run"]);
+    assert!(!error.to_string().contains("stop the writers"), "{error}");
+}
+
+#[tokio::test]
+async fn a_store_that_replaces_what_is_there_is_refused() {
+    let mut store = Scripted::new(|_| Box::pin(async { Ok(()) }));
+    store.replaces = true;
+    let store = Store::of(Arc::new(store), "orders", "scripted:///orders");
+    let media: Arc<dyn Media> = Arc::new(Memory::new());
+    let filter = Filter::create_on(media.clone(), AgePartitioned::last(1000), Options::new());
+    drop(filter.expect("a filter"));
+    let begun = Shipper::begin(store, media, ShipOptions::default()).await;
+    let error = begun.expect_err("refused");
+    assert!(!error.is_transient(), "{error}");
+    assert_says(&error, &["scripted:///orders/chain/00000000000000000001", "If-None-Match"]);
+}
+
+#[tokio::test]
 async fn a_damaged_snapshot_leaves_the_way_over_the_one_before_and_verify_names_it() {
     let shipped = shipped().await;
     let snapshots = futures::TryStreamExt::try_collect::<Vec<_>>(object_store::ObjectStore::list(
@@ -155,6 +209,22 @@ async fn a_link_of_a_later_version_asks_for_a_later_program() {
         &shipped.fetch().await,
         &["expected version 1", "found version 2", "use a version"],
     );
+}
+
+#[tokio::test]
+async fn a_timeline_beyond_reason_is_damage() {
+    let shipped = shipped().await;
+    let newest = 8;
+    let sound = shipped.bytes(newest).await;
+    let (text, content) = sound[..sound.len() - 40].split_at(300);
+    let text = String::from_utf8_lossy(text);
+    let text = text.replace("\ntimeline 1\n", &format!("\ntimeline {}\n", u64::MAX));
+    let mut bytes = [text.as_bytes(), content].concat();
+    let digest = xxhash_rust::xxh3::xxh3_128(&bytes);
+    bytes.extend_from_slice(format!("digest {digest:032x}\n").as_bytes());
+    shipped.put(newest, bytes).await;
+    let begun = Shipper::begin(shipped.store, shipped.media, ShipOptions::default()).await;
+    assert_says(&begun.expect_err("damage"), &["as `timeline`", "found 18446744073709551615"]);
 }
 
 /// Answers each call with an error that a real store gives.

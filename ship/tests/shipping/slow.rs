@@ -17,7 +17,7 @@ fn store() -> Store {
     let scripted = Scripted::new(move |call| {
         let bytes = match call {
             Call::Put(_, bytes) | Call::Chunk(bytes) => bytes,
-            Call::Get(_) | Call::List(_) => 1000,
+            Call::Get(_) | Call::List(_) | Call::Abort(_) => 1000,
         };
         let free = free.clone();
         Box::pin(async move {

@@ -4,10 +4,12 @@ use crate::scripted::{Call, Scripted};
 use ebbtide::media::Memory;
 use ebbtide::{AgePartitioned, Any, Durability, Filter, Options, Reader};
 use ebbtide_ship::{ShipOptions, Store, Worker, assemble};
+use futures::future::BoxFuture;
 use object_store::Error;
-use std::sync::Arc;
+use object_store::path::Path;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -57,6 +59,108 @@ fn shipped(mode: u8) -> Shipped {
     puts.store(0, Ordering::Relaxed);
     filter.insert("second").expect("an insert");
     Shipped { _dir: dir, _filter: filter, worker, mode: is, puts, store }
+}
+
+type Answer = BoxFuture<'static, object_store::Result<()>>;
+
+/// A filter in a directory, whose store does what a test says before each call.
+struct Scene {
+    dir: TempDir,
+    filter: Arc<Filter<AgePartitioned>>,
+    store: Store,
+}
+
+impl Scene {
+    fn new(script: impl Fn(Call) -> Answer + Send + Sync + 'static) -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let options = Options::new().durability(Durability::Always);
+        let filter = Filter::create(dir.path().join("seen"), AgePartitioned::last(1000), options);
+        let store = Arc::new(Scripted::new(script));
+        let store = Store::of(store, "orders/7", "scripted:///orders/7");
+        Self { dir, filter: Arc::new(filter.expect("a filter")), store }
+    }
+
+    /// Starts a worker whose snapshots are due at once.
+    fn start(&self) -> Worker {
+        let ship = ShipOptions { snapshot_log_bytes: 1, ..ShipOptions::default() };
+        let (dir, store) = (self.dir.path().join("seen"), self.store.clone());
+        Worker::start(dir, store, ship, HOUR).expect("a worker")
+    }
+}
+
+fn is_in(path: &Path, folder: &str) -> bool {
+    path.parts().any(|part| part.as_ref() == folder)
+}
+
+#[test]
+fn a_worker_beside_a_writer_that_never_pauses_flushes_and_stops() {
+    let written = Arc::new(OnceLock::<Arc<Filter<AgePartitioned>>>::new());
+    let (writer, puts) = (written.clone(), AtomicU64::new(0));
+    let scene = Scene::new(move |call| {
+        if let (Call::Put(path, _), Some(filter)) = (call, writer.get())
+            && is_in(&path, "chain")
+        {
+            let put = puts.fetch_add(1, Ordering::Relaxed);
+            assert!(put < 100, "it makes no end");
+            filter.insert(put.to_le_bytes()).expect("an insert");
+        }
+        Box::pin(async { Ok(()) })
+    });
+    let worker = scene.start();
+    scene.filter.insert("first").expect("an insert");
+    written.set(scene.filter.clone()).expect("not set");
+    worker.flush(Duration::from_secs(60)).expect("shipped");
+    worker.stop().expect("a last round");
+}
+
+#[test]
+fn what_is_shipped_is_flushed_although_no_snapshot_can_be_put() {
+    let scene = Scene::new(|call| match call {
+        Call::Put(path, _) if is_in(&path, "snapshot") => {
+            let refused = Error::Generic { store: "scripted", source: "refused".into() };
+            Box::pin(async { Err(refused) })
+        }
+        _ => Box::pin(async { Ok(()) }),
+    });
+    let worker = scene.start();
+    scene.filter.insert("first").expect("an insert");
+    worker.flush(Duration::from_secs(60)).expect("shipped");
+    scene.filter.checkpoint().expect("a checkpoint");
+    scene.filter.insert("second").expect("an insert");
+    worker.flush(Duration::from_secs(10)).expect("the log is shipped");
+    while worker.status().failure.is_none() {
+        worker.flush(Duration::from_secs(10)).expect("the log is shipped");
+    }
+    // Although further rounds have shipped log.
+    let failed = worker.status().failures;
+    while worker.status().failures < failed + 2 {
+        worker.flush(Duration::from_secs(10)).expect("the log is shipped");
+        assert!(worker.status().failure.is_some());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn log_is_shipped_while_a_snapshot_is_uploaded_for_hours() {
+    let asked = Arc::new(AtomicU64::new(0));
+    let counted = asked.clone();
+    let scene = Scene::new(move |call| match call {
+        Call::Put(path, _) if is_in(&path, "snapshot") => {
+            counted.fetch_add(1, Ordering::Relaxed);
+            Box::pin(std::future::pending())
+        }
+        _ => Box::pin(async { Ok(()) }),
+    });
+    let worker = scene.start();
+    scene.filter.insert("first").expect("an insert");
+    scene.filter.checkpoint().expect("a checkpoint");
+    for key in 0..10_u64 {
+        scene.filter.insert(key.to_le_bytes()).expect("an insert");
+        worker.flush(Duration::from_secs(10)).expect("the log is shipped");
+    }
+    let status = worker.status();
+    assert_eq!((status.failures, asked.load(Ordering::Relaxed)), (0, 1), "{status:?}");
+    drop(worker);
 }
 
 #[test]
