@@ -7,7 +7,9 @@
 //! beginning shows, and each later link names the one before it. So a kill at any point leaves a
 //! copy that is behind. What a power cut has damaged has a wrong digest, and is copied again.
 
-use crate::chain::{Base, Removable, Seen, Tip, base_hints, has_link, link_name, read_link, walk};
+use crate::chain::{
+    Base, Lengths, Removable, Seen, Tip, base_hints, has_link, link_name, read_link, walk,
+};
 use crate::download::Download;
 use crate::error::{Error, Result};
 use crate::fetch::nothing;
@@ -21,8 +23,8 @@ use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Links that are read at a time, at most.
-const READ_AHEAD: u64 = 16;
+/// Links that are read one by one after each look, before a list says how many may be.
+const SINGLE: u64 = 2;
 /// How often a copy begins anew because what it reads is removed.
 const TRIES: u32 = 3;
 /// How long a follower may take to end. Until it calls `exec`, also a child that its process has
@@ -329,11 +331,15 @@ impl Copy {
     /// Copies the links that follow. Returns their number; `None` if it has stopped before one whose
     /// snapshot the store does not have any more.
     async fn copy_links(&mut self) -> Result<Option<u64>> {
-        let (mut links, mut ahead) = (0, 1);
+        let (mut links, mut lengths) = (0, None);
         loop {
             let next = self.tip.number + 1;
             let remote = self.remote.clone();
-            let reads = (next..next + ahead).map(|number| {
+            if links == SINGLE {
+                lengths = Some(Lengths::after(&remote, self.tip.number).await?);
+            }
+            let window = lengths.as_ref().map_or(1, |lengths| lengths.window(next));
+            let reads = (next..next + window).map(|number| {
                 let (remote, name) = (&remote, link_name(number));
                 async move { remote.get(Folder::Chain, &name).await }
             });
@@ -344,7 +350,6 @@ impl Copy {
                 }
                 links += 1;
             }
-            ahead = (ahead * 2).min(READ_AHEAD);
         }
     }
 

@@ -157,7 +157,7 @@ impl Follower {
         Answers(self.shared.clone())
     }
 
-    /// Applies what has come since, with one request for each link and two more. Returns the number
+    /// Applies what has come since, with one request for each link and a few more. Returns the number
     /// of links. After an error that [is transient](Error::is_transient) the next call continues.
     ///
     /// # Errors
