@@ -1,6 +1,7 @@
 //! Snapshots as objects: uploaded in parts from a file of the filter, downloaded into another one.
 
 use crate::error::{Error, Result};
+use crate::files::may_pass;
 use crate::link::{Snapshot, digest};
 use crate::store::{Folder, Store};
 use bytes::Bytes;
@@ -35,8 +36,7 @@ fn read_file(
 pub fn local(action: &'static str, media: &dyn Media, name: &str, error: &std::io::Error) -> Error {
     let object = media.path().join(name).display().to_string();
     let remedy = "look at the disk of this machine";
-    let is_full = [ErrorKind::StorageFull, ErrorKind::QuotaExceeded].contains(&error.kind());
-    let (found, is_transient) = (error.to_string(), is_full);
+    let (found, is_transient) = (error.to_string(), may_pass(error));
     Error::Store { object, action, found, remedy, is_transient }
 }
 
