@@ -97,6 +97,11 @@ impl Error {
         }
     }
 
+    /// Returns whether something is missing or damaged that another base may not need.
+    pub(crate) fn is_damage(&self) -> bool {
+        matches!(self, Self::Object { .. } | Self::Filter(ebbtide::Error::Damaged { .. }))
+    }
+
     /// Returns whether another shipper has taken over.
     #[must_use]
     pub fn is_fenced(&self) -> bool {

@@ -129,7 +129,7 @@ impl Follower {
         copy.look().await?;
         match Self::begin_at(copy.local().clone(), Some(copy), max_lag, begun).await {
             // A part of the copy is damaged.
-            Err(Error::Object { .. }) => {
+            Err(error) if error.is_damage() => {
                 let mut copy = Copy::open(store, dir.as_ref(), doubt).await?;
                 copy.take_anew().await?;
                 Self::begin_at(copy.local().clone(), Some(copy), max_lag, begun).await

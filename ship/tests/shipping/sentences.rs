@@ -1,9 +1,9 @@
 //! Each thing that goes wrong is one sentence that names the object, what was expected, what was
 //! found, and what to do.
 
-use ebbtide::media::{Media, Memory};
-use ebbtide::{AgePartitioned, Durability, Filter, Options};
-use ebbtide_ship::{Error, ShipOptions, Shipper, Store, assemble, fetch, verify};
+use ebbtide::media::{Access, Media, Memory};
+use ebbtide::{AgePartitioned, Any, Durability, Filter, Options, Reader};
+use ebbtide_ship::{Error, ShipOptions, Shipper, Store, assemble, fetch, fetch_if_empty, verify};
 use ebbtide_testkit::random::Random;
 use object_store::ObjectStoreExt;
 use object_store::memory::InMemory;
@@ -53,6 +53,23 @@ impl Shipped {
 
     async fn put(&self, number: u64, bytes: Vec<u8>) {
         self.objects.put(&Self::path(number), bytes.into()).await.expect("a put");
+    }
+
+    /// Writes as much as needs another snapshot, and one.
+    fn checkpoint(&self) {
+        for key in 1000..9000_u64 {
+            self.filter.insert(key.to_le_bytes()).expect("an insert");
+        }
+        self.filter.checkpoint().expect("a checkpoint");
+    }
+
+    /// Checks that what is fetched is the filter.
+    async fn assert_fetched(&self) {
+        let copy: Arc<dyn Media> = Arc::new(Memory::new());
+        assemble(&self.store, copy.clone()).await.expect("a fetch");
+        let copied = Reader::<Any>::open_on(copy, Options::new()).expect("a reader");
+        let (own, found) = (self.filter.digest(), copied.digest());
+        assert_eq!(own.expect("a digest").value, found.expect("a digest").value);
     }
 
     async fn fetch(&self) -> Error {
@@ -114,6 +131,77 @@ async fn a_damaged_snapshot_leaves_the_way_over_the_one_before_and_verify_names_
     assert_eq!(fetched.lsn, shipped.shipper.confirmed());
     let error = verify(&shipped.store, None).await.expect_err("damage");
     assert_says(&error, &["snapshot/", "digest of the part at byte 0", "--at"]);
+}
+
+/// Returns the name of the newest snapshot in a filter's directory.
+fn newest_snapshot(media: &dyn Media) -> String {
+    let names = media.list().expect("names").into_iter();
+    names.filter(|name| name.starts_with("snap-")).max().expect("a snapshot")
+}
+
+#[tokio::test]
+async fn a_snapshot_that_is_damaged_in_its_directory_is_not_shipped_and_log_is() {
+    let mut shipped = shipped().await;
+    shipped.checkpoint();
+    let name = newest_snapshot(&*shipped.media);
+    let file = shipped.media.open(&name, Access::Write).expect("the snapshot");
+    let mut byte = [0];
+    file.read_at(&mut byte, 5000).expect("a byte");
+    file.write_at(&[byte[0] ^ 1], 5000).expect("a byte");
+    for _ in 0..2 {
+        let error = shipped.shipper.round().await.expect_err("damage");
+        assert_says(&error, &[&name, "cannot ship", "at byte", "write another snapshot"]);
+        assert!(error.is_transient(), "{error}");
+        shipped.assert_fetched().await;
+        shipped.filter.insert("one more").expect("an insert");
+    }
+    shipped.checkpoint();
+    let round = shipped.shipper.round().await.expect("a round");
+    assert!(round.snapshot_bytes > 0, "{round:?}");
+    shipped.assert_fetched().await;
+    verify(&shipped.store, None).await.expect("sound");
+}
+
+#[tokio::test]
+async fn a_snapshot_that_was_damaged_when_it_was_shipped_leaves_the_way_over_the_one_before() {
+    let mut shipped = shipped().await;
+    shipped.checkpoint();
+    let round = shipped.shipper.round().await.expect("a round");
+    assert!(round.snapshot_bytes > 0, "{round:?}");
+    let list = |folder: &str| {
+        let prefix = Path::from(format!("orders/{folder}"));
+        let objects = shipped.objects.clone();
+        async move {
+            let found = object_store::ObjectStore::list(&*objects, Some(&prefix));
+            let found = futures::TryStreamExt::try_collect::<Vec<_>>(found).await;
+            found.expect("a list").into_iter().map(|meta| meta.location).max().expect("an object")
+        }
+    };
+    let (object, link) = (list("snapshot").await, list("chain").await);
+    let found = shipped.objects.get(&object).await.expect("a snapshot").bytes().await;
+    let mut bytes = found.expect("bytes").to_vec();
+    let digest = |bytes: &[u8]| xxhash_rust::xxh3::xxh3_128(bytes);
+    let before = digest(&bytes).to_le_bytes();
+    bytes[5000] ^= 1;
+    let after = digest(&bytes).to_le_bytes();
+    shipped.objects.put(&object, bytes.into()).await.expect("a put");
+    // With the right digests in the link, as if those were the bytes of the file.
+    let number: u64 = link.filename().expect("a name").parse().expect("a number");
+    let mut bytes = shipped.bytes(number).await;
+    let at = bytes.windows(16).position(|found| found == before).expect("the digest");
+    bytes[at..at + 16].copy_from_slice(&after);
+    bytes.truncate(bytes.len() - 40);
+    let sealed = digest(&bytes);
+    bytes.extend_from_slice(format!("digest {sealed:032x}\n").as_bytes());
+    shipped.put(number, bytes).await;
+    shipped.assert_fetched().await;
+    let parent = tempfile::tempdir().expect("a directory");
+    let moment = ebbtide::history::At::Lsn(shipped.shipper.confirmed() - 1);
+    let fetched = fetch(&shipped.store, parent.path().join("new"), Some(moment)).await;
+    assert_eq!(fetched.expect("by the log").lsn, shipped.shipper.confirmed());
+    let error = verify(&shipped.store, None).await.expect_err("damage");
+    let name = object.filename().expect("a name");
+    assert_says(&error, &["memory:///orders/snapshot/", name, "at byte", "--at"]);
 }
 
 #[tokio::test]
