@@ -58,6 +58,14 @@ impl Codes {
     }
 }
 
+/// The codes of a bucket, or a container, that does not exist.
+const NO_BUCKET: [&str; 2] = ["NoSuchBucket", "ContainerNotFound"];
+
+/// Returns whether it is not an object that does not exist, but what it would be in.
+pub fn is_of_bucket(error: &StoreError) -> bool {
+    Codes::of(error).has(&NO_BUCKET)
+}
+
 /// Says in one sentence what a store's error means. `object` is what messages call the object.
 #[must_use]
 pub fn explain(object: String, action: &'static str, error: &StoreError) -> Error {
@@ -71,7 +79,7 @@ pub fn explain(object: String, action: &'static str, error: &StoreError) -> Erro
         ("the clock of this machine is wrong: set it (chrony, systemd-timesyncd)", false)
     } else if codes.is_short || codes.status == 416 || codes.has(&["InvalidRange"]) {
         ("the object is shorter than it was: fetch an older state with `--at`", false)
-    } else if codes.has(&["NoSuchBucket"]) {
+    } else if codes.has(&NO_BUCKET) {
         ("there is no such bucket: create it, or correct the URL", false)
     } else if is_full
         || codes.status == 507

@@ -84,10 +84,11 @@ pub async fn fetch_if_empty(store: &Store, dir: impl AsRef<Path>) -> Result<Opti
 /// Returns whether the store has no object of a chain.
 ///
 /// # Errors
-/// [`Error::Store`].
+/// [`Error::Store`], also for a bucket that does not exist.
 pub async fn is_empty(store: &Store) -> Result<bool> {
-    // The first link is a beginning, and never removed.
-    Ok(read_link(store, 1).await?.is_none())
+    // The first link is a beginning, and never removed; but somebody may have deleted it.
+    let has_first = read_link(store, 1).await?.is_some();
+    Ok(!has_first && store.list(Folder::Chain, None).await?.is_empty())
 }
 
 /// Restores a moment from the newest base that reaches it.

@@ -5,7 +5,7 @@
 
 use crate::client::client;
 use crate::error::{Error, Result};
-use crate::explain::explain;
+use crate::explain::{explain, is_of_bucket};
 use crate::files::io;
 use crate::mark::copied_from;
 use bytes::Bytes;
@@ -139,9 +139,9 @@ impl Store {
     /// # Errors
     /// As there.
     pub fn find(url: &str) -> Result<Option<Self>> {
-        let directory = match Url::parse(url) {
-            Ok(parsed) if url.contains("://") => directory_of(&parsed),
-            _ => Some(PathBuf::from(url)),
+        let directory = match url.contains("://") {
+            true => Url::parse(url).ok().and_then(|parsed| directory_of(&parsed)),
+            false => Some(PathBuf::from(url)),
         };
         match directory.map(|dir| dir.try_exists()) {
             Some(Ok(false)) => Ok(None),
@@ -280,7 +280,8 @@ impl Store {
         let path = self.path(object.0, object.1);
         let found = async {
             match self.objects.get_opts(&path, options).await {
-                Err(StoreError::NotFound { .. }) => Ok(None),
+                // Without a bucket nothing is known of the object.
+                Err(error @ StoreError::NotFound { .. }) if !is_of_bucket(&error) => Ok(None),
                 found => found.map(Some),
             }
         };

@@ -205,6 +205,23 @@ async fn a_snapshot_that_was_damaged_when_it_was_shipped_leaves_the_way_over_the
 }
 
 #[tokio::test]
+async fn a_place_whose_first_link_was_deleted_is_not_taken_for_an_empty_one() {
+    let shipped = shipped().await;
+    shipped.objects.delete(&Shipped::path(1)).await.expect("a removal");
+    let parent = tempfile::tempdir().expect("a directory");
+    let dir = parent.path().join("new");
+    let fetched = fetch_if_empty(&shipped.store, &dir).await.expect("a fetch");
+    assert_eq!(fetched.expect("a filter").lsn, shipped.shipper.confirmed());
+    for hint in 1..12 {
+        let _ = shipped.objects.delete(&Path::from(format!("orders/base/{hint:020}"))).await;
+    }
+    let other = parent.path().join("other");
+    let error = fetch_if_empty(&shipped.store, &other).await.expect_err("a link is missing");
+    assert_says(&error, &["chain/00000000000000000001", "expected a link", "found nothing"]);
+    assert!(!other.exists());
+}
+
+#[tokio::test]
 async fn another_filters_prefix_is_refused_with_both_numbers() {
     let shipped = shipped().await;
     let media: Arc<dyn Media> = Arc::new(Memory::new());
