@@ -6,7 +6,7 @@
 use crate::client::client;
 use crate::error::{Error, Result};
 use crate::explain::{explain, is_of_bucket};
-use crate::files::io;
+use crate::files::{create_private, io};
 use crate::mark::copied_from;
 use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt};
@@ -182,7 +182,7 @@ impl Store {
         Ok(Self::of(objects, prefix.as_ref(), url))
     }
 
-    /// Opens a directory, which is created if it is not there. What a put has confirmed is there
+    /// Opens a directory, which is created for its owner only if it is not there. What a put has confirmed is there
     /// after a power cut: the file and its name are synced.
     pub(crate) fn of_directory(dir: &FilePath) -> Result<Self> {
         let url = dir.display().to_string();
@@ -191,7 +191,7 @@ impl Store {
             expected: "a directory that can be read and written",
             found: format!("{url} ({error})"),
         };
-        std::fs::create_dir_all(dir).map_err(|error| wrong(&error))?;
+        create_private(dir).map_err(|error| wrong(&error))?;
         let objects =
             LocalFileSystem::new_with_prefix(dir).map_err(|error| wrong(&error))?.with_fsync(true);
         let (copied, dir) = (copied_from(dir)?, Some(dir.to_path_buf()));
