@@ -112,7 +112,7 @@ impl Store {
     /// Opens a place by its URL: `s3://bucket/prefix`, `gs://…`, `az://…` (as far as built),
     /// `file:///directory`, or the path of a directory, which is created if it is not there.
     /// Credentials and settings come from the environment, as `AWS_ACCESS_KEY_ID`,
-    /// `AWS_ENDPOINT_URL`. To read a filter that was shipped, use [`Store::open_existing`].
+    /// `AWS_ENDPOINT_URL`, never from the URL. To read a filter that was shipped, use [`Store::open_existing`].
     ///
     /// # Errors
     /// [`Error::Setting`] for a URL that cannot be used, with the reason.
@@ -161,7 +161,7 @@ impl Store {
         let wrong = |error: &dyn fmt::Display| Error::Setting {
             name: "URL",
             expected: "s3://BUCKET/PREFIX, file:///DIRECTORY, or a directory",
-            found: format!("{url} ({error})"),
+            found: format!("{} ({error})", without_secrets(url)),
         };
         if !url.contains("://") {
             return Self::of_directory(FilePath::new(url));
@@ -169,6 +169,15 @@ impl Store {
         let parsed = Url::parse(url).map_err(|error| wrong(&error))?;
         if let Some(dir) = directory_of(&parsed) {
             return Ok(Self { url: url.trim_end_matches('/').into(), ..Self::of_directory(&dir)? });
+        }
+        let has_user = !parsed.username().is_empty() || parsed.password().is_some();
+        if has_user || parsed.query().is_some() {
+            // It would be in messages, and in files that others read.
+            return Err(Error::Setting {
+                name: "URL",
+                expected: "one without user and query: credentials come from the environment",
+                found: without_secrets(url),
+            });
         }
         let settings = settings.into_iter().map(|(name, value)| {
             let name = name.as_ref().to_ascii_lowercase();
@@ -424,6 +433,17 @@ impl Store {
         });
         let name = names.first().map_or("", String::as_str);
         self.pieces((folder, name), "remove", removed).await.map(drop)
+    }
+}
+
+/// Returns a URL that cannot be used without what may be a secret in it: the user, up to the last
+/// `@`, and the query.
+fn without_secrets(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let (place, query) = rest.split_once('?').map_or((rest, ""), |(place, _)| (place, "?…"));
+    match place.rsplit_once('@') {
+        Some((_, host)) => format!("{scheme}://…@{host}{query}"),
+        None => format!("{scheme}://{place}{query}"),
     }
 }
 

@@ -221,6 +221,26 @@ async fn a_place_whose_first_link_was_deleted_is_not_taken_for_an_empty_one() {
     assert!(!other.exists());
 }
 
+#[test]
+fn a_url_with_a_secret_is_refused_without_it() {
+    for url in [
+        "s3://KEY:SECRET@bucket/seen",
+        "s3://SECRET@bucket/seen",
+        "s3://KEY:SEC/SECRET@bucket/seen",
+        "https://host/seen?sig=SECRET",
+        "https://a:SECRET@host/seen?sig=SECRET",
+    ] {
+        let found = Store::find(url).map(|found| found.expect("no directory"));
+        for opened in [Store::open(url), Store::open_existing(url), found] {
+            let error = opened.expect_err("refused");
+            assert!(!error.to_string().contains("SECRET"), "{error}");
+            assert_says(&error, &["the setting `URL`", "/seen"]);
+        }
+    }
+    let store = Store::open_with("s3://bucket/user@host", [("AWS_REGION", "us-east-1")]);
+    store.expect("a name with @");
+}
+
 #[tokio::test]
 async fn another_filters_prefix_is_refused_with_both_numbers() {
     let shipped = shipped().await;
