@@ -299,6 +299,23 @@ fn what_a_store_says_is_explained() {
         path: "chain/1".into(),
         source: text.to_owned().into(),
     };
+    // As a directory wraps it when a file that is whole gets its name.
+    #[derive(Debug)]
+    struct Naming(std::io::Error);
+    impl std::fmt::Display for Naming {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            write!(f, "Unable to rename file: {}", self.0)
+        }
+    }
+    impl std::error::Error for Naming {
+        fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+            Some(&self.0)
+        }
+    }
+    let naming = |code: i32| {
+        let source = Naming(std::io::Error::from_raw_os_error(code)).into();
+        StoreError::Generic { store: "LocalFileSystem", source }
+    };
     let refused = answer("403 Forbidden", "InvalidAccessKeyId") + "<Message>no such key</Message>";
     // The names of objects and prefixes are no reasons.
     let request = "Error performing PUT http://host/quota-507/StorageFull/chain/0000000507 in 1s";
@@ -322,6 +339,11 @@ fn what_a_store_says_is_explained() {
         (system(28), "No space left on device (os error 28): the store is full", true),
         (system(122), "the store is full", true),
         (system(13), "the credentials", false),
+        (system(1), "the credentials", false),
+        (naming(13), "the credentials", false),
+        (naming(1), "the file system of this directory has no hard links", false),
+        (naming(95), "the file system of this directory has no hard links", false),
+        (naming(28), "the store is full", true),
         (generic("error sending request: connection refused"), "tries again", true),
         (generic(&format!("{request} - HTTP error: timeout")), "look at the network", true),
         (denied(&format!("{request} - Server returned 403")), "the credentials", false),
