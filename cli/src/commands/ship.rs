@@ -27,7 +27,10 @@ fn failed(error: &Error) -> Failure {
 fn run<T>(work: impl Future<Output = ebbtide_ship::Result<T>>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::Error(format!("cannot start: {error}")))?;
-    runtime.block_on(work).map_err(|error| failed(&error))
+    let done = runtime.block_on(work);
+    // A call of the system may hang, as on a disk of another machine.
+    runtime.shutdown_background();
+    done.map_err(|error| failed(&error))
 }
 
 fn print(text: &str) -> Result<()> {
@@ -174,7 +177,13 @@ pub fn follow(arguments: &Follow) -> Result<()> {
         None => runtime.block_on(Follower::begin(store, arguments.max_lag)),
         Some(dir) => runtime.block_on(Follower::begin_in(store, dir, arguments.max_lag)),
     };
-    let follower = begun.map_err(|error| failed(&error))?;
+    let follower = match begun {
+        Ok(follower) => follower,
+        Err(error) => {
+            runtime.shutdown_background();
+            return Err(failed(&error));
+        }
+    };
     let answers = follower.answers();
     if let Some(dir) = &arguments.dir {
         let (dir, lsn) = (dir.display(), answers.next_lsn());
@@ -182,7 +191,11 @@ pub fn follow(arguments: &Follow) -> Result<()> {
     }
     // Without a directory it ends with the process.
     let every = arguments.every;
-    let following = std::thread::spawn(move || keep_following(follower, &runtime, every));
+    let following = std::thread::spawn(move || {
+        let failure = keep_following(follower, &runtime, every);
+        runtime.shutdown_background();
+        failure
+    });
     let mut output = Output::new()?;
     for line in std::io::stdin().lock().split(b'\n') {
         let key = line.map_err(|error| Failure::reading(Path::new("standard input"), &error))?;
