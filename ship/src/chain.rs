@@ -7,13 +7,16 @@ use crate::error::{Error, Result};
 use crate::link::{Begin, Content, Link, Snapshot, digest};
 use crate::store::{Folder, Store};
 use ebbtide::inspect::Piece;
-use futures::StreamExt;
+use futures::future::join_all;
+use std::collections::BTreeMap;
 
 const DELETED: &str = "somebody has removed it: fetch an older state with `--at`, or ship the \
                        filter to a new prefix from a machine that has it";
 const MIXED: &str = "the objects of two filters are mixed here: ship to another prefix";
-/// Links that are read at a time.
-const READ_AHEAD: usize = 16;
+/// Links that are read at a time, and their bytes, at most. A link has a few MiB, those of a batch
+/// more.
+const READ_AHEAD: u64 = 16;
+const READ_AHEAD_BYTES: u64 = 32 << 20;
 
 /// Returns the name of a link, or of the hint at it.
 pub fn link_name(number: u64) -> String {
@@ -80,6 +83,40 @@ pub struct Tip {
     pub digest: u128,
 }
 
+/// The lengths of links as a list has shown them, by number.
+#[derive(Debug, Default)]
+pub struct Lengths(BTreeMap<u64, u64>);
+
+impl Lengths {
+    /// Lists the links behind a number.
+    pub async fn after(store: &Store, number: u64) -> Result<Self> {
+        let found = store.list(Folder::Chain, Some(&link_name(number))).await?;
+        let length = |(name, meta): (String, object_store::ObjectMeta)| {
+            Some((name.parse().ok()?, meta.size))
+        };
+        Ok(Self(found.into_iter().filter_map(length).collect()))
+    }
+
+    /// Returns the numbers, in their order.
+    pub fn numbers(&self) -> impl Iterator<Item = u64> + '_ {
+        self.0.keys().copied()
+    }
+
+    /// Returns how many links are read at a time from this one on. Of those that were not listed
+    /// the length is not known.
+    pub fn window(&self, next: u64) -> u64 {
+        let (mut links, mut bytes) = (0, 0_u64);
+        while let Some(length) = self.0.get(&(next + links)).filter(|_| links < READ_AHEAD) {
+            bytes = bytes.saturating_add(*length);
+            if bytes > READ_AHEAD_BYTES {
+                break;
+            }
+            links += 1;
+        }
+        links.max(1)
+    }
+}
+
 /// Passes the links from a number on to `visit`, until it returns false, or the chain ends.
 /// `before` is the digest of the link before, if it is known. Returns the last link that was read.
 pub async fn walk(
@@ -101,13 +138,18 @@ pub async fn walk_sound(
     mut visit: impl FnMut(Link) -> Result<bool>,
 ) -> Result<(Tip, Option<Error>)> {
     let mut tip = Tip { number: from - 1, digest: before.unwrap_or(0) };
+    let mut lengths = Lengths::after(store, tip.number).await?;
     loop {
-        let numbers = futures::stream::iter(tip.number + 1..);
-        let mut links = numbers.map(|number| read_link(store, number)).buffered(READ_AHEAD);
-        while let Some(read) = links.next().await {
+        let next = tip.number + 1;
+        let numbers = next..next + lengths.window(next);
+        let mut is_end = false;
+        for read in join_all(numbers.map(|number| read_link(store, number))).await {
             let (link, digest) = match read {
                 Ok(Some(read)) => read,
-                Ok(None) => break,
+                Ok(None) => {
+                    is_end = true;
+                    break;
+                }
                 Err(damage @ Error::Object { .. }) => return Ok((tip, Some(damage))),
                 Err(error) => return Err(error),
             };
@@ -123,13 +165,15 @@ pub async fn walk_sound(
                 return Ok((tip, None));
             }
         }
-        drop(links);
-        let later = store.list(Folder::Chain, Some(&link_name(tip.number))).await?;
-        let Some((later, _)) = later.first() else { return Ok((tip, None)) };
+        if !is_end {
+            continue;
+        }
+        lengths = Lengths::after(store, tip.number).await?;
+        let Some(later) = lengths.numbers().next() else { return Ok((tip, None)) };
         // It may have been put just now.
         if read_link(store, tip.number + 1).await?.is_none() {
             let object = store.name(Folder::Chain, &link_name(tip.number + 1));
-            let expected = format!("a link, because there is {later}");
+            let expected = format!("a link, because there is {}", link_name(later));
             return Ok((tip, Some(Error::object(object, expected, "nothing", DELETED))));
         }
     }
@@ -331,5 +375,39 @@ impl Seen {
             self.run = self.aside.take();
         }
         leads(&self.run) || self.run.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    /// Returns the windows in which links of these lengths are read, from link 1 on.
+    fn windows(lengths: &[u64]) -> Vec<u64> {
+        let lengths = Lengths((1..).zip(lengths.iter().copied()).collect());
+        let (mut next, mut found) = (1, Vec::new());
+        while next <= lengths.0.len() as u64 {
+            found.push(lengths.window(next));
+            next += found[found.len() - 1];
+        }
+        found
+    }
+
+    #[test]
+    fn links_are_read_ahead_up_to_a_number_and_a_length_and_at_least_one() {
+        assert_eq!(windows(&[1000; 40]), [16, 16, 8]);
+        assert_eq!(windows(&[4 * MIB; 20]), [8, 8, 4]);
+        assert_eq!(windows(&[33 * MIB; 3]), [1, 1, 1]);
+        assert_eq!(windows(&[MIB, 32 * MIB, 31 * MIB, MIB, 1]), [1, 1, 2, 1]);
+        assert_eq!(windows(&[u64::MAX, u64::MAX, 1]), [1, 1, 1]);
+    }
+
+    #[test]
+    fn links_that_were_not_listed_are_read_one_by_one() {
+        let lengths = Lengths([(1, 1), (2, 1), (4, 1)].into());
+        assert_eq!([1, 3, 4, 5].map(|next| lengths.window(next)), [2, 1, 1, 1]);
+        assert_eq!(lengths.numbers().collect::<Vec<_>>(), [1, 2, 4]);
     }
 }

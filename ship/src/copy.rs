@@ -7,7 +7,9 @@
 //! beginning shows, and each later link names the one before it. So a kill at any point leaves a
 //! copy that is behind. What a power cut has damaged has a wrong digest, and is copied again.
 
-use crate::chain::{Base, Removable, Seen, Tip, base_hints, has_link, link_name, read_link, walk};
+use crate::chain::{
+    Base, Lengths, Removable, Seen, Tip, base_hints, has_link, link_name, read_link, walk,
+};
 use crate::download::Download;
 use crate::error::{Error, Result};
 use crate::fetch::nothing;
@@ -21,15 +23,17 @@ use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Links that are read at a time, at most.
-const READ_AHEAD: u64 = 16;
+/// Links that are read one by one after each look, before a list says how many may be.
+const SINGLE: u64 = 2;
 /// How often a copy begins anew because what it reads is removed.
 const TRIES: u32 = 3;
 /// How long a follower may take to end. Until it calls `exec`, also a child that its process has
 /// just forked holds the lock.
 const ENDING: Duration = Duration::from_secs(2);
-/// The time that is spent on parts of a snapshot, after a look.
+/// The time that is spent on parts of a snapshot after a look, at least; and how many bytes of them
+/// come with each byte of links. A shipper puts the next snapshot once the log is as long as one.
 const BUDGET: Duration = Duration::from_millis(100);
+const PARTS_A_BYTE: u64 = 2;
 
 const MIXED: &str = "the objects of two filters are mixed here: ship to another prefix";
 const REPLACED: &str = "somebody has removed or replaced what was copied from there: keep this \
@@ -45,8 +49,13 @@ pub struct Copy {
     tip: Tip,
     removable: Removable,
     filter: Option<u128>,
-    /// The newest base that is not noted here yet, with the number of its link.
+    /// The base that is noted here next, with the number of its link.
     wanted: Option<(u64, Wanted)>,
+    /// The link of a newer one. That which has begun comes first: otherwise none would, where
+    /// snapshots come faster than their parts.
+    newer: Option<u64>,
+    /// Bytes of parts that are still to come with the links that have.
+    owed: u64,
     /// The link in which the log at the end began, and that of the newest base that is noted here.
     /// If the log began later, a fetch from the copy goes to the newest base in it.
     began: u64,
@@ -111,6 +120,8 @@ impl Copy {
             removable: Removable::default(),
             filter: None,
             wanted: None,
+            newer: None,
+            owed: 0,
             began: 0,
             noted: 0,
             certain: None,
@@ -165,14 +176,20 @@ impl Copy {
         Ok(())
     }
 
-    /// Spends a while on the newest base, for one who has read all links here: those before it are
+    /// Spends a while on the next base, for one who has read all links here: those before it are
     /// removed.
     pub async fn renew_base(&mut self) -> Result<()> {
-        let begun = Instant::now();
-        while self.wanted.is_some() && begun.elapsed() < BUDGET {
-            self.download().await?;
+        let begun = tokio::time::Instant::now();
+        while self.is_due() && (begun.elapsed() < BUDGET || self.owed > 0) {
+            self.owed = self.owed.saturating_sub(self.download().await?);
         }
+        self.owed = 0;
         Ok(())
+    }
+
+    /// Returns whether a base is not noted yet.
+    fn is_due(&self) -> bool {
+        self.wanted.is_some() || self.newer.is_some()
     }
 
     /// Returns whether the link after the newest one here was removed from the store.
@@ -261,7 +278,7 @@ impl Copy {
             }
             self.tip = Tip { number: from - 1, digest: 0 };
             self.removable = Removable::default();
-            (self.wanted, self.began, self.noted) = (None, 0, number);
+            (self.wanted, self.newer, self.began, self.noted) = (None, None, 0, number);
             if self.copy_links().await?.is_none()
                 || self.tip.number < number
                 || self.is_left_behind().await?
@@ -269,7 +286,7 @@ impl Copy {
                 // Removed meanwhile: there is a newer base.
                 continue;
             }
-            while self.wanted.is_some() {
+            while self.is_due() {
                 self.download().await?;
             }
             if !self.names(Folder::Base).await?.is_empty() {
@@ -314,11 +331,15 @@ impl Copy {
     /// Copies the links that follow. Returns their number; `None` if it has stopped before one whose
     /// snapshot the store does not have any more.
     async fn copy_links(&mut self) -> Result<Option<u64>> {
-        let (mut links, mut ahead) = (0, 1);
+        let (mut links, mut lengths) = (0, None);
         loop {
             let next = self.tip.number + 1;
             let remote = self.remote.clone();
-            let reads = (next..next + ahead).map(|number| {
+            if links == SINGLE {
+                lengths = Some(Lengths::after(&remote, self.tip.number).await?);
+            }
+            let window = lengths.as_ref().map_or(1, |lengths| lengths.window(next));
+            let reads = (next..next + window).map(|number| {
                 let (remote, name) = (&remote, link_name(number));
                 async move { remote.get(Folder::Chain, &name).await }
             });
@@ -329,7 +350,6 @@ impl Copy {
                 }
                 links += 1;
             }
-            ahead = (ahead * 2).min(READ_AHEAD);
         }
     }
 
@@ -344,12 +364,13 @@ impl Copy {
         if let (true, Some(Base::Snapshot(snapshot))) = (self.began > self.noted, base) {
             let mut download = Download::begin(&self.remote, &self.dir, snapshot)?;
             while !download.is_whole() {
-                if !download.take_part(&self.remote).await? {
+                if download.take_part(&self.remote).await?.is_none() {
                     return Ok(false);
                 }
             }
             download.finish()?;
         }
+        self.owed += bytes.len() as u64 * PARTS_A_BYTE;
         self.local.put_over(Folder::Chain, &name, bytes).await?;
         (self.tip, self.filter) = (Tip { number, digest }, Some(link.filter));
         self.removable.note(number, matches!(link.content, Content::Begin(_)));
@@ -378,40 +399,73 @@ impl Copy {
         Err(Error::object(object, expected, found, MIXED))
     }
 
-    /// Has the base in a link noted next, if there is one.
+    /// Has the base in a link noted, if there is one: next, or after that which has begun.
     fn want(&mut self, link: &Link) -> Result<()> {
-        let wanted = match Base::of(link) {
-            None => return Ok(()),
-            Some(Base::Creation(begin)) => Wanted::Creation(begin),
-            Some(Base::Snapshot(snapshot)) => {
+        let Some(base) = Base::of(link) else { return Ok(()) };
+        // Also if this fails.
+        self.newer = Some(link.number);
+        // Of a log that began later all is here: a fetch goes there, and nothing comes before it.
+        if self.began <= self.noted
+            && let Some((_, Wanted::Snapshot(download))) = &self.wanted
+            && download.has_begun()
+        {
+            return Ok(());
+        }
+        self.discard()?;
+        let wanted = match base {
+            Base::Creation(begin) => Wanted::Creation(begin),
+            Base::Snapshot(snapshot) => {
                 Wanted::Snapshot(Download::begin(&self.remote, &self.dir, snapshot)?)
             }
         };
-        self.wanted = Some((link.number, wanted));
+        (self.wanted, self.newer) = (Some((link.number, wanted)), None);
         Ok(())
     }
 
-    /// Downloads a part of the newest base, or notes that it is whole.
-    async fn download(&mut self) -> Result<()> {
-        let Some((number, wanted)) = &mut self.wanted else { return Ok(()) };
+    /// Has no base noted next, and removes what is here of a snapshot that is not whole.
+    fn discard(&mut self) -> Result<()> {
+        match self.wanted.take() {
+            Some((_, Wanted::Snapshot(download))) => download.discard(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Has the newer base noted next that has waited.
+    async fn want_newer(&mut self) -> Result<()> {
+        let Some(number) = self.newer.take() else { return Ok(()) };
+        match read_link(&self.local, number).await? {
+            Some((link, _)) => self.want(&link),
+            None => Ok(()),
+        }
+    }
+
+    /// Downloads a part of the next base, or notes that it is whole. Returns the part's length.
+    async fn download(&mut self) -> Result<u64> {
+        let Some((number, wanted)) = &mut self.wanted else {
+            return self.want_newer().await.map(|()| 0);
+        };
         let number = *number;
         let base = match wanted {
             Wanted::Creation(begin) => Base::Creation(begin.clone()),
             Wanted::Snapshot(download) if download.is_whole() => Base::Snapshot(download.finish()?),
             Wanted::Snapshot(download) => {
-                return match download.take_part(&self.remote).await {
-                    // The store has removed it, because there is a newer one, whose link comes.
-                    Ok(false) if !base_hints(&self.local).await?.is_empty() => {
-                        self.wanted = None;
-                        Ok(())
-                    }
-                    Ok(false) => Err(download.missing()),
-                    taken => taken.map(drop),
-                };
+                if let Some(bytes) = download.take_part(&self.remote).await? {
+                    return Ok(bytes);
+                }
+                // The store has removed it, because there is a newer one, whose link comes.
+                if self.newer.is_none() && base_hints(&self.local).await?.is_empty() {
+                    return Err(download.missing());
+                }
+                return self.discard().map(|()| 0);
             }
         };
         self.wanted = None;
-        self.note(number, &base).await
+        let noted = self.note(number, &base).await;
+        if noted.is_err() {
+            // What is whole is not downloaded again.
+            self.newer = self.newer.or(Some(number));
+        }
+        noted.map(|()| 0)
     }
 
     /// Notes that all of a base is here, and removes what is not needed for it.
@@ -439,3 +493,6 @@ impl Copy {
         Ok(self.local.list(folder, None).await?.into_iter().map(|(name, _)| name).collect())
     }
 }
+
+#[cfg(test)]
+mod tests;

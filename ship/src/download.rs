@@ -7,6 +7,7 @@ use crate::link::{Snapshot, digest};
 use crate::snapshot::check_parts;
 use crate::store::{Folder, Store};
 use std::fs::{self, File, OpenOptions};
+use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -56,17 +57,30 @@ impl Download {
         self.parts == self.snapshot.digests.len()
     }
 
-    /// Takes the next part from the file, or else from the store. Returns false if the store does
-    /// not have the snapshot any more.
-    pub async fn take_part(&mut self, store: &Store) -> Result<bool> {
+    /// Returns whether something of it is there.
+    pub fn has_begun(&self) -> bool {
+        self.parts > 0 || self.file.metadata().is_ok_and(|found| found.len() > 0)
+    }
+
+    /// Removes what is there of it, unless it is whole.
+    pub fn discard(self) -> Result<()> {
+        match self.path == self.target {
+            true => Ok(()),
+            false => remove_file(&self.path),
+        }
+    }
+
+    /// Takes the next part from the file, or else from the store. Returns its length; `None` if the
+    /// store does not have the snapshot any more.
+    pub async fn take_part(&mut self, store: &Store) -> Result<Option<u64>> {
         let start = self.parts as u64 * self.snapshot.part_bytes;
         let range = start..self.snapshot.bytes.min(start + self.snapshot.part_bytes);
-        let expected = self.snapshot.digests[self.parts];
-        let mut bytes = vec![0; (range.end - range.start) as usize];
+        let (expected, length) = (self.snapshot.digests[self.parts], range.end - range.start);
+        let mut bytes = vec![0; length as usize];
         let is_there = self.file.read_exact_at(&mut bytes, start).is_ok();
         if !is_there || digest(&bytes) != expected {
             let read = store.get_part(Folder::Snapshot, &self.snapshot.name, range).await?;
-            let Some(bytes) = read else { return Ok(false) };
+            let Some(bytes) = read else { return Ok(None) };
             let found = digest(&bytes);
             if found != expected {
                 let expected = format!("{expected:032x} as the digest of the part at byte {start}");
@@ -77,7 +91,7 @@ impl Download {
             written.map_err(|error| io("write", &self.path, &error))?;
         }
         self.parts += 1;
-        Ok(true)
+        Ok(Some(length))
     }
 
     /// Makes what is whole durable, and gives it its name.
@@ -104,9 +118,16 @@ impl Download {
             let path = entry.map_err(|error| io("list", dir, &error))?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             if name.starts_with(PARTIAL) {
-                fs::remove_file(&path).map_err(|error| io("remove", &path, &error))?;
+                remove_file(&path)?;
             }
         }
         Ok(())
+    }
+}
+
+fn remove_file(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(io("remove", path, &error)),
+        _ => Ok(()),
     }
 }

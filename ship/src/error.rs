@@ -1,6 +1,7 @@
 //! The errors of this crate: each names the object, what was expected, what was found, and what to
 //! do.
 
+use crate::files::may_pass;
 use ebbtide::units::visible;
 use std::fmt;
 
@@ -90,14 +91,20 @@ pub enum Error {
 
 impl Error {
     /// Returns whether the same may succeed later: a store that does not answer, a filter that
-    /// another process opens.
+    /// another process opens, a disk that is full, too many open files.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Store { is_transient, .. } => *is_transient,
-            Self::Filter(error) => matches!(error, ebbtide::Error::Locked { .. }),
+            Self::Filter(ebbtide::Error::Locked { .. }) => true,
+            Self::Filter(ebbtide::Error::Io { source, .. }) => may_pass(source),
             _ => false,
         }
+    }
+
+    /// Returns whether something is missing or damaged that another base may not need.
+    pub(crate) fn is_damage(&self) -> bool {
+        matches!(self, Self::Object { .. } | Self::Filter(ebbtide::Error::Damaged { .. }))
     }
 
     /// Returns whether another shipper has taken over.

@@ -10,6 +10,10 @@ use std::io::{self, ErrorKind};
 const ANSWER: &str = "Server returned ";
 const STATUS: &str = "non-2xx status code: ";
 const REMOVAL: &str = "DeleteObjects request failed ";
+/// What the texts of directories begin with if a file that is whole could not get its name, and the
+/// system's error (EPERM) if a file system has no hard links.
+const NAMING: &str = "Unable to rename file: ";
+const NOT_PERMITTED: i32 = 1;
 
 /// What an error says apart from where it happened.
 #[derive(Debug, Default)]
@@ -20,6 +24,9 @@ struct Codes {
     status: u16,
     /// The error of this machine's system.
     system: Option<ErrorKind>,
+    /// Whether a file could not get its name; whether because the file system has no hard links.
+    is_naming: bool,
+    is_unlinkable: bool,
     /// Whether an object ends before the part that was asked for.
     is_short: bool,
 }
@@ -38,6 +45,9 @@ impl Codes {
         let text = cause.to_string();
         if let Some(error) = cause.downcast_ref::<io::Error>() {
             self.system = Some(error.kind());
+            let is_refused = error.raw_os_error() == Some(NOT_PERMITTED);
+            self.is_unlinkable =
+                self.is_naming && (is_refused || error.kind() == ErrorKind::Unsupported);
         } else if let Some(answer) = text.strip_prefix(ANSWER) {
             let status = answer.strip_prefix(STATUS).and_then(|status| status.get(..3));
             self.status = status.and_then(|status| status.parse().ok()).unwrap_or(self.status);
@@ -50,12 +60,21 @@ impl Codes {
             self.code = Some((code.trim_end_matches(')').to_owned(), String::new()));
         }
         self.is_short |= text.starts_with("Wanted range ");
+        self.is_naming |= text.starts_with(NAMING);
     }
 
     /// Returns whether the code has one of these words.
     fn has(&self, words: &[&str]) -> bool {
         self.code.as_ref().is_some_and(|(code, _)| words.iter().any(|word| code.contains(word)))
     }
+}
+
+/// The codes of a bucket, or a container, that does not exist.
+const NO_BUCKET: [&str; 2] = ["NoSuchBucket", "ContainerNotFound"];
+
+/// Returns whether it is not an object that does not exist, but what it would be in.
+pub fn is_of_bucket(error: &StoreError) -> bool {
+    Codes::of(error).has(&NO_BUCKET)
 }
 
 /// Says in one sentence what a store's error means. `object` is what messages call the object.
@@ -71,13 +90,18 @@ pub fn explain(object: String, action: &'static str, error: &StoreError) -> Erro
         ("the clock of this machine is wrong: set it (chrony, systemd-timesyncd)", false)
     } else if codes.is_short || codes.status == 416 || codes.has(&["InvalidRange"]) {
         ("the object is shorter than it was: fetch an older state with `--at`", false)
-    } else if codes.has(&["NoSuchBucket"]) {
+    } else if codes.has(&NO_BUCKET) {
         ("there is no such bucket: create it, or correct the URL", false)
     } else if is_full
         || codes.status == 507
         || codes.has(&["QuotaExceeded", "StorageFull", "InsufficientStorage"])
     {
         ("the store is full: make room, or raise its quota; a shipper tries again", true)
+    } else if codes.is_unlinkable {
+        (
+            "the file system of this directory has no hard links, which a put needs: use another",
+            false,
+        )
     } else if is_denied
         || codes.system == Some(ErrorKind::PermissionDenied)
         || codes.has(&[

@@ -1,7 +1,7 @@
 //! A filter from the store: the newest base that will do, and the log from there, as a directory.
 //!
-//! Whatever happens meanwhile, the target is a whole filter or none. Opening it is a recovery,
-//! which checks every record and frame again.
+//! Whatever happens meanwhile, the target is a whole filter or none: every record and frame was
+//! checked. Opening it is a recovery, which checks them again.
 
 use crate::chain::{Base, Removable, Seen, base_hints, link_name, read_link, walk, walk_sound};
 use crate::error::{Error, Result};
@@ -84,10 +84,11 @@ pub async fn fetch_if_empty(store: &Store, dir: impl AsRef<Path>) -> Result<Opti
 /// Returns whether the store has no object of a chain.
 ///
 /// # Errors
-/// [`Error::Store`].
+/// [`Error::Store`], also for a bucket that does not exist.
 pub async fn is_empty(store: &Store) -> Result<bool> {
-    // The first link is a beginning, and never removed.
-    Ok(read_link(store, 1).await?.is_none())
+    // The first link is a beginning, and never removed; but somebody may have deleted it.
+    let has_first = read_link(store, 1).await?.is_some();
+    Ok(!has_first && store.list(Folder::Chain, None).await?.is_empty())
 }
 
 /// Restores a moment from the newest base that reaches it.
@@ -102,10 +103,10 @@ async fn fetch_moment(store: &Store, target: &Target, at: At) -> Result<Fetched>
             match moment_from(store, number, target, at).await {
                 Ok(Some(fetched)) => return Ok(fetched),
                 Ok(None) => {}
-                Err(
-                    error @ (Error::Object { .. }
-                    | Error::Filter(Inner::NotKept { .. } | Inner::Parameter { .. })),
-                ) => failed = Some(error),
+                Err(error) if error.is_damage() => failed = Some(error),
+                Err(error @ Error::Filter(Inner::NotKept { .. } | Inner::Parameter { .. })) => {
+                    failed = Some(error);
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -179,7 +180,7 @@ pub async fn assemble(store: &Store, media: Arc<dyn Media>) -> Result<Fetched> {
             match assemble_from(store, media.clone(), number, None).await {
                 Ok(Some(fetched)) => return Ok(fetched),
                 // An older base may be whole, and leads to the same state.
-                Err(error @ Error::Object { .. }) => failed = failed.or(Some(error)),
+                Err(error) if error.is_damage() => failed = failed.or(Some(error)),
                 Ok(None) => {}
                 Err(error) => return Err(error),
             }
@@ -228,6 +229,18 @@ struct Assembled {
     /// The latest time in the links with records before the end of its snapshot; without one, in
     /// the first link behind that has a time. What was before is not later.
     latest: Option<u64>,
+}
+
+/// Names the object of a snapshot that was damaged before it was shipped.
+fn named(store: &Store, base: &Base, error: Inner) -> Error {
+    match (base, error) {
+        (Base::Snapshot(of), Inner::Damaged { offset, expected, found, .. }) => {
+            let object = store.name(Folder::Snapshot, &of.name);
+            let expected = format!("{expected} at byte {offset}");
+            Error::object(object, expected, found, snapshot::REMEDY)
+        }
+        (_, error) => error.into(),
+    }
 }
 
 /// As [`assemble_from`], but with `most` also what comes before a damaged link, with that error.
@@ -296,7 +309,7 @@ async fn assemble_sound(
     if tip.number < number && !is_reached {
         return Ok(None);
     }
-    let lsn = assembly.finish()?;
+    let lsn = assembly.finish().map_err(|error| named(store, &base, error))?;
     let is_pending = seen.began() != run;
     let link = tip.number;
     let fetched = Fetched { lsn, timeline, link, bytes, is_pending, removable };

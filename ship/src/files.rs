@@ -3,13 +3,37 @@
 use crate::error::{Error, Result};
 use std::fs;
 use std::io::ErrorKind;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+
+/// The errors of a process, and of a system, with too many open files.
+const TOO_MANY_FILES: [i32; 2] = [24, 23];
+
+/// Returns whether an error of the system may pass without a change of settings: a full disk, too
+/// many open files, too little memory.
+pub fn may_pass(error: &std::io::Error) -> bool {
+    let kinds = [ErrorKind::StorageFull, ErrorKind::QuotaExceeded, ErrorKind::OutOfMemory];
+    kinds.contains(&error.kind())
+        || error.raw_os_error().is_some_and(|code| TOO_MANY_FILES.contains(&code))
+}
 
 /// Creates the error for a file of this machine.
 pub fn io(action: &'static str, path: &Path, error: &std::io::Error) -> Error {
     let (object, found) = (path.display().to_string(), error.to_string());
     let remedy = "look at the disk of this machine";
-    Error::Store { object, action, found, remedy, is_transient: false }
+    Error::Store { object, action, found, remedy, is_transient: may_pass(error) }
+}
+
+/// Creates a directory, if it is not there, that only its owner can look into: objects have the
+/// secret seed of a filter and the hashes of its keys.
+pub fn create_private(dir: &Path) -> std::io::Result<()> {
+    if let Some(parent) = dir.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    match fs::DirBuilder::new().mode(0o700).create(dir) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists || !dir.is_dir() => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Returns what is in a directory; `None` if it is empty, or there is none.

@@ -16,7 +16,7 @@ use ebbtide::{Any, Options, Reader, Standby};
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// After so long without a link, a list shows whether links were removed; sooner if the copy must
 /// not be that old.
@@ -25,10 +25,26 @@ pub(crate) const DOUBT: Duration = Duration::from_secs(60);
 const UNKNOWN: &str = "an unknown time";
 const REMOVED: &str = "somebody has removed the objects: look for who has, and start again";
 
+/// A moment, by the clock that does not count while the machine sleeps, and by that which counts
+/// and can be set.
+#[derive(Debug, Clone, Copy)]
+struct Moment(Instant, SystemTime);
+
+impl Moment {
+    fn now() -> Self {
+        Self(Instant::now(), SystemTime::now())
+    }
+
+    /// Returns how long ago it is at most.
+    fn elapsed(self) -> Duration {
+        self.0.elapsed().max(self.1.elapsed().unwrap_or_default())
+    }
+}
+
 struct Shared {
     standby: RwLock<Standby>,
     /// When the copy last had all that the chain had; `None` if it never did.
-    seen: Mutex<Option<Instant>>,
+    seen: Mutex<Option<Moment>>,
     max_lag: Duration,
 }
 
@@ -110,7 +126,7 @@ impl Follower {
     /// As [`fetch`](crate::fetch()).
     pub async fn begin(store: Store, max_lag: Duration) -> Result<Self> {
         store.check_no_copy()?;
-        Self::begin_at(store, None, max_lag, Instant::now()).await
+        Self::begin_at(store, None, max_lag, Moment::now()).await
     }
 
     /// As [`Follower::begin`], and keeps a copy of the objects in a directory: new, or of a
@@ -122,14 +138,14 @@ impl Follower {
     /// another follower that runs; [`Error::Object`] if the place does not have what was copied
     /// from it.
     pub async fn begin_in(store: Store, dir: impl AsRef<Path>, max_lag: Duration) -> Result<Self> {
-        let begun = Instant::now();
+        let begun = Moment::now();
         let doubt = max_lag.min(DOUBT);
         let mut copy = Copy::open(store.clone(), dir.as_ref(), doubt).await?;
         // Otherwise it would answer from what it had when the follower before ended.
         copy.look().await?;
         match Self::begin_at(copy.local().clone(), Some(copy), max_lag, begun).await {
             // A part of the copy is damaged.
-            Err(Error::Object { .. }) => {
+            Err(error) if error.is_damage() => {
                 let mut copy = Copy::open(store, dir.as_ref(), doubt).await?;
                 copy.take_anew().await?;
                 Self::begin_at(copy.local().clone(), Some(copy), max_lag, begun).await
@@ -142,7 +158,7 @@ impl Follower {
         store: Store,
         copy: Option<Copy>,
         max_lag: Duration,
-        begun: Instant,
+        begun: Moment,
     ) -> Result<Self> {
         let (standby, fetched) = take(&store).await?;
         let Fetched { link, is_pending, removable, .. } = fetched;
@@ -157,13 +173,13 @@ impl Follower {
         Answers(self.shared.clone())
     }
 
-    /// Applies what has come since, with one request for each link and two more. Returns the number
+    /// Applies what has come since, with one request for each link and a few more. Returns the number
     /// of links. After an error that [is transient](Error::is_transient) the next call continues.
     ///
     /// # Errors
     /// [`Error::Store`], [`Error::Object`], [`Error::Filter`].
     pub async fn look(&mut self) -> Result<u64> {
-        let mut begun = Instant::now();
+        let mut begun = Moment::now();
         let mut links = 0;
         if let Some(copy) = &mut self.copy {
             copy.look().await?;
@@ -175,7 +191,7 @@ impl Follower {
                 // Before the link counts as read: after an error the next call is here again.
                 self.take_anew().await?;
                 // The end of a copy is not that of the place.
-                begun = if self.copy.is_none() { Instant::now() } else { begun };
+                begun = if self.copy.is_none() { Moment::now() } else { begun };
             } else {
                 self.apply(&link)?;
             }
@@ -247,5 +263,20 @@ impl Follower {
         let Fetched { link, is_pending, removable, .. } = fetched;
         (self.link, self.is_pending, self.removable) = (link, is_pending, removable);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_a_sleep_counts_and_a_clock_that_is_set_back_takes_nothing_away() {
+        let hour = Duration::from_secs(3600);
+        let slept = Moment(Instant::now(), SystemTime::now() - hour);
+        assert!(slept.elapsed() >= hour);
+        let past = Instant::now().checked_sub(Duration::from_millis(1)).expect("a moment");
+        let elapsed = Moment(past, SystemTime::now() + hour).elapsed();
+        assert!(elapsed >= Duration::from_millis(1), "{elapsed:?}");
     }
 }

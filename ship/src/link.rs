@@ -328,17 +328,54 @@ impl<'a> Fields<'a> {
             digest.copy_from_slice(bytes);
             u128::from_le_bytes(digest)
         });
+        let (start, end) = (self.counted("start")?, self.counted("end")?);
+        let (number, from_link) = (self.counted("number")?, self.counted("from-link")?);
+        if end < start || number < from_link {
+            let expected = "`start` up to `end`, and `from-link` up to `number`";
+            let found = format!("{start} and {end}, {from_link} and {number}");
+            return Err(Error::object(self.object, expected, found, REMEDY));
+        }
         Ok(Snapshot {
             name: self.text("name")?.to_owned(),
             log: self.id("log")?,
             engine_timeline: self.number("engine-timeline")?,
-            start: self.counted("start")?,
-            end: self.counted("end")?,
+            start,
+            end,
             bytes: self.number("length")?,
-            from_link: self.counted("from-link")?,
+            from_link,
             part_bytes: self.number("part-bytes")?,
             digests: digests.collect(),
             meta: meta.to_vec(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_that_ends_before_its_start_or_begins_behind_its_link_is_damage() {
+        for ((start, end, from_link), is_sound) in
+            [((5, 5, 3), true), ((5, 9, 1), true), ((5, 4, 3), false), ((5, 9, 4), false)]
+        {
+            let snapshot = Snapshot {
+                name: "a".into(),
+                log: 1,
+                engine_timeline: 1,
+                start,
+                end,
+                bytes: 0,
+                from_link,
+                part_bytes: 1,
+                digests: Vec::new(),
+                meta: Vec::new(),
+            };
+            let content = Content::Snapshot(snapshot);
+            let (before, timeline, shipper, written, filter) = (2, 1, 1, 0, 7);
+            let link = Link { number: 3, before, timeline, shipper, written, filter, content };
+            let decoded = Link::decode("chain/3", &link.encode());
+            assert_eq!(decoded.is_ok(), is_sound, "{decoded:?}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! The file `follow` in a directory, by which it is known as a follower's copy of a place.
 
 use crate::error::Result;
-use crate::files::{io, occupied, sync_parent};
+use crate::files::{create_private, io, occupied, sync_parent};
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ pub fn found_in(dir: &Path) -> Result<Option<String>> {
 pub fn write(dir: &Path, place: &str) -> Result<()> {
     let (new, path) = (dir.join(TEMPORARY), path(dir));
     let write = || {
-        fs::create_dir_all(dir)?;
+        create_private(dir)?;
         fs::write(&new, format!("{TITLE}{place}\n"))?;
         File::open(&new)?.sync_all()?;
         fs::rename(&new, &path)?;

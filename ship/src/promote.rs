@@ -98,7 +98,7 @@ async fn fetch_copied(copy: &mut Copy, dir: &Path) -> Result<(Fetched, Mark)> {
     copy.look().await?;
     match fetch_marked(copy.local(), dir, None).await {
         // A part of the copy is damaged.
-        Err(Error::Object { .. }) => {
+        Err(error) if error.is_damage() => {
             copy.take_anew().await?;
             fetch_marked(copy.local(), dir, None).await
         }

@@ -1,10 +1,12 @@
 //! Snapshots as objects: uploaded in parts from a file of the filter, downloaded into another one.
 
 use crate::error::{Error, Result};
+use crate::files::may_pass;
 use crate::link::{Snapshot, digest};
 use crate::store::{Folder, Store};
 use bytes::Bytes;
-use ebbtide::inspect::{Origin, SnapshotFile};
+use ebbtide::Error as Inner;
+use ebbtide::inspect::{Origin, SnapshotFile, verify_snapshot_on};
 use ebbtide::media::{Access, Media, MediaFile};
 use futures::StreamExt;
 use std::io::ErrorKind;
@@ -16,7 +18,7 @@ const PART_BYTES: u64 = 8 << 20;
 const PART_BYTES_MOST: u64 = 256 << 20;
 /// Parts that are read at a time.
 const PARTS: usize = 8;
-const REMEDY: &str = "fetch an older state with `--at`, or ship the filter to a new prefix from a \
+pub const REMEDY: &str = "fetch an older state with `--at`, or ship the filter to a new prefix from a \
                       machine that has it";
 
 fn read_file(
@@ -35,8 +37,7 @@ fn read_file(
 pub fn local(action: &'static str, media: &dyn Media, name: &str, error: &std::io::Error) -> Error {
     let object = media.path().join(name).display().to_string();
     let remedy = "look at the disk of this machine";
-    let is_full = [ErrorKind::StorageFull, ErrorKind::QuotaExceeded].contains(&error.kind());
-    let (found, is_transient) = (error.to_string(), is_full);
+    let (found, is_transient) = (error.to_string(), may_pass(error));
     Error::Store { object, action, found, remedy, is_transient }
 }
 
@@ -63,6 +64,24 @@ pub fn digests(media: &dyn Media, file: &SnapshotFile) -> Result<Option<Vec<u128
     open(media, file)?.map(|open| digests_of(media, file, &*open)).transpose()
 }
 
+/// Checks all frames of a snapshot: what is damaged here would have the right digests in the store.
+/// Returns false if the file is gone.
+fn is_sound(media: &dyn Media, file: &SnapshotFile) -> Result<bool> {
+    match verify_snapshot_on(media, file) {
+        Ok(()) => Ok(true),
+        Err(Inner::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(false),
+        Err(Inner::Damaged { offset, expected, found, .. }) => Err(Error::Store {
+            object: media.path().join(&file.name).display().to_string(),
+            action: "ship",
+            found: format!("expected {expected} at byte {offset}, found {found}"),
+            remedy: "look at the disk, and write another snapshot (`ebbtide snapshot DIR`); log is \
+                     shipped nevertheless",
+            is_transient: true,
+        }),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Uploads a snapshot of a filter. `None` if the file is gone. `from_link` is the link with the
 /// record of its start; `id` makes its name unique.
 pub async fn upload(
@@ -72,6 +91,9 @@ pub async fn upload(
     (from_link, id): (u64, u64),
 ) -> Result<Option<Snapshot>> {
     let Some(open) = open(media, file)? else { return Ok(None) };
+    if !is_sound(media, file)? {
+        return Ok(None);
+    }
     let name = format!("{}{id:016x}", snapshot_prefix(file.start));
     let read = |range: Range<u64>| read_file(media, &file.name, &*open, range);
     store.upload(Folder::Snapshot, &name, file.bytes, read).await?;

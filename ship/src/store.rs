@@ -5,8 +5,8 @@
 
 use crate::client::client;
 use crate::error::{Error, Result};
-use crate::explain::explain;
-use crate::files::io;
+use crate::explain::{explain, is_of_bucket};
+use crate::files::{create_private, io};
 use crate::mark::copied_from;
 use bytes::Bytes;
 use futures::stream::FuturesUnordered;
@@ -117,7 +117,7 @@ impl Store {
     /// Opens a place by its URL: `s3://bucket/prefix`, `gs://…`, `az://…` (as far as built),
     /// `file:///directory`, or the path of a directory, which is created if it is not there.
     /// Credentials and settings come from the environment, as `AWS_ACCESS_KEY_ID`,
-    /// `AWS_ENDPOINT_URL`. To read a filter that was shipped, use [`Store::open_existing`].
+    /// `AWS_ENDPOINT_URL`, never from the URL. To read a filter that was shipped, use [`Store::open_existing`].
     ///
     /// # Errors
     /// [`Error::Setting`] for a URL that cannot be used, with the reason.
@@ -144,9 +144,9 @@ impl Store {
     /// # Errors
     /// As there.
     pub fn find(url: &str) -> Result<Option<Self>> {
-        let directory = match Url::parse(url) {
-            Ok(parsed) if url.contains("://") => directory_of(&parsed),
-            _ => Some(PathBuf::from(url)),
+        let directory = match url.contains("://") {
+            true => Url::parse(url).ok().and_then(|parsed| directory_of(&parsed)),
+            false => Some(PathBuf::from(url)),
         };
         match directory.map(|dir| dir.try_exists()) {
             Some(Ok(false)) => Ok(None),
@@ -166,7 +166,7 @@ impl Store {
         let wrong = |error: &dyn fmt::Display| Error::Setting {
             name: "URL",
             expected: "s3://BUCKET/PREFIX, file:///DIRECTORY, or a directory",
-            found: format!("{url} ({error})"),
+            found: format!("{} ({error})", without_secrets(url)),
         };
         if !url.contains("://") {
             return Self::of_directory(FilePath::new(url));
@@ -174,6 +174,15 @@ impl Store {
         let parsed = Url::parse(url).map_err(|error| wrong(&error))?;
         if let Some(dir) = directory_of(&parsed) {
             return Ok(Self { url: url.trim_end_matches('/').into(), ..Self::of_directory(&dir)? });
+        }
+        let has_user = !parsed.username().is_empty() || parsed.password().is_some();
+        if has_user || parsed.query().is_some() {
+            // It would be in messages, and in files that others read.
+            return Err(Error::Setting {
+                name: "URL",
+                expected: "one without user and query: credentials come from the environment",
+                found: without_secrets(url),
+            });
         }
         let settings = settings.into_iter().map(|(name, value)| {
             let name = name.as_ref().to_ascii_lowercase();
@@ -187,7 +196,7 @@ impl Store {
         Ok(Self::of(objects, prefix.as_ref(), url))
     }
 
-    /// Opens a directory, which is created if it is not there. What a put has confirmed is there
+    /// Opens a directory, which is created for its owner only if it is not there. What a put has confirmed is there
     /// after a power cut: the file and its name are synced.
     pub(crate) fn of_directory(dir: &FilePath) -> Result<Self> {
         let url = dir.display().to_string();
@@ -196,7 +205,7 @@ impl Store {
             expected: "a directory that can be read and written",
             found: format!("{url} ({error})"),
         };
-        std::fs::create_dir_all(dir).map_err(|error| wrong(&error))?;
+        create_private(dir).map_err(|error| wrong(&error))?;
         let objects =
             LocalFileSystem::new_with_prefix(dir).map_err(|error| wrong(&error))?.with_fsync(true);
         let (copied, dir) = (copied_from(dir)?, Some(dir.to_path_buf()));
@@ -285,7 +294,8 @@ impl Store {
         let path = self.path(object.0, object.1);
         let found = async {
             match self.objects.get_opts(&path, options).await {
-                Err(StoreError::NotFound { .. }) => Ok(None),
+                // Without a bucket nothing is known of the object.
+                Err(error @ StoreError::NotFound { .. }) if !is_of_bucket(&error) => Ok(None),
                 found => found.map(Some),
             }
         };
@@ -447,6 +457,17 @@ impl Store {
         });
         let name = names.first().map_or("", String::as_str);
         self.pieces((folder, name), "remove", removed).await.map(drop)
+    }
+}
+
+/// Returns a URL that cannot be used without what may be a secret in it: the user, up to the last
+/// `@`, and the query.
+fn without_secrets(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let (place, query) = rest.split_once('?').map_or((rest, ""), |(place, _)| (place, "?…"));
+    match place.rsplit_once('@') {
+        Some((_, host)) => format!("{scheme}://…@{host}{query}"),
+        None => format!("{scheme}://{place}{query}"),
     }
 }
 

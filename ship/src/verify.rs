@@ -5,7 +5,7 @@
 //! the log in between. A snapshot that lacks a key, a link with a wrong record, or a log with one
 //! too few makes them differ.
 
-use crate::chain::{Base, Seen, base_hints, link_name, read_link, walk};
+use crate::chain::{Base, Lengths, Seen, base_hints, link_name, read_link, walk};
 use crate::error::{Error, Result};
 use crate::fetch::assemble_from;
 use crate::link::Content;
@@ -105,14 +105,45 @@ struct Read {
     newest_micros: u64,
 }
 
+/// Returns the oldest base, with the number of its link. A shipper that was fenced may have put the
+/// hint at one late, when all that it needs was removed.
+async fn oldest_base(store: &Store) -> Result<Option<(u64, Base)>> {
+    let mut oldest = None;
+    // The newest first.
+    for (number, _) in base_hints(store).await? {
+        let Some((link, _)) = read_link(store, number).await? else { continue };
+        let Some(base) = Base::of(&link) else { continue };
+        if let (Base::Creation(_), Some((newer, by))) = (&base, &oldest)
+            && is_removed(store, number, Base::first_link(by, *newer)).await?
+        {
+            continue;
+        }
+        oldest = Some((number, base));
+    }
+    Ok(oldest)
+}
+
+/// Returns whether of the links between two only beginnings are there, which are never removed.
+async fn is_removed(store: &Store, number: u64, next: u64) -> Result<bool> {
+    let listed = Lengths::after(store, number).await?;
+    let between: Vec<_> = listed.numbers().take_while(|&found| found < next).collect();
+    if between.len() as u64 + number + 1 >= next {
+        return Ok(false);
+    }
+    for number in between {
+        if let Some((link, _)) = read_link(store, number).await?
+            && !matches!(link.content, Content::Begin(_))
+        {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 /// Reads all links from the oldest base on.
 async fn read_all(store: &Store) -> Result<Read> {
-    let mut from = 1;
-    let mut seen = Seen::default();
-    if let Some((number, _)) = base_hints(store).await?.pop()
-        && let Some((link, _)) = read_link(store, number).await?
-        && let Some(base) = Base::of(&link)
-    {
+    let (mut from, mut seen) = (1, Seen::default());
+    if let Some((number, base)) = oldest_base(store).await? {
         (from, seen) = (base.first_link(number), Seen::from_base(&base));
     }
     let (mut links, mut log_bytes, mut newest_micros) = (0, 0, 0);

@@ -18,6 +18,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
 /// The default interval, between the beginnings of two rounds that ship something.
@@ -293,17 +294,28 @@ fn work(
     every: Duration,
     begun: &Sender<Result<Arc<Shared>>>,
 ) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => {
+            work_on(&runtime, (dir, store, options), every, begun);
+            // A call of the system may hang, as on a disk of another machine.
+            runtime.shutdown_background();
+        }
+        Err(error) => drop(begun.send(Err(setting("runtime", &error)))),
+    }
+}
+
+fn work_on(
+    runtime: &Runtime,
+    (dir, store, options): (PathBuf, Store, ShipOptions),
+    every: Duration,
+    begun: &Sender<Result<Arc<Shared>>>,
+) {
     let media = Arc::new(Disk::new(dir));
     let mut pace = Pace::new(every);
     let every = pace.every();
     let notes = Notes { media: media.clone(), url: store.to_string(), every };
-    let started = runtime.map_err(|error| setting("runtime", &error)).and_then(|runtime| {
-        let shipper = runtime.block_on(Shipper::begin(store, media, options))?;
-        Ok((runtime, shipper))
-    });
-    let (runtime, mut shipper) = match started {
-        Ok(started) => started,
+    let mut shipper = match runtime.block_on(Shipper::begin(store, media, options)) {
+        Ok(shipper) => shipper,
         // The caller waits for it.
         Err(error) => return drop(begun.send(Err(error))),
     };

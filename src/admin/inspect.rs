@@ -37,7 +37,7 @@ pub use ebbtide_core::kind::PlannedPart;
 pub use crate::admin::dump_log::{Entry, wal};
 pub use crate::admin::handles::{OpenHandle, handles};
 pub use crate::admin::parts::{
-    Assembly, Origin, Piece, SnapshotFile, origin, origin_on, snapshots_on,
+    Assembly, Origin, Piece, SnapshotFile, origin, origin_on, snapshots_on, verify_snapshot_on,
 };
 pub use crate::admin::restore_at::{Restored, restore_at, restore_at_on};
 pub use crate::admin::salvage::{Beyond, Lost};

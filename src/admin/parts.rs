@@ -111,6 +111,14 @@ pub fn snapshots_on(media: &dyn Media) -> Result<Vec<SnapshotFile>> {
     Ok(found)
 }
 
+/// Checks every frame of a snapshot, in one pass over its file.
+///
+/// # Errors
+/// [`Error::Damaged`], [`Error::Version`]; [`Error::Io`], also for one that was removed.
+pub fn verify_snapshot_on(media: &dyn Media, file: &SnapshotFile) -> Result<()> {
+    SnapshotReader::open(media, file.start, file.log)?.frames(|_, _, _| Ok(()))
+}
+
 /// Records of a log that follow each other, as bytes: whole commits, with their events, each record
 /// in 32 bytes. LSNs without a record that counts have a VOID.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -220,6 +228,7 @@ pub struct Assembly {
     meta: Meta,
     timeline: u64,
     start: u64,
+    has_snapshot: bool,
     /// The first LSN that is missing.
     next: u64,
     segment: Option<Segment>,
@@ -251,7 +260,8 @@ impl Assembly {
     pub fn begin_on(media: Arc<dyn Media>, meta: &[u8], timeline: u64) -> Result<Self> {
         let meta = Meta::decode(meta, &media.path().join(FileName::Meta.to_string()))?;
         let locks = Some(write_new(&*media, Ok)?);
-        Ok(Self { media, meta, timeline: timeline.max(1), start: 1, next: 1, segment: None, locks })
+        let (timeline, has_snapshot) = (timeline.max(1), false);
+        Ok(Self { media, meta, timeline, start: 1, has_snapshot, next: 1, segment: None, locks })
     }
 
     /// Creates the file of the snapshot, of zeros, for the caller to fill. Comes before the log.
@@ -262,7 +272,7 @@ impl Assembly {
         let name = FileName::Snapshot { start }.to_string();
         let created = self.media.create(&name, bytes);
         let file = created.map_err(Error::io("create", self.media.path().join(name)))?;
-        (self.start, self.next) = (start, start);
+        (self.start, self.next, self.has_snapshot) = (start, start, true);
         Ok(file)
     }
 
@@ -327,11 +337,17 @@ impl Assembly {
         segment.sync().map_err(Error::io("sync", self.media.path().join(name.to_string())))
     }
 
-    /// Makes it a filter. Returns the LSN that its next record gets.
+    /// Makes it a filter, after a pass over all frames of its snapshot. Returns the LSN that its
+    /// next record gets.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Damaged`] if the snapshot is, which whoever has kept it may not have noticed;
+    /// [`Error::Version`], [`Error::Io`].
     pub fn finish(mut self) -> Result<u64> {
+        if self.has_snapshot {
+            let mut snapshot = SnapshotReader::open(&*self.media, self.start, self.meta.log_uuid)?;
+            snapshot.frames(|_, _, _| Ok(()))?;
+        }
         if self.segment.is_none() {
             self.next_segment(self.next)?;
         }

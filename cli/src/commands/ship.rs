@@ -27,7 +27,10 @@ fn failed(error: &Error) -> Failure {
 fn run<T>(work: impl Future<Output = ebbtide_ship::Result<T>>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::Error(format!("cannot start: {error}")))?;
-    runtime.block_on(work).map_err(|error| failed(&error))
+    let done = runtime.block_on(work);
+    // A call of the system may hang, as on a disk of another machine.
+    runtime.shutdown_background();
+    done.map_err(|error| failed(&error))
 }
 
 fn print(text: &str) -> Result<()> {
@@ -64,7 +67,7 @@ pub fn ship(arguments: &Ship) -> Result<ExitCode> {
         return Ok(ExitCode::from(FENCED));
     }
     let status = status.map_err(|error| failed(&error))?;
-    write_metrics(&status, dir, arguments.metrics.as_ref())?;
+    write_metrics(&status, dir, arguments.metrics.as_ref()).map_err(Failure::Error)?;
     if let Some(signal) = stop.signal() {
         return Err(Failure::Stopped(signal));
     }
@@ -77,10 +80,12 @@ pub fn ship(arguments: &Ship) -> Result<ExitCode> {
 
 /// Reports what the shipper does, until it must end.
 fn watch(worker: &Worker, stop: &Stop, dir: &Path, arguments: &Ship) -> Result<()> {
-    let mut reported = None;
+    let (mut reported, mut unwritten) = (None, None);
     while stop.signal().is_none() {
         let status = worker.status();
-        write_metrics(&status, dir, arguments.metrics.as_ref())?;
+        // The filter is shipped without figures of it, too.
+        let written = write_metrics(&status, dir, arguments.metrics.as_ref());
+        report(&mut unwritten, written.err(), "writing figures again");
         let lag = status.succeeded.elapsed();
         if status.is_stopped {
             return Ok(());
@@ -91,25 +96,30 @@ fn watch(worker: &Worker, stop: &Stop, dir: &Path, arguments: &Ship) -> Result<(
             let lag = lag.as_secs();
             return Err(Failure::Error(format!("nothing was shipped for {lag} s: {failure}")));
         }
-        if status.failure != reported {
-            match &status.failure {
-                Some(failure) => failure::note(failure),
-                None => failure::note("shipping again"),
-            }
-            reported = status.failure;
-        }
+        report(&mut reported, status.failure, "shipping again");
         stop.sleep(LOOK)?;
     }
     Ok(())
 }
 
-/// Replaces the file of figures as a whole.
-fn write_metrics(status: &Status, dir: &Path, file: Option<&PathBuf>) -> Result<()> {
+/// Notes a failure once, and its end.
+fn report(reported: &mut Option<String>, failure: Option<String>, again: &str) {
+    if failure != *reported {
+        failure::note(failure.as_deref().unwrap_or(again));
+    }
+    *reported = failure;
+}
+
+/// Replaces the file of figures as a whole. An error is a sentence.
+fn write_metrics(
+    status: &Status,
+    dir: &Path,
+    file: Option<&PathBuf>,
+) -> std::result::Result<(), String> {
     let Some(file) = file else { return Ok(()) };
     let new = file.with_extension("new");
     let written = fs::write(&new, status.prometheus(dir)).and_then(|()| fs::rename(&new, file));
-    let cannot = |error| Failure::Error(format!("cannot write {}: {error}", file.display()));
-    written.map_err(cannot)
+    written.map_err(|error| format!("cannot write {}: {error}", file.display()))
 }
 
 fn verify(arguments: &ShipVerify) -> Result<ExitCode> {
@@ -169,7 +179,13 @@ pub fn follow(arguments: &Follow) -> Result<()> {
         None => runtime.block_on(Follower::begin(store, arguments.max_lag)),
         Some(dir) => runtime.block_on(Follower::begin_in(store, dir, arguments.max_lag)),
     };
-    let follower = begun.map_err(|error| failed(&error))?;
+    let follower = match begun {
+        Ok(follower) => follower,
+        Err(error) => {
+            runtime.shutdown_background();
+            return Err(failed(&error));
+        }
+    };
     let answers = follower.answers();
     if let Some(dir) = &arguments.dir {
         let (dir, lsn) = (dir.display(), answers.next_lsn());
@@ -177,7 +193,11 @@ pub fn follow(arguments: &Follow) -> Result<()> {
     }
     // Without a directory it ends with the process.
     let every = arguments.every;
-    let following = std::thread::spawn(move || keep_following(follower, &runtime, every));
+    let following = std::thread::spawn(move || {
+        let failure = keep_following(follower, &runtime, every);
+        runtime.shutdown_background();
+        failure
+    });
     let mut output = Output::new()?;
     for line in std::io::stdin().lock().split(b'\n') {
         let key = line.map_err(|error| Failure::reading(Path::new("standard input"), &error))?;
@@ -208,13 +228,9 @@ fn keep_following(mut follower: Follower, runtime: &Runtime, every: Duration) ->
             failure::note(&error.to_string());
             return failed(error);
         }
-        let failure = looked.err().map(|error| error.to_string());
-        if failure != reported {
-            failure::note(failure.as_deref().unwrap_or("following again"));
-        }
+        report(&mut reported, looked.err().map(|error| error.to_string()), "following again");
         let pause = pace.pause(begun, Instant::now(), has_found);
-        std::thread::sleep(if failure.is_some() { pace.every() } else { pause });
-        reported = failure;
+        std::thread::sleep(if reported.is_some() { pace.every() } else { pause });
     }
 }
 

@@ -4,6 +4,7 @@ use crate::support::{Place, Talk, command, input, ok, refused, run, signal};
 use std::fs;
 use std::io::Read;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 fn keys(numbers: std::ops::Range<u32>) -> Vec<u8> {
     input(&numbers.map(|number| number.to_string()).collect::<Vec<_>>())
@@ -56,6 +57,36 @@ fn stat_shows_behind_all_other_figures_what_is_not_shipped() {
     for words in [store.as_str(), "not shipped", "has stopped"] {
         assert!(shown.contains(words), "{words}: {shown}");
     }
+}
+
+#[test]
+fn a_file_of_figures_that_cannot_be_written_keeps_nothing_from_being_shipped() {
+    let place = Place::new();
+    let (seen, store) = shipped(&place);
+    let figures = place.at("missing/ship.prom");
+    let arguments = ["ship", &seen, &store, "--every", "50ms", "--metrics", &figures];
+    let mut child = command(&arguments).spawn().expect("a shipper");
+    ok(&["insert", &seen], &keys(1000..1010));
+    let begun = Instant::now();
+    let mut copies = 0;
+    loop {
+        assert!(begun.elapsed() < Duration::from_secs(120), "nothing is shipped");
+        copies += 1;
+        let copy = place.at(&format!("copy-{copies}"));
+        ok(&["fetch", &store, &copy], b"");
+        if run(&["contains", &copy, "--key", "1009"], b"").code == Some(0) {
+            break;
+        }
+    }
+    // Several looks, in which it is noted once.
+    std::thread::sleep(Duration::from_secs(3));
+    assert!(child.try_wait().expect("a process").is_none(), "it has ended");
+    signal(&child, "TERM");
+    let ended = child.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    // The last one is an error.
+    assert_eq!(said.matches("cannot write").count(), 2, "{said}");
+    assert!(said.contains(&figures) && ended.status.code() == Some(2), "{said}");
 }
 
 #[test]

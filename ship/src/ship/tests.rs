@@ -205,6 +205,26 @@ async fn an_alteration_that_could_not_be_read_at_once_is_shipped_by_a_later_roun
 }
 
 #[tokio::test]
+async fn too_many_open_files_too_little_memory_and_a_full_disk_pass_and_a_bad_disk_does_not() {
+    // EMFILE, ENFILE, ENOMEM, ENOSPC, EDQUOT; EIO.
+    for (code, may_pass) in
+        [(24, true), (23, true), (12, true), (28, true), (122, true), (5, false)]
+    {
+        let (store, media) = (store(), Hooked::new());
+        let filter = filter(media.inner.clone(), Keep::Nothing);
+        let mut shipper = begin(&store, media.clone()).await.expect("a shipper");
+        insert(&filter, 0..100);
+        media.at_list(1, move || Err(io::Error::from_raw_os_error(code)));
+        let error = shipper.round().await.expect_err("it fails once");
+        assert_eq!(error.is_transient(), may_pass, "{error}");
+        shipper.round().await.expect("a round");
+        assert_eq!(fetched(&store).await, digest_of(&filter));
+        let error = crate::files::io("write", Path::new("x"), &io::Error::from_raw_os_error(code));
+        assert_eq!(error.is_transient(), may_pass, "{error}");
+    }
+}
+
+#[tokio::test]
 async fn a_shipper_begins_while_the_filter_is_altered() {
     for (keep, number) in cases() {
         for (is_shipped, is_altered) in [(false, false), (true, false), (true, true)] {

@@ -7,13 +7,13 @@ use crate::sentences::assert_says;
 use crate::server::Moto;
 use ebbtide::media::{Media, Memory};
 use ebbtide::{AgePartitioned, Filter, Options};
-use ebbtide_ship::{Error, ShipOptions, Shipper, Store};
+use ebbtide_ship::{Error, ShipOptions, Shipper, Store, fetch_if_empty};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A server that refuses all puts in the same way, and has no objects.
+/// A server that refuses all puts in the same way, or everything, and has no objects.
 struct Refusing {
     port: u16,
     puts: Arc<AtomicU64>,
@@ -21,6 +21,10 @@ struct Refusing {
 
 impl Refusing {
     fn start(status: &'static str, code: &'static str, message: &'static str) -> Self {
+        Self::refusing((status, code, message), false)
+    }
+
+    fn refusing(refusal: (&'static str, &'static str, &'static str), all: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();
         let puts = Arc::new(AtomicU64::new(0));
@@ -29,7 +33,7 @@ impl Refusing {
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let puts = counted.clone();
-                std::thread::spawn(move || serve(stream, (status, code, message), &puts));
+                std::thread::spawn(move || serve(stream, (refusal, all), &puts));
             }
         });
         Self { port, puts }
@@ -37,7 +41,7 @@ impl Refusing {
 }
 
 /// Answers the requests of a connection.
-fn serve(mut stream: TcpStream, refusal: (&str, &str, &str), puts: &AtomicU64) {
+fn serve(mut stream: TcpStream, (refusal, all): ((&str, &str, &str), bool), puts: &AtomicU64) {
     let mut requests = BufReader::new(stream.try_clone().expect("a connection"));
     loop {
         let (mut lines, mut length) = (Vec::new(), 0);
@@ -62,6 +66,7 @@ fn serve(mut stream: TcpStream, refusal: (&str, &str, &str), puts: &AtomicU64) {
                 puts.fetch_add(1, Ordering::Relaxed);
                 refusal
             }
+            _ if all => refusal,
             _ if lines[0].contains("list-type") => ("200 OK", "", ""),
             _ => ("404 Not Found", "NoSuchKey", "The specified key does not exist."),
         };
@@ -165,6 +170,25 @@ async fn each_refusal_of_a_server_is_one_sentence_that_says_what_to_do() {
         assert_eq!(error.is_transient(), may_pass, "{error}");
         assert!(puts > 0, "{code}: nothing was asked");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bucket_that_does_not_exist_is_not_taken_for_an_empty_one() {
+    for code in ["NoSuchBucket", "ContainerNotFound"] {
+        let refusal = ("404 Not Found", code, "It does not exist.");
+        let server = Refusing::refusing(refusal, true);
+        let parent = tempfile::tempdir().expect("a directory");
+        let dir = parent.path().join("new");
+        let store = store(server.port, "key");
+        let error = fetch_if_empty(&store, &dir).await.expect_err("no bucket");
+        let object = "cannot read s3://filters/orders/7/chain/00000000000000000001";
+        assert_says(&error, &[object, code, "there is no such bucket", "correct the URL"]);
+        assert!(!error.is_transient() && !dir.exists(), "{error}");
+    }
+    let server = Refusing::start("500 Internal Server Error", "InternalError", "");
+    let parent = tempfile::tempdir().expect("a directory");
+    let fetched = fetch_if_empty(&store(server.port, "key"), parent.path().join("new")).await;
+    assert_eq!(fetched.expect("nothing is there"), None);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

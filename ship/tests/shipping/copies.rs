@@ -360,6 +360,25 @@ async fn a_follower_that_slept_until_its_links_were_removed_takes_the_newest_bas
     verify(&directory(&dir), None).await.expect("sound");
 }
 
+#[tokio::test]
+async fn what_holds_the_secret_seed_is_of_its_owner_only() {
+    use std::os::unix::fs::PermissionsExt;
+    let parent = tempfile::tempdir().expect("a directory");
+    let mut source = Source::new(15).await;
+    source.write().await;
+    let below = parent.path().join("below");
+    let (copy, place, there) = (below.join("copy"), below.join("place"), below.join("there"));
+    follow(&source, &copy).await;
+    let store = Store::open(place.to_str().expect("text")).expect("a place");
+    drop(store);
+    std::fs::create_dir(&there).expect("a directory");
+    let mode = |dir: &Path| std::fs::metadata(dir).expect("it is there").permissions().mode();
+    let before = mode(&there);
+    Store::open(there.to_str().expect("text")).expect("a place");
+    assert_eq!((mode(&copy) & 0o077, mode(&place) & 0o077), (0, 0));
+    assert_eq!(mode(&there), before, "what is there stays as it is");
+}
+
 /// Returns whether the place has a link.
 async fn has_link(source: &Source, number: u64) -> bool {
     let path = object_store::path::Path::from(format!("filters/a/chain/{number:020}"));

@@ -14,8 +14,8 @@ fn store(client: Client) -> Store {
     Store::of(Arc::new(client), "filters/a", "faulty:///filters/a").upload_bytes(5000)
 }
 
-async fn source() -> Source {
-    let mut source = Source::new(13).await;
+async fn source(seed: u64) -> Source {
+    let mut source = Source::new(seed).await;
     for _ in 0..5 {
         source.write().await;
     }
@@ -49,7 +49,7 @@ fn identity(dir: &Path) -> (u64, u64) {
 
 #[tokio::test]
 async fn a_directory_that_is_there_is_filled_and_not_replaced() {
-    let source = source().await;
+    let source = source(13).await;
     let store = store(Client::sound(&source.server));
     let lsn = source.shipper.confirmed();
     for at in [None, Some(At::Lsn(lsn - 1))] {
@@ -73,7 +73,7 @@ async fn a_directory_that_is_there_is_filled_and_not_replaced() {
 
 #[tokio::test]
 async fn a_fetch_in_place_that_was_killed_at_any_call_is_repeated() {
-    let source = source().await;
+    let source = source(13).await;
     let lsn = source.shipper.confirmed();
     for at in [None, Some(At::Lsn(lsn - 1))] {
         let mut kills = 0;
@@ -103,7 +103,7 @@ async fn a_fetch_in_place_that_was_killed_at_any_call_is_repeated() {
 
 #[tokio::test]
 async fn what_a_fetch_cannot_be_made_in_is_refused_before_the_download_and_stays() {
-    let source = source().await;
+    let source = source(13).await;
     // Its first call is its end.
     let client = Client::faulty(&source.server, 0);
     let (store, parent) = (store(client.clone()), tempfile::tempdir().expect("a directory"));
@@ -120,7 +120,7 @@ async fn what_a_fetch_cannot_be_made_in_is_refused_before_the_download_and_stays
 
 #[tokio::test]
 async fn of_two_fetches_into_a_directory_one_is_refused() {
-    let source = source().await;
+    let source = source(13).await;
     for is_there in [false, true] {
         let parent = tempfile::tempdir().expect("a directory");
         let dir = parent.path().join("new");
@@ -152,7 +152,8 @@ async fn a_promotion_without_a_copy_killed_at_any_call_is_repeated_until_it_is_d
     for is_there in [false, true] {
         let mut kills = 0;
         for calls in 0.. {
-            let mut source = source().await;
+            // Other faults each time: with the same ones it might never end.
+            let mut source = source(13 + calls).await;
             let parent = tempfile::tempdir().expect("a directory");
             let dir = parent.path().join("new");
             if is_there {

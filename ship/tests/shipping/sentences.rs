@@ -2,9 +2,9 @@
 //! found, and what to do.
 
 use crate::scripted::Scripted;
-use ebbtide::media::{Media, Memory};
-use ebbtide::{AgePartitioned, Durability, Filter, Options};
-use ebbtide_ship::{Error, ShipOptions, Shipper, Store, assemble, fetch, verify};
+use ebbtide::media::{Access, Media, Memory};
+use ebbtide::{AgePartitioned, Any, Durability, Filter, Options, Reader};
+use ebbtide_ship::{Error, ShipOptions, Shipper, Store, assemble, fetch, fetch_if_empty, verify};
 use ebbtide_testkit::random::Random;
 use object_store::ObjectStoreExt;
 use object_store::memory::InMemory;
@@ -54,6 +54,23 @@ impl Shipped {
 
     async fn put(&self, number: u64, bytes: Vec<u8>) {
         self.objects.put(&Self::path(number), bytes.into()).await.expect("a put");
+    }
+
+    /// Writes as much as needs another snapshot, and one.
+    fn checkpoint(&self) {
+        for key in 1000..9000_u64 {
+            self.filter.insert(key.to_le_bytes()).expect("an insert");
+        }
+        self.filter.checkpoint().expect("a checkpoint");
+    }
+
+    /// Checks that what is fetched is the filter.
+    async fn assert_fetched(&self) {
+        let copy: Arc<dyn Media> = Arc::new(Memory::new());
+        assemble(&self.store, copy.clone()).await.expect("a fetch");
+        let copied = Reader::<Any>::open_on(copy, Options::new()).expect("a reader");
+        let (own, found) = (self.filter.digest(), copied.digest());
+        assert_eq!(own.expect("a digest").value, found.expect("a digest").value);
     }
 
     async fn fetch(&self) -> Error {
@@ -170,6 +187,114 @@ async fn a_damaged_snapshot_leaves_the_way_over_the_one_before_and_verify_names_
     assert_says(&error, &["snapshot/", "digest of the part at byte 0", "--at"]);
 }
 
+/// Returns the name of the newest snapshot in a filter's directory.
+fn newest_snapshot(media: &dyn Media) -> String {
+    let names = media.list().expect("names").into_iter();
+    names.filter(|name| name.starts_with("snap-")).max().expect("a snapshot")
+}
+
+#[tokio::test]
+async fn a_snapshot_that_is_damaged_in_its_directory_is_not_shipped_and_log_is() {
+    let mut shipped = shipped().await;
+    shipped.checkpoint();
+    let name = newest_snapshot(&*shipped.media);
+    let file = shipped.media.open(&name, Access::Write).expect("the snapshot");
+    let mut byte = [0];
+    file.read_at(&mut byte, 5000).expect("a byte");
+    file.write_at(&[byte[0] ^ 1], 5000).expect("a byte");
+    for _ in 0..2 {
+        let error = shipped.shipper.round().await.expect_err("damage");
+        assert_says(&error, &[&name, "cannot ship", "at byte", "write another snapshot"]);
+        assert!(error.is_transient(), "{error}");
+        shipped.assert_fetched().await;
+        shipped.filter.insert("one more").expect("an insert");
+    }
+    shipped.checkpoint();
+    let round = shipped.shipper.round().await.expect("a round");
+    assert!(round.snapshot_bytes > 0, "{round:?}");
+    shipped.assert_fetched().await;
+    verify(&shipped.store, None).await.expect("sound");
+}
+
+#[tokio::test]
+async fn a_snapshot_that_was_damaged_when_it_was_shipped_leaves_the_way_over_the_one_before() {
+    let mut shipped = shipped().await;
+    shipped.checkpoint();
+    let round = shipped.shipper.round().await.expect("a round");
+    assert!(round.snapshot_bytes > 0, "{round:?}");
+    let list = |folder: &str| {
+        let prefix = Path::from(format!("orders/{folder}"));
+        let objects = shipped.objects.clone();
+        async move {
+            let found = object_store::ObjectStore::list(&*objects, Some(&prefix));
+            let found = futures::TryStreamExt::try_collect::<Vec<_>>(found).await;
+            found.expect("a list").into_iter().map(|meta| meta.location).max().expect("an object")
+        }
+    };
+    let (object, link) = (list("snapshot").await, list("chain").await);
+    let found = shipped.objects.get(&object).await.expect("a snapshot").bytes().await;
+    let mut bytes = found.expect("bytes").to_vec();
+    let digest = |bytes: &[u8]| xxhash_rust::xxh3::xxh3_128(bytes);
+    let before = digest(&bytes).to_le_bytes();
+    bytes[5000] ^= 1;
+    let after = digest(&bytes).to_le_bytes();
+    shipped.objects.put(&object, bytes.into()).await.expect("a put");
+    // With the right digests in the link, as if those were the bytes of the file.
+    let number: u64 = link.filename().expect("a name").parse().expect("a number");
+    let mut bytes = shipped.bytes(number).await;
+    let at = bytes.windows(16).position(|found| found == before).expect("the digest");
+    bytes[at..at + 16].copy_from_slice(&after);
+    bytes.truncate(bytes.len() - 40);
+    let sealed = digest(&bytes);
+    bytes.extend_from_slice(format!("digest {sealed:032x}\n").as_bytes());
+    shipped.put(number, bytes).await;
+    shipped.assert_fetched().await;
+    let parent = tempfile::tempdir().expect("a directory");
+    let moment = ebbtide::history::At::Lsn(shipped.shipper.confirmed() - 1);
+    let fetched = fetch(&shipped.store, parent.path().join("new"), Some(moment)).await;
+    assert_eq!(fetched.expect("by the log").lsn, shipped.shipper.confirmed());
+    let error = verify(&shipped.store, None).await.expect_err("damage");
+    let name = object.filename().expect("a name");
+    assert_says(&error, &["memory:///orders/snapshot/", name, "at byte", "--at"]);
+}
+
+#[tokio::test]
+async fn a_place_whose_first_link_was_deleted_is_not_taken_for_an_empty_one() {
+    let shipped = shipped().await;
+    shipped.objects.delete(&Shipped::path(1)).await.expect("a removal");
+    let parent = tempfile::tempdir().expect("a directory");
+    let dir = parent.path().join("new");
+    let fetched = fetch_if_empty(&shipped.store, &dir).await.expect("a fetch");
+    assert_eq!(fetched.expect("a filter").lsn, shipped.shipper.confirmed());
+    for hint in 1..12 {
+        let _ = shipped.objects.delete(&Path::from(format!("orders/base/{hint:020}"))).await;
+    }
+    let other = parent.path().join("other");
+    let error = fetch_if_empty(&shipped.store, &other).await.expect_err("a link is missing");
+    assert_says(&error, &["chain/00000000000000000001", "expected a link", "found nothing"]);
+    assert!(!other.exists());
+}
+
+#[test]
+fn a_url_with_a_secret_is_refused_without_it() {
+    for url in [
+        "s3://KEY:SECRET@bucket/seen",
+        "s3://SECRET@bucket/seen",
+        "s3://KEY:SEC/SECRET@bucket/seen",
+        "https://host/seen?sig=SECRET",
+        "https://a:SECRET@host/seen?sig=SECRET",
+    ] {
+        let found = Store::find(url).map(|found| found.expect("no directory"));
+        for opened in [Store::open(url), Store::open_existing(url), found] {
+            let error = opened.expect_err("refused");
+            assert!(!error.to_string().contains("SECRET"), "{error}");
+            assert_says(&error, &["the setting `URL`", "/seen"]);
+        }
+    }
+    let store = Store::open_with("s3://bucket/user@host", [("AWS_REGION", "us-east-1")]);
+    store.expect("a name with @");
+}
+
 #[tokio::test]
 async fn another_filters_prefix_is_refused_with_both_numbers() {
     let shipped = shipped().await;
@@ -244,6 +369,23 @@ fn what_a_store_says_is_explained() {
         path: "chain/1".into(),
         source: text.to_owned().into(),
     };
+    // As a directory wraps it when a file that is whole gets its name.
+    #[derive(Debug)]
+    struct Naming(std::io::Error);
+    impl std::fmt::Display for Naming {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            write!(f, "Unable to rename file: {}", self.0)
+        }
+    }
+    impl std::error::Error for Naming {
+        fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+            Some(&self.0)
+        }
+    }
+    let naming = |code: i32| {
+        let source = Naming(std::io::Error::from_raw_os_error(code)).into();
+        StoreError::Generic { store: "LocalFileSystem", source }
+    };
     let refused = answer("403 Forbidden", "InvalidAccessKeyId") + "<Message>no such key</Message>";
     // The names of objects and prefixes are no reasons.
     let request = "Error performing PUT http://host/quota-507/StorageFull/chain/0000000507 in 1s";
@@ -267,6 +409,11 @@ fn what_a_store_says_is_explained() {
         (system(28), "No space left on device (os error 28): the store is full", true),
         (system(122), "the store is full", true),
         (system(13), "the credentials", false),
+        (system(1), "the credentials", false),
+        (naming(13), "the credentials", false),
+        (naming(1), "the file system of this directory has no hard links", false),
+        (naming(95), "the file system of this directory has no hard links", false),
+        (naming(28), "the store is full", true),
         (generic("error sending request: connection refused"), "tries again", true),
         (generic(&format!("{request} - HTTP error: timeout")), "look at the network", true),
         (denied(&format!("{request} - Server returned 403")), "the credentials", false),

@@ -1,6 +1,7 @@
 //! Verification beside a shipper that removes what is not needed any more.
 
 use crate::copies::Source;
+use crate::faulty::Client;
 use async_trait::async_trait;
 use ebbtide_ship::{Store, verify};
 use futures::TryStreamExt;
@@ -76,6 +77,11 @@ impl ObjectStore for Changing {
     }
 }
 
+/// Returns what a shipper without faults ships to.
+fn place(source: &Source) -> Store {
+    Store::of(Arc::new(Client::sound(&source.server)), "filters/a", "faulty:///filters/a")
+}
+
 /// Returns a copy of all objects.
 async fn copy(objects: &InMemory) -> InMemory {
     let copy = InMemory::new();
@@ -113,6 +119,53 @@ async fn what_a_shipper_removes_during_a_verification_is_no_damage() {
         removed += 1;
     }
     assert!(removed > 5, "{removed}");
+}
+
+#[tokio::test]
+async fn a_hint_that_comes_when_all_that_it_needs_was_removed_is_no_damage() {
+    let mut source = Source::new(13).await;
+    for _ in 0..10 {
+        source.write().await;
+    }
+    let before = copy(&source.server.objects).await;
+    while copies_any(&before, &source.server.objects, "base").await {
+        source.write().await;
+    }
+    let (objects, store) = (&source.server.objects, place(&source));
+    let sound = verify(&store, None).await.expect("sound");
+    let prefix = Path::from("filters/a/base");
+    let hints: Vec<_> = before.list(Some(&prefix)).try_collect().await.expect("a list");
+    // Also that of the first link, which is never removed.
+    let mut late: Vec<_> = hints.into_iter().map(|meta| meta.location).collect();
+    late.push(prefix.join("00000000000000000001"));
+    for hint in &late {
+        objects.put(hint, "late".into()).await.expect("a put");
+    }
+    let verified = verify(&store, None).await.expect("no damage");
+    assert_eq!((verified.links, verified.bases), (sound.links, sound.bases));
+    for hint in &late {
+        objects.delete(hint).await.expect("a removal");
+    }
+}
+
+#[tokio::test]
+async fn a_link_that_was_deleted_behind_the_first_base_is_damage() {
+    let mut source = Source::new(14).await;
+    for round in 0..5_u64 {
+        for key in round * 200..(round + 1) * 200 {
+            source.filter.insert(key.to_le_bytes()).expect("an insert");
+        }
+        if round == 4 {
+            source.filter.checkpoint().expect("a checkpoint");
+        }
+        source.filter.sync().expect("a sync");
+        source.shipper.round().await.expect("a round");
+    }
+    let store = place(&source);
+    verify(&store, None).await.expect("sound");
+    let second = Path::from("filters/a/chain/00000000000000000002");
+    source.server.objects.delete(&second).await.expect("a removal");
+    verify(&store, None).await.expect_err("damage");
 }
 
 /// Returns whether a store still has any object of a folder that another one had.

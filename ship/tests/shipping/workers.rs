@@ -18,6 +18,7 @@ const SOUND: u8 = 0;
 const SILENT: u8 = 1;
 const REFUSING: u8 = 2;
 const PANICKING: u8 = 3;
+const HANGING: u8 = 4;
 
 struct Shipped {
     _dir: TempDir,
@@ -42,6 +43,12 @@ fn shipped(mode: u8) -> Shipped {
                 Box::pin(async { Err(refused) })
             }
             PANICKING => panic!("the store of a test"),
+            HANGING => Box::pin(async {
+                // A disk of another machine, which is not reached.
+                let call = || std::thread::sleep(Duration::from_secs(120));
+                tokio::task::spawn_blocking(call).await.expect("no panic");
+                Ok(())
+            }),
             _ => Box::pin(async { Ok(()) }),
         }
     });
@@ -163,9 +170,9 @@ fn log_is_shipped_while_a_snapshot_is_uploaded_for_hours() {
     drop(worker);
 }
 
-#[test]
-fn a_worker_whose_store_does_not_answer_ends_when_it_is_dropped() {
-    let shipped = shipped(SILENT);
+/// Drops a worker whose store does not answer in this way.
+fn assert_ends(mode: u8) {
+    let shipped = shipped(mode);
     shipped.worker.flush(Duration::from_secs(1)).expect_err("no answer");
     assert_eq!(shipped.puts.load(Ordering::Relaxed), 1);
     let (ended, end) = channel();
@@ -176,6 +183,16 @@ fn a_worker_whose_store_does_not_answer_ends_when_it_is_dropped() {
     });
     // Less than an answer may take.
     end.recv_timeout(Duration::from_secs(40)).expect("the end of the worker");
+}
+
+#[test]
+fn a_worker_whose_store_does_not_answer_ends_when_it_is_dropped() {
+    assert_ends(SILENT);
+}
+
+#[test]
+fn a_worker_whose_call_of_the_system_hangs_ends_when_it_is_dropped() {
+    assert_ends(HANGING);
 }
 
 #[test]

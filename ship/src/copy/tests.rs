@@ -1,0 +1,174 @@
+//! Bases that become whole, whatever comes meanwhile.
+
+use super::*;
+use crate::link::{Cause, Snapshot};
+use ebbtide::inspect::Piece;
+use object_store::memory::InMemory;
+use object_store::throttle::{ThrottleConfig, ThrottledStore};
+use std::sync::Arc;
+
+const PART: u64 = 1000;
+const PARTS: u64 = 8;
+const LOG: u128 = 9;
+
+/// A place from which each part comes in more time than a look has.
+struct Place {
+    store: Store,
+    before: u128,
+    number: u64,
+    lsn: u64,
+}
+
+impl Place {
+    async fn new() -> Self {
+        let wait = ThrottleConfig { wait_get_per_call: BUDGET * 10, ..ThrottleConfig::default() };
+        let objects = ThrottledStore::new(InMemory::new(), wait);
+        let store = Store::of(Arc::new(objects), "orders/7", "memory:///orders/7");
+        let mut place = Self { store, before: 0, number: 0, lsn: 1 };
+        let (cause, meta) = (Cause::Created, Vec::new());
+        let begin = Begin { cause, log: LOG, first: 1, continues: false, meta };
+        place.put(Content::Begin(begin)).await;
+        place.hint().await;
+        place
+    }
+
+    async fn put(&mut self, content: Content) {
+        self.number += 1;
+        let link = Link {
+            number: self.number,
+            before: self.before,
+            timeline: 1,
+            shipper: 1,
+            written: 0,
+            filter: 7,
+            content,
+        };
+        let bytes = link.encode();
+        self.before = digest(&bytes);
+        let name = link_name(self.number);
+        self.store.put_over(Folder::Chain, &name, bytes.into()).await.expect("a put");
+    }
+
+    async fn hint(&self) {
+        let name = link_name(self.number);
+        self.store.put_over(Folder::Base, &name, Bytes::new()).await.expect("a put");
+    }
+
+    async fn log(&mut self, records: u64) {
+        let piece = Piece::of_bytes(LOG, 1, self.lsn, vec![0; records as usize * 32]);
+        self.lsn += records;
+        self.put(Content::Log(piece, 0)).await;
+    }
+
+    /// Puts a snapshot, and returns its name.
+    async fn snapshot(&mut self) -> String {
+        let (start, from_link) = (self.lsn, self.number + 1);
+        let bytes = vec![from_link as u8; (PART * PARTS) as usize];
+        let name = format!("{start:020}-{from_link:016x}");
+        let digests = bytes.chunks(PART as usize).map(digest).collect();
+        let put = self.store.put_over(Folder::Snapshot, &name, bytes.into());
+        put.await.expect("a put");
+        let snapshot = Snapshot {
+            name: name.clone(),
+            log: LOG,
+            engine_timeline: 1,
+            start,
+            end: start,
+            bytes: PART * PARTS,
+            from_link,
+            part_bytes: PART,
+            digests,
+            meta: Vec::new(),
+        };
+        self.put(Content::Snapshot(snapshot)).await;
+        self.hint().await;
+        name
+    }
+
+    async fn copy(&self, dir: &Path) -> Copy {
+        let copied = Copy::open(self.store.clone(), dir, Duration::from_secs(3600)).await;
+        copied.expect("a copy")
+    }
+}
+
+async fn look(copy: &mut Copy) {
+    copy.look().await.expect("a look");
+    copy.renew_base().await.expect("parts");
+}
+
+fn partials(dir: &Path) -> Vec<String> {
+    let names = std::fs::read_dir(dir).expect("a list").map_while(|entry| entry.ok());
+    let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.starts_with("partial-")).collect()
+}
+
+/// Returns the newest base that is noted in a copy.
+async fn noted(copy: &Copy) -> u64 {
+    base_hints(copy.local()).await.expect("a list")[0].0
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_becomes_whole_although_each_look_finds_a_newer_one() {
+    let parent = tempfile::tempdir().expect("a directory");
+    let dir = parent.path().join("new");
+    let mut place = Place::new().await;
+    let mut copy = place.copy(&dir).await;
+    let mut renewed = 0;
+    for _ in 0..20 {
+        place.log(1).await;
+        place.snapshot().await;
+        let before = noted(&copy).await;
+        look(&mut copy).await;
+        renewed += u32::from(noted(&copy).await > before);
+        assert!(partials(&dir).len() <= 1, "{:?}", partials(&dir));
+        assert_eq!(copy.newest(), place.number);
+    }
+    assert!(renewed > 1, "{renewed} bases");
+    let links = copy.names(Folder::Chain).await.expect("a list").len() as u64;
+    assert!(links < place.number, "those before the base are removed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_log_as_long_as_a_snapshot_comes_the_snapshot() {
+    let parent = tempfile::tempdir().expect("a directory");
+    let dir = parent.path().join("new");
+    let mut place = Place::new().await;
+    let mut copy = place.copy(&dir).await;
+    for _ in 0..20 {
+        place.log(PART * PARTS / 32).await;
+        place.snapshot().await;
+        look(&mut copy).await;
+        assert_eq!((noted(&copy).await, partials(&dir).len()), (place.number, 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_that_is_removed_half_way_leaves_nothing_and_the_newer_one_comes() {
+    for is_newer_known in [false, true] {
+        let parent = tempfile::tempdir().expect("a directory");
+        let dir = parent.path().join("new");
+        let mut place = Place::new().await;
+        let mut copy = place.copy(&dir).await;
+        place.log(1).await;
+        let first = place.snapshot().await;
+        look(&mut copy).await;
+        assert_eq!(partials(&dir), [format!("partial-{first}")]);
+        let mut newest = 0;
+        if is_newer_known {
+            place.snapshot().await;
+            newest = place.number;
+            look(&mut copy).await;
+        }
+        let removed = place.store.remove(Folder::Snapshot, std::slice::from_ref(&first));
+        removed.await.expect("a removal");
+        look(&mut copy).await;
+        assert!(!partials(&dir).contains(&format!("partial-{first}")), "it is removed");
+        place.log(PART * PARTS / 32).await;
+        if !is_newer_known {
+            place.snapshot().await;
+            newest = place.number;
+        }
+        look(&mut copy).await;
+        assert_eq!((noted(&copy).await, partials(&dir).len()), (newest, 0));
+    }
+}
