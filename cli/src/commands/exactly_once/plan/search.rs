@@ -1,0 +1,151 @@
+//! The search for the recorded inputs among the files.
+
+use super::super::files::Found;
+use super::super::positions::{Entry, name_hash};
+use super::super::{names, refusals};
+use super::Search;
+use crate::failure::{Failure, Result};
+use crate::trail::Trail;
+
+/// The bytes that a file must have in common with a recorded input of another identity, unless its
+/// name or its age says more: many files begin with the same lines.
+const TELLING_BYTES: u64 = 64;
+
+impl Search<'_> {
+    pub(super) fn by_identity(&mut self) -> Result<()> {
+        self.bind_identities()?;
+        let lost = self.lost();
+        let lost = lost.iter().filter(|&&slot| self.is_wanted(slot));
+        let missing: Vec<u64> = lost.map(|&slot| self.entry(slot).identity).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        self.files.add_of_identity(self.wanted.own, &missing);
+        self.bind_identities()
+    }
+
+    fn bind_identities(&mut self) -> Result<()> {
+        for slot in self.lost() {
+            let entry = self.entry(slot);
+            let at = self.files.all.iter().position(|file| file.identity == entry.identity);
+            let Some(at) = at.filter(|&at| !self.changed.contains(&(at, slot))) else { continue };
+            let file = &self.files.all[at];
+            let opened = file.open()?;
+            let failed = |error| Failure::reading(&file.path, &error);
+            match self.wanted.content.of_same_file(&opened, &entry).map_err(failed)? {
+                Some(trail) => self.found[slot] = Some((at, trail)),
+                None => self.changed.push((at, slot)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds empty inputs that were copied and are empty still.
+    fn bind_empty(&mut self) {
+        for slot in self.lost() {
+            let entry = self.entry(slot);
+            let is_it = |file: &Found| {
+                let is_same = name_hash(&file.name) == entry.name && file.size == 0;
+                is_same && file.is_given() && file.written <= self.inputs.seen
+            };
+            let at = self.files.all.iter().position(is_it);
+            if let Some(at) = at.filter(|&at| entry.offset == 0 && self.slot_of(at).is_none()) {
+                self.found[slot] = Some((at, Trail::default()));
+            }
+        }
+    }
+
+    /// Finds inputs that were copied or compressed.
+    pub(super) fn by_content(&mut self) -> Result<()> {
+        self.bind_empty();
+        let has_content = |&slot: &usize| self.entry(slot).offset > 0;
+        let lost: Vec<usize> = self.lost().into_iter().filter(has_content).collect();
+        if lost.is_empty() {
+            return Ok(());
+        }
+        let any_is_wanted = lost.iter().any(|&slot| self.is_wanted(slot));
+        let entries: Vec<Entry> = lost.iter().map(|&slot| self.entry(slot)).collect();
+        // For each lost input, the files that begin like it.
+        let mut matches: Vec<Vec<(usize, Trail)>> = vec![Vec::new(); lost.len()];
+        for at in 0..self.files.all.len() {
+            let file = &self.files.all[at];
+            let is_candidate = file.is_given() || any_is_wanted || self.is_unread(at);
+            // A file of which nothing is read may hold what was read of another one.
+            let slot = self.slot_of(at);
+            if !is_candidate || file.size == 0 || slot.is_some_and(|slot| self.is_input(slot)) {
+                continue;
+            }
+            let failed = |error| Failure::reading(&file.path, &error);
+            let opened = file.open()?;
+            let is_packed = self.wanted.content.is_packed(&opened).map_err(failed)?;
+            let begun = self.wanted.content.matching(&opened, &entries).map_err(failed)?;
+            let may_be = |&(which, _): &(usize, Trail)| {
+                let is_free = slot.is_none() || self.is_wanted(lost[which]);
+                let same_name = entries[which].name == name_hash(&file.name);
+                is_free && self.is_telling(file, &entries[which], is_packed) || {
+                    let accepts = self.wanted.accepts_missing && file.is_given();
+                    is_free && same_name && (accepts || file.written <= self.inputs.seen)
+                }
+            };
+            // Of inputs of which one begins with the other, the file is the longest.
+            let longest = begun.into_iter().filter(may_be);
+            let longest =
+                longest.max_by_key(|(which, trail)| (trail.offset(), self.is_wanted(lost[*which])));
+            if let Some((which, trail)) = longest {
+                matches[which].push((at, trail));
+            }
+        }
+        for (which, mut files) in matches.into_iter().enumerate() {
+            let slot = lost[which];
+            if files.len() > 1 && self.is_wanted(slot) {
+                self.choose(&mut files)?;
+                if files.len() > 1 {
+                    let names = files.iter().map(|(at, _)| &self.files.all[*at]);
+                    return Err(refusals::ambiguous(&entries[which], &names.collect::<Vec<_>>()));
+                }
+            }
+            let Some((at, trail)) = files.into_iter().next() else { continue };
+            if let Some(other) = self.slot_of(at) {
+                (self.found[other], self.inputs.entries[other]) = (None, None);
+            }
+            self.found[slot] = Some((at, trail));
+        }
+        Ok(())
+    }
+
+    /// Returns whether some of a file was read.
+    pub(super) fn is_input(&self, slot: usize) -> bool {
+        let entry = self.entry(slot);
+        entry.offset > 0 && !entry.is_left_out
+    }
+
+    /// Returns whether what a file has in common with an input shows that it is the same one.
+    fn is_telling(&self, file: &Found, entry: &Entry, is_packed: bool) -> bool {
+        let is_rotated = |live: &Found| names::is_rotated(&file.name, &live.name);
+        is_packed || entry.offset >= TELLING_BYTES || self.files.all.iter().any(is_rotated)
+    }
+
+    /// Removes files from those that hold the content of one input, unless none would be left:
+    /// those that are recorded as other files, compressed forms of others, and those not given.
+    fn choose(&self, files: &mut Vec<(usize, Trail)>) -> Result<()> {
+        let all: Vec<usize> = files.iter().map(|(at, _)| *at).collect();
+        let mut packed = Vec::new();
+        for &at in &all {
+            for &base in &all {
+                if self.is_packed_form(at, base) && self.beginning(at, base, true)?.is_some() {
+                    packed.push(at);
+                }
+            }
+        }
+        let is_recorded = |at: usize| self.slot_of(at).is_some();
+        if !all.iter().all(|&at| is_recorded(at)) {
+            files.retain(|(at, _)| !is_recorded(*at));
+        }
+        files.retain(|(at, _)| !packed.contains(at));
+        let is_given = |at: usize| self.files.all[at].is_given();
+        if files.iter().filter(|(at, _)| is_given(*at)).count() == 1 {
+            files.retain(|(at, _)| is_given(*at));
+        }
+        Ok(())
+    }
+}
