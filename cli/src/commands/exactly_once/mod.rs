@@ -244,9 +244,12 @@ impl ExactlyOnce<'_> {
     /// Writes the new lines of a piece, and records all of it. A table begins with its header.
     fn record(&mut self, piece: &Piece<'_>, target: &mut Target<'_>, run: &mut Run) -> Result<()> {
         let of = Lines { path: piece.path, begins_file: false, lines: Vec::new() };
+        let recorded = run.place();
         let mut lines = Vec::with_capacity(piece.lines.len());
         for (number, whole) in &piece.lines {
             if !run.take(piece.path, *number) {
+                // None of the piece is recorded.
+                run.set_back(recorded);
                 return Ok(());
             }
             lines.extend(self.stream.line(&of, whole, *number, run)?);
