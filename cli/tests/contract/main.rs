@@ -21,6 +21,7 @@ mod examples;
 mod explain;
 mod filters;
 mod full_tmpfs;
+mod gone;
 mod hashes;
 mod hidden;
 mod history;

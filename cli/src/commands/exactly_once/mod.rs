@@ -227,8 +227,16 @@ impl ExactlyOnce<'_> {
         if !step.entry.is_torn {
             return Ok(trail);
         }
-        let next = content.byte_at(&step.file, trail.offset());
-        match next.map_err(|error| Failure::reading(&step.path, &error))? {
+        let failed = |error| Failure::reading(&step.path, &error);
+        let byte_at = |offset| content.byte_at(&step.file, offset).map_err(failed);
+        let is_table = !self.arguments.reading.csv_field.is_empty();
+        match byte_at(trail.offset())? {
+            // It ends a record as well as a newline does.
+            Some(b'\r') if is_table => {
+                let is_pair = byte_at(trail.offset() + 1)? == Some(b'\n');
+                let (end, line) = (&b"\r\n"[..1 + usize::from(is_pair)], trail.next_line());
+                trail.pass(end, line);
+            }
             Some(byte) if byte == self.arguments.reading.delimiter() => {
                 let line = trail.next_line();
                 trail.pass(&[byte], line);
