@@ -28,6 +28,7 @@ mod history;
 mod injected;
 mod interruptions;
 mod key_parts;
+mod lookalikes;
 mod looks;
 mod messages;
 mod nonblocking;

@@ -199,6 +199,7 @@ impl ExactlyOnce<'_> {
             if piece.len() == most || bytes >= PIECE_BYTES || !more {
                 bytes = 0;
                 entry.advance(input.trail());
+                entry.is_abandoned &= entry.offset == step.entry.offset;
                 entry.is_torn = is_torn(&input, reading.delimiter(), entry.is_torn);
                 let is_same = entry.offset == step.entry.offset && step.entry.is_complete;
                 entry.is_complete = !more && input.left() == 0 && (step.ends || is_same);

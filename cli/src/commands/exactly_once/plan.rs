@@ -13,7 +13,7 @@ mod unread;
 use super::content::Content;
 use super::files::{Files, Id};
 use super::order::{Order, Step};
-use super::positions::{Entry, Inputs, MOST_INPUTS, Recorded, name_hash};
+use super::positions::{Entry, Inputs, MOST_INPUTS, NO_FILE, Recorded, name_hash};
 use super::refusals;
 use super::stamps;
 use crate::failure::{Failure, Result};
@@ -55,6 +55,12 @@ struct Search<'a> {
     found: Vec<Option<(usize, Trail)>>,
     /// The files given that have a recorded identity and other content, with their slots.
     changed: Vec<(usize, usize)>,
+    /// The slots of inputs that are gone, with files given that begin like them, which does not
+    /// show that they are the same ones.
+    alike: Vec<(usize, usize)>,
+    /// Files whose names were made as that of an input was, by a rotation of a kind that is not
+    /// known, each with the log that has the input's name now.
+    strange: Vec<(usize, usize)>,
     copies: Vec<Copied>,
     /// Whether the clock is behind what the last run saw: then the times of files tell nothing.
     is_clock_back: bool,
@@ -73,17 +79,28 @@ pub fn plan(wanted: &Wanted<'_>, recorded: Recorded) -> Result<Plan> {
     let mut inputs = inputs;
     inputs.entries.resize(MOST_INPUTS, None);
     let is_clock_back = stamps::now() < inputs.seen;
-    let (changed, copies) = (Vec::new(), Vec::new());
-    let mut search = Search { wanted, files, inputs, found, changed, copies, is_clock_back };
+    let mut search = Search {
+        wanted,
+        files,
+        inputs,
+        found,
+        changed: Vec::new(),
+        alike: Vec::new(),
+        strange: Vec::new(),
+        copies: Vec::new(),
+        is_clock_back,
+    };
     if !is_first {
         search.by_identity()?;
+        search.add_strange()?;
         search.by_content()?;
+        search.add_strange()?;
         search.refuse_missing()?;
         search.refuse_gaps()?;
     }
     search.find_copies()?;
     search.refuse_unread()?;
-    search.remove_missing();
+    search.abandon_missing();
     search.add_new()?;
     search.add_left_out()?;
     search.finish()
@@ -107,15 +124,21 @@ impl Search<'_> {
     /// Returns whether a lost input may have lines that were not read.
     fn is_wanted(&self, slot: usize) -> bool {
         let entry = self.entry(slot);
-        !entry.is_complete && !entry.is_left_out
+        !entry.is_complete && !entry.is_left_out && !entry.is_abandoned
     }
 
-    /// Removes the inputs that are gone and may not have been read to their end, which is accepted
-    /// now.
-    fn remove_missing(&mut self) {
+    /// Marks the inputs that are gone and may not have been read to their end, which is accepted
+    /// now. Their places are kept, for they may appear again.
+    fn abandon_missing(&mut self) {
         for slot in self.lost() {
+            let mut entry = self.entry(slot);
             if self.is_wanted(slot) {
-                self.inputs.entries[slot] = None;
+                entry.is_abandoned = true;
+                // What has its identity now is another input.
+                if self.changed.iter().any(|(_, of)| *of == slot) {
+                    entry.identity = NO_FILE;
+                }
+                self.inputs.entries[slot] = Some(entry);
             }
         }
     }
@@ -168,17 +191,32 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Returns a free slot; if there is none, that of an input that was complete and is gone.
+    /// Returns a free slot; if there is none, that of an input that was complete and is gone, or of
+    /// a file that was left out.
     fn free_slot(&mut self) -> Result<usize> {
         if let Some(free) = self.inputs.entries.iter().position(Option::is_none) {
             return Ok(free);
         }
         let gone = self.lost().into_iter().find(|&slot| !self.is_wanted(slot));
-        let Some(gone) = gone else {
+        let Some(gone) = gone.or_else(|| self.oldest_left_out()) else {
             return Err(refusals::too_many(MOST_INPUTS));
         };
         self.inputs.forgotten = self.inputs.seen;
+        self.found[gone] = None;
         Ok(gone)
+    }
+
+    /// Returns the slot of the oldest file that is left out, and still there. Without its record it
+    /// is passed over by its time; if it is given, compressed or grown, runs are refused.
+    fn oldest_left_out(&self) -> Option<usize> {
+        let found = self.found.iter().enumerate();
+        let found = found.filter_map(|(slot, found)| Some((slot, found.as_ref()?.0)));
+        let may_go = |&(slot, at): &(usize, usize)| {
+            let file = &self.files.all[at];
+            let is_old = file.written <= self.inputs.seen && !self.is_clock_back;
+            self.entry(slot).is_left_out && !file.is_given() && is_old
+        };
+        found.filter(may_go).min_by_key(|&(_, at)| self.files.all[at].written).map(|(slot, _)| slot)
     }
 
     /// Records where the inputs are now, and orders them.
@@ -199,10 +237,12 @@ impl Search<'_> {
                 let is_input = file.is_given() && entry.is_left_out && !is_copy;
                 entry.is_complete &= !is_input;
                 entry.is_left_out &= !is_input;
+                entry.is_abandoned &= !file.is_given();
             }
         }
         let (files, content) = (&self.files.all, self.wanted.content);
-        let order = Order { files, before: &before, now: &self.inputs, content };
+        let strange = &self.strange;
+        let order = Order { files, strange, before: &before, now: &self.inputs, content };
         let steps = order.steps(found, self.wanted.is_complete)?;
         Ok(Plan { steps, inputs: self.inputs })
     }

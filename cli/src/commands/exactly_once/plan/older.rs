@@ -11,7 +11,7 @@ use crate::failure::{Failure, Result};
 pub(super) fn converted(wanted: &Wanted<'_>, files: &mut Files, place: OldPlace) -> Result<Inputs> {
     let is_it = |file: &Found| file.id.1 == place.inode;
     if !files.all.iter().any(is_it) {
-        files.add_of_inode(wanted.own, place.inode);
+        files.add_of_inode(wanted.own, place.inode)?;
     }
     let Some(last) = files.all.iter().position(is_it) else {
         if wanted.accepts_missing {

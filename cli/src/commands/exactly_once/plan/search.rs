@@ -7,20 +7,30 @@ use super::Search;
 use crate::failure::{Failure, Result};
 use crate::trail::Trail;
 
-/// The bytes that a file must have in common with a recorded input of another identity, unless its
+/// The bytes that a file must have in common with an input that was read to its end, unless its
 /// name or its age says more: many files begin with the same lines.
 const TELLING_BYTES: u64 = 64;
+
+/// The bytes and lines that it must have in common with an input that may have grown since, or that
+/// was left out: more than headers and banners have, because what is bound wrongly is lost.
+const CERTAIN_BYTES: u64 = 4096;
+const CERTAIN_LINES: u64 = 16;
 
 impl Search<'_> {
     pub(super) fn by_identity(&mut self) -> Result<()> {
         self.bind_identities()?;
-        let lost = self.lost();
-        let lost = lost.iter().filter(|&&slot| self.is_wanted(slot));
-        let missing: Vec<u64> = lost.map(|&slot| self.entry(slot).identity).collect();
+        // One that was read to its end, and whose name another file has now, tells what names the
+        // rotation makes.
+        let given = self.files.all.iter().filter(|file| file.is_given());
+        let names: Vec<u64> = given.map(|file| name_hash(&file.name)).collect();
+        let lost = self.lost().into_iter().map(|slot| (slot, self.entry(slot)));
+        let lost =
+            lost.filter(|(slot, entry)| self.is_wanted(*slot) || names.contains(&entry.name));
+        let missing: Vec<u64> = lost.map(|(_, entry)| entry.identity).collect();
         if missing.is_empty() {
             return Ok(());
         }
-        self.files.add_of_identity(self.wanted.own, &missing);
+        self.files.add_of_identity(self.wanted.own, &missing)?;
         self.bind_identities()
     }
 
@@ -28,7 +38,9 @@ impl Search<'_> {
         for slot in self.lost() {
             let entry = self.entry(slot);
             let at = self.files.all.iter().position(|file| file.identity == entry.identity);
-            let Some(at) = at.filter(|&at| !self.changed.contains(&(at, slot))) else { continue };
+            let is_free =
+                |at: usize| self.slot_of(at).is_none() && !self.changed.contains(&(at, slot));
+            let Some(at) = at.filter(|&at| is_free(at)) else { continue };
             let file = &self.files.all[at];
             let opened = file.open()?;
             let failed = |error| Failure::reading(&file.path, &error);
@@ -67,6 +79,7 @@ impl Search<'_> {
         let entries: Vec<Entry> = lost.iter().map(|&slot| self.entry(slot)).collect();
         // For each lost input, the files that begin like it.
         let mut matches: Vec<Vec<(usize, Trail)>> = vec![Vec::new(); lost.len()];
+        let mut alike = Vec::new();
         for at in 0..self.files.all.len() {
             let file = &self.files.all[at];
             let is_candidate = file.is_given() || any_is_wanted || self.is_unread(at);
@@ -75,18 +88,21 @@ impl Search<'_> {
             if !is_candidate || file.size == 0 || slot.is_some_and(|slot| self.is_input(slot)) {
                 continue;
             }
+            // Others beside the inputs may be anything.
+            if file.is_forbidden() && !self.is_part(file) {
+                continue;
+            }
             let failed = |error| Failure::reading(&file.path, &error);
             let opened = file.open()?;
             let is_packed = self.wanted.content.is_packed(&opened).map_err(failed)?;
             let begun = self.wanted.content.matching(&opened, &entries).map_err(failed)?;
             let may_be = |&(which, _): &(usize, Trail)| {
                 let is_free = slot.is_none() || self.is_wanted(lost[which]);
-                let same_name = entries[which].name == name_hash(&file.name);
-                is_free && self.is_telling(file, &entries[which], is_packed) || {
-                    let accepts = self.wanted.accepts_missing && file.is_given();
-                    is_free && same_name && (accepts || file.written <= self.inputs.seen)
-                }
+                is_free && self.is_telling(file, &entries[which], is_packed)
             };
+            let is_doubtful = |begun: &&(usize, Trail)| file.is_given() && !may_be(begun);
+            let doubtful = begun.iter().filter(is_doubtful).map(|&(which, _)| (lost[which], at));
+            alike.extend(doubtful);
             // Of inputs of which one begins with the other, the file is the longest.
             let longest = begun.into_iter().filter(may_be);
             let longest =
@@ -95,10 +111,11 @@ impl Search<'_> {
                 matches[which].push((at, trail));
             }
         }
+        self.alike = alike;
         for (which, mut files) in matches.into_iter().enumerate() {
             let slot = lost[which];
             if files.len() > 1 && self.is_wanted(slot) {
-                self.choose(&mut files)?;
+                self.choose(&mut files, &entries[which])?;
                 if files.len() > 1 {
                     let names = files.iter().map(|(at, _)| &self.files.all[*at]);
                     return Err(refusals::ambiguous(&entries[which], &names.collect::<Vec<_>>()));
@@ -119,15 +136,40 @@ impl Search<'_> {
         entry.offset > 0 && !entry.is_left_out
     }
 
-    /// Returns whether what a file has in common with an input shows that it is the same one.
+    /// Returns whether what a file has in common with an input shows that it is the same one: many
+    /// files begin with the same header.
     fn is_telling(&self, file: &Found, entry: &Entry, is_packed: bool) -> bool {
-        let is_rotated = |live: &Found| names::is_rotated(&file.name, &live.name);
-        is_packed || entry.offset >= TELLING_BYTES || self.files.all.iter().any(is_rotated)
+        let has_name = entry.name == name_hash(&file.name);
+        let accepts = self.wanted.accepts_missing && file.is_given();
+        if has_name && (accepts || file.written <= self.inputs.seen) {
+            return true;
+        }
+        // A file that was left out and renamed is found by its identity.
+        if (is_packed || !entry.is_left_out) && self.is_made(file, entry) {
+            return true;
+        }
+        let was_read_to_end = entry.is_complete && !entry.is_left_out;
+        if was_read_to_end {
+            return is_packed || entry.offset >= TELLING_BYTES || self.is_part(file);
+        }
+        entry.offset >= CERTAIN_BYTES && entry.lines > CERTAIN_LINES
+    }
+
+    /// Returns whether a rotation may have made the name of a file from that of an input.
+    fn is_made(&self, file: &Found, entry: &Entry) -> bool {
+        let is_live = |name: &[u8]| self.files.all.iter().any(|live| live.name == name);
+        names::is_made_from(&file.name, |name| name_hash(name) == entry.name, is_live)
+    }
+
+    /// Returns whether by its name a file belongs to the rotation of another one.
+    pub(super) fn is_part(&self, file: &Found) -> bool {
+        self.files.all.iter().any(|live| names::is_rotated(&file.name, &live.name))
     }
 
     /// Removes files from those that hold the content of one input, unless none would be left:
-    /// those that are recorded as other files, compressed forms of others, and those not given.
-    fn choose(&self, files: &mut Vec<(usize, Trail)>) -> Result<()> {
+    /// those that are recorded as other files, compressed forms of others, and those not given. The
+    /// file that has the name of the input now may be a new one with the same header.
+    fn choose(&self, files: &mut Vec<(usize, Trail)>, entry: &Entry) -> Result<()> {
         let all: Vec<usize> = files.iter().map(|(at, _)| *at).collect();
         let mut packed = Vec::new();
         for &at in &all {
@@ -142,6 +184,10 @@ impl Search<'_> {
             files.retain(|(at, _)| !is_recorded(*at));
         }
         files.retain(|(at, _)| !packed.contains(at));
+        let is_made = |at: usize| self.is_made(&self.files.all[at], entry);
+        if files.iter().any(|(at, _)| is_made(*at)) {
+            files.retain(|(at, _)| name_hash(&self.files.all[*at].name) != entry.name);
+        }
         let is_given = |at: usize| self.files.all[at].is_given();
         if files.iter().filter(|(at, _)| is_given(*at)).count() == 1 {
             files.retain(|(at, _)| is_given(*at));
