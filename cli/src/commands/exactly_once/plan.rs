@@ -12,6 +12,7 @@ mod unread;
 
 use super::content::Content;
 use super::files::{Files, Id};
+use super::names;
 use super::order::{Order, Step};
 use super::positions::{Entry, Inputs, MOST_INPUTS, NO_FILE, Recorded, name_hash};
 use super::refusals;
@@ -165,7 +166,8 @@ impl Search<'_> {
             };
             let mut entry = recorded.unwrap_or_else(|| Entry::new(file.identity, &file.name));
             if let Some(end) = end {
-                entry.advance(&end);
+                let end = self.wanted.content.line_end(&file.open()?, end, self.wanted.end);
+                entry.advance(&end.map_err(|error| Failure::reading(&file.path, &error))?);
             }
             (entry.is_complete, entry.is_left_out) = (true, true);
             self.inputs.entries[slot] = Some(entry);
@@ -231,8 +233,16 @@ impl Search<'_> {
         for (slot, at, _) in &found {
             let is_copy = self.is_copy(*at);
             let file = &self.files.all[*at];
+            let live = self.strange.iter().find(|(strange, _)| strange == at);
+            let live = live.map(|(_, live)| &self.files.all[*live].name);
             if let Some(entry) = &mut self.inputs.entries[*slot] {
-                (entry.identity, entry.name) = (file.identity, name_hash(&file.name));
+                // Its own name would not show later runs that it is an earlier part of the log.
+                let is_part = |live: &&Vec<u8>| {
+                    let was_it = names::is_dated(&file.name) || entry.name == name_hash(live);
+                    was_it && !entry.is_complete
+                };
+                entry.name = name_hash(live.filter(is_part).unwrap_or(&file.name));
+                entry.identity = file.identity;
                 // It was left out, and is given now.
                 let is_input = file.is_given() && entry.is_left_out && !is_copy;
                 entry.is_complete &= !is_input;

@@ -96,6 +96,12 @@ impl Search<'_> {
             let opened = file.open()?;
             let is_packed = self.wanted.content.is_packed(&opened).map_err(failed)?;
             let begun = self.wanted.content.matching(&opened, &entries).map_err(failed)?;
+            // The lines of a copy are read in its original.
+            let is_copy =
+                || if is_packed { self.is_form_of_input(at) } else { self.begins_log(at) };
+            if begun.is_empty() || is_copy()? {
+                continue;
+            }
             let may_be = |&(which, _): &(usize, Trail)| {
                 let is_free = slot.is_none() || self.is_wanted(lost[which]);
                 is_free && self.is_telling(file, &entries[which], is_packed)
@@ -155,6 +161,30 @@ impl Search<'_> {
         entry.offset >= CERTAIN_BYTES && entry.lines > CERTAIN_LINES
     }
 
+    /// Returns whether a file is the compressed form of an input that has been found.
+    fn is_form_of_input(&self, at: usize) -> Result<bool> {
+        for base in 0..self.files.all.len() {
+            let is_input = self.slot_of(base).is_some_and(|slot| self.is_input(slot));
+            if is_input && self.is_packed_form(at, base) {
+                return Ok(self.beginning(at, base, true)?.is_some());
+            }
+        }
+        Ok(false)
+    }
+
+    /// Returns whether a log begins with all of a file that by its name is a part of it.
+    fn begins_log(&self, at: usize) -> Result<bool> {
+        for base in 0..self.files.all.len() {
+            let [file, log] = [at, base].map(|at| &self.files.all[at]);
+            let is_part = names::is_only_rotated(&file.name, &log.name);
+            let is_part = is_part && log.is_given() && file.is_beside_or_below(log);
+            if is_part && log.size > 0 && self.beginning(at, base, false)?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Returns whether a rotation may have made the name of a file from that of an input.
     fn is_made(&self, file: &Found, entry: &Entry) -> bool {
         let is_live = |name: &[u8]| self.files.all.iter().any(|live| live.name == name);
@@ -179,18 +209,24 @@ impl Search<'_> {
                 }
             }
         }
-        let is_recorded = |at: usize| self.slot_of(at).is_some();
-        if !all.iter().all(|&at| is_recorded(at)) {
-            files.retain(|(at, _)| !is_recorded(*at));
-        }
-        files.retain(|(at, _)| !packed.contains(at));
-        let is_made = |at: usize| self.is_made(&self.files.all[at], entry);
-        if files.iter().any(|(at, _)| is_made(*at)) {
-            files.retain(|(at, _)| name_hash(&self.files.all[*at].name) != entry.name);
-        }
+        let has_name = |at: usize| name_hash(&self.files.all[at].name) == entry.name;
+        let is_old = |at: usize| self.files.all[at].written <= self.inputs.seen;
+        let any_made = all.iter().any(|&at| self.is_made(&self.files.all[at], entry));
         let is_given = |at: usize| self.files.all[at].is_given();
-        if files.iter().filter(|(at, _)| is_given(*at)).count() == 1 {
-            files.retain(|(at, _)| is_given(*at));
+        let is_one_given = all.iter().filter(|&&at| is_given(at)).count() == 1;
+        let mut keep = |is_it: &dyn Fn(usize) -> bool| {
+            if files.iter().any(|(at, _)| is_it(*at)) {
+                files.retain(|(at, _)| is_it(*at));
+            }
+        };
+        keep(&|at| !packed.contains(&at));
+        keep(&|at| self.slot_of(at).is_none());
+        keep(&|at| has_name(at) && is_old(at));
+        keep(&|at| !(any_made && has_name(at)));
+        keep(&|at| !is_one_given || is_given(at));
+        // None of them has lines that were not read.
+        if files.iter().all(|(at, _)| self.files.all[*at].size == entry.offset) {
+            files.truncate(1);
         }
         Ok(())
     }

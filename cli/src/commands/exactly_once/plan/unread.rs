@@ -65,10 +65,11 @@ impl Search<'_> {
             let Some(live) = live.filter(|_| name_hash(&file.name) != entry.name) else { continue };
             let is_part = |live: &Found| names::is_rotated(&file.name, &live.name);
             if !self.files.all.iter().any(|live| live.is_given() && is_part(live)) {
-                strange.push((file.name.clone(), live));
+                strange.push((at, file.name.clone(), live));
             }
         }
-        for (name, live) in strange {
+        for (at, name, live) in strange {
+            self.strange.push((at, live));
             let of = self.files.all[live].name.clone();
             self.files.add_alike(self.wanted.own, &name, &of)?;
             for (at, file) in self.files.all.iter().enumerate() {
