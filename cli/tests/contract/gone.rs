@@ -1,5 +1,5 @@
-//! Inputs of `dedup --output` that are gone, what is accepted of them, and what happens if they come
-//! back; and places of a state, of which there are not many.
+//! Inputs of `dedup --output` that are gone, what is accepted of them, and what happens if they
+//! come back; and places of a state, of which there are not many.
 
 use crate::exactly_once::Place;
 use std::fs;

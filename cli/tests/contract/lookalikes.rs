@@ -1,5 +1,5 @@
-//! Files that look like inputs of `dedup --output` and are none, and inputs that do not look like it:
-//! other rotations than those of numbers and dates, and files that begin with the same header.
+//! Files that look like inputs of `dedup --output` and are none, and inputs that do not look like
+//! it: other rotations than those of numbers and dates, and files that begin with the same header.
 
 use crate::exactly_once::Place;
 use flate2::Compression;

@@ -37,12 +37,12 @@ enum Manner {
     Strange,
     /// All files begin with the same line.
     Headed,
-    /// No line is written twice, and the filter forgets a line soon: what is read again comes twice.
-    Forgetful,
+    /// No line is written twice, and the filter is small: what is read again comes twice.
+    Brief,
 }
 
 const MANNERS: [Manner; 5] =
-    [Manner::Plain, Manner::Elsewhere, Manner::Strange, Manner::Headed, Manner::Forgetful];
+    [Manner::Plain, Manner::Elsewhere, Manner::Strange, Manner::Headed, Manner::Brief];
 
 /// A log, its rotated files, and everything that was ever written.
 struct Walk {
@@ -109,7 +109,6 @@ impl Walk {
         walk
     }
 
-    /// Begins a live log.
     fn begin(&mut self, log: usize) {
         let is_headed = self.manner == Manner::Headed;
         fs::write(self.at(LOGS[log]), if is_headed { HEADER } else { "" }).expect("a log");
@@ -158,7 +157,7 @@ impl Walk {
         let count = self.random.below(most) + 1;
         let mut text = String::new();
         for _ in 0..count {
-            let repeats = self.manner != Manner::Forgetful && self.half[log].is_empty();
+            let repeats = self.manner != Manner::Brief && self.half[log].is_empty();
             let mut line = if repeats && self.next > 0 && self.chance(3) {
                 let back = self.random.below(self.next.min(50));
                 format!("message {}", self.next - 1 - back)
@@ -403,7 +402,7 @@ impl Walk {
     }
 
     fn arguments(&self, inputs: Option<Vec<String>>, complete: bool) -> Vec<String> {
-        let window = if self.manner == Manner::Forgetful { "5" } else { "1000000" };
+        let window = if self.manner == Manner::Brief { "5" } else { "1000000" };
         let first = ["dedup", "--last", window, "--fpr", "1e-9", "--hash-seed"];
         let mut all: Vec<String> = first.map(str::to_owned).into();
         all.extend(["7", "--batch", "16", "--durability", "never"].map(str::to_owned));

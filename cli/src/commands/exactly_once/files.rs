@@ -1,11 +1,11 @@
 //! The files that may be inputs: those given, and those beside them whose names are related.
 
-use super::{names, refusals, stamps};
+use super::{names, stamps};
 use crate::failure::{Failure, Result};
 use crate::source;
 use rustix::fs::CWD;
 use std::fs::{self, File, Metadata};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -182,6 +182,15 @@ fn renaming() -> Failure {
     )
 }
 
+/// The files beside an input cannot be listed.
+fn unlisted(directory: &Path, input: &Path, error: &io::Error) -> Failure {
+    Failure::Error(format!(
+        "cannot list {}, where parts of a rotation of {} may be that no run has read: {error}",
+        directory.display(),
+        input.display()
+    ))
+}
+
 /// The files of a run, those given first, in their order.
 #[derive(Debug)]
 pub struct Files {
@@ -264,7 +273,7 @@ impl Files {
         }
         for (ids, given) in directories {
             let directory = directory_of(&given);
-            let failed = |error| refusals::unlisted(directory, &given, &error);
+            let failed = |error| unlisted(directory, &given, &error);
             let mut found = Vec::new();
             for entry in fs::read_dir(directory).map_err(failed)? {
                 // Beside a bare name, names are bare.

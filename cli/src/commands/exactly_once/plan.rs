@@ -6,20 +6,18 @@
 //! may have grown must therefore be found, and no other file of its rotation may be as new.
 
 mod copies;
-mod older;
 mod search;
 mod unread;
 
 use super::content::Content;
-use super::files::{Files, Id};
+use super::files::{Files, Found, Id};
 use super::names;
 use super::order::{Order, Step};
-use super::positions::{Entry, Inputs, MOST_INPUTS, NO_FILE, Recorded, name_hash};
+use super::positions::{Entry, Inputs, MOST_INPUTS, NO_FILE, OldPlace, Recorded, name_hash};
 use super::refusals;
 use super::stamps;
 use crate::failure::{Failure, Result};
 use crate::trail::Trail;
-use copies::Copied;
 use std::path::PathBuf;
 
 /// What a run is asked to do.
@@ -67,13 +65,21 @@ struct Search<'a> {
     is_clock_back: bool,
 }
 
+/// A file that is a copy of an input which is still there, finished or not. Its lines are read in
+/// that input.
+struct Copied {
+    file: usize,
+    /// Its end, if it is recorded: it may outlive the name that shows what it is a copy of.
+    recorded: Option<Trail>,
+}
+
 /// Plans a run.
 pub fn plan(wanted: &Wanted<'_>, recorded: Recorded) -> Result<Plan> {
     let mut files = Files::look(wanted.paths, wanted.own)?;
     let inputs = match recorded {
         _ if wanted.is_new => Inputs::default(),
         Recorded::Inputs(inputs) => inputs,
-        Recorded::Old(place) => older::converted(wanted, &mut files, place)?,
+        Recorded::Old(place) => converted(wanted, &mut files, place)?,
     };
     let is_first = inputs.is_empty();
     let found = vec![None; MOST_INPUTS];
@@ -256,4 +262,46 @@ impl Search<'_> {
         let steps = order.steps(found, self.wanted.is_complete)?;
         Ok(Plan { steps, inputs: self.inputs })
     }
+}
+
+/// Converts the place of an earlier version, which stored one for all inputs: those in front of it
+/// had been read.
+fn converted(wanted: &Wanted<'_>, files: &mut Files, place: OldPlace) -> Result<Inputs> {
+    let is_it = |file: &Found| file.id.1 == place.inode;
+    if !files.all.iter().any(is_it) {
+        files.add_of_inode(wanted.own, place.inode)?;
+    }
+    let Some(last) = files.all.iter().position(is_it) else {
+        if wanted.accepts_missing {
+            return Ok(Inputs::default());
+        }
+        return Err(refusals::old_missing(place.offset));
+    };
+    let (file, mut inputs) = (&files.all[last], Inputs::default());
+    let failed = |error| Failure::reading(&file.path, &error);
+    let trail = wanted.content.up_to(&file.open()?, place.offset).map_err(failed)?;
+    let mut entry = Entry::new(file.identity, &file.name);
+    entry.advance(&trail.clone().at_line(place.lines));
+    if trail.offset() < place.offset || trail.check() & u64::from(u32::MAX) != place.check {
+        if wanted.accepts_missing {
+            return Ok(Inputs::default());
+        }
+        entry.offset = place.offset;
+        return Err(refusals::changed(&entry, file, &[]));
+    }
+    entry.is_torn = trail.tail().last().is_some_and(|last| *last != wanted.end);
+    inputs.entries.push(Some(entry));
+    // Files that were not read were written after the last one was.
+    inputs.seen = file.written;
+    if file.is_given() {
+        for file in &files.all[..last] {
+            let failed = |error| Failure::reading(&file.path, &error);
+            let trail = wanted.content.up_to(&file.open()?, u64::MAX).map_err(failed)?;
+            let mut entry = Entry::new(file.identity, &file.name);
+            entry.is_torn = trail.tail().last().is_some_and(|last| *last != wanted.end);
+            entry.advance(&trail);
+            inputs.entries.push(Some(entry));
+        }
+    }
+    Ok(inputs)
 }

@@ -6,7 +6,6 @@ use super::positions::{Entry, name_hash};
 use crate::failure::Failure;
 use crate::source::Unread;
 use std::cmp::Reverse;
-use std::io;
 use std::path::Path;
 
 /// What accepts a loss.
@@ -76,15 +75,6 @@ pub fn alike(failure: Failure, file: &Found) -> Failure {
         "{} begins like it, as all files with its header do; if it is the same file, give it the \
          name that it had, with the ending that a rotation adds",
         file.path.display()
-    ))
-}
-
-/// The files beside an input cannot be listed.
-pub fn unlisted(directory: &Path, input: &Path, error: &io::Error) -> Failure {
-    Failure::Error(format!(
-        "cannot list {}, where parts of a rotation of {} may be that no run has read: {error}",
-        directory.display(),
-        input.display()
     ))
 }
 

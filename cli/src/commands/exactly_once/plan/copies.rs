@@ -1,17 +1,9 @@
 //! Files that are copies of inputs, or become copies.
 
 use super::super::names;
-use super::Search;
+use super::{Copied, Search};
 use crate::failure::{Failure, Result};
 use crate::trail::Trail;
-
-/// A file that is a copy of an input which is still there, finished or not. Its lines are read in
-/// that input.
-pub(super) struct Copied {
-    pub(super) file: usize,
-    /// Its end, if it is recorded: it may outlive the name that shows what it is a copy of.
-    pub(super) recorded: Option<Trail>,
-}
 
 impl Search<'_> {
     /// Finds the files that are copies of inputs which are still there.

@@ -75,10 +75,29 @@ impl Search<'_> {
         if lost.is_empty() {
             return Ok(());
         }
-        let any_is_wanted = lost.iter().any(|&slot| self.is_wanted(slot));
         let entries: Vec<Entry> = lost.iter().map(|&slot| self.entry(slot)).collect();
-        // For each lost input, the files that begin like it.
-        let mut matches: Vec<Vec<(usize, Trail)>> = vec![Vec::new(); lost.len()];
+        for (which, mut files) in self.matches(&lost, &entries)?.into_iter().enumerate() {
+            let slot = lost[which];
+            if files.len() > 1 && self.is_wanted(slot) {
+                self.choose(&mut files, &entries[which])?;
+                if files.len() > 1 {
+                    let names = files.iter().map(|(at, _)| &self.files.all[*at]);
+                    return Err(refusals::ambiguous(&entries[which], &names.collect::<Vec<_>>()));
+                }
+            }
+            let Some((at, trail)) = files.into_iter().next() else { continue };
+            if let Some(other) = self.slot_of(at) {
+                (self.found[other], self.inputs.entries[other]) = (None, None);
+            }
+            self.found[slot] = Some((at, trail));
+        }
+        Ok(())
+    }
+
+    /// Returns the files that begin like each of these lost inputs, with the places in them.
+    fn matches(&mut self, lost: &[usize], entries: &[Entry]) -> Result<Vec<Vec<(usize, Trail)>>> {
+        let any_is_wanted = lost.iter().any(|&slot| self.is_wanted(slot));
+        let mut matches = vec![Vec::new(); lost.len()];
         let mut alike = Vec::new();
         for at in 0..self.files.all.len() {
             let file = &self.files.all[at];
@@ -95,7 +114,7 @@ impl Search<'_> {
             let failed = |error| Failure::reading(&file.path, &error);
             let opened = file.open()?;
             let is_packed = self.wanted.content.is_packed(&opened).map_err(failed)?;
-            let begun = self.wanted.content.matching(&opened, &entries).map_err(failed)?;
+            let begun = self.wanted.content.matching(&opened, entries).map_err(failed)?;
             // The lines of a copy are read in its original.
             let is_copy =
                 || if is_packed { self.is_form_of_input(at) } else { self.begins_log(at) };
@@ -118,22 +137,7 @@ impl Search<'_> {
             }
         }
         self.alike = alike;
-        for (which, mut files) in matches.into_iter().enumerate() {
-            let slot = lost[which];
-            if files.len() > 1 && self.is_wanted(slot) {
-                self.choose(&mut files, &entries[which])?;
-                if files.len() > 1 {
-                    let names = files.iter().map(|(at, _)| &self.files.all[*at]);
-                    return Err(refusals::ambiguous(&entries[which], &names.collect::<Vec<_>>()));
-                }
-            }
-            let Some((at, trail)) = files.into_iter().next() else { continue };
-            if let Some(other) = self.slot_of(at) {
-                (self.found[other], self.inputs.entries[other]) = (None, None);
-            }
-            self.found[slot] = Some((at, trail));
-        }
-        Ok(())
+        Ok(matches)
     }
 
     /// Returns whether some of a file was read.
