@@ -117,7 +117,7 @@ impl Search<'_> {
             let begun = self.wanted.content.matching(&opened, entries).map_err(failed)?;
             // The lines of a copy are read in its original.
             let is_copy =
-                || if is_packed { self.is_form_of_input(at) } else { self.begins_log(at) };
+                || if is_packed { self.is_form(at, any_is_wanted) } else { self.begins_log(at) };
             if begun.is_empty() || is_copy()? {
                 continue;
             }
@@ -165,11 +165,15 @@ impl Search<'_> {
         entry.offset >= CERTAIN_BYTES && entry.lines > CERTAIN_LINES
     }
 
-    /// Returns whether a file is the compressed form of an input that has been found.
-    fn is_form_of_input(&self, at: usize) -> Result<bool> {
+    /// Returns whether a file is the compressed form of an input that has been found, or of a file
+    /// that is compared as well.
+    fn is_form(&self, at: usize, any_is_wanted: bool) -> Result<bool> {
         for base in 0..self.files.all.len() {
-            let is_input = self.slot_of(base).is_some_and(|slot| self.is_input(slot));
-            if is_input && self.is_packed_form(at, base) {
+            let is_compared = match self.slot_of(base) {
+                Some(slot) => self.is_input(slot) || any_is_wanted,
+                None => self.files.all[base].is_given() || any_is_wanted || self.is_unread(base),
+            };
+            if is_compared && self.is_packed_form(at, base) {
                 return Ok(self.beginning(at, base, true)?.is_some());
             }
         }
