@@ -27,6 +27,14 @@ pub struct Run {
     form: Skipped,
 }
 
+/// What a run has read.
+#[derive(Clone)]
+pub struct Place {
+    last: (PathBuf, u64),
+    lines: u64,
+    skipped: (u64, String),
+}
+
 /// How a run has ended, other than by an error.
 #[must_use = "a signal may have ended it"]
 pub struct Ended {
@@ -77,6 +85,16 @@ impl Run {
         self.last.1 = number;
         self.lines += 1;
         true
+    }
+
+    /// Returns what has been read.
+    pub fn place(&self) -> Place {
+        Place { last: self.last.clone(), lines: self.lines, skipped: self.skipped.clone() }
+    }
+
+    /// Forgets what was read since, because nothing of it is recorded.
+    pub fn set_back(&mut self, place: Place) {
+        (self.last, self.lines, self.skipped) = (place.last, place.lines, place.skipped);
     }
 
     /// Counts a skipped line.

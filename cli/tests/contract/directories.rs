@@ -4,7 +4,8 @@
 use crate::exactly_once::Place;
 use crate::support::{Outcome, command};
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::process::Command;
 use std::time::Duration;
 
 /// Runs in the directory of the inputs, with these words behind the options that all runs have.
@@ -57,6 +58,51 @@ fn spellings(place: &Place, name: &str) -> [String; 4] {
     let above = place.path("");
     let above = above.trim_end_matches('/').rsplit('/').next().expect("a name");
     [name.to_owned(), format!("./{name}"), format!("../{above}/{name}"), place.path(name)]
+}
+
+/// Another user, whose directory has files that only root may read.
+struct Other {
+    place: Place,
+}
+
+impl Other {
+    /// Prints that the test is skipped if it cannot act as another user.
+    fn new() -> Option<Self> {
+        let user = Self { place: Place::new() };
+        user.may_read("", 0o777);
+        let copied = fs::copy(env!("CARGO_BIN_EXE_ebbtide"), user.place.path("ebbtide"));
+        copied.expect("a copy");
+        let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
+        let probe = || user.command(&["--version"]).output();
+        let is_able = is_root && probe().is_ok_and(|output| output.status.success());
+        if !is_able {
+            println!("skipped: this needs root, setpriv, and a directory that others can access");
+        }
+        is_able.then_some(user)
+    }
+
+    fn may_read(&self, name: &str, mode: u32) {
+        let mode = fs::Permissions::from_mode(mode);
+        fs::set_permissions(self.place.path(name), mode).expect("a mode");
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]);
+        command.arg(self.place.path("ebbtide")).args(words).current_dir(self.place.path(""));
+        command
+    }
+
+    /// As [`dedup`], by the other user.
+    fn dedup(&self, words: &[&str]) -> Outcome {
+        let first = ["dedup", "--last", "1000", "--state", "state", "--output", "out"];
+        let output = self.command(&[&first[..], words].concat()).output().expect("it runs");
+        Outcome {
+            code: output.status.code(),
+            stdout: output.stdout,
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
 }
 
 #[test]
@@ -169,6 +215,88 @@ fn parts_in_a_directory_of_their_own_are_read_with_the_log() {
     place.append("h.log", b"d\n");
     let all = ["old/h.log.2", "old/h.log.1", "h.log"];
     assert_eq!(reads(&place, &all), "a\nhal\nb\nc\nd\n");
+}
+
+#[test]
+fn a_part_in_a_directory_of_its_own_is_not_passed_over() {
+    let place = Place::new();
+    fs::create_dir(place.path("old")).expect("a directory");
+    place.write("h.log", b"one\n");
+    reads(&place, &["h.log"]);
+    tick();
+    rename(&place, "h.log", "old/h.log.2");
+    place.write("old/h.log.1", b"two\n");
+    tick();
+    place.write("h.log", b"three\n");
+    let sentence = refuses(&place, &["old/h.log.2", "h.log"]);
+    assert!(sentence.contains("no run has read old/h.log.1"), "{sentence}");
+    assert_eq!(reads(&place, &order(&sentence)), "one\ntwo\nthree\n");
+}
+
+#[test]
+fn of_three_rotations_into_another_directory_no_part_is_passed_over() {
+    for old in ["old", "../archive"] {
+        let place = Place::new();
+        let log = "log/h.log";
+        let part = |number: u64| format!("log/{old}/h.log.{number}");
+        fs::create_dir(place.path("log")).expect("a directory");
+        fs::create_dir(place.path(&format!("log/{old}"))).expect("a directory");
+        place.write(&part(1), b"one\n");
+        place.write(log, b"two\n");
+        assert_eq!(reads(&place, &[&part(1), log]), "one\ntwo\n");
+        tick();
+        rename(&place, &part(1), &part(4));
+        rename(&place, log, &part(3));
+        place.write(&part(2), b"three\n");
+        place.write(&part(1), b"four\n");
+        tick();
+        place.write(log, b"five\n");
+        let sentence = refuses(&place, &[&part(1), log]);
+        assert!(sentence.contains("old/h.log.2") || sentence.contains("archive/h.log.2"));
+        assert_eq!(reads(&place, &order(&sentence)), "one\ntwo\nthree\nfour\nfive\n");
+    }
+}
+
+#[test]
+fn a_directory_that_cannot_be_listed_is_named() {
+    let Some(user) = Other::new() else { return };
+    let place = &user.place;
+    fs::create_dir(place.path("log")).expect("a directory");
+    place.write("log/h.log", b"one\n");
+    user.may_read("log/h.log", 0o644);
+    user.may_read("log", 0o711);
+    let outcome = user.dedup(&["log/h.log"]);
+    let is_named = outcome.stderr.contains("cannot list log,");
+    assert!(outcome.code == Some(2) && is_named, "{outcome:?}");
+    user.may_read("log", 0o755);
+    assert_eq!(user.dedup(&["log/h.log"]).code, Some(0));
+}
+
+#[test]
+fn a_file_of_another_log_that_may_not_be_read_is_no_obstacle() {
+    let Some(user) = Other::new() else { return };
+    let place = &user.place;
+    place.write("app.log", b"one\n");
+    user.may_read("app.log", 0o644);
+    place.write("app-audit.log", b"secret\n");
+    user.may_read("app-audit.log", 0o600);
+    assert_eq!(user.dedup(&["app.log"]).code, Some(0));
+    place.append("app.log", b"two\n");
+    fs::copy(place.path("app.log"), place.path("app.log.1")).expect("a copy");
+    user.may_read("app.log.1", 0o644);
+    place.write("app.log", b"3\n");
+    let outcome = user.dedup(&["app.log"]);
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    assert_eq!(output(place), "one\ntwo\n3\n");
+    // A part of the log is one.
+    place.append("app.log", b"four\n");
+    rename(place, "app.log.1", "app.log.2");
+    fs::copy(place.path("app.log"), place.path("app.log.1")).expect("a copy");
+    user.may_read("app.log.1", 0o600);
+    place.write("app.log", b"5\n");
+    let outcome = user.dedup(&["app.log"]);
+    let is_named = outcome.stderr.contains("app.log.1");
+    assert!(outcome.code == Some(2) && is_named, "{outcome:?}");
 }
 
 #[test]

@@ -371,3 +371,36 @@ fn a_signal_stops_a_run_between_two_pieces_and_nothing_is_lost() {
     assert_eq!(place.read("whole"), place.read("stopped"));
     assert!(Path::new(&place.path("stopped.state")).is_dir());
 }
+
+#[test]
+fn the_line_after_which_a_signal_stops_a_run_is_the_last_that_is_recorded() {
+    let place = Place::new();
+    let pad = "x".repeat(200);
+    let line = |number: u64| format!("{{\"pad\": \"{pad}\", \"id\": {number}}}\n");
+    place.write("log", (0..200_000).map(line).collect::<String>().as_bytes());
+    let options = ["--json-field", "id", "--fpr", "1e-9", "--durability", "never"];
+    let arguments = place.arguments("out", &["log"], &options);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let length = || fs::metadata(place.path("out")).map_or(0, |found| found.len());
+    let mut stopped = 0;
+    for round in 0..12 {
+        let (before, mut child) = (length(), start(&arguments));
+        while length() == before && child.try_wait().expect("a status").is_none() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_millis(3 * round));
+        if child.try_wait().expect("a status").is_some() {
+            break;
+        }
+        signal(&child, "TERM");
+        let ended = child.wait_with_output().expect("an end");
+        let said = String::from_utf8_lossy(&ended.stderr);
+        let Some((_, after)) = said.split_once("stopped by SIGTERM after line ") else { continue };
+        let line: usize = after.split(' ').next().expect("a word").parse().expect("a number");
+        // Each line is new, so the output has as many.
+        let written = place.read("out").iter().filter(|byte| **byte == b'\n').count();
+        assert_eq!(line, written, "{said}");
+        stopped += 1;
+    }
+    assert!(stopped > 0, "no run was stopped");
+}

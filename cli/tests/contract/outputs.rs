@@ -3,8 +3,9 @@
 
 use crate::exactly_once::Place;
 use crate::support::{ok, refused, run};
+use ebbtide::{Any, Filter, Options};
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
@@ -98,6 +99,65 @@ fn a_state_and_its_output_may_be_copied_and_another_output_adopted() {
     place.append("log", b"four\n");
     place.run("copy", &["log"], &[]);
     assert_eq!(place.read("copy"), b"begun anew\nthree\nfour\n");
+}
+
+#[test]
+fn what_is_cut_may_be_read_by_those_who_may_read_the_output() {
+    let place = Place::new();
+    place.write("log", b"one\n");
+    place.run("out", &["log"], &[]);
+    let private = fs::Permissions::from_mode(0o600);
+    fs::set_permissions(place.path("out"), private).expect("a mode");
+    place.append("out", b"of a killed run\n");
+    let arguments = place.arguments("out", &["log"], &[]);
+    let outcome = run(&arguments.iter().map(String::as_str).collect::<Vec<_>>(), b"");
+    assert!(outcome.code == Some(0) && outcome.stderr.contains("cut 16 bytes"), "{outcome:?}");
+    assert_eq!(place.read("out.cut"), b"of a killed run\n");
+    let mode = fs::metadata(place.path("out.cut")).expect("it is there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn an_output_that_is_empty_yet_is_not_taken_for_another_file() {
+    let place = Place::new();
+    place.write("log", b"");
+    place.run("out", &["log"], &[]);
+    place.append("log", b"one\n");
+    fs::remove_file(place.path("out")).expect("removed");
+    place.write("out", b"a file of the user\n");
+    let sentence = place.refuse("out", &["log"]);
+    assert!(sentence.contains("is another file"), "{sentence}");
+    assert_eq!(place.read("out"), b"a file of the user\n");
+    assert!(!Path::new(&place.path("out.cut")).exists());
+    place.run("out", &["log"], &["--adopt-output"]);
+    assert_eq!(place.read("out"), b"a file of the user\none\n");
+}
+
+#[test]
+fn a_piece_that_does_not_fit_on_the_disk_is_taken_back() {
+    let place = Place::new();
+    fs::create_dir(place.path("small")).expect("a directory");
+    let small = place.path("small");
+    let mount = ["-t", "tmpfs", "-o", "size=1m", "tmpfs", &small];
+    if !Command::new("mount").args(mount).output().is_ok_and(|it| it.status.success()) {
+        println!("skipped: this user cannot mount a tmpfs");
+        return;
+    }
+    place.write("log", &crate::exactly_once::lines(60_000, 12));
+    let (state, output) = (place.path("state"), format!("{small}/out"));
+    let first = ["dedup", "--last", "5000", "--hash-seed", "7", "--batch", "20000"];
+    let log = place.path("log");
+    let words = [&first[..], &["--state", &state, "--output", &output, &log]].concat();
+    let outcome = run(&words, b"");
+    let length = fs::metadata(&output).map(|found| found.len());
+    let filter = Filter::<Any>::open(&state, Options::new()).expect("the state");
+    let recorded = filter.position(u64::MAX - 1).expect("a position");
+    drop(filter);
+    let unmounted = Command::new("umount").args(["-l", &small]).status();
+    assert!(unmounted.is_ok_and(|status| status.success()));
+    assert_eq!(outcome.code, Some(2), "{outcome:?}");
+    assert!(outcome.stderr.contains("cannot write"), "{outcome:?}");
+    assert_eq!(Some(length.expect("the output")), recorded);
 }
 
 #[test]

@@ -174,6 +174,26 @@ fn a_log_that_was_copied_and_truncated_is_read_to_its_end_in_the_copy() {
 }
 
 #[test]
+fn a_copy_that_was_made_slowly_and_is_compressed_is_found() {
+    let place = Place::new();
+    let line = |number: u64| format!("message {number} of the log\n");
+    let [one, two]: [String; 2] = [(0..30).map(line).collect(), (30..50).map(line).collect()];
+    place.write("h.log", one.as_bytes());
+    place.run("out", &["h.log"], &[]);
+    place.write("h.log.1", &one.as_bytes()[..231]);
+    place.run("out", &["h.log"], &[]);
+    place.append("h.log", two.as_bytes());
+    place.run("out", &["h.log"], &[]);
+    place.append("h.log", b"the end\n");
+    place.write("h.log.1", &place.read("h.log"));
+    place.write("h.log", b"the next\n");
+    let ended = Command::new("gzip").args(["-k", &place.path("h.log.1")]).status();
+    assert!(ended.expect("gzip runs").success());
+    place.run("out", &["h.log"], &[]);
+    assert_eq!(output(&place), format!("{one}{two}the end\nthe next\n"));
+}
+
+#[test]
 fn a_log_that_was_compressed_after_its_rotation_is_read_to_its_end() {
     let place = Place::new();
     place.write("h.log", b"one\n");
@@ -401,6 +421,17 @@ fn a_file_that_was_left_out_stays_out_when_it_grows() {
     place.append("h.log", b"three\n");
     place.run("out", &["h-2.log", "h.log"], &["--leave-out", &left_out]);
     assert_eq!(output(&place), "one\ntwo\nthree\n");
+}
+
+#[test]
+fn a_file_that_was_left_out_in_the_middle_of_a_line_is_read_from_its_beginning() {
+    let place = Place::new();
+    place.write("h.log", b"one\n");
+    place.write("h-2.log", b"other\nhal");
+    place.run("out", &["h.log"], &["--leave-out", &place.path("h-2.log")]);
+    place.append("h-2.log", b"f\nnext\n");
+    place.run("out", &["h-2.log", "h.log"], &[]);
+    assert_eq!(output(&place), "one\nhalf\nnext\n");
 }
 
 #[test]

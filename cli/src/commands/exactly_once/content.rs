@@ -61,6 +61,19 @@ impl Content<'_> {
         }
     }
 
+    /// Returns the end of the last line in front of a place, if it is near: an unfinished line may
+    /// get its end.
+    pub fn line_end(&self, file: &File, place: Trail, end: u8) -> io::Result<Trail> {
+        let tail = place.tail();
+        let behind = tail.iter().rposition(|byte| *byte == end).map(|at| tail.len() - at - 1);
+        match behind {
+            Some(0) => Ok(place),
+            Some(behind) => self.up_to(file, place.offset() - behind as u64),
+            None if place.offset() <= CHECKED_BYTES => Ok(Trail::default()),
+            None => Ok(place),
+        }
+    }
+
     /// Returns the place of an entry in the file of the same identity; `None` if its content is
     /// another one.
     pub fn of_same_file(&self, file: &File, entry: &Entry) -> io::Result<Option<Trail>> {

@@ -5,6 +5,7 @@ use crate::failure::{Failure, Result};
 use crate::source;
 use rustix::fs::CWD;
 use std::fs::{self, File, Metadata};
+use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -158,6 +159,12 @@ impl Found {
         self.is_beside(other) || self.above == other.directory
     }
 
+    /// Returns whether this user may not read it.
+    pub fn is_forbidden(&self) -> bool {
+        let is_forbidden = |error: std::io::Error| error.kind() == ErrorKind::PermissionDenied;
+        !self.is_given() && source::open_file(&self.path).is_err_and(is_forbidden)
+    }
+
     /// Opens it, or returns it if it is open.
     pub fn open(&self) -> Result<File> {
         let failed = |error: std::io::Error| Failure::reading(&self.path, &error);
@@ -173,6 +180,15 @@ fn renaming() -> Failure {
     Failure::Error(
         "the inputs are being renamed, by a rotation; run again when it has ended".to_owned(),
     )
+}
+
+/// The files beside an input cannot be listed.
+fn unlisted(directory: &Path, input: &Path, error: &io::Error) -> Failure {
+    Failure::Error(format!(
+        "cannot list {}, where parts of a rotation of {} may be that no run has read: {error}",
+        directory.display(),
+        input.display()
+    ))
 }
 
 /// The files of a run, those given first, in their order.
@@ -197,7 +213,7 @@ impl Files {
             let began = stamps::now();
             let given = given(paths, own)?;
             let mut files = Self { all: given, seen: 0 };
-            files.add_beside(own);
+            files.add_beside(own)?;
             if !paths.iter().all(|path| files.is_still(path)) {
                 continue;
             }
@@ -223,26 +239,31 @@ impl Files {
     }
 
     /// Adds the files of related names.
-    fn add_beside(&mut self, own: &[Id]) {
+    fn add_beside(&mut self, own: &[Id]) -> Result<()> {
         let live: Vec<Vec<u8>> = self.all.iter().map(|file| file.name.clone()).collect();
-        self.add(own, |name, _| live.iter().any(|live| names::is_related(name, live)));
+        self.add(own, |name, _| live.iter().any(|live| names::is_related(name, live)))
+    }
+
+    /// Adds the files beside the given ones whose names were made from that of `live` as `one` was.
+    pub fn add_alike(&mut self, own: &[Id], one: &[u8], live: &[u8]) -> Result<()> {
+        self.add(own, |name, _| names::is_alike(one, name, live))
     }
 
     /// Adds the files beside the given ones that have one of these identities.
-    pub fn add_of_identity(&mut self, own: &[Id], wanted: &[u64]) {
+    pub fn add_of_identity(&mut self, own: &[Id], wanted: &[u64]) -> Result<()> {
         self.add(own, |_, path| {
             let found = fs::metadata(path).map(|metadata| identity_of(path, &metadata));
             found.is_ok_and(|found| wanted.contains(&found))
-        });
+        })
     }
 
     /// Adds the files beside the given ones that have this inode.
-    pub fn add_of_inode(&mut self, own: &[Id], inode: u64) {
-        self.add(own, |_, path| fs::metadata(path).is_ok_and(|found| found.ino() == inode));
+    pub fn add_of_inode(&mut self, own: &[Id], inode: u64) -> Result<()> {
+        self.add(own, |_, path| fs::metadata(path).is_ok_and(|found| found.ino() == inode))
     }
 
     /// Adds the regular files in the directories of the given ones that are wanted, sorted by name.
-    fn add(&mut self, own: &[Id], wanted: impl Fn(&[u8], &Path) -> bool) {
+    fn add(&mut self, own: &[Id], wanted: impl Fn(&[u8], &Path) -> bool) -> Result<()> {
         let mut directories: Vec<((Id, Id), PathBuf)> = Vec::new();
         for file in self.all.iter().filter(|file| file.is_given()) {
             let ids = (file.directory, file.above);
@@ -251,13 +272,16 @@ impl Files {
             }
         }
         for (ids, given) in directories {
-            let entries = fs::read_dir(directory_of(&given)).into_iter().flatten().flatten();
-            let names = entries.map(|entry| entry.file_name());
-            // Beside a bare name, names are bare.
-            let found = names.map(|name| given.with_file_name(name));
-            let is_wanted =
-                |path: &PathBuf| wanted(path.file_name().unwrap_or_default().as_bytes(), path);
-            let mut found: Vec<PathBuf> = found.filter(is_wanted).collect();
+            let directory = directory_of(&given);
+            let failed = |error| unlisted(directory, &given, &error);
+            let mut found = Vec::new();
+            for entry in fs::read_dir(directory).map_err(failed)? {
+                // Beside a bare name, names are bare.
+                let path = given.with_file_name(entry.map_err(failed)?.file_name());
+                if wanted(path.file_name().unwrap_or_default().as_bytes(), &path) {
+                    found.push(path);
+                }
+            }
             found.sort();
             for path in found {
                 let Ok(metadata) = fs::metadata(&path) else { continue };
@@ -271,6 +295,7 @@ impl Files {
                 self.all.push(Found::beside(&path, ids, &metadata));
             }
         }
+        Ok(())
     }
 }
 

@@ -199,6 +199,7 @@ impl ExactlyOnce<'_> {
             if piece.len() == most || bytes >= PIECE_BYTES || !more {
                 bytes = 0;
                 entry.advance(input.trail());
+                entry.is_abandoned &= entry.offset == step.entry.offset;
                 entry.is_torn = is_torn(&input, reading.delimiter(), entry.is_torn);
                 let is_same = entry.offset == step.entry.offset && step.entry.is_complete;
                 entry.is_complete = !more && input.left() == 0 && (step.ends || is_same);
@@ -227,8 +228,16 @@ impl ExactlyOnce<'_> {
         if !step.entry.is_torn {
             return Ok(trail);
         }
-        let next = content.byte_at(&step.file, trail.offset());
-        match next.map_err(|error| Failure::reading(&step.path, &error))? {
+        let failed = |error| Failure::reading(&step.path, &error);
+        let byte_at = |offset| content.byte_at(&step.file, offset).map_err(failed);
+        let is_table = !self.arguments.reading.csv_field.is_empty();
+        match byte_at(trail.offset())? {
+            // It ends a record as well as a newline does.
+            Some(b'\r') if is_table => {
+                let is_pair = byte_at(trail.offset() + 1)? == Some(b'\n');
+                let (end, line) = (&b"\r\n"[..1 + usize::from(is_pair)], trail.next_line());
+                trail.pass(end, line);
+            }
             Some(byte) if byte == self.arguments.reading.delimiter() => {
                 let line = trail.next_line();
                 trail.pass(&[byte], line);
@@ -244,9 +253,12 @@ impl ExactlyOnce<'_> {
     /// Writes the new lines of a piece, and records all of it. A table begins with its header.
     fn record(&mut self, piece: &Piece<'_>, target: &mut Target<'_>, run: &mut Run) -> Result<()> {
         let of = Lines { path: piece.path, begins_file: false, lines: Vec::new() };
+        let recorded = run.place();
         let mut lines = Vec::with_capacity(piece.lines.len());
         for (number, whole) in &piece.lines {
             if !run.take(piece.path, *number) {
+                // None of the piece is recorded.
+                run.set_back(recorded);
                 return Ok(());
             }
             lines.extend(self.stream.line(&of, whole, *number, run)?);

@@ -6,6 +6,26 @@ const PACKED: [&[u8]; 6] = [b".gz", b".zst", b".xz", b".bz2", b".lz4", b".lz"];
 /// Endings that a rotation without numbers adds.
 const OLD: [&[u8]; 5] = [b".old", b".prev", b".bak", b".orig", b"~"];
 
+/// Endings of archives and compressed files that are not read.
+const ARCHIVES: [&[u8]; 10] =
+    [b"zip", b"lzma", b"br", b"Z", b"7z", b"rar", b"lzo", b"sz", b"bz", b"lrz"];
+
+/// Endings that name no format of compression: of other logs and tables, and of checksums,
+/// signatures and positions of a rotated file.
+const OTHERS: [&[u8]; 17] = [
+    b"log", b"txt", b"csv", b"tsv", b"json", b"jsonl", b"out", b"err", b"md5", b"sha1", b"sha256",
+    b"sha512", b"asc", b"sig", b"pos", b"idx", b"lock",
+];
+
+/// The longest ending of an unknown format.
+const ENDING_BYTES: usize = 8;
+
+/// The hexadecimal digits that are a number rather than a word.
+const HEX_DIGITS: usize = 4;
+
+/// The largest number of a rotated file that is tried.
+const MOST_PARTS: u64 = 200;
+
 /// The digits of the shortest date.
 const DATE_DIGITS: usize = 6;
 
@@ -73,6 +93,85 @@ pub fn number(name: &[u8], live: &[u8]) -> Option<u64> {
     let is_number = !rest.is_empty() && rest.len() < DATE_DIGITS;
     let is_number = is_number && rest.iter().all(u8::is_ascii_digit);
     is_number.then(|| rest.iter().fold(0, |sum, digit| 10 * sum + u64::from(digit - b'0')))
+}
+
+/// Returns the name of the rotated file of which a file of this name may be the compressed form, in
+/// a format that is not known: `h.log.1` for `h.log.1.zip`.
+pub fn unknown_form<'a>(name: &'a [u8], live: &[u8]) -> Option<&'a [u8]> {
+    let dot = name.iter().rposition(|byte| *byte == b'.')?;
+    let (base, ending) = (&name[..dot], &name[dot + 1..]);
+    let is_ending = ending.len() <= ENDING_BYTES
+        && ending.iter().any(u8::is_ascii_alphabetic)
+        && ending.iter().all(u8::is_ascii_alphanumeric)
+        && !OTHERS.contains(&ending);
+    let is_known = added(name, live).is_some() || unpacked(name) != name;
+    let is_part = is_only_rotated(base, live) || base == live && ARCHIVES.contains(&ending);
+    (is_ending && !is_known && is_part).then_some(base)
+}
+
+/// Returns whether a rotation may have made a name from another one that `is_it`: `h.log.2.gz` from
+/// `h.log`, and from `h.log.1` if there is a log that `is_live`, `h.log`.
+pub fn is_made_from(
+    name: &[u8],
+    is_it: impl Fn(&[u8]) -> bool,
+    is_live: impl Fn(&[u8]) -> bool,
+) -> bool {
+    let is_it = |other: &[u8]| {
+        let forms = PACKED.iter().map(|ending| [other, ending].concat());
+        forms.chain([other.to_vec()]).any(|form| form != name && is_it(&form))
+    };
+    let base = unpacked(name);
+    if base != name && is_it(base) {
+        return true;
+    }
+    let extension = base.iter().rposition(|byte| *byte == b'.').unwrap_or(base.len());
+    (1..base.len()).any(|start| {
+        [base.len(), extension].into_iter().filter(|end| start < *end).any(|end| {
+            let (text, rest) = (&base[start..end], &base[end..]);
+            if !is_number(text) && (!rest.is_empty() || !OLD.contains(&text)) {
+                return false;
+            }
+            let live = [&base[..start], rest].concat();
+            let is_short = text.len() <= DATE_DIGITS && text[1..].iter().all(u8::is_ascii_digit);
+            let part = |number: u64| {
+                let number = number.to_string();
+                [&base[..start], &text[..1], number.as_bytes(), rest].concat()
+            };
+            is_it(&live)
+                || is_short && is_live(&live) && (0..=MOST_PARTS).any(|at| is_it(&part(at)))
+        })
+    })
+}
+
+/// Returns a name with a mark in place of each number, also of hexadecimal ones.
+fn shape(name: &[u8]) -> Vec<u8> {
+    let words = unpacked(name)
+        .chunk_by(|one, next| one.is_ascii_alphanumeric() == next.is_ascii_alphanumeric());
+    let shapes = words.map(|word| {
+        let is_hex = word.len() >= HEX_DIGITS && word.iter().all(u8::is_ascii_hexdigit);
+        if is_hex { vec![0] } else { pattern(word) }
+    });
+    shapes.collect::<Vec<_>>().concat()
+}
+
+/// Returns whether a name is made from that of `live`, by whatever is put in front of it, behind
+/// it, or in front of its extension.
+fn contains(name: &[u8], live: &[u8]) -> bool {
+    let dot = live.iter().rposition(|byte| *byte == b'.').filter(|dot| *dot > 0);
+    let is_within = dot.is_some_and(|dot| {
+        let rest = unpacked(name).strip_prefix(&live[..dot]);
+        let rest = rest.and_then(|rest| rest.strip_suffix(&live[dot..]));
+        rest.is_some_and(|rest| rest.first().is_some_and(|first| !first.is_ascii_alphanumeric()))
+    });
+    name != live && (is_within || name.windows(live.len()).any(|part| part == live))
+}
+
+/// Returns whether what has made the name `one` from that of `live` may have made the other one,
+/// too: `@40000000678f1a2b.s` and `@40000000678f1a3c.s` from `current`, or `2026-11-24_h.log` and
+/// `2026-11-25_h.log` from `h.log`.
+pub fn is_alike(one: &[u8], other: &[u8], live: &[u8]) -> bool {
+    let is_made = shape(one) == shape(other) || contains(one, live) && contains(other, live);
+    one != other && other != live && is_made
 }
 
 /// Returns a name with a mark in place of each number.
@@ -144,6 +243,56 @@ mod tests {
         for name in ["h.log", "h.log.20261125", "h.log-2", "h.log.", "h.log.2x", "a.log.2"] {
             assert_eq!(number(name.as_bytes(), b"h.log"), None, "{name}");
         }
+    }
+
+    #[test]
+    fn an_unknown_ending_behind_a_rotated_name_is_that_of_a_compressed_form() {
+        let base = |name: &'static str| unknown_form(name.as_bytes(), b"h.log");
+        assert_eq!(base("h.log.1.lzma"), Some(b"h.log.1".as_slice()));
+        assert_eq!(base("h-20261125.log.br"), Some(b"h-20261125.log".as_slice()));
+        assert_eq!(base("h.log.zip"), Some(b"h.log".as_slice()));
+        for name in ["h.log.1.gz", "h.log.1", "h.log.1.md5", "h.log.pos", "h.log.1.2", "o.log.zip"]
+        {
+            assert_eq!(base(name), None, "{name}");
+        }
+        assert_eq!(unknown_form(b"app.1.log", b"app"), None);
+    }
+
+    #[test]
+    fn a_name_is_made_from_the_log_and_from_its_earlier_parts() {
+        let made = |name: &str, of: &str, live: &str| {
+            let (of, live) = (of.as_bytes(), live.as_bytes());
+            is_made_from(name.as_bytes(), |name| name == of, |name| name == live)
+        };
+        for name in ["h.log.1", "h.log.12.gz", "h-20261125.log", "h.log.old", "h.log~", "h.log.gz"]
+        {
+            assert!(made(name, "h.log", ""), "{name}");
+        }
+        assert!(made("h.log.2.gz", "h.log.1", "h.log") && made("h.2.log", "h.1.log", "h.log"));
+        assert!(made("h.log.2.gz", "h.log.2", "") && made("h.log.2", "h.log.1.gz", "h.log"));
+        for (name, of) in [("h.log", "h.log"), ("h.log.2", "h.log.1"), ("h-2.csv", "h-1.csv")] {
+            assert!(!made(name, of, ""), "{name}");
+        }
+        assert!(
+            !made("h-20261125.csv", "h-20261124.csv", "h.csv") && !made("h.log", "h.log.1", "")
+        );
+    }
+
+    #[test]
+    fn names_that_one_rotation_makes_are_alike_whatever_it_is() {
+        let alike = |one: &str, other: &str, live: &str| {
+            is_alike(one.as_bytes(), other.as_bytes(), live.as_bytes())
+        };
+        let tai = ["@40000000678f1a2b0a1b2c3d.s", "@40000000678f1a3c1b2c3d4e.s"];
+        assert!(alike(tai[0], tai[1], "current"));
+        for other in ["current", "lock", "state", "@x.s", tai[0]] {
+            assert!(!alike(tai[0], other, "current"), "{other}");
+        }
+        for (one, other) in [("20261124_h.log", "20261125_h.log.gz"), ("h.log.Mon", "h.log.Tue")] {
+            assert!(alike(one, other, "h.log"), "{one}");
+        }
+        assert!(alike("h-24-Nov.log", "h-1-Dec.log", "h.log"));
+        assert!(!alike("20261124_h.log", "20261125_g.log", "h.log"));
     }
 
     #[test]

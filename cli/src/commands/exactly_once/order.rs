@@ -27,6 +27,8 @@ pub struct Step {
 /// The files of a run.
 pub struct Order<'a> {
     pub files: &'a [Found],
+    /// Files that a rotation of an unknown kind has made, each with the log.
+    pub strange: &'a [(usize, usize)],
     /// The inputs as the last run recorded them, and with their present names.
     pub before: &'a Inputs,
     pub now: &'a Inputs,
@@ -94,6 +96,7 @@ impl Order<'_> {
         let place = |at: usize| order.iter().position(|(_, other)| *other == at);
         let earlier_name = self.before.entries[slot].map(|entry| entry.name);
         let is_newer = |other: usize| {
+            let is_strange = names::is_dated(&file.name) && self.strange.contains(&(at, other));
             let (other, is_later) = (&self.files[other], place(other) > place(at));
             let has_its_name =
                 earlier_name == Some(name_hash(&other.name)) && other.name != file.name;
@@ -104,7 +107,10 @@ impl Order<'_> {
                 && other.is_beside(file)
                 && is_later
                 && is_begun_later;
-            has_its_name || is_next_date || names::is_only_rotated(&file.name, &other.name)
+            has_its_name
+                || is_next_date
+                || is_strange
+                || names::is_only_rotated(&file.name, &other.name)
         };
         let newer = files::newer(self.files, file, is_newer);
         let has_news = |other: &Found| other.size > 0 && other.written >= file.written;

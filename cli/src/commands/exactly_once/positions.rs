@@ -33,6 +33,7 @@ const OFFSET_BITS: u32 = 48;
 const COMPLETE: u64 = 1 << OFFSET_BITS;
 const TORN: u64 = 2 << OFFSET_BITS;
 const LEFT_OUT: u64 = 4 << OFFSET_BITS;
+const ABANDONED: u64 = 8 << OFFSET_BITS;
 /// The bits of a line's number; those above are of the file's name.
 const LINES_BITS: u32 = 40;
 
@@ -65,7 +66,12 @@ pub struct Entry {
     pub is_torn: bool,
     /// Whether it is no input: it is recorded to be recognised under other names. It may disappear.
     pub is_left_out: bool,
+    /// Whether it was gone and that was accepted. Its place is kept: it may appear again.
+    pub is_abandoned: bool,
 }
+
+/// The identity of no file: what had this entry's identity has other content now.
+pub const NO_FILE: u64 = 1;
 
 impl Entry {
     /// Returns the entry of a file that has not been read.
@@ -81,6 +87,7 @@ impl Entry {
             is_complete: false,
             is_torn: false,
             is_left_out: false,
+            is_abandoned: false,
         }
     }
 
@@ -102,7 +109,8 @@ impl Entry {
         let torn = if self.is_torn { TORN } else { 0 };
         let left_out = if self.is_left_out { LEFT_OUT } else { 0 };
         let lines = self.lines.min((1 << LINES_BITS) - 1);
-        let place = self.offset | complete | torn | left_out;
+        let abandoned = if self.is_abandoned { ABANDONED } else { 0 };
+        let place = self.offset | complete | torn | left_out | abandoned;
         Ok([self.identity, place, lines | self.name << LINES_BITS, self.check])
     }
 
@@ -116,6 +124,7 @@ impl Entry {
             is_complete: place & COMPLETE != 0,
             is_torn: place & TORN != 0,
             is_left_out: place & LEFT_OUT != 0,
+            is_abandoned: place & ABANDONED != 0,
         })
     }
 }
@@ -232,11 +241,11 @@ mod tests {
 
     #[test]
     fn an_entry_is_four_words_and_back() {
-        for (offset, lines, bits) in [(0, 0, 0), (7, 2, 1), ((1 << 48) - 1, (1 << 40) - 1, 7)] {
+        for (offset, lines, bits) in [(0, 0, 0), (7, 2, 1), ((1 << 48) - 1, (1 << 40) - 1, 15)] {
             let mut entry = Entry::new(9, b"h.log");
             (entry.offset, entry.lines, entry.check) = (offset, lines, u64::MAX);
             (entry.is_complete, entry.is_torn) = (bits & 1 != 0, bits & 2 != 0);
-            entry.is_left_out = bits & 4 != 0;
+            (entry.is_left_out, entry.is_abandoned) = (bits & 4 != 0, bits & 8 != 0);
             assert_eq!(Entry::from_words(entry.words().expect("its words")), Some(entry));
         }
         assert_eq!(Entry::from_words([0, 7, 8, 9]), None);

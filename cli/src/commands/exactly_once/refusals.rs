@@ -42,16 +42,39 @@ pub fn changed(entry: &Entry, file: &Found, parts: &[&Found]) -> Failure {
 
 /// An input is not there any more.
 pub fn missing(entry: &Entry, files: &[Found]) -> Failure {
+    Failure::Error(format!(
+        "{}, is neither among the inputs nor beside them: it was removed, moved or changed; put it \
+         back or give it as well, or give {ACCEPT} if nothing of it is missing (or --new-input to \
+         read all inputs from their beginning)",
+        gone(entry, files)
+    ))
+}
+
+/// Describes an input that is not there. Another file may have its name now.
+fn gone(entry: &Entry, files: &[Found]) -> String {
     let named = files.iter().find(|file| name_hash(&file.name) == entry.name);
     let what = match named {
-        Some(file) => format!("the earlier file {}", file.path.display()),
+        Some(file) => format!("an earlier file {}", String::from_utf8_lossy(&file.name)),
         None => "an input of an earlier run".to_owned(),
     };
-    Failure::Error(format!(
-        "{what}, of which {} bytes were read, is neither among the inputs nor beside them: it was \
-         removed, moved or changed; put it back or give it as well, or give {ACCEPT} if nothing of \
-         it is missing (or --new-input to read all inputs from their beginning)",
-        entry.offset
+    format!("{what}, of which {} bytes were read", entry.offset)
+}
+
+/// Adds to a failure the other inputs that are not there either.
+pub fn also_missing(failure: Failure, others: &[Entry], files: &[Found]) -> Failure {
+    let others: Vec<String> = others.iter().map(|entry| gone(entry, files)).collect();
+    if others.is_empty() {
+        return failure;
+    }
+    failure.and(&format!("{ACCEPT} concerns as well: {}", others.join("; ")))
+}
+
+/// Adds to a failure that a file begins like the missing one.
+pub fn alike(failure: Failure, file: &Found) -> Failure {
+    failure.and(&format!(
+        "{} begins like it, as all files with its header do; if it is the same file, give it the \
+         name that it had, with the ending that a rotation adds",
+        file.path.display()
     ))
 }
 
@@ -82,7 +105,8 @@ pub fn old_missing(offset: u64) -> Failure {
 pub fn ambiguous(entry: &Entry, files: &[&Found]) -> Failure {
     Failure::Error(format!(
         "an input of which {} bytes were read is not there any more, and more than one file begins \
-         like it: {}; move those that are not its continuation to another directory",
+         like it: {}; move those that are not its continuation to another directory, or give \
+         --new-input to read all inputs from their beginning",
         entry.offset,
         list(files)
     ))
@@ -119,8 +143,19 @@ pub fn undecoded(file: &Found, format: &Unread) -> Failure {
     ))
 }
 
+/// A file that belongs to the inputs has an ending that is not known.
+pub fn unknown_format(file: &Found) -> Failure {
+    Failure::Error(format!(
+        "{} may have lines that no run has read, but by its ending it is compressed in a format \
+         that is not read; decompress it, or leave it out: --leave-out {}",
+        file.path.display(),
+        quoted(&file.path)
+    ))
+}
+
 /// Sorts files by age, the oldest first: by the numbers of one log's rotation, if all have one, or
-/// by when they were written.
+/// by when they were written. The oldest has the largest number, unless the times say throughout
+/// that it has the smallest one: there are rotations of that kind.
 fn sort(files: &mut [&Found]) {
     let numbers = |live: &Found| -> Option<Vec<(u64, u64)>> {
         let number = |file: &&Found| match names::number(&file.name, &live.name) {
@@ -130,10 +165,22 @@ fn sort(files: &mut [&Found]) {
         files.iter().map(number).collect()
     };
     match files.iter().find_map(|live| numbers(live)) {
-        Some(numbers) => files.sort_by_key(|file| {
-            let number = numbers.iter().find(|(identity, _)| *identity == file.identity);
-            Reverse(number.map_or(0, |(_, number)| *number))
-        }),
+        Some(numbers) => {
+            let number = |file: &Found| {
+                let found = numbers.iter().find(|(identity, _)| *identity == file.identity);
+                found.map_or(0, |(_, number)| *number)
+            };
+            files.sort_by_key(|file| Reverse(number(file)));
+            if files.is_sorted_by_key(|file| file.written) {
+                return;
+            }
+            let mut ascending = files.to_vec();
+            // The log itself has no number.
+            ascending.sort_by_key(|file| number(file).wrapping_sub(1));
+            if ascending.is_sorted_by_key(|file| file.written) {
+                files.copy_from_slice(&ascending);
+            }
+        }
         None => files.sort_by_key(|file| file.written),
     }
 }

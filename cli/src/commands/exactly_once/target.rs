@@ -7,8 +7,8 @@ use crate::failure::{Failure, Result, note};
 use crate::trail::{CHECKED_BYTES, Trail};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File};
-use std::io::{self, Seek, SeekFrom, Write};
-use std::os::unix::fs::FileExt;
+use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -200,7 +200,10 @@ impl<'a> Target<'a> {
                 } else {
                     self.read_to(recorded.length).map_err(&failed)?
                 };
-                self.trail.check() == check
+                // All files begin with no bytes.
+                let is_other = recorded.file != self.identity;
+                let is_any = recorded.length == 0 && found > 0 && is_other;
+                self.trail.check() == check && !is_any
             }
         };
         if is_same { Ok(()) } else { Err(self.other("is another file", recorded.length, found)) }
@@ -228,14 +231,28 @@ impl<'a> Target<'a> {
         directory.and_then(|directory| directory.sync_all()).map_err(writing(self.path))
     }
 
+    /// Opens the file of what is cut, which a new one lets the same users read as the output.
+    fn open_cut(&self, path: &Path) -> io::Result<File> {
+        let options = File::options().append(true).mode(0o600).clone();
+        match options.clone().create_new(true).open(path) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                options.clone().create(true).open(path)
+            }
+            Err(error) => Err(error),
+            Ok(file) => {
+                file.set_permissions(self.file.metadata()?.permissions())?;
+                Ok(file)
+            }
+        }
+    }
+
     /// Moves what is behind the end to a file beside the output.
     pub fn cut(&mut self) -> Result<()> {
         let (path, length) = (cut_path(self.path), self.trail.offset());
         let found = self.file.metadata().map_err(writing(self.path))?.len();
         if found > length {
             let failed = writing(&path);
-            let mut kept =
-                File::options().create(true).append(true).open(&path).map_err(&failed)?;
+            let mut kept = self.open_cut(&path).map_err(&failed)?;
             let mut rest = &self.file;
             let copied = rest.seek(SeekFrom::Start(length));
             copied.and_then(|_| io::copy(&mut rest, &mut kept)).map_err(&failed)?;
@@ -257,7 +274,11 @@ impl<'a> Target<'a> {
     pub fn write(&mut self, bytes: &[u8]) -> Result<Trail> {
         let written = self.file.write_all(bytes);
         let synced = written.and_then(|()| if self.syncs { self.file.sync_data() } else { Ok(()) });
-        synced.map_err(writing(self.path))?;
+        if let Err(error) = synced {
+            // What is there of it takes space that the next run may need.
+            let _ = self.take_back();
+            return Err(writing(self.path)(error));
+        }
         let mut end = self.trail.clone();
         end.pass(bytes, 0);
         Ok(end)

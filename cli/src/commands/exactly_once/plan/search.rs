@@ -1,0 +1,241 @@
+//! The search for the recorded inputs among the files.
+
+use super::super::files::Found;
+use super::super::positions::{Entry, name_hash};
+use super::super::{names, refusals};
+use super::Search;
+use crate::failure::{Failure, Result};
+use crate::trail::Trail;
+
+/// The bytes that a file must have in common with an input that was read to its end, unless its
+/// name or its age says more: many files begin with the same lines.
+const TELLING_BYTES: u64 = 64;
+
+/// The bytes and lines that it must have in common with an input that may have grown since, or that
+/// was left out: more than headers and banners have, because what is bound wrongly is lost.
+const CERTAIN_BYTES: u64 = 4096;
+const CERTAIN_LINES: u64 = 16;
+
+impl Search<'_> {
+    pub(super) fn by_identity(&mut self) -> Result<()> {
+        self.bind_identities()?;
+        // One that was read to its end, and whose name another file has now, tells what names the
+        // rotation makes.
+        let given = self.files.all.iter().filter(|file| file.is_given());
+        let names: Vec<u64> = given.map(|file| name_hash(&file.name)).collect();
+        let lost = self.lost().into_iter().map(|slot| (slot, self.entry(slot)));
+        let lost =
+            lost.filter(|(slot, entry)| self.is_wanted(*slot) || names.contains(&entry.name));
+        let missing: Vec<u64> = lost.map(|(_, entry)| entry.identity).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        self.files.add_of_identity(self.wanted.own, &missing)?;
+        self.bind_identities()
+    }
+
+    fn bind_identities(&mut self) -> Result<()> {
+        for slot in self.lost() {
+            let entry = self.entry(slot);
+            let at = self.files.all.iter().position(|file| file.identity == entry.identity);
+            let is_free =
+                |at: usize| self.slot_of(at).is_none() && !self.changed.contains(&(at, slot));
+            let Some(at) = at.filter(|&at| is_free(at)) else { continue };
+            let file = &self.files.all[at];
+            let opened = file.open()?;
+            let failed = |error| Failure::reading(&file.path, &error);
+            match self.wanted.content.of_same_file(&opened, &entry).map_err(failed)? {
+                Some(trail) => self.found[slot] = Some((at, trail)),
+                None => self.changed.push((at, slot)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds empty inputs that were copied and are empty still.
+    fn bind_empty(&mut self) {
+        for slot in self.lost() {
+            let entry = self.entry(slot);
+            let is_it = |file: &Found| {
+                let is_same = name_hash(&file.name) == entry.name && file.size == 0;
+                is_same && file.is_given() && file.written <= self.inputs.seen
+            };
+            let at = self.files.all.iter().position(is_it);
+            if let Some(at) = at.filter(|&at| entry.offset == 0 && self.slot_of(at).is_none()) {
+                self.found[slot] = Some((at, Trail::default()));
+            }
+        }
+    }
+
+    /// Finds inputs that were copied or compressed.
+    pub(super) fn by_content(&mut self) -> Result<()> {
+        self.bind_empty();
+        let has_content = |&slot: &usize| self.entry(slot).offset > 0;
+        let lost: Vec<usize> = self.lost().into_iter().filter(has_content).collect();
+        if lost.is_empty() {
+            return Ok(());
+        }
+        let entries: Vec<Entry> = lost.iter().map(|&slot| self.entry(slot)).collect();
+        for (which, mut files) in self.matches(&lost, &entries)?.into_iter().enumerate() {
+            let slot = lost[which];
+            if files.len() > 1 && self.is_wanted(slot) {
+                self.choose(&mut files, &entries[which])?;
+                if files.len() > 1 {
+                    let names = files.iter().map(|(at, _)| &self.files.all[*at]);
+                    return Err(refusals::ambiguous(&entries[which], &names.collect::<Vec<_>>()));
+                }
+            }
+            let Some((at, trail)) = files.into_iter().next() else { continue };
+            if let Some(other) = self.slot_of(at) {
+                (self.found[other], self.inputs.entries[other]) = (None, None);
+            }
+            self.found[slot] = Some((at, trail));
+        }
+        Ok(())
+    }
+
+    /// Returns the files that begin like each of these lost inputs, with the places in them.
+    fn matches(&mut self, lost: &[usize], entries: &[Entry]) -> Result<Vec<Vec<(usize, Trail)>>> {
+        let any_is_wanted = lost.iter().any(|&slot| self.is_wanted(slot));
+        let mut matches = vec![Vec::new(); lost.len()];
+        let mut alike = Vec::new();
+        for at in 0..self.files.all.len() {
+            let file = &self.files.all[at];
+            let is_candidate = file.is_given() || any_is_wanted || self.is_unread(at);
+            // A file of which nothing is read may hold what was read of another one.
+            let slot = self.slot_of(at);
+            if !is_candidate || file.size == 0 || slot.is_some_and(|slot| self.is_input(slot)) {
+                continue;
+            }
+            // Others beside the inputs may be anything.
+            if file.is_forbidden() && !self.is_part(file) {
+                continue;
+            }
+            let failed = |error| Failure::reading(&file.path, &error);
+            let opened = file.open()?;
+            let is_packed = self.wanted.content.is_packed(&opened).map_err(failed)?;
+            let begun = self.wanted.content.matching(&opened, entries).map_err(failed)?;
+            // The lines of a copy are read in its original.
+            let is_copy =
+                || if is_packed { self.is_form(at, any_is_wanted) } else { self.begins_log(at) };
+            if begun.is_empty() || is_copy()? {
+                continue;
+            }
+            let may_be = |&(which, _): &(usize, Trail)| {
+                let is_free = slot.is_none() || self.is_wanted(lost[which]);
+                is_free && self.is_telling(file, &entries[which], is_packed)
+            };
+            let is_doubtful = |begun: &&(usize, Trail)| file.is_given() && !may_be(begun);
+            let doubtful = begun.iter().filter(is_doubtful).map(|&(which, _)| (lost[which], at));
+            alike.extend(doubtful);
+            // Of inputs of which one begins with the other, the file is the longest.
+            let longest = begun.into_iter().filter(may_be);
+            let longest =
+                longest.max_by_key(|(which, trail)| (trail.offset(), self.is_wanted(lost[*which])));
+            if let Some((which, trail)) = longest {
+                matches[which].push((at, trail));
+            }
+        }
+        self.alike = alike;
+        Ok(matches)
+    }
+
+    /// Returns whether some of a file was read.
+    pub(super) fn is_input(&self, slot: usize) -> bool {
+        let entry = self.entry(slot);
+        entry.offset > 0 && !entry.is_left_out
+    }
+
+    /// Returns whether what a file has in common with an input shows that it is the same one: many
+    /// files begin with the same header.
+    fn is_telling(&self, file: &Found, entry: &Entry, is_packed: bool) -> bool {
+        let has_name = entry.name == name_hash(&file.name);
+        let accepts = self.wanted.accepts_missing && file.is_given();
+        if has_name && (accepts || file.written <= self.inputs.seen) {
+            return true;
+        }
+        // A file that was left out and renamed is found by its identity.
+        if (is_packed || !entry.is_left_out) && self.is_made(file, entry) {
+            return true;
+        }
+        let was_read_to_end = entry.is_complete && !entry.is_left_out;
+        if was_read_to_end {
+            return is_packed || entry.offset >= TELLING_BYTES || self.is_part(file);
+        }
+        entry.offset >= CERTAIN_BYTES && entry.lines > CERTAIN_LINES
+    }
+
+    /// Returns whether a file is the compressed form of an input that has been found, or of a file
+    /// that is compared as well.
+    fn is_form(&self, at: usize, any_is_wanted: bool) -> Result<bool> {
+        for base in 0..self.files.all.len() {
+            let is_compared = match self.slot_of(base) {
+                Some(slot) => self.is_input(slot) || any_is_wanted,
+                None => self.files.all[base].is_given() || any_is_wanted || self.is_unread(base),
+            };
+            if is_compared && self.is_packed_form(at, base) {
+                return Ok(self.beginning(at, base, true)?.is_some());
+            }
+        }
+        Ok(false)
+    }
+
+    /// Returns whether a log begins with all of a file that by its name is a part of it.
+    fn begins_log(&self, at: usize) -> Result<bool> {
+        for base in 0..self.files.all.len() {
+            let [file, log] = [at, base].map(|at| &self.files.all[at]);
+            let is_part = names::is_only_rotated(&file.name, &log.name);
+            let is_part = is_part && log.is_given() && file.is_beside_or_below(log);
+            if is_part && log.size > 0 && self.beginning(at, base, false)?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Returns whether a rotation may have made the name of a file from that of an input.
+    fn is_made(&self, file: &Found, entry: &Entry) -> bool {
+        let is_live = |name: &[u8]| self.files.all.iter().any(|live| live.name == name);
+        names::is_made_from(&file.name, |name| name_hash(name) == entry.name, is_live)
+    }
+
+    /// Returns whether by its name a file belongs to the rotation of another one.
+    pub(super) fn is_part(&self, file: &Found) -> bool {
+        self.files.all.iter().any(|live| names::is_rotated(&file.name, &live.name))
+    }
+
+    /// Removes files from those that hold the content of one input, unless none would be left:
+    /// those that are recorded as other files, compressed forms of others, and those not given. The
+    /// file that has the name of the input now may be a new one with the same header.
+    fn choose(&self, files: &mut Vec<(usize, Trail)>, entry: &Entry) -> Result<()> {
+        let all: Vec<usize> = files.iter().map(|(at, _)| *at).collect();
+        let mut packed = Vec::new();
+        for &at in &all {
+            for &base in &all {
+                if self.is_packed_form(at, base) && self.beginning(at, base, true)?.is_some() {
+                    packed.push(at);
+                }
+            }
+        }
+        let has_name = |at: usize| name_hash(&self.files.all[at].name) == entry.name;
+        let is_old = |at: usize| self.files.all[at].written <= self.inputs.seen;
+        let any_made = all.iter().any(|&at| self.is_made(&self.files.all[at], entry));
+        let is_given = |at: usize| self.files.all[at].is_given();
+        let is_one_given = all.iter().filter(|&&at| is_given(at)).count() == 1;
+        let mut keep = |is_it: &dyn Fn(usize) -> bool| {
+            if files.iter().any(|(at, _)| is_it(*at)) {
+                files.retain(|(at, _)| is_it(*at));
+            }
+        };
+        keep(&|at| !packed.contains(&at));
+        keep(&|at| self.slot_of(at).is_none());
+        keep(&|at| has_name(at) && is_old(at));
+        keep(&|at| !(any_made && has_name(at)));
+        keep(&|at| !is_one_given || is_given(at));
+        // None of them has lines that were not read.
+        if files.iter().all(|(at, _)| self.files.all[*at].size == entry.offset) {
+            files.truncate(1);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,216 @@
+//! What a run refuses to pass over: inputs that are gone, and files that may have lines that no run
+//! has read.
+
+use super::super::files::Found;
+use super::super::positions::{Entry, name_hash};
+use super::super::{names, refusals};
+use super::Search;
+use crate::failure::{Failure, Result};
+
+impl Search<'_> {
+    /// Returns whether a file may contain lines that no run has seen: it is not given, belongs to
+    /// the rotation of a file given, and was written or created after the last run began, unless
+    /// no run has seen that rotation.
+    pub(super) fn is_unread(&self, at: usize) -> bool {
+        let file = &self.files.all[at];
+        if file.is_given() || file.size == 0 {
+            return false;
+        }
+        let is_new = file.newest > self.inputs.seen || self.is_clock_back;
+        if is_new && self.strange.iter().any(|(strange, _)| *strange == at) {
+            return true;
+        }
+        let given = self.files.all.iter().enumerate().filter(|(_, live)| live.is_given());
+        given.into_iter().filter(|(_, live)| self.is_placed(file, live)).any(|(live_at, live)| {
+            if names::is_rotated(&file.name, &live.name) || self.is_unknown_form(file, live) {
+                return is_new || !self.is_known(live_at);
+            }
+            let is_series = |other: &Found| names::is_series(&other.name, &live.name);
+            is_new && is_series(file) && self.has_found(live, is_series) && !self.is_known(live_at)
+        })
+    }
+
+    /// Returns whether a file is where a rotation puts the parts of a log: beside it, below it, or
+    /// where others are given.
+    fn is_placed(&self, file: &Found, live: &Found) -> bool {
+        let is_part = |other: &Found| {
+            other.is_given() && other.is_beside(file) && names::is_rotated(&other.name, &live.name)
+        };
+        file.is_beside_or_below(live) || self.files.all.iter().any(is_part)
+    }
+
+    /// Returns whether by its name a file is a part of a log's rotation, compressed in an unknown
+    /// format, whose lines are in no other file.
+    fn is_unknown_form(&self, file: &Found, live: &Found) -> bool {
+        let Some(base) = names::unknown_form(&file.name, &live.name) else { return false };
+        let is_base = |other: &Found| {
+            let is_older = base != live.name || self.is_part(other);
+            other.name == base && other.size > 0 && other.is_beside(file) && is_older
+        };
+        !self.files.all.iter().any(is_base)
+    }
+
+    /// Finds inputs that were renamed in a way that is not known, since another file has their
+    /// names, and adds the files that were renamed alike.
+    pub(super) fn add_strange(&mut self) -> Result<()> {
+        let mut strange = Vec::new();
+        for (slot, entry) in self.inputs.iter() {
+            let Some((at, _)) = self.found[slot] else { continue };
+            let file = &self.files.all[at];
+            let has_its_name = |live: &Found| {
+                let is_it = live.is_given() && name_hash(&live.name) == entry.name;
+                is_it && live.id != file.id && self.is_placed(file, live)
+            };
+            let live = self.files.all.iter().position(has_its_name);
+            let Some(live) = live.filter(|_| name_hash(&file.name) != entry.name) else { continue };
+            let is_part = |live: &Found| names::is_rotated(&file.name, &live.name);
+            if !self.files.all.iter().any(|live| live.is_given() && is_part(live)) {
+                strange.push((at, file.name.clone(), live));
+            }
+        }
+        for (at, name, live) in strange {
+            self.strange.push((at, live));
+            let of = self.files.all[live].name.clone();
+            self.files.add_alike(self.wanted.own, &name, &of)?;
+            for (at, file) in self.files.all.iter().enumerate() {
+                let is_it = names::is_alike(&name, &file.name, &of);
+                if is_it && self.is_placed(file, &self.files.all[live]) {
+                    self.strange.push((at, live));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether an earlier run has seen the rotation of a file given. The directory of an
+    /// input that is gone is not recorded: its name counts if only one file given has it.
+    fn is_known(&self, live_at: usize) -> bool {
+        let live = &self.files.all[live_at];
+        let given = self.files.all.iter().filter(|file| file.is_given());
+        let is_only = given.filter(|file| file.name == live.name).count() == 1;
+        let is_part = |other: &Found| names::is_rotated(&other.name, &live.name);
+        let is_lost = |slot: usize| self.found[slot].is_none();
+        let mut recorded = self.inputs.iter();
+        self.slot_of(live_at).is_some()
+            || self.has_found(live, is_part)
+            || is_only
+                && recorded
+                    .any(|(slot, entry)| is_lost(slot) && entry.name == name_hash(&live.name))
+    }
+
+    /// Returns whether such a recorded input was found beside a file, or where its parts are.
+    fn has_found(&self, live: &Found, is_it: impl Fn(&Found) -> bool) -> bool {
+        let mut found = self.found.iter().flatten().map(|(at, _)| &self.files.all[*at]);
+        found.any(|file| self.is_placed(file, live) && is_it(file))
+    }
+
+    /// Refuses to continue without inputs that may have lines that were not read.
+    pub(super) fn refuse_missing(&self) -> Result<()> {
+        let mut lost = self.lost();
+        lost.retain(|&slot| self.is_wanted(slot));
+        let Some(&first) = lost.first().filter(|_| !self.wanted.accepts_missing) else {
+            return Ok(());
+        };
+        let all = &self.files.all;
+        let changed = self.changed.iter().find(|(_, of)| lost.contains(of));
+        let (of, mut failure) = match changed {
+            Some(&(at, slot)) => {
+                let parts = self.new_parts(&all[at]);
+                (slot, refusals::changed(&self.entry(slot), &all[at], &parts))
+            }
+            None => (first, refusals::missing(&self.entry(first), all)),
+        };
+        if let Some((_, at)) = self.alike.iter().find(|(slot, _)| *slot == of) {
+            failure = refusals::alike(failure, &all[*at]);
+        }
+        let others = lost.iter().filter(|slot| **slot != of).map(|&slot| self.entry(slot));
+        Err(refusals::also_missing(failure, &others.collect::<Vec<Entry>>(), all))
+    }
+
+    /// Returns the files of an input's rotation that no run has seen.
+    fn new_parts(&self, live: &Found) -> Vec<&Found> {
+        let unread = (0..self.files.all.len()).filter(|&at| {
+            let name = &self.files.all[at].name;
+            names::is_rotated(name, &live.name) && self.slot_of(at).is_none() && self.is_unread(at)
+        });
+        unread.map(|at| &self.files.all[at]).filter(|file| self.is_placed(file, live)).collect()
+    }
+
+    /// Refuses to continue if files are gone between an input that was renamed and the file that
+    /// has its name now: `h.log.1`, if `h.log` became `h.log.2`.
+    pub(super) fn refuse_gaps(&self) -> Result<()> {
+        if self.wanted.accepts_missing {
+            return Ok(());
+        }
+        for (slot, entry) in self.inputs.iter() {
+            let Some((at, _)) = &self.found[slot] else { continue };
+            let file = &self.files.all[*at];
+            if name_hash(&file.name) == entry.name {
+                continue;
+            }
+            let is_live = |live: &&Found| live.is_given() && name_hash(&live.name) == entry.name;
+            let lives = self.files.all.iter().filter(is_live);
+            let nearest = |live: &&Found| (!live.is_beside(file), !file.is_beside_or_below(live));
+            let Some(live) = lives.min_by_key(nearest) else { continue };
+            if self.is_rotated_once(live) {
+                continue;
+            }
+            let others = self.files.all.iter();
+            let others = others.filter(|other| other.is_beside(file) || other.is_beside(live));
+            let numbers: Vec<u64> =
+                others.filter_map(|other| names::number(&other.name, &live.name)).collect();
+            let last = names::number(&file.name, &live.name).unwrap_or(0);
+            // Some rotations begin at 1, others at 0, which only a recorded input tells.
+            let zero = name_hash(&[&live.name[..], b".0"].concat());
+            let first = u64::from(!self.inputs.iter().any(|(_, entry)| entry.name == zero));
+            if let Some(gone) = (first..last).find(|number| !numbers.contains(number)) {
+                return Err(refusals::gap(file, live, gone));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether a log was rotated once since the last run, because a part of it has the next
+    /// number. Its newest part may then have any number: a rotation may begin at 3.
+    fn is_rotated_once(&self, live: &Found) -> bool {
+        self.inputs.iter().any(|(slot, entry)| {
+            let Some((at, _)) = &self.found[slot] else { return false };
+            let part = &self.files.all[*at];
+            let number = names::number(&part.name, &live.name).filter(|number| *number > 0);
+            number.is_some_and(|number| {
+                let before = [&live.name[..], format!(".{}", number - 1).as_bytes()].concat();
+                let packed = [".gz", ".zst", ".xz"].map(|end| [&before, end.as_bytes()].concat());
+                let is_it = |name: &Vec<u8>| name_hash(name) == entry.name;
+                self.is_placed(part, live) && packed.iter().chain([&before]).any(is_it)
+            })
+        })
+    }
+
+    /// Refuses to pass over a file that is not given and may contain lines that were not read.
+    pub(super) fn refuse_unread(&self) -> Result<()> {
+        let all = 0..self.files.all.len();
+        let unread: Vec<usize> =
+            all.filter(|&at| self.slot_of(at).is_none() && self.is_unread(at)).collect();
+        let is_passed = |&at: &usize| {
+            let is_left_out = self.wanted.left_out.contains(&self.files.all[at].id);
+            !is_left_out && !self.is_copy(at)
+        };
+        let passed = unread.into_iter().filter(is_passed).map(|at| &self.files.all[at]);
+        let passed: Vec<&Found> = passed.collect();
+        if passed.is_empty() {
+            return Ok(());
+        }
+        for file in &passed {
+            let is_unknown = |live: &Found| live.is_given() && self.is_unknown_form(file, live);
+            if self.files.all.iter().any(is_unknown) {
+                return Err(refusals::unknown_format(file));
+            }
+            let format = self.wanted.content.unread(&file.open()?);
+            if let Some(format) = format.map_err(|error| Failure::reading(&file.path, &error))? {
+                return Err(refusals::undecoded(file, format));
+            }
+        }
+        let known = self.found.iter().flatten().map(|(at, _)| &self.files.all[*at]);
+        Err(refusals::unread(&passed, &known.collect::<Vec<_>>(), &self.files.all))
+    }
+}

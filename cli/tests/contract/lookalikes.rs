@@ -1,0 +1,236 @@
+//! Files that look like inputs of `dedup --output` and are none, and inputs that do not look like
+//! it: other rotations than those of numbers and dates, and files that begin with the same header.
+
+use crate::exactly_once::Place;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use std::fs::{self, File};
+use std::io::Write;
+use std::time::{Duration, SystemTime};
+
+fn output(place: &Place) -> String {
+    String::from_utf8(place.read("out")).expect("UTF-8")
+}
+
+fn rename(place: &Place, from: &str, to: &str) {
+    fs::rename(place.path(from), place.path(to)).expect("renamed");
+}
+
+/// Waits until the clock of the files has advanced.
+fn tick() {
+    std::thread::sleep(Duration::from_millis(20));
+}
+
+fn gzip(place: &Place, from: &str, to: &str) {
+    let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+    packed.write_all(&place.read(from)).expect("memory");
+    place.write(to, &packed.finish().expect("memory"));
+    fs::remove_file(place.path(from)).expect("removed");
+}
+
+#[test]
+fn a_part_that_a_rotation_of_an_unknown_kind_has_made_is_not_passed_over() {
+    let tai = ["@40000000678f1a2b0a1b2c3d.s", "@40000000678f1a3c1b2c3d4e.s"];
+    let dates = ["20261124_current", "20261125_current"];
+    for ([first, second], more) in
+        [(tai, &[][..]), (dates, &[]), (["current.Tue", "current.Wed"], &["--complete"])]
+    {
+        let place = Place::new();
+        place.write("current", b"one\n");
+        place.run("out", &["current"], more);
+        tick();
+        rename(&place, "current", first);
+        place.write(second, b"two\nhal");
+        tick();
+        place.write("current", b"three\n");
+        let sentence = place.refuse_with("out", &["current"], more);
+        assert!(sentence.contains("no run has read"), "{sentence}");
+        let (_, order) = sentence.split_once("in this order: ").expect("an order");
+        let [two, three] = [second, "current"].map(|name| place.path(name));
+        assert!(order.contains(&format!("{two} {three}")), "{sentence}");
+        place.run("out", &[second, "current"], &["--complete"]);
+        assert_eq!(output(&place), "one\ntwo\nhal\nthree\n");
+        // Nothing is asked for again.
+        rename(&place, "current", "@40000000678f1a4d1b2c3d4e.s");
+        place.write("current", b"four\n");
+        place.run("out", &["current"], &[]);
+        assert_eq!(output(&place), "one\ntwo\nhal\nthree\nfour\n");
+    }
+}
+
+#[test]
+fn a_part_of_an_unknown_rotation_ends_when_the_log_follows() {
+    let place = Place::new();
+    place.write("current", b"one\n");
+    place.run("out", &["current"], &[]);
+    tick();
+    rename(&place, "current", "@40000000678f1a2b0a1b2c3d.s");
+    place.write("@40000000678f1a3c1b2c3d4e.s", b"two\nhal");
+    tick();
+    place.write("current", b"three\n");
+    place.run("out", &["@40000000678f1a3c1b2c3d4e.s", "current"], &[]);
+    assert_eq!(output(&place), "one\ntwo\nhal\nthree\n");
+    // What it has made may go.
+    for name in ["@40000000678f1a2b0a1b2c3d.s", "@40000000678f1a3c1b2c3d4e.s"] {
+        fs::remove_file(place.path(name)).expect("removed");
+    }
+    place.append("current", b"four\n");
+    place.run("out", &["current"], &[]);
+    assert_eq!(output(&place), "one\ntwo\nhal\nthree\nfour\n");
+}
+
+#[test]
+fn a_part_with_an_unknown_ending_is_named_and_may_be_left_out() {
+    for part in ["h.log.1.lzma", "h-20261125.log.zip", "h.log.2026-11-25.br"] {
+        let place = Place::new();
+        place.write(part, b"packed");
+        place.write("h.log", b"two\n");
+        let sentence = place.refuse("out", &["h.log"]);
+        let is_named = sentence.contains(&place.path(part)) && sentence.contains("--leave-out");
+        assert!(is_named && sentence.contains("not read"), "{sentence}");
+        place.run("out", &["h.log"], &["--leave-out", &place.path(part)]);
+        place.append("h.log", b"three\n");
+        place.run("out", &["h.log"], &[]);
+        assert_eq!(output(&place), "two\nthree\n");
+    }
+    // What it was made from is there.
+    let place = Place::new();
+    place.write("h.log.1", b"one\n");
+    place.write("h.log.1.lzma", b"packed");
+    place.write("h.log.1.md5", b"a sum");
+    place.write("h.log", b"two\n");
+    place.run("out", &["h.log.1", "h.log"], &[]);
+    assert_eq!(output(&place), "one\ntwo\n");
+}
+
+const HEADER: &str =
+    "order_id,customer_id,created_at,updated_at,status,amount,currency,country,source\n";
+const COLUMN: [&str; 2] = ["--csv-field", "order_id"];
+
+#[test]
+fn a_file_with_the_same_header_is_not_taken_for_one_that_is_gone() {
+    // The next of a series, and another file of the same name.
+    for next in ["export-20261125.csv", "export-20261124.csv", "export-20261125.csv.gz"] {
+        let place = Place::new();
+        let first = "export-20261124.csv";
+        place.write(first, HEADER.as_bytes());
+        place.run("out", &[first], &COLUMN);
+        place.append(first, b"1,a\n");
+        fs::create_dir(place.path("archive")).expect("a directory");
+        rename(&place, first, "archive/first.csv");
+        tick();
+        place.write("next", format!("{HEADER}2,b\n").as_bytes());
+        match next.ends_with(".gz") {
+            true => gzip(&place, "next", next),
+            false => rename(&place, "next", next),
+        }
+        let sentence = place.refuse_with("out", &[next], &COLUMN);
+        assert!(sentence.contains("neither among the inputs"), "{sentence}");
+        let alike = format!("{} begins like it", place.path(next));
+        assert!(sentence.contains(&alike), "{sentence}");
+        place.run("out", &["archive/first.csv", next], &COLUMN);
+        assert_eq!(output(&place), format!("{HEADER}1,a\n2,b\n"));
+    }
+}
+
+#[test]
+fn a_file_left_out_that_is_gone_leaves_out_no_other_with_its_header() {
+    let place = Place::new();
+    place.write("h-20261124.csv", HEADER.as_bytes());
+    place.write("h.csv", format!("{HEADER}1,a\n").as_bytes());
+    let left_out = place.path("h-20261124.csv");
+    place.run("out", &["h.csv"], &[&COLUMN[..], &["--leave-out", &left_out]].concat());
+    fs::remove_file(left_out).expect("removed");
+    rename(&place, "h.csv", "h-20261125.csv");
+    place.write("h-20261126.csv", format!("{HEADER}2,a\n").as_bytes());
+    tick();
+    place.write("h.csv", format!("{HEADER}3,a\n").as_bytes());
+    let sentence = place.refuse_with("out", &["h.csv"], &COLUMN);
+    assert!(sentence.contains("no run has read") && sentence.contains("h-20261126.csv"));
+    place.run("out", &["h-20261126.csv", "h.csv"], &COLUMN);
+    assert_eq!(output(&place), format!("{HEADER}1,a\n2,a\n3,a\n"));
+}
+
+#[test]
+fn a_log_is_found_in_its_compressed_part_though_the_new_one_has_its_header() {
+    for lines in [0, 300] {
+        let place = Place::new();
+        let rows: String = (0..lines).map(|row| format!("{row},of the first log\n")).collect();
+        place.write("h.csv", format!("{HEADER}{rows}").as_bytes());
+        place.run("out", &["h.csv"], &COLUMN);
+        place.append("h.csv", b"1000,a\n");
+        gzip(&place, "h.csv", "h.csv.1.gz");
+        tick();
+        place.write("h.csv", format!("{HEADER}{rows}2000,b\n").as_bytes());
+        place.run("out", &["h.csv.1.gz", "h.csv"], &COLUMN);
+        assert_eq!(output(&place), format!("{HEADER}{rows}1000,a\n2000,b\n"));
+    }
+}
+
+#[test]
+fn a_long_input_is_found_under_any_name_also_if_it_was_copied_and_has_grown() {
+    let place = Place::new();
+    let lines: String = (0..300).map(|line| format!("the line {line} of the log\n")).collect();
+    place.write("from-a-server.log", lines.as_bytes());
+    place.run("out", &["from-a-server.log"], &[]);
+    fs::remove_file(place.path("from-a-server.log")).expect("removed");
+    tick();
+    // As rsync does: another file, under the name of the former one.
+    place.write("from-a-server.log", format!("{lines}more\n").as_bytes());
+    place.run("out", &["from-a-server.log"], &[]);
+    fs::remove_file(place.path("from-a-server.log")).expect("removed");
+    place.write("moved.log", format!("{lines}more\nand more\n").as_bytes());
+    place.run("out", &["moved.log"], &[]);
+    assert_eq!(output(&place), format!("{lines}more\nand more\n"));
+}
+
+/// Writes parts of a log in this order, and the log; returns the order that a refusal names.
+fn order(place: &Place, parts: &[&str]) -> String {
+    let now = SystemTime::now();
+    for (age, part) in (0..).zip(parts) {
+        place.write(part, format!("part {age}\n").as_bytes());
+        let file = File::options().write(true).open(place.path(part)).expect("it is there");
+        file.set_modified(now - Duration::from_secs(100 - age)).expect("a time");
+    }
+    place.write("h.log", b"the log\n");
+    let sentence = place.refuse("out", &["h.log"]);
+    let (_, order) = sentence.split_once("in this order: ").expect("an order");
+    let (order, _) = order.split_once(", or").expect("an alternative");
+    order.replace(&place.path(""), "")
+}
+
+#[test]
+fn numbers_that_grow_with_the_time_are_named_in_the_order_of_the_times() {
+    let up = ["h.log.1", "h.log.2", "h.log.3"];
+    assert_eq!(order(&Place::new(), &up), "h.log.1 h.log.2 h.log.3 h.log");
+    let down = ["h.log.3", "h.log.2", "h.log.1"];
+    assert_eq!(order(&Place::new(), &down), "h.log.3 h.log.2 h.log.1 h.log");
+    // Of parts that were copied, the times tell nothing.
+    let mixed = ["h.log.2", "h.log.3", "h.log.1"];
+    assert_eq!(order(&Place::new(), &mixed), "h.log.3 h.log.2 h.log.1 h.log");
+}
+
+#[test]
+fn a_rotation_that_begins_with_a_larger_number_is_followed_once_that_is_accepted() {
+    let place = Place::new();
+    place.write("h.log", b"one\n");
+    place.run("out", &["h.log"], &[]);
+    rename(&place, "h.log", "h.log.3");
+    place.write("h.log", b"two\n");
+    let sentence = place.refuse("out", &["h.log"]);
+    assert!(sentence.contains("h.log.1 is not there"), "{sentence}");
+    place.run("out", &["h.log"], &["--accept-missing"]);
+    rename(&place, "h.log.3", "h.log.4");
+    rename(&place, "h.log", "h.log.3");
+    place.append("h.log.3", b"more\n");
+    place.write("h.log", b"three\n");
+    place.run("out", &["h.log"], &[]);
+    assert_eq!(output(&place), "one\ntwo\nmore\nthree\n");
+    // Two rotations, of which a part is gone.
+    rename(&place, "h.log.4", "h.log.6");
+    rename(&place, "h.log.3", "h.log.5");
+    rename(&place, "h.log", "h.log.4");
+    place.write("h.log", b"five\n");
+    let sentence = place.refuse("out", &["h.log"]);
+    assert!(sentence.contains("is not there"), "{sentence}");
+}
