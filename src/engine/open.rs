@@ -359,9 +359,9 @@ pub(crate) fn for_reading(
     )
 }
 
-/// Begins a timeline although there was no space (the error `full`). Frees, in turn, log from before
-/// an alteration, log that no timeline needs, the fallback base, and at last all log, once the state
-/// is written as a snapshot.
+/// Begins a timeline although there was no space (the error `full`). Frees, in turn, log from
+/// before an alteration, log that no timeline needs, the fallback base, and at last all log, once
+/// the state is written as a snapshot.
 fn begin_in_space_of_log(
     media: &dyn Media,
     meta: &Meta,

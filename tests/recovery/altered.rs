@@ -543,6 +543,7 @@ fn an_alteration_loses_no_past_if_nobody_can_read_how_much_is_wished() {
     let before = filter.digest().expect("a digest");
     let keep = media.open("keep", Access::Write).expect("the file with the wish");
     keep.write_at(b"?", 12).expect("a damage");
+    assert_eq!(filter.stat().expect("figures").keep_log, Keep::Bytes(u64::MAX));
     filter.alter(windows(1), Unlogged::Refuse).expect("its log is there");
     let past = Reader::<Any>::at_on(media, At::Lsn(before.lsn - 1), options());
     let found = past.expect("it is kept").digest().expect("a digest");
