@@ -21,10 +21,10 @@ struct Refusing {
 
 impl Refusing {
     fn start(status: &'static str, code: &'static str, message: &'static str) -> Self {
-        Self::refusing((status, code, message), false)
+        Self::start_with((status, code, message), false)
     }
 
-    fn refusing(refusal: (&'static str, &'static str, &'static str), all: bool) -> Self {
+    fn start_with(refusal: (&'static str, &'static str, &'static str), all: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();
         let puts = Arc::new(AtomicU64::new(0));
@@ -176,7 +176,7 @@ async fn each_refusal_of_a_server_is_one_sentence_that_says_what_to_do() {
 async fn a_bucket_that_does_not_exist_is_not_taken_for_an_empty_one() {
     for code in ["NoSuchBucket", "ContainerNotFound"] {
         let refusal = ("404 Not Found", code, "It does not exist.");
-        let server = Refusing::refusing(refusal, true);
+        let server = Refusing::start_with(refusal, true);
         let parent = tempfile::tempdir().expect("a directory");
         let dir = parent.path().join("new");
         let store = store(server.port, "key");
