@@ -78,9 +78,13 @@ pub fn put_away(
     }
 }
 
-/// Returns the files of the log from before alterations that were not put away. Also those whose
-/// former `meta` is damaged are recognised, by the number of the log after them.
-fn left(media: &dyn Media, meta: &Meta, listing: &Listing) -> Result<Vec<FileName>> {
+/// Returns the files of the log from before alterations that were not put away, by the kept files
+/// `meta`. Also those whose former `meta` is damaged are recognised, by the number of the log after
+/// them.
+///
+/// # Errors
+/// [`Error::Io`](crate::Error::Io).
+pub fn left(media: &dyn Media, meta: &Meta, listing: &Listing) -> Result<Vec<FileName>> {
     if listing.others.is_empty() {
         return Ok(Vec::new());
     }
@@ -103,7 +107,8 @@ pub fn remove_oldest(
     numbers: impl IntoIterator<Item = u64>,
 ) -> Result<bool> {
     let (mut numbers, listing) = (numbers.into_iter(), Listing::of_filter(media, meta.log_uuid)?);
-    if left(media, meta, &listing)?.is_empty() {
+    let left = left(media, meta, &listing)?;
+    if left.is_empty() {
         return kept_files::remove_oldest(media, meta, numbers);
     }
     let (keep, second) = (keep_file::wished(media)?, Timestamp::now().as_unix_millis() / 1000);
@@ -113,8 +118,10 @@ pub fn remove_oldest(
         // The disk takes no name any more. What is kept goes first, because it is older, and
         // otherwise would lie before a gap; some of that log may have a second name by now.
         Err(error) if error.is_full() => {
-            remove_for_good(media, Listing::read(media)?.kept(), &mut numbers)?;
-            put_away(media, meta, (Keep::Nothing, second), numbers)?;
+            let listing = Listing::of_filter(media, meta.log_uuid)?;
+            remove_for_good(media, listing.kept(), &mut numbers)?;
+            let left = left.into_iter().filter(|file| listing.others.contains(file));
+            remove_for_good(media, left, numbers)?;
             Ok(true)
         }
         Err(error) => Err(error),

@@ -5,7 +5,7 @@
 //! the older of them with the log that only it needs: files that would only be read if the newest
 //! snapshot were damaged.
 
-use crate::archive::former::put_away;
+use crate::archive::former::{left, put_away};
 use crate::archive::keep_file;
 use crate::archive::kept_files::{self, Archive, Now};
 use crate::clock::{Clock, Timestamp};
@@ -304,14 +304,12 @@ impl Reclaim {
         self.shared.sync_directory()?;
         let newest = listing.snapshots[at];
         let numbers = || repeat_with(|| self.shared.log.next_temporary());
+        // So does log from before an alteration that could not be put away.
+        let former = left(&*self.shared.media, &self.shared.meta, &listing)?;
         if listing.has_kept() {
             remove_kept(&*self.shared.media, &mut listing, newest, numbers())?;
         }
-        // So does log from before an alteration that could not be put away.
-        if !listing.others.is_empty() {
-            let none = (Keep::Nothing, 0);
-            put_away(&*self.shared.media, &self.shared.meta, none, numbers())?;
-        }
+        remove_for_good(&*self.shared.media, former, numbers())?;
         // The snapshot's writer may have died before this. Repair must not search for log below.
         self.shared.header().snapshot().raise(newest);
         let log = listing.segments_below(newest).iter();

@@ -278,8 +278,10 @@ fn a_file_of_another_log_that_may_not_be_read_is_no_obstacle() {
     let place = &user.place;
     place.write("app.log", b"one\n");
     user.may_read("app.log", 0o644);
-    place.write("app-audit.log", b"secret\n");
-    user.may_read("app-audit.log", 0o600);
+    for name in ["app-audit.log", "app-audit.log.1", "app-audit.log.2.gz"] {
+        place.write(name, b"secret\n");
+        user.may_read(name, 0o600);
+    }
     assert_eq!(user.dedup(&["app.log"]).code, Some(0));
     place.append("app.log", b"two\n");
     fs::copy(place.path("app.log"), place.path("app.log.1")).expect("a copy");

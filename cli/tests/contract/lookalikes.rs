@@ -101,6 +101,49 @@ fn a_part_with_an_unknown_ending_is_named_and_may_be_left_out() {
     place.write("h.log", b"two\n");
     place.run("out", &["h.log.1", "h.log"], &[]);
     assert_eq!(output(&place), "one\ntwo\n");
+    // Also in a format that is read.
+    let place = Place::new();
+    place.write("h.log.1", b"one\n");
+    gzip(&place, "h.log.1", "h.log.1.gz");
+    place.write("h.log.1.note", b"of somebody");
+    place.write("h.log.2.gz.tmp", b"being made");
+    place.write("h.log", b"two\n");
+    place.run("out", &["h.log.1.gz", "h.log"], &[]);
+    assert_eq!(output(&place), "one\ntwo\n");
+}
+
+#[test]
+fn a_log_of_its_own_is_no_part_of_one_that_was_renamed_by_hand() {
+    let place = Place::new();
+    place.write("app.log", b"one\n");
+    if fs::metadata(place.path("app.log")).and_then(|file| file.created()).is_err() {
+        println!("skipped: files have no time of creation here");
+        return;
+    }
+    place.write("app-audit.log", b"of another service\n");
+    tick();
+    place.run("out", &["app.log"], &[]);
+    tick();
+    rename(&place, "app.log", "app-before-upgrade.log");
+    place.write("app.log", b"two\n");
+    place.append("app-audit.log", b"and more\n");
+    place.run("out", &["app.log"], &[]);
+    assert_eq!(output(&place), "one\ntwo\n");
+}
+
+#[test]
+fn a_short_input_that_was_replaced_by_a_longer_one_is_continued_if_that_is_accepted() {
+    let place = Place::new();
+    place.write("h.log", b"one\n");
+    place.run("out", &["h.log"], &[]);
+    tick();
+    place.write("new", b"one\ntwo\n");
+    rename(&place, "new", "h.log");
+    let sentence = place.refuse("out", &["h.log"]);
+    let is_named = sentence.contains("continues behind what was read");
+    assert!(is_named && !sentence.contains("the name that it had"), "{sentence}");
+    place.run("out", &["h.log"], &["--accept-missing"]);
+    assert_eq!(output(&place), "one\ntwo\n");
 }
 
 const HEADER: &str =

@@ -10,11 +10,12 @@ const OLD: [&[u8]; 5] = [b".old", b".prev", b".bak", b".orig", b"~"];
 const ARCHIVES: [&[u8]; 10] =
     [b"zip", b"lzma", b"br", b"Z", b"7z", b"rar", b"lzo", b"sz", b"bz", b"lrz"];
 
-/// Endings that name no format of compression: of other logs and tables, and of checksums,
-/// signatures and positions of a rotated file.
-const OTHERS: [&[u8]; 17] = [
+/// Endings that name no format of compression: of other logs and tables, of checksums, signatures
+/// and positions of a rotated file, and of files that are being written.
+const OTHERS: [&[u8]; 23] = [
     b"log", b"txt", b"csv", b"tsv", b"json", b"jsonl", b"out", b"err", b"md5", b"sha1", b"sha256",
-    b"sha512", b"asc", b"sig", b"pos", b"idx", b"lock",
+    b"sha512", b"asc", b"sig", b"pos", b"offset", b"idx", b"meta", b"done", b"lock", b"swp",
+    b"tmp", b"part",
 ];
 
 /// The longest ending of an unknown format.

@@ -70,10 +70,14 @@ pub fn also_missing(failure: Failure, others: &[Entry], files: &[Found]) -> Fail
 }
 
 /// Adds to a failure that a file begins like the missing one.
-pub fn alike(failure: Failure, file: &Found) -> Failure {
+pub fn alike(failure: Failure, entry: &Entry, file: &Found) -> Failure {
+    let remedy = if entry.name == name_hash(&file.name) {
+        format!("give {ACCEPT}, which continues behind what was read")
+    } else {
+        "give it the name that it had, with the ending that a rotation adds".to_owned()
+    };
     failure.and(&format!(
-        "{} begins like it, as all files with its header do; if it is the same file, give it the \
-         name that it had, with the ending that a rotation adds",
+        "{} begins like it, as all files with its header do; if it is the same file, {remedy}",
         file.path.display()
     ))
 }

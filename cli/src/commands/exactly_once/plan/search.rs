@@ -107,8 +107,8 @@ impl Search<'_> {
             if !is_candidate || file.size == 0 || slot.is_some_and(|slot| self.is_input(slot)) {
                 continue;
             }
-            // Others beside the inputs may be anything.
-            if file.is_forbidden() && !self.is_part(file) {
+            // Others beside the inputs may be anything, also parts of other logs.
+            if file.is_forbidden() && !self.is_part_of_given(file) {
                 continue;
             }
             let failed = |error| Failure::reading(&file.path, &error);
@@ -197,6 +197,12 @@ impl Search<'_> {
     fn is_made(&self, file: &Found, entry: &Entry) -> bool {
         let is_live = |name: &[u8]| self.files.all.iter().any(|live| live.name == name);
         names::is_made_from(&file.name, |name| name_hash(name) == entry.name, is_live)
+    }
+
+    /// As [`Search::is_part`], of one that is given.
+    fn is_part_of_given(&self, file: &Found) -> bool {
+        let is_of = |live: &Found| live.is_given() && names::is_rotated(&file.name, &live.name);
+        self.files.all.iter().any(is_of)
     }
 
     /// Returns whether by its name a file belongs to the rotation of another one.

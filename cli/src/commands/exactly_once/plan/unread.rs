@@ -17,7 +17,9 @@ impl Search<'_> {
             return false;
         }
         let is_new = file.newest > self.inputs.seen || self.is_clock_back;
-        if is_new && self.strange.iter().any(|(strange, _)| *strange == at) {
+        // What was there when the last run began was no part then, and has another writer.
+        let has_come = file.born == 0 || file.born > self.inputs.seen || self.is_clock_back;
+        if is_new && has_come && self.strange.iter().any(|(strange, _)| *strange == at) {
             return true;
         }
         let given = self.files.all.iter().enumerate().filter(|(_, live)| live.is_given());
@@ -45,7 +47,9 @@ impl Search<'_> {
         let Some(base) = names::unknown_form(&file.name, &live.name) else { return false };
         let is_base = |other: &Found| {
             let is_older = base != live.name || self.is_part(other);
-            other.name == base && other.size > 0 && other.is_beside(file) && is_older
+            let is_form = base != live.name && names::unpacked(&other.name) == base;
+            let is_it = (other.name == base && is_older) || is_form;
+            is_it && other.size > 0 && other.is_beside(file)
         };
         !self.files.all.iter().any(is_base)
     }
@@ -121,7 +125,7 @@ impl Search<'_> {
             None => (first, refusals::missing(&self.entry(first), all)),
         };
         if let Some((_, at)) = self.alike.iter().find(|(slot, _)| *slot == of) {
-            failure = refusals::alike(failure, &all[*at]);
+            failure = refusals::alike(failure, &self.entry(of), &all[*at]);
         }
         let others = lost.iter().filter(|slot| **slot != of).map(|&slot| self.entry(slot));
         Err(refusals::also_missing(failure, &others.collect::<Vec<Entry>>(), all))
