@@ -1,12 +1,14 @@
 //! The errors of this crate: each names the object, what was expected, what was found, and what to
 //! do.
 
-use crate::files::may_pass;
 use ebbtide::units::visible;
-use std::fmt;
+use std::{fmt, io};
 
 const ELSEWHERE: &str = "stop the writers here; to continue on this machine later, fetch into a \
                          new directory";
+
+/// The errors of a process, and of a system, with too many open files.
+const TOO_MANY_FILES: [i32; 2] = [24, 23];
 
 /// The result of this crate's functions.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -87,6 +89,15 @@ pub enum Error {
         /// What it was.
         found: String,
     },
+}
+
+/// Returns whether an error of the system may pass without a change of settings: a full disk, too
+/// many open files, too little memory.
+pub(crate) fn may_pass(error: &io::Error) -> bool {
+    let kinds =
+        [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded, io::ErrorKind::OutOfMemory];
+    kinds.contains(&error.kind())
+        || error.raw_os_error().is_some_and(|code| TOO_MANY_FILES.contains(&code))
 }
 
 impl Error {

@@ -1,21 +1,10 @@
 //! Files and directories of this machine. It does not know what they are for.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, may_pass};
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-
-/// The errors of a process, and of a system, with too many open files.
-const TOO_MANY_FILES: [i32; 2] = [24, 23];
-
-/// Returns whether an error of the system may pass without a change of settings: a full disk, too
-/// many open files, too little memory.
-pub fn may_pass(error: &std::io::Error) -> bool {
-    let kinds = [ErrorKind::StorageFull, ErrorKind::QuotaExceeded, ErrorKind::OutOfMemory];
-    kinds.contains(&error.kind())
-        || error.raw_os_error().is_some_and(|code| TOO_MANY_FILES.contains(&code))
-}
 
 /// Creates the error for a file of this machine.
 pub fn io(action: &'static str, path: &Path, error: &std::io::Error) -> Error {

@@ -1,7 +1,6 @@
 //! Snapshots as objects: uploaded in parts from a file of the filter, downloaded into another one.
 
-use crate::error::{Error, Result};
-use crate::files::may_pass;
+use crate::error::{Error, Result, may_pass};
 use crate::link::{Snapshot, digest};
 use crate::store::{Folder, Store};
 use bytes::Bytes;
