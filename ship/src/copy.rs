@@ -34,6 +34,9 @@ const ENDING: Duration = Duration::from_secs(2);
 /// come with each byte of links. A shipper puts the next snapshot once the log is as long as one.
 const BUDGET: Duration = Duration::from_millis(100);
 const PARTS_A_BYTE: u64 = 2;
+/// The time that these bytes take at most, after which links are looked for, and parts come with
+/// the next look: as much as has passed without parts, between these.
+const OWED: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
 
 const MIXED: &str = "the objects of two filters are mixed here: ship to another prefix";
 const REPLACED: &str = "somebody has removed or replaced what was copied from there: keep this \
@@ -56,6 +59,8 @@ pub struct Copy {
     newer: Option<u64>,
     /// Bytes of parts that are still to come with the links that have.
     owed: u64,
+    /// When parts were downloaded last.
+    renewed: Option<tokio::time::Instant>,
     /// The link in which the log at the end began, and that of the newest base that is noted here.
     /// If the log began later, a fetch from the copy goes to the newest base in it.
     began: u64,
@@ -122,6 +127,7 @@ impl Copy {
             wanted: None,
             newer: None,
             owed: 0,
+            renewed: None,
             began: 0,
             noted: 0,
             certain: None,
@@ -180,10 +186,16 @@ impl Copy {
     /// removed.
     pub async fn renew_base(&mut self) -> Result<()> {
         let begun = tokio::time::Instant::now();
-        while self.is_due() && (begun.elapsed() < BUDGET || self.owed > 0) {
+        let passed = self.renewed.map_or(Duration::ZERO, |renewed| begun - renewed);
+        let most = passed.clamp(OWED.0, OWED.1);
+        let limit = |owed| if owed > 0 { most } else { BUDGET };
+        while self.is_due() && begun.elapsed() < limit(self.owed) {
             self.owed = self.owed.saturating_sub(self.download().await?);
         }
-        self.owed = 0;
+        self.renewed = Some(tokio::time::Instant::now());
+        if !self.is_due() {
+            self.owed = 0;
+        }
         Ok(())
     }
 
@@ -291,6 +303,7 @@ impl Copy {
             }
             if !self.names(Folder::Base).await?.is_empty() {
                 (self.certain, self.is_whole) = (Some(Instant::now()), true);
+                self.owed = 0;
                 return Ok(());
             }
         }
@@ -432,8 +445,11 @@ impl Copy {
 
     /// Has the newer base noted next that has waited.
     async fn want_newer(&mut self) -> Result<()> {
-        let Some(number) = self.newer.take() else { return Ok(()) };
-        match read_link(&self.local, number).await? {
+        let Some(number) = self.newer else { return Ok(()) };
+        let read = read_link(&self.local, number).await?;
+        // Not before it was read: after an error it still waits.
+        self.newer = None;
+        match read {
             Some((link, _)) => self.want(&link),
             None => Ok(()),
         }

@@ -83,8 +83,11 @@ pub fn has_put(media: &dyn Media, shipper: u128, link: u64) -> Result<bool> {
 /// one of this directory: its successors may die before they have begun.
 pub fn write(media: &dyn Media, (shipper, link): (u128, u64), newest: u128) -> Result<()> {
     let write = || {
-        let before = Note::read(media)?.shippers;
+        let Note { newest: before_newest, shippers: before } = Note::read(media)?;
         let of_newest = before.iter().copied().find(|&known| known == newest);
+        // Of this chain. Of another one the number says nothing.
+        let known = before_newest.filter(|_| of_newest.is_some());
+        let link = link.max(known.unwrap_or(0));
         let others = before.iter().copied().filter(|&known| known != newest);
         let shippers = [Some(shipper), of_newest].into_iter().flatten().chain(others);
         let shippers = shippers.take(SHIPPERS).collect();
@@ -140,6 +143,17 @@ mod tests {
         raise(&media, 11).expect("as it was");
         assert!(has_put(&media, 7, 12).expect("read") && !has_put(&media, 7, 13).expect("read"));
         assert!(!has_put(&media, 8, 1).expect("read"));
+    }
+
+    #[test]
+    fn a_beginning_lowers_the_number_only_for_another_chain() {
+        let media = directory();
+        write(&media, (7, 3), 0).expect("written");
+        raise(&media, 12).expect("raised");
+        write(&media, (8, 9), 7).expect("written");
+        assert!(has_put(&media, 7, 12).expect("read"));
+        write(&media, (9, 5), 1).expect("written");
+        assert!(has_put(&media, 7, 5).expect("read") && !has_put(&media, 7, 6).expect("read"));
     }
 
     #[test]

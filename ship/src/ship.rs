@@ -27,6 +27,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const LINK_BYTES: usize = 2 << 20;
 /// The links of a round, at most: what else there is to be done is not left undone for longer.
 const LINKS: u64 = 16;
+/// How often a store that does not answer is asked whether it keeps shippers apart.
+const PROBES: u32 = 4;
 /// The log since the start of a snapshot from which on a new one is shipped, at least.
 const SNAPSHOT_LOG_BYTES: u64 = 1 << 20;
 
@@ -278,7 +280,15 @@ impl Shipper {
     /// Checks that the store refuses to put an object that is there: these bytes.
     async fn check_fence(&self, bytes: Bytes) -> Result<()> {
         let name = link_name(self.tip.number);
-        if self.store.put_new(Folder::Chain, &name, bytes).await? == Put::Exists {
+        let mut probes = 1;
+        // The link is there: an answer that is lost says nothing about it.
+        let put = loop {
+            match self.store.put_new(Folder::Chain, &name, bytes.clone()).await {
+                Err(error) if error.is_transient() && probes < PROBES => probes += 1,
+                put => break put?,
+            }
+        };
+        if put == Put::Exists {
             return Ok(());
         }
         Err(Error::Store {

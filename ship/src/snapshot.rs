@@ -10,6 +10,7 @@ use ebbtide::media::{Access, Media, MediaFile};
 use futures::StreamExt;
 use std::io::ErrorKind;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// The length of a part, whose digest is in the link.
 const PART_BYTES: u64 = 8 << 20;
@@ -63,41 +64,75 @@ pub fn digests(media: &dyn Media, file: &SnapshotFile) -> Result<Option<Vec<u128
     open(media, file)?.map(|open| digests_of(media, file, &*open)).transpose()
 }
 
-/// Checks all frames of a snapshot: what is damaged here would have the right digests in the store.
-/// Returns false if the file is gone.
-fn is_sound(media: &dyn Media, file: &SnapshotFile) -> Result<bool> {
-    match verify_snapshot_on(media, file) {
-        Ok(()) => Ok(true),
-        Err(Inner::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(false),
-        Err(Inner::Damaged { offset, expected, found, .. }) => Err(Error::Store {
-            object: media.path().join(&file.name).display().to_string(),
-            action: "ship",
-            found: format!("expected {expected} at byte {offset}, found {found}"),
-            remedy: "look at the disk, and write another snapshot (`ebbtide snapshot DIR`); log is \
-                     shipped nevertheless",
+/// What a snapshot of a filter is found to be.
+#[derive(Debug, Clone)]
+pub enum Condition {
+    Sound,
+    /// The file is not there any more.
+    Gone,
+    /// What is wrong with it.
+    Damaged(String),
+}
+
+/// Does work with whole files, which takes long, beside the tasks of this thread.
+async fn beside<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| match error.try_into_panic() {
+        Ok(panic) => std::panic::resume_unwind(panic),
+        Err(error) => Err(Error::Store {
+            object: "a snapshot".into(),
+            action: "read",
+            found: error.to_string(),
+            remedy: "it is tried again",
             is_transient: true,
         }),
+    })
+}
+
+/// Checks all frames of a snapshot: what is damaged here would have the right digests in the store.
+pub async fn check(media: &Arc<dyn Media>, file: &SnapshotFile) -> Result<Condition> {
+    let (media, file) = (media.clone(), file.clone());
+    let check = move || match verify_snapshot_on(&*media, &file) {
+        Ok(()) => Ok(Condition::Sound),
+        Err(Inner::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
+            Ok(Condition::Gone)
+        }
+        Err(Inner::Damaged { offset, expected, found, .. }) => {
+            let found = format!("expected {expected} at byte {offset}, found {found}");
+            Ok(Condition::Damaged(found))
+        }
         Err(error) => Err(error.into()),
+    };
+    beside(check).await
+}
+
+/// Creates the error for a snapshot of a filter that is damaged.
+pub fn damaged(media: &dyn Media, file: &SnapshotFile, found: String) -> Error {
+    Error::Store {
+        object: media.path().join(&file.name).display().to_string(),
+        action: "ship",
+        found,
+        remedy: "look at the disk, and write another snapshot (`ebbtide snapshot DIR`); log is \
+                 shipped nevertheless",
+        is_transient: true,
     }
 }
 
-/// Uploads a snapshot of a filter. `None` if the file is gone. `from_link` is the link with the
-/// record of its start; `id` makes its name unique.
+/// Uploads a snapshot of a filter that is sound. `None` if the file is gone. `from_link` is the
+/// link with the record of its start; `id` makes its name unique.
 pub async fn upload(
     store: &Store,
-    media: &dyn Media,
+    media: &Arc<dyn Media>,
     (origin, file): (&Origin, &SnapshotFile),
     (from_link, id): (u64, u64),
 ) -> Result<Option<Snapshot>> {
-    let Some(open) = open(media, file)? else { return Ok(None) };
-    if !is_sound(media, file)? {
-        return Ok(None);
-    }
+    let Some(open) = open(&**media, file)? else { return Ok(None) };
     let name = format!("{}{id:016x}", snapshot_prefix(file.start));
-    let read = |range: Range<u64>| read_file(media, &file.name, &*open, range);
+    let read = |range: Range<u64>| read_file(&**media, &file.name, &*open, range);
     store.upload(Folder::Snapshot, &name, file.bytes, read).await?;
     // Read again: the file does not change, and what was uploaded is compared with it.
-    let digests = digests_of(media, file, &*open)?;
+    let (media, of) = (media.clone(), file.clone());
+    let digests = beside(move || digests_of(&*media, &of, &*open)).await?;
     Ok(Some(Snapshot {
         name,
         log: origin.log,

@@ -35,8 +35,8 @@ pub struct Standing {
     pub confirmed: u64,
     /// Its interval.
     pub every: Duration,
-    /// When its last round began that had no error, by this machine's clock: what was durable then
-    /// is shipped.
+    /// When its last round began that has shipped what was durable then, by this machine's clock.
+    /// A snapshot that fails does not count, unless nothing can be fetched without it.
     pub succeeded: SystemTime,
     /// Why its last round failed; `None` if it did not.
     pub failure: Option<String>,

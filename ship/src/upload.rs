@@ -3,12 +3,12 @@
 
 use crate::error::{Error, Result};
 use crate::link::Snapshot;
-use crate::snapshot;
+use crate::snapshot::{self, Condition};
 use crate::store::{Folder, Store};
 use ebbtide::inspect::{Origin, SnapshotFile};
 use ebbtide::media::Media;
 use std::sync::Arc;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 
 /// The longest time to wait until a snapshot that is damaged is removed.
 const REMOVAL: std::time::Duration = std::time::Duration::from_secs(10);
@@ -24,8 +24,21 @@ pub struct Job {
     pub id: u64,
 }
 
-/// What a task has done: what is in the store, and whether all of it is as it was put.
-type Ended = (Option<Snapshot>, Result<()>);
+/// What a task has done.
+#[derive(Debug)]
+struct Ended {
+    /// What is in the store, and whether all of it is as it was put.
+    snapshot: Option<Snapshot>,
+    result: Result<()>,
+    /// What is wrong with the file.
+    damage: Option<String>,
+}
+
+impl Ended {
+    fn of(snapshot: Option<Snapshot>, result: Result<()>) -> Self {
+        Self { snapshot, result, damage: None }
+    }
+}
 
 /// The upload of one snapshot at a time. Dropped, it ends.
 #[derive(Debug, Default)]
@@ -35,13 +48,23 @@ pub struct Upload {
     ended: Option<Ended>,
     /// What is in the store, but could not be read back.
     unread: Option<(SnapshotFile, Snapshot)>,
+    /// A file that is damaged, and how: it is not read again each time.
+    damaged: Option<(SnapshotFile, String)>,
     has_failed: bool,
 }
 
 impl Upload {
     /// Returns whether a snapshot may be begun.
-    pub fn is_idle(&self) -> bool {
+    pub fn is_idle(&mut self) -> bool {
+        self.join();
         self.tasks.is_empty() && self.ended.is_none()
+    }
+
+    /// Notes what has ended.
+    fn join(&mut self) {
+        if self.ended.is_none() {
+            self.ended = self.tasks.try_join_next().and_then(joined);
+        }
     }
 
     /// Returns whether the last one that has ended has failed.
@@ -57,55 +80,80 @@ impl Upload {
     /// Begins with a snapshot. What is in the store of it is only read back.
     pub fn begin(&mut self, store: Store, media: Arc<dyn Media>, job: Job) {
         let unread = self.unread.take().filter(|(file, _)| *file == job.file);
+        let damaged = self.damaged.take_if(|(file, _)| *file == job.file);
         self.file = Some(job.file.clone());
-        self.tasks.spawn(run(store, media, job, unread.map(|(_, snapshot)| snapshot)));
+        let known = (unread.map(|(_, snapshot)| snapshot), damaged.map(|(_, damage)| damage));
+        self.tasks.spawn(run(store, media, job, known));
     }
 
-    /// Waits until a snapshot that was begun has ended; without one, endlessly.
+    /// Waits until a snapshot that was begun has ended, or was lost with its runtime; without one,
+    /// endlessly.
     pub async fn end(&mut self) {
         if self.ended.is_some() {
             return;
         }
         match self.tasks.join_next().await {
-            Some(Ok(ended)) => self.ended = Some(ended),
-            // It is never cancelled but with this.
-            Some(Err(error)) => std::panic::resume_unwind(error.into_panic()),
+            Some(ended) => self.ended = joined(ended),
             None => std::future::pending().await,
         }
     }
 
     /// Returns the snapshot that has ended, once, if it may get its link; `None` if there is none.
     pub fn take(&mut self) -> Result<Option<Snapshot>> {
-        if self.ended.is_none()
-            && let Some(joined) = self.tasks.try_join_next()
-        {
-            match joined {
-                Ok(ended) => self.ended = Some(ended),
-                Err(error) => std::panic::resume_unwind(error.into_panic()),
-            }
-        }
-        let Some((snapshot, result)) = self.ended.take() else { return Ok(None) };
+        self.join();
+        let Some(Ended { snapshot, result, damage }) = self.ended.take() else { return Ok(None) };
         self.has_failed = result.is_err();
         match result {
             Ok(()) => Ok(snapshot),
             Err(error) => {
-                self.unread = self.file.take().zip(snapshot);
+                let file = self.file.take();
+                self.damaged = file.clone().zip(damage);
+                self.unread = file.zip(snapshot);
                 Err(error)
             }
         }
     }
 }
 
-async fn run(store: Store, media: Arc<dyn Media>, job: Job, unread: Option<Snapshot>) -> Ended {
+/// Returns what a task has done; `None` if its runtime ended before it did, so that it is begun
+/// again.
+fn joined(task: std::result::Result<Ended, JoinError>) -> Option<Ended> {
+    match task.map_err(JoinError::try_into_panic) {
+        Ok(ended) => Some(ended),
+        Err(Ok(panic)) => std::panic::resume_unwind(panic),
+        Err(Err(_)) => None,
+    }
+}
+
+/// Checks and uploads a snapshot; what is in the store already, or is damaged, is known.
+async fn run(
+    store: Store,
+    media: Arc<dyn Media>,
+    job: Job,
+    (unread, damage): (Option<Snapshot>, Option<String>),
+) -> Ended {
     let snapshot = match unread {
         Some(snapshot) => snapshot,
         None => {
+            let condition = match damage {
+                Some(damage) => Ok(Condition::Damaged(damage)),
+                None => snapshot::check(&media, &job.file).await,
+            };
+            match condition {
+                Ok(Condition::Sound) => {}
+                Ok(Condition::Gone) => return Ended::of(None, Ok(())),
+                Ok(Condition::Damaged(damage)) => {
+                    let error = snapshot::damaged(&*media, &job.file, damage.clone());
+                    return Ended { snapshot: None, result: Err(error), damage: Some(damage) };
+                }
+                Err(error) => return Ended::of(None, Err(error)),
+            }
             let (of, parts) = ((&job.origin, &job.file), (job.from_link, job.id));
-            match snapshot::upload(&store, &*media, of, parts).await {
+            match snapshot::upload(&store, &media, of, parts).await {
                 Ok(Some(snapshot)) => snapshot,
                 // The file is gone: there is a newer one.
-                Ok(None) => return (None, Ok(())),
-                Err(error) => return (None, Err(error)),
+                Ok(None) => return Ended::of(None, Ok(())),
+                Err(error) => return Ended::of(None, Err(error)),
             }
         }
     };
@@ -116,8 +164,8 @@ async fn run(store: Store, media: Arc<dyn Media>, job: Job, unread: Option<Snaps
             let names = [snapshot.name];
             let removal = store.remove(Folder::Snapshot, &names);
             let _ = tokio::time::timeout(REMOVAL, removal).await;
-            (None, Err(damage))
+            Ended::of(None, Err(damage))
         }
-        read => (Some(snapshot), read),
+        read => Ended::of(Some(snapshot), read),
     }
 }

@@ -34,7 +34,8 @@ pub struct Status {
     pub confirmed: u64,
     /// The shipper's timeline.
     pub timeline: u64,
-    /// When the last round began that had no error, and has shipped what was durable then.
+    /// When the last round began that has shipped what was durable then, whatever else has failed.
+    /// While nothing can be fetched without the next snapshot, only one that had no error.
     pub succeeded: Instant,
     /// The same by this machine's clock.
     pub succeeded_at: SystemTime,
@@ -464,14 +465,16 @@ fn note(
     let (status, kept) = &mut *locked;
     (status.confirmed, status.timeline) = (shipper.confirmed(), shipper.timeline());
     (status.gaps, status.is_pending) = (shipper.gaps(), shipper.is_pending());
+    let is_failing = round.is_err() || shipper.has_failed_upload();
+    // A snapshot that fails delays no log, unless nothing can be fetched without it.
+    let is_late = shipper.is_behind() || (is_failing && shipper.is_pending());
+    if !is_late {
+        status.succeeded = begun;
+        status.succeeded_at = SystemTime::now() - begun.elapsed();
+    }
     let continues = match round {
         Ok(shipped) => {
-            let is_failing = shipper.has_failed_upload();
             status.failure.take_if(|_| !is_failing);
-            if !shipper.is_behind() && !is_failing {
-                status.succeeded = begun;
-                status.succeeded_at = SystemTime::now() - begun.elapsed();
-            }
             status.links += shipped.links;
             status.bytes += shipped.log_bytes + shipped.snapshot_bytes;
             true

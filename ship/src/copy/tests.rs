@@ -21,7 +21,12 @@ struct Place {
 
 impl Place {
     async fn new() -> Self {
-        let wait = ThrottleConfig { wait_get_per_call: BUDGET * 10, ..ThrottleConfig::default() };
+        Self::after(BUDGET * 11 / 10).await
+    }
+
+    /// Each get takes as long as this.
+    async fn after(wait: Duration) -> Self {
+        let wait = ThrottleConfig { wait_get_per_call: wait, ..ThrottleConfig::default() };
         let objects = ThrottledStore::new(InMemory::new(), wait);
         let store = Store::of(Arc::new(objects), "orders/7", "memory:///orders/7");
         let mut place = Self { store, before: 0, number: 0, lsn: 1 };
@@ -140,6 +145,55 @@ async fn with_log_as_long_as_a_snapshot_comes_the_snapshot() {
         look(&mut copy).await;
         assert_eq!((noted(&copy).await, partials(&dir).len()), (place.number, 0));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn parts_that_take_long_hold_up_no_look_and_come_with_later_ones() {
+    let parent = tempfile::tempdir().expect("a directory");
+    let dir = parent.path().join("new");
+    let wait = OWED.0 / 4;
+    let mut place = Place::after(wait).await;
+    let mut copy = place.copy(&dir).await;
+    place.log(PART * PARTS / 32).await;
+    place.snapshot().await;
+    for _ in 0..3 {
+        assert!(noted(&copy).await < place.number);
+        copy.look().await.expect("a look");
+        let begun = tokio::time::Instant::now();
+        copy.renew_base().await.expect("parts");
+        assert!(begun.elapsed() <= OWED.0 + wait, "{:?}", begun.elapsed());
+    }
+    assert_eq!((noted(&copy).await, copy.owed), (place.number, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_base_waits_also_after_its_link_could_not_be_read() {
+    let parent = tempfile::tempdir().expect("a directory");
+    let dir = parent.path().join("new");
+    let mut place = Place::new().await;
+    let mut copy = place.copy(&dir).await;
+    place.log(1).await;
+    let first = place.snapshot().await;
+    look(&mut copy).await;
+    place.snapshot().await;
+    look(&mut copy).await;
+    let removed = place.store.remove(Folder::Snapshot, std::slice::from_ref(&first));
+    removed.await.expect("a removal");
+    let path = dir.join("chain").join(link_name(place.number));
+    let link = std::fs::read(&path).expect("a link");
+    std::fs::write(&path, "damaged").expect("damage");
+    copy.look().await.expect("a look");
+    // The former one ends before that.
+    while copy.wanted.is_some() {
+        copy.renew_base().await.expect("no part");
+    }
+    copy.renew_base().await.expect_err("damage");
+    assert_eq!(copy.newer, Some(place.number));
+    std::fs::write(&path, link).expect("a link");
+    for _ in 0..2 * PARTS {
+        look(&mut copy).await;
+    }
+    assert_eq!(noted(&copy).await, place.number);
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,6 +11,7 @@ use object_store::memory::InMemory;
 use std::io;
 use std::path::Path;
 use std::sync::Mutex;
+use std::thread::{ThreadId, current};
 
 type Hook = Box<dyn FnMut() -> io::Result<()> + Send>;
 
@@ -19,11 +20,13 @@ type Hook = Box<dyn FnMut() -> io::Result<()> + Send>;
 struct Hooked {
     inner: Memory,
     before_list: Arc<Mutex<Option<Hook>>>,
+    /// The threads that open files.
+    opened: Arc<Mutex<Vec<ThreadId>>>,
 }
 
 impl Hooked {
     fn new() -> Self {
-        Self { inner: Memory::new(), before_list: Arc::default() }
+        Self { inner: Memory::new(), before_list: Arc::default(), opened: Arc::default() }
     }
 
     /// Sets what happens when the files are listed this often from now on.
@@ -64,6 +67,7 @@ impl Media for Hooked {
     }
 
     fn open(&self, name: &str, access: Access) -> io::Result<Box<dyn MediaFile>> {
+        self.opened.lock().expect("no panic").push(current().id());
         self.inner.open(name, access)
     }
 
@@ -257,6 +261,48 @@ async fn a_shipper_begins_while_the_filter_is_altered() {
             assert_eq!(fetched(&store).await, digest_of(&filter), "{case}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_damaged_snapshot_is_read_once_and_beside_the_thread_that_ships() {
+    let (store, media) = (store(), Hooked::new());
+    let filter = filter(media.inner.clone(), Keep::Nothing);
+    let mut shipper = begin(&store, media.clone()).await.expect("a shipper");
+    insert(&filter, 0..100);
+    filter.checkpoint().expect("a checkpoint");
+    let snapshot = snapshots_on(&media).expect("a list").remove(0);
+    let file = media.inner.open(&snapshot.name, Access::Write).expect("a snapshot");
+    file.write_at(&[0x5a; 8], 5000).expect("damage");
+    let mut failures = Vec::new();
+    for _ in 0..2 {
+        media.opened.lock().expect("no panic").clear();
+        let error = shipper.round().await.expect_err("damage");
+        let elsewhere = |id: &&ThreadId| **id != current().id();
+        let reads = media.opened.lock().expect("no panic").iter().filter(elsewhere).count();
+        failures.push((error.to_string(), error.is_transient(), reads));
+    }
+    let (text, ..) = &failures[0];
+    assert_eq!(failures, [(text.clone(), true, 1), (text.clone(), true, 0)]);
+    insert(&filter, 100..200);
+    filter.checkpoint().expect("another one");
+    assert!(shipper.round().await.expect("a round").snapshot_bytes > 0);
+    assert_eq!(fetched(&store).await, digest_of(&filter));
+}
+
+#[test]
+fn a_snapshot_whose_runtime_has_ended_is_begun_again() {
+    let runtime =
+        || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let (store, media) = (store(), Memory::new());
+    let filter = filter(media.clone(), Keep::Nothing);
+    let mut shipper = runtime().block_on(begin(&store, media)).expect("a shipper");
+    insert(&filter, 0..100);
+    filter.checkpoint().expect("a checkpoint");
+    for waits in [false, false, true] {
+        let round = runtime().block_on(shipper.round_of(LINKS, waits)).expect("a round");
+        assert_eq!(round.snapshot_bytes > 0, waits);
+    }
+    assert_eq!(runtime().block_on(fetched(&store)), digest_of(&filter));
 }
 
 #[tokio::test]

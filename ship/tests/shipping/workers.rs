@@ -148,6 +148,50 @@ fn what_is_shipped_is_flushed_although_no_snapshot_can_be_put() {
 }
 
 #[test]
+fn log_that_is_shipped_is_not_late_because_no_snapshot_can_be_put() {
+    let scene = Scene::new(|call| match call {
+        Call::Put(path, _) if is_in(&path, "snapshot") => {
+            let refused = Error::Generic { store: "scripted", source: "refused".into() };
+            Box::pin(async { Err(refused) })
+        }
+        _ => Box::pin(async { Ok(()) }),
+    });
+    let worker = scene.start();
+    scene.filter.insert("first").expect("an insert");
+    scene.filter.checkpoint().expect("a checkpoint");
+    scene.filter.insert("second").expect("an insert");
+    let flush = || worker.flush(Duration::from_secs(10)).expect("the log is shipped");
+    while worker.status().failure.is_none() {
+        flush();
+    }
+    for key in 0..5_u64 {
+        let before = worker.status().succeeded;
+        scene.filter.insert(key.to_le_bytes()).expect("an insert");
+        // A round is noted in the status before the next one begins.
+        flush();
+        flush();
+        let status = worker.status();
+        assert!(status.succeeded > before && status.failure.is_some(), "{status:?}");
+    }
+}
+
+#[test]
+fn a_shipper_begins_although_the_answers_about_its_link_are_lost() {
+    let puts = AtomicU64::new(0);
+    let scene = Scene::new(move |call| match call {
+        Call::Put(path, _) if is_in(&path, "chain") => {
+            let is_lost = (1..4).contains(&puts.fetch_add(1, Ordering::Relaxed));
+            let lost = Error::Generic { store: "scripted", source: "no answer".into() };
+            Box::pin(async move { if is_lost { Err(lost) } else { Ok(()) } })
+        }
+        _ => Box::pin(async { Ok(()) }),
+    });
+    let worker = scene.start();
+    scene.filter.insert("first").expect("an insert");
+    worker.flush(Duration::from_secs(60)).expect("shipped");
+}
+
+#[test]
 fn log_is_shipped_while_a_snapshot_is_uploaded_for_hours() {
     let asked = Arc::new(AtomicU64::new(0));
     let counted = asked.clone();
