@@ -80,7 +80,8 @@ pub(crate) fn alter_filter<K>(
                 filter.current.replace(&engine, made)?;
                 return Ok(altered);
             }
-            Err(Error::Retired { replaced: false, .. }) if is_gone => {}
+            // Another thread of this handle may have closed the engine, to open the next one.
+            Err(Error::Retired { replaced: false, .. } | Error::Closed { .. }) if is_gone => {}
             // Another thread has closed the handle meanwhile.
             Err(Error::Retired { .. }) => return Err(engine.shared.ended()),
             Err(error) => return Err(error),
