@@ -3,11 +3,14 @@
 //! Randomness and settings: [`random`], [`zipf`], [`environment`]. Filters to work on: [`samples`].
 //! The comparison of a recovered filter with its operations: [`prefix`], [`copies`]. Media that
 //! fail: [`failing`], the [`crash`] disk, [`write_back`] that fails, and [`space`] of adjustable
-//! size. Real file systems that are small: [`mount`]. Processes of a test: [`child`].
+//! size. A copy of what others change meanwhile: [`beside`]. Real file systems that are small:
+//! [`mount`]. Processes of a test: [`child`].
 //!
 //! Nothing here is shipped. Under loom, which replaces the atomics of the engine, only [`random`]
 //! exists. Under shuttle the rest works on the words of a schedule, and there are `schedule`s.
 
+#[cfg(not(loom))]
+pub mod beside;
 #[cfg(not(loom))]
 pub mod child;
 #[cfg(not(loom))]

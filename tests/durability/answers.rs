@@ -2,12 +2,11 @@
 //! was durable before.
 
 use crate::claims::options;
-use ebbtide::media::{Access, ByteLocks, Media, MediaFile, Memory};
+use ebbtide::media::{Media, Memory};
 use ebbtide::{Bloom, Checked, Claim, Durability, Filter, Since};
+use ebbtide_testkit::beside::Beside;
 use ebbtide_testkit::crash::disk::CrashDisk;
 use ebbtide_testkit::random::Random;
-use std::io::Result;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,67 +53,17 @@ fn cleared() {
     }
 }
 
-/// A medium to which somebody copies, while others write into what is copied.
-#[derive(Debug)]
-struct Beside<'a> {
-    to: &'a CrashDisk,
-    from: &'a Filter<Bloom>,
-}
-
-impl Media for Beside<'_> {
-    fn create(&self, name: &str, bytes: u64) -> Result<Box<dyn MediaFile>> {
-        let begin = self.from.stat().expect("figures").inserts;
-        insert(self.from, begin..begin + 50);
-        self.to.create(name, bytes)
-    }
-
-    fn path(&self) -> &Path {
-        self.to.path()
-    }
-
-    fn make(&self) -> Result<()> {
-        self.to.make()
-    }
-
-    fn list(&self) -> Result<Vec<String>> {
-        self.to.list()
-    }
-
-    fn open(&self, name: &str, access: Access) -> Result<Box<dyn MediaFile>> {
-        self.to.open(name, access)
-    }
-
-    fn rename(&self, from: &str, to: &str) -> Result<()> {
-        self.to.rename(from, to)
-    }
-
-    fn rename_new(&self, from: &str, to: &str) -> Result<()> {
-        self.to.rename_new(from, to)
-    }
-
-    fn remove(&self, name: &str) -> Result<()> {
-        self.to.remove(name)
-    }
-
-    fn sync(&self) -> Result<()> {
-        self.to.sync()
-    }
-
-    fn locks(&self, name: &str, access: Access) -> Result<Box<dyn ByteLocks>> {
-        self.to.locks(name, access)
-    }
-
-    fn boot_id(&self) -> Result<u128> {
-        self.to.boot_id()
-    }
-}
-
 /// Only beside writers has the copy a log.
 fn backed_up() {
     let filter = create(Arc::new(Memory::new()));
     insert(&filter, 0..500);
     let disk = CrashDisk::new();
-    filter.backup_on(&Beside { to: &disk, from: &filter }).expect("a backup");
+    let others = || {
+        let begin = filter.stat().expect("figures").inserts;
+        insert(&filter, begin..begin + 50);
+        Ok(())
+    };
+    filter.backup_on(&Beside { to: &disk, others: &others }).expect("a backup");
     let whole = reopen(disk.without_process()).digest().expect("a digest");
     assert!(whole.inserts >= 550, "written during the copy: {whole:?}");
     for seed in 0..40 {

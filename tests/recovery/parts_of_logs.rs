@@ -3,11 +3,10 @@
 use crate::moments::options;
 use ebbtide::history::{At, History, Unlogged};
 use ebbtide::inspect::restore_at_on;
-use ebbtide::media::{Access, ByteLocks, Media, MediaFile, Memory};
+use ebbtide::media::{Access, Media, Memory};
 use ebbtide::{AgePartitioned, Any, Code, Error, Filter, Keep, Reader, Timestamp};
-use std::io::Result;
+use ebbtide_testkit::beside::Beside;
 use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
 
 const START: u64 = 1_700_000_000_000_000;
@@ -175,60 +174,6 @@ fn a_log_without_a_base_says_what_it_has_with_an_lsn_of_it() {
     }
 }
 
-/// A medium to which somebody copies, while a checkpoint of others removes kept log.
-#[derive(Debug)]
-struct Beside<'a> {
-    to: Memory,
-    from: &'a dyn Media,
-}
-
-impl Media for Beside<'_> {
-    fn create(&self, name: &str, bytes: u64) -> Result<Box<dyn MediaFile>> {
-        segments(self.from, u64::MAX).iter().try_for_each(|(_, name)| self.from.remove(name))?;
-        self.to.create(name, bytes)
-    }
-
-    fn path(&self) -> &Path {
-        self.to.path()
-    }
-
-    fn make(&self) -> Result<()> {
-        self.to.make()
-    }
-
-    fn list(&self) -> Result<Vec<String>> {
-        self.to.list()
-    }
-
-    fn open(&self, name: &str, access: Access) -> Result<Box<dyn MediaFile>> {
-        self.to.open(name, access)
-    }
-
-    fn rename(&self, from: &str, to: &str) -> Result<()> {
-        self.to.rename(from, to)
-    }
-
-    fn rename_new(&self, from: &str, to: &str) -> Result<()> {
-        self.to.rename_new(from, to)
-    }
-
-    fn remove(&self, name: &str) -> Result<()> {
-        self.to.remove(name)
-    }
-
-    fn sync(&self) -> Result<()> {
-        self.to.sync()
-    }
-
-    fn locks(&self, name: &str, access: Access) -> Result<Box<dyn ByteLocks>> {
-        self.to.locks(name, access)
-    }
-
-    fn boot_id(&self) -> Result<u128> {
-        self.to.boot_id()
-    }
-}
-
 #[test]
 fn a_filter_restored_as_of_a_moment_lacks_no_operation_if_its_log_is_removed_meanwhile() {
     for (is_altered, is_open) in [(false, false), (true, false), (false, true), (true, true)] {
@@ -241,10 +186,14 @@ fn a_filter_restored_as_of_a_moment_lacks_no_operation_if_its_log_is_removed_mea
             filter.alter(window(1), Unlogged::Refuse).expect("its log is kept");
         }
         let _open = is_open.then_some(filter);
-        let beside = Beside { to: Memory::new(), from: &*media };
+        // A checkpoint of others removes kept log.
+        let others =
+            || segments(&*media, u64::MAX).iter().try_for_each(|(_, name)| media.remove(name));
+        let copy = Memory::new();
+        let beside = Beside { to: &copy, others: &others };
         let restored = restore_at_on(&*media, At::Lsn(lsn - 1), &beside);
         if restored.is_ok() {
-            let to: Arc<dyn Media> = Arc::new(beside.to.clone());
+            let to: Arc<dyn Media> = Arc::new(copy);
             let found: Filter = Filter::open_on(to, options()).expect("a filter");
             assert_eq!(digest(&found), before, "{is_altered} {is_open}");
         }

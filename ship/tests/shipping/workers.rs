@@ -120,15 +120,19 @@ fn a_worker_beside_a_writer_that_never_pauses_flushes_and_stops() {
     worker.stop().expect("a last round");
 }
 
-#[test]
-fn what_is_shipped_is_flushed_although_no_snapshot_can_be_put() {
-    let scene = Scene::new(|call| match call {
+fn refuse_snapshots(call: Call) -> Answer {
+    match call {
         Call::Put(path, _) if is_in(&path, "snapshot") => {
             let refused = Error::Generic { store: "scripted", source: "refused".into() };
             Box::pin(async { Err(refused) })
         }
         _ => Box::pin(async { Ok(()) }),
-    });
+    }
+}
+
+#[test]
+fn what_is_shipped_is_flushed_although_no_snapshot_can_be_put() {
+    let scene = Scene::new(refuse_snapshots);
     let worker = scene.start();
     scene.filter.insert("first").expect("an insert");
     worker.flush(Duration::from_secs(60)).expect("shipped");
@@ -149,13 +153,7 @@ fn what_is_shipped_is_flushed_although_no_snapshot_can_be_put() {
 
 #[test]
 fn log_that_is_shipped_is_not_late_because_no_snapshot_can_be_put() {
-    let scene = Scene::new(|call| match call {
-        Call::Put(path, _) if is_in(&path, "snapshot") => {
-            let refused = Error::Generic { store: "scripted", source: "refused".into() };
-            Box::pin(async { Err(refused) })
-        }
-        _ => Box::pin(async { Ok(()) }),
-    });
+    let scene = Scene::new(refuse_snapshots);
     let worker = scene.start();
     scene.filter.insert("first").expect("an insert");
     scene.filter.checkpoint().expect("a checkpoint");
