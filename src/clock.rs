@@ -5,7 +5,7 @@
 //! backwards inside a filter, or continue it after a reboot: `engine/time.rs` does.
 
 use crate::platform::system;
-use crate::sync::mutex::Mutex;
+use crate::primitives::mutex::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -38,7 +38,7 @@ impl Timestamp {
     #[must_use]
     pub fn now() -> Self {
         #[cfg(shuttle)]
-        return crate::sync::scheduled::wall().into();
+        return crate::primitives::scheduled::wall().into();
         #[cfg(not(shuttle))]
         SystemTime::now().into()
     }

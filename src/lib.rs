@@ -94,11 +94,11 @@ pub mod media;
 mod meta;
 mod options;
 mod platform;
+mod primitives;
 mod recovery;
 #[cfg(feature = "serde")]
 mod serial;
 mod snapshot;
-mod sync;
 mod telemetry;
 mod wal;
 
@@ -178,7 +178,7 @@ struct FrontPage;
 /// Primitives whose every step is chosen by a schedule of `tests/schedules/`.
 #[cfg(shuttle)]
 #[doc(hidden)]
-pub use sync::scheduled;
+pub use primitives::scheduled;
 
 /// The protocols over shared memory, for the models in `tests/loom/`.
 #[cfg(loom)]
@@ -187,8 +187,8 @@ pub mod models {
     pub use crate::engine::ticket_list;
     pub use crate::image::{claims, seqlock, stripe_table, words};
     pub use crate::locks::{single_flight, stripe_lock};
-    pub mod sync {
-        pub use crate::sync::{AtomicU64, Ordering, Watermark};
+    pub mod primitives {
+        pub use crate::primitives::{AtomicU64, Ordering, Watermark};
     }
     pub use ebbtide_core::kind::Totals;
     pub mod undo {

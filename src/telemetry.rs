@@ -92,7 +92,7 @@ mod on {
     use super::{Timed, Work};
     use crate::error::Result;
     use crate::platform::fork::Guard;
-    use crate::sync::Instant;
+    use crate::primitives::Instant;
     use std::path::Path;
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::time::Duration;

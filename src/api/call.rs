@@ -15,7 +15,7 @@ use crate::engine::shared::Shared;
 use crate::engine::write;
 use crate::error::Result;
 use crate::options::Durability;
-use crate::sync::Hint;
+use crate::primitives::Hint;
 use ebbtide_core::inference::{AgePosterior, Form, Penalty, Prior, decide};
 use ebbtide_core::kind::{Age, Estimate, Within};
 use std::cell::Cell;

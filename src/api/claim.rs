@@ -9,7 +9,7 @@ use crate::engine::claims::{self, ClaimAnswer};
 use crate::engine::held_claims::ClaimedKey;
 use crate::engine::outcome::Waits;
 use crate::error::{Error, Result};
-use crate::sync::{Hint, Instant};
+use crate::primitives::{Hint, Instant};
 use ebbtide_core::claims::LeaseTime;
 use std::fmt;
 use std::time::Duration;

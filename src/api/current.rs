@@ -11,7 +11,7 @@ use crate::engine::maintenance::Tasks;
 use crate::engine::open;
 use crate::engine::outcome::Waits;
 use crate::error::{Error, Result};
-use crate::sync::Mutex;
+use crate::primitives::Mutex;
 use std::sync::{Arc, OnceLock};
 
 /// What a call waits for that must not.

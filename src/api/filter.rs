@@ -12,7 +12,7 @@ use crate::engine::outcome::Checked;
 use crate::error::Result;
 use crate::media::Media;
 use crate::options::Options;
-use crate::sync::Hint;
+use crate::primitives::Hint;
 use ebbtide_core::kind::Parameters;
 use std::path::Path;
 use std::sync::Arc;

@@ -23,7 +23,7 @@ use crate::engine::stats::{Digest, Stat};
 use crate::error::{Error, Result};
 use crate::media::{Disk, Media};
 use crate::options::Options;
-use crate::sync::Mutex;
+use crate::primitives::Mutex;
 use arc_swap::ArcSwap;
 use ebbtide_core::inference::{AgePosterior, Penalty, Prior};
 use ebbtide_core::kind::{Age, Estimate, Parameters, Within};

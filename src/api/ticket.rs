@@ -3,7 +3,7 @@
 use crate::engine::ticket_list::TicketId;
 use crate::engine::tickets::Tickets;
 use crate::error::Result;
-use crate::sync::Mutex;
+use crate::primitives::Mutex;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;

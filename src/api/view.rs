@@ -6,7 +6,7 @@ use crate::archive::past::Past;
 use crate::archive::whole::explained;
 use crate::clock::Clock;
 use crate::engine::open::{for_reading, read_meta};
-use crate::engine::time::continue_time;
+use crate::engine::time_base::continue_time;
 use crate::engine::{Engine, agreement};
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
@@ -17,8 +17,8 @@ use crate::locks::session::Sessions;
 use crate::media::{Access, Media, MediaFile, Memory};
 use crate::meta::Meta;
 use crate::options::{Downtime, Options};
+use crate::primitives::{Hint, Instant};
 use crate::recovery::{KnownExtent, rebuild_in_memory};
-use crate::sync::{Hint, Instant};
 use std::sync::Arc;
 use std::time::Duration;
 

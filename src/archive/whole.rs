@@ -5,7 +5,7 @@ use crate::format::names::FileName;
 use crate::media::{
     Access, BankStore, BootIdSource, ByteLocks, Holder, Media, MediaFile, UnnamedId,
 };
-use crate::sync::mutex::Mutex;
+use crate::primitives::mutex::Mutex;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind};

@@ -23,10 +23,10 @@ use crate::locks::session::Sessions;
 use crate::media::{Access, Media};
 use crate::meta::Meta;
 use crate::options::{Keep, Options};
+use crate::primitives;
 use crate::recovery::{KnownExtent, Listing};
 use crate::snapshot::write::SnapshotWriter;
 use crate::snapshot::{ChecksumSeed, SnapshotHeader};
-use crate::sync;
 use crate::wal::Segment;
 use crate::wal::segment::SegmentHeader;
 use ebbtide_core::block::Layout;
@@ -188,7 +188,7 @@ impl<'e> Alteration<'e> {
             // one.
             if !self.slots.try_opening()? {
                 drop(held);
-                sync::sleep(PAUSE);
+                primitives::sleep(PAUSE);
                 continue;
             }
             // A heartbeat, so that no snapshot of the former log starts where the new log does. It

@@ -11,8 +11,8 @@
 use crate::engine::task::{Task, Work};
 use crate::platform::per_process::PerProcess;
 use crate::platform::threads;
-use crate::sync::Instant;
-use crate::sync::mutex::{Condvar, Mutex};
+use crate::primitives::Instant;
+use crate::primitives::mutex::{Condvar, Mutex};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -239,7 +239,7 @@ impl Worker {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::sync::Hint;
+    use crate::primitives::Hint;
     use std::sync::mpsc::{Sender, channel};
 
     const LIMIT: Duration = Duration::from_secs(60);

@@ -4,9 +4,10 @@
 //! They wait within bounds, because a stopped process may delay a checkpoint. What a checkpoint
 //! removes if there is no space for it is described in [`crate::engine::reclaim`].
 
+use crate::engine::checkpoint_due;
 use crate::engine::shared::Shared;
 use crate::engine::wakeup::Wakeup;
-use crate::sync::{self, Hint, Instant, patience};
+use crate::primitives::{self, Hint, Instant, patience};
 use crate::telemetry::{self, Timed, Work};
 use crate::wal::record::RECORD_BYTES;
 use std::sync::Arc;
@@ -67,23 +68,8 @@ impl Backpressure {
             self.passed_after.set(newest);
             self.passed.set(0);
         }
-        let allowed = self.due() / RECORD_BYTES / ALLOWED_SHARE;
+        let allowed = checkpoint_due::bytes(&self.shared) / RECORD_BYTES / ALLOWED_SHARE;
         self.passed.next() < allowed
-    }
-
-    /// Returns the bytes of log that make a checkpoint due.
-    fn due(&self) -> u64 {
-        self.shared.options.checkpoint_due(self.shared.image.memory_bytes())
-    }
-
-    /// Returns whether the log since the newest snapshot is `times` the amount that makes a
-    /// checkpoint due.
-    pub(crate) fn is_due(&self, times: u64) -> bool {
-        let header = self.shared.header();
-        let newest = header.snapshot().hint().max(1);
-        let tail = header.tail().hint();
-        let gathered = tail.saturating_sub(newest).saturating_mul(RECORD_BYTES);
-        gathered > self.due().saturating_mul(times)
     }
 
     /// Requests a checkpoint from the background thread, and makes writers wait for it. Returns
@@ -123,7 +109,7 @@ impl Backpressure {
         self.wakeup.wake();
         let (mut seen, mut since) = (self.progress(), Instant::now());
         while seen != 0 && !self.shared.header().refuses() {
-            sync::sleep(PAUSE);
+            primitives::sleep(PAUSE);
             let now = self.progress();
             if now != seen {
                 (seen, since) = (now, Instant::now());
@@ -142,7 +128,7 @@ impl Backpressure {
         let tail = self.shared.header().tail().hint();
         let from = &self.restrained_from;
         let seen = from.get();
-        let next = tail.saturating_add(self.due() / RECORD_BYTES);
+        let next = tail.saturating_add(checkpoint_due::bytes(&self.shared) / RECORD_BYTES);
         // One of the threads that see it does it.
         if tail >= seen && from.replace(seen, next) {
             self.request();
@@ -211,7 +197,7 @@ mod tests {
                 insert(&filter, 100..101);
                 Instant::now()
             });
-            sync::sleep(Duration::from_millis(30));
+            primitives::sleep(Duration::from_millis(30));
             let ended = Instant::now();
             engine.backpressure.end_wait();
             let continued = waiting.join().expect("no panic");
@@ -221,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_waiter_wakes_the_threads_of_its_own_process_since_others_may_be_dead() {
-        struct Telling(crate::sync::mutex::Mutex<Sender<()>>);
+        struct Telling(crate::primitives::mutex::Mutex<Sender<()>>);
         impl Task for Telling {
             fn run(&self) -> Instant {
                 // The receiver may be gone.
@@ -232,7 +218,7 @@ mod tests {
         let filter = made(false);
         let engine = filter.engine();
         let (told, heard) = mpsc::channel();
-        let task = Arc::new(Telling(crate::sync::mutex::Mutex::new(told)));
+        let task = Arc::new(Telling(crate::primitives::mutex::Mutex::new(told)));
         let register = |work| background_threads::register(work, task.clone()).expect("a thread");
         engine.wakeup.begin([task::Work::Log, task::Work::Snapshots].map(register));
         (0..2).for_each(|_| heard.recv().expect("each runs at once"));

@@ -6,6 +6,7 @@
 //! directory is synced.
 
 use crate::engine::backpressure::{Backpressure, PATIENCE};
+use crate::engine::checkpoint_due;
 use crate::engine::group_commit::GroupCommit;
 use crate::engine::reclaim::Reclaim;
 use crate::engine::shared::{Local, Shared};
@@ -16,10 +17,10 @@ use crate::format::names::FileName;
 use crate::locks::handle_stripes::StripeGuard;
 use crate::locks::stripe_lock;
 use crate::media::Media;
+use crate::primitives::{self, Instant, Latch, Mutex};
 use crate::snapshot::copy::{self, State};
 use crate::snapshot::write::SnapshotWriter;
 use crate::snapshot::{ChecksumSeed, SnapshotHeader};
-use crate::sync::{self, Instant, Latch, Mutex};
 use crate::telemetry::{Timed, Work};
 use std::io;
 use std::sync::Arc;
@@ -113,7 +114,7 @@ impl Checkpoints {
         let mut writing = SnapshotRight { checkpoints: self, first: false, alone: false };
         writing.enter()?;
         while !writing.alone && start.elapsed() < patience {
-            sync::sleep(PAUSE);
+            primitives::sleep(PAUSE);
             // As long as the other one progresses, continue to wait.
             if self.backpressure.progress() != seen {
                 (start, seen) = (Instant::now(), self.backpressure.progress());
@@ -148,7 +149,7 @@ impl Checkpoints {
     /// [`Error::WouldWait`] if a process holds a stripe for too long.
     pub(crate) fn checkpoint_if_due(&self) -> Result<()> {
         let wanted = self.backpressure.is_requested();
-        if !(wanted || self.backpressure.is_due(1)) || self.shared.header().refuses() {
+        if !(wanted || checkpoint_due::is_due(&self.shared, 1)) || self.shared.header().refuses() {
             return Ok(());
         }
         // Nothing is written in vain, or waited for, until that stripe is released.
@@ -160,7 +161,7 @@ impl Checkpoints {
         let writing = self.begin_snapshot(if wanted { PATIENCE / 2 } else { Duration::ZERO })?;
         // Checked again: another handle may just have written it.
         let wanted = wanted && self.newest() == newest;
-        if wanted || self.backpressure.is_due(if writing.alone { 1 } else { OVERDUE }) {
+        if wanted || checkpoint_due::is_due(&self.shared, if writing.alone { 1 } else { OVERDUE }) {
             let start = self.write_checkpoint(false, Wait::Patiently)?;
             if wanted && start == newest {
                 // There was nothing to write, and still no space for log.

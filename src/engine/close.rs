@@ -11,9 +11,9 @@ use crate::engine::shared::Shared;
 use crate::engine::trust;
 use crate::error::Result;
 use crate::locks::stripe_lock;
+use crate::primitives;
 use crate::recovery::log_reader::LogReader;
-use crate::recovery::{Listing, trim};
-use crate::sync;
+use crate::recovery::{Listing, free_log};
 use crate::telemetry::{Timed, Work};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, PoisonError};
@@ -30,7 +30,7 @@ const CLOSING_TIME: Duration = Duration::from_secs(10);
 fn wait_for_operations(shared: &Shared) {
     let (header, ours) = (shared.header(), shared.stripes.owner());
     while shared.closing.is_busy() {
-        sync::sleep(PAUSE);
+        primitives::sleep(PAUSE);
     }
     for index in 0..header.stripe_count() {
         // A later lock sees the mark; an earlier one that this handle still holds is visible. If
@@ -39,7 +39,7 @@ fn wait_for_operations(shared: &Shared) {
         let word = header.stripe(index).lock_word();
         while stripe_lock::holder_in_order(word) == Some(ours) && trust::check_image(shared).is_ok()
         {
-            sync::sleep(PAUSE);
+            primitives::sleep(PAUSE);
         }
     }
 }
@@ -79,7 +79,7 @@ fn free_rest_of_log(shared: &Shared) {
     let Ok(mut listing) = Listing::read(&*shared.media) else { return };
     listing.segments.retain(|&(of, _)| of == timeline);
     if let Ok(history) = LogReader::open(&*shared.media, &listing, uuid) {
-        trim::free_ends(&*shared.media, &history, tail);
+        free_log::free_ends(&*shared.media, &history, tail);
     }
 }
 

@@ -3,7 +3,7 @@
 //! Operations that change a block are found by the stripe they hold, because counting them would
 //! cost each of them too much. All others, except queries, are counted here.
 
-use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
+use crate::primitives::{AtomicU64, Mutex, MutexGuard, Ordering};
 
 /// Whether a handle is closed, and the operations that must end first.
 #[derive(Debug, Default)]

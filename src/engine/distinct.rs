@@ -12,7 +12,7 @@ use crate::engine::time::{Stamp, Time};
 use crate::error::Result;
 use crate::image::BankSet;
 use crate::image::seqlock;
-use crate::sync::spin_hint;
+use crate::primitives::spin_hint;
 use ebbtide_core::kind::copy::BlockCopy;
 use ebbtide_core::kind::distinct::CardinalityQuery;
 use ebbtide_core::kind::{Cardinality, Moment, State};

@@ -14,7 +14,7 @@ use crate::engine::wakeup::Wakeup;
 use crate::error::{Error, Result};
 use crate::locks::single_flight::{self, Taken};
 use crate::options::Durability;
-use crate::sync::{self, Hint, Instant, patience};
+use crate::primitives::{self, Hint, Instant, patience};
 use crate::telemetry::{self, Timed, Work};
 use crate::wal::{Op, Record, Segment, empty_slots};
 use std::io;
@@ -295,7 +295,7 @@ fn is_unread(error: &Error) -> bool {
 pub(crate) fn again_if_unread(commit: impl Fn() -> Result<()>) -> Result<()> {
     for pause in PAUSES {
         match commit() {
-            Err(error) if is_unread(&error) => sync::sleep(pause),
+            Err(error) if is_unread(&error) => primitives::sleep(pause),
             committed => return committed,
         }
     }

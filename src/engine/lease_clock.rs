@@ -11,7 +11,7 @@ use crate::engine::shared::Shared;
 use crate::image::Control;
 use crate::image::words::TimeWords;
 use crate::media::Access;
-use crate::sync::AtomicU64;
+use crate::primitives::AtomicU64;
 use ebbtide_core::claims::HeldClaim;
 use ebbtide_core::kind::Micros;
 use std::sync::Arc;

@@ -7,7 +7,7 @@ use crate::engine::wakeup::RECORDS_PER_WAKEUP;
 use crate::error::Result;
 use crate::locks::single_flight::{self, Taken};
 use crate::options::Durability;
-use crate::sync::patience;
+use crate::primitives::patience;
 use crate::wal::Segment;
 use crate::wal::mapped_log::SMALL;
 use std::sync::Arc;

@@ -1,10 +1,11 @@
 //! Appending to the log: reserves slots and publishes records, in the log that is mapped.
 
 use crate::engine::backpressure::{Backpressure, RESTRAINED};
+use crate::engine::checkpoint_due;
 use crate::engine::log_space::PRESENT;
 use crate::engine::shared::Shared;
 use crate::engine::wakeup::{RECORDS_PER_WAKEUP, Wakeup};
-use crate::sync::Hint;
+use crate::primitives::Hint;
 use crate::wal::{Record, Segment};
 use std::sync::Arc;
 
@@ -123,7 +124,7 @@ impl LogWriter {
     /// Wakes the background tasks, as it is due every [`RECORDS_PER_WAKEUP`] records.
     fn note_records(&self) {
         self.wakeup.wake();
-        if self.backpressure.is_due(RESTRAINED) {
+        if checkpoint_due::is_due(&self.shared, RESTRAINED) {
             self.backpressure.restrain();
         }
     }

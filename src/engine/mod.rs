@@ -1,10 +1,10 @@
 //! The engine of an open filter: a list of parts, each of which uses only parts below it.
 //!
-//! - Life of a handle: `open` creates and opens filters, `alter` continues one with other
-//!   parameters, `machine_state` writes the new state as a snapshot, `close` waits for operations
-//!   in progress, `maintenance` has the background tasks of a filter. They work on an [`Engine`],
-//!   which is the parts of a handle.
-//! - Writes: `write` inserts and removes one key by one record; `with_events` does so with the
+//! - Life of a handle: `open` creates and opens filters, `full_disk` opens one where there is no
+//!   space, `alter` continues one with other parameters, `machine_state` writes the new state as a
+//!   snapshot, `close` waits for operations in progress, `maintenance` has the background tasks of
+//!   a filter. They work on an [`Engine`], which is the parts of a handle.
+//! - Writes: `write` inserts and removes one key by one record; `events` does so with the
 //!   events that must come first; `operation` is what both decide on, and how a record is applied.
 //!   `batch` commits batches of the caller; `prepared` is one before its commit, `staging` decides
 //!   its records, `overlay` shows blocks as they leave them. `commit_batch` appends and applies
@@ -12,18 +12,19 @@
 //!   holds its claim. `clear` removes all keys. `writer` is what all of them use.
 //! - Questions: `read` answers, `infer` computes posteriors, `distinct` counts the keys,
 //!   `details` and `stats` report figures.
-//! - Snapshots: `checkpoint` writes them, `reclaim` removes what they make superfluous,
-//!   `backpressure` makes writers wait for one.
+//! - Snapshots: `checkpoint` writes them, `checkpoint_due` says when, `reclaim` removes what they
+//!   make superfluous, `backpressure` makes writers wait for one.
 //! - The log: `log_writer` appends to it, `log_space` maps and allocates it, `group_commit` makes
 //!   it durable, `stripe_0_records` appends heartbeats and clears, `tickets` tells callers when
 //!   what they did is durable, `ticket_list` is the list of those that wait.
+//! - Time: `time` is the filter's, `time_base` carries it over restarts and reboots, `clock_copy`
+//!   serves operations that are not written yet; `lease_clock` is the time of leases. No other
+//!   module reads the clock of the filter.
 //! - Common: `stripes` acquires stripes and repairs what a dead owner left; `wakeup` wakes a `task`
-//!   of `background_threads`; `time` is the filter's time, `lease_clock` that of leases, and
-//!   no other module reads the clock of the filter; `shared` holds what all parts need; `trust`
-//!   checks that the image was written back; `directory` has small and temporary files,
-//!   `vacant_directory` checks a directory before a filter is created, `agreement` the options of
-//!   an existing one; `closing` is the mark of a closed handle, `outcome` an operation and its
-//!   outcome.
+//!   of `background_threads`; `shared` holds what all parts need; `trust` checks that the image was
+//!   written back; `directory` has small and temporary files, `vacant_directory` checks a directory
+//!   before a filter is created, `agreement` the options of an existing one; `closing` is the mark
+//!   of a closed handle, `outcome` an operation and its outcome.
 //!
 //! `tests/layers` keeps the order.
 
@@ -38,14 +39,18 @@ pub mod background_threads;
 pub mod backpressure;
 pub mod batch;
 pub mod checkpoint;
+pub mod checkpoint_due;
 pub mod claims;
 pub mod clear;
+pub mod clock_copy;
 pub mod close;
 pub mod closing;
 pub mod commit_batch;
 pub mod details;
 pub mod directory;
 pub mod distinct;
+pub mod events;
+pub mod full_disk;
 pub mod group_commit;
 pub mod held_claims;
 pub mod infer;
@@ -71,10 +76,10 @@ pub mod task;
 pub mod ticket_list;
 pub mod tickets;
 pub mod time;
+pub mod time_base;
 pub mod trust;
 pub mod vacant_directory;
 pub mod wakeup;
-pub mod with_events;
 pub mod write;
 pub mod writer;
 
@@ -91,7 +96,8 @@ use crate::engine::shared::Shared;
 use crate::engine::stats::{Digest, Stat};
 use crate::engine::stripes::StripeLocks;
 use crate::engine::tickets::Tickets;
-use crate::engine::time::{Time, TimeBase};
+use crate::engine::time::Time;
+use crate::engine::time_base::TimeBase;
 use crate::engine::wakeup::Wakeup;
 use crate::engine::writer::Writer;
 use crate::error::Result;

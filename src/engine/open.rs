@@ -6,16 +6,16 @@
 //! under the opening byte. Whenever a creator or an opener dies, the next opener finds either the
 //! old filter or the new one.
 
-use crate::archive::{former, keep_file};
+use crate::archive::keep_file;
 use crate::engine::directory::{
     LEFTOVER_TEMPORARY, SLOT_TEMPORARIES, clear, put_former_away, remove_temporaries,
     remove_temporaries_of, write_file,
 };
 use crate::engine::lease_clock::LeaseBase;
 use crate::engine::shared::Shared;
-use crate::engine::time::{TimeBase, continue_time};
+use crate::engine::time_base::{TimeBase, continue_time};
 use crate::engine::vacant_directory::{check_ours, check_vacant};
-use crate::engine::{Engine, agreement, trust};
+use crate::engine::{Engine, agreement, full_disk, trust};
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::image::rare_space;
@@ -29,9 +29,9 @@ use crate::meta::Meta;
 use crate::options::Options;
 #[cfg(not(shuttle))]
 use crate::platform::system;
+use crate::primitives::{self, Instant, patience};
 use crate::recovery::removal::remove_for_good;
-use crate::recovery::{KnownExtent, Listing, Recovered, rebuild, rebuild_in_memory, trim};
-use crate::sync::{self, Instant, patience};
+use crate::recovery::{KnownExtent, Recovered, free_log, rebuild};
 use crate::telemetry::{Timed, Work};
 use crate::wal::mapped_log::next_end;
 use crate::wal::record::RECORD_BYTES;
@@ -78,7 +78,7 @@ pub(crate) fn first_bank_bytes(kind: &dyn Kind, layout: Layout) -> Result<u64> {
 
 #[cfg(shuttle)]
 pub(crate) fn random() -> Result<u128> {
-    Ok(crate::sync::scheduled::random())
+    Ok(crate::primitives::scheduled::random())
 }
 
 #[cfg(not(shuttle))]
@@ -176,7 +176,7 @@ pub(crate) fn open(media: Arc<dyn Media>, options: Options) -> Result<Engine> {
                 // The last process that had the image has closed it, or dies: the system takes its
                 // descriptors one after the other, and this comes before the end of its session.
                 Err(error) if error.is_not_found() && begun.elapsed() < ENDING_TIME => {
-                    sync::sleep(ENDING_PAUSE);
+                    primitives::sleep(ENDING_PAUSE);
                 }
                 attached => break attached?,
             }
@@ -263,7 +263,7 @@ pub(crate) fn recover(
     let (recovered, full) = match begin().inspect_err(clear) {
         Err(error) if error.is_full() => {
             let begin = || begin().inspect_err(clear);
-            (begin_in_space_of_log(&*media, &meta, (known, &slots), error, begin)?, true)
+            (full_disk::begin_in_space_of_log(&*media, &meta, (known, &slots), error, begin)?, true)
         }
         begun => (begun?, false),
     };
@@ -272,9 +272,10 @@ pub(crate) fn recover(
     let _ = put_former_away(&*media, &meta);
     // No later reader needs them; the next opening tries again.
     let _ = remove_for_good(&*media, recovered.leftovers(&*media)?, LEFTOVER_TEMPORARY..);
-    trim::free_ends(&*media, &recovered.history, recovered.prefix.stop);
+    free_log::free_ends(&*media, &recovered.history, recovered.prefix.stop);
     // If it cannot be measured, a later opener does so.
-    let gathered = trim::gathered(&*media, &recovered.history, &recovered.prefix, recovered.start);
+    let gathered =
+        free_log::gathered(&*media, &recovered.history, &recovered.prefix, recovered.start);
     let gathered = gathered.unwrap_or_default();
     let engine = assemble(media, meta, options, slots, recovered.image)?;
     // If that was a snapshot, it has just been read.
@@ -357,61 +358,6 @@ pub(crate) fn for_reading(
         Shared::new((media, Access::Read), settings, (image, log), (owner, slots)),
         (time_base, leases),
     )
-}
-
-/// Begins a timeline although there was no space (the error `full`). Frees, in turn, log from
-/// before an alteration, log that no timeline needs, the fallback base, and at last all log, once
-/// the state is written as a snapshot.
-fn begin_in_space_of_log(
-    media: &dyn Media,
-    meta: &Meta,
-    (known, slots): (KnownExtent, &Sessions),
-    full: Error,
-    begin: impl Fn() -> Result<Recovered>,
-) -> Result<Recovered> {
-    // Where memory cannot hold the state either, the disk is what the caller can change.
-    let rebuild = || match rebuild_in_memory(media, meta, known, &|| slots.note_progress()) {
-        Err(error) if error.is_out_of_memory() => Ok(None),
-        rebuilt => rebuilt.map(Some),
-    };
-    // The rename of `meta` by an alteration may not be durable yet, and the filter needs the log of
-    // the `meta` that it has after a power cut.
-    media.sync().map_err(Error::io("sync", media.path()))?;
-    if !Listing::of_filter(media, meta.log_uuid)?.others.is_empty() {
-        // If the disk refuses the names for it, the next step removes it.
-        let _ = put_former_away(media, meta);
-        match begin() {
-            Err(error) if error.is_full() => {}
-            begun => return begun,
-        }
-    }
-    // What is only kept goes first.
-    while former::remove_oldest(media, meta, LEFTOVER_TEMPORARY..)? {
-        match begin() {
-            Err(error) if error.is_full() => {}
-            begun => return begun,
-        }
-    }
-    let Some(proven) = rebuild()? else { return Err(full) };
-    trim::free_ends(media, &proven.history, u64::MAX);
-    // Errors are ignored, because only space is at stake.
-    let _ = trim::free_unwritten(media, &proven.history, proven.prefix.stop);
-    proven.remove_fallback_base(media, LEFTOVER_TEMPORARY..)?;
-    match begin() {
-        Err(error) if error.is_full() => {}
-        begun => return begun,
-    }
-    let Some(proven) = rebuild()? else { return Err(full) };
-    // Nothing is removed that only looks damaged, or that an older snapshot would need instead.
-    if !proven.unsound.is_empty() {
-        return Err(full);
-    }
-    match trim::write_snapshot(media, meta, &proven, LEFTOVER_TEMPORARY) {
-        Err(error) if error.is_full() => return Err(full),
-        written => written?,
-    }
-    drop(proven);
-    begin()
 }
 
 /// Returns the header of the first segment of an image's timeline.

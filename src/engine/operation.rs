@@ -1,7 +1,7 @@
 //! One operation under its stripe: what it is decided on, the decision, its record, and how it is
 //! applied.
 //!
-//! `write`, `with_events` and `claims` share this. They call [`basis`], [`decide`] and [`apply`] in
+//! `write`, `events` and `claims` share this. They call [`basis`], [`decide`] and [`apply`] in
 //! this order, and pass how the record is appended.
 
 use crate::engine::outcome::{Checked, Request, WriteOutcome, pass_count};

@@ -11,7 +11,7 @@ use crate::engine::outcome::Waits;
 use crate::engine::read::Queries;
 use crate::error::Result;
 use crate::image::BankSet;
-use crate::sync::AtomicU64;
+use crate::primitives::AtomicU64;
 use crate::wal::Record;
 use ebbtide_core::block::{Blocks, FEW_BANKS, Geometry, Layout};
 use ebbtide_core::hash::mix;

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::image::BankSet;
 use crate::image::mapped_banks::Banks;
 use crate::image::state_block::StateBlock;
-use crate::sync::{Instant, spin_hint};
+use crate::primitives::{Instant, spin_hint};
 use ebbtide_core::block::Blocks;
 use ebbtide_core::kind::distinct::CardinalityQuery;
 use ebbtide_core::kind::{

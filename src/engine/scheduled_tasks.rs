@@ -3,7 +3,7 @@
 //! they are due or were woken, as a worker does.
 
 use crate::engine::task::{Task, Work};
-use crate::sync::{Instant, Mutex, scheduled, sleep};
+use crate::primitives::{Instant, Mutex, scheduled, sleep};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;

@@ -15,7 +15,7 @@ use crate::media::{Access, Media};
 use crate::meta::Meta;
 use crate::options::{Durability, Options};
 use crate::platform::fork::Guard;
-use crate::sync::{Hint, Mutex};
+use crate::primitives::{Hint, Mutex};
 use crate::telemetry;
 use crate::wal::{Log, Segment};
 use ebbtide_core::block::Layout;
@@ -34,7 +34,7 @@ thread_local! {
     /// threads.
     static SHARD: usize = match cfg!(shuttle) {
         true => 0,
-        false => crate::sync::next_number(),
+        false => crate::primitives::next_number(),
     };
 }
 

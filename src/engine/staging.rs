@@ -10,14 +10,15 @@
 //! Nothing is allocated before all of them are staged: a bank that an event opens is imagined until
 //! then.
 
+use crate::engine::clock_copy::ClockCopy;
 use crate::engine::outcome::pass_count;
 use crate::engine::overlay::{BlockAccess, Overlay, Shown};
-use crate::engine::time::{ClockCopy, Stamp};
+use crate::engine::time::Stamp;
 use crate::engine::writer::Writer;
 use crate::error::{Error, Result};
 use crate::image::BankSet;
 use crate::image::mapped_banks::Banks;
-use crate::sync::AtomicU64;
+use crate::primitives::AtomicU64;
 use crate::wal::Record;
 use ebbtide_core::block::Blocks;
 use ebbtide_core::kind::perform::{Performed, Recorder, perform};

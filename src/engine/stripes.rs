@@ -10,8 +10,8 @@ use crate::error::{Error, Result};
 use crate::locks::handle_stripes::StripeGuard;
 use crate::locks::holder_pids::locked;
 use crate::locks::stripe_lock::{self, Acquired, Owner, Verdict};
+use crate::primitives::{self, Hint, Instant, patience};
 use crate::recovery::repair::{self, Repaired};
-use crate::sync::{self, Hint, Instant, patience};
 use crate::telemetry::{Timed, Work};
 use std::sync::Arc;
 use std::time::Duration;
@@ -179,7 +179,7 @@ impl StripeLocks {
         loop {
             let held = indexes().map(|index| self.acquire(index, Wait::Briefly));
             match held.collect() {
-                Err(Error::WouldWait { .. }) => sync::sleep(PAUSE),
+                Err(Error::WouldWait { .. }) => primitives::sleep(PAUSE),
                 held => return held,
             }
         }
@@ -296,7 +296,7 @@ impl StripeLocks {
     /// [`Error::Retired`] if no writer is left that could continue, [`Error::Locked`] if there are
     /// writers, but none repairs the stripe.
     pub(crate) fn wait_for_writers(&self, stripe: usize, idle: &mut u32) -> Result<()> {
-        sync::sleep(READERS_PATIENCE);
+        primitives::sleep(READERS_PATIENCE);
         // The sessions of a retired image are reused by those of its successor.
         if self.shared.header().is_retired() || !self.shared.slots.anyone_else()? {
             return Err(self.shared.ended());

@@ -1,6 +1,6 @@
 //! What the background threads of a process do for one filter.
 
-use crate::sync::Instant;
+use crate::primitives::Instant;
 
 /// The repeated work of a worker for one filter.
 pub(crate) trait Task: Send + Sync {

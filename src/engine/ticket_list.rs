@@ -12,7 +12,7 @@
 //!
 //! Modelled in `tests/loom/ticket_list.rs`.
 
-use crate::sync::Mutex;
+use crate::primitives::Mutex;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Poll, Waker};

@@ -16,7 +16,7 @@ use crate::engine::shared::Shared;
 use crate::engine::task::{Task, Work};
 use crate::engine::ticket_list::{TicketId, TicketList};
 use crate::error::{Error, Result};
-use crate::sync::{Hint, Instant, Mutex};
+use crate::primitives::{Hint, Instant, Mutex};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

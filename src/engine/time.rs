@@ -1,27 +1,16 @@
-//! The filter's time: its source, and how it continues over restarts and reboots.
+//! The filter's time, as a handle reads and advances it.
 //!
 //! Records carry time into the state, and the filter's latest time never decreases. Between records
-//! a *time base* converts readings of a monotonic clock (`CLOCK_BOOTTIME`) into the filter's time.
-//! It consists of one time of the filter, and the clock reading that belongs to it.
-//!
-//! The base lives in the image. All handles with the same clock use it, and each image takes it
-//! over from the previous one as long as the machine runs. The wall clock is therefore read once
-//! per boot, at the first opening, and later steps of it have no effect. From then on only the
-//! *clock offset* relates the filter's time to the wall clock: how far it is ahead. The offset also
-//! survives a reboot. Nothing here changes the state.
+//! the [time base](crate::engine::time_base) converts readings of the clock into it.
 
 use crate::clock::Clock;
-use crate::engine::lease_clock;
+use crate::engine::clock_copy::ClockCopy;
 use crate::engine::shared::Shared;
+use crate::engine::time_base::{TimeBase, is_behind, latest_of, time_now};
 use crate::error::Result;
-use crate::image::words::TimeWords;
 use crate::image::{Control, clock_offset};
-use crate::media::{Access, Media};
-use crate::meta::Meta;
-use crate::options::Downtime;
-use crate::sync::AtomicU64;
 use ebbtide_core::kind::{Micros, Moment, Totals};
-use ebbtide_core::time::{LATEST, MARK};
+use ebbtide_core::time::LATEST;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,199 +23,10 @@ const OFFSET_STEP: u64 = 100;
 /// A lead over the clock below this is not reported: clocks of several machines differ by as much.
 const LEAD_REPORTED: Duration = Duration::from_secs(1);
 
-/// Returns whether the clock must be moved to reach the filter's latest time. The time base does
-/// not include the [`MARK`], because after a restart nothing says that it was added.
-#[inline]
-fn is_behind(time: Micros, latest: Micros) -> bool {
-    time.saturating_add(MARK) < latest
-}
-
-/// Returns the latest time in an image, for a kind that uses time.
-fn latest_of(header: &Control) -> Stamp {
-    Stamp::from_word(header.time().read())
-}
-
 /// Returns the latest time in the sums of an image's stripes, of a kind that uses time or not.
 pub(crate) fn latest_of_stripes(header: &Control) -> Stamp {
     let stripes = 0..header.stripe_count();
     Stamp::from_word(stripes.map(|at| header.stripe(at).sums().time).max().unwrap_or(0))
-}
-
-/// Locates the time base of a handle.
-#[derive(Debug)]
-pub struct TimeBase {
-    /// The handle's own base, if its clock is not that of the image.
-    own: Option<[AtomicU64; 2]>,
-}
-
-/// Initialises a new image's time bases and clock offset from those of the previous image. The base
-/// continues as long as the machine runs, unless time stands still while the filter is closed, or
-/// the opener has another clock.
-///
-/// # Errors
-/// [`crate::Error::Io`] if the previous image cannot be read.
-pub fn continue_time(
-    media: &dyn Media,
-    meta: &Meta,
-    clock: &Clock,
-    header: &Control,
-) -> Result<()> {
-    if let Some(offset) = clock_offset::previous(media, meta.uuid)? {
-        clock_offset::note(header, offset);
-    }
-    let Some(before) = Control::open_previous(media, meta.uuid, Access::Read)? else {
-        return Ok(());
-    };
-    let ours = clock.identity();
-    lease_clock::take_over(header, &before, clock);
-    let (base, which) = (before.time_base().base().read(), before.time_base().clock());
-    if base[0] != 0 && meta.downtime == Downtime::Age && ours.is_none_or(|ours| ours == which) {
-        header.time_base().begin_with(base, which);
-    }
-    Ok(())
-}
-
-/// Returns the filter's time at the first opening with a clock, or with a different clock; `None`
-/// if only times that came with keys have moved it so far.
-fn first_time(header: &Control, downtime: Downtime, clock: &Clock) -> Option<Micros> {
-    let (latest, offset) = (latest_of(header), clock_offset::noted(header));
-    if latest.time == 0 || (latest.stream && offset.is_none()) {
-        return None;
-    }
-    time_now(header, downtime, clock)
-}
-
-/// Returns the time of a filter that a clock has moved, without a time base.
-fn time_now(header: &Control, downtime: Downtime, clock: &Clock) -> Option<Micros> {
-    let (latest, offset) = (latest_of(header), clock_offset::noted(header));
-    match downtime {
-        Downtime::Freeze => Some(latest.time),
-        Downtime::Age => {
-            let ahead = offset.unwrap_or(0).saturating_mul(1000);
-            let time = clock.wall()?.saturating_add_signed(ahead).min(LATEST);
-            Some(if is_behind(time, latest.time) { latest.time } else { time })
-        }
-    }
-}
-
-impl TimeBase {
-    /// Creates the base of a handle on this image. The first handle with a clock initialises the
-    /// image's base if it may write: it holds the opening byte, or has exclusive access.
-    #[must_use]
-    pub fn new(header: &Control, meta: &Meta, clock: &Clock, access: Access) -> Self {
-        let shared = Self { own: None };
-        let Some(ours) = clock.identity() else {
-            return shared;
-        };
-        let found = header.time_base().clock();
-        if found == ours || !meta.kind.uses_time() {
-            return shared;
-        }
-        let first = first_time(header, meta.downtime, clock).unwrap_or(0);
-        let read = clock.elapsed();
-        if found != 0 || access == Access::Read {
-            return Self { own: Some([AtomicU64::new(first), AtomicU64::new(read)]) };
-        }
-        header.time_base().begin_with([first, read], ours);
-        shared
-    }
-
-    #[inline]
-    fn words<'a>(&'a self, header: &'a Control) -> TimeWords<'a> {
-        self.own.as_ref().map_or_else(|| header.time_base().base(), TimeWords::new)
-    }
-
-    /// Returns the filter's time by the clock; `None` without a clock, and while only times that
-    /// came with keys have moved the filter.
-    #[inline]
-    fn read(&self, header: &Control, clock: &Clock) -> Option<Micros> {
-        if !clock.ticks() {
-            return None;
-        }
-        time_by(self.words(header).read(), clock.elapsed())
-    }
-
-    /// Sets the filter's time by the clock to `to`, unless it is later already.
-    fn raise(&self, header: &Control, clock: &Clock, to: Micros) {
-        let words = self.words(header);
-        words.raise(raised_to(to, clock.elapsed(), words.read()[1]));
-    }
-}
-
-/// A private copy of the filter's clock, for operations that are decided before they are written:
-/// the operations move it as [`Time::stamp`] moves that of the filter.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ClockCopy {
-    /// The time base.
-    base: [u64; 2],
-    /// The reading of the clock after the filter's latest time was read.
-    elapsed: Micros,
-    /// The time of an operation, if no clock moves the filter; or the filter's first time.
-    first: Stamp,
-    uses_time: bool,
-    /// Whether operations move the clock.
-    is_moved: bool,
-    /// What the operations have raised the base to.
-    raised: Option<i64>,
-}
-
-impl ClockCopy {
-    /// Returns the time of an operation after one at `latest`, for which the clock was
-    /// [read](Time::read_clock) before.
-    pub(crate) fn stamp(&mut self, read: Micros, latest: Stamp) -> Stamp {
-        let (first, elapsed) = (self.first, read);
-        if !self.uses_time {
-            return Stamp { time: read, stream: false };
-        }
-        if !self.is_moved {
-            return Stamp { time: first.time.max(latest.time), ..first };
-        }
-        let read = time_by(self.base, elapsed);
-        match read {
-            Some(time) if time > latest.time => return Stamp { time, stream: false },
-            Some(time) if !latest.stream && !is_behind(time, latest.time) => return latest,
-            _ => {}
-        }
-        let now = match read {
-            None if latest.time == 0 => first.time,
-            read => read.unwrap_or(0).max(latest.time),
-        };
-        // Since the clock was read, others may have written at later times of the same clock. Only
-        // a time that the clock has not reached by now is ahead of it.
-        let raised = raised_to(now, elapsed.max(self.elapsed), self.base[1]);
-        if self.base[0] == 0 || (self.base[0] as i64) < raised {
-            (self.base[0], self.raised) = (raised as u64, Some(raised));
-        }
-        Stamp { time: now.max(latest.least_by_clock()).min(LATEST), stream: false }
-    }
-
-    /// Takes account of a later reading of the clock.
-    pub(crate) fn follow(&mut self, elapsed: Micros) {
-        self.elapsed = self.elapsed.max(elapsed);
-    }
-
-    /// Returns what the time base must be [raised](Time::raise_base) to once the operations are
-    /// written, if they have moved the clock.
-    pub(crate) fn raised(&self) -> Option<i64> {
-        self.raised
-    }
-}
-
-/// Returns the filter's time by a time base, at this reading of its clock; `None` for an empty one.
-#[inline]
-fn time_by([filter, read]: [u64; 2], elapsed: Micros) -> Option<Micros> {
-    let time = (filter as i64).saturating_add_unsigned(elapsed.saturating_sub(read));
-    (filter != 0).then_some(time.max(0) as u64)
-}
-
-/// Returns the time of a base whose clock was read at `read` that is `to` at `elapsed`: a signed
-/// number, which may lie before 1970, and never 0.
-fn raised_to(to: Micros, elapsed: Micros, read: Micros) -> i64 {
-    let passed = elapsed.saturating_sub(read);
-    match (to.min(LATEST) as i64).saturating_sub_unsigned(passed) {
-        0 => 1,
-        raised => raised,
-    }
 }
 
 /// The filter's time, as a handle reads and advances it.
@@ -272,7 +72,7 @@ impl Time {
     fn now_of_base(&self) -> Stamp {
         let (header, clock) = (self.shared.header(), &self.shared.options.clock);
         let (latest, mut read) = (self.latest(), self.base.read(header, clock));
-        if self.base.own.is_some() && read.is_none_or(|time| is_behind(time, latest.time)) {
+        if self.base.is_own() && read.is_none_or(|time| is_behind(time, latest.time)) {
             self.follow_image(read, latest);
             read = self.base.read(header, clock);
         }
@@ -368,7 +168,7 @@ impl Time {
         let base = self.base.words(self.shared.header()).read();
         let (uses_time, is_moved) = (self.shared.uses_time, self.is_moved());
         let elapsed = self.elapsed();
-        ClockCopy { base, elapsed, first, uses_time, is_moved, raised: None }
+        ClockCopy::new(base, elapsed, first, (uses_time, is_moved))
     }
 
     /// Raises the time base as operations have raised the copy of it.
@@ -417,7 +217,7 @@ impl Time {
     /// reboot.
     fn note_offset(&self) {
         let (header, clock) = (self.shared.header(), &self.shared.options.clock);
-        let time = self.base.read(header, clock).filter(|_| self.base.own.is_none());
+        let time = self.base.read(header, clock).filter(|_| !self.base.is_own());
         let (Some(time), Some(wall)) = (time, clock.wall()) else {
             return;
         };

@@ -5,8 +5,8 @@ use crate::error::{Error, Result};
 use crate::format::header::{self, PAGE_BYTES};
 use crate::format::names::FileName;
 use crate::media::{Access, Media, MediaFile};
+use crate::primitives;
 use crate::recovery::Listing;
-use crate::sync;
 use crate::wal::record::RECORD_BYTES;
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -69,7 +69,7 @@ pub fn check_ours(media: &dyn Media) -> Result<()> {
         loop {
             match found_in(media, name)? {
                 Found::Nothing | Found::OurFile => break,
-                Found::Zeros if looks < LOOKS => sync::sleep(PAUSE),
+                Found::Zeros if looks < LOOKS => primitives::sleep(PAUSE),
                 Found::Zeros | Found::ForeignFile => {
                     return Err(Error::Occupied { path: media.path().join(name) });
                 }

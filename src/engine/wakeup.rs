@@ -3,7 +3,7 @@
 
 use crate::engine::background_threads::Registered;
 use crate::options::Durability;
-use crate::sync::{Hint, Ordering};
+use crate::primitives::{Hint, Ordering};
 use crate::wal::record::RECORD_BYTES;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;

@@ -3,10 +3,11 @@
 //! Everything an operation depends on is decided under its stripe before its LSN is reserved. It is
 //! then written in the record, the record is published, and only then is it applied. A killed
 //! process therefore leaves either no record, or a record that replay applies. An operation that
-//! needs more than its own record is one batch: `with_events` writes it if events come first; it is
+//! needs more than its own record is one batch: `events` writes it if events come first; it is
 //! staged and committed as a batch if its weight takes several records.
 
 use crate::engine::commit_batch;
+use crate::engine::events;
 use crate::engine::operation::{self, Attempt, Basis, basis, leave};
 use crate::engine::outcome::{Checked, Request, WriteOutcome};
 use crate::engine::overlay::BlockAccess;
@@ -14,7 +15,6 @@ use crate::engine::shared::Local;
 use crate::engine::staging::{EventHandling, Host, Staging, Unstaged};
 use crate::engine::stripes::Wait;
 use crate::engine::time::Stamp;
-use crate::engine::with_events;
 use crate::engine::writer::{Tried, Waited, Writer};
 use crate::error::Result;
 use crate::locks::handle_stripes::StripeGuard;
@@ -80,7 +80,7 @@ fn write_under_stripe<const RECORDED: bool>(
     let attempt = match write_one_record(writer, &mut stripe, request, stamp)? {
         Attempt::Done(written) => return complete(writer, written, request, stamp),
         Attempt::NeedsStripe0 { can_be_put_off } => {
-            with_events::write(writer, &mut stripe, request, stamp, can_be_put_off)?
+            events::write(writer, &mut stripe, request, stamp, can_be_put_off)?
         }
         Attempt::Heavy => return write_heavy(writer, stripe, request, stamp),
         other => other,

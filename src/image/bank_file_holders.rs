@@ -9,7 +9,7 @@
 use crate::format::names::FileName;
 use crate::image::identity::SLOTS_WORDS;
 use crate::media::{Holder, UnnamedId};
-use crate::sync::AtomicU64;
+use crate::primitives::AtomicU64;
 use ebbtide_core::block::{load, store};
 
 /// Whether there is such a file, its device, its inode and its number.

@@ -6,7 +6,7 @@ use crate::format::names::FileName;
 use crate::image::control::Control;
 use crate::image::named_banks::NamedBanks;
 use crate::media::{Access, BankPlace, BankStore, HandedOut, Media};
-use crate::sync::Mutex;
+use crate::primitives::Mutex;
 use ebbtide_core::kind::Kind;
 use std::sync::Arc;
 

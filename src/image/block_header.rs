@@ -1,6 +1,6 @@
 //! A block's header: its version, the LSN last applied, and the kind's words.
 
-use crate::sync::AtomicU64;
+use crate::primitives::AtomicU64;
 use ebbtide_core::block::places::BLOCK_HEADER_WORDS;
 use ebbtide_core::block::{load, store_release};
 

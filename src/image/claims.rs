@@ -10,7 +10,7 @@
 //! one. After a death only the numbers of claims may be one too high: the repair of stripe 0 counts
 //! the claims again.
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::primitives::{AtomicU64, Ordering};
 use crate::wal::{Op, Record};
 use ebbtide_core::block::{load, prefetch_write, store};
 use ebbtide_core::claims::{HeldClaim, LatestClaim, MOST_CLAIMS, renewed};

@@ -37,7 +37,7 @@ use crate::image::words::{
     Refused, Status, Tail, UnheldSlots,
 };
 use crate::media::{Access, MappedHead, Media, MediaFile};
-use crate::sync::{AtomicU64, Watermark};
+use crate::primitives::{AtomicU64, Watermark};
 use crate::wal::mapped_log::PAGE_RECORDS;
 use crate::wal::segment::{CAPACITY_MAX, LSN_MAX};
 use ebbtide_core::block::{load, store};

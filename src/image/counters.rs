@@ -7,7 +7,7 @@
 //! an insert is counted after it is published, so the sum lags behind by the operations in
 //! progress, and is never ahead. Counts stay when the process of their thread dies.
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::primitives::{AtomicU64, Ordering};
 use ebbtide_core::kind::Totals;
 
 /// The maximum number of shards; more threads than that share them.

@@ -6,7 +6,7 @@ use crate::image::control::{Control, STATUS};
 use crate::image::identity::{SLOTS, SLOTS_WORDS};
 use crate::image::words::Status;
 use crate::media::{Access, Media};
-use crate::sync::AtomicU64;
+use crate::primitives::AtomicU64;
 
 /// The handles that an image has had, as of now.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use crate::image::mapped_banks::{Banks, FixedBanks};
 use crate::image::rare_space;
 use crate::image::room;
 use crate::media::{Access, Media};
-use crate::sync::{AtomicU64, Mutex};
+use crate::primitives::{AtomicU64, Mutex};
 use crate::wal::{Op, Record};
 use arc_swap::ArcSwap;
 use ebbtide_core::block::{Block, Blocks, Layout};

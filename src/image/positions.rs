@@ -4,7 +4,7 @@
 //! before the number of pairs that includes it. A value is one word, so readers need no lock.
 //! `docs/protocols/batches.md` describes the protocol.
 
-use crate::sync::AtomicU64;
+use crate::primitives::AtomicU64;
 use ebbtide_core::block::{load, load_acquire, store, store_release};
 
 /// The most sources of a filter.

@@ -8,7 +8,7 @@
 //! lowest bit indicates the valid one; a writer changes the other and then raises the version by
 //! one. Modelled in `tests/loom/seqlock.rs` and `tests/loom/copies.rs`.
 
-use crate::sync::{AtomicU64, Ordering, fence};
+use crate::primitives::{AtomicU64, Ordering, fence};
 
 /// Marks a block as being changed. The caller holds its stripe.
 #[inline]

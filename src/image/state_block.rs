@@ -6,7 +6,7 @@
 //! stripe 0, or has exclusive access.
 
 use crate::image::seqlock;
-use crate::sync::AtomicU64;
+use crate::primitives::AtomicU64;
 use ebbtide_core::block::{Block, OWN_WORDS, load, load_acquire, store, store_release};
 use ebbtide_core::kind::State;
 

@@ -4,7 +4,7 @@
 //! last. Whenever the holder dies, one copy is therefore whole, and the greater LSN identifies it.
 //! The process that takes the stripe over reads from it which record was counted last.
 
-use crate::sync::{AtomicU64, Ordering, fence};
+use crate::primitives::{AtomicU64, Ordering, fence};
 use ebbtide_core::block::{load, store};
 use ebbtide_core::kind::Totals;
 

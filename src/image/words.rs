@@ -4,7 +4,7 @@
 //! partner. Lock words and single-flight gates have their protocol in `locks/`, slots of the log in
 //! `wal/slot.rs`, tables of the image in the file of each. `docs/protocols/` describes them.
 
-use crate::sync::{AtomicU64, Ordering, fence};
+use crate::primitives::{AtomicU64, Ordering, fence};
 use crate::wal::slot;
 
 /// The next LSN to reserve.

@@ -13,7 +13,7 @@
 //!
 //! Nothing here is needed for correctness, and nothing depends on which thread sleeps.
 
-use crate::sync::{self, Hint, Instant};
+use crate::primitives::{self, Hint, Instant};
 use std::cell::Cell;
 use std::time::Duration;
 
@@ -127,7 +127,7 @@ impl Courtesy {
                 self.waited_for.set(0);
             }
             if pace.look(now) {
-                sync::sleep(SLEEP);
+                primitives::sleep(SLEEP);
                 pace.wake(self.origin.elapsed());
             }
         }

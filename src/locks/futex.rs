@@ -8,7 +8,7 @@
 pub use crate::platform::Woken;
 #[cfg(not(any(loom, miri, shuttle)))]
 use crate::platform::system;
-use crate::sync::AtomicU64;
+use crate::primitives::AtomicU64;
 use std::time::Duration;
 
 /// Sleeps while the low half of `word` is `expected_low`, at most for `timeout`.
@@ -32,14 +32,14 @@ pub fn wake_all(word: &AtomicU64) {
 /// Under loom time does not pass: each wait lets other threads run and then times out.
 #[cfg(loom)]
 pub fn wait(_word: &AtomicU64, _expected_low: u32, _timeout: Duration) -> Woken {
-    crate::sync::spin_hint();
+    crate::primitives::spin_hint();
     Woken::No
 }
 
 /// In a schedule, the harness chooses whether a wakeup comes.
 #[cfg(shuttle)]
 pub fn wait(_word: &AtomicU64, _expected_low: u32, timeout: Duration) -> Woken {
-    if crate::sync::scheduled::wait(timeout) { Woken::Perhaps } else { Woken::No }
+    if crate::primitives::scheduled::wait(timeout) { Woken::Perhaps } else { Woken::No }
 }
 
 /// Miri treats the kernel's read of half a word as one of the program's, which mixes sizes: there
@@ -48,7 +48,7 @@ pub fn wait(_word: &AtomicU64, _expected_low: u32, timeout: Duration) -> Woken {
 pub fn wait(word: &AtomicU64, expected_low: u32, timeout: Duration) -> Woken {
     let begun = std::time::Instant::now();
     // Relaxed: as in the kernel, only the number counts; callers load again.
-    while word.load(crate::sync::Ordering::Relaxed) as u32 == expected_low {
+    while word.load(crate::primitives::Ordering::Relaxed) as u32 == expected_low {
         if begun.elapsed() >= timeout {
             return Woken::No;
         }
@@ -71,7 +71,7 @@ pub fn wake_all(_word: &AtomicU64) {}
 mod tests {
     use super::*;
     use crate::media::{Access, Disk, Media};
-    use crate::sync::Ordering;
+    use crate::primitives::Ordering;
 
     /// Longer than any wakeup takes, even on a busy machine: a wait of this length was not ended by
     /// a wakeup.

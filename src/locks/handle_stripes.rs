@@ -8,7 +8,7 @@
 use crate::image::{Control, Stripe};
 use crate::locks::courtesy::Courtesy;
 use crate::locks::stripe_lock::{self, Acquired, Owner, Released, Verdict};
-use crate::sync::{self, Latch};
+use crate::primitives::{self, Latch};
 use crossbeam::utils::CachePadded;
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -112,7 +112,7 @@ impl<T> Stripes<T> {
     #[cold]
     fn wait_for_local(&self, index: usize) {
         while !self.locals[index].guard.try_take() {
-            sync::yield_now();
+            primitives::yield_now();
         }
     }
 

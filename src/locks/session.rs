@@ -19,7 +19,7 @@
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::media::{Access, ByteLocks, Media};
-use crate::sync::{self, AtomicU64, Instant, Ordering};
+use crate::primitives::{self, AtomicU64, Instant, Ordering};
 use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -176,7 +176,7 @@ impl Sessions {
             if left.is_zero() {
                 return Ok(false);
             }
-            sync::sleep(pause.min(left));
+            primitives::sleep(pause.min(left));
             pause = (2 * pause).min(LONGEST_PAUSE);
         }
     }

@@ -11,7 +11,7 @@
 //! Modelled in `tests/loom/single_flight.rs`.
 
 use crate::locks::futex::{self, Woken};
-use crate::sync::{AtomicU64, Instant, Ordering};
+use crate::primitives::{AtomicU64, Instant, Ordering};
 use std::time::Duration;
 
 /// The leader of a gate. Dropped without [`Leader::end`] (by a panic), it is left to be overtaken.

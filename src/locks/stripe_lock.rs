@@ -23,7 +23,7 @@
 //! What the lock guards, and the repair after a takeover, are handled elsewhere.
 
 use crate::locks::futex::{self, Woken};
-use crate::sync::{self, AtomicU64, Ordering, patience, spin_hint};
+use crate::primitives::{self, AtomicU64, Ordering, patience, spin_hint};
 use std::time::Duration;
 
 /// Set if a thread may wait for the word.
@@ -210,7 +210,7 @@ fn look_until(word: &AtomicU64, wanted: impl Fn(u64) -> bool) -> u64 {
 fn give_way(word: &AtomicU64) {
     if look_until(word, |seen| seen != OFFERED) == OFFERED {
         // Sleeps without the futex: a thread that takes the lock now need not wake this one.
-        sync::sleep(TURN);
+        primitives::sleep(TURN);
     }
 }
 

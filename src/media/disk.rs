@@ -28,7 +28,7 @@ use self::space::{PIECE, allocate, is_beyond_space, page_bytes, write_zeros};
 use crate::media::{Access, BootIdSource, ByteLocks, Mapping, Media, MediaFile, boot};
 use crate::media::{BankStore, Holder, ImagePlace, UnnamedId};
 use crate::platform::system;
-use crate::sync::AtomicU64;
+use crate::primitives::AtomicU64;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::fs::File;

@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "keeps a pointer to the words beside their mapping")]
 
 use crate::media::Mapping;
-use crate::sync::AtomicU64;
+use crate::primitives::AtomicU64;
 use std::ptr::NonNull;
 
 /// A mapped file with a pointer to its words.

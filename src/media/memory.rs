@@ -5,8 +5,8 @@
 //! ones, so a *mapped* file may only grow within them; the engine never grows a mapped file.
 
 use crate::media::{Access, ByteLocks, Mapping, Media, MediaFile, available};
-use crate::sync::mutex::Mutex;
-use crate::sync::{AtomicU64, Ordering};
+use crate::primitives::mutex::Mutex;
+use crate::primitives::{AtomicU64, Ordering};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;

@@ -30,7 +30,7 @@ pub use memory::Memory;
 pub(crate) use places::BESIDE_LOG_MOST;
 pub use places::{BankPlace, Holder, ImagePlace, UnnamedId};
 
-use crate::sync::AtomicU64;
+use crate::primitives::AtomicU64;
 use std::fmt::{Debug, Display};
 use std::io;
 use std::ops::Range;

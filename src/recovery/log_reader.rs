@@ -12,10 +12,10 @@
 use crate::error::{Error, Result};
 use crate::format::header::DURABLE;
 use crate::media::{Access, Media};
+use crate::primitives::Hint;
+use crate::primitives::mutex::Mutex;
 use crate::recovery::Listing;
 use crate::recovery::known_extent::KnownExtent;
-use crate::sync::Hint;
-use crate::sync::mutex::Mutex;
 use crate::wal::record::{Decoded, Op, Record};
 use crate::wal::segment::{Segment, SegmentFile, SegmentHeader};
 use std::collections::BTreeMap;

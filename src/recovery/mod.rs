@@ -5,27 +5,30 @@
 //!
 //! - `rebuild` builds an image: `listing` lists the files, `base` chooses the snapshot to begin
 //!   from, `log_reader` reads the log across timelines and distinguishes its end from damage,
-//!   `replay` applies its records on all processors.
+//!   `replay` takes its records, and `parallel` applies them on all processors.
 //! - `known_extent` is what the image says of the log, `batches` decides which batches are
 //!   complete, `bare_events` which events of older formats have happened.
 //! - `repair` completes one stripe of a shared image whose owner died.
-//! - `removal` removes files so that they cannot reappear, `trim` frees the space of log that no
-//!   timeline needs.
+//! - `removal` removes files so that they cannot reappear, `free_log` frees the space of log that no
+//!   timeline needs, `full_disk` makes room where no image fits.
 //!
 //! Only [`log_reader::LogReader::make_durable`], which makes the log below a new timeline durable,
-//! `trim`, `removal` and `repair` change files that hold state; `rebuild` makes the new image.
+//! `free_log`, `full_disk`, `removal` and `repair` change files that hold state; `rebuild` makes the
+//! new image.
 
 pub mod bare_events;
 pub mod base;
 pub mod batches;
+pub mod free_log;
+pub mod full_disk;
 pub mod known_extent;
 pub mod listing;
 pub mod log_reader;
+mod parallel;
 pub mod rebuild;
 pub mod removal;
 pub mod repair;
 pub mod replay;
-pub mod trim;
 
 pub use known_extent::KnownExtent;
 pub use listing::Listing;

@@ -8,7 +8,7 @@
 //! as an empty slot. Voided, it would be missing in a log that looks whole. The write-back fails
 //! before the page is lost, so it is checked after a slot was found empty and before it is voided.
 
-use crate::sync::{self, Instant, patience};
+use crate::primitives::{self, Instant, patience};
 use crate::wal::segment::Segment;
 use std::io;
 use std::ops::Range;
@@ -74,9 +74,9 @@ pub fn first(segments: &[Arc<Segment>], from: u64, to: u64) -> u64 {
 fn wait(segment: &Segment, lsn: u64, start: Instant) -> bool {
     while !segment.is_complete(lsn) && start.elapsed() < PATIENCE {
         if start.elapsed() > PATIENCE / 100 {
-            sync::yield_now();
+            primitives::yield_now();
         } else {
-            sync::spin_hint();
+            primitives::spin_hint();
         }
     }
     segment.is_complete(lsn)

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::format::header::PAGE_BYTES;
 use crate::format::names::FileName;
 use crate::media::{Access, Media};
-use crate::sync::{AtomicU64, Hint, Mutex, Watermark};
+use crate::primitives::{AtomicU64, Hint, Mutex, Watermark};
 use crate::wal::record::{RECORD_BYTES, Record};
 use crate::wal::segment::{Segment, SegmentFile, SegmentHeader, is_of_another};
 use crate::wal::slot;

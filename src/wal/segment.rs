@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::format::header::{self, DURABLE, HEADER_BYTES, Header, PAGE_BYTES, PAGE_WORDS};
 use crate::format::names::FileName;
 use crate::media::{Access, Mapped, Media, MediaFile};
-use crate::sync::{AtomicU64, Mutex};
+use crate::primitives::{AtomicU64, Mutex};
 use crate::wal::record::{Decoded, RECORD_BYTES, RECORD_WORDS, Record, void_word};
 use crate::wal::slot;
 use ebbtide_core::block::{load, store};

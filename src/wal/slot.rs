@@ -5,7 +5,7 @@
 //! here is a pure protocol over shared words; `tests/loom/slot.rs` runs it through all
 //! interleavings.
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::primitives::{AtomicU64, Ordering};
 
 /// Reserves the next LSN if it lies below `limit`.
 #[inline]

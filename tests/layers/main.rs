@@ -38,7 +38,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("core/conformance", 6),
     ("core/serial", 4),
     ("error", 1),
-    ("sync", 1),
+    ("primitives", 1),
     ("telemetry", 1),
     ("platform", 1),
     ("media", 2),
@@ -67,6 +67,7 @@ const ENGINE: &[&str] = &[
     "alter",
     "machine_state",
     "open",
+    "full_disk",
     "close",
     "maintenance",
     "mod",
@@ -75,7 +76,7 @@ const ENGINE: &[&str] = &[
     "batch",
     "prepared",
     "write",
-    "with_events",
+    "events",
     "operation",
     "commit_batch",
     "staging",
@@ -96,8 +97,11 @@ const ENGINE: &[&str] = &[
     "log_writer",
     "log_space",
     "backpressure",
+    "checkpoint_due",
     "wakeup",
     "time",
+    "clock_copy",
+    "time_base",
     "lease_clock",
     "trust",
     "shared",
@@ -182,7 +186,7 @@ const ORDERINGS: &[&str] = &[
     "media",
     "platform/fork.rs",
     "platform/system",
-    "sync",
+    "primitives",
     "wal/slot.rs",
 ];
 
@@ -377,7 +381,10 @@ fn orderings_are_chosen_where_the_words_are() {
     for (home, of) in ORDERINGS_OF_A_PROCESS.iter().filter(|(home, _)| !choosing.contains(*home)) {
         wrong.push(format!("{home}: chooses no ordering any more ({of})"));
     }
-    assert_none(&wrong, "`src/image/words.rs` and `sync::Hint` have operations without orderings");
+    assert_none(
+        &wrong,
+        "`src/image/words.rs` and `primitives::Hint` have operations without orderings",
+    );
 }
 
 #[test]
@@ -494,7 +501,7 @@ const OPTIONAL_DEPENDENCIES: &[&str] = &["metrics", "serde", "tracing"];
 const CORE_DEPENDENCIES: &[&str] = &["once_cell", "siphasher", "xxhash-rust"];
 
 /// Files of harnesses, which are not in what is shipped.
-const NOT_SHIPPED: &[&str] = &["core/atomic/scheduled.rs", "sync/scheduled.rs"];
+const NOT_SHIPPED: &[&str] = &["core/atomic/scheduled.rs", "primitives/scheduled.rs"];
 
 fn is_shipped(source: &Source) -> bool {
     !source.test && !NOT_SHIPPED.contains(&source.name.as_str())

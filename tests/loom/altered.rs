@@ -1,7 +1,7 @@
 //! An image that is retired because the filter is altered: what was written to it is in the new
 //! one, and it answers nothing that the new one contradicts.
 
-use ebbtide::models::sync::{AtomicU64, Ordering};
+use ebbtide::models::primitives::{AtomicU64, Ordering};
 use ebbtide::models::words::Status;
 use loom::sync::atomic::AtomicBool;
 use loom::sync::{Arc, Mutex};

@@ -2,9 +2,9 @@
 //! of it, and who reads the log.
 
 use ebbtide::models::batches::Batches;
+use ebbtide::models::primitives::{AtomicU64, Ordering};
 use ebbtide::models::record::{Op, Record};
 use ebbtide::models::slot::{last_word, publish, void};
-use ebbtide::models::sync::{AtomicU64, Ordering};
 use loom::sync::Arc;
 use loom::thread;
 

@@ -1,7 +1,7 @@
 //! Claims: one of several claimants gets a key, and who reads without the lock sees whole claims.
 
 use ebbtide::models::claims::{CLAIMS_WORDS, Claims, HEAD_WORDS};
-use ebbtide::models::sync::{AtomicU64, Ordering};
+use ebbtide::models::primitives::{AtomicU64, Ordering};
 use ebbtide_core::claims::HeldClaim;
 use loom::sync::Arc;
 use loom::thread;

@@ -1,8 +1,8 @@
 //! A clear that is completed after a death: nobody uses an ordinary stripe before the state and the
 //! filter's sums are cleared.
 
+use ebbtide::models::primitives::{AtomicU64, Ordering};
 use ebbtide::models::stripe_table::{STRIPE_WORDS, Stripe, StripeSums};
-use ebbtide::models::sync::{AtomicU64, Ordering};
 use loom::sync::Arc;
 use loom::thread;
 

@@ -1,7 +1,7 @@
 //! A bank that is closed while a checkpoint copies it: its space is freed, the copy is not used.
 
+use ebbtide::models::primitives::{AtomicU64, Ordering};
 use ebbtide::models::seqlock;
-use ebbtide::models::sync::{AtomicU64, Ordering};
 use loom::sync::Arc;
 use loom::thread;
 

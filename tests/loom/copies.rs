@@ -2,10 +2,10 @@
 //! survive their writer.
 
 use ebbtide::models::Totals;
+use ebbtide::models::primitives::{AtomicU64, Ordering};
 use ebbtide::models::seqlock;
 use ebbtide::models::stripe_lock::{Owner, try_lock, unlock};
 use ebbtide::models::stripe_table::{STRIPE_WORDS, Stripe, StripeSums};
-use ebbtide::models::sync::{AtomicU64, Ordering};
 use loom::sync::Arc;
 use loom::sync::atomic::fence;
 use loom::thread;

@@ -1,10 +1,10 @@
 //! An insert whose time is ahead records it in stripe 0 first: a step that ends by an event
 //! contains no key later than the event.
 
+use ebbtide::models::primitives::{AtomicU64, Ordering};
 use ebbtide::models::seqlock;
 use ebbtide::models::stripe_lock::{Owner, try_lock, unlock};
 use ebbtide::models::stripe_table::{STRIPE_WORDS, Stripe};
-use ebbtide::models::sync::{AtomicU64, Ordering};
 use loom::sync::Arc;
 use loom::thread;
 

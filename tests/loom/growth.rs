@@ -1,9 +1,9 @@
 //! New segments: no record is written to a segment before it exists, for any number of concurrent
 //! creators.
 
+use ebbtide::models::primitives::{AtomicU64, Ordering, Watermark};
 use ebbtide::models::single_flight::{self, Taken};
 use ebbtide::models::slot::reserve;
-use ebbtide::models::sync::{AtomicU64, Ordering, Watermark};
 use loom::sync::Arc;
 use loom::thread;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Block versions: a reader that finds the version unchanged has read cells of one moment.
 
+use ebbtide::models::primitives::{AtomicU64, Ordering};
 use ebbtide::models::seqlock;
-use ebbtide::models::sync::{AtomicU64, Ordering};
 use loom::sync::Arc;
 use loom::sync::atomic::fence;
 use loom::thread;

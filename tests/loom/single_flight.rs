@@ -1,8 +1,8 @@
 //! The single-flight gate, and the group commit built on it: with any leader, overtaken or failing.
 
+use ebbtide::models::primitives::{AtomicU64, Ordering, Watermark};
 use ebbtide::models::single_flight::{self, Leader, Taken};
 use ebbtide::models::slot::reserve;
-use ebbtide::models::sync::{AtomicU64, Ordering, Watermark};
 use loom::sync::Arc;
 use loom::thread;
 use std::time::Duration;

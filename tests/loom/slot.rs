@@ -1,7 +1,7 @@
 //! A record's slot in the log: reserved once, written once, complete before it counts as durable.
 
+use ebbtide::models::primitives::{AtomicU64, Ordering};
 use ebbtide::models::slot::{last_word, publish, reserve, void};
-use ebbtide::models::sync::{AtomicU64, Ordering};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;

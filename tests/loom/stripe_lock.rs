@@ -1,10 +1,10 @@
 //! The stripe lock: exclusion, and takeover from a dead owner.
 
+use ebbtide::models::primitives::{AtomicU64, Ordering};
 use ebbtide::models::stripe_lock::{
     Acquired, Lost, OFFERED, Owner, Released, Verdict, WAITERS, give_back, holder, lock, try_lock,
     try_lock_briefly, unlock,
 };
-use ebbtide::models::sync::{AtomicU64, Ordering};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;

@@ -1,6 +1,6 @@
 //! The list of tickets that wait for a sync: each is woken, and not before its answer is known.
 
-use ebbtide::models::sync::{AtomicU64, Ordering};
+use ebbtide::models::primitives::{AtomicU64, Ordering};
 use ebbtide::models::ticket_list::TicketList;
 use loom::sync::Arc;
 use loom::thread;

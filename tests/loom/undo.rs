@@ -4,7 +4,7 @@
 //! The owner dies after any of its stores. In the model it merely stops, and the successor sees its
 //! stores in any order that the fences allow.
 
-use ebbtide::models::sync::{AtomicU64, Ordering};
+use ebbtide::models::primitives::{AtomicU64, Ordering};
 use ebbtide::models::undo::{Begun, Undo};
 use loom::sync::Arc;
 use loom::sync::atomic::fence;

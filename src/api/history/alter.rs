@@ -8,8 +8,8 @@ use crate::engine::Engine;
 use crate::engine::alter::{Alteration, Stopped};
 use crate::error::{Error, Result};
 use crate::meta::Meta;
+use crate::primitives::{self, Instant};
 use crate::recovery::KnownExtent;
-use crate::sync::{self, Instant};
 use ebbtide_core::kind::Kind;
 use ebbtide_core::machine::Machine;
 use std::path::Path;
@@ -165,7 +165,7 @@ fn catch_up(alteration: &Alteration<'_>, history: &mut History, refill: &mut Ref
         let begun = Instant::now();
         let wants = |history: &History| left(history) > REST && begun.elapsed() < WRITERS_TURN;
         read(history, refill, None, wants)?;
-        sync::sleep(WRITERS_TURN.saturating_sub(begun.elapsed()));
+        primitives::sleep(WRITERS_TURN.saturating_sub(begun.elapsed()));
         let is_slow = left(history) > wanted;
         turn = if is_slow { turn * 5 / 4 } else { turn * 4 / 5 };
         turn = turn.clamp(TURNS_LAST.0, TURNS_LAST.1);

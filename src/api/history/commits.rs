@@ -12,10 +12,10 @@ use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::media::{Disk, Media};
 use crate::meta::Meta;
+use crate::primitives::{self, Instant};
 use crate::recovery::batches::{Batches, Group};
 use crate::recovery::log_reader::LogReader as Log;
 use crate::recovery::{KnownExtent, Listing};
-use crate::sync::{self, Instant};
 use crate::wal::Record;
 use crate::wal::segment::owner;
 use std::collections::VecDeque;
@@ -224,7 +224,7 @@ impl History {
             if left().is_zero() {
                 return Ok(None);
             }
-            sync::sleep(PAUSE.min(left()));
+            primitives::sleep(PAUSE.min(left()));
         }
     }
 
@@ -548,7 +548,7 @@ mod tests {
         assert!(matches!(history.read(), Err(Error::Locked { .. })));
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                sync::sleep(5 * BRIEFLY);
+                primitives::sleep(5 * BRIEFLY);
                 opener.end_opening().expect("no error");
             });
             let read = history.read_patiently().expect("the filter, once it is open");

@@ -148,7 +148,7 @@ fn a_block_that_is_being_changed_is_copied_after_that() {
     let name = FileName::Snapshot { start }.to_string();
     std::thread::scope(|scope| {
         let copying = scope.spawn(|| engine.checkpoints.copy_to(Place::New, &name, Wait::Always));
-        (0..50).take_while(|_| !copying.is_finished()).for_each(|_| sync::sleep(PAUSE));
+        (0..50).take_while(|_| !copying.is_finished()).for_each(|_| primitives::sleep(PAUSE));
         store(&block.cells[0], 2);
         header.set_lsn(9);
         drop(owner); // the copy should have waited for it
@@ -215,18 +215,18 @@ fn a_stripe_that_a_stopped_process_keeps_holds_up_no_checkpoint_of_another_filte
         |key: &u64| layout.stripe_of(stopped.engine().shared.hash(&key.to_le_bytes())) != stripe;
     // Its checkpoint is due, and waits for the stripe.
     insert(&kept, (0..6000).filter(is_free));
-    sync::sleep(Duration::from_millis(1200));
+    primitives::sleep(Duration::from_millis(1200));
     let begun = Instant::now();
     insert(&free, 0..6000);
     while checkpoint_of(&free) == 0 {
         assert!(begun.elapsed() < Duration::from_secs(120), "it is held up");
-        sync::sleep(Duration::from_millis(10));
+        primitives::sleep(Duration::from_millis(10));
     }
     assert_eq!(checkpoint_of(&kept), 0);
     // As soon as the stripe is free, that checkpoint is written, too.
     drop(held);
     while checkpoint_of(&kept) == 0 {
         assert!(begun.elapsed() < Duration::from_secs(240), "it comes no more");
-        sync::sleep(Duration::from_millis(10));
+        primitives::sleep(Duration::from_millis(10));
     }
 }

@@ -6,7 +6,7 @@ use crate::image::bank::*;
 use crate::image::named_banks::NamedBanks;
 use crate::media::failing::Failing;
 use crate::media::{Media, Memory};
-use crate::sync::AtomicU64;
+use crate::primitives::AtomicU64;
 use crate::{Bloom, Counting, DynamicCount, Spec};
 use ebbtide_core::block::OWN_WORDS;
 use ebbtide_core::block::load;

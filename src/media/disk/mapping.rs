@@ -7,7 +7,7 @@
 use crate::media::{Access, Mapping};
 use crate::platform::fork::Guard;
 use crate::platform::system;
-use crate::sync::AtomicU64;
+use crate::primitives::AtomicU64;
 use memmap2::{Advice, MmapOptions, MmapRaw, UncheckedAdvice};
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;

@@ -29,8 +29,8 @@ use crate::media::{
 use crate::platform::fork::Unshared;
 use crate::platform::system;
 use crate::platform::threads::{processors, spawn_scoped};
-use crate::sync::Hint;
-use crate::sync::mutex::Mutex;
+use crate::primitives::Hint;
+use crate::primitives::mutex::Mutex;
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags, fchmod, fcntl_add_seals, memfd_create};
 use rustix::io::Errno;
 use std::fs::File;

@@ -10,7 +10,7 @@ use crate::media::disk::unnamed::socket::{address, receive, send};
 use crate::platform::fork::{Guard, Unshared};
 use crate::platform::per_process::PerProcess;
 use crate::platform::threads;
-use crate::sync::mutex::Mutex;
+use crate::primitives::mutex::Mutex;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, chmodat, fcntl_getfl, fstat, linkat, openat};

@@ -128,7 +128,7 @@ impl Instant {
     }
 }
 
-/// As [`crate::sync::mutex::Mutex`].
+/// As [`crate::primitives::mutex::Mutex`].
 #[derive(Debug, Default)]
 pub struct Mutex<T>(sync::Mutex<T>);
 

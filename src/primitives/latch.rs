@@ -1,6 +1,6 @@
 //! A lock between the threads of one handle.
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::primitives::{AtomicU64, Ordering};
 
 /// A lock that one thread of a process holds at a time, and that has no wait of its own.
 #[derive(Debug, Default)]

@@ -2,7 +2,7 @@
 
 use loom::sync::MutexGuard;
 
-/// As [`crate::sync::mutex::Mutex`].
+/// As [`crate::primitives::mutex::Mutex`].
 #[derive(Debug, Default)]
 pub struct Mutex<T>(loom::sync::Mutex<T>);
 

@@ -1,6 +1,6 @@
 //! Ends that are only raised.
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::primitives::{AtomicU64, Ordering};
 
 /// An LSN that is only raised, once something was done for all records below: they are durable, or
 /// have space, or are in a snapshot.

@@ -1,6 +1,6 @@
 //! Numbers of one process that order nothing.
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::primitives::{AtomicU64, Ordering};
 use std::sync::atomic::AtomicUsize;
 
 /// A number that threads of a process share, and that orders nothing: whatever its readers conclude

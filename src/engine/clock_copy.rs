@@ -1,0 +1,74 @@
+//! A private copy of the filter's clock, for operations that are decided before they are written.
+
+use crate::engine::time_base::{is_behind, raised_to, time_by};
+use ebbtide_core::kind::Micros;
+use ebbtide_core::time::{LATEST, OperationTime as Stamp};
+
+/// A private copy of the filter's clock, for operations that are decided before they are written:
+/// the operations move it as [`Time::stamp`](crate::engine::time::Time::stamp) moves that of the filter.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ClockCopy {
+    /// The time base.
+    base: [u64; 2],
+    /// The reading of the clock after the filter's latest time was read.
+    elapsed: Micros,
+    /// The time of an operation, if no clock moves the filter; or the filter's first time.
+    first: Stamp,
+    uses_time: bool,
+    /// Whether operations move the clock.
+    is_moved: bool,
+    /// What the operations have raised the base to.
+    raised: Option<i64>,
+}
+
+impl ClockCopy {
+    /// Copies a clock with this time base. `elapsed` is its reading; `uses_time`: of the kind.
+    pub(crate) fn new(
+        base: [u64; 2],
+        elapsed: Micros,
+        first: Stamp,
+        (uses_time, is_moved): (bool, bool),
+    ) -> Self {
+        Self { base, elapsed, first, uses_time, is_moved, raised: None }
+    }
+
+    /// Returns the time of an operation after one at `latest`, for which the clock was
+    /// [read](crate::engine::time::Time::read_clock) before.
+    pub(crate) fn stamp(&mut self, read: Micros, latest: Stamp) -> Stamp {
+        let (first, elapsed) = (self.first, read);
+        if !self.uses_time {
+            return Stamp { time: read, stream: false };
+        }
+        if !self.is_moved {
+            return Stamp { time: first.time.max(latest.time), ..first };
+        }
+        let read = time_by(self.base, elapsed);
+        match read {
+            Some(time) if time > latest.time => return Stamp { time, stream: false },
+            Some(time) if !latest.stream && !is_behind(time, latest.time) => return latest,
+            _ => {}
+        }
+        let now = match read {
+            None if latest.time == 0 => first.time,
+            read => read.unwrap_or(0).max(latest.time),
+        };
+        // Since the clock was read, others may have written at later times of the same clock. Only
+        // a time that the clock has not reached by now is ahead of it.
+        let raised = raised_to(now, elapsed.max(self.elapsed), self.base[1]);
+        if self.base[0] == 0 || (self.base[0] as i64) < raised {
+            (self.base[0], self.raised) = (raised as u64, Some(raised));
+        }
+        Stamp { time: now.max(latest.least_by_clock()).min(LATEST), stream: false }
+    }
+
+    /// Takes account of a later reading of the clock.
+    pub(crate) fn follow(&mut self, elapsed: Micros) {
+        self.elapsed = self.elapsed.max(elapsed);
+    }
+
+    /// Returns what the time base must be [raised](crate::engine::time::Time::raise_base) to once the operations are
+    /// written, if they have moved the clock.
+    pub(crate) fn raised(&self) -> Option<i64> {
+        self.raised
+    }
+}

@@ -1,0 +1,94 @@
+//! An opening on a disk so full that neither image nor segment fits: writes the state rebuilt in
+//! memory as a snapshot instead, and removes the log below it.
+
+use crate::error::{Error, Result};
+use crate::format::names::FileName;
+use crate::image::rare_space;
+use crate::media::Media;
+use crate::meta::Meta;
+use crate::recovery::listing::Listing;
+use crate::recovery::removal::remove_for_good;
+use crate::recovery::{Recovered, base::load_alone};
+use crate::snapshot::copy::{self, State};
+use crate::snapshot::write::SnapshotWriter;
+use crate::snapshot::{ChecksumSeed, SnapshotHeader};
+use std::io;
+
+/// Writes the state of a filter that no process has open as a snapshot, under the temporary name
+/// with this number. Then removes the log below it and all older snapshots, under temporary names
+/// with higher numbers. The last `live` stays, without the space of its claims: it has the times of
+/// the filter and of leases, and the slots of the handles of images before it.
+///
+/// # Errors
+/// [`Error::Io`], including a full disk: the temporary file is then removed, and nothing has
+/// changed.
+pub fn write_snapshot(home: &dyn Media, meta: &Meta, state: &Recovered, number: u64) -> Result<()> {
+    // The log must reach through the end of every snapshot.
+    state.history.make_durable(home, (state.start, state.durable), &state.prefix)?;
+    rare_space::free_claims_of_last(home, meta.uuid);
+    let temporary = FileName::Temporary(number).to_string();
+    let start = state.prefix.stop;
+    let name = FileName::Snapshot { start }.to_string();
+    let written = write(home, meta, state, &temporary).and_then(|()| {
+        home.rename(&temporary, &name)?;
+        home.sync()
+    });
+    if let Err(error) = written {
+        // The first error is the one to report.
+        let _ = home.remove(&temporary);
+        return Err(Error::io("write", home.path().join(name))(error));
+    }
+    // Nothing is removed before its replacement was read.
+    load_alone(home, meta, start)?;
+    let listing = Listing::of_filter(home, meta.log_uuid)?;
+    let older = listing.snapshots.iter().filter(|&&older| older < start);
+    let older = older.map(|&start| FileName::Snapshot { start });
+    let segments = listing.segments_below(start).iter();
+    let segments = segments.map(|&(timeline, first)| FileName::Segment { timeline, first });
+    remove_for_good(home, older.chain(segments), number + 1..)
+}
+
+fn write(home: &dyn Media, meta: &Meta, state: &Recovered, temporary: &str) -> io::Result<()> {
+    let (kind, image, stop) = (&*meta.kind, &state.image, state.prefix.stop);
+    let timeline = state.history.last_timeline();
+    let seed = ChecksumSeed::new(meta.log_uuid, timeline, stop);
+    let mut writer = SnapshotWriter::create(home, temporary, seed)?;
+    let state = State::copy(image).map_err(io::Error::from)?;
+    copy::save(&mut writer, (kind, image), &state, |_| Ok(()), || ())?;
+    let (uuid, start, end) = (meta.log_uuid, stop, stop);
+    writer.finish(SnapshotHeader { uuid, timeline, start, end, frames: 0, bytes: 0 }).map(|_| ())
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::media::Memory;
+    use crate::recovery::{KnownExtent, rebuild_in_memory};
+    use crate::{Bloom, Filter, Options};
+    use std::sync::Arc;
+
+    #[test]
+    fn a_snapshot_in_the_space_of_the_log_removes_no_image() {
+        for is_altered in [false, true] {
+            let media = Arc::new(Memory::new());
+            let options = Options::new().background(false);
+            let filter = Filter::create_on(media.clone(), Bloom::capacity(1000), options);
+            let filter = filter.expect("a filter");
+            assert!(filter.insert("key").expect("an insert"));
+            let shared = &filter.engine().shared;
+            let status = shared.header().status();
+            if is_altered {
+                status.retire_to_alter()
+            } else {
+                status.retire()
+            }
+            let (meta, home): (_, &dyn Media) = (&shared.meta, &*media);
+            let state =
+                rebuild_in_memory(home, meta, KnownExtent::Nothing, &|| ()).expect("sound files");
+            write_snapshot(home, meta, &state, 90).expect("space");
+            let names = media.list().expect("a directory");
+            assert!(names.iter().any(|name| name == "live"));
+            assert!(names.iter().any(|name| name.starts_with("snap-")));
+        }
+    }
+}
