@@ -4,8 +4,8 @@ use crate::engine::time_base::{is_behind, raised_to, time_by};
 use ebbtide_core::kind::Micros;
 use ebbtide_core::time::{LATEST, OperationTime as Stamp};
 
-/// A private copy of the filter's clock, for operations that are decided before they are written:
-/// the operations move it as [`Time::stamp`](crate::engine::time::Time::stamp) moves that of the filter.
+/// A private copy of the filter's clock: operations move it as `Time::stamp` moves that of the
+/// filter.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ClockCopy {
     /// The time base.
@@ -33,7 +33,7 @@ impl ClockCopy {
     }
 
     /// Returns the time of an operation after one at `latest`, for which the clock was
-    /// [read](crate::engine::time::Time::read_clock) before.
+    /// read (`Time::read_clock`) before.
     pub(crate) fn stamp(&mut self, read: Micros, latest: Stamp) -> Stamp {
         let (first, elapsed) = (self.first, read);
         if !self.uses_time {
@@ -66,7 +66,7 @@ impl ClockCopy {
         self.elapsed = self.elapsed.max(elapsed);
     }
 
-    /// Returns what the time base must be [raised](crate::engine::time::Time::raise_base) to once the operations are
+    /// Returns what the time base must be raised to (`Time::raise_base`) once the operations are
     /// written, if they have moved the clock.
     pub(crate) fn raised(&self) -> Option<i64> {
         self.raised

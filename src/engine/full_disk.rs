@@ -1,7 +1,7 @@
 //! An opening on a full disk: frees space until a timeline can begin.
 //!
-//! Elsewhere a full disk is met where the space is needed: `log_space` when a segment is, `checkpoint`
-//! when a snapshot is, and both free what `reclaim` calls the fallback base.
+//! Elsewhere a full disk is met where space is needed: by `log_space` for a segment, by
+//! `checkpoint` for a snapshot. Both free what `reclaim` calls the fallback base.
 
 use crate::archive::former;
 use crate::engine::directory::{LEFTOVER_TEMPORARY, put_former_away};

@@ -9,12 +9,12 @@
 //! - `known_extent` is what the image says of the log, `batches` decides which batches are
 //!   complete, `bare_events` which events of older formats have happened.
 //! - `repair` completes one stripe of a shared image whose owner died.
-//! - `removal` removes files so that they cannot reappear, `free_log` frees the space of log that no
-//!   timeline needs, `full_disk` makes room where no image fits.
+//! - `removal` removes files so that they cannot reappear, `free_log` frees the space of log that
+//!   no timeline needs, `full_disk` makes room where no image fits.
 //!
 //! Only [`log_reader::LogReader::make_durable`], which makes the log below a new timeline durable,
-//! `free_log`, `full_disk`, `removal` and `repair` change files that hold state; `rebuild` makes the
-//! new image.
+//! `free_log`, `full_disk`, `removal` and `repair` change files that hold state; `rebuild` makes
+//! the new image.
 
 pub mod bare_events;
 pub mod base;
