@@ -195,6 +195,50 @@ fn a_file_left_out_that_is_gone_leaves_out_no_other_with_its_header() {
 }
 
 #[test]
+fn a_header_that_was_left_out_leaves_out_no_compressed_part() {
+    let place = Place::new();
+    place.write("h.csv.3", HEADER.as_bytes());
+    gzip(&place, "h.csv.3", "h.csv.3.gz");
+    place.write("h.csv", format!("{HEADER}1,a\n").as_bytes());
+    let left_out = place.path("h.csv.3.gz");
+    place.run("out", &["h.csv"], &[&COLUMN[..], &["--leave-out", &left_out]].concat());
+    fs::remove_file(left_out).expect("removed");
+    tick();
+    // Two rotations.
+    gzip(&place, "h.csv", "h.csv.2.gz");
+    place.write("h.csv", format!("{HEADER}2,a\n").as_bytes());
+    gzip(&place, "h.csv", "h.csv.1.gz");
+    tick();
+    place.write("h.csv", format!("{HEADER}3,a\n").as_bytes());
+    let sentence = place.refuse_with("out", &["h.csv"], &COLUMN);
+    let is_named = format!("no run has read {}", place.path("h.csv.1.gz"));
+    assert!(sentence.contains(&is_named), "{sentence}");
+    place.run("out", &["h.csv.2.gz", "h.csv.1.gz", "h.csv"], &COLUMN);
+    assert_eq!(output(&place), format!("{HEADER}1,a\n2,a\n3,a\n"));
+}
+
+#[test]
+fn a_copy_of_a_header_leaves_out_no_later_part() {
+    let place = Place::new();
+    place.write("h.csv", HEADER.as_bytes());
+    place.run("out", &["h.csv"], &COLUMN);
+    tick();
+    // A day without rows; the log was copied and truncated, and has its header again.
+    place.write("h.csv.1", HEADER.as_bytes());
+    place.run("out", &["h.csv"], &COLUMN);
+    fs::remove_file(place.path("h.csv.1")).expect("removed");
+    tick();
+    place.write("h.csv.1", format!("{HEADER}1,a\n").as_bytes());
+    gzip(&place, "h.csv.1", "h.csv.1.gz");
+    place.write("h.csv", format!("{HEADER}2,a\n").as_bytes());
+    let sentence = place.refuse_with("out", &["h.csv"], &COLUMN);
+    let is_named = format!("no run has read {}", place.path("h.csv.1.gz"));
+    assert!(sentence.contains(&is_named), "{sentence}");
+    place.run("out", &["h.csv.1.gz", "h.csv"], &COLUMN);
+    assert_eq!(output(&place), format!("{HEADER}1,a\n2,a\n"));
+}
+
+#[test]
 fn a_log_is_found_in_its_compressed_part_though_the_new_one_has_its_header() {
     for lines in [0, 300] {
         let place = Place::new();

@@ -6,6 +6,7 @@ use super::super::{names, refusals};
 use super::Search;
 use crate::failure::{Failure, Result};
 use crate::trail::Trail;
+use std::fs::File;
 
 /// The bytes that a file must have in common with an input that was read to its end, unless its
 /// name or its age says more: many files begin with the same lines.
@@ -121,17 +122,19 @@ impl Search<'_> {
             if begun.is_empty() || is_copy()? {
                 continue;
             }
-            let may_be = |&(which, _): &(usize, Trail)| {
+            let mut likely = Vec::new();
+            for (which, trail) in begun {
                 let is_free = slot.is_none() || self.is_wanted(lost[which]);
-                is_free && self.is_telling(file, &entries[which], is_packed)
-            };
-            let is_doubtful = |begun: &&(usize, Trail)| file.is_given() && !may_be(begun);
-            let doubtful = begun.iter().filter(is_doubtful).map(|&(which, _)| (lost[which], at));
-            alike.extend(doubtful);
+                if is_free && self.is_telling(at, &entries[which], is_packed.then_some(&opened))? {
+                    likely.push((which, trail));
+                } else if file.is_given() {
+                    alike.push((lost[which], at));
+                }
+            }
             // Of inputs of which one begins with the other, the file is the longest.
-            let longest = begun.into_iter().filter(may_be);
-            let longest =
-                longest.max_by_key(|(which, trail)| (trail.offset(), self.is_wanted(lost[*which])));
+            let longest = likely
+                .into_iter()
+                .max_by_key(|(which, trail)| (trail.offset(), self.is_wanted(lost[*which])));
             if let Some((which, trail)) = longest {
                 matches[which].push((at, trail));
             }
@@ -147,22 +150,43 @@ impl Search<'_> {
     }
 
     /// Returns whether what a file has in common with an input shows that it is the same one: many
-    /// files begin with the same header.
-    fn is_telling(&self, file: &Found, entry: &Entry, is_packed: bool) -> bool {
+    /// files begin with the same header. `packed` is the file if it is compressed.
+    fn is_telling(&self, at: usize, entry: &Entry, packed: Option<&File>) -> Result<bool> {
+        let file = &self.files.all[at];
         let has_name = entry.name == name_hash(&file.name);
         let accepts = self.wanted.accepts_missing && file.is_given();
         if has_name && (accepts || file.written <= self.inputs.seen) {
-            return true;
+            return Ok(true);
         }
-        // A file that was left out and renamed is found by its identity.
-        if (is_packed || !entry.is_left_out) && self.is_made(file, entry) {
-            return true;
+        if self.is_made(file, entry) {
+            // A file that was left out and renamed is found by its identity.
+            let is_same = match packed {
+                _ if !entry.is_left_out => true,
+                Some(packed) => self.is_left_out_form(file, packed, entry)?,
+                None => false,
+            };
+            if is_same {
+                return Ok(true);
+            }
         }
         let was_read_to_end = entry.is_complete && !entry.is_left_out;
         if was_read_to_end {
-            return is_packed || entry.offset >= TELLING_BYTES || self.is_part(file);
+            return Ok(packed.is_some() || entry.offset >= TELLING_BYTES || self.is_part(file));
         }
-        entry.offset >= CERTAIN_BYTES && entry.lines > CERTAIN_LINES
+        Ok(entry.offset >= CERTAIN_BYTES && entry.lines > CERTAIN_LINES)
+    }
+
+    /// Returns whether a compressed file that begins like one that was left out is that one: it has
+    /// no other lines, or has more in common with it than a header.
+    fn is_left_out_form(&self, file: &Found, packed: &File, entry: &Entry) -> Result<bool> {
+        if entry.offset >= CERTAIN_BYTES {
+            return Ok(true);
+        }
+        let content = self.wanted.content;
+        let end = content.end(packed);
+        let end = end.and_then(|end| content.line_end(packed, end, self.wanted.end));
+        let end = end.map_err(|error| Failure::reading(&file.path, &error))?;
+        Ok(end.offset() == entry.offset)
     }
 
     /// Returns whether a file is the compressed form of an input that has been found, or of a file
