@@ -2,7 +2,10 @@
 //! come back; and places of a state, of which there are not many.
 
 use crate::exactly_once::Place;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use std::fs;
+use std::io::Write;
 
 fn output(place: &Place) -> String {
     String::from_utf8(place.read("out")).expect("UTF-8")
@@ -133,4 +136,149 @@ fn the_end_of_a_torn_record_may_be_that_of_other_systems() {
     place.append("t.csv", b"2,y\r\n3,z\r\n");
     place.run("out", &["t.csv"], &column);
     assert_eq!(output(&place), "id,n\r\n1,x\n2,y\r\n3,z\r\n");
+}
+
+fn gzip(place: &Place, from: &str, to: &str) {
+    let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+    packed.write_all(&place.read(from)).expect("memory");
+    place.write(to, &packed.finish().expect("memory"));
+    fs::remove_file(place.path(from)).expect("removed");
+}
+
+/// Gives the parts of `h.log` with this ending the next number, those with the largest one first.
+fn shift(place: &Place, ending: &str) {
+    for number in (1..9).rev() {
+        let [from, to] = [number, number + 1].map(|number| format!("h.log.{number}{ending}"));
+        if fs::exists(place.path(&from)).expect("a directory") {
+            rename(place, &from, &to);
+        }
+    }
+}
+
+#[test]
+fn a_log_that_was_empty_at_the_last_run_is_read_in_its_compressed_part() {
+    let place = Place::new();
+    place.write("part", b"one\n");
+    gzip(&place, "part", "h.log.1.gz");
+    place.write("h.log", b"");
+    place.run("out", &["h.log.1.gz", "h.log"], &[]);
+    // Each run follows a rotation; one day is quiet.
+    for line in ["two\n", "", "three\n"] {
+        place.append("h.log", line.as_bytes());
+        shift(&place, ".gz");
+        gzip(&place, "h.log", "h.log.1.gz");
+        place.write("h.log", b"");
+        place.run("out", &["h.log"], &[]);
+    }
+    assert_eq!(output(&place), "one\ntwo\nthree\n");
+    // The part that holds the lines may be given as well.
+    place.append("h.log", b"four\n");
+    shift(&place, ".gz");
+    gzip(&place, "h.log", "h.log.1.gz");
+    place.write("h.log", b"five\n");
+    place.run("out", &["h.log.1.gz", "h.log"], &[]);
+    assert_eq!(output(&place), "one\ntwo\nthree\nfour\nfive\n");
+}
+
+#[test]
+fn of_two_rotations_of_an_empty_log_the_part_that_is_gone_is_missed() {
+    let place = Place::new();
+    place.write("part", b"one\n");
+    gzip(&place, "part", "h.log.1.gz");
+    place.write("h.log", b"");
+    place.run("out", &["h.log.1.gz", "h.log"], &[]);
+    for line in ["two\n", "three\n"] {
+        place.append("h.log", line.as_bytes());
+        shift(&place, ".gz");
+        gzip(&place, "h.log", "h.log.1.gz");
+        place.write("h.log", b"");
+    }
+    // The parts are now one, two and three.
+    rename(&place, "h.log.2.gz", "kept");
+    let sentence = place.refuse("out", &["h.log"]);
+    assert!(sentence.contains("of which 0 bytes were read"), "{sentence}");
+    rename(&place, "kept", "h.log.2.gz");
+    place.refuse("out", &["h.log"]);
+    assert_eq!(output(&place), "one\n");
+}
+
+#[test]
+fn a_log_that_was_empty_at_the_last_run_is_read_in_its_copy_after_truncation() {
+    let place = Place::new();
+    place.write("h.log.1", b"one\n");
+    place.write("h.log", b"");
+    place.run("out", &["h.log.1", "h.log"], &[]);
+    for line in ["two\n", "three\n"] {
+        place.append("h.log", line.as_bytes());
+        shift(&place, "");
+        place.write("h.log.1", &place.read("h.log"));
+        place.write("h.log", b"");
+        place.run("out", &["h.log"], &[]);
+    }
+    place.append("h.log", b"four\n");
+    place.run("out", &["h.log"], &[]);
+    assert_eq!(output(&place), "one\ntwo\nthree\nfour\n");
+    // Two rotations; the first copy is gone.
+    place.write("h.log", b"");
+    place.run("out", &["h.log"], &["--accept-missing"]);
+    shift(&place, "");
+    shift(&place, "");
+    place.write("h.log.1", b"six\n");
+    let sentence = place.refuse("out", &["h.log"]);
+    assert!(sentence.contains("no run has read"), "{sentence}");
+}
+
+#[test]
+fn an_empty_part_is_found_when_it_is_compressed_a_rotation_later() {
+    let place = Place::new();
+    place.write("h.log", b"one\n");
+    place.run("out", &["h.log"], &[]);
+    for line in ["", "", "two\n"] {
+        shift(&place, ".gz");
+        if fs::exists(place.path("h.log.1")).expect("a directory") {
+            gzip(&place, "h.log.1", "h.log.2.gz");
+        }
+        rename(&place, "h.log", "h.log.1");
+        place.write("h.log", line.as_bytes());
+        place.run("out", &["h.log"], &[]);
+    }
+    assert_eq!(output(&place), "one\ntwo\n");
+}
+
+#[test]
+fn parts_of_a_quiet_log_may_go_when_enough_rotations_have_passed() {
+    let place = Place::new();
+    place.write("h.log", b"one\n");
+    place.run("out", &["h.log"], &[]);
+    for _ in 0..6 {
+        shift(&place, "");
+        rename(&place, "h.log", "h.log.1");
+        place.write("h.log", b"");
+        if fs::exists(place.path("h.log.4")).expect("a directory") {
+            fs::remove_file(place.path("h.log.4")).expect("removed");
+        }
+        place.run("out", &["h.log"], &[]);
+    }
+    place.append("h.log", b"two\n");
+    place.run("out", &["h.log"], &[]);
+    assert_eq!(output(&place), "one\ntwo\n");
+}
+
+#[test]
+fn an_unfinished_line_of_a_part_waits_while_the_log_is_empty() {
+    let place = Place::new();
+    place.write("h.log", b"one\ntw");
+    let arguments = place.arguments("out", &["h.log"], &[]);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    for round in 0..3 {
+        let outcome = crate::support::run(&arguments, b"");
+        assert!(outcome.stderr.contains("2 bytes behind byte 4 are left"), "{outcome:?}");
+        if round == 0 {
+            rename(&place, "h.log", "h.log.1");
+            place.write("h.log", b"");
+        }
+    }
+    place.append("h.log.1", b"o\n");
+    place.run("out", &["h.log"], &[]);
+    assert_eq!(output(&place), "one\ntwo\n");
 }

@@ -113,7 +113,17 @@ impl Order<'_> {
                 || names::is_only_rotated(&file.name, &other.name)
         };
         let newer = files::newer(self.files, file, is_newer);
-        let has_news = |other: &Found| other.size > 0 && other.written >= file.written;
+        // An empty log follows what was a part at the last run already, was not written since, and
+        // has no unfinished line.
+        let is_at_rest = |log: &Found| {
+            let was_part =
+                |entry: Entry| entry.name != name_hash(&log.name) && entry.offset == file.size;
+            self.before.entries[slot].is_some_and(was_part)
+                && file.written <= self.before.seen
+                && names::is_only_rotated(&file.name, &log.name)
+        };
+        let has_news =
+            |log: &Found| log.written >= file.written && (log.size > 0 || is_at_rest(log));
         newer.into_iter().any(|at| place(at).is_some() && has_news(&self.files[at]))
     }
 }

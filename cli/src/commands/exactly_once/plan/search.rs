@@ -4,6 +4,7 @@ use super::super::files::Found;
 use super::super::positions::{Entry, name_hash};
 use super::super::{names, refusals};
 use super::Search;
+use super::unread::has_next_number;
 use crate::failure::{Failure, Result};
 use crate::trail::Trail;
 use std::fs::File;
@@ -71,6 +72,76 @@ impl Search<'_> {
     /// Finds inputs that were copied or compressed.
     pub(super) fn by_content(&mut self) -> Result<()> {
         self.bind_empty();
+        self.bind_contents()?;
+        self.bind_filled()
+    }
+
+    /// Finds inputs of which nothing was read in the parts that were copied or compressed from them:
+    /// names and numbers alone show which they are.
+    fn bind_filled(&mut self) -> Result<()> {
+        for slot in 0..self.found.len() {
+            let is_it = |entry: &Entry| entry.offset == 0 && self.is_wanted(slot);
+            if !self.inputs.entries[slot].as_ref().is_some_and(is_it) {
+                continue;
+            }
+            if let Some(at) = self.filled(slot)? {
+                self.found[slot] = Some((at, Trail::default()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the part that holds all of an input of which nothing was read, if there was one
+    /// rotation. After several of them that part may be gone, and the one that is there be another.
+    fn filled(&self, slot: usize) -> Result<Option<usize>> {
+        let (entry, found) = (self.entry(slot), self.found[slot].as_ref().map(|(at, _)| *at));
+        let mut parts = Vec::new();
+        for (live_at, live) in self.files.all.iter().enumerate() {
+            let was_live = name_hash(&live.name) == entry.name;
+            // A log that is still there was copied and truncated.
+            let is_truncated = found == Some(live_at) && was_live;
+            if !live.is_given() || found.is_some() && !is_truncated {
+                continue;
+            }
+            let shifted = self.shifted(live);
+            if shifted.is_empty() {
+                continue;
+            }
+            let mut new = Vec::new();
+            for at in self.new_numbered(live) {
+                if !is_truncated || !self.begins_log(at)? {
+                    new.push(at);
+                }
+            }
+            let [at] = new[..] else { continue };
+            let file = &self.files.all[at];
+            let number = names::number(&file.name, &live.name).unwrap_or(0);
+            let is_newest = number == self.first_number(live) || shifted.contains(&(number + 1));
+            let is_it = if was_live { is_newest } else { has_next_number(file, live, &entry) };
+            parts.extend(is_it.then_some(at));
+        }
+        Ok(if let [at] = parts[..] { Some(at) } else { None })
+    }
+
+    /// Returns the numbered parts of a log that are not recorded, and may have lines that no run
+    /// has read.
+    fn new_numbered(&self, live: &Found) -> Vec<usize> {
+        let all = 0..self.files.all.len();
+        let is_it = |&at: &usize| {
+            let file = &self.files.all[at];
+            let is_new = file.is_given() && file.size > 0 || self.is_unread(at);
+            let is_form = (0..self.files.all.len()).any(|base| self.is_packed_form(at, base));
+            names::number(&file.name, &live.name).is_some()
+                && self.is_placed(file, live)
+                && is_new
+                && self.slot_of(at).is_none()
+                && !self.wanted.left_out.contains(&file.id)
+                && !is_form
+        };
+        all.filter(is_it).collect()
+    }
+
+    fn bind_contents(&mut self) -> Result<()> {
         let has_content = |&slot: &usize| self.entry(slot).offset > 0;
         let lost: Vec<usize> = self.lost().into_iter().filter(has_content).collect();
         if lost.is_empty() {

@@ -34,7 +34,7 @@ impl Search<'_> {
 
     /// Returns whether a file is where a rotation puts the parts of a log: beside it, below it, or
     /// where others are given.
-    fn is_placed(&self, file: &Found, live: &Found) -> bool {
+    pub(super) fn is_placed(&self, file: &Found, live: &Found) -> bool {
         let is_part = |other: &Found| {
             other.is_given() && other.is_beside(file) && names::is_rotated(&other.name, &live.name)
         };
@@ -156,7 +156,7 @@ impl Search<'_> {
             let lives = self.files.all.iter().filter(is_live);
             let nearest = |live: &&Found| (!live.is_beside(file), !file.is_beside_or_below(live));
             let Some(live) = lives.min_by_key(nearest) else { continue };
-            if self.is_rotated_once(live) {
+            if !self.shifted(live).is_empty() {
                 continue;
             }
             let others = self.files.all.iter();
@@ -164,9 +164,7 @@ impl Search<'_> {
             let numbers: Vec<u64> =
                 others.filter_map(|other| names::number(&other.name, &live.name)).collect();
             let last = names::number(&file.name, &live.name).unwrap_or(0);
-            // Some rotations begin at 1, others at 0, which only a recorded input tells.
-            let zero = name_hash(&[&live.name[..], b".0"].concat());
-            let first = u64::from(!self.inputs.iter().any(|(_, entry)| entry.name == zero));
+            let first = self.first_number(live);
             if let Some(gone) = (first..last).find(|number| !numbers.contains(number)) {
                 return Err(refusals::gap(file, live, gone));
             }
@@ -174,20 +172,23 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Returns whether a log was rotated once since the last run, because a part of it has the next
-    /// number. Its newest part may then have any number: a rotation may begin at 3.
-    fn is_rotated_once(&self, live: &Found) -> bool {
-        self.inputs.iter().any(|(slot, entry)| {
-            let Some((at, _)) = &self.found[slot] else { return false };
-            let part = &self.files.all[*at];
-            let number = names::number(&part.name, &live.name).filter(|number| *number > 0);
-            number.is_some_and(|number| {
-                let before = [&live.name[..], format!(".{}", number - 1).as_bytes()].concat();
-                let packed = [".gz", ".zst", ".xz"].map(|end| [&before, end.as_bytes()].concat());
-                let is_it = |name: &Vec<u8>| name_hash(name) == entry.name;
-                self.is_placed(part, live) && packed.iter().chain([&before]).any(is_it)
-            })
-        })
+    /// Returns the number of a log's newest part: some rotations begin at 1, others at 0, which only
+    /// a recorded input tells.
+    pub(super) fn first_number(&self, live: &Found) -> u64 {
+        let zero = name_hash(&[&live.name[..], b".0"].concat());
+        u64::from(!self.inputs.iter().any(|(_, entry)| entry.name == zero))
+    }
+
+    /// Returns the numbers of the parts of a log that had the ones before at the last run. If there
+    /// are any, it was rotated once since. Its newest part may then have any number: a rotation may
+    /// begin at 3.
+    pub(super) fn shifted(&self, live: &Found) -> Vec<u64> {
+        let shifted = self.inputs.iter().filter_map(|(slot, entry)| {
+            let part = &self.files.all[self.found[slot].as_ref()?.0];
+            let is_shifted = self.is_placed(part, live) && has_next_number(part, live, entry);
+            names::number(&part.name, &live.name).filter(|_| is_shifted)
+        });
+        shifted.collect()
     }
 
     /// Refuses to pass over a file that is not given and may contain lines that were not read.
@@ -217,4 +218,15 @@ impl Search<'_> {
         let known = self.found.iter().flatten().map(|(at, _)| &self.files.all[*at]);
         Err(refusals::unread(&passed, &known.collect::<Vec<_>>(), &self.files.all))
     }
+}
+
+/// Returns whether in the rotation of a log a file has the number behind that which an input had at
+/// the last run.
+pub(super) fn has_next_number(file: &Found, live: &Found, entry: &Entry) -> bool {
+    let number = names::number(&file.name, &live.name).filter(|number| *number > 0);
+    number.is_some_and(|number| {
+        let before = [&live.name[..], format!(".{}", number - 1).as_bytes()].concat();
+        let packed = [".gz", ".zst", ".xz"].map(|end| [&before, end.as_bytes()].concat());
+        packed.iter().chain([&before]).any(|name| name_hash(name) == entry.name)
+    })
 }
