@@ -137,6 +137,28 @@ fn a_copied_and_truncated_log_is_found_while_its_copy_is_compressed() {
 }
 
 #[test]
+fn a_copy_that_a_run_left_out_before_it_was_overtaken_is_read_when_it_is_compressed() {
+    let place = Place::new();
+    let member = ["--json-field", "id"];
+    let line = |id: u64| format!("{{\"id\": {id}}}\n");
+    place.write("b.json", line(1).as_bytes());
+    place.write("h.json", (line(2) + &line(3)).as_bytes());
+    place.run("out", &["b.json", "h.json"], &member);
+    // A run sees the copy of the log, and ends before it reads the log.
+    place.append("b.json", b"no object\n");
+    place.append("h.json", line(4).as_bytes());
+    place.write("h.json.1", &place.read("h.json"));
+    let sentence = place.refuse_with("out", &["b.json", "h.json"], &member);
+    assert!(sentence.contains("b.json, line 2"), "{sentence}");
+    place.write("b.json", line(1).as_bytes());
+    compress(&place, "h.json.1");
+    fs::remove_file(place.path("h.json.1")).expect("removed");
+    place.write("h.json", line(5).as_bytes());
+    place.run("out", &["b.json", "h.json"], &member);
+    assert_eq!(output(&place), (1..=5).map(line).collect::<String>());
+}
+
+#[test]
 fn a_copy_that_ends_before_what_was_read_is_named_with_all_that_continues() {
     let place = Place::new();
     let lines: String = (0..300).map(|number| format!("line {number}\n")).collect();

@@ -18,6 +18,9 @@ const TELLING_BYTES: u64 = 64;
 const CERTAIN_BYTES: u64 = 4096;
 const CERTAIN_LINES: u64 = 16;
 
+/// The number of the next line if only a header was read.
+const BEHIND_HEADER: u64 = 2;
+
 impl Search<'_> {
     pub(super) fn by_identity(&mut self) -> Result<()> {
         self.bind_identities()?;
@@ -170,7 +173,7 @@ impl Search<'_> {
     fn matches(&mut self, lost: &[usize], entries: &[Entry]) -> Result<Vec<Vec<(usize, Trail)>>> {
         let any_is_wanted = lost.iter().any(|&slot| self.is_wanted(slot));
         let mut matches = vec![Vec::new(); lost.len()];
-        let mut alike = Vec::new();
+        let (mut alike, mut copied) = (Vec::new(), Vec::new());
         for at in 0..self.files.all.len() {
             let file = &self.files.all[at];
             let is_candidate = file.is_given() || any_is_wanted || self.is_unread(at);
@@ -203,12 +206,22 @@ impl Search<'_> {
                 }
             }
             // Of inputs of which one begins with the other, the file is the longest.
-            let longest = likely
-                .into_iter()
-                .max_by_key(|(which, trail)| (trail.offset(), self.is_wanted(lost[*which])));
-            if let Some((which, trail)) = longest {
-                matches[which].push((at, trail));
+            likely.sort_by_key(|(which, trail)| (trail.offset(), self.is_wanted(lost[*which])));
+            let Some((longest, trail)) = likely.pop() else { continue };
+            if entries[longest].is_left_out {
+                let is_it = |which: usize| {
+                    self.is_wanted(lost[which]) && entries[which].lines > BEHIND_HEADER
+                };
+                let input = likely.into_iter().rfind(|(which, _)| is_it(*which));
+                copied.extend(input.map(|(which, trail)| (which, at, trail)));
             }
+            matches[longest].push((at, trail));
+        }
+        // A copy is left out as long as its log is there. That was truncated if no other file is it.
+        copied.retain(|(which, ..)| matches[*which].is_empty());
+        for (which, at, trail) in copied {
+            matches.iter_mut().for_each(|files| files.retain(|(other, _)| *other != at));
+            matches[which].push((at, trail));
         }
         self.alike = alike;
         Ok(matches)
