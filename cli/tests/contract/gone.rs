@@ -53,6 +53,35 @@ fn an_input_whose_loss_was_accepted_is_continued_when_it_comes_back() {
 }
 
 #[test]
+fn a_short_copy_of_an_input_whose_loss_was_accepted_is_not_read_again() {
+    for (content, is_alike) in [("one\ntwo\nthree\n", true), ("six\nthree\n", false)] {
+        let place = Place::new();
+        place.write("a.log", b"one\ntwo\n");
+        // More lines follow than the window has.
+        place.write("b.log", numbers(6001..=12_003).as_bytes());
+        place.run("out", &["a.log", "b.log"], &SHORT);
+        let expected = output(&place);
+        fs::remove_file(place.path("a.log")).expect("removed");
+        let accepted = [&SHORT[..], &["--accept-missing"]].concat();
+        place.run("out", &["b.log"], &accepted);
+        place.write("a.log", content.as_bytes());
+        if is_alike {
+            let sentence = place.refuse_with("out", &["a.log", "b.log"], &SHORT);
+            let what = "begins with all that was read of an earlier file of its name, 8 bytes";
+            assert!(sentence.contains(what), "{sentence}");
+            place.run("out", &["a.log", "b.log"], &accepted);
+        } else {
+            place.run("out", &["a.log", "b.log"], &SHORT);
+        }
+        let new = if is_alike { "three\n" } else { content };
+        assert_eq!(output(&place), expected + new);
+        place.append("a.log", b"four\n");
+        place.run("out", &["a.log", "b.log"], &SHORT);
+        assert!(output(&place).ends_with(&format!("{new}four\n")));
+    }
+}
+
+#[test]
 fn a_log_that_was_truncated_and_its_earlier_content_are_two_inputs() {
     let place = Place::new();
     let first = numbers(1..=200);

@@ -82,6 +82,18 @@ pub fn alike(failure: Failure, entry: &Entry, file: &Found) -> Failure {
     ))
 }
 
+/// A file begins like an input of its name whose loss was accepted, which does not show that it is
+/// the same one.
+pub fn returned(entry: &Entry, file: &Found) -> Failure {
+    Failure::Error(format!(
+        "{} begins with all that was read of an earlier file of its name, {} bytes, whose loss was \
+         accepted; give {ACCEPT} to continue behind them, or, if it is a new file, give it another \
+         name to read it from its beginning",
+        file.path.display(),
+        entry.offset
+    ))
+}
+
 /// A file is gone between an input that was renamed and the one that has its name now.
 pub fn gap(renamed: &Found, live: &Found, gone: u64) -> Failure {
     let mut name = live.path.file_name().unwrap_or_default().to_owned();

@@ -110,11 +110,12 @@ impl Search<'_> {
 
     /// Refuses to continue without inputs that may have lines that were not read.
     pub(super) fn refuse_missing(&self) -> Result<()> {
+        if self.wanted.accepts_missing {
+            return Ok(());
+        }
         let mut lost = self.lost();
         lost.retain(|&slot| self.is_wanted(slot));
-        let Some(&first) = lost.first().filter(|_| !self.wanted.accepts_missing) else {
-            return Ok(());
-        };
+        let Some(&first) = lost.first() else { return self.refuse_returned() };
         let all = &self.files.all;
         let changed = self.changed.iter().find(|(_, of)| lost.contains(of));
         let (of, mut failure) = match changed {
@@ -129,6 +130,21 @@ impl Search<'_> {
         }
         let others = lost.iter().filter(|slot| **slot != of).map(|&slot| self.entry(slot));
         Err(refusals::also_missing(failure, &others.collect::<Vec<Entry>>(), all))
+    }
+
+    /// Refuses to read a file from its beginning that may be an input whose loss was accepted: it has
+    /// that name, and begins with all that was read.
+    fn refuse_returned(&self) -> Result<()> {
+        let is_it = |&&(slot, at): &&(usize, usize)| {
+            let entry = self.entry(slot);
+            let has_name = entry.name == name_hash(&self.files.all[at].name);
+            let is_open = self.found[slot].is_none() && self.slot_of(at).is_none();
+            entry.is_abandoned && has_name && is_open
+        };
+        match self.alike.iter().find(is_it) {
+            Some(&(slot, at)) => Err(refusals::returned(&self.entry(slot), &self.files.all[at])),
+            None => Ok(()),
+        }
     }
 
     /// Returns the files of an input's rotation that no run has seen.
