@@ -255,6 +255,33 @@ fn a_log_is_found_in_its_compressed_part_though_the_new_one_has_its_header() {
 }
 
 #[test]
+fn logs_of_several_directories_of_which_only_the_header_was_read_are_found() {
+    let place = Place::new();
+    let logs = ["web1/h.csv", "web2/h.csv", "web3/h.csv"];
+    for (log, directory) in logs.iter().zip(["web1", "web2", "web3"]) {
+        fs::create_dir(place.path(directory)).expect("a directory");
+        place.write(log, HEADER.as_bytes());
+    }
+    place.run("out", &logs, &COLUMN);
+    for (log, row) in logs.iter().zip(["1,a\n", "2,b\n", "3,c\n"]) {
+        place.append(log, row.as_bytes());
+        gzip(&place, log, &format!("{log}.1.gz"));
+        tick();
+        place.write(log, HEADER.as_bytes());
+    }
+    // Two parts of one log are not those of two logs.
+    rename(&place, "web2/h.csv.1.gz", "elsewhere");
+    place.write("web1/h.csv.2", format!("{HEADER}4,d\n").as_bytes());
+    gzip(&place, "web1/h.csv.2", "web1/h.csv.2.gz");
+    let sentence = place.refuse_with("out", &logs, &COLUMN);
+    assert!(sentence.contains("more than one file begins like it"), "{sentence}");
+    fs::remove_file(place.path("web1/h.csv.2.gz")).expect("removed");
+    rename(&place, "elsewhere", "web2/h.csv.1.gz");
+    place.run("out", &logs, &COLUMN);
+    assert_eq!(output(&place), format!("{HEADER}1,a\n2,b\n3,c\n"));
+}
+
+#[test]
 fn a_long_input_is_found_under_any_name_also_if_it_was_copied_and_has_grown() {
     let place = Place::new();
     let lines: String = (0..300).map(|line| format!("the line {line} of the log\n")).collect();

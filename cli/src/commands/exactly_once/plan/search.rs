@@ -172,7 +172,7 @@ impl Search<'_> {
     /// Returns the files that begin like each of these lost inputs, with the places in them.
     fn matches(&mut self, lost: &[usize], entries: &[Entry]) -> Result<Vec<Vec<(usize, Trail)>>> {
         let any_is_wanted = lost.iter().any(|&slot| self.is_wanted(slot));
-        let mut matches = vec![Vec::new(); lost.len()];
+        let mut matches: Vec<Vec<(usize, Trail)>> = vec![Vec::new(); lost.len()];
         let (mut alike, mut copied) = (Vec::new(), Vec::new());
         for at in 0..self.files.all.len() {
             let file = &self.files.all[at];
@@ -205,8 +205,13 @@ impl Search<'_> {
                     alike.push((lost[which], at));
                 }
             }
-            // Of inputs of which one begins with the other, the file is the longest.
-            likely.sort_by_key(|(which, trail)| (trail.offset(), self.is_wanted(lost[*which])));
+            // Of inputs of which one begins with the other, the file is the longest; of equal ones,
+            // one whose file is not in another directory.
+            likely.sort_by_key(|(which, trail)| {
+                let of = &matches[*which];
+                let is_beside = of.iter().any(|(other, _)| self.files.all[*other].is_beside(file));
+                (trail.offset(), self.is_wanted(lost[*which]), is_beside, of.is_empty())
+            });
             let Some((longest, trail)) = likely.pop() else { continue };
             if entries[longest].is_left_out {
                 let is_it = |which: usize| {
