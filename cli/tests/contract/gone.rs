@@ -258,6 +258,35 @@ fn a_log_that_was_empty_at_the_last_run_is_read_in_its_copy_after_truncation() {
 }
 
 #[test]
+fn a_log_that_was_empty_is_read_in_a_part_with_a_date_if_an_older_one_is_there() {
+    for is_copied in [false, true] {
+        let place = Place::new();
+        let part = |day: u64| format!("h.log-202611{day}.gz");
+        let rotate = |line: &str, day: u64| {
+            place.append("h.log", line.as_bytes());
+            let from = if is_copied { "copy" } else { "h.log" };
+            place.write(from, &place.read("h.log"));
+            gzip(&place, from, &part(day));
+            place.write("h.log", b"");
+        };
+        place.write("h.log", b"");
+        rotate("one\n", 24);
+        place.run("out", &[&part(24), "h.log"], &[]);
+        for (line, day) in [("two\n", 25), ("three\n", 26)] {
+            rotate(line, day);
+            place.run("out", &["h.log"], &[]);
+        }
+        // The part of another day may be gone.
+        (24..=26).for_each(|day| fs::remove_file(place.path(&part(day))).expect("removed"));
+        rotate("four\n", 27);
+        let sentence = place.refuse("out", &["h.log"]);
+        let said = if is_copied { "no run has read" } else { "of which 0 bytes were read" };
+        assert!(sentence.contains(said), "{sentence}");
+        assert_eq!(output(&place), "one\ntwo\nthree\n");
+    }
+}
+
+#[test]
 fn an_empty_part_is_found_when_it_is_compressed_a_rotation_later() {
     let place = Place::new();
     place.write("h.log", b"one\n");

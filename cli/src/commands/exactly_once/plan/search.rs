@@ -106,35 +106,49 @@ impl Search<'_> {
             if !live.is_given() || found.is_some() && !is_truncated {
                 continue;
             }
-            let shifted = self.shifted(live);
-            if shifted.is_empty() {
+            let (shifted, has_dates) = (self.shifted(live), self.has_dated(live));
+            if shifted.is_empty() && !has_dates {
                 continue;
             }
             let mut new = Vec::new();
-            for at in self.new_numbered(live) {
+            for at in self.new_rotated(live) {
                 if !is_truncated || !self.begins_log(at)? {
                     new.push(at);
                 }
             }
             let [at] = new[..] else { continue };
             let file = &self.files.all[at];
-            let number = names::number(&file.name, &live.name).unwrap_or(0);
-            let is_newest = number == self.first_number(live) || shifted.contains(&(number + 1));
-            let is_it = if was_live { is_newest } else { has_next_number(file, live, &entry) };
+            let has_base_name = name_hash(names::unpacked(&file.name)) == entry.name;
+            let is_it = match names::number(&file.name, &live.name) {
+                Some(_) if shifted.is_empty() => false,
+                Some(number) if was_live => {
+                    number == self.first_number(live) || shifted.contains(&(number + 1))
+                }
+                Some(_) => has_next_number(file, live, &entry),
+                None => has_dates && (was_live || has_base_name),
+            };
             parts.extend(is_it.then_some(at));
         }
         Ok(if let [at] = parts[..] { Some(at) } else { None })
     }
 
-    /// Returns the numbered parts of a log that are not recorded, and may have lines that no run
-    /// has read.
-    fn new_numbered(&self, live: &Found) -> Vec<usize> {
+    /// Returns whether a recorded part of a log with a date is there. What is newer than that was not
+    /// removed for its age.
+    fn has_dated(&self, live: &Found) -> bool {
+        let mut parts = self.found.iter().flatten().map(|(at, _)| &self.files.all[*at]);
+        parts.any(|part| is_dated_part(part, live) && self.is_placed(part, live))
+    }
+
+    /// Returns the parts of a log with numbers or dates that are not recorded, and may have lines
+    /// that no run has read.
+    fn new_rotated(&self, live: &Found) -> Vec<usize> {
         let all = 0..self.files.all.len();
         let is_it = |&at: &usize| {
             let file = &self.files.all[at];
+            let has_number = names::number(&file.name, &live.name).is_some();
             let is_new = file.is_given() && file.size > 0 || self.is_unread(at);
             let is_form = (0..self.files.all.len()).any(|base| self.is_packed_form(at, base));
-            names::number(&file.name, &live.name).is_some()
+            (has_number || is_dated_part(file, live))
                 && self.is_placed(file, live)
                 && is_new
                 && self.slot_of(at).is_none()
@@ -357,4 +371,10 @@ impl Search<'_> {
         }
         Ok(())
     }
+}
+
+/// Returns whether by its name a file is a part of a log with a date, which it keeps.
+fn is_dated_part(file: &Found, live: &Found) -> bool {
+    let has_number = names::number(&file.name, &live.name).is_some();
+    !has_number && names::is_dated(&file.name) && names::is_only_rotated(&file.name, &live.name)
 }
