@@ -117,6 +117,18 @@ impl Lengths {
     }
 }
 
+/// Returns whether a link that was put has a number that was used and removed before. Then the chain
+/// continues without it: nobody reads it, and it fences nobody.
+pub async fn is_stray(store: &Store, Tip { number, digest }: Tip) -> Result<bool> {
+    // A link is removed only while there are later ones.
+    if Lengths::after(store, number).await?.numbers().next().is_none() {
+        return Ok(false);
+    }
+    // A successor names it.
+    let next = read_link(store, number + 1).await?;
+    Ok(next.is_none_or(|(link, _)| link.before != digest))
+}
+
 /// Passes the links from a number on to `visit`, until it returns false, or the chain ends.
 /// `before` is the digest of the link before, if it is known. Returns the last link that was read.
 pub async fn walk(

@@ -8,7 +8,7 @@
 //! copy that is behind. What a power cut has damaged has a wrong digest, and is copied again.
 
 use crate::chain::{
-    Base, Lengths, Removable, Seen, Tip, base_hints, has_link, link_name, read_link, walk,
+    Base, Lengths, Removable, Seen, Tip, base_hints, has_link, is_stray, link_name, read_link, walk,
 };
 use crate::download::Download;
 use crate::error::{Error, Result};
@@ -245,8 +245,15 @@ impl Copy {
     async fn check_chain(&self) -> Result<()> {
         let Tip { number, digest: own } = self.tip;
         let first = link_name(1);
-        let is_it = if let Some(found) = self.remote.get(Folder::Chain, &link_name(number)).await? {
-            digest(&found) == own
+        let found = self.remote.get(Folder::Chain, &link_name(number)).await?;
+        let is_other = match found.map(|bytes| digest(&bytes)) {
+            Some(found) if found == own => return Ok(()),
+            // A beginning may have come when the link here was removed.
+            Some(digest) => !is_stray(&self.remote, Tip { number, digest }).await?,
+            None => false,
+        };
+        let is_it = if is_other {
+            false
         } else if let Some((next, _)) = read_link(&self.remote, number + 1).await? {
             next.before == own
         } else {

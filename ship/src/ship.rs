@@ -6,7 +6,7 @@
 //! else. [`Shipper::confirmed`] grows with links that are there.
 
 use crate::beginning::{Beginning, anew, check_filter, check_snapshot, choose};
-use crate::chain::{Base, Run, Seen, Tip, base_hints, link_name, read_link, walk};
+use crate::chain::{Base, Run, Seen, Tip, base_hints, is_stray, link_name, read_link, walk};
 use crate::error::{Error, Result};
 use crate::link::{Cause, Content, Link, digest};
 use crate::note;
@@ -197,6 +197,10 @@ impl Shipper {
                 }
                 put => {
                     shipper.check_fence(put?).await?;
+                    if is_stray(&store, shipper.tip).await? {
+                        (seen, tip) = read_chain(&store).await?;
+                        continue;
+                    }
                     // Whoever else still puts is fenced.
                     shipper.store.remove_unfinished()?;
                     return Ok(shipper);

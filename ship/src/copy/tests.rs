@@ -226,3 +226,29 @@ async fn a_snapshot_that_is_removed_half_way_leaves_nothing_and_the_newer_one_co
         assert_eq!((noted(&copy).await, partials(&dir).len()), (newest, 0));
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_beginning_that_came_late_in_place_of_a_removed_link_does_not_end_a_copy() {
+    let parent = tempfile::tempdir().expect("a directory");
+    let dir = parent.path().join("new");
+    let mut place = Place::new().await;
+    let before = place.before;
+    let (cause, meta) = (Cause::Started, Vec::new());
+    let begin = Begin { cause, log: LOG, first: 1, continues: true, meta };
+    place.put(Content::Begin(begin)).await;
+    let name = link_name(place.number);
+    let late = place.store.get(Folder::Chain, &name).await.expect("read").expect("a link");
+    // The number that it wanted is used by another link, which the copy has.
+    (place.number, place.before) = (place.number - 1, before);
+    place.log(1).await;
+    assert_eq!(place.copy(&dir).await.newest(), place.number);
+    for _ in 0..2 {
+        place.log(1).await;
+        place.snapshot().await;
+    }
+    let removed: Vec<_> = (2..place.number).map(link_name).collect();
+    place.store.remove(Folder::Chain, &removed).await.expect("a removal");
+    place.store.put_over(Folder::Chain, &name, late).await.expect("a put");
+    let copy = place.copy(&dir).await;
+    assert_eq!((copy.newest(), noted(&copy).await), (place.number, place.number));
+}

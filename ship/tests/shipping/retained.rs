@@ -1,13 +1,137 @@
-//! What a shipper removes while its successor has begun.
+//! What a shipper removes while its successor begins, or has begun, and beside links that are
+//! damaged.
 
 use crate::scripted::{Call, Scripted};
 use ebbtide::media::{Media, Memory};
-use ebbtide::{AgePartitioned, Durability, Filter, Options};
-use ebbtide_ship::{ShipOptions, Shipper, Store};
+use ebbtide::{AgePartitioned, Any, Durability, Filter, Keep, Options, Reader};
+use ebbtide_ship::{ShipOptions, Shipper, Store, assemble, verify};
+use futures::TryStreamExt;
 use object_store::memory::InMemory;
 use object_store::path::Path;
-use object_store::{ObjectStoreExt, PutPayload};
+use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use tokio::sync::Notify;
+
+fn ship() -> ShipOptions {
+    ShipOptions { snapshot_log_bytes: 1000, ..ShipOptions::default() }
+}
+
+fn link(number: u64) -> Path {
+    Path::from(format!("orders/chain/{number:020}"))
+}
+
+/// A filter whose log is kept, and its shipper.
+struct Place {
+    objects: Arc<InMemory>,
+    store: Store,
+    media: Arc<dyn Media>,
+    filter: Filter<AgePartitioned>,
+    shipper: Shipper,
+    keys: u64,
+}
+
+impl Place {
+    async fn new() -> Self {
+        let objects = Arc::new(InMemory::new());
+        let store = Store::of(objects.clone(), "orders", "memory:///orders");
+        let media: Arc<dyn Media> = Arc::new(Memory::new());
+        let kept = Keep::Bytes(1 << 30);
+        let options = Options::new().durability(Durability::Always).keep_log(kept);
+        let filter = Filter::create_on(media.clone(), AgePartitioned::last(1000), options);
+        let filter = filter.expect("a filter");
+        let begun = Shipper::begin(store.clone(), media.clone(), ship()).await;
+        let shipper = begun.expect("a shipper");
+        Self { objects, store, media, filter, shipper, keys: 0 }
+    }
+
+    /// Returns the numbers in a folder, in their order.
+    async fn numbers(&self, folder: &str) -> Vec<u64> {
+        let prefix = Path::from(format!("orders/{folder}"));
+        let found: Vec<_> = self.objects.list(Some(&prefix)).try_collect().await.expect("a list");
+        let number = |path: &Path| path.filename().and_then(|name| name.parse().ok());
+        let mut found: Vec<u64> =
+            found.iter().map(|meta| number(&meta.location).expect("a number")).collect();
+        found.sort_unstable();
+        found
+    }
+
+    async fn newest(&self, folder: &str) -> u64 {
+        self.numbers(folder).await.pop().unwrap_or(0)
+    }
+
+    async fn has_link(&self, number: u64) -> bool {
+        self.objects.head(&link(number)).await.is_ok()
+    }
+
+    /// Writes and ships until there is a new base. Returns the number of its link.
+    async fn base(&mut self) -> u64 {
+        let before = self.newest("base").await;
+        for _ in 0..10 {
+            for _ in 0..1000 {
+                self.filter.insert(self.keys.to_le_bytes()).expect("an insert");
+                self.keys += 1;
+            }
+            self.filter.checkpoint().expect("a checkpoint");
+            self.shipper.round().await.expect("a round");
+            let newest = self.newest("base").await;
+            if newest > before {
+                return newest;
+            }
+        }
+        panic!("no base comes");
+    }
+
+    /// Checks that what is fetched is the filter, and that the rest is sound.
+    async fn assert_is_whole(&self) {
+        let copy: Arc<dyn Media> = Arc::new(Memory::new());
+        assemble(&self.store, copy.clone()).await.expect("a fetch");
+        let copied = Reader::<Any>::open_on(copy, Options::new()).expect("a reader");
+        let own = self.filter.digest().expect("a digest");
+        assert_eq!(copied.digest().expect("a digest").value, own.value);
+        verify(&self.store, None).await.expect("sound");
+    }
+}
+
+#[tokio::test]
+async fn a_beginning_whose_number_was_used_and_removed_meanwhile_is_put_at_the_end_again() {
+    let mut place = Place::new().await;
+    place.base().await;
+    let number = place.newest("chain").await + 1;
+    let (reached, resumed) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (pause, resume, is_over) = (reached.clone(), resumed.clone(), AtomicBool::new(false));
+    let mut scripted = Scripted::new(move |call| {
+        let is_it = matches!(&call, Call::Put(of, _) if *of == link(number))
+            && !is_over.swap(true, Ordering::Relaxed);
+        let (pause, resume) = (pause.clone(), resume.clone());
+        Box::pin(async move {
+            if is_it {
+                pause.notify_one();
+                resume.notified().await;
+            }
+            Ok(())
+        })
+    });
+    scripted.objects = place.objects.clone();
+    let store = Store::of(Arc::new(scripted), "orders", "scripted:///orders");
+    let begun = Shipper::begin(store, place.media.clone(), ship());
+    let meanwhile = async {
+        reached.notified().await;
+        place.base().await;
+        assert!(place.has_link(number).await, "log of the shipper before");
+        while place.has_link(number).await {
+            place.base().await;
+        }
+        resumed.notify_one();
+    };
+    let (begun, ()) = tokio::join!(begun, meanwhile);
+    let mut successor = begun.expect("a shipper");
+    place.filter.insert("the last").expect("an insert");
+    successor.round().await.expect("a round");
+    assert!(place.shipper.round().await.expect_err("fenced").is_fenced());
+    assert!(place.has_link(number).await, "a beginning stays, also one that nobody reads");
+    place.assert_is_whole().await;
+}
 
 #[tokio::test]
 async fn a_snapshot_that_a_successor_uploads_meanwhile_stays_however_old_its_filter_is() {
