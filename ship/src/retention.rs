@@ -9,7 +9,7 @@
 //! Nothing here is decided by this machine's clock: ages are differences of the store's times.
 
 use crate::chain::{Base, base_hints, link_name, read_link};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::link::Content;
 use crate::snapshot::snapshot_prefix;
 use crate::store::{Folder, Store};
@@ -56,7 +56,11 @@ impl Retention {
             // The newest that is old enough serves all later moments.
             let oldest = ours.skip(BASES - 1).find(|hint| is_old(hint));
             if let Some(&oldest) = oldest {
-                self.remove_before(store, oldest, &hints).await?;
+                match self.remove_before(store, oldest, &hints).await {
+                    // It is not known what a damaged base needs: the next one cleans up.
+                    Err(Error::Object { .. }) => {}
+                    removed => removed?,
+                }
             }
         }
         self.is_due = false;
@@ -108,9 +112,11 @@ impl Retention {
             }
             let is_begin = match self.known.get(&number) {
                 Some(&is_begin) => is_begin,
-                None => match read_link(store, number).await? {
-                    Some((link, _)) => matches!(link.content, Content::Begin(_)),
-                    None => continue,
+                None => match read_link(store, number).await {
+                    Ok(Some((link, _))) => matches!(link.content, Content::Begin(_)),
+                    // What is damaged may be a beginning.
+                    Ok(None) | Err(Error::Object { .. }) => continue,
+                    Err(error) => return Err(error),
                 },
             };
             self.known.insert(number, is_begin);

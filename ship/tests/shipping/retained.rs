@@ -41,7 +41,9 @@ impl Place {
         let filter = Filter::create_on(media.clone(), AgePartitioned::last(1000), options);
         let filter = filter.expect("a filter");
         let begun = Shipper::begin(store.clone(), media.clone(), ship()).await;
-        let shipper = begun.expect("a shipper");
+        let mut shipper = begun.expect("a shipper");
+        // The first base is the creation.
+        shipper.round().await.expect("a round");
         Self { objects, store, media, filter, shipper, keys: 0 }
     }
 
@@ -80,6 +82,16 @@ impl Place {
             }
         }
         panic!("no base comes");
+    }
+
+    /// Has another shipper begin, as after a restart.
+    async fn restart(&mut self) {
+        let begun = Shipper::begin(self.store.clone(), self.media.clone(), ship()).await;
+        self.shipper = begun.expect("a shipper");
+    }
+
+    async fn damage(&self, number: u64) {
+        self.objects.put(&link(number), "damaged".into()).await.expect("a put");
     }
 
     /// Checks that what is fetched is the filter, and that the rest is sound.
@@ -165,4 +177,37 @@ async fn a_snapshot_that_a_successor_uploads_meanwhile_stays_however_old_its_fil
         shipper.round().await.expect("a round");
     }
     scripted.objects.head(&late).await.expect("the snapshot that is being uploaded");
+}
+
+#[tokio::test]
+async fn a_damaged_link_of_a_base_delays_the_removal_and_does_not_stop_the_shipper() {
+    let mut place = Place::new().await;
+    let first = place.base().await;
+    let damaged = place.base().await;
+    place.damage(damaged).await;
+    // It would be the oldest that stays.
+    let third = place.base().await;
+    assert!(place.has_link(first).await, "it is not known what is needed");
+    place.base().await;
+    let hints = place.numbers("base").await;
+    assert_eq!(hints.first(), Some(&third), "{hints:?}");
+    assert!(!place.has_link(first).await && !place.has_link(damaged).await);
+    place.assert_is_whole().await;
+}
+
+#[tokio::test]
+async fn a_damaged_link_that_is_not_known_stays_and_does_not_stop_the_shipper() {
+    let mut place = Place::new().await;
+    for _ in 0..3 {
+        place.base().await;
+    }
+    let hints = place.numbers("base").await;
+    let older = hints[hints.len() - 2];
+    // It begins with the newest base, and so does not read the one before.
+    place.restart().await;
+    place.damage(older).await;
+    assert!(place.has_link(older - 1).await, "the log of that base");
+    place.base().await;
+    assert!(place.has_link(older).await && !place.has_link(older - 1).await);
+    place.assert_is_whole().await;
 }
