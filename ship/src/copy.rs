@@ -19,6 +19,7 @@ use crate::mark;
 use crate::store::{Folder, Store};
 use bytes::Bytes;
 use futures::future::join_all;
+use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -57,6 +58,8 @@ pub struct Copy {
     /// The link of a newer one. That which has begun comes first: otherwise none would, where
     /// snapshots come faster than their parts.
     newer: Option<u64>,
+    /// Links whose snapshots are damaged in the store: an older or a later one will do.
+    damaged: BTreeSet<u64>,
     /// Bytes of parts that are still to come with the links that have.
     owed: u64,
     /// When parts were downloaded last.
@@ -126,6 +129,7 @@ impl Copy {
             filter: None,
             wanted: None,
             newer: None,
+            damaged: BTreeSet::new(),
             owed: 0,
             renewed: None,
             began: 0,
@@ -280,41 +284,62 @@ impl Copy {
         Ok((tip.number >= number).then_some((number, seen, tip)))
     }
 
-    /// Copies from the newest base of the store on. What is here of it already stays. Until this is
-    /// done, the copy has no hint.
+    /// Copies from the newest base of the store on whose snapshot is not damaged. What is here of
+    /// it already stays. Until this is done, the copy has no hint.
     pub async fn take_anew(&mut self) -> Result<()> {
-        for _ in 0..TRIES {
-            let (number, base) = self.remote_base().await?;
-            self.is_whole = false;
-            let hints = self.names(Folder::Base).await?;
-            self.local.remove(Folder::Base, &hints).await?;
-            let from = base.first_link(number);
-            // By the first link it is known which chain it is.
-            if from > 1
-                && let Some(bytes) = self.remote.get(Folder::Chain, &link_name(1)).await?
-            {
-                self.local.put_over(Folder::Chain, &link_name(1), bytes).await?;
-            }
-            self.tip = Tip { number: from - 1, digest: 0 };
-            self.removable = Removable::default();
-            (self.wanted, self.newer, self.began, self.noted) = (None, None, 0, number);
-            if self.copy_links().await?.is_none()
-                || self.tip.number < number
-                || self.is_left_behind().await?
-            {
+        self.damaged.clear();
+        let (mut tries, mut failed) = (TRIES, None);
+        while tries > 0 {
+            let damaged = self.damaged.len();
+            match self.take_newest().await {
+                Ok(true) => return Ok(()),
                 // Removed meanwhile: there is a newer base.
-                continue;
-            }
-            while self.is_due() {
-                self.download().await?;
-            }
-            if !self.names(Folder::Base).await?.is_empty() {
-                (self.certain, self.is_whole) = (Some(Instant::now()), true);
-                self.owed = 0;
-                return Ok(());
+                Ok(false) => tries -= 1,
+                Err(error @ Error::Object { .. }) => {
+                    let error = failed.unwrap_or(error);
+                    if self.damaged.len() == damaged {
+                        return Err(error);
+                    }
+                    failed = Some(error);
+                }
+                Err(error) => return Err(error),
             }
         }
         Err(self.removed())
+    }
+
+    /// Copies from the newest base on that is not known to be damaged. Returns false if links that
+    /// it needs were removed meanwhile.
+    async fn take_newest(&mut self) -> Result<bool> {
+        let (number, base) = self.remote_base().await?;
+        self.is_whole = false;
+        let hints = self.names(Folder::Base).await?;
+        self.local.remove(Folder::Base, &hints).await?;
+        let from = base.first_link(number);
+        // By the first link it is known which chain it is.
+        if from > 1
+            && let Some(bytes) = self.remote.get(Folder::Chain, &link_name(1)).await?
+        {
+            self.local.put_over(Folder::Chain, &link_name(1), bytes).await?;
+        }
+        self.tip = Tip { number: from - 1, digest: 0 };
+        self.removable = Removable::default();
+        (self.wanted, self.newer, self.began, self.noted) = (None, None, 0, number);
+        if self.copy_links().await?.is_none()
+            || self.tip.number < number
+            || self.is_left_behind().await?
+        {
+            return Ok(false);
+        }
+        while self.is_due() {
+            self.download().await?;
+        }
+        if self.names(Folder::Base).await?.is_empty() {
+            return Ok(false);
+        }
+        (self.certain, self.is_whole) = (Some(Instant::now()), true);
+        self.owed = 0;
+        Ok(true)
     }
 
     /// Creates the error for links that were removed, and for which there are no others yet.
@@ -328,7 +353,8 @@ impl Copy {
         }
     }
 
-    /// Returns the newest base of the store, with the number of its link.
+    /// Returns the newest base of the store that is not known to be damaged, with the number of its
+    /// link.
     async fn remote_base(&self) -> Result<(u64, Base)> {
         let mut numbers: Vec<u64> =
             base_hints(&self.remote).await?.into_iter().map(|(number, _)| number).collect();
@@ -338,7 +364,7 @@ impl Copy {
             walk(&self.remote, (1, None), take).await?;
             numbers.extend(seen.bases.iter().rev());
         }
-        for number in numbers {
+        for number in numbers.into_iter().filter(|number| !self.damaged.contains(number)) {
             if let Some((link, _)) = read_link(&self.remote, number).await?
                 && let Some(base) = Base::of(&link)
             {
@@ -349,7 +375,7 @@ impl Copy {
     }
 
     /// Copies the links that follow. Returns their number; `None` if it has stopped before one whose
-    /// snapshot the store does not have any more.
+    /// snapshot the store does not have any more, or has damaged beside another one.
     async fn copy_links(&mut self) -> Result<Option<u64>> {
         let (mut links, mut lengths) = (0, None);
         loop {
@@ -373,8 +399,8 @@ impl Copy {
         }
     }
 
-    /// Takes the next link. Returns false, and takes nothing, if the store does not have its
-    /// snapshot any more, which it would need.
+    /// Takes the next link. Returns false, and takes nothing, if it would need its snapshot, which
+    /// the store does not have any more, or has damaged beside another one.
     async fn take(&mut self, bytes: Bytes) -> Result<bool> {
         let (number, digest) = (self.tip.number + 1, digest(&bytes));
         let name = link_name(number);
@@ -384,7 +410,12 @@ impl Copy {
         if let (true, Some(Base::Snapshot(snapshot))) = (self.began > self.noted, base) {
             let mut download = Download::begin(&self.remote, &self.dir, snapshot)?;
             while !download.is_whole() {
-                if download.take_part(&self.remote).await?.is_none() {
+                let part = download.take_part(&self.remote).await;
+                let is_damaged = matches!(part, Err(Error::Object { .. }));
+                if is_damaged && self.has_other_base(number).await? {
+                    return Ok(false);
+                }
+                if part?.is_none() {
                     return Ok(false);
                 }
             }
@@ -402,6 +433,14 @@ impl Copy {
         }
         self.want(&link)?;
         Ok(true)
+    }
+
+    /// Returns whether the store has another base behind the beginning of the log at the end than
+    /// that in this link: it leads to the same end.
+    async fn has_other_base(&self, number: u64) -> Result<bool> {
+        let hints = base_hints(&self.remote).await?;
+        let is_other = |other: u64| other > self.began && other != number;
+        Ok(hints.iter().any(|(other, _)| is_other(*other) && !self.damaged.contains(other)))
     }
 
     /// Checks that a link is the next one here.
@@ -422,6 +461,9 @@ impl Copy {
     /// Has the base in a link noted, if there is one: next, or after that which has begun.
     fn want(&mut self, link: &Link) -> Result<()> {
         let Some(base) = Base::of(link) else { return Ok(()) };
+        if self.damaged.contains(&link.number) {
+            return Ok(());
+        }
         // Also if this fails.
         self.newer = Some(link.number);
         // Of a log that began later all is here: a fetch goes there, and nothing comes before it.
@@ -472,13 +514,20 @@ impl Copy {
             Wanted::Creation(begin) => Base::Creation(begin.clone()),
             Wanted::Snapshot(download) if download.is_whole() => Base::Snapshot(download.finish()?),
             Wanted::Snapshot(download) => {
-                if let Some(bytes) = download.take_part(&self.remote).await? {
-                    return Ok(bytes);
-                }
-                // The store has removed it, because there is a newer one, whose link comes.
+                let error = match download.take_part(&self.remote).await {
+                    Ok(Some(bytes)) => return Ok(bytes),
+                    // The store has removed it, because there is a newer one, whose link comes.
+                    Ok(None) => download.missing(),
+                    Err(error @ Error::Object { .. }) => {
+                        self.damaged.insert(number);
+                        error
+                    }
+                    Err(error) => return Err(error),
+                };
                 if self.newer.is_none() && base_hints(&self.local).await?.is_empty() {
-                    return Err(download.missing());
+                    return Err(error);
                 }
+                // The base here stays until a newer one comes.
                 return self.discard().map(|()| 0);
             }
         };

@@ -90,6 +90,13 @@ impl Place {
         name
     }
 
+    /// Has a snapshot rot.
+    async fn damage(&self, name: &str) {
+        let bytes = vec![0xee; (PART * PARTS) as usize];
+        let put = self.store.put_over(Folder::Snapshot, name, bytes.into());
+        put.await.expect("a put");
+    }
+
     async fn copy(&self, dir: &Path) -> Copy {
         let copied = Copy::open(self.store.clone(), dir, Duration::from_secs(3600)).await;
         copied.expect("a copy")
@@ -251,4 +258,72 @@ async fn a_beginning_that_came_late_in_place_of_a_removed_link_does_not_end_a_co
     place.store.put_over(Folder::Chain, &name, late).await.expect("a put");
     let copy = place.copy(&dir).await;
     assert_eq!((copy.newest(), noted(&copy).await), (place.number, place.number));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_that_is_damaged_in_the_store_leaves_the_base_before_it() {
+    let parent = tempfile::tempdir().expect("a directory");
+    let dir = parent.path().join("new");
+    let mut place = Place::new().await;
+    let mut copy = place.copy(&dir).await;
+    for is_damaged in [false, true, false] {
+        place.log(PART * PARTS / 32).await;
+        let name = place.snapshot().await;
+        let mut expected = place.number;
+        if is_damaged {
+            place.damage(&name).await;
+            expected = noted(&copy).await;
+        }
+        look(&mut copy).await;
+        assert_eq!((noted(&copy).await, partials(&dir).len()), (expected, 0));
+        // Also after a restart.
+        drop(copy);
+        copy = place.copy(&dir).await;
+        look(&mut copy).await;
+        assert_eq!((noted(&copy).await, partials(&dir).len()), (expected, 0));
+        assert_eq!(copy.newest(), place.number);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_begins_with_the_newest_base_that_is_not_damaged() {
+    for damaged in 1..=3 {
+        let parent = tempfile::tempdir().expect("a directory");
+        let dir = parent.path().join("new");
+        let mut place = Place::new().await;
+        let (mut bases, mut names) = (vec![place.number], Vec::new());
+        for _ in 0..3 {
+            place.log(1).await;
+            names.push(place.snapshot().await);
+            bases.push(place.number);
+        }
+        for name in &names[3 - damaged..] {
+            place.damage(name).await;
+        }
+        let copy = place.copy(&dir).await;
+        assert_eq!((noted(&copy).await, copy.newest()), (bases[3 - damaged], place.number));
+        assert_eq!(partials(&dir).len(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_log_that_began_anew_one_base_that_is_not_damaged_suffices() {
+    for damaged in 0..2 {
+        let parent = tempfile::tempdir().expect("a directory");
+        let dir = parent.path().join("new");
+        let mut place = Place::new().await;
+        let mut copy = place.copy(&dir).await;
+        place.log(1).await;
+        let (cause, first, meta) = (Cause::Altered, place.lsn, Vec::new());
+        place.put(Content::Begin(Begin { cause, log: LOG, first, continues: false, meta })).await;
+        let (mut bases, mut names) = (Vec::new(), Vec::new());
+        for _ in 0..2 {
+            place.log(1).await;
+            names.push(place.snapshot().await);
+            bases.push(place.number);
+        }
+        place.damage(&names[damaged]).await;
+        copy.look().await.expect("a look");
+        assert_eq!((noted(&copy).await, copy.newest()), (bases[1 - damaged], place.number));
+    }
 }
