@@ -179,7 +179,8 @@ impl Shipper {
                 link_bytes: LINK_BYTES,
                 has_reached_end: false,
                 upload: Upload::default(),
-                hints: seen.bases.clone(),
+                // Those of the others were put before it, and perhaps removed since.
+                hints: seen.bases.last().copied().into_iter().collect(),
                 confirmed: 0,
                 gaps: 0,
             };

@@ -320,6 +320,49 @@ async fn a_shipper_that_has_shipped_nothing_is_continued_after_its_log_was_remov
 }
 
 #[tokio::test]
+async fn a_restart_puts_back_no_hint_that_was_removed() {
+    let (store, media) = (store(), Memory::new());
+    let filter = filter(media.clone(), Keep::Bytes(1 << 30));
+    let mut shipper = begin(&store, media.clone()).await.expect("a shipper");
+    insert(&filter, 0..100);
+    filter.checkpoint().expect("a checkpoint");
+    shipper.round().await.expect("a round");
+    let first = base_hints(&store).await.expect("a list")[0].0;
+    let (link, _) = read_link(&store, first).await.expect("read").expect("a link");
+    // The third base needs a link before the first one, as if uploads had taken so long.
+    for _ in 0..2 {
+        shipper.put(link.content.clone()).await.expect("a put");
+        shipper.round().await.expect("a round");
+    }
+    let before = base_hints(&store).await.expect("a list");
+    let numbers: Vec<_> = before.iter().map(|&(number, _)| number).collect();
+    assert_eq!(numbers, [first + 2, first + 1]);
+    assert!(read_link(&store, first).await.expect("read").is_some());
+    let mut shipper = begin(&store, media).await.expect("another one");
+    shipper.round().await.expect("a round");
+    assert_eq!(base_hints(&store).await.expect("a list"), before);
+}
+
+#[tokio::test]
+async fn the_hint_of_the_newest_base_is_put_by_the_next_shipper() {
+    let (store, media) = (store(), Memory::new());
+    let filter = filter(media.clone(), Keep::Bytes(1 << 30));
+    let mut shipper = begin(&store, media.clone()).await.expect("a shipper");
+    insert(&filter, 0..100);
+    filter.checkpoint().expect("a checkpoint");
+    shipper.round().await.expect("a round");
+    let before = base_hints(&store).await.expect("a list");
+    let newest = link_name(before[0].0);
+    // As after a kill between the two puts.
+    store.remove(Folder::Base, &[newest]).await.expect("a removal");
+    let mut shipper = begin(&store, media).await.expect("another one");
+    shipper.round().await.expect("a round");
+    let numbers = |hints: Vec<(u64, i64)>| hints.into_iter().map(|(number, _)| number);
+    let after = base_hints(&store).await.expect("a list");
+    assert!(numbers(after).eq(numbers(before)));
+}
+
+#[tokio::test]
 async fn what_follows_a_link_full_of_notes_of_the_engine_is_shipped() {
     let (store, media) = (store(), Memory::new());
     let options = Options::new().downtime(Downtime::Freeze);
