@@ -41,24 +41,24 @@ pub async fn has_link(store: &Store, number: u64) -> Result<bool> {
     Ok(store.get_part(Folder::Chain, &link_name(number), 0..1).await?.is_some())
 }
 
-/// The newest of the links read that may be removed, by number; 0 if there is none.
+/// The newest base whose link was read, by its number; 0 if there is none.
 ///
-/// Links are removed from the oldest on, except beginnings. So while this one is there, none after
-/// it was removed, and a number without a link is that of the next one.
+/// Links behind it are removed only once its hint was: so while that is there, a number without a
+/// link is that of the next one. Links are no such sign, because many are removed at the same time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Removable(u64);
+pub struct NewestBase(pub u64);
 
-impl Removable {
-    /// Notes the next link: its number, and whether it is a beginning.
-    pub fn note(&mut self, number: u64, is_begin: bool) {
-        if !is_begin {
-            self.0 = number;
+impl NewestBase {
+    /// Notes the next link.
+    pub fn note(&mut self, link: &Link) {
+        if Base::of(link).is_some() {
+            self.0 = link.number;
         }
     }
 
-    /// Returns whether it is known and there. Asked after the next link was not found.
+    /// Returns whether it is known and its hint is there. Asked after the next link was not found.
     pub async fn is_there(self, store: &Store) -> Result<bool> {
-        Ok(self.0 > 0 && has_link(store, self.0).await?)
+        Ok(self.0 > 0 && store.get(Folder::Base, &link_name(self.0)).await?.is_some())
     }
 }
 

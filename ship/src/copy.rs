@@ -8,7 +8,8 @@
 //! copy that is behind. What a power cut has damaged has a wrong digest, and is copied again.
 
 use crate::chain::{
-    Base, Lengths, Removable, Seen, Tip, base_hints, has_link, is_stray, link_name, read_link, walk,
+    Base, Lengths, NewestBase, Seen, Tip, base_hints, has_link, is_stray, link_name, read_link,
+    walk,
 };
 use crate::download::Download;
 use crate::error::{Error, Result};
@@ -16,6 +17,7 @@ use crate::fetch::nothing;
 use crate::files::io;
 use crate::link::{Begin, Content, Link, digest};
 use crate::mark;
+use crate::moment::Moment;
 use crate::store::{Folder, Store};
 use bytes::Bytes;
 use futures::future::join_all;
@@ -51,7 +53,7 @@ pub struct Copy {
     local: Store,
     dir: PathBuf,
     tip: Tip,
-    removable: Removable,
+    newest_base: NewestBase,
     filter: Option<u128>,
     /// The base that is noted here next, with the number of its link.
     wanted: Option<(u64, Wanted)>,
@@ -70,7 +72,7 @@ pub struct Copy {
     noted: u64,
     /// When a link last came, or a list has shown that none is missing; and for how long that
     /// suffices.
-    certain: Option<Instant>,
+    certain: Option<Moment>,
     doubt: Duration,
     /// False while the copy begins anew, which an error may have interrupted.
     is_whole: bool,
@@ -125,7 +127,7 @@ impl Copy {
             local,
             dir: dir.to_path_buf(),
             tip: Tip::default(),
-            removable: Removable::default(),
+            newest_base: NewestBase::default(),
             filter: None,
             wanted: None,
             newer: None,
@@ -169,9 +171,9 @@ impl Copy {
         }
         let Some(links) = self.copy_links().await? else { return self.take_anew().await };
         if links > 0 {
-            self.certain = Some(Instant::now());
+            self.certain = Some(Moment::now());
         }
-        let is_end = self.removable.is_there(&self.remote).await?;
+        let is_end = self.newest_base.is_there(&self.remote).await?;
         if !is_end || self.certain.is_none_or(|certain| certain.elapsed() > self.doubt) {
             if self.is_left_behind().await? {
                 return self.take_anew().await;
@@ -181,7 +183,7 @@ impl Copy {
                 // The list lacks what has replaced it; or somebody has removed it.
                 return Err(self.removed());
             }
-            self.certain = Some(Instant::now());
+            self.certain = Some(Moment::now());
         }
         Ok(())
     }
@@ -228,15 +230,13 @@ impl Copy {
             Err(error) => return Err(error),
         };
         (self.filter, self.tip, self.began) = (seen.filter, tip, seen.began());
-        for &(number, is_begin) in &seen.numbers {
-            self.removable.note(number, is_begin);
-        }
+        let newest = seen.bases.last().copied().unwrap_or_default();
+        self.newest_base = NewestBase(newest);
         self.check_chain().await?;
         if self.is_left_behind().await? {
             return Ok(false);
         }
         // It may be here in part.
-        let newest = seen.bases.last().copied().unwrap_or_default();
         if let Some((link, _)) = read_link(&self.local, newest).await? {
             self.want(&link)?;
         }
@@ -323,7 +323,7 @@ impl Copy {
             self.local.put_over(Folder::Chain, &link_name(1), bytes).await?;
         }
         self.tip = Tip { number: from - 1, digest: 0 };
-        self.removable = Removable::default();
+        self.newest_base = NewestBase::default();
         (self.wanted, self.newer, self.began, self.noted) = (None, None, 0, number);
         if self.copy_links().await?.is_none()
             || self.tip.number < number
@@ -337,7 +337,7 @@ impl Copy {
         if self.names(Folder::Base).await?.is_empty() {
             return Ok(false);
         }
-        (self.certain, self.is_whole) = (Some(Instant::now()), true);
+        (self.certain, self.is_whole) = (Some(Moment::now()), true);
         self.owed = 0;
         Ok(true)
     }
@@ -424,7 +424,7 @@ impl Copy {
         self.owed += bytes.len() as u64 * PARTS_A_BYTE;
         self.local.put_over(Folder::Chain, &name, bytes).await?;
         (self.tip, self.filter) = (Tip { number, digest }, Some(link.filter));
-        self.removable.note(number, matches!(link.content, Content::Begin(_)));
+        self.newest_base.note(&link);
         if let Content::Begin(begin) = &link.content
             && !begin.continues
         {

@@ -3,7 +3,7 @@
 //! Whatever happens meanwhile, the target is a whole filter or none: every record and frame was
 //! checked. Opening it is a recovery, which checks them again.
 
-use crate::chain::{Base, Removable, Seen, base_hints, link_name, read_link, walk, walk_sound};
+use crate::chain::{Base, NewestBase, Seen, base_hints, link_name, read_link, walk, walk_sound};
 use crate::error::{Error, Result};
 use crate::files::remove;
 use crate::link::Content;
@@ -36,7 +36,7 @@ pub struct Fetched {
     /// that is not there yet.
     pub is_pending: bool,
     /// By which a follower sees whether links that follow were removed.
-    pub(crate) removable: Removable,
+    pub(crate) newest_base: NewestBase,
 }
 
 /// Creates a filter in a directory, as the store has it: now, or at a moment that is kept there. It
@@ -272,11 +272,11 @@ async fn assemble_sound(
     }
     let mut seen = Seen::from_base(&base);
     let (mut timeline, mut is_reached) = (link.timeline, false);
-    let (mut removable, mut latest) = (Removable::default(), None);
+    let (mut newest_base, mut latest) = (NewestBase::default(), None);
     let run = if matches!(base, Base::Creation(_)) { number } else { 0 };
     let (tip, damage) = walk_sound(store, (base.first_link(number), None), |link| {
         timeline = timeline.max(link.timeline);
-        removable.note(link.number, matches!(link.content, Content::Begin(_)));
+        newest_base.note(&link);
         if let Content::Log(piece, time) = &link.content
             && seen.began() == run
         {
@@ -312,6 +312,6 @@ async fn assemble_sound(
     let lsn = assembly.finish().map_err(|error| named(store, &base, error))?;
     let is_pending = seen.began() != run;
     let link = tip.number;
-    let fetched = Fetched { lsn, timeline, link, bytes, is_pending, removable };
+    let fetched = Fetched { lsn, timeline, link, bytes, is_pending, newest_base };
     Ok(Some(Assembled { fetched, damage, latest }))
 }

@@ -5,18 +5,19 @@
 //! has not seen the end of the chain for too long. Whether the shipper is late is a figure of its
 //! own.
 
-use crate::chain::{Base, Removable, has_link, link_name, read_link};
+use crate::chain::{Base, NewestBase, has_link, link_name, read_link};
 use crate::copy::Copy;
 use crate::error::{Error, Result};
 use crate::fetch::{Fetched, assemble};
 use crate::link::{Content, Link};
+use crate::moment::Moment;
 use crate::store::{Folder, Store};
 use ebbtide::media::{Media, Memory};
 use ebbtide::{Any, Options, Reader, Standby};
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
 /// After so long without a link, a list shows whether links were removed; sooner if the copy must
 /// not be that old.
@@ -24,22 +25,6 @@ pub(crate) const DOUBT: Duration = Duration::from_secs(60);
 /// What is said of an age that is not known.
 const UNKNOWN: &str = "an unknown time";
 const REMOVED: &str = "somebody has removed the objects: look for who has, and start again";
-
-/// A moment, by the clock that does not count while the machine sleeps, and by that which counts
-/// and can be set.
-#[derive(Debug, Clone, Copy)]
-struct Moment(Instant, SystemTime);
-
-impl Moment {
-    fn now() -> Self {
-        Self(Instant::now(), SystemTime::now())
-    }
-
-    /// Returns how long ago it is at most.
-    fn elapsed(self) -> Duration {
-        self.0.elapsed().max(self.1.elapsed().unwrap_or_default())
-    }
-}
 
 struct Shared {
     standby: RwLock<Standby>,
@@ -100,9 +85,9 @@ pub struct Follower {
     link: u64,
     /// Whether links since belong to a state whose snapshot is not there yet.
     is_pending: bool,
-    removable: Removable,
+    newest_base: NewestBase,
     /// When a link last came, or a list has shown that none is missing.
-    certain: Instant,
+    certain: Moment,
 }
 
 impl fmt::Debug for Follower {
@@ -161,10 +146,10 @@ impl Follower {
         begun: Moment,
     ) -> Result<Self> {
         let (standby, fetched) = take(&store).await?;
-        let Fetched { link, is_pending, removable, .. } = fetched;
+        let Fetched { link, is_pending, newest_base, .. } = fetched;
         let seen = Mutex::new(Some(begun).filter(|_| !is_pending));
         let shared = Arc::new(Shared { standby: RwLock::new(standby), seen, max_lag });
-        Ok(Self { store, copy, shared, link, is_pending, removable, certain: Instant::now() })
+        Ok(Self { store, copy, shared, link, is_pending, newest_base, certain: Moment::now() })
     }
 
     /// Returns the answers, for other threads.
@@ -185,7 +170,7 @@ impl Follower {
             copy.look().await?;
         }
         while let Some((link, _)) = read_link(&self.store, self.link + 1).await? {
-            self.certain = Instant::now();
+            self.certain = Moment::now();
             links += 1;
             if self.is_pending && Base::of(&link).is_some() {
                 // Before the link counts as read: after an error the next call is here again.
@@ -201,7 +186,7 @@ impl Follower {
             self.take_anew().await?;
         }
         if self.copy.is_none()
-            && (!self.removable.is_there(&self.store).await?
+            && (!self.newest_base.is_there(&self.store).await?
                 || self.certain.elapsed() > self.shared.max_lag.min(DOUBT))
         {
             self.make_certain().await?;
@@ -229,7 +214,7 @@ impl Follower {
                 taken => taken?,
             }
         }
-        self.certain = Instant::now();
+        self.certain = Moment::now();
         Ok(())
     }
 
@@ -249,7 +234,7 @@ impl Follower {
             Content::Log(..) | Content::Snapshot(_) => {}
         }
         self.link = link.number;
-        self.removable.note(link.number, matches!(link.content, Content::Begin(_)));
+        self.newest_base.note(link);
         Ok(())
     }
 
@@ -260,23 +245,8 @@ impl Follower {
             return Err(self.removed());
         }
         *self.shared.standby.write().unwrap_or_else(PoisonError::into_inner) = standby;
-        let Fetched { link, is_pending, removable, .. } = fetched;
-        (self.link, self.is_pending, self.removable) = (link, is_pending, removable);
+        let Fetched { link, is_pending, newest_base, .. } = fetched;
+        (self.link, self.is_pending, self.newest_base) = (link, is_pending, newest_base);
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_time_of_a_sleep_counts_and_a_clock_that_is_set_back_takes_nothing_away() {
-        let hour = Duration::from_secs(3600);
-        let slept = Moment(Instant::now(), SystemTime::now() - hour);
-        assert!(slept.elapsed() >= hour);
-        let past = Instant::now().checked_sub(Duration::from_millis(1)).expect("a moment");
-        let elapsed = Moment(past, SystemTime::now() + hour).elapsed();
-        assert!(elapsed >= Duration::from_millis(1), "{elapsed:?}");
     }
 }

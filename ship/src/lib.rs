@@ -19,6 +19,7 @@ mod follow;
 mod link;
 mod log;
 mod mark;
+mod moment;
 mod note;
 mod pace;
 mod promote;

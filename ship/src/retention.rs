@@ -87,6 +87,7 @@ impl Retention {
         let old = |(number, _): &&(u64, i64)| *number < oldest;
         let names: Vec<_> =
             hints.iter().filter(old).map(|(number, _)| link_name(*number)).collect();
+        // All before any link: by them followers see that links were removed.
         store.remove(Folder::Base, &names).await?;
         // Listed before the links are removed, which others may name.
         let snapshots = store.list(Folder::Snapshot, None).await?;

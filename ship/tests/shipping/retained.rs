@@ -1,16 +1,17 @@
 //! What a shipper removes while its successor begins, or has begun, and beside links that are
-//! damaged.
+//! damaged; and what followers see of a removal.
 
 use crate::scripted::{Call, Scripted};
 use ebbtide::media::{Media, Memory};
 use ebbtide::{AgePartitioned, Any, Durability, Filter, Keep, Options, Reader};
-use ebbtide_ship::{ShipOptions, Shipper, Store, assemble, verify};
+use ebbtide_ship::{Follower, ShipOptions, Shipper, Store, assemble, verify};
 use futures::TryStreamExt;
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use tokio::sync::Notify;
 
 fn ship() -> ShipOptions {
@@ -210,4 +211,33 @@ async fn a_damaged_link_that_is_not_known_stays_and_does_not_stop_the_shipper() 
     place.base().await;
     assert!(place.has_link(older).await && !place.has_link(older - 1).await);
     place.assert_is_whole().await;
+}
+
+#[tokio::test]
+async fn a_link_that_a_removal_has_left_is_not_taken_for_the_end_of_the_chain() {
+    for in_directory in [false, true] {
+        let parent = tempfile::tempdir().expect("a directory");
+        let lag = Duration::from_secs(600);
+        let mut place = Place::new().await;
+        place.base().await;
+        place.filter.insert("behind the base").expect("an insert");
+        place.shipper.round().await.expect("a round");
+        let begun = match in_directory {
+            true => Follower::begin_in(place.store.clone(), parent.path().join("new"), lag).await,
+            false => Follower::begin(place.store.clone(), lag).await,
+        };
+        let mut follower = begun.expect("a follower");
+        let newest = place.newest("chain").await;
+        let found = place.objects.get(&link(newest)).await.expect("a link").bytes().await;
+        place.base().await;
+        while place.has_link(newest + 1).await {
+            place.base().await;
+        }
+        assert!(!place.has_link(newest).await, "it is removed, too");
+        // As after a kill during the removal, whose order a store does not keep.
+        place.objects.put(&link(newest), found.expect("bytes").into()).await.expect("a put");
+        follower.look().await.expect("a look");
+        let lsn = follower.answers().next_lsn();
+        assert_eq!(lsn, place.shipper.confirmed(), "in a directory: {in_directory}");
+    }
 }
