@@ -13,7 +13,7 @@ use ebbtide::media::Disk;
 use ebbtide::units::is_hidden;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -194,7 +194,9 @@ impl Worker {
     /// what was done. [`Error::Store`] after this time; what it is waiting for may still be
     /// shipped.
     pub fn flush(&self, time: Duration) -> Result<()> {
-        // The next round to begin reads everything that is durable now.
+        // The next round to begin reads everything that is durable now. Partner: the fence in
+        // `work_on`. Either this sees that a round has begun, or that round sees what is durable.
+        fence(Ordering::SeqCst);
         let wanted = self.shared.begun.load(Ordering::Relaxed) + 1;
         self.wait_until(time, |shared, _| shared.done.load(Ordering::Relaxed) >= wanted)
     }
@@ -338,8 +340,9 @@ fn work_on(
         });
         // Who asks from here on gets another round.
         let wish = shared.take_wish();
-        // A number that is read before what it counts is read: nothing else depends on it.
         let number = shared.begun.fetch_add(1, Ordering::Relaxed) + 1;
+        // Before what is durable is read. Partner: the fence in `Worker::flush`.
+        fence(Ordering::SeqCst);
         let (begun, is_last) = (Instant::now(), wish == Wish::Stop);
         let round = runtime.block_on(async {
             tokio::select! {
