@@ -2,10 +2,11 @@
 //! read once.
 
 use crate::exactly_once::Place;
-use crate::support::run;
+use crate::support::{run, signal, start};
 use std::fs;
 use std::io::Write;
 use std::process::Command;
+use std::time::Duration;
 
 /// At this rate no answer is wrong.
 const EXACT: [&str; 2] = ["--fpr", "1e-9"];
@@ -177,6 +178,39 @@ fn a_copy_that_ends_before_what_was_read_is_named_with_all_that_continues() {
     place.append("h.log", b"last\n");
     dedup(&place, &["h.log"]);
     assert_eq!(output(&place), lines + "next\nlast\n");
+}
+
+#[test]
+fn a_log_that_is_copied_truncated_and_grown_before_its_turn_is_not_read_in_the_middle_of_a_line() {
+    let (place, first) = (Place::new(), many(0));
+    place.write("a.log", b"");
+    place.write("b.log", first.as_bytes());
+    dedup(&place, &["a.log", "b.log"]);
+    let before: String = (100_000..250_000).map(|number| format!("line {number}\n")).collect();
+    place.append("a.log", before.as_bytes());
+    let arguments = place.arguments("out", &["a.log", "b.log"], &EXACT);
+    let mut child = start(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    let length = || fs::metadata(place.path("out")).expect("the output").len();
+    // The run has looked at both, and reads the first one.
+    while length() == first.len() as u64 {
+        assert!(child.try_wait().expect("a status").is_none(), "it ends without a line");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    signal(&child, "STOP");
+    place.append("b.log", b"late\n");
+    fs::copy(place.path("b.log"), place.path("b.log.1")).expect("a copy");
+    let next: String = (0..20_000).map(|number| format!("the next {number}\n")).collect();
+    place.write("b.log", next.as_bytes());
+    let is_before_its_turn = length() < (first.len() + before.len()) as u64;
+    signal(&child, "CONT");
+    let ended = child.wait_with_output().expect("an end");
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(is_before_its_turn, "the run was faster than this test: {said}");
+    assert!(ended.status.code() == Some(2) && said.contains("run again"), "{said}");
+    assert!(said.contains(&place.path("b.log")), "{said}");
+    assert!(output(&place) == format!("{first}{before}"), "a line of the second one was read");
+    dedup(&place, &["a.log", "b.log"]);
+    assert!(output(&place) == format!("{first}{before}late\n{next}"));
 }
 
 /// The beginning of a file of each format that is recognised and not read.

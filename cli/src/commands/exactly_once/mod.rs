@@ -24,12 +24,13 @@ use crate::args::Dedup;
 use crate::failure::{Failure, Result, note};
 use crate::input::{Batch as Lines, Input};
 use crate::key_args::Origin;
-use crate::trail::Trail;
+use crate::trail::{CHECKED_BYTES, Trail};
 use content::Content;
 use ebbtide::{Any, Batch, Call, Durability, Error, Filter};
 use order::Step;
 use plan::{Plan, Wanted};
 use positions::{Entry, Inputs, Recorded};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use target::Target;
@@ -167,6 +168,7 @@ impl ExactlyOnce<'_> {
         let (stop, reading) = (run.stop.clone(), &self.arguments.reading);
         let failed = |error| Failure::reading(&step.path, &error);
         let trail = self.continued(step, content)?;
+        let mut begin = begin_of(step, &trail).map_err(failed)?;
         let most = reading.batch.get().min(Batch::<Any>::MOST_OPERATIONS);
         let input =
             || -> Result<Input<'_>> { Input::new(origin(&step.path), reading, false, &stop) };
@@ -204,7 +206,9 @@ impl ExactlyOnce<'_> {
                 let is_same = entry.offset == step.entry.offset && step.entry.is_complete;
                 entry.is_complete = !more && input.left() == 0 && (step.ends || is_same);
                 if !is_packed {
+                    still_there(step, &begin)?;
                     still_there(step, input.trail())?;
+                    begin = input.trail().clone();
                 }
                 let lines = std::mem::take(&mut piece);
                 let header = header.clone();
@@ -338,7 +342,7 @@ fn is_torn(input: &Input<'_>, end: u8, was_torn: bool) -> bool {
 }
 
 /// Checks that the bytes in front of a place are still there: the file may be truncated while it is
-/// read, and grow beyond the place again.
+/// read, or before that, and grow beyond the place again.
 fn still_there(step: &Step, trail: &Trail) -> Result<()> {
     let tail = trail.tail();
     let mut found = vec![0; tail.len()];
@@ -348,4 +352,48 @@ fn still_there(step: &Step, trail: &Trail) -> Result<()> {
         return Ok(());
     }
     Err(refusals::overtaken(&step.path, trail.offset()))
+}
+
+/// Returns a place that shows later whether a file was truncated before it was read from `place`
+/// on: that place. Nothing is in front of the beginning, so there it is behind the first bytes.
+fn begin_of(step: &Step, place: &Trail) -> io::Result<Trail> {
+    if place.offset() > 0 {
+        return Ok(place.clone());
+    }
+    let mut first = vec![0; CHECKED_BYTES as usize];
+    let count = step.file.read_at(&mut first, 0)?;
+    let mut begin = Trail::default();
+    begin.pass(&first[..count], 0);
+    Ok(begin)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, File};
+
+    #[test]
+    fn a_file_that_is_truncated_and_grows_again_is_noticed_by_its_bytes_in_front_of_the_place() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let path = dir.path().join("h.log");
+        let lines = |name: &str, count: u64| -> Vec<u8> {
+            (0..count).flat_map(|number| format!("{name} {number}\n").into_bytes()).collect()
+        };
+        // The file is read from its beginning, and from a place in it.
+        for read in [0, 5000] {
+            let first = lines("first", 1000);
+            fs::write(&path, &first).expect("space");
+            let file = File::open(&path).expect("it is there");
+            let entry = Entry::new(1, b"h.log");
+            let trail = Trail::default();
+            let step = Step { path: path.clone(), file, slot: 0, entry, trail, ends: false };
+            let mut place = Trail::default();
+            place.pass(&first[..read], 1);
+            let begin = begin_of(&step, &place).expect("it is read");
+            fs::write(&path, [first, lines("more", 9)].concat()).expect("space");
+            assert!(still_there(&step, &begin).is_ok(), "it has grown");
+            fs::write(&path, lines("second", 2000)).expect("space");
+            assert!(still_there(&step, &begin).is_err(), "it has other content from {read}");
+        }
+    }
 }
