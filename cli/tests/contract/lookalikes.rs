@@ -2,6 +2,7 @@
 //! it: other rotations than those of numbers and dates, and files that begin with the same header.
 
 use crate::exactly_once::Place;
+use crate::support::ok;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::fs::{self, File};
@@ -251,6 +252,48 @@ fn a_log_is_found_in_its_compressed_part_though_the_new_one_has_its_header() {
         place.write("h.csv", format!("{HEADER}{rows}2000,b\n").as_bytes());
         place.run("out", &["h.csv.1.gz", "h.csv"], &COLUMN);
         assert_eq!(output(&place), format!("{HEADER}{rows}1000,a\n2000,b\n"));
+    }
+}
+
+/// Runs with the log, the state of `out`, and another output.
+fn into(place: &Place, output: &str, more: &[&str]) -> String {
+    let mut words = place.arguments("out", &["h.csv"], &[&COLUMN[..], more].concat());
+    let at = words.iter().position(|word| *word == place.path("out")).expect("the output");
+    words[at] = place.path(output);
+    ok(&words.iter().map(String::as_str).collect::<Vec<_>>(), b"");
+    String::from_utf8(place.read(output)).expect("UTF-8")
+}
+
+#[test]
+fn a_log_with_another_header_than_the_output_is_refused_in_every_run_and_goes_to_another_output() {
+    let wide = HEADER.replace('\n', ",region\n");
+    for packed in [false, true] {
+        let place = Place::new();
+        place.write("h.csv", format!("{HEADER}1,a\n").as_bytes());
+        place.run("out", &["h.csv"], &COLUMN);
+        let mut expected = format!("{HEADER}1,a\n");
+        if packed {
+            // What was read of it is in front of the log in every run.
+            gzip(&place, "h.csv", "h.csv.1.gz");
+            tick();
+            place.write("h.csv", format!("{HEADER}2,b\n").as_bytes());
+            place.run("out", &["h.csv"], &COLUMN);
+            rename(&place, "h.csv.1.gz", "h.csv.2.gz");
+            expected += "2,b\n";
+        }
+        place.append("h.csv", b"3,c\n");
+        rename(&place, "h.csv", "h.csv.1");
+        tick();
+        place.write("h.csv", format!("{wide}4,d,north\n").as_bytes());
+        for _ in 0..2 {
+            let sentence = place.refuse_with("out", &["h.csv"], &COLUMN);
+            let named = format!("{}: expected the header", place.path("h.csv"));
+            assert!(sentence.contains(&named) && sentence.contains("--adopt-output"), "{sentence}");
+            assert_eq!(output(&place), format!("{expected}3,c\n"));
+        }
+        assert_eq!(into(&place, "wide", &["--adopt-output"]), format!("{wide}4,d,north\n"));
+        place.append("h.csv", b"5,e,south\n");
+        assert_eq!(into(&place, "wide", &[]), format!("{wide}4,d,north\n5,e,south\n"));
     }
 }
 

@@ -24,6 +24,7 @@ use crate::args::Dedup;
 use crate::failure::{Failure, Result, note};
 use crate::input::{Batch as Lines, Input};
 use crate::key_args::Origin;
+use crate::stop::Stop;
 use crate::trail::{CHECKED_BYTES, Trail};
 use content::Content;
 use ebbtide::{Any, Batch, Call, Durability, Error, Filter};
@@ -56,7 +57,7 @@ struct Piece<'p> {
     lines: Vec<Kept>,
     slot: usize,
     entry: Entry,
-    /// The header of the table, which all pieces of a file share.
+    /// The header of the table, which all pieces with lines share.
     header: Option<Vec<u8>>,
 }
 
@@ -146,14 +147,26 @@ impl ExactlyOnce<'_> {
             is_same && recorded.length == target.trail.offset() && recorded.check.is_some()
         });
         begin(self.filter, &target, (&before, &inputs), !is_known)?;
-        let mut header = None;
+        let mut table = self.table_of(output, &target, &stop)?;
         for step in steps {
             if stop.signal().is_some() {
                 break;
             }
-            self.read(&step, content, &mut header, &mut target, run)?;
+            self.read(&step, content, &mut table, &mut target, run)?;
         }
         Ok(())
+    }
+
+    /// Returns the header with which the output begins, if it is a table that has lines.
+    fn table_of(&self, output: &Path, target: &Target<'_>, stop: &Stop) -> Result<Option<Vec<u8>>> {
+        let reading = &self.arguments.reading;
+        let is_table = !reading.csv_field.is_empty() && !self.arguments.omit_header;
+        if !is_table || target.trail.offset() == 0 {
+            return Ok(None);
+        }
+        let mut input = Input::new(origin(output), reading, false, stop)?;
+        let first = input.next_batch(1, || Ok(()))?;
+        Ok(first.and_then(|first| first.lines.first().map(|(_, line)| line.to_vec())))
     }
 
     /// Reads a file from its place to its end.
@@ -161,7 +174,7 @@ impl ExactlyOnce<'_> {
         &mut self,
         step: &Step,
         content: Content<'_>,
-        header: &mut Option<Vec<u8>>,
+        table: &mut Option<Vec<u8>>,
         target: &mut Target<'_>,
         run: &mut Run,
     ) -> Result<()> {
@@ -172,13 +185,13 @@ impl ExactlyOnce<'_> {
         let most = reading.batch.get().min(Batch::<Any>::MOST_OPERATIONS);
         let input =
             || -> Result<Input<'_>> { Input::new(origin(&step.path), reading, false, &stop) };
+        let mut first;
+        let (mut head, mut header) = (None, None);
         if trail.offset() > 0 && !reading.csv_field.is_empty() {
             // The header of a table is in front of the place.
-            let mut first = input()?;
+            first = input()?;
             first.resume(&step.file, &step.path, Trail::default(), true).map_err(failed)?;
-            if let Some(mut lines) = first.next_batch(1, || Ok(()))? {
-                self.stream.take_header(&mut lines, header, run)?;
-            }
+            head = first.next_batch(1, || Ok(()))?;
         }
         let mut input = input()?;
         input.resume(&step.file, &step.path, trail, step.ends).map_err(failed)?;
@@ -187,7 +200,10 @@ impl ExactlyOnce<'_> {
         loop {
             let more = match input.next_batch(most - piece.len(), || Ok(()))? {
                 Some(mut lines) => {
-                    self.stream.take_header(&mut lines, header, run)?;
+                    if let Some(mut head) = head.take() {
+                        self.stream.take_header(&mut head, &mut header, run)?;
+                    }
+                    self.stream.take_header(&mut lines, &mut header, run)?;
                     bytes += lines.lines.iter().map(|(_, line)| line.len()).sum::<usize>();
                     piece.extend(lines.lines.iter().map(|&(at, line)| (at, line.to_vec())));
                     true
@@ -200,18 +216,16 @@ impl ExactlyOnce<'_> {
             }
             if piece.len() == most || bytes >= PIECE_BYTES || !more {
                 bytes = 0;
-                entry.advance(input.trail());
-                entry.is_abandoned &= entry.offset == step.entry.offset;
-                entry.is_torn = is_torn(&input, reading.delimiter(), entry.is_torn);
-                let is_same = entry.offset == step.entry.offset && step.entry.is_complete;
-                entry.is_complete = !more && input.left() == 0 && (step.ends || is_same);
+                entry = advanced(entry, step, &input, more, reading.delimiter());
                 if !is_packed {
                     still_there(step, &begin)?;
                     still_there(step, input.trail())?;
                     begin = input.trail().clone();
                 }
                 let lines = std::mem::take(&mut piece);
-                let header = header.clone();
+                // Without news, the header may be that of an earlier table.
+                let is_new = entry.offset > step.entry.offset;
+                let header = if is_new { header_of(step, header.as_deref(), table)? } else { None };
                 let piece = Piece { path: &step.path, lines, slot: step.slot, entry, header };
                 if !piece.lines.is_empty() || entry != step.entry {
                     self.record(&piece, target, run)?;
@@ -320,6 +334,31 @@ impl ExactlyOnce<'_> {
 
 fn origin(path: &Path) -> Origin {
     Origin { files: vec![PathBuf::from(path)], ..Origin::default() }
+}
+
+/// Returns the entry of an input at the place up to which it was read.
+fn advanced(mut entry: Entry, step: &Step, input: &Input<'_>, more: bool, end: u8) -> Entry {
+    entry.advance(input.trail());
+    entry.is_abandoned &= entry.offset == step.entry.offset;
+    entry.is_torn = is_torn(input, end, entry.is_torn);
+    let is_same = entry.offset == step.entry.offset && step.entry.is_complete;
+    entry.is_complete = !more && input.left() == 0 && (step.ends || is_same);
+    entry
+}
+
+/// Returns the header of the output's table: if it has none yet, that of the first file with news.
+/// Refuses a file with another one.
+fn header_of(
+    step: &Step,
+    header: Option<&[u8]>,
+    table: &mut Option<Vec<u8>>,
+) -> Result<Option<Vec<u8>>> {
+    if let Some(header) = header
+        && table.get_or_insert_with(|| header.to_vec()) != header
+    {
+        return Err(refusals::other_table(&step.path, header));
+    }
+    Ok(table.clone())
 }
 
 /// Says how many bytes of an unfinished line stay in a file.

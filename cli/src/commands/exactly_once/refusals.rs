@@ -3,7 +3,7 @@
 use super::files::Found;
 use super::names;
 use super::positions::{Entry, name_hash};
-use crate::failure::Failure;
+use crate::failure::{Failure, misfit};
 use crate::source::Unread;
 use std::cmp::Reverse;
 use std::path::Path;
@@ -225,6 +225,16 @@ pub fn continued(path: &Path, offset: u64) -> Failure {
         "{} continues its last line behind byte {offset}, where it had no end and was taken as a \
          line; give --complete to take what follows as a line of its own",
         path.display()
+    ))
+}
+
+/// A file belongs to another table than the output.
+pub fn other_table(path: &Path, header: &[u8]) -> Failure {
+    Failure::Error(format!(
+        "{}: {}; what was read before is recorded: continue in another table by --output NEW \
+         --adopt-output (or give --omit-header if the output has no header)",
+        path.display(),
+        misfit("the header of the table in the output", header)
     ))
 }
 
