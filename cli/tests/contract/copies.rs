@@ -213,6 +213,25 @@ fn a_log_that_is_copied_truncated_and_grown_before_its_turn_is_not_read_in_the_m
     assert!(output(&place) == format!("{first}{before}late\n{next}"));
 }
 
+#[test]
+fn a_compressed_part_that_was_read_to_its_end_and_is_not_given_is_not_decompressed_again() {
+    let place = Place::new();
+    fs::create_dir(place.path("old")).expect("a directory");
+    place.write("old/h.log.3", b"one\n");
+    place.write("old/h.log.2", b"two\n");
+    let packed = compress(&place, "old/h.log.2");
+    fs::remove_file(place.path("old/h.log.2")).expect("removed");
+    place.write("h.log", b"three\n");
+    dedup(&place, &["old/h.log.3", "old/h.log.2.gz", "h.log"]);
+    // Who reads it fails now: it ends within the header of its format. The next run does not look
+    // into its directory, so to the one after that it is as the last run left it.
+    place.write("old/h.log.2.gz", &packed[..12]);
+    place.append("h.log", b"four\n");
+    dedup(&place, &["h.log"]);
+    dedup(&place, &["old/h.log.3", "h.log"]);
+    assert_eq!(output(&place), "one\ntwo\nthree\nfour\n");
+}
+
 /// The beginning of a file of each format that is recognised and not read.
 const UNREADABLE: [(&str, &[u8], &str); 3] = [
     ("bz2", b"BZh91AY&SY\x8c\x2d\x11", "bunzip2"),

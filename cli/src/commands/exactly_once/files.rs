@@ -91,10 +91,14 @@ pub struct Found {
     pub born: u64,
     /// When it was written last or created, whichever is later: not before it got here.
     pub newest: u64,
+    /// When its content, its name or its mode was changed last, in nanoseconds since the Unix
+    /// epoch. No program can set that.
+    pub changed: u64,
 }
 
-fn written(metadata: &Metadata) -> u64 {
-    let nanos = i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec());
+/// Returns a time in nanoseconds.
+fn nanos(seconds: i64, nanos: i64) -> u64 {
+    let nanos = i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
     u64::try_from(nanos.max(0)).unwrap_or(u64::MAX)
 }
 
@@ -127,7 +131,7 @@ impl Found {
     }
 
     fn new(path: &Path, directories: (Id, Id), metadata: &Metadata, born: u64) -> Self {
-        let written = written(metadata);
+        let written = nanos(metadata.mtime(), metadata.mtime_nsec());
         Self {
             path: path.to_path_buf(),
             name: path.file_name().unwrap_or_default().as_bytes().to_vec(),
@@ -140,6 +144,7 @@ impl Found {
             written,
             born,
             newest: written.max(born),
+            changed: nanos(metadata.ctime(), metadata.ctime_nsec()),
         }
     }
 

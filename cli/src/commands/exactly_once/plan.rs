@@ -61,6 +61,9 @@ struct Search<'a> {
     /// known, each with the log that has the input's name now.
     strange: Vec<(usize, usize)>,
     copies: Vec<Copied>,
+    /// Compressed parts that were read to their end and are as they were then, each with its slot.
+    /// Nothing of them is read.
+    settled: Vec<(usize, usize)>,
     /// Whether the clock is behind what the last run saw: then the times of files tell nothing.
     is_clock_back: bool,
 }
@@ -95,6 +98,7 @@ pub fn plan(wanted: &Wanted<'_>, recorded: Recorded) -> Result<Plan> {
         alike: Vec::new(),
         strange: Vec::new(),
         copies: Vec::new(),
+        settled: Vec::new(),
         is_clock_back,
     };
     if !is_first {
@@ -231,7 +235,7 @@ impl Search<'_> {
     fn finish(mut self) -> Result<Plan> {
         let before = self.inputs.clone();
         self.inputs.seen = self.inputs.seen.max(self.files.seen);
-        let found: Vec<(usize, usize, Trail)> = std::mem::take(&mut self.found)
+        let mut found: Vec<(usize, usize, Trail)> = std::mem::take(&mut self.found)
             .into_iter()
             .enumerate()
             .filter_map(|(slot, found)| found.map(|(at, trail)| (slot, at, trail)))
@@ -256,6 +260,7 @@ impl Search<'_> {
                 entry.is_abandoned &= !file.is_given();
             }
         }
+        found.retain(|&(slot, at, _)| !self.settled.contains(&(slot, at)));
         let (files, content) = (&self.files.all, self.wanted.content);
         let strange = &self.strange;
         let order = Order { files, strange, before: &before, now: &self.inputs, content };

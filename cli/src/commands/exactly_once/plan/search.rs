@@ -49,12 +49,27 @@ impl Search<'_> {
             let file = &self.files.all[at];
             let opened = file.open()?;
             let failed = |error| Failure::reading(&file.path, &error);
+            // A rotation keeps many of them, and each comparison would decompress all of it.
+            if self.is_settled(file, &entry)
+                && self.wanted.content.is_packed(&opened).map_err(failed)?
+            {
+                self.found[slot] = Some((at, Trail::default()));
+                self.settled.push((slot, at));
+                continue;
+            }
             match self.wanted.content.of_same_file(&opened, &entry).map_err(failed)? {
                 Some(trail) => self.found[slot] = Some((at, trail)),
                 None => self.changed.push((at, slot)),
             }
         }
         Ok(())
+    }
+
+    /// Returns whether the file of an input's identity was read to its end, is not given, and was
+    /// not changed since the last run.
+    fn is_settled(&self, file: &Found, entry: &Entry) -> bool {
+        let is_changed = file.changed > self.inputs.seen || self.is_clock_back;
+        entry.is_complete && !file.is_given() && !is_changed
     }
 
     /// Finds empty inputs that were copied and are empty still.
