@@ -255,6 +255,33 @@ fn a_log_is_found_in_its_compressed_part_though_the_new_one_has_its_header() {
     }
 }
 
+#[test]
+fn a_new_log_that_has_only_the_header_of_a_part_that_is_gone_is_missed_when_it_is_gone() {
+    let place = Place::new();
+    place.write("h.csv", HEADER.as_bytes());
+    place.run("out", &["h.csv"], &COLUMN);
+    rename(&place, "h.csv", "h.csv.1");
+    tick();
+    place.write("h.csv", format!("{HEADER}1,a\n").as_bytes());
+    place.run("out", &["h.csv"], &COLUMN);
+    // The part was read to its end and may go. The new log is as long as it was.
+    tick();
+    place.write("next", HEADER.as_bytes());
+    fs::remove_file(place.path("h.csv.1")).expect("removed");
+    rename(&place, "h.csv", "h.csv.1");
+    rename(&place, "next", "h.csv");
+    place.run("out", &["h.csv"], &COLUMN);
+    place.append("h.csv", b"2,b\n");
+    fs::create_dir(place.path("archive")).expect("a directory");
+    rename(&place, "h.csv", "archive/first.csv");
+    tick();
+    place.write("h.csv", format!("{HEADER}3,c\n").as_bytes());
+    let sentence = place.refuse_with("out", &["h.csv"], &COLUMN);
+    assert!(sentence.contains("neither among the inputs"), "{sentence}");
+    place.run("out", &["archive/first.csv", "h.csv"], &COLUMN);
+    assert_eq!(output(&place), format!("{HEADER}1,a\n2,b\n3,c\n"));
+}
+
 /// Runs with the log, the state of `out`, and another output.
 fn into(place: &Place, output: &str, more: &[&str]) -> String {
     let mut words = place.arguments("out", &["h.csv"], &[&COLUMN[..], more].concat());

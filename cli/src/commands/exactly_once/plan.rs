@@ -231,6 +231,18 @@ impl Search<'_> {
         found.filter(may_go).min_by_key(|&(_, at)| self.files.all[at].written).map(|(slot, _)| slot)
     }
 
+    /// Returns whether an input that was read to its end is another file now, to which more may be
+    /// written: a new log may begin with all that a part of it had, its header.
+    fn may_grow(&self, slot: usize, at: usize) -> Result<bool> {
+        let (file, entry) = (&self.files.all[at], self.entry(slot));
+        let is_other = entry.identity != file.identity && file.is_given();
+        if !is_other || !entry.is_complete || entry.is_left_out {
+            return Ok(false);
+        }
+        let is_packed = self.wanted.content.is_packed(&file.open()?);
+        Ok(!is_packed.map_err(|error| Failure::reading(&file.path, &error))?)
+    }
+
     /// Records where the inputs are now, and orders them.
     fn finish(mut self) -> Result<Plan> {
         let before = self.inputs.clone();
@@ -241,7 +253,7 @@ impl Search<'_> {
             .filter_map(|(slot, found)| found.map(|(at, trail)| (slot, at, trail)))
             .collect();
         for (slot, at, _) in &found {
-            let is_copy = self.is_copy(*at);
+            let (is_copy, may_grow) = (self.is_copy(*at), self.may_grow(*slot, *at)?);
             let file = &self.files.all[*at];
             let live = self.strange.iter().find(|(strange, _)| strange == at);
             let live = live.map(|(_, live)| &self.files.all[*live].name);
@@ -255,7 +267,7 @@ impl Search<'_> {
                 entry.identity = file.identity;
                 // It was left out, and is given now.
                 let is_input = file.is_given() && entry.is_left_out && !is_copy;
-                entry.is_complete &= !is_input;
+                entry.is_complete &= !is_input && !may_grow;
                 entry.is_left_out &= !is_input;
                 entry.is_abandoned &= !file.is_given();
             }
