@@ -302,6 +302,43 @@ fn a_file_of_another_log_that_may_not_be_read_is_no_obstacle() {
 }
 
 #[test]
+fn a_part_of_the_log_that_may_not_be_read_is_named_and_may_be_left_out() {
+    let Some(user) = Other::new() else { return };
+    let place = &user.place;
+    place.write("h.log.5.gz", b"secret");
+    user.may_read("h.log.5.gz", 0o600);
+    tick();
+    place.write("h.log", b"one\n");
+    user.may_read("h.log", 0o644);
+    let outcome = user.dedup(&["h.log"]);
+    let is_named = outcome.stderr.contains("--leave-out h.log.5.gz");
+    assert!(outcome.code == Some(2) && is_named, "{outcome:?}");
+    let outcome = user.dedup(&["--leave-out", "h.log.5.gz", "h.log"]);
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    // It is no obstacle later, also when an input is searched for.
+    rename(place, "h.log.5.gz", "h.log.6.gz");
+    place.append("h.log", b"two\n");
+    assert_eq!(user.dedup(&["h.log"]).code, Some(0));
+    fs::copy(place.path("h.log"), place.path("h.log.1")).expect("a copy");
+    place.write("h.log", b"3\n");
+    let outcome = user.dedup(&["h.log"]);
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    assert_eq!(output(place), "one\ntwo\n3\n");
+    // Another one is new, and the input that is searched for may be in it.
+    rename(place, "h.log.1", "h.log.2");
+    place.append("h.log", b"four\n");
+    place.write("h.log.1", &place.read("h.log"));
+    user.may_read("h.log.1", 0o600);
+    place.write("h.log", b"5\n");
+    let outcome = user.dedup(&["h.log"]);
+    let is_named = outcome.stderr.contains("--leave-out h.log.1");
+    assert!(outcome.code == Some(2) && is_named, "{outcome:?}");
+    let outcome = user.dedup(&["--leave-out", "h.log.1", "--accept-missing", "h.log"]);
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    assert_eq!(output(place), "one\ntwo\n3\n5\n");
+}
+
+#[test]
 fn a_link_to_the_newest_of_a_series_passes_over_no_part() {
     let place = Place::new();
     place.write("app-1.log", b"one\n");

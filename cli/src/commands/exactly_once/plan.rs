@@ -168,6 +168,8 @@ impl Search<'_> {
             let Some(slot) = self.slot_of(at).or_else(free) else { continue };
             let recorded = self.inputs.entries[slot];
             let end = match (end, recorded) {
+                // Nothing of what this user may not read was read: it is known by its identity.
+                (None, None) if file.is_forbidden() => None,
                 (None, None) => {
                     let trail = self.wanted.content.end(&file.open()?);
                     Some(trail.map_err(|error| Failure::reading(&file.path, &error))?)

@@ -159,6 +159,16 @@ pub fn undecoded(file: &Found, format: &Unread) -> Failure {
     ))
 }
 
+/// A file that belongs to the inputs may not be read by this user.
+pub fn forbidden(file: &Found) -> Failure {
+    Failure::Error(format!(
+        "{} may have lines that no run has read, but this user may not read it; permit it, or \
+         leave it out: --leave-out {}",
+        file.path.display(),
+        quoted(&file.path)
+    ))
+}
+
 /// A file that belongs to the inputs has an ending that is not known.
 pub fn unknown_format(file: &Found) -> Failure {
     Failure::Error(format!(

@@ -15,7 +15,7 @@ impl Search<'_> {
             if is_left_out || slot.is_some_and(|slot| self.is_input(slot)) || file.size == 0 {
                 continue;
             }
-            if !file.is_given() && (slot.is_some() || !self.is_unread(at)) {
+            if !file.is_given() && (slot.is_some() || !self.is_unread(at) || file.is_forbidden()) {
                 continue;
             }
             for base in 0..self.files.all.len() {

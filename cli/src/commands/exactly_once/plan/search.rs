@@ -46,6 +46,11 @@ impl Search<'_> {
             let is_free =
                 |at: usize| self.slot_of(at).is_none() && !self.changed.contains(&(at, slot));
             let Some(at) = at.filter(|&at| is_free(at)) else { continue };
+            if entry.offset == 0 {
+                // There is nothing to compare, and this user may not be permitted to read it.
+                self.found[slot] = Some((at, Trail::default().at_line(entry.lines)));
+                continue;
+            }
             let file = &self.files.all[at];
             let opened = file.open()?;
             let failed = |error| Failure::reading(&file.path, &error);
@@ -212,7 +217,11 @@ impl Search<'_> {
                 continue;
             }
             // Others beside the inputs may be anything, also parts of other logs.
-            if file.is_forbidden() && !self.is_part_of_given(file) {
+            if file.is_forbidden() {
+                let is_known = slot.is_some() || self.wanted.left_out.contains(&file.id);
+                if !is_known && self.is_part_of_given(file) && self.is_unread(at) {
+                    return Err(refusals::forbidden(file));
+                }
                 continue;
             }
             let failed = |error| Failure::reading(&file.path, &error);

@@ -226,6 +226,9 @@ impl Search<'_> {
             if self.files.all.iter().any(is_unknown) {
                 return Err(refusals::unknown_format(file));
             }
+            if file.is_forbidden() {
+                return Err(refusals::forbidden(file));
+            }
             let format = self.wanted.content.unread(&file.open()?);
             if let Some(format) = format.map_err(|error| Failure::reading(&file.path, &error))? {
                 return Err(refusals::undecoded(file, format));
