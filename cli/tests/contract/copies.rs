@@ -58,7 +58,7 @@ fn a_part_and_its_compressed_form_are_one_input() {
 fn a_compressed_form_that_is_being_written_is_no_input() {
     let (place, expected) = rotated();
     let whole = compress(&place, "h.log.1");
-    for length in [1, 9, whole.len() / 2, whole.len() - 1] {
+    for length in [0, 1, 9, whole.len() / 2, whole.len() - 1] {
         place.write("h.log.1.gz", &whole[..length]);
         dedup(&place, &["h.log", "h.log.1", "h.log.1.gz"]);
         assert!(output(&place) == expected, "{length} bytes: a line is there twice");
@@ -67,6 +67,29 @@ fn a_compressed_form_that_is_being_written_is_no_input() {
     fs::remove_file(place.path("h.log.1.gz")).expect("removed");
     dedup(&place, &["h.log", "h.log.1"]);
     assert!(output(&place) == expected, "a line is there twice");
+}
+
+#[test]
+fn a_compressed_form_that_was_empty_when_a_run_saw_it_is_no_input_later() {
+    for is_alone in [false, true] {
+        let (place, expected) = rotated();
+        let whole = compress(&place, "h.log.1");
+        place.write("h.log.1.gz", b"");
+        if is_alone {
+            // Nothing shows that run of what it will be the compressed form.
+            fs::rename(place.path("h.log.1"), place.path("away")).expect("renamed");
+            dedup(&place, &["h.log", "h.log.1.gz"]);
+            fs::rename(place.path("away"), place.path("h.log.1")).expect("renamed");
+            place.write("h.log.1.gz", &whole);
+        }
+        dedup(&place, &["h.log", "h.log.1", "h.log.1.gz"]);
+        assert!(output(&place) == expected, "a line is there twice");
+        place.write("h.log.1.gz", &whole);
+        fs::remove_file(place.path("h.log.1")).expect("removed");
+        place.append("h.log", b"last\n");
+        dedup(&place, &["h.log", "h.log.1.gz"]);
+        assert!(output(&place) == expected + "last\n", "a line is there twice");
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ impl Search<'_> {
             let file = &self.files.all[at];
             let slot = self.slot_of(at);
             let is_left_out = self.wanted.left_out.contains(&file.id);
-            if is_left_out || slot.is_some_and(|slot| self.is_input(slot)) || file.size == 0 {
+            if is_left_out || slot.is_some_and(|slot| self.is_input(slot)) {
                 continue;
             }
             if !file.is_given() && (slot.is_some() || !self.is_unread(at) || file.is_forbidden()) {
@@ -23,12 +23,17 @@ impl Search<'_> {
                 // older than the last run, or refused itself.
                 let is_read = self.files.all[base].is_given() || self.slot_of(base).is_some();
                 let is_packed = (is_read || !file.is_given()) && self.is_packed_form(at, base);
-                if !is_packed && !self.is_copied(at, base) {
+                // An empty file may become the compressed form of another one, and is no copy yet.
+                if !is_packed && (file.size == 0 || !self.is_copied(at, base)) {
                     continue;
                 }
                 if let Some(end) = self.beginning(at, base, is_packed)? {
                     let recorded = if is_packed { None } else { Some(end) };
                     self.copies.push(Copied { file: at, recorded });
+                    // It is no input of its own, though it was empty and alone when a run saw it.
+                    if let Some(slot) = slot.filter(|&slot| !self.entry(slot).is_left_out) {
+                        (self.found[slot], self.inputs.entries[slot]) = (None, None);
+                    }
                     break;
                 }
             }
