@@ -155,6 +155,38 @@ fn more_files_than_places_may_be_left_out_and_the_log_be_rotated() {
 }
 
 #[test]
+fn more_parts_than_places_may_be_kept_once_they_were_read() {
+    let place = Place::new();
+    let part = |number: u64| format!("h.log.{number}");
+    let parts: Vec<String> = (1..=61).rev().map(part).collect();
+    for name in &parts {
+        place.write(name, format!("of {name}\n").as_bytes());
+    }
+    place.write("h.log", b"one\n");
+    let all: Vec<&str> = parts.iter().map(String::as_str).chain(["h.log"]).collect();
+    place.run("out", &all, &SHORT);
+    let mut expected = output(&place);
+    assert_eq!(expected.lines().count(), 62);
+    for (next, line) in (62..).zip(["two\n", "three\n", "four\n"]) {
+        for number in (1..next).rev() {
+            rename(&place, &part(number), &part(number + 1));
+        }
+        rename(&place, "h.log", "h.log.1");
+        place.write("h.log", line.as_bytes());
+        expected += line;
+        // The second run finds nothing new, also not in the part that has no place any more.
+        for _ in 0..2 {
+            place.run("out", &["h.log"], &SHORT);
+            assert_eq!(output(&place), expected);
+        }
+    }
+    // That one has lines again, which no run has read.
+    place.append(&part(64), b"more\n");
+    let sentence = place.refuse_with("out", &["h.log"], &SHORT);
+    assert!(sentence.contains("no run has read") && sentence.contains(&part(64)), "{sentence}");
+}
+
+#[test]
 fn the_end_of_a_torn_record_may_be_that_of_other_systems() {
     let place = Place::new();
     let column = ["--csv-field", "id"];

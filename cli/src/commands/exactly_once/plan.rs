@@ -206,13 +206,13 @@ impl Search<'_> {
     }
 
     /// Returns a free slot; if there is none, that of an input that was complete and is gone, or of
-    /// a file that was left out.
+    /// one that is still there and not given.
     fn free_slot(&mut self) -> Result<usize> {
         if let Some(free) = self.inputs.entries.iter().position(Option::is_none) {
             return Ok(free);
         }
         let gone = self.lost().into_iter().find(|&slot| !self.is_wanted(slot));
-        let Some(gone) = gone.or_else(|| self.oldest_left_out()) else {
+        let Some(gone) = gone.or_else(|| self.oldest_complete()) else {
             return Err(refusals::too_many(MOST_INPUTS));
         };
         self.inputs.forgotten = self.inputs.seen;
@@ -220,15 +220,16 @@ impl Search<'_> {
         Ok(gone)
     }
 
-    /// Returns the slot of the oldest file that is left out, and still there. Without its record it
-    /// is passed over by its time; if it is given, compressed or grown, runs are refused.
-    fn oldest_left_out(&self) -> Option<usize> {
+    /// Returns the slot of the oldest file that was read to its end or is left out, and is there.
+    /// Without its record it is passed over by its time; if it is given, compressed or grown, runs
+    /// are refused.
+    fn oldest_complete(&self) -> Option<usize> {
         let found = self.found.iter().enumerate();
         let found = found.filter_map(|(slot, found)| Some((slot, found.as_ref()?.0)));
         let may_go = |&(slot, at): &(usize, usize)| {
             let file = &self.files.all[at];
-            let is_old = file.written <= self.inputs.seen && !self.is_clock_back;
-            self.entry(slot).is_left_out && !file.is_given() && is_old
+            let is_old = file.newest <= self.inputs.seen && !self.is_clock_back;
+            self.entry(slot).is_complete && !file.is_given() && is_old
         };
         found.filter(may_go).min_by_key(|&(_, at)| self.files.all[at].written).map(|(slot, _)| slot)
     }

@@ -216,6 +216,10 @@ impl Search<'_> {
             if !is_candidate || file.size == 0 || slot.is_some_and(|slot| self.is_input(slot)) {
                 continue;
             }
+            // It may be an input that was read, whose place another one took.
+            if slot.is_none() && !file.is_given() && file.newest <= self.inputs.forgotten {
+                continue;
+            }
             // Others beside the inputs may be anything, also parts of other logs.
             if file.is_forbidden() {
                 let is_known = slot.is_some() || self.wanted.left_out.contains(&file.id);
