@@ -88,6 +88,22 @@ fn a_middle_part_that_is_gone_is_named_by_its_number() {
 }
 
 #[test]
+fn a_part_whose_date_looks_like_a_number_has_no_parts_before_it() {
+    // The day in the year, and in its month.
+    for days in [["329", "330"], ["1125", "1126"], ["0105", "0106"]] {
+        let place = Place::new();
+        place.write("h.log", b"one\n");
+        place.run("out", &["h.log"], &[]);
+        for (day, line) in days.into_iter().zip(["two\n", "three\n"]) {
+            rename(&place, "h.log", &format!("h.log.{day}"));
+            place.write("h.log", line.as_bytes());
+            place.run("out", &["h.log"], &[]);
+        }
+        assert_eq!(output(&place), "one\ntwo\nthree\n");
+    }
+}
+
+#[test]
 fn a_middle_part_that_is_gone_is_passed_over_if_that_is_accepted() {
     let place = Place::new();
     place.write("h.log", b"one\n");
