@@ -91,10 +91,16 @@ impl Content<'_> {
         Ok((trail.check() == entry.check).then_some(trail))
     }
 
-    /// Returns which of these entries a file begins with, each with its place; reads it once. A
-    /// file that cannot be decompressed further ends there.
+    /// Returns which of these entries a file begins with, each with its place; reads it once, and
+    /// nothing of a plain one that has other bytes in front of all these places. A file that cannot
+    /// be decompressed further ends there.
     pub fn matching(&self, file: &File, entries: &[Entry]) -> io::Result<Vec<(usize, Trail)>> {
         let mut order: Vec<usize> = (0..entries.len()).collect();
+        let is_packed = self.is_packed(file)?;
+        order.retain(|&at| is_packed || has_tail(file, &entries[at]));
+        if order.is_empty() {
+            return Ok(Vec::new());
+        }
         order.sort_by_key(|&at| entries[at].offset);
         let (mut source, mut trail) = (self.open(file)?, Trail::default());
         let mut found = Vec::new();
@@ -155,5 +161,50 @@ impl Content<'_> {
         }
         let mut byte = [0];
         Ok((source.read(&mut byte)? == 1).then_some(byte[0]))
+    }
+}
+
+/// Returns whether a plain file has the last bytes of an entry in front of its place.
+fn has_tail(file: &File, entry: &Entry) -> bool {
+    let length = entry.offset.min(CHECKED_BYTES);
+    let mut tail = vec![0; length as usize];
+    let read = file.read_exact_at(&mut tail, entry.offset - length);
+    read.is_ok() && crc32fast::hash(&tail) == entry.check as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Seek, SeekFrom, Write};
+
+    #[test]
+    fn of_a_plain_file_with_other_bytes_in_front_of_all_places_nothing_else_is_read() {
+        let bytes: Vec<u8> = (0..20_000_u32).map(|at| ((at * at) >> 3) as u8).collect();
+        let stop = Stop::never();
+        let content = Content { stop: &stop, plain: false };
+        let entry = |bytes: &[u8]| {
+            let (mut entry, mut trail) = (Entry::new(1, b"h.log"), Trail::default());
+            trail.pass(bytes, 7);
+            entry.advance(&trail);
+            entry
+        };
+        let mut other = bytes[..9000].to_vec();
+        other[3] ^= 1;
+        let entries = [&bytes[..5], &bytes[..4096], &other[..], &bytes[..15_000]].map(entry);
+        let matching = |bytes: &[u8]| {
+            let mut file = tempfile::tempfile().expect("a file");
+            file.write_all(bytes).expect("space");
+            file.seek(SeekFrom::Start(1)).expect("a place");
+            let found = content.matching(&file, &entries).expect("it is read");
+            let found: Vec<_> = found.iter().map(|(at, it)| (*at, it.next_line())).collect();
+            // Only reading the whole moves the place.
+            (found, file.stream_position().expect("a place") != 1)
+        };
+        assert_eq!(matching(&bytes), (vec![(0, 7), (1, 7), (3, 7)], true));
+        assert_eq!(matching(&bytes[..14_999]), (vec![(0, 7), (1, 7)], true));
+        // Its last bytes are the same, and those in front of them are not.
+        assert_eq!(matching(&[b"x".as_slice(), &bytes[1..9000]].concat()), (vec![], true));
+        assert_eq!(matching(&bytes[..4]), (vec![], false));
+        assert_eq!(matching(&b"other".repeat(9000)), (vec![], false));
     }
 }

@@ -170,6 +170,11 @@ impl Found {
         !self.is_given() && source::open_file(&self.path).is_err_and(is_forbidden)
     }
 
+    /// Returns whether it is not named on the command line, and its path does not name it any more.
+    pub fn is_gone(&self) -> bool {
+        !self.is_given() && !fs::metadata(&self.path).is_ok_and(|now| id(&now) == self.id)
+    }
+
     /// Opens it, or returns it if it is open.
     pub fn open(&self) -> Result<File> {
         let failed = |error: std::io::Error| Failure::reading(&self.path, &error);
@@ -332,4 +337,28 @@ fn given(paths: &[PathBuf], own: &[Id]) -> Result<Vec<Found>> {
         }
     }
     Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_beside_an_input_is_gone_when_its_path_names_none_or_another_one() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let path = |name: &str| dir.path().join(name);
+        for name in ["h.log", "h.log.1", "h.log.2"] {
+            fs::write(path(name), name).expect("space");
+        }
+        let files = Files::look(&[path("h.log")], &[]).expect("they are there");
+        let gone = || files.all.iter().map(Found::is_gone).collect::<Vec<_>>();
+        assert_eq!(gone(), [false, false, false]);
+        fs::write(path("new"), "of another log").expect("space");
+        fs::rename(path("new"), path("h.log.2")).expect("renamed");
+        fs::remove_file(path("h.log.1")).expect("removed");
+        assert_eq!(gone(), [false, true, true]);
+        // What is named on the command line is open.
+        fs::remove_file(path("h.log")).expect("removed");
+        assert!(!files.all[0].is_gone());
+    }
 }

@@ -229,7 +229,10 @@ impl Search<'_> {
                 continue;
             }
             let failed = |error| Failure::reading(&file.path, &error);
-            let opened = file.open()?;
+            let opened = match file.open() {
+                Err(_) if file.is_gone() && !self.is_part_of_given(file) => continue,
+                opened => opened?,
+            };
             let is_packed = self.wanted.content.is_packed(&opened).map_err(failed)?;
             let begun = self.wanted.content.matching(&opened, entries).map_err(failed)?;
             // The lines of a copy are read in its original.
