@@ -210,29 +210,9 @@ impl Search<'_> {
         let (mut alike, mut copied) = (Vec::new(), Vec::new());
         for at in 0..self.files.all.len() {
             let file = &self.files.all[at];
-            let is_candidate = file.is_given() || any_is_wanted || self.is_unread(at);
-            // A file of which nothing is read may hold what was read of another one.
             let slot = self.slot_of(at);
-            if !is_candidate || file.size == 0 || slot.is_some_and(|slot| self.is_input(slot)) {
-                continue;
-            }
-            // It may be an input that was read, whose place another one took.
-            if slot.is_none() && !file.is_given() && file.newest <= self.inputs.forgotten {
-                continue;
-            }
-            // Others beside the inputs may be anything, also parts of other logs.
-            if file.is_forbidden() {
-                let is_known = slot.is_some() || self.wanted.left_out.contains(&file.id);
-                if !is_known && self.is_part_of_given(file) && self.is_unread(at) {
-                    return Err(refusals::forbidden(file));
-                }
-                continue;
-            }
+            let Some(opened) = self.open_candidate(at, any_is_wanted)? else { continue };
             let failed = |error| Failure::reading(&file.path, &error);
-            let opened = match file.open() {
-                Err(_) if file.is_gone() && !self.is_part_of_given(file) => continue,
-                opened => opened?,
-            };
             let is_packed = self.wanted.content.is_packed(&opened).map_err(failed)?;
             let begun = self.wanted.content.matching(&opened, entries).map_err(failed)?;
             // The lines of a copy are read in its original.
@@ -275,6 +255,32 @@ impl Search<'_> {
         }
         self.alike = alike;
         Ok(matches)
+    }
+
+    /// Opens a file that may be a lost input; `None` if it cannot be one.
+    fn open_candidate(&self, at: usize, any_is_wanted: bool) -> Result<Option<File>> {
+        let (file, slot) = (&self.files.all[at], self.slot_of(at));
+        let is_candidate = file.is_given() || any_is_wanted || self.is_unread(at);
+        // A file of which nothing is read may hold what was read of another one.
+        if !is_candidate || file.size == 0 || slot.is_some_and(|slot| self.is_input(slot)) {
+            return Ok(None);
+        }
+        // It may be an input that was read, whose place another one took.
+        if slot.is_none() && !file.is_given() && file.newest <= self.inputs.forgotten {
+            return Ok(None);
+        }
+        // Others beside the inputs may be anything, also parts of other logs.
+        if file.is_forbidden() {
+            let is_known = slot.is_some() || self.wanted.left_out.contains(&file.id);
+            if !is_known && self.is_part_of_given(file) && self.is_unread(at) {
+                return Err(refusals::forbidden(file));
+            }
+            return Ok(None);
+        }
+        match file.open() {
+            Err(_) if file.is_gone() && !self.is_part_of_given(file) => Ok(None),
+            opened => opened.map(Some),
+        }
     }
 
     /// Returns whether some of a file was read.
