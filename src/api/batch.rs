@@ -7,6 +7,7 @@ use crate::api::entry::{Entry, Item};
 use crate::api::handle::Filter;
 use crate::clock::Timestamp;
 use crate::engine::batch::{Settings, commit};
+use crate::engine::clock_copy::When;
 use crate::engine::outcome::{Checked, Precondition, Request};
 use crate::engine::prepared::Prepared;
 use crate::engine::staging::BatchOperation;
@@ -318,13 +319,16 @@ impl<'a, K> Batch<'a, K> {
             let expected = format!("at most {} operations in a batch", Self::MOST_OPERATIONS);
             return Err(Error::parameter("batch", expected, "another one"));
         }
-        let writer = &self.call.engine().writer;
-        if time.is_some() {
-            // Now, while the caller knows the key.
-            writer.time.stamp(time)?;
-        }
-        let (change, read) = (Change::Insert, writer.time.read_clock());
-        Ok(BatchOperation { change, hash, weight, time, read, is_new: false })
+        let clock = &self.call.engine().writer.time;
+        let when = match time {
+            Some(time) => {
+                // Checked now, while the caller knows the key.
+                clock.stamp(Some(time))?;
+                When::Given(time)
+            }
+            None => clock.read_clock(),
+        };
+        Ok(BatchOperation { change: Change::Insert, hash, weight, when, is_new: false })
     }
 }
 

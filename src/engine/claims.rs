@@ -6,6 +6,7 @@
 //! claim. A confirmation is a batch: the insert, and the end of the claim.
 
 use crate::engine::batch::{self, Settings};
+use crate::engine::clock_copy::When;
 use crate::engine::held_claims::{ClaimedKey, held};
 use crate::engine::log_writer::Appended;
 use crate::engine::operation::{self, Attempt, basis};
@@ -182,8 +183,9 @@ pub(crate) fn confirm(
         return Ok(lsn);
     }
     let mut batch = Prepared::default();
-    let (change, hash, read) = (Change::Insert, key.hash, writer.time.read_clock());
-    batch.insert(BatchOperation { change, hash, weight: 1, time, read, is_new: false });
+    let when = time.map_or_else(|| writer.time.read_clock(), When::Given);
+    let (change, hash) = (Change::Insert, key.hash);
+    batch.insert(BatchOperation { change, hash, weight: 1, when, is_new: false });
     batch::commit(writer, &mut batch, Settings { positions: &[], confirms: &[key], waits })
 }
 

@@ -4,6 +4,18 @@ use crate::engine::time_base::{is_behind, raised_to, time_by};
 use ebbtide_core::kind::Micros;
 use ebbtide_core::time::{LATEST, OperationTime as Stamp};
 
+/// When an operation happens that is decided later. By then the filter may have been altered, and
+/// its kind may need another clock than the one that was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum When {
+    /// At a time that came with the key.
+    Given(Micros),
+    /// At this reading of the clock that moves a filter whose kind uses time.
+    Elapsed(Micros),
+    /// At this time of the wall clock, which other kinds record.
+    Wall(Micros),
+}
+
 /// A private copy of the filter's clock: operations move it as `Time::stamp` moves that of the
 /// filter.
 #[derive(Debug, Clone, Copy)]
@@ -12,7 +24,8 @@ pub(crate) struct ClockCopy {
     base: [u64; 2],
     /// The reading of the clock after the filter's latest time was read.
     elapsed: Micros,
-    /// The time of an operation, if no clock moves the filter; or the filter's first time.
+    /// The time when it was copied, of operations if no clock moves the filter; or the filter's
+    /// first time.
     first: Stamp,
     uses_time: bool,
     /// Whether operations move the clock.
@@ -32,16 +45,20 @@ impl ClockCopy {
         Self { base, elapsed, first, uses_time, is_moved, raised: None }
     }
 
-    /// Returns the time of an operation after one at `latest`, for which the clock was
-    /// read (`Time::read_clock`) before.
-    pub(crate) fn stamp(&mut self, read: Micros, latest: Stamp) -> Stamp {
-        let (first, elapsed) = (self.first, read);
-        if !self.uses_time {
-            return Stamp { time: read, stream: false };
-        }
-        if !self.is_moved {
-            return Stamp { time: first.time.max(latest.time), ..first };
-        }
+    /// Returns the time of an operation after one at `latest`. One for which another clock was
+    /// read (`Time::read_clock`) happens now.
+    pub(crate) fn stamp(&mut self, when: When, latest: Stamp) -> Stamp {
+        let first = self.first;
+        let elapsed = match when {
+            When::Given(time) => return Stamp { time, stream: true },
+            When::Wall(time) if !self.uses_time => return Stamp { time, stream: false },
+            _ if !self.uses_time => return first,
+            _ if !self.is_moved => {
+                return Stamp { time: first.time.max(latest.time), ..first };
+            }
+            When::Elapsed(elapsed) => elapsed,
+            When::Wall(_) => self.elapsed,
+        };
         let read = time_by(self.base, elapsed);
         match read {
             Some(time) if time > latest.time => return Stamp { time, stream: false },

@@ -10,7 +10,7 @@
 //! Nothing is allocated before all of them are staged: a bank that an event opens is imagined until
 //! then.
 
-use crate::engine::clock_copy::ClockCopy;
+use crate::engine::clock_copy::{ClockCopy, When};
 use crate::engine::outcome::pass_count;
 use crate::engine::overlay::{BlockAccess, Overlay, Shown};
 use crate::engine::time::Stamp;
@@ -36,10 +36,9 @@ pub(crate) struct BatchOperation {
     pub(crate) change: Change,
     pub(crate) hash: u64,
     pub(crate) weight: u64,
-    /// The operation's time, if it is not the clock's.
-    pub(crate) time: Option<Micros>,
-    /// The [reading](super::time::Time::read_clock) of the clock when it was added.
-    pub(crate) read: Micros,
+    /// Its own time, or the [reading](crate::engine::time::Time::read_clock) of the clock when it
+    /// was added.
+    pub(crate) when: When,
     /// Whether its key was answered as new, which must still be true at the commit.
     pub(crate) is_new: bool,
 }
@@ -47,8 +46,8 @@ pub(crate) struct BatchOperation {
 impl BatchOperation {
     /// Returns the operation under a precondition.
     pub(crate) fn under(&self, precondition: Precondition) -> Request {
-        let Self { change, hash, weight, time, .. } = *self;
-        Request { change, hash, weight, precondition, is_timed: time.is_some() }
+        let Self { change, hash, weight, when, .. } = *self;
+        Request { change, hash, weight, precondition, is_timed: matches!(when, When::Given(_)) }
     }
 }
 
@@ -315,10 +314,7 @@ impl Staging {
 
     /// Returns the time of an operation that comes next.
     pub(crate) fn stamp(&mut self, operation: &BatchOperation) -> Stamp {
-        match operation.time {
-            Some(time) => Stamp { time, stream: true },
-            None => self.clock.stamp(operation.read, Stamp::from_word(self.latest)),
-        }
+        self.clock.stamp(operation.when, Stamp::from_word(self.latest))
     }
 
     /// Adds the records of an operation at this time, and of the events before it, if its

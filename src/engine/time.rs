@@ -4,7 +4,7 @@
 //! the [time base](crate::engine::time_base) converts readings of the clock into it.
 
 use crate::clock::Clock;
-use crate::engine::clock_copy::ClockCopy;
+use crate::engine::clock_copy::{ClockCopy, When};
 use crate::engine::shared::Shared;
 use crate::engine::time_base::{TimeBase, is_behind, latest_of, time_now};
 use crate::error::Result;
@@ -140,12 +140,11 @@ impl Time {
 
     /// Reads the clock for an operation that is decided later. Reads no mapped word.
     #[inline]
-    pub(crate) fn read_clock(&self) -> Micros {
+    pub(crate) fn read_clock(&self) -> When {
         let clock = &self.shared.options.clock;
-        match (self.is_moved(), self.shared.uses_time) {
-            (true, _) => clock.elapsed(),
-            (false, true) => 0,
-            (false, false) => clock.coarse_wall().unwrap_or(0),
+        match self.shared.uses_time {
+            true => When::Elapsed(clock.elapsed()),
+            false => When::Wall(clock.coarse_wall().unwrap_or(0)),
         }
     }
 

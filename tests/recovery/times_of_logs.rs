@@ -79,6 +79,45 @@ fn keys_by_the_clock_keep_their_times_through_an_alteration_also_after_one_with_
     assert!(!has(&filter, "c"), "40 minutes old");
 }
 
+#[test]
+fn a_batch_from_before_an_alteration_inserts_at_its_commit_by_the_clock_of_the_new_kind() {
+    for asks in [false, true] {
+        let (media, mut hands) = (memory(), Hands::new());
+        let spec = AgePartitioned::last(1000);
+        let filter = Filter::create_on(media.clone(), spec, hands.options()).expect("a filter");
+        let filter = filter.into_any();
+        let fill = |key: &str| {
+            let mut batch = filter.batch();
+            if asks {
+                assert!(batch.check_and_insert(key).expect("an answer").is_new());
+            } else {
+                batch.insert(key).expect("room");
+            }
+            batch
+        };
+        filter.insert("alone").expect("an insert");
+        // From a kind that only records the wall clock to one that the elapsed time moves,
+        let mut batch = fill("a");
+        hands.pass(MINUTE);
+        filter.alter(window(HOUR), Unlogged::Refuse).expect("its log is kept");
+        batch.commit().expect("nobody has inserted the key");
+        assert_eq!(filter.clock_lead(), None, "{asks}");
+        hands.pass(30 * MINUTE);
+        assert!(has(&filter, "alone") && has(&filter, "a"), "{asks}");
+        // and back.
+        let mut batch = fill("b");
+        hands.pass(MINUTE);
+        filter.alter(AgePartitioned::last(1000), Unlogged::Refuse).expect("its log is kept");
+        batch.commit().expect("nobody has inserted the key");
+        assert!(["alone", "a", "b"].iter().all(|key| has(&filter, key)), "{asks}");
+        let history = History::open_on(media).expect("a log").with_undurable();
+        let operations = history.flat_map(|commit| commit.expect("it is kept").operations);
+        let times: Vec<_> = operations.map(|operation| operation.time).collect();
+        let after = |time: Duration| Some(START + time);
+        assert_eq!(times, [after(Duration::ZERO), after(MINUTE), after(32 * MINUTE)], "{asks}");
+    }
+}
+
 /// Does the same to several filters: inserts by the clock, and of keys whose own times are later or
 /// earlier. Ends with one by the clock.
 fn operate(filters: &[&Filter], hands: &mut Hands, random: &mut Random, operations: u64) {
