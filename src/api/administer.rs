@@ -189,7 +189,8 @@ impl<K> Filter<K> {
     }
 
     /// Returns how far the filter's time is ahead of the handle's clock (of the system's for a
-    /// handle without one); `None` if it is less than a second, and if the kind does not use time.
+    /// handle without one); `None` if it is less than a second, if the kind does not use time, and
+    /// in a forked child.
     ///
     /// The filter's time is ahead if the clock was ahead once and has been corrected, or if a key
     /// came with a future time (see [`Options::max_lead`](crate::Options::max_lead)). Keys without
@@ -197,7 +198,10 @@ impl<K> Filter<K> {
     /// than they are by the lead, and may be refused as too late. See `docs/time.md`.
     #[must_use]
     pub fn clock_lead(&self) -> Option<Duration> {
-        self.present_engine().time.clock_lead()
+        let engine = self.present_engine();
+        // A forked child does not have the image.
+        engine.shared.check_process().ok()?;
+        engine.time.clock_lead()
     }
 
     /// Runs the tasks of the background threads once.

@@ -4,7 +4,10 @@
 //! A fork beside other threads is unsafe in the test harness. Each claim is therefore tested in a
 //! separate process of this binary, whose only other threads are the filter's own.
 
-use ebbtide::{AgePartitioned, Checked, Clock, Durability, Error, Filter, Options, Reader};
+use ebbtide::{
+    AgePartitioned, Checked, Clock, Durability, Error, Filter, Options, Reader, TimeLimited,
+    Timestamp,
+};
 use ebbtide_testkit::environment;
 use futures::executor::block_on;
 use futures::future::poll_immediate;
@@ -235,6 +238,13 @@ fn refuses_everything(home: &Path) {
         assert_has(&filter, 0..2000);
         filter.close().expect("a clean end");
     }
+    // What has no error to return does not look at the image either.
+    let spec = TimeLimited::window(HANG);
+    let filter = Filter::create(home.join("timed"), spec, options()).expect("a filter");
+    let ahead = Timestamp::now() + 60 * HANG;
+    filter.call().time(ahead).insert("a").expect("an insert");
+    assert!(filter.clock_lead().is_some());
+    fork(|| assert_eq!(filter.clock_lead(), None)).ends();
 }
 
 fn tickets(home: &Path) {
