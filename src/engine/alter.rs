@@ -10,7 +10,7 @@ use crate::archive::former::{next_log, remove_unfinished};
 use crate::archive::keep_file;
 use crate::clock::Timestamp;
 use crate::engine::closing::Busy;
-use crate::engine::directory::write_file;
+use crate::engine::directory::{put_in_place, write_content};
 use crate::engine::open::{check_space, first_bank_bytes, layout, random, recover};
 use crate::engine::shared::Local;
 use crate::engine::stripe_0_records::append_heartbeat;
@@ -240,8 +240,10 @@ impl<'e> Alteration<'e> {
             _ => FileName::KeptMeta { since: second, until: lsn },
         };
         let former = former.to_string();
-        let name = FileName::Meta.to_string();
+        let (name, temporary) = (FileName::Meta.to_string(), shared.log.next_temporary());
         let prepared = written.and_then(|()| {
+            // While the filter can still stay as it is, if the disk is full.
+            write_content(&*media, temporary, &name, &meta.encode())?;
             let linked = media.link_new(&name, &former).and_then(|()| media.sync());
             linked.map_err(Error::io("link", media.path().join(&name)))?;
             shared.check_directory()
@@ -249,13 +251,14 @@ impl<'e> Alteration<'e> {
         if let Err(error) = prepared {
             // The first error is the one to report. What is left, the next opener removes.
             let _ = media.remove(&former);
+            let _ = media.remove(&FileName::Temporary(temporary).to_string());
             let _ = remove_unfinished(&*media, &shared.meta, numbers());
             return Err(error);
         }
         drop(machine);
         // From here on no handle writes here any more, whoever takes the stripes.
         shared.header().status().retire_to_alter();
-        write_file(&*media, shared.log.next_temporary(), &name, &meta.encode())?;
+        put_in_place(&*media, temporary, &name)?;
         drop(stopped.held);
         let banks = shared.header().state();
         shared.image.files().free(banks.banks().map(|bank| bank.id));

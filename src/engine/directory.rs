@@ -32,15 +32,32 @@ pub(crate) fn write_file(
     name: &str,
     bytes: &[u8],
 ) -> Result<()> {
+    write_content(media, temporary, name, bytes)?;
+    put_in_place(media, temporary, name)
+}
+
+/// Writes what a small file will contain, under a temporary name: all that [`write_file`] needs
+/// space for.
+pub(crate) fn write_content(
+    media: &dyn Media,
+    temporary: u64,
+    name: &str,
+    bytes: &[u8],
+) -> Result<()> {
     let temporary = FileName::Temporary(temporary).to_string();
     let write = || {
         let file = media.create(&temporary, 0)?;
         file.write_at(bytes, 0)?;
-        file.sync()?;
-        media.rename(&temporary, name)?;
-        media.sync()
+        file.sync()
     };
     write().map_err(Error::io("write", media.path().join(name)))
+}
+
+/// Gives what was [written](write_content) its name, durably.
+pub(crate) fn put_in_place(media: &dyn Media, temporary: u64, name: &str) -> Result<()> {
+    let temporary = FileName::Temporary(temporary).to_string();
+    let named = media.rename(&temporary, name).and_then(|()| media.sync());
+    named.map_err(Error::io("write", media.path().join(name)))
 }
 
 /// Removes temporary files, sockets of the dead, and the banks of an earlier image: they are never

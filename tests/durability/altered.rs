@@ -14,12 +14,13 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 
 /// The claims, by name.
-pub const ALL: [(&str, fn()); 7] = [
+pub const ALL: [(&str, fn()); 8] = [
     ("wherever_an_alteration_dies_the_filter_is_the_old_one_or_the_new_one", dies),
     ("whichever_call_of_an_alteration_fails_its_handles_continue_and_nothing_is_lost", fails),
     ("what_an_alteration_could_not_put_away_is_kept_by_the_next_checkpoints", put_away_later),
     ("what_a_failed_alteration_leaves_costs_no_log_that_the_filter_still_needs", leaves),
     ("on_a_disk_that_is_too_full_for_an_alteration_the_filter_stays_as_it_is", full),
+    ("an_alteration_for_which_there_is_no_space_makes_nobody_recover_the_filter", full_at_once),
     ("log_that_an_alteration_could_not_put_away_is_space_on_a_full_disk", full_later),
     ("where_files_have_one_name_no_alteration_begins_and_the_filter_stays_as_it_is", one_name),
 ];
@@ -297,6 +298,38 @@ fn full() {
     }
     assert!(refused > 0 && refused < tried, "{refused} of {tried}");
     println!("{altered} of {refused} refused ones have altered the filter");
+}
+
+/// Whichever call of an alteration is the first to find no space: the image stays in use, unless
+/// `meta` was replaced.
+fn full_at_once() {
+    // Each recovery begins one.
+    let timeline = |disk: &CrashDisk| disk.names("wal-").last().map(|name| name[..10].to_owned());
+    let mut refused = 0;
+    for at in 1.. {
+        let what = format!("full from call {at} on");
+        let disk = CrashDisk::new();
+        let made = Filter::create_on(Arc::new(disk.clone()), old(), kept()).expect("a filter");
+        insert(&made, 0..KEYS);
+        let before = (disk.content("meta"), timeline(&disk));
+        disk.plan(Some(Plan::new(Fault::NoSpace, at, true)));
+        let done = made.alter(new(), Unlogged::Refuse);
+        let has_struck = disk.plan(None).is_some_and(|plan| plan.has_struck());
+        if !has_struck {
+            done.unwrap_or_else(|error| panic!("{what}: {error}"));
+            break;
+        }
+        if disk.content("meta") != before.0 {
+            continue;
+        }
+        let error = done.expect_err("it is as it was");
+        assert!(error.is_full(), "{what}: {error}");
+        refused += 1;
+        assert!(has_all(&made, KEYS), "{what}");
+        insert(&made, KEYS..KEYS + 1);
+        assert_eq!(timeline(&disk), before.1, "{what}");
+    }
+    assert!(refused > 3, "{refused}");
 }
 
 /// Returns a filter that was altered although a call of that has failed, if the log from before was
