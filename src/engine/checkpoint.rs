@@ -354,14 +354,18 @@ impl Checkpoints {
         State::copy(&self.shared.image)
     }
 
-    /// Acquires a stripe; if that fails, its owner is waited for no more.
+    /// Acquires a stripe, unless the filter was altered. An owner that keeps it for too long is
+    /// waited for no more.
     fn hold(&self, stripe: usize, wait: Wait) -> Result<StripeGuard<'_, Local>> {
         let held = self.stripes.acquire(stripe, wait);
         if matches!(held, Err(Error::WouldWait { .. })) {
             let word = self.shared.header().stripe(stripe).lock_word();
             *self.abandoned.lock() = Some((stripe, stripe_lock::held_now(word)));
         }
-        held
+        let held = held?;
+        // The handle closes this engine then, and all of its threads wait for that.
+        self.shared.check_unaltered()?;
+        Ok(held)
     }
 
     /// Returns whether the stripe that a checkpoint waited for in vain has the same owner now. It

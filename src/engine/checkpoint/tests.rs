@@ -165,6 +165,26 @@ fn a_block_that_is_being_changed_is_copied_after_that() {
 }
 
 #[test]
+fn a_copy_of_an_image_that_an_alteration_has_retired_ends_before_the_next_block() {
+    let (filter, memory) = made();
+    insert(&filter, 0..3);
+    let engine = &filter.engine();
+    // The last stripe: blocks are copied once its sums are.
+    let owner = engine.stripes.acquire(2, Wait::Always).expect("a stripe");
+    let (start, uuid) = (engine.header().tail().read(), engine.header().identity().uuid);
+    let name = FileName::Snapshot { start }.to_string();
+    std::thread::scope(|scope| {
+        let copying = scope.spawn(|| engine.checkpoints.copy_to(Place::New, &name, Wait::Always));
+        (0..50).take_while(|_| !copying.is_finished()).for_each(|_| primitives::sleep(PAUSE));
+        engine.header().status().retire_to_alter();
+        drop(owner);
+        let ended = copying.join().expect("no panic");
+        assert!(matches!(ended, Err(Error::Retired { .. })), "{ended:?}");
+    });
+    assert!(SnapshotReader::open(&*memory, start, uuid).is_err(), "the rest was not copied");
+}
+
+#[test]
 fn who_removes_log_below_a_snapshot_that_nobody_announced_can_repair_what_its_writer_left() {
     let memory = Arc::new(Memory::new());
     let options = Options::new().hash_seed(7).stripes(8).segment_bytes(4096);
