@@ -258,7 +258,7 @@ impl<'e> Alteration<'e> {
         drop(machine);
         // From here on no handle writes here any more, whoever takes the stripes.
         shared.header().status().retire_to_alter();
-        put_in_place(&*media, temporary, &name)?;
+        replace_meta(&*media, temporary, &former)?;
         drop(stopped.held);
         let banks = shared.header().state();
         shared.image.files().free(banks.banks().map(|bank| bank.id));
@@ -268,6 +268,19 @@ impl<'e> Alteration<'e> {
         made.shared.slots.end_opening()?;
         Ok(made)
     }
+}
+
+/// Gives the new `meta` its name. If the directory cannot be synced then, the former one gets its
+/// name back: the next opener would take the new one for durable, and a power cut might undo it.
+fn replace_meta(media: &dyn Media, temporary: u64, former: &str) -> Result<()> {
+    let name = FileName::Meta.to_string();
+    put_in_place(media, temporary, &name).inspect_err(|_| {
+        // The new one keeps a name until that is durable. If it was not renamed, it still has this
+        // name, and nothing is undone.
+        let linked = media.link_new(&name, &FileName::Temporary(temporary).to_string());
+        // The first error is the one to report.
+        let _ = linked.and_then(|()| media.rename(former, &name)).and_then(|()| media.sync());
+    })
 }
 
 /// Writes the first segment of a new log, and a snapshot at its beginning.

@@ -14,11 +14,12 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 
 /// The claims, by name.
-pub const ALL: [(&str, fn()); 8] = [
+pub const ALL: [(&str, fn()); 9] = [
     ("wherever_an_alteration_dies_the_filter_is_the_old_one_or_the_new_one", dies),
     ("whichever_call_of_an_alteration_fails_its_handles_continue_and_nothing_is_lost", fails),
     ("what_an_alteration_could_not_put_away_is_kept_by_the_next_checkpoints", put_away_later),
     ("what_a_failed_alteration_leaves_costs_no_log_that_the_filter_still_needs", leaves),
+    ("a_meta_whose_name_may_not_be_durable_is_taken_back_before_anybody_writes", taken_back),
     ("on_a_disk_that_is_too_full_for_an_alteration_the_filter_stays_as_it_is", full),
     ("an_alteration_for_which_there_is_no_space_makes_nobody_recover_the_filter", full_at_once),
     ("log_that_an_alteration_could_not_put_away_is_space_on_a_full_disk", full_later),
@@ -252,6 +253,45 @@ fn leaves() {
         }
     }
     assert!(refused > 40 && left > 5, "{refused} refused, {left} left a segment");
+}
+
+/// A sync of the directory fails after a change of the name `meta`, or of its second one, and no
+/// later sync proves anything about a name that is not changed again.
+fn taken_back() {
+    let mut failed = 0;
+    for keep in [Keep::Bytes(1 << 30), Keep::Nothing] {
+        for at in 1.. {
+            let what = format!("{keep}, sync {at} of the directory");
+            let disk = CrashDisk::new();
+            disk.doubt_failed_names();
+            let options = || kept().keep_log(keep);
+            let made = Filter::create_on(Arc::new(disk.clone()), old(), options());
+            let made = made.expect("a filter");
+            insert(&made, 0..KEYS);
+            disk.plan(Some(Plan::new(Fault::DirectorySyncFails, at, false)));
+            let done = made.alter(new(), Unlogged::Refuse);
+            let has_struck = disk.plan(None).is_some_and(|plan| plan.has_struck());
+            if !has_struck {
+                done.unwrap_or_else(|error| panic!("{what}: {error}"));
+                break;
+            }
+            let is_of_meta =
+                |error: &Error| matches!(error, Error::Io { path, .. } if path.ends_with("meta"));
+            if !done.as_ref().is_err_and(is_of_meta) {
+                continue;
+            }
+            failed += 1;
+            insert(&made, KEYS..KEYS + 10);
+            made.sync().unwrap_or_else(|error| panic!("{what}: {error}"));
+            for seed in 0..12 {
+                let cut: Arc<dyn Media> = Arc::new(disk.without_power(Random::new(seed)));
+                let again = Filter::<Bloom>::open_on(cut, options());
+                let again = again.unwrap_or_else(|error| panic!("{what}, cut {seed}: {error}"));
+                assert!(has_all(&again, KEYS + 10), "{what}, cut {seed}");
+            }
+        }
+    }
+    assert_eq!(failed, 4, "one of each kind, with kept log and without");
 }
 
 /// Returns the space that all files take.

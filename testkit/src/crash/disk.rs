@@ -153,6 +153,12 @@ impl CrashDisk {
         self.0.state().failing = true;
     }
 
+    /// Lets names that were changed before a failed sync of the directory be in doubt until they
+    /// are changed again, also once the filter was opened.
+    pub fn doubt_failed_names(&self) {
+        self.0.state().tape.doubts_failed = true;
+    }
+
     /// Lets syncs report success and do nothing, from now on; the monitor then expects nothing.
     pub fn lie(&self) {
         self.0.state().lying = true;

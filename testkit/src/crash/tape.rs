@@ -328,6 +328,8 @@ pub struct Tape {
     /// The moments of failed syncs of the directory, and when the filter was opened after each:
     /// until then no sync proves anything about a name that was changed before the failure.
     failed: Vec<(Moment, Option<Moment>)>,
+    /// Whether that opening changes nothing: such a name must be changed again.
+    pub doubts_failed: bool,
     /// The moments right before a sync of data that was not certainly on disk.
     fullest: Vec<Moment>,
 }
@@ -344,6 +346,7 @@ impl Tape {
             told: Course::beginning(Told::default()),
             syncs: Vec::new(),
             failed: Vec::new(),
+            doubts_failed: false,
             fullest: Vec::new(),
         }
     }
@@ -396,6 +399,9 @@ impl Tape {
 
     /// Records that the filter was opened.
     pub fn reopen(&mut self) {
+        if self.doubts_failed {
+            return;
+        }
         let now = self.now;
         self.failed.iter_mut().for_each(|(_, reopened)| *reopened = reopened.or(Some(now)));
     }
