@@ -244,7 +244,7 @@ impl History {
 
     fn read_within(&mut self, patience: Duration) -> Result<Option<Commit>> {
         if self.read.is_empty() {
-            let commits: Vec<Commit> = self.collect(None, patience)?;
+            let (_, commits): (_, Vec<Commit>) = self.collect(None, patience)?;
             self.read.extend(commits);
         }
         Ok(self.read.pop_front())
@@ -277,8 +277,7 @@ impl History {
     /// # Errors
     /// As [`History::read`].
     pub fn read_piece(&mut self) -> Result<Option<Piece>> {
-        let first = self.next;
-        let raw: Raw = self.collect(None, BRIEFLY)?;
+        let (first, raw): (_, Raw) = self.collect(None, BRIEFLY)?;
         if self.next == first {
             return Ok(None);
         }
@@ -292,14 +291,17 @@ impl History {
     /// with [`History::read`]. `alone`: the extent of the log, for a caller that keeps everybody
     /// from writing and altering the filter.
     pub(super) fn read_operations(&mut self, alone: Option<KnownExtent>) -> Result<Vec<Operation>> {
-        self.collect(alone, PATIENCE)
+        Ok(self.collect(alone, PATIENCE)?.1)
     }
 
+    /// Reads what comes next. Also returns the LSN at which that begins, which is less than the one
+    /// to read next was if the log was altered there.
     fn collect<C: Collected>(
         &mut self,
         alone: Option<KnownExtent>,
         patience: Duration,
-    ) -> Result<C> {
+    ) -> Result<(u64, C)> {
+        let mut first = self.next;
         loop {
             self.enter_next_revision()?;
             let before = self.next;
@@ -313,7 +315,10 @@ impl History {
             };
             let (read, log): (Read<C>, _) = match read {
                 Err(Error::Retired { .. }) => match self.note_alteration() {
-                    Ok(()) | Err(Error::Retired { .. }) => continue,
+                    Ok(()) | Err(Error::Retired { .. }) => {
+                        first = first.min(self.next);
+                        continue;
+                    }
                     Err(error) => return Err(error),
                 },
                 read => read.map_err(|error| explained(&*self.media, error))?,
@@ -321,7 +326,7 @@ impl History {
             // Only now is it certain that nobody has opened the filter meanwhile.
             (self.next, self.timeline, self.log) = (read.next, read.timeline, log);
             if self.next == before || !read.found.is_empty() {
-                return Ok(read.found);
+                return Ok((first, read.found));
             }
         }
     }
@@ -493,66 +498,4 @@ impl Iterator for History {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-    use crate::history::Unlogged;
-    use crate::locks::session::Sessions;
-    use crate::media::{Access, Memory};
-    use crate::{Bloom, Filter, Keep, Options};
-
-    #[test]
-    fn a_reader_from_which_the_log_before_an_alteration_is_removed_says_that_it_is_not_kept() {
-        let memory = Arc::new(Memory::new());
-        let options = Options::new().background(false).keep_log(Keep::Bytes(1 << 20));
-        let filter = Filter::create_on(memory.clone(), Bloom::capacity(1000), options);
-        let filter = filter.expect("a filter");
-        (0..9_u64).for_each(|key| assert!(filter.insert(key.to_le_bytes()).is_ok()));
-        filter.alter(Bloom::capacity(2000), Unlogged::Refuse).expect("its log is kept");
-        let mut history = History::open_on(memory.clone()).expect("its log").with_undurable();
-        assert_eq!(history.next_lsn(), 1);
-        let names = memory.list().expect("a directory").into_iter();
-        for kept in names.filter(|name| name.starts_with("kept-") && name.contains("-wal-")) {
-            memory.remove(&kept).expect("a file");
-        }
-        let refused = history.read();
-        assert!(matches!(refused, Err(Error::NotKept { from: 10, .. })), "{refused:?}");
-    }
-
-    #[test]
-    fn a_note_behind_an_alteration_hides_no_record_from_a_reader_that_follows() {
-        let memory = Arc::new(Memory::new());
-        let options = Options::new().background(false).keep_log(Keep::Bytes(1 << 20));
-        let filter = Filter::create_on(memory.clone(), Bloom::capacity(1000), options);
-        let filter = filter.expect("a filter");
-        filter.insert("before").expect("an insert");
-        let mut history = History::open_on(memory).expect("its log").with_undurable();
-        assert!(history.read().expect("it is there").is_some());
-        let altered = filter.alter(Bloom::capacity(2000), Unlogged::Refuse);
-        // As if a sync had noted there what it had made durable, and that had been read.
-        history.next = altered.expect("its log is kept").lsn + 2;
-        filter.insert("after").expect("an insert");
-        let commit = history.read().expect("it is there").expect("a commit");
-        assert_eq!(commit.lsn, history.next_lsn() - 1);
-        assert_eq!(history.read().expect("no error"), None);
-    }
-
-    #[test]
-    fn who_cannot_try_again_waits_for_a_process_that_opens_the_filter() {
-        let memory = Arc::new(Memory::new());
-        let options = Options::new().background(false);
-        let filter = Filter::create_on(memory.clone(), Bloom::capacity(1000), options);
-        filter.expect("a filter").insert("a key").expect("an insert");
-        let mut history = History::open_on(memory.clone()).expect("its log");
-        let opener = Sessions::open(&*memory, Access::Write).expect("the lock file");
-        assert!(opener.try_opening().expect("no error"));
-        assert!(matches!(history.read(), Err(Error::Locked { .. })));
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                primitives::sleep(5 * BRIEFLY);
-                opener.end_opening().expect("no error");
-            });
-            let read = history.read_patiently().expect("the filter, once it is open");
-            assert!(read.is_some());
-        });
-    }
-}
+mod tests;

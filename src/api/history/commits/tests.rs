@@ -1,0 +1,85 @@
+//! A reader of the log beside alterations and openings.
+
+use super::*;
+use crate::history::Unlogged;
+use crate::locks::session::Sessions;
+use crate::media::{Access, Memory};
+use crate::{Bloom, Filter, Keep, Options};
+
+#[test]
+fn a_reader_from_which_the_log_before_an_alteration_is_removed_says_that_it_is_not_kept() {
+    let memory = Arc::new(Memory::new());
+    let options = Options::new().background(false).keep_log(Keep::Bytes(1 << 20));
+    let filter = Filter::create_on(memory.clone(), Bloom::capacity(1000), options);
+    let filter = filter.expect("a filter");
+    (0..9_u64).for_each(|key| assert!(filter.insert(key.to_le_bytes()).is_ok()));
+    filter.alter(Bloom::capacity(2000), Unlogged::Refuse).expect("its log is kept");
+    let mut history = History::open_on(memory.clone()).expect("its log").with_undurable();
+    assert_eq!(history.next_lsn(), 1);
+    let names = memory.list().expect("a directory").into_iter();
+    for kept in names.filter(|name| name.starts_with("kept-") && name.contains("-wal-")) {
+        memory.remove(&kept).expect("a file");
+    }
+    let refused = history.read();
+    assert!(matches!(refused, Err(Error::NotKept { from: 10, .. })), "{refused:?}");
+}
+
+#[test]
+fn a_note_behind_an_alteration_hides_no_record_from_a_reader_that_follows() {
+    let memory = Arc::new(Memory::new());
+    let options = Options::new().background(false).keep_log(Keep::Bytes(1 << 20));
+    let filter = Filter::create_on(memory.clone(), Bloom::capacity(1000), options);
+    let filter = filter.expect("a filter");
+    filter.insert("before").expect("an insert");
+    let mut history = History::open_on(memory).expect("its log").with_undurable();
+    assert!(history.read().expect("it is there").is_some());
+    let altered = filter.alter(Bloom::capacity(2000), Unlogged::Refuse);
+    // As if a sync had noted there what it had made durable, and that had been read.
+    history.next = altered.expect("its log is kept").lsn + 2;
+    filter.insert("after").expect("an insert");
+    let commit = history.read().expect("it is there").expect("a commit");
+    assert_eq!(commit.lsn, history.next_lsn() - 1);
+    assert_eq!(history.read().expect("no error"), None);
+}
+
+#[test]
+fn a_note_behind_an_alteration_hides_no_record_from_a_reader_of_pieces() {
+    for inserts in 0..3_u64 {
+        let memory = Arc::new(Memory::new());
+        let options = Options::new().background(false).keep_log(Keep::Bytes(1 << 20));
+        let filter = Filter::create_on(memory.clone(), Bloom::capacity(1000), options);
+        let filter = filter.expect("a filter");
+        filter.insert("before").expect("an insert");
+        let mut history = History::open_on(memory).expect("its log").with_undurable();
+        assert!(history.read_piece().expect("it is there").is_some());
+        let altered = filter.alter(Bloom::capacity(2000), Unlogged::Refuse);
+        let first = altered.expect("its log is kept").lsn + 1;
+        // As if a sync had noted there what it had made durable, and that had been read.
+        history.next = first + 1;
+        (0..inserts).for_each(|key| assert!(filter.insert(key.to_le_bytes()).is_ok()));
+        let piece = history.read_piece().expect("no error");
+        let found = piece.map(|piece| (piece.first, piece.end(), piece.has_changes()));
+        assert_eq!(found, (inserts > 0).then_some((first, first + inserts, true)));
+        assert_eq!(history.read_piece().expect("no error"), None);
+    }
+}
+
+#[test]
+fn who_cannot_try_again_waits_for_a_process_that_opens_the_filter() {
+    let memory = Arc::new(Memory::new());
+    let options = Options::new().background(false);
+    let filter = Filter::create_on(memory.clone(), Bloom::capacity(1000), options);
+    filter.expect("a filter").insert("a key").expect("an insert");
+    let mut history = History::open_on(memory.clone()).expect("its log");
+    let opener = Sessions::open(&*memory, Access::Write).expect("the lock file");
+    assert!(opener.try_opening().expect("no error"));
+    assert!(matches!(history.read(), Err(Error::Locked { .. })));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            primitives::sleep(5 * BRIEFLY);
+            opener.end_opening().expect("no error");
+        });
+        let read = history.read_patiently().expect("the filter, once it is open");
+        assert!(read.is_some());
+    });
+}
