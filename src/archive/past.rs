@@ -68,6 +68,7 @@ impl<'a> Past<'a> {
         let mut revisions = revisions(media, now)?;
         // Only of an altered filter there are more.
         let last = revisions.pop().unwrap_or_else(|| Revision::present(now));
+        let mut damage = None;
         for revision in revisions {
             let is_before = match at {
                 // The last record is the alteration itself: as of it, it has happened.
@@ -77,17 +78,41 @@ impl<'a> Past<'a> {
             if !is_before {
                 continue;
             }
-            let past = Self::open(media, revision, KnownExtent::Nothing, at)?;
-            // Parts of its log may be gone.
-            if past.history.segments().is_empty() {
-                continue;
-            }
-            // Without a later commit, also where its end is gone, the next one decides.
-            if matches!(at, At::Lsn(_)) || past.first_beyond(at)?.0.is_some() {
-                return Ok(past);
+            match Self::former(media, revision, at) {
+                Ok(None) => {}
+                Ok(Some(past)) => return past.behind(damage, at),
+                // A time may lie behind all of this log.
+                Err(error) if matches!(at, At::Time(_)) && error.is_damage() => {
+                    damage = damage.or(Some(error));
+                }
+                Err(error) => return Err(error),
             }
         }
-        Self::open(media, last, known, at)
+        Self::open(media, last, known, at)?.behind(damage, at)
+    }
+
+    /// Opens the log from before an alteration, if that shows that it has a moment.
+    fn former(media: &'a dyn Media, revision: Revision, at: At) -> Result<Option<Self>> {
+        let past = Self::open(media, revision, KnownExtent::Nothing, at)?;
+        // Parts of its log may be gone.
+        if past.history.segments().is_empty() {
+            return Ok(None);
+        }
+        // Without a later commit, also where its end is gone, the next one decides.
+        let has = matches!(at, At::Lsn(_)) || past.first_beyond(at)?.0.is_some();
+        Ok(has.then_some(past))
+    }
+
+    /// Returns the error of the log before, unless the moment lies behind all of that: a base of
+    /// this log, which has it all, has no later time.
+    fn behind(self, before: Option<Error>, at: At) -> Result<Self> {
+        let log = (&self.whole, self.revision.meta.log_uuid);
+        match (before, at) {
+            (Some(error), At::Time(time)) if base_until(log, &self.bases, time)?.is_none() => {
+                Err(error)
+            }
+            _ => Ok(self),
+        }
     }
 
     /// Opens the log of a revision, or what a moment needs of it if the rest cannot be opened.

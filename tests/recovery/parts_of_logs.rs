@@ -155,6 +155,32 @@ fn a_late_time_needs_no_log_from_before_an_alteration_that_cannot_be_opened() {
 }
 
 #[test]
+fn a_time_behind_an_alteration_needs_no_damaged_record_of_the_log_before() {
+    let media = memory();
+    let filter = kept(&media);
+    insert(&filter, 0..420);
+    // Behind the newest snapshot of that log, with what a sync notes behind it.
+    let damaged = filter.digest().expect("a digest").lsn;
+    insert(&filter, 420..450);
+    filter.alter(window(1), Unlogged::Refuse).expect("its log is kept");
+    insert(&filter, 450..460);
+    let (first, name) = segments(&*media, damaged + 1).pop().expect("kept log");
+    let file = media.open(&name, Access::Write).expect("kept log");
+    file.write_at(&[0xFF; 8], 4096 + (damaged - first) * 32).expect("a damage");
+    let log = || History::open_on(media.clone()).expect("a log").with_undurable();
+    for (time, present) in [(1000, 459), (455, 455), (449, 449), (410, 410)] {
+        let time = At::Time(second(time));
+        let found = at(&media, time).unwrap_or_else(|error| panic!("{time}: {error}"));
+        let has = |key: u64| found.contains(key.to_le_bytes()).expect("an answer");
+        assert!(has(present) && !has(present + 1), "{time}");
+        log().after(time).unwrap_or_else(|error| panic!("{time}: {error}"));
+    }
+    let needed = At::Time(second(430));
+    assert_eq!(at(&media, needed).expect_err("it is needed").code(), Code::Damaged);
+    assert_eq!(log().after(needed).expect_err("it is needed").code(), Code::Damaged);
+}
+
+#[test]
 fn a_log_without_a_base_says_what_it_has_with_an_lsn_of_it() {
     let media = memory();
     let filter = kept(&media);
