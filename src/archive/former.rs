@@ -28,8 +28,9 @@ pub fn next_log(before: u128, random: u64) -> u128 {
     u128::from(mark(before)) << 64 | u128::from(random)
 }
 
-/// Returns whether a log follows another one.
-fn follows(log: u128, before: u128) -> bool {
+/// Returns whether a log follows another one directly.
+#[must_use]
+pub fn follows(log: u128, before: u128) -> bool {
     (log >> 64) as u64 == mark(before)
 }
 

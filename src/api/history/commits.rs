@@ -4,6 +4,7 @@ use crate::admin::look::{PATIENCE, look_at, look_within};
 use crate::admin::parts::Piece;
 use crate::api::history::operations::{Commit, Operation};
 use crate::archive::At;
+use crate::archive::former::follows;
 use crate::archive::past::Past;
 use crate::archive::revisions::{Revision, revisions};
 use crate::archive::whole::{Whole, explained};
@@ -341,23 +342,42 @@ impl History {
     fn note_alteration(&mut self) -> Result<()> {
         let (media, now) = (&*self.media, read_meta(&*self.media)?);
         if self.revision.end.is_none() {
-            let (own, log) = (self.revision.meta.log_uuid, now.log_uuid);
+            let own = self.revision.meta.log_uuid;
             let mut known = revisions(media, &now)?.into_iter();
-            let Some(revision) = known.find(|revision| revision.meta.log_uuid == own) else {
-                let (from, end) = look_within(media, &now, BRIEFLY, |known| {
-                    let log = Log::open(media, &Listing::of_filter(media, log)?, log)?;
-                    let first = log.segments().first().map_or(1, |segment| segment.first);
-                    Ok((first.max(1) - 1, log.end(media, known)?))
-                })?;
-                let (path, wanted) = (media.path().to_path_buf(), format!("lsn:{}", self.next - 1));
-                return Err(Error::NotKept { path, wanted, from, end });
-            };
-            // Behind the alteration the former log may have a note that changes nothing.
-            self.next = self.next.min(revision.end.unwrap_or(u64::MAX));
-            self.revision = revision;
+            if let Some(revision) = known.find(|revision| revision.meta.log_uuid == own) {
+                // Behind the alteration the former log may have a note that changes nothing.
+                self.next = self.next.min(revision.end.unwrap_or(u64::MAX));
+                self.revision = revision;
+            } else {
+                self.next = self.first_of(&now)?;
+                self.revision = Revision::present(&now);
+                (self.timeline, self.log) = (0, None);
+            }
         }
         self.now = now;
         Ok(())
+    }
+
+    /// Returns where the present log begins if nothing was missed of the log before it, which is
+    /// gone.
+    fn first_of(&self, now: &Meta) -> Result<u64> {
+        let media = &*self.media;
+        let (first, end) = look_within(media, now, BRIEFLY, |known| {
+            let log = now.log_uuid;
+            let log = Log::open(media, &Listing::of_filter(media, log)?, log)?;
+            let first = log.segments().first().map(|segment| segment.first);
+            Ok((first, log.end(media, known)?))
+        })?;
+        // What is not durable may have been taken back since it was read.
+        let may_follow = self.durable && follows(now.log_uuid, self.revision.meta.log_uuid);
+        match first {
+            Some(first) if may_follow && first <= self.next => Ok(first),
+            _ => {
+                let (path, wanted) = (media.path().to_path_buf(), format!("lsn:{}", self.next - 1));
+                let from = first.map_or(0, |first| first.saturating_sub(1));
+                Err(Error::NotKept { path, wanted, from, end })
+            }
+        }
     }
 
     /// Continues with the log that follows an alteration, once that before was read.

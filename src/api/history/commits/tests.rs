@@ -4,7 +4,7 @@ use super::*;
 use crate::history::Unlogged;
 use crate::locks::session::Sessions;
 use crate::media::{Access, Memory};
-use crate::{Bloom, Filter, Keep, Options};
+use crate::{Bloom, Durability, Filter, Keep, Options};
 
 #[test]
 fn a_reader_from_which_the_log_before_an_alteration_is_removed_says_that_it_is_not_kept() {
@@ -61,6 +61,29 @@ fn a_note_behind_an_alteration_hides_no_record_from_a_reader_of_pieces() {
         let found = piece.map(|piece| (piece.first, piece.end(), piece.has_changes()));
         assert_eq!(found, (inserts > 0).then_some((first, first + inserts, true)));
         assert_eq!(history.read_piece().expect("no error"), None);
+    }
+}
+
+#[test]
+fn a_reader_of_all_durable_records_follows_an_alteration_that_has_removed_the_former_log() {
+    for (read, is_all) in [(0, false), (1, true), (2, true)] {
+        let memory = Arc::new(Memory::new());
+        let options = Options::new().background(false).durability(Durability::Always);
+        let filter = Filter::create_on(memory.clone(), Bloom::capacity(1000), options);
+        let filter = filter.expect("a filter");
+        filter.insert("before").expect("an insert");
+        let mut history = History::open_on(memory).expect("its log");
+        assert!(history.read().expect("it is there").is_some());
+        let altered = filter.alter(Bloom::capacity(2000), Unlogged::Refuse);
+        let altered = altered.expect("its log is there").lsn;
+        // As if it had read the log up to the alteration, with it, or also with a note behind it.
+        history.next = altered + read;
+        filter.insert("after").expect("an insert");
+        match history.read() {
+            Ok(Some(commit)) if is_all => assert_eq!(commit.lsn, altered + 1),
+            Err(Error::NotKept { from, .. }) if !is_all => assert_eq!(from, altered),
+            other => panic!("{read}: {other:?}"),
+        }
     }
 }
 
