@@ -218,21 +218,21 @@ impl Reclaim {
         let mut files = listing.kept_segments.len() + listing.kept_snapshots.len();
         if keep == Keep::Nothing {
             remove_for_good(media, superfluous.iter().copied(), numbers())?;
-            if !listing.has_kept() {
-                return Ok(());
-            }
         } else {
             kept_files::keep(media, superfluous, second, listing)?;
             files += superfluous.len();
-        }
-        let is_large = snapshot_bytes > self.shared.meta.segment_records * RECORD_BYTES * 2;
-        if !is_large && !self.pruning.lock().is_due(keep, files, second) {
-            return Ok(());
         }
         // Whoever altered the filter may have failed to put the log from before away. As long as
         // that is so, what is kept of it stays: the archive does not see the rest.
         if !listing.others.is_empty() {
             put_away(media, &self.shared.meta, (keep, second), numbers())?;
+        }
+        if keep == Keep::Nothing && !listing.has_kept() {
+            return Ok(());
+        }
+        let is_large = snapshot_bytes > self.shared.meta.segment_records * RECORD_BYTES * 2;
+        if !is_large && !self.pruning.lock().is_due(keep, files, second) {
+            return Ok(());
         }
         let archive = Archive::read(media, &self.shared.meta)?;
         let now = Now { wall: second, even: self.even_clock.second(self.shared.header()) };

@@ -14,10 +14,11 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 
 /// The claims, by name.
-pub const ALL: [(&str, fn()); 9] = [
+pub const ALL: [(&str, fn()); 10] = [
     ("wherever_an_alteration_dies_the_filter_is_the_old_one_or_the_new_one", dies),
     ("whichever_call_of_an_alteration_fails_its_handles_continue_and_nothing_is_lost", fails),
     ("what_an_alteration_could_not_put_away_is_kept_by_the_next_checkpoints", put_away_later),
+    ("without_kept_log_a_checkpoint_removes_what_an_alteration_could_not_put_away", removed_later),
     ("what_a_failed_alteration_leaves_costs_no_log_that_the_filter_still_needs", leaves),
     ("a_meta_whose_name_may_not_be_durable_is_taken_back_before_anybody_writes", taken_back),
     ("on_a_disk_that_is_too_full_for_an_alteration_the_filter_stays_as_it_is", full),
@@ -411,6 +412,24 @@ fn full_later() {
         }
     }
     assert!(left > 10, "{left}");
+}
+
+/// Without kept log.
+fn removed_later() {
+    let mut left = 0;
+    for call in 1.. {
+        let (memory, _, filter) = match not_put_away(Keep::Nothing, call) {
+            Ok(made) => made,
+            Err(true) => break,
+            Err(false) => continue,
+        };
+        left += 1;
+        filter.checkpoint().unwrap_or_else(|error| panic!("call {call}: {error}"));
+        let names = memory.list().expect("a directory");
+        assert!(!names.iter().any(|name| name.starts_with("wal-000002")), "{call}: {names:?}");
+        assert!(has_all(&filter, 2 * KEYS), "call {call}");
+    }
+    assert!(left > 5, "{left}");
 }
 
 /// Fills the disk of a filter, and writes to it. Of the calls the one of this number fails, unless
