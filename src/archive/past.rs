@@ -120,6 +120,8 @@ impl<'a> Past<'a> {
         let whole = if revision.end.is_some() { Whole::past(media) } else { Whole::new(media) };
         let meta = &revision.meta;
         let mut listing = Listing::of_filter(&whole, meta.log_uuid)?;
+        // A damaged header does not say whose it is.
+        listing.segments.retain(|&(_, first)| revision.reaches(first));
         let mut bases = Vec::new();
         for &start in &listing.snapshots {
             match SnapshotReader::open(&whole, start, meta.log_uuid) {

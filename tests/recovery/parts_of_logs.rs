@@ -181,6 +181,25 @@ fn a_time_behind_an_alteration_needs_no_damaged_record_of_the_log_before() {
 }
 
 #[test]
+fn a_moment_before_an_alteration_needs_no_log_behind_it_that_cannot_be_opened() {
+    let media = memory();
+    let filter = kept(&media);
+    insert(&filter, 0..450);
+    let (before, lsn) = (digest(&filter), filter.digest().expect("a digest").lsn);
+    let altered = filter.alter(window(1), Unlogged::Refuse).expect("its log is kept");
+    insert(&filter, 450..1200);
+    let mut all = segments(&*media, u64::MAX);
+    all.retain(|&(first, _)| first > altered.lsn);
+    let file = media.open(&all[0].1, Access::Write).expect("kept log");
+    file.write_at(&[0xFF; 8], 0).expect("a damage");
+    let found = at(&media, At::Lsn(lsn - 1)).expect("it is kept");
+    assert_eq!(found.digest().expect("a digest").value, before);
+    let found = at(&media, At::Time(second(440))).expect("it is kept");
+    let has = |key: u64| found.contains(key.to_le_bytes()).expect("an answer");
+    assert!(has(440) && !has(441));
+}
+
+#[test]
 fn a_log_without_a_base_says_what_it_has_with_an_lsn_of_it() {
     let media = memory();
     let filter = kept(&media);
