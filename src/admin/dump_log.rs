@@ -112,21 +112,53 @@ impl Entry {
     }
 }
 
-/// Opens the log of a filter with what is only kept. The rest is mapped, and stays readable
-/// whatever others do from here on.
-fn whole_log(media: &dyn Media, whole: &Whole<'_>, meta: &Meta) -> Result<LogReader> {
+/// Opens the part of a log that has these LSNs. If the header of a segment is damaged, only the log
+/// behind that is opened, and the error returned as well.
+fn open_behind_damage(
+    media: &dyn Media,
+    whole: &Whole<'_>,
+    (log, lsns): (u128, Range<u64>),
+) -> Result<(LogReader, Option<Error>)> {
+    let mut listing = Listing::of_filter(whole, log)?;
+    // A damaged header does not say whose it is.
+    listing.segments.retain(|(_, first)| lsns.contains(first));
+    let open = |at: usize| {
+        let segments = listing.segments[at..].to_vec();
+        LogReader::open(whole, &Listing { segments, ..Listing::default() }, log)
+    };
+    let error = match open(0) {
+        Err(error) if error.is_damage() => explained(media, error),
+        opened => return Ok((opened?, None)),
+    };
+    let all: Vec<usize> = (0..listing.segments.len()).collect();
+    Ok((open(all.partition_point(|&at| open(at).is_err()))?, Some(error)))
+}
+
+/// Opens the log of a filter since it was altered last with what is only kept, as
+/// [`open_behind_damage`]. The rest is mapped, and stays readable whatever others do from here on.
+fn whole_log(
+    media: &dyn Media,
+    whole: &Whole<'_>,
+    (meta, since): (&Meta, u64),
+) -> Result<(LogReader, Option<Error>)> {
     let needed = Listing::of_filter(media, meta.log_uuid)?;
     if !needed.has_kept() {
-        return needed_log(media, &needed, meta);
+        return Ok((needed_log(media, &needed, meta)?, None));
     }
-    let listing = Listing::of_filter(whole, meta.log_uuid)?;
-    let mut history = LogReader::open(whole, &listing, meta.log_uuid)?;
-    history.hold(whole, needed.segments.first().map_or(0, |&(_, first)| first))?;
-    Ok(history)
+    let from = needed.segments.first().map_or(0, |&(_, first)| first);
+    let (mut history, damage) = open_behind_damage(media, whole, (meta.log_uuid, since..u64::MAX))?;
+    // Only what is kept may be left out.
+    let is_needed = history.segments().first().is_none_or(|segment| segment.first > from);
+    match damage {
+        Some(error) if is_needed => return Err(error),
+        _ => history.hold(whole, from)?,
+    }
+    Ok((history, damage))
 }
 
 /// Passes every record of a filter's log to `visit`, in the order of LSNs, from the oldest that is
-/// still present.
+/// still present. The log before a kept segment whose header is damaged is left out, back to the
+/// alteration before it.
 ///
 /// # Errors
 /// [`Error::NotAFilter`](crate::Error::NotAFilter), [`Error::Locked`](crate::Error::Locked),
@@ -134,14 +166,23 @@ fn whole_log(media: &dyn Media, whole: &Whole<'_>, meta: &Meta) -> Result<LogRea
 /// records, and errors of `visit`.
 pub fn wal(dir: impl AsRef<Path>, mut visit: impl FnMut(&Entry) -> Result<()>) -> Result<()> {
     let media = Disk::new(dir.as_ref());
-    let whole = Whole::new(&media);
-    let opened = look_at(&media, |meta, known| Opened::of(&media, &whole, meta, known))?;
-    opened.records(&media, &whole, &mut visit).map(|_| ())
+    let parts = look_at(&media, |meta, known| open_parts(&media, meta, known))?;
+    let mut damage = None;
+    for part in parts {
+        let read = part.records(&media, &mut visit);
+        for error in part.damage.into_iter().chain(read.err()) {
+            if !error.is_damage() {
+                return Err(error);
+            }
+            damage.get_or_insert(error);
+        }
+    }
+    damage.map_or(Ok(()), Err)
 }
 
 /// As [`wal`], for a medium and a filter that the caller has read, before its latest alteration
 /// only if `is_past`. Returns the LSN of the oldest record that is still present, and the first LSN
-/// beyond the newest.
+/// beyond the newest. Log before a damaged header counts as gone, unless `is_past`.
 ///
 /// # Errors
 /// [`Error::Retired`] if the filter was replaced or altered meanwhile, and as [`wal`].
@@ -150,85 +191,84 @@ pub(crate) fn records(
     (meta, is_past): (&Meta, bool),
     visit: &mut dyn FnMut(&Entry) -> Result<()>,
 ) -> Result<Range<u64>> {
-    let whole = Whole::new(media);
-    let opened = look_at(media, |now, known| Opened::of(media, &whole, now, known))?;
-    let replaced = opened.meta.uuid != meta.uuid;
-    if replaced || (!is_past && opened.meta.log_uuid != meta.log_uuid) {
+    let (now, mut parts) =
+        look_at(media, |now, known| Ok((now.clone(), open_parts(media, now, known)?)))?;
+    let replaced = now.uuid != meta.uuid;
+    if replaced || (!is_past && now.log_uuid != meta.log_uuid) {
         return Err(Error::Retired { path: media.path().to_path_buf(), replaced });
     }
-    opened.records(media, &whole, visit)
-}
-
-/// The log of a filter, opened.
-struct Opened {
-    known: KnownExtent,
-    /// The log that it writes now.
-    present: LogReader,
-    meta: Meta,
-    /// The parts of its log before that, the oldest first.
-    former: Vec<(Meta, LogReader)>,
-}
-
-impl Opened {
-    fn of(media: &dyn Media, whole: &Whole<'_>, meta: &Meta, known: KnownExtent) -> Result<Self> {
-        let mut revisions = revisions(media, meta)?;
-        revisions.pop();
-        let open = |Revision { meta, end }: Revision| {
-            let past = Whole::past(media);
-            let listing = Listing::of_filter(&past, meta.log_uuid)?;
-            let history = LogReader::open(&past, &listing, meta.log_uuid)?;
-            history.end_at(end.unwrap_or(u64::MAX));
-            Ok((meta, history))
-        };
-        let former = revisions.into_iter().map(open).collect::<Result<_>>()?;
-        Ok(Self { known, present: whole_log(media, whole, meta)?, meta: meta.clone(), former })
+    let damaged = parts.iter().rposition(|part| part.damage.is_some());
+    parts.drain(..damaged.unwrap_or(0));
+    // A moment of the past may lie before it.
+    if is_past && let Some(error) = parts.first_mut().and_then(|part| part.damage.take()) {
+        return Err(error);
     }
-
-    /// See [`records`].
-    fn records(
-        self,
-        media: &dyn Media,
-        whole: &Whole<'_>,
-        visit: &mut dyn FnMut(&Entry) -> Result<()>,
-    ) -> Result<Range<u64>> {
-        let mut first = None;
-        for (meta, history) in self.former {
-            let (past, log) = (Whole::past(media), (&history, KnownExtent::Nothing));
-            let read = records_of((media, &past), &meta, log, visit)?;
-            first = first.or(read.filter(|read| !read.is_empty()).map(|read| read.start));
+    let (mut first, mut end) = (None, 1);
+    for part in &parts {
+        if let Some(read) = part.records(media, visit)? {
+            end = read.end;
+            first = first.or((!read.is_empty()).then_some(read.start));
         }
-        let log = (&self.present, self.known);
-        let read = records_of((media, whole), &self.meta, log, visit)?.unwrap_or(1..1);
-        Ok(first.unwrap_or(read.start)..read.end)
     }
+    Ok(first.unwrap_or(end)..end)
 }
 
-/// As [`records`], of a part of the log; `None` if there is none.
-fn records_of(
-    (media, whole): (&dyn Media, &Whole<'_>),
-    meta: &Meta,
-    (history, known): (&LogReader, KnownExtent),
-    visit: &mut dyn FnMut(&Entry) -> Result<()>,
-) -> Result<Option<Range<u64>>> {
-    let Some(first) = history.segments().first().map(|segment| segment.first) else {
-        return Ok(None);
-    };
-    let weighs = meta.kind.weights().is_some();
-    let mut show = |timeline, group: Group<'_>, counts| {
-        group.iter().try_for_each(|&(lsn, record)| {
-            // Word 1 of a position is no time.
-            let micros = if record.op == Op::Position { 0 } else { record.time };
-            let (time, operation) = (Timestamp::from_unix_micros(micros), record.op.name());
-            visit(&Entry { lsn, timeline, time, operation, counts, record, weighs })
-        })
-    };
-    let (mut batches, mut last) = (Batches::default(), 0);
-    let read = history.read(whole, first, known, |timeline, lsn, record| {
-        last = timeline;
-        batches.take(lsn, record, |group, counts| show(timeline, group, counts))
-    });
-    let read = read.map_err(|error| explained(media, error));
-    let stop = read.as_ref().map_or(u64::MAX, |read| read.stop);
-    let end = batches.end(stop, |group, counts| show(last, group, counts))?;
-    read.map(|_| Some(first..end))
+/// A part of a filter's log in which its parameters did not change, opened.
+struct Part {
+    meta: Meta,
+    is_past: bool,
+    history: LogReader,
+    known: KnownExtent,
+    /// The damage of a header before what was opened.
+    damage: Option<Error>,
+}
+
+/// Opens the log of a filter, the oldest part first.
+fn open_parts(media: &dyn Media, now: &Meta, known: KnownExtent) -> Result<Vec<Part>> {
+    let (mut parts, mut since) = (Vec::new(), 0);
+    for Revision { meta, end } in revisions(media, now)? {
+        let Some(end) = end else {
+            let (history, damage) = whole_log(media, &Whole::new(media), (&meta, since))?;
+            parts.push(Part { meta, is_past: false, history, known, damage });
+            continue;
+        };
+        let of = (meta.log_uuid, since..end);
+        let (history, damage) = open_behind_damage(media, &Whole::past(media), of)?;
+        history.end_at(end);
+        parts.push(Part { meta, is_past: true, history, known: KnownExtent::Nothing, damage });
+        since = end;
+    }
+    Ok(parts)
+}
+
+impl Part {
+    /// Passes every record of this part to `visit`. Returns their LSNs; `None` without any log.
+    fn records(
+        &self,
+        media: &dyn Media,
+        visit: &mut dyn FnMut(&Entry) -> Result<()>,
+    ) -> Result<Option<Range<u64>>> {
+        let Some(first) = self.history.segments().first().map(|segment| segment.first) else {
+            return Ok(None);
+        };
+        let whole = if self.is_past { Whole::past(media) } else { Whole::new(media) };
+        let weighs = self.meta.kind.weights().is_some();
+        let mut show = |timeline, group: Group<'_>, counts| {
+            group.iter().try_for_each(|&(lsn, record)| {
+                // Word 1 of a position is no time.
+                let micros = if record.op == Op::Position { 0 } else { record.time };
+                let (time, operation) = (Timestamp::from_unix_micros(micros), record.op.name());
+                visit(&Entry { lsn, timeline, time, operation, counts, record, weighs })
+            })
+        };
+        let (mut batches, mut last) = (Batches::default(), 0);
+        let read = self.history.read(&whole, first, self.known, |timeline, lsn, record| {
+            last = timeline;
+            batches.take(lsn, record, |group, counts| show(timeline, group, counts))
+        });
+        let read = read.map_err(|error| explained(media, error));
+        let stop = read.as_ref().map_or(u64::MAX, |read| read.stop);
+        let end = batches.end(stop, |group, counts| show(last, group, counts))?;
+        read.map(|_| Some(first..end))
+    }
 }

@@ -2,8 +2,8 @@
 
 use crate::moments::options;
 use ebbtide::history::{At, History, Unlogged};
-use ebbtide::inspect::restore_at_on;
-use ebbtide::media::{Access, Media, Memory};
+use ebbtide::inspect::{restore_at_on, wal};
+use ebbtide::media::{Access, Disk, Media, Memory};
 use ebbtide::{AgePartitioned, Any, Code, Error, Filter, Keep, Reader, Timestamp};
 use ebbtide_testkit::beside::Beside;
 use std::ops::Range;
@@ -197,6 +197,48 @@ fn a_moment_before_an_alteration_needs_no_log_behind_it_that_cannot_be_opened() 
     let found = at(&media, At::Time(second(440))).expect("it is kept");
     let has = |key: u64| found.contains(key.to_le_bytes()).expect("an answer");
     assert!(has(440) && !has(441));
+}
+
+#[test]
+fn a_damaged_header_of_kept_log_hides_no_log_behind_it() {
+    let home = tempfile::tempdir().expect("a directory");
+    let dir = home.path().join("filter");
+    let media: Arc<dyn Media> = Arc::new(Disk::new(&dir));
+    let filter = kept(&media);
+    insert(&filter, 0..450);
+    let altered = filter.alter(window(1), Unlogged::Refuse).expect("its log is kept").lsn;
+    insert(&filter, 450..1200);
+    let printed = || {
+        let mut found = Vec::new();
+        let read = wal(&dir, |entry| {
+            found.push(entry.lsn);
+            Ok(())
+        });
+        (found, read)
+    };
+    let (mut wanted, sound) = printed();
+    sound.expect("no damage yet");
+    assert_eq!(wanted[0], 1);
+    let all = segments(&*media, u64::MAX);
+    let now = all.iter().position(|&(first, _)| first > altered).expect("kept log");
+    // The first segment of the log before, then one of the log now.
+    for (bad, begins) in [(0, 1), (now + 1, altered + 1)] {
+        let ((_, name), &(next, _)) = (&all[bad], &all[bad + 1]);
+        let file = media.open(name, Access::Write).expect("kept log");
+        file.write_at(&[0xFF; 8], 0).expect("a damage");
+        wanted.retain(|&lsn| lsn < begins || lsn >= next);
+        let (found, read) = printed();
+        assert_eq!(found, wanted);
+        let error = read.expect_err("a header is damaged");
+        assert_eq!(error.code(), Code::Damaged, "{error}");
+        let reader = Reader::<Any>::open_on(media.clone(), options()).expect("a filter");
+        let explained = reader.explain(&[1150_u64.to_le_bytes()], 10).expect("log behind it");
+        assert!(explained.log.first == next && !explained.log.is_complete, "{:?}", explained.log);
+        assert_eq!(explained.keys[0].records.len(), 1);
+        let then = at(&media, At::Lsn(altered - 1)).expect("behind the damage");
+        let error = then.explain(&[440_u64.to_le_bytes()], 10).expect_err("some may be missing");
+        assert!(error.to_string().contains(name), "{error}");
+    }
 }
 
 #[test]
