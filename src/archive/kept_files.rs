@@ -13,7 +13,7 @@ use crate::media::{Access, Media};
 use crate::meta::Meta;
 use crate::options::Keep;
 use crate::recovery::Listing;
-use crate::recovery::listing::KeptMeta;
+use crate::recovery::listing::{KeptMeta, KeptSegment, KeptSnapshot};
 use crate::recovery::removal::remove_for_good;
 use crate::snapshot::SnapshotReader;
 use crate::wal::record::RECORD_BYTES;
@@ -93,13 +93,29 @@ fn name_as_kept(media: &dyn Media, from: &str, to: &str) -> io::Result<()> {
     }
 }
 
+/// Takes out all names but one of files that several handles have kept in different seconds.
+fn take_second_names(listing: &mut Listing) -> Vec<FileName> {
+    let mut taken = Vec::new();
+    listing.kept_segments.dedup_by(|&mut KeptSegment { timeline, first, since }, before| {
+        let is_same = (timeline, first) == (before.timeline, before.first);
+        taken.extend(is_same.then_some(FileName::KeptSegment { since, timeline, first }));
+        is_same
+    });
+    listing.kept_snapshots.dedup_by(|&mut KeptSnapshot { start, since }, before| {
+        let is_same = start == before.start;
+        taken.extend(is_same.then_some(FileName::KeptSnapshot { since, start }));
+        is_same
+    });
+    taken
+}
+
 /// The kept files of a filter, and what they make reachable.
 #[derive(Debug)]
 pub struct Archive {
     listing: Listing,
     /// The bases, oldest first, without the creation.
     bases: Vec<Base>,
-    /// Kept snapshots that are no base: damaged.
+    /// Kept snapshots that are no base, because they are damaged, and second names of kept files.
     useless: Vec<FileName>,
     /// Kept snapshots below `lost_below`, which are no bases either. They stay as long as the log
     /// around them: the parameters may be restored.
@@ -139,11 +155,12 @@ impl Archive {
     fn read_revisions(media: &dyn Media, log_uuid: u128, revisions: Revisions) -> Result<Self> {
         let lost_below = revisions.lost_below;
         let revisions = revisions.joined();
-        let listing = Listing::of_filter(media, log_uuid)?;
+        let mut listing = Listing::of_filter(media, log_uuid)?;
+        let mut useless = take_second_names(&mut listing);
         let whole = Whole::new(media);
         let own = listing.snapshots.iter().map(|&start| (start, None));
         let kept = listing.kept_snapshots.iter().map(|kept| (kept.start, Some(kept.since)));
-        let (mut bases, mut useless, mut lost) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut bases, mut lost) = (Vec::new(), Vec::new());
         for (start, since) in own.chain(kept) {
             let kept = since.and_then(|since| FileName::Snapshot { start }.kept(since));
             if let Some(kept) = kept.filter(|_| start < lost_below) {
@@ -321,7 +338,7 @@ impl Archive {
             return Vec::new();
         }
         self.with_metas(match base {
-            Some(base) => self.before(base),
+            Some(base) => self.useless.iter().copied().chain(self.before(base)).collect(),
             None => self.useless.iter().copied().chain(self.all()).collect(),
         })
     }

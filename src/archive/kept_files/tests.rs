@@ -143,6 +143,30 @@ fn where_files_have_one_name_log_is_kept_nevertheless() {
     assert_eq!((listing.kept_segments.len(), listing.segments.len()), (8, 0));
 }
 
+#[test]
+fn a_file_that_two_handles_have_kept_in_different_seconds_counts_once_and_loses_one_name() {
+    let made = Directory::new(12, &[(1500, 100); 6]);
+    let list = || Listing::read(&made.memory).expect("a directory");
+    let bytes = || made.archive().bytes(&made.memory).expect("no error");
+    made.remove(Keep::Bytes(u64::MAX), 0);
+    let (before, wanted) = (list().before_kept().collect::<Vec<_>>(), bytes());
+    assert!(before.len() > 7, "{before:?}");
+    let keep_again = |second: u64| {
+        for kept in list().kept() {
+            let again = kept.before_kept().and_then(|file| file.kept(second));
+            let again = again.expect("a segment or a snapshot").to_string();
+            made.memory.link_new(&kept.to_string(), &again).expect("it is new");
+        }
+    };
+    keep_again(900);
+    assert_eq!(bytes(), wanted);
+    made.remove(Keep::Bytes(u64::MAX), 0);
+    assert_eq!(list().before_kept().collect::<Vec<_>>(), before);
+    keep_again(901);
+    made.remove(Keep::Nothing, 0);
+    assert!(!list().has_kept());
+}
+
 proptest! {
     #[test]
     fn a_full_disk_takes_no_part_in_which_a_file_has_both_names_and_leaves_log_from_a_base(
