@@ -120,6 +120,11 @@ impl Opened {
         wait_for_operations(&self.engine.shared);
         let closed = work.result(finish(&self.engine));
         work.note("lsn", self.engine.header().tail().read());
+        if self.engine.header().is_altered() {
+            // Nobody writes any more. The engine stays as long as the handle, which continues with
+            // another one, and files that were removed take space as long as they are mapped.
+            self.engine.log_space.unmap_below(u64::MAX);
+        }
         self.engine.shared.image.files().stop_handing_out();
         // The first error is the one to report.
         let released = self.engine.shared.slots.release();
@@ -170,6 +175,7 @@ mod tests {
     use crate::engine::outcome::Waits;
     use crate::engine::stripes::Wait;
     use crate::error::Error;
+    use crate::history::Unlogged;
     use crate::locks::session::Sessions;
     use crate::locks::stripe_lock::{Acquired, Owner, WAITERS};
     use crate::media::{Access, Memory};
@@ -292,6 +298,26 @@ mod tests {
         assert!(matches!(refused, Err(Error::Closed { .. })), "{refused:?}");
         assert_eq!(word(engine), 0);
         assert!(!engine.header().is_poisoned());
+    }
+
+    #[test]
+    fn the_engines_that_a_handle_had_before_alterations_have_no_log_mapped() {
+        let (filter, memory) = made();
+        let options = Options::new().background(false);
+        let other = Filter::<Bloom>::open_on(memory, options).expect("another handle");
+        let mut engines = Vec::new();
+        for round in 1..4_u64 {
+            for (at, handle) in (0..).zip([&filter, &other]) {
+                assert!(handle.insert((2 * round + at).to_le_bytes()).expect("an insert"));
+                engines.push(handle.engine().clone());
+            }
+            let altered = filter.alter(Bloom::capacity(1000 + round), Unlogged::Forget);
+            altered.expect("an alteration");
+        }
+        // The other one notices the last alteration now.
+        other.contains("a key").expect("an answer");
+        assert!(engines.iter().all(|engine| !engine.shared.log.has_below(u64::MAX)));
+        assert!(filter.engine().shared.log.has_below(u64::MAX));
     }
 
     #[test]

@@ -131,17 +131,21 @@ impl LogSpace {
     /// Unmaps log that is durable and that this handle no longer writes to. Files that a checkpoint
     /// removed take space as long as any handle has them mapped.
     pub(crate) fn unmap_durable(&self) {
+        self.unmap_below(self.shared.durable());
+    }
+
+    /// Unmaps the segments that lie wholly below this LSN, except those in use.
+    pub(crate) fn unmap_below(&self, lsn: u64) {
         let header = self.shared.header();
-        let durable = self.shared.durable();
-        if !self.shared.log.has_below(durable) {
+        if !self.shared.log.has_below(lsn) {
             return;
         }
         for index in 0..header.stripe_count() {
             if let Some(mut stripe) = self.shared.stripes.try_lock(header, index) {
-                stripe.segment.take_if(|segment| segment.end() <= durable);
+                stripe.segment.take_if(|segment| segment.end() <= lsn);
             }
         }
-        self.shared.log.forget_below(durable);
+        self.shared.log.forget_below(lsn);
     }
 
     /// Makes the pages of the next `present` records present, and allocates log ahead:
