@@ -53,6 +53,16 @@ fn open(media: &dyn Media, file: &SnapshotFile) -> Result<Option<Box<dyn MediaFi
     }
 }
 
+/// Returns whether a file that was opened still has its name. Only before it loses it is nothing
+/// written over it: on a full disk the engine writes another snapshot in its place.
+fn is_named(media: &dyn Media, file: &SnapshotFile, opened: &dyn MediaFile) -> Result<bool> {
+    let Some(found) = open(media, file)? else { return Ok(false) };
+    let identity = |of: &dyn MediaFile| {
+        of.identity().map_err(|error| local("look at", media, &file.name, &error))
+    };
+    Ok(identity(&*found)? == identity(opened)?)
+}
+
 fn digests_of(media: &dyn Media, file: &SnapshotFile, open: &dyn MediaFile) -> Result<Vec<u128>> {
     let starts = (0..file.bytes).step_by(PART_BYTES as usize);
     let range = |start| start..file.bytes.min(start + PART_BYTES);
@@ -61,7 +71,9 @@ fn digests_of(media: &dyn Media, file: &SnapshotFile, open: &dyn MediaFile) -> R
 
 /// Returns the digests of the parts of a filter's snapshot; `None` if it is gone.
 pub fn digests(media: &dyn Media, file: &SnapshotFile) -> Result<Option<Vec<u128>>> {
-    open(media, file)?.map(|open| digests_of(media, file, &*open)).transpose()
+    let Some(open) = open(media, file)? else { return Ok(None) };
+    let digests = digests_of(media, file, &*open);
+    if is_named(media, file, &*open)? { digests.map(Some) } else { Ok(None) }
 }
 
 /// What a snapshot of a filter is found to be.
@@ -118,8 +130,13 @@ pub fn damaged(media: &dyn Media, file: &SnapshotFile, found: String) -> Error {
     }
 }
 
-/// Uploads a snapshot of a filter that is sound. `None` if the file is gone. `from_link` is the
-/// link with the record of its start; `id` makes its name unique.
+/// Returns the name of the object of a snapshot with this start; `id` makes it unique.
+pub fn object_name(start: u64, id: u64) -> String {
+    format!("{}{id:016x}", snapshot_prefix(start))
+}
+
+/// Uploads a snapshot of a filter that is sound. `None` if the file is gone, before or meanwhile:
+/// then the object has nothing of value. `from_link` is the link with the record of its start.
 pub async fn upload(
     store: &Store,
     media: &Arc<dyn Media>,
@@ -127,12 +144,26 @@ pub async fn upload(
     (from_link, id): (u64, u64),
 ) -> Result<Option<Snapshot>> {
     let Some(open) = open(&**media, file)? else { return Ok(None) };
-    let name = format!("{}{id:016x}", snapshot_prefix(file.start));
-    let read = |range: Range<u64>| read_file(&**media, &file.name, &*open, range);
-    store.upload(Folder::Snapshot, &name, file.bytes, read).await?;
-    // Read again: the file does not change, and what was uploaded is compared with it.
-    let (media, of) = (media.clone(), file.clone());
-    let digests = beside(move || digests_of(&*media, &of, &*open)).await?;
+    let (open, name): (Arc<dyn MediaFile>, _) = (open.into(), object_name(file.start, id));
+    let mut is_read = true;
+    let read = |range: Range<u64>| {
+        let part = read_file(&**media, &file.name, &*open, range);
+        is_read &= part.is_ok();
+        part
+    };
+    let uploaded = store.upload(Folder::Snapshot, &name, file.bytes, read).await;
+    let digests = match uploaded {
+        // Read again: what was uploaded is compared with it.
+        Ok(()) => {
+            let (media, of, open) = (media.clone(), file.clone(), open.clone());
+            beside(move || digests_of(&*media, &of, &*open)).await
+        }
+        Err(error) if is_read => return Err(error),
+        Err(error) => Err(error),
+    };
+    if !is_named(&**media, file, &*open)? {
+        return Ok(None);
+    }
     Ok(Some(Snapshot {
         name,
         log: origin.log,
@@ -142,7 +173,7 @@ pub async fn upload(
         bytes: file.bytes,
         from_link,
         part_bytes: PART_BYTES,
-        digests,
+        digests: digests?,
         meta: origin.meta.clone(),
     }))
 }

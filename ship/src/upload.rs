@@ -10,7 +10,7 @@ use ebbtide::media::Media;
 use std::sync::Arc;
 use tokio::task::{JoinError, JoinSet};
 
-/// The longest time to wait until a snapshot that is damaged is removed.
+/// The longest time to wait until a snapshot that gets no link is removed.
 const REMOVAL: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// What is to be uploaded.
@@ -125,6 +125,13 @@ fn joined(task: std::result::Result<Ended, JoinError>) -> Option<Ended> {
     }
 }
 
+/// Removes a snapshot that gets no link, if the store does so soon.
+async fn remove(store: &Store, name: String) {
+    let names = [name];
+    let removal = store.remove(Folder::Snapshot, &names);
+    let _ = tokio::time::timeout(REMOVAL, removal).await;
+}
+
 /// Checks and uploads a snapshot; what is in the store already, or is damaged, is known.
 async fn run(
     store: Store,
@@ -152,7 +159,10 @@ async fn run(
             match snapshot::upload(&store, &media, of, parts).await {
                 Ok(Some(snapshot)) => snapshot,
                 // The file is gone: there is a newer one.
-                Ok(None) => return Ended::of(None, Ok(())),
+                Ok(None) => {
+                    remove(&store, snapshot::object_name(job.file.start, job.id)).await;
+                    return Ended::of(None, Ok(()));
+                }
                 Err(error) => return Ended::of(None, Err(error)),
             }
         }
@@ -161,9 +171,7 @@ async fn run(
     let read = snapshot::read(&store, &snapshot, |_, _| Ok(())).await;
     match read {
         Err(damage @ Error::Object { .. }) => {
-            let names = [snapshot.name];
-            let removal = store.remove(Folder::Snapshot, &names);
-            let _ = tokio::time::timeout(REMOVAL, removal).await;
+            remove(&store, snapshot.name).await;
             Ended::of(None, Err(damage))
         }
         read => Ended::of(Some(snapshot), read),

@@ -68,8 +68,9 @@ pub fn origin_on(media: &dyn Media) -> Result<Origin> {
     Ok(Origin::of(&read_meta(media)?))
 }
 
-/// A snapshot among a filter's files. A file is never changed, but may be removed at any time; who
-/// has it open can read it nevertheless.
+/// A snapshot among a filter's files. It is not changed as long as it has its name, which it may
+/// lose at any time. Who has it open can read it nevertheless, until another snapshot is written
+/// over it, on a full disk: what was read is of this one if it had its name afterwards.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SnapshotFile {

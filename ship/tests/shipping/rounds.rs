@@ -2,7 +2,8 @@
 //! or return.
 
 use crate::scripted::{Call, Scripted};
-use ebbtide::media::{Media, Memory};
+use ebbtide::inspect::snapshots_on;
+use ebbtide::media::{Access, Media, Memory};
 use ebbtide::{AgePartitioned, Durability, Filter, Options};
 use ebbtide_ship::{Error, ShipOptions, Shipper, Store, verify};
 use futures::TryStreamExt;
@@ -24,7 +25,8 @@ fn is_of_snapshot(path: &Path) -> bool {
 
 /// A shipper whose filter has a snapshot that is due.
 struct Due {
-    _filter: Filter<AgePartitioned>,
+    filter: Filter<AgePartitioned>,
+    media: Memory,
     shipper: Shipper,
     store: Store,
     objects: Arc<InMemory>,
@@ -52,7 +54,8 @@ impl Due {
         there.set(objects.clone()).expect("not set");
         let store = Store::of(Arc::new(scripted), "orders", "scripted:///orders");
         let store = store.upload_bytes(part);
-        let media: Arc<dyn Media> = Arc::new(Memory::new());
+        let memory = Memory::new();
+        let media: Arc<dyn Media> = Arc::new(memory.clone());
         let options = Options::new().durability(Durability::Always);
         let filter = Filter::create_on(media.clone(), AgePartitioned::last(10_000), options);
         let filter = filter.expect("a filter");
@@ -62,7 +65,7 @@ impl Due {
             filter.insert(key.to_le_bytes()).expect("an insert");
         }
         filter.checkpoint().expect("a checkpoint");
-        Self { _filter: filter, shipper, store, objects, calls }
+        Self { filter, media: memory, shipper, store, objects, calls }
     }
 
     /// Returns how often this was called for a snapshot.
@@ -128,6 +131,31 @@ async fn a_snapshot_that_is_not_what_was_uploaded_is_removed_and_gets_no_link() 
     let error = due.shipper.round().await.expect_err("damage");
     assert!(matches!(error, Error::Object { .. }), "{error}");
     assert!(due.snapshots().await.is_empty());
+    assert!(due.shipper.round().await.expect("a round").snapshot_bytes > 0);
+    verify(&due.store, None).await.expect("sound");
+}
+
+#[tokio::test]
+async fn a_snapshot_that_is_written_over_while_it_is_uploaded_gets_no_link() {
+    let medium = Arc::new(OnceLock::<Memory>::new());
+    let found = medium.clone();
+    let script = at_first(1, is_put, move |_, _| {
+        // As the engine does on a full disk, after it has written a newer one.
+        let media = found.get().expect("set");
+        let snapshot = snapshots_on(media).expect("a list").remove(0);
+        media.rename(&snapshot.name, "temporary").expect("a rename");
+        let file = media.open("temporary", Access::Write).expect("a file");
+        file.write_at(&vec![7; snapshot.bytes as usize], 0).expect("a write");
+        media.remove("temporary").expect("a removal");
+        Box::pin(async { Ok(()) })
+    });
+    let mut due = Due::new(1000, script).await;
+    medium.set(due.media.clone()).expect("not set");
+    let shipped = due.shipper.round().await.expect("a round");
+    assert_eq!((shipped.snapshot_bytes, due.count(is_put) > 1), (0, true));
+    assert!(due.snapshots().await.is_empty());
+    due.filter.insert("another").expect("an insert");
+    due.filter.checkpoint().expect("another one");
     assert!(due.shipper.round().await.expect("a round").snapshot_bytes > 0);
     verify(&due.store, None).await.expect("sound");
 }
