@@ -12,6 +12,7 @@ use crate::link::{Cause, Content, Link, digest};
 use crate::note;
 use crate::retention::Retention;
 use crate::shown::RECORD_BYTES;
+use crate::snapshot::not_as_put;
 use crate::store::{Folder, Put, Store};
 use crate::upload::{Job, Upload};
 use bytes::Bytes;
@@ -449,7 +450,10 @@ impl Shipper {
         }
         let snapshot = match self.upload.take() {
             // A successor may have removed it.
-            Err(error @ Error::Object { .. }) => return self.check_next().await.and(Err(error)),
+            Err(Error::Object { object, expected, found, .. }) => {
+                self.check_next().await?;
+                return Err(not_as_put(object, &expected, &found));
+            }
             taken => taken?,
         };
         let Some(snapshot) = snapshot else { return Ok(()) };

@@ -78,8 +78,8 @@ pub fn digests(media: &dyn Media, file: &SnapshotFile) -> Result<Option<Vec<u128
 
 /// What a snapshot of a filter is found to be.
 #[derive(Debug, Clone)]
-pub enum Condition {
-    Sound,
+pub enum Condition<T> {
+    Sound(T),
     /// The file is not there any more.
     Gone,
     /// What is wrong with it.
@@ -102,12 +102,16 @@ async fn beside<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'st
 }
 
 /// Checks all frames of a snapshot: what is damaged here would have the right digests in the store.
-pub async fn check(media: &Arc<dyn Media>, file: &SnapshotFile) -> Result<Condition> {
-    let (media, file) = (media.clone(), file.clone());
-    let check = move || match verify_snapshot_on(&*media, &file) {
-        Ok(()) => Ok(Condition::Sound),
+pub async fn check(media: &Arc<dyn Media>, file: &SnapshotFile) -> Result<Condition<()>> {
+    let (medium, of) = (media.clone(), file.clone());
+    let check = move || match verify_snapshot_on(&*medium, &of) {
+        Ok(()) => Ok(Condition::Sound(())),
         Err(Inner::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
             Ok(Condition::Gone)
+        }
+        // Another snapshot will be elsewhere on the disk.
+        Err(Inner::Io { source, .. }) if !may_pass(&source) => {
+            Ok(Condition::Damaged(source.to_string()))
         }
         Err(Inner::Damaged { offset, expected, found, .. }) => {
             let found = format!("expected {expected} at byte {offset}, found {found}");
@@ -115,7 +119,11 @@ pub async fn check(media: &Arc<dyn Media>, file: &SnapshotFile) -> Result<Condit
         }
         Err(error) => Err(error.into()),
     };
-    beside(check).await
+    match beside(check).await? {
+        // It was written over while it was read.
+        Condition::Damaged(_) if open(&**media, file)?.is_none() => Ok(Condition::Gone),
+        condition => Ok(condition),
+    }
 }
 
 /// Creates the error for a snapshot of a filter that is damaged.
@@ -135,15 +143,26 @@ pub fn object_name(start: u64, id: u64) -> String {
     format!("{}{id:016x}", snapshot_prefix(start))
 }
 
-/// Uploads a snapshot of a filter that is sound. `None` if the file is gone, before or meanwhile:
-/// then the object has nothing of value. `from_link` is the link with the record of its start.
+/// Creates the error for an object that is not what was put, although the store has confirmed it.
+pub fn not_as_put(object: String, expected: &str, found: &str) -> Error {
+    Error::Store {
+        object,
+        action: "read back",
+        found: format!("expected {expected}, found {found}"),
+        remedy: "it gets no link, and is uploaded again; look at the store if it recurs",
+        is_transient: true,
+    }
+}
+
+/// Uploads a snapshot of a filter that is sound. If the file is gone by then, or cannot be read, the
+/// object has nothing of value. `from_link` is the link with the record of its start.
 pub async fn upload(
     store: &Store,
     media: &Arc<dyn Media>,
     (origin, file): (&Origin, &SnapshotFile),
     (from_link, id): (u64, u64),
-) -> Result<Option<Snapshot>> {
-    let Some(open) = open(&**media, file)? else { return Ok(None) };
+) -> Result<Condition<Snapshot>> {
+    let Some(open) = open(&**media, file)? else { return Ok(Condition::Gone) };
     let (open, name): (Arc<dyn MediaFile>, _) = (open.into(), object_name(file.start, id));
     let mut is_read = true;
     let read = |range: Range<u64>| {
@@ -162,9 +181,15 @@ pub async fn upload(
         Err(error) => Err(error),
     };
     if !is_named(&**media, file, &*open)? {
-        return Ok(None);
+        return Ok(Condition::Gone);
     }
-    Ok(Some(Snapshot {
+    let digests = match digests {
+        Err(Error::Store { found, is_transient: false, .. }) => {
+            return Ok(Condition::Damaged(found));
+        }
+        digests => digests?,
+    };
+    Ok(Condition::Sound(Snapshot {
         name,
         log: origin.log,
         engine_timeline: file.timeline,
@@ -173,7 +198,7 @@ pub async fn upload(
         bytes: file.bytes,
         from_link,
         part_bytes: PART_BYTES,
-        digests: digests?,
+        digests,
         meta: origin.meta.clone(),
     }))
 }
@@ -221,4 +246,54 @@ pub async fn read(
         take(start, &bytes)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ebbtide::inspect::{origin_on, snapshots_on};
+    use ebbtide::media::Memory;
+    use ebbtide::{AgePartitioned, Durability, Filter, Options};
+    use ebbtide_testkit::failing::Failing;
+    use object_store::memory::InMemory;
+
+    #[tokio::test]
+    async fn a_snapshot_that_cannot_be_read_counts_as_damaged_unless_that_may_pass() {
+        let memory = Memory::new();
+        let options = Options::new().durability(Durability::Always);
+        let spec = AgePartitioned::last(1000);
+        let filter = Filter::create_on(Arc::new(memory.clone()), spec, options).expect("a filter");
+        filter.insert("a key").expect("an insert");
+        filter.checkpoint().expect("a checkpoint");
+        let origin = origin_on(&memory).expect("a filter");
+        let file = snapshots_on(&memory).expect("a list").remove(0);
+        let store = Store::of(Arc::new(InMemory::new()), "orders/7", "memory:///orders/7");
+        let failing = Failing::new(memory);
+        let media: Arc<dyn Media> = Arc::new(failing.clone());
+        let kinds = [(ErrorKind::Other, false), (ErrorKind::OutOfMemory, true)];
+        for (kind, may_pass) in kinds {
+            for call in 1.. {
+                failing.fail_after(call, kind);
+                let checked = check(&media, &file).await;
+                if failing.clear_faults() {
+                    assert!(matches!(checked, Ok(Condition::Sound(()))), "{checked:?}");
+                    break;
+                }
+                match checked {
+                    Err(error) => assert!(may_pass && error.is_transient(), "{error}"),
+                    Ok(Condition::Damaged(_)) => assert!(!may_pass, "{kind}"),
+                    checked => panic!("{kind}: {checked:?}"),
+                }
+            }
+            // Of the calls of an upload the first one opens the file. It is read twice.
+            for call in [2, 3] {
+                failing.fail_after(call, kind);
+                match upload(&store, &media, (&origin, &file), (1, call)).await {
+                    Err(error) => assert!(may_pass && error.is_transient(), "{error}"),
+                    Ok(Condition::Damaged(_)) => assert!(!may_pass, "{kind}"),
+                    uploaded => panic!("{kind}: {uploaded:?}"),
+                }
+            }
+        }
+    }
 }

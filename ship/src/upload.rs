@@ -132,7 +132,31 @@ async fn remove(store: &Store, name: String) {
     let _ = tokio::time::timeout(REMOVAL, removal).await;
 }
 
-/// Checks and uploads a snapshot; what is in the store already, or is damaged, is known.
+/// Checks and uploads a snapshot, unless it is known what is wrong with it.
+async fn put(
+    store: &Store,
+    media: &Arc<dyn Media>,
+    job: &Job,
+    damage: Option<String>,
+) -> Result<Condition<Snapshot>> {
+    let condition = match damage {
+        Some(damage) => Condition::Damaged(damage),
+        None => snapshot::check(media, &job.file).await?,
+    };
+    match condition {
+        Condition::Sound(()) => {}
+        Condition::Gone => return Ok(Condition::Gone),
+        Condition::Damaged(damage) => return Ok(Condition::Damaged(damage)),
+    }
+    let (of, parts) = ((&job.origin, &job.file), (job.from_link, job.id));
+    let uploaded = snapshot::upload(store, media, of, parts).await;
+    if matches!(uploaded, Ok(Condition::Gone | Condition::Damaged(_))) {
+        remove(store, snapshot::object_name(job.file.start, job.id)).await;
+    }
+    uploaded
+}
+
+/// Puts a snapshot and reads it back; what is in the store already, or is damaged, is known.
 async fn run(
     store: Store,
     media: Arc<dyn Media>,
@@ -141,31 +165,16 @@ async fn run(
 ) -> Ended {
     let snapshot = match unread {
         Some(snapshot) => snapshot,
-        None => {
-            let condition = match damage {
-                Some(damage) => Ok(Condition::Damaged(damage)),
-                None => snapshot::check(&media, &job.file).await,
-            };
-            match condition {
-                Ok(Condition::Sound) => {}
-                Ok(Condition::Gone) => return Ended::of(None, Ok(())),
-                Ok(Condition::Damaged(damage)) => {
-                    let error = snapshot::damaged(&*media, &job.file, damage.clone());
-                    return Ended { snapshot: None, result: Err(error), damage: Some(damage) };
-                }
-                Err(error) => return Ended::of(None, Err(error)),
+        None => match put(&store, &media, &job, damage).await {
+            Ok(Condition::Sound(snapshot)) => snapshot,
+            // There is a newer one.
+            Ok(Condition::Gone) => return Ended::of(None, Ok(())),
+            Ok(Condition::Damaged(damage)) => {
+                let error = snapshot::damaged(&*media, &job.file, damage.clone());
+                return Ended { snapshot: None, result: Err(error), damage: Some(damage) };
             }
-            let (of, parts) = ((&job.origin, &job.file), (job.from_link, job.id));
-            match snapshot::upload(&store, &media, of, parts).await {
-                Ok(Some(snapshot)) => snapshot,
-                // The file is gone: there is a newer one.
-                Ok(None) => {
-                    remove(&store, snapshot::object_name(job.file.start, job.id)).await;
-                    return Ended::of(None, Ok(()));
-                }
-                Err(error) => return Ended::of(None, Err(error)),
-            }
-        }
+            Err(error) => return Ended::of(None, Err(error)),
+        },
     };
     // What retention relies on is there.
     let read = snapshot::read(&store, &snapshot, |_, _| Ok(())).await;

@@ -5,7 +5,7 @@ use crate::scripted::{Call, Scripted};
 use ebbtide::inspect::snapshots_on;
 use ebbtide::media::{Access, Media, Memory};
 use ebbtide::{AgePartitioned, Durability, Filter, Options};
-use ebbtide_ship::{Error, ShipOptions, Shipper, Store, verify};
+use ebbtide_ship::{ShipOptions, Shipper, Store, verify};
 use futures::TryStreamExt;
 use futures::future::BoxFuture;
 use object_store::memory::InMemory;
@@ -129,7 +129,8 @@ async fn a_snapshot_that_is_not_what_was_uploaded_is_removed_and_gets_no_link() 
     });
     let mut due = Due::new(1 << 20, script).await;
     let error = due.shipper.round().await.expect_err("damage");
-    assert!(matches!(error, Error::Object { .. }), "{error}");
+    // A store may do that once.
+    assert!(error.is_transient() && error.to_string().contains("cannot read back"), "{error}");
     assert!(due.snapshots().await.is_empty());
     assert!(due.shipper.round().await.expect("a round").snapshot_bytes > 0);
     verify(&due.store, None).await.expect("sound");
