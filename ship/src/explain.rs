@@ -14,6 +14,8 @@ const REMOVAL: &str = "DeleteObjects request failed ";
 /// system's error (EPERM) if a file system has no hard links.
 const NAMING: &str = "Unable to rename file: ";
 const NOT_PERMITTED: i32 = 1;
+/// What to do about an object that has lost its end.
+const SHORT: &str = "fetch an older state with `--at`";
 
 /// What an error says apart from where it happened.
 #[derive(Debug, Default)]
@@ -86,10 +88,12 @@ pub fn explain(object: String, action: &'static str, error: &StoreError) -> Erro
     let is_unsupported =
         matches!(error, StoreError::NotSupported { .. } | StoreError::NotImplemented { .. });
     let is_full = matches!(codes.system, Some(ErrorKind::StorageFull | ErrorKind::QuotaExceeded));
+    if codes.is_short || codes.status == 416 || codes.has(&["InvalidRange"]) {
+        // It is damaged, and another one may lead to the same state.
+        return Error::object(object, "all of the object", "a shorter one", SHORT);
+    }
     let (remedy, is_transient) = if codes.has(&["RequestTimeTooSkewed"]) {
         ("the clock of this machine is wrong: set it (chrony, systemd-timesyncd)", false)
-    } else if codes.is_short || codes.status == 416 || codes.has(&["InvalidRange"]) {
-        ("the object is shorter than it was: fetch an older state with `--at`", false)
     } else if codes.has(&NO_BUCKET) {
         ("there is no such bucket: create it, or correct the URL", false)
     } else if is_full

@@ -180,11 +180,15 @@ async fn a_damaged_snapshot_leaves_the_way_over_the_one_before_and_verify_names_
     let found = shipped.objects.get(path).await.expect("a snapshot").bytes().await.expect("bytes");
     let mut bytes = found.to_vec();
     bytes[5000] ^= 1;
-    shipped.objects.put(path, bytes.into()).await.expect("a put");
-    let fetched = assemble(&shipped.store, Arc::new(Memory::new())).await.expect("by the log");
-    assert_eq!(fetched.lsn, shipped.shipper.confirmed());
-    let error = verify(&shipped.store, None).await.expect_err("damage");
-    assert_says(&error, &["snapshot/", "digest of the part at byte 0", "--at"]);
+    // The other one has lost its last part, which is all of it.
+    let cases = [(bytes, "digest of the part at byte 0"), (Vec::new(), "found a shorter one")];
+    for (damaged, words) in cases {
+        shipped.objects.put(path, damaged.into()).await.expect("a put");
+        let fetched = assemble(&shipped.store, Arc::new(Memory::new())).await.expect("by the log");
+        assert_eq!(fetched.lsn, shipped.shipper.confirmed());
+        let error = verify(&shipped.store, None).await.expect_err("damage");
+        assert_says(&error, &["snapshot/", words, "--at"]);
+    }
 }
 
 /// Returns the name of the newest snapshot in a filter's directory.
