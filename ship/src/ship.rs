@@ -247,6 +247,11 @@ impl Shipper {
         self.upload.has_failed()
     }
 
+    /// Returns whether a snapshot is on its way.
+    pub(crate) fn is_uploading(&self) -> bool {
+        self.upload.is_running()
+    }
+
     /// Returns whether log that was durable when the last round began is not shipped: it was too
     /// much for one round, or the round has failed. The next one continues.
     #[must_use]

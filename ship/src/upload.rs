@@ -72,6 +72,11 @@ impl Upload {
         self.has_failed
     }
 
+    /// Returns whether one is on its way.
+    pub fn is_running(&self) -> bool {
+        !self.tasks.is_empty()
+    }
+
     /// Forgets that the last one has failed.
     pub fn clear_failure(&mut self) {
         self.has_failed = false;

@@ -52,6 +52,8 @@ pub struct Status {
     /// Whether what was shipped last can be fetched only once a snapshot comes: at the beginning,
     /// after an alteration, and after a gap.
     pub is_pending: bool,
+    /// Whether a snapshot is on its way.
+    pub is_uploading: bool,
     /// Whether a shipper of another directory has taken over.
     pub is_fenced: bool,
     /// Whether the worker has stopped.
@@ -66,6 +68,14 @@ fn label(value: &str) -> String {
 }
 
 impl Status {
+    /// Returns whether nothing was shipped for longer than this, because of a failure. The snapshot
+    /// without which nothing can be fetched is waited for while it is tried again.
+    #[must_use]
+    pub fn is_stalled(&self, most: Duration) -> bool {
+        let is_tried = self.is_pending && self.is_uploading;
+        self.failure.is_some() && !is_tried && self.succeeded.elapsed() > most
+    }
+
     /// Returns the figures in the text format of Prometheus.
     #[must_use]
     pub fn prometheus(&self, filter: &Path) -> String {
@@ -402,6 +412,7 @@ impl Status {
             bytes: 0,
             gaps: 0,
             is_pending: shipper.is_pending(),
+            is_uploading: false,
             is_fenced: false,
             is_stopped: false,
         }
@@ -468,6 +479,7 @@ fn note(
     let (status, kept) = &mut *locked;
     (status.confirmed, status.timeline) = (shipper.confirmed(), shipper.timeline());
     (status.gaps, status.is_pending) = (shipper.gaps(), shipper.is_pending());
+    status.is_uploading = shipper.is_uploading();
     let is_failing = round.is_err() || shipper.has_failed_upload();
     // A snapshot that fails delays no log, unless nothing can be fetched without it.
     let is_late = shipper.is_behind() || (is_failing && shipper.is_pending());

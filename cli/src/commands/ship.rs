@@ -86,14 +86,12 @@ fn watch(worker: &Worker, stop: &Stop, dir: &Path, arguments: &Ship) -> Result<(
         // The filter is shipped without figures of it, too.
         let written = write_metrics(&status, dir, arguments.metrics.as_ref());
         report(&mut unwritten, written.err(), "writing figures again");
-        let lag = status.succeeded.elapsed();
         if status.is_stopped {
             return Ok(());
         }
-        if status.failure.is_some() && lag > arguments.stall.max(arguments.every.saturating_mul(2))
-        {
+        if status.is_stalled(arguments.stall.max(arguments.every.saturating_mul(2))) {
             let failure = status.failure.unwrap_or_default();
-            let lag = lag.as_secs();
+            let lag = status.succeeded.elapsed().as_secs();
             return Err(Failure::Error(format!("nothing was shipped for {lag} s: {failure}")));
         }
         report(&mut reported, status.failure, "shipping again");

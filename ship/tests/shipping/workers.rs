@@ -1,13 +1,14 @@
 //! The thread of a shipper whose store does not answer, refuses, or panics.
 
 use crate::scripted::{Call, Scripted};
+use ebbtide::history::Unlogged;
 use ebbtide::media::Memory;
 use ebbtide::{AgePartitioned, Any, Durability, Filter, Options, Reader};
-use ebbtide_ship::{ShipOptions, Store, Worker, assemble};
+use ebbtide_ship::{ShipOptions, Status, Store, Worker, assemble};
 use futures::future::BoxFuture;
 use object_store::Error;
 use object_store::path::Path;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -149,6 +150,35 @@ fn what_is_shipped_is_flushed_although_no_snapshot_can_be_put() {
         assert!(worker.status().failure.is_some());
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+#[test]
+fn a_snapshot_that_nothing_is_fetched_without_is_waited_for_while_it_is_tried_again() {
+    let is_refused = Arc::new(AtomicBool::new(true));
+    let refuses = is_refused.clone();
+    let scene = Scene::new(move |call| match call {
+        Call::Put(path, _) if is_in(&path, "snapshot") && !refuses.load(Ordering::Relaxed) => {
+            Box::pin(std::future::pending())
+        }
+        call => refuse_snapshots(call),
+    });
+    let worker = scene.start();
+    scene.filter.insert("first").expect("an insert");
+    worker.flush(Duration::from_secs(60)).expect("shipped");
+    let altered = scene.filter.alter(AgePartitioned::last(2000), Unlogged::Forget);
+    altered.expect("an alteration");
+    let wait_for = |is_it: fn(&Status) -> bool| loop {
+        let status = worker.status();
+        if status.is_pending && is_it(&status) {
+            break status;
+        }
+        let _ = worker.flush(Duration::from_millis(100));
+    };
+    let failed = wait_for(|status| status.failure.is_some() && !status.is_uploading);
+    assert!(failed.is_stalled(Duration::ZERO), "{failed:?}");
+    is_refused.store(false, Ordering::Relaxed);
+    let tried = wait_for(|status| status.failure.is_some() && status.is_uploading);
+    assert!(!tried.is_stalled(Duration::ZERO), "{tried:?}");
 }
 
 #[test]
