@@ -11,6 +11,7 @@ use futures::StreamExt;
 use std::io::ErrorKind;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The length of a part, whose digest is in the link.
 const PART_BYTES: u64 = 8 << 20;
@@ -18,6 +19,8 @@ const PART_BYTES: u64 = 8 << 20;
 const PART_BYTES_MOST: u64 = 256 << 20;
 /// Parts that are read at a time.
 const PARTS: usize = 8;
+/// The longest time to wait for an answer about an upload that has failed.
+const LOOK: Duration = Duration::from_secs(10);
 pub const REMEDY: &str = "fetch an older state with `--at`, or ship the filter to a new prefix from a \
                       machine that has it";
 
@@ -143,6 +146,12 @@ pub fn object_name(start: u64, id: u64) -> String {
     format!("{}{id:016x}", snapshot_prefix(start))
 }
 
+/// Returns whether an object is there although its upload has failed: if only the answer was lost.
+async fn has_end(store: &Store, name: &str, bytes: u64) -> bool {
+    let last = store.get_part(Folder::Snapshot, name, bytes.saturating_sub(1)..bytes);
+    matches!(tokio::time::timeout(LOOK, last).await, Ok(Ok(Some(_))))
+}
+
 /// Creates the error for an object that is not what was put, although the store has confirmed it.
 pub fn not_as_put(object: String, expected: &str, found: &str) -> Error {
     Error::Store {
@@ -172,13 +181,14 @@ pub async fn upload(
     };
     let uploaded = store.upload(Folder::Snapshot, &name, file.bytes, read).await;
     let digests = match uploaded {
+        Err(error) if !is_read => Err(error),
+        // What is there, and how, is seen when it is read back.
+        Err(error) if !has_end(store, &name, file.bytes).await => return Err(error),
         // Read again: what was uploaded is compared with it.
-        Ok(()) => {
+        _ => {
             let (media, of, open) = (media.clone(), file.clone(), open.clone());
             beside(move || digests_of(&*media, &of, &*open)).await
         }
-        Err(error) if is_read => return Err(error),
-        Err(error) => Err(error),
     };
     if !is_named(&**media, file, &*open)? {
         return Ok(Condition::Gone);

@@ -155,7 +155,8 @@ async fn put(
     }
     let (of, parts) = ((&job.origin, &job.file), (job.from_link, job.id));
     let uploaded = snapshot::upload(store, media, of, parts).await;
-    if matches!(uploaded, Ok(Condition::Gone | Condition::Damaged(_))) {
+    if !matches!(uploaded, Ok(Condition::Sound(_))) {
+        // It may be there although the store has said otherwise.
         remove(store, snapshot::object_name(job.file.start, job.id)).await;
     }
     uploaded

@@ -84,6 +84,10 @@ fn is_put(call: &Call) -> bool {
     matches!(call, Call::Put(path, _) if is_of_snapshot(path))
 }
 
+fn is_done(call: &Call) -> bool {
+    matches!(call, Call::Done(path) if is_of_snapshot(path))
+}
+
 fn is_get(call: &Call) -> bool {
     matches!(call, Call::Get(path) if is_of_snapshot(path))
 }
@@ -177,6 +181,29 @@ async fn who_is_fenced_while_its_snapshot_is_read_back_says_so_although_it_was_r
     let mut due = Due::new(1 << 20, script).await;
     let error = due.shipper.round().await.expect_err("fenced");
     assert!(error.is_fenced(), "{error}");
+}
+
+#[tokio::test]
+async fn a_snapshot_that_is_in_the_store_gets_its_link_although_the_answer_was_lost() {
+    for part in [1 << 20, 1000] {
+        let script = at_first(1, is_done, |_, _| Box::pin(async { Err(refused()) }));
+        let mut due = Due::new(part, script).await;
+        assert!(due.shipper.round().await.expect("a round").snapshot_bytes > 0);
+        assert_eq!(due.snapshots().await.len(), 1);
+        verify(&due.store, None).await.expect("sound");
+    }
+}
+
+#[tokio::test]
+async fn what_an_upload_may_have_left_that_has_failed_is_removed() {
+    // The answer is lost, and so is the next one, that it is there.
+    let is_lost = |call: &Call| is_done(call) || is_get(call);
+    let script = at_first(2, is_lost, |_, _| Box::pin(async { Err(refused()) }));
+    let mut due = Due::new(1 << 20, script).await;
+    assert!(due.shipper.round().await.expect_err("refused").is_transient());
+    assert!(due.snapshots().await.is_empty());
+    assert!(due.shipper.round().await.expect("a round").snapshot_bytes > 0);
+    assert_eq!(due.snapshots().await.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]

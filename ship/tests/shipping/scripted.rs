@@ -21,6 +21,8 @@ const CHUNK: usize = 64 << 10;
 pub enum Call {
     /// A put of this many bytes, or of a part of an upload.
     Put(Path, u64),
+    /// What was put, or uploaded, is there: before the answer.
+    Done(Path),
     /// A get, before its first byte.
     Get(Path),
     /// The next bytes of a get.
@@ -81,7 +83,8 @@ impl MultipartUpload for Upload {
     }
 
     async fn complete(&mut self) -> Result<PutResult> {
-        self.upload.complete().await
+        let done = self.upload.complete().await?;
+        (self.store.script)(Call::Done(self.path.clone())).await.map(|()| done)
     }
 
     async fn abort(&mut self) -> Result<()> {
@@ -100,7 +103,8 @@ impl ObjectStore for Scripted {
     ) -> Result<PutResult> {
         (self.script)(Call::Put(path.clone(), payload.content_length() as u64)).await?;
         let options = if self.replaces { PutOptions::default() } else { options };
-        self.objects.put_opts(path, payload, options).await
+        let done = self.objects.put_opts(path, payload, options).await?;
+        (self.script)(Call::Done(path.clone())).await.map(|()| done)
     }
 
     async fn put_multipart_opts(
