@@ -36,7 +36,8 @@ pub struct Standing {
     /// Its interval.
     pub every: Duration,
     /// When its last round began that has shipped what was durable then, by this machine's clock.
-    /// A snapshot that fails does not count, unless nothing can be fetched without it.
+    /// A snapshot that fails does not count, unless nothing can be fetched without it. Before the
+    /// first such round, when the first shipper started.
     pub succeeded: SystemTime,
     /// Why its last round failed; `None` if it did not.
     pub failure: Option<String>,

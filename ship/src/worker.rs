@@ -9,7 +9,7 @@ use crate::pace::Pace;
 use crate::ship::{ShipOptions, Shipped, Shipper};
 use crate::standing::Standing;
 use crate::store::Store;
-use ebbtide::media::Disk;
+use ebbtide::media::{Disk, Media};
 use ebbtide::units::is_hidden;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -35,9 +35,11 @@ pub struct Status {
     /// The shipper's timeline.
     pub timeline: u64,
     /// When the last round began that has shipped what was durable then, whatever else has failed.
-    /// While nothing can be fetched without the next snapshot, only one that had no error.
+    /// While nothing can be fetched without the next snapshot, only one that had no error. Before
+    /// the first one, when the worker started.
     pub succeeded: Instant,
-    /// The same by this machine's clock.
+    /// The same by this machine's clock. Before the first one, what a shipper of this directory to
+    /// this place has noted; if there was none, when the worker started.
     pub succeeded_at: SystemTime,
     /// Why the last round failed; `None` if it did not.
     pub failure: Option<String>,
@@ -80,11 +82,12 @@ impl Status {
     #[must_use]
     pub fn prometheus(&self, filter: &Path) -> String {
         let at = self.succeeded_at.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let lag = self.succeeded_at.elapsed().unwrap_or_default();
         let figures = [
             ("last_success_timestamp_seconds", at.as_secs_f64()),
             ("confirmed_lsn", self.confirmed as f64),
             ("timeline", self.timeline as f64),
-            ("lag_seconds", self.succeeded.elapsed().as_secs_f64()),
+            ("lag_seconds", lag.as_secs_f64()),
             ("failures_total", self.failures as f64),
             ("links_total", self.links as f64),
             ("bytes_total", self.bytes as f64),
@@ -332,7 +335,7 @@ fn work_on(
         // The caller waits for it.
         Err(error) => return drop(begun.send(Err(error))),
     };
-    let (status, changed) = (Mutex::new((Status::of(&shipper), None)), Condvar::new());
+    let (status, changed) = (Mutex::new((notes.begin(&shipper), None)), Condvar::new());
     let (begun_rounds, done) = (AtomicU64::new(0), AtomicU64::new(0));
     let wish = watch::Sender::new(Wish::Nothing);
     let shared = Arc::new(Shared { wish, status, changed, begun: begun_rounds, done });
@@ -427,6 +430,19 @@ struct Notes {
 }
 
 impl Notes {
+    /// Returns the status at the begin. The last success is the one that was noted, so that a start
+    /// is none.
+    fn begin(&self, shipper: &Shipper) -> Status {
+        let mut status = Status::of(shipper);
+        let noted = Standing::read(self.media.path()).ok().flatten();
+        if let Some(noted) = noted.filter(|noted| noted.url == self.url) {
+            status.succeeded_at = noted.succeeded.min(status.succeeded_at);
+        }
+        // So that the next shipper finds it, however early this one ends.
+        let _ = self.write(&status);
+        status
+    }
+
     fn write(&self, status: &Status) -> Result<()> {
         let standing = Standing {
             url: self.url.clone(),

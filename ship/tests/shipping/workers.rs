@@ -4,7 +4,7 @@ use crate::scripted::{Call, Scripted};
 use ebbtide::history::Unlogged;
 use ebbtide::media::Memory;
 use ebbtide::{AgePartitioned, Any, Durability, Filter, Options, Reader};
-use ebbtide_ship::{ShipOptions, Status, Store, Worker, assemble};
+use ebbtide_ship::{ShipOptions, Standing, Status, Store, Worker, assemble};
 use futures::future::BoxFuture;
 use object_store::Error;
 use object_store::path::Path;
@@ -201,6 +201,42 @@ fn log_that_is_shipped_is_not_late_because_no_snapshot_can_be_put() {
         let status = worker.status();
         assert!(status.succeeded > before && status.failure.is_some(), "{status:?}");
     }
+}
+
+#[test]
+fn a_shipper_that_is_started_again_has_succeeded_when_the_one_before_did() {
+    let left = Arc::new(AtomicU64::new(u64::MAX));
+    let taken = left.clone();
+    let scene = Scene::new(move |call| match call {
+        Call::Put(path, _) if is_in(&path, "chain") => {
+            let order = Ordering::Relaxed;
+            let is_taken = taken.fetch_update(order, order, |left| left.checked_sub(1)).is_ok();
+            let refused = Error::Generic { store: "scripted", source: "refused".into() };
+            Box::pin(async move { if is_taken { Ok(()) } else { Err(refused) } })
+        }
+        _ => Box::pin(async { Ok(()) }),
+    });
+    let noted = || {
+        let noted = Standing::read(scene.dir.path().join("seen")).expect("a file");
+        noted.expect("a note").succeeded
+    };
+    let worker = scene.start();
+    scene.filter.insert("first").expect("an insert");
+    worker.flush(Duration::from_secs(60)).expect("shipped");
+    worker.stop().expect("a last round");
+    let before = noted();
+    scene.filter.insert("second").expect("an insert");
+    // A beginning is put twice, to see that it is there; then nothing is.
+    left.store(2, Ordering::Relaxed);
+    let worker = scene.start();
+    worker.flush(Duration::from_secs(1)).expect_err("refused");
+    assert_eq!((worker.status().succeeded_at, noted()), (before, before));
+    left.store(u64::MAX, Ordering::Relaxed);
+    // A round is noted in the status before the next one begins.
+    for _ in 0..2 {
+        worker.flush(Duration::from_secs(60)).expect("shipped");
+    }
+    assert!(worker.status().succeeded_at > before);
 }
 
 #[test]
