@@ -4,7 +4,7 @@
 //! puts links at its end (the fence), `beginning` begins a timeline, `snapshot` moves snapshots,
 //! `upload` does so beside the log, `retention` removes, `fetch` makes a directory of it, `follow` a
 //! copy in memory, `copy` one of the objects, `promote` makes one the writer, `verify` proves it,
-//! `worker` is the thread, `standing` how far it is.
+//! `worker` is the thread, `standing` how far it is, `shipped` what it has put.
 
 mod beginning;
 mod chain;
@@ -25,6 +25,7 @@ mod pace;
 mod promote;
 mod retention;
 mod ship;
+mod shipped;
 mod shown;
 mod snapshot;
 mod standing;
@@ -40,7 +41,8 @@ pub use fetch::{Fetched, assemble, fetch, fetch_if_empty, is_empty};
 pub use follow::{Answers, Follower};
 pub use pace::Pace;
 pub use promote::{following, promote};
-pub use ship::{ShipOptions, Shipped, Shipper};
+pub use ship::{ShipOptions, Shipper};
+pub use shipped::Shipped;
 pub use standing::Standing;
 pub use store::Store;
 pub use verify::{Verified, verify};

@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::link::{Cause, Content, Link, digest};
 use crate::note;
 use crate::retention::Retention;
+use crate::shipped::Shipped;
 use crate::shown::RECORD_BYTES;
 use crate::snapshot::not_as_put;
 use crate::store::{Folder, Put, Store};
@@ -52,18 +53,6 @@ impl Default for ShipOptions {
     }
 }
 
-/// What a round of a shipper has done.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Shipped {
-    /// Links put.
-    pub links: u64,
-    /// Bytes of records in them.
-    pub log_bytes: u64,
-    /// Bytes of snapshots uploaded.
-    pub snapshot_bytes: u64,
-}
-
 /// Ships one filter. Dropped or killed at any point, it leaves a chain that another one continues.
 pub struct Shipper {
     store: Store,
@@ -93,6 +82,8 @@ pub struct Shipper {
     floor: u64,
     retention: Retention,
     gaps: u64,
+    /// What it has put, also by rounds that have failed then.
+    total: Shipped,
 }
 
 impl fmt::Debug for Shipper {
@@ -183,10 +174,12 @@ impl Shipper {
                 // Those of the others were put before it, and perhaps removed since.
                 hints: seen.bases.last().copied().into_iter().collect(),
                 confirmed: 0,
-                gaps: 0,
+                gaps: u64::from(begin.cause == Cause::Gap),
+                total: Shipped::default(),
             };
             if let Some(run) = seen.whole().cloned() {
                 shipper.floor = if begin.cause == Cause::TakenOver { 0 } else { run.next };
+                shipper.confirmed = shipper.floor;
                 if begin.continues {
                     shipper.run = run;
                 }
@@ -212,7 +205,7 @@ impl Shipper {
     }
 
     /// Returns the LSN below which a fetch yields every operation of the filter as it is now; 0
-    /// before the first. After an alteration or a gap it stays until the new snapshot is there.
+    /// if nothing is shipped. After an alteration or a gap it stays until the new snapshot is there.
     #[must_use]
     pub fn confirmed(&self) -> u64 {
         self.confirmed
@@ -235,6 +228,11 @@ impl Shipper {
     #[must_use]
     pub fn gaps(&self) -> u64 {
         self.gaps
+    }
+
+    /// Returns what it has put since it began, with that link.
+    pub(crate) fn total(&self) -> Shipped {
+        self.total
     }
 
     /// Waits until the upload of a snapshot has ended; without one, endlessly.
@@ -274,18 +272,18 @@ impl Shipper {
     /// As [`Shipper::round`], with at most this many links of log. Unless it `waits`, it leaves the
     /// upload of a snapshot to a task: a later one puts the link.
     pub(crate) async fn round_of(&mut self, links: u64, waits: bool) -> Result<Shipped> {
-        let mut shipped = Shipped::default();
         self.has_reached_end = false;
         self.finish_pending().await?;
-        self.check_origin(&mut shipped).await?;
-        self.ship_log(&mut shipped, links).await?;
+        let before = self.total;
+        self.check_origin().await?;
+        self.ship_log(before.links + links).await?;
         self.put_hints().await?;
         // The log goes first.
-        self.ship_snapshot(&mut shipped, waits && self.has_reached_end).await?;
+        self.ship_snapshot(waits && self.has_reached_end).await?;
         self.put_hints().await?;
         let base = self.run.base.as_ref().map(|(number, _)| *number);
         self.retention.clean(&self.store, base).await?;
-        Ok(shipped)
+        Ok(self.total.since(before))
     }
 
     /// Checks that the store refuses to put an object that is there: these bytes.
@@ -322,7 +320,7 @@ impl Shipper {
     }
 
     /// Notices that the filter was altered or replaced.
-    async fn check_origin(&mut self, shipped: &mut Shipped) -> Result<()> {
+    async fn check_origin(&mut self) -> Result<()> {
         let now = origin_on(&*self.media)?;
         check_filter(&self.store, self.origin.uuid, &now)?;
         if !note::has(&*self.media, self.id)? {
@@ -337,12 +335,12 @@ impl Shipper {
             });
         }
         if now.log != self.origin.log {
-            self.begin_anew(Cause::Altered, shipped).await?;
+            self.begin_anew(Cause::Altered).await?;
         }
         Ok(())
     }
 
-    async fn begin_anew(&mut self, cause: Cause, shipped: &mut Shipped) -> Result<()> {
+    async fn begin_anew(&mut self, cause: Cause) -> Result<()> {
         let beginning = anew(&self.store, &self.media, self.origin.uuid, cause)?;
         if cause == Cause::Gap {
             check_snapshot(&self.store, &beginning)?;
@@ -356,21 +354,19 @@ impl Shipper {
         (self.origin, self.history, self.read, self.held) = (origin, history, None, None);
         self.upload = Upload::default();
         self.timeline += 1;
-        self.put(Content::Begin(begin)).await?;
-        shipped.links += 1;
-        Ok(())
+        self.gaps += u64::from(cause == Cause::Gap);
+        self.put(Content::Begin(begin)).await.map(drop)
     }
 
-    /// Puts links, until what was durable when the round began is shipped, or there are `links`.
-    async fn ship_log(&mut self, shipped: &mut Shipped, links: u64) -> Result<()> {
+    /// Puts links, until what was durable when the round began is shipped, or it has put `most`.
+    async fn ship_log(&mut self, most: u64) -> Result<()> {
         loop {
-            if shipped.links >= links {
+            if self.total.links >= most {
                 return Ok(());
             }
             match self.read_pieces() {
                 Err(Error::Filter(ebbtide::Error::NotKept { .. })) => {
-                    self.begin_anew(Cause::Gap, shipped).await?;
-                    self.gaps += 1;
+                    self.begin_anew(Cause::Gap).await?;
                     continue;
                 }
                 read => read?,
@@ -378,7 +374,7 @@ impl Shipper {
             let (log, is_other) = (self.origin.log, |piece: &Piece| piece.log != self.origin.log);
             if self.read.as_ref().is_some_and(is_other) {
                 // An alteration.
-                self.check_origin(shipped).await?;
+                self.check_origin().await?;
                 if self.origin.log != log {
                     continue;
                 }
@@ -394,8 +390,6 @@ impl Shipper {
             // It ends where the durable log did, after the begin of the round. What has come since
             // is for the next one: a filter that is always written would never end this one.
             let is_last = !is_full(&piece) && self.held.is_none();
-            shipped.links += 1;
-            shipped.log_bytes += piece.records.len() as u64;
             let latest = piece.latest_micros();
             self.put(Content::Log(piece, latest)).await?;
             if is_last {
@@ -434,7 +428,7 @@ impl Shipper {
 
     /// Ships the newest snapshot, if there is one and its time has come: begins its upload, or puts
     /// its link, if it is in the store. `waits`: until it is.
-    async fn ship_snapshot(&mut self, shipped: &mut Shipped, waits: bool) -> Result<()> {
+    async fn ship_snapshot(&mut self, waits: bool) -> Result<()> {
         if self.upload.is_idle() {
             let Some(file) = self.due_snapshot()? else {
                 // What has failed is not tried again.
@@ -462,8 +456,6 @@ impl Shipper {
             taken => taken?,
         };
         let Some(snapshot) = snapshot else { return Ok(()) };
-        shipped.snapshot_bytes += snapshot.bytes;
-        shipped.links += 1;
         self.put(Content::Snapshot(snapshot)).await.map(drop)
     }
 
@@ -562,6 +554,7 @@ impl Shipper {
     /// Notes what a link says that is in the chain.
     fn note(&mut self, link: Link) {
         let base = Base::of(&link);
+        self.total.links += 1;
         self.retention.note(link.number, matches!(link.content, Content::Begin(_)));
         match link.content {
             Content::Begin(begin) if !begin.continues => {
@@ -570,10 +563,12 @@ impl Shipper {
             }
             Content::Begin(_) => {}
             Content::Log(piece, _) => {
+                self.total.log_bytes += piece.records.len() as u64;
                 self.run.links.push((link.number, piece.first));
                 self.run.next = piece.end();
             }
             Content::Snapshot(ref snapshot) => {
+                self.total.snapshot_bytes += snapshot.bytes;
                 self.run.links.retain(|&(number, _)| number >= snapshot.from_link);
             }
         }

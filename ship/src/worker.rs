@@ -6,7 +6,8 @@
 
 use crate::error::{Error, Result};
 use crate::pace::Pace;
-use crate::ship::{ShipOptions, Shipped, Shipper};
+use crate::ship::{ShipOptions, Shipper};
+use crate::shipped::Shipped;
 use crate::standing::Standing;
 use crate::store::Store;
 use ebbtide::media::{Disk, Media};
@@ -30,7 +31,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Status {
-    /// The LSN below which a fetch yields every operation; 0 before the first snapshot.
+    /// The LSN below which a fetch yields every operation; 0 if it yields nothing yet.
     pub confirmed: u64,
     /// The shipper's timeline.
     pub timeline: u64,
@@ -45,7 +46,7 @@ pub struct Status {
     pub failure: Option<String>,
     /// Rounds that failed since the start.
     pub failures: u64,
-    /// Links put since the start.
+    /// Links put since the start, with the one by which it began.
     pub links: u64,
     /// Bytes of records and snapshots put since the start.
     pub bytes: u64,
@@ -413,7 +414,7 @@ impl Status {
             failures: 0,
             links: 0,
             bytes: 0,
-            gaps: 0,
+            gaps: shipper.gaps(),
             is_pending: shipper.is_pending(),
             is_uploading: false,
             is_fenced: false,
@@ -495,6 +496,8 @@ fn note(
     let (status, kept) = &mut *locked;
     (status.confirmed, status.timeline) = (shipper.confirmed(), shipper.timeline());
     (status.gaps, status.is_pending) = (shipper.gaps(), shipper.is_pending());
+    let total = shipper.total();
+    (status.links, status.bytes) = (total.links, total.log_bytes + total.snapshot_bytes);
     status.is_uploading = shipper.is_uploading();
     let is_failing = round.is_err() || shipper.has_failed_upload();
     // A snapshot that fails delays no log, unless nothing can be fetched without it.
@@ -504,10 +507,8 @@ fn note(
         status.succeeded_at = SystemTime::now() - begun.elapsed();
     }
     let continues = match round {
-        Ok(shipped) => {
+        Ok(_) => {
             status.failure.take_if(|_| !is_failing);
-            status.links += shipped.links;
-            status.bytes += shipped.log_bytes + shipped.snapshot_bytes;
             true
         }
         Err(error) => {

@@ -57,17 +57,28 @@ pub fn ship(arguments: &Ship) -> Result<ExitCode> {
         Err(error) => return Err(failed(&error)),
         Ok(worker) => worker,
     };
-    if !arguments.once {
-        watch(&worker, &stop, dir, arguments)?;
+    let watched = if arguments.once { Ok(()) } else { watch(&worker, &stop, dir, arguments) };
+    let write = |status: &Status| write_metrics(status, dir, arguments.metrics.as_ref());
+    // What is written if it ends with an error, which is the one to report.
+    let mut last = worker.status();
+    last.is_stopped = true;
+    if let Err(failure) = watched {
+        drop(worker);
+        let _ = write(&last);
+        return Err(failure);
     }
     let status = worker.stop();
+    if let Err(error) = &status {
+        last.is_fenced = matches!(error, Error::Fenced { is_here: false, .. });
+        let _ = write(&last);
+    }
     // By a shipper of another directory. After one of this directory it may be started again.
     if let Err(error @ Error::Fenced { is_here: false, .. }) = &status {
         failure::report(&error.to_string());
         return Ok(ExitCode::from(FENCED));
     }
     let status = status.map_err(|error| failed(&error))?;
-    write_metrics(&status, dir, arguments.metrics.as_ref()).map_err(Failure::Error)?;
+    write(&status).map_err(Failure::Error)?;
     if let Some(signal) = stop.signal() {
         return Err(Failure::Stopped(signal));
     }

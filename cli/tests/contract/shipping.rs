@@ -90,6 +90,31 @@ fn a_file_of_figures_that_cannot_be_written_keeps_nothing_from_being_shipped() {
 }
 
 #[test]
+fn the_figures_of_a_shipper_that_ends_because_it_has_stalled_say_that_it_has_stopped() {
+    let place = Place::new();
+    let (seen, store) = shipped(&place);
+    let figures = place.at("ship.prom");
+    let arguments =
+        ["ship", &seen, &store, "--every", "50ms", "--stall", "1s", "--metrics", &figures];
+    let child = command(&arguments).spawn().expect("a shipper");
+    let begun = Instant::now();
+    while !fs::exists(&figures).expect("an answer") {
+        assert!(begun.elapsed() < Duration::from_secs(120), "it does not begin");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // Nothing can be put into a file.
+    fs::rename(place.at("store/chain"), place.at("chain")).expect("a rename");
+    fs::write(place.at("store/chain"), "").expect("a file");
+    ok(&["insert", &seen], &keys(1000..1010));
+    let ended = child.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(said.contains("nothing was shipped for") && ended.status.code() == Some(2), "{said}");
+    let text = fs::read_to_string(&figures).expect("figures");
+    let stopped = text.lines().find(|line| line.starts_with("ebbtide_ship_stopped{"));
+    assert!(stopped.is_some_and(|line| line.ends_with(" 1")), "{text}");
+}
+
+#[test]
 fn a_shipper_that_has_stalled_is_seen() {
     let place = Place::new();
     let (seen, store) = shipped(&place);

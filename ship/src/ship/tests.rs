@@ -152,12 +152,12 @@ async fn a_snapshot_that_an_alteration_writes_during_a_round_waits_for_its_begin
     let store = store();
     let (filter, mut shipper) = shipped(&store).await;
     insert(&filter, 0..100);
-    let (before, mut shipped) = (digest_of(&filter), Shipped::default());
+    let before = digest_of(&filter);
     // A round during which the filter is altered.
-    shipper.check_origin(&mut shipped).await.expect("as it was");
+    shipper.check_origin().await.expect("as it was");
     alter(&filter, 2000);
-    shipper.ship_log(&mut shipped, LINKS).await.expect("the log from before");
-    shipper.ship_snapshot(&mut shipped, true).await.expect("no snapshot of that log");
+    shipper.ship_log(LINKS).await.expect("the log from before");
+    shipper.ship_snapshot(true).await.expect("no snapshot of that log");
     assert_eq!(fetched(&store).await, before);
     shipper.round().await.expect("a round");
     assert_eq!(fetched(&store).await, digest_of(&filter));
@@ -193,11 +193,10 @@ async fn an_alteration_that_could_not_be_read_at_once_is_shipped_by_a_later_roun
         insert(&filter, 0..100);
         shipper.round().await.expect("a round");
         insert(&filter, 100..200);
-        let mut shipped = Shipped::default();
-        shipper.check_origin(&mut shipped).await.expect("as it was");
+        shipper.check_origin().await.expect("as it was");
         alter(&filter, 2000);
         media.at_list(number, || Err(io::Error::other("it fails once")));
-        let _ = shipper.ship_log(&mut shipped, LINKS).await;
+        let _ = shipper.ship_log(LINKS).await;
         insert(&filter, 200..300);
         // One of them may fail.
         for _ in 0..3 {
@@ -286,6 +285,44 @@ async fn a_damaged_snapshot_is_read_once_and_beside_the_thread_that_ships() {
     insert(&filter, 100..200);
     filter.checkpoint().expect("another one");
     assert!(shipper.round().await.expect("a round").snapshot_bytes > 0);
+    assert_eq!(fetched(&store).await, digest_of(&filter));
+}
+
+#[tokio::test]
+async fn what_a_round_has_put_before_it_failed_is_counted() {
+    let (store, media) = (store(), Memory::new());
+    let filter = filter(media.clone(), Keep::Nothing);
+    let mut shipper = begin(&store, media.clone()).await.expect("a shipper");
+    insert(&filter, 0..100);
+    filter.checkpoint().expect("a checkpoint");
+    let snapshot = snapshots_on(&media).expect("a list").remove(0);
+    let file = media.open(&snapshot.name, Access::Write).expect("a snapshot");
+    file.write_at(&[0x5a; 8], 5000).expect("damage");
+    let before = shipper.total();
+    shipper.round().await.expect_err("damage");
+    let shipped = shipper.total().since(before);
+    assert_eq!((shipped.links, shipped.snapshot_bytes), (1, 0));
+    assert!(shipped.log_bytes >= 100 * RECORD_BYTES, "{shipped:?}");
+}
+
+#[tokio::test]
+async fn a_shipper_that_begins_with_a_gap_counts_it_and_has_confirmed_what_is_fetched() {
+    let (store, media) = (store(), Memory::new());
+    let filter = filter(media.clone(), Keep::Nothing);
+    let mut first = begin(&store, media.clone()).await.expect("a shipper");
+    insert(&filter, 0..100);
+    first.round().await.expect("a round");
+    let (before, confirmed) = (digest_of(&filter), first.confirmed());
+    drop(first);
+    for round in 1..9 {
+        insert(&filter, round * 200..(round + 1) * 200);
+        filter.checkpoint().expect("a checkpoint");
+    }
+    let mut second = begin(&store, media).await.expect("another one");
+    assert_eq!((second.gaps(), second.confirmed(), second.is_pending()), (1, confirmed, true));
+    assert_eq!(fetched(&store).await, before);
+    second.round().await.expect("a round");
+    assert_eq!((second.gaps(), second.is_pending()), (1, false));
     assert_eq!(fetched(&store).await, digest_of(&filter));
 }
 
