@@ -435,6 +435,9 @@ impl Shipper {
                 self.upload.clear_failure();
                 return Ok(());
             };
+            if !waits && self.upload.is_paused(&file) {
+                return Ok(());
+            }
             // At least the newest records: by them a directory shows that it has what the chain
             // has.
             let mut links = self.run.links.iter().rev();

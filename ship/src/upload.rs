@@ -8,10 +8,16 @@ use crate::store::{Folder, Store};
 use ebbtide::inspect::{Origin, SnapshotFile};
 use ebbtide::media::Media;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::task::{JoinError, JoinSet};
+use tokio::time::Instant;
 
 /// The longest time to wait until a snapshot that gets no link is removed.
-const REMOVAL: std::time::Duration = std::time::Duration::from_secs(10);
+const REMOVAL: Duration = Duration::from_secs(10);
+/// The pauses after failures of the same file: the first, and the longest. Each attempt reads and
+/// uploads all of it.
+const FIRST: Duration = Duration::from_secs(1);
+const MOST: Duration = Duration::from_secs(120);
 
 /// What is to be uploaded.
 #[derive(Debug, Clone)]
@@ -30,15 +36,25 @@ struct Ended {
     /// What is in the store, and whether all of it is as it was put.
     snapshot: Option<Snapshot>,
     result: Result<()>,
-    /// What is wrong with the file.
-    damage: Option<String>,
+    /// What the file was found to be.
+    condition: Option<Condition<()>>,
 }
 
-impl Ended {
-    fn of(snapshot: Option<Snapshot>, result: Result<()>) -> Self {
-        Self { snapshot, result, damage: None }
-    }
+/// A file whose upload has failed.
+#[derive(Debug)]
+struct Failed {
+    file: SnapshotFile,
+    /// What is in the store, but could not be read back.
+    unread: Option<Snapshot>,
+    /// What it was found to be: it is not read again each time.
+    condition: Option<Condition<()>>,
+    /// How long it is not tried again, and until when.
+    pause: Duration,
+    until: Instant,
 }
+
+/// What is known of a file: what is in the store, but unread, and what it was found to be.
+type Known = (Option<Snapshot>, Option<Condition<()>>);
 
 /// The upload of one snapshot at a time. Dropped, it ends.
 #[derive(Debug, Default)]
@@ -46,10 +62,7 @@ pub struct Upload {
     tasks: JoinSet<Ended>,
     file: Option<SnapshotFile>,
     ended: Option<Ended>,
-    /// What is in the store, but could not be read back.
-    unread: Option<(SnapshotFile, Snapshot)>,
-    /// A file that is damaged, and how: it is not read again each time.
-    damaged: Option<(SnapshotFile, String)>,
+    failed: Option<Failed>,
     has_failed: bool,
 }
 
@@ -65,6 +78,12 @@ impl Upload {
         if self.ended.is_none() {
             self.ended = self.tasks.try_join_next().and_then(joined);
         }
+    }
+
+    /// Returns whether this file has failed, and waits until it is tried again.
+    pub fn is_paused(&self, file: &SnapshotFile) -> bool {
+        let waits = |failed: &Failed| failed.file == *file && Instant::now() < failed.until;
+        self.failed.as_ref().is_some_and(waits)
     }
 
     /// Returns whether the last one that has ended has failed.
@@ -84,10 +103,10 @@ impl Upload {
 
     /// Begins with a snapshot. What is in the store of it is only read back.
     pub fn begin(&mut self, store: Store, media: Arc<dyn Media>, job: Job) {
-        let unread = self.unread.take().filter(|(file, _)| *file == job.file);
-        let damaged = self.damaged.take_if(|(file, _)| *file == job.file);
+        self.failed.take_if(|failed| failed.file != job.file);
+        let known = |failed: &mut Failed| (failed.unread.take(), failed.condition.clone());
+        let known = self.failed.as_mut().map(known).unwrap_or_default();
         self.file = Some(job.file.clone());
-        let known = (unread.map(|(_, snapshot)| snapshot), damaged.map(|(_, damage)| damage));
         self.tasks.spawn(run(store, media, job, known));
     }
 
@@ -106,17 +125,21 @@ impl Upload {
     /// Returns the snapshot that has ended, once, if it may get its link; `None` if there is none.
     pub fn take(&mut self) -> Result<Option<Snapshot>> {
         self.join();
-        let Some(Ended { snapshot, result, damage }) = self.ended.take() else { return Ok(None) };
+        let Some(Ended { snapshot, result, condition }) = self.ended.take() else {
+            return Ok(None);
+        };
         self.has_failed = result.is_err();
-        match result {
-            Ok(()) => Ok(snapshot),
-            Err(error) => {
-                let file = self.file.take();
-                self.damaged = file.clone().zip(damage);
-                self.unread = file.zip(snapshot);
-                Err(error)
-            }
-        }
+        let before = self.failed.take().map_or(Duration::ZERO, |failed| failed.pause);
+        let Err(error) = result else { return Ok(snapshot) };
+        // What is damaged costs nothing, and is reported each time.
+        let pause = match condition {
+            Some(Condition::Damaged(_)) => Duration::ZERO,
+            _ => (before * 2).clamp(FIRST, MOST),
+        };
+        let until = Instant::now() + pause;
+        let failed = |file| Failed { file, unread: snapshot, condition, pause, until };
+        self.failed = self.file.take().map(failed);
+        Err(error)
     }
 }
 
@@ -137,22 +160,8 @@ async fn remove(store: &Store, name: String) {
     let _ = tokio::time::timeout(REMOVAL, removal).await;
 }
 
-/// Checks and uploads a snapshot, unless it is known what is wrong with it.
-async fn put(
-    store: &Store,
-    media: &Arc<dyn Media>,
-    job: &Job,
-    damage: Option<String>,
-) -> Result<Condition<Snapshot>> {
-    let condition = match damage {
-        Some(damage) => Condition::Damaged(damage),
-        None => snapshot::check(media, &job.file).await?,
-    };
-    match condition {
-        Condition::Sound(()) => {}
-        Condition::Gone => return Ok(Condition::Gone),
-        Condition::Damaged(damage) => return Ok(Condition::Damaged(damage)),
-    }
+/// Uploads a snapshot that is sound. What has failed leaves nothing in the store, if that answers.
+async fn put(store: &Store, media: &Arc<dyn Media>, job: &Job) -> Result<Condition<Snapshot>> {
     let (of, parts) = ((&job.origin, &job.file), (job.from_link, job.id));
     let uploaded = snapshot::upload(store, media, of, parts).await;
     if !matches!(uploaded, Ok(Condition::Sound(_))) {
@@ -162,33 +171,98 @@ async fn put(
     uploaded
 }
 
-/// Puts a snapshot and reads it back; what is in the store already, or is damaged, is known.
-async fn run(
-    store: Store,
-    media: Arc<dyn Media>,
-    job: Job,
-    (unread, damage): (Option<Snapshot>, Option<String>),
-) -> Ended {
-    let snapshot = match unread {
-        Some(snapshot) => snapshot,
-        None => match put(&store, &media, &job, damage).await {
-            Ok(Condition::Sound(snapshot)) => snapshot,
-            // There is a newer one.
-            Ok(Condition::Gone) => return Ended::of(None, Ok(())),
-            Ok(Condition::Damaged(damage)) => {
-                let error = snapshot::damaged(&*media, &job.file, damage.clone());
-                return Ended { snapshot: None, result: Err(error), damage: Some(damage) };
-            }
-            Err(error) => return Ended::of(None, Err(error)),
+/// Checks a snapshot, puts it and reads it back, as far as that was not done.
+async fn run(store: Store, media: Arc<dyn Media>, job: Job, (unread, condition): Known) -> Ended {
+    let checked = match condition {
+        Some(condition) => Ok(condition),
+        None => snapshot::check(&media, &job.file).await,
+    };
+    let found = checked.as_ref().ok().cloned();
+    let put = match checked {
+        Ok(Condition::Sound(())) => match unread {
+            Some(unread) => Ok(Condition::Sound(unread)),
+            None => put(&store, &media, &job).await,
         },
+        Ok(Condition::Gone) => Ok(Condition::Gone),
+        Ok(Condition::Damaged(damage)) => Ok(Condition::Damaged(damage)),
+        Err(error) => Err(error),
+    };
+    let snapshot = match put {
+        Ok(Condition::Sound(snapshot)) => snapshot,
+        // There is a newer one.
+        Ok(Condition::Gone) => return Ended { snapshot: None, result: Ok(()), condition: None },
+        Ok(Condition::Damaged(damage)) => {
+            let error = snapshot::damaged(&*media, &job.file, damage.clone());
+            let condition = Some(Condition::Damaged(damage));
+            return Ended { snapshot: None, result: Err(error), condition };
+        }
+        Err(error) => return Ended { snapshot: None, result: Err(error), condition: found },
     };
     // What retention relies on is there.
     let read = snapshot::read(&store, &snapshot, |_, _| Ok(())).await;
     match read {
         Err(damage @ Error::Object { .. }) => {
             remove(&store, snapshot.name).await;
-            Ended::of(None, Err(damage))
+            Ended { snapshot: None, result: Err(damage), condition: found }
         }
-        read => Ended::of(Some(snapshot), read),
+        read => Ended { snapshot: Some(snapshot), result: read, condition: found },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ebbtide::inspect::{origin_on, snapshots_on};
+    use ebbtide::media::Memory;
+    use ebbtide::{AgePartitioned, Durability, Filter, Options};
+    use ebbtide_testkit::failing::Failing;
+    use object_store::memory::InMemory;
+    use std::io::ErrorKind;
+
+    /// Uploads a snapshot whose medium fails once, at this call.
+    async fn fail(upload: &mut Upload, media: &Failing<Memory>, job: &Job, call: u64) -> Error {
+        let store = Store::of(Arc::new(InMemory::new()), "orders/7", "memory:///orders/7");
+        media.fail_after(call, ErrorKind::OutOfMemory);
+        upload.begin(store, Arc::new(media.clone()), job.clone());
+        upload.end().await;
+        upload.take().expect_err("it fails")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_has_failed_waits_twice_as_long_each_time_and_is_checked_once() {
+        let memory = Memory::new();
+        let options = Options::new().durability(Durability::Always);
+        let spec = AgePartitioned::last(1000);
+        let filter = Filter::create_on(Arc::new(memory.clone()), spec, options).expect("a filter");
+        filter.insert("a key").expect("an insert");
+        filter.checkpoint().expect("a checkpoint");
+        let origin = origin_on(&memory).expect("a filter");
+        let file = snapshots_on(&memory).expect("a list").remove(0);
+        let job = Job { origin, file, from_link: 1, id: 7 };
+        let (media, mut upload) = (Failing::new(memory), Upload::default());
+        let (mut pause, moment, mut other) = (FIRST, Duration::from_millis(1), job.file.clone());
+        other.start += 1;
+        for _ in 0..10 {
+            fail(&mut upload, &media, &job, 1).await;
+            tokio::time::advance(pause - moment).await;
+            assert!(upload.is_paused(&job.file), "{pause:?}");
+            assert!(!upload.is_paused(&other));
+            tokio::time::advance(moment).await;
+            assert!(!upload.is_paused(&job.file), "{pause:?}");
+            pause = MOST.min(pause * 2);
+        }
+        assert_eq!(pause, MOST);
+        // Once it is found sound, the first call opens it to upload it.
+        let is_sound = |upload: &Upload| {
+            let failed = upload.failed.as_ref().expect("it has failed");
+            matches!(failed.condition, Some(Condition::Sound(())))
+        };
+        let mut call = 1;
+        while !is_sound(&upload) {
+            call += 1;
+            fail(&mut upload, &media, &job, call).await;
+        }
+        let error = fail(&mut upload, &media, &job, 1).await;
+        assert!(matches!(error, Error::Store { action: "open", .. }), "{error}");
     }
 }

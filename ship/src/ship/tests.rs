@@ -7,6 +7,7 @@ use ebbtide::media::{Access, ByteLocks, MediaFile, Memory};
 use ebbtide::{
     AgePartitioned, Any, Downtime, Durability, Filter, Keep, Options, Reader, TimeLimited,
 };
+use ebbtide_testkit::failing::Failing;
 use object_store::memory::InMemory;
 use std::io;
 use std::path::Path;
@@ -284,6 +285,25 @@ async fn a_damaged_snapshot_is_read_once_and_beside_the_thread_that_ships() {
     assert_eq!(failures, [(text.clone(), true, 1), (text.clone(), true, 0)]);
     insert(&filter, 100..200);
     filter.checkpoint().expect("another one");
+    assert!(shipper.round().await.expect("a round").snapshot_bytes > 0);
+    assert_eq!(fetched(&store).await, digest_of(&filter));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_that_has_failed_is_not_uploaded_again_at_once_unless_the_round_waits_for_it() {
+    let (store, media) = (store(), Failing::new(Memory::new()));
+    let filter = filter(media.inner().clone(), Keep::Nothing);
+    let mut shipper = begin(&store, media.clone()).await.expect("a shipper");
+    insert(&filter, 0..100);
+    shipper.round().await.expect("the log");
+    filter.checkpoint().expect("a checkpoint");
+    shipper.round_of(LINKS, false).await.expect("it begins");
+    media.fail_after(1, io::ErrorKind::OutOfMemory);
+    shipper.uploaded().await;
+    let error = shipper.round_of(LINKS, false).await.expect_err("it has failed");
+    assert!(error.is_transient(), "{error}");
+    shipper.round_of(LINKS, false).await.expect("a round");
+    assert!(!shipper.is_uploading() && shipper.has_failed_upload());
     assert!(shipper.round().await.expect("a round").snapshot_bytes > 0);
     assert_eq!(fetched(&store).await, digest_of(&filter));
 }
