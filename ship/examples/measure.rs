@@ -219,7 +219,7 @@ fn fetched(parent: &Path, mebibytes: u64, rounds: usize) -> Result<()> {
     filter.checkpoint()?;
     let url = parent.join("store").display().to_string();
     Worker::start(&dir, Store::open(&url)?, ShipOptions::default(), Duration::from_secs(10))?
-        .stop()?;
+        .finish()?;
     let snapshot = std::fs::read_dir(parent.join("store/snapshot"))?.next().ok_or("none")??.path();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     for round in 0..rounds {

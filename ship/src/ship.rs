@@ -15,7 +15,7 @@ use crate::shipped::Shipped;
 use crate::shown::RECORD_BYTES;
 use crate::snapshot::not_as_put;
 use crate::store::{Folder, Put, Store};
-use crate::upload::{Job, Upload};
+use crate::upload::{Job, Upload, Wait};
 use bytes::Bytes;
 use ebbtide::history::History;
 use ebbtide::inspect::{Origin, Piece, SnapshotFile, origin_on, snapshots_on};
@@ -204,8 +204,8 @@ impl Shipper {
         }
     }
 
-    /// Returns the LSN below which a fetch yields every operation of the filter as it is now; 0
-    /// if nothing is shipped. After an alteration or a gap it stays until the new snapshot is there.
+    /// Returns the LSN below which a fetch yields every operation of the filter as it is now; 0 if
+    /// nothing is shipped. After an alteration or a gap it stays until the new snapshot is there.
     #[must_use]
     pub fn confirmed(&self) -> u64 {
         self.confirmed
@@ -266,12 +266,11 @@ impl Shipper {
     /// [`Error::Fenced`] once another shipper has begun; [`Error::Store`], [`Error::Object`],
     /// [`Error::Refused`], [`Error::Filter`].
     pub async fn round(&mut self) -> Result<Shipped> {
-        self.round_of(LINKS, true).await
+        self.round_of(LINKS, Wait::Always).await
     }
 
-    /// As [`Shipper::round`], with at most this many links of log. Unless it `waits`, it leaves the
-    /// upload of a snapshot to a task: a later one puts the link.
-    pub(crate) async fn round_of(&mut self, links: u64, waits: bool) -> Result<Shipped> {
+    /// As [`Shipper::round`], with at most this many links of log, and this upload of a snapshot.
+    pub(crate) async fn round_of(&mut self, links: u64, wait: Wait) -> Result<Shipped> {
         self.has_reached_end = false;
         self.finish_pending().await?;
         let before = self.total;
@@ -279,7 +278,9 @@ impl Shipper {
         self.ship_log(before.links + links).await?;
         self.put_hints().await?;
         // The log goes first.
-        self.ship_snapshot(waits && self.has_reached_end).await?;
+        if wait != Wait::IfNeeded || self.is_pending() {
+            self.ship_snapshot(wait != Wait::Never && self.has_reached_end).await?;
+        }
         self.put_hints().await?;
         let base = self.run.base.as_ref().map(|(number, _)| *number);
         self.retention.clean(&self.store, base).await?;

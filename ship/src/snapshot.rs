@@ -163,8 +163,8 @@ pub fn not_as_put(object: String, expected: &str, found: &str) -> Error {
     }
 }
 
-/// Uploads a snapshot of a filter that is sound. If the file is gone by then, or cannot be read, the
-/// object has nothing of value. `from_link` is the link with the record of its start.
+/// Uploads a snapshot of a filter that is sound. If the file is gone by then, or cannot be read,
+/// the object has nothing of value. `from_link` is the link with the record of its start.
 pub async fn upload(
     store: &Store,
     media: &Arc<dyn Media>,

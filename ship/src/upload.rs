@@ -19,6 +19,16 @@ const REMOVAL: Duration = Duration::from_secs(10);
 const FIRST: Duration = Duration::from_secs(1);
 const MOST: Duration = Duration::from_secs(120);
 
+/// What a round does with the upload of a snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// It leaves that to a task: a later round puts the link.
+    Never,
+    /// It ships the one that nothing can be fetched without, and no other.
+    IfNeeded,
+    Always,
+}
+
 /// What is to be uploaded.
 #[derive(Debug, Clone)]
 pub struct Job {

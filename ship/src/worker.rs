@@ -10,6 +10,7 @@ use crate::ship::{ShipOptions, Shipper};
 use crate::shipped::Shipped;
 use crate::standing::Standing;
 use crate::store::Store;
+use crate::upload::Wait;
 use ebbtide::media::{Disk, Media};
 use ebbtide::units::is_hidden;
 use std::fmt::Write;
@@ -155,10 +156,22 @@ enum Wish {
     Nothing,
     /// A round.
     Ship,
+    /// A last round, with the snapshot that is due.
+    Finish,
     /// A last round.
     Stop,
     /// None any more, and an end of the one that runs.
     End,
+}
+
+impl Wish {
+    fn wait(self) -> Wait {
+        match self {
+            Self::Finish => Wait::Always,
+            Self::Stop => Wait::IfNeeded,
+            _ => Wait::Never,
+        }
+    }
 }
 
 /// A running shipper. Dropped, it ends without a last round, and waits for no answer of the store;
@@ -253,12 +266,26 @@ impl Worker {
         Ok(())
     }
 
-    /// Ships what is durable, and stops.
+    /// Ships what is durable, and stops. The upload of a snapshot is waited for only if nothing can
+    /// be fetched without it ([`Status::is_pending`]); otherwise the next shipper begins it.
     ///
     /// # Errors
     /// The error of the last round.
-    pub fn stop(mut self) -> Result<Status> {
-        self.shared.ask(Wish::Stop);
+    pub fn stop(self) -> Result<Status> {
+        self.end(Wish::Stop)
+    }
+
+    /// As [`Worker::stop`], but also waits until the snapshot that is due is shipped: for whoever
+    /// ships from time to time, and would otherwise ship none.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn finish(self) -> Result<Status> {
+        self.end(Wish::Finish)
+    }
+
+    fn end(mut self, wish: Wish) -> Result<Status> {
+        self.shared.ask(wish);
         if let Some(thread) = self.thread.take() {
             // A panic is in the status.
             let _ = thread.join();
@@ -357,13 +384,13 @@ fn work_on(
         let number = shared.begun.fetch_add(1, Ordering::Relaxed) + 1;
         // Before what is durable is read. Partner: the fence in `Worker::flush`.
         fence(Ordering::SeqCst);
-        let (begun, is_last) = (Instant::now(), wish == Wish::Stop);
+        let (begun, is_last) = (Instant::now(), wish >= Wish::Finish);
         let round = runtime.block_on(async {
             tokio::select! {
                 biased;
                 () = shared.wait_for(Wish::End) => None,
                 // Of one link, so that the status is never older than that takes.
-                round = shipper.round_of(1, is_last) => Some(round),
+                round = shipper.round_of(1, wish.wait()) => Some(round),
             }
         });
         // Ended like one that was killed.
@@ -397,7 +424,7 @@ async fn next_round(shared: &Shared, (least, most): (Duration, Duration)) {
         shared.wait_for(Wish::Ship).await;
     };
     tokio::select! {
-        () = shared.wait_for(Wish::Stop) => {}
+        () = shared.wait_for(Wish::Finish) => {}
         () = asked => {}
         () = tokio::time::sleep(most) => {}
     }

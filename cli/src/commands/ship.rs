@@ -67,7 +67,7 @@ pub fn ship(arguments: &Ship) -> Result<ExitCode> {
         let _ = write(&last);
         return Err(failure);
     }
-    let status = worker.stop();
+    let status = if arguments.once { worker.finish() } else { worker.stop() };
     if let Err(error) = &status {
         last.is_fenced = matches!(error, Error::Fenced { is_here: false, .. });
         let _ = write(&last);

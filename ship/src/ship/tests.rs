@@ -297,14 +297,33 @@ async fn a_snapshot_that_has_failed_is_not_uploaded_again_at_once_unless_the_rou
     insert(&filter, 0..100);
     shipper.round().await.expect("the log");
     filter.checkpoint().expect("a checkpoint");
-    shipper.round_of(LINKS, false).await.expect("it begins");
+    shipper.round_of(LINKS, Wait::Never).await.expect("it begins");
     media.fail_after(1, io::ErrorKind::OutOfMemory);
     shipper.uploaded().await;
-    let error = shipper.round_of(LINKS, false).await.expect_err("it has failed");
+    let error = shipper.round_of(LINKS, Wait::Never).await.expect_err("it has failed");
     assert!(error.is_transient(), "{error}");
-    shipper.round_of(LINKS, false).await.expect("a round");
+    shipper.round_of(LINKS, Wait::Never).await.expect("a round");
     assert!(!shipper.is_uploading() && shipper.has_failed_upload());
     assert!(shipper.round().await.expect("a round").snapshot_bytes > 0);
+    assert_eq!(fetched(&store).await, digest_of(&filter));
+}
+
+#[tokio::test]
+async fn a_last_round_ships_a_snapshot_only_if_nothing_is_fetched_without_it() {
+    let store = store();
+    let (filter, mut shipper) = shipped(&store).await;
+    insert(&filter, 0..100);
+    filter.checkpoint().expect("a checkpoint");
+    for key in 100..102 {
+        insert(&filter, key..key + 1);
+        let round = shipper.round_of(LINKS, Wait::IfNeeded).await.expect("a round");
+        assert!(round.links > 0 && round.snapshot_bytes == 0, "{round:?}");
+        assert!(!shipper.is_uploading());
+        assert_eq!(fetched(&store).await, digest_of(&filter));
+    }
+    alter(&filter, 2000);
+    let round = shipper.round_of(LINKS, Wait::IfNeeded).await.expect("a round");
+    assert!(round.snapshot_bytes > 0 && !shipper.is_pending(), "{round:?}");
     assert_eq!(fetched(&store).await, digest_of(&filter));
 }
 
@@ -355,9 +374,9 @@ fn a_snapshot_whose_runtime_has_ended_is_begun_again() {
     let mut shipper = runtime().block_on(begin(&store, media)).expect("a shipper");
     insert(&filter, 0..100);
     filter.checkpoint().expect("a checkpoint");
-    for waits in [false, false, true] {
-        let round = runtime().block_on(shipper.round_of(LINKS, waits)).expect("a round");
-        assert_eq!(round.snapshot_bytes > 0, waits);
+    for wait in [Wait::Never, Wait::Never, Wait::Always] {
+        let round = runtime().block_on(shipper.round_of(LINKS, wait)).expect("a round");
+        assert_eq!(round.snapshot_bytes > 0, wait == Wait::Always);
     }
     assert_eq!(runtime().block_on(fetched(&store)), digest_of(&filter));
 }

@@ -278,6 +278,45 @@ fn log_is_shipped_while_a_snapshot_is_uploaded_for_hours() {
     drop(worker);
 }
 
+#[test]
+fn a_worker_that_stops_does_not_wait_for_a_snapshot_that_is_uploaded_for_hours() {
+    let scene = Scene::new(|call| match call {
+        Call::Put(path, _) if is_in(&path, "snapshot") => Box::pin(std::future::pending()),
+        _ => Box::pin(async { Ok(()) }),
+    });
+    let worker = scene.start();
+    scene.filter.insert("first").expect("an insert");
+    scene.filter.checkpoint().expect("a checkpoint");
+    while !worker.status().is_uploading {
+        worker.flush(Duration::from_secs(60)).expect("the log is shipped");
+    }
+    let before = worker.status().confirmed;
+    scene.filter.insert("second").expect("an insert");
+    let (ended, end) = channel();
+    std::thread::spawn(move || ended.send(worker.stop()));
+    // Less than an answer may take.
+    let stopped = end.recv_timeout(Duration::from_secs(40)).expect("the end of the worker");
+    let status = stopped.expect("a last round");
+    assert!(status.is_stopped && status.confirmed > before, "{status:?}");
+}
+
+#[test]
+fn a_worker_that_finishes_ships_the_snapshot_that_is_due() {
+    let bases = Arc::new(AtomicU64::new(0));
+    let counted = bases.clone();
+    let scene = Scene::new(move |call| {
+        let is_base = matches!(call, Call::Put(path, _) if is_in(&path, "base"));
+        counted.fetch_add(u64::from(is_base), Ordering::Relaxed);
+        Box::pin(async { Ok(()) })
+    });
+    for key in 0..10_u64 {
+        scene.filter.insert(key.to_le_bytes()).expect("an insert");
+    }
+    scene.filter.checkpoint().expect("a checkpoint");
+    scene.start().finish().expect("a last round");
+    assert_eq!(bases.load(Ordering::Relaxed), 2, "the creation and the snapshot");
+}
+
 /// Drops a worker whose store does not answer in this way.
 fn assert_ends(mode: u8) {
     let shipped = shipped(mode);
