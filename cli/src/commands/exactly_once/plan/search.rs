@@ -99,8 +99,8 @@ impl Search<'_> {
         self.bind_filled()
     }
 
-    /// Finds inputs of which nothing was read in the parts that were copied or compressed from them:
-    /// names and numbers alone show which they are.
+    /// Finds inputs of which nothing was read in the parts that were copied or compressed from
+    /// them: names and numbers alone show which they are.
     fn bind_filled(&mut self) -> Result<()> {
         for slot in 0..self.found.len() {
             let is_it = |entry: &Entry| entry.offset == 0 && self.is_wanted(slot);
@@ -152,8 +152,8 @@ impl Search<'_> {
         Ok(if let [at] = parts[..] { Some(at) } else { None })
     }
 
-    /// Returns whether a recorded part of a log with a date is there. What is newer than that was not
-    /// removed for its age.
+    /// Returns whether a recorded part of a log with a date is there. What is newer than that was
+    /// not removed for its age.
     fn has_dated(&self, live: &Found) -> bool {
         let mut parts = self.found.iter().flatten().map(|(at, _)| &self.files.all[*at]);
         parts.any(|part| is_dated_part(part, live) && self.is_placed(part, live))
@@ -247,7 +247,8 @@ impl Search<'_> {
             }
             matches[longest].push((at, trail));
         }
-        // A copy is left out as long as its log is there. That was truncated if no other file is it.
+        // A copy is left out as long as its log is there. That was truncated if no other file is
+        // it.
         copied.retain(|(which, ..)| matches[*which].is_empty());
         for (which, at, trail) in copied {
             matches.iter_mut().for_each(|files| files.retain(|(other, _)| *other != at));

@@ -132,8 +132,8 @@ impl Search<'_> {
         Err(refusals::also_missing(failure, &others.collect::<Vec<Entry>>(), all))
     }
 
-    /// Refuses to read a file from its beginning that may be an input whose loss was accepted: it has
-    /// that name, and begins with all that was read.
+    /// Refuses to read a file from its beginning that may be an input whose loss was accepted: it
+    /// has that name, and begins with all that was read.
     fn refuse_returned(&self) -> Result<()> {
         let is_it = |&&(slot, at): &&(usize, usize)| {
             let entry = self.entry(slot);
@@ -188,8 +188,8 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Returns the number of a log's newest part: some rotations begin at 1, others at 0, which only
-    /// a recorded input tells.
+    /// Returns the number of a log's newest part: some rotations begin at 1, others at 0, which
+    /// only a recorded input shows.
     pub(super) fn first_number(&self, live: &Found) -> u64 {
         let zero = name_hash(&[&live.name[..], b".0"].concat());
         u64::from(!self.inputs.iter().any(|(_, entry)| entry.name == zero))
