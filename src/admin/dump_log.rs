@@ -14,6 +14,7 @@ use crate::wal::{Op, Record};
 use ebbtide_core::claims::HeldClaim;
 use ebbtide_core::event;
 use ebbtide_core::kind::Event;
+use std::cell::Cell;
 use std::ops::Range;
 use std::path::Path;
 
@@ -167,11 +168,13 @@ fn whole_log(
 pub fn wal(dir: impl AsRef<Path>, mut visit: impl FnMut(&Entry) -> Result<()>) -> Result<()> {
     let media = Disk::new(dir.as_ref());
     let parts = look_at(&media, |meta, known| open_parts(&media, meta, known))?;
-    let mut damage = None;
+    let (mut damage, has_failed) = (None, Cell::new(false));
+    let mut visit = |entry: &Entry| visit(entry).inspect_err(|_| has_failed.set(true));
     for part in parts {
         let read = part.records(&media, &mut visit);
         for error in part.damage.into_iter().chain(read.err()) {
-            if !error.is_damage() {
+            // An error of `visit` may look like one of the log.
+            if has_failed.get() || !error.is_damage() {
                 return Err(error);
             }
             damage.get_or_insert(error);

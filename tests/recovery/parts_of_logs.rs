@@ -6,6 +6,7 @@ use ebbtide::inspect::{restore_at_on, wal};
 use ebbtide::media::{Access, Disk, Media, Memory};
 use ebbtide::{AgePartitioned, Any, Code, Error, Filter, Keep, Reader, Timestamp};
 use ebbtide_testkit::beside::Beside;
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -285,4 +286,27 @@ fn a_filter_restored_as_of_a_moment_lacks_no_operation_if_its_log_is_removed_mea
             assert_eq!(digest(&found), before, "{is_altered} {is_open}");
         }
     }
+}
+
+#[test]
+fn who_is_shown_a_log_and_fails_is_shown_nothing_more_of_it() {
+    let parent = tempfile::tempdir().expect("a directory");
+    let media: Arc<dyn Media> = Arc::new(Disk::new(parent.path().join("filter")));
+    let filter = kept(&media);
+    insert(&filter, 0..10);
+    filter.alter(window(1), Unlogged::Refuse).expect("its log is kept");
+    insert(&filter, 10..20);
+    // An error as that of a damaged file.
+    let failed = || Error::Io {
+        action: "write",
+        path: media.path().to_path_buf(),
+        source: ErrorKind::InvalidData.into(),
+    };
+    let mut shown = 0;
+    let error = wal(media.path(), |_| {
+        shown += 1;
+        Err(failed())
+    });
+    assert_eq!(error.expect_err("it fails").to_string(), failed().to_string());
+    assert_eq!(shown, 1);
 }
