@@ -255,6 +255,38 @@ fn a_compressed_part_that_was_read_to_its_end_and_is_not_given_is_not_decompress
     assert_eq!(output(&place), "one\ntwo\nthree\nfour\n");
 }
 
+#[test]
+fn a_compressed_part_whose_news_a_failed_run_has_not_read_is_read_by_the_next_one() {
+    let place = Place::new();
+    let member = ["--json-field", "id"];
+    let line = |id: u64| format!("{{\"id\": {id}}}\n");
+    place.write("b.json", line(1).as_bytes());
+    place.write("h.json", line(2).as_bytes());
+    place.run("out", &["b.json", "h.json"], &[&member[..], &["--complete"]].concat());
+    // What was read to its end has lines again when it is compressed.
+    place.append("h.json", line(3).as_bytes());
+    compress(&place, "h.json");
+    fs::rename(place.path("h.json.gz"), place.path("h.json.1.gz")).expect("renamed");
+    place.write("next", line(4).as_bytes());
+    fs::rename(place.path("next"), place.path("h.json")).expect("renamed");
+    for last in [4, 6] {
+        // A run records that it has seen the part, and ends before it reads it.
+        place.append("b.json", b"no object\n");
+        let all = ["b.json", "h.json.1.gz", "h.json"];
+        let sentence = place.refuse_with("out", &all, &member);
+        assert!(sentence.contains("b.json, line 2"), "{sentence}");
+        place.write("b.json", line(1).as_bytes());
+        place.run("out", &["b.json", "h.json"], &member);
+        assert_eq!(output(&place), (1..=last).map(line).collect::<String>());
+        // Later a member is appended to it.
+        place.write("more", line(5).as_bytes());
+        let packed = compress(&place, "more");
+        fs::remove_file(place.path("more.gz")).expect("removed");
+        place.append("h.json.1.gz", &packed);
+        place.append("h.json", line(6).as_bytes());
+    }
+}
+
 /// The beginning of a file of each format that is recognised and not read.
 const UNREADABLE: [(&str, &[u8], &str); 3] = [
     ("bz2", b"BZh91AY&SY\x8c\x2d\x11", "bunzip2"),

@@ -246,10 +246,26 @@ impl Search<'_> {
         Ok(!is_packed.map_err(|error| Failure::reading(&file.path, &error))?)
     }
 
+    /// Returns whether an input that was read to its end may have lines again: what was changed or
+    /// replaced since the last run is compressed, or has another length.
+    fn may_have_news(&self, slot: usize, at: usize) -> Result<bool> {
+        let (file, entry) = (&self.files.all[at], self.entry(slot));
+        let is_changed = entry.identity != file.identity
+            || file.changed > self.inputs.seen
+            || self.is_clock_back;
+        if !is_changed || !entry.is_complete || entry.is_left_out || file.size == 0 {
+            return Ok(false);
+        }
+        if file.size != entry.offset {
+            return Ok(true);
+        }
+        let is_packed = self.wanted.content.is_packed(&file.open()?);
+        is_packed.map_err(|error| Failure::reading(&file.path, &error))
+    }
+
     /// Records where the inputs are now, and orders them.
     fn finish(mut self) -> Result<Plan> {
         let before = self.inputs.clone();
-        self.inputs.seen = self.inputs.seen.max(self.files.seen);
         let mut found: Vec<(usize, usize, Trail)> = std::mem::take(&mut self.found)
             .into_iter()
             .enumerate()
@@ -257,10 +273,13 @@ impl Search<'_> {
             .collect();
         for (slot, at, _) in &found {
             let (is_copy, may_grow) = (self.is_copy(*at), self.may_grow(*slot, *at)?);
+            let has_news = self.may_have_news(*slot, *at)?;
             let file = &self.files.all[*at];
             let live = self.strange.iter().find(|(strange, _)| strange == at);
             let live = live.map(|(_, live)| &self.files.all[*live].name);
             if let Some(entry) = &mut self.inputs.entries[*slot] {
+                // If this run is killed before it reads them, the next one has to.
+                entry.is_complete &= !has_news;
                 // Its own name would not show later runs that it is an earlier part of the log.
                 let is_part = |live: &&Vec<u8>| {
                     let was_it = names::is_dated(&file.name) || entry.name == name_hash(live);
@@ -275,6 +294,7 @@ impl Search<'_> {
                 entry.is_abandoned &= !file.is_given();
             }
         }
+        self.inputs.seen = self.inputs.seen.max(self.files.seen);
         found.retain(|&(slot, at, _)| !self.settled.contains(&(slot, at)));
         let (files, content) = (&self.files.all, self.wanted.content);
         let strange = &self.strange;
