@@ -88,6 +88,24 @@ fn a_middle_part_that_is_gone_is_named_by_its_number() {
 }
 
 #[test]
+fn a_middle_part_whose_number_has_zeros_in_front_is_missed() {
+    for [first, second] in [["h.log.01", "h.log.02"], ["h.log.001.gz", "h.log.002"]] {
+        let place = Place::new();
+        place.write("h.log", b"one\n");
+        place.run("out", &["h.log"], &[]);
+        rename(&place, "h.log", second);
+        place.write("h.log", b"three\n");
+        let sentence = place.refuse("out", &["h.log"]);
+        assert!(sentence.contains("h.log.1 is not there"), "{sentence}");
+        place.write("two", b"two\n");
+        gzip(&place, "two");
+        rename(&place, "two.gz", first);
+        place.run("out", &[first, "h.log"], &[]);
+        assert_eq!(output(&place), "one\ntwo\nthree\n");
+    }
+}
+
+#[test]
 fn a_part_whose_date_looks_like_a_number_has_no_parts_before_it() {
     // The day in the year, and in its month.
     for days in [["329", "330"], ["1125", "1126"], ["0105", "0106"]] {

@@ -30,6 +30,9 @@ const MOST_PARTS: u64 = 200;
 /// The digits of the shortest date.
 const DATE_DIGITS: usize = 6;
 
+/// The digits of a month and a day.
+const DAY_DIGITS: usize = 4;
+
 /// Returns a name without the ending of a compressed file.
 pub fn unpacked(name: &[u8]) -> &[u8] {
     PACKED.iter().find_map(|ending| name.strip_suffix(*ending)).unwrap_or(name)
@@ -89,14 +92,15 @@ pub fn is_only_rotated(name: &[u8], live: &[u8]) -> bool {
 }
 
 /// Returns the number that a rotation of `live` gave to a file: 2 for `h.log.2.gz` of `h.log`. A
-/// large one, or one with zeros in front, may be a date: `h.log.1125`, `h.log.0105`.
+/// large one, or one of four digits with a zero in front, may be a date: `h.log.1125`,
+/// `h.log.0105`.
 pub fn number(name: &[u8], live: &[u8]) -> Option<u64> {
     let rest = unpacked(name).strip_prefix(unpacked(live))?.strip_prefix(b".")?;
     let is_number = !rest.is_empty() && rest.len() < DATE_DIGITS;
     let is_number = is_number && rest.iter().all(u8::is_ascii_digit);
-    let is_padded = rest.len() > 1 && rest[0] == b'0';
+    let is_date = rest.len() >= DAY_DIGITS && rest[0] == b'0';
     let number = || rest.iter().fold(0, |sum, digit| 10 * sum + u64::from(digit - b'0'));
-    (is_number && !is_padded).then(number).filter(|number| *number <= MOST_PARTS)
+    (is_number && !is_date).then(number).filter(|number| *number <= MOST_PARTS)
 }
 
 /// Returns the name of the rotated file of which a file of this name may be the compressed form, in
@@ -245,7 +249,9 @@ mod tests {
         assert_eq!(number(b"h.log.2", b"h.log"), Some(2));
         assert_eq!(number(b"h.log.12.gz", b"h.log"), Some(12));
         assert_eq!([b"h.log.0", b"h.log.9"].map(|name| number(name, b"h.log")), [Some(0), Some(9)]);
-        let dates = ["h.log.20261125", "h.log.1125", "h.log.0105", "h.log.329", "h.log.007.gz"];
+        assert_eq!(number(b"h.log.02", b"h.log"), Some(2));
+        assert_eq!(number(b"h.log.007.gz", b"h.log"), Some(7));
+        let dates = ["h.log.20261125", "h.log.1125", "h.log.0105", "h.log.329"];
         for name in ["h.log", "h.log-2", "h.log.", "h.log.2x", "a.log.2"].into_iter().chain(dates) {
             assert_eq!(number(name.as_bytes(), b"h.log"), None, "{name}");
         }
