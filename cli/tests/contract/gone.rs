@@ -6,6 +6,8 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::fs;
 use std::io::Write;
+use std::process::Command;
+use std::time::{Duration, SystemTime};
 
 fn output(place: &Place) -> String {
     String::from_utf8(place.read("out")).expect("UTF-8")
@@ -316,6 +318,48 @@ fn a_log_that_was_empty_is_read_in_a_part_with_a_date_if_an_older_one_is_there()
         assert!(sentence.contains(said), "{sentence}");
         assert_eq!(output(&place), "one\ntwo\nthree\n");
     }
+}
+
+#[test]
+fn an_older_part_that_comes_later_is_not_taken_for_a_log_that_was_empty() {
+    let place = Place::new();
+    place.write("h.log-20261125", b"two\n");
+    place.write("h.log", b"");
+    place.run("out", &["h.log-20261125", "h.log"], &[]);
+    place.write("h.log-20261124", b"one\n");
+    let part = fs::File::options().write(true).open(place.path("h.log-20261124"));
+    let before = SystemTime::now() - Duration::from_secs(86_400);
+    part.and_then(|part| part.set_modified(before)).expect("as a copy that keeps its time");
+    let sentence = place.refuse("out", &["h.log"]);
+    assert!(sentence.contains("no run has read"), "{sentence}");
+    assert_eq!(output(&place), "two\n");
+}
+
+#[test]
+fn a_part_whose_place_was_taken_is_not_taken_for_a_log_that_was_empty() {
+    let place = Place::new();
+    let part = |number: u64| format!("h.log-202601{number:02}");
+    let parts: Vec<String> = (1..=61).map(part).collect();
+    for name in &parts {
+        place.write(name, format!("of {name}\n").as_bytes());
+    }
+    place.write("h.log", b"");
+    let all: Vec<&str> = parts.iter().map(String::as_str).chain(["h.log"]).collect();
+    place.run("out", &all, &SHORT);
+    place.append("h.log", b"one\n");
+    rename(&place, "h.log", &part(62));
+    place.write("h.log", b"");
+    place.run("out", &["h.log"], &SHORT);
+    let expected = output(&place);
+    // It keeps the time of its lines.
+    let ended = Command::new("gzip").arg(place.path(&part(1))).status().expect("gzip runs");
+    assert!(ended.success());
+    let sentence = place.refuse_with("out", &["h.log"], &SHORT);
+    assert!(sentence.contains("no run has read") && sentence.contains(&part(1)), "{sentence}");
+    let packed = format!("{}.gz", part(1));
+    let sentence = place.refuse_with("out", &[&packed, "h.log"], &SHORT);
+    assert!(sentence.contains("may be an input that was read long ago"), "{sentence}");
+    assert_eq!(output(&place), expected);
 }
 
 #[test]

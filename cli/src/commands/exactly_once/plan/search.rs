@@ -126,8 +126,8 @@ impl Search<'_> {
             if !live.is_given() || found.is_some() && !is_truncated {
                 continue;
             }
-            let (shifted, has_dates) = (self.shifted(live), self.has_dated(live));
-            if shifted.is_empty() && !has_dates {
+            let shifted = self.shifted(live);
+            if shifted.is_empty() && !self.has_dated(live, u64::MAX) {
                 continue;
             }
             let mut new = Vec::new();
@@ -145,18 +145,19 @@ impl Search<'_> {
                     number == self.first_number(live) || shifted.contains(&(number + 1))
                 }
                 Some(_) => has_next_number(file, live, &entry),
-                None => has_dates && (was_live || has_base_name),
+                None => self.has_dated(live, file.written) && (was_live || has_base_name),
             };
             parts.extend(is_it.then_some(at));
         }
         Ok(if let [at] = parts[..] { Some(at) } else { None })
     }
 
-    /// Returns whether a recorded part of a log with a date is there. What is newer than that was
-    /// not removed for its age.
-    fn has_dated(&self, live: &Found) -> bool {
+    /// Returns whether a recorded part of a log with a date is there that was not written after
+    /// this time. What is newer than that was not removed for its age.
+    fn has_dated(&self, live: &Found, written: u64) -> bool {
         let mut parts = self.found.iter().flatten().map(|(at, _)| &self.files.all[*at]);
-        parts.any(|part| is_dated_part(part, live) && self.is_placed(part, live))
+        let is_part = |part: &Found| is_dated_part(part, live) && self.is_placed(part, live);
+        parts.any(|part| part.written <= written && is_part(part))
     }
 
     /// Returns the parts of a log with numbers or dates that are not recorded, and may have lines
@@ -168,9 +169,12 @@ impl Search<'_> {
             let has_number = names::number(&file.name, &live.name).is_some();
             let is_new = file.is_given() && file.size > 0 || self.is_unread(at);
             let is_form = (0..self.files.all.len()).any(|base| self.is_packed_form(at, base));
+            // It may be an input that was read, whose place another one took.
+            let is_forgotten = self.inputs.forgotten > 0 && file.written <= self.inputs.forgotten;
             (has_number || is_dated_part(file, live))
                 && self.is_placed(file, live)
                 && is_new
+                && !is_forgotten
                 && self.slot_of(at).is_none()
                 && !self.wanted.left_out.contains(&file.id)
                 && !is_form
