@@ -339,6 +339,38 @@ fn a_part_of_the_log_that_may_not_be_read_is_named_and_may_be_left_out() {
 }
 
 #[test]
+fn a_part_that_may_be_a_log_that_was_empty_and_may_not_be_read_is_named() {
+    let Some(user) = Other::new() else { return };
+    let place = &user.place;
+    place.write("h.log.1", b"one\n");
+    place.write("h.log", b"");
+    for name in ["h.log.1", "h.log"] {
+        user.may_read(name, 0o644);
+    }
+    let outcome = user.dedup(&["h.log.1", "h.log"]);
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    rename(place, "h.log.1", "h.log.2");
+    place.write("h.log.1", b"two\n");
+    user.may_read("h.log.1", 0o600);
+    // The log was copied and truncated; the log is another file.
+    for is_renamed in [false, true] {
+        if is_renamed {
+            place.write("next", b"three\n");
+            user.may_read("next", 0o644);
+            rename(place, "next", "h.log");
+        }
+        let outcome = user.dedup(&["h.log"]);
+        let is_named = outcome.stderr.contains("--leave-out h.log.1");
+        assert!(outcome.code == Some(2) && is_named, "{outcome:?}");
+    }
+    // The permission is the other remedy.
+    user.may_read("h.log.1", 0o644);
+    let outcome = user.dedup(&["h.log"]);
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    assert_eq!(output(place), "one\ntwo\nthree\n");
+}
+
+#[test]
 fn a_link_to_the_newest_of_a_series_passes_over_no_part() {
     let place = Place::new();
     place.write("app-1.log", b"one\n");

@@ -132,6 +132,10 @@ impl Search<'_> {
             }
             let mut new = Vec::new();
             for at in self.new_rotated(live) {
+                let file = &self.files.all[at];
+                if file.is_forbidden() {
+                    return Err(refusals::forbidden(file));
+                }
                 if !is_truncated || !self.begins_log(at)? {
                     new.push(at);
                 }
