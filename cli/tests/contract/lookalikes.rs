@@ -325,6 +325,21 @@ fn a_log_with_another_header_than_the_output_is_refused_in_every_run_and_goes_to
 }
 
 #[test]
+fn a_second_header_is_refused_in_the_words_of_an_output_without_headers() {
+    let place = Place::new();
+    let wide = HEADER.replace('\n', ",region\n");
+    place.write("a.csv", format!("{HEADER}1,a\n").as_bytes());
+    place.write("b.csv", format!("{wide}2,b,north\n").as_bytes());
+    let omitted = [&COLUMN[..], &["--omit-header"]].concat();
+    let sentence = place.refuse_with("out", &["a.csv", "b.csv"], &omitted);
+    let named = format!("{}: expected the header of the first file, found", place.path("b.csv"));
+    assert!(sentence.contains(&named) && !sentence.contains("--omit-header"), "{sentence}");
+    assert_eq!(output(&place), "1,a\n");
+    place.run("out", &["b.csv"], &omitted);
+    assert_eq!(output(&place), "1,a\n2,b,north\n");
+}
+
+#[test]
 fn logs_of_several_directories_of_which_only_the_header_was_read_are_found() {
     let place = Place::new();
     let logs = ["web1/h.csv", "web2/h.csv", "web3/h.csv"];

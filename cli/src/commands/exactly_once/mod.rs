@@ -225,7 +225,8 @@ impl ExactlyOnce<'_> {
                 let lines = std::mem::take(&mut piece);
                 // Without news, the header may be that of an earlier table.
                 let is_new = entry.offset > step.entry.offset;
-                let header = if is_new { header_of(step, header.as_deref(), table)? } else { None };
+                let header = header.as_deref().filter(|_| is_new);
+                let header = header_of(step, header, table, self.arguments.omit_header)?;
                 let piece = Piece { path: &step.path, lines, slot: step.slot, entry, header };
                 if !piece.lines.is_empty() || entry != step.entry {
                     self.record(&piece, target, run)?;
@@ -347,16 +348,17 @@ fn advanced(mut entry: Entry, step: &Step, input: &Input<'_>, more: bool, end: u
 }
 
 /// Returns the header of the output's table: if it has none yet, that of the first file with news.
-/// Refuses a file with another one.
+/// Refuses a file with another one. An output without a header has that of the run.
 fn header_of(
     step: &Step,
     header: Option<&[u8]>,
     table: &mut Option<Vec<u8>>,
+    is_omitted: bool,
 ) -> Result<Option<Vec<u8>>> {
-    if let Some(header) = header
-        && table.get_or_insert_with(|| header.to_vec()) != header
-    {
-        return Err(refusals::other_table(&step.path, header));
+    let Some(header) = header else { return Ok(None) };
+    if table.get_or_insert_with(|| header.to_vec()) != header {
+        let refused = if is_omitted { refusals::other_header } else { refusals::other_table };
+        return Err(refused(&step.path, header));
     }
     Ok(table.clone())
 }

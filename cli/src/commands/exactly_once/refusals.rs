@@ -248,6 +248,16 @@ pub fn other_table(path: &Path, header: &[u8]) -> Failure {
     ))
 }
 
+/// A file belongs to another table than the first one of a run whose output has no header.
+pub fn other_header(path: &Path, header: &[u8]) -> Failure {
+    Failure::Error(format!(
+        "{}: {}; what was read before is recorded: give the files of each header in a run of \
+         their own",
+        path.display(),
+        misfit("the header of the first file", header)
+    ))
+}
+
 /// A file was truncated or replaced while it was read.
 pub fn overtaken(path: &Path, offset: u64) -> Failure {
     Failure::Error(format!(
