@@ -340,6 +340,23 @@ fn a_second_header_is_refused_in_the_words_of_an_output_without_headers() {
 }
 
 #[test]
+fn headers_that_differ_in_the_marks_of_a_system_are_those_of_one_table() {
+    let headers = [HEADER.to_owned(), HEADER.replace('\n', "\r\n"), format!("\u{feff}{HEADER}")];
+    for first in &headers {
+        let place = Place::new();
+        place.write("a.csv", format!("{first}1,a\n").as_bytes());
+        place.run("out", &["a.csv"], &COLUMN);
+        let mut expected = format!("{first}1,a\n");
+        for (name, header) in ["b.csv", "c.csv", "d.csv"].into_iter().zip(&headers) {
+            place.write(name, format!("{header}{name},b\n").as_bytes());
+            place.run("out", &[name], &COLUMN);
+            expected += &format!("{name},b\n");
+            assert_eq!(output(&place), expected);
+        }
+    }
+}
+
+#[test]
 fn logs_of_several_directories_of_which_only_the_header_was_read_are_found() {
     let place = Place::new();
     let logs = ["web1/h.csv", "web2/h.csv", "web3/h.csv"];

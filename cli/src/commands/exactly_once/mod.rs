@@ -356,11 +356,17 @@ fn header_of(
     is_omitted: bool,
 ) -> Result<Option<Vec<u8>>> {
     let Some(header) = header else { return Ok(None) };
-    if table.get_or_insert_with(|| header.to_vec()) != header {
+    if names_of(table.get_or_insert_with(|| header.to_vec())) != names_of(header) {
         let refused = if is_omitted { refusals::other_header } else { refusals::other_table };
         return Err(refused(&step.path, header));
     }
     Ok(table.clone())
+}
+
+/// Returns a header without the marks with which some systems begin and end it.
+fn names_of(header: &[u8]) -> &[u8] {
+    let header = header.strip_prefix("\u{feff}".as_bytes()).unwrap_or(header);
+    header.strip_suffix(b"\r").unwrap_or(header)
 }
 
 /// Says how many bytes of an unfinished line stay in a file.
