@@ -71,6 +71,8 @@ fn a_short_copy_of_an_input_whose_loss_was_accepted_is_not_read_again() {
             let sentence = place.refuse_with("out", &["a.log", "b.log"], &SHORT);
             let what = "begins with all that was read of an earlier file of its name, 8 bytes";
             assert!(sentence.contains(what), "{sentence}");
+            assert!(sentence.contains("--accept-missing to continue behind them"), "{sentence}");
+            assert!(sentence.contains("--new-input to read all inputs"), "{sentence}");
             place.run("out", &["a.log", "b.log"], &accepted);
         } else {
             place.run("out", &["a.log", "b.log"], &SHORT);

@@ -87,8 +87,8 @@ pub fn alike(failure: Failure, entry: &Entry, file: &Found) -> Failure {
 pub fn returned(entry: &Entry, file: &Found) -> Failure {
     Failure::Error(format!(
         "{} begins with all that was read of an earlier file of its name, {} bytes, whose loss was \
-         accepted; give {ACCEPT} to continue behind them, or, if it is a new file, give it another \
-         name to read it from its beginning",
+         accepted; give {ACCEPT} to continue behind them, or, if it is a new file that repeats \
+         them and they are wanted again, --new-input to read all inputs from their beginning",
         file.path.display(),
         entry.offset
     ))
