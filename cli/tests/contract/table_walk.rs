@@ -488,7 +488,8 @@ impl Walk {
     /// each asks for.
     fn run(&mut self, complete: bool) {
         let (mut inputs, mut refusals) = (None, Vec::new());
-        self.gives_all = self.chance(4);
+        // Nothing shows later runs what a file of a strange name belongs to that was given once.
+        self.gives_all = self.chance(4) || complete && self.manner == Manner::Strange;
         (self.options, self.leaves_out) = (Vec::new(), Vec::new());
         for _ in 0..8 {
             let mut arguments = self.arguments(inputs.clone(), complete);
