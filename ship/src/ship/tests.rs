@@ -297,7 +297,11 @@ async fn a_snapshot_that_has_failed_is_not_uploaded_again_at_once_unless_the_rou
     insert(&filter, 0..100);
     shipper.round().await.expect("the log");
     filter.checkpoint().expect("a checkpoint");
+    // So that a round ships the log up to the snapshot's end: a note alone waits.
+    insert(&filter, 100..101);
     shipper.round_of(LINKS, Wait::Never).await.expect("it begins");
+    // Otherwise nothing ends.
+    assert!(shipper.is_uploading());
     media.fail_after(1, io::ErrorKind::OutOfMemory);
     shipper.uploaded().await;
     let error = shipper.round_of(LINKS, Wait::Never).await.expect_err("it has failed");
