@@ -11,10 +11,12 @@ use object_store::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 const HOUR: Duration = Duration::from_secs(3600);
+/// After this time what a test waits for does not come.
+const LIMIT: Duration = Duration::from_secs(120);
 const SOUND: u8 = 0;
 const SILENT: u8 = 1;
 const REFUSING: u8 = 2;
@@ -96,6 +98,20 @@ impl Scene {
     }
 }
 
+/// Flushes, until the status is so.
+fn flush_until(worker: &Worker, is_it: impl Fn(&Status) -> bool) -> Status {
+    let begun = Instant::now();
+    loop {
+        let status = worker.status();
+        if is_it(&status) {
+            return status;
+        }
+        assert!(begun.elapsed() < LIMIT, "{status:?}");
+        // Without a snapshot that is needed it ends with an error.
+        let _ = worker.flush(Duration::from_millis(100));
+    }
+}
+
 fn is_in(path: &Path, folder: &str) -> bool {
     path.parts().any(|part| part.as_ref() == folder)
 }
@@ -140,12 +156,11 @@ fn what_is_shipped_is_flushed_although_no_snapshot_can_be_put() {
     scene.filter.checkpoint().expect("a checkpoint");
     scene.filter.insert("second").expect("an insert");
     worker.flush(Duration::from_secs(10)).expect("the log is shipped");
-    while worker.status().failure.is_none() {
-        worker.flush(Duration::from_secs(10)).expect("the log is shipped");
-    }
     // Although further rounds have shipped log.
-    let failed = worker.status().failures;
+    let failed = flush_until(&worker, |status| status.failure.is_some()).failures;
+    let begun = Instant::now();
     while worker.status().failures < failed + 2 {
+        assert!(begun.elapsed() < LIMIT, "{:?}", worker.status());
         worker.flush(Duration::from_secs(10)).expect("the log is shipped");
         assert!(worker.status().failure.is_some());
         std::thread::sleep(Duration::from_millis(10));
@@ -167,12 +182,8 @@ fn a_snapshot_that_nothing_is_fetched_without_is_waited_for_while_it_is_tried_ag
     worker.flush(Duration::from_secs(60)).expect("shipped");
     let altered = scene.filter.alter(AgePartitioned::last(2000), Unlogged::Forget);
     altered.expect("an alteration");
-    let wait_for = |is_it: fn(&Status) -> bool| loop {
-        let status = worker.status();
-        if status.is_pending && is_it(&status) {
-            break status;
-        }
-        let _ = worker.flush(Duration::from_millis(100));
+    let wait_for = |is_it: fn(&Status) -> bool| {
+        flush_until(&worker, |status| status.is_pending && is_it(status))
     };
     let failed = wait_for(|status| status.failure.is_some() && !status.is_uploading);
     assert!(failed.is_stalled(Duration::ZERO), "{failed:?}");
@@ -189,9 +200,7 @@ fn log_that_is_shipped_is_not_late_because_no_snapshot_can_be_put() {
     scene.filter.checkpoint().expect("a checkpoint");
     scene.filter.insert("second").expect("an insert");
     let flush = || worker.flush(Duration::from_secs(10)).expect("the log is shipped");
-    while worker.status().failure.is_none() {
-        flush();
-    }
+    flush_until(&worker, |status| status.failure.is_some());
     for key in 0..5_u64 {
         let before = worker.status().succeeded;
         scene.filter.insert(key.to_le_bytes()).expect("an insert");
@@ -287,10 +296,9 @@ fn a_worker_that_stops_does_not_wait_for_a_snapshot_that_is_uploaded_for_hours()
     let worker = scene.start();
     scene.filter.insert("first").expect("an insert");
     scene.filter.checkpoint().expect("a checkpoint");
-    while !worker.status().is_uploading {
-        worker.flush(Duration::from_secs(60)).expect("the log is shipped");
-    }
-    let before = worker.status().confirmed;
+    // Up to the end of the snapshot: a note alone is not shipped.
+    scene.filter.insert("behind it").expect("an insert");
+    let before = flush_until(&worker, |status| status.is_uploading).confirmed;
     scene.filter.insert("second").expect("an insert");
     let (ended, end) = channel();
     std::thread::spawn(move || ended.send(worker.stop()));
