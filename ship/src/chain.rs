@@ -390,6 +390,39 @@ impl Seen {
     }
 }
 
+/// Returns what the chain adds up to, from its newest base on.
+pub async fn read_chain(store: &Store) -> Result<(Seen, Tip)> {
+    let mut failed = None;
+    for (number, _) in base_hints(store).await? {
+        match read_from_base(store, number).await {
+            Ok(Some(read)) => return Ok(read),
+            // It may have been removed, because there is a newer one, or be damaged.
+            Ok(None) => {}
+            Err(error @ Error::Object { .. }) => failed = failed.or(Some(error)),
+            Err(error) => return Err(error),
+        }
+    }
+    // A beginning is never removed: what a list says is not needed.
+    match (read_from(store, 1, Seen::default()).await, failed) {
+        // What lies before the bases is removed, which is not the fault.
+        (Err(Error::Object { .. }), Some(failed)) => Err(failed),
+        (read, _) => read,
+    }
+}
+
+/// Returns what the chain adds up to from the base in this link on; `None` if it is gone.
+async fn read_from_base(store: &Store, number: u64) -> Result<Option<(Seen, Tip)>> {
+    let Some((link, _)) = read_link(store, number).await? else { return Ok(None) };
+    let Some(base) = Base::of(&link) else { return Ok(None) };
+    let (seen, tip) = read_from(store, base.first_link(number), Seen::from_base(&base)).await?;
+    Ok((tip.number >= number).then_some((seen, tip)))
+}
+
+async fn read_from(store: &Store, from: u64, mut seen: Seen) -> Result<(Seen, Tip)> {
+    let tip = walk(store, (from, None), |link| seen.take(store, link).map(|()| true)).await?;
+    Ok((seen, tip))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

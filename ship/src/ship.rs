@@ -6,7 +6,7 @@
 //! else. [`Shipper::confirmed`] grows with links that are there.
 
 use crate::beginning::{Beginning, anew, check_filter, check_snapshot, choose};
-use crate::chain::{Base, Run, Seen, Tip, base_hints, is_stray, link_name, read_link, walk};
+use crate::chain::{Base, Run, Tip, is_stray, link_name, read_chain, walk};
 use crate::error::{Error, Result};
 use crate::link::{Cause, Content, Link, digest};
 use crate::note;
@@ -72,7 +72,7 @@ pub struct Shipper {
     held: Option<Piece>,
     /// The length from which on they are put.
     link_bytes: usize,
-    /// Whether the last round has shipped the log to its end.
+    /// Whether the last round has shipped the log to its end, and what it waited for.
     has_reached_end: bool,
     upload: Upload,
     /// Bases whose hints are to be put.
@@ -103,39 +103,6 @@ fn random_id() -> u128 {
 
 fn now_micros() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_micros() as u64)
-}
-
-/// Returns what the chain adds up to, from its newest base on.
-async fn read_chain(store: &Store) -> Result<(Seen, Tip)> {
-    let mut failed = None;
-    for (number, _) in base_hints(store).await? {
-        match read_from_base(store, number).await {
-            Ok(Some(read)) => return Ok(read),
-            // It may have been removed, because there is a newer one, or be damaged.
-            Ok(None) => {}
-            Err(error @ Error::Object { .. }) => failed = failed.or(Some(error)),
-            Err(error) => return Err(error),
-        }
-    }
-    // A beginning is never removed: what a list says is not needed.
-    match (read_from(store, 1, Seen::default()).await, failed) {
-        // What lies before the bases is removed, which is not the fault.
-        (Err(Error::Object { .. }), Some(failed)) => Err(failed),
-        (read, _) => read,
-    }
-}
-
-/// Returns what the chain adds up to from the base in this link on; `None` if it is gone.
-async fn read_from_base(store: &Store, number: u64) -> Result<Option<(Seen, Tip)>> {
-    let Some((link, _)) = read_link(store, number).await? else { return Ok(None) };
-    let Some(base) = Base::of(&link) else { return Ok(None) };
-    let (seen, tip) = read_from(store, base.first_link(number), Seen::from_base(&base)).await?;
-    Ok((tip.number >= number).then_some((seen, tip)))
-}
-
-async fn read_from(store: &Store, from: u64, mut seen: Seen) -> Result<(Seen, Tip)> {
-    let tip = walk(store, (from, None), |link| seen.take(store, link).map(|()| true)).await?;
-    Ok((seen, tip))
 }
 
 impl Shipper {
@@ -250,8 +217,9 @@ impl Shipper {
         self.upload.is_running()
     }
 
-    /// Returns whether log that was durable when the last round began is not shipped: it was too
-    /// much for one round, or the round has failed. The next one continues.
+    /// Returns whether the last round has left something: log that was durable when it began, if
+    /// that was too much for one round, or the round has failed; or the snapshot that it waited
+    /// for, if the engine has written another one over it. The next one continues.
     #[must_use]
     pub fn is_behind(&self) -> bool {
         !self.has_reached_end
@@ -459,7 +427,11 @@ impl Shipper {
             }
             taken => taken?,
         };
-        let Some(snapshot) = snapshot else { return Ok(()) };
+        let Some(snapshot) = snapshot else {
+            // Its file is gone: there is a newer one, which may need more log.
+            self.has_reached_end &= !waits;
+            return Ok(());
+        };
         self.put(Content::Snapshot(snapshot)).await.map(drop)
     }
 

@@ -56,8 +56,8 @@ fn open(media: &dyn Media, file: &SnapshotFile) -> Result<Option<Box<dyn MediaFi
     }
 }
 
-/// Returns whether a file that was opened still has its name. Only before it loses it is nothing
-/// written over it: on a full disk the engine writes another snapshot in its place.
+/// Returns whether a file that was opened still has its name. It loses it to later checkpoints, or
+/// on a full disk, where the engine writes another snapshot in its place: not before that.
 fn is_named(media: &dyn Media, file: &SnapshotFile, opened: &dyn MediaFile) -> Result<bool> {
     let Some(found) = open(media, file)? else { return Ok(false) };
     let identity = |of: &dyn MediaFile| {
@@ -104,25 +104,36 @@ async fn beside<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'st
     })
 }
 
-/// Checks all frames of a snapshot: what is damaged here would have the right digests in the store.
-pub async fn check(media: &Arc<dyn Media>, file: &SnapshotFile) -> Result<Condition<()>> {
-    let (medium, of) = (media.clone(), file.clone());
-    let check = move || match verify_snapshot_on(&*medium, &of) {
-        Ok(()) => Ok(Condition::Sound(())),
+fn check_file(media: &dyn Media, file: &SnapshotFile) -> Result<Condition<Vec<u128>>> {
+    match verify_snapshot_on(media, file) {
+        Ok(()) => {}
         Err(Inner::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
-            Ok(Condition::Gone)
+            return Ok(Condition::Gone);
         }
         // Another snapshot will be elsewhere on the disk.
         Err(Inner::Io { source, .. }) if !may_pass(&source) => {
-            Ok(Condition::Damaged(source.to_string()))
+            return Ok(Condition::Damaged(source.to_string()));
         }
         Err(Inner::Damaged { offset, expected, found, .. }) => {
             let found = format!("expected {expected} at byte {offset}, found {found}");
-            Ok(Condition::Damaged(found))
+            return Ok(Condition::Damaged(found));
         }
-        Err(error) => Err(error.into()),
-    };
-    match beside(check).await? {
+        Err(error) => return Err(error.into()),
+    }
+    // Of the same bytes: the file still has its name.
+    match digests(media, file) {
+        Ok(Some(digests)) => Ok(Condition::Sound(digests)),
+        Ok(None) => Ok(Condition::Gone),
+        Err(Error::Store { found, is_transient: false, .. }) => Ok(Condition::Damaged(found)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Checks all frames of a snapshot: what is damaged here would have the right digests in the store.
+/// Returns the digests of its parts.
+pub async fn check(media: &Arc<dyn Media>, file: &SnapshotFile) -> Result<Condition<Vec<u128>>> {
+    let (medium, of) = (media.clone(), file.clone());
+    match beside(move || check_file(&*medium, &of)).await? {
         // It was written over while it was read.
         Condition::Damaged(_) if open(&**media, file)?.is_none() => Ok(Condition::Gone),
         condition => Ok(condition),
@@ -163,13 +174,15 @@ pub fn not_as_put(object: String, expected: &str, found: &str) -> Error {
     }
 }
 
-/// Uploads a snapshot of a filter that is sound. If the file is gone by then, or cannot be read,
-/// the object has nothing of value. `from_link` is the link with the record of its start.
+/// Uploads a snapshot of a filter whose parts had these digests when it was checked. If they are
+/// others by the end, or cannot be read, the object has nothing of value. `from_link` is the link
+/// with the record of its start.
 pub async fn upload(
     store: &Store,
     media: &Arc<dyn Media>,
     (origin, file): (&Origin, &SnapshotFile),
     (from_link, id): (u64, u64),
+    checked: &[u128],
 ) -> Result<Condition<Snapshot>> {
     let Some(open) = open(&**media, file)? else { return Ok(Condition::Gone) };
     let (open, name): (Arc<dyn MediaFile>, _) = (open.into(), object_name(file.start, id));
@@ -190,15 +203,18 @@ pub async fn upload(
             beside(move || digests_of(&*media, &of, &*open)).await
         }
     };
-    if !is_named(&**media, file, &*open)? {
-        return Ok(Condition::Gone);
-    }
     let digests = match digests {
         Err(Error::Store { found, is_transient: false, .. }) => {
             return Ok(Condition::Damaged(found));
         }
         digests => digests?,
     };
+    // Without its name it is as good, unless it was written over.
+    if digests != checked {
+        let is_named = is_named(&**media, file, &*open)?;
+        let changed = || Condition::Damaged("other bytes than when it was checked".into());
+        return Ok(if is_named { changed() } else { Condition::Gone });
+    }
     Ok(Condition::Sound(Snapshot {
         name,
         log: origin.log,
@@ -286,7 +302,7 @@ mod tests {
                 failing.fail_after(call, kind);
                 let checked = check(&media, &file).await;
                 if failing.clear_faults() {
-                    assert!(matches!(checked, Ok(Condition::Sound(()))), "{checked:?}");
+                    assert!(matches!(checked, Ok(Condition::Sound(_))), "{checked:?}");
                     break;
                 }
                 match checked {
@@ -295,10 +311,11 @@ mod tests {
                     checked => panic!("{kind}: {checked:?}"),
                 }
             }
+            let checked = digests(&*media, &file).expect("digests").expect("a file");
             // Of the calls of an upload the first one opens the file. It is read twice.
             for call in [2, 3] {
                 failing.fail_after(call, kind);
-                match upload(&store, &media, (&origin, &file), (1, call)).await {
+                match upload(&store, &media, (&origin, &file), (1, call), &checked).await {
                     Err(error) => assert!(may_pass && error.is_transient(), "{error}"),
                     Ok(Condition::Damaged(_)) => assert!(!may_pass, "{kind}"),
                     uploaded => panic!("{kind}: {uploaded:?}"),

@@ -40,6 +40,9 @@ pub struct Job {
     pub id: u64,
 }
 
+/// What a file was found to be, with the digests of its parts.
+type Found = Condition<Vec<u128>>;
+
 /// What a task has done.
 #[derive(Debug)]
 struct Ended {
@@ -47,7 +50,7 @@ struct Ended {
     snapshot: Option<Snapshot>,
     result: Result<()>,
     /// What the file was found to be.
-    condition: Option<Condition<()>>,
+    condition: Option<Found>,
 }
 
 /// A file whose upload has failed.
@@ -56,15 +59,15 @@ struct Failed {
     file: SnapshotFile,
     /// What is in the store, but could not be read back.
     unread: Option<Snapshot>,
-    /// What it was found to be: it is not read again each time.
-    condition: Option<Condition<()>>,
+    /// What it was found to be: it is not checked again each time.
+    condition: Option<Found>,
     /// How long it is not tried again, and until when.
     pause: Duration,
     until: Instant,
 }
 
 /// What is known of a file: what is in the store, but unread, and what it was found to be.
-type Known = (Option<Snapshot>, Option<Condition<()>>);
+type Known = (Option<Snapshot>, Option<Found>);
 
 /// The upload of one snapshot at a time. Dropped, it ends.
 #[derive(Debug, Default)]
@@ -171,9 +174,14 @@ async fn remove(store: &Store, name: String) {
 }
 
 /// Uploads a snapshot that is sound. What has failed leaves nothing in the store, if that answers.
-async fn put(store: &Store, media: &Arc<dyn Media>, job: &Job) -> Result<Condition<Snapshot>> {
+async fn put(
+    store: &Store,
+    media: &Arc<dyn Media>,
+    job: &Job,
+    checked: &[u128],
+) -> Result<Condition<Snapshot>> {
     let (of, parts) = ((&job.origin, &job.file), (job.from_link, job.id));
-    let uploaded = snapshot::upload(store, media, of, parts).await;
+    let uploaded = snapshot::upload(store, media, of, parts, checked).await;
     if !matches!(uploaded, Ok(Condition::Sound(_))) {
         // It may be there although the store has said otherwise.
         remove(store, snapshot::object_name(job.file.start, job.id)).await;
@@ -189,9 +197,9 @@ async fn run(store: Store, media: Arc<dyn Media>, job: Job, (unread, condition):
     };
     let found = checked.as_ref().ok().cloned();
     let put = match checked {
-        Ok(Condition::Sound(())) => match unread {
+        Ok(Condition::Sound(digests)) => match unread {
             Some(unread) => Ok(Condition::Sound(unread)),
-            None => put(&store, &media, &job).await,
+            None => put(&store, &media, &job, &digests).await,
         },
         Ok(Condition::Gone) => Ok(Condition::Gone),
         Ok(Condition::Damaged(damage)) => Ok(Condition::Damaged(damage)),
@@ -265,7 +273,7 @@ mod tests {
         // Once it is found sound, the first call opens it to upload it.
         let is_sound = |upload: &Upload| {
             let failed = upload.failed.as_ref().expect("it has failed");
-            matches!(failed.condition, Some(Condition::Sound(())))
+            matches!(failed.condition, Some(Condition::Sound(_)))
         };
         let mut call = 1;
         while !is_sound(&upload) {

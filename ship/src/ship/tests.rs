@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::assemble;
+use crate::chain::{base_hints, read_link};
 use ebbtide::history::Unlogged;
 use ebbtide::media::{Access, ByteLocks, MediaFile, Memory};
 use ebbtide::{

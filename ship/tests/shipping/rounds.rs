@@ -25,7 +25,7 @@ fn is_of_snapshot(path: &Path) -> bool {
 
 /// A shipper whose filter has a snapshot that is due.
 struct Due {
-    filter: Filter<AgePartitioned>,
+    filter: Arc<Filter<AgePartitioned>>,
     media: Memory,
     shipper: Shipper,
     store: Store,
@@ -58,7 +58,7 @@ impl Due {
         let media: Arc<dyn Media> = Arc::new(memory.clone());
         let options = Options::new().durability(Durability::Always);
         let filter = Filter::create_on(media.clone(), AgePartitioned::last(10_000), options);
-        let filter = filter.expect("a filter");
+        let filter = Arc::new(filter.expect("a filter"));
         let ship = ShipOptions { snapshot_log_bytes: 1, ..ShipOptions::default() };
         let shipper = Shipper::begin(store.clone(), media, ship).await.expect("a shipper");
         for key in 0..100_u64 {
@@ -159,9 +159,34 @@ async fn a_snapshot_that_is_written_over_while_it_is_uploaded_gets_no_link() {
     let shipped = due.shipper.round().await.expect("a round");
     assert_eq!((shipped.snapshot_bytes, due.count(is_put) > 1), (0, true));
     assert!(due.snapshots().await.is_empty());
+    assert!(due.shipper.is_behind(), "the next round ships the newer one");
     due.filter.insert("another").expect("an insert");
     due.filter.checkpoint().expect("another one");
     assert!(due.shipper.round().await.expect("a round").snapshot_bytes > 0);
+    assert!(!due.shipper.is_behind());
+    verify(&due.store, None).await.expect("sound");
+}
+
+#[tokio::test]
+async fn an_upload_that_outlasts_two_checkpoints_gets_its_link() {
+    let written = Arc::new(OnceLock::<Arc<Filter<AgePartitioned>>>::new());
+    let writer = written.clone();
+    let script = at_first(1, is_put, move |_, _| {
+        let filter = writer.get().expect("set");
+        for key in 0..2_u64 {
+            filter.insert(key.to_be_bytes()).expect("an insert");
+            filter.checkpoint().expect("a checkpoint");
+        }
+        Box::pin(async { Ok(()) })
+    });
+    let mut due = Due::new(1000, script).await;
+    written.set(due.filter.clone()).expect("not set");
+    let uploaded = snapshots_on(&due.media).expect("a list").remove(0);
+    let shipped = due.shipper.round().await.expect("a round");
+    let left = snapshots_on(&due.media).expect("a list");
+    assert!(left.iter().all(|file| file.name != uploaded.name), "{left:?}");
+    assert_eq!(shipped.snapshot_bytes, uploaded.bytes);
+    assert_eq!(due.snapshots().await.len(), 1);
     verify(&due.store, None).await.expect("sound");
 }
 
