@@ -404,7 +404,7 @@ impl Shipper {
                 self.upload.clear_failure();
                 return Ok(());
             };
-            if !waits && self.upload.is_paused(&file) {
+            if !waits && self.upload.is_paused(&file, self.is_pending()) {
                 return Ok(());
             }
             // At least the newest records: by them a directory shows that it has what the chain

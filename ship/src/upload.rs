@@ -18,6 +18,8 @@ const REMOVAL: Duration = Duration::from_secs(10);
 /// uploads all of it.
 const FIRST: Duration = Duration::from_secs(1);
 const MOST: Duration = Duration::from_secs(120);
+/// The longest one while nothing can be fetched without the snapshot: somebody may wait for it.
+const MOST_IF_NEEDED: Duration = Duration::from_secs(10);
 
 /// What a round does with the upload of a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,9 +63,9 @@ struct Failed {
     unread: Option<Snapshot>,
     /// What it was found to be: it is not checked again each time.
     condition: Option<Found>,
-    /// How long it is not tried again, and until when.
+    /// How long it is not tried again, and since when.
     pause: Duration,
-    until: Instant,
+    since: Instant,
 }
 
 /// What is known of a file: what is in the store, but unread, and what it was found to be.
@@ -94,8 +96,11 @@ impl Upload {
     }
 
     /// Returns whether this file has failed, and waits until it is tried again.
-    pub fn is_paused(&self, file: &SnapshotFile) -> bool {
-        let waits = |failed: &Failed| failed.file == *file && Instant::now() < failed.until;
+    pub fn is_paused(&self, file: &SnapshotFile, is_needed: bool) -> bool {
+        let most = if is_needed { MOST_IF_NEEDED } else { MOST };
+        let waits = |failed: &Failed| {
+            failed.file == *file && failed.since.elapsed() < failed.pause.min(most)
+        };
         self.failed.as_ref().is_some_and(waits)
     }
 
@@ -149,8 +154,8 @@ impl Upload {
             Some(Condition::Damaged(_)) => Duration::ZERO,
             _ => (before * 2).clamp(FIRST, MOST),
         };
-        let until = Instant::now() + pause;
-        let failed = |file| Failed { file, unread: snapshot, condition, pause, until };
+        let since = Instant::now();
+        let failed = |file| Failed { file, unread: snapshot, condition, pause, since };
         self.failed = self.file.take().map(failed);
         Err(error)
     }
@@ -263,10 +268,11 @@ mod tests {
         for _ in 0..10 {
             fail(&mut upload, &media, &job, 1).await;
             tokio::time::advance(pause - moment).await;
-            assert!(upload.is_paused(&job.file), "{pause:?}");
-            assert!(!upload.is_paused(&other));
+            assert!(upload.is_paused(&job.file, false), "{pause:?}");
+            assert_eq!(upload.is_paused(&job.file, true), pause <= MOST_IF_NEEDED, "{pause:?}");
+            assert!(!upload.is_paused(&other, false));
             tokio::time::advance(moment).await;
-            assert!(!upload.is_paused(&job.file), "{pause:?}");
+            assert!(!upload.is_paused(&job.file, false), "{pause:?}");
             pause = MOST.min(pause * 2);
         }
         assert_eq!(pause, MOST);
