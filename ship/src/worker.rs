@@ -43,6 +43,10 @@ pub struct Status {
     /// The same by this machine's clock. Before the first one, what a shipper of this directory to
     /// this place has noted; if there was none, when the worker started.
     pub succeeded_at: SystemTime,
+    /// For how long since then a snapshot was on its way that nothing can be fetched without.
+    pub tried: Duration,
+    /// When this was noted.
+    noted: Instant,
     /// Why the last round failed; `None` if it did not.
     pub failure: Option<String>,
     /// Rounds that failed since the start.
@@ -72,12 +76,13 @@ fn label(value: &str) -> String {
 }
 
 impl Status {
-    /// Returns whether nothing was shipped for longer than this, because of a failure. The snapshot
-    /// without which nothing can be fetched is waited for while it is tried again.
+    /// Returns whether nothing was shipped for longer than this, because of a failure. The time does
+    /// not count for which the snapshot was on its way that nothing can be fetched without.
     #[must_use]
     pub fn is_stalled(&self, most: Duration) -> bool {
         let is_tried = self.is_pending && self.is_uploading;
-        self.failure.is_some() && !is_tried && self.succeeded.elapsed() > most
+        let waited = self.succeeded.elapsed().saturating_sub(self.tried);
+        self.failure.is_some() && !is_tried && waited > most
     }
 
     /// Returns the figures in the text format of Prometheus.
@@ -437,6 +442,8 @@ impl Status {
             timeline: shipper.timeline(),
             succeeded: Instant::now(),
             succeeded_at: SystemTime::now(),
+            tried: Duration::ZERO,
+            noted: Instant::now(),
             failure: None,
             failures: 0,
             links: 0,
@@ -521,6 +528,11 @@ fn note(
 ) -> bool {
     let mut locked = shared.lock();
     let (status, kept) = &mut *locked;
+    let now = Instant::now();
+    if status.is_pending && status.is_uploading {
+        status.tried += now - status.noted;
+    }
+    status.noted = now;
     (status.confirmed, status.timeline) = (shipper.confirmed(), shipper.timeline());
     (status.gaps, status.is_pending) = (shipper.gaps(), shipper.is_pending());
     let total = shipper.total();
@@ -530,6 +542,7 @@ fn note(
     // A snapshot that fails delays no log, unless nothing can be fetched without it.
     let is_late = shipper.is_behind() || (is_failing && shipper.is_pending());
     if !is_late {
+        status.tried = Duration::ZERO;
         status.succeeded = begun;
         status.succeeded_at = SystemTime::now() - begun.elapsed();
     }

@@ -173,7 +173,13 @@ fn a_snapshot_that_nothing_is_fetched_without_is_waited_for_while_it_is_tried_ag
     let refuses = is_refused.clone();
     let scene = Scene::new(move |call| match call {
         Call::Put(path, _) if is_in(&path, "snapshot") && !refuses.load(Ordering::Relaxed) => {
-            Box::pin(std::future::pending())
+            let refuses = refuses.clone();
+            Box::pin(async move {
+                while !refuses.load(Ordering::Relaxed) {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+                Err(Error::Generic { store: "scripted", source: "refused".into() })
+            })
         }
         call => refuse_snapshots(call),
     });
@@ -190,6 +196,14 @@ fn a_snapshot_that_nothing_is_fetched_without_is_waited_for_while_it_is_tried_ag
     is_refused.store(false, Ordering::Relaxed);
     let tried = wait_for(|status| status.failure.is_some() && status.is_uploading);
     assert!(!tried.is_stalled(Duration::ZERO), "{tried:?}");
+    // Between two tries the time does not count that they took.
+    let long = Duration::from_millis(100);
+    flush_until(&worker, |status| status.tried > long);
+    is_refused.store(true, Ordering::Relaxed);
+    let mut between = wait_for(|status| status.failure.is_some() && !status.is_uploading);
+    assert!(between.tried > long && between.is_stalled(Duration::ZERO), "{between:?}");
+    between.tried = HOUR;
+    assert!(!between.is_stalled(Duration::ZERO), "{between:?}");
 }
 
 #[test]
