@@ -218,6 +218,13 @@ impl Worker {
         self.shared.lock().0.clone()
     }
 
+    /// Returns what yields the status also once the worker has ended, with an error or without.
+    #[must_use]
+    pub fn statuses(&self) -> impl Fn() -> Status + use<> {
+        let shared = self.shared.clone();
+        move || shared.lock().0.clone()
+    }
+
     /// Ships now, and waits until a fetch yields every operation that is durable now
     /// ([`Filter::sync`](ebbtide::Filter::sync)).
     ///
@@ -446,7 +453,7 @@ impl Status {
             noted: Instant::now(),
             failure: None,
             failures: 0,
-            links: 0,
+            links: shipper.total().links,
             bytes: 0,
             gaps: shipper.gaps(),
             is_pending: shipper.is_pending(),

@@ -60,17 +60,15 @@ pub fn ship(arguments: &Ship) -> Result<ExitCode> {
     let watched = if arguments.once { Ok(()) } else { watch(&worker, &stop, dir, arguments) };
     let write = |status: &Status| write_metrics(status, dir, arguments.metrics.as_ref());
     // What is written if it ends with an error, which is the one to report.
-    let mut last = worker.status();
-    last.is_stopped = true;
+    let last = worker.statuses();
     if let Err(failure) = watched {
         drop(worker);
-        let _ = write(&last);
+        let _ = write(&last());
         return Err(failure);
     }
     let status = if arguments.once { worker.finish() } else { worker.stop() };
-    if let Err(error) = &status {
-        last.is_fenced = matches!(error, Error::Fenced { is_here: false, .. });
-        let _ = write(&last);
+    if status.is_err() {
+        let _ = write(&last());
     }
     // By a shipper of another directory. After one of this directory it may be started again.
     if let Err(error @ Error::Fenced { is_here: false, .. }) = &status {

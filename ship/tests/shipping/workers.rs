@@ -339,6 +339,22 @@ fn a_worker_that_finishes_ships_the_snapshot_that_is_due() {
     assert_eq!(bases.load(Ordering::Relaxed), 2, "the creation and the snapshot");
 }
 
+#[test]
+fn the_status_after_a_last_round_that_failed_counts_what_it_has_put() {
+    let scene = Scene::new(refuse_snapshots);
+    let worker = scene.start();
+    assert!(worker.status().links > 0, "the one by which it began");
+    scene.filter.insert("first").expect("an insert");
+    scene.filter.checkpoint().expect("a checkpoint");
+    scene.filter.insert("second").expect("an insert");
+    let durable = scene.filter.durable_upto().expect("an LSN");
+    let status = worker.statuses();
+    worker.finish().expect_err("the snapshot is refused");
+    let status = status();
+    assert!(status.is_stopped && status.failures > 0 && status.links > 1, "{status:?}");
+    assert!(status.confirmed >= durable, "{status:?}");
+}
+
 /// Drops a worker whose store does not answer in this way.
 fn assert_ends(mode: u8) {
     let shipped = shipped(mode);
