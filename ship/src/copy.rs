@@ -517,7 +517,7 @@ impl Copy {
                 let error = match download.take_part(&self.remote).await {
                     Ok(Some(bytes)) => return Ok(bytes),
                     // The store has removed it, because there is a newer one, whose link comes.
-                    Ok(None) => download.missing(),
+                    Ok(None) => return self.discard().map(|()| 0),
                     Err(error @ Error::Object { .. }) => {
                         self.damaged.insert(number);
                         error

@@ -106,11 +106,6 @@ impl Download {
         Ok(self.snapshot.clone())
     }
 
-    /// Creates the error for a snapshot that the store does not have.
-    pub fn missing(&self) -> Error {
-        Error::object(self.object.as_str(), "a snapshot", "nothing", REMEDY)
-    }
-
     /// Removes what downloads into this directory have left, none of which runs.
     pub fn remove_all(dir: &Path) -> Result<()> {
         let entries = fs::read_dir(dir).map_err(|error| io("list", dir, &error))?;

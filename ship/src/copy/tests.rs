@@ -141,6 +141,31 @@ async fn a_snapshot_becomes_whole_although_each_look_finds_a_newer_one() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_first_download_whose_snapshot_is_removed_is_that_of_the_newer_one() {
+    let mut renewed = 0;
+    for step in 0..20 {
+        let parent = tempfile::tempdir().expect("a directory");
+        let dir = parent.path().join("new");
+        let mut place = Place::new().await;
+        place.log(1).await;
+        let old = place.snapshot().await;
+        let (store, hint) = (place.store.clone(), link_name(place.number));
+        let successor = async {
+            tokio::time::sleep(BUDGET * step).await;
+            place.log(1).await;
+            place.snapshot().await;
+            store.remove(Folder::Base, &[hint]).await.expect("a removal");
+            store.remove(Folder::Snapshot, &[old]).await.expect("a removal");
+        };
+        let opened = Copy::open(store.clone(), &dir, Duration::from_secs(3600));
+        let (opened, ()) = tokio::join!(opened, successor);
+        let copy = opened.unwrap_or_else(|error| panic!("step {step}: {error}"));
+        renewed += u32::from(noted(&copy).await == place.number);
+    }
+    assert!(renewed > 1, "{renewed}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn with_log_as_long_as_a_snapshot_comes_the_snapshot() {
     let parent = tempfile::tempdir().expect("a directory");
     let dir = parent.path().join("new");
