@@ -246,7 +246,7 @@ impl Shipper {
         self.ship_log(before.links + links).await?;
         self.put_hints().await?;
         // The log goes first.
-        if wait != Wait::IfNeeded || self.is_pending() {
+        if wait != Wait::IfNeeded || self.is_pending() || self.upload.is_ready() {
             self.ship_snapshot(wait != Wait::Never && self.has_reached_end).await?;
         }
         self.put_hints().await?;

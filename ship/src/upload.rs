@@ -26,7 +26,8 @@ const MOST_IF_NEEDED: Duration = Duration::from_secs(10);
 pub enum Wait {
     /// It leaves that to a task: a later round puts the link.
     Never,
-    /// It ships the one that nothing can be fetched without, and no other.
+    /// It ships the one that nothing newer can be fetched without, and no other; but what is
+    /// uploaded gets its link.
     IfNeeded,
     Always,
 }
@@ -86,6 +87,12 @@ impl Upload {
     pub fn is_idle(&mut self) -> bool {
         self.join();
         self.tasks.is_empty() && self.ended.is_none()
+    }
+
+    /// Returns whether a snapshot has ended that may get its link.
+    pub fn is_ready(&mut self) -> bool {
+        self.join();
+        self.ended.as_ref().is_some_and(|ended| ended.result.is_ok() && ended.snapshot.is_some())
     }
 
     /// Notes what has ended.

@@ -333,6 +333,21 @@ async fn a_last_round_ships_a_snapshot_only_if_nothing_is_fetched_without_it() {
 }
 
 #[tokio::test]
+async fn a_last_round_puts_the_link_of_a_snapshot_that_is_uploaded() {
+    let store = store();
+    let (filter, mut shipper) = shipped(&store).await;
+    insert(&filter, 0..100);
+    filter.checkpoint().expect("a checkpoint");
+    shipper.round_of(LINKS, Wait::Never).await.expect("it begins");
+    assert!(shipper.is_uploading());
+    shipper.uploaded().await;
+    insert(&filter, 100..101);
+    let round = shipper.round_of(LINKS, Wait::IfNeeded).await.expect("a round");
+    assert!(round.snapshot_bytes > 0, "{round:?}");
+    assert_eq!(fetched(&store).await, digest_of(&filter));
+}
+
+#[tokio::test]
 async fn what_a_round_has_put_before_it_failed_is_counted() {
     let (store, media) = (store(), Memory::new());
     let filter = filter(media.clone(), Keep::Nothing);
