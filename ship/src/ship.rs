@@ -155,7 +155,11 @@ impl Shipper {
                 // Another one was faster, or a late put has come: look at what it says.
                 Err(Error::Fenced { .. }) => {
                     let from = (tip.number + 1, Some(tip.digest).filter(|_| tip.number > 0));
-                    tip = walk(&store, from, |link| seen.take(&store, link).map(|()| true)).await?;
+                    match walk(&store, from, |link| seen.take(&store, link).map(|()| true)).await {
+                        // What follows it has been removed since.
+                        Err(Error::Object { .. }) => (seen, tip) = read_chain(&store).await?,
+                        walked => tip = walked?,
+                    }
                 }
                 put => {
                     shipper.check_fence(put?).await?;
