@@ -117,8 +117,8 @@ impl Lengths {
     }
 }
 
-/// Returns whether a link that was put has a number that was used and removed before. Then the chain
-/// continues without it: nobody reads it, and it fences nobody.
+/// Returns whether a link that was put has a number that was used and removed before. Then the
+/// chain continues without it: nobody reads it, and it fences nobody.
 pub async fn is_stray(store: &Store, Tip { number, digest }: Tip) -> Result<bool> {
     // A link is removed only while there are later ones.
     if Lengths::after(store, number).await?.numbers().next().is_none() {

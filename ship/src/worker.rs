@@ -1,8 +1,8 @@
 //! A shipper in a thread of its own: for programs that write the filter, and for the command.
 //!
 //! It never stops silently: what it does is in [`Status`], a stop for good in [`Worker::wait`] and
-//! [`Worker::stop`] as well. For others it notes after each round how far it is, in the filter's
-//! directory ([`Standing`]).
+//! [`Worker::stop`] as well. For others it notes at its begin and after each round how far it is,
+//! in the filter's directory ([`Standing`]).
 
 use crate::error::{Error, Result};
 use crate::pace::Pace;
@@ -43,7 +43,7 @@ pub struct Status {
     /// The same by this machine's clock. Before the first one, what a shipper of this directory to
     /// this place has noted; if there was none, when the worker started.
     pub succeeded_at: SystemTime,
-    /// For how long since then a snapshot was on its way that nothing can be fetched without.
+    /// For how long since then a snapshot was on its way that nothing newer can be fetched without.
     pub tried: Duration,
     /// When this was noted.
     noted: Instant,
@@ -76,8 +76,9 @@ fn label(value: &str) -> String {
 }
 
 impl Status {
-    /// Returns whether nothing was shipped for longer than this, because of a failure. The time does
-    /// not count for which the snapshot was on its way that nothing can be fetched without.
+    /// Returns whether nothing was shipped for longer than this, because of a failure. The time
+    /// does not count for which the snapshot was on its way that nothing newer can be fetched
+    /// without.
     #[must_use]
     pub fn is_stalled(&self, most: Duration) -> bool {
         let is_tried = self.is_pending && self.is_uploading;
@@ -278,8 +279,9 @@ impl Worker {
         Ok(())
     }
 
-    /// Ships what is durable, and stops. The upload of a snapshot is waited for only if nothing can
-    /// be fetched without it ([`Status::is_pending`]); otherwise the next shipper begins it.
+    /// Ships what is durable, and stops. The upload of a snapshot is waited for only if nothing
+    /// newer can be fetched without it ([`Status::is_pending`]); otherwise the next shipper begins
+    /// it.
     ///
     /// # Errors
     /// The error of the last round.

@@ -84,7 +84,10 @@ fn stalled_at(standing: &Standing, now: SystemTime) -> Option<String> {
     let why = match &standing.failure {
         Some(failure) => failure.as_str(),
         None if standing.is_stopped => "the shipper has stopped: start `ebbtide ship`",
-        None => "the shipper has died, or hangs: look at its messages, start it again",
+        None => {
+            "the shipper has not succeeded since: unless it was started a moment ago, it has died, \
+             or hangs: look at its messages, start it again"
+        }
     };
     let stalled = || format!("STALLED: nothing was shipped for {}: {why}", rounded(since));
     standing.is_stalled(now).then(stalled)
