@@ -220,7 +220,6 @@ impl Worker {
     }
 
     /// Returns what yields the status also once the worker has ended, with an error or without.
-    #[must_use]
     pub fn statuses(&self) -> impl Fn() -> Status + use<> {
         let shared = self.shared.clone();
         move || shared.lock().0.clone()

@@ -488,7 +488,7 @@ impl Walk {
     /// each asks for.
     fn run(&mut self, complete: bool) {
         let (mut inputs, mut refusals) = (None, Vec::new());
-        // Nothing shows later runs what a file of a strange name belongs to that was given once.
+        // Of strange names nothing else shows which were given once.
         self.gives_all = self.chance(4) || complete && self.manner == Manner::Strange;
         (self.options, self.leaves_out) = (Vec::new(), Vec::new());
         for _ in 0..8 {
@@ -575,8 +575,7 @@ fn every_line_is_written_once_or_a_run_is_refused_and_says_what_is_missing() {
     let seed = std::env::var("EBBTIDE_SEED").ok().map_or(1, |seed| seed.parse().expect("a seed"));
     let (mut refused, mut killed) = (0, 0);
     let walks = scaled(WALKS);
-    for number in 0..walks {
-        let manner = MANNERS[number as usize % MANNERS.len()];
+    for (number, manner) in (0..walks).zip(MANNERS.into_iter().cycle()) {
         let mut walk = Walk::new(seed * 1_000_000 + number, manner);
         walk.tell(format!("walk {number} of seed {seed}, {manner:?}"));
         if manner == Manner::Strange {
