@@ -10,7 +10,7 @@ use crate::meta::Meta;
 use crate::recovery::log_reader::LogReader;
 use crate::recovery::{KnownExtent, Listing};
 use crate::snapshot::{SnapshotReader, seal_frames};
-use crate::wal::record::{Decoded, Op, RECORD_BYTES, Record, sealed};
+use crate::wal::log_record::{Decoded, Op, RECORD_BYTES, Record, sealed};
 use crate::wal::segment::{Segment, SegmentHeader};
 use ebbtide_core::block::store;
 use std::path::Path;

@@ -195,5 +195,5 @@ pub mod models {
         pub use ebbtide_core::block::undo_log::{Begun, Undo, UndoRoom};
     }
     pub use crate::recovery::batches;
-    pub use crate::wal::{record, slot};
+    pub use crate::wal::{log_record, slot};
 }

@@ -5,7 +5,7 @@ pub mod text;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::media::ImagePlace;
-use crate::wal::record::RECORD_BYTES;
+use crate::wal::log_record::RECORD_BYTES;
 use ebbtide_core::block::Layout;
 use ebbtide_core::hash::{KeyHash, Seed};
 use ebbtide_core::kind::parameters::within;

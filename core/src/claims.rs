@@ -10,7 +10,7 @@
 
 use crate::error::{Error, Result};
 use crate::event::Micros;
-use crate::record::{Op, Record};
+use crate::log_record::{Op, Record};
 use core::time::Duration;
 use std::collections::BTreeMap;
 
@@ -242,7 +242,7 @@ pub fn renewed(before: Option<HeldClaim>, claim: HeldClaim) -> HeldClaim {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{ARGUMENT_MAX, Decoded};
+    use crate::log_record::{ARGUMENT_MAX, Decoded};
     use proptest::prelude::*;
 
     fn lease(millis: u64) -> LeaseTime {

@@ -1,7 +1,7 @@
 //! Conversion between events and records.
 
 use crate::block::{Geometry, Layout};
-use crate::record::{ARGUMENT_BITS, ARGUMENT_MAX, Op, Record};
+use crate::log_record::{ARGUMENT_BITS, ARGUMENT_MAX, Op, Record};
 
 /// Microseconds since the Unix epoch.
 pub type Micros = u64;
@@ -125,7 +125,7 @@ pub fn from_record(record: &Record) -> Option<Event> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Decoded;
+    use crate::log_record::Decoded;
 
     #[test]
     fn every_event_reads_back_from_its_record() {

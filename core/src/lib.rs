@@ -63,9 +63,9 @@ pub mod identity;
 pub mod inference;
 pub mod kind;
 pub mod kinds;
+pub mod log_record;
 #[cfg(not(loom))]
 pub mod machine;
-pub mod record;
 #[cfg(feature = "serde")]
 mod serial;
 pub mod state;

@@ -10,7 +10,8 @@ use crate::event::Micros;
 /// 294,000.
 pub const LATEST: Micros = u64::MAX >> 1;
 
-/// The first time from a clock is this much later than a key's own time.
+/// After a time that came with a key, the first one from a clock is later by this, so the state
+/// shows which of the two moved it.
 pub const MARK: Micros = 1;
 
 /// A time, and whether it came with the key.

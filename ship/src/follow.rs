@@ -59,9 +59,9 @@ impl Answers {
         Ok(standby.ask(question)?)
     }
 
-    /// Returns how old the copy is at most, measured by what the store had. It grows also while the
-    /// chain has begun anew, after an alteration or a gap, and the snapshot of that is not there
-    /// yet; of a follower that began then it is not known, which is [`Duration::MAX`].
+    /// Returns how old the copy is at most, measured by what the store had. It also grows while a
+    /// new chain, after an alteration or a gap, has no snapshot yet. A follower that was started in
+    /// that period does not know it, and returns [`Duration::MAX`].
     #[must_use]
     pub fn lag(&self) -> Duration {
         let seen = *self.0.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -158,8 +158,9 @@ impl Follower {
         Answers(self.shared.clone())
     }
 
-    /// Applies what has come since, with one request for each link and a few more. Returns the number
-    /// of links. After an error that [is transient](Error::is_transient) the next call continues.
+    /// Applies what has come since, with one request for each link and a few more. Returns the
+    /// number of links. After an error that [is transient](Error::is_transient) the next call
+    /// continues.
     ///
     /// # Errors
     /// [`Error::Store`], [`Error::Object`], [`Error::Filter`].

@@ -25,7 +25,7 @@ use crate::recovery::listing::{KeptMeta, KeptSnapshot};
 use crate::recovery::log_reader::LogReader;
 use crate::recovery::{KnownExtent, Listing, Recovered, rebuild_in_memory};
 use crate::snapshot::SnapshotReader;
-use crate::wal::record::RECORD_BYTES;
+use crate::wal::log_record::RECORD_BYTES;
 use ebbtide_core::identity::check_max_memory;
 use ebbtide_core::kind::Parameters;
 use ebbtide_core::kinds::registry;

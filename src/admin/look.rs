@@ -9,7 +9,7 @@ use crate::image::Control;
 use crate::image::handles::Handles;
 use crate::locks::holder_pids::locked;
 use crate::locks::image_in_use::is_in_use;
-use crate::locks::session::Sessions;
+use crate::locks::lock_file::Sessions;
 use crate::media::{Access, Media};
 use crate::meta::Meta;
 use crate::recovery::log_reader::LogReader;

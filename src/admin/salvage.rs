@@ -24,7 +24,7 @@ use crate::recovery::listing::Listing;
 use crate::recovery::log_reader::{LogReader, Prefix, check_start};
 use crate::recovery::rebuild_in_memory;
 use crate::snapshot::SnapshotReader;
-use crate::wal::record::{Decoded, RECORD_BYTES};
+use crate::wal::log_record::{Decoded, RECORD_BYTES};
 use crate::wal::segment::{CAPACITY_MAX, SegmentHeader};
 use crate::wal::{Op, Segment, slot};
 use std::ops::Range;

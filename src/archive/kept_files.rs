@@ -16,7 +16,7 @@ use crate::recovery::Listing;
 use crate::recovery::listing::{KeptMeta, KeptSegment, KeptSnapshot};
 use crate::recovery::removal::remove_for_good;
 use crate::snapshot::SnapshotReader;
-use crate::wal::record::RECORD_BYTES;
+use crate::wal::log_record::RECORD_BYTES;
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::time::Duration;

@@ -25,9 +25,9 @@ use std::fmt;
 pub enum At {
     /// After the record with this LSN. If that is in the middle of a batch, before the batch.
     Lsn(u64),
-    /// Before the first commit of an operation whose time is later. An operation of a filter with a
-    /// clock has a time whatever the kind. If log that is not kept has a later one, the moment is
-    /// not kept, either.
+    /// Just before the first committed operation with a later time. An operation of a filter with a
+    /// clock has a time whatever the kind. Fails if a deleted part of the log contains a later
+    /// time.
     Time(Timestamp),
     /// Before the first commit that set the position of this source beyond this one.
     Position {
@@ -103,8 +103,8 @@ impl<'a> Past<'a> {
         Ok(has.then_some(past))
     }
 
-    /// Returns the error of the log before, unless the moment lies behind all of that: a base of
-    /// this log, which has it all, has no later time.
+    /// Returns the error met in the log before this one, unless a base of this log proves that no
+    /// operation of that log has a later time than the requested one.
     fn behind(self, before: Option<Error>, at: At) -> Result<Self> {
         let log = (&self.whole, self.revision.meta.log_uuid);
         match (before, at) {
@@ -404,13 +404,14 @@ fn needed_from(log: (&Whole<'_>, u128), bases: &[(u64, u64)], at: At) -> Result<
     Ok(base.map(|base| bases[base].0))
 }
 
-/// Returns a time with the reason why it is not kept although log from there on is: log that is
-/// gone has a later one.
+/// Returns a time with the reason why its state cannot be found although the log from there on is
+/// kept: a deleted part of the log contains a later one.
 fn behind(at: At, latest: u64) -> String {
     let latest = date_text(latest);
     format!(
-        "{at}, because log that is gone has an operation of {latest}: since then a clock was set \
-         back, or keys came late (`lsn:N` reaches every moment that is kept)"
+        "{at}, because a deleted part of the log contains an operation with the later time \
+         {latest} (a clock was set back, or keys came late); `lsn:N` reaches every moment that is \
+         kept"
     )
 }
 

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::media::Media;
 use crate::meta::Meta;
 use crate::options::Options;
-use crate::wal::record::RECORD_BYTES;
+use crate::wal::log_record::RECORD_BYTES;
 use ebbtide_core::hash::KeyHasher;
 use std::time::Duration;
 

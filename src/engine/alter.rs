@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::locks::handle_stripes::StripeGuard;
 use crate::locks::holder_pids::locked;
-use crate::locks::session::Sessions;
+use crate::locks::lock_file::Sessions;
 use crate::media::{Access, Media};
 use crate::meta::Meta;
 use crate::options::{Keep, Options};

@@ -9,7 +9,7 @@ use crate::engine::shared::Shared;
 use crate::engine::wakeup::Wakeup;
 use crate::primitives::{self, Hint, Instant, patience};
 use crate::telemetry::{self, Timed, Work};
-use crate::wal::record::RECORD_BYTES;
+use crate::wal::log_record::RECORD_BYTES;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -5,7 +5,7 @@
 //! is overdue.
 
 use crate::engine::shared::Shared;
-use crate::wal::record::RECORD_BYTES;
+use crate::wal::log_record::RECORD_BYTES;
 
 /// Returns the bytes of log that make a checkpoint due.
 pub(crate) fn bytes(shared: &Shared) -> u64 {

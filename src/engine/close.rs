@@ -176,7 +176,7 @@ mod tests {
     use crate::engine::stripes::Wait;
     use crate::error::Error;
     use crate::history::Unlogged;
-    use crate::locks::session::Sessions;
+    use crate::locks::lock_file::Sessions;
     use crate::locks::stripe_lock::{Acquired, Owner, WAITERS};
     use crate::media::{Access, Memory};
     use crate::{Bloom, Durability, Filter, Options};

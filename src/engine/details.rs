@@ -9,7 +9,7 @@ use crate::engine::time::Time;
 use crate::error::Result;
 use crate::locks::stripe_lock;
 use crate::recovery::Listing;
-use crate::wal::record::RECORD_BYTES;
+use crate::wal::log_record::RECORD_BYTES;
 use ebbtide_core::kind::GenerationFill;
 use ebbtide_core::kind::copy::BlockCopy;
 use ebbtide_core::kind::sample::sampled;

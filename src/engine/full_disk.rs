@@ -1,67 +1,76 @@
-//! An opening on a full disk: frees space until a timeline can begin.
+//! A full disk, as a writer meets it: frees space, or waits for a checkpoint that does.
 //!
-//! Elsewhere a full disk is met where space is needed: by `log_space` for a segment, by
-//! `checkpoint` for a snapshot. Both free what `reclaim` calls the fallback base.
+//! A filter is opened on a full disk by `open_on_full_disk`. A new segment (`log_space`) and a
+//! snapshot (`checkpoint`) may also take the space of what `reclaim` calls the fallback base.
 
-use crate::archive::former;
-use crate::engine::directory::{LEFTOVER_TEMPORARY, put_former_away};
+use crate::engine::backpressure::Backpressure;
+use crate::engine::shared::Shared;
 use crate::error::{Error, Result};
-use crate::locks::session::Sessions;
-use crate::media::Media;
-use crate::meta::Meta;
-use crate::recovery::{KnownExtent, Listing, Recovered, free_log, full_disk, rebuild_in_memory};
 
-/// Begins a timeline although there was no space (the error `full`). Frees, in turn, log from
-/// before an alteration, log that no timeline needs, the fallback base, and at last all log, once
-/// the state is written as a snapshot.
-pub(crate) fn begin_in_space_of_log(
-    media: &dyn Media,
-    meta: &Meta,
-    (known, slots): (KnownExtent, &Sessions),
-    full: Error,
-    begin: impl Fn() -> Result<Recovered>,
-) -> Result<Recovered> {
-    // Where memory cannot hold the state either, the disk is what the caller can change.
-    let rebuild = || match rebuild_in_memory(media, meta, known, &|| slots.note_progress()) {
-        Err(error) if error.is_out_of_memory() => Ok(None),
-        rebuilt => rebuilt.map(Some),
-    };
-    // The rename of `meta` by an alteration may not be durable yet, and the filter needs the log of
-    // the `meta` that it has after a power cut.
-    media.sync().map_err(Error::io("sync", media.path()))?;
-    if !Listing::of_filter(media, meta.log_uuid)?.others.is_empty() {
-        // If the disk refuses the names for it, the next step removes it.
-        let _ = put_former_away(media, meta);
-        match begin() {
-            Err(error) if error.is_full() => {}
-            begun => return begun,
+/// Makes space if an attempt failed on a full disk: removes the oldest part of the log that is
+/// only kept, or requests a checkpoint, which removes log. Otherwise returns the error.
+pub(crate) fn make_space(
+    (shared, backpressure): (&Shared, &Backpressure),
+    error: Error,
+    waited: &mut Waited,
+) -> Result<()> {
+    if error.is_full() && shared.remove_oldest_kept()? {
+        return Ok(());
+    }
+    // Before the request: the checkpoint may be written before this thread continues.
+    let newest = shared.header().snapshot().hint();
+    if error.is_full() && waited.may_repeat(newest) && backpressure.request() {
+        waited.note(newest);
+        return Ok(());
+    }
+    Err(error)
+}
+
+/// A caller's waits for a checkpoint, on a full disk.
+#[derive(Debug, Default)]
+pub(crate) struct Waited {
+    /// The newest snapshot when the last wait began.
+    newest: u64,
+    /// How many waits began with that snapshot.
+    times: u32,
+}
+
+impl Waited {
+    /// Twice: the checkpoint that ends the first wait may have begun before it, and then removes
+    /// less log.
+    const MOST: u32 = 2;
+
+    /// Returns whether the caller has waited for any.
+    #[inline]
+    pub(crate) fn any(&self) -> bool {
+        self.times > 0
+    }
+
+    fn may_repeat(&self, newest: u64) -> bool {
+        self.newest != newest || self.times < Self::MOST
+    }
+
+    fn note(&mut self, newest: u64) {
+        self.times = if self.newest == newest { self.times + 1 } else { 1 };
+        self.newest = newest;
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_caller_without_space_waits_for_two_checkpoints_after_each_snapshot() {
+        let mut waited = Waited::default();
+        assert!(!waited.any());
+        for newest in [0, 7, 9] {
+            for _ in 0..2 {
+                assert!(waited.may_repeat(newest));
+                waited.note(newest);
+                assert!(waited.any());
+            }
+            assert!(!waited.may_repeat(newest));
         }
     }
-    // What is only kept goes first.
-    while former::remove_oldest(media, meta, LEFTOVER_TEMPORARY..)? {
-        match begin() {
-            Err(error) if error.is_full() => {}
-            begun => return begun,
-        }
-    }
-    let Some(proven) = rebuild()? else { return Err(full) };
-    free_log::free_ends(media, &proven.history, u64::MAX);
-    // Errors are ignored, because only space is at stake.
-    let _ = free_log::free_unwritten(media, &proven.history, proven.prefix.stop);
-    proven.remove_fallback_base(media, LEFTOVER_TEMPORARY..)?;
-    match begin() {
-        Err(error) if error.is_full() => {}
-        begun => return begun,
-    }
-    let Some(proven) = rebuild()? else { return Err(full) };
-    // Nothing is removed that only looks damaged, or that an older snapshot would need instead.
-    if !proven.unsound.is_empty() {
-        return Err(full);
-    }
-    match full_disk::write_snapshot(media, meta, &proven, LEFTOVER_TEMPORARY) {
-        Err(error) if error.is_full() => return Err(full),
-        written => written?,
-    }
-    drop(proven);
-    begin()
 }

@@ -206,7 +206,7 @@ mod tests {
     use crate::engine::log_writer::SET_ASIDE_SHARE;
     use crate::engine::stripes::Wait;
     use crate::media::Memory;
-    use crate::wal::record::RECORD_BYTES;
+    use crate::wal::log_record::RECORD_BYTES;
     use crate::{Bloom, Durability, Filter, Options};
 
     /// Returns the KiB of memory that the log in this directory takes in this process.

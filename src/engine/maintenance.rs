@@ -17,7 +17,7 @@ use crate::options::Downtime;
 use crate::primitives::Instant;
 use crate::primitives::mutex::Mutex;
 use crate::telemetry::failed_in_background;
-use crate::wal::record::RECORD_BYTES;
+use crate::wal::log_record::RECORD_BYTES;
 use std::sync::Arc;
 use std::time::Duration;
 

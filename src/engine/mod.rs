@@ -1,15 +1,16 @@
 //! The engine of an open filter: a list of parts, each of which uses only parts below it.
 //!
-//! - Life of a handle: `open` creates and opens filters, `full_disk` opens one where there is no
-//!   space, `alter` continues one with other parameters, `machine_state` writes the new state as a
-//!   snapshot, `close` waits for operations in progress, `maintenance` has the background tasks of
-//!   a filter. They work on an [`Engine`], which is the parts of a handle.
+//! - Life of a handle: `open` creates and opens filters, `open_on_full_disk` opens one where there
+//!   is no space, `alter` continues one with other parameters, `machine_state` writes the new state
+//!   as a snapshot, `close` waits for operations in progress, `maintenance` has the background
+//!   tasks of a filter. They work on an [`Engine`], which is the parts of a handle.
 //! - Writes: `write` inserts and removes one key by one record; `events` does so with the
 //!   events that must come first; `operation` is what both decide on, and how a record is applied.
 //!   `batch` commits batches of the caller; `prepared` is one before its commit, `staging` decides
 //!   its records, `overlay` shows blocks as they leave them. `commit_batch` appends and applies
 //!   what was staged. `claims` gives keys to workers, `held_claims` checks that a worker still
-//!   holds its claim. `clear` removes all keys. `writer` is what all of them use.
+//!   holds its claim. `clear` removes all keys. `writer` is what all of them use, and `full_disk`
+//!   frees space for them.
 //! - Questions: `read` answers, `infer` computes posteriors, `distinct` counts the keys,
 //!   `details` and `stats` report figures.
 //! - Snapshots: `checkpoint` writes them, `checkpoint_due` says when, `reclaim` removes what they
@@ -17,9 +18,9 @@
 //! - The log: `log_writer` appends to it, `log_space` maps and allocates it, `group_commit` makes
 //!   it durable, `stripe_0_records` appends heartbeats and clears, `tickets` tells callers when
 //!   what they did is durable, `ticket_list` is the list of those that wait.
-//! - Time: `time` is the filter's, `time_base` carries it over restarts and reboots, `clock_copy`
-//!   serves operations that are not written yet; `lease_clock` is the time of leases. No other
-//!   module reads the clock of the filter.
+//! - Time: `time` is the filter's, `clock_to_time` converts readings of the clock into it, also
+//!   over restarts and reboots, `clock_copy` serves operations that are not written yet;
+//!   `lease_clock` is the time of leases. No other module reads the clock of the filter.
 //! - Common: `stripes` acquires stripes and repairs what a dead owner left; `wakeup` wakes a `task`
 //!   of `background_threads`; `shared` holds what all parts need; `trust` checks that the image was
 //!   written back; `directory` has small and temporary files, `vacant_directory` checks a directory
@@ -43,6 +44,7 @@ pub mod checkpoint_due;
 pub mod claims;
 pub mod clear;
 pub mod clock_copy;
+pub mod clock_to_time;
 pub mod close;
 pub mod closing;
 pub mod commit_batch;
@@ -61,6 +63,7 @@ pub mod log_writer;
 pub mod machine_state;
 pub mod maintenance;
 pub mod open;
+pub mod open_on_full_disk;
 pub mod operation;
 pub mod outcome;
 pub mod overlay;
@@ -76,7 +79,6 @@ pub mod task;
 pub mod ticket_list;
 pub mod tickets;
 pub mod time;
-pub mod time_base;
 pub mod trust;
 pub mod vacant_directory;
 pub mod wakeup;
@@ -85,6 +87,7 @@ pub mod writer;
 
 use crate::engine::backpressure::Backpressure;
 use crate::engine::checkpoint::Checkpoints;
+use crate::engine::clock_to_time::TimeBase;
 use crate::engine::details::Details;
 use crate::engine::group_commit::GroupCommit;
 use crate::engine::lease_clock::{LeaseBase, LeaseClock};
@@ -97,7 +100,6 @@ use crate::engine::stats::{Digest, Stat};
 use crate::engine::stripes::StripeLocks;
 use crate::engine::tickets::Tickets;
 use crate::engine::time::Time;
-use crate::engine::time_base::TimeBase;
 use crate::engine::wakeup::Wakeup;
 use crate::engine::writer::Writer;
 use crate::error::Result;

@@ -7,22 +7,22 @@
 //! old filter or the new one.
 
 use crate::archive::keep_file;
+use crate::engine::clock_to_time::{TimeBase, continue_time};
 use crate::engine::directory::{
     LEFTOVER_TEMPORARY, SLOT_TEMPORARIES, clear, put_former_away, remove_temporaries,
     remove_temporaries_of, write_file,
 };
 use crate::engine::lease_clock::LeaseBase;
 use crate::engine::shared::Shared;
-use crate::engine::time_base::{TimeBase, continue_time};
 use crate::engine::vacant_directory::{check_ours, check_vacant};
-use crate::engine::{Engine, agreement, full_disk, trust};
+use crate::engine::{Engine, agreement, open_on_full_disk, trust};
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::image::rare_space;
 use crate::image::{Bank, BankForm, Control, Image};
 use crate::locks::holder_pids::locked;
 use crate::locks::image_in_use::is_in_use;
-use crate::locks::session::{SLOTS, Sessions};
+use crate::locks::lock_file::{SLOTS, Sessions};
 use crate::locks::stripe_lock::{self, Owner};
 use crate::media::{Access, Media};
 use crate::meta::Meta;
@@ -33,8 +33,8 @@ use crate::primitives::{self, Instant, patience};
 use crate::recovery::removal::remove_for_good;
 use crate::recovery::{KnownExtent, Recovered, free_log, rebuild};
 use crate::telemetry::{Timed, Work};
+use crate::wal::log_record::RECORD_BYTES;
 use crate::wal::mapped_log::next_end;
-use crate::wal::record::RECORD_BYTES;
 use crate::wal::segment::SegmentHeader;
 use crate::wal::{Log, Segment};
 use ebbtide_core::block::Layout;
@@ -263,7 +263,16 @@ pub(crate) fn recover(
     let (recovered, full) = match begin().inspect_err(clear) {
         Err(error) if error.is_full() => {
             let begin = || begin().inspect_err(clear);
-            (full_disk::begin_in_space_of_log(&*media, &meta, (known, &slots), error, begin)?, true)
+            (
+                open_on_full_disk::begin_in_space_of_log(
+                    &*media,
+                    &meta,
+                    (known, &slots),
+                    error,
+                    begin,
+                )?,
+                true,
+            )
         }
         begun => (begun?, false),
     };

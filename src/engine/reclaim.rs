@@ -20,7 +20,7 @@ use crate::primitives::Mutex;
 use crate::recovery::Listing;
 use crate::recovery::removal::{remove_for_good, remove_kept};
 use crate::snapshot::{SnapshotHeader, SnapshotReader};
-use crate::wal::record::RECORD_BYTES;
+use crate::wal::log_record::RECORD_BYTES;
 use std::io;
 use std::iter::repeat_with;
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use crate::engine::closing::{Busy, Closing};
 use crate::error::{Error, Result};
 use crate::image::{Control, Image};
 use crate::locks::handle_stripes::Stripes;
-use crate::locks::session::Sessions;
+use crate::locks::lock_file::Sessions;
 use crate::locks::stripe_lock::Owner;
 use crate::media::{Access, Media};
 use crate::meta::Meta;

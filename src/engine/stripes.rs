@@ -189,9 +189,9 @@ impl StripeLocks {
     /// handle. The caller holds no stripe.
     #[inline]
     pub(crate) fn be_courteous(&self, operations: usize, waits: Waits) {
-        let courtesy = self.shared.stripes.courtesy();
-        if courtesy.is_asked_for() && matches!(waits, Waits::Always) {
-            courtesy.pause(operations.try_into().unwrap_or(u32::MAX));
+        let yielding = self.shared.stripes.yielding();
+        if yielding.is_asked_for() && matches!(waits, Waits::Always) {
+            yielding.pause(operations.try_into().unwrap_or(u32::MAX));
         }
     }
 

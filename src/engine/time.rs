@@ -1,12 +1,12 @@
 //! The filter's time, as a handle reads and advances it.
 //!
 //! Records carry time into the state, and the filter's latest time never decreases. Between records
-//! the [time base](crate::engine::time_base) converts readings of the clock into it.
+//! the [time base](crate::engine::clock_to_time) converts readings of the clock into it.
 
 use crate::clock::Clock;
 use crate::engine::clock_copy::{ClockCopy, When};
+use crate::engine::clock_to_time::{TimeBase, is_behind, latest_of, time_now};
 use crate::engine::shared::Shared;
-use crate::engine::time_base::{TimeBase, is_behind, latest_of, time_now};
 use crate::error::Result;
 use crate::image::{Control, clock_offset};
 use ebbtide_core::kind::{Micros, Moment, Totals};
@@ -86,8 +86,8 @@ impl Time {
         }
     }
 
-    /// Fills the base of a handle with another clock than the image's, or raises it, as others have
-    /// done with the base of the image: a clock moves the filter by now, or keys were ahead of it.
+    /// For a handle with another clock than the image's: sets its own time base, or raises it,
+    /// because a clock has begun to move the filter, or keys came with later times.
     #[cold]
     fn follow_image(&self, read: Option<Micros>, latest: Stamp) {
         let (header, clock) = (self.shared.header(), &self.shared.options.clock);

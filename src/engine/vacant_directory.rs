@@ -7,7 +7,7 @@ use crate::format::names::FileName;
 use crate::media::{Access, Media, MediaFile};
 use crate::primitives;
 use crate::recovery::Listing;
-use crate::wal::record::RECORD_BYTES;
+use crate::wal::log_record::RECORD_BYTES;
 use std::io::ErrorKind;
 use std::time::Duration;
 

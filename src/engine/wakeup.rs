@@ -4,7 +4,7 @@
 use crate::engine::background_threads::Registered;
 use crate::options::Durability;
 use crate::primitives::{Hint, Ordering};
-use crate::wal::record::RECORD_BYTES;
+use crate::wal::log_record::RECORD_BYTES;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;

@@ -8,6 +8,7 @@
 
 use crate::engine::commit_batch;
 use crate::engine::events;
+use crate::engine::full_disk::Waited;
 use crate::engine::operation::{self, Attempt, Basis, basis, leave};
 use crate::engine::outcome::{Checked, Request, WriteOutcome};
 use crate::engine::overlay::BlockAccess;
@@ -15,7 +16,7 @@ use crate::engine::shared::Local;
 use crate::engine::staging::{EventHandling, Host, Staging, Unstaged};
 use crate::engine::stripes::Wait;
 use crate::engine::time::Stamp;
-use crate::engine::writer::{Tried, Waited, Writer};
+use crate::engine::writer::{Tried, Writer};
 use crate::error::Result;
 use crate::locks::handle_stripes::StripeGuard;
 use ebbtide_core::kind::{Decision, MOST_WEIGHT};

@@ -1,6 +1,7 @@
 //! What every write of a handle uses, whether it writes one record or a batch.
 
 use crate::engine::backpressure::Backpressure;
+use crate::engine::full_disk::{Waited, make_space};
 use crate::engine::group_commit::GroupCommit;
 use crate::engine::lease_clock::LeaseClock;
 use crate::engine::log_space::LogSpace;
@@ -10,7 +11,7 @@ use crate::engine::read::Queries;
 use crate::engine::shared::Shared;
 use crate::engine::stripes::StripeLocks;
 use crate::engine::time::Time;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use ebbtide_core::block::prefetch_write;
 use ebbtide_core::kind::Micros;
 use std::sync::Arc;
@@ -109,8 +110,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Repeats an attempt to write until it is done, after making the room in the log that it
-    /// lacks, and after each checkpoint that may have made space for it.
+    /// Repeats an attempt to write until it is done: allocates the log that it lacks, and waits
+    /// for checkpoints, which free space on a full disk.
     pub(crate) fn while_space_is_made<T>(
         &self,
         waits: Waits,
@@ -145,7 +146,7 @@ impl Writer {
             Ok(_) => Ok(()),
             Err(error) => Err(error),
         };
-        made.or_else(|error| self.make_space(error, waited))
+        made.or_else(|error| make_space((&self.shared, &self.backpressure), error, waited))
     }
 
     /// Makes the room in the log that an attempt lacks: this may take two syncs.
@@ -169,21 +170,6 @@ impl Writer {
         Ok(())
     }
 
-    /// Makes space if an attempt failed on a full disk: removes the oldest part of the log that is
-    /// only kept, or requests a checkpoint, which removes log. Otherwise returns the error.
-    fn make_space(&self, error: Error, waited: &mut Waited) -> Result<()> {
-        if error.is_full() && self.shared.remove_oldest_kept()? {
-            return Ok(());
-        }
-        // Before the request: the checkpoint may be written before this thread continues.
-        let newest = self.shared.header().snapshot().hint();
-        if error.is_full() && waited.may_repeat(newest) && self.backpressure.request() {
-            waited.note(newest);
-            return Ok(());
-        }
-        Err(error)
-    }
-
     /// Returns whether a time is ahead of the last one recorded in stripe 0 by more than the kind's
     /// [grace](ebbtide_core::kind::Events::grace): then it must be recorded first.
     #[inline]
@@ -202,54 +188,5 @@ impl Writer {
     pub(crate) fn is_ahead_of(&self, time: Micros, recorded: impl FnOnce() -> Micros) -> bool {
         let grace = self.shared.grace;
         grace < Micros::MAX && time > recorded().saturating_add(grace)
-    }
-}
-
-/// A caller's waits for a checkpoint, on a full disk.
-#[derive(Debug, Default)]
-pub(crate) struct Waited {
-    /// The newest snapshot when the last wait began.
-    newest: u64,
-    /// How many waits began with that snapshot.
-    times: u32,
-}
-
-impl Waited {
-    /// Twice: the checkpoint that ends the first wait may have begun before it, and then removes
-    /// less log.
-    const MOST: u32 = 2;
-
-    /// Returns whether the caller has waited for any.
-    #[inline]
-    pub(crate) fn any(&self) -> bool {
-        self.times > 0
-    }
-
-    fn may_repeat(&self, newest: u64) -> bool {
-        self.newest != newest || self.times < Self::MOST
-    }
-
-    fn note(&mut self, newest: u64) {
-        self.times = if self.newest == newest { self.times + 1 } else { 1 };
-        self.newest = newest;
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_caller_without_space_waits_for_two_checkpoints_after_each_snapshot() {
-        let mut waited = Waited::default();
-        assert!(!waited.any());
-        for newest in [0, 7, 9] {
-            for _ in 0..2 {
-                assert!(waited.may_repeat(newest));
-                waited.note(newest);
-                assert!(waited.any());
-            }
-            assert!(!waited.may_repeat(newest));
-        }
     }
 }

@@ -115,7 +115,7 @@ impl Bank {
         let file = form.grows.then_some(file);
         let bank = Self { id, geometry, blocks, layout, form, places, path, file, mapping };
         if form.grows {
-            bank.mapping.scatter();
+            bank.mapping.advise_random();
         }
         Ok(bank)
     }
@@ -152,7 +152,7 @@ impl Bank {
         let file = (form.grows || access == Access::Read).then_some(file);
         let bank = Self { id, geometry, blocks, layout, form, places, path, file, mapping };
         if form.grows {
-            bank.mapping.scatter();
+            bank.mapping.advise_random();
         }
         Ok(bank)
     }

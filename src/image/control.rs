@@ -196,13 +196,14 @@ impl Control {
         let bytes = file.bytes().map_err(Error::io("measure", &path))?;
         // Any length between is valid while the first claim grows the file.
         let expected_bytes = bytes.clamp(identity.room_for_claims().start, identity.bytes());
-        let found = (identity.uuid, identity.inode, bytes);
         let inode = file.identity().map_err(Error::io("examine", &path))?;
         let device = file.device().map_err(Error::io("examine", &path))?;
-        let expected = (uuid, inode, expected_bytes);
-        if found != expected {
-            let (expected, found) = (format!("{expected:x?}"), format!("{found:x?}"));
-            let expected = format!("filter, inode and length {expected}");
+        let is_ours = (identity.uuid, identity.inode) == (uuid, inode);
+        if !is_ours || bytes != expected_bytes {
+            let text =
+                |uuid, inode, bytes| format!("filter {uuid:032x}, inode {inode}, {bytes} bytes");
+            let expected = text(uuid, inode, expected_bytes);
+            let found = text(identity.uuid, identity.inode, bytes);
             return Err(Error::Damaged { path, offset: 16, expected, found, remedy: REMEDY });
         }
         Ok((identity, file, device))
@@ -262,7 +263,9 @@ impl Control {
             "start {start}, durable {durable}, tail {tail}, allocated {allocated}, counted \
              {counted}, snapshot {snapshot}, segments of {capacity}"
         );
-        Err(self.damaged(directory, "ends of the log that fit together".to_owned(), found))
+        let expected = "start <= durable <= tail <= allocated, whole pages allocated, and counted \
+                        and snapshot within the tail";
+        Err(self.damaged(directory, expected.to_owned(), found))
     }
 
     /// Creates the error for an image that cannot be right.

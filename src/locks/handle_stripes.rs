@@ -6,8 +6,8 @@
 #![expect(unsafe_code, reason = "a lock hands out exclusive access to what it guards")]
 
 use crate::image::{Control, Stripe};
-use crate::locks::courtesy::Courtesy;
 use crate::locks::stripe_lock::{self, Acquired, Owner, Released, Verdict};
+use crate::locks::yielding::Yielding;
 use crate::primitives::{self, Latch};
 use crossbeam::utils::CachePadded;
 use std::cell::UnsafeCell;
@@ -17,7 +17,7 @@ use std::ops::{Deref, DerefMut};
 #[derive(Debug)]
 pub struct Stripes<T> {
     owner: Owner,
-    courtesy: Courtesy,
+    yielding: Yielding,
     locals: Box<[CachePadded<Local<T>>]>,
 }
 
@@ -39,7 +39,7 @@ impl<T: Default> Stripes<T> {
     #[must_use]
     pub fn new(count: usize, owner: Owner) -> Self {
         let locals = (0..count).map(|_| CachePadded::default()).collect();
-        Self { owner, courtesy: Courtesy::default(), locals }
+        Self { owner, yielding: Yielding::default(), locals }
     }
 }
 
@@ -81,8 +81,8 @@ impl<T> Stripes<T> {
 
     /// Returns whether others wait for stripes of this handle.
     #[inline]
-    pub fn courtesy(&self) -> &Courtesy {
-        &self.courtesy
+    pub fn yielding(&self) -> &Yielding {
+        &self.yielding
     }
 
     /// Returns the owner of the stripes held through this.
@@ -195,7 +195,7 @@ impl<T> Drop for StripeGuard<'_, T> {
         self.stripes.release_local(self.index);
         match stripe_lock::unlock(self.stripe.lock_word(), self.stripes.owner) {
             Ok(Released::Free) => {}
-            Ok(Released::Offered) => self.stripes.courtesy.note_waiter(),
+            Ok(Released::Offered) => self.stripes.yielding.note_waiter(),
             // This handle was declared dead while it worked on the stripe, and another one worked
             // on it at the same time.
             Err(_) => self.header.status().poison(),

@@ -300,8 +300,8 @@ pub fn unlock(word: &AtomicU64, owner: Owner) -> Result<Released, Lost> {
     }
 }
 
-/// Gives a lock that was taken over from `dead`, and under which nothing was repaired, back to it:
-/// the next caller takes it over, as if this one had not come. If `dead` is the owner itself (the
+/// Writes the dead owner, from which a lock was taken over, into its word again, because nothing
+/// was repaired: the next caller takes it over, and repairs. If `dead` is the owner itself (the
 /// word was damaged), the word names nobody again.
 ///
 /// # Errors

@@ -6,23 +6,23 @@
 //! that does cause one. Nothing here ever does it, and `tests/surroundings` shows the effects if
 //! another program does.
 
+#[cfg_attr(not(all(target_os = "linux", not(ebbtide_portable))), path = "disk/beside.rs")]
+mod bank_memory;
+mod byte_locks;
 #[cfg_attr(
     not(all(target_os = "linux", not(ebbtide_portable))),
-    expect(dead_code, reason = "of `unnamed`")
+    expect(dead_code, reason = "of `bank_memory`")
 )]
 mod directory;
-mod locks;
 #[cfg_attr(
     not(all(target_os = "linux", not(ebbtide_portable))),
-    expect(dead_code, reason = "of `unnamed`")
+    expect(dead_code, reason = "of `bank_memory`")
 )]
 mod mapping;
 mod space;
-#[cfg_attr(not(all(target_os = "linux", not(ebbtide_portable))), path = "disk/beside.rs")]
-mod unnamed;
 
+use self::byte_locks::DiskLocks;
 use self::directory::Directory;
-use self::locks::DiskLocks;
 use self::mapping::DiskMapping;
 use self::space::{PIECE, allocate, is_beyond_space, page_bytes, write_zeros};
 use crate::media::{Access, BootIdSource, ByteLocks, Mapping, Media, MediaFile, boot};
@@ -171,7 +171,7 @@ impl Media for Disk {
     }
 
     fn create_unnamed(&self, bytes: u64) -> io::Result<Option<Arc<dyn BankStore>>> {
-        unnamed::create(&self.directory, self.image.as_ref(), bytes)
+        bank_memory::create(&self.directory, self.image.as_ref(), bytes)
     }
 
     fn find_unnamed(
@@ -180,7 +180,7 @@ impl Media for Disk {
         (live, holders): (&str, &[Holder]),
         access: Access,
     ) -> io::Result<Arc<dyn BankStore>> {
-        unnamed::find(&self.directory, wanted, (live, holders), access)
+        bank_memory::find(&self.directory, wanted, (live, holders), access)
     }
 
     fn has_space(&self, bytes: u64) -> io::Result<bool> {
@@ -188,7 +188,7 @@ impl Media for Disk {
     }
 
     fn check_memory(&self, bytes: u64) -> io::Result<()> {
-        unnamed::check_memory(&self.directory, self.image.as_ref(), bytes)?;
+        bank_memory::check_memory(&self.directory, self.image.as_ref(), bytes)?;
         mapping::check(bytes)
     }
 

@@ -50,9 +50,9 @@ impl Mapped {
         self.mapping.populate(words);
     }
 
-    /// See [`Mapping::scatter`].
-    pub(crate) fn scatter(&self) {
-        self.mapping.scatter();
+    /// See [`Mapping::advise_random`].
+    pub(crate) fn advise_random(&self) {
+        self.mapping.advise_random();
     }
 
     /// See [`Mapping::release`].

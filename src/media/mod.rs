@@ -529,7 +529,7 @@ pub unsafe trait Mapping: Debug + Send + Sync {
     /// Hints to the system that words are used at random, so that it does not read around them. A
     /// file with holes needs that: if a hole was read in a large piece, a store beside it would
     /// take space for the whole piece. Failures are ignored.
-    fn scatter(&self) {}
+    fn advise_random(&self) {}
 
     /// Unmaps the pages that lie wholly within these words: their content stays in the file, and
     /// the next access brings them back. A sync then need not write-protect them one by one, which

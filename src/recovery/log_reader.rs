@@ -1,9 +1,9 @@
 //! The log as recovery reads it: across timelines, up to its end, and with damage distinguished
 //! from the end.
 //!
-//! A timeline ends every lower one at the LSN where it began, whatever valid records lie beyond.
-//! The reader never returns to a lower timeline, so records left behind by an earlier recovery can
-//! never join newer ones.
+//! Where a timeline begins, all lower ones end: their records from that LSN on are ignored, even if
+//! they are valid. The reader never returns to a lower timeline, so records left behind by an
+//! earlier recovery can never join newer ones.
 //!
 //! After a power cut the log ends at the first slot that is empty or invalid. After the death of
 //! all processes on a running kernel (`tail` is known then), empty slots below the tail belong to
@@ -16,7 +16,7 @@ use crate::primitives::Hint;
 use crate::primitives::mutex::Mutex;
 use crate::recovery::Listing;
 use crate::recovery::known_extent::KnownExtent;
-use crate::wal::record::{Decoded, Op, Record};
+use crate::wal::log_record::{Decoded, Op, Record};
 use crate::wal::segment::{Segment, SegmentFile, SegmentHeader};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -399,8 +399,8 @@ impl LogReader {
         Err(self.at(prefix.stop, expected, format!("{count}")))
     }
 
-    /// Searches beyond the end for a record that shows the log to have been durable further than it
-    /// now reaches.
+    /// Searches beyond the end for a record which proves that the log was durable further: then it
+    /// is damaged, not torn.
     fn check_rest(&self, media: &dyn Media, prefix: &Prefix) -> Result<()> {
         let timeline = self.last_timeline();
         let of_timeline = self.segments.iter().filter(|segment| segment.timeline == timeline);

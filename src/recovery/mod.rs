@@ -10,17 +10,16 @@
 //!   complete, `bare_events` which events of older formats have happened.
 //! - `repair` completes one stripe of a shared image whose owner died.
 //! - `removal` removes files so that they cannot reappear, `free_log` frees the space of log that
-//!   no timeline needs, `full_disk` makes room where no image fits.
+//!   no timeline needs, `snapshot_on_full_disk` makes room where no image fits.
 //!
 //! Only [`log_reader::LogReader::make_durable`], which makes the log below a new timeline durable,
-//! `free_log`, `full_disk`, `removal` and `repair` change files that hold state; `rebuild` makes
-//! the new image.
+//! `free_log`, `snapshot_on_full_disk`, `removal` and `repair` change files that hold state;
+//! `rebuild` makes the new image.
 
 pub mod bare_events;
 pub mod base;
 pub mod batches;
 pub mod free_log;
-pub mod full_disk;
 pub mod known_extent;
 pub mod listing;
 pub mod log_reader;
@@ -29,6 +28,7 @@ pub mod rebuild;
 pub mod removal;
 pub mod repair;
 pub mod replay;
+pub mod snapshot_on_full_disk;
 
 pub use known_extent::KnownExtent;
 pub use listing::Listing;

@@ -13,7 +13,7 @@
 use crate::error::{Error, Result};
 use crate::image::{Image, seqlock};
 use crate::recovery::batches::{Batches, Group};
-use crate::wal::record::Decoded;
+use crate::wal::log_record::Decoded;
 use crate::wal::{Op, Record, Segment, empty_slots};
 use ebbtide_core::event;
 use ebbtide_core::kind::Kind;

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
     use crate::media::failing::Failing;
     use crate::media::{Media, Memory};
-    use crate::wal::record::Decoded;
+    use crate::wal::log_record::Decoded;
     use crate::wal::segment::SegmentHeader;
     use crate::wal::{Op, Record, slot};
     use ebbtide_core::block::store;

@@ -11,7 +11,7 @@ use crate::format::header::PAGE_BYTES;
 use crate::format::names::FileName;
 use crate::media::{Access, Media};
 use crate::primitives::{AtomicU64, Hint, Mutex, Watermark};
-use crate::wal::record::{RECORD_BYTES, Record};
+use crate::wal::log_record::{RECORD_BYTES, Record};
 use crate::wal::segment::{Segment, SegmentFile, SegmentHeader, is_of_another};
 use crate::wal::slot;
 use std::collections::BTreeMap;

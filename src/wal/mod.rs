@@ -10,6 +10,6 @@ pub mod mapped_log;
 pub mod segment;
 pub mod slot;
 
-pub use ebbtide_core::record::{self, Op, Record};
+pub use ebbtide_core::log_record::{self, Op, Record};
 pub use mapped_log::Log;
 pub use segment::Segment;

@@ -9,7 +9,7 @@ use crate::format::header::{self, DURABLE, HEADER_BYTES, Header, PAGE_BYTES, PAG
 use crate::format::names::FileName;
 use crate::media::{Access, Mapped, Media, MediaFile};
 use crate::primitives::{AtomicU64, Mutex};
-use crate::wal::record::{Decoded, RECORD_BYTES, RECORD_WORDS, Record, void_word};
+use crate::wal::log_record::{Decoded, RECORD_BYTES, RECORD_WORDS, Record, void_word};
 use crate::wal::slot;
 use ebbtide_core::block::{load, store};
 use std::ops::Range;
@@ -259,8 +259,8 @@ impl Segment {
         is_whole: bool,
     ) -> Self {
         if !is_whole {
-            // Without this, a store could take the space of a whole piece of the hole beside it.
-            mapping.scatter();
+            // Without this, a store could allocate disk space for the hole around its page, too.
+            mapping.advise_random();
         }
         let file = (!file.maps_with_sync()).then_some(file);
         Self { header, file, mapping, syncs: Mutex::default() }

@@ -5,7 +5,7 @@ use ebbtide::{
     AgePartitioned, Any, Bloom, Clock, Counting, Filter, Keep, ManualClock, Options, Reader,
     TimeLimited, Timestamp, inspect,
 };
-use ebbtide_core::record::void_word;
+use ebbtide_core::log_record::void_word;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;

@@ -11,7 +11,7 @@ const APART: &[(&str, &str, &[&str])] = &[
     ("Filter", "src/api", &["abilities", "administer", "claim", "distinct", "filter", "paths"]),
     ("Machine", "core/src/machine", &["cardinality"]),
     ("Reader", "src/api", &["distinct"]),
-    ("Search", "cli/src/commands/exactly_once/plan", &["copies", "search", "unread"]),
+    ("Search", "cli/src/commands/exactly_once/find_inputs", &["copies", "search", "unread"]),
 ];
 
 /// Returns the type of the inherent `impl` that begins here; `None` for one of a trait.

@@ -2,8 +2,8 @@
 //! of it, and who reads the log.
 
 use ebbtide::models::batches::Batches;
+use ebbtide::models::log_record::{Op, Record};
 use ebbtide::models::primitives::{AtomicU64, Ordering};
-use ebbtide::models::record::{Op, Record};
 use ebbtide::models::slot::{last_word, publish, void};
 use loom::sync::Arc;
 use loom::thread;

@@ -3,7 +3,7 @@
 use crate::tasks::{Next, SHARED, Task};
 use crate::world::lock;
 use ebbtide::{Batch, Claim, Error};
-use ebbtide_core::record::Op;
+use ebbtide_core::log_record::Op;
 use ebbtide_testkit::prefix::Checked;
 use ebbtide_testkit::random::Random;
 use std::collections::{BTreeMap, BTreeSet};

@@ -8,7 +8,7 @@ use crate::tickets::Fate;
 use crate::world::{Opened, World, lock};
 use ebbtide::history::Unlogged;
 use ebbtide::{Batch, Call, Checked as Answer, Durability, Error, Since};
-use ebbtide_core::record::Op;
+use ebbtide_core::log_record::Op;
 use ebbtide_testkit::prefix::Checked;
 use ebbtide_testkit::random::Random;
 use ebbtide_testkit::schedule::{panics, stage};

@@ -9,7 +9,7 @@ use crate::processes;
 use crate::tasks::{Act, CHECKED, Next, SHARED, Task};
 use crate::world::{Opened, World, lock};
 use ebbtide::{Checked as Answer, Error, Since, Ticket};
-use ebbtide_core::record::Op;
+use ebbtide_core::log_record::Op;
 use ebbtide_testkit::prefix::Checked;
 use ebbtide_testkit::random::Random;
 use ebbtide_testkit::schedule::{panics, stage};

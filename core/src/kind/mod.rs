@@ -59,7 +59,7 @@ pub use sample::Sample;
 pub use single_block::SingleBlock;
 
 use crate::block::{Block, Blocks, Layout};
-use crate::record::ARGUMENT_MAX;
+use crate::log_record::ARGUMENT_MAX;
 use crate::state::SMALL_STATE_WORDS;
 
 /// A filter algorithm with its parameters, as the engine calls it for every operation.

@@ -5,7 +5,7 @@
 use super::{Change, Event, Kind, Operation, State, Totals};
 use crate::block::Blocks;
 use crate::event;
-use crate::record::{Op, Record};
+use crate::log_record::{Op, Record};
 use crate::time::OperationTime;
 
 /// Returns the record of an event that comes before an operation at `time`, in a filter whose

@@ -1,5 +1,14 @@
 //! The filter algorithms, each a [`Kind`]: a pure function over blocks.
 //!
+//! - Never forget: `bloom`.
+//! - Forget after a window: `fingerprint`, `age_partitioned`, `time_limited`, `timing` (with
+//!   block-timing), `buffering` (double buffering and two buffers).
+//! - How often (frequency): `counting`, `spectral`, `dynamic_count`; with counts that decay,
+//!   `decaying` and `decaying_optimized`.
+//! - Forget at random: `stable`, `importance`.
+//!
+//! `docs/kinds.md` has a table of what each answers.
+//!
 //! A new kind is a folder here, with a line for its module and one in [`REGISTRY`].
 
 pub mod age_partitioned;

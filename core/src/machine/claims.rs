@@ -8,7 +8,7 @@ use crate::claims::{
 };
 use crate::error::{Error, Result};
 use crate::kind::{Micros, Request, records};
-use crate::record::Record;
+use crate::log_record::Record;
 use crate::time::{LATEST, OperationTime};
 
 /// The claims that are no longer held and are ended together when there is no room.

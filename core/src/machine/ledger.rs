@@ -4,7 +4,7 @@ use crate::digest::Sums;
 use crate::error::{Error, Result};
 use crate::hash::{mix, short_checksum};
 use crate::kind::{Micros, Totals};
-use crate::record::{Decoded, RECORD_BYTES, RECORD_WORDS, Record};
+use crate::log_record::{Decoded, RECORD_BYTES, RECORD_WORDS, Record};
 use crate::time::OperationTime;
 
 /// Beyond any LSN that a filter reaches.

@@ -9,7 +9,7 @@ use crate::event;
 use crate::hash::mix;
 use crate::kind::{Event, MOST_WEIGHT, Parameters};
 use crate::kinds::registry::{self, REGISTRY};
-use crate::record::{Op, Record};
+use crate::log_record::{Op, Record};
 use crate::time::LATEST;
 use proptest::prelude::*;
 use std::time::Duration;

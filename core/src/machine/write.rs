@@ -11,7 +11,7 @@ use crate::kind::{
     Change, Checked, Estimate, Event, Kind, MOST_COUNT, Micros, Moment, Operation, Request, State,
     WritePlan, records,
 };
-use crate::record::{Op, Record};
+use crate::log_record::{Op, Record};
 use crate::time::{LATEST, OperationTime};
 
 /// The answer of a write.

@@ -4,7 +4,7 @@ use crate::admin::backup::*;
 use crate::media::{Access, ByteLocks, MediaFile, Memory};
 use crate::recovery::Listing;
 use crate::snapshot::SnapshotReader;
-use crate::wal::record::Decoded;
+use crate::wal::log_record::Decoded;
 use crate::{Bloom, Durability, Filter, Options, inspect};
 use std::io;
 use std::path::Path;

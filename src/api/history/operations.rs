@@ -3,7 +3,7 @@
 use crate::clock::Timestamp;
 use crate::recovery::batches::Group;
 use ebbtide_core::claims::HeldClaim;
-use ebbtide_core::record::{Op, Record};
+use ebbtide_core::log_record::{Op, Record};
 use std::time::Duration;
 
 /// Operations that happened together: one, or those of a [`Batch`](crate::Batch).

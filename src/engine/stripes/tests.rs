@@ -1,7 +1,7 @@
 //! Repair of what dead owners left, and who may acquire a stripe when.
 
 use super::*;
-use crate::locks::session::Sessions;
+use crate::locks::lock_file::Sessions;
 use crate::media::failing::Failing;
 use crate::media::{Access, Memory};
 use crate::wal::{Op, Record};

@@ -4,7 +4,7 @@ use crate::engine::outcome::{Given, Precondition, Waits};
 use crate::engine::write::*;
 use crate::engine::{Engine, open};
 use crate::media::Memory;
-use crate::wal::record::ARGUMENT_MAX;
+use crate::wal::log_record::ARGUMENT_MAX;
 use crate::{Durability, Filter, Options, TimeLimited, Timestamp};
 use ebbtide_core::event;
 use ebbtide_core::kind::{Event, Micros};

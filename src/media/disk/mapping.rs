@@ -169,7 +169,7 @@ unsafe impl Mapping for DiskMapping {
         }
     }
 
-    fn scatter(&self) {
+    fn advise_random(&self) {
         if self.words > 0 && !self.guard.is_foreign() {
             let _ = self.map.advise(Advice::Random);
         }

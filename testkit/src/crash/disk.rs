@@ -48,8 +48,8 @@ impl CrashDisk {
         self.tell(|told| told.created = true);
     }
 
-    /// Records that a checkpoint was written or was not needed: if there are two snapshots, either
-    /// may be damaged again.
+    /// Records that a checkpoint was written or was not needed. From then on, if there are two
+    /// snapshots, the test may damage either again: a full disk may have removed the older one.
     pub fn tell_relieved(&self) {
         let is_there = |(name, course): (&String, &Course<Option<u64>>)| {
             name.starts_with("snap-") && course.last().is_some()

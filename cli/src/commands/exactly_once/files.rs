@@ -1,6 +1,6 @@
 //! The files that may be inputs: those given, and those beside them whose names are related.
 
-use super::{names, stamps};
+use super::{rotation_names, stamps};
 use crate::failure::{Failure, Result};
 use crate::source;
 use rustix::fs::CWD;
@@ -251,12 +251,12 @@ impl Files {
     /// Adds the files of related names.
     fn add_beside(&mut self, own: &[Id]) -> Result<()> {
         let live: Vec<Vec<u8>> = self.all.iter().map(|file| file.name.clone()).collect();
-        self.add(own, |name, _| live.iter().any(|live| names::is_related(name, live)))
+        self.add(own, |name, _| live.iter().any(|live| rotation_names::is_related(name, live)))
     }
 
     /// Adds the files beside the given ones whose names were made from that of `live` as `one` was.
     pub fn add_alike(&mut self, own: &[Id], one: &[u8], live: &[u8]) -> Result<()> {
-        self.add(own, |name, _| names::is_alike(one, name, live))
+        self.add(own, |name, _| rotation_names::is_alike(one, name, live))
     }
 
     /// Adds the files beside the given ones that have one of these identities.

@@ -5,14 +5,18 @@
 //! batch of the filter records their keys, the length of the output and the place in the input. A
 //! run that follows a killed one cuts the output to that length and continues from that place.
 //! `docs/exactly-once.md` has a table of what may happen to an input, and what a run then does.
+//!
+//! `find_inputs` finds what the last run recorded (`positions`) among the `files` there are, by
+//! identity, `content`, `stamps` and `rotation_names`, or refuses to (`refusals`). `order` says
+//! what is read first, and `target` is the output.
 
 mod content;
 mod files;
-mod names;
+mod find_inputs;
 mod order;
-mod plan;
 mod positions;
 mod refusals;
+mod rotation_names;
 mod stamps;
 mod target;
 
@@ -28,8 +32,8 @@ use crate::stop::Stop;
 use crate::trail::{CHECKED_BYTES, Trail};
 use content::Content;
 use ebbtide::{Any, Batch, Call, Durability, Error, Filter};
+use find_inputs::{Plan, Wanted};
 use order::Step;
-use plan::{Plan, Wanted};
 use positions::{Entry, Inputs, Recorded};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -134,7 +138,7 @@ impl ExactlyOnce<'_> {
             content,
         };
         let is_old = matches!(recorded, Recorded::Old(_));
-        let Plan { steps, inputs } = plan::plan(&wanted, recorded)?;
+        let Plan { steps, inputs } = find_inputs::plan(&wanted, recorded)?;
         let durability = match arguments.reading.durability {
             Some(durability) => durability,
             None => self.filter.stat()?.durability,

@@ -2,9 +2,9 @@
 
 use super::content::Content;
 use super::files::{self, Found};
-use super::names;
 use super::positions::{Entry, Inputs, name_hash};
 use super::refusals;
+use super::rotation_names;
 use crate::failure::{Failure, Result};
 use crate::trail::Trail;
 use std::fs::File;
@@ -81,7 +81,8 @@ impl Order<'_> {
         }
         let is_live = |at: usize| {
             let live = &self.files[at].name;
-            names::is_rotated(&file.name, live) || names::is_series(&file.name, live)
+            rotation_names::is_rotated(&file.name, live)
+                || rotation_names::is_series(&file.name, live)
         };
         let lives = files::newer(self.files, file, is_live);
         let is_part = lives.into_iter().any(|at| self.files[at].is_given());
@@ -96,21 +97,22 @@ impl Order<'_> {
         let place = |at: usize| order.iter().position(|(_, other)| *other == at);
         let earlier_name = self.before.entries[slot].map(|entry| entry.name);
         let is_newer = |other: usize| {
-            let is_strange = names::is_dated(&file.name) && self.strange.contains(&(at, other));
+            let is_strange =
+                rotation_names::is_dated(&file.name) && self.strange.contains(&(at, other));
             let (other, is_later) = (&self.files[other], place(other) > place(at));
             let has_its_name =
                 earlier_name == Some(name_hash(&other.name)) && other.name != file.name;
             // The next of a series begins when the one before it has ended.
             let is_begun_later = other.born == 0 || other.born >= file.written;
-            let is_next_date = names::is_series(&file.name, &other.name)
-                && names::is_dated(&file.name)
+            let is_next_date = rotation_names::is_series(&file.name, &other.name)
+                && rotation_names::is_dated(&file.name)
                 && other.is_beside(file)
                 && is_later
                 && is_begun_later;
             has_its_name
                 || is_next_date
                 || is_strange
-                || names::is_only_rotated(&file.name, &other.name)
+                || rotation_names::is_only_rotated(&file.name, &other.name)
         };
         let newer = files::newer(self.files, file, is_newer);
         // An empty log follows what was a part at the last run already, was not written since, and
@@ -120,7 +122,7 @@ impl Order<'_> {
                 |entry: Entry| entry.name != name_hash(&log.name) && entry.offset == file.size;
             self.before.entries[slot].is_some_and(was_part)
                 && file.written <= self.before.seen
-                && names::is_only_rotated(&file.name, &log.name)
+                && rotation_names::is_only_rotated(&file.name, &log.name)
         };
         let has_news =
             |log: &Found| log.written >= file.written && (log.size > 0 || is_at_rest(log));

@@ -1,8 +1,8 @@
 //! What a run says when it refuses to continue: which file is missing, and what to do.
 
 use super::files::Found;
-use super::names;
 use super::positions::{Entry, name_hash};
+use super::rotation_names;
 use crate::failure::{Failure, misfit};
 use crate::source::Unread;
 use std::cmp::Reverse;
@@ -184,7 +184,7 @@ pub fn unknown_format(file: &Found) -> Failure {
 /// that it has the smallest one: there are rotations of that kind.
 fn sort(files: &mut [&Found]) {
     let numbers = |live: &Found| -> Option<Vec<(u64, u64)>> {
-        let number = |file: &&Found| match names::number(&file.name, &live.name) {
+        let number = |file: &&Found| match rotation_names::number(&file.name, &live.name) {
             None if file.id != live.id => None,
             number => Some((file.identity, number.unwrap_or(0))),
         };

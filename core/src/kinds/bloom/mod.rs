@@ -140,13 +140,13 @@ impl SingleBlock for Bloom {
         self.each_bit(block, hash, |word, _| prefetch(word));
     }
 
-    /// Counts the bits that are not set yet. A new bit shared by several functions counts once for
-    /// each: one key in thousands.
     #[inline]
     fn measures(&self) -> bool {
         true
     }
 
+    /// Counts the bits that are not set yet. A new bit shared by several functions counts once for
+    /// each: one key in thousands.
     fn new_bits(&self, block: &Block<'_>, operation: &Operation) -> u32 {
         let mut new = 0;
         self.each_bit(block, operation.hash, |word, shift| {

@@ -4,8 +4,8 @@
 //! fingerprint may be 0 too, because the life alone determines which slots are live. Slots are
 //! sorted by life, so a fingerprint is looked for from the youngest slot on.
 //!
-//! A *closed* bucket has no slots. It stands for every key that has it, for a number of
-//! generations.
+//! A *closed* bucket has no slots, because it overflowed. For a number of generations, each key
+//! that maps to it is reported as present.
 
 use super::codes::{Codes, MOST_SLOTS};
 use super::shape::Shape;
@@ -30,7 +30,7 @@ pub(super) struct Form<W> {
     high: W,
     /// All other bits of each slot.
     rest: W,
-    /// The least bucket that is closed.
+    /// The smallest value of a closed bucket.
     closed: W,
     /// The last slot.
     last: W,

@@ -1,4 +1,5 @@
-//! A bulk writer that others wait for gives the processor back while it holds nothing.
+//! Yielding: a bulk writer that others wait for gives the processor back between its operations,
+//! while it holds no lock.
 //!
 //! A writer that inserts one key after the other holds a stripe most of the time. On a machine with
 //! more work than processors the system takes its processor away after some milliseconds, hence
@@ -36,13 +37,13 @@ const REMEMBERED: Duration = Duration::from_secs(1);
 
 /// Whether other threads have recently waited for what the threads of a handle hold.
 #[derive(Debug)]
-pub struct Courtesy {
+pub struct Yielding {
     origin: Instant,
     /// When another thread last waited, in microseconds since `origin`; 0 if none did recently.
     waited_for: Hint,
 }
 
-impl Default for Courtesy {
+impl Default for Yielding {
     fn default() -> Self {
         Self { origin: Instant::now(), waited_for: Hint::default() }
     }
@@ -92,7 +93,7 @@ thread_local! {
     static PACE: Cell<Pace> = const { Cell::new(Pace::of(None)) };
 }
 
-impl Courtesy {
+impl Yielding {
     /// Notes that another thread has waited for a stripe of this handle.
     #[cold]
     pub fn note_waiter(&self) {
@@ -104,7 +105,7 @@ impl Courtesy {
         }
     }
 
-    /// Returns whether another thread has waited recently, so that [`Courtesy::pause`] is to be
+    /// Returns whether another thread has waited recently, so that [`Yielding::pause`] is to be
     /// called after operations.
     #[must_use]
     #[inline]
@@ -181,31 +182,31 @@ mod tests {
     #[test]
     fn a_waiter_is_noted_once_a_millisecond() {
         let origin = Instant::now().checked_sub(REMEMBERED).expect("the machine runs");
-        let courtesy = Courtesy { origin, ..Courtesy::default() };
+        let yielding = Yielding { origin, ..Yielding::default() };
         let long_ago = 1;
-        courtesy.waited_for.set(long_ago);
-        courtesy.note_waiter();
-        let noted = courtesy.waited_for.get();
+        yielding.waited_for.set(long_ago);
+        yielding.note_waiter();
+        let noted = yielding.waited_for.get();
         assert!(noted >= REMEMBERED.as_micros() as u64, "{noted}");
         // As if just now: one that is ahead of the clock cannot be too long ago.
         let now = noted + 1_000_000_000;
-        courtesy.waited_for.set(now);
-        courtesy.note_waiter();
-        assert_eq!(courtesy.waited_for.get(), now);
+        yielding.waited_for.set(now);
+        yielding.note_waiter();
+        assert_eq!(yielding.waited_for.get(), now);
     }
 
     #[test]
     fn who_waits_is_remembered_for_a_while_and_then_forgotten() {
-        let courtesy = Courtesy::default();
-        assert!(!courtesy.is_asked_for());
-        courtesy.note_waiter();
-        assert!(courtesy.is_asked_for());
+        let yielding = Yielding::default();
+        assert!(!yielding.is_asked_for());
+        yielding.note_waiter();
+        assert!(yielding.is_asked_for());
         // As if a long time ago.
-        let origin = courtesy.origin.checked_sub(2 * REMEMBERED).expect("the machine runs");
-        let courtesy = Courtesy { origin, ..courtesy };
-        courtesy.pause(EVERY - 1);
-        assert!(courtesy.is_asked_for(), "it looks at the clock rarely");
-        courtesy.pause(1);
-        assert!(!courtesy.is_asked_for());
+        let origin = yielding.origin.checked_sub(2 * REMEMBERED).expect("the machine runs");
+        let yielding = Yielding { origin, ..yielding };
+        yielding.pause(EVERY - 1);
+        assert!(yielding.is_asked_for(), "it looks at the clock rarely");
+        yielding.pause(1);
+        assert!(!yielding.is_asked_for());
     }
 }

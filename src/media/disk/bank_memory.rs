@@ -50,8 +50,9 @@ const TABLE: u64 = 4096;
 /// 65,536 operations opens fewer ahead.
 const ENTRIES: u64 = 1 << 17;
 const ENTRY_BYTES: u64 = 24;
-/// Where the first bank lies. Also the alignment of banks that are as long as a huge page.
+/// The size of a huge page. Banks of at least this length are aligned to it.
 const HUGE_PAGE: u64 = 2 << 20;
+/// The offset of the first bank.
 const FIRST_BANK: u64 = 3 * HUGE_PAGE;
 const _: () = assert!(TABLE + ENTRIES * ENTRY_BYTES <= FIRST_BANK);
 

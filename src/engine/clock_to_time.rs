@@ -22,8 +22,8 @@ use crate::primitives::AtomicU64;
 use ebbtide_core::kind::Micros;
 use ebbtide_core::time::{LATEST, MARK, OperationTime as Stamp};
 
-/// Returns whether the clock must be moved to reach the filter's latest time. The time base does
-/// not include the [`MARK`], because after a restart nothing says that it was added.
+/// Returns whether the clock must be moved to reach the filter's latest time. A lag of the [`MARK`]
+/// does not count: it is added to a time that came with a key, and the time base is without it.
 #[inline]
 pub(crate) fn is_behind(time: Micros, latest: Micros) -> bool {
     time.saturating_add(MARK) < latest

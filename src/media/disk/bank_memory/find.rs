@@ -5,8 +5,8 @@
 //! filter's directory. Their right to read or write the filter is proven by a descriptor of the
 //! file `live`, which they send along.
 
+use crate::media::disk::bank_memory::socket::{address, receive, send};
 use crate::media::disk::directory::{Directory, above_standard_streams};
-use crate::media::disk::unnamed::socket::{address, receive, send};
 use crate::media::{Access, Holder, UnnamedId};
 use crate::platform::fork::Unshared;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, statat};

@@ -1,6 +1,6 @@
 //! Files that are copies of inputs, or become copies.
 
-use super::super::names;
+use super::super::rotation_names;
 use super::{Copied, Search};
 use crate::failure::{Failure, Result};
 use crate::trail::Trail;
@@ -48,7 +48,7 @@ impl Search<'_> {
     /// Returns whether by its name a file is the compressed form of another one.
     pub(super) fn is_packed_form(&self, at: usize, base: usize) -> bool {
         let (file, base) = (&self.files.all[at], &self.files.all[base]);
-        let name = names::unpacked(&file.name);
+        let name = rotation_names::unpacked(&file.name);
         file.is_beside(base) && name != file.name && name == base.name
     }
 
@@ -60,7 +60,7 @@ impl Search<'_> {
         let is_newer = base.born > 0 && file.born >= base.born;
         (is_read || base.is_given() && is_newer)
             && file.is_beside_or_below(base)
-            && names::is_only_rotated(&file.name, &base.name)
+            && rotation_names::is_only_rotated(&file.name, &base.name)
     }
 
     /// Returns the end of a file with all of which another one begins.

@@ -3,7 +3,7 @@
 
 use super::super::files::Found;
 use super::super::positions::{Entry, name_hash};
-use super::super::{names, refusals};
+use super::super::{refusals, rotation_names};
 use super::Search;
 use crate::failure::{Failure, Result};
 
@@ -24,10 +24,12 @@ impl Search<'_> {
         }
         let given = self.files.all.iter().enumerate().filter(|(_, live)| live.is_given());
         given.into_iter().filter(|(_, live)| self.is_placed(file, live)).any(|(live_at, live)| {
-            if names::is_rotated(&file.name, &live.name) || self.is_unknown_form(file, live) {
+            if rotation_names::is_rotated(&file.name, &live.name)
+                || self.is_unknown_form(file, live)
+            {
                 return is_new || !self.is_known(live_at);
             }
-            let is_series = |other: &Found| names::is_series(&other.name, &live.name);
+            let is_series = |other: &Found| rotation_names::is_series(&other.name, &live.name);
             is_new && is_series(file) && self.has_found(live, is_series) && !self.is_known(live_at)
         })
     }
@@ -36,7 +38,9 @@ impl Search<'_> {
     /// where others are given.
     pub(super) fn is_placed(&self, file: &Found, live: &Found) -> bool {
         let is_part = |other: &Found| {
-            other.is_given() && other.is_beside(file) && names::is_rotated(&other.name, &live.name)
+            other.is_given()
+                && other.is_beside(file)
+                && rotation_names::is_rotated(&other.name, &live.name)
         };
         file.is_beside_or_below(live) || self.files.all.iter().any(is_part)
     }
@@ -44,10 +48,10 @@ impl Search<'_> {
     /// Returns whether by its name a file is a part of a log's rotation, compressed in an unknown
     /// format, whose lines are in no other file.
     fn is_unknown_form(&self, file: &Found, live: &Found) -> bool {
-        let Some(base) = names::unknown_form(&file.name, &live.name) else { return false };
+        let Some(base) = rotation_names::unknown_form(&file.name, &live.name) else { return false };
         let is_base = |other: &Found| {
             let is_older = base != live.name || self.is_part(other);
-            let is_form = base != live.name && names::unpacked(&other.name) == base;
+            let is_form = base != live.name && rotation_names::unpacked(&other.name) == base;
             let is_it = (other.name == base && is_older) || is_form;
             is_it && other.size > 0 && other.is_beside(file)
         };
@@ -67,7 +71,7 @@ impl Search<'_> {
             };
             let live = self.files.all.iter().position(has_its_name);
             let Some(live) = live.filter(|_| name_hash(&file.name) != entry.name) else { continue };
-            let is_part = |live: &Found| names::is_rotated(&file.name, &live.name);
+            let is_part = |live: &Found| rotation_names::is_rotated(&file.name, &live.name);
             if !self.files.all.iter().any(|live| live.is_given() && is_part(live)) {
                 strange.push((at, file.name.clone(), live));
             }
@@ -77,7 +81,7 @@ impl Search<'_> {
             let of = self.files.all[live].name.clone();
             self.files.add_alike(self.wanted.own, &name, &of)?;
             for (at, file) in self.files.all.iter().enumerate() {
-                let is_it = names::is_alike(&name, &file.name, &of);
+                let is_it = rotation_names::is_alike(&name, &file.name, &of);
                 if is_it && self.is_placed(file, &self.files.all[live]) {
                     self.strange.push((at, live));
                 }
@@ -92,7 +96,7 @@ impl Search<'_> {
         let live = &self.files.all[live_at];
         let given = self.files.all.iter().filter(|file| file.is_given());
         let is_only = given.filter(|file| file.name == live.name).count() == 1;
-        let is_part = |other: &Found| names::is_rotated(&other.name, &live.name);
+        let is_part = |other: &Found| rotation_names::is_rotated(&other.name, &live.name);
         let is_lost = |slot: usize| self.found[slot].is_none();
         let mut recorded = self.inputs.iter();
         self.slot_of(live_at).is_some()
@@ -151,7 +155,9 @@ impl Search<'_> {
     fn new_parts(&self, live: &Found) -> Vec<&Found> {
         let unread = (0..self.files.all.len()).filter(|&at| {
             let name = &self.files.all[at].name;
-            names::is_rotated(name, &live.name) && self.slot_of(at).is_none() && self.is_unread(at)
+            rotation_names::is_rotated(name, &live.name)
+                && self.slot_of(at).is_none()
+                && self.is_unread(at)
         });
         unread.map(|at| &self.files.all[at]).filter(|file| self.is_placed(file, live)).collect()
     }
@@ -177,9 +183,10 @@ impl Search<'_> {
             }
             let others = self.files.all.iter();
             let others = others.filter(|other| other.is_beside(file) || other.is_beside(live));
-            let numbers: Vec<u64> =
-                others.filter_map(|other| names::number(&other.name, &live.name)).collect();
-            let last = names::number(&file.name, &live.name).unwrap_or(0);
+            let numbers: Vec<u64> = others
+                .filter_map(|other| rotation_names::number(&other.name, &live.name))
+                .collect();
+            let last = rotation_names::number(&file.name, &live.name).unwrap_or(0);
             let first = self.first_number(live);
             if let Some(gone) = (first..last).find(|number| !numbers.contains(number)) {
                 return Err(refusals::gap(file, live, gone));
@@ -202,7 +209,7 @@ impl Search<'_> {
         let shifted = self.inputs.iter().filter_map(|(slot, entry)| {
             let part = &self.files.all[self.found[slot].as_ref()?.0];
             let is_shifted = self.is_placed(part, live) && has_next_number(part, live, entry);
-            names::number(&part.name, &live.name).filter(|_| is_shifted)
+            rotation_names::number(&part.name, &live.name).filter(|_| is_shifted)
         });
         shifted.collect()
     }
@@ -242,7 +249,7 @@ impl Search<'_> {
 /// Returns whether in the rotation of a log a file has the number behind that which an input had at
 /// the last run.
 pub(super) fn has_next_number(file: &Found, live: &Found, entry: &Entry) -> bool {
-    let number = names::number(&file.name, &live.name).filter(|number| *number > 0);
+    let number = rotation_names::number(&file.name, &live.name).filter(|number| *number > 0);
     number.is_some_and(|number| {
         let before = [&live.name[..], format!(".{}", number - 1).as_bytes()].concat();
         let packed = [".gz", ".zst", ".xz"].map(|end| [&before, end.as_bytes()].concat());

@@ -11,10 +11,10 @@ mod unread;
 
 use super::content::Content;
 use super::files::{Files, Found, Id};
-use super::names;
 use super::order::{Order, Step};
 use super::positions::{Entry, Inputs, MOST_INPUTS, NO_FILE, OldPlace, Recorded, name_hash};
 use super::refusals;
+use super::rotation_names;
 use super::stamps;
 use crate::failure::{Failure, Result};
 use crate::trail::Trail;
@@ -282,7 +282,8 @@ impl Search<'_> {
                 entry.is_complete &= !has_news;
                 // Its own name would not show later runs that it is an earlier part of the log.
                 let is_part = |live: &&Vec<u8>| {
-                    let was_it = names::is_dated(&file.name) || entry.name == name_hash(live);
+                    let was_it =
+                        rotation_names::is_dated(&file.name) || entry.name == name_hash(live);
                     was_it && !entry.is_complete
                 };
                 entry.name = name_hash(live.filter(is_part).unwrap_or(&file.name));

@@ -14,7 +14,8 @@
 //!
 //! Each handle opens the file for itself, so two handles of one process are also distinguished. A
 //! handle's own locks never conflict with each other, so the system is never queried about this
-//! handle's slot. The consequences of a death are handled elsewhere.
+//! handle's slot. After a death, `engine::stripes` decides that an owner is dead, `stripe_lock`
+//! takes its locks over, and `recovery::repair` completes what it had begun.
 
 use crate::error::{Error, Result};
 use crate::format::names::FileName;

@@ -5,8 +5,8 @@
 //! filter, and gets a descriptor of the image with the same right.
 
 use crate::media::HandedOut;
+use crate::media::disk::bank_memory::socket::{address, receive, send};
 use crate::media::disk::directory::Directory;
-use crate::media::disk::unnamed::socket::{address, receive, send};
 use crate::platform::fork::{Guard, Unshared};
 use crate::platform::per_process::PerProcess;
 use crate::platform::threads;

@@ -2,7 +2,7 @@
 
 use super::super::files::Found;
 use super::super::positions::{Entry, name_hash};
-use super::super::{names, refusals};
+use super::super::{refusals, rotation_names};
 use super::Search;
 use super::unread::has_next_number;
 use crate::failure::{Failure, Result};
@@ -142,8 +142,8 @@ impl Search<'_> {
             }
             let [at] = new[..] else { continue };
             let file = &self.files.all[at];
-            let has_base_name = name_hash(names::unpacked(&file.name)) == entry.name;
-            let is_it = match names::number(&file.name, &live.name) {
+            let has_base_name = name_hash(rotation_names::unpacked(&file.name)) == entry.name;
+            let is_it = match rotation_names::number(&file.name, &live.name) {
                 Some(_) if shifted.is_empty() => false,
                 Some(number) if was_live => {
                     number == self.first_number(live) || shifted.contains(&(number + 1))
@@ -170,7 +170,7 @@ impl Search<'_> {
         let all = 0..self.files.all.len();
         let is_it = |&at: &usize| {
             let file = &self.files.all[at];
-            let has_number = names::number(&file.name, &live.name).is_some();
+            let has_number = rotation_names::number(&file.name, &live.name).is_some();
             let is_new = file.is_given() && file.size > 0 || self.is_unread(at);
             let is_form = (0..self.files.all.len()).any(|base| self.is_packed_form(at, base));
             // It may be an input that was read, whose place another one took.
@@ -357,7 +357,7 @@ impl Search<'_> {
     fn begins_log(&self, at: usize) -> Result<bool> {
         for base in 0..self.files.all.len() {
             let [file, log] = [at, base].map(|at| &self.files.all[at]);
-            let is_part = names::is_only_rotated(&file.name, &log.name);
+            let is_part = rotation_names::is_only_rotated(&file.name, &log.name);
             let is_part = is_part && log.is_given() && file.is_beside_or_below(log);
             if is_part && log.size > 0 && self.beginning(at, base, false)?.is_some() {
                 return Ok(true);
@@ -369,18 +369,19 @@ impl Search<'_> {
     /// Returns whether a rotation may have made the name of a file from that of an input.
     fn is_made(&self, file: &Found, entry: &Entry) -> bool {
         let is_live = |name: &[u8]| self.files.all.iter().any(|live| live.name == name);
-        names::is_made_from(&file.name, |name| name_hash(name) == entry.name, is_live)
+        rotation_names::is_made_from(&file.name, |name| name_hash(name) == entry.name, is_live)
     }
 
     /// As [`Search::is_part`], of one that is given.
     fn is_part_of_given(&self, file: &Found) -> bool {
-        let is_of = |live: &Found| live.is_given() && names::is_rotated(&file.name, &live.name);
+        let is_of =
+            |live: &Found| live.is_given() && rotation_names::is_rotated(&file.name, &live.name);
         self.files.all.iter().any(is_of)
     }
 
     /// Returns whether by its name a file belongs to the rotation of another one.
     pub(super) fn is_part(&self, file: &Found) -> bool {
-        self.files.all.iter().any(|live| names::is_rotated(&file.name, &live.name))
+        self.files.all.iter().any(|live| rotation_names::is_rotated(&file.name, &live.name))
     }
 
     /// Removes files from those that hold the content of one input, unless none would be left:
@@ -421,6 +422,8 @@ impl Search<'_> {
 
 /// Returns whether by its name a file is a part of a log with a date, which it keeps.
 fn is_dated_part(file: &Found, live: &Found) -> bool {
-    let has_number = names::number(&file.name, &live.name).is_some();
-    !has_number && names::is_dated(&file.name) && names::is_only_rotated(&file.name, &live.name)
+    let has_number = rotation_names::number(&file.name, &live.name).is_some();
+    !has_number
+        && rotation_names::is_dated(&file.name)
+        && rotation_names::is_only_rotated(&file.name, &live.name)
 }

@@ -1,0 +1,69 @@
+//! Opening a filter on a full disk: removes files until there is space for a new timeline.
+//!
+//! A running writer frees space in `full_disk`. A new segment (`log_space`) and a snapshot
+//! (`checkpoint`) may take the space of what `reclaim` calls the fallback base.
+
+use crate::archive::former;
+use crate::engine::directory::{LEFTOVER_TEMPORARY, put_former_away};
+use crate::error::{Error, Result};
+use crate::locks::lock_file::Sessions;
+use crate::media::Media;
+use crate::meta::Meta;
+use crate::recovery::{
+    KnownExtent, Listing, Recovered, free_log, rebuild_in_memory, snapshot_on_full_disk,
+};
+
+/// Begins a timeline although there was no space (the error `full`). Frees, in turn, log from
+/// before an alteration, log that no timeline needs, the fallback base, and at last all log, once
+/// the state is written as a snapshot.
+pub(crate) fn begin_in_space_of_log(
+    media: &dyn Media,
+    meta: &Meta,
+    (known, slots): (KnownExtent, &Sessions),
+    full: Error,
+    begin: impl Fn() -> Result<Recovered>,
+) -> Result<Recovered> {
+    // Where memory cannot hold the state either, the disk is what the caller can change.
+    let rebuild = || match rebuild_in_memory(media, meta, known, &|| slots.note_progress()) {
+        Err(error) if error.is_out_of_memory() => Ok(None),
+        rebuilt => rebuilt.map(Some),
+    };
+    // The rename of `meta` by an alteration may not be durable yet, and the filter needs the log of
+    // the `meta` that it has after a power cut.
+    media.sync().map_err(Error::io("sync", media.path()))?;
+    if !Listing::of_filter(media, meta.log_uuid)?.others.is_empty() {
+        // If the disk refuses the names for it, the next step removes it.
+        let _ = put_former_away(media, meta);
+        match begin() {
+            Err(error) if error.is_full() => {}
+            begun => return begun,
+        }
+    }
+    // What is only kept goes first.
+    while former::remove_oldest(media, meta, LEFTOVER_TEMPORARY..)? {
+        match begin() {
+            Err(error) if error.is_full() => {}
+            begun => return begun,
+        }
+    }
+    let Some(proven) = rebuild()? else { return Err(full) };
+    free_log::free_ends(media, &proven.history, u64::MAX);
+    // Errors are ignored, because only space is at stake.
+    let _ = free_log::free_unwritten(media, &proven.history, proven.prefix.stop);
+    proven.remove_fallback_base(media, LEFTOVER_TEMPORARY..)?;
+    match begin() {
+        Err(error) if error.is_full() => {}
+        begun => return begun,
+    }
+    let Some(proven) = rebuild()? else { return Err(full) };
+    // Nothing is removed that only looks damaged, or that an older snapshot would need instead.
+    if !proven.unsound.is_empty() {
+        return Err(full);
+    }
+    match snapshot_on_full_disk::write_snapshot(media, meta, &proven, LEFTOVER_TEMPORARY) {
+        Err(error) if error.is_full() => return Err(full),
+        written => written?,
+    }
+    drop(proven);
+    begin()
+}
