@@ -1,11 +1,11 @@
 //! How a timeline begins: where the chain ends, or anew with the newest snapshot of the directory.
 
 use crate::chain::Seen;
+use crate::continuation::{UNKNOWN, shows};
 use crate::error::{Error, Result};
 use crate::link::{Begin, Cause};
 use crate::log::open_log;
-use crate::note;
-use crate::shown::{UNKNOWN, shows};
+use crate::ship_file;
 use crate::store::Store;
 use ebbtide::history::History;
 use ebbtide::inspect::{Origin, origin_on, snapshots_on};
@@ -96,7 +96,7 @@ pub fn choose(
         Err(Error::Refused { .. }) if take_over => Cause::TakenOver,
         // Nobody else has shipped since this directory did, nor it itself in a later state.
         Err(Error::Refused { remedy: UNKNOWN, .. })
-            if note::has_put(&**media, seen.shipper, newest)? =>
+            if ship_file::has_put(&**media, seen.shipper, newest)? =>
         {
             Cause::Gap
         }

@@ -5,11 +5,11 @@
 
 use crate::chain::{Base, NewestBase, Seen, base_hints, link_name, read_link, walk, walk_sound};
 use crate::error::{Error, Result};
+use crate::fetch_directory::{Mark, Target};
 use crate::files::remove;
 use crate::link::Content;
 use crate::snapshot;
 use crate::store::{Folder, Store};
-use crate::target::{Mark, Target};
 use ebbtide::Error as Inner;
 use ebbtide::history::{At, History};
 use ebbtide::inspect::{Assembly, restore_at};

@@ -6,10 +6,10 @@
 //! own.
 
 use crate::chain::{Base, NewestBase, has_link, link_name, read_link};
-use crate::copy::Copy;
 use crate::error::{Error, Result};
 use crate::fetch::{Fetched, assemble};
 use crate::link::{Content, Link};
+use crate::local_copy::Copy;
 use crate::moment::Moment;
 use crate::store::{Folder, Store};
 use ebbtide::media::{Media, Memory};

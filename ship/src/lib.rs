@@ -1,37 +1,40 @@
 //! Filters of [ebbtide](https://docs.rs/ebbtide) in object storage.
 //!
-//! Where to look: `link` has the bytes of an object, `chain` reads the chain of objects, `ship`
-//! puts links at its end (the fence), `beginning` begins a timeline, `snapshot` moves snapshots,
-//! `upload` does so beside the log, `retention` removes, `fetch` makes a directory of it, `follow` a
-//! copy in memory, `copy` one of the objects, `promote` makes one the writer, `verify` proves it,
-//! `worker` is the thread, `standing` how far it is, `shipped` what it has put.
+//! Where to look: `link` has the bytes of an object, `chain` reads the chain of objects. `shipper`
+//! puts links at its end (the fence), `beginning` begins a timeline, `continuation` says who may
+//! continue one; `snapshot` uploads and downloads snapshots, `upload_task` does so beside the log,
+//! `retention` removes, `worker` is the thread, `totals` what it has put. `fetch` makes a filter's
+//! directory of the objects (`fetch_directory` until it is whole), `follow` a copy in memory,
+//! `local_copy` one of the objects, `promote` makes one the writer, `verify` proves it. In a
+//! directory, `ship_file` and `shipped_file` are the files of a shipper, and `follow_file` that of
+//! a follower.
 
 mod beginning;
 mod chain;
 mod client;
-mod copy;
+mod continuation;
 mod download;
 mod error;
 mod explain;
 mod fetch;
+mod fetch_directory;
 mod files;
 mod follow;
+mod follow_file;
 mod link;
+mod local_copy;
 mod log;
-mod mark;
 mod moment;
-mod note;
 mod pace;
 mod promote;
 mod retention;
-mod ship;
-mod shipped;
-mod shown;
+mod ship_file;
+mod shipped_file;
+mod shipper;
 mod snapshot;
-mod standing;
 mod store;
-mod target;
-mod upload;
+mod totals;
+mod upload_task;
 mod verify;
 mod worker;
 
@@ -41,9 +44,9 @@ pub use fetch::{Fetched, assemble, fetch, fetch_if_empty, is_empty};
 pub use follow::{Answers, Follower};
 pub use pace::Pace;
 pub use promote::{following, promote};
-pub use ship::{ShipOptions, Shipper};
-pub use shipped::Shipped;
-pub use standing::Standing;
+pub use shipped_file::Standing;
+pub use shipper::{ShipOptions, Shipper};
 pub use store::Store;
+pub use totals::Shipped;
 pub use verify::{Verified, verify};
 pub use worker::{EVERY, Status, Worker};

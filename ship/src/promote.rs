@@ -7,15 +7,15 @@
 //! leaves the copy, under one of the two names, and perhaps a filter that nobody has opened yet,
 //! which the next call makes again; or else a filter that has begun, and a copy that is too much.
 
-use crate::copy::{Copy, claim};
 use crate::error::{Error, Result};
 use crate::fetch::{Fetched, fetch_marked};
+use crate::fetch_directory::Mark;
 use crate::files::{beside, io, remove, sync_parent};
 use crate::follow::DOUBT;
-use crate::mark::copied_from;
-use crate::ship::{ShipOptions, Shipper};
+use crate::follow_file::copied_from;
+use crate::local_copy::{Copy, claim};
+use crate::shipper::{ShipOptions, Shipper};
 use crate::store::Store;
-use crate::target::Mark;
 use ebbtide::media::Disk;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -7,7 +7,7 @@ use crate::client::client;
 use crate::error::{Error, Result};
 use crate::explain::{explain, is_of_bucket};
 use crate::files::{create_private, io};
-use crate::mark::copied_from;
+use crate::follow_file::copied_from;
 use bytes::Bytes;
 use futures::stream::FuturesUnordered;
 use futures::{Stream, StreamExt, TryStreamExt};
@@ -117,7 +117,8 @@ impl Store {
     /// Opens a place by its URL: `s3://bucket/prefix`, `gs://…`, `az://…` (as far as built),
     /// `file:///directory`, or the path of a directory, which is created if it is not there.
     /// Credentials and settings come from the environment, as `AWS_ACCESS_KEY_ID`,
-    /// `AWS_ENDPOINT_URL`, never from the URL. To read a filter that was shipped, use [`Store::open_existing`].
+    /// `AWS_ENDPOINT_URL`, never from the URL. To read a filter that was shipped, use
+    /// [`Store::open_existing`].
     ///
     /// # Errors
     /// [`Error::Setting`] for a URL that cannot be used, with the reason.
@@ -196,8 +197,8 @@ impl Store {
         Ok(Self::of(objects, prefix.as_ref(), url))
     }
 
-    /// Opens a directory, which is created for its owner only if it is not there. What a put has confirmed is there
-    /// after a power cut: the file and its name are synced.
+    /// Opens a directory, which is created for its owner only if it is not there. What a put has
+    /// confirmed is there after a power cut: the file and its name are synced.
     pub(crate) fn of_directory(dir: &FilePath) -> Result<Self> {
         let url = dir.display().to_string();
         let wrong = |error: &dyn fmt::Display| Error::Setting {

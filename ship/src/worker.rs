@@ -6,11 +6,11 @@
 
 use crate::error::{Error, Result};
 use crate::pace::Pace;
-use crate::ship::{ShipOptions, Shipper};
-use crate::shipped::Shipped;
-use crate::standing::Standing;
+use crate::shipped_file::Standing;
+use crate::shipper::{ShipOptions, Shipper};
 use crate::store::Store;
-use crate::upload::Wait;
+use crate::totals::Shipped;
+use crate::upload_task::Wait;
 use ebbtide::media::{Disk, Media};
 use ebbtide::units::is_hidden;
 use std::fmt::Write;

@@ -2,7 +2,7 @@
 
 use crate::admin::look::{look_at, needed_log};
 use crate::archive::revisions::{Revision, revisions};
-use crate::archive::whole::{Whole, explained};
+use crate::archive::with_kept::{Whole, explained};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::media::{Disk, Media};

@@ -6,11 +6,11 @@
 use crate::admin::look::{Look, look_at, needed_log};
 use crate::admin::salvage;
 use crate::admin::second::{Second, copy_file};
-use crate::archive::keep_file;
+use crate::archive::keep_setting;
 use crate::archive::revisions::{Revision, Revisions, read_kept, revision_of};
-use crate::archive::whole::{Whole, explained};
-use crate::engine::directory::write_file;
+use crate::archive::with_kept::{Whole, explained};
 use crate::engine::open::{first_bank_bytes, layout, read_meta, write_new};
+use crate::engine::small_files::write_file;
 use crate::error::{Error, Result};
 use crate::format::header::DURABLE;
 use crate::format::names::FileName;
@@ -35,7 +35,7 @@ use std::path::Path;
 pub use ebbtide_core::kind::PlannedPart;
 
 pub use crate::admin::dump_log::{Entry, wal};
-pub use crate::admin::handles::{OpenHandle, handles};
+pub use crate::admin::open_handles::{OpenHandle, handles};
 pub use crate::admin::parts::{
     Assembly, Origin, Piece, SnapshotFile, origin, origin_on, snapshots_on, verify_snapshot_on,
 };
@@ -202,7 +202,7 @@ fn verify_kept(
     known: KnownExtent,
     report: &mut Report,
 ) {
-    match keep_file::read(media) {
+    match keep_setting::read(media) {
         Ok(Keep::Nothing) => {}
         keep => report.add(media, FileName::Keep, keep.map(|keep| format!("keeps {keep} of log"))),
     }

@@ -6,7 +6,7 @@
 use crate::engine::open::read_meta;
 use crate::error::{Error, Result};
 use crate::image::Control;
-use crate::image::handles::Handles;
+use crate::image::unmapped_sessions::Handles;
 use crate::locks::holder_pids::locked;
 use crate::locks::image_in_use::is_in_use;
 use crate::locks::lock_file::Sessions;

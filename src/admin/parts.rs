@@ -5,8 +5,8 @@
 //! start on has the filter as of any of their commits from the snapshot's end on. This module does
 //! not know where parts are kept.
 
-use crate::engine::directory::{clear, write_file};
 use crate::engine::open::{read_meta, write_new};
+use crate::engine::small_files::{clear, write_file};
 use crate::error::{Error, Result};
 use crate::format::header::{to_bytes, to_words};
 use crate::format::names::FileName;

@@ -1,10 +1,10 @@
 //! What an operator does with a filter: clear, sync, checkpoint, look at figures, close.
 
 #[cfg(not(loom))]
+use crate::api::alter::{Altered, Unlogged, alter_filter};
+#[cfg(not(loom))]
 use crate::api::config::Spec;
 use crate::api::handle::Filter;
-#[cfg(not(loom))]
-use crate::api::history::alter::{Altered, Unlogged, alter_filter};
 use crate::engine::clear;
 use crate::engine::details::Details;
 #[cfg(shuttle)]

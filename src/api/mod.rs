@@ -2,7 +2,8 @@
 //!
 //! `handle` is an open filter, `current` what it uses, also after an alteration; `filter` has the
 //! operations that all kinds have, `abilities` those that only some have, `distinct` how many
-//! keys there are, `administer` what operators do, `paths` the ways to a handle by directory.
+//! keys there are, `administer` what operators do, `alter` gives a filter other parameters,
+//! `remake` makes one from the operations of others, `paths` are the ways to a handle by directory.
 //! `config` is what a user asks for, `call` an operation with settings, `batch` many operations
 //! that count together, `claim` the right to work on a key, `entry` one of many, `history` the
 //! operations in the log, `metrics` the figures for exporters. `reader` is a handle without write
@@ -13,6 +14,8 @@
 
 pub mod abilities;
 pub mod administer;
+#[cfg(not(loom))]
+pub mod alter;
 pub mod batch;
 pub mod call;
 pub mod claim;
@@ -32,6 +35,8 @@ pub mod metrics;
 pub mod paths;
 #[cfg(not(loom))]
 pub mod reader;
+#[cfg(not(loom))]
+pub mod remake;
 #[cfg(not(loom))]
 pub mod standby;
 pub mod ticket;

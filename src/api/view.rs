@@ -3,11 +3,11 @@
 use crate::admin::look::Look;
 use crate::archive::At;
 use crate::archive::past::Past;
-use crate::archive::whole::explained;
+use crate::archive::with_kept::explained;
 use crate::clock::Clock;
 use crate::engine::clock_to_time::continue_time;
 use crate::engine::open::{for_reading, read_meta};
-use crate::engine::{Engine, agreement};
+use crate::engine::{Engine, options_match};
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::image::write_back_check::check_files;
@@ -57,7 +57,7 @@ impl View {
         // A reader follows the path: it reads the filter that has the path now.
         let media = &media.at_its_path().unwrap_or_else(|| media.clone());
         let view = look(&**media, |meta, look, living| {
-            agreement::check(&**media, &meta, options)?;
+            options_match::check(&**media, &meta, options)?;
             // Before anything else is read, so that a later replacement is noticed.
             let file = open_meta(&**media)?;
             match look.locks.take_if(|_| living) {
@@ -105,7 +105,7 @@ impl View {
         at: At,
     ) -> Result<Self> {
         let view = look(&**media, |meta, look, _| {
-            agreement::check(&**media, &meta, options)?;
+            options_match::check(&**media, &meta, options)?;
             let file = open_meta(&**media)?;
             let timeline = Control::previous_timeline(&**media, meta.uuid)?;
             let past = Past::of(&**media, &meta, look.known, at);

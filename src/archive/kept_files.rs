@@ -6,7 +6,7 @@
 //! the kept log, or of four times their own size: otherwise the first base could never advance.
 
 use crate::archive::revisions::{Revisions, revision_of};
-use crate::archive::whole::Whole;
+use crate::archive::with_kept::Whole;
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::media::{Access, Media};

@@ -5,7 +5,7 @@
 //! all: as of an LSN within one, it has not happened.
 
 use crate::archive::revisions::{Revision, revisions};
-use crate::archive::whole::Whole;
+use crate::archive::with_kept::Whole;
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::media::Media;

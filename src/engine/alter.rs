@@ -6,15 +6,15 @@
 //! that all handles open the filter again, and replaces `meta`: from then on the new log is the
 //! filter's.
 
-use crate::archive::former::{next_log, remove_unfinished};
-use crate::archive::keep_file;
+use crate::archive::keep_setting;
+use crate::archive::log_before_alteration::{next_log, remove_unfinished};
 use crate::clock::Timestamp;
 use crate::engine::closing::Busy;
-use crate::engine::directory::{put_in_place, write_content};
 use crate::engine::open::{check_space, first_bank_bytes, layout, random, recover};
 use crate::engine::shared::Local;
+use crate::engine::small_files::{put_in_place, write_content};
 use crate::engine::stripe_0_records::append_heartbeat;
-use crate::engine::{Engine, machine_state};
+use crate::engine::{Engine, snapshot_of_memory};
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::locks::handle_stripes::StripeGuard;
@@ -227,7 +227,7 @@ impl<'e> Alteration<'e> {
         let shared = &engine.shared;
         let media = shared.media.clone();
         // Nobody changes it any more: the opening byte is held until the former log is put away.
-        let keep = keep_file::wished(&*media)?;
+        let keep = keep_setting::wished(&*media)?;
         let numbers = || std::iter::repeat_with(|| shared.log.next_temporary());
         remove_unfinished(&*media, &shared.meta, numbers())?;
         let lsn = stopped.lsn;
@@ -302,7 +302,7 @@ fn write_log(
     let seed = ChecksumSeed::new(uuid, timeline, lsn);
     let written = SnapshotWriter::create(media, &temporary, seed).and_then(|mut writer| {
         let before = (shared.header(), shared.uses_time);
-        machine_state::save(&mut writer, machine, before, lsn - 1, || slots.note_progress())?;
+        snapshot_of_memory::save(&mut writer, machine, before, lsn - 1, || slots.note_progress())?;
         let (start, end) = (lsn, lsn);
         writer.finish(SnapshotHeader { uuid, timeline, start, end, frames: 0, bytes: 0 })?;
         media.rename_new(&temporary, &name)?;

@@ -1,17 +1,17 @@
 //! Checkpoints: writes a snapshot of the state, and removes the log that it makes superfluous.
 //!
-//! For each block: take the stripe, copy, release, checksum, write. No caller waits longer than one
-//! copy. The snapshot gets its name only once the log is durable through its end; otherwise the
-//! state would be ahead of the log. Log and older snapshots are removed (`reclaim`) only after the
-//! directory is synced.
+//! For each block (`snapshot::copy`): take the stripe, copy, release, checksum, write. No caller
+//! waits longer than one copy. The snapshot gets its name only once the log is durable through its
+//! end; otherwise the state would be ahead of the log. Log and older snapshots are removed
+//! (`reclaim`) only after the directory is synced.
 
 use crate::engine::backpressure::{Backpressure, PATIENCE};
 use crate::engine::checkpoint_due;
 use crate::engine::group_commit::GroupCommit;
+use crate::engine::image_trust;
 use crate::engine::reclaim::Reclaim;
 use crate::engine::shared::{Local, Shared};
 use crate::engine::stripes::{HELD, StripeLocks, Wait};
-use crate::engine::trust;
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::locks::handle_stripes::StripeGuard;
@@ -174,7 +174,7 @@ impl Checkpoints {
     /// `anew`: writes even if nothing has changed since the newest snapshot, unless that starts at
     /// the tail.
     fn write_checkpoint(&self, anew: bool, wait: Wait) -> Result<u64> {
-        trust::check_image(&self.shared)?;
+        image_trust::check_image(&self.shared)?;
         let header = self.shared.header();
         // Another handle may have written it.
         let newest = header.snapshot().read();
@@ -323,7 +323,7 @@ impl Checkpoints {
             self.backpressure.note_progress();
         }
         // A page that was lost before it was copied is reported by now.
-        trust::check_copied(&self.shared, &state.banks)?;
+        image_trust::check_copied(&self.shared, &state.banks)?;
         Ok(header)
     }
 

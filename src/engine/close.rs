@@ -6,9 +6,9 @@
 //! not be waited for.
 
 use crate::engine::Engine;
+use crate::engine::image_trust;
 use crate::engine::maintenance::Tasks;
 use crate::engine::shared::Shared;
-use crate::engine::trust;
 use crate::error::Result;
 use crate::locks::stripe_lock;
 use crate::primitives;
@@ -37,7 +37,8 @@ fn wait_for_operations(shared: &Shared) {
         // that page of the image is lost, an old lock may be visible too: then the check fails, and
         // the wait ends.
         let word = header.stripe(index).lock_word();
-        while stripe_lock::holder_in_order(word) == Some(ours) && trust::check_image(shared).is_ok()
+        while stripe_lock::holder_in_order(word) == Some(ours)
+            && image_trust::check_image(shared).is_ok()
         {
             primitives::sleep(PAUSE);
         }
@@ -64,7 +65,7 @@ pub(crate) fn finish(engine: &Engine) -> Result<()> {
         engine.time.tend();
         engine.checkpoints.checkpoint()?;
         // The tail in it decides which log is freed, and its ends where the next opener reads to.
-        trust::check_image(&engine.shared)?;
+        image_trust::check_image(&engine.shared)?;
         header.retire();
         free_rest_of_log(&engine.shared);
     }

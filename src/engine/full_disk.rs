@@ -1,7 +1,7 @@
 //! A full disk, as a writer meets it: frees space, or waits for a checkpoint that does.
 //!
-//! A filter is opened on a full disk by `open_on_full_disk`. A new segment (`log_space`) and a
-//! snapshot (`checkpoint`) may also take the space of what `reclaim` calls the fallback base.
+//! That checkpoint may also take the space of what `reclaim` calls the fallback base. A filter is
+//! opened on a full disk by `open_on_full_disk`.
 
 use crate::engine::backpressure::Backpressure;
 use crate::engine::shared::Shared;

@@ -1,8 +1,8 @@
 //! The space of the log: maps what is allocated, allocates more, and releases what is durable.
 
 use crate::engine::backpressure::Backpressure;
+use crate::engine::image_trust;
 use crate::engine::shared::Shared;
-use crate::engine::trust;
 use crate::engine::wakeup::RECORDS_PER_WAKEUP;
 use crate::error::Result;
 use crate::locks::single_flight::{self, Taken};
@@ -87,7 +87,7 @@ impl LogSpace {
         let header = self.shared.header();
         // With a lost page, an older tail may lie in segments that were removed; they must not be
         // created again.
-        trust::check_image(&self.shared)?;
+        image_trust::check_image(&self.shared)?;
         loop {
             self.shared.check_writable()?;
             // Without this check, a damaged tail would cause endless allocation.

@@ -1,4 +1,5 @@
-//! Appending to the log: reserves slots and publishes records, in the log that is mapped.
+//! Appending to the log: reserves slots and publishes records, in the log that is mapped, by the
+//! protocol in `wal/slot.rs`.
 
 use crate::engine::backpressure::{Backpressure, RESTRAINED};
 use crate::engine::checkpoint_due;

@@ -1,9 +1,9 @@
 //! The engine of an open filter: a list of parts, each of which uses only parts below it.
 //!
 //! - Life of a handle: `open` creates and opens filters, `open_on_full_disk` opens one where there
-//!   is no space, `alter` continues one with other parameters, `machine_state` writes the new state
-//!   as a snapshot, `close` waits for operations in progress, `maintenance` has the background
-//!   tasks of a filter. They work on an [`Engine`], which is the parts of a handle.
+//!   is no space, `alter` continues one with other parameters, `snapshot_of_memory` writes the new
+//!   state as a snapshot, `close` waits for operations in progress, `maintenance` has the
+//!   background tasks of a filter. They work on an [`Engine`], which is the parts of a handle.
 //! - Writes: `write` inserts and removes one key by one record; `events` does so with the
 //!   events that must come first; `operation` is what both decide on, and how a record is applied.
 //!   `batch` commits batches of the caller; `prepared` is one before its commit, `staging` decides
@@ -22,14 +22,13 @@
 //!   over restarts and reboots, `clock_copy` serves operations that are not written yet;
 //!   `lease_clock` is the time of leases. No other module reads the clock of the filter.
 //! - Common: `stripes` acquires stripes and repairs what a dead owner left; `wakeup` wakes a `task`
-//!   of `background_threads`; `shared` holds what all parts need; `trust` checks that the image was
-//!   written back; `directory` has small and temporary files, `vacant_directory` checks a directory
-//!   before a filter is created, `agreement` the options of an existing one; `closing` is the mark
-//!   of a closed handle, `outcome` an operation and its outcome.
+//!   of `background_threads`; `shared` holds what all parts need; `image_trust` checks that the
+//!   image was written back; `small_files` has small and temporary files, `vacant_directory` checks
+//!   a directory before a filter is created, `options_match` the options of an existing one;
+//!   `closing` is the mark of a closed handle, `outcome` an operation and its outcome.
 //!
 //! `tests/layers` keeps the order.
 
-pub mod agreement;
 #[cfg(not(loom))]
 pub mod alter;
 #[cfg(not(shuttle))]
@@ -49,28 +48,30 @@ pub mod close;
 pub mod closing;
 pub mod commit_batch;
 pub mod details;
-pub mod directory;
 pub mod distinct;
 pub mod events;
 pub mod full_disk;
 pub mod group_commit;
 pub mod held_claims;
+pub mod image_trust;
 pub mod infer;
 pub mod lease_clock;
 pub mod log_space;
 pub mod log_writer;
-#[cfg(not(loom))]
-pub mod machine_state;
 pub mod maintenance;
 pub mod open;
 pub mod open_on_full_disk;
 pub mod operation;
+pub mod options_match;
 pub mod outcome;
 pub mod overlay;
 pub mod prepared;
 pub mod read;
 pub mod reclaim;
 pub mod shared;
+pub mod small_files;
+#[cfg(not(loom))]
+pub mod snapshot_of_memory;
 pub mod staging;
 pub mod stats;
 pub mod stripe_0_records;
@@ -79,7 +80,6 @@ pub mod task;
 pub mod ticket_list;
 pub mod tickets;
 pub mod time;
-pub mod trust;
 pub mod vacant_directory;
 pub mod wakeup;
 pub mod write;

@@ -6,16 +6,16 @@
 //! under the opening byte. Whenever a creator or an opener dies, the next opener finds either the
 //! old filter or the new one.
 
-use crate::archive::keep_file;
+use crate::archive::keep_setting;
 use crate::engine::clock_to_time::{TimeBase, continue_time};
-use crate::engine::directory::{
+use crate::engine::lease_clock::LeaseBase;
+use crate::engine::shared::Shared;
+use crate::engine::small_files::{
     LEFTOVER_TEMPORARY, SLOT_TEMPORARIES, clear, put_former_away, remove_temporaries,
     remove_temporaries_of, write_file,
 };
-use crate::engine::lease_clock::LeaseBase;
-use crate::engine::shared::Shared;
 use crate::engine::vacant_directory::{check_ours, check_vacant};
-use crate::engine::{Engine, agreement, open_on_full_disk, trust};
+use crate::engine::{Engine, image_trust, open_on_full_disk, options_match};
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::image::rare_space;
@@ -160,13 +160,13 @@ pub(crate) fn check_space(media: &dyn Media, bytes: u64) -> Result<()> {
 pub(crate) fn open(media: Arc<dyn Media>, options: Options) -> Result<Engine> {
     // Before anything is written: a directory without a filter must not get a lock file.
     options.check()?;
-    agreement::check(&*media, &read_meta(&*media)?, &options)?;
+    options_match::check(&*media, &read_meta(&*media)?, &options)?;
     let path = media.path().to_path_buf();
     let mut work = Timed::begin(Work::Open, &path);
     let open = || {
         let slots = Arc::new(enter(&*media)?);
         let meta = read_meta(&*media)?;
-        agreement::check(&*media, &meta, &options)?;
+        options_match::check(&*media, &meta, &options)?;
         let begun = Instant::now();
         let engine = loop {
             if !is_in_use(&*media, meta.uuid, &slots)? {
@@ -215,7 +215,7 @@ fn attach(
     let image = Image::attach(media.clone(), header, meta.layout, &*meta.kind, Access::Write)?;
     image.header().check(media.path())?;
     let engine = assemble(media, meta, options, slots, image)?;
-    trust::check_image(&engine.shared)?;
+    image_trust::check_image(&engine.shared)?;
     engine.shared.check_writable()?;
     check_locks(&engine)?;
     engine.log_space.map_log()?;
@@ -510,13 +510,13 @@ fn begin_timeline(
 fn write_keep(engine: &Engine) -> Result<()> {
     let media = &*engine.shared.media;
     let Some(keep) = engine.shared.options.keep_log else { return Ok(()) };
-    match keep_file::read(media) {
+    match keep_setting::read(media) {
         Ok(found) if found == keep => return Ok(()),
         Ok(_) | Err(Error::Damaged { .. }) => {}
         Err(error) => return Err(error),
     }
     let name = FileName::Keep.to_string();
-    write_file(media, KEEP_TEMPORARY, &name, &keep_file::encode(keep))
+    write_file(media, KEEP_TEMPORARY, &name, &keep_setting::encode(keep))
 }
 
 /// Writes `meta`, which makes the directory a filter.

@@ -1,10 +1,9 @@
 //! Opening a filter on a full disk: removes files until there is space for a new timeline.
 //!
-//! A running writer frees space in `full_disk`. A new segment (`log_space`) and a snapshot
-//! (`checkpoint`) may take the space of what `reclaim` calls the fallback base.
+//! For a running writer `full_disk` does so, and `checkpoint` for a snapshot.
 
-use crate::archive::former;
-use crate::engine::directory::{LEFTOVER_TEMPORARY, put_former_away};
+use crate::archive::log_before_alteration;
+use crate::engine::small_files::{LEFTOVER_TEMPORARY, put_former_away};
 use crate::error::{Error, Result};
 use crate::locks::lock_file::Sessions;
 use crate::media::Media;
@@ -40,7 +39,7 @@ pub(crate) fn begin_in_space_of_log(
         }
     }
     // What is only kept goes first.
-    while former::remove_oldest(media, meta, LEFTOVER_TEMPORARY..)? {
+    while log_before_alteration::remove_oldest(media, meta, LEFTOVER_TEMPORARY..)? {
         match begin() {
             Err(error) if error.is_full() => {}
             begun => return begun,

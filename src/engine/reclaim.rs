@@ -5,9 +5,9 @@
 //! the older of them with the log that only it needs: files that would only be read if the newest
 //! snapshot were damaged.
 
-use crate::archive::former::{left, put_away};
-use crate::archive::keep_file;
+use crate::archive::keep_setting;
 use crate::archive::kept_files::{self, Archive, Now};
+use crate::archive::log_before_alteration::{left, put_away};
 use crate::clock::{Clock, Timestamp};
 use crate::engine::backpressure::Backpressure;
 use crate::engine::log_space::LogSpace;
@@ -214,7 +214,7 @@ impl Reclaim {
     ) -> Result<()> {
         let (media, second) = (&*self.shared.media, Timestamp::now().as_unix_millis() / 1000);
         let numbers = || repeat_with(|| self.shared.log.next_temporary());
-        let keep = keep_file::wished(media)?;
+        let keep = keep_setting::wished(media)?;
         let mut files = listing.kept_segments.len() + listing.kept_snapshots.len();
         if keep == Keep::Nothing {
             remove_for_good(media, superfluous.iter().copied(), numbers())?;

@@ -4,7 +4,7 @@
 //! Each part holds an `Arc` of it. The session is dropped after everything else, because it proves
 //! that the handle lives.
 
-use crate::archive::former;
+use crate::archive::log_before_alteration;
 use crate::engine::closing::{Busy, Closing};
 use crate::error::{Error, Result};
 use crate::image::{Control, Image};
@@ -204,7 +204,7 @@ impl Shared {
     /// is none.
     pub(crate) fn remove_oldest_kept(&self) -> Result<bool> {
         let numbers = std::iter::repeat_with(|| self.log.next_temporary());
-        former::remove_oldest(&*self.media, &self.meta, numbers)
+        log_before_alteration::remove_oldest(&*self.media, &self.meta, numbers)
     }
 
     /// Checks that the directory still contains this filter. If not, the image is retired, so that

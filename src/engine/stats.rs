@@ -1,6 +1,6 @@
 //! Statistics and the digest of an open filter.
 
-use crate::archive::keep_file;
+use crate::archive::keep_setting;
 use crate::archive::kept_files::Archive;
 use crate::clock::Timestamp;
 use crate::engine::distinct;
@@ -298,7 +298,7 @@ impl KeptLog {
 fn kept_log(shared: &Shared, listing: &Listing) -> Result<KeptLog> {
     let media = &*shared.media;
     // All of it as long as that file is damaged, of which `verify` tells.
-    let keep = keep_file::wished(media)?;
+    let keep = keep_setting::wished(media)?;
     if keep == Keep::Nothing && !listing.has_kept() {
         return Ok(KeptLog::default());
     }

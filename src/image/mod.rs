@@ -1,8 +1,9 @@
 //! The shared-memory image: the mapped working memory of a filter.
 //!
 //! `control` is the file `live` (control words, sessions, stripe table, state block), `identity`
-//! its header and layout, `handles` what its table of sessions says to those who do not map it,
-//! `rare_space` the space of what few filters use, `words` its control words with their orderings,
+//! its header and layout, `unmapped_sessions` what its table of sessions says to those who do not
+//! map it, `rare_space` the space of what few filters use, `words` its control words with their
+//! orderings,
 //! `block_header` the header of a block, `stripe_table` an entry of the table of stripes,
 //! `counters` the sums for steps, `state_block` the filter-wide state, `positions` how far sources
 //! were read, `claims` which keys are being worked on, `clock_offset` how far the filter's time is
@@ -23,7 +24,6 @@ pub mod claims;
 pub mod clock_offset;
 pub mod control;
 pub mod counters;
-pub mod handles;
 pub mod identity;
 pub mod mapped_banks;
 pub mod mapped_image;
@@ -34,6 +34,7 @@ mod room;
 pub mod seqlock;
 pub mod state_block;
 pub mod stripe_table;
+pub mod unmapped_sessions;
 pub mod words;
 pub mod write_back_check;
 

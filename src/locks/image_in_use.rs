@@ -5,7 +5,7 @@
 //! the slots of its handles.
 
 use crate::error::Result;
-use crate::image::handles::Handles;
+use crate::image::unmapped_sessions::Handles;
 use crate::locks::lock_file::Sessions;
 use crate::media::Media;
 

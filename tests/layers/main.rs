@@ -69,7 +69,7 @@ const DOORS: &[&str] = &["lib.rs", "fuzzing.rs", "core/lib.rs"];
 /// the parts of a handle together.
 const ENGINE: &[&str] = &[
     "alter",
-    "machine_state",
+    "snapshot_of_memory",
     "open",
     "open_on_full_disk",
     "close",
@@ -108,11 +108,11 @@ const ENGINE: &[&str] = &[
     "clock_copy",
     "clock_to_time",
     "lease_clock",
-    "trust",
+    "image_trust",
     "shared",
-    "directory",
+    "small_files",
     "vacant_directory",
-    "agreement",
+    "options_match",
     "closing",
     "outcome",
     "ticket_list",

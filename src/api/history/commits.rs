@@ -4,10 +4,10 @@ use crate::admin::look::{PATIENCE, look_at, look_within};
 use crate::admin::parts::Piece;
 use crate::api::history::operations::{Commit, Operation};
 use crate::archive::At;
-use crate::archive::former::follows;
+use crate::archive::log_before_alteration::follows;
 use crate::archive::past::Past;
 use crate::archive::revisions::{Revision, revisions};
-use crate::archive::whole::{Whole, explained};
+use crate::archive::with_kept::{Whole, explained};
 use crate::engine::open::read_meta;
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
@@ -60,7 +60,7 @@ pub struct History {
     /// The filter's `meta` now.
     now: Meta,
     /// The part of the log that is read.
-    pub(super) revision: Revision,
+    pub(in crate::api) revision: Revision,
     /// The LSN to read next.
     next: u64,
     /// The timeline of the record before it; 0 if none was read.
@@ -197,7 +197,7 @@ impl History {
     }
 
     /// Returns the filter's kind, parameters and hash of keys.
-    pub(super) fn meta(&self) -> &Meta {
+    pub(in crate::api) fn meta(&self) -> &Meta {
         &self.now
     }
 
@@ -239,7 +239,7 @@ impl History {
     }
 
     /// As [`History::read`], for a caller that cannot try again.
-    pub(super) fn read_patiently(&mut self) -> Result<Option<Commit>> {
+    pub(in crate::api) fn read_patiently(&mut self) -> Result<Option<Commit>> {
         self.read_within(PATIENCE)
     }
 
@@ -291,7 +291,10 @@ impl History {
     /// Returns some of the next operations; none at the present end of the log. Not to be mixed
     /// with [`History::read`]. `alone`: the extent of the log, for a caller that keeps everybody
     /// from writing and altering the filter.
-    pub(super) fn read_operations(&mut self, alone: Option<KnownExtent>) -> Result<Vec<Operation>> {
+    pub(in crate::api) fn read_operations(
+        &mut self,
+        alone: Option<KnownExtent>,
+    ) -> Result<Vec<Operation>> {
         Ok(self.collect(alone, PATIENCE)?.1)
     }
 
@@ -333,7 +336,7 @@ impl History {
     }
 
     /// Creates the error for a log that ended although records up to an LSN are in it.
-    pub(super) fn ended_at(&self, end: u64) -> Error {
+    pub(in crate::api) fn ended_at(&self, end: u64) -> Error {
         let (path, next) = (self.media.path().to_path_buf(), self.next);
         Error::NotKept { path, wanted: format!("lsn:{next}"), from: next, end }
     }

@@ -6,17 +6,12 @@
 //! keys. [`Filter::alter`](crate::Filter::alter) gives a filter that is in use other parameters.
 //! [`Options::keep_log`](crate::Options::keep_log) says how much log is kept.
 
-pub(crate) mod alter;
-mod commits;
-mod operations;
-mod plan;
-mod refill;
-mod remake;
-mod unfinished;
+pub(crate) mod commits;
+pub(crate) mod operations;
 
+pub use crate::api::alter::plan::{AlterationPlan, plan};
+pub use crate::api::alter::{Altered, Unlogged};
+pub use crate::api::remake::{Remade, Share, remake};
 pub use crate::archive::At;
-pub use alter::{Altered, Unlogged};
 pub use commits::History;
 pub use operations::{Change, Commit, Operation};
-pub use plan::{AlterationPlan, plan};
-pub use remake::{Remade, Share, remake};

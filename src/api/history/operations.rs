@@ -110,7 +110,7 @@ impl Change {
 
 impl Operation {
     /// Returns the operation of a record, if it is one.
-    pub(super) fn of(&(lsn, record): &(u64, Record), weighs: bool) -> Option<Self> {
+    pub(in crate::api) fn of(&(lsn, record): &(u64, Record), weighs: bool) -> Option<Self> {
         let time = (record.op != Op::Position && record.time > 0)
             .then(|| Timestamp::from_unix_micros(record.time));
         let change = Change::of(&record, weighs)?;
@@ -120,7 +120,7 @@ impl Operation {
 
 impl Commit {
     /// Returns the commit of these records; `None` if there is no operation among them.
-    pub(super) fn of(timeline: u64, group: Group<'_>, weighs: bool) -> Option<Self> {
+    pub(in crate::api) fn of(timeline: u64, group: Group<'_>, weighs: bool) -> Option<Self> {
         let operations = group.iter().filter_map(|of| Operation::of(of, weighs));
         let operations: Vec<_> = operations.collect();
         let lsn = group.last()?.0;

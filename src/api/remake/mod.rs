@@ -1,15 +1,17 @@
 //! A new filter from the operations of others.
 
+mod unfinished;
+
+use crate::api::alter::check_weights;
+use crate::api::alter::refill::time_in;
 use crate::api::batch::Batch;
 use crate::api::call::AHEAD;
 use crate::api::config::Spec;
 use crate::api::handle::Filter;
-use crate::api::history::alter::check_weights;
 use crate::api::history::commits::History;
 use crate::api::history::operations::{Change, Commit, Operation};
-use crate::api::history::refill::time_in;
-use crate::api::history::unfinished::Unfinished;
 use crate::api::paths::new_disk;
+use crate::api::remake::unfinished::Unfinished;
 use crate::clock::{ManualClock, Timestamp};
 use crate::engine::clear::clear;
 use crate::engine::open;

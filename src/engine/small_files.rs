@@ -1,8 +1,8 @@
 //! The files of a filter's directory that are no log and no snapshot: small ones, temporary ones,
 //! and what processes have left.
 
-use crate::archive::former::{put_away, remove_unfinished};
-use crate::archive::keep_file;
+use crate::archive::keep_setting;
+use crate::archive::log_before_alteration::{put_away, remove_unfinished};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
@@ -20,7 +20,7 @@ pub(crate) const SLOT_TEMPORARIES: u32 = 32;
 /// has not come to its end.
 pub(crate) fn put_former_away(media: &dyn Media, meta: &Meta) -> Result<()> {
     let second = Timestamp::now().as_unix_millis() / 1000;
-    let keep = keep_file::wished(media)?;
+    let keep = keep_setting::wished(media)?;
     remove_unfinished(media, meta, LEFTOVER_TEMPORARY..)?;
     put_away(media, meta, (keep, second), LEFTOVER_TEMPORARY..)
 }

@@ -5,7 +5,7 @@
 //! come to its end.
 
 use crate::archive::revisions::Revisions;
-use crate::archive::{keep_file, kept_files};
+use crate::archive::{keep_setting, kept_files};
 use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::format::names::FileName;
@@ -112,7 +112,7 @@ pub fn remove_oldest(
     if left.is_empty() {
         return kept_files::remove_oldest(media, meta, numbers);
     }
-    let (keep, second) = (keep_file::wished(media)?, Timestamp::now().as_unix_millis() / 1000);
+    let (keep, second) = (keep_setting::wished(media)?, Timestamp::now().as_unix_millis() / 1000);
     match put_away(media, meta, (keep, second), &mut numbers) {
         Ok(()) if keep == Keep::Nothing => Ok(true),
         Ok(()) => kept_files::remove_oldest(media, meta, numbers),

@@ -15,8 +15,9 @@ pub(crate) const RECORD_BYTES: u64 = 32;
 
 const LACKS: &str = "another machine has shipped more: fetch into a new directory, and use that; \
                      to discard what only the store has, ship with `--take-over`";
-pub(crate) const UNKNOWN: &str = "if this directory is the only one in use, ship with `--take-over`; keep log \
-                       (`--keep-log 1h`) so that it can be shown after the next pause";
+pub(crate) const UNKNOWN: &str = "if this directory is the only one in use, ship with \
+                                  `--take-over`; keep log (`--keep-log 1h`) so that it can be \
+                                  shown after the next pause";
 
 /// Returns whether two pieces hold the same records, whatever their timelines.
 fn is_same(a: &[u8], b: &[u8]) -> bool {

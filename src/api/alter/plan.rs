@@ -1,9 +1,9 @@
 //! What an alteration would take.
 
 use crate::admin::look::look_at;
+use crate::api::alter::refill::{has_window, time_at_start};
 use crate::api::config::Spec;
 use crate::api::history::commits::History;
-use crate::api::history::refill::{has_window, time_at_start};
 use crate::clock::Timestamp;
 use crate::engine::alter::meta_after;
 use crate::engine::open::first_bank_bytes;

@@ -1,8 +1,11 @@
 //! Giving a filter other parameters, while it is in use.
 
+pub mod plan;
+pub(crate) mod refill;
+
+use crate::api::alter::refill::{Refill, time_at_start};
 use crate::api::handle::Filter;
 use crate::api::history::commits::History;
-use crate::api::history::refill::{Refill, time_at_start};
 use crate::clock::Timestamp;
 use crate::engine::Engine;
 use crate::engine::alter::{Alteration, Stopped};
@@ -119,7 +122,7 @@ fn alter(engine: &Engine, kind: Arc<dyn Kind>, unlogged: Unlogged) -> Result<(Al
 }
 
 /// Checks that weights mean the same afterwards.
-pub(super) fn check_weights(path: &Path, meta: &Meta, kind: &dyn Kind) -> Result<()> {
+pub(in crate::api) fn check_weights(path: &Path, meta: &Meta, kind: &dyn Kind) -> Result<()> {
     let weighs = meta.kind.counts().is_none() && meta.kind.weights().is_some();
     let is_same = meta.kind.name() == kind.name() && meta.kind.parameters() == kind.parameters();
     if !weighs || is_same {

@@ -7,15 +7,15 @@
 
 use crate::beginning::{Beginning, anew, check_filter, check_snapshot, choose};
 use crate::chain::{Base, Run, Tip, is_stray, link_name, read_chain, walk};
+use crate::continuation::RECORD_BYTES;
 use crate::error::{Error, Result};
 use crate::link::{Cause, Content, Link, digest};
-use crate::note;
 use crate::retention::Retention;
-use crate::shipped::Shipped;
-use crate::shown::RECORD_BYTES;
+use crate::ship_file;
 use crate::snapshot::not_as_put;
 use crate::store::{Folder, Put, Store};
-use crate::upload::{Job, Upload, Wait};
+use crate::totals::Shipped;
+use crate::upload_task::{Job, Upload, Wait};
 use bytes::Bytes;
 use ebbtide::history::History;
 use ebbtide::inspect::{Origin, Piece, SnapshotFile, origin_on, snapshots_on};
@@ -119,7 +119,7 @@ impl Shipper {
             let beginning = choose(&store, &media, filter, &seen, options.take_over)?;
             let Beginning { origin, begin, history } = beginning;
             let id = random_id();
-            note::write(&*media, (id, tip.number + 1), seen.shipper)?;
+            ship_file::write(&*media, (id, tip.number + 1), seen.shipper)?;
             let mut shipper = Self {
                 run: Run::new(0, begin.log, begin.first),
                 floor: 0,
@@ -296,7 +296,7 @@ impl Shipper {
     async fn check_origin(&mut self) -> Result<()> {
         let now = origin_on(&*self.media)?;
         check_filter(&self.store, self.origin.uuid, &now)?;
-        if !note::has(&*self.media, self.id)? {
+        if !ship_file::has(&*self.media, self.id)? {
             // By its successors in this directory, if there are many.
             self.check_next().await?;
             return Err(Error::Refused {
@@ -320,7 +320,7 @@ impl Shipper {
         }
         // A number of its own: if the directory is set back to before, so is its note.
         let id = random_id();
-        note::write(&*self.media, (id, self.tip.number + 1), self.id)?;
+        ship_file::write(&*self.media, (id, self.tip.number + 1), self.id)?;
         self.id = id;
         // From here on this link is the next one that is put, and the state is that behind it.
         let Beginning { origin, begin, history } = beginning;
@@ -477,7 +477,7 @@ impl Shipper {
     async fn put(&mut self, content: Content) -> Result<Bytes> {
         // Without it a directory whose log is removed is refused: that is better than to ship
         // nothing now.
-        let _ = note::raise(&*self.media, self.tip.number + 1);
+        let _ = ship_file::raise(&*self.media, self.tip.number + 1);
         let link = Link {
             number: self.tip.number + 1,
             before: self.tip.digest,
@@ -524,7 +524,7 @@ impl Shipper {
         match Link::decode(&object, found) {
             Ok(link) => {
                 let (timeline, own) = (link.timeline, self.timeline);
-                let is_here = note::has(&*self.media, link.shipper).unwrap_or(false);
+                let is_here = ship_file::has(&*self.media, link.shipper).unwrap_or(false);
                 Error::Fenced { object, timeline, own, is_here }
             }
             Err(error) => error,

@@ -15,8 +15,8 @@ use crate::download::Download;
 use crate::error::{Error, Result};
 use crate::fetch::nothing;
 use crate::files::io;
+use crate::follow_file;
 use crate::link::{Begin, Content, Link, digest};
-use crate::mark;
 use crate::moment::Moment;
 use crate::store::{Folder, Store};
 use bytes::Bytes;
@@ -85,15 +85,15 @@ pub async fn claim(remote: &Store, dir: &Path) -> Result<File> {
     remote.check_no_copy()?;
     let place = remote.place();
     let occupied = |found| Error::Occupied { path: dir.display().to_string(), found };
-    match mark::copied_from(dir)? {
+    match follow_file::copied_from(dir)? {
         Some(from) if from == place => {}
         Some(from) => return Err(occupied(format!("a copy of {from}"))),
-        None => match mark::found_in(dir)? {
+        None => match follow_file::found_in(dir)? {
             Some(found) => return Err(occupied(found)),
-            None => mark::write(dir, &place)?,
+            None => follow_file::write(dir, &place)?,
         },
     }
-    let path = mark::path(dir);
+    let path = follow_file::path(dir);
     let file = File::open(&path).map_err(|error| io("open", &path, &error))?;
     let begun = Instant::now();
     loop {
@@ -374,8 +374,8 @@ impl Copy {
         Err(nothing(&self.remote, "a link at which a fetch can begin"))
     }
 
-    /// Copies the links that follow. Returns their number; `None` if it has stopped before one whose
-    /// snapshot the store does not have any more, or has damaged beside another one.
+    /// Copies the links that follow. Returns their number; `None` if it has stopped before one
+    /// whose snapshot the store does not have any more, or has damaged beside another one.
     async fn copy_links(&mut self) -> Result<Option<u64>> {
         let (mut links, mut lengths) = (0, None);
         loop {

@@ -3,7 +3,7 @@
 use crate::api::call::AHEAD;
 use crate::api::history::operations::{Change, Operation};
 use crate::archive::revisions::Revision;
-use crate::archive::whole::Whole;
+use crate::archive::with_kept::Whole;
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::media::Media;
@@ -68,7 +68,7 @@ pub(super) fn has_window(
 
 /// Returns the time that an operation has in a filter that takes it over, of a kind that uses time
 /// or not, whose latest time is `latest`.
-pub(super) fn time_in(
+pub(in crate::api) fn time_in(
     operation: &Operation,
     uses_time: bool,
     latest: OperationTime,
