@@ -36,7 +36,7 @@
 //!
 //! [`kind`] is what a filter algorithm must provide, [`kinds`] holds the algorithms and their
 //! theory. [`block`] is the memory that a kind works on, [`state`] its filter-wide words, [`event`]
-//! the changes of these, [`record`] the form in which operations and events are logged. [`atomic`]
+//! the changes of these, [`log_record`] the form of operations and events in the log. [`atomic`]
 //! has its words, `text` what messages show, [`mod@error`] the errors, `serial` parameters and
 //! answers as text. [`machine`] is a filter in memory. [`identity`] is what never changes of a
 //! filter, [`time`] the rules for times of operations, [`claims`] those for keys that somebody

@@ -8,6 +8,10 @@
 //! `local_copy` one of the objects, `promote` makes one the writer, `verify` proves it. In a
 //! directory, `ship_file` and `shipped_file` are the files of a shipper, and `follow_file` that of
 //! a follower.
+//!
+//! What they use: `store` has the objects of a filter by name, `client` connects to it, `explain`
+//! and `error` say what went wrong there; `download` fetches a snapshot in parts, `log` reads the
+//! filter's log, `files` are those of this machine, `moment` and `pace` are about time.
 
 mod beginning;
 mod chain;

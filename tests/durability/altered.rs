@@ -404,8 +404,8 @@ fn full_later() {
                 Err(false) => continue,
             }
             left += 1;
-            // Whichever call is the next to find no space. An alteration takes turns by the clock, so
-            // on a busy machine it may be a call nearby that must fail.
+            // Whichever call is the next to find no space. An alteration takes turns by the clock,
+            // so on a busy machine it may be a call nearby that must fail.
             let mut refusing = (1..).take_while(|_| is_first);
             let again = |second| {
                 let mut calls = (call..call + 20).chain(1..call);

@@ -6,7 +6,7 @@ pub const UNSAFE_FILES: &[&str] = &[
     "core/block/prefetch.rs",
     "platform/fork.rs",
     "platform/per_process.rs",
-    "media/disk/locks.rs",
+    "media/disk/byte_locks.rs",
     "media/disk/mapping.rs",
     "media/mapped.rs",
     "media/memory.rs",

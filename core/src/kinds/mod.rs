@@ -7,7 +7,10 @@
 //!   `decaying` and `decaying_optimized`.
 //! - Forget at random: `stable`, `importance`.
 //!
-//! `docs/kinds.md` has a table of what each answers.
+//! `docs/kinds.md` has a table of what each answers. `spec` has their types as users describe them.
+//! What several of them use: `columns` are slices of generations, `run_evidence` what a key's bits
+//! say about its age, `by_fill` estimates distinct keys, `memory_limit` limits the memory of a
+//! window, `kept` says which parameters an alteration keeps.
 //!
 //! A new kind is a folder here, with a line for its module and one in [`REGISTRY`].
 
