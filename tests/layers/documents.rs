@@ -168,3 +168,48 @@ fn every_link_between_pages_leads_to_a_file_and_a_heading() {
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
+
+/// Returns the paths of Rust files in folders that a page names; `src/wal/{slot,segment}.rs` are
+/// two.
+fn named_sources(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for span in text.split('`').skip(1).step_by(2) {
+        let is_path = |letter: char| letter.is_ascii_alphanumeric() || "_/.,{}".contains(letter);
+        if !span.ends_with(".rs") || !span.contains('/') || !span.chars().all(is_path) {
+            continue;
+        }
+        match span.split_once('{').and_then(|(start, rest)| Some((start, rest.split_once('}')?))) {
+            None => found.push(span.to_owned()),
+            Some((start, (names, end))) => {
+                found.extend(names.split(',').map(|name| format!("{start}{name}{end}")));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn every_source_file_that_a_page_names_is_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let (mut wrong, mut all) = (Vec::new(), 0);
+    for (page, text) in pages() {
+        // What these say of the past stays.
+        if page.starts_with(root.join("docs/runs")) || page.ends_with("CHANGELOG.md") {
+            continue;
+        }
+        for name in named_sources(&text) {
+            all += 1;
+            let of_core = Path::new("core/src").join(name.trim_start_matches("core/"));
+            let places = [root.join(&name), root.join("src").join(&name), root.join(of_core)];
+            if !places.iter().any(|path| path.exists()) && !page.with_file_name(&name).exists() {
+                wrong.push(format!("{}: {name}", page.display()));
+            }
+        }
+    }
+    assert!(all > 200, "{all} files named");
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert_eq!(
+        named_sources("`a/{b,c}.rs` d/e.rs `f.rs` `g/h.rs`"),
+        ["a/b.rs", "a/c.rs", "g/h.rs"]
+    );
+}
