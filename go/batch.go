@@ -145,6 +145,9 @@ func (b *Batch) SetPosition(source, position uint64) error {
 // the batch cannot take, as after ErrTimeAhead, is released; after ErrArgument, and ErrClosed of
 // the batch, it is held as before.
 func (b *Batch) Confirm(claim *Claim, options ...CallOption) error {
+	if claim.h != nil && claim.h != b.h {
+		return argument("Confirm: expected a claim of the batch's filter, found one of another")
+	}
 	return claim.ending(func() error {
 		return b.with(options, func(call C.struct_ebbtide_call) C.struct_shim_answer {
 			return C.shim_batch_confirm(b.batch, first(claim.key), C.size_t(len(claim.key)),

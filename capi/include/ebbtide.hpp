@@ -613,7 +613,8 @@ public:
     // before; any other error has released it.
     void confirm(Claim &&claim, const Call &call = {}) {
         detail::Failure failure;
-        claim.held();
+        if (claim.held() != filter_)
+            throw Error(Code::argument, "confirm: expected a claim of the batch's filter");
         ebbtide_batch_confirm(native(), claim.key_.data(), claim.key_.size(), claim.token_,
                               call.native(), failure);
         if (!failure.is(Code::argument)) claim.detach();
@@ -637,12 +638,14 @@ public:
 
 private:
     friend class Filter;
-    explicit Batch(ebbtide_batch *batch) noexcept : batch_(batch) {}
+    Batch(ebbtide_batch *batch, ebbtide_filter *filter) noexcept
+        : batch_(batch), filter_(filter) {}
 
     struct Free {
         void operator()(ebbtide_batch *batch) const noexcept { ebbtide_batch_free(batch); }
     };
     std::unique_ptr<ebbtide_batch, Free> batch_;
+    ebbtide_filter *filter_;
 };
 
 // An open filter, closed by its destructor.
@@ -720,7 +723,8 @@ public:
     // The call has the settings of all operations of the batch.
     Batch batch(const Call &call = {}) {
         detail::Failure failure;
-        return Batch(failure.checked(ebbtide_batch_new(open(), call.native(), failure)));
+        ebbtide_filter *const filter = open();
+        return Batch(failure.checked(ebbtide_batch_new(filter, call.native(), failure)), filter);
     }
 
     // Claims a key for work that may fail; of all threads and processes one receives it.

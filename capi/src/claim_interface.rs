@@ -194,7 +194,8 @@ pub unsafe extern "C" fn ebbtide_claims(
 
 /// Adds to a batch the insert of a claimed key, and the end of its claim: as ebbtide_confirm,
 /// together with the rest of the batch. Of the call, which may be NULL, the time counts. The claim
-/// is the batch's then: one that is cleared or freed releases the key.
+/// is the batch's then: one that is cleared or freed releases the key. The claim must be one of the
+/// batch's filter: another filter may have given the same token to somebody else.
 ///
 /// Returns 0, or -1 on an error. Any error other than EBBTIDE_ARGUMENT ends the claim, too: the key
 /// is released, and is to be claimed again. Such errors are EBBTIDE_PARAMETER, if the batch has no

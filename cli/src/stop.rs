@@ -8,7 +8,7 @@
 
 use crate::descriptor;
 use crate::failure::{Failure, Result};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level;
 use std::fs;
@@ -106,6 +106,13 @@ fn ignored() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}
+
+/// Keeps the exit statuses of child processes: where `SIGCHLD` is ignored, as some supervisors
+/// leave it, the system discards them.
+pub fn keep_exit_statuses() -> Result<()> {
+    let seen = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGCHLD, seen).map(drop).map_err(cannot_listen)
 }
 
 /// Turns an exceeded file-size limit into an error of the write, instead of the end of the process.

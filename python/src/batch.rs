@@ -2,6 +2,7 @@
 
 use crate::claim::PyClaim;
 use crate::errors::{raised, too_late, wrong_type, wrong_value};
+use crate::filter::PyFilter;
 use crate::keys::bytes_of;
 use crate::settings::{Argument, Settings};
 use ebbtide::{Any, Batch, Checked, Error, Filter};
@@ -46,13 +47,19 @@ self_cell!(
 pub struct PyBatch {
     batch: Owned,
     path: PathBuf,
+    /// Keeps the filter open.
+    _seen: Py<PyFilter>,
 }
 
 impl PyBatch {
     /// Creates an empty batch.
-    pub fn new(filter: Arc<Filter>, path: PathBuf, settings: &Settings) -> Self {
+    pub fn new(
+        seen: Py<PyFilter>,
+        (filter, path): (Arc<Filter>, PathBuf),
+        settings: &Settings,
+    ) -> Self {
         let batch = Owned::new(filter, |filter| Batch::new(settings.patient(filter)));
-        Self { batch, path }
+        Self { batch, path, _seen: seen }
     }
 
     /// Runs an operation that may wait for other processes: without the interpreter's lock, and
@@ -70,6 +77,18 @@ impl PyBatch {
                 Err(error) => return Err(raised(py, error)),
             }
         }
+    }
+}
+
+impl Drop for PyBatch {
+    fn drop(&mut self) {
+        if self.batch.with_dependent(|_, batch| batch.is_empty()) {
+            return;
+        }
+        // The end of a claim may wait for other processes, for a second at most.
+        let batch = &mut self.batch;
+        let mut clear = || batch.with_dependent_mut(|_, batch| batch.clear());
+        let _ = Python::try_attach(|py| py.detach(&mut clear));
     }
 }
 

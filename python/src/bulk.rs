@@ -52,6 +52,7 @@ impl Raw {
 #[pyfunction]
 #[pyo3(text_signature = "(array, /)")]
 pub fn raw(array: &Bound<'_, PyAny>) -> PyResult<Raw> {
+    refuse_mask(array, "raw")?;
     let Ok(view) = PyMemoryView::from(array) else {
         let name = array.get_type().name()?;
         return Err(PyTypeError::new_err(format!(
@@ -60,6 +61,18 @@ pub fn raw(array: &Bound<'_, PyAny>) -> PyResult<Raw> {
     };
     let (width, bytes) = items_of(&view, "raw")?;
     Ok(Raw { bytes, width })
+}
+
+/// Refuses numpy's masked arrays: their memory also holds the items that are masked.
+fn refuse_mask(keys: &Bound<'_, PyAny>, what: &str) -> PyResult<()> {
+    // That of pandas is a method.
+    if keys.getattr_opt("mask")?.is_some_and(|mask| !mask.is_callable()) {
+        let name = keys.get_type().name()?;
+        return Err(PyTypeError::new_err(format!(
+            "{what}: {name} has a mask, and masked items are no keys: use array.compressed()"
+        )));
+    }
+    Ok(())
 }
 
 /// Returns the width of the items of a one-dimensional array, and a copy of all their bytes.
@@ -106,6 +119,7 @@ impl<'py> Keys<'py> {
                  the method for a single key"
             )));
         }
+        refuse_mask(keys, "keys")?;
         match PyMemoryView::from(keys) {
             Ok(view) => Self::of_array(keys, &view),
             Err(_) => Ok(Self::Objects(keys.try_iter()?)),

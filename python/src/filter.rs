@@ -488,14 +488,15 @@ impl PyFilter {
     /// ``durability`` and ``since`` are those of ``check_and_insert``, for all of it.
     #[pyo3(signature = (*, durability=None, since=None))]
     fn batch(
-        &self,
-        py: Python<'_>,
+        slf: Bound<'_, Self>,
         durability: Argument<'_, '_>,
         since: Argument<'_, '_>,
     ) -> PyResult<PyBatch> {
         let settings = Settings::new(None, durability, since, None)?;
-        let filter = self.slot.usable(py, |filter| filter.positions().map(drop))?;
-        Ok(PyBatch::new(filter, self.slot.path().to_path_buf(), &settings))
+        let slot = &slf.get().slot;
+        let filter = slot.usable(slf.py(), |filter| filter.positions().map(drop))?;
+        let of_filter = (filter, slot.path().to_path_buf());
+        Ok(PyBatch::new(slf.clone().unbind(), of_filter, &settings))
     }
 
     /// Returns the position of a source, as set by the last batch that was committed; None if none

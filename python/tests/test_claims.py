@@ -109,6 +109,18 @@ def test_a_claim_keeps_its_filter_open(path: str) -> None:
         assert "a" in seen
 
 
+def test_a_batch_keeps_its_filter_open(path: str) -> None:
+    batch = ebbtide.open(path, ebbtide.Bloom(1000)).batch()
+    gc.collect()
+    batch.insert("a")
+    batch.commit()
+    with pytest.warns(ResourceWarning, match="unclosed"):
+        del batch
+        gc.collect()
+    with ebbtide.open(path) as seen:
+        assert "a" in seen
+
+
 def test_a_lease_that_is_over_is_lost_at_the_end_of_the_block(seen: ebbtide.Filter) -> None:
     with pytest.raises(ebbtide.LeaseLost) as raised, seen.claim("a", lease=SHORT) as claim:
         token = claim.token

@@ -85,6 +85,18 @@ def test_columns_of_pandas_are_keys_and_take_masks(seen: ebbtide.Filter) -> None
     assert seen.new_mask(gaps.dropna()).tolist() == [True]
 
 
+def test_masked_items_are_no_keys(seen: ebbtide.Filter) -> None:
+    for kind in ("S", "U"):
+        masked: Any = numpy.ma.array(numpy.array(["a", "b"], kind), mask=[False, True])
+        for insert in (seen.new_mask, seen.insert_all, ebbtide.raw):
+            with pytest.raises(TypeError, match="compressed"):
+                insert(masked)
+        assert "a" not in seen and "b" not in seen
+        seen.insert_all(masked.compressed())
+        assert "a" in seen and "b" not in seen
+        seen.clear()
+
+
 def test_the_package_does_without_numpy(tmp_path: Any) -> None:
     program = (
         "import sys\n"

@@ -251,3 +251,30 @@ def test_what_cannot_run_once_is_refused_at_its_definition(seen: ebbtide.Filter)
     work = ebbtide.once(seen, key=lambda: number, lease=30)(print)
     with pytest.raises(TypeError, match="a key is str"):
         work()
+
+
+def test_work_that_a_plain_function_only_begins_is_refused_and_its_key_is_released(
+    seen: ebbtide.Filter,
+) -> None:
+    done: list[int] = []
+
+    async def work(order: int) -> None:
+        done.append(order)
+
+    def numbers(order: int) -> Iterator[int]:
+        yield order
+
+    async def later(order: int) -> AsyncIterator[int]:
+        yield order
+
+    def plain(function: Any) -> Any:
+        def begins(order: int) -> Any:
+            return function(order)
+
+        return begins
+
+    for function in (work, numbers, later):
+        once: Any = ebbtide.once(seen, key=str, lease=30)(plain(function))
+        with pytest.raises(TypeError, match="not done"):
+            once(7)
+        assert "7" not in seen and seen.claims() == [] and done == []

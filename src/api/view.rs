@@ -6,7 +6,7 @@ use crate::archive::past::Past;
 use crate::archive::with_kept::explained;
 use crate::clock::Clock;
 use crate::engine::clock_to_time::continue_time;
-use crate::engine::open::{for_reading, read_meta};
+use crate::engine::open::{ENDING_PAUSE, ENDING_TIME, for_reading, read_meta};
 use crate::engine::{Engine, options_match};
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
@@ -17,7 +17,7 @@ use crate::locks::lock_file::Sessions;
 use crate::media::{Access, Media, MediaFile, Memory};
 use crate::meta::Meta;
 use crate::options::{Downtime, Options};
-use crate::primitives::{Hint, Instant};
+use crate::primitives::{self, Hint, Instant};
 use crate::recovery::{KnownExtent, rebuild_in_memory};
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,7 +79,7 @@ impl View {
         let header = Control::attach(&**media, meta.uuid, Access::Read)?;
         let timeline = Some(header.identity().timeline);
         let image = Image::attach(media.clone(), header, meta.layout, &*meta.kind, Access::Read)?;
-        let engine = for_reading(media.clone(), meta, options, Arc::new(locks), image);
+        let engine = for_reading(media.clone(), meta, options, Arc::new(locks), (image, false));
         Ok(Self::of(engine, false, timeline, file))
     }
 
@@ -94,7 +94,7 @@ impl View {
         let image = rebuild_in_memory(&**media, &meta, look.known, &|| {})?.image;
         // If no process has the filter open, its time may stand still.
         let stands_still = meta.downtime == Downtime::Freeze;
-        Self::over(media, (meta, file), options, (image, timeline), stands_still)
+        Self::over(media, (meta, file), options, (image, timeline), (stands_still, false))
     }
 
     /// Rebuilds the state as of a moment of the past.
@@ -111,7 +111,7 @@ impl View {
             let past = Past::of(&**media, &meta, look.known, at);
             let past = past.and_then(|past| past.rebuild(at));
             let (past, meta) = past.map_err(|error| explained(&**media, error))?;
-            Self::over(media, (meta, file), options, (past.image, timeline), true)
+            Self::over(media, (meta, file), options, (past.image, timeline), (true, true))
         })?;
         view.engine.shared.check_kind(wanted)?;
         Ok(Self { is_past: true, ..view })
@@ -128,7 +128,7 @@ impl View {
         (meta, file): (Meta, Box<dyn MediaFile>),
         options: &Options,
         (image, timeline): (Image, Option<u64>),
-        stands_still: bool,
+        (stands_still, is_past): (bool, bool),
     ) -> Result<Self> {
         let mut options = options.clone();
         if stands_still {
@@ -140,7 +140,7 @@ impl View {
         let memory = Memory::new();
         memory.make().map_err(Error::io("make", memory.path()))?;
         let nobody = Arc::new(Sessions::open(&memory, Access::Write)?);
-        let engine = for_reading(media.clone(), meta, &options, nobody, image);
+        let engine = for_reading(media.clone(), meta, &options, nobody, (image, is_past));
         Ok(Self::of(engine, true, timeline, file))
     }
 
@@ -239,7 +239,7 @@ pub(super) fn look<T>(
     media: &dyn Media,
     mut at: impl FnMut(Meta, &mut Look, bool) -> Result<T>,
 ) -> Result<T> {
-    let mut left = TRIES;
+    let (mut left, begun) = (TRIES, Instant::now());
     loop {
         left -= 1;
         let meta = read_meta(media)?;
@@ -255,6 +255,11 @@ pub(super) fn look<T>(
         match seen {
             _ if left > 0 && is_altered() => {}
             Err(Error::Damaged { .. }) if left > 0 && living => {}
+            // The last process that has the image dies: see `open`.
+            Err(error) if living && error.is_not_found() && begun.elapsed() < ENDING_TIME => {
+                primitives::sleep(ENDING_PAUSE);
+                left += 1;
+            }
             Err(error) if left > 0 && error.is_not_found() => {}
             seen if living || !look.is_over(media, &meta)? => return seen,
             _ if left > 0 => {}

@@ -2,7 +2,7 @@
 //! `docs/protocols/batches.md`.
 
 use crate::engine::commit_batch::{self, AHEAD, Held, holds_stripe_0, of_stripe};
-use crate::engine::held_claims::{ClaimedKey, held as held_claim};
+use crate::engine::held_claims::{ClaimedKey, all_held};
 use crate::engine::outcome::{Checked, Precondition, Since, Waits};
 use crate::engine::overlay::BlockAccess;
 use crate::engine::prepared::Prepared;
@@ -86,8 +86,7 @@ fn commit_held<'w>(
     loop {
         writer.shared.check_writable()?;
         allow_positions(writer, with.positions)?;
-        let held_claims = with.confirms.iter().map(|&key| held_claim(writer, key));
-        let ended = held_claims.collect::<Result<Vec<_>>>()?;
+        let ended = all_held(writer, with.confirms)?;
         let is_staged = batch.next().is_none() && batch.staging.is_some();
         match stage(writer, batch, held, puts_off) {
             Ok(()) => {}

@@ -71,6 +71,8 @@ fn claim_once(
     lease: LeaseTime,
     (time, waits): (Option<Micros>, Waits),
 ) -> Result<Tried<ClaimAnswer>> {
+    // Work whose confirmation would be refused is not given away.
+    time.map(|time| writer.time.check_lead(time)).transpose()?;
     let [stripe, mut stripe_0] = lock(writer, hash, waits)?;
     let now = writer.time.now().time.max(time.unwrap_or(0));
     let moment = writer.time.moment(Stamp { time: now, stream: false });

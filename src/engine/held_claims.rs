@@ -11,6 +11,19 @@ pub(crate) struct ClaimedKey {
     pub(crate) token: u64,
 }
 
+/// Returns the claims of keys that are confirmed together, for the holder of stripe 0.
+///
+/// # Errors
+/// [`Error::LeaseLost`] as [`held`], and if a claim is confirmed twice.
+pub(crate) fn all_held(writer: &Writer, keys: &[ClaimedKey]) -> Result<Vec<HeldClaim>> {
+    let mut tokens: Vec<u64> = keys.iter().map(|key| key.token).collect();
+    tokens.sort_unstable();
+    if let Some(twice) = tokens.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(lost(writer, twice[0]));
+    }
+    keys.iter().map(|&key| held(writer, key)).collect()
+}
+
 /// Returns the claim of a key, for the holder of stripe 0.
 ///
 /// # Errors
@@ -18,8 +31,9 @@ pub(crate) struct ClaimedKey {
 pub(crate) fn held(writer: &Writer, key: ClaimedKey) -> Result<HeldClaim> {
     let claims = writer.shared.header().claims();
     let now = (writer.leases.now(), claims.latest());
-    still_held(claims.get(key.hash), key.token, now).ok_or_else(|| {
-        let path = writer.shared.path().to_path_buf();
-        Error::LeaseLost { path, token: key.token }
-    })
+    still_held(claims.get(key.hash), key.token, now).ok_or_else(|| lost(writer, key.token))
+}
+
+fn lost(writer: &Writer, token: u64) -> Error {
+    Error::LeaseLost { path: writer.shared.path().to_path_buf(), token }
 }

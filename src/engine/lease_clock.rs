@@ -62,6 +62,14 @@ impl LeaseBase {
         header.lease_base().begin_with([first, read], ours);
         Self { clock, own: None }
     }
+
+    /// Creates the base of a handle on a state of the past, whose time of leases stands still at
+    /// its latest claim.
+    #[must_use]
+    pub fn of_past(header: &Control) -> Self {
+        let latest = header.claims().latest().time;
+        Self { clock: Clock::stream(), own: Some([AtomicU64::new(latest), AtomicU64::new(0)]) }
+    }
 }
 
 /// The time of leases, as a handle reads it.
@@ -95,7 +103,8 @@ impl LeaseClock {
 
     /// Returns the time on the wall clock when this time of leases will be reached.
     pub(crate) fn on_wall(&self, time: Micros) -> Micros {
-        let wall = self.base.clock.wall().unwrap_or(0);
+        // The time of leases of a past state is the wall clock's then.
+        let wall = self.base.clock.wall().unwrap_or_else(|| self.now());
         wall.saturating_add(time.saturating_sub(self.now()))
     }
 

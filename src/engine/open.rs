@@ -61,10 +61,10 @@ const OPENING_TIME: Duration = Duration::from_secs(60);
 
 /// How long an opener tries again while a handle still has its session, but not the image any more:
 /// that handle is taken to be ending.
-const ENDING_TIME: Duration = patience(Duration::from_secs(5));
+pub(crate) const ENDING_TIME: Duration = patience(Duration::from_secs(5));
 
 /// The pause between two of these attempts.
-const ENDING_PAUSE: Duration = patience(Duration::from_millis(1));
+pub(crate) const ENDING_PAUSE: Duration = patience(Duration::from_millis(1));
 
 /// Returns the layout that all banks of a filter will share.
 pub(crate) fn layout(kind: &dyn Kind, options: &Options) -> Layout {
@@ -349,16 +349,20 @@ fn assemble(
     Ok(engine)
 }
 
-/// Creates a handle that only reads an image: that of live writers, or a private one.
+/// Creates a handle that only reads an image: that of live writers, or a private one, perhaps of
+/// the past.
 pub(crate) fn for_reading(
     media: Arc<dyn Media>,
     meta: Meta,
     options: &Options,
     slots: Arc<Sessions>,
-    image: Image,
+    (image, is_past): (Image, bool),
 ) -> Engine {
     let time_base = TimeBase::new(image.header(), &meta, &options.clock, Access::Read);
-    let leases = LeaseBase::new(image.header(), &options.clock, Access::Read);
+    let leases = match is_past {
+        true => LeaseBase::of_past(image.header()),
+        false => LeaseBase::new(image.header(), &options.clock, Access::Read),
+    };
     // This handle locks only a private state, which no other process locks.
     let owner = Owner { slot: 0, incarnation: 1 };
     let log = Log::new(media.clone(), first_segment(&meta, &image), 0, Access::Read);

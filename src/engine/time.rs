@@ -182,7 +182,11 @@ impl Time {
         self.note_offset();
     }
 
-    fn check_lead(&self, time: Micros) -> Result<Stamp> {
+    /// Checks a given time against the wall clock.
+    ///
+    /// # Errors
+    /// [`Error::TimeAhead`].
+    pub(crate) fn check_lead(&self, time: Micros) -> Result<Stamp> {
         Ok(Stamp::given(time, self.shared.options.clock.wall(), self.shared.meta.max_lead)?)
     }
 

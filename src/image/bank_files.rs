@@ -86,7 +86,11 @@ impl BankFiles {
     /// of them from here on must not be an answer.
     pub fn free(&self, banks: impl Iterator<Item = u32>) {
         for bank in banks {
-            // If this fails, the space is free when the last handle has left.
+            // If this fails, the space is free when the last handle has left. A file with a name
+            // keeps its space for as long as a handle has it mapped.
+            if let Ok(file) = self.store.open(bank, Access::Write) {
+                let _ = file.bytes().and_then(|bytes| file.free(0..bytes));
+            }
             let _ = self.store.remove(bank, &[]);
         }
     }

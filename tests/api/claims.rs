@@ -1,9 +1,10 @@
 //! Claims: one holder of a key at a time, and a key is in the window once its work is confirmed.
 
+use ebbtide::history::At;
 use ebbtide::media::Memory;
 use ebbtide::{
     AgePartitioned, Any, Bloom, Checked, Claim, Clock, Code, Durability, Error, Filter, Lease,
-    ManualClock, Options, TimeLimited, Timestamp,
+    ManualClock, Options, Reader, TimeLimited, Timestamp,
 };
 use ebbtide_core::claims::MOST_CLAIMS;
 use ebbtide_testkit::random::Random;
@@ -538,4 +539,45 @@ fn a_filter_of_event_times_gives_leases_by_the_machines_clock() {
     by_event(0).confirm(&late).expect("it is held");
     assert!(filter.claims().expect("claims").is_empty());
     assert!(!by_event(0).contains("c").expect("an answer"));
+}
+
+#[test]
+fn a_claim_with_a_time_that_its_confirmation_would_refuse_is_refused_before_the_work() {
+    let clock = ManualClock::new(at(0));
+    let window = TimeLimited::window(Duration::from_secs(60));
+    let options = options(&clock).max_lead(Duration::from_secs(3600));
+    let filter = Filter::create_on(Arc::new(Memory::new()), window, options).expect("a filter");
+    filter.insert("a").expect("an insert");
+    let ahead = filter.call().time(at(2 * 3_600_000)).claim("a", LEASE);
+    assert!(matches!(ahead, Err(Error::TimeAhead { .. })), "{ahead:?}");
+    assert!(filter.claims().expect("claims").is_empty());
+    let allowed = filter.call().time(at(3_500_000)).claim("a", LEASE);
+    assert!(matches!(allowed, Ok(Claim::Yours(_))), "{allowed:?}");
+}
+
+#[test]
+fn a_claim_that_is_confirmed_twice_in_a_batch_is_not_inserted() {
+    let (filter, ..) = made();
+    let token = claimed(&filter, "a").into_token();
+    let mut batch = filter.batch();
+    for _ in 0..2 {
+        batch.confirm(filter.resume_claim("a", token)).expect("room");
+    }
+    assert!(matches!(batch.commit(), Err(Error::LeaseLost { .. })));
+    assert_eq!(filter.stat().expect("figures").inserts, 0);
+    assert_eq!(filter.claims().expect("claims").len(), 1, "nothing has happened");
+    drop(batch);
+    claimed(&filter, "a").confirm().expect("it is held");
+}
+
+#[test]
+fn a_state_of_the_past_has_the_claims_of_then() {
+    let (filter, memory, clock) = made();
+    claimed(&filter, "a").into_token();
+    let lsn = filter.stat().expect("figures").lsn - 1;
+    clock.advance(2 * LEASE);
+    claimed(&filter, "b").confirm().expect("it is held");
+    assert_eq!(filter.stat().expect("figures").claims, 0);
+    let past = Reader::<Any>::at_on(memory, At::Lsn(lsn), options(&clock)).expect("a moment");
+    assert_eq!(past.stat().expect("figures").claims, 1);
 }

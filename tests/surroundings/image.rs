@@ -1,12 +1,14 @@
 //! The live image in memory: who can attach to it and how, what it leaves, and what it takes.
 
+use ebbtide::history::Unlogged;
 use ebbtide::inspect;
-use ebbtide::{AgePartitioned, BankPlace, Bloom, Filter, ImagePlace, Options, Reader};
+use ebbtide::{AgePartitioned, BankPlace, Bloom, Filter, ImagePlace, Keep, Options, Reader};
 use ebbtide::{Error, Fingerprint, Timestamp};
 use ebbtide_testkit::child::{self, Child};
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -113,6 +115,49 @@ fn an_attached_handle_follows_what_is_whatever_it_asks_for() {
     let alone = Filter::<AgePartitioned>::open(&dir, asking).expect("opened");
     assert_eq!(place(&alone), BankPlace::BesideLog);
     assert!(alone.contains("a").expect("an answer") && alone.contains("b").expect("an answer"));
+}
+
+#[test]
+fn an_old_handle_leaves_the_socket_of_the_filter_that_is_in_its_place_now() {
+    let home = tempfile::tempdir().expect("a directory");
+    let dir = home.path().join("filter");
+    let sockets = || -> Vec<String> {
+        names(&dir).into_iter().filter(|name| name.starts_with("attach-")).collect()
+    };
+    let old = create(&dir);
+    let found = sockets();
+    assert_eq!(found.len(), 1, "{found:?}");
+    for name in names(&dir) {
+        fs::remove_file(dir.join(name)).expect("its file");
+    }
+    let new = create(&dir);
+    assert_eq!(sockets(), found, "the same session of another filter");
+    drop(old);
+    assert_eq!(sockets(), found);
+    // That of another process.
+    fs::remove_file(dir.join(&found[0])).expect("a name");
+    let _other = UnixListener::bind(dir.join(&found[0])).expect("a socket");
+    drop(new);
+    assert_eq!(sockets(), found);
+    fs::remove_file(dir.join(&found[0])).expect("a name");
+    drop(Filter::<AgePartitioned>::open(&dir, options()).expect("a filter"));
+    assert_eq!(sockets(), [""; 0], "its own");
+}
+
+#[test]
+fn an_alteration_frees_the_space_of_an_image_beside_the_log_although_handles_stay() {
+    let home = tempfile::tempdir().expect("a directory");
+    let dir = home.path().join("filter");
+    let beside = options().image(ImagePlace::BesideLog).keep_log(Keep::Bytes(1 << 30));
+    let filter = Filter::create(&dir, Bloom::capacity(KEYS), beside).expect("a filter");
+    (0..FILLED).for_each(|key| assert!(filter.insert(key.to_le_bytes()).is_ok()));
+    let bank = names(&dir).into_iter().find(|name| name.starts_with("live-")).expect("a bank");
+    let bank = fs::File::open(dir.join(bank)).expect("a bank");
+    let taken = || bank.metadata().expect("figures").blocks() * 512;
+    assert!(taken() > 1 << 20, "{}", taken());
+    filter.alter(Bloom::capacity(2 * KEYS), Unlogged::Refuse).expect("its log is kept");
+    assert!(taken() <= 64 << 10, "{}", taken());
+    assert!(filter.contains(7_u64.to_le_bytes()).expect("an answer"));
 }
 
 #[test]
@@ -229,8 +274,14 @@ fn users_of_a_group_attach_to_each_other_and_one_who_may_only_read_can_only_read
     let shared: Vec<_> = maps.lines().filter(|line| line.contains("memfd:ebbtide")).collect();
     assert!(!shared.is_empty(), "{maps}");
     assert!(shared.iter().all(|line| line.contains(" r--s ")), "{shared:?}");
-    // Root attaches to a member's image as well.
+    // The user who has created the image has gone.
     drop(filter);
+    assert_eq!(member.ask("read b"), "true");
+    let mut late = as_user(&dir, 5433, 5433).expect("another user");
+    assert_eq!(late.ask("read b"), "true");
+    let refused = late.ask("insert c");
+    assert!(refused.contains("permission denied"), "{refused}");
+    // Root attaches to a member's image as well.
     let again = Filter::<AgePartitioned>::open(&dir, options()).expect("attached");
     assert!(again.contains("b").expect("an answer"));
     assert_eq!(place(&again), BankPlace::Memory);

@@ -3,7 +3,7 @@
 //! its place. Also tests the owner of new files.
 
 use ebbtide::{
-    AgePartitioned, Checked, Clock, Durability, Error, Filter, Options, Reader, inspect,
+    AgePartitioned, Checked, Clock, Durability, Error, Filter, ImagePlace, Options, Reader, inspect,
 };
 use ebbtide_testkit::random::Random;
 use ebbtide_testkit::{child, environment};
@@ -407,12 +407,17 @@ fn a_program_without_standard_streams_does_not_print_into_a_filters_file() {
     let kept = [0, 1, 2].map(|stream| rustix::io::fcntl_dupfd_cloexec(borrowed(stream), 100));
     let kept = kept.map(|kept| kept.expect("a descriptor"));
     let _closed = [0, 1, 2].map(close);
-    let filter = create(&home.join("seen"));
+    let filter = Filter::create(home.join("seen"), spec(), options(false)).expect("a filter");
     insert(&filter, 0..1000).expect("inserted");
+    // One whose image is in memory, which a thread hands out.
+    let in_memory = options(false).image(ImagePlace::Memory);
+    let large = Filter::create(home.join("large"), spec(), in_memory).expect("a filter");
     for stream in [0, 1, 2] {
+        assert!(rustix::io::fcntl_getfd(borrowed(stream)).is_err(), "{stream} is in use");
         let _ = rustix::io::write(borrowed(stream), b"a message on a standard stream");
     }
     assert_eq!(filter.check_and_insert(5_u64.to_le_bytes()).expect("inserted"), Checked::Present);
+    large.close().expect("closed");
     filter.close().expect("closed");
     for (stream, kept) in [0, 1, 2].into_iter().zip(&kept) {
         // SAFETY: as above.

@@ -194,6 +194,12 @@ void batches(const Path &home) {
     const ebbtide::Time ahead = NOON + 24h * 365 * 20;
     THROWS(time_ahead, batch.confirm(std::move(early), Call().time(ahead)));
     CHECK(!early && seen.claims().empty());
+    {
+        Filter second(home / "second", "fingerprint last=100k");
+        ebbtide::Claim foreign = second.claim("j", 1min);
+        THROWS(argument, batch.confirm(std::move(foreign)));
+        CHECK(foreign && second.claims().size() == 1);
+    }
     ebbtide::Batch moved = std::move(batch);
     THROWS(argument, batch.insert("a"));
     ebbtide::Claim kept = seen.claim("i", 1min);

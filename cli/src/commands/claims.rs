@@ -6,7 +6,7 @@ use crate::exit_codes::{IN_PROGRESS, NO};
 use crate::failure::{Failure, Result, note};
 use crate::formatting;
 use crate::output::{Output, object};
-use crate::stop::Stop;
+use crate::stop::{Stop, keep_exit_statuses};
 use ebbtide::{Any, Claim, Filter, Lease, Options, Timestamp};
 use rustix::process::{Pid, Signal, kill_process};
 use std::os::unix::ffi::OsStrExt;
@@ -43,6 +43,7 @@ pub fn run(arguments: &RunOnce) -> Result<ExitCode> {
 /// Runs the command of a key that was claimed. Passes signals that ask it to stop on to it.
 fn work(arguments: &RunOnce, lease: &Lease<'_>, stop: &Stop) -> Result<ExitCode> {
     let [name, rest @ ..] = &*arguments.command else { return Ok(ExitCode::SUCCESS) };
+    keep_exit_statuses()?;
     let mut command = Command::new(name);
     let mut child =
         command.args(rest).env(TOKEN, lease.token().to_string()).spawn().map_err(|error| {

@@ -2,6 +2,7 @@
 
 use crate::support::{Place, ok, refused, run, signal, start};
 use std::fs;
+use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -44,6 +45,21 @@ fn work_is_done_once_and_work_that_fails_is_done_again() {
     assert_eq!(missing.code, Some(2));
     assert!(missing.stderr.contains("cannot run /nothing here"), "{}", missing.stderr);
     assert!(ok(&["claims", &dir], b"").stdout.is_empty(), "it is released");
+}
+
+#[test]
+fn work_is_confirmed_under_a_supervisor_that_ignores_the_ends_of_its_children() {
+    let (place, dir) = made();
+    let program = env!("CARGO_BIN_EXE_ebbtide");
+    let words = ["--ignore-signal=CHLD", program, "run", "--claim", "a", &dir, "--", "true"];
+    let output = Command::new("env").args(words).current_dir(place.at(".")).output();
+    let output = output.expect("`env`, with the signal ignored");
+    let message = String::from_utf8_lossy(&output.stderr);
+    if message.contains("unrecognized option") {
+        return println!("skipped: `env` cannot ignore signals");
+    }
+    assert_eq!(output.status.code(), Some(0), "{message}");
+    assert_eq!(run(&["contains", &dir, "--key", "a"], b"").code, Some(0));
 }
 
 #[test]

@@ -121,7 +121,7 @@ class _Once(Generic[_Default]):
         @functools.wraps(function)
         def called(*given: Any, **named: Any) -> Any:
             with self._claim(given, named) as claim:
-                return function(*given, **named) if claim else self._instead(claim)
+                return _done(function(*given, **named)) if claim else self._instead(claim)
 
         return called
 
@@ -134,6 +134,20 @@ class _Once(Generic[_Default]):
         error = InProgress(f"somebody else works on this key, until {claim.until}")
         error.until = claim.until
         raise error
+
+
+def _done(result: _Result) -> _Result:
+    """Refuses what has not done its work yet, so that the key is released."""
+    is_generator = inspect.isgenerator(result) or inspect.isasyncgen(result)
+    if not is_generator and not inspect.isawaitable(result):
+        return result
+    if inspect.iscoroutine(result) or inspect.isgenerator(result):
+        result.close()
+    kind = type(result).__name__
+    raise TypeError(
+        f"once: the function returned a {kind}, whose work is not done yet: decorate a coroutine "
+        "function (async def)"
+    )
 
 
 def _is_coroutine_function(function: Callable[..., Any]) -> bool:

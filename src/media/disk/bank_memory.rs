@@ -123,6 +123,8 @@ fn make(
         Some(ImagePlace::Directory(path)) => Unshared::open(|| file_in(path))?,
     };
     let file = opened.file()?;
+    // Whoever may open `live` may open it, and by the same right, also when its creator has gone.
+    directory.adopt(file)?;
     let mut nonce = [0; 16];
     system::random(&mut nonce)?;
     file.set_len(FIRST_BANK)?;
@@ -160,7 +162,7 @@ fn shared_memory() -> io::Result<File> {
         opened => opened,
     };
     let file = File::from(above_standard_streams(opened?)?);
-    // Others get it by a descriptor only, so that one opened for reading stays one.
+    // For all users before, whatever their umask.
     fchmod(&file, Mode::from_raw_mode(0o600))?;
     fcntl_add_seals(&file, SealFlags::SHRINK)?;
     Ok(file)

@@ -141,9 +141,10 @@ impl Directory {
     /// Gives a new file owner, group and mode of the filter's `meta`, so that processes of all
     /// users that share the filter can open it, whichever created it. Only root can give a file
     /// away; a process that is neither root nor the owner shares by the group.
-    fn adopt(&self, file: &File) -> io::Result<()> {
+    pub(super) fn adopt(&self, file: &File) -> io::Result<()> {
         let own = fstat(file)?;
-        let is_model = |stat: &Stat| is_regular(stat) && stat.st_ino != own.st_ino;
+        let identity = |stat: &Stat| (stat.st_dev, stat.st_ino);
+        let is_model = |stat: &Stat| is_regular(stat) && identity(stat) != identity(&own);
         let model = self.stat(MODEL).ok().filter(is_model);
         let mode = model.as_ref().map(|model| model.st_mode).or(self.mode).unwrap_or(PRIVATE);
         let mode = mode & READ_AND_WRITE;

@@ -15,10 +15,16 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The time to wait for the answer of one process.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The same once this time has passed in vain: all processes of a container may be stopped.
+const LATER: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(6));
+
+/// The pause between two attempts to connect to a process that many others ask.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// Gets the file from one of these processes, which have the file `live` open.
 pub(super) fn find(
@@ -74,9 +80,10 @@ fn ask_all(
     access: Access,
 ) -> io::Result<File> {
     let live = directory.open(live, flags(access))?;
-    let mut silent = None;
+    let (mut silent, begun) = (None, Instant::now());
     for holder in holders {
-        match ask(directory, &holder.name, &live) {
+        let patience = if begun.elapsed() < LATER.1 { PATIENCE } else { LATER.0 };
+        match ask(directory, &holder.name, &live, patience) {
             Ok(Some(file)) if is_wanted(wanted, &file) => return Ok(file),
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::TimedOut => silent = Some(holder),
@@ -96,14 +103,24 @@ fn ask_all(
 }
 
 /// Asks at a socket; `None` if the process there does not have the file.
-fn ask(directory: &Directory, name: &str, live: &File) -> io::Result<Option<File>> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+fn ask(
+    directory: &Directory,
+    name: &str,
+    live: &File,
+    patience: Duration,
+) -> io::Result<Option<File>> {
+    let (flags, until) = (SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, Instant::now() + patience);
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    match connect(&socket, &address(directory, name)?) {
-        // Too many wait for a process that is stopped.
-        Err(Errno::AGAIN) => return Err(io::ErrorKind::TimedOut.into()),
-        connected => connected?,
+    let (socket, address) = (above_standard_streams(socket)?, address(directory, name)?);
+    loop {
+        match connect(&socket, &address) {
+            // As many wait as can: they are answered in turn, unless the process is stopped.
+            Err(Errno::AGAIN) if Instant::now() < until => std::thread::sleep(PAUSE),
+            Err(Errno::AGAIN) => return Err(io::ErrorKind::TimedOut.into()),
+            connected => break connected?,
+        }
     }
     send(&socket, Some(live))?;
-    Ok(receive(&socket, PATIENCE)?.map(File::from))
+    let left = until.saturating_duration_since(Instant::now()).max(LATER.0);
+    Ok(receive(&socket, left)?.map(File::from))
 }

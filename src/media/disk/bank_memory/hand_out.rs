@@ -6,14 +6,14 @@
 
 use crate::media::HandedOut;
 use crate::media::disk::bank_memory::socket::{address, receive, send};
-use crate::media::disk::directory::Directory;
+use crate::media::disk::directory::{Directory, above_standard_streams};
 use crate::platform::fork::{Guard, Unshared};
 use crate::platform::per_process::PerProcess;
 use crate::platform::threads;
 use crate::primitives::mutex::Mutex;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, chmodat, fcntl_getfl, fstat, linkat, openat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, chmodat, fcntl_getfl, fstat, linkat, openat};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, accept_with, bind, listen, socket_with};
 use std::collections::BTreeMap;
@@ -57,6 +57,8 @@ struct Given {
     live: (u64, u64),
     file: Arc<Unshared>,
     socket: Arc<Socket>,
+    /// Device and inode of the directory, and the socket's name there.
+    name: ((u64, u64), String),
 }
 
 /// A socket with a name in the directory of each filter of one owner on its file system.
@@ -100,7 +102,9 @@ pub(super) fn hand_out(
     let socket = state.socket(directory, name)?;
     state.last += 1;
     let number = state.last;
-    state.given.insert(number, Given { live, file: file.clone(), socket });
+    let found = fstat(directory.descriptor()?)?;
+    let named = ((found.st_dev, found.st_ino), name.to_owned());
+    state.given.insert(number, Given { live, file: file.clone(), socket, name: named });
     // From here on dropping it takes everything back.
     let (directory, name) = (directory.clone(), name.to_owned());
     let handing = Handing { number, directory, name, guard: Guard::new() };
@@ -115,9 +119,12 @@ impl Drop for Handing {
             return;
         }
         let mut state = SERVER.get(|| Server(Mutex::default())).0.lock();
-        state.given.remove(&self.number);
-        // A leftover is replaced by the next process that uses the name.
-        let _ = self.directory.remove(&self.name);
+        if let Some(given) = state.given.remove(&self.number)
+            && state.is_own_name(&given, &self.directory)
+        {
+            // A leftover is replaced by the next process that uses the name.
+            let _ = self.directory.remove(&self.name);
+        }
         state.wake();
         let ended = if state.given.is_empty() { state.thread.take() } else { None };
         state.serving += u64::from(ended.is_some());
@@ -129,6 +136,17 @@ impl Drop for Handing {
 }
 
 impl State {
+    /// Returns whether the socket's name is still that of a file which is handed out no more.
+    /// Another filter in the same place may have it since, of this process or of another one.
+    fn is_own_name(&self, given: &Given, directory: &Directory) -> bool {
+        let identity = |found: Stat| (found.st_dev, found.st_ino);
+        let found = directory.stat(&given.name.1).map(identity).ok();
+        let ours = fstat(&given.socket.node).map(identity).ok();
+        ours.is_some()
+            && found == ours
+            && !self.given.values().any(|other| other.name == given.name)
+    }
+
     /// Returns a socket that has this name in the directory.
     fn socket(&mut self, directory: &Directory, name: &str) -> io::Result<Arc<Socket>> {
         self.sockets.retain(|socket| socket.strong_count() > 0);
@@ -151,7 +169,8 @@ impl State {
             self.wake();
             return Ok(());
         }
-        let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let wake = Arc::new(above_standard_streams(wake)?);
         self.wake = Some(wake.clone());
         self.serving += 1;
         let number = self.serving;
@@ -176,7 +195,8 @@ impl Socket {
     ) -> io::Result<Self> {
         let listening = Unshared::open(|| {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            Ok(File::from(socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?))
+            let made = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+            Ok(File::from(above_standard_streams(made)?))
         })?;
         bind(listening.file()?, &address(directory, name)?)?;
         // Whoever reaches the directory may ask; what is asked for is checked.
@@ -185,7 +205,7 @@ impl Socket {
         directory.give_to_owner(name);
         listen(listening.file()?, WAITING)?;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let node = openat(descriptor, name, flags, Mode::empty())?;
+        let node = above_standard_streams(openat(descriptor, name, flags, Mode::empty())?)?;
         Ok(Self { listening, node, device, owner })
     }
 
@@ -230,16 +250,21 @@ impl Server {
             for file in listening {
                 let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
                 loop {
-                    match accept_with(file, flags) {
+                    let accepted = accept_with(file, flags).map_err(io::Error::from);
+                    match accepted.and_then(above_standard_streams) {
                         // Who asks without a right, or goes away, gets nothing.
                         Ok(asking) => drop(self.answer(&asking)),
-                        Err(Errno::AGAIN) => break,
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                         // Without a descriptor the caller stays in the queue, and the next poll
                         // returns at once.
                         Err(_) => {
                             std::thread::sleep(PAUSE);
                             break;
                         }
+                    }
+                    // Whoever ends this thread waits for it, however many ask.
+                    if self.0.lock().serving != number {
+                        return;
                     }
                 }
             }

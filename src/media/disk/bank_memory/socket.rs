@@ -13,7 +13,7 @@ use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Returns the address of a socket in the directory: its path may be too long for one.
 pub(super) fn address(directory: &Directory, name: &str) -> io::Result<SocketAddrUnix> {
@@ -41,10 +41,13 @@ pub(super) fn send(socket: &OwnedFd, file: Option<&File>) -> io::Result<()> {
 
 /// Receives a byte, and the descriptor that came with it.
 pub(super) fn receive(socket: &OwnedFd, patience: Duration) -> io::Result<Option<OwnedFd>> {
-    let limit =
-        Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: patience.subsec_nanos().into() };
+    let until = Instant::now() + patience;
     let mut wait = [PollFd::new(socket, PollFlags::IN)];
     loop {
+        // Signals may come more often than that.
+        let left = until.saturating_duration_since(Instant::now());
+        let (tv_sec, tv_nsec) = (left.as_secs() as i64, left.subsec_nanos().into());
+        let limit = Timespec { tv_sec, tv_nsec };
         match poll(&mut wait, Some(&limit)) {
             Err(Errno::INTR) => {}
             Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
