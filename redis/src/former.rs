@@ -11,8 +11,8 @@
 
 use ebbtide_core::identity::Identity;
 use ebbtide_core::kind::{Kind, Micros, Within};
-use ebbtide_core::machine::{Logged, Machine};
 use ebbtide_core::log_record::Op;
+use ebbtide_core::machine::{Logged, Machine};
 use ebbtide_core::{Age, Result as Decided};
 use std::time::Duration;
 
