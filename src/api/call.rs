@@ -254,26 +254,36 @@ impl<'a, K> Call<'a, Filter<K>> {
         ask: Precondition,
         count: Option<&Cell<Option<Estimate>>>,
     ) -> Result<Checked> {
-        let (hash, weight) = (self.hash(key), self.weigh(self.weight)?);
-        let request = Request::new(hash, self.time, weight, ask, self.waits);
-        self.write_request(&Request { count, ..request })
+        self.write_request(|engine| {
+            let (hash, weight) = (engine.shared.hash(key), weigh(engine, self.weight)?);
+            let request = Request::new(hash, self.time, weight, ask, self.waits);
+            Ok(Request { count, ..request })
+        })
     }
 
+    /// Writes what `request` returns, on the engine in use.
     #[inline]
-    fn write_request(&self, request: &Request<'_>) -> Result<Checked> {
-        self.check_durability()?;
+    fn write_request<'r>(
+        &self,
+        request: impl Fn(&Engine) -> Result<Request<'r>>,
+    ) -> Result<Checked> {
         let written = self.run(|engine| {
+            self.check_durability_of(&engine.shared)?;
+            let request = request(engine)?;
             engine.writer.prefetch_to_write(request.asked.hash);
-            write::write(&engine.writer, request)
+            write::write(&engine.writer, &request)
         })?;
         self.ensure_durability(written.lsn)?;
         Ok(written.checked)
     }
 
     /// Checks that a call that must not wait need not wait for a sync.
-    #[inline]
     pub(crate) fn check_durability(&self) -> Result<()> {
-        let shared = &self.engine().shared;
+        self.check_durability_of(&self.engine().shared)
+    }
+
+    #[inline]
+    fn check_durability_of(&self, shared: &Shared) -> Result<()> {
         let durability = self.durability.unwrap_or(shared.durability);
         if self.waits.never() && self.issued.is_none() && durability == Durability::Always {
             return Err(shared.would_wait("a sync of the log"));
@@ -289,12 +299,6 @@ impl<'a, K> Call<'a, Filter<K>> {
         Ok((checked, estimate))
     }
 
-    /// Returns a weight as the kind counts it; without one 1.
-    #[inline]
-    fn weigh(&self, given: Option<f64>) -> Result<u64> {
-        given.map_or(Ok(1), |given| Ok(self.engine().shared.kind().weight(given)?))
-    }
-
     /// Returns the request to insert an item with these settings and its own.
     pub(crate) fn request_of(&self, item: &impl Item) -> Result<Request<'_>> {
         self.request(item, self.hash(item.key()), Precondition::Nothing)
@@ -303,7 +307,7 @@ impl<'a, K> Call<'a, Filter<K>> {
     #[inline]
     fn request(&self, item: &impl Item, hash: u64, ask: Precondition) -> Result<Request<'_>> {
         let (time, weight) = item.settings();
-        let weight = self.weigh(weight.or(self.weight))?;
+        let weight = weigh(self.engine(), weight.or(self.weight))?;
         Ok(Request::new(hash, time.or(self.time), weight, ask, self.waits))
     }
 
@@ -401,6 +405,12 @@ impl<'a, K> Call<'a, Filter<K>> {
         answers.reserve(entries.len());
         self.write_all(entries, Precondition::Present(self.since), |checked| answers.push(checked))
     }
+}
+
+/// Returns a weight as the kind counts it; without one 1.
+#[inline]
+fn weigh(engine: &Engine, given: Option<f64>) -> Result<u64> {
+    given.map_or(Ok(1), |given| Ok(engine.shared.kind().weight(given)?))
 }
 
 /// Hashes up to [`AHEAD`] keys and prefetches their cells, so that all their cache misses overlap.
@@ -565,12 +575,14 @@ impl<K: Removes> Call<'_, Filter<K>> {
     /// As there, and [`Error::TimeAhead`](crate::Error::TimeAhead).
     #[inline]
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        if self.engine().shared.kind().removal().is_none() {
-            return Err(self.engine().shared.unsupported("remove"));
-        }
-        let (hash, weight) = (self.hash(key.as_ref()), self.weigh(self.weight)?);
-        let request = Request::remove(hash, self.time, weight, self.waits);
-        Ok(self.write_request(&request)?.is_present())
+        let removed = self.write_request(|engine| {
+            if engine.shared.kind().removal().is_none() {
+                return Err(engine.shared.unsupported("remove"));
+            }
+            let (hash, weight) = (engine.shared.hash(key.as_ref()), weigh(engine, self.weight)?);
+            Ok(Request::remove(hash, self.time, weight, self.waits))
+        })?;
+        Ok(removed.is_present())
     }
 }
 

@@ -195,7 +195,7 @@ impl<'e> Alteration<'e> {
             // records the time up to which the filter has aged.
             let stripe_0 = held.last_mut();
             let now = writer.time.alive().unwrap_or_else(|| writer.time.latest());
-            if let Some(lsn) = stripe_0.and_then(|held| append_heartbeat(writer, held, now)) {
+            if let Some(Ok(lsn)) = stripe_0.map(|held| append_heartbeat(writer, held, now)) {
                 let lsn = lsn.saturating_add(1);
                 writer.commits.commit(lsn)?;
                 writer.shared.check_writable()?;

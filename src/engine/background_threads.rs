@@ -220,7 +220,8 @@ impl Worker {
             };
             list.running = Some(task);
             drop(list);
-            let next = catch_unwind(AssertUnwindSafe(|| run.run()));
+            // Forgotten, because to drop what a panic carries may panic, too, or use a filter.
+            let next = catch_unwind(AssertUnwindSafe(|| run.run())).map_err(std::mem::forget);
             // Before the list is locked, because it may be the last reference to a filter.
             drop(run);
             list = self.list.lock();
@@ -229,7 +230,7 @@ impl Worker {
                 Ok(next) => drop(list.schedule(task, next)),
                 // A task that panics is removed: its filter continues without it, as far as it is
                 // sound.
-                Err(_) => list.remove(task),
+                Err(()) => list.remove(task),
             }
             self.changed.notify_all();
         }
@@ -311,9 +312,15 @@ mod tests {
     #[test]
     fn a_task_that_panics_is_off_the_list_and_the_others_continue() {
         struct Bad;
+        struct PanicsAgain;
+        impl Drop for PanicsAgain {
+            fn drop(&mut self) {
+                panic!("and so is this")
+            }
+        }
         impl Task for Bad {
             fn run(&self) -> Instant {
-                panic!("this is the test's own panic")
+                std::panic::panic_any(PanicsAgain)
             }
         }
         let bad = Arc::new(Bad);

@@ -136,6 +136,36 @@ impl Backpressure {
     }
 }
 
+/// A caller's waits for a checkpoint, on a full disk.
+#[derive(Debug, Default)]
+pub(crate) struct Waited {
+    /// The newest snapshot when the last wait began.
+    newest: u64,
+    /// How many waits began with that snapshot.
+    times: u32,
+}
+
+impl Waited {
+    /// Twice: the checkpoint that ends the first wait may have begun before it, and then removes
+    /// less log.
+    const MOST: u32 = 2;
+
+    /// Returns whether the caller has waited for any.
+    #[inline]
+    pub(crate) fn any(&self) -> bool {
+        self.times > 0
+    }
+
+    pub(crate) fn may_repeat(&self, newest: u64) -> bool {
+        self.newest != newest || self.times < Self::MOST
+    }
+
+    pub(crate) fn note(&mut self, newest: u64) {
+        self.times = if self.newest == newest { self.times + 1 } else { 1 };
+        self.newest = newest;
+    }
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
@@ -265,5 +295,19 @@ mod tests {
         insert(&filter, 2047..2048);
         engine.backpressure.restrain();
         assert!(engine.backpressure.is_requested());
+    }
+
+    #[test]
+    fn a_caller_without_space_waits_for_two_checkpoints_after_each_snapshot() {
+        let mut waited = Waited::default();
+        assert!(!waited.any());
+        for newest in [0, 7, 9] {
+            for _ in 0..2 {
+                assert!(waited.may_repeat(newest));
+                waited.note(newest);
+                assert!(waited.any());
+            }
+            assert!(!waited.may_repeat(newest));
+        }
     }
 }

@@ -68,11 +68,14 @@ fn lock<'w>(writer: &'w Writer, batch: &Prepared, with: Settings<'_>) -> Result<
     let mut indexes: Vec<usize> = batch.operations().iter().map(stripe).collect();
     indexes.sort_unstable();
     indexes.dedup();
-    if !with.positions.is_empty() || !with.confirms.is_empty() {
-        indexes.push(0);
+    let lock = |&index| writer.stripes.acquire(index, Wait::Operation(with.waits));
+    let lock = || indexes.iter().map(lock).collect::<Result<Held<'w>>>();
+    if with.positions.is_empty() && with.confirms.is_empty() {
+        return lock();
     }
-    let lock = |index| writer.stripes.acquire(index, Wait::Operation(with.waits));
-    indexes.into_iter().map(lock).collect()
+    let (mut held, stripe_0) = writer.stripes.acquire_with_stripe_0(with.waits, lock)?;
+    held.push(stripe_0);
+    Ok(held)
 }
 
 /// Applies a batch whose stripes are held. Returns the LSN of its last record; `None` without any.

@@ -17,7 +17,7 @@ use crate::engine::staging::BatchOperation;
 use crate::engine::stripe_0_records;
 use crate::engine::stripes::Wait;
 use crate::engine::time::Stamp;
-use crate::engine::writer::{Lack, Tried, Writer};
+use crate::engine::writer::{Tried, Writer};
 use crate::error::{Error, Result};
 use crate::locks::handle_stripes::StripeGuard;
 use crate::wal::Record;
@@ -29,7 +29,7 @@ const ENDED_AT_ONCE: usize = 256;
 
 /// The bits of a token below the number of the timeline. A token that a power cut took from the end
 /// of a timeline is not given again, because the next timeline's number is greater.
-const TOKEN_BITS: u32 = 40;
+const TOKEN_BITS: u32 = 32;
 
 /// The answer to a claimant.
 #[derive(Debug, Clone, Copy)]
@@ -120,8 +120,8 @@ fn over(writer: &Writer, now: Micros) -> Result<Vec<Record>> {
 fn lock(writer: &Writer, hash: u64, waits: Waits) -> Result<[StripeGuard<'_, Local>; 2]> {
     writer.stripes.be_courteous(1, waits);
     let index = writer.shared.stripe_of(hash);
-    let stripe = writer.stripes.acquire(index, Wait::Operation(waits))?;
-    let stripe_0 = writer.stripes.acquire(0, Wait::Operation(waits))?;
+    let stripe = || writer.stripes.acquire(index, Wait::Operation(waits));
+    let (stripe, stripe_0) = writer.stripes.acquire_with_stripe_0(waits, stripe)?;
     writer.shared.check_writable()?;
     Ok([stripe, stripe_0])
 }
@@ -133,9 +133,10 @@ fn append<T>(
     records: &[Record],
     answer: T,
 ) -> Tried<T> {
-    let (header, end) = (writer.shared.header(), writer.shared.log.mapped_end());
+    let header = writer.shared.header();
     let appended = if let [record] = records {
-        stripe_0_records::append(writer, stripe_0, record).map_or(Appended::NoRoom, Appended::At)
+        stripe_0_records::append(writer, stripe_0, record)
+            .map_or_else(Appended::NoRoom, Appended::At)
     } else {
         let announce = |tail| header.events_from().announce(tail);
         writer.log_writer.append_batch(&mut stripe_0.segment, records, announce)
@@ -146,7 +147,7 @@ fn append<T>(
     header.events_from().end();
     match appended {
         Appended::At(_) => Tried::Done(answer),
-        Appended::NoRoom => Tried::NoRoom(Lack { slots: records.len() as u64, end }),
+        Appended::NoRoom(lack) => Tried::NoRoom(lack),
         Appended::Voided => Tried::Again,
     }
 }
@@ -170,12 +171,12 @@ pub(crate) fn confirm(
     let confirmed = writer.while_space_is_made(waits, || {
         let [mut stripe, mut stripe_0] = lock(writer, key.hash, waits)?;
         let claim = held(writer, key)?;
-        let (stamp, end) = (writer.time.stamp(time)?, writer.shared.log.mapped_end());
+        let stamp = writer.time.stamp(time)?;
         Ok(match insert(writer, [&mut stripe, &mut stripe_0], &request, stamp, &claim)? {
             Attempt::Done(written) if written.checked != Checked::TooLate => {
                 Tried::Done(Some(written.lsn + 1))
             }
-            Attempt::NoRoom => Tried::NoRoom(Lack { slots: 2, end }),
+            Attempt::NoRoom(lack) => Tried::NoRoom(lack),
             Attempt::Again => Tried::Again,
             // Events must come first, or the key is too late.
             _ => Tried::Done(None),
@@ -214,7 +215,7 @@ fn insert(
         let records = [*record, claim.release()];
         let announce = |tail| events_from.announce(tail);
         match writer.log_writer.append_batch(last, &records, announce) {
-            Appended::NoRoom => Err(Attempt::NoRoom),
+            Appended::NoRoom(lack) => Err(Attempt::NoRoom(lack)),
             Appended::Voided => Err(Attempt::Again),
             Appended::At(first) => {
                 apply(writer, stripe_0, first + 1, &records[1]);

@@ -46,7 +46,7 @@ fn clear_held(
     let cleared = writer.shared.image.prepare_clear(writer.shared.kind())?;
     let record = Record { time: time.time, stream: time.stream, ..Record::new(Op::Clear) };
     let Some(stripe_0) = held.last_mut() else { return Ok(None) };
-    let Some(lsn) = stripe_0_records::append(writer, stripe_0, &record) else { return Ok(None) };
+    let Ok(lsn) = stripe_0_records::append(writer, stripe_0, &record) else { return Ok(None) };
     let (image, time) = (&writer.shared.image, time.word());
     image.clear_state(lsn, &cleared);
     for index in 0..image.header().stripe_count() {

@@ -285,6 +285,49 @@ mod tests {
     }
 
     #[test]
+    fn a_closed_handle_takes_no_stripe_to_unmap_log_and_asks_for_no_checkpoint() {
+        let memory = Arc::new(Memory::new());
+        let options = || Options::new().segment_bytes(4096).durability(Durability::Never);
+        let filter = Filter::create_on(memory.clone(), Bloom::capacity(1000), options());
+        let filter = filter.expect("a filter");
+        let _other = Filter::<Bloom>::open_on(memory, options()).expect("another handle");
+        (0..1000_u64).for_each(|key| assert!(filter.insert(key.to_le_bytes()).is_ok()));
+        filter.close().expect("a clean end");
+        let engine = filter.engine();
+        assert!(engine.shared.log.has_below(engine.shared.durable()), "there is log to unmap");
+        engine.log_space.unmap_durable();
+        assert!(engine.shared.log.has_below(engine.shared.durable()), "nothing was unmapped");
+        let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
+        let full = Error::Io { path: "log".into(), action: "write", source: full };
+        let parts = (&*engine.shared, &*engine.backpressure);
+        let made = crate::engine::full_disk::make_space(parts, full, &mut Default::default());
+        assert!(matches!(made, Err(Error::Closed { .. })), "{made:?}");
+        assert!(!engine.backpressure.is_requested());
+    }
+
+    #[test]
+    fn a_digest_that_waits_for_anothers_stripe_ends_when_the_handle_is_closed() {
+        const LIVING: Owner = Owner { slot: 1, incarnation: 5 };
+        let (filter, memory) = made();
+        let engine = filter.engine();
+        let slots = Sessions::open(&*memory, Access::Write).expect("the lock file");
+        assert_eq!(slots.take().expect("no error"), Some(1));
+        assert_eq!((0..5).map(|_| engine.header().incarnation(1).raise()).max(), Some(5));
+        assert!(stripe_lock::try_lock(engine.header().stripe(1).lock_word(), LIVING));
+        std::thread::scope(|scope| {
+            let (done, answered) = mpsc::channel();
+            let asking = &filter;
+            scope.spawn(move || done.send(asking.digest().map(drop)));
+            while word(engine) & WAITERS == 0 {
+                std::thread::yield_now();
+            }
+            filter.close().expect("it is not waited for for ever");
+            let answer = answered.recv_timeout(AT_MOST).expect("the waiter returns");
+            assert!(matches!(answer, Err(Error::Closed { .. })), "{answer:?}");
+        });
+    }
+
+    #[test]
     fn an_alteration_of_a_handle_that_is_closed_meanwhile_takes_no_stripe() {
         let filter = made().0;
         let engine = filter.engine();

@@ -7,7 +7,7 @@ use crate::engine::shared::Local;
 use crate::engine::staging::{Allocated, Room, Staging};
 use crate::engine::stripes::Wait;
 use crate::engine::time::Stamp;
-use crate::engine::writer::{Lack, Tried, Writer};
+use crate::engine::writer::{Tried, Writer};
 use crate::error::Result;
 use crate::image::BankSet;
 use crate::locks::handle_stripes::StripeGuard;
@@ -72,7 +72,7 @@ pub(crate) fn commit(
 ) -> Result<Tried<u64>> {
     let (header, records) = (writer.shared.header(), &staging.records);
     let allocated = staging.allocate(writer)?;
-    let (events, end) = (holds_stripe_0(held), writer.shared.log.mapped_end());
+    let events = holds_stripe_0(held);
     let announce = |tail| {
         if events {
             header.events_from().announce(tail);
@@ -88,7 +88,7 @@ pub(crate) fn commit(
     }
     Ok(match appended {
         Appended::At(first) => Tried::Done(first + records.len() as u64 - 1),
-        Appended::NoRoom => Tried::NoRoom(Lack { slots: records.len() as u64, end }),
+        Appended::NoRoom(lack) => Tried::NoRoom(lack),
         Appended::Voided => Tried::Again,
     })
 }

@@ -45,7 +45,7 @@ pub(crate) fn write(
     writer.shared.check_writable()?;
     let moment = writer.time.exact_moment(stamp);
     // Before the state: see `operation::basis`.
-    let recorded = writer.recorded_time();
+    let recorded = writer.time.recorded_time();
     let Some(basis) = basis(writer, &moment) else {
         writer.shared.image.follow()?;
         return Ok(Attempt::Again);
@@ -76,7 +76,8 @@ pub(crate) fn write(
     }
     let checked = performed.checked;
     let Some(plan) = writing.plan else {
-        return Ok(Attempt::Done(leave(writer, stripe, performed.is_late, checked)));
+        let is_late = performed.is_late && !operation::is_outdated(request, stamp);
+        return Ok(Attempt::Done(leave(writer, stripe, is_late, checked)));
     };
     let attempt = writing.commit(request, &plan, stripe, stripe_0.as_ref());
     if stripe_0.is_some() {
@@ -117,7 +118,7 @@ impl<'a> Writing<'a> {
     }
 
     fn is_ahead(&self) -> bool {
-        self.writer.is_ahead_of(self.stamp.time, || self.recorded)
+        self.writer.time.is_ahead_of(self.stamp.time, || self.recorded)
     }
 
     /// Returns the step that replaces the due event if it is put off.
@@ -146,7 +147,7 @@ impl<'a> Writing<'a> {
                 }
             };
             match writer.log_writer.append_batch(last, &records, announce) {
-                Appended::NoRoom => Err(Attempt::NoRoom),
+                Appended::NoRoom(lack) => Err(Attempt::NoRoom(lack)),
                 Appended::Voided => Err(Attempt::Again),
                 Appended::At(first) => {
                     let events = &records[..records.len() - 1];

@@ -205,7 +205,7 @@ impl GroupCommit {
         header.unheld_slots().add();
         let note = Record { payload: upto, ..Record::new(Op::Durable) };
         // Without room there is no note, and the next one covers more.
-        if let Some(lsn) = self.log_writer.append(&mut None, &note) {
+        if let Ok(lsn) = self.log_writer.append(&mut None, &note) {
             header.last_note().raise(lsn);
         }
         header.unheld_slots().remove();

@@ -131,10 +131,15 @@ impl LogSpace {
     /// Unmaps log that is durable and that this handle no longer writes to. Files that a checkpoint
     /// removed take space as long as any handle has them mapped.
     pub(crate) fn unmap_durable(&self) {
-        self.unmap_below(self.shared.durable());
+        // It takes stripes: a handle that is closed meanwhile waits for this. Without a session its
+        // owner would be taken for dead.
+        if let Ok(_busy) = self.shared.enter() {
+            self.unmap_below(self.shared.durable());
+        }
     }
 
-    /// Unmaps the segments that lie wholly below this LSN, except those in use.
+    /// Unmaps the segments that lie wholly below this LSN, except those in use. Closing waits for
+    /// the caller, or is the caller.
     pub(crate) fn unmap_below(&self, lsn: u64) {
         let header = self.shared.header();
         if !self.shared.log.has_below(lsn) {

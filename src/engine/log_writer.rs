@@ -13,6 +13,14 @@ use std::sync::Arc;
 /// A handle may use one in this many of the slots that are kept for handles that write few records.
 pub(crate) const SET_ASIDE_SHARE: u64 = 4;
 
+/// The room that records lack in the log that is mapped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Lack {
+    pub(crate) slots: u64,
+    /// The end of the mapped log.
+    pub(crate) end: u64,
+}
+
 /// What became of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Appended {
@@ -21,7 +29,7 @@ pub(crate) enum Appended {
     /// Another process voided a slot: it has not happened.
     Voided,
     /// There is no room in the mapped log, and nothing has happened.
-    NoRoom,
+    NoRoom(Lack),
 }
 
 /// The writer of a handle's records.
@@ -50,9 +58,13 @@ impl LogWriter {
     }
 
     /// Reserves a slot and publishes a record there. `last` is the segment that the caller wrote to
-    /// last. `None` without room.
+    /// last.
     #[inline(always)]
-    pub(crate) fn append(&self, last: &mut Option<Arc<Segment>>, record: &Record) -> Option<u64> {
+    pub(crate) fn append(
+        &self,
+        last: &mut Option<Arc<Segment>>,
+        record: &Record,
+    ) -> Result<u64, Lack> {
         loop {
             let (tail, end) = (self.shared.header().tail(), self.shared.log.common_end());
             let lsn = match tail.reserve(end) {
@@ -68,20 +80,27 @@ impl LogWriter {
             }
             // A segment below the mapped end is mapped, unless this thread slept for so long that
             // its slot was voided and the segment unmapped.
-            let segment = last.as_ref()?;
+            let Some(segment) = last.as_ref() else { return Err(self.lack(1)) };
             // If this fails, another process has lost patience and voided the slot: nothing has
             // happened, and the next slot is used.
             if self.shared.log.write(segment, lsn, record) {
-                return Some(lsn);
+                return Ok(lsn);
             }
         }
+    }
+
+    /// Returns the lack of this many slots. The end is read after they were not found: if others
+    /// have allocated more meanwhile, some log is allocated that nobody needs yet.
+    #[cold]
+    fn lack(&self, slots: u64) -> Lack {
+        Lack { slots, end: self.shared.log.mapped_end() }
     }
 
     /// Reserves some of the slots that are kept for handles that write few records, if this handle
     /// has used few of them. So a handle that inserts a key now and then does not wait for the
     /// syncs that extend the log when another one has filled it.
     #[cold]
-    fn reserve_set_aside(&self, count: u64) -> Option<u64> {
+    fn reserve_set_aside(&self, count: u64) -> Result<u64, Lack> {
         let (log, end) = (&self.shared.log, self.shared.log.mapped_end());
         // Threads of one handle may do this at once: at worst they use some slots more.
         if self.set_aside_below.get() != end {
@@ -89,12 +108,13 @@ impl LogWriter {
             self.set_aside_used.set(0);
         }
         let used = self.set_aside_used.get() + count;
+        let lack = Lack { slots: count, end };
         if used > log.slots_set_aside(end) / SET_ASIDE_SHARE {
-            return None;
+            return Err(lack);
         }
-        let first = self.shared.header().tail().reserve_all(count, end)?;
+        let first = self.shared.header().tail().reserve_all(count, end).ok_or(lack)?;
         self.set_aside_used.set(used);
-        Some(first)
+        Ok(first)
     }
 
     /// Wakes the task of the log once for each end of the mapped log that comes near: it maps what
@@ -144,9 +164,12 @@ impl LogWriter {
         // Whoever finds this process dead accounts for as many empty slots.
         header.unheld_slots().add_all(count);
         let reserved = header.tail().reserve_all(count, limit);
-        let Some(first) = reserved.or_else(|| self.reserve_set_aside(count)) else {
-            header.unheld_slots().remove_all(count);
-            return Appended::NoRoom;
+        let first = match reserved.map_or_else(|| self.reserve_set_aside(count), Ok) {
+            Ok(first) => first,
+            Err(lack) => {
+                header.unheld_slots().remove_all(count);
+                return Appended::NoRoom(lack);
+            }
         };
         let next = first.saturating_add(count);
         if first.next_multiple_of(RECORDS_PER_WAKEUP) < next {

@@ -4,10 +4,11 @@
 //! `write`, `events` and `claims` share this. They call [`basis`], [`decide`] and [`apply`] in
 //! this order, and pass how the record is appended.
 
+use crate::engine::log_writer::Lack;
 use crate::engine::outcome::{Checked, Request, WriteOutcome, pass_count};
 use crate::engine::shared::Local;
 use crate::engine::time::Stamp;
-use crate::engine::writer::{Lack, Tried, Writer};
+use crate::engine::writer::{Tried, Writer};
 use crate::error::Result;
 use crate::image::BankSet;
 use crate::image::mapped_banks::Banks;
@@ -22,7 +23,7 @@ use std::sync::Arc;
 pub(crate) enum Attempt {
     Done(WriteOutcome),
     /// There is no room in the log that this handle has mapped. Nothing has happened.
-    NoRoom,
+    NoRoom(Lack),
     /// Nothing has happened, and another attempt may succeed: the state has changed, banks had to
     /// be mapped, or a slot of the batch was voided.
     Again,
@@ -36,12 +37,11 @@ pub(crate) enum Attempt {
 }
 
 impl Attempt {
-    /// Returns the outcome for a caller that has no other way to write, and would need this many
-    /// slots of the log behind `end`.
-    pub(crate) fn tried(self, slots: u64, end: u64) -> Tried<WriteOutcome> {
+    /// Returns the outcome for a caller that has no other way to write.
+    pub(crate) fn tried(self) -> Tried<WriteOutcome> {
         match self {
             Self::Done(written) => Tried::Done(written),
-            Self::NoRoom => Tried::NoRoom(Lack { slots, end }),
+            Self::NoRoom(lack) => Tried::NoRoom(lack),
             _ => Tried::Again,
         }
     }
@@ -53,7 +53,7 @@ pub(crate) struct Basis<'a> {
     pub(crate) version: u64,
     pub(crate) state: State<'a>,
     pub(crate) banks: Banks<'a>,
-    /// Whether the filter's time must be recorded first: see [`Writer::is_ahead`].
+    /// Whether the filter's time must be recorded first: see [`is_ahead`](crate::engine::time::Time::is_ahead).
     pub(crate) ahead: bool,
     /// Whether the kind has the count that a precondition reads.
     pub(crate) has_count: Cell<bool>,
@@ -65,7 +65,7 @@ pub(crate) fn basis<'a>(writer: &'a Writer, moment: &Moment) -> Option<Basis<'a>
     let image = &writer.shared.image;
     // Before the version is read: if another writer has recorded its time by then, its event is
     // either in this version, or yet to be decided.
-    let ahead = writer.is_ahead(moment.time);
+    let ahead = writer.time.is_ahead(moment.time);
     let state_block = image.header().state_block();
     let version = state_block.version();
     let state = state_block.state(version);
@@ -99,6 +99,13 @@ pub(crate) fn leave(
         writer.shared.header().refused().add();
     }
     WriteOutcome { checked, lsn: stripe.entry().lsn() }
+}
+
+/// Returns whether an operation that is too late must be tried again at a new time: the clock was
+/// read before this process was stopped.
+#[inline]
+pub(crate) fn is_outdated(request: &Request<'_>, stamp: Stamp) -> bool {
+    request.time.is_none() && !stamp.stream
 }
 
 /// Records an operation by `append`, then applies it.

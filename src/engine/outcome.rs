@@ -47,6 +47,14 @@ impl Waits {
     pub(crate) fn never(self) -> bool {
         matches!(self, Self::Never)
     }
+
+    /// Returns what is left of it after this time.
+    pub(crate) fn after(self, waited: Duration) -> Self {
+        match self {
+            Self::AtMost(limit) => Self::AtMost(limit.saturating_sub(waited)),
+            other => other,
+        }
+    }
 }
 
 /// The settings of a query.

@@ -160,7 +160,7 @@ impl Queries {
         let query = Query { hash, now, totals: totals(&self.shared) };
         let answer = match self.try_ask(hash, |state, blocks| ask(kind, state, blocks, &query))? {
             Some(answer) => answer,
-            None => self.ask_again(hash, given.waits, || {
+            None => self.ask_again(hash, given.waits, |_| {
                 self.try_ask(hash, |state, blocks| ask(kind, state, blocks, &query))
             })?,
         };
@@ -185,31 +185,38 @@ impl Queries {
         waits: Waits,
         read: impl Fn(&Blocks<'_>) -> T,
     ) -> Result<T> {
-        let attempt = || {
+        let attempt = |is_held: bool| {
             let located = banks.locate_to_read(hash);
+            if is_held {
+                // A block that is still marked as being changed is of a bank that was closed before
+                // its dead writer's stripe was repaired: its keys have left the window.
+                return Some(read(&located.blocks));
+            }
             let versions = located.headers.versions()?;
             let answer = read(&located.blocks);
             located.headers.unchanged(versions).then_some(answer)
         };
-        let answer = match attempt() {
+        let answer = match attempt(false) {
             Some(answer) => answer,
-            None => self.ask_again(hash, waits, || Ok(attempt()))?,
+            None => self.ask_again(hash, waits, |is_held| Ok(attempt(is_held)))?,
         };
         self.shared.check_unaltered()?;
         Ok(answer)
     }
 
-    /// Repeats an attempt to read a key's blocks until none of them has changed meanwhile.
+    /// Repeats an attempt to read a key's blocks until none of them has changed meanwhile. `attempt`
+    /// is told whether the key's stripe is held, so that nobody changes its blocks, and those of
+    /// the banks in use are whole.
     #[cold]
     fn ask_again<T>(
         &self,
         hash: u64,
         waits: Waits,
-        attempt: impl Fn() -> Result<Option<T>>,
+        attempt: impl Fn(bool) -> Result<Option<T>>,
     ) -> Result<T> {
         for _ in 1..RETRIES {
             spin_hint();
-            if let Some(answer) = attempt()? {
+            if let Some(answer) = attempt(false)? {
                 return Ok(answer);
             }
         }
@@ -225,7 +232,7 @@ impl Queries {
         &self,
         hash: u64,
         waits: Waits,
-        attempt: impl Fn() -> Result<Option<T>>,
+        attempt: impl Fn(bool) -> Result<Option<T>>,
     ) -> Result<T> {
         let stripe = self.shared.stripe_of(hash);
         // Keeps writers out, waits for a stopped one, or repairs what a dead one left. A reader can
@@ -234,9 +241,9 @@ impl Queries {
         let is_reader = self.shared.is_reader();
         let acquire = || self.stripes.acquire(stripe, Wait::Operation(waits));
         let _stripe = (!is_reader).then(acquire).transpose()?;
-        let (mut idle, start) = (0, Instant::now());
+        let (mut idle, mut is_held, start) = (0, false, Instant::now());
         loop {
-            if let Some(answer) = attempt()? {
+            if let Some(answer) = attempt(is_held)? {
                 return Ok(answer);
             }
             if self.shared.header().is_poisoned() {
@@ -248,7 +255,9 @@ impl Queries {
                     return Err(self.shared.would_wait(BLOCK));
                 }
                 self.stripes.wait_for_writers(stripe, &mut idle)?;
-            } else if !self.are_whole(hash) {
+            } else if self.are_whole(hash) {
+                is_held = true;
+            } else {
                 // This handle holds the stripe, and what a dead owner left is repaired. The image
                 // is therefore damaged beyond repair.
                 self.shared.poison("a block is left marked as being changed".to_owned());

@@ -141,7 +141,7 @@ impl StagedOn {
     /// Reads the basis now, except for the version of the state block.
     fn read(writer: &Writer, version: u64) -> Self {
         let header = writer.shared.header();
-        let recorded = writer.recorded_time();
+        let recorded = writer.time.recorded_time();
         let (totals, latest) = (header.counters().sum(), header.time().read());
         Self { version, totals, latest, recorded }
     }
@@ -194,7 +194,7 @@ impl Staging {
         let state_block = image.header().state_block();
         loop {
             // Before the state: see `operation::basis`.
-            let recorded = writer.recorded_time();
+            let recorded = writer.time.recorded_time();
             let version = state_block.version();
             let words = state_block.words_of(version);
             let Some(banks) = image.banks_of(&State::new(&words), version) else {
@@ -414,9 +414,9 @@ impl Stager<'_, '_> {
         Moment { time, now: time.max(self.staging.latest >> 1), totals }
     }
 
-    /// Returns whether the time must be recorded first: see [`Writer::is_ahead`].
+    /// Returns whether the time must be recorded first: see [`Time::is_ahead`].
     fn is_ahead(&self) -> bool {
-        self.host.writer.is_ahead_of(self.stamp.time, || self.staging.recorded)
+        self.host.writer.time.is_ahead_of(self.stamp.time, || self.staging.recorded)
     }
 
     /// Returns the step that could replace the due event, if the kind has one.

@@ -1,5 +1,6 @@
 //! Single records under stripe 0: heartbeats and clears. Events are records of batches.
 
+use crate::engine::log_writer::Lack;
 use crate::engine::shared::Local;
 use crate::engine::time::Stamp;
 use crate::engine::wakeup::TICK;
@@ -9,17 +10,16 @@ use crate::locks::handle_stripes::StripeGuard;
 use crate::wal::{Op, Record};
 
 /// Announces the record for a process that takes stripe 0 over, then appends it. The caller applies
-/// it, and then [ends](crate::image::words::EventsFrom::end) the announcement. `None` without room:
-/// [`Writer::make_room`] makes some or returns the reason.
+/// it, and then [ends](crate::image::words::EventsFrom::end) the announcement.
 pub(crate) fn append(
     writer: &Writer,
     stripe_0: &mut StripeGuard<'_, Local>,
     record: &Record,
-) -> Option<u64> {
+) -> std::result::Result<u64, Lack> {
     let header = writer.shared.header();
     header.events_from().announce(header.tail().hint());
     let lsn = writer.log_writer.append(&mut stripe_0.segment, record);
-    if lsn.is_none() {
+    if lsn.is_err() {
         header.events_from().end();
     }
     lsn
@@ -42,16 +42,16 @@ pub(crate) fn heartbeat(writer: &Writer) -> Result<()> {
     Ok(())
 }
 
-/// Appends a heartbeat and applies it. `None` as for [`append`].
+/// Appends a heartbeat and applies it.
 pub(crate) fn append_heartbeat(
     writer: &Writer,
     stripe_0: &mut StripeGuard<'_, Local>,
     at: Stamp,
-) -> Option<u64> {
+) -> std::result::Result<u64, Lack> {
     let record = Record { time: at.time, stream: at.stream, ..Record::new(Op::Heartbeat) };
     let lsn = append(writer, stripe_0, &record)?;
     stripe_0.entry().note(lsn, at.word());
     writer.shared.header().events_from().end();
     writer.time.raise(at.word());
-    Some(lsn)
+    Ok(lsn)
 }

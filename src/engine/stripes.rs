@@ -118,7 +118,7 @@ impl StripeLocks {
         match acquired {
             Some((guard, acquired)) if is_closed => Err(self.come_too_late(guard, acquired)),
             Some((guard, Acquired::Free)) => Ok(guard),
-            Some((guard, Acquired::TakenOver(dead))) => self.repaired(guard, dead),
+            Some((guard, Acquired::TakenOver(dead))) => self.repaired(guard, dead, wait),
             None if is_closed => Err(self.shared.closed()),
             None => Err(self.shared.would_wait(HELD)),
         }
@@ -168,17 +168,45 @@ impl StripeLocks {
         guard
     }
 
+    /// Acquires stripe 0 after the stripes that `keys` acquires. While another owner keeps stripe 0,
+    /// those are released: other callers must not wait for that owner, too.
+    ///
+    /// # Errors
+    /// As [`StripeLocks::acquire`], and those of `keys`.
+    pub(crate) fn acquire_with_stripe_0<T>(
+        &self,
+        waits: Waits,
+        keys: impl Fn() -> Result<T>,
+    ) -> Result<(T, StripeGuard<'_, Local>)> {
+        let mut start = None;
+        loop {
+            let keys = keys()?;
+            let briefly = if waits.never() { waits } else { Waits::AtMost(Duration::ZERO) };
+            match self.acquire(0, Wait::Operation(briefly)) {
+                Err(Error::WouldWait { .. }) if !waits.never() => {}
+                stripe_0 => return Ok((keys, stripe_0?)),
+            }
+            drop(keys);
+            let waited = start.get_or_insert_with(Instant::now).elapsed();
+            drop(self.acquire(0, Wait::Operation(waits.after(waited)))?);
+        }
+    }
+
     /// Acquires all stripes: ordinary ones first, stripe 0 last, the order in which inserts take
     /// them. If one is unavailable, releases all for a while: other callers must not wait for its
     /// owner.
     ///
     /// # Errors
-    /// [`Error::Io`] as [`StripeLocks::acquire`].
+    /// [`Error::Io`] as [`StripeLocks::acquire`]; [`Error::Closed`] if one is unavailable and the
+    /// handle was closed.
     pub(crate) fn lock_all(&self) -> Result<Vec<StripeGuard<'_, Local>>> {
         let indexes = || (1..self.shared.header().stripe_count()).chain([0]);
         loop {
             let held = indexes().map(|index| self.acquire(index, Wait::Briefly));
             match held.collect() {
+                Err(Error::WouldWait { .. }) if self.shared.is_closed() => {
+                    return Err(self.shared.closed());
+                }
                 Err(Error::WouldWait { .. }) => primitives::sleep(PAUSE),
                 held => return held,
             }
@@ -197,6 +225,10 @@ impl StripeLocks {
 
     /// Returns whether an owner is dead: its session slot was taken again since, or is free now.
     pub(crate) fn judge(&self, owner: Owner) -> Verdict {
+        if owner == self.shared.stripes.owner() {
+            // Another thread of this handle.
+            return Verdict::Wait;
+        }
         let incarnation = self.shared.header().incarnation(owner.slot.into()).read();
         let dead = owner.incarnation < incarnation || !self.shared.slots.is_alive(owner.slot);
         if dead { Verdict::Dead } else { Verdict::Wait }
@@ -207,12 +239,14 @@ impl StripeLocks {
     /// or this one later.
     ///
     /// # Errors
-    /// [`Error::Io`]; then the stripe is the dead owner's again.
+    /// [`Error::Io`]; [`Error::WouldWait`] and [`Error::Closed`] of a wait for stripe 0. The stripe
+    /// is then the dead owner's again.
     #[cold]
     fn repaired<'a>(
         &'a self,
         stripe: StripeGuard<'a, Local>,
         dead: Owner,
+        wait: Wait,
     ) -> Result<StripeGuard<'a, Local>> {
         let (header, index) = (self.shared.header(), stripe.index());
         let work = Timed::begin(Work::Repair, self.shared.path());
@@ -221,13 +255,15 @@ impl StripeLocks {
         let repaired = match self.repair(index) {
             // Whoever takes stripe 0 over from the dead owner repairs it.
             Ok(Repaired::NeedsStripe0) => {
-                self.acquire(0, Wait::Always).and_then(|_stripe_0| self.repair(index))
+                self.acquire(0, wait).and_then(|_stripe_0| self.repair(index))
             }
             repaired => repaired,
         };
         match repaired {
             Ok(Repaired::Whole) => {}
-            Err(error) if matches!(error, Error::Io { .. }) && !error.is_damage() => {
+            Err(error @ (Error::Io { .. } | Error::WouldWait { .. } | Error::Closed { .. }))
+                if !error.is_damage() =>
+            {
                 stripe.give_back(dead);
                 return Err(error);
             }

@@ -239,6 +239,26 @@ impl Time {
         (lead >= LEAD_REPORTED).then_some(lead)
     }
 
+    /// Returns whether a time is ahead of the last one recorded in stripe 0 by more than the kind's
+    /// [grace](ebbtide_core::kind::Events::grace): then it must be recorded first.
+    #[inline]
+    pub(crate) fn is_ahead(&self, time: Micros) -> bool {
+        self.is_ahead_of(time, || self.recorded_time())
+    }
+
+    /// Returns the last time that was recorded in stripe 0.
+    #[inline]
+    pub(crate) fn recorded_time(&self) -> Micros {
+        self.shared.header().stripe(0).time() >> 1
+    }
+
+    /// As [`Time::is_ahead`], of this time.
+    #[inline(always)]
+    pub(crate) fn is_ahead_of(&self, time: Micros, recorded: impl FnOnce() -> Micros) -> bool {
+        let grace = self.shared.grace;
+        grace < Micros::MAX && time > recorded().saturating_add(grace)
+    }
+
     /// Returns the data on which an operation at this time is decided.
     #[inline]
     pub(crate) fn moment(&self, stamp: Stamp) -> Moment {

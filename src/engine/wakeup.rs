@@ -56,7 +56,7 @@ impl Wakeup {
     /// Requests syncs at least at this interval from now on.
     #[inline]
     pub(crate) fn request(&self, every: Duration) {
-        let every = every.as_micros() as u64;
+        let every = u64::try_from(every.as_micros()).unwrap_or(u64::MAX);
         if every < self.interval.get() {
             self.interval.lower(every);
             self.wake();
@@ -133,6 +133,12 @@ mod tests {
             wakeup.request(millis(asked));
             assert_eq!(wakeup.interval(), Some(millis(counts)));
         }
+        wakeup.request(Duration::MAX);
+        assert_eq!(wakeup.interval(), Some(millis(5)));
+        let wakeup = Wakeup::new(Durability::Never);
+        // A multiple of 2^64 microseconds.
+        wakeup.request(Duration::new(18_446_744_073_709, 551_616_000));
+        assert_eq!(wakeup.interval(), None);
     }
 
     #[test]

@@ -6,9 +6,9 @@
 //! needs more than its own record is one batch: `events` writes it if events come first; it is
 //! staged and committed as a batch if its weight takes several records.
 
+use crate::engine::backpressure::Waited;
 use crate::engine::commit_batch;
 use crate::engine::events;
-use crate::engine::full_disk::Waited;
 use crate::engine::operation::{self, Attempt, Basis, basis, leave};
 use crate::engine::outcome::{Checked, Request, WriteOutcome};
 use crate::engine::overlay::BlockAccess;
@@ -77,7 +77,6 @@ fn write_under_stripe<const RECORDED: bool>(
     writer.shared.check_writable()?;
     // Under the stripe, so that the clock's times within a stripe never decrease.
     let stamp = if RECORDED { request.recorded_time() } else { writer.time.stamp(request.time)? };
-    let end = writer.shared.log.mapped_end();
     let attempt = match write_one_record(writer, &mut stripe, request, stamp)? {
         Attempt::Done(written) => return complete(writer, written, request, stamp),
         Attempt::NeedsStripe0 { can_be_put_off } => {
@@ -86,7 +85,7 @@ fn write_under_stripe<const RECORDED: bool>(
         Attempt::Heavy => return write_heavy(writer, stripe, request, stamp),
         other => other,
     };
-    match attempt.tried(1, end) {
+    match attempt.tried() {
         Tried::Done(written) => complete(writer, written, request, stamp),
         undone => Ok(undone),
     }
@@ -101,11 +100,7 @@ fn complete(
     stamp: Stamp,
 ) -> Result<Tried<WriteOutcome>> {
     match (written.checked, request.count) {
-        // Too late by this handle's own clock: the process was stopped after the clock was
-        // read.
-        (Checked::TooLate, _) if request.time.is_none() && !stamp.stream => {
-            return Ok(Tried::Again);
-        }
+        (Checked::TooLate, _) if operation::is_outdated(request, stamp) => return Ok(Tried::Again),
         // Still under the stripe: no other insert of the key can come in between.
         (Checked::New, Some(count)) => {
             let moment = writer.time.moment(stamp);
@@ -142,6 +137,7 @@ fn write_one_record(
     }
     if let Some(checked) = plan.unchanged(request.asked.precondition) {
         let is_late = plan.decision == Decision::TooLate;
+        let is_late = is_late && !operation::is_outdated(request, stamp);
         return Ok(Attempt::Done(leave(writer, stripe, is_late, checked)));
     }
     if (plan.due || basis.ahead)
@@ -151,7 +147,7 @@ fn write_one_record(
     }
     let on = (&basis.state, &*basis.banks, &plan);
     operation::apply(writer, stripe, request, stamp, on, |last, record| {
-        writer.log_writer.append(last, record).ok_or(Attempt::NoRoom)
+        writer.log_writer.append(last, record).map_err(Attempt::NoRoom)
     })
 }
 

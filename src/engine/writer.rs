@@ -1,11 +1,11 @@
 //! What every write of a handle uses, whether it writes one record or a batch.
 
-use crate::engine::backpressure::Backpressure;
-use crate::engine::full_disk::{Waited, make_space};
+use crate::engine::backpressure::{Backpressure, Waited};
+use crate::engine::full_disk::make_space;
 use crate::engine::group_commit::GroupCommit;
 use crate::engine::lease_clock::LeaseClock;
 use crate::engine::log_space::LogSpace;
-use crate::engine::log_writer::LogWriter;
+use crate::engine::log_writer::{Lack, LogWriter};
 use crate::engine::outcome::Waits;
 use crate::engine::read::Queries;
 use crate::engine::shared::Shared;
@@ -13,16 +13,7 @@ use crate::engine::stripes::StripeLocks;
 use crate::engine::time::Time;
 use crate::error::Result;
 use ebbtide_core::block::prefetch_write;
-use ebbtide_core::kind::Micros;
 use std::sync::Arc;
-
-/// The room in the log that an attempt to write lacks.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Lack {
-    pub(crate) slots: u64,
-    /// The end of the log that was mapped before the attempt.
-    pub(crate) end: u64,
-}
 
 /// The outcome of an attempt to write. The attempt takes its stripes and releases them.
 #[derive(Debug)]
@@ -168,25 +159,5 @@ impl Writer {
             self.log_space.make_room(log.mapped_end())?;
         }
         Ok(())
-    }
-
-    /// Returns whether a time is ahead of the last one recorded in stripe 0 by more than the kind's
-    /// [grace](ebbtide_core::kind::Events::grace): then it must be recorded first.
-    #[inline]
-    pub(crate) fn is_ahead(&self, time: Micros) -> bool {
-        self.is_ahead_of(time, || self.recorded_time())
-    }
-
-    /// Returns the last time that was recorded in stripe 0.
-    #[inline]
-    pub(crate) fn recorded_time(&self) -> Micros {
-        self.shared.header().stripe(0).time() >> 1
-    }
-
-    /// As [`Writer::is_ahead`], of this time.
-    #[inline(always)]
-    pub(crate) fn is_ahead_of(&self, time: Micros, recorded: impl FnOnce() -> Micros) -> bool {
-        let grace = self.shared.grace;
-        grace < Micros::MAX && time > recorded().saturating_add(grace)
     }
 }

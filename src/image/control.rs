@@ -166,12 +166,12 @@ impl Control {
             mapping,
             file: None,
         });
-        // Measured last: whoever lengthens the file does so before it notes the space.
+        // Before the file is measured: whoever lengthens it does so before it notes the space.
+        let expected = control.as_ref().map_or(identity.bytes(), Self::bytes);
         let bytes = file.bytes().map_err(|error| Error::io("measure", path())(error))?;
         match control {
-            Some(control) if bytes >= control.bytes() => Ok(control),
-            control => {
-                let expected = control.map_or(identity.bytes(), |control| control.bytes());
+            Some(control) if bytes >= expected => Ok(control),
+            _ => {
                 let (expected, found) =
                     (format!("{expected} bytes"), format!("{} bytes", bytes.min(length)));
                 let (path, offset) = (path(), bytes.min(length));

@@ -84,7 +84,11 @@ impl Owner {
     fn judged(self, us: Owner, judge: &dyn Fn(Owner) -> Verdict) -> Verdict {
         match self.slot == us.slot {
             true if self.incarnation < us.incarnation => Verdict::Dead,
-            true => Verdict::Wait,
+            // Another thread of this handle, which lives.
+            true => match judge(self) {
+                Verdict::Dead => Verdict::Wait,
+                verdict => verdict,
+            },
             false => judge(self),
         }
     }

@@ -485,14 +485,12 @@ impl LogReader {
         (from, durable): (u64, u64),
         prefix: &Prefix,
     ) -> Result<()> {
-        for header in &self.segments {
-            if header.end() <= from || header.first >= prefix.stop {
-                continue;
-            }
-            let is_whole = header.end() <= prefix.stop
-                && !prefix.gaps.iter().any(|lsn| (header.first..header.end()).contains(lsn));
+        for (header, end) in self.from(from).filter(|(header, _)| header.first < prefix.stop) {
+            let records = header.first..end.min(prefix.stop);
+            let is_whole =
+                end <= prefix.stop && !prefix.gaps.iter().any(|lsn| records.contains(lsn));
             if !is_whole || !self.synced.lock().contains(&header.first) {
-                self.sync_segment(media, header, (from, durable), prefix)?;
+                self.sync_segment(media, header, (from, durable), (records.end, &prefix.gaps))?;
             }
         }
         Ok(())
@@ -501,10 +499,9 @@ impl LogReader {
     /// Makes the segments before the last durable while the log is read, until `enough` is set. A
     /// failure is ignored: [`LogReader::make_durable`] does what was not done, or failed.
     pub fn sync_ahead(&self, media: &dyn Media, (from, durable): (u64, u64), enough: &Hint) {
-        for header in self.before_last(from) {
-            let all = Prefix { stop: header.end(), ..Prefix::default() };
-            if enough.get() != 0 || self.sync_segment(media, header, (from, durable), &all).is_err()
-            {
+        for (header, end) in self.before_last(from) {
+            let synced = || self.sync_segment(media, header, (from, durable), (end, &[]));
+            if enough.get() != 0 || synced().is_err() {
                 return;
             }
             self.synced.lock().push(header.first);
@@ -513,34 +510,47 @@ impl LogReader {
 
     /// Returns whether there is so much log from this LSN on that it should be made durable ahead.
     pub fn is_long(&self, from: u64) -> bool {
-        self.before_last(from).map(SegmentHeader::bytes).sum::<u64>() >= LONG
+        self.before_last(from).map(|(header, _)| header.bytes()).sum::<u64>() >= LONG
     }
 
-    /// Returns the segments with records from `from` on, except the last.
-    fn before_last(&self, from: u64) -> impl Iterator<Item = &SegmentHeader> {
-        let needed = self.segments.iter().filter(move |header| header.end() > from);
+    /// Returns the segments that have room for records of their timeline from `from` on, each with
+    /// the end of that room: what lies behind the end of a timeline is never read, and its space
+    /// may have been freed. No two of them begin at the same LSN.
+    fn from(&self, from: u64) -> impl Iterator<Item = (&SegmentHeader, u64)> + Clone {
+        let bounded = self.segments.iter().map(|header| {
+            let next = self.timelines.partition_point(|&(timeline, _)| timeline <= header.timeline);
+            let end = self.timelines.get(next).map_or(u64::MAX, |&(_, start)| start);
+            (header, header.end().min(end))
+        });
+        bounded.filter(move |&(header, end)| end > header.first.max(from))
+    }
+
+    /// Returns those of [`LogReader::from`], except the last.
+    fn before_last(&self, from: u64) -> impl Iterator<Item = (&SegmentHeader, u64)> {
+        let needed = self.from(from);
         let last = needed.clone().count().saturating_sub(1);
         needed.take(last)
     }
 
+    /// Makes the records of a segment below `end` durable, with these gaps voided.
     fn sync_segment(
         &self,
         media: &dyn Media,
         header: &SegmentHeader,
         (from, durable): (u64, u64),
-        prefix: &Prefix,
+        (end, gaps): (u64, &[u64]),
     ) -> Result<()> {
         let (timeline, first, uuid) = (header.timeline, header.first, header.uuid);
         let file = SegmentFile::open(media, timeline, first, uuid, Access::Write)?;
         if file.allocated_bytes()? < header.bytes() {
             // A program that copied the file may have left out pages of zeros.
-            file.allocate(from.max(first), prefix.stop.min(header.end()))?;
+            file.allocate(from.clamp(first, end), end)?;
         }
         let segment = file.map(Access::Write)?;
-        for &lsn in prefix.gaps.iter().filter(|&&lsn| segment.holds(lsn)) {
+        for &lsn in gaps.iter().filter(|&&lsn| segment.holds(lsn) && lsn < end) {
             segment.void(lsn);
         }
-        segment.dirty(from.max(durable), prefix.stop);
+        segment.dirty(from.max(durable), end);
         segment.sync().map_err(Error::io("sync", header.path(&self.directory)))
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::clock::Clock;
 use crate::engine::read::*;
+use crate::image::seqlock;
 use crate::media::Memory;
 use crate::{Any, Durability, Filter, Options, Parameters, Timestamp};
 use ebbtide_core::state::SMALL_STATE_WORDS;
@@ -103,4 +104,25 @@ fn a_key_of_the_window_is_found_by_a_question_under_which_two_events_happened() 
             assert!(found.expect("an answer"), "key {key}, a window of {window}");
         }
     }
+}
+
+#[test]
+fn a_block_of_a_closed_bank_that_nobody_will_repair_is_read_all_the_same() {
+    let parameters = [("window", "100000"), ("fpr", "0.01"), ("rate", "100")];
+    let filter = made("time-limited", &parameters);
+    insert(&filter, 0);
+    let engine = filter.engine();
+    let banks = engine.shared.image.keep_banks();
+    let ids = || engine.header().state().banks().map(|bank| bank.id).collect::<Vec<_>>();
+    let before = ids();
+    // As a writer leaves a block that is killed in the middle of an insert.
+    for (_, bank) in banks.iter() {
+        (0..bank.blocks() as usize).for_each(|at| seqlock::begin(bank.block(at).0.version()));
+    }
+    (1000..1010).for_each(|key| insert(&filter, key));
+    assert!(before.iter().all(|bank| !ids().contains(bank)), "{before:?} {:?}", ids());
+    let hash = engine.shared.hash(&0_u64.to_le_bytes());
+    let asked = engine.queries.read_blocks(&banks, hash, Waits::Always, |_| 7);
+    assert_eq!(asked.expect("an answer"), 7);
+    assert!(!engine.header().is_poisoned());
 }

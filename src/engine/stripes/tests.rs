@@ -5,7 +5,7 @@ use crate::locks::lock_file::Sessions;
 use crate::media::failing::Failing;
 use crate::media::{Access, Memory};
 use crate::wal::{Op, Record};
-use crate::{AgePartitioned, Batch, Bloom, Durability, Filter, Options};
+use crate::{AgePartitioned, Batch, Bloom, Claim, Durability, Filter, Options};
 use ebbtide_core::block::{load, store};
 use std::io::ErrorKind;
 
@@ -308,4 +308,71 @@ fn while_stripe_0_is_held_inserts_and_batches_that_can_do_without_its_events_con
     let again = Filter::<AgePartitioned>::open_on(memory, options()).expect("it opens");
     there(&again);
     assert_eq!(again.digest().expect("a digest").value, before);
+}
+
+#[test]
+fn a_bounded_wait_for_another_thread_of_the_same_handle_ends_too() {
+    let (filter, _memory) = made();
+    let engine = filter.engine();
+    let held = engine.stripes.acquire(1, Wait::Always).expect("a stripe");
+    let limit = Duration::from_millis(30);
+    for wait in [Wait::Briefly, Wait::Operation(Waits::AtMost(limit))] {
+        let refused = engine.stripes.acquire(1, wait).map(drop);
+        assert!(matches!(refused, Err(Error::WouldWait { .. })), "{wait:?}: {refused:?}");
+    }
+    assert_eq!(engine.stripes.judge(engine.shared.stripes.owner()), Verdict::Wait);
+    drop(held);
+    drop(engine.stripes.acquire(1, Wait::Briefly).expect("it is free"));
+}
+
+#[test]
+fn a_repair_that_needs_stripe_0_waits_for_its_live_owner_no_longer_than_its_caller() {
+    for steps in 0..CLEARING {
+        let filter = half_cleared(steps);
+        let memory = filter.engine().shared.media.clone();
+        let engine = filter.engine();
+        let slots = Sessions::open(&*memory, Access::Write).expect("the lock file");
+        assert_eq!(slots.take().expect("no error"), Some(1));
+        assert_eq!((0..5).map(|_| engine.header().incarnation(1).raise()).max(), Some(5));
+        let words = [0, 1].map(|index| engine.header().stripe(index).lock_word());
+        // Who has taken stripe 0 over is stopped before it has repaired anything.
+        assert!(stripe_lock::unlock(words[0], DEAD).is_ok());
+        assert!(stripe_lock::try_lock(words[0], LIVING));
+        let repaired = engine.stripes.acquire(1, Wait::Briefly).map(drop);
+        if steps < 2 {
+            assert!(matches!(repaired, Err(Error::WouldWait { .. })), "{steps}: {repaired:?}");
+            assert_eq!(stripe_lock::holder_now(words[1]), Some(DEAD), "{steps}");
+        }
+        engine.stripes.repair_all();
+        assert!(!engine.header().is_poisoned(), "{steps}");
+        drop(slots);
+        engine.stripes.repair_all();
+        drop(engine.stripes.acquire(1, Wait::Briefly).expect("all can be repaired now"));
+        assert_eq!(engine.header().counters().sum().inserts, 0, "{steps}");
+    }
+}
+
+#[test]
+fn while_another_process_keeps_stripe_0_claims_keep_no_other_stripe() {
+    let (filter, memory) = made();
+    let engine = filter.engine();
+    let _alive = neighbour(engine, &memory);
+    let word = engine.header().stripe(0).lock_word();
+    assert!(stripe_lock::try_lock(word, LIVING));
+    let lease = Duration::from_secs(60);
+    let limited = filter.call().waiting_at_most(Duration::from_millis(30));
+    let refused = limited.claim("a", lease).map(drop);
+    assert!(matches!(refused, Err(Error::WouldWait { .. })), "{refused:?}");
+    std::thread::scope(|scope| {
+        let claiming =
+            scope.spawn(|| filter.claim("a", lease).map(|claim| matches!(claim, Claim::Yours(_))));
+        // In the stripe of each of them, also that of the claim.
+        for key in 0..1000_u64 {
+            let call = filter.call().waiting_at_most(Duration::from_secs(60));
+            assert!(call.insert(key.to_le_bytes()).expect("its stripe is free"));
+        }
+        assert!(!claiming.is_finished());
+        assert!(stripe_lock::unlock(word, LIVING).is_ok());
+        assert!(claiming.join().expect("no panic").expect("no error"));
+    });
 }

@@ -156,3 +156,36 @@ fn only_records_below_the_durable_end_of_the_last_timeline_count_as_durable() {
     assert_eq!(KnownExtent::WritersLive { timeline: 2, durable: 10 }.made_durable(2), 0);
     assert_eq!(KnownExtent::Nothing.made_durable(2), 0);
 }
+
+/// Returns the bytes on the disk of each segment.
+fn allocated(media: &Memory, history: &LogReader) -> Vec<u64> {
+    let of = |header: &SegmentHeader| {
+        SegmentFile::open(media, header.timeline, header.first, UUID, Access::Read)?
+            .allocated_bytes()
+    };
+    history.segments().iter().map(|header| of(header).expect("it is there")).collect()
+}
+
+#[test]
+fn space_behind_the_end_of_a_timeline_that_was_freed_is_not_allocated_again() {
+    const PAGE: u64 = 128;
+    let media = made();
+    let capacity = 4 * PAGE as usize;
+    let with = |count: usize| (0..capacity).map(move |at| INSERT.filter(|_| at < count));
+    add(&media, (1, 1, 1), &with(10).collect::<Vec<_>>());
+    add(&media, (2, 11, 11), &with(capacity).collect::<Vec<_>>());
+    add(&media, (2, 11, 11 + 4 * PAGE), &with(5).collect::<Vec<_>>());
+    // Allocated ahead, and left behind the end of its timeline.
+    add(&media, (1, 1, 1 + 4 * PAGE), &with(0).collect::<Vec<_>>());
+    let history = open(&media).expect("sound headers");
+    crate::recovery::free_log::free_ends(&media, &history, u64::MAX);
+    let before = allocated(&media, &history);
+    assert!(before[0] < before[2], "{before:?}");
+    let prefix = history.read(&media, 1, KnownExtent::Nothing, |_, _, _| Ok(()));
+    let prefix = prefix.expect("the log is sound");
+    assert_eq!(prefix.stop, 11 + 4 * PAGE + 5);
+    history.sync_ahead(&media, (1, 0), &Hint::default());
+    assert_eq!(allocated(&media, &history), before);
+    history.make_durable(&media, (1, 0), &prefix).expect("space");
+    assert_eq!(allocated(&media, &history), before);
+}
