@@ -14,13 +14,12 @@ use ebbtide_core::claims::LeaseTime;
 use std::fmt;
 use std::time::Duration;
 
-/// How long leases that are dropped together wait for a lock, before they are left to end with
-/// their time.
+/// The longest total wait for a lock when leases are dropped. After it they expire by time.
 const DROPPED_WAIT: Duration = Duration::from_secs(1);
 
 /// The answer of [`Filter::claim`].
 pub enum Claim<'a, K = Any> {
-    /// The key is in the window (or is a false positive): the work was done.
+    /// The key is in the window (or a false positive): its work counts as done.
     Seen,
     /// Somebody else is working on the key.
     InProgress {
@@ -40,7 +39,7 @@ pub enum Claim<'a, K = Any> {
 pub struct Lease<'a, K = Any> {
     filter: &'a Filter<K>,
     key: ClaimedKey,
-    /// Not 0 once the lease has ended, or is kept by its token.
+    /// 1 if dropping must not release the key: the lease has ended, or `into_token` was called.
     ended: Hint,
 }
 
@@ -114,8 +113,8 @@ impl<'a, K> Lease<'a, K> {
         })
     }
 
-    /// Keeps the claim beyond this value, for [`Filter::resume_claim`], in this or another process.
-    /// Returns its token.
+    /// Detaches the claim from this value, and returns its token. [`Filter::resume_claim`]
+    /// continues it with the token, in this or another process.
     pub fn into_token(self) -> u64 {
         self.note_end();
         self.key.token
@@ -148,7 +147,7 @@ impl<K> Drop for Lease<'_, K> {
     }
 }
 
-/// Drops leases. All together wait as long as one.
+/// Drops leases. The total wait is at most that of one lease.
 pub(crate) fn drop_all<'a, K: 'a>(leases: impl Iterator<Item = Lease<'a, K>>) {
     let begun = Instant::now();
     for lease in leases.filter(|lease| lease.ended.get() == 0) {
@@ -170,12 +169,13 @@ pub struct OpenClaim {
     pub token: u64,
     /// How long ago the claim began.
     pub age: Duration,
-    /// When it ends, if it is not renewed.
+    /// How long until it ends, if it is not renewed.
     pub remaining: Duration,
 }
 
 impl<K> Filter<K> {
-    /// Claims a key for work that may fail, for the time of `lease`: from a millisecond to 97 days.
+    /// Claims a key for work that may fail, for the time of `lease`: any time above zero, up to 97
+    /// days, rounded up to a millisecond (from 2.3 hours on, to a second).
     ///
     /// [`Filter::check_and_insert`] remembers a key before the work is done. If the work then
     /// fails, its retry is suppressed as a repetition. A claim remembers the key only when its
@@ -184,11 +184,11 @@ impl<K> Filter<K> {
     /// until it is confirmed (then the key is [`Claim::Seen`], for the window), released, or the
     /// lease is over. `docs/handlers.md` shows the way from a handler to this.
     ///
-    /// Claims are exact, are logged, and survive restarts and crashes, but a call does not wait
-    /// until they are durable: a power cut ends their holders, too. Their time is that of the
-    /// machine's clock also in a filter whose keys have times of their own, as `docs/time.md` says.
-    /// A filter holds up to 65,536 claims, which take 4 MiB from the first one on. Other
-    /// operations, including [`Filter::clear`], neither see nor end them.
+    /// Claims are exact and logged, and survive restarts and a crash of the process. A call does
+    /// not wait for a sync: a power cut ends the holders anyway. Leases always use the machine's
+    /// clock, even if keys have their own times (`docs/time.md`). A filter holds up to 65,536
+    /// claims, which take 4 MiB from the first one on. Other operations, including
+    /// [`Filter::clear`], neither see nor end them.
     ///
     /// ```
     /// use ebbtide::{Claim, Filter, Fingerprint, Options};
@@ -223,9 +223,8 @@ impl<K> Filter<K> {
         self.call().claim(key, lease)
     }
 
-    /// Returns the lease of a key that was claimed with this token, before
-    /// [`Lease::into_token`], by this or another process. Nothing is checked before the lease is
-    /// used.
+    /// Returns the lease of a claim that [`Lease::into_token`] has detached, in any process.
+    /// Nothing is checked before the lease is used.
     pub fn resume_claim(&self, key: impl AsRef<[u8]>, token: u64) -> Lease<'_, K> {
         let hash = self.engine().shared.hash(key.as_ref());
         Lease { filter: self, key: ClaimedKey { hash, token }, ended: Hint::default() }
@@ -263,7 +262,8 @@ impl<K> Filter<K> {
 }
 
 impl<'a, K> Call<'a, Filter<K>> {
-    /// See [`Filter::claim`]. A [time](Call::time) is that of the question.
+    /// See [`Filter::claim`]. A given [time](Call::time) is used to check whether the key is in the
+    /// window.
     ///
     /// # Errors
     /// Those of [`Filter::claim`].
@@ -289,8 +289,8 @@ impl<'a, K> Call<'a, Filter<K>> {
         }
     }
 
-    /// See [`Lease::confirm`]. A [time](Call::time) is that of the insert. Inside
-    /// [`Filter::issue`] the ticket tells when it is durable.
+    /// See [`Lease::confirm`]. A given [time](Call::time) is the time of the insert. With
+    /// [`Filter::issue`] the ticket reports its durability.
     ///
     /// A key whose own time is too late for the window is not inserted, as by [`Call::insert`], and
     /// the claim ends without an error: the filter would not know the key any more. The next claim

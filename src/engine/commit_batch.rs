@@ -124,7 +124,7 @@ fn apply(
             change(writer, current, &operation, lsn);
             let counts = records::counts(shared.weighs, record);
             stripe.entry().count(lsn, word, counts);
-            // One by one: after a death the sums are late by one operation at most.
+            // One by one: after a death the sums lack one operation at most.
             header.counters().count(shared.shard(), counts.inserts, counts.new_bits);
             writer.time.raise(word);
         } else if let Some(event) = event::from_record(record) {

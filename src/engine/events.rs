@@ -1,8 +1,7 @@
-//! One operation before which the filter must step: the records of the events and its own are one
-//! batch.
+//! Writes an operation that needs events first. Events and operation are one batch.
 //!
-//! Under stripe 0 the events change the [next state](NextState) of the filter, which becomes the
-//! state once the batch is in the log. If it never is, nothing has happened.
+//! Under stripe 0 the events change the inactive copy of the state block ([next state](NextState)).
+//! The copy becomes active when the batch is in the log, otherwise it is discarded.
 
 use crate::engine::commit_batch;
 use crate::engine::log_writer::Appended;
@@ -26,9 +25,8 @@ use std::cell::Cell;
 use std::mem;
 use std::sync::Arc;
 
-/// Writes an operation whose stripe is held, with the events that must come before it. If the
-/// events `can_be_put_off` and a process that makes no progress holds stripe 0, writes the
-/// operation without them.
+/// Writes an operation whose stripe is held, with the events that must come before it. With
+/// `can_be_put_off`, writes the operation without its events if a stalled process holds stripe 0.
 ///
 /// # Errors
 /// [`Error::WouldWait`](crate::Error::WouldWait), [`Error::Io`](crate::Error::Io),
@@ -99,7 +97,7 @@ struct Writing<'a> {
     recorded: Micros,
     puts_off: bool,
     basis: Basis<'a>,
-    /// The state after the events so far, and the banks if they are others.
+    /// The state after the events so far, and its banks if an event opened or closed one.
     next: Option<NextState<'a>>,
     banks: Option<BankSet>,
     /// The records of the events so far.
@@ -161,7 +159,7 @@ impl<'a> Writing<'a> {
     }
 }
 
-/// Makes the next state the current one. Its events are in the log, the first of them at this LSN.
+/// Publishes the next state. Its events are already in the log, the first at LSN `first`.
 fn publish(
     writer: &Writer,
     next: &NextState<'_>,

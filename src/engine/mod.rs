@@ -16,8 +16,8 @@
 //! - Snapshots: `checkpoint` writes them, `checkpoint_due` says when, `reclaim` removes what they
 //!   make superfluous, `backpressure` makes writers wait for one.
 //! - The log: `log_writer` appends to it, `log_space` maps and allocates it, `group_commit` makes
-//!   it durable, `stripe_0_records` appends heartbeats and clears, `tickets` tells callers when
-//!   what they did is durable, `ticket_list` is the list of those that wait.
+//!   it durable, `stripe_0_records` appends heartbeats, clears and records of claims, `tickets`
+//!   tells callers when what they did is durable, `ticket_list` is the list of those that wait.
 //! - Time: `time` is the filter's, `clock_to_time` converts readings of the clock into it, also
 //!   over restarts and reboots, `clock_copy` serves operations that are not written yet;
 //!   `lease_clock` is the time of leases. No other module reads the clock of the filter.

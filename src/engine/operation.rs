@@ -1,8 +1,8 @@
-//! One operation under its stripe: what it is decided on, the decision, its record, and how it is
-//! applied.
+//! The steps of one operation under its stripe: read the state, decide, record, apply.
 //!
-//! `write`, `events` and `claims` share this. They call [`basis`], [`decide`] and [`apply`] in
-//! this order, and pass how the record is appended.
+//! `write` and `claims` call [`basis`], [`decide`] and [`apply`] in this order. `events` calls
+//! [`basis`] and [`apply`]; between them it decides through `perform`, which places events first.
+//! Each passes how the record is appended.
 
 use crate::engine::log_writer::Lack;
 use crate::engine::outcome::{Checked, Request, WriteOutcome, pass_count};
@@ -37,7 +37,8 @@ pub(crate) enum Attempt {
 }
 
 impl Attempt {
-    /// Returns the outcome for a caller that has no other way to write.
+    /// Converts the attempt for the retry loop, which repeats whatever is neither done nor without
+    /// room.
     pub(crate) fn tried(self) -> Tried<WriteOutcome> {
         match self {
             Self::Done(written) => Tried::Done(written),
@@ -63,8 +64,8 @@ pub(crate) struct Basis<'a> {
 #[inline(always)]
 pub(crate) fn basis<'a>(writer: &'a Writer, moment: &Moment) -> Option<Basis<'a>> {
     let image = &writer.shared.image;
-    // Before the version is read: if another writer has recorded its time by then, its event is
-    // either in this version, or yet to be decided.
+    // Read before the version. If another writer's time is visible here, its event is in this
+    // version or is decided later.
     let ahead = writer.time.is_ahead(moment.time);
     let state_block = image.header().state_block();
     let version = state_block.version();
@@ -73,7 +74,7 @@ pub(crate) fn basis<'a>(writer: &'a Writer, moment: &Moment) -> Option<Basis<'a>
     Some(Basis { state_block, version, state, banks, ahead, has_count: Cell::new(true) })
 }
 
-/// Decides an operation on the blocks as they are.
+/// Decides an operation from the key's blocks in the image.
 #[inline(always)]
 pub(crate) fn decide(
     writer: &Writer,
@@ -87,8 +88,8 @@ pub(crate) fn decide(
     plan::decide(kind, state, layout, moment, &request.asked, &*basis.banks, count)
 }
 
-/// Ends a write that leaves no record: the data that the answer rests on is durable when the
-/// stripe's last record is.
+/// Ends a write without a record. The returned LSN is that of the stripe's last record: once it is
+/// durable, everything that the answer depends on is durable.
 pub(crate) fn leave(
     writer: &Writer,
     stripe: &StripeGuard<'_, Local>,
@@ -111,8 +112,8 @@ pub(crate) fn is_outdated(request: &Request<'_>, stamp: Stamp) -> bool {
 /// Records an operation by `append`, then applies it.
 ///
 /// # Errors
-/// [`crate::Error::Io`] without memory for a block that must grow, [`crate::Error::WouldWait`] for
-/// a caller that must not wait for it; then nothing has happened.
+/// [`crate::Error::Io`] if a block cannot grow, [`crate::Error::WouldWait`] if the caller must not
+/// wait for that; nothing has happened then.
 // Out of line, this and `append` cost every insert 70 ns (measured in pairs).
 #[inline(always)]
 pub(crate) fn apply(
@@ -135,8 +136,8 @@ pub(crate) fn apply(
         None => Some(0),
     };
     let Some(room) = room else { return Err(shared.would_wait("memory to be allocated")) };
-    // Marked before the record exists, with the undo notes begun: queries retry from here on, and
-    // whoever repairs this stripe finds the old words.
+    // Marks the blocks as being changed before the record exists. From here on queries retry, and a
+    // repairer finds the old words in the undo area.
     located.begin();
     let lsn = match append(&mut stripe.segment, &record) {
         Ok(lsn) => lsn,
@@ -153,14 +154,14 @@ pub(crate) fn apply(
         None => kind.insert_and_check(state, blocks, operation, record.argument),
     };
     located.end(Some(lsn));
-    // Last: until then a process that takes the stripe over applies the record again.
+    // After the blocks are whole: until this, a process that takes the stripe over applies the
+    // record again.
     count(writer, stripe, lsn, stamp, records::counts(shared.weighs, &record));
     image.give_back_room(kind, banks, blocks, room);
     Ok(Attempt::Done(WriteOutcome { checked: Checked::of(present), lsn }))
 }
 
-/// Counts an operation that has been applied: exactly in its stripe, and in the filter's sums,
-/// which are caches.
+/// Counts an applied operation: in the stripe's exact sums and in the filter's cached sums.
 #[inline(always)]
 fn count(writer: &Writer, stripe: &StripeGuard<'_, Local>, lsn: u64, stamp: Stamp, counts: Totals) {
     let time = stamp.word();

@@ -2,13 +2,13 @@
 //! confirmation that needs an event or comes too late, or one operation whose weight takes several
 //! records.
 //!
-//! The records are those that the operations would write one after the other, and the answers those
-//! that the operations would get. Sums, latest time, clock and filter-wide state are therefore
-//! private copies, which count up with each record; and so are blocks that earlier records change.
+//! The records and the answers are those of the operations one after the other. Staging therefore
+//! works on private copies of sums, latest time, clock, filter-wide state and changed blocks, and
+//! updates them after each record.
 //!
-//! Records are staged while a batch is filled, without a lock, or under its stripes at the commit.
-//! Nothing is allocated before all of them are staged: a bank that an event opens is imagined until
-//! then.
+//! A batch stages records while it is filled (without a lock), or at the commit (with all its
+//! stripes). Nothing is allocated before the last record is staged: new banks exist only in the
+//! overlay.
 
 use crate::engine::clock_copy::{ClockCopy, When};
 use crate::engine::outcome::pass_count;
@@ -59,7 +59,7 @@ pub(crate) enum Unstaged {
         /// Whether the kind can do [without](ebbtide_core::kind::Events::step_without) the event.
         can_be_put_off: bool,
     },
-    /// The clock was read before this process was stopped, and by it an operation is too late.
+    /// The process was stopped after it read the clock, so the time of an operation is too late.
     Outdated,
     Failed(Error),
 }
@@ -79,12 +79,12 @@ impl From<ebbtide_core::error::Error> for Unstaged {
 /// What becomes of events that must come before an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EventHandling {
-    /// They are staged: stripe 0 is held, or nothing staged now will be written as it is.
+    /// They are staged. Stripe 0 is held, or the records are staged again before they are written.
     Staged,
     /// Staging ends with [`Unstaged::NeedsStripe0`].
     Missing,
-    /// A process that makes no progress holds stripe 0: operations are staged without their events
-    /// if the kind can do that.
+    /// Operations are staged without their due events if the kind allows it: a stalled process
+    /// holds stripe 0.
     PutOff,
 }
 
@@ -110,13 +110,13 @@ pub(crate) struct Room {
 /// A bank that an event of the batch opens, or closes.
 #[derive(Debug, Clone, Copy)]
 struct BankChange {
-    /// The first record that it concerns.
+    /// The index of the first record after that event.
     from: usize,
     slot: usize,
     opens: Option<Event>,
 }
 
-/// What records need beside the log: see [`Staging::allocate`].
+/// The memory that the records need, banks and rooms: see [`Staging::allocate`].
 #[derive(Debug)]
 pub(crate) struct Allocated {
     /// The banks, from these records on.
@@ -125,7 +125,7 @@ pub(crate) struct Allocated {
     pub(crate) rooms: Vec<Room>,
 }
 
-/// What the records are decided on, beside the blocks.
+/// The filter-wide values that the decisions used.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct StagedOn {
     /// The version of the state block.
@@ -138,7 +138,7 @@ struct StagedOn {
 }
 
 impl StagedOn {
-    /// Reads the basis now, except for the version of the state block.
+    /// Reads the present values, except for the version of the state block.
     fn read(writer: &Writer, version: u64) -> Self {
         let header = writer.shared.header();
         let recorded = writer.time.recorded_time();
@@ -157,13 +157,13 @@ struct Decided {
 /// The records of a batch, and what they are decided on.
 #[derive(Debug)]
 pub(crate) struct Staging {
-    /// Whether records depend on blocks.
+    /// Whether a record's content depends on the key's blocks.
     depends: bool,
-    /// Whether there are questions.
+    /// Whether the batch may contain queries.
     asks: bool,
-    /// What it began with.
+    /// The filter-wide values when staging began, or at the last [`Staging::adopt`].
     basis: StagedOn,
-    /// Whether all of it was decided on this basis.
+    /// Whether all records were decided on `basis`.
     is_sound: bool,
     clock: ClockCopy,
     /// The banks that it began with.
@@ -184,7 +184,7 @@ pub(crate) struct Staging {
 }
 
 impl Staging {
-    /// Begins with the filter as it is now. `asks` allows questions, also later ones.
+    /// Starts staging on the current state. With `asks`, queries may be added at any time.
     ///
     /// # Errors
     /// [`Error::Io`] if a bank cannot be mapped.
@@ -249,8 +249,8 @@ impl Staging {
         }
     }
 
-    /// Returns whether the records are those that the operations would write now. The caller holds
-    /// the stripes of all keys, which no record of another caller has changed.
+    /// Returns whether the staged records are still valid. The caller holds the keys' stripes, and
+    /// checks that their LSNs have not changed.
     pub(crate) fn still_holds(&self, writer: &Writer) -> bool {
         self.is_sound && !self.is_behind(writer)
     }
@@ -279,25 +279,26 @@ impl Staging {
         Ok(Allocated { banks, rooms: self.rooms.clone() })
     }
 
-    /// Returns whether other callers have written since.
+    /// Returns whether sums, time or state differ from the basis: other callers have written since.
     pub(crate) fn is_behind(&self, writer: &Writer) -> bool {
         let version = writer.shared.header().state_block().version();
         self.basis != StagedOn::read(writer, version)
     }
 
-    /// Returns whether the filter has the same state still.
+    /// Returns whether the state block still has the version of the start.
     pub(crate) fn has_current_state(&self, writer: &Writer) -> bool {
         writer.shared.header().state_block().unchanged(self.basis.version)
     }
 
-    /// Returns whether none of its banks is in use any more: the filter was cleared, or a whole
-    /// window has passed.
+    /// Returns whether every bank of the start is closed: the filter was cleared, or a whole window
+    /// has passed.
     pub(crate) fn has_no_current_bank(&self, writer: &Writer) -> bool {
         let mut current = writer.shared.header().state().banks();
         !current.any(|entry| self.banks.iter().any(|(_, bank)| bank.id() == entry.id))
     }
 
-    /// Counts what other callers have written since.
+    /// Adds the inserts of other callers to the private sums, and follows their time. The records
+    /// stop being exact.
     pub(crate) fn adopt(&mut self, writer: &Writer) {
         let now = StagedOn::read(writer, self.basis.version);
         self.clock.follow(writer.time.elapsed());
@@ -439,7 +440,7 @@ impl Stager<'_, '_> {
         }
         let layout = self.host.writer.shared.layout();
         let due = self.kind().due(&State::new(&self.staging.state), layout, &self.moment());
-        // Nothing else is due: the time is ahead.
+        // If no event is due, only the time must be recorded.
         Ok(Some(due.unwrap_or(Event::time(self.stamp.time))))
     }
 }

@@ -1,4 +1,5 @@
-//! Single records under stripe 0: heartbeats and clears. Events are records of batches.
+//! Single records under stripe 0: heartbeats, clears and records of claims. Events are records of
+//! batches.
 
 use crate::engine::log_writer::Lack;
 use crate::engine::shared::Local;

@@ -2,9 +2,9 @@
 //!
 //! Everything an operation depends on is decided under its stripe before its LSN is reserved. It is
 //! then written in the record, the record is published, and only then is it applied. A killed
-//! process therefore leaves either no record, or a record that replay applies. An operation that
-//! needs more than its own record is one batch: `events` writes it if events come first; it is
-//! staged and committed as a batch if its weight takes several records.
+//! process therefore leaves either no record, or a record that replay applies. Some operations need
+//! several records, which are one batch. `events` writes the batch if events must come first;
+//! `staging` and `commit_batch` write it if the weight takes several records.
 
 use crate::engine::backpressure::Waited;
 use crate::engine::commit_batch;
@@ -21,15 +21,14 @@ use crate::error::Result;
 use crate::locks::handle_stripes::StripeGuard;
 use ebbtide_core::kind::{Decision, MOST_WEIGHT};
 
-/// Inserts or removes a key, after checking its precondition. Best after
-/// [`Writer::prefetch_to_write`]: the cache misses on the cells then overlap with acquiring the
-/// stripe and writing the record.
+/// Inserts or removes a key, after checking its precondition. Call [`Writer::prefetch_to_write`]
+/// first: the key's cells then load while the stripe is acquired and the record is written.
 #[inline]
 pub(crate) fn write(writer: &Writer, request: &Request<'_>) -> Result<WriteOutcome> {
     write_by::<false>(writer, request)
 }
 
-/// As [`write`], of a [recorded](Request::recorded) operation.
+/// As [`write`], with the time that another filter's log has [recorded](Request::recorded).
 pub(crate) fn write_recorded(writer: &Writer, request: &Request<'_>) -> Result<WriteOutcome> {
     write_by::<true>(writer, request)
 }
@@ -46,17 +45,18 @@ fn write_by<const RECORDED: bool>(writer: &Writer, request: &Request<'_>) -> Res
     }
 }
 
-/// Makes one attempt. `None` if something had to be done first, such as making room in the log: the
-/// caller tries again. `waited` says which checkpoints the operation has already waited for.
-// In the loop of `write` the compiler would compute, for each insert, what only its rare parts
-// need.
+/// Makes one attempt. Returns `None` if it has only prepared the next attempt, for example made
+/// room in the log. `waited` counts the checkpoints that this operation has waited for on a full
+/// disk.
+// If this were inlined into the loop of `write`, the compiler would compute values of rare paths at
+// each insert.
 #[inline(never)]
 fn write_once<const RECORDED: bool>(
     writer: &Writer,
     request: &Request<'_>,
     waited: &mut Waited,
 ) -> Result<Option<WriteOutcome>> {
-    // A caller that waits for space continues when there may be some.
+    // A caller that has met a full disk always waits for the requested checkpoint.
     if waited.any() || !writer.backpressure.lets_write() {
         writer.wait_for_checkpoint(request.waits)?;
     }
@@ -151,8 +151,8 @@ fn write_one_record(
     })
 }
 
-/// Returns how a write continues for which an event seems to be due; `None` if by the exact sums
-/// none is.
+/// Checks with the exact sums whether an event is due, or the filter's time must be recorded.
+/// Returns how the write continues then; `None` if neither.
 #[cold]
 fn needs_event(writer: &Writer, basis: &Basis<'_>, stamp: Stamp) -> Option<Attempt> {
     let (kind, layout) = (writer.shared.kind(), writer.shared.layout());
@@ -167,8 +167,7 @@ fn needs_event(writer: &Writer, basis: &Basis<'_>, stamp: Stamp) -> Option<Attem
     (due.is_some() || basis.ahead).then_some(Attempt::NeedsStripe0 { can_be_put_off })
 }
 
-/// Writes an operation whose weight takes several records, as a batch of them and of the events
-/// before each.
+/// Writes an operation whose weight needs several records, as one batch with its events.
 #[cold]
 fn write_heavy<'w>(
     writer: &'w Writer,

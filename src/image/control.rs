@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 0-15 | checked header: magic, version, [`Identity`] (8); checksum in word 15 |
 //! | 16 | the tail, which every insert moves |
-//! | 24-30 | mostly read: ends of the log (durable, allocated), status, refused; notes; events |
+//! | 24-30 | durable end, status, refused, allocated end, last note, unheld slots, events' start |
 //! | 31 | the start of the timeline |
 //! | 32-39 | snapshots: newest, damaged ones; the time base; whether writers wait |
 //! | 40, 48 | single-flight gates: syncing, growing the log |
@@ -16,11 +16,11 @@
 //! | 88-90 | the time base of leases |
 //! | 128-255 | session table: the incarnation of each slot |
 //! | 256- | stripes, 8 words each; stripe 0 guards the state block |
-//! | after them | the state block, in two copies |
-//! | after it | the shards of the counters |
-//! | after them | the positions of sources: late, because few filters use them |
-//! | in a page | who has that file open: a word for each session slot |
-//! | after it | the table of claims, of which the file has nothing until there is one |
+//! | after the stripes | the state block, in two copies |
+//! | after the state block | the shards of the counters |
+//! | after the shards | the positions of sources: late, because few filters use them |
+//! | in the next page | who has the file of the banks open: a word for each session slot |
+//! | after the holders | the table of claims; the file ends before it until the first claim |
 
 use crate::error::{Error, Result};
 use crate::format::header::{HEADER_BYTES, HEADER_WORDS};
@@ -128,9 +128,9 @@ impl Control {
         Ok(header)
     }
 
-    /// Opens the image that other handles use. The caller has ensured that one of them lives, or
-    /// holds the opening byte. The boot id is not compared: a process that holds a byte of this
-    /// `lock` does so in the present boot.
+    /// Opens the image that other handles use. The caller knows a live handle, or holds the opening
+    /// byte. The boot id is not compared: byte locks of the file `lock` exist only in the present
+    /// boot.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Damaged`] if it is not the image of this filter, in its own file.
@@ -140,7 +140,7 @@ impl Control {
         Ok(Self { file: (access == Access::Read).then_some(file), ..image })
     }
 
-    /// Returns the image of live processes; `None` if there is none of this filter.
+    /// As [`Control::attach`]; `None` if there is no valid image of this filter.
     ///
     /// # Errors
     /// [`Error::Io`] if that cannot be determined.
@@ -209,9 +209,8 @@ impl Control {
         Ok((identity, file, device))
     }
 
-    /// Opens the image that an earlier handle left, for its information on gaps in the log. `None`
-    /// unless it is certainly the image of this filter, made in this boot of the machine and on
-    /// this device.
+    /// Opens the previous image, to learn how far the log reaches. Returns `None` unless the image
+    /// is of this filter, this boot and this device.
     ///
     /// # Errors
     /// [`Error::Io`] if that cannot be determined.
@@ -227,7 +226,7 @@ impl Control {
     ) -> Result<Option<Self>> {
         let found = || {
             let (identity, file, device) = Self::examine(media, uuid, access)?;
-            // Of any other image only the header is read: the rest may be anything.
+            // Only the header has a checksum. The rest is trusted for this boot and device only.
             let is_of_now = boot != 0 && boot == identity.boot && device == identity.device;
             is_of_now.then(|| Self::over(media, identity, &*file, access)).transpose()
         };
@@ -240,8 +239,9 @@ impl Control {
     /// # Errors
     /// [`Error::Damaged`].
     pub fn check(&self, directory: &Path) -> Result<()> {
-        // In the order in which each stays below the next: LSNs are reserved before they are
-        // counted. Each is read with Acquire.
+        // Smaller values are read first: `counted`, `snapshot` and `durable` before the tail, the
+        // tail before the allocated end, all with Acquire. A value read later can only have grown.
+        // The timeline's start and the size of its segments never change.
         let counted = (0..self.stripe_count()).map(|at| self.stripe(at).lsn()).max().unwrap_or(0);
         let snapshot = self.snapshot().read();
         let (start, capacity) = (self.timeline_start(), self.segment_records());
@@ -339,7 +339,7 @@ impl Control {
         Counters::new(head, self.mapping.words(), self.shards)
     }
 
-    /// Returns the request that writers wait for a checkpoint.
+    /// Returns the word by which a checkpoint is requested; writers wait while it is set.
     #[must_use]
     #[inline]
     pub fn checkpoint_request(&self) -> CheckpointRequest<'_> {
@@ -360,7 +360,7 @@ impl Control {
         Watermark::new(self.word(DURABLE))
     }
 
-    /// Returns the number of inserts refused as too late since the image was made.
+    /// Returns the word that counts the inserts refused as too late since the image was made.
     #[must_use]
     #[inline]
     pub fn refused(&self) -> Refused<'_> {
@@ -430,7 +430,7 @@ impl Control {
         Watermark::new(self.word(ALLOCATED))
     }
 
-    /// Returns the LSN at which the timeline began. Relaxed, as all that never changes.
+    /// Returns the LSN at which the timeline began. Relaxed: the word never changes.
     #[must_use]
     pub fn timeline_start(&self) -> u64 {
         load(self.word(TIMELINE_START))
@@ -449,19 +449,19 @@ impl Control {
         store(self.word(SEGMENT_RECORDS), segment_records);
     }
 
-    /// Returns the LSN of the newest record of the durable end.
+    /// Returns the word with the LSN of the newest `Durable` record.
     #[must_use]
     pub fn last_note(&self) -> LastNote<'_> {
         LastNote(self.word(NOTED))
     }
 
-    /// Returns the number of slots that may be empty without a held stripe.
+    /// Returns the word that counts possibly empty slots that no held stripe accounts for.
     #[must_use]
     pub fn unheld_slots(&self) -> UnheldSlots<'_> {
         UnheldSlots(self.word(NOTING))
     }
 
-    /// Returns the tail when stripe 0 was last about to write a record.
+    /// Returns the announcement of records of stripe 0: a word with a lower bound of their LSNs.
     #[must_use]
     #[inline]
     pub fn events_from(&self) -> EventsFrom<'_> {
@@ -508,7 +508,7 @@ impl Control {
         self.word(GROWING)
     }
 
-    /// Returns the incarnation of a session slot: how often it was taken.
+    /// Returns the word with the incarnation of a session slot: how often it was taken.
     #[must_use]
     pub fn incarnation(&self, slot: usize) -> Incarnation<'_> {
         Incarnation(self.word(SLOTS + slot % SLOTS_WORDS))
@@ -534,9 +534,8 @@ impl Control {
         Stripe::new(&self.mapping.words()[STRIPES + index * STRIPE_WORDS..])
     }
 
-    /// Returns the maximum number of slots of the log that dead processes may have left empty: one
-    /// for each held stripe, and one for each durability record and each record of a batch that was
-    /// being written.
+    /// Returns an upper bound of the slots of the log that dead processes may have left empty: one
+    /// per held stripe, plus the count of [unheld slots](Control::unheld_slots).
     #[must_use]
     pub fn unfinished(&self) -> u64 {
         let stripes = (0..self.stripe_count()).map(|at| self.stripe(at));
@@ -576,7 +575,7 @@ impl Control {
         Claims::new(head, &self.mapping.words()[start..end])
     }
 
-    /// Returns the valid filter-wide state; it may become invalid unless stripe 0 is held.
+    /// Returns the active filter-wide state. Without stripe 0 it may be replaced while it is read.
     #[must_use]
     #[inline]
     pub fn state(&self) -> State<'_> {
@@ -584,7 +583,7 @@ impl Control {
         state_block.state(state_block.version())
     }
 
-    /// Returns the bytes that the file has at least.
+    /// Returns the least length of the file in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let has_claims = self.claims().has_space();

@@ -1,8 +1,10 @@
 //! The shared words of the file `live`, each with the operations that its protocol consists of.
 //!
-//! The orderings on these words are chosen here and nowhere else, each with its reason and its
-//! partner. Lock words and single-flight gates have their protocol in `locks/`, slots of the log in
-//! `wal/slot.rs`, tables of the image in the file of each. `docs/protocols/` describes them.
+//! This file chooses the memory orderings of its words, each with its reason and its partner. Those
+//! of lock words and single-flight gates are chosen in `locks/`, of slots of the log in
+//! `wal/slot.rs`, of watermarks (durable end, allocated end, newest snapshot) in
+//! `primitives/watermark.rs`, of words that never change in `control.rs`, and of tables of the
+//! image in the file of each. `docs/protocols/` describes them.
 
 use crate::primitives::{AtomicU64, Ordering, fence};
 use crate::wal::slot;
@@ -32,8 +34,7 @@ impl Tail<'_> {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Returns the tail for a caller that draws no conclusion about records from it, or that knows
-    /// its writers to be dead.
+    /// Returns the tail without ordering: as a hint, or when all writers are dead.
     #[must_use]
     #[inline]
     pub fn hint(self) -> u64 {
@@ -46,7 +47,7 @@ impl Tail<'_> {
     }
 }
 
-/// The starts of damaged snapshots; 0 for none. They order nothing.
+/// The starts of damaged snapshots; 0 for none. Relaxed: no other data depends on them.
 #[derive(Debug, Clone, Copy)]
 pub struct DamagedSnapshots<'a>(pub(super) &'a [AtomicU64]);
 
@@ -70,7 +71,8 @@ impl DamagedSnapshots<'_> {
     }
 }
 
-/// A cache of the latest time, doubled, plus one if it came with its key. It orders nothing.
+/// A cache of the latest time, doubled, plus one if it came with its key. Relaxed: no other data
+/// depends on it.
 #[derive(Debug, Clone, Copy)]
 pub struct LatestTime<'a>(pub(super) &'a AtomicU64);
 
@@ -96,10 +98,10 @@ impl LatestTime<'_> {
     }
 }
 
-/// Marks an announcement that has not ended; LSNs are below.
+/// The bit of an announcement that has not ended. LSNs are smaller than this bit.
 const OPEN: u64 = 1 << 63;
 
-/// The tail when the holder of stripe 0 was last about to write: its records begin there or beyond.
+/// A lower bound of the LSNs that the holder of stripe 0 is writing.
 #[derive(Debug, Clone, Copy)]
 pub struct EventsFrom<'a>(pub(super) &'a AtomicU64);
 
@@ -107,8 +109,8 @@ impl EventsFrom<'_> {
     /// Announces records of stripe 0 from this LSN on, for the holder of the stripe.
     #[inline]
     pub fn announce(self, lsn: u64) {
-        // Relaxed: comes before the Release of `slot::reserve`. Others read it only after this
-        // process has died.
+        // Relaxed: the Release of `slot::reserve` orders this store before the reservation. Others
+        // read it only after this process has died.
         self.0.store(lsn | OPEN, Ordering::Relaxed);
     }
 
@@ -130,8 +132,8 @@ impl EventsFrom<'_> {
     }
 }
 
-/// A request that writers wait for a checkpoint: 0 without one, otherwise counted up by the
-/// checkpoint's progress. A hint, which orders nothing.
+/// The request for a checkpoint, for which writers wait: 0 if there is none. The checkpoint
+/// increments it as it works. A hint, which orders nothing.
 #[derive(Debug, Clone, Copy)]
 pub struct CheckpointRequest<'a>(pub(super) &'a AtomicU64);
 
@@ -158,7 +160,8 @@ impl CheckpointRequest<'_> {
     /// Shows progress of a checkpoint that writers may wait for.
     pub fn advance(self) {
         if self.is_open() {
-            // If the wait has ended meanwhile, this restarts it until a handle ends it.
+            // If another handle closed the request just before, this reopens it until the next
+            // close.
             self.0.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -169,7 +172,7 @@ impl CheckpointRequest<'_> {
     }
 }
 
-/// The LSN of the newest record of the durable end. A hint, which orders nothing.
+/// The LSN of the newest `Durable` record. A hint, which orders nothing.
 #[derive(Debug, Clone, Copy)]
 pub struct LastNote<'a>(pub(super) &'a AtomicU64);
 
@@ -186,29 +189,29 @@ impl LastNote<'_> {
     }
 }
 
-/// The number of slots that may be empty without a held stripe: of batches and durability records
-/// in progress or of dead writers, and of stripes released without repair. Relaxed: a count that is
-/// read when all processes that could change it are dead.
+/// The number of slots that may be empty although no stripe is held for them: slots of batches and
+/// `Durable` records, in progress or of dead writers, and of stripes released without repair.
+/// Relaxed: it is read when all processes that could change it are dead.
 #[derive(Debug, Clone, Copy)]
 pub struct UnheldSlots<'a>(pub(super) &'a AtomicU64);
 
 impl UnheldSlots<'_> {
-    /// Counts a slot, before it is reserved, or a slot that stays empty.
+    /// Adds a slot: before its reservation, or because it stays empty.
     pub fn add(self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a slot no longer: it is published.
+    /// Removes a slot: it is published, or was not reserved.
     pub fn remove(self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Counts the slots of a batch, before they are reserved.
+    /// Adds the slots of a batch, before their reservation.
     pub fn add_all(self, slots: u64) {
         self.0.fetch_add(slots, Ordering::Relaxed);
     }
 
-    /// Counts the slots of a batch no longer: all are published or void.
+    /// Removes the slots of a batch: all are published or void, or none was reserved.
     pub fn remove_all(self, slots: u64) {
         self.0.fetch_sub(slots, Ordering::Relaxed);
     }
@@ -229,7 +232,7 @@ const DISTRUSTED: u64 = 4;
 /// With `RETIRED`: the filter is altered, and its handles open it again.
 const ALTERED: u64 = 8;
 
-/// What happened to an image: nothing, as long as the word is 0.
+/// The status flags of an image; 0 in normal use.
 #[derive(Debug, Clone, Copy)]
 pub struct Status<'a>(&'a AtomicU64);
 
@@ -269,12 +272,12 @@ impl<'a> Status<'a> {
         self.0.fetch_or(RETIRED, Ordering::Release);
     }
 
-    /// As [`Status::retire`], because the filter is altered. The next owners of the stripes see the
-    /// mark by the release of the locks.
+    /// Retires the image because of an alteration. Later owners of a stripe see the flag through
+    /// the release of its lock.
     pub fn retire_to_alter(self) {
         self.0.fetch_or(RETIRED | ALTERED, Ordering::Release);
-        // Release fence: pairs with the Acquire fence in `answers`. Whoever reads what is stored or
-        // freed after it sees the mark.
+        // Release fence: pairs with the Acquire fence in `answers`. A reader that sees a later
+        // store, or freed memory, also sees the flag.
         fence(Ordering::Release);
     }
 
@@ -285,8 +288,8 @@ impl<'a> Status<'a> {
         self.0.load(Ordering::Acquire) & ALTERED != 0
     }
 
-    /// Returns whether what was read from the image before may be given as an answer: if not, the
-    /// filter may have changed by then, or the memory that was read may have been freed.
+    /// Returns whether values read before this call are valid. They are not after an alteration:
+    /// the filter may have changed, or the memory may be freed.
     #[must_use]
     #[inline]
     pub fn answers(self) -> bool {
@@ -311,7 +314,8 @@ impl<'a> Status<'a> {
     }
 }
 
-/// The number of inserts refused as too late since the image was made. It orders nothing.
+/// The number of inserts refused as too late since the image was made. Relaxed: no other data
+/// depends on it.
 #[derive(Debug, Clone, Copy)]
 pub struct Refused<'a>(pub(super) &'a AtomicU64);
 
@@ -343,14 +347,15 @@ impl Incarnation<'_> {
 
     /// Raises the incarnation by one, for the process that has taken the slot. Returns it.
     pub fn raise(self) -> u64 {
-        // Release: pairs with the Acquire in `read`: its readers treat older incarnations as dead.
+        // Release: pairs with the Acquire in `read`, whose callers treat older incarnations as
+        // dead. Acquire: pairs with the Release of the raise before.
         self.0.fetch_add(1, Ordering::AcqRel).saturating_add(1)
     }
 }
 
-/// A time of the filter (0 if no clock has moved it yet), and the reading of a clock at that time:
-/// the base of times by that clock. `engine/time.rs` describes its use. Relaxed: the second word
-/// never changes, and is consistent with any raised value of the first.
+/// A time base: a time of the filter (0: none yet) and the clock's reading at that time. Relaxed:
+/// only the first word changes, and each of its values fits the second word.
+/// `engine/clock_to_time.rs` describes its use.
 #[derive(Debug, Clone, Copy)]
 pub struct TimeWords<'a>(&'a [AtomicU64; 2]);
 

@@ -3,21 +3,19 @@
 //!
 //! The word is zero if free. Otherwise it contains, from the lowest bit: *waiters* (1 bit: a thread
 //! may wait for the word), the owner's slot plus one (15 bits), the owner's incarnation (48 bits).
-//! The waiters bit alone means *offered*: the lock is free, but for a thread that has waited.
-//! Invariants:
-//! - Only an owner frees or offers its word; only a waiter sets the waiters bit; only a waiter that
-//!   found the owner dead replaces one owner by another, and only an owner that took the lock over
-//!   gives it back to the dead one. Each is a compare-and-swap, so at any time at most one live
-//!   thread considers itself the owner.
-//! - An owner that finds the waiters bit offers the lock and wakes one sleeper. A caller that comes
-//!   to an offered lock gives way once: until the word changes, or for [`TURN`]. From then on it is
-//!   a waiter like the others. So an owner that comes back at once does not overtake a waiter, and
-//!   a waiter that was woken and then died or was stopped delays others by [`TURN`] once.
+//! The waiters bit alone means *offered*: the lock is free, but only a thread that has waited may
+//! take it. Invariants:
+//! - The owner frees or offers the word, and may withdraw its offer. A waiter sets the waiters bit.
+//!   A waiter replaces an owner that it found dead; that new owner may give the word back to the
+//!   dead one. Each change is a compare-and-swap, so at most one live thread is the owner.
+//! - An owner that finds the waiters bit offers the lock and wakes one sleeper. A new caller that
+//!   finds an offered lock waits once: [`LOOKS`] reads, then a sleep of [`TURN`]. After that it
+//!   competes like any waiter. So an owner that returns at once cannot starve others, and a waiter
+//!   that was woken and then died or was stopped delays each caller once.
 //! - A thread that takes an offered lock keeps the waiters bit, because others may still sleep. The
 //!   bit goes when an owner offers the lock and finds no sleeper.
-//! - No wakeup is relied upon: each wait is bounded, so a lost wakeup (its waker or the woken
-//!   thread died) costs at most [`PATIENCE`]. It is therefore also harmless that the futex compares
-//!   the low half only.
+//! - No wakeup is required: each sleep is bounded, so a lost wakeup costs at most [`PATIENCE`]. The
+//!   futex compares only the low half of the word, which is harmless for the same reason.
 //!
 //! All threads of a handle share its slot and incarnation; among them the word is a plain mutex.
 //! What the lock guards, and the repair after a takeover, are handled elsewhere.
@@ -36,21 +34,19 @@ const SLOT_MASK: u64 = (1 << (INCARNATION_SHIFT - SLOT_SHIFT)) - 1;
 /// A word that is not free, and has no owner.
 const NOBODY: u64 = 1 << INCARNATION_SHIFT;
 
-/// The longest sleep between two checks whether the owner is alive, and the minimum wait for a live
-/// owner.
+/// The longest sleep between two liveness checks. A live owner is waited for at least as long.
 const PATIENCE: Duration = patience(Duration::from_millis(10));
-/// The longest time that a caller gives way to a thread to which the lock was offered: longer than
-/// it takes that thread to run, unless it is stopped or dead.
+/// The sleep of a caller that gives way to a thread to which the lock was offered. Timers add some
+/// 50 µs; that thread needs less to run, unless it is stopped or dead.
 const TURN: Duration = patience(Duration::from_micros(1));
-/// The sleep before the first check, and the shortest one. A live owner rarely holds a stripe that
-/// long, so most checks find a dead one. If interleavings are explored, all sleeps have the full
-/// length.
+/// The first and shortest sleep. Live owners rarely hold a stripe that long, so most checks find a
+/// dead one. Models (loom, shuttle) use the full length.
 const FIRST_SLEEP: Duration =
     if cfg!(any(loom, shuttle)) { PATIENCE } else { patience(Duration::from_millis(1)) };
 
 /// Reads of a held word before sleeping: an insert holds its stripe for some hundred nanoseconds,
-/// which is less than falling asleep takes. If interleavings are explored, each read doubles them,
-/// so there is one.
+/// which is less than falling asleep takes. Models use one read: each further read doubles the
+/// number of interleavings.
 const LOOKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
 
 /// The owner of a stripe: a handle's session slot, and its incarnation among the slot's holders.
@@ -125,8 +121,8 @@ pub fn held_now(word: &AtomicU64) -> u64 {
     word.load(Ordering::Relaxed) & !WAITERS
 }
 
-/// Returns the holder of a lock, by a read-modify-write of the word: whoever locks later sees what
-/// the caller stored before, and a lock of the caller's own handle that is not released is seen.
+/// Returns the holder of a lock, by a read-modify-write of the word: later lockers see the caller's
+/// earlier stores, and the caller sees every lock that its own handle still holds.
 #[must_use]
 pub fn holder_in_order(word: &AtomicU64) -> Option<Owner> {
     // An empty change, because locks and unlocks are read-modify-writes too. AcqRel: pairs with the
@@ -140,8 +136,8 @@ pub fn holder_in_order(word: &AtomicU64) -> Option<Owner> {
 pub enum Acquired {
     /// It was free: the guarded data is whole.
     Free,
-    /// This owner died while holding it: the guarded data may be half changed. It is the caller
-    /// itself if the word was damaged and contained no owner.
+    /// This owner died while holding it: the guarded data may be half changed. If the word was
+    /// damaged and named no owner, this is the caller.
     TakenOver(Owner),
 }
 
@@ -180,7 +176,7 @@ pub fn lock(word: &AtomicU64, owner: Owner, judge: &dyn Fn(Owner) -> Verdict) ->
 }
 
 /// Takes the lock if it becomes free within the time that an insert usually holds it; never sleeps.
-/// Returns whether it was taken. A caller that cannot wait gives way no longer than that.
+/// Returns whether it was taken. Takes an offered lock too, after the same number of reads.
 #[must_use]
 #[cold]
 pub fn try_lock_briefly(word: &AtomicU64, owner: Owner) -> bool {
@@ -209,11 +205,11 @@ fn look_until(word: &AtomicU64, wanted: impl Fn(u64) -> bool) -> u64 {
     seen
 }
 
-/// Gives way to the threads that the lock was offered to, until one took it or had its time.
+/// Lets a waiting thread take the offered lock first, for one [`TURN`] at most.
 #[cold]
 fn give_way(word: &AtomicU64) {
     if look_until(word, |seen| seen != OFFERED) == OFFERED {
-        // Sleeps without the futex: a thread that takes the lock now need not wake this one.
+        // Plain sleep: nobody needs to wake this thread.
         primitives::sleep(TURN);
     }
 }
@@ -228,7 +224,7 @@ fn lock_contended(
     if word.load(Ordering::Relaxed) == OFFERED {
         give_way(word);
     }
-    // No waiters bit yet: an owner that finds it has to offer the lock, which takes longer.
+    // The waiters bit is not set yet: it would make the unlock slower.
     if look_until(word, |seen| matches!(seen, 0 | OFFERED)) == 0 && try_lock(word, owner) {
         return Some(Acquired::Free);
     }
@@ -247,8 +243,8 @@ fn lock_contended(
             continue;
         }
         let waited_for = seen | WAITERS;
-        // Relaxed: a mark for the thread that unlocks, without data. As a read-modify-write it does
-        // not break the chain from an earlier unlock's Release to a takeover's Acquire.
+        // Relaxed: a mark for the thread that unlocks, without data. A read-modify-write keeps the
+        // release sequence of the last unlock intact.
         if seen != waited_for
             && word
                 .compare_exchange(seen, waited_for, Ordering::Relaxed, Ordering::Relaxed)
@@ -276,16 +272,16 @@ fn lock_contended(
             Verdict::Wait | Verdict::Abandon => continue,
             Verdict::Dead => {}
         }
-        // Acquire: partner is the unlock before the dead owner's lock. `judge` has synchronised
-        // with the dead owner's own stores; the owner left no Release behind.
+        // Acquire: pairs with the last unlock. The dead owner's stores are visible through `judge`.
         if word.compare_exchange(waited_for, ours, Ordering::Acquire, Ordering::Relaxed).is_ok() {
             return Some(Acquired::TakenOver(silent.unwrap_or(owner)));
         }
     }
 }
 
-/// Returns the next sleep: a quarter of the total sleep so far, at most [`PATIENCE`]. A death is
-/// then noticed at most a quarter later than the kernel needs to end the process.
+/// Returns the next sleep: a quarter of the total sleep so far, at least [`FIRST_SLEEP`] and at
+/// most [`PATIENCE`]. So the delay of noticing a death is at most a quarter of the time waited, or
+/// the first sleep.
 fn next_sleep(slept: Duration) -> Duration {
     (slept / 4).clamp(FIRST_SLEEP, PATIENCE)
 }
@@ -304,9 +300,9 @@ pub fn unlock(word: &AtomicU64, owner: Owner) -> Result<Released, Lost> {
     }
 }
 
-/// Writes the dead owner, from which a lock was taken over, into its word again, because nothing
-/// was repaired: the next caller takes it over, and repairs. If `dead` is the owner itself (the
-/// word was damaged), the word names nobody again.
+/// Returns a lock that was taken over to its dead owner, because nothing was repaired. The next
+/// caller takes it over again and repairs. If `dead` is the owner itself (the word was damaged),
+/// the word names nobody again.
 ///
 /// # Errors
 /// [`Lost`], as [`unlock`].
@@ -332,9 +328,8 @@ fn unlock_contended(word: &AtomicU64, owner: Owner, found: u64) -> Result<Releas
         return Err(Lost);
     }
     if !futex::wake_one(word) {
-        // Nobody would accept the offer, except a thread that is awake. Relaxed: as a
-        // read-modify-write it does not break the chain from the Release above to the next lock's
-        // Acquire. If it fails, that thread has accepted.
+        // No thread sleeps, so the offer is withdrawn. If this fails, an awake thread took the
+        // lock. Relaxed: a read-modify-write keeps the release sequence of the offer intact.
         let _ = word.compare_exchange(OFFERED, 0, Ordering::Relaxed, Ordering::Relaxed);
     }
     Ok(Released::Offered)

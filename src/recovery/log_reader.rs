@@ -1,9 +1,9 @@
 //! The log as recovery reads it: across timelines, up to its end, and with damage distinguished
 //! from the end.
 //!
-//! Where a timeline begins, all lower ones end: their records from that LSN on are ignored, even if
-//! they are valid. The reader never returns to a lower timeline, so records left behind by an
-//! earlier recovery can never join newer ones.
+//! A timeline ends where the next one begins: its later records are ignored, even valid ones. The
+//! reader never goes back to a lower timeline, so records left behind by an earlier recovery can
+//! never join newer ones.
 //!
 //! After a power cut the log ends at the first slot that is empty or invalid. After the death of
 //! all processes on a running kernel (`tail` is known then), empty slots below the tail belong to
@@ -37,15 +37,15 @@ pub struct LogReader {
     segments: Vec<SegmentHeader>,
     /// Segments that stay mapped, by timeline and first LSN.
     held: BTreeMap<(u64, u64), Segment>,
-    /// The oldest version of a segment's format; the newest without segments.
+    /// The oldest format version of any segment; the current version if there is none.
     version: u32,
     /// Timelines with the LSN at which each began, ascending.
     timelines: Vec<(u64, u64)>,
     /// The first LSNs of segments that are durable, if all their slots are complete.
     synced: Mutex<Vec<u64>>,
-    /// The log is read up to here, wherever it ends.
+    /// Reading stops at this LSN at the latest.
     limit: Hint,
-    /// The segment that was read last, if it stays mapped until another one is read.
+    /// A cache of the segment read last, for callers that read the log in parts.
     latest: Option<Mutex<Option<Segment>>>,
 }
 
@@ -56,7 +56,7 @@ pub struct Prefix {
     pub stop: u64,
     /// Slots below `stop` that were never written.
     pub gaps: Vec<u64>,
-    /// The number of records read, VOIDs included.
+    /// The number of slots read: records, VOIDs and gaps.
     pub records: u64,
 }
 
@@ -68,8 +68,7 @@ impl Prefix {
     }
 }
 
-/// Checks that a segment contains the same start of its timeline as the previous one, if both are
-/// of the same timeline.
+/// Checks that two segments of one timeline have the same timeline start.
 ///
 /// # Errors
 /// [`Error::Damaged`].
@@ -120,7 +119,7 @@ impl LogReader {
         Self { directory, segments, held, version, timelines, synced, limit, latest }
     }
 
-    /// Creates the log of these segments of a directory, as [`LogReader::of`]; they stay mapped.
+    /// As [`LogReader::of`], from segments that are already mapped and stay so.
     #[must_use]
     pub(crate) fn of_mapped(directory: PathBuf, segments: Vec<Segment>) -> Self {
         let headers = segments.iter().map(|segment| *segment.header()).collect();
@@ -247,8 +246,7 @@ impl LogReader {
         Ok(self.segments().first().map_or(1, |segment| segment.first))
     }
 
-    /// As [`LogReader::read`], from the end of a prefix, which it extends. The prefix contains the
-    /// records read even after an error.
+    /// Continues reading at the end of `prefix` and extends it, also if an error follows.
     ///
     /// # Errors
     /// As [`LogReader::read`].
@@ -276,7 +274,7 @@ impl LogReader {
             if self.is_at_limit(prefix) {
                 return read.map(|_| ());
             }
-            // Too many gaps are the error to report, rather than what reading met behind them.
+            // If there are too many gaps, report that, not the error found behind them.
             if let (Some((_, unfinished)), None) = (of_last, end) {
                 self.check_gaps(unfinished, prefix)?;
             }
@@ -284,17 +282,16 @@ impl LogReader {
                 return Err(self.missing(prefix.stop, end));
             }
         }
-        // Live writers may have filled a slot and recorded its durability since it was read as
-        // empty.
+        // With live writers a slot read as empty may be filled, and noted as durable, by now.
         if !matches!(known, KnownExtent::WritersLive { .. }) {
             self.check_rest(media, prefix)?;
         }
         Ok(())
     }
 
-    /// Returns `known`, unless more slots are empty than dead writers can have left, all of them
-    /// above the durable end. In that case the device was removed while the machine kept running,
-    /// and came back without the writes that were not durable.
+    /// Returns `known`, or [`KnownExtent::DeviceLost`] if more slots above the durable end are
+    /// empty than dead writers can leave. Then the device lost writes while the machine kept
+    /// running.
     fn without_lost(
         &self,
         media: &dyn Media,
@@ -336,8 +333,7 @@ impl LogReader {
             if self.is_at_limit(prefix) {
                 return Ok(false);
             }
-            // Allocated ahead, beyond what became the timeline's end, by a handle that died. The
-            // next recovery may have died too before it removed the segment.
+            // A segment beyond the timeline's end: allocated ahead, and not removed by recovery.
             if end.is_some_and(|end| end <= segment.first) {
                 break;
             }
@@ -387,8 +383,8 @@ impl LogReader {
         Ok(true)
     }
 
-    /// Checks that no more slots are empty than allowed. Otherwise some of them are damage, it is
-    /// unknown which, and the prefix stops at the first.
+    /// Checks that no more slots are empty than allowed. Otherwise some gaps are damage. Nobody
+    /// knows which, so the prefix ends at the first gap.
     fn check_gaps(&self, unfinished: u64, prefix: &mut Prefix) -> Result<()> {
         let count = prefix.gaps.len();
         if count as u64 <= unfinished {
@@ -399,15 +395,14 @@ impl LogReader {
         Err(self.at(prefix.stop, expected, format!("{count}")))
     }
 
-    /// Searches beyond the end for a record which proves that the log was durable further: then it
-    /// is damaged, not torn.
+    /// Looks behind the end for a `Durable` record that names a later LSN. It proves damage.
     fn check_rest(&self, media: &dyn Media, prefix: &Prefix) -> Result<()> {
         let timeline = self.last_timeline();
         let of_timeline = self.segments.iter().filter(|segment| segment.timeline == timeline);
         for header in of_timeline.filter(|header| header.end() > prefix.stop) {
             let (timeline, first, uuid) = (header.timeline, header.first, header.uuid);
             let from = prefix.stop.max(first);
-            // Most of a new segment is a hole, which would take memory if it was read.
+            // Do not read the hole at the end of a new segment: that would take memory.
             let end = match self.held.contains_key(&(timeline, first)) {
                 true => header.end(),
                 false => SegmentFile::open(media, timeline, first, uuid, Access::Read)?
@@ -470,12 +465,11 @@ impl LogReader {
         }
     }
 
-    /// Makes the prefix durable from `from` on, with gaps voided, so that a new timeline may build
-    /// on it, segment by segment. Pages from `durable` on ([`KnownExtent::made_durable`]; 0 for
-    /// copies) are dirtied first, because an earlier sync may have failed and left them clean. The
-    /// file is opened before that, because the system reports a failure to descriptors that were
-    /// open at the time. Pages below `durable` are synced too: a program may have rewritten
-    /// their content.
+    /// Voids the gaps and syncs the prefix from `from` on, segment by segment, so that a new
+    /// timeline may build on it. Pages from `durable` on ([`KnownExtent::made_durable`]; 0 for
+    /// copies) are dirtied first: a failed sync may have marked them clean. The file is opened
+    /// before that, so this descriptor receives a write error. Pages below `durable` are synced
+    /// too, because another program may have rewritten them.
     ///
     /// # Errors
     /// [`Error::Io`]; then nothing may build on the prefix.
@@ -496,8 +490,8 @@ impl LogReader {
         Ok(())
     }
 
-    /// Makes the segments before the last durable while the log is read, until `enough` is set. A
-    /// failure is ignored: [`LogReader::make_durable`] does what was not done, or failed.
+    /// Makes the segments before the last durable while the log is read, until `enough` is set.
+    /// Errors are ignored: [`LogReader::make_durable`] syncs every segment that is missing here.
     pub fn sync_ahead(&self, media: &dyn Media, (from, durable): (u64, u64), enough: &Hint) {
         for (header, end) in self.before_last(from) {
             let synced = || self.sync_segment(media, header, (from, durable), (end, &[]));
@@ -543,7 +537,7 @@ impl LogReader {
         let (timeline, first, uuid) = (header.timeline, header.first, header.uuid);
         let file = SegmentFile::open(media, timeline, first, uuid, Access::Write)?;
         if file.allocated_bytes()? < header.bytes() {
-            // A program that copied the file may have left out pages of zeros.
+            // A copy of the file may have holes instead of zero pages.
             file.allocate(from.clamp(first, end), end)?;
         }
         let segment = file.map(Access::Write)?;

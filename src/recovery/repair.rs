@@ -1,12 +1,11 @@
 //! Repair of a stripe whose owner died: the record that was left half applied is applied again.
 //!
-//! A dead owner leaves at most one record, or the rest of one batch, that the stripe's sums have
-//! not counted: it counts each before it begins the next. Applying these records again completes
-//! them, wherever they were interrupted ([`Image::apply`]). For kinds whose operations are not
-//! idempotent, the partial change is [undone](ebbtide_core::block::undo_log) first. Blocks that
-//! were marked as being changed, but not yet changed, are marked as whole. Slots in the log that
-//! were reserved and not filled are voided. A repairer that dies leaves the stripe unchanged, or
-//! partly repaired.
+//! An owner counts each record before the next one. So a dead owner leaves at most one record that
+//! the stripe's sums do not count, or the uncounted rest of one batch. Applying these records again
+//! completes them, wherever they were interrupted ([`Image::apply`]). For kinds whose operations
+//! are not idempotent, the partial change is [undone](ebbtide_core::block::undo_log) first. Odd
+//! block versions are made even. Slots in the log that were reserved and not filled are voided. If
+//! a repairer dies, the next owner starts the repair again.
 //!
 //! The caller holds the stripe.
 
@@ -22,13 +21,13 @@ use std::sync::Arc;
 /// Returns the LSN from which a record of the stripe may have to be applied; `None` if there cannot
 /// be one.
 ///
-/// `newest` is the start of the newest snapshot: it was made while the stripe was held, so all
-/// earlier records are applied.
+/// `newest` is the start of the newest snapshot. Its writer held this stripe after that LSN, so all
+/// earlier records of the stripe are applied.
 #[must_use]
 pub fn from(image: &Image, index: usize, newest: u64) -> Option<u64> {
     let header = image.header();
     let first = match index {
-        // Stripe 0 has few records, so a writer stores the earliest possible slot beforehand.
+        // The writer of stripe 0 announces a lower bound before it writes.
         0 => header.events_from().read(),
         _ => Some(header.stripe(index).sums().lsn.saturating_add(1)),
     };
@@ -40,8 +39,8 @@ pub fn from(image: &Image, index: usize, newest: u64) -> Option<u64> {
 pub enum Repaired {
     /// The stripe.
     Whole,
-    /// Nothing yet: stripe 0 must be repaired first, and be held meanwhile. Its owner was clearing
-    /// the filter, or records of the stripe may belong to banks that a batch's events open.
+    /// Nothing: stripe 0 must be repaired first and held. A clear is unfinished, or the batch has
+    /// events that are not applied.
     NeedsStripe0,
 }
 
@@ -68,8 +67,8 @@ pub fn stripe(
     for segment in segments {
         let Some(from) = from else { break };
         let places = empty_slots::places(segment, from, tail);
-        // An empty slot may be the dead owner's: once the stripe is released, nothing accounts for
-        // it any more. If it belongs to a live writer, that writer takes the next slot.
+        // An empty slot may belong to the dead owner, and no count would include it after the
+        // release. A live writer of such a slot takes another one.
         empty_slots::void(segment, places.clone())
             .map_err(Error::io("write back", segment.header().path(image.media().path())))?;
         for lsn in places {
@@ -124,9 +123,9 @@ impl Repairing<'_> {
         Ok(())
     }
 
-    /// Returns whether an ordinary stripe must wait for stripe 0: this is a clear that stripe 0 has
-    /// not counted, or a batch with records of the stripe and with events that the state block does
-    /// not contain.
+    /// Returns whether an ordinary stripe must wait for stripe 0. True for a clear that stripe 0
+    /// has not counted. Also for a batch with a record of this stripe and an event that the state
+    /// block lacks.
     fn needs_stripe_0(&self, group: Group<'_>) -> bool {
         let Self { image, index, .. } = *self;
         let header = image.header();
@@ -145,8 +144,8 @@ impl Repairing<'_> {
     }
 }
 
-/// Undoes the unfinished change of the owner of an ordinary stripe (from 0), if it cannot simply be
-/// repeated.
+/// Restores the words noted for undo, if the last change of an ordinary stripe (counted from 0) is
+/// unfinished.
 fn undo(image: &Image, stripe: usize) {
     for (_, bank) in image.banks().iter() {
         let undo = bank.undo(stripe);
@@ -154,7 +153,7 @@ fn undo(image: &Image, stripe: usize) {
             continue;
         };
         let (header, block) = bank.block(begun.block as usize);
-        // If its LSN is another one, the change was completed: the LSN is set after the last word.
+        // A different LSN means that the change is complete: the LSN is stored last.
         if header.lsn() == begun.lsn {
             undo.take_back(block.own, block.cells);
         }

@@ -1,8 +1,8 @@
-//! Hands out the files of images to other processes: one thread for all filters of the process, and
-//! usually one socket, which has a name in the directory of each.
+//! Gives other processes descriptors of bank files. One thread serves all filters of the process.
+//! Usually one socket is enough; it is linked into the directory of each filter.
 //!
-//! Who asks sends a descriptor of the file `live`. It proves the right to read or to write the
-//! filter, and gets a descriptor of the image with the same right.
+//! A client sends a descriptor of the file `live`, which proves its right to read or write. The
+//! server answers with a descriptor of the bank file with the same right.
 
 use crate::media::HandedOut;
 use crate::media::disk::bank_memory::socket::{address, receive, send};
@@ -27,10 +27,10 @@ use std::time::Duration;
 /// The time to wait for the question of a process that has connected.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// The pause after a call that the system refuses, as without a free descriptor.
+/// The pause after a failed system call, for example when no descriptor is free.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The number of processes that can wait for an answer.
+/// The backlog of the listening socket.
 const WAITING: i32 = 64;
 
 static SERVER: PerProcess<Server> = PerProcess::new();
@@ -46,7 +46,7 @@ struct State {
     /// Wakes the thread; made with it.
     wake: Option<Arc<OwnedFd>>,
     thread: Option<JoinHandle<()>>,
-    /// The number of the thread that serves; one that finds another number here ends.
+    /// The generation of the server thread. A thread with an older number ends.
     serving: u64,
 }
 
@@ -61,11 +61,11 @@ struct Given {
     name: ((u64, u64), String),
 }
 
-/// A socket with a name in the directory of each filter of one owner on its file system.
+/// A socket for all filters of one owner on one file system; linked into each directory.
 #[derive(Debug)]
 struct Socket {
     listening: Unshared,
-    /// The named end, opened only to be given further names.
+    /// An `O_PATH` descriptor of the socket's node, used to link it under further names.
     node: OwnedFd,
     device: u64,
     /// User and group of the filters.
@@ -105,7 +105,7 @@ pub(super) fn hand_out(
     let found = fstat(directory.descriptor()?)?;
     let named = ((found.st_dev, found.st_ino), name.to_owned());
     state.given.insert(number, Given { live, file: file.clone(), socket, name: named });
-    // From here on dropping it takes everything back.
+    // From here on an error drops `handing`, which undoes all of this.
     let (directory, name) = (directory.clone(), name.to_owned());
     let handing = Handing { number, directory, name, guard: Guard::new() };
     let served = state.serve(server);
@@ -122,7 +122,7 @@ impl Drop for Handing {
         if let Some(given) = state.given.remove(&self.number)
             && state.is_own_name(&given, &self.directory)
         {
-            // A leftover is replaced by the next process that uses the name.
+            // If this fails, the next process with this name replaces the file.
             let _ = self.directory.remove(&self.name);
         }
         state.wake();
@@ -136,8 +136,8 @@ impl Drop for Handing {
 }
 
 impl State {
-    /// Returns whether the socket's name is still that of a file which is handed out no more.
-    /// Another filter in the same place may have it since, of this process or of another one.
+    /// Returns whether the name still links to our socket and no other entry uses it. A newer
+    /// filter in the same directory may have taken the name.
     fn is_own_name(&self, given: &Given, directory: &Directory) -> bool {
         let identity = |found: Stat| (found.st_dev, found.st_ino);
         let found = directory.stat(&given.name.1).map(identity).ok();
@@ -154,7 +154,7 @@ impl State {
         let known = self.sockets.iter().filter_map(Weak::upgrade);
         let owner = directory.owner();
         let mut known = known.filter(|socket| (socket.device, socket.owner) == (device, owner));
-        // It may have too many names, or have lost its last one.
+        // Linking fails if the socket has too many links, or none left.
         if let Some(socket) = known.find(|socket| socket.get_name(directory, name).is_ok()) {
             return Ok(socket);
         }
@@ -163,7 +163,7 @@ impl State {
         Ok(socket)
     }
 
-    /// Starts the thread, or tells it that there is more.
+    /// Starts the thread, or wakes it so that it reads the list again.
     fn serve(&mut self, server: &'static Server) -> io::Result<()> {
         if self.thread.is_some() {
             self.wake();
@@ -199,7 +199,7 @@ impl Socket {
             Ok(File::from(above_standard_streams(made)?))
         })?;
         bind(listening.file()?, &address(directory, name)?)?;
-        // Whoever reaches the directory may ask; what is asked for is checked.
+        // Anyone with access to the directory may connect. `answer` checks the right.
         let descriptor = directory.descriptor()?;
         chmodat(descriptor, name, Mode::from_raw_mode(0o666), AtFlags::empty())?;
         directory.give_to_owner(name);
@@ -218,7 +218,7 @@ impl Socket {
 }
 
 impl Server {
-    /// Answers until another thread does, or nothing is handed out any more.
+    /// Runs until the thread's number is outdated.
     fn run(&self, number: u64, wake: &OwnedFd) {
         loop {
             let sockets = {
@@ -252,17 +252,17 @@ impl Server {
                 loop {
                     let accepted = accept_with(file, flags).map_err(io::Error::from);
                     match accepted.and_then(above_standard_streams) {
-                        // Who asks without a right, or goes away, gets nothing.
+                        // A client without a right, or one that is gone, gets no answer.
                         Ok(asking) => drop(self.answer(&asking)),
                         Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                        // Without a descriptor the caller stays in the queue, and the next poll
+                        // Without a free descriptor the client stays in the backlog, so poll
                         // returns at once.
                         Err(_) => {
                             std::thread::sleep(PAUSE);
                             break;
                         }
                     }
-                    // Whoever ends this thread waits for it, however many ask.
+                    // Check after each client: a thread that closes a filter waits for this one.
                     if self.0.lock().serving != number {
                         return;
                     }
@@ -282,7 +282,7 @@ impl Server {
         };
         let Some(file) = file else { return send(asking, None) };
         let flags = fcntl_getfl(live.as_fd())?;
-        // A descriptor of a path proves nothing.
+        // An `O_PATH` descriptor proves no right to read or write.
         match flags & (OFlags::RWMODE | OFlags::PATH) {
             mode if mode == OFlags::RDWR => send(asking, Some(file.file()?)),
             mode if mode == OFlags::RDONLY => {
