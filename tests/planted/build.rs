@@ -90,10 +90,13 @@ fn build_in(target: &Path, flags: &str, tests: &[Test]) -> Result<Built, String>
 /// Where cargo says that a test's program is.
 fn program(messages: &str, test: Test) -> Result<PathBuf, String> {
     let name = format!("\"name\":\"{}\"", test.name());
+    // The command has the name of the library.
+    let kind = if matches!(test, Test::Core | Test::Lib) { "lib" } else { "test" };
+    let kind = format!("\"kind\":[\"{kind}\"]");
     let found = messages.lines().find_map(|message| {
         let (_, rest) = message.split_once("\"executable\":\"")?;
         let path = rest.split_once('"')?.0;
-        message.contains(&name).then(|| Path::new(path).to_path_buf())
+        (message.contains(&name) && message.contains(&kind)).then(|| Path::new(path).to_path_buf())
     });
     found.ok_or(format!("cargo names no program for {test:?}"))
 }
