@@ -416,7 +416,9 @@ mod tests {
     use super::*;
     use crate::media::Memory;
     use crate::wal::Op;
-    use crate::{Bloom, Clock, Filter, Options};
+    use crate::{Bloom, Clock, Filter, Fingerprint, Options, Timestamp};
+    use ebbtide_core::block::{Block, load};
+    use std::time::Duration;
 
     #[test]
     fn copies_take_at_most_64_mib_however_many_blocks_a_batch_changes() {
@@ -447,5 +449,47 @@ mod tests {
             most = most.max(bytes);
         }
         assert!(most > MOST_COPIED / 2 && overlay.changed.len() > 1200, "{most}");
+    }
+
+    #[test]
+    fn all_blocks_of_a_key_show_its_changes_also_when_copies_are_discarded() {
+        let options = Options::new().clock(Clock::stream()).stripes(1).background(false);
+        let spec = Fingerprint::window(Duration::from_secs(600));
+        let filter = Filter::create_on(Arc::new(Memory::new()), spec, options).expect("a filter");
+        let shared = &filter.engine().shared;
+        let (image, kind) = (&shared.image, shared.kind());
+        let time = 1 << 40;
+        for key in 0..20_000_u64 {
+            let call = filter.call().time(Timestamp::from_unix_micros(time + key));
+            call.insert(key.to_le_bytes()).expect("an insert");
+        }
+        let state_block = image.header().state_block();
+        let words = state_block.words_of(state_block.version());
+        let state = State::new(&words);
+        let payload = mix(77);
+        let of_bank = |since| Record { payload, step: since, time, ..Record::new(Op::Insert) };
+        let records: Vec<_> = state.banks().map(|bank| of_bank(bank.since)).collect();
+        assert!(records.len() > 1, "a burst takes several banks");
+        let read = |blocks: &Blocks<'_>| {
+            let sum = |block: &Block<'_>| block.cells.iter().map(load).fold(0, u64::wrapping_add);
+            blocks.iter().map(|(_, block)| sum(block)).collect::<Vec<_>>()
+        };
+        let of = (kind, &state);
+        for copied in (MOST_COPIED - (70 << 10)..=MOST_COPIED).step_by(512) {
+            let mut overlay = Overlay::new(image.layout(), image.keep_banks());
+            for (number, record) in records.iter().enumerate() {
+                let operation = records::operation(kind, record).expect("an insert");
+                let mask = kind.touches(&state, operation.step);
+                overlay.add(of, mask, &operation, number);
+            }
+            overlay.copied = copied;
+            let mut blocks = |shows| {
+                let key = (payload, shows);
+                overlay.read(of, key, &records, BlockAccess::Held, read).expect("an answer")
+            };
+            let (before, after) = (blocks(false), blocks(true));
+            let changed = before.iter().zip(&after).filter(|(before, after)| before != after);
+            assert_eq!(changed.count(), records.len(), "{copied}: {before:?} {after:?}");
+        }
     }
 }

@@ -255,7 +255,7 @@ impl Queries {
                     return Err(self.shared.would_wait(BLOCK));
                 }
                 self.stripes.wait_for_writers(stripe, &mut idle)?;
-            } else if self.are_whole(hash) {
+            } else if self.are_whole(hash)? {
                 is_held = true;
             } else {
                 // This handle holds the stripe, and what a dead owner left is repaired. The image
@@ -266,9 +266,11 @@ impl Queries {
         }
     }
 
-    /// Returns whether none of a key's blocks is marked as being changed.
-    fn are_whole(&self, hash: u64) -> bool {
-        self.shared.image.banks().locate_to_read(hash).headers.versions().is_some()
+    /// Returns whether none of a key's blocks, in the banks that are in use now, is marked as being
+    /// changed.
+    fn are_whole(&self, hash: u64) -> Result<bool> {
+        self.shared.image.follow()?;
+        Ok(self.shared.image.banks().locate_to_read(hash).headers.versions().is_some())
     }
 
     /// Reads the state block and the key's blocks once; `None` if any of them changed meanwhile.
