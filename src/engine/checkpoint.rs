@@ -1,6 +1,6 @@
 //! Checkpoints: writes a snapshot of the state, and removes the log that it makes superfluous.
 //!
-//! For each block (`snapshot::copy`): take the stripe, copy, release, checksum, write. No caller
+//! For each block (`snapshot::content`): take the stripe, copy, release, checksum, write. No caller
 //! waits longer than one copy. The snapshot gets its name only once the log is durable through its
 //! end; otherwise the state would be ahead of the log. Log and older snapshots are removed
 //! (`reclaim`) only after the directory is synced.
@@ -8,7 +8,7 @@
 use crate::engine::backpressure::{Backpressure, PATIENCE};
 use crate::engine::checkpoint_due;
 use crate::engine::group_commit::GroupCommit;
-use crate::engine::image_trust;
+use crate::engine::lost_pages;
 use crate::engine::reclaim::Reclaim;
 use crate::engine::shared::{Local, Shared};
 use crate::engine::stripes::{HELD, StripeLocks, Wait};
@@ -18,7 +18,7 @@ use crate::locks::handle_stripes::StripeGuard;
 use crate::locks::stripe_lock;
 use crate::media::Media;
 use crate::primitives::{self, Instant, Latch, Mutex};
-use crate::snapshot::copy::{self, State};
+use crate::snapshot::content::{self, State};
 use crate::snapshot::write::SnapshotWriter;
 use crate::snapshot::{ChecksumSeed, SnapshotHeader};
 use crate::telemetry::{Timed, Work};
@@ -174,7 +174,7 @@ impl Checkpoints {
     /// `anew`: writes even if nothing has changed since the newest snapshot, unless that starts at
     /// the tail.
     fn write_checkpoint(&self, anew: bool, wait: Wait) -> Result<u64> {
-        image_trust::check_image(&self.shared)?;
+        lost_pages::check_image(&self.shared)?;
         let header = self.shared.header();
         // Another handle may have written it.
         let newest = header.snapshot().read();
@@ -323,7 +323,7 @@ impl Checkpoints {
             self.backpressure.note_progress();
         }
         // A page that was lost before it was copied is reported by now.
-        image_trust::check_copied(&self.shared, &state.banks)?;
+        lost_pages::check_copied(&self.shared, &state.banks)?;
         Ok(header)
     }
 
@@ -343,7 +343,7 @@ impl Checkpoints {
             }
         };
         let hold = |stripe| Ok(self.hold(stripe, wait)?);
-        copy::save(&mut writer, (kind, image), state, hold, advance)?;
+        content::save(&mut writer, (kind, image), state, hold, advance)?;
         let end = image.header().tail().read();
         let (uuid, timeline) = (self.shared.meta.log_uuid, image.header().identity().timeline);
         writer.finish(SnapshotHeader { uuid, timeline, start, end, frames: 0, bytes: 0 })

@@ -6,7 +6,7 @@
 //! not be waited for.
 
 use crate::engine::Engine;
-use crate::engine::image_trust;
+use crate::engine::lost_pages;
 use crate::engine::maintenance::Tasks;
 use crate::engine::shared::Shared;
 use crate::error::Result;
@@ -38,7 +38,7 @@ fn wait_for_operations(shared: &Shared) {
         // the wait ends.
         let word = header.stripe(index).lock_word();
         while stripe_lock::holder_in_order(word) == Some(ours)
-            && image_trust::check_image(shared).is_ok()
+            && lost_pages::check_image(shared).is_ok()
         {
             primitives::sleep(PAUSE);
         }
@@ -65,7 +65,7 @@ pub(crate) fn finish(engine: &Engine) -> Result<()> {
         engine.time.tend();
         engine.checkpoints.checkpoint()?;
         // The tail in it decides which log is freed, and its ends where the next opener reads to.
-        image_trust::check_image(&engine.shared)?;
+        lost_pages::check_image(&engine.shared)?;
         header.retire();
         free_rest_of_log(&engine.shared);
     }

@@ -1,7 +1,7 @@
 //! The space of the log: maps what is allocated, allocates more, and releases what is durable.
 
 use crate::engine::backpressure::Backpressure;
-use crate::engine::image_trust;
+use crate::engine::lost_pages;
 use crate::engine::shared::Shared;
 use crate::engine::wakeup::RECORDS_PER_WAKEUP;
 use crate::error::Result;
@@ -87,7 +87,7 @@ impl LogSpace {
         let header = self.shared.header();
         // With a lost page, an older tail may lie in segments that were removed; they must not be
         // created again.
-        image_trust::check_image(&self.shared)?;
+        lost_pages::check_image(&self.shared)?;
         loop {
             self.shared.check_writable()?;
             // Without this check, a damaged tail would cause endless allocation.

@@ -22,7 +22,7 @@
 //!   over restarts and reboots, `clock_copy` serves operations that are not written yet;
 //!   `lease_clock` is the time of leases. No other module reads the clock of the filter.
 //! - Common: `stripes` acquires stripes and repairs what a dead owner left; `wakeup` wakes a `task`
-//!   of `background_threads`; `shared` holds what all parts need; `image_trust` checks that the
+//!   of `background_threads`; `shared` holds what all parts need; `lost_pages` checks that the
 //!   image was written back; `small_files` has small and temporary files, `vacant_directory` checks
 //!   a directory before a filter is created, `options_match` the options of an existing one;
 //!   `closing` is the mark of a closed handle, `outcome` an operation and its outcome.
@@ -53,11 +53,11 @@ pub mod events;
 pub mod full_disk;
 pub mod group_commit;
 pub mod held_claims;
-pub mod image_trust;
 pub mod infer;
 pub mod lease_clock;
 pub mod log_space;
 pub mod log_writer;
+pub mod lost_pages;
 pub mod maintenance;
 pub mod open;
 pub mod open_on_full_disk;

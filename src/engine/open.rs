@@ -15,7 +15,7 @@ use crate::engine::small_files::{
     remove_temporaries_of, write_file,
 };
 use crate::engine::vacant_directory::{check_ours, check_vacant};
-use crate::engine::{Engine, image_trust, open_on_full_disk, options_match};
+use crate::engine::{Engine, lost_pages, open_on_full_disk, options_match};
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::image::rare_space;
@@ -215,7 +215,7 @@ fn attach(
     let image = Image::attach(media.clone(), header, meta.layout, &*meta.kind, Access::Write)?;
     image.header().check(media.path())?;
     let engine = assemble(media, meta, options, slots, image)?;
-    image_trust::check_image(&engine.shared)?;
+    lost_pages::check_image(&engine.shared)?;
     engine.shared.check_writable()?;
     check_locks(&engine)?;
     engine.log_space.map_log()?;

@@ -2,7 +2,7 @@
 
 use crate::engine::time::latest_of_stripes;
 use crate::image::Control;
-use crate::snapshot::copy::{beside, copy, shorten};
+use crate::snapshot::content::{beside, copy, shorten};
 use crate::snapshot::write::SnapshotWriter;
 use crate::snapshot::{Content, Frame};
 use ebbtide_core::block::OWN_WORDS;

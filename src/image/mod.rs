@@ -1,7 +1,7 @@
 //! The shared-memory image: the mapped working memory of a filter.
 //!
 //! `control` is the file `live` (control words, sessions, stripe table, state block), `identity`
-//! its header and layout, `unmapped_sessions` what its table of sessions says to those who do not
+//! its header and layout, `previous_image` what an earlier handle left, `unmapped_sessions` what its table of sessions says to those who do not
 //! map it, `rare_space` the space of what few filters use, `words` its control words with their
 //! orderings,
 //! `block_header` the header of a block, `stripe_table` an entry of the table of stripes,
@@ -29,6 +29,7 @@ pub mod mapped_banks;
 pub mod mapped_image;
 pub mod named_banks;
 pub mod positions;
+mod previous_image;
 pub mod rare_space;
 mod room;
 pub mod seqlock;

@@ -1,7 +1,7 @@
 //! The format of a snapshot's file: its header, its frames and their checksums.
 //!
 //! A page with the header (see [`SnapshotHeader`]), then frames without gaps, in this order: the
-//! state, positions, claims, the stripes, the blocks of each bank ([`crate::snapshot::copy`]).
+//! state, positions, claims, the stripes, the blocks of each bank ([`crate::snapshot::content`]).
 //!
 //! | word of a frame | content |
 //! |---|---|
@@ -36,6 +36,18 @@ pub enum Content {
     /// Some of the claims: the latest time and token, then hash, token, beginning and deadline of
     /// each; none if there never was one.
     Claims = 5,
+}
+
+impl Content {
+    /// All contents, by their numbers.
+    pub const ALL: [Self; 5] =
+        [Self::State, Self::Stripe, Self::Block, Self::Positions, Self::Claims];
+
+    /// Returns the content of this number.
+    #[must_use]
+    pub fn of_number(number: u64) -> Option<Self> {
+        Self::ALL.into_iter().find(|&content| content as u64 == number)
+    }
 }
 
 /// A frame without its payload.
@@ -137,10 +149,7 @@ pub fn seal_frames(file: &mut [u8]) {
         let words: Vec<u64> = to_words(head).collect();
         let payload =
             usize::try_from(words[4]).ok().and_then(|words| rest.get(..words.checked_mul(8)?));
-        let content =
-            [Content::State, Content::Stripe, Content::Block, Content::Positions, Content::Claims];
-        let content = content.into_iter().find(|&content| content as u64 == words[0]);
-        let (Some(payload), Some(content)) = (payload, content) else {
+        let (Some(payload), Some(content)) = (payload, Content::of_number(words[0])) else {
             return;
         };
         let frame = Frame { content, bank: words[1] as u32, index: words[2], lsn: words[3] };

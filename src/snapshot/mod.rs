@@ -5,10 +5,10 @@
 //! copy (`start`) and the one after its last (`end`). Replay begins at `start`, and a log that does
 //! not reach `end` is damaged. A snapshot does not depend on kinds.
 //!
-//! `format` is the file's format, `write` and `read` are its frames one after the other, `copy`
-//! copies an image into a snapshot and loads it again.
+//! `format` is the file's format, `write` and `read` are its frames one after the other,
+//! `content` copies an image into a snapshot and loads it again.
 
-pub mod copy;
+pub mod content;
 pub mod format;
 pub mod read;
 pub mod write;

@@ -155,19 +155,9 @@ impl SnapshotReader {
             *to = word;
         }
         let [content, bank, index, lsn, length, checksum] = head;
-        let content = match content {
-            1 => Content::State,
-            2 => Content::Stripe,
-            3 => Content::Block,
-            4 => Content::Positions,
-            5 => Content::Claims,
-            other => {
-                return Err(self.damaged(
-                    at,
-                    "a frame of content 1 to 5".into(),
-                    other.to_string(),
-                ));
-            }
+        let Some(content) = Content::of_number(content) else {
+            let expected = format!("a frame of content 1 to {}", Content::ALL.len());
+            return Err(self.damaged(at, expected, content.to_string()));
         };
         if bank > u32::MAX.into() {
             let expected = "a bank's number in 32 bits".to_owned();

@@ -326,35 +326,3 @@ fn a_batch_that_changes_more_blocks_than_it_keeps_copies_of_answers_as_single_op
     let digests = [&single, &batched].map(|filter| filter.digest().expect("a digest").value);
     assert_eq!(digests[0], digests[1]);
 }
-
-/// Each key has a block in two banks, one of which opens within the batch: both are copied to be
-/// read.
-#[test]
-fn a_batch_in_which_a_bank_opens_keeps_both_blocks_of_a_key_beyond_its_copies() {
-    let made = || {
-        let options = Options::new().hash_seed(9).stripes(8).block_bytes(64 << 10);
-        let options = options.clock(Clock::stream()).max_lead(Duration::from_secs(1 << 20));
-        let options = options.durability(Durability::Never).background(false);
-        let parameters = Parameters::new().with("window", 100_000_000).with("rate", 600_000);
-        let spec = Any::new("time-limited", parameters);
-        Filter::create_on(Arc::new(Memory::new()), spec, options).expect("a filter")
-    };
-    let (single, batched) = (made(), made());
-    let at = |key: u64, millis: u64| {
-        let time = Timestamp::from_unix_micros(START + millis * 1000);
-        Entry::new(key.to_le_bytes()).time(time)
-    };
-    let mut batch = batched.batch();
-    for (millis, present) in [(0, false), (50_000, true), (60_000, true)] {
-        for key in 0..900 {
-            let entry = at(key, millis);
-            let checked = batch.check_and_insert_entry(&entry).expect("an answer");
-            let mut alone = Vec::new();
-            single.check_and_insert_entries(&[entry], &mut alone).expect("an answer");
-            assert_eq!((checked.is_present(), checked), (present, alone[0]), "{key} at {millis}");
-        }
-    }
-    batch.commit().expect("a commit");
-    let digests = [&single, &batched].map(|filter| filter.digest().expect("a digest").value);
-    assert_eq!(digests[0], digests[1]);
-}

@@ -108,7 +108,7 @@ const ENGINE: &[&str] = &[
     "clock_copy",
     "clock_to_time",
     "lease_clock",
-    "image_trust",
+    "lost_pages",
     "shared",
     "small_files",
     "vacant_directory",
@@ -287,7 +287,7 @@ fn log_and_snapshot_see_no_kinds() {
     let mut wrong = Vec::new();
     // What a snapshot holds of an image is apart from how it lies in the file.
     let is_format = |source: &&Source| {
-        ["wal", "snapshot"].contains(&source.room()) && source.name != "snapshot/copy.rs"
+        ["wal", "snapshot"].contains(&source.room()) && source.name != "snapshot/content.rs"
     };
     for source in library().iter().filter(is_format) {
         let rooms = if source.test { BTreeSet::new() } else { source.looks_into() };

@@ -1,4 +1,4 @@
-//! Whether the live image can be trusted.
+//! Whether pages of the live image were lost, so that it cannot be trusted.
 //!
 //! The image is a file that the system writes back. If that fails, pages of it may show older
 //! content at any time: a snapshot of them would be wrong, and answers, too. All that was

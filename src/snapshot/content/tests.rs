@@ -4,7 +4,7 @@ use crate::format::names::FileName;
 use crate::image::identity::Identity;
 use crate::media::Memory;
 use crate::snapshot::ChecksumSeed;
-use crate::snapshot::copy::*;
+use crate::snapshot::content::*;
 use crate::{Bloom, Durability, Error, Filter, Options, Spec};
 use ebbtide_core::block::Layout;
 
