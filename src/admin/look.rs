@@ -5,7 +5,7 @@
 
 use crate::engine::open::read_meta;
 use crate::error::{Error, Result};
-use crate::image::Control;
+use crate::image::previous_image;
 use crate::image::unmapped_sessions::Handles;
 use crate::locks::holder_pids::locked;
 use crate::locks::image_in_use::is_in_use;
@@ -40,7 +40,7 @@ struct Openings {
 
 impl Openings {
     fn of(media: &dyn Media, uuid: u128) -> Result<Self> {
-        let timeline = Control::previous_timeline(media, uuid)?;
+        let timeline = previous_image::timeline(media, uuid)?;
         let handles = Handles::read(media, uuid)?;
         Ok(Self { timeline, count: handles.map_or(0, |handles| handles.openings()) })
     }

@@ -13,7 +13,7 @@ use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::format::header::{HEADER_BYTES, PAGE_BYTES, to_words};
 use crate::format::names::FileName;
-use crate::image::Control;
+use crate::image::previous_image;
 use crate::media::{Access, Media, Memory};
 use crate::meta::Meta;
 use crate::recovery::KnownExtent;
@@ -358,7 +358,7 @@ fn rebuild(
 /// Returns the former extent of the log, according to snapshots, timelines and the image.
 fn told(home: &dyn Media, listing: &Listing, history: &LogReader, meta: &Meta) -> Result<Told> {
     let named = listing.segments.last().map_or(0, |&(timeline, _)| timeline);
-    let timeline = named.max(Control::previous_timeline(home, meta.uuid)?.unwrap_or(0));
+    let timeline = named.max(previous_image::timeline(home, meta.uuid)?.unwrap_or(0));
     // The base of a timeline was made durable before it began.
     let began = history.timelines().map(|(_, start, _)| start).max().unwrap_or(1);
     let mut told = Told { timeline, durable: began, end: began };
@@ -370,7 +370,7 @@ fn told(home: &dyn Media, listing: &Listing, history: &LogReader, meta: &Meta) -
         told.timeline = told.timeline.max(timeline);
         told.durable = told.durable.max(end);
     }
-    if let Some(image) = Control::open_previous(home, meta.uuid, Access::Read)? {
+    if let Some(image) = previous_image::open(home, meta.uuid, Access::Read)? {
         // Their writers are dead. They have no checksum, but must be consistent.
         let (durable, tail) = (image.durable().hint(), image.tail().hint());
         let allocated = image.allocated().hint();

@@ -254,22 +254,19 @@ impl<'a, K> Call<'a, Filter<K>> {
         ask: Precondition,
         count: Option<&Cell<Option<Estimate>>>,
     ) -> Result<Checked> {
-        self.write_request(|engine| {
-            let (hash, weight) = (engine.shared.hash(key), weigh(engine, self.weight)?);
+        self.write_request(|shared| {
+            let (hash, weight) = (shared.hash(key), shared.weigh(self.weight)?);
             let request = Request::new(hash, self.time, weight, ask, self.waits);
             Ok(Request { count, ..request })
         })
     }
 
-    /// Writes what `request` returns, on the engine in use.
+    /// Writes the request that `of` returns, on the engine in use.
     #[inline]
-    fn write_request<'r>(
-        &self,
-        request: impl Fn(&Engine) -> Result<Request<'r>>,
-    ) -> Result<Checked> {
+    fn write_request<'r>(&self, of: impl Fn(&Shared) -> Result<Request<'r>>) -> Result<Checked> {
         let written = self.run(|engine| {
             self.check_durability_of(&engine.shared)?;
-            let request = request(engine)?;
+            let request = of(&engine.shared)?;
             engine.writer.prefetch_to_write(request.asked.hash);
             write::write(&engine.writer, &request)
         })?;
@@ -307,7 +304,7 @@ impl<'a, K> Call<'a, Filter<K>> {
     #[inline]
     fn request(&self, item: &impl Item, hash: u64, ask: Precondition) -> Result<Request<'_>> {
         let (time, weight) = item.settings();
-        let weight = weigh(self.engine(), weight.or(self.weight))?;
+        let weight = self.engine().shared.weigh(weight.or(self.weight))?;
         Ok(Request::new(hash, time.or(self.time), weight, ask, self.waits))
     }
 
@@ -405,12 +402,6 @@ impl<'a, K> Call<'a, Filter<K>> {
         answers.reserve(entries.len());
         self.write_all(entries, Precondition::Present(self.since), |checked| answers.push(checked))
     }
-}
-
-/// Returns a weight as the kind counts it; without one 1.
-#[inline]
-fn weigh(engine: &Engine, given: Option<f64>) -> Result<u64> {
-    given.map_or(Ok(1), |given| Ok(engine.shared.kind().weight(given)?))
 }
 
 /// Hashes up to [`AHEAD`] keys and prefetches their cells, so that all their cache misses overlap.
@@ -575,11 +566,11 @@ impl<K: Removes> Call<'_, Filter<K>> {
     /// As there, and [`Error::TimeAhead`](crate::Error::TimeAhead).
     #[inline]
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        let removed = self.write_request(|engine| {
-            if engine.shared.kind().removal().is_none() {
-                return Err(engine.shared.unsupported("remove"));
+        let removed = self.write_request(|shared| {
+            if shared.kind().removal().is_none() {
+                return Err(shared.unsupported("remove"));
             }
-            let (hash, weight) = (engine.shared.hash(key.as_ref()), weigh(engine, self.weight)?);
+            let (hash, weight) = (shared.hash(key.as_ref()), shared.weigh(self.weight)?);
             Ok(Request::remove(hash, self.time, weight, self.waits))
         })?;
         Ok(removed.is_present())

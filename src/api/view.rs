@@ -10,6 +10,7 @@ use crate::engine::open::{ENDING_PAUSE, ENDING_TIME, for_reading, read_meta};
 use crate::engine::{Engine, options_match};
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
+use crate::image::previous_image;
 use crate::image::write_back_check::check_files;
 use crate::image::{Control, Image};
 use crate::locks::holder_pids::locked;
@@ -90,7 +91,7 @@ impl View {
         options: &Options,
         look: &Look,
     ) -> Result<Self> {
-        let timeline = Control::previous_timeline(&**media, meta.uuid)?;
+        let timeline = previous_image::timeline(&**media, meta.uuid)?;
         let image = rebuild_in_memory(&**media, &meta, look.known, &|| {})?.image;
         // If no process has the filter open, its time may stand still.
         let stands_still = meta.downtime == Downtime::Freeze;
@@ -107,7 +108,7 @@ impl View {
         let view = look(&**media, |meta, look, _| {
             options_match::check(&**media, &meta, options)?;
             let file = open_meta(&**media)?;
-            let timeline = Control::previous_timeline(&**media, meta.uuid)?;
+            let timeline = previous_image::timeline(&**media, meta.uuid)?;
             let past = Past::of(&**media, &meta, look.known, at);
             let past = past.and_then(|past| past.rebuild(at));
             let (past, meta) = past.map_err(|error| explained(&**media, error))?;
@@ -193,7 +194,7 @@ impl View {
         let (media, uuid) = (&*self.media_at_path(), self.engine.shared.meta.uuid);
         Ok(read_meta(media)?.uuid == uuid
             && self.has_its_meta()?
-            && Control::previous_timeline(media, uuid)? == self.timeline)
+            && previous_image::timeline(media, uuid)? == self.timeline)
     }
 
     /// Returns whether the image still belongs to the filter: false if the filter's files were
@@ -214,7 +215,7 @@ impl View {
         if !self.engine.shared.slots.anyone_else()? && is_lost() {
             return Ok(false);
         }
-        Ok(match Control::previous_timeline(media, meta.uuid)? {
+        Ok(match previous_image::timeline(media, meta.uuid)? {
             Some(timeline) => self.timeline == Some(timeline),
             // Without its files, handles that have the filter open continue, and so does this
             // reader.

@@ -13,6 +13,7 @@
 use crate::clock::Clock;
 use crate::engine::lease_clock;
 use crate::error::Result;
+use crate::image::previous_image;
 use crate::image::words::TimeWords;
 use crate::image::{Control, clock_offset};
 use crate::media::{Access, Media};
@@ -56,7 +57,7 @@ pub fn continue_time(
     if let Some(offset) = clock_offset::previous(media, meta.uuid)? {
         clock_offset::note(header, offset);
     }
-    let Some(before) = Control::open_previous(media, meta.uuid, Access::Read)? else {
+    let Some(before) = previous_image::open(media, meta.uuid, Access::Read)? else {
         return Ok(());
     };
     let ours = clock.identity();

@@ -321,7 +321,7 @@ mod tests {
             while word(engine) & WAITERS == 0 {
                 std::thread::yield_now();
             }
-            filter.close().expect("it is not waited for for ever");
+            filter.close().expect("nothing is waited for without limit");
             let answer = answered.recv_timeout(AT_MOST).expect("the waiter returns");
             assert!(matches!(answer, Err(Error::Closed { .. })), "{answer:?}");
         });

@@ -18,6 +18,7 @@ use crate::engine::vacant_directory::{check_ours, check_vacant};
 use crate::engine::{Engine, lost_pages, open_on_full_disk, options_match};
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
+use crate::image::previous_image;
 use crate::image::rare_space;
 use crate::image::{Bank, BankForm, Control, Image};
 use crate::locks::holder_pids::locked;
@@ -243,7 +244,7 @@ pub(crate) fn recover(
     options: Options,
     slots: Arc<Sessions>,
 ) -> Result<Engine> {
-    if let Some(left) = Control::open_previous(&*media, meta.uuid, Access::Write)? {
+    if let Some(left) = previous_image::open(&*media, meta.uuid, Access::Write)? {
         // No process that writes to it should be left; otherwise it notices.
         left.retire();
     }

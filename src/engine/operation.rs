@@ -54,7 +54,8 @@ pub(crate) struct Basis<'a> {
     pub(crate) version: u64,
     pub(crate) state: State<'a>,
     pub(crate) banks: Banks<'a>,
-    /// Whether the filter's time must be recorded first: see [`is_ahead`](crate::engine::time::Time::is_ahead).
+    /// Whether the filter's time must be recorded first: see
+    /// [`is_ahead`](crate::engine::time::Time::is_ahead).
     pub(crate) ahead: bool,
     /// Whether the kind has the count that a precondition reads.
     pub(crate) has_count: Cell<bool>,

@@ -24,9 +24,9 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use std::{iter, mem};
 
-/// The bytes of copies from which on all of them are discarded before those of another key are made:
-/// 64 MiB. Below that a copy is made once; beyond it a block may be copied at each operation, which
-/// takes microseconds.
+/// The bytes of copies from which on all of them are discarded before those of another key are
+/// made: 64 MiB. Below that a copy is made once; beyond it a block may be copied at each operation,
+/// which takes microseconds.
 const MOST_COPIED: usize = 64 << 20;
 
 /// The bytes of discarded copies whose memory a thread keeps for its next ones: the system takes

@@ -204,9 +204,9 @@ impl Queries {
         Ok(answer)
     }
 
-    /// Repeats an attempt to read a key's blocks until none of them has changed meanwhile. `attempt`
-    /// is told whether the key's stripe is held, so that nobody changes its blocks, and those of
-    /// the banks in use are whole.
+    /// Repeats an attempt to read a key's blocks until none of them has changed meanwhile.
+    /// `attempt` receives whether the key's stripe is held, so that nobody changes its blocks, and
+    /// those of the banks in use are whole.
     #[cold]
     fn ask_again<T>(
         &self,

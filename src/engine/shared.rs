@@ -149,6 +149,12 @@ impl Shared {
         self.meta.hasher.hash(key)
     }
 
+    /// Returns a weight as the kind counts it; without one 1.
+    #[inline]
+    pub(crate) fn weigh(&self, given: Option<f64>) -> Result<u64> {
+        given.map_or(Ok(1), |given| Ok(self.kind().weight(given)?))
+    }
+
     /// Returns whether this handle may only read.
     #[inline]
     pub(crate) fn is_reader(&self) -> bool {

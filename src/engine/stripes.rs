@@ -168,7 +168,7 @@ impl StripeLocks {
         guard
     }
 
-    /// Acquires stripe 0 after the stripes that `keys` acquires. While another owner keeps stripe 0,
+    /// Acquires stripe 0 after the stripes that `keys` acquires. While another owner keeps it,
     /// those are released: other callers must not wait for that owner, too.
     ///
     /// # Errors

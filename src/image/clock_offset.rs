@@ -6,6 +6,8 @@
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::image::control::{CLOCK_OFFSET, Control};
+use crate::image::identity::none_if_unfit;
+use crate::image::previous_image;
 use crate::media::{Access, Media};
 use ebbtide_core::block::{load, store};
 use ebbtide_core::hash::mix;
@@ -38,7 +40,7 @@ pub fn note(control: &Control, millis: i64) {
 /// # Errors
 /// [`Error::Io`] if that cannot be determined.
 pub fn previous(media: &dyn Media, uuid: u128) -> Result<Option<i64>> {
-    if Control::previous_timeline(media, uuid)?.is_none() {
+    if previous_image::timeline(media, uuid)?.is_none() {
         return Ok(None);
     }
     let path = media.path().join(FileName::Live.to_string());
@@ -46,5 +48,5 @@ pub fn previous(media: &dyn Media, uuid: u128) -> Result<Option<i64>> {
     let file = media.open(&FileName::Live.to_string(), Access::Read);
     file.and_then(|file| file.read_at(&mut word, CLOCK_OFFSET as u64 * 8))
         .map_err(Error::io("read", &path))
-        .map_or_else(Control::none_if_unfit, |()| Ok(offset_of(u64::from_le_bytes(word), uuid)))
+        .map_or_else(none_if_unfit, |()| Ok(offset_of(u64::from_le_bytes(word), uuid)))
 }

@@ -28,6 +28,7 @@ use crate::format::names::FileName;
 use crate::image::bank_file_holders::{FILE_WORDS, Holders};
 use crate::image::claims::{self, Claims};
 use crate::image::counters::{Counters, HEAD_WORDS};
+use crate::image::identity::none_if_unfit;
 use crate::image::identity::{Identity, REMEDY, SLOTS, SLOTS_WORDS, STRIPES};
 use crate::image::positions::Positions;
 use crate::image::state_block::StateBlock;
@@ -145,7 +146,7 @@ impl Control {
     /// # Errors
     /// [`Error::Io`] if that cannot be determined.
     pub fn find(media: &dyn Media, uuid: u128, access: Access) -> Result<Option<Self>> {
-        Self::attach(media, uuid, access).map_or_else(Self::none_if_unfit, |image| Ok(Some(image)))
+        Self::attach(media, uuid, access).map_or_else(none_if_unfit, |image| Ok(Some(image)))
     }
 
     pub(super) fn over(

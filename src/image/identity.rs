@@ -1,6 +1,6 @@
 //! Whose image a file `live` is, and where in it the parts lie whose size differs between filters.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::header::{Header, IMAGE, PAGE_BYTES, PAGE_WORDS};
 use crate::image::claims::CLAIMS_WORDS;
 use crate::image::counters::shards_words;
@@ -130,6 +130,21 @@ impl Identity {
     #[must_use]
     pub fn room_for_holders(&self) -> Range<u64> {
         self.holders().0 as u64 * 8..self.room_for_claims().start
+    }
+}
+
+/// Returns `None` if the error means that there is no image of this filter, otherwise the
+/// error.
+pub(crate) fn none_if_unfit<T>(error: Error) -> Result<Option<T>> {
+    use std::io::ErrorKind::{InvalidData, InvalidInput, NotFound, UnexpectedEof};
+    match error {
+        Error::Damaged { .. } | Error::Version { .. } => Ok(None),
+        Error::Io { ref source, .. }
+            if matches!(source.kind(), NotFound | InvalidInput | InvalidData | UnexpectedEof) =>
+        {
+            Ok(None)
+        }
+        error => Err(error),
     }
 }
 

@@ -1,74 +1,53 @@
-//! The image that an earlier handle left: whether it is of this boot of the machine, so that it says
-//! how far the log reaches, and of which timeline it is.
+//! The image that an earlier handle left: whether it is of this boot of the machine, so that it
+//! says how far the log reaches, and of which timeline it is.
 
 use crate::error::{Error, Result};
 use crate::format::header::HEADER_BYTES;
 use crate::format::names::{FileName, TIMELINE_MAX};
-use crate::image::control::Control;
-use crate::image::control::boot_id;
-use crate::image::identity::Identity;
+use crate::image::control::{Control, boot_id};
+use crate::image::identity::{Identity, none_if_unfit};
 use crate::media::{Access, Media};
 
-impl Control {
-    /// Opens the previous image, to learn how far the log reaches. Returns `None` unless the image
-    /// is of this filter, this boot and this device.
-    ///
-    /// # Errors
-    /// [`Error::Io`] if that cannot be determined.
-    pub fn open_previous(media: &dyn Media, uuid: u128, access: Access) -> Result<Option<Self>> {
-        Self::previous_in(boot_id(media)?, media, uuid, access)
-    }
+/// Opens the previous image, to learn how far the log reaches. Returns `None` unless the image
+/// is of this filter, this boot and this device.
+///
+/// # Errors
+/// [`Error::Io`] if that cannot be determined.
+pub fn open(media: &dyn Media, uuid: u128, access: Access) -> Result<Option<Control>> {
+    open_in(boot_id(media)?, media, uuid, access)
+}
 
-    pub(super) fn previous_in(
-        boot: u128,
-        media: &dyn Media,
-        uuid: u128,
-        access: Access,
-    ) -> Result<Option<Self>> {
-        let found = || {
-            let (identity, file, device) = Self::examine(media, uuid, access)?;
-            // Only the header has a checksum. The rest is trusted for this boot and device only.
-            let is_of_now = boot != 0 && boot == identity.boot && device == identity.device;
-            is_of_now.then(|| Self::over(media, identity, &*file, access)).transpose()
-        };
-        found().or_else(Self::none_if_unfit)
-    }
+pub(super) fn open_in(
+    boot: u128,
+    media: &dyn Media,
+    uuid: u128,
+    access: Access,
+) -> Result<Option<Control>> {
+    let found = || {
+        let (identity, file, device) = Control::examine(media, uuid, access)?;
+        // Only the header has a checksum. The rest is trusted for this boot and device only.
+        let is_of_now = boot != 0 && boot == identity.boot && device == identity.device;
+        is_of_now.then(|| Control::over(media, identity, &*file, access)).transpose()
+    };
+    found().or_else(none_if_unfit)
+}
 
-    /// Returns the timeline of the image that an earlier handle left, if there is one that can be
-    /// read. An image gets its name only when its timeline's first segment is durable, so the
-    /// result is also valid after a power cut and for a copy.
-    ///
-    /// # Errors
-    /// [`Error::Io`] if that cannot be determined.
-    pub fn previous_timeline(media: &dyn Media, uuid: u128) -> Result<Option<u64>> {
-        let read = || {
-            let name = FileName::Live.to_string();
-            let path = media.path().join(&name);
-            let file = media.open(&name, Access::Read).map_err(Error::io("open", &path))?;
-            let mut start = vec![0; HEADER_BYTES];
-            file.read_at(&mut start, 0).map_err(Error::io("read", &path))?;
-            let identity = Identity::decode(&start, &path)?;
-            let ours = identity.uuid == uuid && identity.timeline <= TIMELINE_MAX;
-            Ok(ours.then_some(identity.timeline))
-        };
-        read().or_else(Self::none_if_unfit)
-    }
-
-    /// Returns `None` if the error means that there is no image of this filter, otherwise the
-    /// error.
-    pub(crate) fn none_if_unfit<T>(error: Error) -> Result<Option<T>> {
-        use std::io::ErrorKind::{InvalidData, InvalidInput, NotFound, UnexpectedEof};
-        match error {
-            Error::Damaged { .. } | Error::Version { .. } => Ok(None),
-            Error::Io { ref source, .. }
-                if matches!(
-                    source.kind(),
-                    NotFound | InvalidInput | InvalidData | UnexpectedEof
-                ) =>
-            {
-                Ok(None)
-            }
-            error => Err(error),
-        }
-    }
+/// Returns the timeline of the image that an earlier handle left, if there is one that can be
+/// read. An image gets its name only when its timeline's first segment is durable, so the
+/// result is also valid after a power cut and for a copy.
+///
+/// # Errors
+/// [`Error::Io`] if that cannot be determined.
+pub fn timeline(media: &dyn Media, uuid: u128) -> Result<Option<u64>> {
+    let read = || {
+        let name = FileName::Live.to_string();
+        let path = media.path().join(&name);
+        let file = media.open(&name, Access::Read).map_err(Error::io("open", &path))?;
+        let mut start = vec![0; HEADER_BYTES];
+        file.read_at(&mut start, 0).map_err(Error::io("read", &path))?;
+        let identity = Identity::decode(&start, &path)?;
+        let ours = identity.uuid == uuid && identity.timeline <= TIMELINE_MAX;
+        Ok(ours.then_some(identity.timeline))
+    };
+    read().or_else(none_if_unfit)
 }

@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::image::control::{Control, STATUS};
+use crate::image::identity::none_if_unfit;
 use crate::image::identity::{SLOTS, SLOTS_WORDS};
 use crate::image::words::Status;
 use crate::media::{Access, Media};
@@ -32,7 +33,7 @@ impl Handles {
             let is_altered = Status::new(&status).is_altered();
             Ok(Some(Self { is_altered, incarnations: words[SLOTS..].to_vec() }))
         };
-        read().or_else(Control::none_if_unfit)
+        read().or_else(none_if_unfit)
     }
 
     /// Returns whether the image was retired by an alteration.

@@ -2,6 +2,7 @@
 
 use crate::error::Result;
 use crate::image::Control;
+use crate::image::previous_image;
 use crate::media::{Access, Media};
 
 /// The extent of the log by the image, if the image is valid: only within the same boot of the
@@ -44,7 +45,7 @@ impl KnownExtent {
     /// # Errors
     /// [`Error::Io`] if it cannot be determined whether the machine is still in the same boot.
     pub fn of_the_dead(home: &dyn Media, uuid: u128) -> Result<Self> {
-        Ok(match Control::open_previous(home, uuid, Access::Read)? {
+        Ok(match previous_image::open(home, uuid, Access::Read)? {
             // Its ends may be older than the log, never newer, and its count of gaps may be wrong.
             // So only the durable end is used.
             Some(image) if image.is_distrusted() => Self::DeviceLost {

@@ -3,7 +3,8 @@
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::image::Image;
-use crate::image::control::{Control, boot_id};
+use crate::image::control::boot_id;
+use crate::image::previous_image;
 use crate::media::{Access, Media};
 use crate::meta::Meta;
 use crate::platform::threads::spawn_scoped;
@@ -212,7 +213,7 @@ fn check_timelines(
     history: &LogReader,
     snapshot_timeline: u64,
 ) -> Result<()> {
-    let live_timeline = Control::previous_timeline(home, meta.uuid)?.unwrap_or(0);
+    let live_timeline = previous_image::timeline(home, meta.uuid)?.unwrap_or(0);
     let named = snapshot_timeline.max(live_timeline);
     if history.last_timeline() < named {
         return Err(history.lost(named));

@@ -1,7 +1,10 @@
 //! The layout of the file `live`, and the validity of an image.
 
+use crate::format::names::TIMELINE_MAX;
 use crate::image::clock_offset;
 use crate::image::control::*;
+use crate::image::identity::none_if_unfit;
+use crate::image::previous_image;
 use crate::image::stripe_table::StripeSums;
 use crate::media::failing::Failing;
 use crate::media::{Disk, Memory};
@@ -42,8 +45,7 @@ fn is_damage<T>(result: &Result<T>) -> bool {
 
 #[test]
 fn an_image_that_could_not_be_looked_at_is_not_taken_for_none() {
-    let told =
-        |kind: ErrorKind| Control::none_if_unfit::<u64>(Error::io("open", "live")(kind.into()));
+    let told = |kind: ErrorKind| none_if_unfit::<u64>(Error::io("open", "live")(kind.into()));
     for kind in [ErrorKind::NotFound, ErrorKind::InvalidInput, ErrorKind::UnexpectedEof] {
         assert!(matches!(told(kind), Ok(None)), "{kind}");
     }
@@ -53,7 +55,7 @@ fn an_image_that_could_not_be_looked_at_is_not_taken_for_none() {
     let (memory, _header) = named(identity(2));
     for call in 1.. {
         memory.fail_after(call, ErrorKind::Other);
-        let told = Control::open_previous(&memory, UUID, Access::Read);
+        let told = previous_image::open(&memory, UUID, Access::Read);
         if memory.clear_faults() {
             assert!(told.expect("nothing failed").is_some());
             break;
@@ -61,7 +63,7 @@ fn an_image_that_could_not_be_looked_at_is_not_taken_for_none() {
         assert!(matches!(told, Err(Error::Io { .. })), "{call}: {told:?}");
     }
     memory.fail_after(1, ErrorKind::PermissionDenied);
-    assert!(matches!(Control::previous_timeline(&memory, UUID), Err(Error::Io { .. })));
+    assert!(matches!(previous_image::timeline(&memory, UUID), Err(Error::Io { .. })));
 }
 
 #[test]
@@ -136,7 +138,7 @@ fn each_thing_has_a_place_of_its_own_and_the_file_is_no_larger_than_they_are() {
 fn an_image_is_that_of_its_filter_in_its_run_of_the_machine_and_in_its_own_file() {
     let (memory, header) = named(identity(2));
     let left = |boot, uuid| {
-        let left = Control::previous_in(boot, &memory, uuid, Access::Read);
+        let left = previous_image::open_in(boot, &memory, uuid, Access::Read);
         left.expect("no error").is_some()
     };
     let attached = Control::attach(&memory, UUID, Access::Write).expect("it is there");
@@ -156,18 +158,18 @@ fn an_image_is_that_of_its_filter_in_its_run_of_the_machine_and_in_its_own_file(
     // All bits of a boot id are compared.
     let boot = 9 << 64 | BOOT;
     let (other, _header) = named(Identity { boot, ..identity(2) });
-    let told = |boot| Control::previous_in(boot, &other, UUID, Access::Read).expect("no error");
+    let told = |boot| previous_image::open_in(boot, &other, UUID, Access::Read).expect("no error");
     assert_eq!(told(boot).expect("it is there").identity().boot, boot);
     assert!(told(BOOT).is_none());
     // Handles that share it now do so whatever boot id each of them reads.
     Control::attach(&other, UUID, Access::Read).expect("it is there");
     // Without a readable boot id the image is not used, then or now.
     let (other, _header) = named(Identity { boot: 0, ..identity(2) });
-    let told = Control::previous_in(0, &other, UUID, Access::Read);
+    let told = previous_image::open_in(0, &other, UUID, Access::Read);
     assert!(told.expect("no error").is_none());
     let previous = |uuid| {
-        let opened = Control::open_previous(&memory, uuid, Access::Read).expect("no error");
-        (opened.is_some(), Control::previous_timeline(&memory, uuid).expect("no error"))
+        let opened = previous_image::open(&memory, uuid, Access::Read).expect("no error");
+        (opened.is_some(), previous_image::timeline(&memory, uuid).expect("no error"))
     };
     assert_eq!(previous(UUID), (true, Some(3)));
     assert_eq!(previous(7), (false, None), "another filter's");
@@ -195,7 +197,7 @@ fn an_image_that_was_made_longer_is_none_and_a_timeline_beyond_all_is_none() {
     assert!(is_damage(&Control::attach(&memory, UUID, Access::Write)));
     for (timeline, told) in [(TIMELINE_MAX, Some(TIMELINE_MAX)), (TIMELINE_MAX + 1, None)] {
         let (memory, _header) = named(Identity { timeline, ..identity(2) });
-        assert_eq!(Control::previous_timeline(&memory, UUID).expect("no error"), told);
+        assert_eq!(previous_image::timeline(&memory, UUID).expect("no error"), told);
     }
 }
 
