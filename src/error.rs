@@ -188,6 +188,9 @@ pub enum Error {
         from: u64,
         /// The first LSN that the log does not have.
         end: u64,
+        /// Whether [`Options::keep_log`](crate::Options::keep_log) would have kept more: the moment
+        /// is an older one, and no log is kept.
+        lacks_keep_log: bool,
     },
     /// An error of the algorithms that has no variant of its own here.
     Core(Core),
@@ -209,13 +212,13 @@ impl Error {
             Self::WouldWait { path, cause } => {
                 write!(f, "{}: the call would wait for {cause}{WOULD_WAIT}", path.display())
             }
-            Self::NotKept { path, wanted, from, end } => write!(
+            Self::NotKept { path, wanted, from, end, lacks_keep_log } => write!(
                 f,
                 "{}: the log does not reach {wanted}: it has LSN {from} to {}{}",
                 path.display(),
                 end.saturating_sub(1),
                 // A log that begins with the filter has all that there was.
-                if *from > 0 { KEEP_MORE } else { "" }
+                if *from > 0 && *lacks_keep_log { KEEP_MORE } else { "" }
             ),
             _ => Ok(()),
         }
@@ -321,6 +324,17 @@ impl Error {
             ),
             _ => false,
         }
+    }
+
+    /// Returns true if the error is about one file: its content ([`Error::is_damage`]), that this
+    /// user may not read it, or that the disk cannot.
+    pub(crate) fn is_unreadable(&self) -> bool {
+        const DISK_ERROR: i32 = 5;
+        let refused = |source: &io::Error| {
+            source.kind() == io::ErrorKind::PermissionDenied
+                || source.raw_os_error() == Some(DISK_ERROR)
+        };
+        self.is_damage() || matches!(self, Self::Io { source, .. } if refused(source))
     }
 
     /// Turns an I/O error into one that names the action and the file.

@@ -69,7 +69,7 @@ fn attributes<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyDict
             path(file)?;
             all.set_item("most", most)?;
         }
-        Error::NotKept { path: file, wanted, from, end } => {
+        Error::NotKept { path: file, wanted, from, end, .. } => {
             path(file)?;
             all.set_item("wanted", wanted)?;
             all.set_item("first", from)?;

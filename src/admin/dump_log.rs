@@ -93,10 +93,10 @@ impl Entry {
         self.record.op == Op::Clear
     }
 
-    /// Returns the step of the record, and its weight (or, for kinds without weights, the new
-    /// bits).
-    pub(crate) fn step_and_argument(&self) -> (u64, u32) {
-        (self.record.step, self.record.argument)
+    /// Returns the step of the record, and its weight: 1 if the kind that the filter had then has
+    /// none.
+    pub(crate) fn step_and_weight(&self) -> (u64, u32) {
+        (self.record.step, if self.weighs { self.record.argument } else { 1 })
     }
 
     /// Returns whether the next record belongs to the same batch: the records of a batch count only
@@ -128,7 +128,7 @@ fn open_behind_damage(
         LogReader::open(whole, &Listing { segments, ..Listing::default() }, log)
     };
     let error = match open(0) {
-        Err(error) if error.is_damage() => explained(media, error),
+        Err(error) if error.is_unreadable() => explained(media, error),
         opened => return Ok((opened?, None)),
     };
     let all: Vec<usize> = (0..listing.segments.len()).collect();
@@ -171,7 +171,7 @@ pub fn wal(dir: impl AsRef<Path>, mut visit: impl FnMut(&Entry) -> Result<()>) -
     let (mut damage, has_failed) = (None, Cell::new(false));
     let mut visit = |entry: &Entry| visit(entry).inspect_err(|_| has_failed.set(true));
     for part in parts {
-        let read = part.records(&media, &mut visit);
+        let read = part.records(&media, 0, &mut visit);
         for error in part.damage.into_iter().chain(read.err()) {
             // An error of `visit` may look like one of the log.
             if has_failed.get() || !error.is_damage() {
@@ -185,14 +185,15 @@ pub fn wal(dir: impl AsRef<Path>, mut visit: impl FnMut(&Entry) -> Result<()>) -
 
 /// As [`wal`], for a medium and a filter that the caller has read, before its latest alteration
 /// only if `is_past`. Returns the LSN of the oldest record that is still present, and the first LSN
-/// beyond the newest. Log before a damaged header counts as gone, unless `is_past`.
+/// beyond the newest. What is only kept counts as gone up to its last damage, unless `is_past`:
+/// `None` is passed if it has been met among records that were passed already.
 ///
 /// # Errors
 /// [`Error::Retired`] if the filter was replaced or altered meanwhile, and as [`wal`].
 pub(crate) fn records(
     media: &dyn Media,
     (meta, is_past): (&Meta, bool),
-    visit: &mut dyn FnMut(&Entry) -> Result<()>,
+    visit: &mut dyn FnMut(Option<&Entry>) -> Result<()>,
 ) -> Result<Range<u64>> {
     let (now, mut parts) =
         look_at(media, |now, known| Ok((now.clone(), open_parts(media, now, known)?)))?;
@@ -208,7 +209,16 @@ pub(crate) fn records(
     }
     let (mut first, mut end) = (None, 1);
     for part in &parts {
-        if let Some(read) = part.records(media, visit)? {
+        let read = match part.records(media, 0, &mut |entry| visit(Some(entry))) {
+            Err(error) if !is_past && error.is_damage() => {
+                let begins = part.behind_damage(media).ok_or(error)?;
+                (first, end) = (None, begins);
+                visit(None)?;
+                part.records(media, begins, &mut |entry| visit(Some(entry)))?
+            }
+            read => read?,
+        };
+        if let Some(read) = read {
             end = read.end;
             first = first.or((!read.is_empty()).then_some(read.start));
         }
@@ -222,6 +232,8 @@ struct Part {
     is_past: bool,
     history: LogReader,
     known: KnownExtent,
+    /// The first LSN that is not only kept.
+    needed_from: u64,
     /// The damage of a header before what was opened.
     damage: Option<Error>,
 }
@@ -231,30 +243,47 @@ fn open_parts(media: &dyn Media, now: &Meta, known: KnownExtent) -> Result<Vec<P
     let (mut parts, mut since) = (Vec::new(), 0);
     for Revision { meta, end } in revisions(media, now)? {
         let Some(end) = end else {
+            let own = Listing::of_filter(media, meta.log_uuid)?.segments;
+            let needed_from = own.first().map_or(u64::MAX, |&(_, first)| first);
             let (history, damage) = whole_log(media, &Whole::new(media), (&meta, since))?;
-            parts.push(Part { meta, is_past: false, history, known, damage });
+            parts.push(Part { meta, is_past: false, history, known, needed_from, damage });
             continue;
         };
         let of = (meta.log_uuid, since..end);
         let (history, damage) = open_behind_damage(media, &Whole::past(media), of)?;
         history.end_at(end);
-        parts.push(Part { meta, is_past: true, history, known: KnownExtent::Nothing, damage });
+        let (known, needed_from) = (KnownExtent::Nothing, end);
+        parts.push(Part { meta, is_past: true, history, known, needed_from, damage });
         since = end;
     }
     Ok(parts)
 }
 
 impl Part {
-    /// Passes every record of this part to `visit`. Returns their LSNs; `None` without any log.
+    fn whole<'a>(&self, media: &'a dyn Media) -> Whole<'a> {
+        if self.is_past { Whole::past(media) } else { Whole::new(media) }
+    }
+
+    /// Returns where the first commit begins behind damage of what is only kept.
+    fn behind_damage(&self, media: &dyn Media) -> Option<u64> {
+        let first = self.history.segments().first()?.first;
+        let of = (self.known, self.needed_from.checked_sub(1)?);
+        self.history.behind_damage(&self.whole(media), first, of)
+    }
+
+    /// Passes every record of this part from `from` on to `visit`. Returns their LSNs; `None`
+    /// without any log.
     fn records(
         &self,
         media: &dyn Media,
+        from: u64,
         visit: &mut dyn FnMut(&Entry) -> Result<()>,
     ) -> Result<Option<Range<u64>>> {
-        let Some(first) = self.history.segments().first().map(|segment| segment.first) else {
+        let Some(first) = self.history.segments().first().map(|segment| segment.first.max(from))
+        else {
             return Ok(None);
         };
-        let whole = if self.is_past { Whole::past(media) } else { Whole::new(media) };
+        let whole = self.whole(media);
         let weighs = self.meta.kind.weights().is_some();
         let mut show = |timeline, group: Group<'_>, counts| {
             group.iter().try_for_each(|&(lsn, record)| {

@@ -227,7 +227,8 @@ fn verify_kept(
         let verified = if start < lost_below {
             Ok("of no use without the parameters from then".to_owned())
         } else {
-            verify_snapshot(&Whole::new(media), start, &revision.meta)
+            let verified = verify_snapshot(&Whole::new(media), start, &revision.meta);
+            verified.map_err(|error| explained(media, error))
         };
         report.add(media, FileName::KeptSnapshot { since, start }, verified);
     }

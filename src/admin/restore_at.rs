@@ -4,8 +4,7 @@ use crate::admin::look::look_at;
 use crate::admin::salvage::{rebuilt_inserts, write_log};
 use crate::admin::second::copy_file;
 use crate::archive::At;
-use crate::archive::past::Past;
-use crate::archive::with_kept::explained;
+use crate::archive::past::{Past, of_whole_past};
 use crate::engine::open::{read_meta, write_new};
 use crate::engine::small_files::{clear, write_file};
 use crate::error::{Error, Result};
@@ -50,7 +49,8 @@ pub fn restore_at_on(from: &dyn Media, at: At, to: &dyn Media) -> Result<Restore
                 let meta = past.revision().meta.clone();
                 Ok((past.rebuild_whole(at)?, meta))
             });
-            let ((found, whole, known), meta) = past.map_err(|error| explained(from, error))?;
+            let ((found, whole, known), meta) =
+                past.map_err(|error| of_whole_past((from, meta, known), error))?;
             let (start, stop) = (found.start, found.prefix.stop);
             if found.listing.snapshots.contains(&start) {
                 let name = FileName::Snapshot { start }.to_string();

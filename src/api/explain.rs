@@ -159,9 +159,9 @@ struct Found {
 }
 
 impl Found {
-    fn add(&mut self, entry: &Entry, ordinal: u64, weighs: bool, most: usize) {
+    fn add(&mut self, entry: &Entry, ordinal: u64, most: usize) {
         let removes = !entry.is_insert();
-        let (step, argument) = entry.step_and_argument();
+        let (step, weight) = entry.step_and_weight();
         let count = if removes { &mut self.removals } else { &mut self.inserts };
         *count += 1;
         self.newest.push_back(KeyRecord {
@@ -170,7 +170,7 @@ impl Found {
             is_stream_time: entry.is_stream_time(),
             removes,
             step,
-            weight: if weighs { argument } else { 1 },
+            weight,
             inserts_since: ordinal,
         });
         if self.newest.len() > most {
@@ -228,7 +228,6 @@ fn find(
     most: usize,
 ) -> Result<(ExaminedLog, HashMap<u64, Found>)> {
     let meta = &engine.shared.meta;
-    let weighs = meta.kind.weights().is_some();
     let media = engine.shared.media.at_its_path().unwrap_or_else(|| engine.shared.media.clone());
     let mut by_hash: HashMap<u64, Found> =
         answers.iter().map(|answer| (answer.hash, Found::default())).collect();
@@ -236,6 +235,12 @@ fn find(
         ExaminedLog { first: 0, end, answered: end, inserts: 0, since: None, is_complete: false };
     let mut cleared = None;
     let read = records(&*media, (meta, is_past), &mut |entry| {
+        let Some(entry) = entry else {
+            // Damage hides what comes behind it: an insert, a removal, or that all was cleared.
+            by_hash.values_mut().for_each(|found| *found = Found::default());
+            (log.inserts, log.since, cleared) = (0, None, None);
+            return Ok(());
+        };
         if entry.lsn >= end || !entry.counts {
             return Ok(());
         }
@@ -249,7 +254,7 @@ fn find(
             log.since.get_or_insert(entry.time);
         }
         if let Some(found) = entry.key_hash().and_then(|hash| by_hash.get_mut(&hash)) {
-            found.add(entry, log.inserts, weighs, most);
+            found.add(entry, log.inserts, most);
         }
         Ok(())
     })?;

@@ -297,8 +297,8 @@ impl<K> Reader<K> {
     /// ```
     ///
     /// # Errors
-    /// As [`Reader::contains`], and [`Error::Damaged`] if the log is. If only the header of a kept
-    /// segment is, the examined log begins behind that, except as of a moment of the past.
+    /// As [`Reader::contains`], and [`Error::Damaged`] if the log is. If only what is kept of it
+    /// is, the examined log begins behind that, except as of a moment of the past.
     pub fn explain<T: AsRef<[u8]>>(&self, keys: &[T], most: usize) -> Result<Explained> {
         self.with_view(Waits::Always, |view| {
             let queries = &view.engine.queries;

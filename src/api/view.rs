@@ -2,8 +2,7 @@
 
 use crate::admin::look::Look;
 use crate::archive::At;
-use crate::archive::past::Past;
-use crate::archive::with_kept::explained;
+use crate::archive::past::{Past, of_whole_past};
 use crate::clock::Clock;
 use crate::engine::clock_to_time::continue_time;
 use crate::engine::open::{ENDING_PAUSE, ENDING_TIME, for_reading, read_meta};
@@ -111,7 +110,8 @@ impl View {
             let timeline = previous_image::timeline(&**media, meta.uuid)?;
             let past = Past::of(&**media, &meta, look.known, at);
             let past = past.and_then(|past| past.rebuild(at));
-            let (past, meta) = past.map_err(|error| explained(&**media, error))?;
+            let (past, meta) =
+                past.map_err(|error| of_whole_past((&**media, &meta, look.known), error))?;
             Self::over(media, (meta, file), options, (past.image, timeline), (true, true))
         })?;
         view.engine.shared.check_kind(wanted)?;

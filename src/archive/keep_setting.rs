@@ -68,15 +68,16 @@ pub fn read(media: &dyn Media) -> Result<Keep> {
     })
 }
 
-/// Reads how much is kept, for whoever removes log: all of it as long as the file is damaged.
-///
-/// # Errors
-/// [`Error::Io`].
-pub fn wished(media: &dyn Media) -> Result<Keep> {
-    match read(media) {
-        Err(Error::Damaged { .. }) => Ok(Keep::Bytes(u64::MAX)),
-        keep => keep,
-    }
+/// Reads how much is kept, for whoever removes log: all of it as long as the file cannot be read.
+#[must_use]
+pub fn wished(media: &dyn Media) -> Keep {
+    read(media).unwrap_or(Keep::Bytes(u64::MAX))
+}
+
+/// Returns whether only the log is kept that recovery needs.
+#[must_use]
+pub fn keeps_nothing(media: &dyn Media) -> bool {
+    wished(media) == Keep::Nothing
 }
 
 #[cfg(test)]

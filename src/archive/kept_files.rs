@@ -117,8 +117,8 @@ pub struct Archive {
     bases: Vec<Base>,
     /// Kept snapshots that are no base, because they are damaged, and second names of kept files.
     useless: Vec<FileName>,
-    /// Kept snapshots below `lost_below`, which are no bases either. They stay as long as the log
-    /// around them: the parameters may be restored.
+    /// Kept snapshots below `lost_below`, or that cannot be read, which are no bases either. They
+    /// stay as long as the log around them: parameters and permissions may be restored.
     lost: Vec<FileName>,
     /// See [`Revisions::lost_below`].
     lost_below: u64,
@@ -156,6 +156,7 @@ impl Archive {
         let lost_below = revisions.lost_below;
         let revisions = revisions.joined();
         let mut listing = Listing::of_filter(media, log_uuid)?;
+        listing.leave_irregular(media);
         let mut useless = take_second_names(&mut listing);
         let whole = Whole::new(media);
         let own = listing.snapshots.iter().map(|&start| (start, None));
@@ -176,7 +177,7 @@ impl Archive {
                 }
                 Err(error) if error.is_not_found() => {}
                 Err(Error::Damaged { .. } | Error::Version { .. }) => useless.extend(kept),
-                Err(error) => return Err(error),
+                Err(error) => lost.push(kept.ok_or(error)?),
             }
         }
         // The former name of one that has both comes first: recovery may need it.
@@ -210,19 +211,17 @@ impl Archive {
         kept.or_else(|| self.listing.segments.first().map(|&(_, first)| first))
     }
 
-    /// Returns the bytes that the kept files take.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub fn bytes(&self, media: &dyn Media) -> Result<u64> {
-        Ok(self.sizes(media)?.values().sum())
+    /// Returns the bytes that the kept files take, as far as they can be opened.
+    #[must_use]
+    pub fn bytes(&self, media: &dyn Media) -> u64 {
+        self.sizes(media).values().sum()
     }
 
     /// Returns the bytes that each kept file takes.
-    fn sizes(&self, media: &dyn Media) -> Result<BTreeMap<FileName, u64>> {
+    fn sizes(&self, media: &dyn Media) -> BTreeMap<FileName, u64> {
         let snapshots = self.bases.iter().filter_map(Base::file).chain(self.lost.iter().copied());
         let files = self.segments().chain(snapshots);
-        files.map(|file| Ok((file, allocated(media, file)?))).collect()
+        files.map(|file| (file, allocated(media, file))).collect()
     }
 
     fn segments(&self) -> impl Iterator<Item = FileName> {
@@ -245,7 +244,12 @@ impl Archive {
     /// snapshots, then the log below it.
     fn before(&self, base: &Base) -> Vec<FileName> {
         let older = self.bases.iter().filter(|other| other.start < base.start);
-        let snapshots = self.lost.iter().copied().chain(older.filter_map(Base::file));
+        let is_older = |lost: &FileName| match lost {
+            FileName::KeptSnapshot { start, .. } => *start < base.start,
+            _ => false,
+        };
+        let lost = self.lost.iter().copied().filter(is_older);
+        let snapshots = lost.chain(older.filter_map(Base::file));
         let firsts = self.listing.kept_segments.iter().map(|kept| kept.first).skip(1);
         let ends = firsts.chain(self.next_first());
         let below = ends.take_while(|&end| end <= base.start).count();
@@ -254,19 +258,17 @@ impl Archive {
 
     /// Returns the kept files that these wishes do not ask for, in the order in which they are to
     /// be removed.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub fn superfluous(&self, media: &dyn Media, keep: Keep, now: Now) -> Result<Vec<FileName>> {
+    #[must_use]
+    pub fn superfluous(&self, media: &dyn Media, keep: Keep, now: Now) -> Vec<FileName> {
         let mut files = self.useless.clone();
         let base = match keep {
             Keep::Nothing => {
                 files.extend(self.all());
-                return Ok(self.with_metas(files));
+                return self.with_metas(files);
             }
             Keep::For(time) => self.base_for(|since| now.is_within(time, since)),
             Keep::Bytes(most) => {
-                let sizes = self.sizes(media)?;
+                let sizes = self.sizes(media);
                 let all = sizes.values().sum::<u64>();
                 let rest = |base: &Base| {
                     all - self.before(base).iter().filter_map(|file| sizes.get(file)).sum::<u64>()
@@ -281,7 +283,7 @@ impl Archive {
         };
         files.extend(base.iter().flat_map(|base| self.before(base)));
         files.extend(self.between(base.map_or(0, |base| base.start)));
-        Ok(self.with_metas(files))
+        self.with_metas(files)
     }
 
     /// Returns all kept files but damaged ones: snapshots, then log.
@@ -356,16 +358,10 @@ impl Archive {
     }
 }
 
-/// Returns the bytes that a file takes; 0 if it is gone.
-fn allocated(media: &dyn Media, file: FileName) -> Result<u64> {
-    let name = file.to_string();
-    match media.open(&name, Access::Read) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(0),
-        opened => {
-            let opened = opened.and_then(|file| file.allocated_bytes());
-            opened.map_err(Error::io("measure", media.path().join(name)))
-        }
-    }
+/// Returns the bytes that a file takes; 0 if it is gone, or cannot be opened.
+fn allocated(media: &dyn Media, file: FileName) -> u64 {
+    let opened = media.open(&file.to_string(), Access::Read);
+    opened.and_then(|file| file.allocated_bytes()).unwrap_or_default()
 }
 
 /// Removes the oldest kept files. Returns whether there were any.

@@ -112,14 +112,15 @@ pub fn remove_oldest(
     if left.is_empty() {
         return kept_files::remove_oldest(media, meta, numbers);
     }
-    let (keep, second) = (keep_setting::wished(media)?, Timestamp::now().as_unix_millis() / 1000);
+    let (keep, second) = (keep_setting::wished(media), Timestamp::now().as_unix_millis() / 1000);
     match put_away(media, meta, (keep, second), &mut numbers) {
         Ok(()) if keep == Keep::Nothing => Ok(true),
         Ok(()) => kept_files::remove_oldest(media, meta, numbers),
         // The disk takes no name any more. What is kept goes first, because it is older, and
         // otherwise would lie before a gap; some of that log may have a second name by now.
         Err(error) if error.is_full() => {
-            let listing = Listing::of_filter(media, meta.log_uuid)?;
+            let mut listing = Listing::of_filter(media, meta.log_uuid)?;
+            listing.leave_irregular(media);
             remove_for_good(media, listing.kept(), &mut numbers)?;
             let left = left.into_iter().filter(|file| listing.others.contains(file));
             remove_for_good(media, left, numbers)?;

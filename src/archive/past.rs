@@ -4,8 +4,10 @@
 //! before it, and of the records from there up to the moment. A batch counts as a whole or not at
 //! all: as of an LSN within one, it has not happened.
 
+use crate::archive::keep_setting::keeps_nothing;
+use crate::archive::kept_files::Archive;
 use crate::archive::revisions::{Revision, revisions};
-use crate::archive::with_kept::Whole;
+use crate::archive::with_kept::{Whole, explained};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::media::Media;
@@ -82,7 +84,7 @@ impl<'a> Past<'a> {
                 Ok(None) => {}
                 Ok(Some(past)) => return past.behind(damage, at),
                 // A time may lie behind all of this log.
-                Err(error) if matches!(at, At::Time(_)) && error.is_damage() => {
+                Err(error) if matches!(at, At::Time(_)) && error.is_unreadable() => {
                     damage = damage.or(Some(error));
                 }
                 Err(error) => return Err(error),
@@ -122,14 +124,16 @@ impl<'a> Past<'a> {
         let mut listing = Listing::of_filter(&whole, meta.log_uuid)?;
         // A damaged header does not say whose it is.
         listing.segments.retain(|&(_, first)| revision.reaches(first));
-        let mut bases = Vec::new();
+        let (mut bases, mut unreadable) = (Vec::new(), Vec::new());
         for &start in &listing.snapshots {
             match SnapshotReader::open(&whole, start, meta.log_uuid) {
                 Ok(reader) => bases.push((start, reader.header().end)),
                 Err(Error::Damaged { .. } | Error::Version { .. }) => {}
+                Err(error) if error.is_unreadable() => unreadable.push(start),
                 Err(error) => return Err(error),
             }
         }
+        listing.snapshots.retain(|start| !unreadable.contains(start));
         bases.sort_unstable();
         // Below the oldest base, log may be missing anywhere.
         let first = listing.segments.first().map(|&(_, first)| first);
@@ -138,7 +142,7 @@ impl<'a> Past<'a> {
             listing.segments = listing.segments.split_off(listing.segments_below(oldest).len());
         }
         let history = match LogReader::open(&whole, &listing, meta.log_uuid) {
-            Err(error) if error.is_damage() => {
+            Err(error) if error.is_unreadable() => {
                 let needed = needed_from((&whole, meta.log_uuid), &bases, at)?;
                 let start = needed.ok_or(error)?;
                 bases.retain(|base| base.0 >= start);
@@ -237,7 +241,8 @@ impl<'a> Past<'a> {
             let wanted = format!("{}, which has not come yet", At::Time(time));
             let path = self.whole.path().to_path_buf();
             let from = self.reaches_from().min(limit);
-            return Err(Error::NotKept { path, wanted, from, end: limit });
+            let lacks_keep_log = false;
+            return Err(Error::NotKept { path, wanted, from, end: limit, lacks_keep_log });
         }
         Ok(limit)
     }
@@ -250,7 +255,16 @@ impl<'a> Past<'a> {
         // No base begins within a batch.
         let base = self.bases.iter().rfind(|base| base.0 <= lsn).map_or(0, |base| base.0);
         let from = lsn.saturating_sub(LONGEST).max(base).max(self.first());
-        let (found, end) = self.log().search(from, |group| group[group.len() - 1].0 > lsn)?;
+        let find = |from| self.log().search(from, |group| group[group.len() - 1].0 > lsn);
+        let (found, end) = match find(from) {
+            // Log before a moment is not needed to continue after it.
+            Err(error) if error.is_damage() => {
+                let of = (self.known, lsn);
+                let begins = self.history.behind_damage(&self.whole, from, of);
+                find(begins.ok_or(error)?)?
+            }
+            found => found?,
+        };
         Ok(found.or((lsn < end).then(|| lsn.saturating_add(1))))
     }
 
@@ -284,7 +298,8 @@ impl<'a> Past<'a> {
         };
         let wanted = latest.map_or_else(|| at.to_string(), |latest| behind(at, latest));
         let path = self.whole.path().to_path_buf();
-        Err(Error::NotKept { path, wanted, from, end })
+        let lacks_keep_log = is_gone || limit.is_some();
+        Err(Error::NotKept { path, wanted, from, end, lacks_keep_log })
     }
 
     /// Returns whether a time or a position lies in log that is gone: the oldest base, which has
@@ -329,7 +344,10 @@ impl<'a> Past<'a> {
             history.end_at(revision.end.unwrap_or(u64::MAX));
             let path = whole.path().to_path_buf();
             match history.end(&whole, known) {
-                Ok(end) => Error::NotKept { path, wanted, from: from.min(end), end },
+                Ok(end) => {
+                    let (from, lacks_keep_log) = (from.min(end), limit <= from);
+                    Error::NotKept { path, wanted, from, end, lacks_keep_log }
+                }
                 Err(error) => error,
             }
         };
@@ -363,6 +381,32 @@ impl<'a> Past<'a> {
         }
         Ok((recovered, whole, known))
     }
+}
+
+/// Returns an error of [`Past`] as one of the whole past of a filter: with all moments that can be
+/// asked for, also those before and after the alteration nearest to it, and with the names that
+/// kept files have. `now` is the filter's `meta`; `lacks_keep_log` tells so far that the moment is
+/// an older one.
+pub(crate) fn of_whole_past(
+    (media, now, known): (&dyn Media, &Meta, KnownExtent),
+    error: Error,
+) -> Error {
+    let Error::NotKept { path, wanted, mut from, mut end, lacks_keep_log } = error else {
+        return explained(media, error);
+    };
+    // What cannot be read now does not make the range wider. A moment before what is there was
+    // looked for in the oldest part.
+    if !lacks_keep_log
+        && let Ok(Some(all)) = Archive::read(media, now).map(|archive| archive.reaches_from())
+    {
+        from = from.min(all);
+    }
+    let present = Past::open(media, Revision::present(now), known, At::Lsn(u64::MAX));
+    if let Ok(present_end) = present.and_then(|past| past.history.end(&past.whole, known)) {
+        end = end.max(present_end);
+    }
+    let lacks_keep_log = lacks_keep_log && keeps_nothing(media);
+    Error::NotKept { path, wanted, from, end, lacks_keep_log }
 }
 
 /// Returns the latest time that a base has; `None` if it is damaged behind its header.

@@ -61,7 +61,7 @@ impl Revisions {
                 Ok(meta) => readable.push(Revision { meta, end: Some(kept.until) }),
                 // It was removed meanwhile.
                 Err(Error::NotAFilter { .. }) => {}
-                Err(Error::Damaged { .. } | Error::Version { .. }) => lost_below = kept.until,
+                Err(error) if error.is_unreadable() => lost_below = kept.until,
                 Err(error) => return Err(error),
             }
         }

@@ -27,18 +27,27 @@ pub struct Whole<'a> {
 
 /// Returns an error about a kept file with the name that it has, and what that means.
 pub fn explained(media: &dyn Media, error: Error) -> Error {
-    let Error::Damaged { path, offset, expected, found, remedy } = error else { return error };
+    let (Error::Damaged { path, .. } | Error::Version { path, .. } | Error::Io { path, .. }) =
+        &error
+    else {
+        return error;
+    };
     let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
     let whole = Whole::new(media);
     // Without a list the error stays as it is.
     let _ = whole.list();
     let kept = whole.kept.lock().get(name).cloned();
-    match kept {
-        Some(kept) if media.open(name, Access::Read).is_err() => {
-            let path = path.with_file_name(kept);
+    let Some(kept) = kept.filter(|_| media.open(name, Access::Read).is_err()) else {
+        return error;
+    };
+    let path = path.with_file_name(kept);
+    match error {
+        Error::Damaged { offset, expected, found, .. } => {
             Error::Damaged { path, offset, expected, found, remedy: REMEDY }
         }
-        _ => Error::Damaged { path, offset, expected, found, remedy },
+        Error::Version { expected, found, .. } => Error::Version { path, expected, found },
+        Error::Io { action, source, .. } => Error::Io { action, path, source },
+        error => error,
     }
 }
 

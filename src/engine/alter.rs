@@ -227,7 +227,7 @@ impl<'e> Alteration<'e> {
         let shared = &engine.shared;
         let media = shared.media.clone();
         // Nobody changes it any more: the opening byte is held until the former log is put away.
-        let keep = keep_setting::wished(&*media)?;
+        let keep = keep_setting::wished(&*media);
         let numbers = || std::iter::repeat_with(|| shared.log.next_temporary());
         remove_unfinished(&*media, &shared.meta, numbers())?;
         let lsn = stopped.lsn;

@@ -515,10 +515,9 @@ fn begin_timeline(
 fn write_keep(engine: &Engine) -> Result<()> {
     let media = &*engine.shared.media;
     let Some(keep) = engine.shared.options.keep_log else { return Ok(()) };
-    match keep_setting::read(media) {
-        Ok(found) if found == keep => return Ok(()),
-        Ok(_) | Err(Error::Damaged { .. }) => {}
-        Err(error) => return Err(error),
+    // Also a file that cannot be read is replaced.
+    if keep_setting::read(media).is_ok_and(|found| found == keep) {
+        return Ok(());
     }
     let name = FileName::Keep.to_string();
     write_file(media, KEEP_TEMPORARY, &name, &keep_setting::encode(keep))

@@ -214,7 +214,7 @@ impl Reclaim {
     ) -> Result<()> {
         let (media, second) = (&*self.shared.media, Timestamp::now().as_unix_millis() / 1000);
         let numbers = || repeat_with(|| self.shared.log.next_temporary());
-        let keep = keep_setting::wished(media)?;
+        let keep = keep_setting::wished(media);
         let mut files = listing.kept_segments.len() + listing.kept_snapshots.len();
         if keep == Keep::Nothing {
             remove_for_good(media, superfluous.iter().copied(), numbers())?;
@@ -236,7 +236,7 @@ impl Reclaim {
         }
         let archive = Archive::read(media, &self.shared.meta)?;
         let now = Now { wall: second, even: self.even_clock.second(self.shared.header()) };
-        let unwanted = archive.superfluous(media, Pruning::aim(keep), now)?;
+        let unwanted = archive.superfluous(media, Pruning::aim(keep), now);
         let left = files.saturating_sub(unwanted.len());
         remove_for_good(media, unwanted, numbers())?;
         *self.pruning.lock() = Pruning { keep, files: left, second };

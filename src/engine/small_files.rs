@@ -20,7 +20,7 @@ pub(crate) const SLOT_TEMPORARIES: u32 = 32;
 /// has not come to its end.
 pub(crate) fn put_former_away(media: &dyn Media, meta: &Meta) -> Result<()> {
     let second = Timestamp::now().as_unix_millis() / 1000;
-    let keep = keep_setting::wished(media)?;
+    let keep = keep_setting::wished(media);
     remove_unfinished(media, meta, LEFTOVER_TEMPORARY..)?;
     put_away(media, meta, (keep, second), LEFTOVER_TEMPORARY..)
 }

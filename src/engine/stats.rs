@@ -298,7 +298,7 @@ impl KeptLog {
 fn kept_log(shared: &Shared, listing: &Listing) -> Result<KeptLog> {
     let media = &*shared.media;
     // All of it as long as that file is damaged, of which `verify` tells.
-    let keep = keep_setting::wished(media)?;
+    let keep = keep_setting::wished(media);
     if keep == Keep::Nothing && !listing.has_kept() {
         return Ok(KeptLog::default());
     }
@@ -308,7 +308,7 @@ fn kept_log(shared: &Shared, listing: &Listing) -> Result<KeptLog> {
     let second = Timestamp::now().as_unix_millis() / 1000;
     let age = |since| Duration::from_secs(second.saturating_sub(since));
     let (from, age) = (archive.reaches_from(), archive.since().map(age));
-    Ok(KeptLog { keep, from, age, bytes: archive.bytes(media)? })
+    Ok(KeptLog { keep, from, age, bytes: archive.bytes(media) })
 }
 
 /// Returns where the cells lie. The private image of a reader has no log.

@@ -2,8 +2,9 @@
 
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
-use crate::media::Media;
+use crate::media::{Access, Media};
 use crate::wal::segment::is_of_another;
+use std::io::ErrorKind;
 
 /// The name of a log segment that recovery no longer needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -125,6 +126,25 @@ impl Listing {
         let metas = self.kept_metas.iter();
         let metas = metas.map(|&KeptMeta { until, since }| FileName::KeptMeta { since, until });
         snapshots.chain(segments).chain(metas)
+    }
+
+    /// Leaves out what has the name of a kept file and is no regular file: nobody reads or removes
+    /// it.
+    pub fn leave_irregular(&mut self, media: &dyn Media) {
+        let is_irregular = |file: FileName| {
+            let opened = media.open(&file.to_string(), Access::Read);
+            opened.is_err_and(|error| error.kind() == ErrorKind::InvalidInput)
+        };
+        let irregular: Vec<_> = self.kept().filter(|&file| is_irregular(file)).collect();
+        let stays = |file| !irregular.contains(&file);
+        self.kept_snapshots.retain(|&KeptSnapshot { start, since }| {
+            stays(FileName::KeptSnapshot { since, start })
+        });
+        self.kept_segments.retain(|&KeptSegment { timeline, first, since }| {
+            stays(FileName::KeptSegment { since, timeline, first })
+        });
+        self.kept_metas
+            .retain(|&KeptMeta { until, since }| stays(FileName::KeptMeta { since, until }));
     }
 
     /// Returns the former names that kept files still have as well: a process died, or the power

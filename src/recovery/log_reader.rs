@@ -246,6 +246,43 @@ impl LogReader {
         Ok(self.segments().first().map_or(1, |segment| segment.first))
     }
 
+    /// Returns where the first commit begins behind all records from `from` up to `upto` that are
+    /// damaged or missing: behind the record that ends the batch to which the last of them may
+    /// belong. `None` if that is beyond `upto` and the LSN after it.
+    pub(crate) fn behind_damage(
+        &self,
+        media: &dyn Media,
+        from: u64,
+        (known, upto): (KnownExtent, u64),
+    ) -> Option<u64> {
+        // Before, the header of a batch told its length, and may be what is damaged.
+        const BATCHES_END_THEMSELVES: u32 = 6;
+        if self.version < BATCHES_END_THEMSELVES {
+            return None;
+        }
+        let limit = self.limit.get();
+        self.end_at(upto.saturating_add(1));
+        let (mut prefix, mut begins) = (Prefix { stop: from, ..Prefix::default() }, None);
+        loop {
+            let read = self.read_on(media, known, &mut prefix, |_, lsn, record| {
+                if begins.is_none() && !record.continues {
+                    begins = Some(lsn + 1);
+                }
+                Ok(())
+            });
+            if !read.is_err_and(|error| error.is_damage()) {
+                break;
+            }
+            begins = None;
+            let at = prefix.stop;
+            let next = self.segments.iter().filter(|segment| segment.end() > at + 1);
+            let Some(next) = next.map(|segment| segment.first.max(at + 1)).min() else { break };
+            prefix = Prefix { stop: next, ..Prefix::default() };
+        }
+        self.end_at(limit);
+        begins
+    }
+
     /// Continues reading at the end of `prefix` and extends it, also if an error follows.
     ///
     /// # Errors

@@ -73,6 +73,7 @@ pub fn remove_kept(
     };
     let former: Vec<_> = listing.both_named().filter(is_below).collect();
     remove_for_good(media, former.iter().copied(), &mut numbers)?;
+    listing.leave_irregular(media);
     remove_for_good(media, listing.kept(), numbers)?;
     let is_left = |file| !former.contains(&file);
     listing.segments.retain(|&(timeline, first)| is_left(FileName::Segment { timeline, first }));

@@ -5,6 +5,7 @@
 mod altered;
 mod beside_alterations;
 mod commits;
+mod kept_files;
 mod long_logs;
 mod moments;
 mod older_formats;

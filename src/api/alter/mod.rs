@@ -6,6 +6,7 @@ pub(crate) mod refill;
 use crate::api::alter::refill::{Refill, time_at_start};
 use crate::api::handle::Filter;
 use crate::api::history::commits::History;
+use crate::archive::keep_setting::keeps_nothing;
 use crate::clock::Timestamp;
 use crate::engine::Engine;
 use crate::engine::alter::{Alteration, Stopped};
@@ -139,7 +140,9 @@ pub(in crate::api) fn check_weights(path: &Path, meta: &Meta, kind: &dyn Kind) -
 /// Creates the error for a log that begins within the new window.
 fn unkept(engine: &Engine, first: u64, end: u64) -> Error {
     let path = engine.path().to_path_buf();
-    Error::NotKept { path, wanted: "the whole new window".to_owned(), from: first - 1, end }
+    let lacks_keep_log = keeps_nothing(&*engine.shared.media);
+    let (wanted, from) = ("the whole new window".to_owned(), first - 1);
+    Error::NotKept { path, wanted, from, end, lacks_keep_log }
 }
 
 /// Reads the log while others write, until little is left.

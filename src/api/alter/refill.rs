@@ -5,7 +5,7 @@ use crate::api::history::operations::{Change, Operation};
 use crate::archive::revisions::Revision;
 use crate::archive::with_kept::Whole;
 use crate::clock::Timestamp;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::media::Media;
 use crate::recovery::Listing;
 use crate::snapshot::SnapshotReader;
@@ -37,7 +37,7 @@ pub(super) fn time_at_start(
         let latest = SnapshotReader::open(&whole, start, log);
         match latest.and_then(|mut snapshot| snapshot.latest_time()) {
             Ok(word) => return Ok(Some(OperationTime::from_word(word).time)),
-            Err(Error::Damaged { .. } | Error::Version { .. }) => {}
+            Err(error) if error.is_unreadable() => {}
             // It was removed meanwhile.
             Err(error) if error.is_not_found() => {}
             Err(error) => return Err(error),

@@ -4,8 +4,9 @@ use crate::admin::look::{PATIENCE, look_at, look_within};
 use crate::admin::parts::Piece;
 use crate::api::history::operations::{Commit, Operation};
 use crate::archive::At;
+use crate::archive::keep_setting::keeps_nothing;
 use crate::archive::log_before_alteration::follows;
-use crate::archive::past::Past;
+use crate::archive::past::{Past, of_whole_past};
 use crate::archive::revisions::{Revision, revisions};
 use crate::archive::with_kept::{Whole, explained};
 use crate::engine::open::read_meta;
@@ -179,8 +180,11 @@ impl History {
     /// [`Error::NotKept`] if the log does not have it any more, and as [`History::open`].
     pub fn after(mut self, at: At) -> Result<Self> {
         let (now, revision, next) = look_at(&*self.media, |now, known| {
-            let past = Past::of(&*self.media, now, known, at)?;
-            Ok((now.clone(), past.revision().clone(), past.next_after(at)?))
+            let past = Past::of(&*self.media, now, known, at);
+            let found = past.and_then(|past| Ok((past.revision().clone(), past.next_after(at)?)));
+            let whole = (&*self.media, now, known);
+            let (revision, next) = found.map_err(|error| of_whole_past(whole, error))?;
+            Ok((now.clone(), revision, next))
         })?;
         (self.now, self.revision, self.next, self.timeline) = (now, revision, next, 0);
         self.read.clear();
@@ -338,7 +342,8 @@ impl History {
     /// Creates the error for a log that ended although records up to an LSN are in it.
     pub(in crate::api) fn ended_at(&self, end: u64) -> Error {
         let (path, next) = (self.media.path().to_path_buf(), self.next);
-        Error::NotKept { path, wanted: format!("lsn:{next}"), from: next, end }
+        let (wanted, lacks_keep_log) = (format!("lsn:{next}"), false);
+        Error::NotKept { path, wanted, from: next, end, lacks_keep_log }
     }
 
     /// Notes where the parameters ended that the filter had, because it was altered.
@@ -378,7 +383,8 @@ impl History {
             _ => {
                 let (path, wanted) = (media.path().to_path_buf(), format!("lsn:{}", self.next - 1));
                 let from = first.map_or(0, |first| first.saturating_sub(1));
-                Err(Error::NotKept { path, wanted, from, end })
+                let lacks_keep_log = keeps_nothing(media);
+                Err(Error::NotKept { path, wanted, from, end, lacks_keep_log })
             }
         }
     }
@@ -508,7 +514,8 @@ impl History {
         };
         let end = log.end(whole, known)?;
         let path = self.media.path().to_path_buf();
-        Err(Error::NotKept { path, wanted, from: first.max(1) - 1, end })
+        let (from, lacks_keep_log) = (first.max(1) - 1, keeps_nothing(&*self.media));
+        Err(Error::NotKept { path, wanted, from, end, lacks_keep_log })
     }
 }
 
