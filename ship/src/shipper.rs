@@ -23,6 +23,7 @@ use ebbtide::media::Media;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::time::Instant;
 
 /// The length of records from which on they are put in a link. It has at most twice as much, unless
 /// a batch is longer: what a slow line takes in one request, and does not take again.
@@ -31,6 +32,8 @@ const LINK_BYTES: usize = 2 << 20;
 const LINKS: u64 = 16;
 /// How often a store that does not answer is asked whether it keeps shippers apart.
 const PROBES: u32 = 4;
+/// How long a shipper that has nothing to put does not look whether another one has begun.
+const LOOK: Duration = Duration::from_secs(60);
 /// The log since the start of a snapshot from which on a new one is shipped, at least.
 const SNAPSHOT_LOG_BYTES: u64 = 1 << 20;
 
@@ -81,6 +84,8 @@ pub struct Shipper {
     /// A run needs its records below this LSN before it can replace the one before.
     floor: u64,
     retention: Retention,
+    /// When it has last put a link, or has found that nobody else has.
+    looked: Instant,
     gaps: u64,
     /// What it has put, also by rounds that have failed then.
     total: Shipped,
@@ -141,6 +146,7 @@ impl Shipper {
                 // Those of the others were put before it, and perhaps removed since.
                 hints: seen.bases.last().copied().into_iter().collect(),
                 confirmed: 0,
+                looked: Instant::now(),
                 gaps: u64::from(begin.cause == Cause::Gap),
                 total: Shipped::default(),
             };
@@ -229,8 +235,9 @@ impl Shipper {
         !self.has_reached_end
     }
 
-    /// Ships what has become durable since the last round, in at most 16 objects; no request if
-    /// nothing has. Then, if it is time, a snapshot, and removes what is behind two of them.
+    /// Ships what has become durable since the last round, in at most 16 objects; if nothing has,
+    /// no request, except once a minute whether another shipper has begun. Then, if it is time, a
+    /// snapshot, and removes what is behind two of them.
     ///
     /// After an error that [is transient](Error::is_transient) the next call continues.
     ///
@@ -256,7 +263,25 @@ impl Shipper {
         self.put_hints().await?;
         let base = self.run.base.as_ref().map(|(number, _)| *number);
         self.retention.clean(&self.store, base).await?;
+        self.look().await?;
         Ok(self.total.since(before))
+    }
+
+    /// Looks from time to time whether another shipper has begun: while the filter is idle, no put
+    /// shows it.
+    async fn look(&mut self) -> Result<()> {
+        if self.looked.elapsed() < LOOK {
+            return Ok(());
+        }
+        match self.check_next().await {
+            // The next round looks again. Nothing is left undone, so this is no failure.
+            Err(error) if error.is_transient() => Ok(()),
+            Err(error) => Err(error),
+            Ok(()) => {
+                self.looked = Instant::now();
+                Ok(())
+            }
+        }
     }
 
     /// Checks that the store refuses to put an object that is there: these bytes.
@@ -515,6 +540,7 @@ impl Shipper {
         }
         let Some((link, bytes)) = self.pending.take() else { return Ok(()) };
         self.tip = Tip { number, digest: digest(&bytes) };
+        self.looked = Instant::now();
         self.note(link);
         Ok(())
     }

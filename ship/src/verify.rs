@@ -3,7 +3,8 @@
 //!
 //! The state as of the end of a snapshot is made twice: of that snapshot, and of the one before and
 //! the log in between. A snapshot that lacks a key, a link with a wrong record, or a log with one
-//! too few makes them differ.
+//! too few makes them differ. Where a shipper has begun anew in between, as by a take-over, the log
+//! may be that of a discarded branch with the same LSNs: those two are not compared.
 
 use crate::chain::{Base, Lengths, Seen, base_hints, link_name, read_link, walk};
 use crate::error::{Error, Result};
@@ -73,14 +74,15 @@ pub async fn verify(store: &Store, against: Option<&Path>) -> Result<Verified> {
 }
 
 async fn verify_once(store: &Store, against: Option<&Path>) -> Result<Verified> {
-    let Read { seen, links, log_bytes, newest_micros } = read_all(store).await?;
-    let bases = &seen.bases;
+    let Read { bases, links, log_bytes, newest_micros } = read_all(store).await?;
     let mut compared = 0;
     for pair in bases.windows(2) {
-        compared += u64::from(compare(store, pair[0], pair[1]).await?);
+        if pair[0].run == pair[1].run {
+            compared += u64::from(compare(store, pair[0].number, pair[1].number).await?);
+        }
     }
     let object = || store.to_string();
-    let Some(&newest) = bases.last() else {
+    let Some(&ReadBase { number: newest, .. }) = bases.last() else {
         let remedy = "a shipper that has just begun is done when it has shipped a snapshot";
         return Err(Error::object(object(), "a link at which a fetch can begin", "none", remedy));
     };
@@ -99,10 +101,18 @@ async fn verify_once(store: &Store, against: Option<&Path>) -> Result<Verified> 
 
 /// What all links add up to.
 struct Read {
-    seen: Seen,
+    bases: Vec<ReadBase>,
     links: u64,
     log_bytes: u64,
     newest_micros: u64,
+}
+
+/// A base that was read.
+struct ReadBase {
+    /// The number of its link.
+    number: u64,
+    /// The link in which its run of log began; 0 if that is not known.
+    run: u64,
 }
 
 /// Returns the oldest base, with the number of its link. A shipper that was fenced may have put the
@@ -146,17 +156,20 @@ async fn read_all(store: &Store) -> Result<Read> {
     if let Some((number, base)) = oldest_base(store).await? {
         (from, seen) = (base.first_link(number), Seen::from_base(&base));
     }
-    let (mut links, mut log_bytes, mut newest_micros) = (0, 0, 0);
+    let (mut bases, mut links, mut log_bytes, mut newest_micros) = (Vec::new(), 0, 0, 0);
     walk(store, (from, None), |link| {
         links += 1;
         newest_micros = link.written;
         if let Content::Log(piece, _) = &link.content {
             log_bytes += piece.records.len() as u64;
         }
-        seen.take(store, link).map(|()| true)
+        seen.take(store, link)?;
+        let run = seen.began();
+        bases.extend(seen.bases.drain(..).map(|number| ReadBase { number, run }));
+        Ok(true)
     })
     .await?;
-    Ok(Read { seen, links, log_bytes, newest_micros })
+    Ok(Read { bases, links, log_bytes, newest_micros })
 }
 
 /// Compares the state as of the end of the base in link `next`, if the log leads there from the

@@ -5,7 +5,7 @@
 
 use crate::admin::look::{Look, look_at, needed_log};
 use crate::admin::salvage;
-use crate::admin::second::{Second, copy_file};
+use crate::admin::second::{Second, copy_file, missing};
 use crate::archive::keep_setting;
 use crate::archive::revisions::{Revision, Revisions, read_kept, revision_of};
 use crate::archive::with_kept::{Whole, explained};
@@ -30,7 +30,7 @@ use ebbtide_core::identity::check_max_memory;
 use ebbtide_core::kind::Parameters;
 use ebbtide_core::kinds::registry;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub use ebbtide_core::kind::PlannedPart;
 
@@ -89,6 +89,14 @@ impl Report {
         let bytes = media.open(&name, Access::Read).and_then(|file| file.bytes()).unwrap_or(0);
         self.files.push(FileReport { name, detail, bytes, damage });
     }
+
+    /// Adds that a file of a backup is missing in one copy, unless that was found anyway.
+    fn add_missing(&mut self, path: PathBuf, name: String) {
+        if self.files.iter().all(|found| found.name != name) {
+            let damage = vec![missing(path)];
+            self.files.push(FileReport { name, detail: String::new(), bytes: 0, damage });
+        }
+    }
 }
 
 /// The number of times damage is examined again beside active writers.
@@ -114,14 +122,39 @@ pub fn verify(dir: impl AsRef<Path>) -> Result<Report> {
 /// # Errors
 /// As [`verify`].
 pub fn verify_on(media: &dyn Media) -> Result<Report> {
-    let mut report = verify_files(media)?;
     let second = Second(media);
-    if second.is_current()? {
+    let mut report = match verify_files(media) {
+        // Of a backup, the second copy may be sound.
+        Err(error) if is_about_files(&error) && matches!(second.copies(), Ok(Some(_))) => {
+            let mut report = Report { files: Vec::new() };
+            report.add(media, FileName::Meta, Err(error));
+            report
+        }
+        report => report?,
+    };
+    let Some(copies) = second.copies()? else { return Ok(report) };
+    for file in copies.without_first() {
+        let name = file.to_string();
+        report.add_missing(media.path().join(&name), name);
+    }
+    if copies.has_second() {
         for file in verify_files(&second)?.files {
-            report.files.push(FileReport { name: format!("second copy: {}", file.name), ..file });
+            report.files.push(FileReport { name: of_second(&file.name), ..file });
         }
     }
+    for file in copies.without_second() {
+        report.add_missing(second.path_of(file), of_second(&file.to_string()));
+    }
     Ok(report)
+}
+
+fn of_second(name: &str) -> String {
+    format!("second copy: {name}")
+}
+
+/// Returns whether an error says that the files are not those of a filter, or are damaged.
+fn is_about_files(error: &Error) -> bool {
+    error.is_damage() || matches!(error, Error::NotAFilter { .. })
 }
 
 fn verify_files(media: &dyn Media) -> Result<Report> {
@@ -287,7 +320,8 @@ fn verify_log(
 
 /// Creates a filter in a new directory from a backup (or from any filter that no process has open),
 /// after checking that its state can be rebuilt in full. Of a damaged backup that has not been
-/// opened since, its second copy is used: damage in one file takes nothing away.
+/// opened for writing since, its second copy is used: a file that is damaged, missing or unreadable
+/// takes nothing away.
 ///
 /// # Errors
 /// [`Error::NotAFilter`], [`Error::Locked`], [`Error::Damaged`], [`Error::Exists`], [`Error::Io`].
@@ -295,8 +329,9 @@ pub fn restore(from: impl AsRef<Path>, dir: impl AsRef<Path>) -> Result<()> {
     let (from, to) = (Disk::new(from.as_ref()), Disk::new(dir.as_ref()));
     let second = Second(&from);
     match restore_from(&from, &to) {
-        Err(error @ (Error::Damaged { .. } | Error::Version { .. } | Error::NotAFilter { .. }))
-            if second.is_current().unwrap_or(false) =>
+        Err(error)
+            if (is_about_files(&error) || matches!(error, Error::Io { .. }))
+                && second.is_current().unwrap_or(false) =>
         {
             // If both are damaged, the first is the one to report.
             restore_from(&second, &to).map_err(|_| error)
@@ -336,6 +371,29 @@ fn restore_from(from: &dyn Media, to: &dyn Media) -> Result<()> {
     })
 }
 
+/// Refuses to salvage a damaged backup whose second copy is sound.
+fn check_second(media: &dyn Media) -> Result<()> {
+    let second = Second(media);
+    if !second.is_current().unwrap_or(false)
+        || !verify_files(&second).is_ok_and(|report| report.is_sound())
+    {
+        return Ok(());
+    }
+    let is_damaged_first =
+        |file: &&FileReport| !file.damage.is_empty() && !file.name.starts_with(&of_second(""));
+    match verify_on(media)?.files.iter().find(is_damaged_first) {
+        None => Ok(()),
+        Some(file) => Err(Error::Damaged {
+            path: media.path().to_path_buf(),
+            offset: 0,
+            expected: "a sound backup".to_owned(),
+            found: format!("damage in `{}`", file.name),
+            remedy: "nothing is lost, because its second copy is sound: `ebbtide restore` \
+                     creates the filter from it",
+        }),
+    }
+}
+
 /// The result of [`salvage()`].
 #[derive(Debug)]
 #[non_exhaustive]
@@ -369,7 +427,8 @@ pub struct Salvaged {
 /// Returns `None`, and writes nothing, if nothing is damaged, so that the filter opens as it is.
 ///
 /// # Errors
-/// [`Error::Damaged`] if nothing can be recovered, as without `meta`; [`Error::NotAFilter`],
+/// [`Error::Damaged`] if nothing can be recovered, as without `meta`, or if this is a backup of
+/// which the second copy is sound, so that [`restore`] loses nothing; [`Error::NotAFilter`],
 /// [`Error::Locked`], [`Error::Exists`], [`Error::Version`], [`Error::Io`].
 pub fn salvage(from: impl AsRef<Path>, dir: impl AsRef<Path>) -> Result<Option<Salvaged>> {
     salvage_on(&Disk::new(from.as_ref()), &Disk::new(dir.as_ref()))
@@ -380,6 +439,7 @@ pub fn salvage(from: impl AsRef<Path>, dir: impl AsRef<Path>) -> Result<Option<S
 /// # Errors
 /// As [`salvage()`].
 pub fn salvage_on(from: &dyn Media, to: &dyn Media) -> Result<Option<Salvaged>> {
+    check_second(from)?;
     let meta = read_meta(from)?;
     let look = Look::begin(from, &meta)?;
     if let KnownExtent::WritersLive { .. } = look.known {

@@ -11,7 +11,7 @@ use crate::media::{Access, ByteLocks, Media, MediaFile};
 use crate::meta::Meta;
 use crate::recovery::Listing;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Before the name of the file that it is a copy of.
 const PREFIX: &str = "second-";
@@ -50,18 +50,86 @@ impl Second<'_> {
         write().inspect_err(|_| drop(clear(self)))
     }
 
-    /// Returns whether the first files are those that these are copies of: the backup has not been
-    /// opened for writing since, and no file is missing but perhaps `meta`.
-    pub(crate) fn is_current(&self) -> Result<bool> {
+    /// Returns the path of a second file.
+    pub(crate) fn path_of(&self, file: FileName) -> PathBuf {
+        self.path().join(prefixed(&file.to_string()))
+    }
+
+    /// Returns what there is of both copies; `None` if this is no backup, or one that was opened
+    /// for writing since: then the second files are not copies of the first ones any more.
+    ///
+    /// A backup has one snapshot and one segment, which begin at the same LSN. The first opener
+    /// that writes adds a segment of a new timeline, and leaves `live`. So files that are missing
+    /// do not look like an opening.
+    pub(crate) fn copies(&self) -> Result<Option<Copies>> {
         let names = |media: &dyn Media| {
             let names = media.list().map_err(Error::io("list", media.path()))?;
-            let mut files: Vec<_> = names.iter().filter_map(|name| FileName::parse(name)).collect();
-            files.retain(|file| !matches!(file, FileName::Meta | FileName::Lock));
-            files.sort_unstable();
-            Ok::<_, Error>(files)
+            let files = names.iter().filter_map(|name| FileName::parse(name));
+            Ok::<_, Error>(files.filter(|&file| file != FileName::Lock).collect::<Vec<_>>())
         };
-        let copied = names(self)?;
-        Ok(!copied.is_empty() && copied == names(self.0)?)
+        let copies = Copies { first: names(self.0)?, second: names(self)? };
+        if copies.second.is_empty() {
+            return Ok(None);
+        }
+        let mut all: Vec<_> = copies.first.iter().chain(&copies.second).copied().collect();
+        all.retain(|&file| file != FileName::Meta);
+        all.sort_unstable();
+        all.dedup();
+        let is_written_once = match all[..] {
+            [FileName::Segment { first, .. }, FileName::Snapshot { start }] => first == start,
+            [FileName::Segment { .. } | FileName::Snapshot { .. }] => true,
+            _ => false,
+        };
+        let is_same = match (Meta::read(self.0), Meta::read(self)) {
+            (Ok(first), Ok(second)) => {
+                (first.uuid, first.log_uuid) == (second.uuid, second.log_uuid)
+            }
+            // What cannot be read says nothing.
+            _ => true,
+        };
+        Ok(Some(copies).filter(|_| is_written_once && is_same))
+    }
+
+    /// Returns whether a filter can be read from these files: there are some besides `meta`, and
+    /// they are copies of what the backup is.
+    pub(crate) fn is_current(&self) -> Result<bool> {
+        Ok(self.copies()?.is_some_and(|copies| copies.has_second()))
+    }
+}
+
+/// The files of a backup, in both copies: `meta`, a snapshot and a segment, as far as they are
+/// there.
+#[derive(Debug)]
+pub(crate) struct Copies {
+    first: Vec<FileName>,
+    second: Vec<FileName>,
+}
+
+impl Copies {
+    /// Returns whether there are second files besides `meta`.
+    pub(crate) fn has_second(&self) -> bool {
+        self.second.iter().any(|&file| file != FileName::Meta)
+    }
+
+    /// Returns the files of which only the second copy is left.
+    pub(crate) fn without_first(&self) -> impl Iterator<Item = FileName> + '_ {
+        self.second.iter().copied().filter(|file| !self.first.contains(file))
+    }
+
+    /// Returns the files of which only the first copy is left.
+    pub(crate) fn without_second(&self) -> impl Iterator<Item = FileName> + '_ {
+        self.first.iter().copied().filter(|file| !self.second.contains(file))
+    }
+}
+
+/// Returns the error of a copy that is missing while there is another one.
+pub(crate) fn missing(path: PathBuf) -> Error {
+    Error::Damaged {
+        path,
+        offset: 0,
+        expected: "a file, because there is another copy of it".to_owned(),
+        found: "none".to_owned(),
+        remedy: "the backup can be restored as long as the other copy is sound: make a new one",
     }
 }
 

@@ -82,6 +82,63 @@ async fn of_two_shippers_the_first_stops_and_a_copy_that_is_behind_is_refused() 
 }
 
 #[tokio::test]
+async fn a_copy_that_was_taken_over_with_fewer_records_than_were_discarded_is_sound() {
+    let (store, media) = (store(), Arc::new(Memory::new()) as Arc<dyn Media>);
+    let spec = AgePartitioned::last(1000);
+    let filter = Filter::create_on(media.clone(), spec, options()).expect("a filter");
+    keys(&filter, 0..100);
+    let mut first = begin(&store, &media).await.expect("a shipper");
+    first.round().await.expect("a round");
+    let copy: Arc<dyn Media> = Arc::new(Memory::new());
+    assemble(&store, copy.clone()).await.expect("a fetch");
+    let moved = Filter::<AgePartitioned>::open_on(copy.clone(), options()).expect("the copy");
+    keys(&moved, 100..300);
+    let mut second = begin(&store, &copy).await.expect("a second shipper");
+    second.round().await.expect("a round");
+    keys(&filter, 700..702);
+    filter.checkpoint().expect("a snapshot to begin with");
+    let keep = std::time::Duration::from_secs(3600);
+    let options = ShipOptions { take_over: true, keep, snapshot_log_bytes: 1000 };
+    let taken = Shipper::begin(store.clone(), media.clone(), options).await;
+    let mut taken = taken.expect("allowed");
+    taken.round().await.expect("a round");
+    assert!(taken.confirmed() < second.confirmed(), "the discarded branch is longer");
+    let verified = verify(&store, None).await.expect("sound");
+    assert_eq!(verified.digest.value, filter.digest().expect("a digest").value);
+    // Snapshots of one branch are compared as before.
+    let before = verified.compared;
+    for round in 1..4 {
+        keys(&filter, round * 2000..(round + 1) * 2000);
+        filter.checkpoint().expect("a checkpoint");
+        taken.round().await.expect("a round");
+    }
+    let verified = verify(&store, None).await.expect("sound");
+    assert!(verified.compared > before, "{verified:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shipper_of_an_idle_filter_notices_within_a_minute_that_it_was_replaced() {
+    let (store, media) = (store(), Arc::new(Memory::new()) as Arc<dyn Media>);
+    let spec = AgePartitioned::last(1000);
+    let filter = Filter::create_on(media.clone(), spec, options()).expect("a filter");
+    keys(&filter, 0..100);
+    let mut first = begin(&store, &media).await.expect("a shipper");
+    first.round().await.expect("a round");
+    let minute = std::time::Duration::from_secs(60);
+    for _ in 0..3 {
+        tokio::time::advance(minute).await;
+        assert_eq!(first.round().await.expect("nobody else").links, 0);
+    }
+    let copy: Arc<dyn Media> = Arc::new(Memory::new());
+    assemble(&store, copy.clone()).await.expect("a fetch");
+    let _moved = Filter::<AgePartitioned>::open_on(copy.clone(), options()).expect("the copy");
+    begin(&store, &copy).await.expect("a second shipper");
+    tokio::time::advance(minute).await;
+    let error = first.round().await.expect_err("fenced");
+    assert!(matches!(error, Error::Fenced { timeline: 2, own: 1, .. }), "{error}");
+}
+
+#[tokio::test]
 async fn a_moment_is_fetched_from_the_base_that_reaches_it() {
     let parent = tempfile::tempdir().expect("a directory");
     let (dir, url) = (parent.path().join("seen"), parent.path().join("store"));

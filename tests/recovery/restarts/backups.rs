@@ -4,6 +4,7 @@
 use super::{change, damage, digest, directory, insert, kinds, names, open, stream};
 use ebbtide::{Error, Filter, inspect};
 use std::fs;
+use std::path::{Path, PathBuf};
 
 #[test]
 fn a_backup_succeeds_where_another_was_interrupted_in_its_first_file() {
@@ -126,4 +127,116 @@ fn a_backup_that_was_opened_and_changed_is_never_restored_as_it_was_before() {
     let again = home.path().join("again");
     let error = inspect::restore(&backup, &again).expect_err("it is damaged");
     assert!(matches!(error, Error::Damaged { .. }), "{error}");
+}
+
+/// Makes a backup of a filter with some keys. Returns its digest.
+fn made_backup(home: &Path) -> (PathBuf, u128) {
+    let filter = Filter::create(home.join("f"), kinds()[1].clone(), stream()).expect("a filter");
+    insert(&filter, 0..300);
+    let backup = home.join("backup");
+    filter.backup(&backup).expect("a backup");
+    (backup, digest(&filter).value)
+}
+
+/// Puts something in the place of a file, or nothing.
+type Damage = fn(&Path);
+
+const DAMAGES: [(&str, Damage); 4] = [
+    ("nothing", |_| {}),
+    ("a directory", |path| fs::create_dir(path).expect("space")),
+    ("no bytes", |path| fs::write(path, "").expect("space")),
+    #[cfg(unix)]
+    ("a link", |path| std::os::unix::fs::symlink("/nothing", path).expect("space")),
+    #[cfg(not(unix))]
+    ("one byte", |path| fs::write(path, "1").expect("space")),
+];
+
+#[test]
+fn a_backup_that_lost_its_first_files_is_restored_from_the_second_ones() {
+    let home = directory();
+    let (backup, expected) = made_backup(home.path());
+    let restored = home.path().join("restored");
+    let saved = home.path().join("saved");
+    let all = &["meta", "snap-", "wal-"][..];
+    for lost in [&all[..1], &all[1..2], &all[2..], &all[1..], &all[..2], all] {
+        let lost: Vec<_> = lost.iter().flat_map(|prefix| names(&backup, prefix)).collect();
+        for (what, damage) in DAMAGES {
+            for name in &lost {
+                fs::rename(backup.join(name), home.path().join(name)).expect("it is there");
+                damage(&backup.join(name));
+            }
+            let context = format!("{what} in the place of {lost:?}");
+            let error = inspect::salvage(&backup, &saved).expect_err("there is a better way");
+            assert!(error.to_string().contains("`ebbtide restore`"), "{context}: {error}");
+            assert!(!saved.exists(), "{context}");
+            let report = inspect::verify(&backup).expect("a report");
+            // Without `meta` nothing else is read.
+            let named = if lost[0] == "meta" { 1 } else { lost.len() };
+            for name in &lost[..named] {
+                let is_named =
+                    report.files.iter().any(|file| file.name == *name && !file.damage.is_empty());
+                assert!(is_named, "{context}: {report:?}");
+            }
+            let second = |name: &str| name.starts_with("second copy: ");
+            let mut seconds = report.files.iter().filter(|file| second(&file.name));
+            assert!(seconds.all(|file| file.damage.is_empty()), "{context}: {report:?}");
+            inspect::restore(&backup, &restored)
+                .unwrap_or_else(|error| panic!("{context}: {error}"));
+            assert_eq!(digest(&open(&restored, stream())).value, expected, "{context}");
+            fs::remove_dir_all(&restored).expect("it is there");
+            for name in &lost {
+                let path = backup.join(name);
+                let _ = fs::remove_dir(&path).or_else(|_| fs::remove_file(&path));
+                fs::rename(home.path().join(name), path).expect("it was moved");
+            }
+        }
+    }
+    assert!(inspect::verify(&backup).expect("a report").is_sound());
+}
+
+#[test]
+fn a_backup_without_its_second_files_is_restored_but_not_sound() {
+    let home = directory();
+    let (backup, expected) = made_backup(home.path());
+    for prefix in ["second-snap-", "second-wal-"] {
+        for name in names(&backup, prefix) {
+            fs::remove_file(backup.join(&name)).expect("it is there");
+            let report = inspect::verify(&backup).expect("a report");
+            let copy = name.replace("second-", "second copy: ");
+            let named =
+                report.files.iter().find(|file| file.name == copy && !file.damage.is_empty());
+            let damage = &named.unwrap_or_else(|| panic!("{name}: {report:?}")).damage[0];
+            assert!(damage.to_string().contains(&name), "{damage}");
+        }
+    }
+    let restored = home.path().join("restored");
+    inspect::restore(&backup, &restored).expect("the first copy is whole");
+    assert_eq!(digest(&open(&restored, stream())).value, expected);
+    // Once it is opened for writing, there is nothing to be copied.
+    open(&backup, stream()).close().expect("a clean end");
+    assert!(inspect::verify(&backup).expect("a report").is_sound());
+}
+
+#[test]
+fn a_backup_that_was_opened_and_lost_files_since_is_never_restored_as_it_was_before() {
+    for prefixes in [&["snap-"][..], &["wal-"], &["snap-", "wal-"], &["meta", "snap-", "wal-"]] {
+        let home = directory();
+        let (backup, _) = made_backup(home.path());
+        let opened = open(&backup, stream());
+        insert(&opened, 300..400);
+        let later = digest(&opened).value;
+        opened.close().expect("a clean end");
+        for name in prefixes.iter().flat_map(|prefix| names(&backup, prefix)) {
+            fs::remove_file(backup.join(name)).expect("it is there");
+        }
+        let restored = home.path().join("restored");
+        if inspect::restore(&backup, &restored).is_ok() {
+            assert_eq!(digest(&open(&restored, stream())).value, later, "{prefixes:?}");
+        }
+        let report = inspect::verify(&backup);
+        let seconds = |report: inspect::Report| {
+            report.files.iter().any(|file| file.name.starts_with("second copy"))
+        };
+        assert!(!report.is_ok_and(seconds), "{prefixes:?}");
+    }
 }
