@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quote_that_is_not_closed_is_told_from_others() {
+    fn a_quote_that_is_not_closed_is_distinguished_from_others() {
         let is_closed = |record: &[u8]| fields(record, b',', |_| false);
         for record in [&b"1,\"oops\n2,y"[..], b"\"", b"1,\"a\"\"", b"1,\"a\r"] {
             assert!(!is_closed(record), "{:?}", String::from_utf8_lossy(record));

@@ -372,7 +372,7 @@ impl<'a, F: Fed> Stream<'a, F> {
         }
     }
 
-    /// As [`Stream::judge`], where each line is recorded by itself: says so if the filter fails, so
+    /// As [`Stream::judge`], where each line is recorded alone: says so if the filter fails, so
     /// that nobody who tries again repeats them.
     fn judge_alone(
         &self,

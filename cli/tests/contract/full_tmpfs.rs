@@ -203,7 +203,8 @@ fn a_command_whose_last_snapshot_found_no_space_says_that_all_is_recorded_and_en
     mounted.empty();
     // The command of a claim fills the space.
     let filling = mounted.at("filling");
-    let script = format!("head -c 32M /dev/zero > {filling} 2> /dev/null; truncate -s -300K {filling}");
+    let script =
+        format!("head -c 32M /dev/zero > {filling} 2> /dev/null; truncate -s -300K {filling}");
     recorded(&["run", "--claim", "job", &dir, "--", "sh", "-c", &script], b"");
     let again = run(&["run", "--claim", "job", &dir, "--", "false"], b"");
     assert_eq!(again.code, Some(0), "it was done: {again:?}");
