@@ -415,7 +415,8 @@ impl Options {
         if self.image.is_some() {
             return Ok(self.image.clone());
         }
-        let Some(value) = std::env::var_os(IMAGE_VARIABLE) else { return Ok(None) };
+        let value = std::env::var_os(IMAGE_VARIABLE).filter(|value| !value.is_empty());
+        let Some(value) = value else { return Ok(None) };
         let place = value.to_str().unwrap_or_default().parse();
         place.map(Some).map_err(|_| {
             let expected = "memory, beside-log, or an absolute path of a directory";

@@ -18,7 +18,6 @@ use ebbtide::units::{parse_count, parse_durability, parse_duration, parse_size};
 use ebbtide::{Durability, Keep, Options};
 use std::num::NonZeroU64;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
 pub use crate::key_args::*;
@@ -431,7 +430,7 @@ pub struct Create {
     /// 24h, at most this much disk, such as 10GiB, or nothing, the default. With it the filter can
     /// be asked as of a moment of its past (--at). It may be changed later, by the same option of
     /// the commands that insert.
-    #[arg(long, value_name = KEEPS, value_parser = Keep::from_str, help_heading = SETTINGS)]
+    #[arg(long, value_name = KEEPS, value_parser = parse_keep, help_heading = SETTINGS)]
     pub keep_log: Option<Keep>,
 }
 

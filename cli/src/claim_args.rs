@@ -7,11 +7,16 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Parses the time of a lease, which is stored in milliseconds.
+/// The shortest lease that `run` renews in time also on a busy machine.
+const SHORTEST_LEASE: Duration = Duration::from_millis(100);
+
+/// Parses the time of a lease.
 fn parse_lease(text: &str) -> Result<Duration, String> {
     let lease = parse_duration(text)?;
-    let is_stored = lease >= Duration::from_millis(1) && lease <= LONGEST_LEASE;
-    is_stored.then_some(lease).ok_or_else(|| "expected 1ms to 97 days".to_owned())
+    let is_kept = (SHORTEST_LEASE..=LONGEST_LEASE).contains(&lease);
+    is_kept.then_some(lease).ok_or_else(|| {
+        "expected 100ms to 97 days: a shorter lease may be over before it is renewed".to_owned()
+    })
 }
 
 /// Options of `run`.
@@ -20,8 +25,8 @@ pub struct RunOnce {
     /// The key that stands for the work.
     #[arg(long, value_name = "KEY")]
     pub claim: OsString,
-    /// The time after which others may have the key if this command dies, from 1ms to 97 days.
-    /// While it lives, it renews the lease.
+    /// The time after which others may have the key if this command dies, from 100ms to 97
+    /// days. While it lives, it renews the lease.
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = parse_lease)]
     pub lease: Duration,
     /// The filter's directory.

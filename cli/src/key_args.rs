@@ -8,7 +8,7 @@ pub use crate::time_args::Times;
 use clap::{Args, ValueEnum};
 use ebbtide::Durability;
 use ebbtide::units::{parse_durability, parse_size};
-use ebbtide::{ImagePlace, Keep, Options};
+use ebbtide::{Error, ImagePlace, Keep, Options};
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -20,6 +20,28 @@ const KEYS: &str = "Lines and keys";
 pub const WRITING: &str = "Writing";
 /// The values of `--keep-log`.
 pub const KEEPS: &str = "24h|10GiB|nothing";
+
+/// Parses how much log is kept. A number alone is refused, because a unit was most likely
+/// forgotten, and no log at all has a word: a mistake removes the past.
+pub fn parse_keep(text: &str) -> std::result::Result<Keep, String> {
+    let without_unit = text.bytes().all(|byte| byte.is_ascii_digit() || b"._".contains(&byte));
+    if without_unit && !text.is_empty() {
+        return Err(format!(
+            "expected a unit after {text}: a time such as {text}h, a size such as {text}GiB, or \
+             nothing"
+        ));
+    }
+    match text.parse() {
+        Ok(Keep::For(time)) if time.is_zero() => Err(NO_LOG.to_owned()),
+        Ok(Keep::Bytes(0)) => Err(NO_LOG.to_owned()),
+        kept => kept.map_err(|error: Error| match error {
+            Error::Parameter { expected, .. } => format!("expected {expected}"),
+            other => other.to_string(),
+        }),
+    }
+}
+
+const NO_LOG: &str = "expected more than zero, or nothing, which keeps no log";
 
 /// The event that starts the window of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -130,7 +152,7 @@ pub struct Reading {
     #[arg(
         long,
         value_name = KEEPS,
-        value_parser = Keep::from_str,
+        value_parser = parse_keep,
         help_heading = WRITING
     )]
     pub keep_log: Option<Keep>,

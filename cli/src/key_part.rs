@@ -161,13 +161,16 @@ impl Part {
         let Self::Csv(wanted, separator) = self else { return Ok(0) };
         let header = header.strip_prefix("\u{feff}".as_bytes()).unwrap_or(header);
         let (mut names, mut found) = (Vec::new(), None);
-        fields(header, *separator, |name| {
+        let is_closed = fields(header, *separator, |name| {
             if name == wanted.as_bytes() {
                 found.get_or_insert(names.len());
             }
             names.push(String::from_utf8_lossy(name).into_owned());
             true
         });
+        if !is_closed {
+            return Err(misfit(CLOSED, header));
+        }
         found.ok_or_else(|| {
             format!("expected a column {wanted:?} in the header, found {}", names.join(", "))
         })
@@ -182,7 +185,7 @@ impl Part {
                 let names = path.0.join(".");
                 misfit(&format!("a JSON object with a text or a number at {names}"), line)
             }),
-            Self::Csv(name, separator) => cell(line, *separator, column)
+            Self::Csv(name, separator) => cell(line, *separator, column)?
                 .ok_or_else(|| misfit(&format!("a record with a column {name:?}"), line)),
         }
     }
@@ -228,21 +231,29 @@ fn split<'b>(line: &'b [u8], separator: &[u8], number: usize) -> &'b [u8] {
     &line[start..ends.next().unwrap_or(line.len())]
 }
 
-/// Returns the field of this number, from 0, of a record; `None` if the record is shorter.
-fn cell(record: &[u8], separator: u8, column: usize) -> Option<Cow<'_, [u8]>> {
+/// What is expected of a record that ends with the input.
+const CLOSED: &str = "the end of a quote before the end of the input";
+
+/// Returns the field of this number, from 0, of a record; `None` if the record is shorter. A record
+/// with a quote that is not closed is an error.
+fn cell(
+    record: &[u8],
+    separator: u8,
+    column: usize,
+) -> std::result::Result<Option<Cow<'_, [u8]>>, String> {
     if memchr::memchr(b'"', record).is_none() {
         let record = record.strip_suffix(b"\r").unwrap_or(record);
-        return record.split(|byte| *byte == separator).nth(column).map(Cow::Borrowed);
+        return Ok(record.split(|byte| *byte == separator).nth(column).map(Cow::Borrowed));
     }
     let (mut at, mut found) = (0, None);
-    fields(record, separator, |field| {
+    let is_closed = fields(record, separator, |field| {
         if at == column {
             found = Some(Cow::Owned(field.to_vec()));
         }
         at += 1;
         found.is_none()
     });
-    found
+    if is_closed { Ok(found) } else { Err(misfit(CLOSED, record)) }
 }
 
 /// Returns the value at a path: the content of a string, or a number, true or false as written.

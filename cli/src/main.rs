@@ -60,7 +60,12 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
-    match commands::run(cli.command) {
+    ended(commands::run(cli.command))
+}
+
+/// Reports a failure, and returns the exit code.
+fn ended(outcome: failure::Result<ExitCode>) -> ExitCode {
+    match outcome {
         Ok(code) => code,
         Err(Failure::ClosedPipe) => ExitCode::SUCCESS,
         Err(Failure::Stopped(signal)) => stop::end_by(signal),
@@ -89,11 +94,11 @@ fn usage(error: &clap::Error) -> ExitCode {
         let colours = stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
         let text = error.render();
         let text = if colours { text.ansi().to_string() } else { text.to_string() };
-        // A failure to print help has no remedy.
-        let _ = Output::new().and_then(|mut output| {
+        let printed = Output::new().and_then(|mut output| {
             output.text(text.trim_end_matches('\n'))?;
             output.flush()
         });
+        return ended(printed.map(|()| ExitCode::SUCCESS));
     } else {
         failure::report(&sentence(error));
     }

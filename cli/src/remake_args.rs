@@ -2,13 +2,12 @@
 
 use crate::formatting::parse_positive;
 use crate::kept_parameters::Named;
-use crate::key_args::KEEPS;
+use crate::key_args::{KEEPS, parse_keep};
 use crate::kind_options::KindOptions;
 use clap::Args;
 use ebbtide::Keep;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 /// The kind and the parameters of a filter that is made or altered.
 #[derive(Debug, Args)]
@@ -44,7 +43,7 @@ impl Remade {
 pub struct Settings {
     /// How much of its log the filter keeps from now on: a time such as 24h, a size such as 10GiB,
     /// or nothing, the default of a new one.
-    #[arg(long, value_name = KEEPS, value_parser = Keep::from_str)]
+    #[arg(long, value_name = KEEPS, value_parser = parse_keep)]
     pub keep_log: Option<Keep>,
     /// Continue although the log does not reach back to the creation of a filter: what was inserted
     /// before the log begins is then forgotten.

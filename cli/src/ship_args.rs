@@ -7,6 +7,16 @@ use ebbtide::units::parse_duration;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// The shortest time between two looks at a place.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Parses the time between two looks at a place.
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    let every = parse_duration(text)?;
+    let is_kept = every >= SHORTEST_INTERVAL;
+    is_kept.then_some(every).ok_or_else(|| "expected at least 10ms, as in 10s".to_owned())
+}
+
 /// Options of `ship`.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -23,7 +33,7 @@ pub struct Ship {
     pub url: Option<String>,
     /// How often what has become durable is shipped: the most that the loss of the machine takes,
     /// besides what was not durable yet.
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "10s")]
+    #[arg(long, value_name = "DURATION", value_parser = parse_interval, default_value = "10s")]
     pub every: Duration,
     /// Ship once, and end.
     #[arg(long)]
@@ -90,7 +100,7 @@ pub struct Follow {
     pub dir: Option<PathBuf>,
     /// How often something new is expected. The place is asked so often if nothing comes, and up to
     /// 16 times as often when it is due.
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "1s")]
+    #[arg(long, value_name = "DURATION", value_parser = parse_interval, default_value = "1s")]
     pub every: Duration,
     /// Refuse to answer when the end of what the place has was not seen for so long.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "1m")]

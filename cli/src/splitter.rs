@@ -135,22 +135,26 @@ fn parser(separator: u8) -> Reader {
     ReaderBuilder::new().delimiter(separator).terminator(Terminator::Any(b'\n')).build()
 }
 
-/// Passes the fields of a record to `each`, unquoted, until it returns false.
-pub fn fields(record: &[u8], separator: u8, mut each: impl FnMut(&[u8]) -> bool) {
+/// Passes the fields of a record to `each`, unquoted, until it returns false. Returns whether all
+/// quotes of the record are closed.
+pub fn fields(record: &[u8], separator: u8, mut each: impl FnMut(&[u8]) -> bool) -> bool {
     let record = record.strip_suffix(b"\r").unwrap_or(record);
     let mut parser = parser(separator);
-    let (mut text, mut ends) = (vec![0; record.len()], vec![0; record.len() + 1]);
-    let (_, _, written, found) = parser.read_record(record, &mut text, &mut ends);
-    // An empty input ends the record.
-    let (_, _, more, last) = parser.read_record(b"", &mut text[written..], &mut ends[found..]);
+    let (mut text, mut ends) = (vec![0; record.len() + 1], vec![0; record.len() + 2]);
+    let (ended, _, written, found) = parser.read_record(record, &mut text, &mut ends);
+    // A newline ends the record, unless it is within quotes.
+    let (after, _, more, last) =
+        parser.read_record(b"\n", &mut text[written..], &mut ends[found..]);
+    let is_closed = record.is_empty() || [ended, after].contains(&ReadRecordResult::Record);
     let mut start = 0;
     for &end in ends[..found + last].iter().chain((found + last == 0).then_some(&(written + more)))
     {
         if !each(&text[start..end]) {
-            return;
+            break;
         }
         start = end;
     }
+    is_closed
 }
 
 #[cfg(test)]
@@ -225,6 +229,19 @@ mod tests {
         let plain = [(1, b"a".to_vec()), (2, b"".to_vec()), (3, b"b\r".to_vec())];
         for piece in 1..7 {
             assert_eq!(lines(b"a\n\nb\r", Ending::Byte(b'\n'), piece), plain);
+        }
+    }
+
+    #[test]
+    fn a_quote_that_is_not_closed_is_distinguished_from_others() {
+        let is_closed = |record: &[u8]| fields(record, b',', |_| false);
+        for record in [&b"1,\"oops\n2,y"[..], b"\"", b"1,\"a\"\"", b"1,\"a\r"] {
+            assert!(!is_closed(record), "{:?}", String::from_utf8_lossy(record));
+        }
+        for record in
+            [&b""[..], b"a", b"\r", b"\"\"", b"1,\"a\"\r", b"5\" pipe", b"\"a\"b\",", b","]
+        {
+            assert!(is_closed(record), "{:?}", String::from_utf8_lossy(record));
         }
     }
 

@@ -107,6 +107,10 @@ impl fmt::Display for Error {
             Self::Parameter { name, expected, found } => {
                 write!(f, "parameter {name}: expected {expected}, found {found}")
             }
+            Self::Unsupported { kind, operation: operation @ "a weight" } => {
+                write!(f, "a filter of kind {kind} takes no weights")?;
+                kinds_with(operation).map_or(Ok(()), |kinds| write!(f, "; {kinds} take them"))
+            }
             Self::Unsupported { kind, operation } => {
                 write!(f, "a filter of kind {kind} has no operation `{operation}`")?;
                 kinds_with(operation).map_or(Ok(()), |kinds| write!(f, "; {kinds} have it"))

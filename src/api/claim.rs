@@ -10,7 +10,7 @@ use crate::engine::held_claims::ClaimedKey;
 use crate::engine::outcome::Waits;
 use crate::error::{Error, Result};
 use crate::primitives::{Hint, Instant};
-use ebbtide_core::claims::LeaseTime;
+use ebbtide_core::claims::{HeldClaim, LeaseTime};
 use std::fmt;
 use std::time::Duration;
 
@@ -158,7 +158,7 @@ pub(crate) fn drop_all<'a, K: 'a>(leases: impl Iterator<Item = Lease<'a, K>>) {
     }
 }
 
-/// A claim that is held; see [`Filter::claims`].
+/// A claim that is held; see [`Filter::claims`] and [`Reader::claims`](crate::Reader::claims).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -171,6 +171,22 @@ pub struct OpenClaim {
     pub age: Duration,
     /// How long until it ends, if it is not renewed.
     pub remaining: Duration,
+}
+
+impl OpenClaim {
+    /// Returns those of these claims that are held at this time of leases, the oldest first.
+    pub(crate) fn all(now: u64, mut held: Vec<HeldClaim>) -> Vec<Self> {
+        held.retain(|claim| claim.deadline > now);
+        held.sort_unstable_by_key(|claim| claim.token);
+        let micros = |from: u64, to: u64| Duration::from_micros(to.saturating_sub(from));
+        let open = held.into_iter().map(|claim| Self {
+            hash: claim.hash,
+            token: claim.token,
+            age: micros(claim.since, now),
+            remaining: micros(now, claim.deadline),
+        });
+        open.collect()
+    }
 }
 
 impl<K> Filter<K> {
@@ -235,20 +251,10 @@ impl<K> Filter<K> {
     /// # Errors
     /// As [`Filter::position`].
     pub fn claims(&self) -> Result<Vec<OpenClaim>> {
-        let (now, mut held) = self.look(|engine| {
+        self.look(|engine| {
             engine.shared.check_trusted()?;
-            Ok((engine.leases.now(), engine.claims()))
-        })?;
-        held.retain(|claim| claim.deadline > now);
-        held.sort_unstable_by_key(|claim| claim.token);
-        let micros = |from: u64, to: u64| Duration::from_micros(to.saturating_sub(from));
-        let open = held.into_iter().map(|claim| OpenClaim {
-            hash: claim.hash,
-            token: claim.token,
-            age: micros(claim.since, now),
-            remaining: micros(now, claim.deadline),
-        });
-        Ok(open.collect())
+            Ok(OpenClaim::all(engine.leases.now(), engine.claims()))
+        })
     }
 
     /// Ends the claim of a key, whoever holds it, for an operator who knows that the holder is

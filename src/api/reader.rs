@@ -10,6 +10,7 @@
 
 use crate::admin::dump_log::Entry;
 use crate::api::call::Call;
+use crate::api::claim::OpenClaim;
 use crate::api::config::{Ages, Any, Counts, Decays, Infers, Spec};
 use crate::api::explain::{self, Explained};
 use crate::api::handle::{Handle, sealed};
@@ -234,6 +235,20 @@ impl<K> Reader<K> {
         self.with_view(Waits::Always, |view| {
             view.engine.shared.check_trusted()?;
             Ok(view.engine.header().positions().all())
+        })
+    }
+
+    /// Returns the claims that are held now, or were at the moment of a past state, the oldest
+    /// first.
+    ///
+    /// # Errors
+    /// As [`Reader::contains`].
+    pub fn claims(&self) -> Result<Vec<OpenClaim>> {
+        self.with_view(Waits::Always, |view| {
+            view.engine.shared.check_trusted()?;
+            // Without the repair of what dead owners left, which writes.
+            let held = view.engine.header().claims().all();
+            Ok(OpenClaim::all(view.engine.leases.now(), held))
         })
     }
 

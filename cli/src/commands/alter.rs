@@ -1,7 +1,7 @@
 //! `alter` of a filter where it is, and `plan --alter`.
 
-use super::at_rest;
 use super::look::{bytes, parameters_json};
+use super::{at_rest, closing};
 use crate::failure::{Failure, Result};
 use crate::formatting::{self, counted};
 use crate::kept_parameters::{Named, shown};
@@ -45,8 +45,7 @@ pub fn in_place(arguments: &Alter) -> Result<()> {
         output.sentence(&format!("{} is {now} {}", dir.display(), altered_text(altered)))?;
     }
     output.flush()?;
-    filter.close()?;
-    Ok(())
+    closing::close(&filter)
 }
 
 /// Returns the error for a log that does not have the whole new window.
@@ -62,7 +61,7 @@ fn too_short(dir: &Path, first: u64) -> Failure {
 fn keeping(filter: Filter<Any>, dir: &Path, settings: &Settings) -> Result<Filter<Any>> {
     let Some(keep) = settings.keep_log else { return Ok(filter) };
     let again = Filter::open(dir, at_rest::options().keep_log(keep))?;
-    filter.close()?;
+    closing::close(&filter)?;
     Ok(again)
 }
 

@@ -1,13 +1,13 @@
 //! `run` and `claims`: work that is done once in the window, and who is doing it.
 
-use super::at_rest;
+use super::{at_rest, closing};
 use crate::claim_args::{Claims, RunOnce};
 use crate::exit_codes::{IN_PROGRESS, NO};
 use crate::failure::{Failure, Result, note};
 use crate::formatting;
 use crate::output::{Output, object};
 use crate::stop::{Stop, keep_exit_statuses};
-use ebbtide::{Any, Claim, Filter, Lease, Options, Timestamp};
+use ebbtide::{Any, Claim, Filter, Lease, Options, Reader, Timestamp};
 use rustix::process::{Pid, Signal, kill_process};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// Receives the token, which grows from claim to claim.
 const TOKEN: &str = "EBBTIDE_TOKEN";
 
-/// How often `run` checks whether its command has ended.
+/// How often `run` checks whether its command has ended: more often than it renews a lease.
 const CHECK: Duration = Duration::from_millis(20);
 
 /// Renewals in the time of a lease.
@@ -36,8 +36,10 @@ pub fn run(arguments: &RunOnce) -> Result<ExitCode> {
         }
         Claim::Yours(lease) => work(arguments, &lease, &stop),
     };
-    filter.close()?;
-    ended
+    // An error of the work is the one to report.
+    let closed = closing::close(&filter);
+    let code = ended?;
+    closed.map(|()| code)
 }
 
 /// Runs the command of a key that was claimed. Passes signals that ask it to stop on to it.
@@ -90,14 +92,13 @@ fn wait(child: &mut Child, length: Duration, lease: &Lease<'_>, stop: &Stop) -> 
 
 /// Lists the claims that are held, the oldest first, or ends one.
 pub fn claims(arguments: &Claims) -> Result<ExitCode> {
-    let filter = at_rest::open(&arguments.dir)?;
     if let Some(key) = &arguments.end {
+        let filter = at_rest::open(&arguments.dir)?;
         let was_held = filter.end_claim(key.as_bytes())?;
-        filter.close()?;
+        closing::close(&filter)?;
         return Ok(if was_held { ExitCode::SUCCESS } else { ExitCode::from(NO) });
     }
-    let open = filter.claims()?;
-    filter.close()?;
+    let open = Reader::<Any>::open(&arguments.dir, at_rest::options())?.claims()?;
     let mut output = Output::new()?;
     for claim in open {
         if arguments.json {

@@ -2,6 +2,7 @@
 
 use super::at_least_once::AtLeastOnce;
 use super::at_rest::warn_if_ahead;
+use super::closing;
 use super::counts::Counts;
 use super::exactly_once::{self, ExactlyOnce};
 use super::in_memory::InMemory;
@@ -60,7 +61,7 @@ pub fn dedup(arguments: &Dedup) -> Result<()> {
     let filter = remembered(dir, spec, options)?;
     warn_if_ahead(filter.clock_lead());
     let ended = feed(&filter, dir, arguments)?;
-    filter.close()?;
+    closing::close(&filter)?;
     ended.finish()
 }
 

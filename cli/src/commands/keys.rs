@@ -2,6 +2,7 @@
 //! answer per key.
 
 use super::at_rest::{self, warn_if_ahead};
+use super::closing;
 use super::line::Skipped;
 use super::stream::Stream;
 use crate::args::{Check, Estimate, Keys, Query, Question};
@@ -146,7 +147,7 @@ fn change<A>(
         |call, line| ask(call, &line.key),
         |line, answer, output| tell(&line.key, answer, output),
     )?;
-    filter.close()?;
+    closing::close(&filter)?;
     ended.finish()
 }
 

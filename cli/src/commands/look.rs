@@ -1,7 +1,7 @@
 //! `digest`, `verify`, `wal`, `clear` and `snapshot`: the state of a filter and the contents of its
 //! files.
 
-use super::at_rest;
+use super::{at_rest, closing};
 use crate::args::{Digest, Look};
 use crate::exit_codes::NO;
 use crate::failure::{Result, unless_closed};
@@ -182,8 +182,7 @@ pub fn clear(arguments: &Look) -> Result<()> {
         output.text(&format!("cleared; {inserts} inserts removed"))?;
     }
     output.flush()?;
-    filter.close()?;
-    Ok(())
+    closing::close(&filter)
 }
 
 /// Writes a snapshot and prints the LSN from which it needs the log.
@@ -197,8 +196,7 @@ pub fn snapshot(arguments: &Look) -> Result<()> {
         output.text(&format!("snapshot written; it needs the log from LSN {start}"))?;
     }
     output.flush()?;
-    filter.close()?;
-    Ok(())
+    closing::close(&filter)
 }
 
 /// Returns parameters as a JSON object.

@@ -4,6 +4,7 @@ mod alter;
 mod at_least_once;
 mod at_rest;
 mod claims;
+mod closing;
 mod counts;
 mod create;
 mod dedup;
@@ -68,9 +69,10 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Snapshot(arguments) => look::snapshot(&arguments)?,
         Command::Backup(arguments) => {
             place::check(&arguments.dest)?;
+            place::check_outside(&arguments.dest, &arguments.dir)?;
             let filter = at_rest::open(&arguments.dir)?;
             filter.backup(&arguments.dest)?;
-            filter.close()?;
+            closing::close(&filter)?;
         }
         Command::Restore(arguments) => restore::restore(&arguments)?,
         #[cfg(feature = "ship")]

@@ -37,6 +37,22 @@ pub fn check(dir: &Path) -> Result<()> {
     }
 }
 
+/// Refuses a directory for a backup within the filter's own, whose files it would mix with.
+pub fn check_outside(dest: &Path, dir: &Path) -> Result<()> {
+    let Ok(dir) = dir.canonicalize() else { return Ok(()) };
+    // It may not exist yet.
+    let existing = dest.ancestors().map(|it| if it == "" { Path::new(".") } else { it });
+    let existing = existing.filter_map(|it| it.canonicalize().ok()).next();
+    if existing.is_some_and(|existing| existing.starts_with(&dir)) {
+        return Err(Failure::Error(format!(
+            "{} is within the directory of the filter, which holds its files only; name another \
+             directory",
+            dest.display()
+        )));
+    }
+    Ok(())
+}
+
 /// Returns whether a file name is one that filters use, or that a fresh file system contains.
 fn is_of_a_filter(name: &str) -> bool {
     let is_number = |text: &str| {

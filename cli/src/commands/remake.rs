@@ -8,6 +8,7 @@ use crate::output::{Output, object};
 use crate::remake_args::{Alter, Merge, Remade, Settings, Split};
 use ebbtide::history::{History, Share, remake};
 use ebbtide::{Any, Options, Parameters, Reader};
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -35,8 +36,26 @@ pub fn merge(arguments: &Merge) -> Result<()> {
     let Merge { dirs, remade } = arguments;
     let Some((new, from)) = dirs.split_last() else { return Ok(()) };
     let from: Vec<_> = from.iter().collect();
+    check_different(&from)?;
     let operations = make(&from, new, spec(remade, from[0])?, &remade.settings, None)?;
     say(new, operations, from.len())
+}
+
+/// Refuses a filter that is named twice: its operations would be counted twice.
+fn check_different(from: &[&PathBuf]) -> Result<()> {
+    let mut seen = HashSet::new();
+    // One that is not there is reported by whoever opens it.
+    let paths = from.iter().filter_map(|dir| Some((dir, dir.canonicalize().ok()?)));
+    for (dir, path) in paths {
+        if !seen.insert(path) {
+            let dir = dir.display();
+            return Err(Failure::Error(format!(
+                "{dir} is named twice; name each filter once, because its operations would count \
+                 twice"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// `split`.

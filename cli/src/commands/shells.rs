@@ -41,9 +41,10 @@ pub fn man(arguments: &Man) -> Result<()> {
 
 /// Returns the page of a command, in roff.
 fn page(command: Command) -> Result<Vec<u8>> {
-    let command = command.version(env!("CARGO_PKG_VERSION"));
     let mut text = Vec::new();
-    let rendered = Page::new(command).manual("ebbtide").render(&mut text);
+    let source = concat!("ebbtide ", env!("CARGO_PKG_VERSION"));
+    let page = Page::new(command.version(env!("CARGO_PKG_VERSION")));
+    let rendered = page.manual("ebbtide").source(source).render(&mut text);
     rendered.map_err(|error| Failure::Error(format!("cannot render a page: {error}")))?;
     Ok(text)
 }

@@ -337,7 +337,7 @@ impl<'a, F: Fed> Stream<'a, F> {
                     let answer = ask(self.call(&line), &line).map_err(LineError::Refused)?;
                     Ok((line, answer))
                 });
-                match answer.map_err(|error| self.judge(error, batch, number, run)) {
+                match answer.map_err(|error| self.judge_alone(error, batch, number, run)) {
                     Ok(pair) => answered.push((number, whole, Ok(pair))),
                     Err(Ok(what)) => answered.push((number, whole, Err(what))),
                     Err(Err(failure)) => return (answered, Some(failure)),
@@ -370,6 +370,27 @@ impl<'a, F: Fed> Stream<'a, F> {
             Ok(line) => Ok(Some(line)),
             Err(error) => self.judge(error, batch, number, run).map(|_| None),
         }
+    }
+
+    /// As [`Stream::judge`], where each line is recorded alone: says so if the filter fails, so
+    /// that nobody who tries again repeats them.
+    fn judge_alone(
+        &self,
+        error: LineError,
+        batch: &Batch<'_>,
+        number: u64,
+        run: &mut Run,
+    ) -> Result<String> {
+        let is_of_system = matches!(error, LineError::Refused(Error::Io { .. }));
+        let judged = self.judge(error, batch, number, run);
+        if !is_of_system || !self.changes || !self.outlives {
+            return judged;
+        }
+        let path = batch.path.display();
+        judged.map_err(|failure| {
+            failure
+                .and(&format!("continue with line {number} of {path}: those before are recorded"))
+        })
     }
 
     /// Decides about a line without an answer: returns its error if it is skipped, fails if it ends

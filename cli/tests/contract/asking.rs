@@ -179,6 +179,8 @@ fn shells_get_completions_and_packages_get_manual_pages() {
     let page = ok(&["man", "dedup"], b"");
     assert!(page.text().contains(".TH ebbtide\\-dedup 1") || page.text().contains("dedup 1"));
     assert!(page.text().contains("Examples:"), "{}", page.text());
+    let source = concat!("ebbtide ", env!("CARGO_PKG_VERSION"));
+    assert!(page.text().contains(source), "{}", page.text());
     refused(&["man", "nothing"], b"");
 }
 

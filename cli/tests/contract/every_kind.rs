@@ -150,7 +150,10 @@ impl Row {
             return ok(&command, &input).text().lines().map(str::to_owned).collect();
         }
         let sentence = refused(&command, &input);
-        let expected = format!("kind {} has no operation `{operation}`", self.kind);
+        let expected = match operation {
+            "a weight" => format!("kind {} takes no weights", self.kind),
+            operation => format!("kind {} has no operation `{operation}`", self.kind),
+        };
         let (_, told) = sentence.split_once(&expected).unwrap_or_else(|| panic!("{sentence}"));
         // The sentence names those that have it, and no others.
         for row in ROWS {

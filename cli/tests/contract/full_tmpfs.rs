@@ -1,12 +1,12 @@
 //! A filter on a file system in memory that another program has filled. A page of a hole that is
 //! read through a mapping takes space there, and a process that finds none gets a signal.
 
-use crate::support::{Outcome, Place, Talk, input, ok, run, stream};
+use crate::support::{Outcome, Place, Talk, command, input, ok, run, stream};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// A mounted tmpfs, unmounted at the end.
 struct Mounted(Place);
@@ -33,6 +33,14 @@ impl Mounted {
         for size in [1 << 20, 1 << 12, 1] {
             while file.write(&vec![1; size]).is_ok_and(|written| written > 0) {}
         }
+    }
+
+    /// Fills all space but this many bytes.
+    fn fill_but(&self, bytes: u64) {
+        self.fill();
+        let file = File::options().write(true).open(self.at("filling")).expect("it is there");
+        let length = file.metadata().expect("a length").len();
+        file.set_len(length - bytes).expect("it is shorter now");
     }
 
     fn empty(&self) {
@@ -168,4 +176,67 @@ fn a_damaged_filter_in_full_memory_is_saved_to_another_place() {
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
     assert_eq!(blocks(&dir), before);
     assert_eq!(ok(&["contains", &saved], b"key-1\nlast\n").text(), "1\n1\n");
+}
+
+#[test]
+#[cfg_attr(not(all(target_os = "linux", not(ebbtide_portable))), ignore = "no space is reserved")]
+fn a_command_whose_last_snapshot_found_no_space_says_that_all_is_recorded_and_ends_with_0() {
+    let Some(mounted) = Mounted::new() else { return };
+    let dir = mounted.at("filter");
+    ok(&["create", &dir, "--kind", "counting", "--capacity", "100000"], b"");
+    ok(&["insert", &dir], &input(&stream(1000, 400)));
+    mounted.fill_but(300 << 10);
+    let recorded = |arguments: &[&str], input: &[u8]| {
+        let outcome = run(arguments, input);
+        assert_eq!(outcome.code, Some(0), "{arguments:?}: {outcome:?}");
+        let said = "ebbtide: all is recorded: do not repeat it; only the snapshot";
+        assert!(outcome.stderr.starts_with(said), "{arguments:?}: {outcome:?}");
+        assert!(!outcome.stderr.contains("try again"), "{arguments:?}: {outcome:?}");
+    };
+    for count in ["1", "2", "3"] {
+        recorded(&["insert", &dir], b"a\n");
+        assert_eq!(ok(&["estimate", &dir, "--key", "a"], b"").text(), format!("{count}\n"));
+    }
+    recorded(&["check", &dir], b"a\n");
+    recorded(&["remove", &dir], b"a\n");
+    assert_eq!(ok(&["estimate", &dir, "--key", "a"], b"").text(), "3\n");
+    mounted.empty();
+    // The command of a claim fills the space.
+    let filling = mounted.at("filling");
+    let script =
+        format!("head -c 32M /dev/zero > {filling} 2> /dev/null; truncate -s -300K {filling}");
+    recorded(&["run", "--claim", "job", &dir, "--", "sh", "-c", &script], b"");
+    let again = run(&["run", "--claim", "job", &dir, "--", "false"], b"");
+    assert_eq!(again.code, Some(0), "it was done: {again:?}");
+    mounted.empty();
+    ok(&["insert", &dir], b"b\n");
+    assert_eq!(ok(&["estimate", &dir], b"a\nb\njob\n").text(), "3\n1\n1\n");
+}
+
+#[test]
+#[cfg_attr(not(all(target_os = "linux", not(ebbtide_portable))), ignore = "no space is reserved")]
+fn a_command_that_finds_no_space_names_the_line_with_which_to_continue() {
+    let Some(mounted) = Mounted::new() else { return };
+    let dir = mounted.at("filter");
+    let settings = ["--kind", "counting", "--capacity", "100000", "--counter-bits", "16"];
+    ok(&[&["create", &dir, "--segment-bytes", "8KiB"], &settings[..]].concat(), b"");
+    let mut command = command(&["check", &dir]);
+    let mut talk = Talk::of(command.stderr(Stdio::piped()));
+    assert_eq!(talk.ask("a"), "0");
+    mounted.fill();
+    // Line 1 is the question above; the pipe has room for all of it.
+    let lines: String = (2..5000).map(|number| format!("{number}\n")).collect();
+    talk.say(&lines);
+    let mut said = String::new();
+    let stderr = talk.child.stderr.as_mut().expect("a pipe");
+    stderr.read_to_string(&mut said).expect("a sentence");
+    assert_eq!(talk.child.wait().expect("its end").code(), Some(2), "{said}");
+    let next = said.split_once("continue with line ").expect(&said).1;
+    let next = next.strip_suffix(" of standard input: those before are recorded\n").expect(&said);
+    let next: usize = next.parse().expect("a number");
+    assert_eq!(talk.rest().lines().count(), next - 2);
+    mounted.empty();
+    let known = ok(&["estimate", &dir], lines.as_bytes());
+    let (before, behind) = known.text().split_at(2 * (next - 2));
+    assert!(!before.contains('0') && !behind.contains('1'), "{next}: {}", known.text());
 }

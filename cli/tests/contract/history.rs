@@ -202,3 +202,31 @@ fn following_ends_when_its_reader_does() {
     assert_eq!(follower.wait().expect("wait").code(), Some(0));
     assert_eq!(run(&["history", &place.at("nothing"), "--follow"], b"").code, Some(2));
 }
+
+#[test]
+fn an_amount_of_log_without_a_unit_or_of_zero_is_refused_and_removes_no_past() {
+    let place = Place::new();
+    let dir = made(&place, &["--last", "100000", "--keep-log", "1h"]);
+    ok(&["insert", &dir], b"a\n");
+    let new = place.at("new");
+    for (keep, expected) in [
+        ("24", "expected a unit after 24: a time such as 24h, a size such as 24GiB, or nothing"),
+        ("0", "expected a unit after 0"),
+        ("1_000", "expected a unit after 1_000"),
+        ("0s", "expected more than zero, or nothing"),
+        ("0B", "expected more than zero, or nothing"),
+        ("much", "expected nothing, a time such as 24h, or a size such as 10GiB"),
+    ] {
+        let create = ["create", &new, "--last", "5", "--keep-log", keep];
+        let alter = ["alter", &dir, "--last", "200000", "--keep-log", keep];
+        for arguments in [&create[..], &["insert", &dir, "--keep-log", keep], &alter] {
+            let sentence = refused(arguments, b"b\n");
+            assert!(sentence.contains(expected), "{keep}: {sentence}");
+        }
+    }
+    ok(&["insert", &dir], b"c\n");
+    assert_eq!(ok(&["contains", &dir, "--at", "lsn:1", "--with-keys"], b"a\n").lines().len(), 1);
+    for keep in ["nothing", "64MiB", "24h", "1 GiB"] {
+        ok(&["insert", &dir, "--keep-log", keep], b"");
+    }
+}

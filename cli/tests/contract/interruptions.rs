@@ -62,11 +62,14 @@ fn an_output_that_is_full_is_an_error() {
         println!("skipped: no /dev/full here");
         return;
     };
-    let child = command(&["plan", "--last", "10"]).stdout(full).spawn().expect("start");
-    let output = child.wait_with_output().expect("wait");
-    assert_eq!(output.status.code(), Some(2));
-    let sentence = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(sentence.starts_with("ebbtide: cannot write to standard output: "), "{sentence}");
+    for arguments in [&["plan", "--last", "10"][..], &["--help"], &["--version"]] {
+        let full = full.try_clone().expect("a descriptor");
+        let child = command(arguments).stdout(full).spawn().expect("start");
+        let output = child.wait_with_output().expect("wait");
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let sentence = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(sentence.starts_with("ebbtide: cannot write to standard output: "), "{sentence}");
+    }
 }
 
 #[test]

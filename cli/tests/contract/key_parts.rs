@@ -149,6 +149,33 @@ fn a_quote_that_is_never_closed_is_an_error_and_not_one_endless_record() {
 }
 
 #[test]
+fn a_quote_that_is_open_at_the_end_of_the_input_makes_a_bad_record() {
+    let arguments = [&["dedup"], &LAST[..], &["--csv-field", "id"]].concat();
+    let rest: String = (0..1000).map(|number| format!("{},y\n", number % 10)).collect();
+    for end in ["oops\n", "oops", "", "a\"\"\n"] {
+        let table = format!("id,x\n0,z\n1,\"{end}{rest}");
+        let outcome = run(&arguments, table.as_bytes());
+        assert_eq!((outcome.code, outcome.text()), (Some(2), "id,x\n0,z\n"), "{end}: {outcome:?}");
+        let said =
+            "standard input, line 3: expected the end of a quote before the end of the input";
+        assert!(outcome.stderr.contains(said), "{end}: {outcome:?}");
+        let skipping = [&arguments[..], &["--skip-bad", "--stats"]].concat();
+        let skipped = run(&skipping, table.as_bytes());
+        assert_eq!((skipped.code, skipped.text()), (Some(0), "id,x\n0,z\n"), "{end}");
+        assert!(skipped.stderr.contains("lines read: 2, printed: 1"), "{skipped:?}");
+        assert!(skipped.stderr.contains("bad: 1"), "{skipped:?}");
+    }
+    let header = refused(&arguments, b"id,\"x\n1,y\n");
+    assert!(header.contains("line 1: expected the end of a quote"), "{header}");
+    let place = Place::new();
+    let (log, out) = (place.file("t.csv", b"id,x\n0,z\n1,\"oops\n2,y\n"), place.at("out"));
+    let state = place.at("state");
+    let output = ["--state", &state, "--output", &out, "--complete", &log];
+    let sentence = refused(&[&arguments[..], &output].concat(), b"");
+    assert!(sentence.contains("t.csv, line 3: expected the end of a quote"), "{sentence}");
+}
+
+#[test]
 fn options_that_exclude_each_other_are_refused_in_one_sentence() {
     for arguments in [
         &["--json-field", "a", "--csv-field", "b"][..],

@@ -28,7 +28,7 @@ pub fn listing(dir: &str) -> BTreeMap<String, Entry> {
 fn look(dir: &str, counts: &str) {
     let keys = b"key-1\nkey-2\nabsent\n";
     for more in [&[][..], &["--json"]] {
-        for command in ["stat", "digest", "verify", "wal", "history"] {
+        for command in ["stat", "digest", "verify", "wal", "history", "claims"] {
             ok(&[&[command, dir], more].concat(), b"");
         }
         ok(&[&["contains", dir], more].concat(), keys);

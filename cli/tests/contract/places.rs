@@ -1,6 +1,6 @@
 //! The directories of new filters, and the messages about usage errors and limits.
 
-use crate::support::{Outcome, Place, ok, refused, run};
+use crate::support::{Outcome, Place, command, ok, refused, run};
 use std::fs;
 use std::process::Command;
 
@@ -135,4 +135,26 @@ fn with_files_of(kibibytes: u64, arguments: &[&str]) -> Outcome {
         stdout: output.stdout,
         stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
     }
+}
+
+#[test]
+fn a_backup_into_the_directory_of_the_filter_is_refused() {
+    let place = Place::new();
+    let dir = place.at("filter");
+    ok(&[&["create", &dir], &BLOOM[..]].concat(), b"");
+    for dest in [format!("{dir}/copy"), format!("{dir}/a/b"), format!("{dir}/../filter/copy")] {
+        let sentence = refused(&["backup", &dir, &dest], b"");
+        assert!(sentence.contains("is within the directory of the filter"), "{sentence}");
+        assert!(!fs::exists(&dest).expect("an answer"), "{dest}");
+    }
+    ok(&["backup", &dir, &place.at("filter-copy")], b"");
+}
+
+#[test]
+fn an_empty_variable_with_the_place_of_the_image_counts_as_unset() {
+    let place = Place::new();
+    let dir = place.at("filter");
+    let create = [&["create", &dir], &BLOOM[..]].concat();
+    let output = command(&create).env("EBBTIDE_IMAGE", "").output().expect("it runs");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
 }

@@ -51,6 +51,10 @@ fn filters_with_one_hash_are_merged_and_others_refused() {
     assert!(refused(&["merge", &a, &c, &wrong], b"").contains("hash_seed"));
     assert!(!std::path::Path::new(&wrong).exists());
     refused(&["merge", &a, &b, &all], b"");
+    let again = format!("{a}/../a");
+    let sentence = refused(&["merge", &a, &again, &wrong], b"");
+    assert!(sentence.contains("is named twice"), "{sentence}");
+    assert!(!std::path::Path::new(&wrong).exists());
 }
 
 #[test]

@@ -30,6 +30,18 @@ fn follow(arguments: &[&str]) -> Talk {
 }
 
 #[test]
+fn an_interval_too_short_to_be_kept_is_refused() {
+    let place = Place::new();
+    let (seen, store) = (place.at("seen"), place.at("store"));
+    for arguments in
+        [["ship", &seen, &store, "--every", "0s"], ["follow", &store, &seen, "--every", "9ms"]]
+    {
+        let sentence = refused(&arguments, b"");
+        assert!(sentence.contains("expected at least 10ms"), "{sentence}");
+    }
+}
+
+#[test]
 fn stat_shows_behind_all_other_figures_what_is_not_shipped() {
     let place = Place::new();
     let seen = place.at("seen");

@@ -26,6 +26,7 @@ use super::run::{Ended, Run};
 use super::stream::Stream;
 use crate::args::Dedup;
 use crate::failure::{Failure, Result, note};
+use crate::formatting::counted;
 use crate::input::{Batch as Lines, Input};
 use crate::key_args::Origin;
 use crate::stop::Stop;
@@ -377,11 +378,12 @@ fn names_of(header: &[u8]) -> &[u8] {
 fn note_left(step: &Step, input: &Input<'_>) {
     if input.left() > 0 {
         note(&format!(
-            "{}: {} bytes behind byte {} are left for a later run, because the last line has \
-             no end yet (--complete takes it as a line)",
+            "{}: {} behind byte {} {} left for a later run, because the last line has no end yet \
+             (--complete takes it as a line)",
             step.path.display(),
-            input.left(),
-            input.trail().offset()
+            counted(input.left() as u64, "byte"),
+            input.trail().offset(),
+            if input.left() == 1 { "is" } else { "are" }
         ));
     }
 }

@@ -4,6 +4,7 @@
 use super::files::{Id, directory_of, id, identity};
 use super::positions::Output;
 use crate::failure::{Failure, Result, note};
+use crate::formatting::counted;
 use crate::trail::{CHECKED_BYTES, Trail};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File};
@@ -260,9 +261,9 @@ impl<'a> Target<'a> {
             let directory = File::open(directory_of(&path));
             directory.and_then(|directory| directory.sync_all()).map_err(&failed)?;
             note(&format!(
-                "cut {} bytes behind byte {length} from {}, which the state does not count; they \
-                 are at the end of {}",
-                found - length,
+                "cut {} behind byte {length} from {}, which the state does not count; what was cut \
+                 is at the end of {}",
+                counted(found - length, "byte"),
                 self.path.display(),
                 path.display()
             ));
