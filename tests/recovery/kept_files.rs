@@ -83,12 +83,12 @@ const INSTEAD: [fn(&Path); 3] = [
     |path| {
         fs::write(path, b"x").expect("a file");
         // Has no effect on root.
-        fs::set_permissions(path, fs::Permissions::from_mode(0)).expect("its mode");
+        fs::set_permissions(path, fs::Permissions::from_mode(0o000)).expect("its mode");
     },
 ];
 
 #[test]
-fn whatever_lies_in_the_place_of_a_kept_file_writers_checkpoints_and_backups_go_on() {
+fn whatever_lies_in_the_place_of_a_kept_file_writers_checkpoints_and_backups_continue() {
     for role in ["snap", "wal", "keep"] {
         for (number, instead) in INSTEAD.iter().enumerate() {
             let kept = Kept::new();
@@ -187,7 +187,7 @@ fn records_have_the_weight_that_they_had_when_they_were_written() {
 }
 
 #[test]
-fn a_moment_that_is_not_kept_is_told_the_moments_of_all_parameters() {
+fn the_error_of_a_moment_that_is_not_kept_names_those_of_all_parameters() {
     let kept = Kept::new();
     let filter = kept.open();
     filter.alter(AgePartitioned::last(700), Unlogged::Forget).expect("its log is kept");
