@@ -177,7 +177,8 @@ impl Archive {
                 }
                 Err(error) if error.is_not_found() => {}
                 Err(Error::Damaged { .. } | Error::Version { .. }) => useless.extend(kept),
-                Err(error) => lost.push(kept.ok_or(error)?),
+                Err(error) if error.is_unreadable() => lost.push(kept.ok_or(error)?),
+                Err(error) => return Err(error),
             }
         }
         // The former name of one that has both comes first: recovery may need it.

@@ -68,10 +68,12 @@ fn lock<'w>(writer: &'w Writer, batch: &Prepared, with: Settings<'_>) -> Result<
     let mut indexes: Vec<usize> = batch.operations().iter().map(stripe).collect();
     indexes.sort_unstable();
     indexes.dedup();
-    let lock = |&index| writer.stripes.acquire(index, Wait::Operation(with.waits));
-    let lock = || indexes.iter().map(lock).collect::<Result<Held<'w>>>();
+    let lock = |waits| {
+        let lock = |&index| writer.stripes.acquire(index, Wait::Operation(waits));
+        indexes.iter().map(lock).collect::<Result<Held<'w>>>()
+    };
     if with.positions.is_empty() && with.confirms.is_empty() {
-        return lock();
+        return lock(with.waits);
     }
     let (mut held, stripe_0) = writer.stripes.acquire_with_stripe_0(with.waits, lock)?;
     held.push(stripe_0);

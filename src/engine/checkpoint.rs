@@ -359,8 +359,10 @@ impl Checkpoints {
     fn hold(&self, stripe: usize, wait: Wait) -> Result<StripeGuard<'_, Local>> {
         let held = self.stripes.acquire(stripe, wait);
         if matches!(held, Err(Error::WouldWait { .. })) {
-            let word = self.shared.header().stripe(stripe).lock_word();
-            *self.abandoned.lock() = Some((stripe, stripe_lock::held_now(word)));
+            let word = stripe_lock::held_now(self.shared.header().stripe(stripe).lock_word());
+            // Other threads of this handle make progress, although the word stays the same.
+            let is_other = stripe_lock::holder(word) != Some(self.shared.stripes.owner());
+            *self.abandoned.lock() = is_other.then_some((stripe, word));
         }
         let held = held?;
         // The handle closes this engine then, and all of its threads wait for that.

@@ -29,7 +29,11 @@ const ENDED_AT_ONCE: usize = 256;
 
 /// The bits of a token below the number of the timeline. A token that a power cut took from the end
 /// of a timeline is not given again, because the next timeline's number is greater.
-const TOKEN_BITS: u32 = 32;
+const TOKEN_BITS: u32 = 40;
+/// The number of timelines with that many bits. They use half of all tokens.
+const MANY_TIMELINES: u64 = 1 << 23;
+/// The bits of a token below the number of a later timeline.
+const LATER_TOKEN_BITS: u32 = 24;
 
 /// The answer to a claimant.
 #[derive(Debug, Clone, Copy)]
@@ -80,7 +84,7 @@ fn claim_once(
         return Ok(Tried::Done(ClaimAnswer::Seen(stripe.entry().lsn())));
     }
     let header = writer.shared.header();
-    let (claims, above) = (header.claims(), header.identity().timeline << TOKEN_BITS);
+    let (claims, above) = (header.claims(), tokens_above(header.identity().timeline));
     let claimant = Claimant { hash, now: writer.leases.now(), lease, above };
     let record = match claimant.decide(claims.get(hash), claims.latest()) {
         Decided::InProgress(until) => return Ok(Tried::Done(ClaimAnswer::InProgress(until))),
@@ -116,11 +120,20 @@ fn over(writer: &Writer, now: Micros) -> Result<Vec<Record>> {
     Ok(records)
 }
 
+/// Returns the least token of a timeline, less one. The tokens of earlier timelines, also those
+/// that a power cut has taken, are not above it.
+fn tokens_above(timeline: u64) -> u64 {
+    match timeline.checked_sub(MANY_TIMELINES) {
+        None => timeline << TOKEN_BITS,
+        Some(more) => (MANY_TIMELINES << TOKEN_BITS) + (more.min(1 << 38) << LATER_TOKEN_BITS),
+    }
+}
+
 /// Takes a key's stripe, and stripe 0.
 fn lock(writer: &Writer, hash: u64, waits: Waits) -> Result<[StripeGuard<'_, Local>; 2]> {
     writer.stripes.be_courteous(1, waits);
     let index = writer.shared.stripe_of(hash);
-    let stripe = || writer.stripes.acquire(index, Wait::Operation(waits));
+    let stripe = |waits| writer.stripes.acquire(index, Wait::Operation(waits));
     let (stripe, stripe_0) = writer.stripes.acquire_with_stripe_0(waits, stripe)?;
     writer.shared.check_writable()?;
     Ok([stripe, stripe_0])
@@ -281,4 +294,19 @@ fn under_stripe_0(
         let Some(record) = decide()? else { return Ok(Tried::Done(None)) };
         Ok(append(writer, &mut stripe_0, &[record], Some(record)))
     })
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tokens_of_each_timeline_begin_above_millions_of_the_one_before() {
+        for timeline in (1..100).chain(MANY_TIMELINES - 9..MANY_TIMELINES + 9).chain([1 << 30]) {
+            let (before, begin) = (tokens_above(timeline - 1), tokens_above(timeline));
+            assert!(begin - before >= 1 << LATER_TOKEN_BITS, "{timeline}");
+        }
+        assert_eq!(tokens_above(2), 2 << 40);
+        assert!(tokens_above(u64::MAX) > tokens_above(1 << 37), "and nothing overflows");
+    }
 }

@@ -200,7 +200,7 @@ impl Reclaim {
         }
         self.keep_or_remove(&superfluous, &listing, snapshot_bytes)?;
         // At once: at a high insert rate, the log that is removed in a second could fill the disk.
-        self.log_space.unmap_durable();
+        self.log_space.unmap_below(self.shared.durable());
         Ok(())
     }
 
@@ -328,7 +328,7 @@ impl Reclaim {
             rest,
             repeat_with(|| self.shared.log.next_temporary()),
         )?;
-        self.log_space.unmap_durable();
+        self.log_space.unmap_below(self.shared.durable());
         Ok(any)
     }
 }

@@ -161,7 +161,10 @@ impl StripeLocks {
             return None;
         }
         let guard = self.acquire(0, Wait::Briefly).ok();
-        let now_abandoned = if guard.is_none() { holder() } else { 0 };
+        // Other threads of this handle make progress, although the word stays the same.
+        let ours = |word| stripe_lock::holder(word) == Some(self.shared.stripes.owner());
+        let now_abandoned = Some(holder()).filter(|&word| guard.is_none() && !ours(word));
+        let now_abandoned = now_abandoned.unwrap_or(0);
         if now_abandoned != abandoned {
             self.abandoned.set(now_abandoned);
         }
@@ -176,19 +179,22 @@ impl StripeLocks {
     pub(crate) fn acquire_with_stripe_0<T>(
         &self,
         waits: Waits,
-        keys: impl Fn() -> Result<T>,
+        keys: impl Fn(Waits) -> Result<T>,
     ) -> Result<(T, StripeGuard<'_, Local>)> {
-        let mut start = None;
+        let (mut start, mut left) = (None, waits);
         loop {
-            let keys = keys()?;
+            let keys = keys(left)?;
             let briefly = if waits.never() { waits } else { Waits::AtMost(Duration::ZERO) };
             match self.acquire(0, Wait::Operation(briefly)) {
                 Err(Error::WouldWait { .. }) if !waits.never() => {}
                 stripe_0 => return Ok((keys, stripe_0?)),
             }
             drop(keys);
-            let waited = start.get_or_insert_with(Instant::now).elapsed();
-            drop(self.acquire(0, Wait::Operation(waits.after(waited)))?);
+            left = waits.after(start.get_or_insert_with(Instant::now).elapsed());
+            if left == Waits::AtMost(Duration::ZERO) {
+                return Err(self.shared.would_wait(HELD));
+            }
+            drop(self.acquire(0, Wait::Operation(left))?);
         }
     }
 
@@ -225,10 +231,6 @@ impl StripeLocks {
 
     /// Returns whether an owner is dead: its session slot was taken again since, or is free now.
     pub(crate) fn judge(&self, owner: Owner) -> Verdict {
-        if owner == self.shared.stripes.owner() {
-            // Another thread of this handle.
-            return Verdict::Wait;
-        }
         let incarnation = self.shared.header().incarnation(owner.slot.into()).read();
         let dead = owner.incarnation < incarnation || !self.shared.slots.is_alive(owner.slot);
         if dead { Verdict::Dead } else { Verdict::Wait }

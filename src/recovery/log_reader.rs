@@ -262,7 +262,10 @@ impl LogReader {
         }
         let limit = self.limit.get();
         self.end_at(upto.saturating_add(1));
+        // The rest of a segment with more damage than that is not searched.
+        const MOST_TRIES: u32 = 200;
         let (mut prefix, mut begins) = (Prefix { stop: from, ..Prefix::default() }, None);
+        let mut tries = 0;
         loop {
             let read = self.read_on(media, known, &mut prefix, |_, lsn, record| {
                 if begins.is_none() && !record.continues {
@@ -275,8 +278,12 @@ impl LogReader {
             }
             begins = None;
             let at = prefix.stop;
-            let next = self.segments.iter().filter(|segment| segment.end() > at + 1);
-            let Some(next) = next.map(|segment| segment.first.max(at + 1)).min() else { break };
+            tries += 1;
+            let holds = |segment: &&SegmentHeader| segment.first <= at && at < segment.end();
+            let all_of_it = self.segments.iter().find(holds).filter(|_| tries % MOST_TRIES == 0);
+            let after = all_of_it.map_or(at + 1, SegmentHeader::end);
+            let next = self.segments.iter().filter(|segment| segment.end() > after);
+            let Some(next) = next.map(|segment| segment.first.max(after)).min() else { break };
             prefix = Prefix { stop: next, ..Prefix::default() };
         }
         self.end_at(limit);

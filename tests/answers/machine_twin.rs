@@ -434,7 +434,7 @@ fn on_machine(
         }
         Write::Claim => {
             // As the engine in the timeline of a new filter, which is 2.
-            let (lease, above) = (LeaseTime::new(LEASE).expect("a lease"), 2 << 32);
+            let (lease, above) = (LeaseTime::new(LEASE).expect("a lease"), 2 << 40);
             match machine.claim(&Claimant { hash, now, lease, above }, time, log).expect("room") {
                 ClaimAnswer::Seen => "seen".to_owned(),
                 ClaimAnswer::InProgress(until) => format!("until {until}"),

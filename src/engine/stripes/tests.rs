@@ -376,3 +376,29 @@ fn while_another_process_keeps_stripe_0_claims_keep_no_other_stripe() {
         assert!(claiming.join().expect("no panic").expect("no error"));
     });
 }
+
+/// A reader has no session, and the word of its owner is that of a first writer.
+#[test]
+fn a_reader_does_not_take_a_dead_first_writer_for_itself() {
+    let (first, memory) = made();
+    let options = || Options::new().durability(Durability::Never).background(false);
+    let second = Filter::<Bloom>::open_on(memory.clone(), options()).expect("another handle");
+    let key = 7_u64.to_le_bytes();
+    let engine = second.engine();
+    let banks = engine.shared.image.keep_banks();
+    let owner = first.engine().shared.stripes.owner();
+    let index = engine.shared.stripe_of(engine.shared.hash(&key));
+    assert!(stripe_lock::try_lock(engine.header().stripe(index).lock_word(), owner));
+    for (bank, at) in
+        banks.iter().flat_map(|(_, bank)| (0..bank.blocks()).map(move |at| (bank, at)))
+    {
+        crate::image::seqlock::begin(bank.block(at as usize).0.version());
+    }
+    // The first handle dies.
+    first.engine().shared.slots.release().expect("no error");
+    let reader = crate::Reader::<Bloom>::open_on(memory, Options::new()).expect("a reader");
+    let asked = reader.call().contains(key);
+    assert!(matches!(asked, Err(Error::Locked { .. })), "{asked:?}");
+    assert!(stripe_lock::unlock(engine.header().stripe(index).lock_word(), owner).is_ok());
+    std::mem::forget((first, second, reader));
+}
