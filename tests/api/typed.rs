@@ -300,7 +300,7 @@ fn a_kind_by_name_refuses_unsupported_operations_by_name() {
         ("remove", filter.remove("a").map(drop)),
         ("age", filter.age("a").map(drop)),
         ("seen_within", filter.seen_within("a", Within::Items(1)).map(drop)),
-        ("a weight", filter.call().weight(2.0).insert("a").map(drop)),
+        ("weights", filter.call().weight(2.0).insert("a").map(drop)),
     ];
     for (name, answer) in refused {
         let error = answer.expect_err(name);

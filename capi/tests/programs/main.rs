@@ -212,7 +212,9 @@ fn programs_in_c_and_rust_and_the_command_line_share_one_live_filter() {
     // The same statistics in the same order, beside the same open handle.
     let stat = work(&["stat"]);
     assert!(stat.contains(&format!("\"inserts\":{}", 3 * EACH)), "{stat}");
-    assert_eq!(stat, ebbtide(&["stat", "--json"], ""));
+    // The background threads may allocate log between the two looks.
+    let is_same = || work(&["stat"]) == ebbtide(&["stat", "--json"], "");
+    assert!((0..20).any(|_| is_same()), "{stat}");
     seen.close().expect("a clean end");
     // And closed.
     assert_eq!(work(&["digest"]).trim(), digest);
