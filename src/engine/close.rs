@@ -229,27 +229,31 @@ mod tests {
     }
 
     #[test]
-    fn a_waiter_for_anothers_stripe_returns_when_the_handle_is_closed() {
+    fn whoever_waits_for_anothers_stripe_returns_when_the_handle_is_closed() {
         const LIVING: Owner = Owner { slot: 1, incarnation: 5 };
-        let (filter, memory) = made();
-        let engine = filter.engine();
-        let slots = Sessions::open(&*memory, Access::Write).expect("the lock file");
-        assert_eq!(slots.take().expect("no error"), Some(1));
-        assert_eq!((0..5).map(|_| engine.header().incarnation(1).raise()).max(), Some(5));
-        assert!(stripe_lock::try_lock(engine.header().stripe(1).lock_word(), LIVING));
-        std::thread::scope(|scope| {
-            let (done, answered) = mpsc::channel();
-            let inserting = &filter;
-            scope.spawn(move || done.send(inserting.insert("a")));
-            while word(engine) & WAITERS == 0 {
-                std::thread::yield_now();
-            }
-            filter.close().expect("it is not waited for");
-            let answer = answered.recv_timeout(AT_MOST).expect("the waiter returns");
-            assert!(matches!(answer, Err(Error::Closed { .. })), "{answer:?}");
-        });
-        assert_eq!(stripe_lock::holder(word(engine)), Some(LIVING));
-        assert!(!engine.header().is_poisoned() && !engine.header().is_retired());
+        let insert = |filter: &Filter<Bloom>| filter.insert("a").map(drop);
+        let digest = |filter: &Filter<Bloom>| filter.digest().map(drop);
+        for call in [insert as fn(&Filter<Bloom>) -> Result<()>, digest] {
+            let (filter, memory) = made();
+            let engine = filter.engine();
+            let slots = Sessions::open(&*memory, Access::Write).expect("the lock file");
+            assert_eq!(slots.take().expect("no error"), Some(1));
+            assert_eq!((0..5).map(|_| engine.header().incarnation(1).raise()).max(), Some(5));
+            assert!(stripe_lock::try_lock(engine.header().stripe(1).lock_word(), LIVING));
+            std::thread::scope(|scope| {
+                let (done, answered) = mpsc::channel();
+                let calling = &filter;
+                scope.spawn(move || done.send(call(calling)));
+                while word(engine) & WAITERS == 0 {
+                    std::thread::yield_now();
+                }
+                filter.close().expect("it is not waited for");
+                let answer = answered.recv_timeout(AT_MOST).expect("the waiter returns");
+                assert!(matches!(answer, Err(Error::Closed { .. })), "{answer:?}");
+            });
+            assert_eq!(stripe_lock::holder(word(engine)), Some(LIVING));
+            assert!(!engine.header().is_poisoned() && !engine.header().is_retired());
+        }
     }
 
     #[test]
@@ -303,28 +307,6 @@ mod tests {
         let made = crate::engine::full_disk::make_space(parts, full, &mut Default::default());
         assert!(matches!(made, Err(Error::Closed { .. })), "{made:?}");
         assert!(!engine.backpressure.is_requested());
-    }
-
-    #[test]
-    fn a_digest_that_waits_for_anothers_stripe_ends_when_the_handle_is_closed() {
-        const LIVING: Owner = Owner { slot: 1, incarnation: 5 };
-        let (filter, memory) = made();
-        let engine = filter.engine();
-        let slots = Sessions::open(&*memory, Access::Write).expect("the lock file");
-        assert_eq!(slots.take().expect("no error"), Some(1));
-        assert_eq!((0..5).map(|_| engine.header().incarnation(1).raise()).max(), Some(5));
-        assert!(stripe_lock::try_lock(engine.header().stripe(1).lock_word(), LIVING));
-        std::thread::scope(|scope| {
-            let (done, answered) = mpsc::channel();
-            let asking = &filter;
-            scope.spawn(move || done.send(asking.digest().map(drop)));
-            while word(engine) & WAITERS == 0 {
-                std::thread::yield_now();
-            }
-            filter.close().expect("nothing is waited for without limit");
-            let answer = answered.recv_timeout(AT_MOST).expect("the waiter returns");
-            assert!(matches!(answer, Err(Error::Closed { .. })), "{answer:?}");
-        });
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::*;
 use crate::locks::lock_file::Sessions;
 use crate::media::failing::Failing;
-use crate::media::{Access, Memory};
+use crate::media::{Access, Media, Memory};
 use crate::wal::{Op, Record};
 use crate::{AgePartitioned, Batch, Bloom, Claim, Durability, Filter, Options};
 use ebbtide_core::block::{load, store};
@@ -19,8 +19,8 @@ fn made() -> (Filter<Bloom>, Arc<Memory>) {
 }
 
 /// Another handle in session slot 1, in its fifth incarnation.
-fn neighbour(engine: &crate::engine::Engine, memory: &Memory) -> Sessions {
-    let slots = Sessions::open(memory, Access::Write).expect("the lock file");
+fn neighbour(engine: &crate::engine::Engine, media: &dyn Media) -> Sessions {
+    let slots = Sessions::open(media, Access::Write).expect("the lock file");
     assert_eq!(slots.take().expect("no error"), Some(1));
     assert_eq!((0..5).map(|_| engine.header().incarnation(1).raise()).max(), Some(5));
     slots
@@ -167,7 +167,7 @@ fn whoever_comes_first_after_an_interrupted_clear_counts_nothing_of_before_it() 
 fn nobody_waits_on_an_abandoned_image_for_a_slot_of_its_successor() {
     let (filter, memory) = made();
     let engine = filter.engine();
-    let _alive = neighbour(engine, &memory);
+    let _alive = neighbour(engine, &*memory);
     assert!(stripe_lock::try_lock(engine.header().stripe(1).lock_word(), LIVING));
     let mut idle = 0;
     assert!(engine.stripes.wait_for_writers(1, &mut idle).is_ok(), "its writer may proceed");
@@ -180,7 +180,7 @@ fn nobody_waits_on_an_abandoned_image_for_a_slot_of_its_successor() {
 fn without_waiting_a_key_whose_stripe_is_held_is_refused_at_once_and_changes_nothing() {
     let (filter, memory) = made();
     let engine = filter.engine();
-    let _alive = neighbour(engine, &memory);
+    let _alive = neighbour(engine, &*memory);
     let header = engine.header();
     let of_stripe = |stripe| {
         let mut keys = (0_u64..).map(u64::to_le_bytes);
@@ -215,7 +215,7 @@ fn without_waiting_a_key_whose_stripe_is_held_is_refused_at_once_and_changes_not
 fn the_living_keep_their_stripes_and_lose_them_when_they_die() {
     let (filter, memory) = made();
     let engine = filter.engine();
-    let alive = neighbour(engine, &memory);
+    let alive = neighbour(engine, &*memory);
     let word = engine.header().stripe(1).lock_word();
     assert_eq!(engine.stripes.judge(LIVING), Verdict::Wait);
     assert_eq!(
@@ -239,7 +239,7 @@ fn the_living_keep_their_stripes_and_lose_them_when_they_die() {
 fn a_holder_of_stripe_0_is_abandoned_once_and_not_waited_for_again() {
     let (filter, memory) = made();
     let engine = filter.engine();
-    let _alive = neighbour(engine, &memory);
+    let _alive = neighbour(engine, &*memory);
     let word = engine.header().stripe(0).lock_word();
     let abandoned = || engine.stripes.abandoned.get();
     assert!(engine.stripes.lock_stripe_0().is_some() && abandoned() == 0);
@@ -278,7 +278,7 @@ fn while_stripe_0_is_held_inserts_and_batches_that_can_do_without_its_events_con
     for _ in 1..generation {
         filter.insert(next()).expect("an insert");
     }
-    let _alive = neighbour(filter.engine(), &memory);
+    let _alive = neighbour(filter.engine(), &*memory);
     let word = header().stripe(0).lock_word();
     assert!(stripe_lock::try_lock(word, LIVING));
     let (tail, alone) = (header().tail().hint(), next());
@@ -329,11 +329,8 @@ fn a_bounded_wait_for_another_thread_of_the_same_handle_ends_too() {
 fn a_repair_that_needs_stripe_0_waits_for_its_live_owner_no_longer_than_its_caller() {
     for steps in 0..CLEARING {
         let filter = half_cleared(steps);
-        let memory = filter.engine().shared.media.clone();
         let engine = filter.engine();
-        let slots = Sessions::open(&*memory, Access::Write).expect("the lock file");
-        assert_eq!(slots.take().expect("no error"), Some(1));
-        assert_eq!((0..5).map(|_| engine.header().incarnation(1).raise()).max(), Some(5));
+        let slots = neighbour(engine, &*engine.shared.media);
         let words = [0, 1].map(|index| engine.header().stripe(index).lock_word());
         // Who has taken stripe 0 over is stopped before it has repaired anything.
         assert!(stripe_lock::unlock(words[0], DEAD).is_ok());
@@ -356,7 +353,7 @@ fn a_repair_that_needs_stripe_0_waits_for_its_live_owner_no_longer_than_its_call
 fn while_another_process_keeps_stripe_0_claims_keep_no_other_stripe() {
     let (filter, memory) = made();
     let engine = filter.engine();
-    let _alive = neighbour(engine, &memory);
+    let _alive = neighbour(engine, &*memory);
     let word = engine.header().stripe(0).lock_word();
     assert!(stripe_lock::try_lock(word, LIVING));
     let lease = Duration::from_secs(60);
