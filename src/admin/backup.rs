@@ -70,7 +70,7 @@ fn copy_filter(engine: &Engine, to: &dyn Media) -> Result<bool> {
     let temporary = FileName::Temporary(SNAPSHOT_TEMPORARY).to_string();
     let snapshot = engine.checkpoints.copy_to(Place::Backup(to), &temporary, Wait::Always)?;
     let end = engine.header().allocated().read();
-    match engine.shared.log.map(snapshot.start, end) {
+    match engine.shared.map_log(snapshot.start, end) {
         Err(error) if error.is_not_found() => {}
         mapped => held.extend(mapped?),
     }

@@ -51,7 +51,7 @@ impl LogSpace {
             // A lost page of the image may show an older allocated end than the tail.
             let end = header.allocated().read().max(header.tail().read());
             let durable = self.shared.durable();
-            match self.shared.log.map(durable, end) {
+            match self.shared.map_log(durable, end) {
                 // Below the durable end, checkpoints remove segments that they no longer need.
                 Err(error) if error.is_not_found() && self.shared.durable() > durable => {}
                 mapped => return mapped.map(|segments| (durable, segments)),
@@ -73,7 +73,7 @@ impl LogSpace {
             if end <= self.shared.log.mapped_end() {
                 return Ok(());
             }
-            match self.shared.log.map(from, end) {
+            match self.shared.map_log(from, end) {
                 // The segment was removed, which happens only below the start.
                 Err(error) if error.is_not_found() && start() > from => {}
                 mapped => return mapped.map(|_| ()),
@@ -117,12 +117,7 @@ impl LogSpace {
             match made {
                 // Another process made it, and it was removed again while this one slept.
                 Err(error) if error.is_not_found() && header.allocated().read() > end => {}
-                Err(error) => {
-                    // A directory that no longer belongs to the filter is the more informative
-                    // error.
-                    self.shared.check_directory()?;
-                    return Err(error);
-                }
+                Err(error) => return Err(self.shared.or_replaced(error)),
                 Ok(()) => {}
             }
         }

@@ -223,6 +223,19 @@ impl Shared {
         Err(self.retired())
     }
 
+    /// Maps segments; see [`Log::map`].
+    ///
+    /// [`Log::map`]: crate::wal::mapped_log::Log::map
+    pub(crate) fn map_log(&self, from: u64, end: u64) -> Result<Vec<Arc<Segment>>> {
+        self.log.map(from, end).map_err(|error| self.or_replaced(error))
+    }
+
+    /// Returns the error to report for one of the filter's files: if the directory does not contain
+    /// this filter any more, that, because the file may be another filter's.
+    pub(crate) fn or_replaced(&self, error: Error) -> Error {
+        self.check_directory().err().unwrap_or(error)
+    }
+
     /// Makes all names in the directory durable. As with the log, a sync that fails is the last
     /// one: the system may count the names as written, and the next one would report success.
     pub(crate) fn sync_directory(&self) -> Result<()> {

@@ -301,7 +301,7 @@ impl StripeLocks {
             let newest = header.snapshot().read();
             let from = repair::from(&self.shared.image, index, newest);
             let end = header.allocated().read();
-            let segments = from.map_or(Ok(Vec::new()), |from| self.shared.log.map(from, end));
+            let segments = from.map_or(Ok(Vec::new()), |from| self.shared.map_log(from, end));
             match segments {
                 // Log from the newest snapshot on is never removed, but there may be a newer one by
                 // now.

@@ -217,7 +217,10 @@ impl Log {
         let create =
             || Segment::create_if(media, header, places, self.next_temporary(), is_current);
         let segment = match create() {
-            Err(error) if error.is_exists() && self.remove_another(&header)? => create()?,
+            // Not as the filter that was replaced: the file is its successor's then.
+            Err(error) if error.is_exists() && is_current() && self.remove_another(&header)? => {
+                create()?
+            }
             Err(error) if error.is_exists() => open()?.map(self.access)?,
             made => made?,
         };

@@ -154,6 +154,31 @@ fn a_filter_in_the_place_of_another_stays_intact_beside_old_handles() {
 }
 
 #[test]
+fn a_handle_that_finds_log_of_another_filter_reports_that_its_own_was_replaced() {
+    let place = tempfile::tempdir().expect("a temporary directory");
+    let dir = place.path().join("seen");
+    let filter: Seen = Filter::create(&dir, spec(), options(false)).expect("a filter");
+    let open = || -> Seen { Filter::open(&dir, options(false)).expect("the filter") };
+    let behind = [open(), open(), open()];
+    insert(&filter, 0..1000).expect("it extends the log, which the others have not mapped");
+    take_away(&dir, Taken::Emptied);
+    let other = Filter::create(&dir, spec(), options(false)).expect("another filter");
+    insert(&other, 0..1000).expect("its log has the same names");
+    let digest = other.digest().expect("a digest").value;
+    let ends = [
+        insert(&behind[0], 0..1000),
+        behind[1].sync(),
+        behind[2].backup(place.path().join("copy")).map(|_| ()),
+    ];
+    for end in ends {
+        assert!(matches!(end, Err(Error::Retired { replaced: true, .. })), "{end:?}");
+    }
+    assert_eq!(other.digest().expect("a digest").value, digest);
+    other.close().expect("closed");
+    assert!(inspect::verify(&dir).expect("a report").is_sound());
+}
+
+#[test]
 fn a_moved_filter_continues_in_its_new_directory() {
     let place = tempfile::tempdir().expect("a temporary directory");
     let (dir, away) = (place.path().join("seen"), place.path().join("away"));
