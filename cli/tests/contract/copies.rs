@@ -145,6 +145,29 @@ fn a_copy_that_was_there_at_the_first_run_is_no_input_later() {
 }
 
 #[test]
+fn a_copy_that_is_being_made_of_the_successor_of_an_empty_log_is_no_input() {
+    let (place, expected) = rotated();
+    fs::rename(place.path("h.log.1"), place.path("h.log.2")).expect("renamed");
+    fs::rename(place.path("h.log"), place.path("h.log.1")).expect("renamed");
+    place.write("h.log", b"");
+    dedup(&place, &["h.log"]);
+    fs::remove_file(place.path("h.log")).expect("removed");
+    place.write("h.log", b"one more\ntwo more\n");
+    // The rotation copies: it has shifted the parts, and comes to the middle of a line.
+    fs::rename(place.path("h.log.2"), place.path("h.log.3")).expect("renamed");
+    fs::rename(place.path("h.log.1"), place.path("h.log.2")).expect("renamed");
+    place.write("h.log.1", b"one more\nt");
+    let sentence = place.refuse_with("out", &["h.log"], &EXACT);
+    assert!(sentence.contains("h.log, of which 0 bytes were read, is neither"), "{sentence}");
+    place.run("out", &["h.log"], &["--fpr", "1e-9", "--accept-missing"]);
+    assert!(output(&place) == expected.clone() + "one more\ntwo more\n", "half a line is there");
+    place.write("h.log.1", b"one more\ntwo more\n");
+    place.write("h.log", b"last\n");
+    dedup(&place, &["h.log"]);
+    assert!(output(&place) == expected + "one more\ntwo more\nlast\n");
+}
+
+#[test]
 fn a_copied_and_truncated_log_is_found_while_its_copy_is_compressed() {
     for kept in [1, 2] {
         let (place, lines) = (Place::new(), many(0));

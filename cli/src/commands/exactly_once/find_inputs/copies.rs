@@ -54,7 +54,7 @@ impl Search<'_> {
 
     /// Returns whether a file may be a copy of a log. A rotation that renames leaves the log no
     /// input that is read, and what it has renamed is older than the log.
-    fn is_copied(&self, at: usize, base: usize) -> bool {
+    pub(super) fn is_copied(&self, at: usize, base: usize) -> bool {
         let is_read = self.slot_of(base).is_some_and(|slot| self.is_input(slot));
         let (file, base) = (&self.files.all[at], &self.files.all[base]);
         let is_newer = base.born > 0 && file.born >= base.born;

@@ -136,7 +136,8 @@ impl Search<'_> {
                 if file.is_forbidden() {
                     return Err(refusals::forbidden(file));
                 }
-                if !is_truncated || !self.begins_log(at)? {
+                let is_copied = is_truncated || self.is_copied(at, live_at);
+                if !is_copied || !self.begins_log(at)? {
                     new.push(at);
                 }
             }
