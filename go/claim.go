@@ -231,11 +231,11 @@ type OpenClaim struct {
 }
 
 // Claims returns the claims that are held, the oldest first. A filter holds up to 65536.
-func (f *Filter) Claims() ([]OpenClaim, error) {
+func (r *Reader) Claims() ([]OpenClaim, error) {
 	for room := 16; ; {
 		held := make([]C.struct_ebbtide_open_claim, room)
 		var count C.int64_t
-		err := f.h.with(func(c *C.struct_ebbtide_filter, failed **C.struct_ebbtide_error) {
+		err := r.h.with(func(c *C.struct_ebbtide_filter, failed **C.struct_ebbtide_error) {
 			count = C.ebbtide_claims(c, &held[0], C.size_t(room), failed)
 		})
 		if err != nil {

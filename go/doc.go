@@ -1,5 +1,5 @@
 // Package ebbtide answers "was this key seen in the last N minutes, or among the last N items?" in
-// 19 to 34 bits a key, and continues exactly where it was after a restart or a crash.
+// 18 to 34 bits a key, and continues exactly where it was after a restart or a crash.
 //
 //	seen, err := ebbtide.Open(ctx, "seen", "fingerprint window=10m fpr=0.001")
 //	if err != nil {

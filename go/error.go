@@ -53,7 +53,8 @@ const (
 	ErrTimeAhead Code = C.EBBTIDE_TIME_AHEAD
 	// ErrUnsupported: the filter's kind, or a reader, does not have this operation.
 	ErrUnsupported Code = C.EBBTIDE_UNSUPPORTED
-	// ErrWouldWait: the call would have to wait, and has WithoutWaiting. Nothing has happened.
+	// ErrWouldWait: the call would have to wait, and has WithoutWaiting. Nothing has happened; of a
+	// call with several keys, those before the one that would wait are inserted.
 	ErrWouldWait Code = C.EBBTIDE_WOULD_WAIT
 	// ErrConflict: a key that Batch.CheckAndInsert answered as new was inserted by another caller
 	// before the commit. Nothing of the batch was written: clear it, take the same messages again.

@@ -17,7 +17,9 @@ type Moment struct {
 	at     uint32
 	number uint64
 	source uint64
-	wrong  time.Time
+	// A time that no moment can have.
+	wrong   time.Time
+	isWrong bool
 }
 
 // MomentLSN is after the record with this LSN.
@@ -26,7 +28,7 @@ func MomentLSN(lsn uint64) Moment { return Moment{at: C.EBBTIDE_AT_LSN, number: 
 // MomentTime is before the first operation that is later than this time.
 func MomentTime(t time.Time) Moment {
 	if t.UnixMicro() < 0 {
-		return Moment{wrong: t}
+		return Moment{wrong: t, isWrong: true}
 	}
 	return Moment{at: C.EBBTIDE_AT_TIME, number: uint64(t.UnixMicro())}
 }
@@ -37,7 +39,7 @@ func MomentPosition(source, position uint64) Moment {
 }
 
 func (m Moment) c() (C.struct_ebbtide_moment, error) {
-	if !m.wrong.IsZero() {
+	if m.isWrong {
 		return C.struct_ebbtide_moment{}, argument("MomentTime: expected a time after 1969, found %v",
 			m.wrong)
 	}

@@ -77,7 +77,8 @@ func room[T ~uint8 | ~bool](answers []T, length int) []T {
 
 // InsertAll inserts keys in order, in one call of C; they become durable together. It returns how
 // many were inserted, which is all except those that were too late. After an error the keys before
-// the failing one are inserted.
+// the failing one are inserted, and nothing says how many: to continue after an error without
+// inserting a key twice, use CheckAndInsertAll, whose answers tell.
 func (f *Filter) InsertAll(keys *Keys, options ...CallOption) (int, error) {
 	count, err := f.h.all(C.SHIM_INSERT, keys, nil, options)
 	if err != nil {

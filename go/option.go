@@ -95,7 +95,8 @@ func Weight(weight float64) CallOption {
 func SinceLastAccepted() CallOption { return CallOption{flags: C.EBBTIDE_SINCE_LAST_ACCEPTED} }
 
 // WithoutWaiting lets the call fail with ErrWouldWait where it would have to wait, for example for
-// a sync or for another process. Nothing has happened then.
+// a sync or for another process. Nothing has happened then; of a call with several keys, those
+// before the one that would wait are inserted.
 func WithoutWaiting() CallOption { return CallOption{flags: C.EBBTIDE_WITHOUT_WAITING} }
 
 // Durable lets the call return when its records are on the disk.

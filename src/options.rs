@@ -272,8 +272,8 @@ impl Options {
     }
 
     /// Sets the number of stripes, 1 to 4096: equal shares of the keys, each under its own lock.
-    /// Fixed at creation. Default: one for each block, up to 64 (time-limited filters, which grow:
-    /// at least 16), so that a handful of threads rarely contend.
+    /// Fixed at creation. Default: by the kind and its size, up to 64 (fewer for small filters), so
+    /// that a handful of threads rarely contend.
     #[must_use]
     pub fn stripes(mut self, stripes: u32) -> Self {
         self.stripes = Some(stripes);

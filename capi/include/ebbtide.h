@@ -117,7 +117,8 @@
 #define EBBTIDE_UNSUPPORTED 17
 
 /**
- * The call would have to wait, and has the flag EBBTIDE_WITHOUT_WAITING. Nothing has happened.
+ * The call would have to wait, and has the flag EBBTIDE_WITHOUT_WAITING. Nothing has happened; of a
+ * call with several keys, those before the one that would wait are inserted.
  */
 #define EBBTIDE_WOULD_WAIT 18
 
@@ -175,15 +176,16 @@
 #define EBBTIDE_WITH_WEIGHT 2
 
 /**
- * Flag of a call to ebbtide_check_and_insert and ebbtide_check_and_insert_all: only new keys are
- * inserted, so that a key stays in the window since it was last accepted. Without the flag every
+ * Flag of a call to ebbtide_check_and_insert, ebbtide_check_and_insert_all and ebbtide_batch_new:
+ * only new keys are inserted, so that a key stays in the window since it was last accepted. Without the flag every
  * check inserts, and a key stays in the window since it was last seen.
  */
 #define EBBTIDE_SINCE_LAST_ACCEPTED 4
 
 /**
  * Flag of a call: it fails with EBBTIDE_WOULD_WAIT where it would have to wait, for example for a
- * sync, a checkpoint or another process. Nothing has happened then.
+ * sync, a checkpoint or another process. Nothing has happened then; of a call with several keys,
+ * those before the one that would wait are inserted, see ebbtide_insert_all.
  */
 #define EBBTIDE_WITHOUT_WAITING 8
 
@@ -666,7 +668,7 @@ struct ebbtide_filter *ebbtide_open_existing(const char *path,
 /**
  * Returns a handle for queries, which needs no write permission and changes nothing. It answers
  * from the live state while other processes have the filter open, also from the files alone.
- * Functions that change the filter fail with EBBTIDE_UNSUPPORTED.
+ * Functions that change the filter fail with EBBTIDE_UNSUPPORTED, and so does ebbtide_key_hash.
  *
  * Returns NULL on an error. Close the handle with ebbtide_close.
  */
@@ -800,7 +802,8 @@ int ebbtide_estimate(struct ebbtide_filter *filter,
  * filter is larger than the processor's caches. If count is 0, keys may be NULL.
  *
  * Returns how many were inserted, which is all except those that were too late, or -1 on an error.
- * The keys before the failing one are inserted then.
+ * The keys before the failing one are inserted then, and nothing says how many: to continue after
+ * an error without inserting a key twice, use ebbtide_check_and_insert_all, whose answers tell.
  */
 int64_t ebbtide_insert_all(struct ebbtide_filter *filter,
                            const struct ebbtide_key *keys,
@@ -1203,7 +1206,8 @@ int ebbtide_key_hash(struct ebbtide_filter *filter,
  * Returns 0, or -1 on an error: EBBTIDE_NOT_KEPT if keys in the new window would be forgotten,
  * EBBTIDE_LOCKED while another handle alters the filter, EBBTIDE_PARAMETER, EBBTIDE_MISMATCH for
  * importances, EBBTIDE_FULL_DISK; EBBTIDE_IO, also if this process cannot have the memory that the
- * altered filter takes, see ebbtide_plan_alteration. The filter is as it was then.
+ * altered filter takes, see ebbtide_plan_alteration. The filter is as it was then, or, if the error
+ * came at the very end, altered.
  */
 int ebbtide_alter(struct ebbtide_filter *filter,
                   const char *spec,

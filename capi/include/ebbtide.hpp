@@ -261,7 +261,7 @@ enum class Checked : std::uint8_t {
     present = EBBTIDE_PRESENT,
     fresh = EBBTIDE_NEW,  // New: it was not in the window, and is now.
     too_late = EBBTIDE_TOO_LATE,
-    none = EBBTIDE_NO_ANSWER,  // In check_and_insert_all with a span, after an error.
+    none = EBBTIDE_NO_ANSWER,  // In check_and_insert_all with a vector, after an error.
 };
 
 // A lower bound of an age, in the unit of the filter's window.
@@ -307,6 +307,14 @@ private:
         : moment_{at, number, source} {}
 
     ebbtide_moment moment_;
+};
+
+// A claim in the list of those that are held.
+struct OpenClaim {
+    std::uint64_t hash;
+    std::uint64_t token;
+    std::chrono::microseconds age;
+    std::chrono::microseconds remaining;
 };
 
 // What filters and readers have.
@@ -378,6 +386,26 @@ public:
         detail::Failure failure;
         const int found = failure.checked(ebbtide_position(open(), source, &position, failure));
         return found == 1 ? std::optional(position) : std::nullopt;
+    }
+
+    // The claims that are held, the oldest first.
+    std::vector<OpenClaim> claims() const {
+        std::vector<ebbtide_open_claim> held;
+        for (;;) {
+            detail::Failure failure;
+            const auto count = static_cast<std::size_t>(
+                failure.checked(ebbtide_claims(open(), held.data(), held.size(), failure)));
+            const bool is_whole = count <= held.size();
+            held.resize(count);
+            if (is_whole) break;
+        }
+        std::vector<OpenClaim> claims;
+        claims.reserve(held.size());
+        for (const ebbtide_open_claim &claim : held) {
+            claims.push_back({claim.hash, claim.token, detail::micros(claim.age_us),
+                              detail::micros(claim.remaining_us)});
+        }
+        return claims;
     }
 
     std::string digest() const {
@@ -481,14 +509,6 @@ struct Remade {
     std::uint64_t operations;
     std::optional<Time> since;
     bool is_whole;
-};
-
-// A claim in the list of those that are held.
-struct OpenClaim {
-    std::uint64_t hash;
-    std::uint64_t token;
-    std::chrono::microseconds age;
-    std::chrono::microseconds remaining;
 };
 
 class Batch;
@@ -691,7 +711,8 @@ public:
                                               failure)) == 1;
     }
 
-    // Keys are a range of anything that a Key is made of. Returns how many were not too late.
+    // Keys are a range of anything that a Key is made of. Returns how many were not too late. After an
+    // exception the keys before the failing one are inserted.
     template <typename Keys> std::uint64_t insert_all(const Keys &keys, const Call &call = {}) {
         const std::vector<ebbtide_key> all = detail::all(keys);
         detail::Failure failure;
@@ -747,26 +768,6 @@ public:
         detail::Failure failure;
         return failure.checked(ebbtide_end_claim(open(), key.bytes(), key.length(),
                                                  call.native(), failure)) == 1;
-    }
-
-    // The claims that are held, the oldest first.
-    std::vector<OpenClaim> claims() const {
-        std::vector<ebbtide_open_claim> held;
-        for (;;) {
-            detail::Failure failure;
-            const auto count = static_cast<std::size_t>(
-                failure.checked(ebbtide_claims(open(), held.data(), held.size(), failure)));
-            const bool is_whole = count <= held.size();
-            held.resize(count);
-            if (is_whole) break;
-        }
-        std::vector<OpenClaim> claims;
-        claims.reserve(held.size());
-        for (const ebbtide_open_claim &claim : held) {
-            claims.push_back({claim.hash, claim.token, detail::micros(claim.age_us),
-                              detail::micros(claim.remaining_us)});
-        }
-        return claims;
     }
 
     // The hash by which the log and `claims` name a key.

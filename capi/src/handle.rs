@@ -292,7 +292,10 @@ impl Handle {
 
     /// Returns the claims that are held, the oldest first.
     pub fn claims(&self) -> Result<Vec<OpenClaim>> {
-        Ok(self.writer("claims")?.claims()?)
+        Ok(match &self.open {
+            Open::Filter(filter) => filter.claims()?,
+            Open::Reader(reader) => reader.claims()?,
+        })
     }
 
     /// Returns the hash by which the log names a key.

@@ -221,10 +221,10 @@ impl Log {
 
     /// Returns the next operation, if there is one within this time.
     pub fn next(&mut self, wait: Option<Duration>) -> Result<Option<Logged>> {
+        self.check_process()?;
         if let Some(next) = self.left.pop_front() {
             return Ok(Some(next));
         }
-        self.check_process()?;
         let found = match wait {
             Some(time) => self.history.wait(time)?,
             None => self.history.read()?,

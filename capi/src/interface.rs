@@ -126,7 +126,7 @@ pub unsafe extern "C" fn ebbtide_open_existing(
 
 /// Returns a handle for queries, which needs no write permission and changes nothing. It answers
 /// from the live state while other processes have the filter open, also from the files alone.
-/// Functions that change the filter fail with EBBTIDE_UNSUPPORTED.
+/// Functions that change the filter fail with EBBTIDE_UNSUPPORTED, and so does ebbtide_key_hash.
 ///
 /// Returns NULL on an error. Close the handle with ebbtide_close.
 #[unsafe(no_mangle)]
@@ -382,7 +382,8 @@ pub unsafe extern "C" fn ebbtide_estimate(
 /// filter is larger than the processor's caches. If count is 0, keys may be NULL.
 ///
 /// Returns how many were inserted, which is all except those that were too late, or -1 on an error.
-/// The keys before the failing one are inserted then.
+/// The keys before the failing one are inserted then, and nothing says how many: to continue after
+/// an error without inserting a key twice, use ebbtide_check_and_insert_all, whose answers tell.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ebbtide_insert_all(
     filter: *mut Handle,

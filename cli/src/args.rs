@@ -80,7 +80,8 @@ pub enum Command {
     /// absent.
     Age(Question),
     /// Prints the probability that each key is in the window, given its prior probability (bloom,
-    /// timing, block-timing, age-partitioned, time-limited, fingerprint).
+    /// counting, two-buffer, double-buffering, timing, block-timing, age-partitioned, time-limited,
+    /// fingerprint).
     Posterior(Posterior),
     /// Prints 1 or 0 for each key: the answer with the lower expected cost, given what wrong
     /// answers cost (the same kinds).

@@ -1,4 +1,5 @@
-//! What never changes of a filter: its identity, as lines of text with one name and value each.
+//! What only an alteration changes of a filter: its identity, as lines of text with one name and
+//! value each.
 //!
 //! Hosts keep the lines where they keep the filter: the engine in its file `meta`, between lines of
 //! its own, [`Machine`](crate::machine::Machine) in the first piece that it saves. They hold the

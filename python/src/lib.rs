@@ -1,7 +1,7 @@
 //! The Python module of ebbtide: filters that forget, kept on disk and shared by processes.
 //!
 //! The classes and functions here are used through the package in `ebbtide/`, whose stub
-//! (`__init__.pyi`) and docstrings are the documentation.
+//! (`_ebbtide.pyi`) and docstrings are the documentation.
 
 mod answers;
 mod batch;

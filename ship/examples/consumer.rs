@@ -2,7 +2,10 @@
 //!
 //! - Assigned: fetch the filter of the partition into a new directory, begin to ship it (from then
 //!   on the consumer before is fenced), continue from the position in it.
-//! - Running: keys and position in one batch; then the effects; then acknowledge what is shipped.
+//! - Running: keys and position in one batch, which is shipped; then the effects, and the
+//!   acknowledgement. So an effect happens at most once: who dies between the two leaves messages
+//!   whose effects never come. If each must come at least once, have the effects before the commit;
+//!   then one that was thought dead may repeat what its heir does.
 //! - Revoked: ship the rest, close.
 //! - A zombie, a consumer that was thought dead and wakes up, is fenced at its next
 //!   acknowledgement.

@@ -14,7 +14,7 @@ use crate::chain::{
 use crate::download::Download;
 use crate::error::{Error, Result};
 use crate::fetch::nothing;
-use crate::files::io;
+use crate::files::{beside, io};
 use crate::follow_file;
 use crate::link::{Begin, Content, Link, digest};
 use crate::moment::Moment;
@@ -90,6 +90,12 @@ pub async fn claim(remote: &Store, dir: &Path) -> Result<File> {
         Some(from) => return Err(occupied(format!("a copy of {from}"))),
         None => match follow_file::found_in(dir)? {
             Some(found) => return Err(occupied(found)),
+            // A new copy would hide the one that a promotion has put aside.
+            None if follow_file::copied_from(beside(dir, "following"))?.is_some() => {
+                let found = "beside it a copy whose promotion has not ended, with the ending \
+                             `.following` (`promote` continues it)";
+                return Err(occupied(found.into()));
+            }
             None => follow_file::write(dir, &place)?,
         },
     }

@@ -6,6 +6,7 @@
 //! name of the directory with `.following`, and is removed once the timeline has begun. A kill
 //! leaves the copy, under one of the two names, and perhaps a filter that nobody has opened yet,
 //! which the next call makes again; or else a filter that has begun, and a copy that is too much.
+//! What has the name of the copy already is never removed: the promotion is refused then.
 
 use crate::error::{Error, Result};
 use crate::fetch::{Fetched, fetch_marked};
@@ -84,8 +85,11 @@ async fn copy_of(store: &Store, dir: &Path) -> Result<Option<PathBuf>> {
     if copied_from(dir)?.is_some() {
         // A follower that runs would write to the name.
         let _alone = claim(store, dir).await?;
-        // A former copy, of a promotion that was killed at its very end.
-        remove(&aside)?;
+        if aside.symlink_metadata().is_ok() {
+            // Perhaps a former copy, of a promotion that did not end. It may be the better one.
+            let path = aside.display().to_string();
+            return Err(Error::Occupied { path, found: "what was there before".into() });
+        }
         let renamed = fs::rename(dir, &aside).and_then(|()| sync_parent(&aside));
         renamed.map_err(|error| io("rename", dir, &error))?;
     }

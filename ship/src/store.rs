@@ -17,6 +17,7 @@ use object_store::{
     Error as StoreError, GetOptions, GetResultPayload, MultipartUpload, ObjectMeta, ObjectStore,
     ObjectStoreExt, PutMode, PutOptions, PutPayload,
 };
+use std::ffi::OsString;
 use std::fmt;
 use std::future::Future;
 use std::io::ErrorKind;
@@ -123,7 +124,11 @@ impl Store {
     /// # Errors
     /// [`Error::Setting`] for a URL that cannot be used, with the reason.
     pub fn open(url: &str) -> Result<Self> {
-        Self::open_with(url, std::env::vars())
+        // Other programs may have variables of any bytes.
+        let text = |(name, value): (OsString, OsString)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        };
+        Self::open_with(url, std::env::vars_os().filter_map(text))
     }
 
     /// As [`Store::open`], but creates nothing.

@@ -16,7 +16,7 @@ use crate::format::header::DURABLE;
 use crate::format::names::FileName;
 use crate::image::bank_files::most_bytes;
 use crate::image::identity::Identity;
-use crate::locks::holder_pids::locked;
+use crate::locks::holder_names::locked;
 use crate::media::{Access, BESIDE_LOG_MOST, Disk, ImagePlace, Media};
 use crate::meta::Meta;
 use crate::options::{Keep, Options};

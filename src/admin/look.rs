@@ -7,7 +7,7 @@ use crate::engine::open::read_meta;
 use crate::error::{Error, Result};
 use crate::image::previous_image;
 use crate::image::unmapped_sessions::Handles;
-use crate::locks::holder_pids::locked;
+use crate::locks::holder_names::locked;
 use crate::locks::image_in_use::is_in_use;
 use crate::locks::lock_file::Sessions;
 use crate::media::{Access, Media};

@@ -1,7 +1,7 @@
 //! Which processes have a filter open, from the outside.
 
 use crate::error::Result;
-use crate::locks::holder_pids;
+use crate::locks::holder_names;
 use crate::locks::lock_file::slot_of_byte;
 use std::path::Path;
 
@@ -28,7 +28,7 @@ pub struct OpenHandle {
 /// [`Error::Io`](crate::Error::Io) if the file `lock` or the list of processes cannot be read.
 pub fn handles(dir: impl AsRef<Path>) -> Result<Vec<OpenHandle>> {
     let mut found = Vec::new();
-    for holder in holder_pids::holders(dir.as_ref())? {
+    for holder in holder_names::holders(dir.as_ref())? {
         let (pid, stopped) = (holder.pid, holder.stopped);
         found.extend(holder.bytes.iter().copied().filter_map(slot_of_byte).map(|slot| {
             let process = holder.process.clone();

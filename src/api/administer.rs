@@ -57,7 +57,7 @@ impl<K> Filter<K> {
     /// ([`Options::keep_log`](crate::Options::keep_log)).
     ///
     /// The new state is made from the log while others write. At the end writers are stopped, for
-    /// as long as it takes to write and read a snapshot of it: about a second for each GiB.
+    /// as long as it takes to write and read a snapshot of it: about two seconds for each GiB.
     /// [`Altered::stopped`] says how long it was. Handles of all processes then continue with the
     /// filter as it is now. A handle whose type requires another kind gets
     /// [`Error::Mismatch`](crate::Error::Mismatch), and so does a program that opens the filter

@@ -12,7 +12,7 @@ use crate::format::names::FileName;
 use crate::image::previous_image;
 use crate::image::write_back_check::check_files;
 use crate::image::{Control, Image};
-use crate::locks::holder_pids::locked;
+use crate::locks::holder_names::locked;
 use crate::locks::lock_file::Sessions;
 use crate::media::{Access, Media, MediaFile, Memory};
 use crate::meta::Meta;

@@ -18,7 +18,7 @@ use crate::engine::{Engine, snapshot_of_memory};
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::locks::handle_stripes::StripeGuard;
-use crate::locks::holder_pids::locked;
+use crate::locks::holder_names::locked;
 use crate::locks::lock_file::Sessions;
 use crate::media::{Access, Media};
 use crate::meta::Meta;
@@ -44,7 +44,8 @@ const PAUSE: Duration = Duration::from_millis(2);
 #[derive(Debug)]
 pub(crate) struct Alteration<'e> {
     engine: &'e Engine,
-    /// With the byte that others need for an alteration. Becomes that of the new engine.
+    /// Holds the byte without which others cannot alter the filter. Becomes the session of the new
+    /// engine.
     slots: Sessions,
     meta: Meta,
 }

@@ -6,7 +6,8 @@
 //! with its first task and ends with its last.
 //!
 //! Invariants: a forked child, which has none of the threads, creates workers of its own. A removed
-//! task does not run any more. A worker never holds its lock while it runs a task.
+//! task does not run any more; one that was dismissed may finish running. A worker never holds its
+//! lock while it runs a task.
 
 use crate::engine::task::{Task, Work};
 use crate::platform::per_process::PerProcess;

@@ -2,7 +2,7 @@
 //! or if the disk is full.
 //!
 //! They wait within bounds, because a stopped process may delay a checkpoint. What a checkpoint
-//! removes if there is no space for it is described in [`crate::engine::reclaim`].
+//! removes if there is no space for it is described in [`crate::engine::reclaim_disk`].
 
 use crate::engine::checkpoint_due;
 use crate::engine::shared::Shared;

@@ -62,7 +62,7 @@ fn answers_rest_on(writer: &Writer, batch: &Prepared, waits: Waits) -> Result<u6
     Ok(lsns.into_iter().max().unwrap_or(0))
 }
 
-/// Takes all stripes, in ascending order and stripe 0 last.
+/// Takes the stripes of the batch's keys, in ascending order, and stripe 0 last.
 fn lock<'w>(writer: &'w Writer, batch: &Prepared, with: Settings<'_>) -> Result<Held<'w>> {
     let stripe = |operation: &BatchOperation| writer.shared.stripe_of(operation.hash);
     let mut indexes: Vec<usize> = batch.operations().iter().map(stripe).collect();

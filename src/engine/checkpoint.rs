@@ -3,13 +3,13 @@
 //! For each block (`snapshot::content`): take the stripe, copy, release, checksum, write. No caller
 //! waits longer than one copy. The snapshot gets its name only once the log is durable through its
 //! end; otherwise the state would be ahead of the log. Log and older snapshots are removed
-//! (`reclaim`) only after the directory is synced.
+//! (`reclaim_disk`) only after the directory is synced.
 
 use crate::engine::backpressure::{Backpressure, PATIENCE};
 use crate::engine::checkpoint_due;
 use crate::engine::group_commit::GroupCommit;
 use crate::engine::lost_pages;
-use crate::engine::reclaim::Reclaim;
+use crate::engine::reclaim_disk::Reclaim;
 use crate::engine::shared::{Local, Shared};
 use crate::engine::stripes::{HELD, StripeLocks, Wait};
 use crate::error::{Error, Result};
@@ -42,7 +42,7 @@ pub struct Checkpoints {
     /// The stripe that the last checkpoint of the background thread waited for in vain, and its
     /// lock word.
     abandoned: Mutex<Option<(usize, u64)>>,
-    /// Taken while a thread of this handle writes one. A byte lock excludes other processes.
+    /// Taken while a thread of this handle writes one. A byte lock excludes other handles.
     busy: Latch,
 }
 

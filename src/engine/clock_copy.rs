@@ -24,8 +24,8 @@ pub(crate) struct ClockCopy {
     base: [u64; 2],
     /// The reading of the clock after the filter's latest time was read.
     elapsed: Micros,
-    /// The time when it was copied, of operations if no clock moves the filter; or the filter's
-    /// first time.
+    /// The filter's time at the copy, or the first one of a filter without records. Operations get
+    /// it if no clock moves the filter.
     first: Stamp,
     uses_time: bool,
     /// Whether operations move the clock.

@@ -5,10 +5,10 @@
 //! consists of one time of the filter, and the clock reading that belongs to it.
 //!
 //! It lives in the image. All handles with the same clock use it, and each image takes it over from
-//! the previous one as long as the machine runs. The wall clock is therefore read once per boot, at
-//! the first opening, and later steps of it have no effect. From then on only the *clock offset*
-//! relates the filter's time to the wall clock: how far it is ahead. The offset also survives a
-//! reboot. Nothing here changes the state.
+//! the previous one as long as the machine runs. The base is therefore set by the wall clock once
+//! per boot, at the first opening, and later steps of it have no effect. From then on only the
+//! *clock offset* relates the filter's time to the wall clock: how far it is ahead. The offset also
+//! survives a reboot. Nothing here changes the state.
 
 use crate::clock::Clock;
 use crate::engine::lease_clock;
@@ -23,8 +23,8 @@ use crate::primitives::AtomicU64;
 use ebbtide_core::kind::Micros;
 use ebbtide_core::time::{LATEST, MARK, OperationTime as Stamp};
 
-/// Returns whether the clock must be moved to reach the filter's latest time. A lag of the [`MARK`]
-/// does not count: it is added to a time that came with a key, and the time base is without it.
+/// Returns whether the clock must be moved to reach the filter's latest time. A lag of up to the
+/// [`MARK`] is ignored: times that came with keys carry it, and the time base does not.
 #[inline]
 pub(crate) fn is_behind(time: Micros, latest: Micros) -> bool {
     time.saturating_add(MARK) < latest

@@ -1,7 +1,7 @@
 //! The mark of a closed handle, and the operations that closing waits for.
 //!
 //! Operations that change a block are found by the stripe they hold, because counting them would
-//! cost each of them too much. All others, except queries, are counted here.
+//! cost each of them too much. All others are counted here, except queries that take no stripe.
 
 use crate::primitives::{AtomicU64, Mutex, MutexGuard, Ordering};
 
@@ -10,7 +10,8 @@ use crate::primitives::{AtomicU64, Mutex, MutexGuard, Ordering};
 pub struct Closing {
     /// 1 from the beginning of closing.
     closed: AtomicU64,
-    /// The number of operations in progress, except those found by their stripe and queries.
+    /// The number of operations in progress, except those found by their stripe, and queries
+    /// without one.
     busy: AtomicU64,
     /// Held by the thread that closes.
     closer: Mutex<()>,

@@ -1,8 +1,8 @@
 //! Figures of an open filter beyond its statistics, for operators: fill by generation and by block,
 //! ends of the log, handles, held stripes.
 //!
-//! Everything is read without a lock, so that a stopped process delays no look. Figures of one call
-//! may therefore be of slightly different moments.
+//! Everything is read without a stripe, so that a stopped process delays no look. Figures of one
+//! call may therefore be of slightly different moments.
 
 use crate::engine::shared::Shared;
 use crate::engine::time::Time;

@@ -20,7 +20,7 @@ use ebbtide_core::kind::{Cardinality, Moment, State};
 /// How often counting begins anew if the state has changed meanwhile.
 const WALKS: u32 = 3;
 
-/// The most attempts to copy a block that is not being changed.
+/// The most attempts to copy a block without a concurrent change.
 const COPIES: u32 = 100;
 
 /// Answers how many distinct keys there are, at the time that is given or the filter's own.

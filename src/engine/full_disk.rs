@@ -1,7 +1,7 @@
 //! A full disk, as a writer meets it: frees space, or waits for a checkpoint that does.
 //!
-//! That checkpoint may also take the space of what `reclaim` calls the fallback base. A filter is
-//! opened on a full disk by `open_on_full_disk`.
+//! That checkpoint may also take the space of what `reclaim_disk` calls the fallback base. A filter
+//! is opened on a full disk by `open_on_full_disk`.
 
 use crate::engine::backpressure::{Backpressure, Waited};
 use crate::engine::shared::Shared;
@@ -17,7 +17,7 @@ pub(crate) fn make_space(
     if !error.is_full() {
         return Err(error);
     }
-    // A handle that is closed meanwhile waits for this.
+    // Closing waits until this is done.
     let _busy = shared.enter()?;
     if shared.remove_oldest_kept()? {
         return Ok(());

@@ -25,17 +25,17 @@ pub struct LeaseBase {
     own: Option<[AtomicU64; 2]>,
 }
 
-/// Returns the clock of leases of a handle with this clock, the system's for one without, and its
-/// identity.
+/// Returns the clock that leases use, and its identity: that of the handle, or the system's if it
+/// has none.
 fn clock_of(clock: &Clock) -> (Clock, u64) {
     let clock = if clock.ticks() { clock.clone() } else { Clock::system() };
     let identity = clock.identity().unwrap_or(1);
     (clock, identity)
 }
 
-/// Takes the base over from the image before, which was made since the machine was started, unless
-/// the opener has another clock: that of the maker of a new filter ends with it, and then no handle
-/// would use the base of the image.
+/// Copies the base from the previous image, which was made since the machine was started. Does
+/// nothing if the opener uses another clock. The creator of a filter may have used a clock that
+/// ended with its process: no later handle could use a base of that clock.
 pub(crate) fn take_over(header: &Control, before: &Control, clock: &Clock) {
     let base = before.lease_base();
     if base.clock() == clock_of(clock).1 {

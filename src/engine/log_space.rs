@@ -126,8 +126,8 @@ impl LogSpace {
     /// Unmaps log that is durable and that this handle no longer writes to. Files that a checkpoint
     /// removed take space as long as any handle has them mapped.
     pub(crate) fn unmap_durable(&self) {
-        // It takes stripes: a handle that is closed meanwhile waits for this. Without a session its
-        // owner would be taken for dead.
+        // It takes stripes, so closing waits until this is done: without a session, the owner of a
+        // stripe would be taken for dead.
         if let Ok(_busy) = self.shared.enter() {
             self.unmap_below(self.shared.durable());
         }
@@ -149,10 +149,10 @@ impl LogSpace {
     }
 
     /// Makes the pages of the next `present` records present, and allocates log ahead:
-    /// - behind a busy writer (`ahead` records were written since the last wakeup) a whole segment,
-    ///   or twice what the timeline has if that is less;
-    /// - otherwise a quarter of the `soon` records that are expected; what else they need, writers
-    ///   allocate themselves;
+    /// - if `ahead` records show a busy writer, a whole segment, or twice what the timeline has if
+    ///   that is less;
+    /// - otherwise a quarter of the `soon` records that are expected, in a log of more than 256
+    ///   KiB; what else they need, writers allocate themselves;
     /// - the next segment, when the last one is nearly full, or will be within `soon` records. To
     ///   create it takes two syncs, which last seconds on a disk that others keep busy.
     pub(crate) fn allocate_ahead(&self, ahead: u64, present: u64, soon: u64) -> Result<()> {

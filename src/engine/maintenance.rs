@@ -155,7 +155,8 @@ impl LogTask {
     /// present. Creates a segment that will be needed within `soon` records.
     fn allocate_ahead(&self, records: u64, present: u64, soon: u64) {
         let engine = &*self.engine;
-        // A failed task is left to the caller that needs it, which then gets the error.
+        // A failure is only reported here: the next caller that needs the log allocates it, and
+        // gets the error.
         let allocate = || engine.log_space.allocate_ahead(records, present, soon);
         let mut allocated = allocate();
         while allocated.as_ref().is_err_and(Error::is_full)
@@ -266,7 +267,7 @@ impl Task for SnapshotTask {
 
 /// Does the maintenance of the log task that is due once a second.
 fn tidy_log(engine: &Engine) {
-    // A failed task is left to the caller that needs it, which then gets the error.
+    // A failure is only reported here: the next caller that needs this does it, and gets the error.
     let path = engine.path();
     if let Err(gone) = engine.shared.check_directory() {
         return failed_in_background::<()>("place", path, Err(gone));

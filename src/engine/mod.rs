@@ -9,15 +9,15 @@
 //!   `batch` commits batches of the caller; `prepared` is one before its commit, `staging` decides
 //!   its records, `overlay` shows blocks as they leave them. `commit_batch` appends and applies
 //!   what was staged. `claims` gives keys to workers, `held_claims` checks that a worker still
-//!   holds its claim. `clear` removes all keys. `writer` is what all of them use, and `full_disk`
-//!   frees space for them.
+//!   holds its claim. `clear` removes all keys. `stripe_0_records` appends heartbeats, clears and
+//!   records of claims. `writer` is what all of them use, and `full_disk` frees space for them.
 //! - Questions: `read` answers, `infer` computes posteriors, `distinct` counts the keys,
 //!   `details` and `stats` report figures.
-//! - Snapshots: `checkpoint` writes them, `checkpoint_due` says when, `reclaim` removes what they
-//!   make superfluous, `backpressure` makes writers wait for one.
+//! - Snapshots: `checkpoint` writes them, `checkpoint_due` says when, `reclaim_disk` removes what
+//!   they make superfluous, `backpressure` makes writers wait for one.
 //! - The log: `log_writer` appends to it, `log_space` maps and allocates it, `group_commit` makes
-//!   it durable, `stripe_0_records` appends heartbeats, clears and records of claims, `tickets`
-//!   tells callers when what they did is durable, `ticket_list` is the list of those that wait.
+//!   it durable, `tickets` tells callers when what they did is durable, `ticket_list` is the list
+//!   of those that wait.
 //! - Time: `time` is the filter's, `clock_to_time` converts readings of the clock into it, also
 //!   over restarts and reboots, `clock_copy` serves operations that are not written yet;
 //!   `lease_clock` is the time of leases. No other module reads the clock of the filter.
@@ -67,7 +67,7 @@ pub mod outcome;
 pub mod overlay;
 pub mod prepared;
 pub mod read;
-pub mod reclaim;
+pub mod reclaim_disk;
 pub mod shared;
 pub mod small_files;
 #[cfg(not(loom))]
@@ -94,7 +94,7 @@ use crate::engine::lease_clock::{LeaseBase, LeaseClock};
 use crate::engine::log_space::LogSpace;
 use crate::engine::log_writer::LogWriter;
 use crate::engine::read::Queries;
-use crate::engine::reclaim::Reclaim;
+use crate::engine::reclaim_disk::Reclaim;
 use crate::engine::shared::Shared;
 use crate::engine::stats::{Digest, Stat};
 use crate::engine::stripes::StripeLocks;

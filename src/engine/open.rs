@@ -21,7 +21,7 @@ use crate::format::names::FileName;
 use crate::image::previous_image;
 use crate::image::rare_space;
 use crate::image::{Bank, BankForm, Control, Image};
-use crate::locks::holder_pids::locked;
+use crate::locks::holder_names::locked;
 use crate::locks::image_in_use::is_in_use;
 use crate::locks::lock_file::{SLOTS, Sessions};
 use crate::locks::stripe_lock::{self, Owner};
@@ -60,8 +60,8 @@ const SEGMENTS_BESIDE: u64 = 3;
 /// The time to wait for handles that open, recover or close the filter, since their last progress.
 const OPENING_TIME: Duration = Duration::from_secs(60);
 
-/// How long an opener tries again while a handle still has its session, but not the image any more:
-/// that handle is taken to be ending.
+/// How long an opener tries again while an ending handle has released the image, but not its
+/// session yet.
 pub(crate) const ENDING_TIME: Duration = patience(Duration::from_secs(5));
 
 /// The pause between two of these attempts.
@@ -174,8 +174,8 @@ pub(crate) fn open(media: Arc<dyn Media>, options: Options) -> Result<Engine> {
                 break recover(media, meta, options, slots)?;
             }
             match attach(media.clone(), meta.clone(), options.clone(), slots.clone()) {
-                // The last process that had the image has closed it, or dies: the system takes its
-                // descriptors one after the other, and this comes before the end of its session.
+                // The last process that had the image has closed it, or is dying: the system closes
+                // the file of its banks before the lock file, which ends its session.
                 Err(error) if error.is_not_found() && begun.elapsed() < ENDING_TIME => {
                     primitives::sleep(ENDING_PAUSE);
                 }

@@ -13,8 +13,8 @@ use crate::recovery::{
 };
 
 /// Begins a timeline although there was no space (the error `full`). Frees, in turn, log from
-/// before an alteration, log that no timeline needs, the fallback base, and at last all log, once
-/// the state is written as a snapshot.
+/// before an alteration, log that is only kept, log that no timeline needs, the fallback base, and
+/// at last all log, once the state is written as a snapshot.
 pub(crate) fn begin_in_space_of_log(
     media: &dyn Media,
     meta: &Meta,
@@ -38,7 +38,6 @@ pub(crate) fn begin_in_space_of_log(
             begun => return begun,
         }
     }
-    // What is only kept goes first.
     while log_before_alteration::remove_oldest(media, meta, LEFTOVER_TEMPORARY..)? {
         match begin() {
             Err(error) if error.is_full() => {}

@@ -37,8 +37,7 @@ pub(crate) enum Attempt {
 }
 
 impl Attempt {
-    /// Converts the attempt for the retry loop, which repeats whatever is neither done nor without
-    /// room.
+    /// Converts the attempt for the retry loop.
     pub(crate) fn tried(self) -> Tried<WriteOutcome> {
         match self {
             Self::Done(written) => Tried::Done(written),

@@ -2,8 +2,7 @@
 //!
 //! Each question is answered from the filter as it is, with all earlier operations of the batch on
 //! top: see [`Staging`]. What other callers insert meanwhile is counted, so the window advances.
-//! Their keys are seen in blocks that the batch has not copied; in all blocks once it has staged
-//! anew.
+//! Their keys are visible only in blocks that the batch has not copied, until it stages anew.
 //!
 //! Invariant: `staging`, if there is one, holds the first `staged` operations.
 
@@ -185,7 +184,7 @@ impl Prepared {
         self.operations.get(self.staged).copied()
     }
 
-    /// Returns the operation that is this far behind the next one.
+    /// Returns the operation that comes `by` positions after the next one.
     pub(crate) fn ahead(&self, by: usize) -> Option<&BatchOperation> {
         self.operations.get(self.staged + by)
     }

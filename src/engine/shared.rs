@@ -181,7 +181,7 @@ impl Shared {
     #[cold]
     fn refused(&self) -> Error {
         let header = self.header();
-        // What happens to the image after an alteration is no concern of the filter.
+        // What happens to the old image after an alteration does not affect the filter.
         let is_poisoned = header.is_poisoned() && !header.is_altered();
         if is_poisoned { self.poisoned() } else { self.retired() }
     }
@@ -236,8 +236,9 @@ impl Shared {
         self.check_directory().err().unwrap_or(error)
     }
 
-    /// Makes all names in the directory durable. As with the log, a sync that fails is the last
-    /// one: the system may count the names as written, and the next one would report success.
+    /// Makes all names in the directory durable. As with the log, a failed sync poisons the filter
+    /// and is never repeated: the system may count the names as written, and the next sync would
+    /// report success.
     pub(crate) fn sync_directory(&self) -> Result<()> {
         let synced = self.media.sync();
         if let Err(error) = synced {

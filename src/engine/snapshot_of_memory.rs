@@ -11,8 +11,8 @@ use ebbtide_core::machine::Machine;
 use std::io;
 
 /// Writes the content of a filter in memory, and the positions and claims of an image, as of an
-/// LSN. `advance` is called after each block. The filter's time is at least that of the image, if
-/// its kind `used_time`: heartbeats, and records that the log does not have any more, have told it,
+/// LSN. `advance` is called after each block. If the kind `used_time`, the snapshot's time is at
+/// least that of the image, which heartbeats and records that are removed by now have advanced,
 /// too. Other kinds only record a clock, which may have been ahead.
 ///
 /// # Errors

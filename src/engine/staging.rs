@@ -59,7 +59,8 @@ pub(crate) enum Unstaged {
         /// Whether the kind can do [without](ebbtide_core::kind::Events::step_without) the event.
         can_be_put_off: bool,
     },
-    /// The process was stopped after it read the clock, so the time of an operation is too late.
+    /// It must be staged anew: the process was stopped after it read the clock, so the time of an
+    /// operation is outdated; or nothing is staged any more.
     Outdated,
     Failed(Error),
 }
@@ -431,7 +432,7 @@ impl Stager<'_, '_> {
         if self.host.events == EventHandling::PutOff { self.replacing_step() } else { None }
     }
 
-    /// Returns the event without which the operation was not decided.
+    /// Returns the event that must come before the operation.
     #[cold]
     fn next_event(&self, plan: &WritePlan) -> std::result::Result<Option<Event>, Unstaged> {
         if self.host.events != EventHandling::Staged {

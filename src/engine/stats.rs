@@ -297,12 +297,12 @@ impl KeptLog {
 /// Returns what is kept of the log.
 fn kept_log(shared: &Shared, listing: &Listing) -> Result<KeptLog> {
     let media = &*shared.media;
-    // All of it as long as that file is damaged, of which `verify` tells.
+    // As long as the file `keep` is damaged, all is kept; `verify` reports it.
     let keep = keep_setting::wished(media);
     if keep == Keep::Nothing && !listing.has_kept() {
         return Ok(KeptLog::default());
     }
-    // That of a moment of the past may be a former one.
+    // A handle on a moment of the past may have a former `meta`.
     let now = Meta::read(media);
     let archive = Archive::read(media, now.as_ref().unwrap_or(&shared.meta))?;
     let second = Timestamp::now().as_unix_millis() / 1000;

@@ -1,14 +1,14 @@
 //! Acquiring stripes: waits for live owners, takes over from dead ones, and repairs what they left.
 //!
-//! All access to stripes goes through this file, so no operation works on a stripe that needs
-//! repair.
+//! All that works on what a stripe protects goes through this file, so no operation works on a
+//! stripe that needs repair.
 
 use crate::engine::outcome::Waits;
 use crate::engine::shared::{Local, Shared};
 use crate::engine::time::Time;
 use crate::error::{Error, Result};
 use crate::locks::handle_stripes::StripeGuard;
-use crate::locks::holder_pids::locked;
+use crate::locks::holder_names::locked;
 use crate::locks::stripe_lock::{self, Acquired, Owner, Verdict};
 use crate::primitives::{self, Hint, Instant, patience};
 use crate::recovery::repair::{self, Repaired};

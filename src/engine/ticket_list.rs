@@ -1,10 +1,9 @@
-//! The list of tickets that wait for a sync, each with the waker of the task that waits.
+//! The list of tickets that wait for a sync, each with the waker of whoever awaits it.
 //!
-//! A ticket that joins wakes the task that syncs once as many wait as the task has asked for,
-//! usually one; not while the task is awake, because the task reads the list again before it
-//! sleeps. A task that asks for more than one also sleeps for a bounded time only. So it reads the
-//! list after every ticket that has joined. It wakes tickets only after it has raised the durable
-//! end above them.
+//! The sync task sets a threshold, usually 1. The ticket that reaches it wakes the task, unless the
+//! task is awake already, because then it reads the list again before it sleeps. With a higher
+//! threshold it also sleeps for a bounded time only. So it reads the list after every ticket that
+//! has joined. It wakes tickets only after it has raised the durable end above them.
 //!
 //! A ticket joins only if it finds, under the list's lock, that its answer is not known yet.
 //! Closing makes the answers of all tickets known first, and then takes the lock to wake those in

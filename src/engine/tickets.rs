@@ -60,8 +60,8 @@ pub struct Tickets {
 struct Gathering {
     /// How many tickets the present wait is for; 0 without one.
     wanted: usize,
-    /// How often waits end before enough are there: a miss counts two, a wait that succeeds takes
-    /// one away. The disk is idle during a wait, so most of them must succeed.
+    /// Rises by 2 when a wait ends before enough tickets are there, and falls by 1 when enough
+    /// came. The disk is idle during a wait, so most of them must succeed.
     misses: u32,
     /// The syncs until the next wait.
     pause: u32,

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// The longest sleep of a thread; also the interval of heartbeats.
+/// The longest sleep between two looks at a filter that is in use; also the interval of heartbeats.
 pub(crate) const TICK: Duration = Duration::from_secs(1);
 
 /// The number of records after which an appender wakes the threads, at LSNs that are its multiples:

@@ -19,7 +19,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) enum Tried<T> {
     Done(T),
-    /// Others have written meanwhile, and nothing has happened.
+    /// It must be repeated, and nothing has happened: others have written meanwhile, banks had to
+    /// be mapped, or the clock was read too long ago.
     Again,
     /// Nothing has happened.
     NoRoom(Lack),
@@ -145,7 +146,7 @@ impl Writer {
         if waits.never() {
             return Err(self.shared.would_wait("more log to be allocated"));
         }
-        // A handle that is closed meanwhile waits for this.
+        // Closing waits until this is done.
         let _busy = self.shared.enter()?;
         let log = &self.shared.log;
         self.log_space.map_ahead()?;

@@ -1,7 +1,7 @@
 //! Checked words on the disk: headers of little-endian words that end in a checksum.
 //!
-//! Every file except `meta` and `lock` begins with one. The checksum is verified before any word is
-//! interpreted.
+//! Every file except `meta`, its kept copies, `keep` and `lock` begins with one. The checksum is
+//! verified before any word is interpreted.
 
 use crate::error::{Error, Result};
 use std::path::Path;

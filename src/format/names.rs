@@ -9,7 +9,7 @@ pub const TIMELINE_MAX: u64 = 1 << 62;
 /// A file of a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FileName {
-    /// `meta`: properties that never change after creation.
+    /// `meta`: properties that only an alteration changes.
     Meta,
     /// `lock`: byte locks only.
     Lock,

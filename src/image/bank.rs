@@ -32,8 +32,8 @@ const MAGIC: &[u8; 8] = b"EBBTBNK\n";
 const REMEDY: &str =
     "close every handle on the filter and open it again: its banks are then rebuilt";
 
-/// The most cells, in words, that a core's cache is taken to hold: 1 MiB. To prefetch them would
-/// take an insert of `age-partitioned` 300 instructions for nothing.
+/// The most cells, in words, that a core's cache is taken to hold: 1 MiB. Prefetching them would
+/// cost an insert of `age-partitioned` 300 instructions without gain.
 const CACHED_MOST: u64 = 1 << 17;
 
 const _: () = assert!(places::PAGE_WORDS == PAGE_WORDS);

@@ -3,12 +3,13 @@
 //! A table of buckets of 8 claims. A key has two buckets, by its hash, and a new claim goes to the
 //! emptier one. First come 64 *near* buckets, which stay in the caches; a claim goes to the *far*
 //! ones only if both of its near buckets are full. The far buckets have room for twice as many
-//! claims as a filter may have: the share of full ones is below 10^-9, and both are never full.
+//! claims as a filter may have: the share of full ones is below 10^-9, so both of a key's are never
+//! full in practice. A key whose buckets are full has no room.
 //!
-//! The holder of stripe 0 writes, so only figures for operators are read without it. A claim exists
-//! once the word of its hash is set; each change can be repeated, as long as the LSN is the old
-//! one. After a death only the numbers of claims may be one too high: the repair of stripe 0 counts
-//! the claims again.
+//! Only the holder of stripe 0 writes. Without stripe 0 the table is read for figures only. A claim
+//! exists once the word of its hash is set. A record may be applied again until its LSN is stored.
+//! After a death the numbers of claims may be one too high: the repair of stripe 0 counts the
+//! claims again.
 
 use crate::primitives::{AtomicU64, Ordering};
 use crate::wal::{Op, Record};
@@ -202,7 +203,8 @@ impl<'a> Claims<'a> {
     /// Returns whether a claim of this key has room, for the holder of stripe 0.
     #[must_use]
     pub fn has_room_for(&self, hash: u64) -> bool {
-        load(&self.head[COUNT]) < MOST_CLAIMS as u64 || self.get(hash).is_some()
+        let has_empty = || !self.has_space() || self.empty(hash).is_some();
+        self.get(hash).is_some() || load(&self.head[COUNT]) < MOST_CLAIMS as u64 && has_empty()
     }
 
     /// Applies a record of a claim, for the holder of stripe 0, and if the table has its space.
@@ -215,7 +217,8 @@ impl<'a> Claims<'a> {
     }
 
     /// Sets the claim of a key, for the holder of stripe 0, and if the table has its space. Setting
-    /// it again changes nothing. A claim without room is left out; writers check that first.
+    /// it again changes nothing. A claim [without room](Claims::has_room_for) is left out; writers
+    /// check that first.
     pub fn set(&self, lsn: u64, claim: HeldClaim) {
         let found = self.find(claim.hash);
         if let Some((place, far)) = found.or_else(|| self.empty(claim.hash)) {
@@ -334,6 +337,25 @@ mod tests {
         assert_eq!((claims.get(9), claims.all()), (None, vec![]));
         claims.release(3, 9, 9);
         assert_eq!(claims.lsn(), 3);
+    }
+
+    #[test]
+    fn a_key_whose_buckets_are_full_has_no_room_and_none_of_its_claims_is_dropped() {
+        let words = Words::new();
+        let claims = words.claims();
+        assert!(claims.has_room_for(7), "the table gets its space with the first claim");
+        claims.note_space();
+        let buckets = [false, true].map(|far| claims.buckets_of(7, far)).concat();
+        let places = || buckets.iter().flat_map(|bucket| (0..BUCKET).map(move |at| (bucket, at)));
+        for (number, (bucket, at)) in (100..).zip(places()) {
+            assert!(claims.has_room_for(7), "{number}");
+            Place { bucket, at }.set_hash(number);
+        }
+        assert!(!claims.has_room_for(7));
+        Place { bucket: buckets[3], at: 2 }.set_hash(7);
+        claims.count_again();
+        assert!(claims.has_room_for(7), "it is there");
+        assert_eq!(claims.all().len(), 4 * BUCKET);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The clock offset: how far a filter's time is ahead of the wall clock (negative: behind), as
 //! stored in the image.
 //!
-//! It is the only value that is used from an image of another boot, so its word carries a checksum.
+//! It is used from an image of another boot, too, so its word carries a checksum.
 
 use crate::error::{Error, Result};
 use crate::format::names::FileName;

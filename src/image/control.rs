@@ -441,7 +441,7 @@ impl Control {
         self.word(SYNCING)
     }
 
-    /// The single-flight gate of allocating a segment.
+    /// The single-flight gate of allocating log.
     #[must_use]
     pub fn growing(&self) -> &AtomicU64 {
         self.word(GROWING)

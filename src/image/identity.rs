@@ -112,7 +112,7 @@ impl Identity {
         (self.claims().1 as u64 * 8).next_multiple_of(PAGE_BYTES)
     }
 
-    /// Returns the bytes that the file does not have as long as there never was a claim.
+    /// Returns the range by which the first claim extends the file.
     #[must_use]
     pub fn room_for_claims(&self) -> Range<u64> {
         self.claims().0 as u64 * 8..self.bytes()

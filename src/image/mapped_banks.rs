@@ -29,7 +29,7 @@ impl FixedBanks {
 
 /// The banks of an image at one moment.
 pub enum Banks<'a> {
-    /// They never change.
+    /// They do not change until the filter is cleared.
     Fixed(&'a BankSet),
     /// They may have changed since.
     Current(arc_swap::Guard<Arc<BankSet>>),

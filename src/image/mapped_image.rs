@@ -1,6 +1,7 @@
 //! All parts of an image, and how a record is applied to it.
 //!
-//! Repair applies each record by [`Image::apply`]. Replay does so too, but applies operations by
+//! Repair applies each record by [`Image::apply`], except a clear, which it applies to one stripe
+//! ([`Image::apply_clear`]). Replay uses `apply` too, but applies operations by
 //! the two halves of it, [`Image::change_blocks`] and [`Image::count`], on several threads. Both
 //! apply a record to a block if and only if it is newer than the block: exactly once.
 
@@ -340,8 +341,8 @@ impl Image {
     }
 
     /// Clears a stripe's sums, and with stripe 0 those of the filter, unless that was done. The
-    /// caller holds the stripe, and stripe 0 is the first: until its sums have the clear's LSN, no
-    /// other stripe is used, so there is nothing else to be counted.
+    /// caller holds the stripe. Stripe 0 must be cleared first: until then no other stripe is in
+    /// use, so there is nothing else to be counted.
     pub fn clear_stripe(&self, index: usize, lsn: u64, time: u64) {
         let stripe = self.header.stripe(index);
         if stripe.has_counted(lsn) {

@@ -13,7 +13,8 @@
 //! without a lock, `write_back_check` asks whether the system could write the image back,
 //! `mapped_image` is all of it together. The first opener rebuilds the filter's state from snapshot
 //! and log. From the image it takes only how far the log reached, and the times. The image knows
-//! kinds only as far as the state block lists the banks, and it takes no locks.
+//! kinds only as far as the state block lists the banks. It takes no locks that other processes
+//! see.
 
 pub mod bank;
 pub mod bank_file_holders;

@@ -1,7 +1,7 @@
 //! The positions of a filter: how far each source was read.
 //!
-//! Unsorted pairs of source and value, written under stripe 0. A source is written once,
-//! before the number of pairs that includes it. A value is one word, so readers need no lock.
+//! Unsorted pairs of source and value, written under stripe 0. A new source is stored before the
+//! number of pairs is raised to include it. A value is one word, so readers need no lock.
 //! `docs/protocols/batches.md` describes the protocol.
 
 use crate::primitives::AtomicU64;

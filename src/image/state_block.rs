@@ -169,7 +169,7 @@ impl<'a> StateCopy<'a> {
         for (to, from) in self.0.iter().zip(from.0) {
             let value = load(from);
             if load(to) != value {
-                // A bank's number is already there and is not stored again.
+                // `copy_banks` has stored the numbers of banks already.
                 store_release(to, value);
             }
         }

@@ -50,7 +50,7 @@ impl BareEvents {
     }
 }
 
-/// Returns the LSN up to which some snapshot may have seen the log; `u64::MAX` if that is unknown.
+/// Returns the largest end LSN of any snapshot; `u64::MAX` if one cannot be read.
 pub(super) fn covered(home: &dyn Media, listing: &Listing, uuid: u128) -> u64 {
     let end = |&start: &u64| {
         SnapshotReader::open(home, start, uuid).map_or(u64::MAX, |reader| reader.header().end)

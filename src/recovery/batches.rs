@@ -3,7 +3,7 @@
 //! A batch is a run of records in consecutive slots, of which each but the last
 //! [continues](Record::continues). It is committed if and only if every one of its slots is a
 //! record. Its owner publishes the records in their order and stops at the first slot that another
-//! process voided, so of an uncommitted batch the log holds the first records, and none behind the
+//! process voided, so of an uncommitted batch the log holds the first records, and none after the
 //! first slot that is missing. All readers of the log use this rule, so they agree.
 //!
 //! Formats up to 5 begin a batch with a header instead, which holds the number of its records.
@@ -112,7 +112,7 @@ impl Batches {
     ) -> Result<u64> {
         let Some(begun) = self.begun.take() else { return Ok(stop) };
         pass(&begun.records, false)?;
-        // A batch that ends before `stop` lacks a slot, and the log continues behind it.
+        // A batch that ends before `stop` lacks a slot, and the log continues after it.
         let lies_across = begun.end.unwrap_or(begun.next() + 1) > stop;
         Ok(if lies_across { begun.first } else { stop })
     }

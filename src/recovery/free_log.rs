@@ -1,5 +1,5 @@
 //! Frees the space of log that no timeline needs: a timeline ends within a segment, the rest of
-//! which is never written or read again. A session of a few records therefore costs two pages of
+//! which is never written or read again. A timeline of a few records therefore costs two pages of
 //! log.
 
 use crate::error::Result;
@@ -24,7 +24,7 @@ pub fn free_ends(home: &dyn Media, history: &LogReader, stop: u64) {
     }
 }
 
-/// Frees the space behind the last record of the last timeline, which was never written: the log
+/// Frees the space after the last record of the last timeline, which was never written: the log
 /// reads as before. Slots below `stop`, where the log ends, keep their space, because empty ones
 /// among them will be voided.
 ///

@@ -34,7 +34,7 @@ pub enum KnownExtent {
     WritersLive {
         /// The timeline that they write.
         timeline: u64,
-        /// Every slot below is published.
+        /// Every slot below is published or void.
         durable: u64,
     },
 }

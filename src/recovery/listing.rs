@@ -56,7 +56,8 @@ pub struct Listing {
     pub temporaries: Vec<u64>,
     /// Names of foreign files.
     pub foreign: Vec<String>,
-    /// Snapshots and segments that belong to another filter, if that was checked.
+    /// Snapshots and segments that belong to another filter, or to this one before an alteration,
+    /// if that was checked.
     pub others: Vec<FileName>,
 }
 

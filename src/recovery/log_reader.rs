@@ -246,9 +246,9 @@ impl LogReader {
         Ok(self.segments().first().map_or(1, |segment| segment.first))
     }
 
-    /// Returns where the first commit begins behind all records from `from` up to `upto` that are
-    /// damaged or missing: behind the record that ends the batch to which the last of them may
-    /// belong. `None` if that is beyond `upto` and the LSN after it.
+    /// Returns the LSN at which the first commit after the last damaged or missing record from
+    /// `from` up to `upto` begins, after the batch to which that record may belong. `None` if that
+    /// is more than one LSN beyond `upto`.
     pub(crate) fn behind_damage(
         &self,
         media: &dyn Media,
@@ -262,7 +262,7 @@ impl LogReader {
         }
         let limit = self.limit.get();
         self.end_at(upto.saturating_add(1));
-        // The rest of a segment with more damage than that is not searched.
+        // After every 200 damaged records, the rest of the segment is not searched.
         const MOST_TRIES: u32 = 200;
         let (mut prefix, mut begins) = (Prefix { stop: from, ..Prefix::default() }, None);
         let mut tries = 0;
@@ -318,7 +318,7 @@ impl LogReader {
             if self.is_at_limit(prefix) {
                 return read.map(|_| ());
             }
-            // If there are too many gaps, report that, not the error found behind them.
+            // If there are too many gaps, report that, not the error found after them.
             if let (Some((_, unfinished)), None) = (of_last, end) {
                 self.check_gaps(unfinished, prefix)?;
             }
@@ -439,7 +439,7 @@ impl LogReader {
         Err(self.at(prefix.stop, expected, format!("{count}")))
     }
 
-    /// Looks behind the end for a `Durable` record that names a later LSN. It proves damage.
+    /// Looks beyond the end for a `Durable` record that names a later LSN. It proves damage.
     fn check_rest(&self, media: &dyn Media, prefix: &Prefix) -> Result<()> {
         let timeline = self.last_timeline();
         let of_timeline = self.segments.iter().filter(|segment| segment.timeline == timeline);
@@ -552,7 +552,7 @@ impl LogReader {
     }
 
     /// Returns the segments that have room for records of their timeline from `from` on, each with
-    /// the end of that room: what lies behind the end of a timeline is never read, and its space
+    /// the end of that room: what lies beyond the end of a timeline is never read, and its space
     /// may have been freed. No two of them begin at the same LSN.
     fn from(&self, from: u64) -> impl Iterator<Item = (&SegmentHeader, u64)> + Clone {
         let bounded = self.segments.iter().map(|header| {

@@ -222,10 +222,10 @@ fn check_timelines(
 }
 
 impl Recovered {
-    /// Removes the fallback base, which would only be read if the newest snapshot (which was just
-    /// read) were damaged: older snapshots, and the log below it; before them what is only kept
-    /// ([`remove_kept`]). Files get temporary names with these numbers meanwhile. Returns false if
-    /// there is none.
+    /// Removes, in this order, what is only kept ([`remove_kept`]), older snapshots, and the log
+    /// below the newest snapshot: the fallback base, which would only be read if the newest
+    /// snapshot, which was just read, were damaged. Files get temporary names with these numbers
+    /// meanwhile. Returns false if there is none.
     ///
     /// # Errors
     /// [`Error::Io`].

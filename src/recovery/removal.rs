@@ -53,7 +53,7 @@ pub fn remove_for_good(
 /// and its name is durable. Updates the listing.
 ///
 /// A kept file may have its former name as well. If `newest` makes the file superfluous, that name
-/// is removed first: otherwise the next checkpoint would keep the file again, behind a gap. Files
+/// is removed first: otherwise the next checkpoint would keep the file again, after a gap. Files
 /// that `newest` needs stay under their former names.
 ///
 /// # Errors

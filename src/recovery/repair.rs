@@ -39,8 +39,8 @@ pub fn from(image: &Image, index: usize, newest: u64) -> Option<u64> {
 pub enum Repaired {
     /// The stripe.
     Whole,
-    /// Nothing: stripe 0 must be repaired first and held. A clear is unfinished, or the batch has
-    /// events that are not applied.
+    /// Not all: stripe 0 must be repaired first and held. A clear is unfinished, or a batch has
+    /// events that are not applied. Everything before it is repaired.
     NeedsStripe0,
 }
 

@@ -1,5 +1,6 @@
 //! Applies the records of a log to an image, in order: inserts and removals by several threads
-//! ([`parallel`](crate::recovery::parallel)), while the next ones are read. All other records are
+//! ([`parallel`](crate::recovery::parallel)), while the next ones are read. Records that change
+//! neither blocks nor the state block (positions, claims) are applied at once. All others are
 //! barriers: the operations before them are applied first.
 
 use crate::error::Result;

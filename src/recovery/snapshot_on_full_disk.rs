@@ -16,12 +16,12 @@ use std::io;
 
 /// Writes the state of a filter that no process has open as a snapshot, under the temporary name
 /// with this number. Then removes the log below it and all older snapshots, under temporary names
-/// with higher numbers. The last `live` stays, without the space of its claims: it has the times of
-/// the filter and of leases, and the slots of the handles of images before it.
+/// with higher numbers. The last `live` stays, without the space of its claims: the next opener
+/// needs its time bases and its table of sessions.
 ///
 /// # Errors
-/// [`Error::Io`], including a full disk: the temporary file is then removed, and nothing has
-/// changed.
+/// [`Error::Io`], including a full disk: the temporary file is then removed, and the filter's state
+/// is the same.
 pub fn write_snapshot(home: &dyn Media, meta: &Meta, state: &Recovered, number: u64) -> Result<()> {
     // The log must reach through the end of every snapshot.
     state.history.make_durable(home, (state.start, state.durable), &state.prefix)?;

@@ -1,8 +1,8 @@
 //! How far the log is complete: the walk over last words that precedes every sync.
 //!
 //! A slot that stays empty for [`PATIENCE`] is voided, whichever process owns it: a killed or
-//! stopped writer delays no other. A writer that comes too late finds that its swap fails, and
-//! reserves again.
+//! stopped writer delays no other. The repair of a stripe voids empty slots without waiting, and a
+//! batch its own. A writer that comes too late finds that its swap fails, and reserves again.
 //!
 //! A published record whose page was lost, because the system could not write it back, also reads
 //! as an empty slot. Voided, it would be missing in a log that looks whole. The write-back fails
@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The time that a reserved slot may stay empty before any thread may void it.
+/// The time that a reserved slot may stay empty before a thread that waits for it may void it.
 pub const PATIENCE: Duration = patience(Duration::from_millis(10));
 
 /// Waits until every slot from `from` up to `to` is published or voided. The writer of a batch

@@ -1,10 +1,10 @@
-//! One handle's view of the log: the segments that it has mapped.
+//! One handle's view of the log: the segments that it has mapped, and how it allocates more.
 //!
 //! Segments of a timeline have one size, so an LSN determines the name of its segment. A writer
 //! reserves only below the end that is allocated *and* mapped by its own handle, so a reserved slot
 //! can always be written. Other handles allocate segments too, and remove them: a handle maps the
-//! segments it needs, from the durable end on, and unmaps the rest. The protocol of a slot is in
-//! [`crate::wal::slot`].
+//! segments it needs, from the tail on (for its syncs from the durable end on), and unmaps the
+//! rest. The protocol of a slot is in [`crate::wal::slot`].
 
 use crate::error::{Error, Result};
 use crate::format::header::PAGE_BYTES;
@@ -40,7 +40,7 @@ const SET_ASIDE_OF_SEGMENT: u64 = 8;
 /// Returns the slot up to which space is allocated next, if it is allocated up to `allocated` now.
 /// `segment` is the segment of the next slot, `start` the timeline's first LSN.
 ///
-/// A timeline's pieces grow by half of its size, so that a log takes little more space than its
+/// Each piece is half of the timeline's size so far, so that a log takes little more space than its
 /// content. After the first full segment they are whole segments, each of which costs only its
 /// creation.
 #[must_use]
@@ -217,7 +217,7 @@ impl Log {
         let create =
             || Segment::create_if(media, header, places, self.next_temporary(), is_current);
         let segment = match create() {
-            // Not as the filter that was replaced: the file is its successor's then.
+            // If the directory is another filter's by now, the file is that filter's.
             Err(error) if error.is_exists() && is_current() && self.remove_another(&header)? => {
                 create()?
             }

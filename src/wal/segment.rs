@@ -25,8 +25,8 @@ pub const CAPACITY_MAX: u64 = 1 << 32;
 /// The upper bound of LSNs: unreachable, and far from overflow.
 pub const LSN_MAX: u64 = 1 << 62;
 
-/// Returns whether a snapshot or segment belongs to a filter other than that with this uuid. False
-/// if it cannot be read.
+/// Returns whether a snapshot or segment belongs to a log other than that with this uuid: of
+/// another filter, or of this one before an alteration. False if it cannot be read.
 #[must_use]
 pub fn is_of_another(media: &dyn Media, name: &str, uuid: u128) -> bool {
     owner(media, name).is_some_and(|owner| owner != uuid)
@@ -43,7 +43,7 @@ pub fn owner(media: &dyn Media, name: &str) -> Option<u128> {
 /// The content of a segment's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentHeader {
-    /// The filter it belongs to.
+    /// The log it belongs to: [`Meta::log_uuid`](crate::meta::Meta::log_uuid).
     pub uuid: u128,
     /// The timeline of its records.
     pub timeline: u64,
@@ -148,7 +148,7 @@ impl SegmentFile {
         if header.uuid != uuid {
             return damaged(
                 16,
-                format!("a segment of filter {uuid:032x}"),
+                format!("a segment of log {uuid:032x}"),
                 format!("one of {:032x}", header.uuid),
             );
         }
@@ -215,8 +215,8 @@ impl SegmentFile {
         self.file.allocate(bytes).map_err(Error::io("allocate more of", &self.path))
     }
 
-    /// Maps the segment. Reading one that is mapped for reading takes no space, also behind the
-    /// last record; it may be a copy, of the records so far.
+    /// Maps the segment. Reading one that is mapped for reading never allocates disk space. On some
+    /// media such a mapping is a copy of the present records.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -401,7 +401,7 @@ impl Segment {
         self.sync_to(self.end())
     }
 
-    /// As [`Segment::sync`], of the records below `upto`. Pages behind them, which may have been
+    /// As [`Segment::sync`], of the records below `upto`. Pages after them, which may have been
     /// made present for coming records, are not written.
     ///
     /// # Errors
@@ -470,8 +470,8 @@ impl Segment {
         word(from)..word(upto)
     }
 
-    /// Releases the pages of records from `from` up to `upto`, below which all are complete,
-    /// including the page that contains `from` in the middle.
+    /// Releases the pages from the one that contains `from` to `upto`. All records below `upto`
+    /// must be complete.
     pub fn release(&self, from: u64, upto: u64) {
         let Range { start, end } = self.words_of(from, upto);
         self.mapping.release(start / PAGE_WORDS * PAGE_WORDS..end);

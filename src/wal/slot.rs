@@ -1,7 +1,7 @@
 //! The protocol of a slot of the log: reserve, publish or void, check completion.
 //!
 //! A slot is reserved once, by raising the tail. Its last word changes from zero to its final value
-//! once, by one compare-and-swap of the writer, or of a thread whose patience ended. Everything
+//! once, by one compare-and-swap of the writer, or of a thread that voids it. Everything
 //! here is a pure protocol over shared words; `tests/loom/slot.rs` runs it through all
 //! interleavings.
 

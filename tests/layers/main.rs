@@ -95,7 +95,7 @@ const ENGINE: &[&str] = &[
     "stats",
     "distinct",
     "checkpoint",
-    "reclaim",
+    "reclaim_disk",
     "stripes",
     "tickets",
     "group_commit",

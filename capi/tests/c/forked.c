@@ -93,7 +93,11 @@ int main(int count, char **arguments) {
     struct ebbtide_error *error = NULL;
     struct ebbtide_filter *seen = ebbtide_create(path, "bloom capacity=1000", OPTIONS, &error);
     CHECK_CODE(error, 0);
-    CHECK(ebbtide_insert(seen, "a", 1, NULL, &error) == 1);
+    struct ebbtide_batch *batch = ebbtide_batch_new(seen, NULL, &error);
+    CHECK(ebbtide_batch_insert(batch, "a", 1, NULL, &error) == 0);
+    CHECK(ebbtide_batch_insert(batch, "second", 6, NULL, &error) == 0);
+    CHECK(ebbtide_batch_commit(batch, &error) == 0);
+    ebbtide_batch_free(batch);
     struct claims claims = {0, 0};
     CHECK(ebbtide_claim(seen, "kept", 4, MINUTE, &claims.kept, NULL, NULL, &error) ==
           EBBTIDE_YOURS);
@@ -117,7 +121,10 @@ int main(int count, char **arguments) {
     CHECK(ebbtide_confirm(seen, "kept", 4, claims.kept, NULL, &error) == 0);
     CHECK(ebbtide_contains(seen, "given", 5, NULL, &error) == 1);
     CHECK(ebbtide_insert(seen, "b", 1, NULL, &error) == 1);
-    /* The parent's continues: after the first operation come the two claims. */
+    /* The parent's continues: after the first operation of the batch come its second one, and the
+     * two claims. */
+    CHECK(ebbtide_history_read(log, &operation, &error) == 1);
+    CHECK(operation.kind == EBBTIDE_OPERATION_INSERT);
     for (int number = 0; number < 2; number++) {
         CHECK(ebbtide_history_read(log, &operation, &error) == 1);
         CHECK(operation.kind == EBBTIDE_OPERATION_CLAIM);

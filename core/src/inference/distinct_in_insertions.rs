@@ -34,7 +34,7 @@ pub fn uniform(universe: u64, j: f64) -> f64 {
 /// for keys with `p_x = 1/(x·H)`.
 ///
 /// An approximation for about `10 <= j <= |U|`: it gives 1.2 for `D(1)` where there are 2^16 keys,
-/// and falls where `j` is much greater than `|U|·H`. [`Distinct::power_law`] is equation 15 for the
+/// and falls from `0.56·|U|·H` on. [`Distinct::power_law`] is equation 15 for the
 /// same keys, and holds everywhere.
 #[must_use]
 pub fn power_law_approximated(universe: u64, j: f64) -> f64 {

@@ -60,7 +60,7 @@ class Digest(NamedTuple):
 
     #: 32 hexadecimal digits, as ``ebbtide digest`` prints them.
     value: str
-    #: The number of the last record.
+    #: The number that the next record gets.
     lsn: int
     #: How many inserts the filter has seen.
     inserts: int
@@ -91,7 +91,7 @@ class Stat:
     inserts: int
     #: Operations with a record: inserts and removals.
     operations: int
-    #: The number of the last record, and how far the log is durable.
+    #: The number that the next record gets; every record below ``durable_lsn`` is on the disk.
     lsn: int
     durable_lsn: int
     #: The current step of kinds that have steps.

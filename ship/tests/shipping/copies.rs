@@ -270,6 +270,33 @@ async fn a_promotion_of_a_copy_downloads_only_what_is_missing_and_fences_the_wri
 }
 
 #[tokio::test]
+async fn a_copy_that_a_promotion_has_put_aside_is_neither_hidden_nor_removed() {
+    let parent = tempfile::tempdir().expect("a directory");
+    let (dir, aside) = (parent.path().join("new"), parent.path().join("new.following"));
+    let mut source = Source::new(1).await;
+    source.write().await;
+    follow(&source, &dir).await;
+    let client = Client::faulty(&source.server, 0);
+    let killed = client.run(promote(&store(client.clone()), &dir, ShipOptions::default())).await;
+    assert!(!matches!(killed, Some(Ok(_))));
+    assert!(aside.exists() && !dir.exists());
+    let sound = || store(Client::sound(&source.server));
+    let refused = Follower::begin_in(sound(), &dir, LAG).await.map(|_| ()).expect_err("refused");
+    assert_says(&refused, &["`promote` continues it"]);
+    assert!(!dir.exists());
+    // As an earlier version left it: a new copy beside the one that was put aside.
+    std::fs::rename(&aside, parent.path().join("kept")).expect("renamed");
+    follow(&source, &dir).await;
+    std::fs::rename(parent.path().join("kept"), &aside).expect("renamed");
+    let refused = promote(&sound(), &dir, ShipOptions::default()).await.map(|_| ());
+    assert_says(&refused.expect_err("refused"), &["new.following"]);
+    assert!(aside.join("follow").exists() && dir.join("follow").exists());
+    std::fs::remove_dir_all(&dir).expect("removed");
+    promote(&sound(), &dir, ShipOptions::default()).await.expect("promoted");
+    assert!(!aside.exists());
+}
+
+#[tokio::test]
 async fn a_promotion_killed_at_any_call_is_repeated_until_it_is_done() {
     let seed = number("EBBTIDE_SEED").unwrap_or(SEED);
     for calls in 0..12 {

@@ -2,7 +2,7 @@
 
 use crate::api::paths::new_disk;
 use crate::error::{Error, Result};
-use crate::locks::holder_pids::locked;
+use crate::locks::holder_names::locked;
 use crate::media::Media;
 use crate::options::Options;
 use std::ffi::OsString;

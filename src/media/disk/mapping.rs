@@ -1,4 +1,4 @@
-//! Shared mappings of whole files, and private copies of files with holes.
+//! Shared mappings of files or parts of them, and private copies of files with holes.
 //!
 //! On tmpfs a page of a hole gets its space when it is read through a mapping, and the process gets
 //! a signal if there is none. Calls that read (`pread`) return zeros instead. A file that is only

@@ -57,7 +57,7 @@ impl Inference for AgePartitioned {
         let current = CountedGenerations::current(state);
         let (ones, generation) = self.slices.ones(block, current, query.hash);
         let rows = (block.cells.len() as u64 * self.slices.lanes()) as f64;
-        let generations = Generations {
+        let mut generations = Generations {
             belief,
             k: self.k,
             closed: self.generations.length,
@@ -66,6 +66,10 @@ impl Inference for AgePartitioned {
             hit: 1.0 / (rows * block.of as f64).max(1.0),
         };
         let row = Row::new(self.slices.starts(ones), self.slices.shape(), generations.count);
+        if row.youngest() == 0 {
+            // The key may be in a generation that the state or the sums do not show yet.
+            generations.open = generations.open.max(1);
+        }
         if generations.since(row.youngest()) >= belief.width {
             return;
         }

@@ -145,6 +145,16 @@ pub fn words_for(k: u32, generation: u64, load: f64, columns: u32) -> Result<u64
     }
 }
 
+/// Returns the words of cells for generations of another size at the load of a plan.
+///
+/// # Errors
+/// As [`words_for`].
+pub fn words_of(plan: &Plan, generation: u64) -> Result<u64> {
+    let cells = plan.words as f64 * f64::from(64 / plan.columns);
+    let load = f64::from(plan.k) * plan.generation as f64 / cells;
+    words_for(plan.k, generation, load, plan.columns)
+}
+
 fn too_large(items: u64, wanted: f64) -> Error {
     Error::parameter(
         "window-items",

@@ -261,4 +261,6 @@ fn a_sub_window_misses_no_key_when_the_block_is_ahead_of_the_filters_state() {
     harness.state().set_own(CountedGenerations::BEGAN, 80);
     assert!(harness.contains_within(hash_of(89), Within::Items(2)));
     assert_eq!(harness.age(hash_of(89)), Some(Age::Items(0)));
+    // The newest key is in a generation that the state does not show.
+    assert!(harness.posterior_at(hash_of(90), 0).is_some_and(|posterior| posterior > 0.5));
 }

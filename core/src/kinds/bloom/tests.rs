@@ -100,6 +100,27 @@ fn the_measured_rate_at_capacity_is_the_wanted_one_and_the_estimate_knows_it() {
 }
 
 #[test]
+fn the_rate_of_few_cells_is_exact() {
+    let close = |found: f64, expected: f64| {
+        assert!((found / expected - 1.0).abs() < 1e-9, "{found} against {expected}");
+    };
+    close(fpr(1.0, 10.0, 1, 1.0), 0.1);
+    // The two bits of the other key are one in a tenth of all cases.
+    close(fpr(1.0, 10.0, 2, 1.0), 0.9 * 0.04 + 0.1 * 0.01);
+    close(fpr(2.0, 10.0, 1, 1.0), 0.1 + 0.9 * 0.1);
+    // A Poisson variable of keys in each block leaves its one cell with the probability of none.
+    let several = fpr(500.0, 1000.0, 1, 1000.0);
+    assert!((several + (-0.5_f64).exp_m1()).abs() < 1e-6, "{several}");
+    assert_eq!(fpr(0.0, 10.0, 3, 1.0), 0.0);
+    // Where it is no longer counted the other formula goes on.
+    for (keys, k) in [(70.0, 10), (500.0, 1)] {
+        let [few, many] =
+            [1023.999, 1024.0].map(|cells| fpr(keys * 100.0, cells * 100.0, k, 100.0));
+        assert!((few / many - 1.0).abs() < 0.1, "{keys}: {few} and {many}");
+    }
+}
+
+#[test]
 fn the_estimate_goes_by_bits_set_so_that_duplicates_do_not_count() {
     let mut harness = Harness::new(bloom(10_000, 0.01), ONE_BLOCK);
     (0..5_000).for_each(|key| {

@@ -3,6 +3,7 @@
 //! All bits of a key lie in one block, and the keys of a block vary in number (nearly a Poisson
 //! variable). The rate of the whole filter is therefore the mean of the blocks' rates, which is
 //! slightly above the rate of the mean block. [`mean_over_blocks`] computes that mean for any kind.
+//! In blocks of few cells it is far above that, and the cells are counted one by one ([`Chain`]).
 
 /// Nodes and weights of the seven-point Gauss-Hermite rule for a standard normal variable.
 const NORMAL: [(f64, f64); 7] = [
@@ -46,11 +47,24 @@ pub fn variance_over_blocks(keys: f64, blocks: f64) -> f64 {
     if keys > 0.0 && blocks > 1.0 { (blocks - 1.0) / keys } else { 0.0 }
 }
 
+/// Blocks with fewer cells than this are counted cell by cell.
+const FEW_CELLS: f64 = 1024.0;
+
+/// As far as their cells are touched less often than this on average (beyond it nearly all are),
+const MOST_LOAD: f64 = 8.0;
+
+/// and they have fewer keys than this: for more, a normal variable is a good approximation.
+const MOST_KEYS: f64 = 600.0;
+
 /// Returns the false-positive rate of `bits` bits in `blocks` blocks after `keys` distinct keys
 /// with `k` bits each.
 #[must_use]
 pub fn fpr(keys: f64, bits: f64, k: u32, blocks: f64) -> f64 {
     let load = f64::from(k) * keys / bits;
+    let (cells, mean) = (bits / blocks.max(1.0), keys / blocks.max(1.0));
+    if cells < FEW_CELLS && load < MOST_LOAD && mean < MOST_KEYS {
+        return counted_fpr(mean, cells.max(1.0), k, blocks > 1.0);
+    }
     mean_over_blocks(variance_over_blocks(keys, blocks), |x| fill(load * x).powi(k as i32))
 }
 
@@ -61,8 +75,91 @@ pub fn fpr_of_fill(fill: f64, bits: f64, k: u32, blocks: f64) -> f64 {
     if fill >= 1.0 {
         return 1.0;
     }
+    if blocks <= 1.0 {
+        return fill.max(0.0).powi(k as i32);
+    }
     let load = -(-fill.max(0.0)).ln_1p();
-    fpr(load * bits / f64::from(k), bits, k, blocks)
+    // The share of a block's bits that one key sets: less than `k` of them, where two may be one.
+    let cells = (bits / blocks).max(1.0);
+    let by_a_key = -(f64::from(k) * (-1.0 / cells).ln_1p()).exp_m1();
+    fpr(load * blocks / by_a_key, bits, k, blocks)
+}
+
+/// Returns the rate of blocks of `cells` cells, each with this number of keys: a mean of Poisson
+/// variables if there are several blocks.
+fn counted_fpr(keys: f64, cells: f64, k: u32, is_mean: bool) -> f64 {
+    let mut chain = Chain::new(cells, k);
+    if !is_mean {
+        (0..keys as u64).for_each(|_| chain.add_key(1.0));
+        // Part of a key: as if it were there in some filters.
+        chain.add_key(keys.fract());
+        return chain.rate();
+    }
+    let (mut weight, mut count) = ((-keys).exp(), 0.0);
+    let mut sum = weight * chain.rate();
+    // The rest of the weights, each with a rate of at most 1, must not matter.
+    while count <= keys || weight > sum * 1e-6 {
+        count += 1.0;
+        weight *= keys / count;
+        chain.add_key(1.0);
+        sum += weight * chain.rate();
+    }
+    sum.min(1.0)
+}
+
+/// The cells of a key that was never inserted, in a block to which other keys are added one by one:
+/// the distribution of the number that they leave untouched. (Christensen, Roginsky and Jimeno, "A
+/// new analysis of the false positive rate of a Bloom filter", 2010, count the same from the side of
+/// the filter.)
+#[derive(Debug)]
+pub struct Chain {
+    /// By the number of untouched cells.
+    untouched: Vec<f64>,
+    cells: f64,
+    k: usize,
+}
+
+impl Chain {
+    /// Creates a block without keys, for `k` functions.
+    #[must_use]
+    pub fn new(cells: f64, k: u32) -> Self {
+        let k = k as usize;
+        // The number of different cells that the key's own functions give.
+        let mut untouched = vec![0.0; k + 1];
+        untouched[0] = 1.0;
+        for _ in 0..k {
+            for count in (0..=k).rev() {
+                let repeats = (count as f64 / cells).min(1.0);
+                let before = count.checked_sub(1).map_or(0.0, |one_less| {
+                    untouched[one_less] * (1.0 - one_less as f64 / cells).max(0.0)
+                });
+                untouched[count] = untouched[count] * repeats + before;
+            }
+        }
+        Self { untouched, cells, k }
+    }
+
+    /// Adds a key that comes to this block with this probability.
+    pub fn add_key(&mut self, probability: f64) {
+        let untouched = &mut self.untouched;
+        let before = untouched.clone();
+        for _ in 0..self.k {
+            for count in 0..=self.k {
+                let hit = |count: usize| (count as f64 / self.cells).min(1.0);
+                let from_above = untouched.get(count + 1).map_or(0.0, |more| more * hit(count + 1));
+                untouched[count] = untouched[count] * (1.0 - hit(count)) + from_above;
+            }
+        }
+        for (after, before) in untouched.iter_mut().zip(before) {
+            *after = before + (*after - before) * probability;
+        }
+    }
+
+    /// Returns the probability that all cells of the key are touched.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        self.untouched[0]
+    }
 }
 
 /// Returns the share of bits that are set when each was written `load` times on average.

@@ -8,8 +8,11 @@ use crate::kind::{Inference, Query, State, Totals, Within};
 
 /// Returns the inserts that were not removed. Ages count only these: to the counters it is as if
 /// the others had never been made.
+///
+/// Records are counted, whatever their weights. Where one insert was removed in several parts, too
+/// few remain, but never none: otherwise keys that are there would count as impossible.
 fn remaining(totals: &Totals) -> u64 {
-    totals.inserts.saturating_sub(totals.new_bits)
+    totals.inserts.saturating_sub(totals.new_bits).max(u64::from(totals.inserts > 0))
 }
 
 impl Inference for Counting {

@@ -167,9 +167,25 @@ fn overflow_is_what_the_literature_says_and_never_not_a_number() {
     let tail = overflow(1.0, 10.0, 7, 4);
     assert!((1e-17..1.37e-14).contains(&tail), "{tail}");
     assert_eq!(overflow(0.0, 10.0, 7, 4), 0.0);
+    // Far above the maximum all counters reach it, and half of them if it is the mean.
+    assert_eq!(overflow(1000.0, 1.0, 1, 4), 1.0);
+    assert_eq!(overflow(1e12, 1.0, 3, 1), 1.0);
+    let half = overflow(65_535.0, 1.0, 1, 16);
+    assert!((half - 0.5).abs() < 0.01, "{half}");
+    let [at, above] = [15.0, 15.0_f64.next_up()].map(|keys| overflow(keys, 1.0, 1, 4));
+    assert!((at - above).abs() < 1e-9, "both sums agree: {at}, {above}");
     for (keys, cells, bits) in [(1e12, 1.0, 1), (1e9, 1.0, 32), (1.0, 1e12, 32), (5.0, 0.0, 4)] {
         assert!((0.0..=1.0).contains(&overflow(keys, cells, 3, bits)), "{keys} {cells} {bits}");
     }
+}
+
+#[test]
+fn a_key_that_was_removed_in_part_is_not_impossible() {
+    let mut harness = Harness::new(counting(&[("capacity", "1000")]), ONE_BLOCK);
+    harness.insert_weighing(hash_of(1), 0, 3);
+    assert!(harness.remove(hash_of(1), 1));
+    assert!(harness.contains(hash_of(1)));
+    assert!(harness.posterior_at(hash_of(1), 0).is_some_and(|posterior| posterior > 0.0));
 }
 
 #[test]

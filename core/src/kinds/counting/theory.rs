@@ -12,9 +12,26 @@ pub fn overflow(keys: f64, cells: f64, k: u32, bits: u32) -> f64 {
     if mean.is_nan() || mean <= 0.0 {
         return 0.0;
     }
+    if mean.is_infinite() {
+        return 1.0;
+    }
     let end = (2.0_f64.powi(bits as i32) - 1.0).max(1.0);
     // The first term of the tail by logarithms, the others by their ratio.
     let mut term = (end * mean.ln() - mean - log_factorial(end)).exp();
+    if mean > end {
+        // Most of the tail lies around the mean, where the first term may be too small for a number:
+        // the terms below the end instead, which become smaller.
+        let (mut below, mut count) = (0.0, end);
+        while count >= 1.0 {
+            term *= count / mean;
+            count -= 1.0;
+            below += term;
+            if term <= below * f64::EPSILON {
+                break;
+            }
+        }
+        return (1.0 - below).clamp(0.0, 1.0);
+    }
     let (mut sum, mut count) = (0.0, end);
     while term > sum * f64::EPSILON && count < end + 10.0 * mean + 1000.0 {
         sum += term;

@@ -131,12 +131,21 @@ pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
     })
 }
 
+/// Returns the target size of a block for counters of this many bits. In blocks of few counters many
+/// keys share all of theirs with others, so wide counters have the largest blocks.
+fn block_words(counter_bits: u32) -> u32 {
+    const MANY: u32 = 256;
+    let most = Layout::PLANNED_BLOCK_WORDS;
+    if counter_bits > most * 64 / MANY { Layout::MOST_BLOCK_WORDS } else { most }
+}
+
 fn decaying<C: Counters + 'static>(
     parameters: &Parameters,
     epoch: u64,
     counters: C,
 ) -> Result<Arc<dyn Kind>> {
-    let plan = Plan::of_bits(parameters, "cells", counters.bits().into())?;
+    let block_bits = f64::from(block_words(counters.bits())) * 64.0;
+    let plan = Plan::in_blocks(parameters, "cells", block_bits / f64::from(counters.bits()))?;
     Ok(Arc::new(Decaying { plan, epoch, counters }))
 }
 
@@ -208,6 +217,10 @@ impl<C: Counters> Describe for Decaying<C> {
 
     fn first_words(&self) -> u64 {
         words_for(self.plan.cells, self.counters.bits())
+    }
+
+    fn default_block_words(&self) -> u32 {
+        block_words(self.counters.bits())
     }
 
     fn step(&self, _: &State<'_>, moment: &Moment) -> Option<u64> {

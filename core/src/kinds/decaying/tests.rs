@@ -424,6 +424,25 @@ fn a_full_count_of_a_ring_is_at_least_while_it_is_in_the_window() {
 }
 
 #[test]
+fn wide_counters_keep_the_wanted_rate_in_blocks_of_the_default_size() {
+    const PROBES: u64 = 200_000;
+    let parameters = ring(ring::SLIDING_WINDOW, 256).with("capacity", 5000);
+    let kind = made(&parameters.with("fpr", 0.001));
+    let block_words = kind.default_block_words();
+    let layout = Layout { stripes: kind.default_stripes(block_words), block_words };
+    let planned = kind.planned_fpr(layout);
+    let mut harness = Harness::new(kind, layout);
+    (0..5000).for_each(|key| {
+        harness.insert(hash_of(key), TODAY);
+    });
+    let measured = harness.measured_fpr(PROBES);
+    // 200 false positives: six standard deviations are below 43 %.
+    let tolerance = 6.0 * (0.001 / PROBES as f64).sqrt();
+    assert!(measured < 0.001 + tolerance, "{measured}, planned {planned}");
+    assert!((measured - planned).abs() < tolerance, "{measured}, planned {planned}");
+}
+
+#[test]
 fn the_measured_rate_at_capacity_is_the_planned_one_and_the_estimate_knows_it() {
     for (parameters, layout) in [
         (exponential(0.99), Layout { stripes: 4, block_words: 2048 }),

@@ -4,7 +4,8 @@
 //! There are therefore two buffers. Inserts go into one for a *lifetime*, the number of half-lives
 //! after which the largest count has decayed to nothing; then the other is cleared and takes over.
 //! A query reads both, so a key is found for at least a whole lifetime after its insert: a "no"
-//! still proves that nothing is left of the key's count. Lifetimes are counted from the Unix epoch,
+//! still proves that nothing is left of the key's count, unless that exceeded the range of
+//! `counter-bits`. Lifetimes are counted from the Unix epoch,
 //! so a block swaps when it is next touched, and a query computes the result of a pending swap
 //! without writing.
 //!

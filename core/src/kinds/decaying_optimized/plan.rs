@@ -20,7 +20,7 @@
 //! `error` existed have this form.
 
 use super::front::Mode;
-use super::shape::{DIGIT_BITS, MOST_FRONT, MOST_POOL, Shape};
+use super::shape::{DIGIT_BITS, MOST_FRONT, MOST_FUNCTIONS, MOST_POOL, Shape};
 use super::theory::{self, Load};
 use crate::block::Layout;
 use crate::error::{Error, Result};
@@ -134,9 +134,21 @@ impl Plan {
         let load = |front_bits, front_k| {
             Self { front_k, ..plan.clone() }.load(cells as f64, front_bits, blocks.max(1.0))
         };
-        let planned = (!is_sized && front != Mode::None && error > fpr)
-            .then(|| fewest_bits(fpr, cells.saturating_mul(MOST_FRONT), load))
-            .flatten();
+        let is_planned = !is_sized && front != Mode::None && error > fpr;
+        let planned = match is_planned && parameters.get("front-bits").is_none() {
+            true => {
+                let k = parameters.count(
+                    "front-k",
+                    "a number of hash functions",
+                    MOST_FUNCTIONS as u64,
+                )?;
+                let most = cells.saturating_mul(MOST_FRONT);
+                let found = fewest_bits(fpr, most, k.map(|k| k as u32), load);
+                let expected = format!("a rate that a front of at most {most} bits keeps");
+                Some(found.ok_or_else(|| Error::parameter("fpr", expected, fpr))?)
+            }
+            false => None,
+        };
         let (front_bits, front_k) = given_front(parameters, &plan, cells, planned)?;
         plan.front_k = front_k;
         Ok((plan, Shape { cells, front_bits, buffers, pool, base_bits }))
@@ -203,14 +215,18 @@ fn given_front(
     };
     let most = cells.saturating_mul(MOST_FRONT);
     let bits = within("front-bits", bits.unwrap_or(planned_bits), 1, most)?;
-    let k =
-        within("front-k", k.unwrap_or(planned_k.into()), 1, super::shape::MOST_FUNCTIONS as u64)?;
+    let k = within("front-k", k.unwrap_or(planned_k.into()), 1, MOST_FUNCTIONS as u64)?;
     Ok((bits, k as u32))
 }
 
 /// Returns the fewest bits of a buffer, and the hash functions, with which a filter keeps the rate
-/// of absent keys; `None` if `most` bits do not.
-fn fewest_bits(fpr: f64, most: u64, load: impl Fn(f64, u32) -> Load) -> Option<(u64, u32)> {
+/// of absent keys; `None` if `most` bits do not. `k` is the number of hash functions if it is given.
+fn fewest_bits(
+    fpr: f64,
+    most: u64,
+    k: Option<u32>,
+    load: impl Fn(f64, u32) -> Load,
+) -> Option<(u64, u32)> {
     let holds = |bits: u64, k: u32| theory::fpr(&load(bits as f64, k)) <= fpr;
     let fewest = |k: u32| {
         let (mut low, mut high) = (0, most);
@@ -223,7 +239,8 @@ fn fewest_bits(fpr: f64, most: u64, load: impl Fn(f64, u32) -> Load) -> Option<(
         }
         Some((high, k))
     };
-    (1..=MOST_PLANNED_FUNCTIONS).filter_map(fewest).min()
+    let planned = k.map_or(1..=MOST_PLANNED_FUNCTIONS, |k| k..=k);
+    planned.filter_map(fewest).min()
 }
 
 /// Parses `front` by name.

@@ -83,7 +83,7 @@ pub fn epsilon(fraction_bits: u32) -> f64 {
 }
 
 /// Returns the half-lives of a lifetime of the front, for counters of at most `counter_bits` bits:
-/// one more than the bits, after which any counter is zero.
+/// one more than the bits, after which any counter is zero. (Not a count that exceeded a counter.)
 #[must_use]
 pub fn lifetime(counter_bits: u32) -> u64 {
     u64::from(counter_bits) + 1

@@ -201,7 +201,13 @@ impl Slices {
             }
             (None, Aim::Steady) => {
                 let all = (1..columns - SPARE).filter_map(|k| with(k, columns - SPARE - k));
-                all.min_by(|a, b| a.bits().total_cmp(&b.bits()))
+                let holds = |slices: &Self| {
+                    let Self { k, l, load, .. } = *slices;
+                    load_holds((k, l, columns), load, fpr, aim)
+                };
+                // At a load that is given, few numbers of slices keep the rate.
+                all.filter(|slices| load.is_none() || holds(slices))
+                    .min_by(|a, b| a.bits().total_cmp(&b.bits()))
             }
         }
     }
@@ -226,9 +232,14 @@ pub(super) fn pace_and_grace(window: Micros, (k, l): (u32, u32), columns: u32) -
     (whole - grace, grace)
 }
 
+/// Returns whether slices of this load keep the rate at the planned moment.
+fn load_holds(slices: (u32, u32, u32), load: f64, fpr: f64, aim: Aim) -> bool {
+    aim.rate(slices, load, 0.0) <= AIM * fpr
+}
+
 /// Returns the highest load that keeps the rate at the planned moment; `None` if none does.
 fn planned_load(slices: (u32, u32, u32), fpr: f64, aim: Aim) -> Option<f64> {
-    let holds = |load| aim.rate(slices, load, 0.0) <= AIM * fpr;
+    let holds = |load| load_holds(slices, load, fpr, aim);
     let (mut low, mut high) = (1e-6, MOST_LOAD);
     if holds(high) {
         return Some(high);

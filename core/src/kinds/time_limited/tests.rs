@@ -338,6 +338,10 @@ fn bad_parameters_are_refused_by_name() {
     conformance::refuses(NAME, &good().with("k", 10).with("l", 10).with("columns", 16), "l");
     conformance::refuses(NAME, &good().with("aim", "best"), "aim");
     conformance::refuses(NAME, &good().with("capacity", 2), "kind");
+    // No number of slices keeps the rate at this load.
+    let hopeless = good().with("load", 1).with("aim", "steady").with("columns", 16);
+    let hopeless = hopeless.with("fpr", 1e-9);
+    conformance::refuses(NAME, &hopeless, "fpr");
     let many = build(&good().with("k", 40).with("l", 25)).expect_err("65 slices");
     assert!(many.to_string().contains("65"), "{many}");
 }
@@ -353,6 +357,10 @@ fn a_plan_keeps_the_wanted_rate_in_blocks_of_any_size() {
             assert!((0.85 * fpr..fpr).contains(&planned), "{fpr} at {rate}: {planned}");
         }
     }
+    let given = Parameters::new().with("window", WINDOW).with("load", 0.3).with("fpr", 0.01);
+    let kind = build(&given.with("aim", "steady").with("rate", 100)).expect("a kind");
+    let planned = kind.planned_fpr(Layout { stripes: 8, block_words: 2048 });
+    assert!(planned < 0.01, "{planned}");
 }
 
 #[test]

@@ -60,45 +60,19 @@ pub fn fpr(covered: f64, timers: f64, k: u32, blocks: f64) -> f64 {
     let (blocks, touches) = (blocks.max(1.0), f64::from(k) * covered);
     let timers = (timers / blocks).max(1.0);
     if touches <= MOST_COUNTED {
-        return counted_fpr(covered as u64, timers, k as usize, blocks);
+        return counted_fpr(covered as u64, timers, k, blocks);
     }
     bloom::mean_over_blocks(bloom::variance_over_blocks(covered, blocks), |x| {
         mean_of_power(touches * x / blocks, timers, k)
     })
 }
 
-/// Returns [`fpr`] exactly, for `timers` in each block: the number of the queried key's timers that
-/// are still untouched, as a chain over the functions of the keys before it. (Christensen, Roginsky
-/// and Jimeno, "A new analysis of the false positive rate of a Bloom filter", 2010, count the same
-/// from the side of the filter.)
-fn counted_fpr(keys: u64, timers: f64, k: usize, blocks: f64) -> f64 {
-    // Indexed by the number of different timers that the key's own functions give.
-    let mut untouched = vec![0.0; k + 1];
-    untouched[0] = 1.0;
-    for _ in 0..k {
-        for count in (0..=k).rev() {
-            let repeats = (count as f64 / timers).min(1.0);
-            let before = count.checked_sub(1).map_or(0.0, |one_less| {
-                untouched[one_less] * (1.0 - one_less as f64 / timers).max(0.0)
-            });
-            untouched[count] = untouched[count] * repeats + before;
-        }
-    }
-    for _ in 0..keys {
-        let before = untouched.clone();
-        for _ in 0..k {
-            for count in 0..=k {
-                let hit = |count: usize| (count as f64 / timers).min(1.0);
-                let from_above = untouched.get(count + 1).map_or(0.0, |more| more * hit(count + 1));
-                untouched[count] = untouched[count] * (1.0 - hit(count)) + from_above;
-            }
-        }
-        // Only one key in `blocks` comes to this block.
-        for (after, before) in untouched.iter_mut().zip(before) {
-            *after = before + (*after - before) / blocks;
-        }
-    }
-    untouched[0]
+/// Returns [`fpr`] exactly, for `timers` in each block.
+fn counted_fpr(keys: u64, timers: f64, k: u32, blocks: f64) -> f64 {
+    let mut chain = bloom::Chain::new(timers, k);
+    // Only one key in `blocks` comes to this block.
+    (0..keys).for_each(|_| chain.add_key(1.0 / blocks));
+    chain.rate()
 }
 
 /// Returns the mean of the `k`-th power of the share of a block's timers that this number of

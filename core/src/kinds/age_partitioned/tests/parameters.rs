@@ -2,6 +2,7 @@
 
 use super::super::theory::{Phase, fpr};
 use super::super::{COLUMNS, NAME, build, plan};
+use crate::block::Layout;
 use crate::conformance;
 use crate::kind::Parameters;
 use std::f64::consts::LN_2;
@@ -48,6 +49,19 @@ fn named_slices_take_the_classical_memory_and_their_rate_is_checked() {
     let reached: f64 = kind.parameters().required("fpr", "").expect("completed");
     assert!((reached / 0.00101 - 1.0).abs() < 0.006);
     conformance::refuses(NAME, &pair.with("fpr", 0.0009), "fpr");
+}
+
+#[test]
+fn a_larger_generation_takes_more_words_and_keeps_the_rate() {
+    let asked = Parameters::new().with("window-items", 1_000_000);
+    let planned = build(&asked).expect("a kind");
+    for generation in [20_000, 100_000, 1_000_000] {
+        let kind = build(&asked.clone().with("generation", generation)).expect("a kind");
+        let layout = Layout { stripes: 8, block_words: 2048 };
+        let rate = kind.planned_fpr(layout);
+        assert!(rate <= 0.001, "{generation}: {rate}");
+        assert!(kind.first_words() > planned.first_words(), "{generation}");
+    }
 }
 
 #[test]

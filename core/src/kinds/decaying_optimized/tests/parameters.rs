@@ -67,6 +67,9 @@ fn parameters_that_make_no_filter_are_refused() {
     conformance::refuses(NAME, &sound().with("front", "none").with("front-bits", 5), "front-bits");
     conformance::refuses(NAME, &sound().with("front", "none").with("front-k", 5), "front-k");
     conformance::refuses(NAME, &sound().with("decay", "linear"), "kind");
+    // No front keeps these rates.
+    conformance::refuses(NAME, &sound().with("front-keys", 100_000_000), "fpr");
+    conformance::refuses(NAME, &sound().with("fpr", 1e-30).with("error", 0.03), "fpr");
     let missing = |name| {
         let all = [("capacity", "9"), ("lambda", "0.9"), ("epoch", "5")];
         let rest = all.into_iter().filter(|(other, _)| *other != name);

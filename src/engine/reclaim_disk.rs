@@ -41,10 +41,9 @@ pub(crate) struct FallbackBase {
 }
 
 /// When this handle last removed kept files that were not wished any more. To find them, all have
-/// to be examined. That is done whenever their number has changed by one in [`PRUNED_AT`], because
-/// then the cost for each added file does not grow with their number. Where a snapshot is larger
-/// than two segments, the number says little about the bytes, and writing the snapshot took longer
-/// than this takes: there it is done each time.
+/// to be examined. That is done when their number has changed by one in [`PRUNED_AT`], so the cost
+/// for each added file stays constant. Where a snapshot is larger than two segments it is done each
+/// time: the number says little about the bytes there, and writing the snapshot took longer.
 #[derive(Debug, Default)]
 struct Pruning {
     keep: Keep,
