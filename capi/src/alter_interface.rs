@@ -19,8 +19,8 @@ use std::ffi::{c_char, c_int};
 /// Returns 0, or -1 on an error: EBBTIDE_NOT_KEPT if keys in the new window would be forgotten,
 /// EBBTIDE_LOCKED while another handle alters the filter, EBBTIDE_PARAMETER, EBBTIDE_MISMATCH for
 /// importances, EBBTIDE_FULL_DISK; EBBTIDE_IO, also if this process cannot have the memory that the
-/// altered filter takes, see ebbtide_plan_alteration. The filter is as it was then, or, if the error
-/// came at the very end, altered.
+/// altered filter takes, see ebbtide_plan_alteration. The filter is as it was then, or, if the
+/// error came at the very end, altered.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ebbtide_alter(
     filter: *mut Handle,

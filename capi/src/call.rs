@@ -9,8 +9,8 @@ pub const EBBTIDE_WITH_TIME: u32 = 1;
 /// Flag of a call: each key has the weight in the member weight.
 pub const EBBTIDE_WITH_WEIGHT: u32 = 2;
 /// Flag of a call to ebbtide_check_and_insert, ebbtide_check_and_insert_all and ebbtide_batch_new:
-/// only new keys are inserted, so that a key stays in the window since it was last accepted. Without the flag every
-/// check inserts, and a key stays in the window since it was last seen.
+/// only new keys are inserted, so that a key stays in the window since it was last accepted.
+/// Without the flag every check inserts, and a key stays in the window since it was last seen.
 pub const EBBTIDE_SINCE_LAST_ACCEPTED: u32 = 4;
 /// Flag of a call: it fails with EBBTIDE_WOULD_WAIT where it would have to wait, for example for a
 /// sync, a checkpoint or another process. Nothing has happened then; of a call with several keys,

@@ -110,8 +110,8 @@ impl Partition {
     }
 
     /// Records messages and their position in one step, and ships them. On return whoever is
-    /// assigned the partition next knows them. Returns those whose orders are new: only now they are
-    /// passed on. So each is passed on at most once: if this process dies before it does that,
+    /// assigned the partition next knows them. Returns those whose orders are new: only now they
+    /// are passed on. So each is passed on at most once: if this process dies before it does that,
     /// nobody does.
     ///
     /// # Errors

@@ -109,8 +109,8 @@ fn counted_fpr(keys: f64, cells: f64, k: u32, is_mean: bool) -> f64 {
 
 /// The cells of a key that was never inserted, in a block to which other keys are added one by one:
 /// the distribution of the number that they leave untouched. (Christensen, Roginsky and Jimeno, "A
-/// new analysis of the false positive rate of a Bloom filter", 2010, count the same from the side of
-/// the filter.)
+/// new analysis of the false positive rate of a Bloom filter", 2010, count the same from the side
+/// of the filter.)
 #[derive(Debug)]
 pub struct Chain {
     /// By the number of untouched cells.

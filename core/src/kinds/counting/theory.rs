@@ -19,8 +19,8 @@ pub fn overflow(keys: f64, cells: f64, k: u32, bits: u32) -> f64 {
     // The first term of the tail by logarithms, the others by their ratio.
     let mut term = (end * mean.ln() - mean - log_factorial(end)).exp();
     if mean > end {
-        // Most of the tail lies around the mean, where the first term may be too small for a number:
-        // the terms below the end instead, which become smaller.
+        // Most of the tail lies around the mean, where the first term may be too small for a
+        // number: the terms below the end instead, which become smaller.
         let (mut below, mut count) = (0.0, end);
         while count >= 1.0 {
             term *= count / mean;

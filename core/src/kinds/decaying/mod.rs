@@ -131,8 +131,8 @@ pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
     })
 }
 
-/// Returns the target size of a block for counters of this many bits. In blocks of few counters many
-/// keys share all of theirs with others, so wide counters have the largest blocks.
+/// Returns the target size of a block for counters of this many bits. In blocks of few counters
+/// many keys share all of theirs with others, so wide counters have the largest blocks.
 fn block_words(counter_bits: u32) -> u32 {
     const MANY: u32 = 256;
     let most = Layout::PLANNED_BLOCK_WORDS;

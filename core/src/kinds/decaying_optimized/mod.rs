@@ -26,8 +26,8 @@
 //! the lost weight: one to two lifetimes of the front after the last loss in the block. Other
 //! estimates keep the guarantee, even in the same block. Nothing is ever lost without a mark. A
 //! counter at the maximum of `counter-bits` (`saturated`) is treated the same way. What it lost may
-//! be worth more than that maximum, `2^(counter-bits - F)`. The front forgets a key after a lifetime
-//! even then: a count above that is forgotten as if it were that.
+//! be worth more than that maximum, `2^(counter-bits - F)`. The front forgets a key after a
+//! lifetime even then: a count above that is forgotten as if it were that.
 //!
 //! **Memory** of a counter, with `F` = 8 and a pool of one half: 14 bits of base counter and marks,
 //! 1.5 of table, 4 of pool, that is 19.5 ([`theory::memory`]), where the basic filter needs 32 with

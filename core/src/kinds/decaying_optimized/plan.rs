@@ -220,7 +220,8 @@ fn given_front(
 }
 
 /// Returns the fewest bits of a buffer, and the hash functions, with which a filter keeps the rate
-/// of absent keys; `None` if `most` bits do not. `k` is the number of hash functions if it is given.
+/// of absent keys; `None` if `most` bits do not. `k` is the number of hash functions if it is
+/// given.
 fn fewest_bits(
     fpr: f64,
     most: u64,

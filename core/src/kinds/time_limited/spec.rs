@@ -8,13 +8,14 @@ spec! {
     /// A time-limited Bloom filter: keeps keys for a fixed time, whatever the rate.
     ///
     /// A late key, with a time before the filter's (`Call::time`), is present for the rest of its
-    /// window, and refused if that has been over for about `window / 50`. It expires about
-    /// `window / 50` after its window, like other keys. If more keys of its time arrive than the filter has room for there, the key counts as
-    /// of now: it may be present for a full window from its arrival. The false-positive rate
-    /// therefore stays within the planned one. It was at most 0.0026, with 0.003 planned, in
-    /// streams in which all keys are late by up to a window: at an even rate, at a rate that rises
-    /// fourfold, and in bursts (`docs/runs/papers/time-limited.md`). `Stat::estimated_fpr` is of
-    /// the set bits, late keys included.
+    /// window, and refused if that has been over for about `window / 50`. It expires about `window
+    /// / 50` after its window, like other keys. If more keys of its time arrive than the filter has
+    /// room for there, the key counts as of now: it may be present for a full window from its
+    /// arrival. The false-positive rate therefore stays within the planned one. It was at most
+    /// 0.0026, with 0.003 planned, in streams in which all keys are late by up to a window: at an
+    /// even rate, at a rate that rises fourfold, and in bursts
+    /// (`docs/runs/papers/time-limited.md`). `Stat::estimated_fpr` is of the set bits, late keys
+    /// included.
     TimeLimited, super::NAME
 }
 
