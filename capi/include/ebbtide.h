@@ -117,8 +117,8 @@
 #define EBBTIDE_UNSUPPORTED 17
 
 /**
- * The call would have to wait, and has the flag EBBTIDE_WITHOUT_WAITING. Nothing has happened; of a
- * call with several keys, those before the one that would wait are inserted.
+ * The call would have to wait, and has the flag EBBTIDE_WITHOUT_WAITING. Nothing has happened; of
+ * a call with several keys, those before the one that would wait are inserted.
  */
 #define EBBTIDE_WOULD_WAIT 18
 
@@ -177,8 +177,8 @@
 
 /**
  * Flag of a call to ebbtide_check_and_insert, ebbtide_check_and_insert_all and ebbtide_batch_new:
- * only new keys are inserted, so that a key stays in the window since it was last accepted. Without the flag every
- * check inserts, and a key stays in the window since it was last seen.
+ * only new keys are inserted, so that a key stays in the window since it was last accepted.
+ * Without the flag every check inserts, and a key stays in the window since it was last seen.
  */
 #define EBBTIDE_SINCE_LAST_ACCEPTED 4
 
@@ -1206,8 +1206,8 @@ int ebbtide_key_hash(struct ebbtide_filter *filter,
  * Returns 0, or -1 on an error: EBBTIDE_NOT_KEPT if keys in the new window would be forgotten,
  * EBBTIDE_LOCKED while another handle alters the filter, EBBTIDE_PARAMETER, EBBTIDE_MISMATCH for
  * importances, EBBTIDE_FULL_DISK; EBBTIDE_IO, also if this process cannot have the memory that the
- * altered filter takes, see ebbtide_plan_alteration. The filter is as it was then, or, if the error
- * came at the very end, altered.
+ * altered filter takes, see ebbtide_plan_alteration. The filter is as it was then, or, if the
+ * error came at the very end, altered.
  */
 int ebbtide_alter(struct ebbtide_filter *filter,
                   const char *spec,
