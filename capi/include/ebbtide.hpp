@@ -711,8 +711,8 @@ public:
                                               failure)) == 1;
     }
 
-    // Keys are a range of anything that a Key is made of. Returns how many were not too late. After an
-    // exception the keys before the failing one are inserted.
+    // Keys are a range of anything that a Key is made of. Returns how many were not too late. After
+    // an exception the keys before the failing one are inserted.
     template <typename Keys> std::uint64_t insert_all(const Keys &keys, const Call &call = {}) {
         const std::vector<ebbtide_key> all = detail::all(keys);
         detail::Failure failure;

@@ -80,6 +80,17 @@ pub struct Copy {
     _alone: File,
 }
 
+/// Checks that nothing has the name that a promotion gives to the copy of this directory: a copy
+/// there may be the only good one. A new copy would hide it, and its promotion remove it.
+pub fn check_nothing_aside(dir: &Path) -> Result<()> {
+    let aside = beside(dir, "following");
+    if aside.symlink_metadata().is_err() {
+        return Ok(());
+    }
+    let found = "what a promotion has put there (`promote` continues it)".into();
+    Err(Error::Occupied { path: aside.display().to_string(), found })
+}
+
 /// Marks a directory as a copy of this store, or checks that it is one; locks it.
 pub async fn claim(remote: &Store, dir: &Path) -> Result<File> {
     remote.check_no_copy()?;
@@ -90,13 +101,10 @@ pub async fn claim(remote: &Store, dir: &Path) -> Result<File> {
         Some(from) => return Err(occupied(format!("a copy of {from}"))),
         None => match follow_file::found_in(dir)? {
             Some(found) => return Err(occupied(found)),
-            // A new copy would hide the one that a promotion has put aside.
-            None if follow_file::copied_from(beside(dir, "following"))?.is_some() => {
-                let found = "beside it a copy whose promotion has not ended, with the ending \
-                             `.following` (`promote` continues it)";
-                return Err(occupied(found.into()));
+            None => {
+                check_nothing_aside(dir)?;
+                follow_file::write(dir, &place)?;
             }
-            None => follow_file::write(dir, &place)?,
         },
     }
     let path = follow_file::path(dir);

@@ -14,7 +14,7 @@ use crate::fetch_directory::Mark;
 use crate::files::{beside, io, remove, sync_parent};
 use crate::follow::DOUBT;
 use crate::follow_file::copied_from;
-use crate::local_copy::{Copy, claim};
+use crate::local_copy::{Copy, check_nothing_aside, claim};
 use crate::shipper::{ShipOptions, Shipper};
 use crate::store::Store;
 use ebbtide::media::Disk;
@@ -85,11 +85,7 @@ async fn copy_of(store: &Store, dir: &Path) -> Result<Option<PathBuf>> {
     if copied_from(dir)?.is_some() {
         // A follower that runs would write to the name.
         let _alone = claim(store, dir).await?;
-        if aside.symlink_metadata().is_ok() {
-            // Perhaps a former copy, of a promotion that did not end. It may be the better one.
-            let path = aside.display().to_string();
-            return Err(Error::Occupied { path, found: "what was there before".into() });
-        }
+        check_nothing_aside(dir)?;
         let renamed = fs::rename(dir, &aside).and_then(|()| sync_parent(&aside));
         renamed.map_err(|error| io("rename", dir, &error))?;
     }

@@ -98,20 +98,20 @@ fn claim_once(
     if claims.has_room_for(hash) {
         return Ok(append(writer, &mut stripe_0, &[record], answer));
     }
-    let mut records = over(writer, record.time)?;
+    let mut records = over(writer, hash, record.time)?;
     records.push(record);
     Ok(append(writer, &mut stripe_0, &records, answer))
 }
 
-/// Returns the records that end some of the claims which are not held any more at this time of
-/// leases.
+/// Returns the records that make room for the claim of a key: they end some of the claims which are
+/// not held any more at this time of leases.
 ///
 /// # Errors
 /// [`Error::ClaimsFull`] if all are held.
 #[cold]
-fn over(writer: &Writer, now: Micros) -> Result<Vec<Record>> {
-    let all = writer.shared.header().claims().all();
-    let over = all.iter().filter(|claim| claim.deadline <= now);
+fn over(writer: &Writer, hash: u64, now: Micros) -> Result<Vec<Record>> {
+    let claims = writer.shared.header().claims().in_the_way_of(hash);
+    let over = claims.iter().filter(|claim| claim.deadline <= now);
     let records: Vec<_> = over.take(ENDED_AT_ONCE).map(HeldClaim::release).collect();
     if records.is_empty() {
         let path = writer.shared.path().to_path_buf();

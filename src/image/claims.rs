@@ -200,11 +200,29 @@ impl<'a> Claims<'a> {
         all
     }
 
+    /// Returns whether there are as many claims as there may be, for the holder of stripe 0.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        load(&self.head[COUNT]) >= MOST_CLAIMS as u64
+    }
+
+    /// Returns the claims of which one must end before a key without room has some, for the holder
+    /// of stripe 0.
+    #[must_use]
+    pub fn in_the_way_of(&self, hash: u64) -> Vec<HeldClaim> {
+        if self.is_full() {
+            return self.all();
+        }
+        let buckets = [false, true].into_iter().flat_map(|far| self.buckets_of(hash, far));
+        let places = buckets.flat_map(|bucket| (0..BUCKET).map(move |at| Place { bucket, at }));
+        places.map(|place| place.read(place.hash())).filter(|claim| claim.hash != 0).collect()
+    }
+
     /// Returns whether a claim of this key has room, for the holder of stripe 0.
     #[must_use]
     pub fn has_room_for(&self, hash: u64) -> bool {
         let has_empty = || !self.has_space() || self.empty(hash).is_some();
-        self.get(hash).is_some() || load(&self.head[COUNT]) < MOST_CLAIMS as u64 && has_empty()
+        self.get(hash).is_some() || !self.is_full() && has_empty()
     }
 
     /// Applies a record of a claim, for the holder of stripe 0, and if the table has its space.
@@ -351,11 +369,13 @@ mod tests {
             assert!(claims.has_room_for(7), "{number}");
             Place { bucket, at }.set_hash(number);
         }
-        assert!(!claims.has_room_for(7));
-        Place { bucket: buckets[3], at: 2 }.set_hash(7);
+        store(&words.0[FAR_COUNT], 1);
         claims.count_again();
-        assert!(claims.has_room_for(7), "it is there");
         assert_eq!(claims.all().len(), 4 * BUCKET);
+        assert!(!claims.has_room_for(7) && !claims.is_full());
+        assert_eq!(claims.in_the_way_of(7).len(), 4 * BUCKET);
+        Place { bucket: buckets[3], at: 2 }.set_hash(7);
+        assert!(claims.has_room_for(7), "it is there");
     }
 
     #[test]

@@ -265,7 +265,7 @@ fn load_claims(image: &Image, reader: &SnapshotReader, frame: &Frame, words: &[u
     let claims = image.header().claims();
     let (all, []) = rest.as_chunks() else { return Err(misfit(reader, frame, words)) };
     for &[hash, token, since, deadline] in all {
-        if claims.get(hash).is_some() || !claims.has_room_for(hash) {
+        if claims.get(hash).is_some() || claims.is_full() {
             return Err(misfit(reader, frame, words));
         }
         claims.set(frame.lsn, HeldClaim { hash, token, since, deadline });

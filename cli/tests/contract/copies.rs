@@ -147,6 +147,10 @@ fn a_copy_that_was_there_at_the_first_run_is_no_input_later() {
 #[test]
 fn a_copy_that_is_being_made_of_the_successor_of_an_empty_log_is_no_input() {
     let (place, expected) = rotated();
+    if fs::metadata(place.path("h.log")).and_then(|file| file.created()).is_err() {
+        println!("skipped: files have no time of creation here");
+        return;
+    }
     fs::rename(place.path("h.log.1"), place.path("h.log.2")).expect("renamed");
     fs::rename(place.path("h.log"), place.path("h.log.1")).expect("renamed");
     place.write("h.log", b"");

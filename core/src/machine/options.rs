@@ -48,7 +48,8 @@ impl MachineOptions {
     }
 
     /// Sets the target size of a block, 512 bytes to 64 KiB. Default: as the
-    /// kind proposes, 64 KiB for `fingerprint`, 16 KiB for the others.
+    /// kind proposes, 64 KiB for `fingerprint` and wide counters of `decaying`, 16 KiB for the
+    /// others.
     #[must_use]
     pub const fn block_bytes(mut self, bytes: u64) -> Self {
         self.block_bytes = Some(bytes);

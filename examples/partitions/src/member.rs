@@ -29,10 +29,6 @@ pub struct Member {
     directories: u64,
 }
 
-fn is_fenced(error: &ebbtide_ship::Error) -> bool {
-    error.is_fenced()
-}
-
 /// Returns where a partition is shipped to.
 #[must_use]
 pub fn place(places: &str, partition: Name) -> String {
@@ -99,12 +95,10 @@ impl Member {
             count += messages.len();
             match held.partition.consume(messages) {
                 Ok(new) => new.iter().for_each(|message| pass_on(*name, message)),
-                Err(error) if error.downcast_ref().is_some_and(is_fenced) => {
+                Err(error) => {
                     eprintln!("{}: {name} is abandoned: {error}", self.name);
                     lost.push(*name);
                 }
-                // Whether the store has them is not known: the next call finds out.
-                Err(error) => eprintln!("{}: {name} has to wait: {error}", self.name),
             }
         }
         for name in lost {

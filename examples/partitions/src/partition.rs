@@ -84,8 +84,6 @@ pub struct Message {
 pub struct Partition {
     filter: Filter<Fingerprint>,
     worker: Worker,
-    /// New messages that are recorded, but perhaps not shipped yet.
-    unconfirmed: Vec<Message>,
 }
 
 impl Partition {
@@ -98,7 +96,7 @@ impl Partition {
         run(fetch_if_empty(&store, dir))?;
         let filter = Filter::open_or_create(dir, spec(), options())?;
         let worker = Worker::start(dir, store, ShipOptions::default(), EVERY)?;
-        Ok(Self { filter, worker, unconfirmed: Vec::new() })
+        Ok(Self { filter, worker })
     }
 
     /// Returns the sequence of the newest message that is recorded; 0 before the first.
@@ -109,35 +107,28 @@ impl Partition {
         Ok(self.filter.position(SEQUENCE)?.unwrap_or(0))
     }
 
-    /// Records messages and their position in one step, and ships them. On return whoever is
-    /// assigned the partition next knows them. Returns those whose orders are new: only now they
-    /// are passed on. So each is passed on at most once: if this process dies before it does that,
-    /// nobody does.
+    /// Records messages and their position in one step. On return whoever is assigned the partition
+    /// next knows them. Returns those whose orders are new: only now they are passed on. So each is
+    /// passed on at most once: if this process dies before it does that, or the answer of the store
+    /// is lost, nobody does.
     ///
     /// # Errors
     /// [`ebbtide_ship::Error::Fenced`] if another process has the partition by now: nothing must be
-    /// passed on, it does that. After any other error of the store the messages may be shipped or
-    /// not, and a later call returns them.
-    pub fn consume(&mut self, messages: Vec<Message>) -> Result<Vec<Message>> {
-        if let Some(last) = messages.last().map(|message| message.sequence) {
-            self.record(messages, last)?;
-        }
-        if !self.unconfirmed.is_empty() {
-            self.worker.flush(PATIENCE)?;
-        }
-        Ok(std::mem::take(&mut self.unconfirmed))
-    }
-
-    fn record(&mut self, messages: Vec<Message>, last: u64) -> Result<()> {
+    /// passed on, it does that.
+    pub fn consume(&self, messages: Vec<Message>) -> Result<Vec<Message>> {
+        let Some(last) = messages.last().map(|message| message.sequence) else {
+            return Ok(messages);
+        };
         let orders: Vec<&str> = messages.iter().map(|message| message.order.as_str()).collect();
         let (mut batch, mut answers) = (self.filter.batch(), Vec::new());
         batch.check_and_insert_all(&orders, &mut answers)?;
         batch.set_position(SEQUENCE, last)?;
         batch.commit()?;
+        self.filter.sync()?;
+        self.worker.flush(PATIENCE)?;
         let found = messages.into_iter().zip(answers);
         let new = found.filter(|(_, answer)| *answer == Checked::New);
-        self.unconfirmed.extend(new.map(|(message, _)| message));
-        Ok(self.filter.sync()?)
+        Ok(new.map(|(message, _)| message).collect())
     }
 
     /// Hands the partition over: all that it has is shipped.

@@ -10,7 +10,7 @@ mod theory;
 #[cfg(test)]
 mod tests;
 
-pub(super) use plan::Plan;
+pub(super) use plan::{MOST_CELLS, Plan};
 
 pub use theory::{Chain, fpr, fpr_of_fill, mean_over_blocks, variance_over_blocks};
 

@@ -8,7 +8,7 @@ use crate::kind::Parameters;
 use crate::kind::parameters::{DEFAULT_FPR, within};
 
 /// The greatest number of cells: 8 TiB of bits.
-const MOST_CELLS: u64 = 1 << 46;
+pub(in crate::kinds) const MOST_CELLS: u64 = 1 << 46;
 
 /// The greatest number of hash functions.
 const MOST_FUNCTIONS: u64 = 64;
@@ -72,7 +72,16 @@ impl Plan {
                 let few = (-fpr.log2()).floor().clamp(1.0, (MOST_FUNCTIONS - 1) as f64) as u32;
                 let (less, more) =
                     (cells_for(capacity, fpr, few)?, cells_for(capacity, fpr, few + 1)?);
-                if less <= more { (less, few) } else { (more, few + 1) }
+                let mut best = if less <= more { (less, few) } else { (more, few + 1) };
+                // In blocks of few cells it has fewer functions.
+                while best.1 > 1 && best.1 <= few {
+                    let fewer = (cells_for(capacity, fpr, best.1 - 1)?, best.1 - 1);
+                    if fewer >= best {
+                        break;
+                    }
+                    best = fewer;
+                }
+                best
             }
         };
         Ok(Self { capacity, fpr, cells, k })

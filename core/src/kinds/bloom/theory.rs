@@ -3,7 +3,7 @@
 //! All bits of a key lie in one block, and the keys of a block vary in number (nearly a Poisson
 //! variable). The rate of the whole filter is therefore the mean of the blocks' rates, which is
 //! slightly above the rate of the mean block. [`mean_over_blocks`] computes that mean for any kind.
-//! In blocks of few cells it is far above that, and the cells are counted one by one ([`Chain`]).
+//! In blocks of few cells the mean is far above that, and is computed exactly ([`Chain`]).
 
 /// Nodes and weights of the seven-point Gauss-Hermite rule for a standard normal variable.
 const NORMAL: [(f64, f64); 7] = [
@@ -47,13 +47,15 @@ pub fn variance_over_blocks(keys: f64, blocks: f64) -> f64 {
     if keys > 0.0 && blocks > 1.0 { (blocks - 1.0) / keys } else { 0.0 }
 }
 
-/// Blocks with fewer cells than this are counted cell by cell.
+/// The rate of blocks with fewer cells than this is computed exactly.
 const FEW_CELLS: f64 = 1024.0;
 
-/// As far as their cells are touched less often than this on average (beyond it nearly all are),
+/// The greatest load of a block whose rate is computed exactly: beyond it nearly all cells are
+/// touched.
 const MOST_LOAD: f64 = 8.0;
 
-/// and they have fewer keys than this: for more, a normal variable is a good approximation.
+/// The most keys of a block whose rate is computed exactly: for more, a normal variable is a good
+/// approximation.
 const MOST_KEYS: f64 = 600.0;
 
 /// Returns the false-positive rate of `bits` bits in `blocks` blocks after `keys` distinct keys

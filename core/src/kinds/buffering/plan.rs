@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::kind::Parameters;
 use crate::kind::parameters::{DEFAULT_FPR, within};
+use std::ops::RangeInclusive;
 
 /// The greatest number of bits, of both buffers together: 8 TiB.
 const MOST_BITS: u64 = 1 << 46;
@@ -58,9 +59,7 @@ impl Plan {
                 let better = |a: &u32, b: &u32| rate(half, *a).total_cmp(&rate(half, *b));
                 (bits, candidates.min_by(better).unwrap_or(1))
             }
-            None => candidates
-                .filter_map(|k| Some((2 * fewest_bits(fpr, |half| rate(half, k))?, k)))
-                .min()
+            None => fewest(candidates, |k| Some(2 * fewest_bits(fpr, |half| rate(half, k))?))
                 .ok_or_else(|| too_large(window, fpr))?,
         };
         Ok(Self { window, fpr, bits, k })
@@ -74,6 +73,24 @@ impl Plan {
             .with("bits", self.bits)
             .with("k", self.k)
     }
+}
+
+/// Returns the fewest bits, and their number of functions. Bits have one minimum, except for
+/// rounding: the search ends some numbers after it.
+fn fewest(functions: RangeInclusive<u32>, bits: impl Fn(u32) -> Option<u64>) -> Option<(u64, u32)> {
+    const PATIENCE: u32 = 4;
+    let mut best: Option<(u64, u32)> = None;
+    for k in functions {
+        let found = bits(k).map(|bits| (bits, k));
+        best = match (best, found) {
+            (Some(best), Some(found)) => Some(best.min(found)),
+            (best, found) => best.or(found),
+        };
+        if best.is_some_and(|(_, least)| k >= least + PATIENCE) {
+            break;
+        }
+    }
+    best
 }
 
 /// Returns the fewest bits of one buffer that keep the rate; `None` if even half of the greatest

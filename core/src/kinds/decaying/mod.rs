@@ -54,7 +54,7 @@ mod tests;
 
 pub use half_life::HalfLife;
 
-use super::bloom::{Plan, fpr, fpr_of_fill};
+use super::bloom::{MOST_CELLS, Plan, fpr, fpr_of_fill};
 use crate::block::packed::words_for;
 use crate::block::{Block, Layout};
 use crate::error::{Error, Result};
@@ -144,9 +144,22 @@ fn decaying<C: Counters + 'static>(
     epoch: u64,
     counters: C,
 ) -> Result<Arc<dyn Kind>> {
-    let block_bits = f64::from(block_words(counters.bits())) * 64.0;
-    let plan = Plan::in_blocks(parameters, "cells", block_bits / f64::from(counters.bits()))?;
-    Ok(Arc::new(Decaying { plan, epoch, counters }))
+    const FEW: f64 = 1024.0;
+    let block_words = block_words(counters.bits());
+    let block_cells = f64::from(block_words) * 64.0 / f64::from(counters.bits());
+    let plan = Plan::in_blocks(parameters, "cells", block_cells)?;
+    let mut kind = Decaying { plan, epoch, counters };
+    if parameters.get("cells").is_none() && block_cells < FEW {
+        // Each stripe has a whole number of blocks, which are smaller than planned for.
+        let is_above = |kind: &Decaying<C>| {
+            let layout = Layout { stripes: kind.default_stripes(block_words), block_words };
+            kind.planned_fpr(layout) > kind.plan.fpr
+        };
+        while is_above(&kind) && kind.plan.cells < MOST_CELLS {
+            kind.plan.cells += kind.plan.cells / 256 + 1;
+        }
+    }
+    Ok(Arc::new(kind))
 }
 
 impl<C: Counters> Decaying<C> {

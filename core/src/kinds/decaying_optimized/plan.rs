@@ -115,7 +115,7 @@ impl Plan {
         let is_sized = parameters.get("cells").is_some();
         let error = match parameters.optional("error", "a share of keys")? {
             Some(error) => probability("error", error)?,
-            None if is_sized => fpr,
+            None if is_sized || parameters.get("front") == Some(Mode::None.name()) => fpr,
             None => fpr.max(DEFAULT_ERROR),
         };
         let base_bits = DIGIT_BITS + fraction;

@@ -195,11 +195,11 @@ impl Slices {
         };
         match (pair, aim) {
             (Some((k, l)), _) => (k + l <= columns).then(|| with(k, l)).flatten(),
-            (None, Aim::Worst) => {
+            (None, Aim::Worst) if load.is_none() => {
                 let best = design(AIM * fpr, columns - SPARE)?;
                 with(best.k, best.l)
             }
-            (None, Aim::Steady) => {
+            (None, _) => {
                 let all = (1..columns - SPARE).filter_map(|k| with(k, columns - SPARE - k));
                 let holds = |slices: &Self| {
                     let Self { k, l, load, .. } = *slices;

@@ -342,6 +342,7 @@ fn bad_parameters_are_refused_by_name() {
     let hopeless = good().with("load", 1).with("aim", "steady").with("columns", 16);
     let hopeless = hopeless.with("fpr", 1e-9);
     conformance::refuses(NAME, &hopeless, "fpr");
+    conformance::refuses(NAME, &hopeless.with("aim", "worst"), "fpr");
     let many = build(&good().with("k", 40).with("l", 25)).expect_err("65 slices");
     assert!(many.to_string().contains("65"), "{many}");
 }
