@@ -282,8 +282,8 @@ impl Options {
 
     /// Sets the target size of a block, 512 bytes to 64 KiB. Fixed at creation. All cells of a key
     /// lie in one block. Default: 64 KiB for windows of inserts of `fingerprint` and for wide
-    /// counters of `decaying`, 16 KiB for all others. Smaller blocks cost more false positives, larger ones more memory traffic in a
-    /// checkpoint.
+    /// counters of `decaying`, 16 KiB for all others. Smaller blocks cost more false positives,
+    /// larger ones more memory traffic in a checkpoint.
     #[must_use]
     pub fn block_bytes(mut self, bytes: u64) -> Self {
         self.block_bytes = Some(bytes);
