@@ -112,7 +112,7 @@ fn the_rate_of_few_cells_is_exact() {
     let several = fpr(500.0, 1000.0, 1, 1000.0);
     assert!((several + (-0.5_f64).exp_m1()).abs() < 1e-6, "{several}");
     assert_eq!(fpr(0.0, 10.0, 3, 1.0), 0.0);
-    // Where it is no longer counted the other formula goes on.
+    // Where it is no longer counted the other formula continues.
     for (keys, k) in [(70.0, 10), (500.0, 1)] {
         let [few, many] =
             [1023.999, 1024.0].map(|cells| fpr(keys * 100.0, cells * 100.0, k, 100.0));

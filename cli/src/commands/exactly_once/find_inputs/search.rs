@@ -137,7 +137,9 @@ impl Search<'_> {
                     return Err(refusals::forbidden(file));
                 }
                 let is_copied = is_truncated || self.is_copied(at, live_at);
-                if !is_copied || !self.begins_log(at)? {
+                let end = if is_copied { self.beginning_of_log(at)? } else { None };
+                // Nothing, compressed, begins every log.
+                if end.is_none_or(|end| !is_truncated && end.offset() == 0) {
                     new.push(at);
                 }
             }
@@ -225,8 +227,10 @@ impl Search<'_> {
             let is_packed = self.wanted.content.is_packed(&opened).map_err(failed)?;
             let begun = self.wanted.content.matching(&opened, entries).map_err(failed)?;
             // The lines of a copy are read in its original.
-            let is_copy =
-                || if is_packed { self.is_form(at, any_is_wanted) } else { self.begins_log(at) };
+            let is_copy = || match is_packed {
+                true => self.is_form(at, any_is_wanted),
+                false => Ok(self.beginning_of_log(at)?.is_some()),
+            };
             if begun.is_empty() || is_copy()? {
                 continue;
             }
@@ -354,17 +358,20 @@ impl Search<'_> {
         Ok(false)
     }
 
-    /// Returns whether a log begins with all of a file that by its name is a part of it.
-    fn begins_log(&self, at: usize) -> Result<bool> {
+    /// Returns the end of a file with all of which the log begins whose part it is by its name.
+    fn beginning_of_log(&self, at: usize) -> Result<Option<Trail>> {
         for base in 0..self.files.all.len() {
             let [file, log] = [at, base].map(|at| &self.files.all[at]);
             let is_part = rotation_names::is_only_rotated(&file.name, &log.name);
             let is_part = is_part && log.is_given() && file.is_beside_or_below(log);
-            if is_part && log.size > 0 && self.beginning(at, base, false)?.is_some() {
-                return Ok(true);
+            if is_part && log.size > 0 {
+                let end = self.beginning(at, base, false)?;
+                if end.is_some() {
+                    return Ok(end);
+                }
             }
         }
-        Ok(false)
+        Ok(None)
     }
 
     /// Returns whether a rotation may have made the name of a file from that of an input.
