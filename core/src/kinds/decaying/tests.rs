@@ -437,7 +437,9 @@ fn wide_counters_keep_the_wanted_rate_in_the_default_layout() {
     };
     for capacity in [1, 70, 300, 1000, 100_000] {
         for epochs in [16, 32, 64, 256] {
-            (of(capacity, epochs, 0.001), of(capacity, epochs, 1e-6));
+            for fpr in [0.001, 1e-6] {
+                of(capacity, epochs, fpr);
+            }
         }
     }
     for capacity in [300, 5000] {
