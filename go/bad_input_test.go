@@ -121,6 +121,10 @@ func TestWrongValuesGiveOneClearErrorAndChangeNothing(t *testing.T) {
 			return err
 		}},
 		{ebbtide.ErrArgument, func() error {
+			_, err := ebbtide.OpenHistory(path, ebbtide.MomentTime(time.Time{}), false)
+			return err
+		}},
+		{ebbtide.ErrArgument, func() error {
 			_, err := ebbtide.OpenReaderAt(background, path, ebbtide.Moment{})
 			return err
 		}},

@@ -17,9 +17,8 @@ type Moment struct {
 	at     uint32
 	number uint64
 	source uint64
-	// A time that no moment can have.
-	wrong   time.Time
-	isWrong bool
+	// wrong is a time that no moment can have.
+	wrong *time.Time
 }
 
 // MomentLSN is after the record with this LSN.
@@ -28,7 +27,7 @@ func MomentLSN(lsn uint64) Moment { return Moment{at: C.EBBTIDE_AT_LSN, number: 
 // MomentTime is before the first operation that is later than this time.
 func MomentTime(t time.Time) Moment {
 	if t.UnixMicro() < 0 {
-		return Moment{wrong: t, isWrong: true}
+		return Moment{wrong: &t}
 	}
 	return Moment{at: C.EBBTIDE_AT_TIME, number: uint64(t.UnixMicro())}
 }
@@ -39,9 +38,9 @@ func MomentPosition(source, position uint64) Moment {
 }
 
 func (m Moment) c() (C.struct_ebbtide_moment, error) {
-	if m.isWrong {
+	if m.wrong != nil {
 		return C.struct_ebbtide_moment{}, argument("MomentTime: expected a time after 1969, found %v",
-			m.wrong)
+			*m.wrong)
 	}
 	return C.struct_ebbtide_moment{
 		at: C.uint32_t(m.at), number: C.uint64_t(m.number), source: C.uint64_t(m.source),

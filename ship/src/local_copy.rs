@@ -23,6 +23,7 @@ use bytes::Bytes;
 use futures::future::join_all;
 use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -84,11 +85,14 @@ pub struct Copy {
 /// there may be the only good one. A new copy would hide it, and its promotion remove it.
 pub fn check_nothing_aside(dir: &Path) -> Result<()> {
     let aside = beside(dir, "following");
-    if aside.symlink_metadata().is_err() {
-        return Ok(());
+    match aside.symlink_metadata() {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(io("look at", &aside, &error)),
+        Ok(_) => {
+            let found = "what a promotion has put there (`promote` continues it)".into();
+            Err(Error::Occupied { path: aside.display().to_string(), found })
+        }
     }
-    let found = "what a promotion has put there (`promote` continues it)".into();
-    Err(Error::Occupied { path: aside.display().to_string(), found })
 }
 
 /// Marks a directory as a copy of this store, or checks that it is one; locks it.

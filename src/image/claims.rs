@@ -222,7 +222,7 @@ impl<'a> Claims<'a> {
     #[must_use]
     pub fn has_room_for(&self, hash: u64) -> bool {
         let has_empty = || !self.has_space() || self.empty(hash).is_some();
-        self.get(hash).is_some() || !self.is_full() && has_empty()
+        !self.is_full() && has_empty() || self.get(hash).is_some()
     }
 
     /// Applies a record of a claim, for the holder of stripe 0, and if the table has its space.

@@ -11,6 +11,7 @@ mod kills;
 mod machine;
 mod moments;
 mod processes;
+mod promotions;
 mod restored;
 mod retained;
 mod rounds;

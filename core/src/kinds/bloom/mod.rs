@@ -12,7 +12,7 @@ mod tests;
 
 pub(super) use plan::{MOST_CELLS, Plan};
 
-pub use theory::{Chain, fpr, fpr_of_fill, mean_over_blocks, variance_over_blocks};
+pub use theory::{Chain, FEW_CELLS, fpr, fpr_of_fill, mean_over_blocks, variance_over_blocks};
 
 use crate::atomic::AtomicU64;
 use crate::block::{Block, Layout, UndoRoom, load, prefetch, store};

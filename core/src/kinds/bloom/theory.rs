@@ -48,7 +48,7 @@ pub fn variance_over_blocks(keys: f64, blocks: f64) -> f64 {
 }
 
 /// The rate of blocks with fewer cells than this is computed exactly.
-const FEW_CELLS: f64 = 1024.0;
+pub const FEW_CELLS: f64 = 1024.0;
 
 /// The greatest load of a block whose rate is computed exactly: beyond it nearly all cells are
 /// touched.

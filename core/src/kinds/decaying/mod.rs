@@ -54,7 +54,7 @@ mod tests;
 
 pub use half_life::HalfLife;
 
-use super::bloom::{MOST_CELLS, Plan, fpr, fpr_of_fill};
+use super::bloom::{FEW_CELLS, MOST_CELLS, Plan, fpr, fpr_of_fill};
 use crate::block::packed::words_for;
 use crate::block::{Block, Layout};
 use crate::error::{Error, Result};
@@ -135,8 +135,8 @@ pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
 /// many keys share all of theirs with others, so wide counters have the largest blocks.
 fn block_words(counter_bits: u32) -> u32 {
     const MANY: u32 = 256;
-    let most = Layout::PLANNED_BLOCK_WORDS;
-    if counter_bits > most * 64 / MANY { Layout::MOST_BLOCK_WORDS } else { most }
+    let usual = Layout::PLANNED_BLOCK_WORDS;
+    if counter_bits > usual * 64 / MANY { Layout::MOST_BLOCK_WORDS } else { usual }
 }
 
 fn decaying<C: Counters + 'static>(
@@ -144,12 +144,11 @@ fn decaying<C: Counters + 'static>(
     epoch: u64,
     counters: C,
 ) -> Result<Arc<dyn Kind>> {
-    const FEW: f64 = 1024.0;
     let block_words = block_words(counters.bits());
     let block_cells = f64::from(block_words) * 64.0 / f64::from(counters.bits());
     let plan = Plan::in_blocks(parameters, "cells", block_cells)?;
     let mut kind = Decaying { plan, epoch, counters };
-    if parameters.get("cells").is_none() && block_cells < FEW {
+    if parameters.get("cells").is_none() && block_cells < FEW_CELLS {
         // Each stripe has a whole number of blocks, which are smaller than planned for.
         let is_above = |kind: &Decaying<C>| {
             let layout = Layout { stripes: kind.default_stripes(block_words), block_words };
