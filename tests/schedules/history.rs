@@ -93,6 +93,7 @@ impl History {
         match self.claimed.insert(key, Claimed::Held(token)) {
             None | Some(Claimed::Free) => Ok(()),
             Some(Claimed::Releasing(before)) if before < token => Ok(()),
+            Some(Claimed::Confirming(_) | Claimed::Confirmed) if self.has_left(key) => Ok(()),
             Some(before) => Err(format!("key {key} was given by token {token}, but is {before:?}")),
         }
     }
@@ -209,6 +210,13 @@ impl History {
     pub fn certain(&self) -> Vec<u64> {
         let keys = self.keys.iter();
         keys.filter(|(_, of_key)| self.is_certain(of_key)).map(|(&key, _)| key).collect()
+    }
+
+    /// Returns whether a key may have left a window of inserts.
+    fn has_left(&self, key: u64) -> bool {
+        let latest = self.keys.get(&key).and_then(|of_key| of_key.latest);
+        let returned = latest.map_or(0, |(returned, _)| returned);
+        matches!(self.promise, Promise::Last(window) if self.begun - returned > window)
     }
 
     fn is_certain(&self, of_key: &OfKey) -> bool {

@@ -70,6 +70,29 @@ fn a_compressed_form_that_is_being_written_is_no_input() {
 }
 
 #[test]
+fn an_input_that_is_compressed_again_in_its_place_is_read_once() {
+    // Every part of the compressed bytes that a run may see.
+    for parts in [0, 1, 9, 50, 99, 100] {
+        let (place, expected) = rotated();
+        let whole = compress(&place, "h.log.1");
+        let lines = place.read("h.log.1");
+        fs::remove_file(place.path("h.log.1")).expect("removed");
+        dedup(&place, &["h.log", "h.log.1.gz"]);
+        place.write("h.log.1", &lines);
+        place.write("h.log.1.gz", &whole[..whole.len() * parts / 100]);
+        for inputs in [&["h.log"][..], &["h.log", "h.log.1", "h.log.1.gz"]] {
+            dedup(&place, inputs);
+            assert!(output(&place) == expected, "{parts} %: a line is there twice");
+        }
+        place.write("h.log.1.gz", &whole);
+        fs::remove_file(place.path("h.log.1")).expect("removed");
+        place.append("h.log", b"last\n");
+        dedup(&place, &["h.log", "h.log.1.gz"]);
+        assert!(output(&place) == expected + "last\n", "{parts} %: a line is there twice");
+    }
+}
+
+#[test]
 fn a_compressed_form_that_was_empty_when_a_run_saw_it_is_no_input_later() {
     for is_alone in [false, true] {
         let (place, expected) = rotated();

@@ -52,13 +52,19 @@ impl Content<'_> {
         Ok(trail)
     }
 
+    /// Reads on to this offset, to the end, or to where the content cannot be decompressed further.
+    fn decode(&self, trail: &mut Trail, source: &mut dyn Read, offset: u64) -> io::Result<()> {
+        match trail.read_to(source, offset) {
+            Err(error) if self.stop.signal().is_none() && error.raw_os_error().is_none() => Ok(()),
+            read => read,
+        }
+    }
+
     /// Returns the end of a file, or the place behind which it cannot be decompressed.
     pub fn end(&self, file: &File) -> io::Result<Trail> {
         let mut trail = Trail::default();
-        match trail.read_to(&mut self.open(file)?, u64::MAX) {
-            Err(error) if self.stop.signal().is_some() => Err(error),
-            _ => Ok(trail),
-        }
+        self.decode(&mut trail, &mut self.open(file)?, u64::MAX)?;
+        Ok(trail)
     }
 
     /// Returns the end of the last line in front of a place, if it is near: an unfinished line may
@@ -75,10 +81,11 @@ impl Content<'_> {
     }
 
     /// Returns the place of an entry in the file of the same identity; `None` if its content is
-    /// another one.
+    /// another one, which may be a compressed file that is not whole yet.
     pub fn of_same_file(&self, file: &File, entry: &Entry) -> io::Result<Option<Trail>> {
         if entry.offset <= WHOLE_BYTES || self.is_packed(file)? {
-            let trail = self.up_to(file, entry.offset)?;
+            let mut trail = Trail::default();
+            self.decode(&mut trail, &mut self.open(file)?, entry.offset)?;
             let is_same = trail.offset() == entry.offset && trail.check() == entry.check;
             return Ok(is_same.then(|| trail.at_line(entry.lines)));
         }
@@ -144,7 +151,7 @@ impl Content<'_> {
                 Err(_) if !unfinished => return Ok(None),
                 _ => return Ok(Some(of_part)),
             }
-            of_whole.read_to(&mut whole, of_part.offset())?;
+            self.decode(&mut of_whole, &mut whole, of_part.offset())?;
             if (of_whole.offset(), of_whole.check()) != (of_part.offset(), of_part.check()) {
                 return Ok(None);
             }

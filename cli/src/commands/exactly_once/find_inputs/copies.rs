@@ -24,7 +24,8 @@ impl Search<'_> {
                 let is_read = self.files.all[base].is_given() || self.slot_of(base).is_some();
                 let is_packed = (is_read || !file.is_given()) && self.is_packed_form(at, base);
                 // An empty file may become the compressed form of another one, and is no copy yet.
-                if !is_packed && (file.size == 0 || !self.is_copied(at, base)) {
+                let is_copied = || self.is_copied(at, base) || self.is_unpacked_form(at, base);
+                if !is_packed && (file.size == 0 || !is_copied()) {
                     continue;
                 }
                 if let Some(end) = self.beginning(at, base, is_packed)? {
@@ -50,6 +51,11 @@ impl Search<'_> {
         let (file, base) = (&self.files.all[at], &self.files.all[base]);
         let name = rotation_names::unpacked(&file.name);
         file.is_beside(base) && name != file.name && name == base.name
+    }
+
+    /// Returns whether by its name a file is what a compressed input was made from.
+    fn is_unpacked_form(&self, at: usize, base: usize) -> bool {
+        self.slot_of(base).is_some_and(|slot| self.is_input(slot)) && self.is_packed_form(base, at)
     }
 
     /// Returns whether a file may be a copy of a log. A rotation that renames leaves the log no
