@@ -21,11 +21,12 @@
 //! - Time: `time` is the filter's, `clock_to_time` converts readings of the clock into it, also
 //!   over restarts and reboots, `clock_copy` serves operations that are not written yet;
 //!   `lease_clock` is the time of leases. No other module reads the clock of the filter.
-//! - Common: `stripes` acquires stripes and repairs what a dead owner left; `wakeup` wakes a `task`
-//!   of `background_threads`; `shared` holds what all parts need; `lost_pages` checks that the
-//!   image was written back; `small_files` has small and temporary files, `vacant_directory` checks
-//!   a directory before a filter is created, `options_match` the options of an existing one;
-//!   `closing` is the mark of a closed handle, `outcome` an operation and its outcome.
+//! - Common: `stripes` acquires stripes, `dead_owners` says who died and repairs what they left;
+//!   `wakeup` wakes a `task` of `background_threads`; `shared` holds what all parts need;
+//!   `lost_pages` checks that the image was written back; `small_files` has small and temporary
+//!   files, `vacant_directory` checks a directory before a filter is created, `options_match` the
+//!   options of an existing one; `closing` is the mark of a closed handle, `outcome` an operation
+//!   and its outcome.
 //!
 //! `tests/layers` keeps the order.
 
@@ -47,6 +48,7 @@ pub mod clock_to_time;
 pub mod close;
 pub mod closing;
 pub mod commit_batch;
+pub mod dead_owners;
 pub mod details;
 pub mod distinct;
 pub mod events;

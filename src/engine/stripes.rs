@@ -1,8 +1,10 @@
-//! Acquiring stripes: waits for live owners, takes over from dead ones, and repairs what they left.
+//! Acquiring stripes: waits for live owners, takes over from dead ones, and repairs what they left
+//! (`dead_owners`).
 //!
 //! All that works on what a stripe protects goes through this file, so no operation works on a
 //! stripe that needs repair.
 
+use crate::engine::dead_owners;
 use crate::engine::outcome::Waits;
 use crate::engine::shared::{Local, Shared};
 use crate::engine::time::Time;
@@ -11,7 +13,7 @@ use crate::locks::handle_stripes::StripeGuard;
 use crate::locks::holder_names::locked;
 use crate::locks::stripe_lock::{self, Acquired, Owner, Verdict};
 use crate::primitives::{self, Hint, Instant, patience};
-use crate::recovery::repair::{self, Repaired};
+use crate::recovery::repair::Repaired;
 use crate::telemetry::{Timed, Work};
 use std::sync::Arc;
 use std::time::Duration;
@@ -132,7 +134,7 @@ impl StripeLocks {
                 return Verdict::Abandon;
             }
             let is_over = || limit.is_some_and(|limit| start.elapsed() >= limit);
-            match self.judge(owner) {
+            match dead_owners::judge(&self.shared, owner) {
                 Verdict::Wait if is_over() => Verdict::Abandon,
                 verdict => verdict,
             }
@@ -229,13 +231,6 @@ impl StripeLocks {
         }
     }
 
-    /// Returns whether an owner is dead: its session slot was taken again since, or is free now.
-    pub(crate) fn judge(&self, owner: Owner) -> Verdict {
-        let incarnation = self.shared.header().incarnation(owner.slot.into()).read();
-        let dead = owner.incarnation < incarnation || !self.shared.slots.is_alive(owner.slot);
-        if dead { Verdict::Dead } else { Verdict::Wait }
-    }
-
     /// Repairs a stripe that was taken over from a dead owner. If the system refuses a file or
     /// memory to this process, that says nothing about the stripe: another process may repair it,
     /// or this one later.
@@ -254,10 +249,10 @@ impl StripeLocks {
         let work = Timed::begin(Work::Repair, self.shared.path());
         work.note("stripe", index as u64);
         let before = stripe.entry().sums();
-        let repaired = match self.repair(index) {
+        let repaired = match dead_owners::repair(&self.shared, index) {
             // Whoever takes stripe 0 over from the dead owner repairs it.
             Ok(Repaired::NeedsStripe0) => {
-                self.acquire(0, wait).and_then(|_stripe_0| self.repair(index))
+                self.acquire(0, wait).and_then(|_stripe_0| dead_owners::repair(&self.shared, index))
             }
             repaired => repaired,
         };
@@ -282,36 +277,12 @@ impl StripeLocks {
             }
         }
         let after = stripe.entry().sums();
-        // If the dead owner had not updated the stripe's sums, it had not updated those of the
-        // filter either. A clear resets both, those of the filter under stripe 0.
-        let inserts = after.inserts.saturating_sub(before.inserts);
-        let new_bits = after.new_bits.saturating_sub(before.new_bits);
-        work.note("inserts", inserts);
-        header.counters().count(self.shared.shard(), inserts, new_bits);
+        work.note("inserts", dead_owners::count(&self.shared, before, after));
         self.time.raise(after.time);
         if index == 0 {
             header.events_from().end();
         }
         Ok(stripe)
-    }
-
-    fn repair(&self, index: usize) -> Result<Repaired> {
-        let header = self.shared.header();
-        loop {
-            let newest = header.snapshot().read();
-            let from = repair::from(&self.shared.image, index, newest);
-            let end = header.allocated().read();
-            let segments = from.map_or(Ok(Vec::new()), |from| self.shared.map_log(from, end));
-            match segments {
-                // Log from the newest snapshot on is never removed, but there may be a newer one by
-                // now.
-                Err(error) if error.is_not_found() && header.snapshot().read() > newest => {}
-                segments => {
-                    let kind = self.shared.kind();
-                    return repair::stripe(&self.shared.image, kind, index, &segments?, from);
-                }
-            }
-        }
     }
 
     /// Repairs every stripe that a dead process holds.
@@ -320,7 +291,9 @@ impl StripeLocks {
         for index in 0..header.stripe_count() {
             let holder = stripe_lock::holder_now(header.stripe(index).lock_word());
             let ours = self.shared.stripes.owner();
-            if holder.is_some_and(|holder| holder != ours && self.judge(holder) == Verdict::Dead) {
+            if holder.is_some_and(|holder| {
+                holder != ours && dead_owners::judge(&self.shared, holder) == Verdict::Dead
+            }) {
                 // Another process may have taken it over by now, and been stopped.
                 drop(self.acquire(index, Wait::Briefly));
             }
@@ -340,8 +313,8 @@ impl StripeLocks {
             return Err(self.shared.ended());
         }
         let word = self.shared.header().stripe(stripe).lock_word();
-        let at_work =
-            stripe_lock::holder_now(word).is_some_and(|holder| self.judge(holder) != Verdict::Dead);
+        let at_work = stripe_lock::holder_now(word)
+            .is_some_and(|holder| dead_owners::judge(&self.shared, holder) != Verdict::Dead);
         *idle = if at_work { 0 } else { *idle + 1 };
         if *idle < REPAIR_WAITS {
             return Ok(());

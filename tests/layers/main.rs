@@ -97,6 +97,7 @@ const ENGINE: &[&str] = &[
     "checkpoint",
     "reclaim_disk",
     "stripes",
+    "dead_owners",
     "tickets",
     "group_commit",
     "log_writer",

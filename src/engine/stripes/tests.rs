@@ -217,13 +217,13 @@ fn the_living_keep_their_stripes_and_lose_them_when_they_die() {
     let engine = filter.engine();
     let alive = neighbour(engine, &*memory);
     let word = engine.header().stripe(1).lock_word();
-    assert_eq!(engine.stripes.judge(LIVING), Verdict::Wait);
+    assert_eq!(dead_owners::judge(&engine.shared, LIVING), Verdict::Wait);
     assert_eq!(
-        engine.stripes.judge(Owner { incarnation: 4, ..LIVING }),
+        dead_owners::judge(&engine.shared, Owner { incarnation: 4, ..LIVING }),
         Verdict::Dead,
         "taken again since"
     );
-    assert_eq!(engine.stripes.judge(DEAD), Verdict::Dead);
+    assert_eq!(dead_owners::judge(&engine.shared, DEAD), Verdict::Dead);
     assert!(stripe_lock::try_lock(word, LIVING));
     let ours = engine.stripes.acquire(2, Wait::Always).expect("a stripe");
     engine.stripes.repair_all();
@@ -320,7 +320,7 @@ fn a_bounded_wait_for_another_thread_of_the_same_handle_ends_too() {
         let refused = engine.stripes.acquire(1, wait).map(drop);
         assert!(matches!(refused, Err(Error::WouldWait { .. })), "{wait:?}: {refused:?}");
     }
-    assert_eq!(engine.stripes.judge(engine.shared.stripes.owner()), Verdict::Wait);
+    assert_eq!(dead_owners::judge(&engine.shared, engine.shared.stripes.owner()), Verdict::Wait);
     drop(held);
     drop(engine.stripes.acquire(1, Wait::Briefly).expect("it is free"));
 }

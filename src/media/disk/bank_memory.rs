@@ -16,6 +16,8 @@
 
 mod find;
 mod hand_out;
+mod huge_pages;
+mod present_pages;
 mod socket;
 
 use crate::media::disk::directory::{Directory, above_standard_streams};
@@ -28,8 +30,6 @@ use crate::media::{
 };
 use crate::platform::fork::Unshared;
 use crate::platform::system;
-use crate::platform::threads::{processors, spawn_scoped};
-use crate::primitives::Hint;
 use crate::primitives::mutex::Mutex;
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags, fchmod, fcntl_add_seals, memfd_create};
 use rustix::io::Errno;
@@ -42,6 +42,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use find::identity;
+use huge_pages::{HUGE_PAGE, may_have_huge_pages};
+use present_pages::make_present;
 
 /// The offset of the end.
 const END: u64 = 16;
@@ -50,8 +52,6 @@ const TABLE: u64 = 4096;
 /// 65,536 operations opens fewer ahead.
 const ENTRIES: u64 = 1 << 17;
 const ENTRY_BYTES: u64 = 24;
-/// The size of a huge page. Banks of at least this length are aligned to it.
-const HUGE_PAGE: u64 = 2 << 20;
 /// The offset of the first bank.
 const FIRST_BANK: u64 = 3 * HUGE_PAGE;
 const _: () = assert!(TABLE + ENTRIES * ENTRY_BYTES <= FIRST_BANK);
@@ -60,13 +60,6 @@ const _: () = assert!(TABLE + ENTRIES * ENTRY_BYTES <= FIRST_BANK);
 const COMPARED: u64 = 1 << 20;
 const REMEDY: &str = "plan a smaller filter, or let the image lie beside the log \
                       (EBBTIDE_IMAGE=beside-log), where it needs no memory of its own";
-
-/// The system's setting of huge pages for memory of no mount.
-const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
-
-/// Pages of a bank are made present in pieces of this length, by this many threads at most.
-const PIECE: u64 = 32 << 20;
-const CLEARING_MOST: usize = 8;
 
 /// A file without a name.
 #[derive(Debug)]
@@ -331,54 +324,6 @@ impl Unnamed for UnnamedFile {
     fn hand_out(&self, name: &str, live: &str) -> io::Result<Box<dyn HandedOut>> {
         Ok(Box::new(hand_out::hand_out(&self.directory, &self.file, name, live)?))
     }
-}
-
-/// Returns whether the system may give huge pages there.
-fn may_have_huge_pages(place: BankPlace) -> bool {
-    match place {
-        // The setting in force stands in brackets.
-        BankPlace::Memory => {
-            let setting = std::fs::read_to_string(HUGE_PAGES).unwrap_or_default();
-            ["[always]", "[within_size]", "[advise]", "[force]"]
-                .iter()
-                .any(|on| setting.contains(on))
-        }
-        BankPlace::MemoryDirectory => true,
-        BankPlace::DiskDirectory | BankPlace::BesideLog | BankPlace::Private => false,
-    }
-}
-
-/// Calls `run` with the numbers below `threads`, in as many threads, the caller's among them. Where
-/// the system gives no further thread, the caller's does its work as well.
-fn in_parallel(name: &str, threads: usize, run: impl Fn(usize) + Sync) {
-    let run = &run;
-    std::thread::scope(|scope| {
-        let is_left = |&number: &usize| spawn_scoped(scope, name, move || run(number)).is_err();
-        let left: Vec<usize> = (1..threads).filter(is_left).collect();
-        std::iter::once(0).chain(left).for_each(run);
-    });
-}
-
-/// Makes the pages of a mapping of this length present, with all processors: to clear them takes
-/// longer than anything else.
-fn make_present(mapping: &DiskMapping, bytes: u64) -> io::Result<()> {
-    let pieces = bytes.div_ceil(PIECE);
-    let (next, failed) = (Hint::default(), Mutex::new(None));
-    let threads = processors().min(pieces as usize).clamp(1, CLEARING_MOST);
-    in_parallel("ebbtide-clear", threads, |_| {
-        loop {
-            let piece = next.next();
-            if piece >= pieces || failed.lock().is_some() {
-                return;
-            }
-            let start = piece * PIECE;
-            if let Err(error) = mapping.make_present(start..bytes.min(start + PIECE)) {
-                failed.lock().get_or_insert(error);
-            }
-        }
-    });
-    let failed = failed.lock().take();
-    failed.map_or(Ok(()), Err)
 }
 
 /// A bank's part of the file.
