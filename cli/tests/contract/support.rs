@@ -234,3 +234,9 @@ pub fn stream(count: usize, distinct: u64) -> Vec<String> {
 pub fn input(keys: &[String]) -> Vec<u8> {
     keys.iter().flat_map(|key| [key.as_bytes(), b"\n"].concat()).collect()
 }
+
+/// Copies a directory with all that belongs to its files.
+pub fn copy(from: &Path, to: &Path) {
+    let copied = Command::new("cp").arg("-a").arg(from).arg(to).status();
+    assert!(copied.expect("cp runs").success());
+}
