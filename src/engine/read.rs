@@ -40,6 +40,10 @@ impl Queries {
     /// Prefetches the memory that a query for a key will read.
     #[inline]
     pub(crate) fn prefetch(&self, hash: u64) {
+        // Some kinds read words for it, and a forked child has no mapping.
+        if self.shared.check_process().is_err() {
+            return;
+        }
         let banks = self.shared.image.recent_banks();
         let located = banks.locate_to_read(hash);
         located.prefetch_headers();

@@ -63,6 +63,9 @@ impl Writer {
 
     #[inline(never)]
     fn prefetch_words(&self, hash: u64) {
+        if self.shared.check_process().is_err() {
+            return;
+        }
         let banks = self.shared.image.recent_banks();
         let stripe = self.shared.stripe_of(hash);
         prefetch_write(self.shared.header().stripe(stripe).lock_word());

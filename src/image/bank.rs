@@ -479,7 +479,7 @@ impl<'a> Headers<'a> {
     }
 
     #[inline(always)] // out of line, an insert executes 20 more instructions
-    fn each(&self, mut visit: impl FnMut(usize, &BlockHeader<'a>)) {
+    pub fn each(&self, mut visit: impl FnMut(usize, &BlockHeader<'a>)) {
         self.all(|slot, header| {
             visit(slot, header);
             true

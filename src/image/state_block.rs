@@ -96,6 +96,19 @@ impl<'a> StateBlock<'a> {
         self.copy(self.version())
     }
 
+    /// Returns the LSN last applied. The copy in which it stands may be written again while it is
+    /// read.
+    #[must_use]
+    pub fn lsn(&self) -> u64 {
+        loop {
+            let version = self.version();
+            let lsn = self.copy(version).lsn();
+            if self.unchanged(version) {
+                return lsn;
+            }
+        }
+    }
+
     /// Begins to change the state, for the holder of stripe 0.
     #[must_use]
     pub fn next_state(&self) -> NextState<'a> {

@@ -3,9 +3,9 @@
 //! An owner counts each record before the next one. So a dead owner leaves at most one record that
 //! the stripe's sums do not count, or the uncounted rest of one batch. Applying these records again
 //! completes them, wherever they were interrupted ([`Image::apply`]). For kinds whose operations
-//! are not idempotent, the partial change is [undone](ebbtide_core::block::undo_log) first. Odd
-//! block versions are made even. Slots in the log that were reserved and not filled are voided. If
-//! a repairer dies, the next owner starts the repair again.
+//! are not idempotent, the partial change is [undone](ebbtide_core::block::undo_log) first. The
+//! versions of the blocks are odd meanwhile, and even in the end. Slots in the log that were
+//! reserved and not filled are voided. If a repairer dies, the next owner starts the repair again.
 //!
 //! The caller holds the stripe.
 
@@ -15,7 +15,7 @@ use crate::recovery::batches::{Batches, Group};
 use crate::wal::log_record::Decoded;
 use crate::wal::{Op, Record, Segment, empty_slots};
 use ebbtide_core::event;
-use ebbtide_core::kind::Kind;
+use ebbtide_core::kind::{Kind, records};
 use std::sync::Arc;
 
 /// Returns the LSN from which a record of the stripe may have to be applied; `None` if there cannot
@@ -113,10 +113,14 @@ impl Repairing<'_> {
             return Ok(());
         }
         let Self { image, kind, index, .. } = *self;
+        // Another owner of stripe 0 may have opened a bank that these records need.
+        image.follow()?;
         for (lsn, record) in group.iter().map(|(lsn, record)| (*lsn, record)) {
             if record.op == Op::Clear {
                 image.apply_clear(kind, index, lsn, record)?;
             } else if is_of(image, index, record) {
+                // The owner of a batch marks each block only when it comes to it.
+                begin_change(image, kind, record);
                 image.apply(kind, &image.banks(), lsn, record)?;
             }
         }
@@ -134,7 +138,7 @@ impl Repairing<'_> {
         };
         let is_uncounted_clear =
             |lsn, record: &Record| record.op == Op::Clear && !header.stripe(0).has_counted(lsn);
-        let applied = header.state_block().current().lsn();
+        let applied = header.state_block().lsn();
         let is_missing_event =
             |lsn, record: &Record| lsn > applied && event::from_record(record).is_some();
         let has_own = || group.iter().any(|(_, record)| is_of(image, index, record));
@@ -142,6 +146,14 @@ impl Repairing<'_> {
             && (is_any(&is_uncounted_clear)
                 || group.len() > 1 && has_own() && is_any(&is_missing_event))
     }
+}
+
+/// Marks the blocks that a record changes, so that readers wait.
+fn begin_change(image: &Image, kind: &dyn Kind, record: &Record) {
+    let Some(operation) = records::operation(kind, record) else { return };
+    let (banks, state) = (image.banks(), image.header().state());
+    let located = banks.locate(kind.touches(&state, operation.step), operation.hash);
+    located.headers.each(|_, header| seqlock::begin(header.version()));
 }
 
 /// Restores the words noted for undo, if the last change of an ordinary stripe (counted from 0) is
@@ -175,8 +187,9 @@ fn is_of(image: &Image, index: usize, record: &Record) -> bool {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::image::control::Control;
     use crate::image::identity::Identity;
-    use crate::media::{Media, Memory};
+    use crate::media::{Access, Media, Memory};
     use crate::wal::segment::SegmentHeader;
     use crate::wal::slot;
     use crate::{Bloom, Counting, Fingerprint, Spec};
@@ -194,7 +207,7 @@ mod tests {
         let state_words = kind.state_words() as u32;
         let identity =
             Identity { uuid, timeline, boot: 0, inode: 0, device: 0, stripes, state_words };
-        let image = Image::create(memory.clone(), "image", identity, LAYOUT, &*kind);
+        let image = Image::create(memory.clone(), "live", identity, LAYOUT, &*kind);
         let image = image.expect("space");
         image.start(&*kind).expect("space");
         (image, kind, memory)
@@ -230,17 +243,57 @@ mod tests {
         }
     }
 
+    /// Returns a segment with these records, from LSN 1 on.
+    fn segment(image: &Image, memory: &dyn Media, records: &[Record]) -> Arc<Segment> {
+        let header =
+            SegmentHeader { uuid: 7, timeline: 1, timeline_start: 1, first: 1, capacity: 128 };
+        let segment = Arc::new(Segment::create(memory, header, 0).expect("space"));
+        for (lsn, record) in (1..).zip(records) {
+            slot::publish(segment.slot(lsn), record.encode(1, lsn));
+        }
+        image.header().tail().begin_at(1 + records.len() as u64);
+        segment
+    }
+
+    #[test]
+    fn a_reader_of_a_block_that_a_repair_changes_reads_it_again() {
+        let (image, kind, memory) = made(&Fingerprint::last(1000));
+        // The owner of a batch died before it came to this block.
+        let record = Record { payload: 99, step: 0, ..Record::new(Op::Insert) };
+        let segment = segment(&image, &*memory, &[record]);
+        let banks = image.keep_banks();
+        let (header, _) = banks.get(0).expect("a bank").block_of(99);
+        let before = seqlock::read(header.version()).expect("it is whole");
+        stripe(&image, &*kind, 1, &[segment], Some(1)).expect("space");
+        assert_eq!(header.lsn(), 1);
+        let after = seqlock::read(header.version()).expect("it is whole again");
+        assert!(after > before, "{before} {after}");
+    }
+
+    #[test]
+    fn a_record_is_applied_in_the_bank_that_another_owner_opened_for_it_meanwhile() {
+        let (image, kind, memory) = made(&Fingerprint::window(Duration::from_secs(64)));
+        let header = Control::attach(&*memory, 7, Access::Write).expect("it is there");
+        let other = Image::attach(memory, header, LAYOUT, &*kind, Access::Write).expect("banks");
+        let geometry = Geometry { blocks_per_stripe: 2, words_per_block: 64 };
+        let open = Event::OpenBank { id: 1, geometry, since: 3, time: 50 };
+        image.prepare(&open).expect("space");
+        image.apply_event(&*kind, 1, &open);
+        let insert = Record { payload: 99, step: 3, ..Record::new(Op::Insert) };
+        let batch = [(1, event::to_record(&open, true)), (2, insert)];
+        let outcome = Repaired::Whole;
+        let mut repairing = Repairing { image: &other, kind: &*kind, index: 1, outcome };
+        repairing.take_group(&batch, true).expect("space");
+        let banks = other.keep_banks();
+        let opened = banks.iter().find(|(_, bank)| bank.id() == 1).expect("it is mapped").1;
+        assert_eq!(opened.block_of(99).0.lsn(), 2);
+    }
+
     #[test]
     fn no_stripe_is_cleared_before_the_state_however_often_its_repair_begins() {
         let (image, kind, memory) = made(&Bloom::capacity(1000));
-        let header =
-            SegmentHeader { uuid: 7, timeline: 1, timeline_start: 1, first: 1, capacity: 128 };
-        let segment = Arc::new(Segment::create(&*memory, header, 0).expect("space"));
         let insert = Record { payload: 99, ..Record::new(Op::Insert) };
-        for (lsn, record) in [(1, insert), (2, Record::new(Op::Clear))] {
-            slot::publish(segment.slot(lsn), record.encode(1, lsn));
-        }
-        image.header().tail().begin_at(3);
+        let segment = segment(&image, &*memory, &[insert, Record::new(Op::Clear)]);
         image.apply(&*kind, &image.keep_banks(), 1, &insert).expect("space");
         let repaired = |index: usize| {
             stripe(&image, &*kind, index, std::slice::from_ref(&segment), Some(1)).expect("space")

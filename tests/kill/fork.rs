@@ -4,6 +4,8 @@
 //! A fork beside other threads is unsafe in the test harness. Each claim is therefore tested in a
 //! separate process of this binary, whose only other threads are the filter's own.
 
+mod every_kind;
+
 use ebbtide::{
     AgePartitioned, Checked, Clock, Durability, Error, Filter, Options, Reader, TimeLimited,
     Timestamp,
@@ -31,8 +33,9 @@ const HANG: Duration = Duration::from_secs(60);
 /// A claim, and its test in an empty directory.
 type Claim = (&'static str, fn(&Path));
 
-const CLAIMS: [Claim; 10] = [
+const CLAIMS: [Claim; 11] = [
     ("an_inherited_handle_refuses_everything_and_is_dropped_without_harm", refuses_everything),
+    ("an_inherited_handle_of_no_kind_reads_the_image", every_kind::reads_nothing),
     ("an_inherited_handle_may_be_closed_or_left_behind", closed_or_left),
     ("the_parents_handle_works_while_the_child_lives_and_after", parent_works),
     ("a_parent_that_closes_is_gone_although_its_child_lives", parent_closes),

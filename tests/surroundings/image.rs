@@ -5,6 +5,7 @@ use ebbtide::inspect;
 use ebbtide::{AgePartitioned, BankPlace, Bloom, Filter, ImagePlace, Keep, Options, Reader};
 use ebbtide::{Error, Fingerprint, Timestamp};
 use ebbtide_testkit::child::{self, Child};
+use ebbtide_testkit::mount::mounted;
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -177,6 +178,45 @@ fn a_named_directory_holds_the_image_without_a_name() {
     fs::remove_dir(&there).expect("it is empty");
     let error = Filter::<AgePartitioned>::open(&dir, named).expect_err("there is no directory");
     assert!(error.to_string().contains("there"), "{error}");
+}
+
+/// The space of the image is not that of the log, which is left alone.
+#[test]
+fn without_space_where_the_image_is_to_lie_no_log_is_removed() {
+    mounted(&["-t", "tmpfs", "-o", "size=1m", "tmpfs"], |there| {
+        let home = tempfile::tempdir().expect("a directory");
+        let dir = home.path().join("filter");
+        let kept = options().segment_bytes(64 << 10).keep_log(Keep::Bytes(1 << 30));
+        let filter = Filter::create(&dir, Bloom::capacity(KEYS), kept).expect("a filter");
+        for round in 0..4_u64 {
+            for key in 0..FILLED / 4 {
+                filter.insert((round << 32 | key).to_le_bytes()).expect("an insert");
+            }
+            filter.checkpoint().expect("a snapshot");
+        }
+        let from = |filter: &Filter<Bloom>| filter.stat().expect("figures").kept_log_from;
+        assert_eq!(from(&filter), Some(0));
+        drop(filter);
+        let before = names(&dir);
+        let small = options().image(ImagePlace::Directory(there.to_path_buf()));
+        let error = Filter::<Bloom>::open(&dir, small.clone()).expect_err("1.8 MB in one");
+        assert!(!error.is_full() && error.to_string().contains("image"), "{error}");
+        assert_eq!(names(&dir), before);
+        let filter = Filter::<Bloom>::open(&dir, options()).expect("in memory");
+        assert_eq!(from(&filter), Some(0));
+        drop(filter);
+
+        // A filter that is altered grows beyond the space.
+        let dir = home.path().join("altered");
+        let kept = small.keep_log(Keep::Bytes(1 << 30));
+        let filter = Filter::create(&dir, Bloom::capacity(KEYS / 10), kept).expect("180 kB");
+        filter.insert("a").expect("an insert");
+        let larger = Bloom::capacity(KEYS);
+        let error = filter.alter(larger, Unlogged::Refuse).expect_err("1.8 MB");
+        assert!(!error.is_full(), "{error}");
+        filter.insert("b").expect("an insert");
+        assert_eq!(filter.stat().expect("figures").inserts, 2);
+    });
 }
 
 #[test]

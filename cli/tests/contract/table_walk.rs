@@ -65,14 +65,12 @@ struct Walk {
     copying: Option<usize>,
     /// Whether the next run is given the rotated files, too.
     gives_all: bool,
-    /// The state at an earlier moment, and whether no run has succeeded since it was restored.
+    /// The state at an earlier moment.
     saved: Option<PathBuf>,
-    is_restored: bool,
     /// What has happened, for the report of a failure.
     story: Vec<String>,
-    /// Options of the next run, which refusals have asked for; the files that it leaves out.
+    /// Options of the next run, which refusals have asked for.
     options: Vec<&'static str>,
-    leaves_out: Vec<String>,
     refused: u64,
     killed: u64,
 }
@@ -100,10 +98,8 @@ impl Walk {
             copying: None,
             gives_all: false,
             saved: None,
-            is_restored: false,
             story: Vec::new(),
             options: Vec::new(),
-            leaves_out: Vec::new(),
             refused: 0,
             killed: 0,
         };
@@ -392,7 +388,6 @@ impl Walk {
         self.tell("restore the state");
         fs::remove_dir_all(self.at("state")).expect("removed");
         copy(&saved, &self.at("state"));
-        self.is_restored = true;
         // What runs after it had read may be missing.
     }
 
@@ -412,9 +407,6 @@ impl Walk {
         let path = |name: &str| self.at(name).to_str().expect("UTF-8").to_owned();
         all.extend(["--state".to_owned(), path("state"), "--output".to_owned(), path("out")]);
         all.extend(complete.then(|| "--complete".to_owned()));
-        all.extend(
-            self.leaves_out.iter().flat_map(|file| ["--leave-out".to_owned(), file.clone()]),
-        );
         all.extend(inputs.unwrap_or_else(|| {
             let spelled = |name: &String| if self.is_bare { name.clone() } else { path(name) };
             self.names().iter().map(spelled).collect()
@@ -493,7 +485,7 @@ impl Walk {
         let (mut inputs, mut refusals) = (None, Vec::new());
         // Of strange names nothing else shows which were given once.
         self.gives_all = self.chance(4) || complete && self.manner == Manner::Strange;
-        (self.options, self.leaves_out) = (Vec::new(), Vec::new());
+        self.options.clear();
         for _ in 0..8 {
             let mut arguments = self.arguments(inputs.clone(), complete);
             arguments.extend(self.options.iter().map(|&option| option.to_owned()));
@@ -504,7 +496,6 @@ impl Walk {
                 stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
             };
             if outcome.code == Some(0) {
-                self.is_restored = false;
                 self.tell(format!("run: {}", outcome.stderr.trim_end()));
                 return;
             }
@@ -526,20 +517,16 @@ impl Walk {
         }
         let says = |part: &str| sentence.contains(part);
         let is_missing = says("put it back") || says("put the file with its earlier content");
-        // What is gone may come back later, too. An earlier state has not read what looks like a
-        // copy then.
-        let waits = self.manner != Manner::Strange && !self.is_restored && self.chance(3);
+        // What is gone may come back later, too.
+        let waits = self.manner != Manner::Strange && self.chance(3);
         if is_missing && !self.removed.is_empty() && !waits {
             self.put_back();
         } else if says("expected the 0 bytes that were written") {
             fs::write(self.at("out"), "").expect("space");
         } else if says("--accept-missing") {
-            // Everything is there: a copy of too few bytes, or not at all.
+            // Everything is there, or comes back. No copy is left out: each holds all that its log
+            // had when it was truncated.
             self.options = vec!["--accept-missing"];
-            if let Some((_, options)) = sentence.split_once("give --accept-missing --leave-out ") {
-                let words = options.trim_end().split(" --leave-out ");
-                self.leaves_out.extend(words.map(str::to_owned));
-            }
         } else if says("or give --new-input") && self.manner == Manner::Headed {
             self.options.push("--new-input");
         } else if !says("run again") {

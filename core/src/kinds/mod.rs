@@ -28,6 +28,8 @@ pub mod dynamic_count;
 pub mod fingerprint;
 pub mod importance;
 pub mod kept;
+#[cfg(test)]
+mod measured_rates;
 mod memory_limit;
 mod run_evidence;
 pub mod spec;

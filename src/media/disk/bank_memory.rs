@@ -31,7 +31,9 @@ use crate::media::{
 use crate::platform::fork::Unshared;
 use crate::platform::system;
 use crate::primitives::mutex::Mutex;
-use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags, fchmod, fcntl_add_seals, memfd_create};
+use rustix::fs::{
+    MemfdFlags, Mode, OFlags, SealFlags, fchmod, fcntl_add_seals, fstat, memfd_create,
+};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
@@ -68,6 +70,37 @@ struct UnnamedFile {
     file: Arc<Unshared>,
     identity: UnnamedId,
     place: BankPlace,
+    room: Room,
+}
+
+/// Where the space of the file comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Room {
+    /// From the disk of the log: what is removed there makes room for the image.
+    OfLog,
+    /// From memory, or from another disk.
+    Elsewhere,
+}
+
+impl Room {
+    fn of(directory: &Directory, file: &File) -> io::Result<Self> {
+        let is_same = fstat(file)?.st_dev == fstat(directory.descriptor()?)?.st_dev;
+        Ok(if is_same { Self::OfLog } else { Self::Elsewhere })
+    }
+
+    /// Returns the error of an operation on the file. A disk that is full elsewhere must not look
+    /// like a full disk of the log, of which parts would be removed for it.
+    fn error(self, error: io::Error) -> io::Error {
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+                if self == Self::Elsewhere =>
+            {
+                let sentence = format!("no space where the image lies ({error}); {REMEDY}");
+                io::Error::new(io::ErrorKind::OutOfMemory, sentence)
+            }
+            _ => error,
+        }
+    }
 }
 
 /// Creates the file for the banks of an image that may take `bytes`. `None` if they shall lie in
@@ -118,11 +151,8 @@ fn make(
     let file = opened.file()?;
     // Whoever may open `live` may open it, and by the same right, also when its creator has gone.
     directory.adopt(file)?;
-    let mut nonce = [0; 16];
-    system::random(&mut nonce)?;
-    file.set_len(FIRST_BANK)?;
-    file.write_all_at(&nonce, 0)?;
-    file.write_all_at(&FIRST_BANK.to_le_bytes(), END)?;
+    let room = Room::of(directory, file)?;
+    begin(file).map_err(|error| room.error(error))?;
     let place = match place {
         Some(ImagePlace::Directory(_)) if system::reads_fill_holes(file)? => {
             BankPlace::MemoryDirectory
@@ -131,7 +161,17 @@ fn make(
         _ => BankPlace::Memory,
     };
     let identity = identity(file)?;
-    Ok(Some(UnnamedFile { directory: directory.clone(), file: Arc::new(opened), identity, place }))
+    let (directory, file) = (directory.clone(), Arc::new(opened));
+    Ok(Some(UnnamedFile { directory, file, identity, place, room }))
+}
+
+/// Writes the head of a new file.
+fn begin(file: &File) -> io::Result<()> {
+    let mut nonce = [0; 16];
+    system::random(&mut nonce)?;
+    file.set_len(FIRST_BANK)?;
+    file.write_all_at(&nonce, 0)?;
+    file.write_all_at(&FIRST_BANK.to_le_bytes(), END)
 }
 
 /// Returns whether the system has no memory without a mount, or a filter of system calls refuses
@@ -203,7 +243,8 @@ impl UnnamedFile {
             (true, _) => BankPlace::MemoryDirectory,
             (false, _) => BankPlace::DiskDirectory,
         };
-        Ok(Self { directory: directory.clone(), file: Arc::new(opened), identity, place })
+        let room = Room::of(directory, file)?;
+        Ok(Self { directory: directory.clone(), file: Arc::new(opened), identity, place, room })
     }
 
     fn number(&self, at: u64) -> io::Result<u64> {
@@ -233,20 +274,20 @@ impl UnnamedFile {
     /// Fails if memory does not have this many bytes more, before any of them is touched: a process
     /// that takes more than there is would be killed.
     fn check_memory(&self, bytes: u64) -> io::Result<()> {
-        if self.place == BankPlace::DiskDirectory || bytes < COMPARED {
+        if bytes < COMPARED {
+            return Ok(());
+        }
+        if self.place != BankPlace::Memory && space::is_beyond_space(self.file.file()?, bytes) {
+            return Err(self.room.error(io::ErrorKind::StorageFull.into()));
+        }
+        if self.place == BankPlace::DiskDirectory {
             return Ok(());
         }
         available::check(bytes, REMEDY)
     }
-}
 
-impl BankStore for UnnamedFile {
-    fn path(&self, bank: u32) -> PathBuf {
-        self.directory.path().join(format!("live (bank {bank})"))
-    }
-
-    fn create(&self, bank: u32, bytes: u64, allocated: u64) -> io::Result<Box<dyn MediaFile>> {
-        self.check_memory(allocated)?;
+    /// Makes the part of a new bank.
+    fn new_part(&self, bank: u32, bytes: u64, allocated: u64) -> io::Result<Part> {
         let file = self.file.file()?;
         let unit = if bytes < HUGE_PAGE { page_bytes() } else { HUGE_PAGE };
         let start = self.number(END)?.next_multiple_of(unit);
@@ -259,24 +300,34 @@ impl BankStore for UnnamedFile {
         }
         file.set_len(end)?;
         let entry = Entry { start, bytes };
-        let part =
-            Part { file: self.file.clone(), entry, place: self.place, mapped: Mutex::default() };
-        let part = part.with_space(allocated).inspect_err(|_| {
+        let part = self.part(entry).with_space(allocated).inspect_err(|_| {
             // The first error is the one to report.
             let _ = space::free(file, start..end);
         })?;
         self.set_entry(bank, Some(entry))?;
+        Ok(part)
+    }
+
+    fn part(&self, entry: Entry) -> Part {
+        let (place, room) = (self.place, self.room);
+        Part { file: self.file.clone(), entry, place, room, mapped: Mutex::default() }
+    }
+}
+
+impl BankStore for UnnamedFile {
+    fn path(&self, bank: u32) -> PathBuf {
+        self.directory.path().join(format!("live (bank {bank})"))
+    }
+
+    fn create(&self, bank: u32, bytes: u64, allocated: u64) -> io::Result<Box<dyn MediaFile>> {
+        self.check_memory(allocated)?;
+        let part = self.new_part(bank, bytes, allocated).map_err(|error| self.room.error(error))?;
         Ok(Box::new(part))
     }
 
     fn open(&self, bank: u32, _access: Access) -> io::Result<Box<dyn MediaFile>> {
         let entry = self.entry(bank)?.ok_or(io::ErrorKind::NotFound)?;
-        Ok(Box::new(Part {
-            file: self.file.clone(),
-            entry,
-            place: self.place,
-            mapped: Mutex::default(),
-        }))
+        Ok(Box::new(self.part(entry)))
     }
 
     fn remove(&self, bank: u32, others: &[u32]) -> io::Result<()> {
@@ -332,6 +383,7 @@ struct Part {
     file: Arc<Unshared>,
     entry: Entry,
     place: BankPlace,
+    room: Room,
     /// Its pages are present in it, huge if the system allows that.
     mapped: Mutex<Option<DiskMapping>>,
 }
@@ -394,7 +446,8 @@ impl MediaFile for Part {
         let page = page_bytes();
         let end = bytes.end.next_multiple_of(page);
         let first = bytes.start / page * page;
-        Ok(allocate(self.file.file()?, start + first..start + end)?)
+        let done = allocate(self.file.file()?, start + first..start + end);
+        done.map_err(|error| self.room.error(error.into()))
     }
 
     fn free(&self, bytes: Range<u64>) -> io::Result<()> {
