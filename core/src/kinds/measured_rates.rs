@@ -62,10 +62,10 @@ const RATES: [f64; 4] = [0.4, 0.05, 0.01, 0.001];
 /// The moments at which a filter that forgets is asked, within a window.
 const MOMENTS: u64 = 8;
 /// The answers that are counted, and the wrong ones among them that are enough.
-const MOST_ANSWERS: f64 = 200_000.0;
-const ENOUGH_WRONG: f64 = 400.0;
+const MOST_ANSWERS: f64 = 100_000.0;
+const ENOUGH_WRONG: f64 = 300.0;
 /// Filters of the same parameters: where the few cells of a small one lie, is chance.
-const FILTERS: u64 = 60;
+const FILTERS: u64 = 30;
 
 /// Beyond what chance explains, what a rate may be above the one that was asked for.
 const TOLERANCE: f64 = 1.1;
@@ -80,7 +80,7 @@ struct Measured {
     planned: f64,
 }
 
-/// A spec, and how many keys fill it, that come so many microseconds apart.
+/// A spec, and how many keys fill it, that come at this distance.
 struct Case {
     text: String,
     fill: Fill,
@@ -104,13 +104,13 @@ impl Case {
         Self { text: format!("{kind} {sized}"), fill, keys, apart, asked }
     }
 
-    /// Counts the wrong answers among so many.
+    /// Counts the wrong ones among this many answers.
     fn measure(&self, answers: f64) -> Measured {
         let spec: Any = self.text.parse().expect("a spec");
         let kind = spec.kind().unwrap_or_else(|error| panic!("{}: {error}", self.text));
         let forgets = matches!(self.fill, Fill::Items | Fill::Seconds);
         let moments = if forgets { MOMENTS } else { 1 };
-        let filters = FILTERS.min(600_000 / self.keys).max(4);
+        let filters = FILTERS.min(100_000 / self.keys).max(4);
         let each = (answers / (filters * moments) as f64).ceil() as u64;
         let (mut rates, mut estimated, mut planned) = (Vec::new(), 0.0, 0.0);
         for seed in 0..filters {
