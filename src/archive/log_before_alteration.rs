@@ -4,7 +4,7 @@
 //! So the files of the log before are recognised, and so are those of an alteration that did not
 //! come to its end.
 
-use crate::archive::revisions::Revisions;
+use crate::archive::revisions::{Revision, Revisions};
 use crate::archive::{keep_setting, kept_files};
 use crate::clock::Timestamp;
 use crate::error::Result;
@@ -73,10 +73,23 @@ pub fn put_away(
 ) -> Result<()> {
     let listing = Listing::of_filter(media, meta.log_uuid)?;
     let files = left(media, meta, &listing)?;
-    match keep {
-        Keep::Nothing => remove_for_good(media, files, numbers),
-        _ => kept_files::keep(media, &files, second, &listing),
+    if keep == Keep::Nothing || files.is_empty() {
+        return remove_for_good(media, files, numbers);
     }
+    let known = Revisions::read(media, meta)?.readable;
+    let (ahead, files): (Vec<_>, Vec<_>) =
+        files.into_iter().partition(|file| is_ahead(media, &known, *file));
+    remove_for_good(media, ahead, numbers)?;
+    kept_files::keep(media, &files, second, &listing)
+}
+
+/// Returns whether a file is a segment that was allocated ahead, behind the last record of its log.
+/// Kept, it would lie between that log and the one after it.
+fn is_ahead(media: &dyn Media, known: &[Revision], file: FileName) -> bool {
+    let FileName::Segment { first, .. } = file else { return false };
+    let log = owner(media, &file.to_string());
+    let is_its = |revision: &&Revision| Some(revision.meta.log_uuid) == log;
+    known.iter().find(is_its).and_then(|revision| revision.end).is_some_and(|end| first >= end)
 }
 
 /// Returns the files of the log from before alterations that were not put away, by the kept files
@@ -127,5 +140,43 @@ pub fn remove_oldest(
             Ok(true)
         }
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::media::{Access, Memory};
+    use crate::wal::segment::{Segment, SegmentHeader};
+
+    #[test]
+    fn segments_that_the_former_log_had_allocated_ahead_are_removed_and_the_others_kept() {
+        let memory = Memory::new();
+        memory.make().expect("a directory");
+        let former = crate::meta::sample(7);
+        let present = Meta { log_uuid: next_log(7, 1), ..former.clone() };
+        // The former log ended with record 200, before an alteration.
+        let bytes = former.encode();
+        let kept = FileName::KeptMeta { since: 5, until: 201 }.to_string();
+        memory
+            .create(&kept, bytes.len() as u64)
+            .and_then(|file| file.write_at(&bytes, 0))
+            .expect("space");
+        let segment = |uuid, first| {
+            let timeline_start = if uuid == 7 { 1 } else { first };
+            let header = SegmentHeader { uuid, timeline: 1, timeline_start, first, capacity: 100 };
+            drop(Segment::create(&memory, header, first).expect("space"));
+            let name = FileName::Segment { timeline: 1, first }.to_string();
+            assert!(memory.open(&name, Access::Read).is_ok(), "{name}");
+        };
+        for first in [1, 101, 201, 301] {
+            segment(7, first);
+        }
+        put_away(&memory, &present, (Keep::Bytes(1 << 30), 9), 50..).expect("space");
+        let listing = Listing::read(&memory).expect("a directory");
+        let firsts: Vec<u64> = listing.kept_segments.iter().map(|kept| kept.first).collect();
+        assert_eq!(firsts, [1, 101]);
+        let left = Listing::of_filter(&memory, present.log_uuid).expect("a directory");
+        assert!(left.segments.is_empty() && left.others.is_empty(), "{left:?}");
     }
 }

@@ -218,8 +218,17 @@ impl Reclaim {
         if keep == Keep::Nothing {
             remove_for_good(media, superfluous.iter().copied(), numbers())?;
         } else {
-            kept_files::keep(media, superfluous, second, listing)?;
-            files += superfluous.len();
+            let mut kept = kept_files::keep(media, superfluous, second, listing);
+            // The disk takes no further name. What is kept goes first, because it is older.
+            while kept.as_ref().is_err_and(Error::is_full) && self.shared.remove_oldest_kept()? {
+                kept = kept_files::keep(media, superfluous, second, &self.list()?);
+            }
+            match kept {
+                Err(error) if error.is_full() => {
+                    remove_for_good(media, superfluous.iter().copied(), numbers())?;
+                }
+                kept => kept.map(|()| files += superfluous.len())?,
+            }
         }
         // Whoever altered the filter may have failed to put the log from before away. As long as
         // that is so, what is kept of it stays: the archive does not see the rest.

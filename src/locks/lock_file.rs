@@ -238,6 +238,8 @@ impl Sessions {
     /// The system's error.
     pub fn take_registered(&self, mut register: impl FnMut(u16)) -> Result<Option<u16>> {
         if let Some(own) = self.own() {
+            // For an image that was found instead of the one that it was taken for.
+            register(own);
             return Ok(Some(own));
         }
         for slot in 0..SLOTS {

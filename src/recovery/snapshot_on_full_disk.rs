@@ -30,7 +30,17 @@ pub fn write_snapshot(home: &dyn Media, meta: &Meta, state: &Recovered, number: 
     let start = state.prefix.stop;
     let name = FileName::Snapshot { start }.to_string();
     let written = write(home, meta, state, &temporary).and_then(|()| {
-        home.rename(&temporary, &name)?;
+        match home.rename_new(&temporary, &name) {
+            // A sound one stays: replaced, a power cut might bring its name back without its
+            // blocks (see [`removal`](crate::recovery::removal)).
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                match load_alone(home, meta, start) {
+                    Ok(_) => home.remove(&temporary)?,
+                    Err(_) => home.rename(&temporary, &name)?,
+                }
+            }
+            named => named?,
+        }
         home.sync()
     });
     if let Err(error) = written {
@@ -62,10 +72,41 @@ fn write(home: &dyn Media, meta: &Meta, state: &Recovered, temporary: &str) -> i
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::media::Memory;
+    use crate::media::{Access, Memory};
     use crate::recovery::{KnownExtent, rebuild_in_memory};
     use crate::{Bloom, Filter, Options};
     use std::sync::Arc;
+
+    /// A power cut before the directory's sync could bring the name back, and the blocks of the
+    /// file that it stood for were free by then.
+    #[test]
+    fn a_sound_snapshot_of_the_same_state_is_not_replaced() {
+        for is_damaged in [false, true] {
+            let media = Arc::new(Memory::new());
+            let options = Options::new().background(false);
+            let filter = Filter::create_on(media.clone(), Bloom::capacity(1000), options);
+            let filter = filter.expect("a filter");
+            assert!(filter.insert("key").expect("an insert"));
+            let shared = &filter.engine().shared;
+            shared.header().status().retire();
+            let (meta, home): (_, &dyn Media) = (&shared.meta, &*media);
+            let rebuilt = || {
+                rebuild_in_memory(home, meta, KnownExtent::Nothing, &|| ()).expect("sound files")
+            };
+            write_snapshot(home, meta, &rebuilt(), 90).expect("space");
+            let state = rebuilt();
+            let start = state.prefix.stop;
+            let name = FileName::Snapshot { start }.to_string();
+            let file = || home.open(&name, Access::Write).expect("it is there");
+            let before = file().identity().expect("a number");
+            if is_damaged {
+                file().write_at(&[0; 8], 64).expect("a write");
+            }
+            write_snapshot(home, meta, &state, 90).expect("space");
+            assert_eq!(file().identity().expect("a number") == before, !is_damaged);
+            load_alone(home, meta, start).expect("a sound one");
+        }
+    }
 
     #[test]
     fn a_snapshot_in_the_space_of_the_log_removes_no_image() {

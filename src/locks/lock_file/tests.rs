@@ -54,6 +54,21 @@ fn two_handles_get_different_slots() {
     });
 }
 
+/// An opener that finds another image instead of the one that it took its slot for has no
+/// incarnation there.
+#[test]
+fn a_slot_is_registered_again_when_it_is_asked_for_again() {
+    on_every_medium(|media| {
+        let (slots, mut registered) = (open(media), Vec::new());
+        drop(taken(media));
+        for _ in 0..2 {
+            let own = slots.take_registered(|slot| registered.push(slot)).expect("no error");
+            assert_eq!(own, Some(0));
+        }
+        assert_eq!(registered, [0, 0]);
+    });
+}
+
 #[test]
 fn all_slots_can_be_taken_and_one_more_is_refused() {
     on_every_medium(|media| {
