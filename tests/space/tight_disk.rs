@@ -300,6 +300,27 @@ fn threads_write_without_limit_on_a_disk_of_five_times_the_memory() {
     mounted(&tmpfs, |place| on_tight_disk(&place.join("filter")));
 }
 
+/// On a tmpfs each name takes of the limit of files.
+#[test]
+fn where_the_disk_refuses_names_what_recovery_does_not_need_goes_before_an_insert_fails() {
+    for names in 8..20 {
+        let limit = format!("size=16m,nr_inodes={names}");
+        mounted(&["-t", "tmpfs", "-o", &limit, "tmpfs"], |place| {
+            let kept = options().keep_log(Keep::Bytes(1 << 30)).segment_bytes(4 << 10);
+            let created = Filter::create(place.join("filter"), spec(), kept);
+            let (Ok(filter), 12..) = (created, names) else { return };
+            for round in 0..30 {
+                insert(&filter, round * 100..(round + 1) * 100);
+                filter.checkpoint().unwrap_or_else(|error| panic!("{names} {round}: {error}"));
+            }
+            let before = digest(&filter);
+            drop(filter);
+            let filter = Filter::<Any>::open(place.join("filter"), options()).expect("room");
+            assert_eq!(digest(&filter).value, before.value, "{names} names");
+        });
+    }
+}
+
 fn on_tight_disk(home: &std::path::Path) {
     const MEMORY: u64 = 1_600_000;
     let options = Options::new().hash_seed(7).segment_bytes(128 << 10).checkpoint_bytes(MEMORY);
