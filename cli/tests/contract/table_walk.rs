@@ -61,6 +61,8 @@ struct Walk {
     half: [String; 2],
     /// Removed files, with their content and the time of its last change.
     removed: Vec<(String, Vec<u8>, SystemTime)>,
+    /// The bytes of each live log that a run has read for certain.
+    read: [u64; 2],
     /// The log of which a copy is being made, which is truncated then.
     copying: Option<usize>,
     /// Whether the next run is given the rotated files, too.
@@ -95,6 +97,7 @@ impl Walk {
             written: BTreeSet::new(),
             half: Default::default(),
             removed: Vec::new(),
+            read: [0; 2],
             copying: None,
             gives_all: false,
             saved: None,
@@ -108,6 +111,7 @@ impl Walk {
     }
 
     fn begin(&mut self, log: usize) {
+        self.read[log] = 0;
         let is_headed = self.manner == Manner::Headed;
         fs::write(self.at(LOGS[log]), if is_headed { HEADER } else { "" }).expect("a log");
         if is_headed {
@@ -291,9 +295,13 @@ impl Walk {
         }
     }
 
-    /// Replaces a live log by another file; the content comes back as a rotated file.
+    /// Replaces a live log by another file; the content comes back as a rotated file. Nothing shows
+    /// that, if no more was read of it than what all begin with.
     fn replace(&mut self, log: usize) {
         self.finish_copy();
+        if self.read[log] <= HEADER.len() as u64 {
+            return self.write(log, 9);
+        }
         self.tell(format!("replace {}", LOGS[log]));
         let content = fs::read(self.at(LOGS[log])).expect("a log");
         let (in_place, written) = (self.chance(2), self.written_at(LOGS[log]));
@@ -496,6 +504,8 @@ impl Walk {
                 stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
             };
             if outcome.code == Some(0) {
+                let bytes = |name| fs::metadata(self.at(name)).map_or(0, |found| found.len());
+                self.read = LOGS.map(bytes);
                 self.tell(format!("run: {}", outcome.stderr.trim_end()));
                 return;
             }
