@@ -12,13 +12,41 @@ use std::time::Duration;
 /// The greatest number of seconds of a time or a duration: more than 30,000 years.
 const MOST_SECONDS: f64 = 1e12;
 
+/// Microseconds of a second.
+const MICROS: u64 = 1_000_000;
+
 /// Returns a number of seconds, if the object is a number.
 fn seconds(value: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
     let is_number = value.is_instance_of::<PyFloat>() || value.is_instance_of::<PyInt>();
     if value.is_instance_of::<PyBool>() || !is_number && !value.hasattr("__float__")? {
         return Ok(None);
     }
+    if !is_number && has_unit(value)? {
+        return Ok(None);
+    }
     value.extract::<f64>().map(Some)
+}
+
+/// Returns whether an object is a `timedelta64` or `datetime64` of numpy: the number that it has as
+/// a float is one of its own unit.
+fn has_unit(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let Some(dtype) = value.getattr_opt("dtype")? else { return Ok(false) };
+    let Some(kind) = dtype.getattr_opt("kind")? else { return Ok(false) };
+    Ok(kind.extract::<&str>().is_ok_and(|kind| kind == "m" || kind == "M"))
+}
+
+/// Returns a `timedelta64` of numpy, if the object is one.
+fn numpy_duration(name: &'static str, value: &Bound<'_, PyAny>) -> PyResult<Option<Duration>> {
+    let py = value.py();
+    let specs = py.import("ebbtide._specs")?;
+    let micros = specs.getattr("numpy_micros")?.call1((value, name))?;
+    if micros.is_none() {
+        return Ok(None);
+    }
+    let found =
+        micros.extract::<u64>().ok().filter(|&micros| micros <= MOST_SECONDS as u64 * MICROS);
+    let refused = || wrong_value(py, name, "a duration of zero or more", &value.to_string());
+    found.map(|micros| Some(Duration::from_micros(micros))).ok_or_else(refused)
 }
 
 /// Returns a time: a `datetime` with a zone, or seconds since the Unix epoch.
@@ -101,8 +129,11 @@ pub fn duration(name: &'static str, value: &Bound<'_, PyAny>) -> PyResult<Durati
         });
     }
     let seconds = match value.cast::<PyDelta>() {
-        Ok(delta) => delta.call_method0("total_seconds")?.extract::<f64>()?,
-        Err(_) => seconds(value)?.ok_or_else(|| wrong_type(name, EXPECTED, value))?,
+        Ok(delta) => Some(delta.call_method0("total_seconds")?.extract::<f64>()?),
+        Err(_) => seconds(value)?,
+    };
+    let Some(seconds) = seconds else {
+        return numpy_duration(name, value)?.ok_or_else(|| wrong_type(name, EXPECTED, value));
     };
     if !(0.0..=MOST_SECONDS).contains(&seconds) {
         return Err(wrong_value(py, name, EXPECTED, &seconds.to_string()));

@@ -120,6 +120,61 @@ def test_wrong_times_are_refused(path: str) -> None:
         assert "a" not in seen
 
 
+def test_durations_of_numpy_count_in_their_own_unit(path: str) -> None:
+    hour = numpy.timedelta64(1, "h")
+    for unit in ("m", "s", "ms", "us", "ns", "10s"):
+        found = ebbtide.Fingerprint(window=hour.astype(f"m8[{unit}]"))
+        assert found.window == timedelta(hours=1), unit
+        assert str(found) == "fingerprint window=3600000000us", unit
+    for spec, days in ((numpy.timedelta64(2, "W"), 14), (numpy.timedelta64(3, "D"), 3)):
+        assert ebbtide.TimeLimited(spec).window == timedelta(days=days)
+    assert ebbtide.TimeLimited(numpy.array(1, "m8[s]")).window == timedelta(seconds=1)
+    now = 1_700_000_000.0
+    second: Any = numpy.timedelta64(1, "s").astype("m8[ns]")
+    with ebbtide.open(path, ebbtide.TimeLimited(hour), max_lead=2 * hour) as seen:
+        assert seen.parameters["window"] == "3600000000"
+        assert seen.stat().max_lead == timedelta(hours=2)
+        seen.insert("b", time=now, durability=second)
+        seen.insert("c", time=now + 600)
+        assert seen.seen_within("c", second, time=now + 600)
+        assert not seen.seen_within("b", second, time=now + 600)
+        with seen.claim("a", lease=hour.astype("m8[ms]")):
+            claim = seen.claims()[0]
+            assert claim.age + claim.remaining <= timedelta(hours=1)
+            assert claim.remaining > timedelta(minutes=50)
+
+
+def test_durations_of_numpy_without_a_length_are_refused_with_what_to_give(path: str) -> None:
+    wrong: list[tuple[type[Exception], Any]] = [
+        (TypeError, numpy.timedelta64(1, "Y")),
+        (TypeError, numpy.timedelta64(1, "M")),
+        (TypeError, numpy.timedelta64(600)),
+        (TypeError, numpy.timedelta64("NaT")),
+        (TypeError, numpy.timedelta64("NaT", "s")),
+        (TypeError, numpy.datetime64(600_000_000_000, "ns")),
+        (TypeError, numpy.datetime64("2026-01-01")),
+        (ValueError, numpy.timedelta64(2**62, "W")),
+    ]
+    with ebbtide.open(path, ebbtide.TimeLimited("10m")) as seen:
+        for kind, value in [*wrong, (ValueError, numpy.timedelta64(-1, "s"))]:
+            calls: list[Callable[[], object]] = [
+                lambda: ebbtide.plan(ebbtide.TimeLimited(value)),
+                lambda: seen.seen_within("a", value),
+                lambda: seen.claim("a", lease=value),
+                lambda: seen.insert("a", durability=value),
+            ]
+            for number, call in enumerate(calls):
+                with pytest.raises(kind) as raised:
+                    call()
+                    pytest.fail(f"number {number} accepted {value!r}")
+                if kind is TypeError:
+                    assert "such as numpy.timedelta64(600, 's')" in str(raised.value)
+        for time in (numpy.datetime64(1_700_000_000, "ns"), numpy.timedelta64(1_700_000_000, "s")):
+            with pytest.raises(TypeError, match="time: expected a datetime"):
+                seen.insert("a", time=time)  # type: ignore[arg-type]
+        assert seen.stat().inserts == 0 and not seen.claims()
+
+
 def test_wrong_settings_of_calls_are_refused(path: str) -> None:
     with ebbtide.open(path, ebbtide.Counting(1000)) as counts:
         wrong: list[tuple[type[Exception], Callable[[], object]]] = [

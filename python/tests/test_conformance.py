@@ -7,7 +7,7 @@ import dataclasses
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +162,54 @@ def test_only_new_yields_each_item_once_in_order_whatever_the_batch(tmp_path: Pa
             new = list(seen.only_new(items, key=lambda item: item[0], batch=batch))
             assert new == items[:70]
             assert list(seen.only_new(["key 1", "other"], since="last-accepted")) == ["other"]
+
+
+def test_only_new_yields_what_was_taken_before_an_error(tmp_path: Path) -> None:
+    def broken() -> Iterator[str]:
+        yield from ("a", "a", "b")
+        raise OSError("the source is gone")
+
+    def interrupted() -> Iterator[str]:
+        yield "a"
+        raise KeyboardInterrupt
+
+    def first(item: str) -> str:
+        if item == "c":
+            raise LookupError(item)
+        return item
+
+    sources: list[tuple[type[BaseException], Callable[[], Iterable[Any]], Any, list[str]]] = [
+        (OSError, broken, None, ["a", "b"]),
+        (OSError, broken, str.upper, ["a", "b"]),
+        (KeyboardInterrupt, interrupted, None, ["a"]),
+        (LookupError, lambda: iter("abcd"), first, ["a", "b"]),
+        (TypeError, lambda: ["a", "b", 7, "d"], None, ["a", "b"]),
+        (UnicodeEncodeError, lambda: ["a", "\ud800", "d"], None, ["a"]),
+    ]
+    for number, (kind, source, key, expected) in enumerate(sources):
+        for batch in (1, 2, 3, 4, 1024):
+            path = tmp_path / f"{number}-{batch}"
+            with ebbtide.open(path, ebbtide.Bloom(1000, fpr=1e-9)) as seen:
+                found: list[str] = []
+                with pytest.raises(kind):
+                    for item in seen.only_new(source(), key=key, batch=batch):
+                        found.append(item)
+                assert found == expected, (number, batch)
+                assert "d" not in seen and "c" not in seen
+
+
+def test_only_new_yields_all_that_it_remembers_of_a_large_batch_with_an_item_that_is_no_key(
+    tmp_path: Path,
+) -> None:
+    items: list[Any] = [f"{number}" for number in range(70_000)]
+    items[66_000] = 7
+    with ebbtide.open(tmp_path / "f", ebbtide.Bloom(70_000, fpr=1e-9)) as seen:
+        found: list[Any] = []
+        with pytest.raises(TypeError, match="a key is str"):
+            for item in seen.only_new(items, batch=70_000):
+                found.append(item)
+        assert found == items[:66_000]
+        assert seen.stat().inserts == 66_000 and "66001" not in seen
 
 
 def test_only_new_does_not_suppress_an_item_that_is_too_late_to_know(tmp_path: Path) -> None:

@@ -13,6 +13,36 @@ from ._errors import BadParameter
 from ._types import Duration
 
 
+#: Nanoseconds of each unit of numpy that is a duration.
+_NANOSECONDS = {
+    "W": 604_800_000_000_000,
+    "D": 86_400_000_000_000,
+    "h": 3_600_000_000_000,
+    "m": 60_000_000_000,
+    "s": 1_000_000_000,
+    "ms": 1_000_000,
+    "us": 1_000,
+    "ns": 1,
+}
+
+
+def numpy_micros(value: Any, name: str) -> int | None:
+    """Returns a ``numpy.timedelta64`` in microseconds; None if the value is something else."""
+    kind = getattr(getattr(value, "dtype", None), "kind", None)
+    if kind not in ("m", "M"):
+        return None
+    import numpy
+
+    unit, count = numpy.datetime_data(value.dtype)
+    if kind == "M" or unit not in _NANOSECONDS or value != value:
+        raise TypeError(
+            f"{name}: expected a numpy.timedelta64 in weeks, days, hours, minutes, seconds, ms, us "
+            f"or ns, such as numpy.timedelta64(600, 's'), found {value!r}"
+        )
+    # In Python's integers: numpy's own conversion overflows silently.
+    return int(value.astype("i8")) * count * _NANOSECONDS[unit] // 1_000
+
+
 def to_timedelta(value: Duration, name: str) -> timedelta:
     """Returns a duration as a ``timedelta``."""
     if isinstance(value, timedelta):
@@ -22,6 +52,12 @@ def to_timedelta(value: Duration, name: str) -> timedelta:
             return timedelta(microseconds=parse_duration(value))
         except BadParameter as error:
             raise _bad(name, error.expected, repr(value)) from None
+    found = numpy_micros(value, name)
+    if found is not None:
+        try:
+            return timedelta(microseconds=found)
+        except OverflowError:
+            raise _bad(name, "a duration that timedelta can hold", repr(value)) from None
     if isinstance(value, bool) or not hasattr(value, "__float__"):
         raise TypeError(
             f"{name}: expected a timedelta, a number of seconds, or text with a unit such as "
@@ -182,11 +218,13 @@ def _one_window(spec: Fingerprint) -> None:
 class Fingerprint(Spec):
     """A window of the last inserts, or of a time, in the least memory; the kind to begin with.
 
-    ``last`` is for how many further inserts a key stays, or ``window`` for how long; up to a 14th
-    more. ``fpr`` is the false-positive rate (0.001), ``rate`` the new keys a second to begin with.
-    A window of a time grows by the keys that come, up to ``max_memory`` bytes (or a text such as
-    ``"64MiB"``). There no key is lost, but more new keys are reported as present. ``max_load`` is
-    the highest share of slots in use, such as 0.8: inserts a third faster, for a fifth more memory.
+    ``last`` is for how many further inserts a key stays, or ``window`` for how long, and up to one
+    generation more: a 10th to a 36th of the window, by the rate, and a larger part of a window of a
+    few dozen inserts. ``fpr`` is the false-positive rate (0.001), ``rate`` the new keys a second to
+    begin with. A window of a time grows by the keys that come, up to ``max_memory`` bytes (or a
+    text such as ``"64MiB"``). There no key is lost, but more new keys are reported as present.
+    ``max_load`` is the highest share of slots in use, such as 0.8: inserts a third faster, for a
+    fifth more memory.
 
     >>> Fingerprint(window="10m", fpr=0.001)
     Fingerprint(window=datetime.timedelta(seconds=600), fpr=0.001)

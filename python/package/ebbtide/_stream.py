@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from ._types import Key
 
 
+#: The most items of a batch. So many keys of a call are all looked at before one of them is
+#: inserted.
+_MOST = 65_536
+
 #: The answer for a key that is in the window. One that is too late may never have been seen, so its
 #: item is not suppressed, as on the command line.
 _PRESENT = 0
@@ -36,9 +40,51 @@ def _only_new(
     batch: int,
     settings: dict[str, Any],
 ) -> Iterator[Any]:
-    while taken := list(islice(items, batch)):
-        keys = taken if key is None else [key(item) for item in taken]
-        answers = seen.check_and_insert_all(keys, **settings)
+    batch = min(batch, _MOST)
+    while True:
+        taken, keys, failure = _take(items, key, batch)
+        try:
+            answers = seen.check_and_insert_all(keys, **settings)
+        except (TypeError, ValueError):
+            keys, wrong = _keys_before_error(seen, keys)
+            if wrong is None:
+                raise
+            failure = wrong
+            answers = seen.check_and_insert_all(keys, **settings)
         for item, answer in zip(taken, answers):
             if answer != _PRESENT:
                 yield item
+        if failure is not None:
+            try:
+                raise failure
+            finally:
+                del failure  # Its traceback has this frame.
+        if len(taken) < batch:
+            return
+
+
+def _take(
+    items: Iterator[Any], key: Callable[[Any], Key] | None, most: int
+) -> tuple[list[Any], list[Any], BaseException | None]:
+    """Returns the next items, their keys, and the error that ended them. What was taken before it
+    is handled first: nobody could take it again."""
+    taken: list[Any] = []
+    keys: list[Any] = taken if key is None else []
+    try:
+        for item in islice(items, most):
+            taken.append(item)
+            if key is not None:
+                keys.append(key(item))
+    except BaseException as error:
+        return taken, keys, error
+    return taken, keys, None
+
+
+def _keys_before_error(seen: Filter, keys: list[Any]) -> tuple[list[Any], Exception | None]:
+    """Returns the keys before the first that is none, and its error."""
+    for at, key in enumerate(keys):
+        try:
+            seen.key_hash(key)
+        except (TypeError, ValueError) as error:
+            return keys[:at], error
+    return keys, None
