@@ -64,6 +64,7 @@ impl Command for Reserve {
             call.ok();
             return Ok(());
         }
+        check_seed(asked.hash.unwrap_or_else(config::key_hash), asked.seed)?;
         let machine = machine(call, kind, &options, asked.seed)?;
         store(call, &mut slot, machine);
         call.ok();
@@ -212,6 +213,17 @@ fn asked(call: &Call<'_>) -> Result<Asked, Failure> {
     Ok(asked)
 }
 
+/// Checks that a hash takes all bits of a seed.
+fn check_seed(function: KeyHash, seed: Option<u128>) -> Outcome {
+    match (function, seed) {
+        (KeyHash::Fast, Some(seed)) if u64::try_from(seed).is_err() => Err(Failure::new(
+            "PARAMETER",
+            "SEED: HASH fast takes a number below 2^64, HASH keyed one of 128 bits",
+        )),
+        _ => Ok(()),
+    }
+}
+
 fn hash_named(word: &[u8]) -> Result<KeyHash, Failure> {
     match word {
         _ if is(word, "fast") => Ok(KeyHash::Fast),
@@ -269,6 +281,7 @@ fn compare(asked: &Asked, kind: &dyn Kind, there: &Machine) -> Outcome {
         let name = |hash| if hash == KeyHash::Fast { "fast" } else { "keyed" };
         same("hash", name(hash), name(has.hasher.function()))?;
     }
+    check_seed(has.hasher.function(), asked.seed)?;
     if let Some(seed) = asked.seed {
         let given = ebbtide_core::hash::KeyHasher::new(has.hasher.function(), seed);
         if given.secret() != has.hasher.secret() {

@@ -311,6 +311,32 @@ fn reserving_again_is_accepted_if_it_is_the_same() {
     });
 }
 
+#[test]
+fn the_fast_hash_refuses_a_seed_of_which_it_would_drop_bits() {
+    with_server("", |server| {
+        let (fits, large) = (u128::from(u64::MAX), u128::from(u64::MAX) + 1);
+        let expected = "SEED: HASH fast takes a number below 2^64";
+        let refused = |words: &str| {
+            let error = server.error(words);
+            assert!(error.starts_with("PARAMETER") && error.contains(expected), "{words}: {error}");
+        };
+        refused(&format!("EB.RESERVE seen bloom capacity 10 HASH fast SEED {large}"));
+        assert_eq!(server.ask::<i64>("EXISTS seen"), 0);
+        let () = server.ask(&format!("EB.RESERVE seen bloom capacity 10 HASH fast SEED {fits}"));
+        let () = server.ask(&format!("EB.RESERVE seen bloom capacity 10 SEED {fits} SAME"));
+        // With the same low 64 bits.
+        refused(&format!("EB.RESERVE seen bloom capacity 10 SEED {} SAME", fits + (1 << 64)));
+        for suffix in ["HASH keyed", "SAME"] {
+            let words = format!("EB.RESERVE keyed bloom capacity 10 SEED {large} {suffix}");
+            assert_eq!(server.ask::<String>(&words), "OK", "{suffix}");
+        }
+        let () = server.ask("CONFIG SET ebbtide.hash fast");
+        refused(&format!("EB.RESERVE other bloom capacity 10 SEED {large}"));
+        let words = format!("EB.RESERVE keyed bloom capacity 10 SEED {large} SAME");
+        assert_eq!(server.ask::<String>(&words), "OK");
+    });
+}
+
 /// RedisBloom: `test_oom`, `test_insufficient_memory`; valkey-bloom:
 /// `test_large_allocation_when_{below,above}_maxmemory`.
 #[test]
