@@ -228,8 +228,8 @@ impl PyFilter {
     /// Keys are checked and inserted in batches of ``batch`` items (1024), which is faster than one
     /// by one. Items are yielded once their batch is full, and those of a batch that was not
     /// consumed to its end are remembered and not yielded again: use ``batch=1`` for a stream whose
-    /// items must not wait. If the iterable or ``key`` raises, or a key is none, the items before are
-    /// yielded first. The other settings are those of ``check_and_insert``.
+    /// items must not wait. If the iterable or ``key`` raises, or an item is no key, those before it
+    /// are yielded first. The other settings are those of ``check_and_insert``.
     ///
     /// >>> import tempfile, ebbtide
     /// >>> with ebbtide.open(tempfile.mkdtemp(), ebbtide.Fingerprint(last=1000)) as seen:

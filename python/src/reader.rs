@@ -268,8 +268,8 @@ impl PyReader {
     }
 
     /// Returns a hash of the logical state: equal for filters of the same parameters after the same
-    /// operations at the same times, in whatever language. No writer waits: while there are any, the
-    /// state is first rebuilt from the files.
+    /// operations at the same times, in whatever language. No writer waits: while there are any,
+    /// the state is first rebuilt from the files.
     fn digest<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let digest = self.slot.patient(py, |handle| handle.digest())?;
         answers::digest(py, digest)

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from ._types import Key
 
 
-#: The most items of a batch. So many keys of a call are all looked at before one of them is
-#: inserted.
+#: The most items of a batch. Up to this number of keys, a call looks at all of them before it
+#: inserts one.
 _MOST = 65_536
 
 #: The answer for a key that is in the window. One that is too late may never have been seen, so its
