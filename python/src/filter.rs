@@ -228,7 +228,7 @@ impl PyFilter {
     /// Keys are checked and inserted in batches of ``batch`` items (1024), which is faster than one
     /// by one. Items are yielded once their batch is full, and those of a batch that was not
     /// consumed to its end are remembered and not yielded again: use ``batch=1`` for a stream whose
-    /// items must not wait. If the iterable or ``key`` raises, or an item is no key, those before it
+    /// items must not wait. If the iterable or ``key`` raises, or an item is no key, those before
     /// are yielded first. The other settings are those of ``check_and_insert``.
     ///
     /// >>> import tempfile, ebbtide
