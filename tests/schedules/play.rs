@@ -19,6 +19,8 @@ use std::time::Duration;
 const WITNESSES: usize = 3;
 /// The number of keys that several threads insert, each at most once.
 const SHARED_KEYS: u64 = 4;
+/// Where the head of a snapshot has the number of its log (docs/format.md).
+const HEADS_LOG: u64 = 16;
 /// The first of the keys that several threads claim; no other operation has them.
 const CLAIMED_KEYS: u64 = 1 << 40;
 /// Longer than a schedule.
@@ -480,10 +482,16 @@ impl Play {
         let mut names = memory.list()?;
         names.retain(|name| name.starts_with("snap-"));
         names.sort();
-        if names.len() < 2 || random.below(2) == 0 {
+        // After an alteration that died, the older one may be of the former log.
+        let log = |name: &String| {
+            let mut log = [0; 16];
+            memory.open(name, Access::Read)?.read_at(&mut log, HEADS_LOG).map(|()| log)
+        };
+        let [.., older, newest] = &names[..] else { return Ok(()) };
+        if log(older)? != log(newest)? || random.below(2) == 0 {
             return Ok(());
         }
-        let file = memory.open(&names[names.len() - 1], Access::Write)?;
+        let file = memory.open(newest, Access::Write)?;
         let (mut byte, at) = ([0], random.below(file.bytes()?));
         file.read_at(&mut byte, at)?;
         file.write_at(&[!byte[0]], at)
