@@ -59,7 +59,7 @@ fn has_room(
     // A bank with successors leaves them their part of the false positives.
     let part = if last < open { sizing::HURRIED } else { 1.0 };
     // The share of zeros that one generation leaves in a slice when it has used its allowance.
-    let each = zeros_left(part * sizing::keys_a_word(plan, bank.geometry));
+    let each = zeros_left(part * sizing::keys_a_row(plan, bank.geometry));
     let mut zeros = [1.0; MOST_COLUMNS as usize];
     (1..=plan.k as usize).for_each(|count| zeros[count] = zeros[count - 1] * each);
     let (k, end) = (u64::from(plan.k), last.min(open).saturating_add(1));

@@ -5,7 +5,7 @@
 
 use super::generations::Generations;
 use super::plan::pace_and_grace;
-use super::tests::tiny;
+use super::tests::{in_rows, tiny};
 use super::*;
 use crate::conformance::Harness;
 use crate::hash::mix;
@@ -224,4 +224,23 @@ fn keys_of_one_moment_fill_its_generation_and_then_the_open_one() {
     let gone = now + T + 13 * span;
     let there = (2..2000).filter(|&i| harness.contains_at(mix(i), gone)).count();
     assert!(there <= 5, "{there}");
+}
+
+#[test]
+fn late_keys_fill_rows_of_any_width_to_the_planned_load() {
+    // A load of 0.3536 sets 1 - e^-0.3536 = 0.298 of the bits: 0.298^7 = 2e-4.
+    for columns in [16, 32, 64] {
+        let kind = in_rows(columns, T, (7, 5), 0.3536);
+        let mut harness = Harness::new(kind.clone(), Layout { stripes: 1, block_words: 2048 });
+        let (moment, now) = (5 * T, 5 * T + T / 2);
+        harness.insert(mix(0), moment);
+        harness.insert(mix(1), now);
+        let open = kind.plan.generations(&harness.state()).current();
+        let is_late = |decision| matches!(decision, Decision::Insert { step } if step < open);
+        let keys = (2..10_000).take_while(|&i| is_late(harness.insert(mix(i), moment))).count();
+        let geometry = harness.state().bank(0).expect("the first bank").geometry;
+        let rows = geometry.words_per_block * 64 / columns;
+        let fill = -(-(keys as f64) / f64::from(rows)).exp_m1();
+        assert!((0.26..0.32).contains(&fill), "{columns}: {keys} keys of {rows} rows set {fill}");
+    }
 }

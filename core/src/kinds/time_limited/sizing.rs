@@ -79,9 +79,9 @@ pub(super) fn capacity(plan: &Plan, layout: Layout, geometry: Geometry) -> f64 {
     capacity_of(plan, layout.words(geometry) as f64, geometry).max(1.0)
 }
 
-/// Returns the capacity for each word of the bank.
-pub(super) fn keys_a_word(plan: &Plan, geometry: Geometry) -> f64 {
-    capacity_of(plan, 1.0, geometry)
+/// Returns the capacity for each row of a slice, a cell of each of its columns.
+pub(super) fn keys_a_row(plan: &Plan, geometry: Geometry) -> f64 {
+    capacity_of(plan, 1.0 / f64::from(64 / plan.columns), geometry)
 }
 
 fn capacity_of(plan: &Plan, words: f64, geometry: Geometry) -> f64 {

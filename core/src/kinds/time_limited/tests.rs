@@ -12,7 +12,12 @@ pub(super) fn tiny(window: u64, k: u32, l: u32, load: f64) -> Arc<TimeLimited> {
 }
 
 /// Returns the same with rows of this width.
-fn in_rows(columns: u32, window: u64, (k, l): (u32, u32), load: f64) -> Arc<TimeLimited> {
+pub(super) fn in_rows(
+    columns: u32,
+    window: u64,
+    (k, l): (u32, u32),
+    load: f64,
+) -> Arc<TimeLimited> {
     let (pace, grace) = pace_and_grace(window, (k, l), columns);
     let (fpr, rate, aim) = (0.001, Some(0.0), Aim::Worst);
     let memory = Memory { most: None, undo: UndoRoom::None };
