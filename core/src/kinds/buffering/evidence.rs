@@ -17,6 +17,11 @@ struct Others<'a> {
     both: u64,
 }
 
+/// The least probability that a key was not inserted in the generation before. A prior that expects
+/// many inserts in each must not make a key impossible that has just come: the prior is wrong then,
+/// and the bits count.
+const LEAST: f64 = 1e-150;
+
 impl Inference for Buffering {
     fn window(&self, _: &Totals) -> Within {
         Within::Items(self.plan.window)
@@ -99,10 +104,10 @@ impl Others<'_> {
     fn of_two_buffers(&self, k: u32, is_in_open: bool, is_in_aged: bool) -> [f64; 3] {
         let of_aged = self.belief.distinct.of((self.both - self.open) as f64);
         let (open, aged) = (self.set_open(k), self.set(k, of_aged));
-        let again = self.belief.survival.within(self.both - self.open);
+        let not_again = self.belief.survival.beyond(self.both - self.open).max(LEAST);
         match (is_in_open, is_in_aged) {
-            (true, true) => [again + (1.0 - again) * aged, open, open * aged],
-            (true, false) => [1.0 - again, 0.0, open],
+            (true, true) => [1.0 - not_again * (1.0 - aged), open, open * aged],
+            (true, false) => [not_again, 0.0, open],
             (false, true) => [0.0, 1.0, aged],
             (false, false) => [0.0, 0.0, 1.0],
         }

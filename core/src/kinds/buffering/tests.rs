@@ -3,6 +3,7 @@
 use super::*;
 use crate::conformance::{self, Harness, Model, Step, hash_of};
 use crate::hash::Positions;
+use crate::inference::{Belief, Distinct, Form, Survival};
 use crate::kind::{Event, Totals};
 use crate::kind::{Micros, Within};
 use proptest::prelude::*;
@@ -286,6 +287,32 @@ fn two_buffer_ageing_takes_a_little_more_than_half_of_what_double_buffering_take
         println!("{fpr}: double {:.2}, two {:.2} bits a key", double / 1e6, two / 1e6);
         assert!((1.0..1.03).contains(&(double / (2.0 * classical(fpr)))), "{fpr}: {double}");
         assert!((1.0..1.03).contains(&(two / classical(1.0 - (1.0 - fpr).sqrt()))), "{fpr}: {two}");
+    }
+}
+
+#[test]
+fn a_key_just_inserted_has_been_seen_however_often_it_was_expected_before() {
+    let window = 1000;
+    for scheme in SCHEMES {
+        let mut harness = Harness::new(build(scheme, &asked(window, 0.001)), ONE_BLOCK);
+        (0..window + 500).for_each(|key| {
+            harness.insert(hash_of(key), 0);
+        });
+        harness.insert(hash_of(7777), 0);
+        // It was expected 40 times in the generation before, 800 times, and each time. The prior
+        // of the open generation is 1 - 0.96^501, and a false positive has a tenth of 0.001.
+        for probability in [0.04, 0.8, 1.0] {
+            let belief = Belief {
+                probability,
+                survival: Survival::of_inserts(probability),
+                distinct: &Distinct::ALL,
+                form: Form::Refined,
+                width: u64::MAX,
+            };
+            let (ages, _) = harness.ages_at(hash_of(7777), 0, &belief);
+            let seen = ages.within(window);
+            assert!(seen > 0.99, "{scheme:?}: {seen} with the prior {probability}");
+        }
     }
 }
 
