@@ -281,6 +281,10 @@ fn priors_and_penalties_out_of_bounds_are_errors_that_say_so() {
     }
     let error = prior::inserts_per_second(&0.5).unwrap_err().to_string();
     assert!(error.starts_with("parameter rate: expected the inserts a second"), "{error}");
+    for rate in [0.0, -0.0, -1.0, f64::NAN, f64::INFINITY] {
+        let stream = Stream::new(0.5, Distinct::ALL).rate(rate);
+        assert!(prior::inserts_per_second(&stream).is_err(), "{rate}");
+    }
     for penalty in [-1.0, f64::NAN, f64::INFINITY] {
         let both = [(penalty, 1.0), (1.0, penalty)];
         for (false_positive, false_negative) in both {
