@@ -41,7 +41,7 @@ pub trait KeyAges {
     /// Returns a lower bound of the key's age; `None` if it is not in the window.
     fn age(&self, state: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> Option<Age>;
 
-    /// Returns whether the key was seen within a part of the window.
+    /// Returns whether the key was seen within a part of the window; never within one of length 0.
     fn contains_within(
         &self,
         state: &State<'_>,

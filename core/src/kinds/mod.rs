@@ -15,6 +15,8 @@
 //! A new kind is a folder here, with a line for its module and one in [`REGISTRY`].
 
 pub mod age_partitioned;
+#[cfg(test)]
+mod ages_tests;
 pub mod bloom;
 pub mod buffering;
 mod by_fill;

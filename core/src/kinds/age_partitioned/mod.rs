@@ -304,8 +304,8 @@ impl KeyAges for AgePartitioned {
     ) -> bool {
         let (runs, generation) = self.runs(state, blocks, query.hash);
         let items = match within {
+            _ if within.width() == 0 => return false,
             Within::Time(_) => return runs != 0,
-            Within::Items(0) => return false,
             Within::Items(items) => items,
         };
         // A key of generation age i >= 1 lies behind the open generation's inserts and i-1 full

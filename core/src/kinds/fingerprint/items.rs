@@ -217,8 +217,8 @@ impl<W: Word> KeyAges for Items<W> {
             return false;
         };
         let items = match within {
+            _ if within.width() == 0 => return false,
             Within::Time(_) => return true,
-            Within::Items(0) => return false,
             Within::Items(items) => items,
         };
         // A key of generation age i >= 1 lies behind the open generation's inserts and i-1 full

@@ -344,6 +344,7 @@ impl<W: Word> KeyAges for Timed<W> {
             Within::Time(_) => within.width().min(self.window),
         };
         let oldest = self.generation_of(query.now.saturating_add(1).saturating_sub(age));
-        self.youngest(blocks, query).is_some_and(|(generation, _)| generation >= oldest)
+        let is_in = |(generation, _)| generation >= oldest;
+        within.width() > 0 && self.youngest(blocks, query).is_some_and(is_in)
     }
 }

@@ -423,6 +423,6 @@ impl KeyAges for TimeLimited {
             Within::Items(_) => self.plan.window,
             Within::Time(_) => within.width().min(self.plan.window),
         };
-        self.youngest(state, blocks, query, age).is_some()
+        within.width() > 0 && self.youngest(state, blocks, query, age).is_some()
     }
 }

@@ -200,7 +200,7 @@ proptest! {
                     let expected = model.youngest(hash, then, window);
                     prop_assert_eq!(harness.age_at(hash, then), expected.map(Age::micros));
                     prop_assert_eq!(harness.contains_at(hash, then), expected.is_some());
-                    let within = model.youngest(hash, then, age.min(window)).is_some();
+                    let within = age > 0 && model.youngest(hash, then, age.min(window)).is_some();
                     let found = harness.contains_within_at(hash, then, Within::micros(age));
                     prop_assert_eq!(found, within);
                 }

@@ -369,6 +369,7 @@ impl KeyAges for Timing {
             Within::Time(_) => self.plan.window,
             Within::Items(items) => items.min(self.plan.window),
         };
-        blocks.get(0).is_some_and(|block| self.seen(block, query, items).is_some())
+        let is_in = |block: &Block<'_>| self.seen(block, query, items).is_some();
+        within.width() > 0 && blocks.get(0).is_some_and(is_in)
     }
 }
