@@ -231,8 +231,8 @@ pub fn probability<P: Prior + ?Sized>(prior: &P, key: &[u8]) -> Result<f64> {
 /// Returns the inserts a second of all keys, checked.
 ///
 /// # Errors
-/// [`Error::Parameter`] if no rate is given, or if it is not a finite number above 0: at a rate of 0
-/// no key would have any age.
+/// [`Error::Parameter`] if no rate is given, or if it is not a finite number above 0: at a rate of
+/// 0 no key would have any age.
 pub fn inserts_per_second<P: Prior + ?Sized>(prior: &P) -> Result<f64> {
     let expected = "the inserts a second, of all keys, for this filter's window is a time";
     match prior.inserts_per_second() {
