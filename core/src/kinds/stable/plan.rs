@@ -19,6 +19,10 @@ const MOST_VALUE: u64 = 255;
 /// The greatest number of decrements an insert.
 const MOST_DECREMENTS: u64 = 1 << 20;
 
+/// The least number of cells for each derived decrement: with fewer, a cell is often decremented
+/// twice by one insert, and the formula of the rate is no bound.
+const MOST_PART: u64 = 10;
+
 /// The default `max`: the papers' (Table II).
 const DEFAULT_MAX: u64 = 7;
 
@@ -62,10 +66,12 @@ impl Plan {
             None => {
                 let fpr = fpr.unwrap_or(DEFAULT_FPR);
                 let shares = shares(max);
-                let found = decrements_for(fpr, all, functions, &shares, deletion, MOST_DECREMENTS);
+                let most = MOST_DECREMENTS.min(all / MOST_PART);
+                let found = decrements_for(fpr, all, functions, &shares, deletion, most);
                 let found = found.ok_or_else(|| {
-                    let expected =
-                        format!("a rate that {MOST_DECREMENTS} decrements an insert can keep");
+                    let expected = format!(
+                        "a rate that {most} decrements an insert can keep, the most for {all} cells"
+                    );
                     Error::parameter("fpr", expected, fpr)
                 })?;
                 (found, Some(fpr))

@@ -252,7 +252,7 @@ fn inserts_that_read_the_same_number_draw_once() {
 
 #[test]
 fn completed_parameters_give_the_same_kind_back() {
-    let asked = Parameters::new().with("cells", 16384);
+    let asked = Parameters::new().with("cells", 1 << 17);
     for kind in KINDS {
         conformance::parameters_round_trip(kind, &asked);
         conformance::parameters_round_trip(kind, &asked.clone().with("fpr", 0.2));

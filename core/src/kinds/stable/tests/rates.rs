@@ -189,3 +189,22 @@ fn keys_are_missed_as_often_as_the_chain_says_and_important_ones_less() {
         }
     }
 }
+
+#[test]
+fn a_rate_is_only_planned_where_its_formula_holds() {
+    // 42 decrements an insert, a tenth of 420 cells; of 20 cells the rate would be 2.45e-3.
+    for (cells, fpr) in [(20, 0.001), (410, 0.05), (1000, 0.001)] {
+        let asked = Parameters::new().with("cells", cells).with("fpr", fpr);
+        conformance::refuses(NAME, &asked, "fpr");
+    }
+    let kind = build(&Parameters::new().with("cells", 420).with("fpr", 0.05)).expect("a filter");
+    let mut harness = Harness::new(kind, ONE_BLOCK);
+    let (mut rate, moments) = (0.0, 100);
+    for moment in 0..moments {
+        (0..400).for_each(|key| {
+            harness.insert(hash_of(moment * 400 + key), 0);
+        });
+        rate += harness.measured_fpr(5000) / moments as f64;
+    }
+    assert!((0.045..0.055).contains(&rate), "{rate}");
+}
