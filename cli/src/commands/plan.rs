@@ -91,14 +91,6 @@ fn disk_writes(plan: &inspect::Plan) -> String {
     format!("{:.0} bytes an insert; at 1000 a second {a_day} a day", plan.written_bytes)
 }
 
-/// Returns what the plan of a rate leaves out, if it matters: keys with the same hash are one key.
-fn limited_by_hashes(fpr: f64, keys: f64) -> Option<String> {
-    let least = keys * 2.0_f64.powi(-64);
-    (fpr < least).then(|| {
-        format!("of 64 bits, equal for two keys in 2^64: the rate is at least {least:.1e} here")
-    })
-}
-
 fn plan_text(kind: &str, plan: &inspect::Plan, faster: Option<&inspect::Plan>) -> String {
     let mut rows = vec![("kind", kind.to_owned())];
     rows.extend(parameter_rows(&plan.parameters));
@@ -107,7 +99,6 @@ fn plan_text(kind: &str, plan: &inspect::Plan, faster: Option<&inspect::Plan>) -
         rows.push(("bits a key", format!("{bits:.1}")));
     }
     let keys = plan.bits_per_key.map(|bits| plan.memory_bytes as f64 * 8.0 / bits);
-    rows.extend(limited_by_hashes(plan.fpr, keys.unwrap_or(1.0)).map(|text| ("hashes", text)));
     rows.extend(plan.parts.iter().map(|part| {
         let PlannedPart { name, bits, keeps, rate } = *part;
         let bits = match keys {

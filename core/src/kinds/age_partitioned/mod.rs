@@ -20,6 +20,7 @@ mod tests;
 
 pub use plan::{COLUMNS, Design, MOST_WORDS, Plan, design, plan, words_for};
 
+use super::bloom::same_hash;
 use super::columns::{Columns, caught_up};
 use crate::block::{Block, Blocks, Geometry, Layout, UndoRoom};
 use crate::error::{Error, Result};
@@ -226,7 +227,10 @@ impl Describe for AgePartitioned {
 
     /// Returns the rate just before a shift, when it is highest.
     fn planned_fpr(&self, layout: Layout) -> f64 {
-        self.fpr_at(layout, layout.geometry(self.words), Phase::WORST)
+        let generations = f64::from(self.l) + 1.0;
+        let keys = generations * self.generations.length as f64;
+        let of_rows = self.fpr_at(layout, layout.geometry(self.words), Phase::WORST);
+        (of_rows + same_hash(keys)).min(1.0)
     }
 
     fn events(&self) -> Option<&dyn Events> {

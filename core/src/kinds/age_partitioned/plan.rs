@@ -6,6 +6,7 @@
 
 use super::theory::{Phase, fpr, fpr_in_blocks};
 use crate::error::{Error, Result};
+use crate::kinds::bloom::without_same_hash;
 
 /// The lane widths: a word of 64 bits holds one, two or four rows of columns.
 pub const COLUMNS: [u32; 3] = [16, 32, 64];
@@ -108,7 +109,8 @@ fn search(wanted: f64, columns: u32, items: u64) -> Option<Design> {
 /// # Errors
 /// [`Error::Parameter`] if the filter would exceed 8 TiB.
 pub fn plan(items: u64, wanted: f64, columns: Option<u32>) -> Result<Plan> {
-    let aim = wanted * AIM;
+    // Of a window, and a generation that is at most as long.
+    let aim = without_same_hash(2.0 * items as f64, wanted)? * AIM;
     COLUMNS
         .into_iter()
         .filter(|&width| columns.is_none_or(|only| only == width))

@@ -10,9 +10,12 @@ mod theory;
 #[cfg(test)]
 mod tests;
 
-pub(super) use plan::{MOST_CELLS, Plan};
+pub(super) use plan::{MOST_CELLS, Plan, without_same_hash};
 
-pub use theory::{Chain, FEW_CELLS, fpr, fpr_of_fill, mean_over_blocks, variance_over_blocks};
+pub use theory::{
+    Chain, FEW_CELLS, fpr, fpr_of_cells, fpr_of_fill, mean_of_power, mean_over_blocks, same_hash,
+    variance_over_blocks,
+};
 
 use crate::atomic::AtomicU64;
 use crate::block::{Block, Layout, UndoRoom, load, prefetch, store};

@@ -1,7 +1,7 @@
 //! The cells and hash functions that a number of keys and a rate need: for plain bits, and for all
 //! kinds whose cells are found like those of a Bloom filter.
 
-use super::theory::fpr;
+use super::theory::{fpr, same_hash};
 use crate::block::Layout;
 use crate::error::{Error, Result};
 use crate::kind::Parameters;
@@ -69,7 +69,8 @@ impl Plan {
             (None, Some(k)) => (cells_for(capacity, fpr, k as u32)?, k as u32),
             (None, None) => {
                 // The optimum is fractional: one of its neighbours takes fewer cells.
-                let few = (-fpr.log2()).floor().clamp(1.0, (MOST_FUNCTIONS - 1) as f64) as u32;
+                let of_cells = without_same_hash(capacity as f64, fpr)?;
+                let few = (-of_cells.log2()).floor().clamp(1.0, (MOST_FUNCTIONS - 1) as f64) as u32;
                 let (less, more) =
                     (cells_for(capacity, fpr, few)?, cells_for(capacity, fpr, few + 1)?);
                 let mut best = if less <= more { (less, few) } else { (more, few + 1) };
@@ -97,6 +98,19 @@ impl Plan {
     }
 }
 
+/// Returns the part of a rate that equal hashes of this many keys leave to the cells.
+///
+/// # Errors
+/// [`Error::Parameter`] if they leave nothing.
+pub(in crate::kinds) fn without_same_hash(keys: f64, fpr: f64) -> Result<f64> {
+    let least = same_hash(keys);
+    if least < fpr {
+        return Ok(fpr - least);
+    }
+    let expected = format!("more than {least:.1e}, the rate of {keys} keys with hashes of 64 bits");
+    Err(Error::parameter("fpr", expected, fpr))
+}
+
 /// Returns the best number of hash functions for this number of cells a key.
 fn best_functions(cells_per_key: f64) -> u32 {
     (cells_per_key * std::f64::consts::LN_2).round().clamp(1.0, MOST_FUNCTIONS as f64) as u32
@@ -105,6 +119,7 @@ fn best_functions(cells_per_key: f64) -> u32 {
 /// Returns the fewest cells with which `k` hash functions keep the rate at capacity.
 fn cells_for(capacity: u64, wanted: f64, k: u32, block_cells: f64) -> Result<u64> {
     let keys = capacity as f64;
+    without_same_hash(keys, wanted)?;
     let rate = |cells: f64| fpr(keys, cells, k, (cells / block_cells).max(1.0));
     let (mut low, mut high) = (0.0, MOST_CELLS as f64);
     if rate(high) > wanted {

@@ -3,6 +3,7 @@
 use super::*;
 use crate::conformance::{self, Harness, Model, Step, hash_of};
 use crate::kind::{Micros, Within};
+use crate::kinds::spec::{Any, Spec};
 use proptest::prelude::*;
 
 fn bloom(capacity: u64, fpr: f64) -> Arc<dyn Kind> {
@@ -218,4 +219,32 @@ fn figure_1_a_query_is_positive_if_other_items_have_set_all_bits() {
     let fake = (3..).find(|&item| naive.contains(hash_of(item), 0)).expect("among all items");
     let absent = (3..).find(|&item| !naive.contains(hash_of(item), 0)).expect("nearly all");
     assert!(answer(fake) && !answer(absent));
+}
+
+#[test]
+fn a_rate_below_that_of_equal_hashes_is_not_promised() {
+    // 10^9 of 2^64 hashes are 5.42e-11 of all.
+    let bits = Parameters::new().with("bits", 200_000_000_000_u64).with("k", 40);
+    let large = build(&bits.with("capacity", 1_000_000_000).with("fpr", 1e-12));
+    let planned = large.expect("a filter of this size").planned_fpr(ONE_BLOCK);
+    assert!((5.4e-11..5.6e-11).contains(&planned), "{planned}");
+    for (name, size, least) in [
+        (NAME, "capacity", "5.4e-11"),
+        ("counting", "capacity", "5.4e-11"),
+        ("dynamic-count", "capacity", "5.4e-11"),
+        ("decaying-optimized lambda=0.9 epoch=1h", "capacity", "5.4e-11"),
+        ("two-buffer", "window-items", "1.1e-10"),
+        ("double-buffering", "window-items", "1.1e-10"),
+        ("timing", "window-items", "5.4e-11"),
+        ("age-partitioned", "window-items", "1.1e-10"),
+    ] {
+        let with = |fpr: f64| {
+            let spec: Any = format!("{name} {size}=1000000000 fpr={fpr}").parse().expect("a spec");
+            spec.kind()
+        };
+        let refusal = with(1e-12).map(|_| ()).unwrap_err().to_string();
+        let says = refusal.starts_with("parameter fpr: expected more than");
+        assert!(says && refusal.contains(least), "{name}: {refusal}");
+        with(2e-10).expect("a rate above that");
+    }
 }

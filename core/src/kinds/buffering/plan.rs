@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::kind::Parameters;
 use crate::kind::parameters::{DEFAULT_FPR, within};
+use crate::kinds::bloom::without_same_hash;
 use std::ops::RangeInclusive;
 
 /// The greatest number of bits, of both buffers together: 8 TiB.
@@ -59,8 +60,12 @@ impl Plan {
                 let better = |a: &u32, b: &u32| rate(half, *a).total_cmp(&rate(half, *b));
                 (bits, candidates.min_by(better).unwrap_or(1))
             }
-            None => fewest(candidates, |k| Some(2 * fewest_bits(fpr, |half| rate(half, k))?))
-                .ok_or_else(|| too_large(window, fpr))?,
+            None => {
+                // Those of both buffers.
+                without_same_hash(2.0 * window as f64, fpr)?;
+                fewest(candidates, |k| Some(2 * fewest_bits(fpr, |half| rate(half, k))?))
+                    .ok_or_else(|| too_large(window, fpr))?
+            }
         };
         Ok(Self { window, fpr, bits, k })
     }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::conformance::{self, Harness, Model, Step, hash_of};
 use crate::kind::{MOST_COUNT, Micros, Within};
+use crate::kinds::bloom::Chain;
 use proptest::prelude::*;
 
 fn counting(parameters: &[(&str, &str)]) -> Arc<dyn Kind> {
@@ -209,4 +210,19 @@ fn parameters_that_make_no_filter_are_refused() {
         assert!(kind.weight(weight).is_err(), "{weight}");
     }
     assert_eq!(kind.weight(MOST_COUNT as f64).expect("the most"), MOST_COUNT);
+}
+
+#[test]
+fn plans_of_a_few_thousand_counters_keep_low_rates() {
+    let cases = [(18, 1e-12), (25, 1e-12), (40, 1e-9), (18, 1e-15), (150, 1e-6), (600, 1e-3)];
+    for (capacity, fpr) in cases {
+        let asked = Parameters::new().with("capacity", capacity).with("fpr", fpr);
+        let parameters = build(&asked).expect("a sound filter").parameters();
+        let of = |name| parameters.required::<u32>(name, "").expect("completed");
+        // Exactly: key after key, as the number of counters that they leave.
+        let mut chain = Chain::new(of("cells").into(), of("k"));
+        (0..capacity).for_each(|_| chain.add_key(1.0));
+        let part = chain.rate() / fpr;
+        assert!((0.97..1.0001).contains(&part), "{capacity} keys: {part} of {fpr}");
+    }
 }

@@ -142,6 +142,7 @@ impl Plan {
                     "a number of hash functions",
                     MOST_FUNCTIONS as u64,
                 )?;
+                bloom::without_same_hash(capacity as f64, fpr)?;
                 let most = cells.saturating_mul(MOST_FRONT);
                 let found = fewest_bits(fpr, most, k.map(|k| k as u32), load);
                 let expected = format!("a rate that a front of at most {most} bits keeps");

@@ -3,7 +3,7 @@
 
 use super::pool::digits_of;
 use super::shape::{DIGIT_BITS, ENTRY_BITS, LINE, MARK_BITS, SLOT_BITS};
-use crate::kinds::bloom::{mean_over_blocks, variance_over_blocks};
+use crate::kinds::bloom::{fpr_of_cells, mean_over_blocks, same_hash, variance_over_blocks};
 
 /// The fill of the counters and the front.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -24,33 +24,44 @@ pub struct Load {
     pub blocks: f64,
 }
 
-/// Returns the probability that all places of an absent key are in use by chance (eq. 5), when
-/// `keys` keys use `k` of `places` places each.
+/// Returns the probability that all places of an absent key are in use by chance, when `keys` keys
+/// use `k` of `places` places each (eq. 5, where places are not few).
 fn all_used(keys: f64, places: f64, k: u32) -> f64 {
-    (-(-f64::from(k) * keys / places).exp_m1()).powi(k as i32)
+    fpr_of_cells(keys, places, k, 1.0)
 }
 
 /// Returns the rate at which keys of which nothing is left, and which are not in the front, are
 /// reported as present: all of their counters are above zero and all of their bits set in a buffer
-/// of the front, by chance (eq. 5 for each; their hash functions differ).
+/// of the front, by chance (eq. 5 for each; their hash functions differ), or their hash is that of
+/// another key.
 #[must_use]
 pub fn fpr(load: &Load) -> f64 {
-    over_blocks(load, |x| {
-        let counters = all_used(load.keys.min(MOST_KEYS) * x, load.counters, load.k);
-        let passes = |keys: f64| all_used(keys * x, load.front_bits, load.front_k);
+    let by_chance = over_blocks(load, |x| {
+        let counters = counters_used(load, x);
+        let front_bits = load.front_bits / load.blocks.max(1.0);
+        let passes =
+            |keys: f64| all_used(keys * x / load.blocks.max(1.0), front_bits, load.front_k);
         let front = match load.front_bits {
             0.0 => 1.0,
             _ => passing(load.front_keys.map(passes)),
         };
         counters * front
-    })
+    });
+    (by_chance + same_hash(load.keys)).min(1.0)
 }
 
 /// Returns the share of keys whose estimate contains something of other keys: in all of their
 /// counters they have met others (eq. 5). It is also the rate of absent keys that pass the front.
 #[must_use]
 pub fn error(load: &Load) -> f64 {
-    over_blocks(load, |x| all_used(load.keys.min(MOST_KEYS) * x, load.counters, load.k))
+    over_blocks(load, |x| counters_used(load, x))
+}
+
+/// Returns the probability that all counters of an absent key are in use in a block with this
+/// multiple of the mean number of keys.
+fn counters_used(load: &Load, x: f64) -> f64 {
+    let blocks = load.blocks.max(1.0);
+    all_used(load.keys.min(MOST_KEYS) * x / blocks, load.counters / blocks, load.k)
 }
 
 /// Returns the probability that a key passes one of two buffers, from those of each.

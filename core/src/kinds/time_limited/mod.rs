@@ -49,6 +49,7 @@ mod scenarios;
 mod tests;
 
 use super::age_partitioned::{MOST_WORDS, theory};
+use super::bloom::same_hash;
 use super::columns::{Columns, caught_up};
 use crate::block::{Block, Blocks, Layout, UndoRoom};
 use crate::error::{Error, Result};
@@ -145,7 +146,12 @@ impl TimeLimited {
         let keys = sizing::capacity(&self.plan, layout, geometry);
         let load = f64::from(k) * keys / self.plan.rows(layout.words(geometry)) as f64;
         let block_keys = keys / layout.blocks(geometry) as f64;
-        aim.rate((k, l, columns), load, block_keys)
+        let alive = match aim {
+            Aim::Worst => columns - k,
+            Aim::Steady => l,
+        };
+        let of_rows = aim.rate((k, l, columns), load, block_keys);
+        (of_rows + same_hash(keys * f64::from(alive + 1))).min(1.0)
     }
 
     /// Returns the sum of new bits at which the allowance of the open generation is used.

@@ -45,6 +45,7 @@ use crate::kind::{
     Age, Decision, Describe, DistinctKeys, GenerationFill, Inference, KeyAges, Kind, Moment,
     Operation, Parameters, Query, Sample, SingleBlock, State, Totals, Within,
 };
+use crate::kinds::bloom::same_hash;
 use stamps::{Ring, in_use};
 use std::sync::{Arc, OnceLock};
 
@@ -278,7 +279,8 @@ impl Describe for Timing {
         let geometry = layout.geometry(self.first_words());
         let covered = theory::most_covered(self.plan.window, self.plan.batch) as f64;
         let timers = self.all_timers(layout, geometry);
-        theory::fpr(covered, timers, self.plan.k, layout.blocks(geometry) as f64)
+        let blocks = layout.blocks(geometry) as f64;
+        (theory::fpr(covered, timers, self.plan.k, blocks) + same_hash(covered)).min(1.0)
     }
 
     fn estimated_fpr(&self, state: &State<'_>, layout: Layout, _: &Moment, sample: &Sample) -> f64 {

@@ -10,6 +10,7 @@ use super::theory;
 use crate::error::{Error, Result};
 use crate::kind::Parameters;
 use crate::kind::parameters::{DEFAULT_FPR, within};
+use crate::kinds::bloom::without_same_hash;
 use std::f64::consts::LN_2;
 
 /// The longest window and the largest batch, in inserts; memory bounds a window earlier.
@@ -211,7 +212,8 @@ impl Size {
     /// they do.
     fn best(self) -> Result<(u64, u32)> {
         // The optimum is fractional, and slightly lower where blocks hold few keys.
-        let near = (-self.fpr.log2()).floor().clamp(1.0, (MOST_FUNCTIONS - 1) as f64) as u32;
+        let of_timers = without_same_hash(self.covered, self.fpr)?;
+        let near = (-of_timers.log2()).floor().clamp(1.0, (MOST_FUNCTIONS - 1) as f64) as u32;
         let mut best = (self.timers(near)?, near);
         for k in [near + 1, (near - 1).max(1)] {
             best = best.min((self.timers(k)?, k));
@@ -221,17 +223,18 @@ impl Size {
 
     /// Returns the fewest timers with which `k` hash functions keep the rate.
     fn timers(self, k: u32) -> Result<u64> {
+        let of_timers = without_same_hash(self.covered, self.fpr)?;
         let block = PLANNED_BLOCK_BITS / f64::from(self.bits);
         let rate = |timers: f64| theory::fpr(self.covered, timers, k, (timers / block).max(1.0));
         let most = MOST_MEMORY / u64::from(self.bits);
         let (mut low, mut high) = (0.0, most as f64);
-        if rate(high) > self.fpr {
+        if rate(high) > of_timers {
             let expected = format!("one that 8 TiB hold at fpr {} and {k} functions", self.fpr);
             return Err(Error::parameter("window-items", expected, self.window));
         }
         while high - low > 1.0 {
             let middle = f64::midpoint(low, high);
-            if rate(middle) > self.fpr { low = middle } else { high = middle }
+            if rate(middle) > of_timers { low = middle } else { high = middle }
         }
         Ok((high.ceil() as u64).clamp(1, most))
     }

@@ -46,7 +46,7 @@ const MOST_COUNTED: f64 = 4096.0;
 
 /// Returns the probability that a key never inserted is reported as one of the window, when the
 /// keys of `covered` inserts are distinct and spread over `blocks` blocks: all its timers were
-/// touched by others (section 3.1.2).
+/// touched by others (section 3.1.2). Equal hashes add to it ([`bloom::same_hash`]).
 ///
 /// The paper raises the mean share of touched timers to the power `k`. The mean of the power is
 /// greater, because the share varies. At a rate of 0.001 it is more than twice as great for a
@@ -63,7 +63,7 @@ pub fn fpr(covered: f64, timers: f64, k: u32, blocks: f64) -> f64 {
         return counted_fpr(covered as u64, timers, k, blocks);
     }
     bloom::mean_over_blocks(bloom::variance_over_blocks(covered, blocks), |x| {
-        mean_of_power(touches * x / blocks, timers, k)
+        bloom::mean_of_power(touches * x / blocks, timers, k)
     })
 }
 
@@ -73,23 +73,6 @@ fn counted_fpr(keys: u64, timers: f64, k: u32, blocks: f64) -> f64 {
     // Only one key in `blocks` comes to this block.
     (0..keys).for_each(|_| chain.add_key(1.0 / blocks));
     chain.rate()
-}
-
-/// Returns the mean of the `k`-th power of the share of a block's timers that this number of
-/// touches leaves touched.
-fn mean_of_power(touches: f64, timers: f64, k: u32) -> f64 {
-    if touches <= 0.0 {
-        return 0.0;
-    }
-    let (load, mean) = (touches / timers, -(touches * (-1.0 / timers).ln_1p()).exp_m1());
-    // The variance of the share is `e^-a (1 - (1+a) e^-a) / m` for a load `a`; a series where the
-    // difference would be lost.
-    let (left, small) = ((-load).exp(), load < 1e-3);
-    let difference =
-        if small { load * load * (0.5 - load / 3.0) } else { 1.0 - (1.0 + load) * left };
-    let variance = left * difference / (timers * mean * mean);
-    let k = f64::from(k);
-    (mean.powf(k) * (k * (k - 1.0) / 2.0 * variance).exp()).min(1.0)
 }
 
 /// Returns the same from the measured share of timers that are not expired, whatever keys touched

@@ -1,6 +1,7 @@
 //! Claims about parameters.
 
 use super::*;
+use crate::hash::mix;
 
 fn sound() -> Parameters {
     Parameters::new().with("capacity", 1000).with("lambda", 0.9).with("epoch", 60_000_000)
@@ -170,5 +171,36 @@ fn a_block_has_its_share_of_the_counters_where_they_fit() {
             assert!(end <= words as u64, "{shape:?} in {words}: {parts:?}");
             assert!(parts.pool <= parts.slots.cells as u64);
         }
+    }
+}
+
+/// Returns how often the places of a key are among those of `keys` others, counted.
+fn thrown(keys: u64, places: u64, k: u64) -> f64 {
+    const THROWS: u64 = 400_000;
+    let mut number = 0;
+    let mut place = || {
+        number += 1;
+        ((u128::from(mix(number)) * u128::from(places)) >> 64) as usize
+    };
+    let is_found = |_: &u64| {
+        let mut used = vec![false; places as usize];
+        (0..keys * k).for_each(|_| used[place()] = true);
+        (0..k).fold(true, |all, _| all & used[place()])
+    };
+    (0..THROWS).filter(is_found).count() as f64 / THROWS as f64
+}
+
+#[test]
+fn filters_of_a_few_keys_are_planned_for_the_rate_that_they_have() {
+    for (capacity, fpr) in [(1, 0.001), (2, 0.001), (5, 0.003)] {
+        let kind = build(&sound().with("capacity", capacity).with("fpr", fpr)).expect("a filter");
+        let parameters = kind.parameters();
+        let of = |name| parameters.required::<u64>(name, "").expect("completed");
+        let counters = thrown(capacity, of("cells"), of("k"));
+        let bits = thrown(of("front-keys"), of("front-bits"), of("front-k"));
+        // At least one of two buffers.
+        let rate = counters * (1.0 - (1.0 - bits) * (1.0 - bits));
+        assert!((0.8..1.05).contains(&(rate / fpr)), "{capacity} keys: {rate} for {fpr}");
+        assert!(kind.planned_fpr(ONE_BLOCK) <= fpr, "{capacity}: {}", kind.planned_fpr(ONE_BLOCK));
     }
 }
