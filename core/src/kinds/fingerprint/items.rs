@@ -118,9 +118,13 @@ impl<W: Word> Describe for Items<W> {
         METRICS
     }
 
-    /// Returns the rate just before a shift, when it is highest.
+    /// Returns the rate just before a shift, when it is highest: 1 in so few words that blocks
+    /// overflow.
     fn planned_fpr(&self, layout: Layout) -> f64 {
-        let shape = self.design.shape;
+        let (shape, geometry) = (self.design.shape, self.geometry(layout));
+        if self.words.is_some() && self.keys > self.design.capacity(layout, geometry) {
+            return 1.0;
+        }
         theory::fpr(shape.slots, shape.bits, self.planned_load(layout), 0.0)
             + theory::same_hash(self.keys)
     }

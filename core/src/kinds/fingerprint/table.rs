@@ -20,7 +20,7 @@ use super::bucket::Form;
 use super::moves::{Limits, Path, other_bucket};
 use super::plan::is_of_burst;
 use super::shape::{MOST_BITS, Shape};
-use super::theory::same_hash;
+use super::theory::{either, same_hash};
 use super::word::Word;
 use crate::block::{Block, UndoRoom, prefetch};
 use crate::hash::{GOLDEN, mix};
@@ -408,9 +408,9 @@ impl<W: Word, const BURSTS: bool> Table<W, BURSTS> {
         let form = self.form(block);
         let buckets = self.buckets(block).max(1) as f64;
         let (live, closed) = (block.own(LIVE) as f64, block.own(CLOSED) as f64);
-        let found = live / buckets / 2_f64.powi(form.bits() as i32) + closed / buckets;
+        let found = 2.0 * live / buckets / 2_f64.powi(form.bits() as i32);
         // Of all hashes the block has a share of `1 / of`.
-        (2.0 * found + same_hash(live * block.of as f64)).min(1.0)
+        (found + either(closed / buckets) + same_hash(live * block.of as f64)).min(1.0)
     }
 
     /// Returns the probability that a key has the slot of another key: its block, one of its

@@ -4,15 +4,22 @@
 //! that are live.
 
 use super::shape::Shape;
+pub use crate::kinds::bloom::same_hash;
 
 /// Returns the false-positive rate of buckets of `slots` fingerprints of `bits` bits at a load, a
 /// share `closed` of the buckets being closed.
 ///
-/// `2·b·α·2^-f + 2·c`, at most 1. Exact as a mean over absent keys: the load enters linearly, so
-/// the spread of keys over blocks changes nothing.
+/// `2·b·α·2^-f + 1 - (1 - c)^2`, at most 1. Exact as a mean over absent keys: the load enters
+/// linearly, so the spread of keys over blocks changes nothing.
 #[must_use]
 pub fn fpr(slots: u32, bits: u32, load: f64, closed: f64) -> f64 {
-    (2.0 * f64::from(slots) * load / 2_f64.powi(bits as i32) + 2.0 * closed).min(1.0)
+    (2.0 * f64::from(slots) * load / 2_f64.powi(bits as i32) + either(closed)).min(1.0)
+}
+
+/// Returns the probability that at least one of a key's two buckets is one of this share.
+#[must_use]
+pub fn either(share: f64) -> f64 {
+    share * (2.0 - share)
 }
 
 /// Returns the highest load that keeps a rate without closed buckets; it may be above 1.
@@ -26,14 +33,6 @@ pub fn load_of_fpr(slots: u32, bits: u32, fpr: f64) -> f64 {
 #[must_use]
 pub fn sub_window_fpr(fpr: f64, generations: u32, all: u32) -> f64 {
     fpr * f64::from(generations.min(all)) / f64::from(all.max(1))
-}
-
-/// Returns the share of absent keys that have the same 64-bit hash as one of this many live keys.
-///
-/// It adds to [`fpr`] whatever the fingerprints are, and matters below 10^-10 only.
-#[must_use]
-pub fn same_hash(keys: f64) -> f64 {
-    keys / 2_f64.powi(64)
 }
 
 /// Returns the mean rate that keys with a single bucket add, in blocks of this many buckets and
