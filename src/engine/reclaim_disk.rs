@@ -224,7 +224,12 @@ impl Reclaim {
                 kept = kept_files::keep(media, superfluous, second, &self.list()?);
             }
             match kept {
+                // Some of these files have both names by now. All that is kept goes, so that no
+                // gap lies behind it.
                 Err(error) if error.is_full() => {
+                    let mut listing = self.list()?;
+                    listing.leave_irregular(media);
+                    remove_for_good(media, listing.kept(), numbers())?;
                     remove_for_good(media, superfluous.iter().copied(), numbers())?;
                 }
                 kept => kept.map(|()| files += superfluous.len())?,
@@ -233,7 +238,10 @@ impl Reclaim {
         // Whoever altered the filter may have failed to put the log from before away. As long as
         // that is so, what is kept of it stays: the archive does not see the rest.
         if !listing.others.is_empty() {
-            put_away(media, &self.shared.meta, (keep, second), numbers())?;
+            match put_away(media, &self.shared.meta, (keep, second), numbers()) {
+                Err(error) if error.is_full() => drop(self.shared.remove_oldest_kept()?),
+                done => done?,
+            }
         }
         if keep == Keep::Nothing && !listing.has_kept() {
             return Ok(());

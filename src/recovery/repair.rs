@@ -120,7 +120,7 @@ impl Repairing<'_> {
                 image.apply_clear(kind, index, lsn, record)?;
             } else if is_of(image, index, record) {
                 // The owner of a batch marks each block only when it comes to it.
-                begin_change(image, kind, record);
+                begin_change(image, kind, lsn, record);
                 image.apply(kind, &image.banks(), lsn, record)?;
             }
         }
@@ -148,12 +148,16 @@ impl Repairing<'_> {
     }
 }
 
-/// Marks the blocks that a record changes, so that readers wait.
-fn begin_change(image: &Image, kind: &dyn Kind, record: &Record) {
+/// Marks the blocks that a record is yet to change, so that readers wait.
+fn begin_change(image: &Image, kind: &dyn Kind, lsn: u64, record: &Record) {
     let Some(operation) = records::operation(kind, record) else { return };
     let (banks, state) = (image.banks(), image.header().state());
     let located = banks.locate(kind.touches(&state, operation.step), operation.hash);
-    located.headers.each(|_, header| seqlock::begin(header.version()));
+    located.headers.each(|_, header| {
+        if header.lsn() < lsn {
+            seqlock::begin(header.version());
+        }
+    });
 }
 
 /// Restores the words noted for undo, if the last change of an ordinary stripe (counted from 0) is

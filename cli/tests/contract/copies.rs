@@ -93,6 +93,24 @@ fn an_input_that_is_compressed_again_in_its_place_is_read_once() {
 }
 
 #[test]
+fn an_input_that_is_compressed_again_without_its_original_is_not_read_before_it_is_whole() {
+    let (place, expected) = rotated();
+    let whole = compress(&place, "h.log.1");
+    fs::remove_file(place.path("h.log.1")).expect("removed");
+    dedup(&place, &["h.log.1.gz", "h.log"]);
+    place.append("h.log", b"last\n");
+    place.write("h.log.1.gz", &whole[..whole.len() / 2]);
+    let arguments = place.arguments("out", &["h.log.1.gz", "h.log"], &EXACT);
+    let refused = run(&arguments.iter().map(String::as_str).collect::<Vec<_>>(), b"");
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(refused.stderr.contains("h.log.1.gz: incomplete deflate stream"), "{refused:?}");
+    assert!(output(&place) == expected, "a line is there twice");
+    place.write("h.log.1.gz", &whole);
+    dedup(&place, &["h.log.1.gz", "h.log"]);
+    assert!(output(&place) == expected + "last\n", "a line is there twice");
+}
+
+#[test]
 fn a_compressed_form_that_was_empty_when_a_run_saw_it_is_no_input_later() {
     for is_alone in [false, true] {
         let (place, expected) = rotated();

@@ -49,7 +49,8 @@ def _only_new(
             keys, wrong = _keys_before_error(seen, keys)
             if wrong is None:
                 raise
-            failure = wrong
+            # Ctrl-C is not hidden by an item that is no key.
+            failure = wrong if failure is None or isinstance(failure, Exception) else failure
             answers = seen.check_and_insert_all(keys, **settings)
         for item, answer in zip(taken, answers):
             if answer != _PRESENT:

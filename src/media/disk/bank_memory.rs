@@ -295,9 +295,6 @@ impl UnnamedFile {
         let end = end.ok_or(io::ErrorKind::StorageFull)?;
         // First: the place is taken from here on, wherever this is interrupted.
         file.write_all_at(&end.to_le_bytes(), END)?;
-        if let Some(leftover) = self.entry(bank)? {
-            space::free(file, leftover.start..leftover.end())?;
-        }
         file.set_len(end)?;
         let entry = Entry { start, bytes };
         let part = self.part(entry).with_space(allocated).inspect_err(|_| {
@@ -320,6 +317,11 @@ impl BankStore for UnnamedFile {
     }
 
     fn create(&self, bank: u32, bytes: u64, allocated: u64) -> io::Result<Box<dyn MediaFile>> {
+        // Of an attempt to open the bank that was not recorded: its space is free again.
+        if let Some(leftover) = self.entry(bank)? {
+            self.set_entry(bank, None)?;
+            space::free(self.file.file()?, leftover.start..leftover.end())?;
+        }
         self.check_memory(allocated)?;
         let part = self.new_part(bank, bytes, allocated).map_err(|error| self.room.error(error))?;
         Ok(Box::new(part))

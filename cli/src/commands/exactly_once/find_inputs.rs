@@ -197,10 +197,23 @@ impl Search<'_> {
             if self.inputs.forgotten > 0 && file.written <= self.inputs.forgotten {
                 return Err(refusals::forgotten(file));
             }
+            self.refuse_unwhole(at)?;
             let entry = Entry::new(file.identity, &file.name);
             let slot = self.free_slot()?;
             self.inputs.entries[slot] = Some(entry);
             self.found[slot] = Some((at, Trail::default()));
+        }
+        Ok(())
+    }
+
+    /// Refuses to read an input from its beginning that is compressed again in its place, and is
+    /// not whole: its lines were read.
+    fn refuse_unwhole(&self, at: usize) -> Result<()> {
+        let file = &self.files.all[at];
+        let former = self.changed.iter().filter(|(changed, _)| *changed == at);
+        for entry in former.filter_map(|(_, slot)| self.inputs.entries[*slot].as_ref()) {
+            let read = self.wanted.content.up_to(&file.open()?, entry.offset);
+            read.map_err(|error| Failure::reading(&file.path, &error))?;
         }
         Ok(())
     }

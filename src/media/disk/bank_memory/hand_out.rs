@@ -288,8 +288,9 @@ impl Server {
             mode if mode == OFlags::RDONLY => {
                 let path = format!("/proc/self/fd/{}", file.file()?.as_raw_fd());
                 let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-                let read_only = File::from(rustix::fs::open(path, flags, Mode::empty())?);
-                send(asking, Some(&read_only))
+                // A child of a fork meanwhile closes it.
+                let open = || Ok(File::from(rustix::fs::open(&path, flags, Mode::empty())?));
+                send(asking, Some(Unshared::open(open)?.file()?))
             }
             _ => send(asking, None),
         }
