@@ -111,6 +111,25 @@ fn an_input_that_is_compressed_again_without_its_original_is_not_read_before_it_
 }
 
 #[test]
+fn a_part_in_the_place_of_a_header_that_was_left_out_is_not_passed_over() {
+    let place = Place::new();
+    let header = "# time level process thread module message and more that all files begin with\n";
+    place.write("h.log", header.as_bytes());
+    place.write("h.log.1", header.as_bytes());
+    dedup(&place, &["h.log"]);
+    fs::remove_file(place.path("h.log.1")).expect("removed");
+    // As `cp --preserve` restores it.
+    place.write("h.log.1", (header.to_owned() + &many(0)).as_bytes());
+    let file = fs::File::options().write(true).open(place.path("h.log.1")).expect("it is there");
+    let before = std::time::SystemTime::now() - Duration::from_secs(3600);
+    file.set_modified(before).expect("its time");
+    let refused = place.refuse_with("out", &["h.log"], &EXACT);
+    assert!(refused.contains("no run has read"), "{refused}");
+    dedup(&place, &["h.log.1", "h.log"]);
+    assert!(output(&place) == header.to_owned() + &many(0), "a line is missing");
+}
+
+#[test]
 fn a_compressed_form_that_was_empty_when_a_run_saw_it_is_no_input_later() {
     for is_alone in [false, true] {
         let (place, expected) = rotated();

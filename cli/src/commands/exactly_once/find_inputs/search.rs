@@ -309,7 +309,12 @@ impl Search<'_> {
         let file = &self.files.all[at];
         let has_name = entry.name == name_hash(&file.name);
         let accepts = self.wanted.accepts_missing && file.is_given();
-        if has_name && (accepts || file.written <= self.inputs.seen) {
+        // Another file with the same header may have come in the place of a copy that was left out.
+        let may_be_another = entry.is_left_out
+            && packed.is_none()
+            && file.size > entry.offset
+            && entry.offset < CERTAIN_BYTES;
+        if has_name && !may_be_another && (accepts || file.written <= self.inputs.seen) {
             return Ok(true);
         }
         if self.is_made(file, entry) {
