@@ -146,7 +146,7 @@ pub fn remove_oldest(
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::media::{Access, Memory};
+    use crate::media::Memory;
     use crate::wal::segment::{Segment, SegmentHeader};
 
     #[test]
@@ -162,15 +162,10 @@ mod tests {
             .create(&kept, bytes.len() as u64)
             .and_then(|file| file.write_at(&bytes, 0))
             .expect("space");
-        let segment = |uuid, first| {
-            let timeline_start = if uuid == 7 { 1 } else { first };
-            let header = SegmentHeader { uuid, timeline: 1, timeline_start, first, capacity: 100 };
-            drop(Segment::create(&memory, header, first).expect("space"));
-            let name = FileName::Segment { timeline: 1, first }.to_string();
-            assert!(memory.open(&name, Access::Read).is_ok(), "{name}");
-        };
         for first in [1, 101, 201, 301] {
-            segment(7, first);
+            let (uuid, timeline, timeline_start) = (7, 1, 1);
+            let header = SegmentHeader { uuid, timeline, timeline_start, first, capacity: 100 };
+            drop(Segment::create(&memory, header, first).expect("space"));
         }
         put_away(&memory, &present, (Keep::Bytes(1 << 30), 9), 50..).expect("space");
         let listing = Listing::read(&memory).expect("a directory");

@@ -77,16 +77,22 @@ mod tests {
     use crate::{Bloom, Filter, Options};
     use std::sync::Arc;
 
+    /// Returns a filter with a key, and its medium.
+    fn filled() -> (Filter<Bloom>, Arc<Memory>) {
+        let media = Arc::new(Memory::new());
+        let options = Options::new().background(false);
+        let filter = Filter::create_on(media.clone(), Bloom::capacity(1000), options);
+        let filter = filter.expect("a filter");
+        assert!(filter.insert("key").expect("an insert"));
+        (filter, media)
+    }
+
     /// A power cut before the directory's sync could bring the name back, and the blocks of the
     /// file that it stood for were free by then.
     #[test]
     fn a_sound_snapshot_of_the_same_state_is_not_replaced() {
         for is_damaged in [false, true] {
-            let media = Arc::new(Memory::new());
-            let options = Options::new().background(false);
-            let filter = Filter::create_on(media.clone(), Bloom::capacity(1000), options);
-            let filter = filter.expect("a filter");
-            assert!(filter.insert("key").expect("an insert"));
+            let (filter, media) = filled();
             let shared = &filter.engine().shared;
             shared.header().status().retire();
             let (meta, home): (_, &dyn Media) = (&shared.meta, &*media);
@@ -111,11 +117,7 @@ mod tests {
     #[test]
     fn a_snapshot_in_the_space_of_the_log_removes_no_image() {
         for is_altered in [false, true] {
-            let media = Arc::new(Memory::new());
-            let options = Options::new().background(false);
-            let filter = Filter::create_on(media.clone(), Bloom::capacity(1000), options);
-            let filter = filter.expect("a filter");
-            assert!(filter.insert("key").expect("an insert"));
+            let (filter, media) = filled();
             let shared = &filter.engine().shared;
             let status = shared.header().status();
             if is_altered {
