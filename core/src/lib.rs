@@ -56,6 +56,8 @@ pub mod claims;
 #[cfg(all(any(test, feature = "testing"), not(loom)))]
 pub mod conformance;
 pub mod digest;
+#[cfg(test)]
+mod effort;
 pub mod error;
 pub mod event;
 pub mod hash;

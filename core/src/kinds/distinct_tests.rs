@@ -1,6 +1,7 @@
 //! Claims about the number of distinct keys, of every kind that knows it, against an exact model.
 
 use crate::conformance::hash_of;
+use crate::effort::scaled;
 use crate::hash::mix;
 use crate::kind::parameters::Parameters;
 use crate::kind::{Cardinality, Micros, Within};
@@ -122,7 +123,7 @@ const PARTS: [f64; 4] = [0.05, 0.3, 0.6, 1.0];
 /// Inserts three and a half windows of a stream; asks for each sub-window now and then.
 fn stream_of_items(kind: &str, window: u64, parameters: &Parameters, errors: &mut Errors) {
     for repeats in ALL_REPEATS {
-        for seed in 0..6 {
+        for seed in 0..scaled(6) {
             let mut watched = Watched::new(kind, parameters.clone(), seed);
             for at in 0..window * 7 / 2 {
                 watched.insert(repeats.key(seed, at, window), 1 << 40);

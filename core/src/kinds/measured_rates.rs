@@ -4,6 +4,7 @@
 //! `EBBTIDE_EFFORT`, a percentage of the answers that are counted, is 100 unless it is set; below
 //! it, and above, the bounds follow.
 
+use crate::effort::scaled;
 use crate::hash::mix;
 use crate::kind::Micros;
 use crate::kinds::spec::{Any, Spec};
@@ -149,8 +150,6 @@ impl Case {
 
 #[test]
 fn no_kind_of_any_size_is_wrong_more_often_than_it_was_planned() {
-    let effort = std::env::var("EBBTIDE_EFFORT").ok();
-    let percent = effort.map_or(100.0, |text| text.parse().expect("EBBTIDE_EFFORT is a number"));
     let mut failed = String::new();
     for (kind, fill) in KINDS {
         let rates = if fill == Fill::Cells { &RATES[..1] } else { &RATES };
@@ -158,7 +157,7 @@ fn no_kind_of_any_size_is_wrong_more_often_than_it_was_planned() {
             SIZES.into_iter().flat_map(|size| rates.iter().map(move |fpr| (size, fpr)))
         {
             let case = Case::new(kind, fill, size, fpr);
-            let answers = (ENOUGH_WRONG / fpr).min(MOST_ANSWERS) * percent / 100.0;
+            let answers = scaled((ENOUGH_WRONG / fpr).min(MOST_ANSWERS) as u64) as f64;
             let Measured { rate, deviation, estimated, planned } = case.measure(answers);
             let chance = DEVIATIONS * deviation;
             let asked = case.asked.unwrap_or(planned);

@@ -5,6 +5,7 @@
 use super::*;
 use crate::block::{Layout, OWN_WORDS};
 use crate::conformance::Harness;
+use crate::effort::scaled;
 use crate::hash::mix;
 use crate::kind::State;
 
@@ -90,7 +91,7 @@ fn most_bits(keys: u64) -> f64 {
 #[test]
 fn memory_is_in_proportion_to_the_keys_at_every_moment_of_a_burst() {
     let mut stream = Stream::new(&default_window());
-    let count = 12_000_000;
+    let count = scaled(12_000_000);
     let mut wrong = Vec::new();
     for keys in 1..=count {
         let opened = stream.state().next_bank();

@@ -7,6 +7,7 @@ use super::content::{Content, Form};
 use super::*;
 use crate::block::Layout;
 use crate::conformance::Harness;
+use crate::effort::scaled;
 use crate::hash::mix;
 
 /// By how much a rate may be above that of the formula.
@@ -19,12 +20,6 @@ const DEVIATIONS: f64 = 4.0;
 const SECOND: Micros = 1_000_000;
 
 const RATES: [f64; 6] = [1e-2, 1e-3, 1e-4, 1e-6, 1e-9, 1e-12];
-
-fn scaled(count: u64) -> u64 {
-    let effort = std::env::var("EBBTIDE_EFFORT").ok();
-    let percent = effort.map_or(100, |text| text.parse().expect("EBBTIDE_EFFORT is a number"));
-    (count * percent).div_ceil(100).max(1)
-}
 
 /// A plan, and how blocks of its filters are read.
 struct Planned {

@@ -3,6 +3,7 @@
 use super::*;
 use crate::block::Layout;
 use crate::conformance::{self, Harness, hash_of};
+use crate::effort::scaled;
 use crate::hash::mix;
 use crate::kind::{Age, CountedGenerations, Totals, Within};
 use std::collections::HashMap;
@@ -293,7 +294,7 @@ fn parameters_build_the_same_filter_again() {
 #[test]
 fn small_filters_of_low_rates_close_no_bucket() {
     for window in [10, 100, 700] {
-        for seed in 0..40_000 / window {
+        for seed in 0..scaled(40_000 / window) {
             let kind = items(window, 1e-9);
             let block_words = kind.default_block_words();
             let layout = Layout { stripes: kind.default_stripes(block_words), block_words };

@@ -1,6 +1,7 @@
 //! Claims about distinct keys that only this kind has: closed buckets, several banks, large
 //! filters. The claims about all kinds are in `distinct_tests`.
 
+use crate::effort::scaled;
 use crate::hash::mix;
 use crate::kind::{Parameters, Within};
 use crate::kinds::distinct_tests::{ALL_REPEATS, Errors, Watched, off};
@@ -63,7 +64,7 @@ fn the_keys_of_closed_buckets_are_counted_too() {
     for (memory, least_closed, most_error) in
         [(1.0, 0.0, 0.001), (0.96, 0.0, 0.01), (0.93, 0.02, 0.1), (0.8, 0.5, 0.2)]
     {
-        for seed in 0..8 {
+        for seed in 0..scaled(8) {
             let words = (plan as f64 * memory) as u64;
             let parameters = last(window, 0.001).with("words", words).with("slots", 4);
             let parameters = parameters.with("bits", 13).with("generations", 14).with("moves", 8);
