@@ -1,11 +1,11 @@
 //! Committing a batch of the caller: all of its records, or none; the protocol is in
 //! `docs/protocols/batches.md`.
 
-use crate::engine::commit_batch::{self, AHEAD, Held, holds_stripe_0, of_stripe};
+use crate::engine::batch_before_commit::Prepared;
+use crate::engine::commit_staged::{self, AHEAD, Held, holds_stripe_0, of_stripe};
 use crate::engine::held_claims::{ClaimedKey, all_held};
 use crate::engine::outcome::{Checked, Precondition, Since, Waits};
 use crate::engine::overlay::BlockAccess;
-use crate::engine::prepared::Prepared;
 use crate::engine::shared::Local;
 use crate::engine::staging::{BatchOperation, EventHandling, Host, Staging, Unstaged};
 use crate::engine::stripes::Wait;
@@ -96,7 +96,7 @@ fn commit_held<'w>(
         match stage(writer, batch, held, puts_off) {
             Ok(()) => {}
             Err(Unstaged::NeedsStripe0 { can_be_put_off }) => {
-                match commit_batch::lock_stripe_0(writer, can_be_put_off, with.waits)? {
+                match commit_staged::lock_stripe_0(writer, can_be_put_off, with.waits)? {
                     Some(events) => held.push(events),
                     None => (batch.staging, puts_off) = (None, true),
                 }
@@ -224,7 +224,7 @@ fn append(
     let committed = match staging.records.is_empty() {
         true => Ok(Tried::Done(None)),
         false => {
-            commit_batch::commit(writer, staging, prefetches, held).map(|tried| tried.map(Some))
+            commit_staged::commit(writer, staging, prefetches, held).map(|tried| tried.map(Some))
         }
     };
     staging.records.truncate(operations);

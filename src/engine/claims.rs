@@ -6,12 +6,12 @@
 //! claim. A confirmation is a batch: the insert, and the end of the claim.
 
 use crate::engine::batch::{self, Settings};
+use crate::engine::batch_before_commit::Prepared;
 use crate::engine::clock_copy::When;
 use crate::engine::held_claims::{ClaimedKey, held};
 use crate::engine::log_writer::Appended;
 use crate::engine::operation::{self, Attempt, basis};
 use crate::engine::outcome::{Checked, Precondition, Request, Waits};
-use crate::engine::prepared::Prepared;
 use crate::engine::shared::Local;
 use crate::engine::staging::BatchOperation;
 use crate::engine::stripe_0_records;

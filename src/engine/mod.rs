@@ -4,13 +4,14 @@
 //!   is no space, `alter` continues one with other parameters, `snapshot_of_memory` writes the new
 //!   state as a snapshot, `close` waits for operations in progress, `maintenance` has the
 //!   background tasks of a filter. They work on an [`Engine`], which is the parts of a handle.
-//! - Writes: `write` inserts and removes one key by one record; `events` does so with the
-//!   events that must come first; `operation` is what both decide on, and how a record is applied.
-//!   `batch` commits batches of the caller; `prepared` is one before its commit, `staging` decides
-//!   its records, `overlay` shows blocks as they leave them. `commit_batch` appends and applies
-//!   what was staged. `claims` gives keys to workers, `held_claims` checks that a worker still
-//!   holds its claim. `clear` removes all keys. `stripe_0_records` appends heartbeats, clears and
-//!   records of claims. `writer` is what all of them use, and `full_disk` frees space for them.
+//! - Writes: `write` inserts and removes one key by one record; `write_with_events` does so with
+//!   the events that must come first; `operation` is what both decide on, and how a record is
+//!   applied. `batch` commits batches of the caller; `batch_before_commit` is one before its
+//!   commit, `staging` decides its records, `overlay` shows blocks as they leave them.
+//!   `commit_staged` appends and applies what was staged. `claims` gives keys to workers,
+//!   `held_claims` checks that a worker still holds its claim. `clear` removes all keys.
+//!   `stripe_0_records` appends heartbeats, clears and records of claims. `writer` is what all of
+//!   them use, and `full_disk` frees space for them.
 //! - Questions: `read` answers, `infer` computes posteriors, `distinct` counts the keys,
 //!   `details` and `stats` report figures.
 //! - Snapshots: `checkpoint` writes them, `checkpoint_due` says when, `reclaim_disk` removes what
@@ -39,6 +40,7 @@ pub mod background_threads;
 pub mod background_threads;
 pub mod backpressure;
 pub mod batch;
+pub mod batch_before_commit;
 pub mod checkpoint;
 pub mod checkpoint_due;
 pub mod claims;
@@ -47,11 +49,10 @@ pub mod clock_copy;
 pub mod clock_to_time;
 pub mod close;
 pub mod closing;
-pub mod commit_batch;
+pub mod commit_staged;
 pub mod dead_owners;
 pub mod details;
 pub mod distinct;
-pub mod events;
 pub mod full_disk;
 pub mod group_commit;
 pub mod held_claims;
@@ -67,7 +68,6 @@ pub mod operation;
 pub mod options_match;
 pub mod outcome;
 pub mod overlay;
-pub mod prepared;
 pub mod read;
 pub mod reclaim_disk;
 pub mod shared;
@@ -85,6 +85,7 @@ pub mod time;
 pub mod vacant_directory;
 pub mod wakeup;
 pub mod write;
+pub mod write_with_events;
 pub mod writer;
 
 use crate::engine::backpressure::Backpressure;

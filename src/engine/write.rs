@@ -3,12 +3,11 @@
 //! Everything an operation depends on is decided under its stripe before its LSN is reserved. It is
 //! then written in the record, the record is published, and only then is it applied. A killed
 //! process therefore leaves either no record, or a record that replay applies. Some operations need
-//! several records, which are one batch. `events` writes the batch if events must come first;
-//! `staging` and `commit_batch` write it if the weight takes several records.
+//! several records, which are one batch. `write_with_events` writes the batch if events must come
+//! first; `staging` and `commit_staged` write it if the weight takes several records.
 
 use crate::engine::backpressure::Waited;
-use crate::engine::commit_batch;
-use crate::engine::events;
+use crate::engine::commit_staged;
 use crate::engine::operation::{self, Attempt, Basis, basis, leave};
 use crate::engine::outcome::{Checked, Request, WriteOutcome};
 use crate::engine::overlay::BlockAccess;
@@ -16,6 +15,7 @@ use crate::engine::shared::Local;
 use crate::engine::staging::{EventHandling, Host, Staging, Unstaged};
 use crate::engine::stripes::Wait;
 use crate::engine::time::Stamp;
+use crate::engine::write_with_events;
 use crate::engine::writer::{Tried, Writer};
 use crate::error::Result;
 use crate::locks::handle_stripes::StripeGuard;
@@ -80,7 +80,7 @@ fn write_under_stripe<const RECORDED: bool>(
     let attempt = match write_one_record(writer, &mut stripe, request, stamp)? {
         Attempt::Done(written) => return complete(writer, written, request, stamp),
         Attempt::NeedsStripe0 { can_be_put_off } => {
-            events::write(writer, &mut stripe, request, stamp, can_be_put_off)?
+            write_with_events::write(writer, &mut stripe, request, stamp, can_be_put_off)?
         }
         Attempt::Heavy => return write_heavy(writer, stripe, request, stamp),
         other => other,
@@ -183,7 +183,7 @@ fn write_heavy<'w>(
         let performed = match staging.add(host, &request.asked, stamp, request.count) {
             Ok(performed) => performed,
             Err(Unstaged::NeedsStripe0 { can_be_put_off }) => {
-                let stripe_0 = commit_batch::lock_stripe_0(writer, can_be_put_off, request.waits)?;
+                let stripe_0 = commit_staged::lock_stripe_0(writer, can_be_put_off, request.waits)?;
                 events =
                     if stripe_0.is_some() { EventHandling::Staged } else { EventHandling::PutOff };
                 held.extend(stripe_0);
@@ -196,7 +196,7 @@ fn write_heavy<'w>(
         if !performed.is_recorded {
             return Ok(Tried::Done(leave(writer, &held[0], performed.is_late, checked)));
         }
-        match commit_batch::commit(writer, &staging, false, &mut held)? {
+        match commit_staged::commit(writer, &staging, false, &mut held)? {
             Tried::Done(lsn) => {
                 return complete(writer, WriteOutcome { checked, lsn }, request, stamp);
             }

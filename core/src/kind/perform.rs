@@ -1,10 +1,10 @@
 //! The steps of one write: decide, record the events that must come first, decide again, record
 //! the operation.
 //!
-//! A filter in memory applies each record at once. The engine's `staging` and `events` only
-//! collect them, and apply all when all are in the log. All write the same records for the same
-//! operations, because [`perform`] decides which. (An operation that needs no event is short enough
-//! for the engine to write it without this; see its `engine/write.rs`.)
+//! A filter in memory applies each record at once. The engine's `staging` and `write_with_events`
+//! only collect them, and apply all when all are in the log. All write the same records for the
+//! same operations, because [`perform`] decides which. (An operation that needs no event is short
+//! enough for the engine to write it without this; see its `engine/write.rs`.)
 
 use super::request::{Checked, Precondition, Request, WritePlan};
 use super::split_weight::split_weight;

@@ -3,7 +3,7 @@
 //! Under stripe 0 the events change the inactive copy of the state block ([next state](NextState)).
 //! The copy becomes active when the batch is in the log, otherwise it is discarded.
 
-use crate::engine::commit_batch;
+use crate::engine::commit_staged;
 use crate::engine::log_writer::Appended;
 use crate::engine::operation::{self, Attempt, Basis, basis, leave};
 use crate::engine::outcome::{Request, WriteOutcome, pass_count};
@@ -39,7 +39,7 @@ pub(crate) fn write(
     stamp: Stamp,
     can_be_put_off: bool,
 ) -> Result<Attempt> {
-    let stripe_0 = commit_batch::lock_stripe_0(writer, can_be_put_off, request.waits)?;
+    let stripe_0 = commit_staged::lock_stripe_0(writer, can_be_put_off, request.waits)?;
     writer.shared.check_writable()?;
     let moment = writer.time.exact_moment(stamp);
     // Before the state: see `operation::basis`.
