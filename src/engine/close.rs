@@ -304,7 +304,8 @@ mod tests {
         let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
         let full = Error::Io { path: "log".into(), action: "write", source: full };
         let parts = (&*engine.shared, &*engine.backpressure);
-        let made = crate::engine::full_disk::make_space(parts, full, &mut Default::default());
+        let made =
+            crate::engine::full_disk_for_writers::make_space(parts, full, &mut Default::default());
         assert!(matches!(made, Err(Error::Closed { .. })), "{made:?}");
         assert!(!engine.backpressure.is_requested());
     }

@@ -1,6 +1,6 @@
 //! The engine of an open filter: a list of parts, each of which uses only parts below it.
 //!
-//! - Life of a handle: `open` creates and opens filters, `open_on_full_disk` opens one where there
+//! - Life of a handle: `open` creates and opens filters, `full_disk_at_open` opens one where there
 //!   is no space, `alter` continues one with other parameters, `snapshot_of_memory` writes the new
 //!   state as a snapshot, `close` waits for operations in progress, `maintenance` has the
 //!   background tasks of a filter. They work on an [`Engine`], which is the parts of a handle.
@@ -11,7 +11,7 @@
 //!   `commit_staged` appends and applies what was staged. `claims` gives keys to workers,
 //!   `held_claims` checks that a worker still holds its claim. `clear` removes all keys.
 //!   `stripe_0_records` appends heartbeats, clears and records of claims. `writer` is what all of
-//!   them use, and `full_disk` frees space for them.
+//!   them use, and `full_disk_for_writers` frees space for them.
 //! - Questions: `read` answers, `infer` computes posteriors, `distinct` counts the keys,
 //!   `details` and `stats` report figures.
 //! - Snapshots: `checkpoint` writes them, `checkpoint_due` says when, `reclaim_disk` removes what
@@ -53,7 +53,8 @@ pub mod commit_staged;
 pub mod dead_owners;
 pub mod details;
 pub mod distinct;
-pub mod full_disk;
+pub mod full_disk_at_open;
+pub mod full_disk_for_writers;
 pub mod group_commit;
 pub mod held_claims;
 pub mod infer;
@@ -63,7 +64,6 @@ pub mod log_writer;
 pub mod lost_pages;
 pub mod maintenance;
 pub mod open;
-pub mod open_on_full_disk;
 pub mod operation;
 pub mod options_match;
 pub mod outcome;

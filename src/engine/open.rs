@@ -15,7 +15,7 @@ use crate::engine::small_files::{
     remove_temporaries_of, write_file,
 };
 use crate::engine::vacant_directory::{check_ours, check_vacant};
-use crate::engine::{Engine, lost_pages, open_on_full_disk, options_match};
+use crate::engine::{Engine, full_disk_at_open, lost_pages, options_match};
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::image::previous_image;
@@ -265,7 +265,7 @@ pub(crate) fn recover(
         Err(error) if error.is_full() => {
             let begin = || begin().inspect_err(clear);
             (
-                open_on_full_disk::begin_in_space_of_log(
+                full_disk_at_open::begin_in_space_of_log(
                     &*media,
                     &meta,
                     (known, &slots),

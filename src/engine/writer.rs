@@ -1,7 +1,7 @@
 //! What every write of a handle uses, whether it writes one record or a batch.
 
 use crate::engine::backpressure::{Backpressure, Waited};
-use crate::engine::full_disk::make_space;
+use crate::engine::full_disk_for_writers::make_space;
 use crate::engine::group_commit::GroupCommit;
 use crate::engine::lease_clock::LeaseClock;
 use crate::engine::log_space::LogSpace;

@@ -1,7 +1,9 @@
 //! A full disk, as a writer meets it: frees space, or waits for a checkpoint that does.
 //!
-//! That checkpoint may also take the space of what `reclaim_disk` calls the fallback base. A filter
-//! is opened on a full disk by `open_on_full_disk`.
+//! Other places: `checkpoint` writes its snapshot in the space of log that is only kept, or of the
+//! fallback base; `reclaim_disk` removes what it finds no space to keep; `maintenance` removes kept
+//! log for log that is allocated ahead. `full_disk_at_open` opens a filter on a full disk, also
+//! where no image fits (`recovery::snapshot_on_full_disk`).
 
 use crate::engine::backpressure::{Backpressure, Waited};
 use crate::engine::shared::Shared;

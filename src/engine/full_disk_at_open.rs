@@ -1,6 +1,6 @@
 //! Opening a filter on a full disk: removes files until there is space for a new timeline.
 //!
-//! For a running writer `full_disk` does so, and `checkpoint` for a snapshot.
+//! `full_disk_for_writers` lists the other places where a full disk is handled.
 
 use crate::archive::log_before_alteration;
 use crate::engine::small_files::{LEFTOVER_TEMPORARY, put_former_away};
