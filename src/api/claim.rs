@@ -6,7 +6,7 @@ use crate::api::handle::Filter;
 use crate::clock::Timestamp;
 use crate::engine::Engine;
 use crate::engine::claims::{self, ClaimAnswer};
-use crate::engine::held_claims::ClaimedKey;
+use crate::engine::leases::ClaimedKey;
 use crate::engine::outcome::Waits;
 use crate::error::{Error, Result};
 use crate::primitives::{Hint, Instant};

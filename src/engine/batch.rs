@@ -3,7 +3,7 @@
 
 use crate::engine::batch_before_commit::Prepared;
 use crate::engine::commit_staged::{self, AHEAD, Held, holds_stripe_0, of_stripe};
-use crate::engine::held_claims::{ClaimedKey, all_held};
+use crate::engine::leases::ClaimedKey;
 use crate::engine::outcome::{Checked, Precondition, Since, Waits};
 use crate::engine::overlay::BlockAccess;
 use crate::engine::shared::Local;
@@ -91,7 +91,7 @@ fn commit_held<'w>(
     loop {
         writer.shared.check_writable()?;
         allow_positions(writer, with.positions)?;
-        let ended = all_held(writer, with.confirms)?;
+        let ended = writer.leases.check_all_held(with.confirms)?;
         let is_staged = batch.next().is_none() && batch.staging.is_some();
         match stage(writer, batch, held, puts_off) {
             Ok(()) => {}

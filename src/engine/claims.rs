@@ -8,7 +8,7 @@
 use crate::engine::batch::{self, Settings};
 use crate::engine::batch_before_commit::Prepared;
 use crate::engine::clock_copy::When;
-use crate::engine::held_claims::{ClaimedKey, held};
+use crate::engine::leases::ClaimedKey;
 use crate::engine::log_writer::Appended;
 use crate::engine::operation::{self, Attempt, basis};
 use crate::engine::outcome::{Checked, Precondition, Request, Waits};
@@ -183,7 +183,7 @@ pub(crate) fn confirm(
     let request = Request::new(key.hash, time, 1, Precondition::Nothing, waits);
     let confirmed = writer.while_space_is_made(waits, || {
         let [mut stripe, mut stripe_0] = lock(writer, key.hash, waits)?;
-        let claim = held(writer, key)?;
+        let claim = writer.leases.check_held(key)?;
         let stamp = writer.time.stamp(time)?;
         Ok(match insert(writer, [&mut stripe, &mut stripe_0], &request, stamp, &claim)? {
             Attempt::Done(written) if written.checked != Checked::TooLate => {
@@ -245,7 +245,7 @@ fn insert(
 /// # Errors
 /// As [`confirm`].
 pub(crate) fn release(writer: &Writer, key: ClaimedKey, waits: Waits) -> Result<bool> {
-    under_stripe_0(writer, waits, || match held(writer, key) {
+    under_stripe_0(writer, waits, || match writer.leases.check_held(key) {
         Ok(claim) => Ok(Some(claim.release())),
         Err(Error::LeaseLost { .. }) => Ok(None),
         Err(error) => Err(error),
@@ -264,7 +264,7 @@ pub(crate) fn extend(
     waits: Waits,
 ) -> Result<Micros> {
     let renewed = under_stripe_0(writer, waits, || {
-        let HeldClaim { hash, token, .. } = held(writer, key)?;
+        let HeldClaim { hash, token, .. } = writer.leases.check_held(key)?;
         Ok(Some(HeldClaim::record(hash, token, writer.leases.now(), lease)))
     })?;
     Ok(renewed.map_or(0, |record| HeldClaim::of_record(&record).deadline))

@@ -11,7 +11,7 @@
 //! survives a reboot. Nothing here changes the state.
 
 use crate::clock::Clock;
-use crate::engine::lease_clock;
+use crate::engine::leases;
 use crate::error::Result;
 use crate::image::previous_image;
 use crate::image::words::TimeWords;
@@ -61,7 +61,7 @@ pub fn continue_time(
         return Ok(());
     };
     let ours = clock.identity();
-    lease_clock::take_over(header, &before, clock);
+    leases::take_over(header, &before, clock);
     let (base, which) = (before.time_base().base().read(), before.time_base().clock());
     if base[0] != 0 && meta.downtime == Downtime::Age && ours.is_none_or(|ours| ours == which) {
         header.time_base().begin_with(base, which);

@@ -8,20 +8,20 @@
 //!   the events that must come first; `operation` is what both decide on, and how a record is
 //!   applied. `batch` commits batches of the caller; `batch_before_commit` is one before its
 //!   commit, `staging` decides its records, `overlay` shows blocks as they leave them.
-//!   `commit_staged` appends and applies what was staged. `claims` gives keys to workers,
-//!   `held_claims` checks that a worker still holds its claim. `clear` removes all keys.
-//!   `stripe_0_records` appends heartbeats, clears and records of claims. `writer` is what all of
-//!   them use, and `full_disk_for_writers` frees space for them.
-//! - Questions: `read` answers, `infer` computes posteriors, `distinct` counts the keys,
-//!   `details` and `stats` report figures.
+//!   `commit_staged` appends and applies what was staged. `claims` gives keys to workers. `clear`
+//!   removes all keys. `stripe_0_records` appends heartbeats, clears and records of claims.
+//!   `writer` is what all of them use, and `full_disk_for_writers` frees space for them.
+//! - Questions: `read` answers, `infer` computes posteriors, `distinct` counts the keys, `details`
+//!   and `stats` report figures.
 //! - Snapshots: `checkpoint` writes them, `checkpoint_due` says when, `reclaim_disk` removes what
 //!   they make superfluous, `backpressure` makes writers wait for one.
 //! - The log: `log_writer` appends to it, `log_space` maps and allocates it, `group_commit` makes
 //!   it durable, `tickets` tells callers when what they did is durable, `ticket_list` is the list
 //!   of those that wait.
 //! - Time: `time` is the filter's, `clock_to_time` converts readings of the clock into it, also
-//!   over restarts and reboots, `clock_copy` serves operations that are not written yet;
-//!   `lease_clock` is the time of leases. No other module reads the clock of the filter.
+//!   over restarts and reboots, `clock_copy` serves operations that are not written yet; `leases`
+//!   is the time of leases, and says which claims are held. No other module reads the clock of the
+//!   filter.
 //! - Common: `stripes` acquires stripes, `dead_owners` says who died and repairs what they left;
 //!   `wakeup` wakes a `task` of `background_threads`; `shared` holds what all parts need;
 //!   `lost_pages` checks that the image was written back; `small_files` has small and temporary
@@ -56,9 +56,8 @@ pub mod distinct;
 pub mod full_disk_at_open;
 pub mod full_disk_for_writers;
 pub mod group_commit;
-pub mod held_claims;
 pub mod infer;
-pub mod lease_clock;
+pub mod leases;
 pub mod log_space;
 pub mod log_writer;
 pub mod lost_pages;
@@ -93,7 +92,7 @@ use crate::engine::checkpoint::Checkpoints;
 use crate::engine::clock_to_time::TimeBase;
 use crate::engine::details::Details;
 use crate::engine::group_commit::GroupCommit;
-use crate::engine::lease_clock::{LeaseBase, LeaseClock};
+use crate::engine::leases::{LeaseBase, Leases};
 use crate::engine::log_space::LogSpace;
 use crate::engine::log_writer::LogWriter;
 use crate::engine::read::Queries;
@@ -116,7 +115,7 @@ use std::sync::Arc;
 pub struct Engine {
     pub(crate) shared: Arc<Shared>,
     pub(crate) time: Arc<Time>,
-    pub(crate) leases: Arc<LeaseClock>,
+    pub(crate) leases: Arc<Leases>,
     pub(crate) wakeup: Arc<Wakeup>,
     pub(crate) backpressure: Arc<Backpressure>,
     pub(crate) log_space: Arc<LogSpace>,
@@ -170,7 +169,7 @@ impl Engine {
     pub(crate) fn new(shared: Shared, (base, leases): (TimeBase, LeaseBase)) -> Self {
         let shared = Arc::new(shared);
         let time = Arc::new(Time::new(shared.clone(), base));
-        let leases = Arc::new(LeaseClock::new(shared.clone(), leases));
+        let leases = Arc::new(Leases::new(shared.clone(), leases));
         let wakeup = Arc::new(Wakeup::new(shared.durability));
         let backpressure = Arc::new(Backpressure::new(shared.clone(), wakeup.clone()));
         let log_space = Arc::new(LogSpace::new(shared.clone(), backpressure.clone()));

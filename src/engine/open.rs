@@ -8,7 +8,7 @@
 
 use crate::archive::keep_setting;
 use crate::engine::clock_to_time::{TimeBase, continue_time};
-use crate::engine::lease_clock::LeaseBase;
+use crate::engine::leases::LeaseBase;
 use crate::engine::shared::Shared;
 use crate::engine::small_files::{
     LEFTOVER_TEMPORARY, SLOT_TEMPORARIES, clear, put_former_away, remove_temporaries,

@@ -4,7 +4,7 @@ use crate::archive::keep_setting;
 use crate::archive::kept_files::Archive;
 use crate::clock::Timestamp;
 use crate::engine::distinct;
-use crate::engine::lease_clock::LeaseClock;
+use crate::engine::leases::Leases;
 use crate::engine::shared::Shared;
 use crate::engine::stripes::StripeLocks;
 use crate::engine::time::Time;
@@ -207,7 +207,7 @@ pub(crate) fn digest(shared: &Shared, stripes: &StripeLocks) -> Result<Digest> {
 ///
 /// # Errors
 /// [`Error::Forked`], [`Error::Io`].
-pub(crate) fn stat(shared: &Shared, clock: &Time, leases: &LeaseClock) -> Result<Stat> {
+pub(crate) fn stat(shared: &Shared, clock: &Time, leases: &Leases) -> Result<Stat> {
     shared.check_process()?;
     let header = shared.header();
     let kind = shared.kind();

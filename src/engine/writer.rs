@@ -3,7 +3,7 @@
 use crate::engine::backpressure::{Backpressure, Waited};
 use crate::engine::full_disk_for_writers::make_space;
 use crate::engine::group_commit::GroupCommit;
-use crate::engine::lease_clock::LeaseClock;
+use crate::engine::leases::Leases;
 use crate::engine::log_space::LogSpace;
 use crate::engine::log_writer::{Lack, LogWriter};
 use crate::engine::outcome::Waits;
@@ -42,7 +42,7 @@ impl<T> Tried<T> {
 pub struct Writer {
     pub(crate) shared: Arc<Shared>,
     pub(crate) time: Arc<Time>,
-    pub(crate) leases: Arc<LeaseClock>,
+    pub(crate) leases: Arc<Leases>,
     pub(crate) backpressure: Arc<Backpressure>,
     pub(crate) log_space: Arc<LogSpace>,
     pub(crate) log_writer: Arc<LogWriter>,

@@ -1,18 +1,20 @@
-//! The time of leases: its source, and how it continues over restarts and reboots.
+//! Leases: their time, how it continues over restarts and reboots, and whether a claim is held.
 //!
 //! A lease is a promise of real time, so its time is not the filter's, which may stand still, or be
-//! moved by keys that have times of their own. It is the wall clock's when a filter is first opened
-//! after a boot, and never before the latest claim; from then on it advances with a monotonic clock
-//! (`CLOCK_BOOTTIME`), whether the filter is open or not. The base of both lies in the image, which
-//! takes it over from the one before, as that of the filter's [time](crate::engine::time).
+//! moved by keys that have times of their own. At the first opening after a boot it is the wall
+//! clock's time, or the latest claim's if that is later. From then on it advances with a monotonic
+//! clock (`CLOCK_BOOTTIME`), whether the filter is open or not. Its base lies in the image, and
+//! each image takes it over from the one before, like the base of the filter's
+//! [time](crate::engine::time).
 
 use crate::clock::Clock;
 use crate::engine::shared::Shared;
+use crate::error::{Error, Result};
 use crate::image::Control;
 use crate::image::words::TimeWords;
 use crate::media::Access;
 use crate::primitives::AtomicU64;
-use ebbtide_core::claims::HeldClaim;
+use ebbtide_core::claims::{HeldClaim, still_held};
 use ebbtide_core::kind::Micros;
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,15 +74,22 @@ impl LeaseBase {
     }
 }
 
-/// The time of leases, as a handle reads it.
+/// A key that is claimed, by its hash, with the token of the claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ClaimedKey {
+    pub(crate) hash: u64,
+    pub(crate) token: u64,
+}
+
+/// The leases of a filter, and their time as a handle reads it.
 #[derive(Debug)]
-pub struct LeaseClock {
+pub struct Leases {
     shared: Arc<Shared>,
     base: LeaseBase,
 }
 
-impl LeaseClock {
-    /// Creates the time of a handle.
+impl Leases {
+    /// Creates the leases of a handle.
     pub(crate) fn new(shared: Arc<Shared>, base: LeaseBase) -> Self {
         Self { shared, base }
     }
@@ -99,6 +108,33 @@ impl LeaseClock {
         let (now, mut all) = (self.now(), self.shared.header().claims().all());
         all.retain(|claim| claim.deadline > now);
         all
+    }
+
+    /// Returns the claim of a key, for the holder of stripe 0.
+    ///
+    /// # Errors
+    /// [`Error::LeaseLost`] if it is not held any more, or somebody else's.
+    pub(crate) fn check_held(&self, key: ClaimedKey) -> Result<HeldClaim> {
+        let claims = self.shared.header().claims();
+        let now = (self.now(), claims.latest());
+        still_held(claims.get(key.hash), key.token, now).ok_or_else(|| self.lost(key.token))
+    }
+
+    /// Returns the claims of keys that are confirmed together, for the holder of stripe 0.
+    ///
+    /// # Errors
+    /// [`Error::LeaseLost`] as [`Leases::check_held`], and if a claim is confirmed twice.
+    pub(crate) fn check_all_held(&self, keys: &[ClaimedKey]) -> Result<Vec<HeldClaim>> {
+        let mut tokens: Vec<u64> = keys.iter().map(|key| key.token).collect();
+        tokens.sort_unstable();
+        if let Some(twice) = tokens.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(self.lost(twice[0]));
+        }
+        keys.iter().map(|&key| self.check_held(key)).collect()
+    }
+
+    fn lost(&self, token: u64) -> Error {
+        Error::LeaseLost { path: self.shared.path().to_path_buf(), token }
     }
 
     /// Returns the time on the wall clock when this time of leases will be reached.
