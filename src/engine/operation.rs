@@ -15,7 +15,7 @@ use crate::image::mapped_banks::Banks;
 use crate::image::state_block::StateBlock;
 use crate::locks::handle_stripes::StripeGuard;
 use crate::wal::{Record, Segment};
-use ebbtide_core::kind::{Moment, State, Totals, WritePlan, plan, records};
+use ebbtide_core::kind::{Moment, State, Totals, WritePlan, decide, records};
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -85,7 +85,7 @@ pub(crate) fn decide(
     let (kind, layout) = (writer.shared.kind(), writer.shared.layout());
     let count = |there| basis.has_count.set(pass_count(there, request.count));
     let (kind, state) = ((kind, basis.ahead), &basis.state);
-    plan::decide(kind, state, layout, moment, &request.asked, &*basis.banks, count)
+    decide::decide(kind, state, layout, moment, &request.asked, &*basis.banks, count)
 }
 
 /// Ends a write without a record. The returned LSN is that of the stripe's last record: once it is

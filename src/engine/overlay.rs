@@ -16,7 +16,7 @@ use crate::wal::Record;
 use ebbtide_core::block::{Blocks, FEW_BANKS, Geometry, Layout};
 use ebbtide_core::hash::mix;
 use ebbtide_core::kind::copy::BlockCopy;
-use ebbtide_core::kind::plan::Locate;
+use ebbtide_core::kind::decide::Locate;
 use ebbtide_core::kind::{BankMask, Kind, Operation, State, records};
 use std::cell::RefCell;
 use std::collections::HashMap;

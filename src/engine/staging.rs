@@ -21,8 +21,8 @@ use crate::image::mapped_banks::Banks;
 use crate::primitives::AtomicU64;
 use crate::wal::Record;
 use ebbtide_core::block::Blocks;
+use ebbtide_core::kind::decide::{Locate, decide, put_off};
 use ebbtide_core::kind::perform::{Performed, Recorder, perform};
-use ebbtide_core::kind::plan::{Locate, decide, put_off};
 use ebbtide_core::kind::{
     BankMask, Change, Decision, Estimate, Event, Kind, Micros, Moment, Operation, Precondition,
     Request, State, Totals, WritePlan, records,

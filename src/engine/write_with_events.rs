@@ -19,7 +19,7 @@ use crate::wal::Record;
 use ebbtide_core::event;
 use ebbtide_core::kind::perform::{Recorder, perform};
 use ebbtide_core::kind::{
-    Estimate, Event, Kind, Micros, Moment, Request as Asked, State, WritePlan, plan, records,
+    Estimate, Event, Kind, Micros, Moment, Request as Asked, State, WritePlan, decide, records,
 };
 use std::cell::Cell;
 use std::mem;
@@ -195,11 +195,11 @@ impl Recorder for Writing<'_> {
         let count = |there| has_count = pass_count(there, self.count);
         let (kind_early, banks) = ((kind, early), self.banks());
         let mut plan =
-            plan::decide(kind_early, &state, layout, &self.moment, request, banks, count);
+            decide::decide(kind_early, &state, layout, &self.moment, request, banks, count);
         if !has_count {
             return Err(self.writer.shared.unsupported("estimate").into());
         }
-        plan::put_off(&mut plan, kind, &state, self.step_if_put_off());
+        decide::put_off(&mut plan, kind, &state, self.step_if_put_off());
         Ok(plan)
     }
 

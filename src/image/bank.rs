@@ -22,7 +22,7 @@ use ebbtide_core::block::{
     store,
 };
 use ebbtide_core::hash::scale;
-use ebbtide_core::kind::plan::Locate;
+use ebbtide_core::kind::decide::Locate;
 use ebbtide_core::kind::{BankMask, Kind};
 use std::ops::Range;
 use std::path::PathBuf;

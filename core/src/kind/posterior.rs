@@ -1,7 +1,7 @@
 //! Posterior questions about one key, by the prior of its stream: checked before the key's blocks
 //! are read, then answered from its evidence.
 
-use super::plan::unsupported;
+use super::decide::unsupported;
 use super::{Inference, Kind, Query, State, Totals, Within};
 use crate::block::Blocks;
 use crate::error::{Error, Result};

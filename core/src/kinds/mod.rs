@@ -8,8 +8,8 @@
 //! - Forget at random: `stable`, `importance`.
 //!
 //! `docs/kinds.md` has a table of what each answers. `spec` has their types as users describe them.
-//! What several of them use: `columns` are slices of generations, `run_evidence` what a key's bits
-//! say about its age, `by_fill` estimates distinct keys, `memory_limit` limits the memory of a
+//! What several of them use: `slice_columns` are slices of generations, `run_evidence` what a key's
+//! bits say about its age, `by_fill` estimates distinct keys, `memory_limit` limits the memory of a
 //! window, `kept` says which parameters an alteration keeps.
 //!
 //! A new kind is a folder here, with a line for its module and one in [`REGISTRY`].
@@ -20,7 +20,6 @@ mod ages_tests;
 pub mod bloom;
 pub mod buffering;
 mod by_fill;
-mod columns;
 pub mod counting;
 pub mod decaying;
 pub mod decaying_optimized;
@@ -34,6 +33,7 @@ pub mod kept;
 mod measured_rates;
 mod memory_limit;
 mod run_evidence;
+mod slice_columns;
 pub mod spec;
 pub mod spectral;
 pub mod stable;

@@ -1,11 +1,11 @@
 //! The evidence of a key's bits in slices of all ages about when it was inserted: pure functions of
 //! numbers.
 //!
-//! The *row* of a key (see `columns`) has a bit for each slice that is held, by age. An insert in
-//! the generation of age `a` set the bits of the ages `a` to `a + k - 1`, as far as the row still
-//! shows them; all other ones were set by other keys. The key can therefore have been inserted only
-//! where such a run of ones starts, at the *starts*. Starts less than `k` apart have starts at all
-//! ages in between: consecutive starts are a *chain*.
+//! The *row* of a key (see `slice_columns`) has a bit for each slice that is held, by age. An
+//! insert in the generation of age `a` set the bits of the ages `a` to `a + k - 1`, as far as the
+//! row still shows them; all other ones were set by other keys. The key can therefore have been
+//! inserted only where such a run of ones starts, at the *starts*. Starts less than `k` apart have
+//! starts at all ages in between: consecutive starts are a *chain*.
 //!
 //! Likelihoods here are those of the ones in runs: each one that no insert explains was set by
 //! other keys. They are therefore probabilities: a product of many may vanish beside others, but

@@ -8,7 +8,7 @@ use crate::atomic::AtomicU64;
 use crate::block::undo_log::Undo;
 use crate::block::{Block, Blocks, Geometry, Layout, MAX_BANKS, OWN_WORDS, store};
 use crate::error::{Error, Result};
-use crate::kind::plan::Locate;
+use crate::kind::decide::Locate;
 use crate::kind::{BankMask, Kind, State};
 use crate::state::BankEntry;
 

@@ -36,7 +36,7 @@ use crate::claims::{Claimant, HeldClaim, LeaseTime};
 use crate::error::{Error, Result};
 use crate::identity::{Build, Identity, KINDS};
 use crate::inference::{AgePosterior, Form, Prior};
-use crate::kind::plan::unsupported;
+use crate::kind::decide::unsupported;
 use crate::kind::posterior::{PosteriorOptions, PosteriorQuery};
 use crate::kind::{
     Admission, Age, Checked, Estimate, KeyAges, Kind, Micros, Precondition, Request, Since, Within,

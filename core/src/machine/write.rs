@@ -5,8 +5,8 @@ use super::parts::Parts;
 use crate::block::Blocks;
 use crate::error::{Error, Result};
 use crate::event;
+use crate::kind::decide::{self, unsupported};
 use crate::kind::perform::{Performed, Recorder, perform};
-use crate::kind::plan::{self, unsupported};
 use crate::kind::{
     Change, Checked, Estimate, Event, Kind, MOST_COUNT, Micros, Moment, Operation, Request, State,
     WritePlan, records,
@@ -132,7 +132,7 @@ pub(crate) fn decide(
     let (kind, layout, memory) = (parts.kind(), parts.identity.layout, &parts.memory);
     let mut read = None;
     let count = |count| read = Some(count);
-    let plan = plan::decide((kind, early), &state, layout, &moment, request, memory, count);
+    let plan = decide::decide((kind, early), &state, layout, &moment, request, memory, count);
     match read {
         Some(None) => Err(unsupported(kind, "estimate")),
         read => Ok((plan, read.flatten())),

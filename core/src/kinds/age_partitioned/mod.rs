@@ -7,7 +7,7 @@
 //! `k-e` slices, and about `2^-e` of such keys are still reported as present.
 //!
 //! A shift is due before the insert that follows a full generation ([`CountedGenerations`]); blocks
-//! catch up when they are next touched (`columns`).
+//! catch up when they are next touched (`slice_columns`).
 
 mod distinct;
 mod evidence;
@@ -21,7 +21,7 @@ mod tests;
 pub use plan::{COLUMNS, Design, MOST_WORDS, Plan, design, plan, words_for};
 
 use super::bloom::same_hash;
-use super::columns::{Columns, caught_up};
+use super::slice_columns::{Columns, caught_up};
 use crate::block::{Block, Blocks, Geometry, Layout, UndoRoom};
 use crate::error::{Error, Result};
 use crate::kind::parameters::{DEFAULT_FPR, within};

@@ -17,7 +17,7 @@
 //! | `table` | a block of buckets: questions, inserts, generations |
 //! | `shape`, `plan`, `theory` | shapes and sizes |
 //! | `items` | windows of inserts |
-//! | `timed`, `pressure`, `burst` | windows of time, and the sizes of their banks |
+//! | `timed`, `bank_sizes`, `burst` | windows of time, and the sizes of their banks |
 //! | `evidence` | posteriors |
 //! | `distinct` | the number of distinct keys |
 //!
@@ -67,6 +67,7 @@
 //!
 //! There is none: a slot may stand for several keys, and removing one would lose the others.
 
+mod bank_sizes;
 mod bucket;
 mod burst;
 mod codes;
@@ -75,7 +76,6 @@ mod evidence;
 mod items;
 mod moves;
 mod plan;
-mod pressure;
 mod shape;
 pub mod spec;
 mod table;
@@ -135,14 +135,13 @@ const MOST_WINDOW: Micros = 1 << 60;
 /// Builds the kind from `window-items` or `window` (microseconds), and `fpr` (0.001 if absent).
 ///
 /// `rate`, the expected new keys a second, sizes the first bank of a window of time. `growth` says
-/// what its later banks grow by in a burst, `keys` or `rate` (see `pressure`), and `max-memory` how
-/// many bytes they may take with all that belongs to them. `slots` (of a bucket), `bits` (of a
+/// what its later banks grow by in a burst, `keys` or `rate` (see `bank_sizes`), and `max-memory`
+/// how many bytes they may take with all that belongs to them. `slots` (of a bucket), `bits` (of a
 /// fingerprint) and `generations` (in the window), all three, override what would be derived from
-/// the rate of false positives. `bytes` (of a bucket)
-/// and `moves` (that an insert makes at most, up to 8) may come with them. `max-load` is the
-/// highest share of slots in use: less than what a plan would use costs memory and makes inserts
-/// faster. `words` overrides the memory of a window of inserts, and then there is no guarantee of
-/// that rate.
+/// the rate of false positives. `bytes` (of a bucket) and `moves` (that an insert makes at most, up
+/// to 8) may come with them. `max-load` is the highest share of slots in use: less than what a plan
+/// would use costs memory and makes inserts faster. `words` overrides the memory of a window of
+/// inserts, and then there is no guarantee of that rate.
 ///
 /// # Errors
 /// [`Error::Parameter`] for unknown names, for values out of bounds or that do not fit each other,

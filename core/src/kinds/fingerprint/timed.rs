@@ -5,13 +5,13 @@
 //! generation of its own time, which its record contains, so no event opens or closes a generation.
 //! Late keys need no rule of their own: their lives are shorter.
 //!
-//! The steps of this kind are the *intervals* between two measurements (`pressure`). They tell
+//! The steps of this kind are the *intervals* between two measurements (`bank_sizes`). They tell
 //! which bank takes an insert: the newest, from the interval after it opened on. A question asks
 //! all banks, because a key that comes again gets a slot in the newest one, and its older slot
 //! expires. A bank closes when all keys that it can hold have expired.
 
+use super::bank_sizes::{Due, FIRST_WORDS, Pressure};
 use super::plan::{Design, Designs, GROWTH, Growth, MARGIN, NAME, keys_of_rate, stripes_for};
-use super::pressure::{Due, FIRST_WORDS, Pressure};
 use super::table::{Found, METRICS, Table};
 use super::theory;
 use super::word::Word;
@@ -263,7 +263,7 @@ impl<W: Word> Kind for Timed<W> {
         state.bank_of_step(step).map_or(0, |bank| 1 << bank.slot)
     }
 
-    /// Returns how full the key's block is; see `pressure`.
+    /// Returns how full the key's block is; see `bank_sizes`.
     fn new_bits(&self, state: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) -> u32 {
         let Some(block) = self.written(state, blocks, operation) else { return 0 };
         let live = self.table.live_at(block, self.generation_of(operation.time));

@@ -1,6 +1,6 @@
 //! The recursions against the sums that they replace.
 
-use super::super::columns::Columns;
+use super::super::slice_columns::Columns;
 use super::*;
 use crate::hash::mix;
 

@@ -157,7 +157,7 @@ impl<'a> Generations<'a> {
 
     /// Returns whether a closed generation used its allowance so early that the need must have been
     /// above the reduced allowance of the generations that follow such a one (see
-    /// `sizing::HURRIED`).
+    /// `bank_sizes::HURRIED`).
     pub(super) fn early(&self, generation: u64) -> bool {
         self.keys(generation) > 0 && self.lasted(generation) < self.pace / 5 * 4
     }

@@ -13,14 +13,14 @@
 //! the end a slice has as many bits as if its keys had arrived in time, and one slice is filled for
 //! each generation.
 
+use super::bank_sizes;
 use super::fills::zeros_left;
 use super::generations::last_generation;
 use super::plan::{MOST_COLUMNS, Plan};
-use super::sizing;
 use crate::block::{Block, Blocks};
 use crate::kind::BankEntry;
 use crate::kind::State;
-use crate::kinds::columns::Columns;
+use crate::kinds::slice_columns::Columns;
 
 /// Words of a block that are sampled for room: with 12 slices they give the load to 5 %.
 pub(super) const WORDS: usize = 64;
@@ -57,9 +57,9 @@ fn has_room(
 ) -> bool {
     let (open, last) = (plan.generations(state).current(), last_generation(state, bank));
     // A bank with successors leaves them their part of the false positives.
-    let part = if last < open { sizing::HURRIED } else { 1.0 };
+    let part = if last < open { bank_sizes::HURRIED } else { 1.0 };
     // The share of zeros that one generation leaves in a slice when it has used its allowance.
-    let each = zeros_left(part * sizing::keys_a_row(plan, bank.geometry));
+    let each = zeros_left(part * bank_sizes::keys_a_row(plan, bank.geometry));
     let mut zeros = [1.0; MOST_COLUMNS as usize];
     (1..=plan.k as usize).for_each(|count| zeros[count] = zeros[count - 1] * each);
     let (k, end) = (u64::from(plan.k), last.min(open).saturating_add(1));

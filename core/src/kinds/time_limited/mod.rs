@@ -11,7 +11,7 @@
 //!   generations close by use alone, so a quiet stream never expires keys.
 //! - A bank serves whole generations, with slices of its own from its first one on, sized for 1.25
 //!   times the measured need. A burst uses up its columns before a larger one follows (see
-//!   `sizing`). (In the paper, section 6.3, each new slice has a size of its own, by
+//!   `bank_sizes`). (In the paper, section 6.3, each new slice has a size of its own, by
 //!   equations 6 to 8: `benches/papers/time_limited/printed.rs`. Slices of several sizes cannot be
 //!   columns of the same words.)
 //! - A late key goes to the generation of its own time, or to the open one if that is full (see
@@ -21,20 +21,20 @@
 //! |---|---|
 //! | 6.1, equation 3: a slice expires `T` after its latest insert | `generations`: by their ends |
 //! | 6.2, equations 4 and 5: inserts until a shift | `full`: the allowance, by new bits |
-//! | 6.3, equations 6 to 8: the size of the new slice | `sizing`: the size of a new bank |
+//! | 6.3, equations 6 to 8: the size of the new slice | `bank_sizes`: the size of a new bank |
 //! | 6.4, algorithm 1: `k` consecutive slices alive | `youngest`: runs of `k` ones, bank by bank |
 //!
 //! A key's slices therefore lie in one block, and a query reads the banks one by one. All of a
 //! key's slices expire together except for ghosts: a key that expired `e < k` generations ago still
 //! has `k-e` of its slices.
 
+mod bank_sizes;
 mod distinct;
 mod evidence;
 mod fills;
 mod generations;
 mod late;
 mod plan;
-mod sizing;
 pub mod spec;
 
 #[cfg(test)]
@@ -50,7 +50,7 @@ mod tests;
 
 use super::age_partitioned::{MOST_WORDS, theory};
 use super::bloom::same_hash;
-use super::columns::{Columns, caught_up};
+use super::slice_columns::{Columns, caught_up};
 use crate::block::{Block, Blocks, Layout, UndoRoom};
 use crate::error::{Error, Result};
 use crate::kind::{
@@ -90,7 +90,7 @@ struct TimeLimited {
 pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
     parameters.only(NAME, &KNOWN)?;
     let plan = Plan::of(parameters)?;
-    if sizing::first_words(&plan) > MOST_WORDS {
+    if bank_sizes::first_words(&plan) > MOST_WORDS {
         let most = format!("a rate that {MOST_WORDS} words (8 TiB) can hold");
         return Err(Error::parameter("rate", most, plan.rate.unwrap_or(0.0)));
     }
@@ -143,7 +143,7 @@ impl TimeLimited {
     fn rate(&self, layout: Layout, aim: Aim) -> f64 {
         let Plan { k, l, columns, .. } = self.plan;
         let geometry = layout.geometry(self.first_words());
-        let keys = sizing::capacity(&self.plan, layout, geometry);
+        let keys = bank_sizes::capacity(&self.plan, layout, geometry);
         let load = f64::from(k) * keys / self.plan.rows(layout.words(geometry)) as f64;
         let block_keys = keys / layout.blocks(geometry) as f64;
         let alive = match aim {
@@ -161,9 +161,9 @@ impl TimeLimited {
             return u64::MAX;
         };
         let words = layout.words(bank.geometry);
-        let part = if generations.hurried(bank.since) { sizing::HURRIED } else { 1.0 };
+        let part = if generations.hurried(bank.since) { bank_sizes::HURRIED } else { 1.0 };
         let allowance = Measure::new(&generations, self.plan.k, bank.since, self.plan.rows(words))
-            .new_bits(part * sizing::capacity(&self.plan, layout, bank.geometry));
+            .new_bits(part * bank_sizes::capacity(&self.plan, layout, bank.geometry));
         generations.new_bits().saturating_add(allowance.max(1))
     }
 }
@@ -200,7 +200,7 @@ impl Describe for TimeLimited {
     }
 
     fn least_max_memory(&self, layout: Layout) -> u64 {
-        self.plan.memory.least(layout, self, layout.geometry(sizing::least_words(&self.plan)))
+        self.plan.memory.least(layout, self, layout.geometry(bank_sizes::least_words(&self.plan)))
     }
 
     fn undo_room(&self) -> UndoRoom {
@@ -208,7 +208,7 @@ impl Describe for TimeLimited {
     }
 
     fn first_words(&self) -> u64 {
-        sizing::first_words(&self.plan)
+        bank_sizes::first_words(&self.plan)
     }
 
     fn default_stripes(&self, block_words: u32) -> u32 {
@@ -378,7 +378,7 @@ impl Kind for TimeLimited {
 
 impl Events for TimeLimited {
     fn due(&self, state: &State<'_>, layout: Layout, moment: &Moment) -> Option<Event> {
-        sizing::due(&self.plan, state, layout, moment)
+        bank_sizes::due(&self.plan, state, layout, moment)
     }
 
     fn apply(&self, state: &State<'_>, layout: Layout, event: &Event) {

@@ -100,8 +100,8 @@ impl Model {
         let (since, words_per_block) = self.banks[bank];
         let last = self.banks.get(bank + 1).map_or(open, |&(next, _)| open.min(next - 1));
         let geometry = Geometry { blocks_per_stripe: 1, words_per_block };
-        let part = if last < open { sizing::HURRIED } else { 1.0 };
-        let each = fills::zeros_left(part * sizing::keys_a_row(&self.kind.plan, geometry));
+        let part = if last < open { bank_sizes::HURRIED } else { 1.0 };
+        let each = fills::zeros_left(part * bank_sizes::keys_a_row(&self.kind.plan, geometry));
         let (mut set, mut planned) = (0, 0.0);
         for slice in slices {
             let taken = (slice.max(since)..=last.min(slice + k - 1)).count();
