@@ -11,6 +11,7 @@ use crate::engine::stripe_0_records;
 use crate::engine::time::Stamp;
 use crate::engine::writer::Writer;
 use crate::error::Result;
+use crate::image::apply_record;
 use crate::locks::handle_stripes::StripeGuard;
 use crate::wal::{Op, Record};
 
@@ -50,7 +51,7 @@ fn clear_held(
     let (image, time) = (&writer.shared.image, time.word());
     image.clear_state(lsn, &cleared);
     for index in 0..image.header().stripe_count() {
-        image.clear_stripe(index, lsn, time);
+        apply_record::clear_stripe(image, index, lsn, time);
     }
     image.header().events_from().end();
     writer.time.raise(time);

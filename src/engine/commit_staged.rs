@@ -9,7 +9,7 @@ use crate::engine::stripes::Wait;
 use crate::engine::time::Stamp;
 use crate::engine::writer::{Tried, Writer};
 use crate::error::Result;
-use crate::image::BankSet;
+use crate::image::{BankSet, apply_record};
 use crate::locks::handle_stripes::StripeGuard;
 use crate::wal::{Op, Record};
 use ebbtide_core::event;
@@ -128,7 +128,7 @@ fn apply(
             header.counters().count(shared.shard(), counts.inserts, counts.new_bits);
             writer.time.raise(word);
         } else if let Some(event) = event::from_record(record) {
-            shared.image.apply_event(kind, lsn, &event);
+            apply_record::apply_event(&shared.image, kind, lsn, &event);
             stripe.entry().note(lsn, word);
             writer.time.raise(word);
         } else {

@@ -10,9 +10,9 @@ use crate::engine::shared::Local;
 use crate::engine::time::Stamp;
 use crate::engine::writer::{Tried, Writer};
 use crate::error::Result;
-use crate::image::BankSet;
 use crate::image::mapped_banks::Banks;
 use crate::image::state_block::StateBlock;
+use crate::image::{BankSet, block_growth};
 use crate::locks::handle_stripes::StripeGuard;
 use crate::wal::{Record, Segment};
 use ebbtide_core::kind::{Moment, State, Totals, WritePlan, decide, records};
@@ -132,7 +132,7 @@ pub(crate) fn apply(
     let record = records::of_operation(kind, state, blocks, operation, stamp.stream);
     let may_allocate = !request.waits.never();
     let room = match blocks.get(0) {
-        Some(block) => image.make_room(kind, banks, block, operation, may_allocate)?,
+        Some(block) => block_growth::allocate(image, kind, banks, block, operation, may_allocate)?,
         None => Some(0),
     };
     let Some(room) = room else { return Err(shared.would_wait("memory to be allocated")) };
@@ -157,7 +157,7 @@ pub(crate) fn apply(
     // After the blocks are whole: until this, a process that takes the stripe over applies the
     // record again.
     count(writer, stripe, lsn, stamp, records::counts(shared.weighs, &record));
-    image.give_back_room(kind, banks, blocks, room);
+    block_growth::free(kind, banks, blocks, room);
     Ok(Attempt::Done(WriteOutcome { checked: Checked::of(present), lsn }))
 }
 

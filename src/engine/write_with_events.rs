@@ -12,8 +12,8 @@ use crate::engine::staging::Unstaged;
 use crate::engine::time::Stamp;
 use crate::engine::writer::Writer;
 use crate::error::Result;
-use crate::image::BankSet;
 use crate::image::state_block::NextState;
+use crate::image::{BankSet, apply_record};
 use crate::locks::handle_stripes::StripeGuard;
 use crate::wal::Record;
 use ebbtide_core::event;
@@ -232,7 +232,7 @@ impl Recorder for Writing<'_> {
             }
             Event::Step { .. } => {}
         }
-        image.change_state(self.kind(), &state, event);
+        apply_record::change_state(image, self.kind(), &state, event);
         let record = records::of_event(event, self.stamp, latest);
         self.recorded = self.recorded.max(record.time);
         self.moment.now = self.moment.now.max(record.time);

@@ -1,9 +1,4 @@
-//! All parts of an image, and how a record is applied to it.
-//!
-//! Repair applies each record by [`Image::apply`], except a clear, which it applies to one stripe
-//! ([`Image::apply_clear`]). Replay uses `apply` too, but applies operations by
-//! the two halves of it, [`Image::change_blocks`] and [`Image::count`], on several threads. Both
-//! apply a record to a block if and only if it is newer than the block: exactly once.
+//! All parts of an image. How a record is applied to it: `apply_record`.
 
 use crate::error::Result;
 use crate::image::bank::{Bank, BankForm, BankSet};
@@ -12,15 +7,11 @@ use crate::image::control::Control;
 use crate::image::identity::Identity;
 use crate::image::mapped_banks::{Banks, FixedBanks};
 use crate::image::rare_space;
-use crate::image::room;
 use crate::media::{Access, Media};
 use crate::primitives::{AtomicU64, Mutex};
-use crate::wal::{Op, Record};
 use arc_swap::ArcSwap;
-use ebbtide_core::block::{Block, Blocks, Layout};
-use ebbtide_core::event;
-use ebbtide_core::kind::{Event, Kind, Operation, State, Totals, records};
-use ebbtide_core::time::OperationTime;
+use ebbtide_core::block::Layout;
+use ebbtide_core::kind::{Event, Kind, State, Totals};
 use std::sync::{Arc, OnceLock};
 
 /// A mapped image.
@@ -47,11 +38,6 @@ pub struct Image {
 pub struct Cleared {
     words: Box<[AtomicU64]>,
     banks: Vec<Bank>,
-}
-
-/// Returns the time of a record as stripes store it.
-fn time_word(record: &Record) -> u64 {
-    OperationTime { time: record.time, stream: record.stream }.word()
 }
 
 impl Image {
@@ -146,6 +132,12 @@ impl Image {
     #[inline]
     pub fn layout(&self) -> Layout {
         self.layout
+    }
+
+    /// Returns whether its blocks grow.
+    #[inline]
+    pub(super) fn grows(&self) -> bool {
+        self.form.grows
     }
 
     /// Returns the currently mapped banks.
@@ -319,41 +311,6 @@ impl Image {
         }
     }
 
-    /// Applies the record of a clear to one stripe, which the caller holds, unless it has been
-    /// applied.
-    ///
-    /// # Errors
-    /// [`crate::Error::Io`] if the first bank cannot be allocated or mapped.
-    pub fn apply_clear(
-        &self,
-        kind: &dyn Kind,
-        index: usize,
-        lsn: u64,
-        record: &Record,
-    ) -> Result<()> {
-        if index == 0 && lsn > self.header.state_block().current().lsn() {
-            let cleared = self.prepare_clear(kind)?;
-            self.clear_state(lsn, &cleared);
-            self.follow()?;
-        }
-        self.clear_stripe(index, lsn, time_word(record));
-        Ok(())
-    }
-
-    /// Clears a stripe's sums, and with stripe 0 those of the filter, unless that was done. The
-    /// caller holds the stripe. Stripe 0 must be cleared first: until then no other stripe is in
-    /// use, so there is nothing else to be counted.
-    pub fn clear_stripe(&self, index: usize, lsn: u64, time: u64) {
-        let stripe = self.header.stripe(index);
-        if stripe.has_counted(lsn) {
-            return;
-        }
-        if index == 0 {
-            self.header.counters().clear();
-        }
-        stripe.clear(lsn, time);
-    }
-
     /// Creates the bank that an event opens, before its record is written, unless it is open. The
     /// caller holds stripe 0, or has exclusive access. An unused bank of the same number, created
     /// for a record that found no room, is replaced.
@@ -383,74 +340,6 @@ impl Image {
         let _ = self.files.store().remove(bank, &listed);
     }
 
-    /// Applies an event to the state block. The caller holds stripe 0, or has exclusive access, and
-    /// has [prepared](Image::prepare) the event.
-    pub fn apply_event(&self, kind: &dyn Kind, lsn: u64, event: &Event) {
-        self.header.state_block().change(lsn, |state| self.change_state(kind, state, event));
-        self.remove_closed(event);
-    }
-
-    /// Changes a filter-wide state as an event does.
-    pub fn change_state(&self, kind: &dyn Kind, state: &State<'_>, event: &Event) {
-        state.apply_banks(event);
-        if let Some(events) = kind.events() {
-            events.apply(state, self.layout, event);
-        }
-    }
-
-    /// Applies one record, unless it has been applied: in replay, where the caller has
-    /// exclusive access, or in repair, where it holds the record's stripe. `banks` are the
-    /// currently mapped ones; an event changes them.
-    ///
-    /// The order is block, its LSN, the stripe's sums. Wherever it is interrupted, repeating it
-    /// completes it.
-    ///
-    /// # Errors
-    /// [`crate::Error::Io`] if a bank cannot be allocated or mapped.
-    pub fn apply(&self, kind: &dyn Kind, banks: &BankSet, lsn: u64, record: &Record) -> Result<()> {
-        let stripe_0 = self.header.stripe(0);
-        match record.op {
-            // Whoever reads a batch decides whether its records count.
-            Op::Void | Op::Durable | Op::Batch => {}
-            Op::Position => {
-                let positions = self.header.positions();
-                if lsn > positions.lsn() {
-                    positions.set(lsn, record.payload, record.time);
-                }
-                stripe_0.note(lsn, 0);
-            }
-            Op::Claim | Op::Release => {
-                self.allocate_claims()?;
-                if lsn > self.header.claims().lsn() {
-                    self.header.claims().apply(lsn, record);
-                }
-                stripe_0.note(lsn, 0);
-            }
-            Op::Heartbeat => stripe_0.note(lsn, time_word(record)),
-            Op::Insert | Op::Remove => {
-                self.change_blocks(kind, banks, lsn, record)?;
-                let stripe = self.layout.stripe_of(record.payload);
-                self.count(kind, stripe, std::iter::once(&(lsn, *record)));
-            }
-            Op::Clear => {
-                for index in 0..self.header.stripe_count() {
-                    self.apply_clear(kind, index, lsn, record)?;
-                }
-            }
-            Op::Step | Op::OpenBank | Op::CloseBank => {
-                if let Some(event) = event::from_record(record) {
-                    if lsn > self.header.state_block().current().lsn() {
-                        self.prepare(&event)?;
-                        self.apply_event(kind, lsn, &event);
-                        self.follow()?;
-                    }
-                    stripe_0.note(lsn, time_word(record));
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Allocates the table of claims, unless it has its space. The caller holds stripe 0, or has
     /// exclusive access.
     ///
@@ -458,96 +347,6 @@ impl Image {
     /// [`crate::Error::Io`], including a full disk: then nothing has changed.
     pub fn allocate_claims(&self) -> Result<()> {
         rare_space::allocate_claims(&self.header, self.media(), self.temporary.as_deref())
-    }
-
-    /// Applies an operation to the key's blocks: the first half of [`Image::apply`]. In replay,
-    /// operations on different blocks may be applied in any order.
-    ///
-    /// # Errors
-    /// As [`Image::apply`].
-    pub fn change_blocks(
-        &self,
-        kind: &dyn Kind,
-        banks: &BankSet,
-        lsn: u64,
-        record: &Record,
-    ) -> Result<()> {
-        let Some(operation) = records::operation(kind, record) else { return Ok(()) };
-        let state = self.header.state();
-        let located = banks.locate(kind.touches(&state, operation.step), operation.hash);
-        let older = located.older_than(lsn);
-        let mut room = 0;
-        if let Some(block) = older.get(0) {
-            room = self.make_room(kind, banks, block, &operation, true)?.unwrap_or(0);
-        }
-        located.begin_undo();
-        records::change(kind, &state, &older, &operation);
-        located.note(lsn);
-        self.give_back_room(kind, banks, &located.blocks, room);
-        Ok(())
-    }
-
-    /// Counts operations of an ordinary stripe (from 0) in its sums: the second half of
-    /// [`Image::apply`]. The operations may come in any order. All older ones of the stripe must be
-    /// among them or counted already, because they would not be counted later.
-    #[inline]
-    pub fn count<'a>(
-        &self,
-        kind: &dyn Kind,
-        stripe: usize,
-        operations: impl Iterator<Item = &'a (u64, Record)>,
-    ) {
-        let (stripe, weighs) = (self.header.stripe(stripe + 1), kind.weights().is_some());
-        let counted = stripe.sums().lsn;
-        let (mut last, mut time, mut sum) = (counted, 0, Totals::default());
-        for (lsn, record) in operations {
-            if *lsn > counted && records::operation(kind, record).is_some() {
-                let Totals { inserts, new_bits } = records::counts(weighs, record);
-                sum.inserts = sum.inserts.wrapping_add(inserts);
-                sum.new_bits = sum.new_bits.wrapping_add(new_bits);
-                (last, time) = (last.max(*lsn), time.max(time_word(record)));
-            }
-        }
-        if last > counted {
-            stripe.count(last, time, sum);
-        }
-    }
-
-    /// Makes room in a block for an operation, if blocks grow. Returns the room that the block used
-    /// so far; `None` if `may_allocate` is false and room must be allocated.
-    ///
-    /// # Errors
-    /// [`crate::Error::Io`], including a full disk: then nothing has changed.
-    #[inline(always)] // as `give_back_room`
-    pub fn make_room(
-        &self,
-        kind: &dyn Kind,
-        banks: &BankSet,
-        block: &Block<'_>,
-        operation: &Operation,
-        may_allocate: bool,
-    ) -> Result<Option<usize>> {
-        // Most kinds do not grow.
-        if !self.form.grows {
-            return Ok(Some(0));
-        }
-        room::allocate(kind, banks, block, operation, may_allocate)
-    }
-
-    /// Frees the room that a block used before an operation and no longer uses. The caller holds
-    /// its stripe.
-    #[inline(always)]
-    pub fn give_back_room(
-        &self,
-        kind: &dyn Kind,
-        banks: &BankSet,
-        blocks: &Blocks<'_>,
-        before: usize,
-    ) {
-        // Most kinds do not grow.
-        if before > 0 {
-            room::free(kind, banks, blocks, before);
-        }
     }
 
     /// Returns the sums over all stripes; exact for a caller that holds them all, or has exclusive
@@ -593,4 +392,4 @@ impl Image {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests;
+pub(super) mod tests;

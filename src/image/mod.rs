@@ -9,16 +9,18 @@
 //! are being worked on, `clock_offset` how far the filter's time is ahead of the wall clock. `bank`
 //! is a set of blocks, `bank_files` where the banks lie: in `named_banks`, or in the file without a
 //! name that `bank_file_holders` have open; `mapped_banks` are those that a process has mapped,
-//! `room` is the part of a block that has space. `seqlock` is the protocol by which blocks are read
+//! `block_growth` gets blocks their space. `seqlock` is the protocol by which blocks are read
 //! without a lock, `write_back_check` asks whether the system could write the image back,
-//! `mapped_image` is all of it together. The first opener rebuilds the filter's state from snapshot
-//! and log. From the image it takes only how far the log reached, and the times. The image knows
-//! kinds only as far as the state block lists the banks. It takes no locks that other processes
-//! see.
+//! `mapped_image` is all of it together, `apply_record` applies a record to it. The first opener
+//! rebuilds the filter's state from snapshot and log. From the image it takes only how far the log
+//! reached, and the times. The image knows kinds only as far as the state block lists the banks. It
+//! takes no locks that other processes see.
 
+pub mod apply_record;
 pub mod bank;
 pub mod bank_file_holders;
 pub mod bank_files;
+pub mod block_growth;
 mod block_header;
 pub mod claims;
 pub mod clock_offset;
@@ -31,7 +33,6 @@ pub mod named_banks;
 pub mod positions;
 pub mod previous_image;
 pub mod rare_space;
-mod room;
 pub mod seqlock;
 pub mod state_block;
 pub mod stripe_table;

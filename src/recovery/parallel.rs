@@ -5,7 +5,7 @@
 //! is larger than the caches, a block is fetched once for many of them.
 
 use crate::error::Result;
-use crate::image::{BankSet, Image};
+use crate::image::{BankSet, Image, apply_record};
 use crate::platform::threads::{processors, spawn_scoped};
 use crate::wal::Record;
 use ebbtide_core::hash::scale;
@@ -173,7 +173,7 @@ impl Gathered {
             for range in ranges {
                 change_blocks(image, kind, banks, range)?;
             }
-            image.count(kind, stripe, ranges.iter().flatten());
+            apply_record::count(image, kind, stripe, ranges.iter().flatten());
         }
         Ok(())
     }
@@ -194,7 +194,9 @@ fn change_blocks(
 ) -> Result<()> {
     let Some((_, first)) = banks.iter().next().filter(|_| banks.prefetches()) else {
         let mut all = range.iter();
-        return all.try_for_each(|(lsn, record)| image.change_blocks(kind, banks, *lsn, record));
+        return all.try_for_each(|(lsn, record)| {
+            apply_record::change_blocks(image, kind, banks, *lsn, record)
+        });
     };
     // Block in the high half, place in the log in the low half: one sort of words keeps the order
     // of the log within a block.
@@ -218,7 +220,7 @@ fn change_blocks(
         if let Some((_, later)) = coming.next() {
             prefetch(later);
         }
-        image.change_blocks(kind, banks, *lsn, record)?;
+        apply_record::change_blocks(image, kind, banks, *lsn, record)?;
     }
     Ok(())
 }

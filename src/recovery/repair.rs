@@ -2,15 +2,16 @@
 //!
 //! An owner counts each record before the next one. So a dead owner leaves at most one record that
 //! the stripe's sums do not count, or the uncounted rest of one batch. Applying these records again
-//! completes them, wherever they were interrupted ([`Image::apply`]). For kinds whose operations
-//! are not idempotent, the partial change is [undone](ebbtide_core::block::undo_log) first. The
-//! versions of the blocks are odd meanwhile, and even in the end. Slots in the log that were
-//! reserved and not filled are voided. If a repairer dies, the next owner starts the repair again.
+//! completes them, wherever they were interrupted ([`apply_record::apply`]). For kinds whose
+//! operations are not idempotent, the partial change is [undone](ebbtide_core::block::undo_log)
+//! first. The versions of the blocks are odd meanwhile, and even in the end. Slots in the log that
+//! were reserved and not filled are voided. If a repairer dies, the next owner starts the repair
+//! again.
 //!
 //! The caller holds the stripe.
 
 use crate::error::{Error, Result};
-use crate::image::{Image, seqlock};
+use crate::image::{Image, apply_record, seqlock};
 use crate::recovery::batches::{Batches, Group};
 use crate::wal::log_record::Decoded;
 use crate::wal::{Op, Record, Segment, empty_slots};
@@ -117,11 +118,11 @@ impl Repairing<'_> {
         image.follow()?;
         for (lsn, record) in group.iter().map(|(lsn, record)| (*lsn, record)) {
             if record.op == Op::Clear {
-                image.apply_clear(kind, index, lsn, record)?;
+                apply_record::apply_clear(image, kind, index, lsn, record)?;
             } else if is_of(image, index, record) {
                 // The owner of a batch marks each block only when it comes to it.
                 begin_change(image, kind, lsn, record);
-                image.apply(kind, &image.banks(), lsn, record)?;
+                apply_record::apply(image, kind, &image.banks(), lsn, record)?;
             }
         }
         Ok(())
@@ -282,7 +283,7 @@ mod tests {
         let geometry = Geometry { blocks_per_stripe: 2, words_per_block: 64 };
         let open = Event::OpenBank { id: 1, geometry, since: 3, time: 50 };
         image.prepare(&open).expect("space");
-        image.apply_event(&*kind, 1, &open);
+        apply_record::apply_event(&image, &*kind, 1, &open);
         let insert = Record { payload: 99, step: 3, ..Record::new(Op::Insert) };
         let batch = [(1, event::to_record(&open, true)), (2, insert)];
         let outcome = Repaired::Whole;
@@ -298,7 +299,7 @@ mod tests {
         let (image, kind, memory) = made(&Bloom::capacity(1000));
         let insert = Record { payload: 99, ..Record::new(Op::Insert) };
         let segment = segment(&image, &*memory, &[insert, Record::new(Op::Clear)]);
-        image.apply(&*kind, &image.keep_banks(), 1, &insert).expect("space");
+        apply_record::apply(&image, &*kind, &image.keep_banks(), 1, &insert).expect("space");
         let repaired = |index: usize| {
             stripe(&image, &*kind, index, std::slice::from_ref(&segment), Some(1)).expect("space")
         };
@@ -336,7 +337,7 @@ mod tests {
             let geometry = Geometry { blocks_per_stripe: 2, words_per_block: 64 };
             let open = Event::OpenBank { id: 1, geometry, since: 3, time: 50 };
             image.prepare(&open).expect("space");
-            image.apply_event(&*kind, 3, &open);
+            apply_record::apply_event(&image, &*kind, 3, &open);
             image.follow().expect("both banks");
             let banks = image.keep_banks();
             let found: Vec<_> = banks.iter().map(|(_, bank)| bank).collect();

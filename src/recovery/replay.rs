@@ -1,10 +1,11 @@
 //! Applies the records of a log to an image, in order: inserts and removals by several threads
 //! ([`parallel`](crate::recovery::parallel)), while the next ones are read. Records that change
 //! neither blocks nor the state block (positions, claims) are applied at once. All others are
-//! barriers: the operations before them are applied first.
+//! barriers: the operations before them are applied first. What a record changes, and that it is
+//! applied once only, is in [`image::apply_record`](crate::image::apply_record).
 
 use crate::error::Result;
-use crate::image::{BankSet, Image};
+use crate::image::{BankSet, Image, apply_record};
 use crate::recovery::bare_events::BareEvents;
 use crate::recovery::batches::{Batches, Group};
 use crate::recovery::parallel::Parallel;
@@ -71,7 +72,7 @@ impl<'scope, 'env> Replay<'scope, 'env> {
         if !record.op.is_apart() {
             self.operations.apply_and_wait(&self.banks)?;
         }
-        self.image.apply(self.kind, &self.banks, lsn, record)?;
+        apply_record::apply(self.image, self.kind, &self.banks, lsn, record)?;
         if record.op == Op::Clear || event::from_record(record).is_some() {
             self.banks = self.image.keep_banks();
         }

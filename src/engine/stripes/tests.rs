@@ -1,6 +1,7 @@
 //! Repair of what dead owners left, and who may acquire a stripe when.
 
 use super::*;
+use crate::image::apply_record;
 use crate::locks::lock_file::Sessions;
 use crate::media::failing::Failing;
 use crate::media::{Access, Media, Memory};
@@ -137,7 +138,7 @@ fn half_cleared(steps: usize) -> Filter<Bloom> {
     let lsn = engine.writer.log_writer.append(&mut None, &Record::new(Op::Clear)).expect("room");
     let image = &engine.shared.image;
     let state = || image.clear_state(lsn, &image.prepare_clear(engine.shared.kind()).unwrap());
-    let stripe = |index| image.clear_stripe(index, lsn, 0);
+    let stripe = |index| apply_record::clear_stripe(image, index, lsn, 0);
     let done: [&dyn Fn(); CLEARING] =
         [&state, &|| header.counters().clear(), &|| stripe(0), &|| stripe(1), &|| stripe(2)];
     done.iter().take(steps).for_each(|step| step());

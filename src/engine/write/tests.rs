@@ -3,6 +3,7 @@
 use crate::engine::outcome::{Given, Precondition, Waits};
 use crate::engine::write::*;
 use crate::engine::{Engine, open};
+use crate::image::apply_record;
 use crate::media::Memory;
 use crate::wal::log_record::ARGUMENT_MAX;
 use crate::{Durability, Filter, Options, TimeLimited, Timestamp};
@@ -55,7 +56,7 @@ fn a_key_that_comes_while_an_earlier_event_is_decided_stays_for_its_whole_window
         let (shared, record) = (&filter.engine().shared, event::to_record(&event, stamp.stream));
         let lsn =
             filter.engine().writer.log_writer.append(&mut events.segment, &record).expect("room");
-        shared.image.apply_event(shared.kind(), lsn, &event);
+        apply_record::apply_event(&shared.image, shared.kind(), lsn, &event);
         events.entry().note(lsn, stamp.word());
     });
     assert!(inserted.expect("no error"));
