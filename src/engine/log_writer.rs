@@ -67,7 +67,7 @@ impl LogWriter {
     ) -> Result<u64, Lack> {
         loop {
             let (tail, end) = (self.shared.header().tail(), self.shared.log.common_end());
-            let lsn = match tail.reserve(end) {
+            let lsn = match tail.reserve(1, end) {
                 Some(lsn) => lsn,
                 None => self.reserve_set_aside(1)?,
             };
@@ -83,7 +83,7 @@ impl LogWriter {
             let Some(segment) = last.as_ref() else { return Err(self.lack(1)) };
             // If this fails, another process has lost patience and voided the slot: nothing has
             // happened, and the next slot is used.
-            if self.shared.log.write(segment, lsn, record) {
+            if segment.write(lsn, record) {
                 return Ok(lsn);
             }
         }
@@ -112,7 +112,7 @@ impl LogWriter {
         if used > log.slots_set_aside(end) / SET_ASIDE_SHARE {
             return Err(lack);
         }
-        let first = self.shared.header().tail().reserve_all(count, end).ok_or(lack)?;
+        let first = self.shared.header().tail().reserve(count, end).ok_or(lack)?;
         self.set_aside_used.set(used);
         Ok(first)
     }
@@ -163,7 +163,7 @@ impl LogWriter {
         announce(header.tail().hint());
         // Whoever finds this process dead accounts for as many empty slots.
         header.unheld_slots().add_all(count);
-        let reserved = header.tail().reserve_all(count, limit);
+        let reserved = header.tail().reserve(count, limit);
         let first = match reserved.map_or_else(|| self.reserve_set_aside(count), Ok) {
             Ok(first) => first,
             Err(lack) => {
@@ -179,7 +179,7 @@ impl LogWriter {
             self.enter_segment(last, lsn);
             let record = Record { continues: lsn + 1 < next, ..*record };
             // As in `append`: without a segment, or without success, the slot is void.
-            last.as_ref().is_some_and(|segment| self.shared.log.write(segment, lsn, &record))
+            last.as_ref().is_some_and(|segment| segment.write(lsn, &record))
         };
         // Stops at the first void slot: the batch has not happened.
         let is_whole = (first..).zip(records).all(|(lsn, record)| publish(lsn, record));

@@ -35,12 +35,13 @@ use crate::image::state_block::StateBlock;
 use crate::image::stripe_table::{STRIPE_WORDS, Stripe};
 use crate::image::words::{
     CheckpointRequest, DamagedSnapshots, EventsFrom, ImageTime, Incarnation, LastNote, LatestTime,
-    Refused, Status, Tail, UnheldSlots,
+    Refused, Status, UnheldSlots,
 };
 use crate::media::{Access, MappedHead, Media, MediaFile};
 use crate::primitives::{AtomicU64, Watermark};
 use crate::wal::mapped_log::PAGE_RECORDS;
 use crate::wal::segment::{CAPACITY_MAX, LSN_MAX};
+use crate::wal::slot::Tail;
 use ebbtide_core::block::{load, store};
 use ebbtide_core::kind::State;
 use std::path::Path;
@@ -267,7 +268,7 @@ impl Control {
     #[must_use]
     #[inline]
     pub fn tail(&self) -> Tail<'_> {
-        Tail(self.word(TAIL))
+        Tail::new(self.word(TAIL))
     }
 
     /// Returns the sharded counters: a cache of the stripes' sums, for steps.

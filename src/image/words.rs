@@ -1,51 +1,12 @@
 //! The shared words of the file `live`, each with the operations that its protocol consists of.
 //!
 //! This file chooses the memory orderings of its words, each with its reason and its partner. Those
-//! of lock words and single-flight gates are chosen in `locks/`, of slots of the log in
+//! of lock words and single-flight gates are chosen in `locks/`, of the log's tail and slots in
 //! `wal/slot.rs`, of watermarks (durable end, allocated end, newest snapshot) in
 //! `primitives/watermark.rs`, of words that never change in `control.rs`, and of tables of the
 //! image in the file of each. `docs/protocols/` describes them.
 
 use crate::primitives::{AtomicU64, Ordering, fence};
-use crate::wal::slot;
-
-/// The next LSN to reserve.
-#[derive(Debug, Clone, Copy)]
-pub struct Tail<'a>(pub(super) &'a AtomicU64);
-
-impl Tail<'_> {
-    /// Reserves the next LSN if it lies below `limit`; see [`slot::reserve`].
-    #[inline]
-    pub fn reserve(self, limit: u64) -> Option<u64> {
-        slot::reserve(self.0, limit)
-    }
-
-    /// Reserves the LSNs of a batch; see [`slot::reserve_all`].
-    pub fn reserve_all(self, count: u64, limit: u64) -> Option<u64> {
-        slot::reserve_all(self.0, count, limit)
-    }
-
-    /// Returns the tail; every LSN below is reserved.
-    #[must_use]
-    #[inline]
-    pub fn read(self) -> u64 {
-        // Acquire: pairs with the Release of `slot::reserve`. Actions that follow (such as raising
-        // the durable end) come after the reservations.
-        self.0.load(Ordering::Acquire)
-    }
-
-    /// Returns the tail without ordering: as a hint, or when all writers are dead.
-    #[must_use]
-    #[inline]
-    pub fn hint(self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    /// Sets the tail, for a caller with exclusive access to the image.
-    pub fn begin_at(self, lsn: u64) {
-        self.0.store(lsn, Ordering::Relaxed);
-    }
-}
 
 /// The starts of damaged snapshots; 0 for none. Relaxed: no other data depends on them.
 #[derive(Debug, Clone, Copy)]
@@ -109,7 +70,7 @@ impl EventsFrom<'_> {
     /// Announces records of stripe 0 from this LSN on, for the holder of the stripe.
     #[inline]
     pub fn announce(self, lsn: u64) {
-        // Relaxed: the Release of `slot::reserve` orders this store before the reservation. Others
+        // Relaxed: the Release of `Tail::reserve` orders this store before the reservation. Others
         // read it only after this process has died.
         self.0.store(lsn | OPEN, Ordering::Relaxed);
     }

@@ -11,9 +11,8 @@ use crate::format::header::PAGE_BYTES;
 use crate::format::names::FileName;
 use crate::media::{Access, Media};
 use crate::primitives::{AtomicU64, Hint, Mutex, Watermark};
-use crate::wal::log_record::{RECORD_BYTES, Record};
+use crate::wal::log_record::RECORD_BYTES;
 use crate::wal::segment::{Segment, SegmentFile, SegmentHeader, is_of_another};
-use crate::wal::slot;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -280,19 +279,13 @@ impl Log {
     pub fn note_walked(&self, lsn: u64) {
         self.walked.raise(lsn);
     }
-
-    /// Writes a record into its slot in `segment`; see [`slot::publish`].
-    #[inline]
-    pub fn write(&self, segment: &Segment, lsn: u64, record: &Record) -> bool {
-        slot::publish(segment.slot(lsn), record.encode(self.first.timeline, lsn))
-    }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::media::Memory;
-    use crate::wal::Op;
+    use crate::wal::{Op, Record};
     use std::io::ErrorKind;
 
     const FIRST: SegmentHeader =
@@ -402,7 +395,7 @@ mod tests {
         assert_eq!(one.allocate(5, &|| true, &|| Ok(())).expect("space"), 15);
         assert_eq!(other.allocate(5, &|| true, &|| Ok(())).expect("the one that is there"), 15);
         let [mine, theirs] = [&one, &other].map(|log| log.segment(9).expect("mapped"));
-        assert!(one.write(&mine, 9, &Record::new(Op::Insert)));
+        assert!(mine.write(9, &Record::new(Op::Insert)));
         assert!(theirs.is_complete(9) && !theirs.is_complete(8));
     }
 

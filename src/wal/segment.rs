@@ -370,6 +370,12 @@ impl Segment {
         &self.mapping.words()[at..at + RECORD_WORDS]
     }
 
+    /// Writes a record into its slot; see [`slot::publish`].
+    #[inline]
+    pub fn write(&self, lsn: u64, record: &Record) -> bool {
+        slot::publish(self.slot(lsn), record.encode(self.header.timeline, lsn))
+    }
+
     /// Reads the record of a slot.
     #[must_use]
     pub fn read(&self, lsn: u64) -> Decoded {

@@ -7,24 +7,52 @@
 
 use crate::primitives::{AtomicU64, Ordering};
 
-/// Reserves the next LSN if it lies below `limit`.
-#[inline]
-pub fn reserve(tail: &AtomicU64, limit: u64) -> Option<u64> {
-    reserve_all(tail, 1, limit)
-}
+/// The tail of the log: the next LSN to reserve.
+#[derive(Debug, Clone, Copy)]
+pub struct Tail<'a>(&'a AtomicU64);
 
-/// Reserves this many LSNs in a row, if all of them lie below `limit`. Returns the first.
-#[inline]
-pub fn reserve_all(tail: &AtomicU64, count: u64, limit: u64) -> Option<u64> {
-    let mut lsn = tail.load(Ordering::Relaxed);
-    loop {
-        let next = lsn.checked_add(count).filter(|&next| next <= limit)?;
-        // Release: pairs with the Acquire of a walker that reads the tail, so that the walker's
-        // later actions (such as raising the durable end) come after the reservation.
-        match tail.compare_exchange_weak(lsn, next, Ordering::Release, Ordering::Relaxed) {
-            Ok(_) => return Some(lsn),
-            Err(seen) => lsn = seen,
+impl<'a> Tail<'a> {
+    /// Returns the tail in this word.
+    #[must_use]
+    #[inline]
+    pub fn new(word: &'a AtomicU64) -> Self {
+        Self(word)
+    }
+
+    /// Reserves this many LSNs in a row, if all of them lie below `limit`. Returns the first.
+    #[inline]
+    pub fn reserve(self, count: u64, limit: u64) -> Option<u64> {
+        let mut lsn = self.0.load(Ordering::Relaxed);
+        loop {
+            let next = lsn.checked_add(count).filter(|&next| next <= limit)?;
+            // Release: pairs with the Acquire of `read` by a walker, so that the walker's later
+            // actions (such as raising the durable end) come after the reservation.
+            match self.0.compare_exchange_weak(lsn, next, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return Some(lsn),
+                Err(seen) => lsn = seen,
+            }
         }
+    }
+
+    /// Returns the tail; every LSN below is reserved.
+    #[must_use]
+    #[inline]
+    pub fn read(self) -> u64 {
+        // Acquire: pairs with the Release of `reserve`. Actions that follow (such as raising the
+        // durable end) come after the reservations.
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Returns the tail without ordering: as a hint, or when all writers are dead.
+    #[must_use]
+    #[inline]
+    pub fn hint(self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Sets the tail, for a caller with exclusive access to the image.
+    pub fn begin_at(self, lsn: u64) {
+        self.0.store(lsn, Ordering::Relaxed);
     }
 }
 

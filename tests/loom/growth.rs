@@ -3,7 +3,7 @@
 
 use ebbtide::models::primitives::{AtomicU64, Ordering, Watermark};
 use ebbtide::models::single_flight::{self, Taken};
-use ebbtide::models::slot::reserve;
+use ebbtide::models::slot::Tail;
 use loom::sync::Arc;
 use loom::thread;
 use std::time::Duration;
@@ -90,7 +90,7 @@ impl Shared {
     fn insert(&self, protocol: Protocol) -> u64 {
         let mut mapped = 0;
         loop {
-            if let Some(lsn) = reserve(&self.tail, mapped) {
+            if let Some(lsn) = Tail::new(&self.tail).reserve(1, mapped) {
                 let made = self.made[lsn as usize].load(Ordering::Relaxed);
                 assert_eq!(made, 1, "a segment that does not exist");
                 return lsn;

@@ -2,7 +2,7 @@
 
 use ebbtide::models::primitives::{AtomicU64, Ordering, Watermark};
 use ebbtide::models::single_flight::{self, Leader, Taken};
-use ebbtide::models::slot::reserve;
+use ebbtide::models::slot::Tail;
 use loom::sync::Arc;
 use loom::thread;
 use std::time::Duration;
@@ -99,7 +99,7 @@ impl Lead {
     /// Appends a record and waits until it is durable. The disk must contain the content of the
     /// slot.
     fn append(self, shared: &Shared, record: u64) {
-        let lsn = reserve(&shared.tail, PLACES as u64).expect("room for all") as usize;
+        let lsn = Tail::new(&shared.tail).reserve(1, PLACES as u64).expect("room for all") as usize;
         let _ =
             shared.places[lsn].compare_exchange(0, record, Ordering::Release, Ordering::Relaxed);
         self.commit(shared, lsn as u64 + 1);

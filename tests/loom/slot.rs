@@ -1,7 +1,7 @@
 //! A record's slot in the log: reserved once, written once, complete before it counts as durable.
 
 use ebbtide::models::primitives::{AtomicU64, Ordering};
-use ebbtide::models::slot::{last_word, publish, reserve, void};
+use ebbtide::models::slot::{Tail, last_word, publish, void};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
@@ -26,6 +26,10 @@ fn is_whole(slot: &Slot, last: u64) -> bool {
 
 type Reserve = fn(&AtomicU64, u64) -> Option<u64>;
 type Publish = fn(&[AtomicU64], [u64; 4]) -> bool;
+
+fn reserve(tail: &AtomicU64, limit: u64) -> Option<u64> {
+    Tail::new(tail).reserve(1, limit)
+}
 
 /// Three writers and space for two: no slot is reserved twice, or beyond the end.
 fn reservation(reserve: Reserve) {

@@ -67,7 +67,7 @@ fn repair_applies_and_counts_what_the_dead_left_of_this_stripe_and_of_no_other()
         engine.writer.log_writer.append(&mut None, &record).expect("room")
     };
     let (_others, lsn) = (unapplied(1), unapplied(0));
-    let hole = header.tail().reserve(engine.shared.log.mapped_end()).expect("room");
+    let hole = header.tail().reserve(1, engine.shared.log.mapped_end()).expect("room");
     assert!(stripe_lock::try_lock(header.stripe(1).lock_word(), DEAD));
     let sums = || [1, 2].map(|stripe| header.stripe(stripe).sums());
     let (before, total) = (sums(), header.counters().sum());
