@@ -1,4 +1,5 @@
-//! The space of the log: maps what is allocated, allocates more, and releases what is durable.
+//! The space of the log: maps what is allocated, allocates more, also ahead of the writers, and
+//! releases what is durable.
 
 use crate::engine::backpressure::Backpressure;
 use crate::engine::lost_pages;
@@ -7,9 +8,10 @@ use crate::engine::wakeup::RECORDS_PER_WAKEUP;
 use crate::error::Result;
 use crate::locks::single_flight::{self, Taken};
 use crate::options::Durability;
-use crate::primitives::patience;
+use crate::primitives::{Instant, patience};
 use crate::wal::Segment;
-use crate::wal::mapped_log::SMALL;
+use crate::wal::mapped_log::{PAGE_RECORDS, SMALL};
+use crate::wal::segment::SegmentHeader;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,6 +31,72 @@ const SOON_MOST: u64 = 2;
 
 /// Space within a segment is allocated for one in this many of the records that are expected soon.
 const PIECE_OF_SOON: u64 = 4;
+
+/// The minimum pieces of a segment to allocate at once, in general and at the start of a timeline:
+/// 8 and 16 KiB.
+const PIECES_LEAST: [u64; 2] = [2 * PAGE_RECORDS, 4 * PAGE_RECORDS];
+
+/// The first piece of a timeline is at least this fraction of a segment, 256 KiB of 16 MiB: nothing
+/// is known of the writers yet, and they wait for an allocation on a busy disk.
+const FIRST_PIECE: u64 = 64;
+
+/// For how long log is allocated ahead: a busy disk takes seconds for a sync.
+pub(crate) const LOOKAHEAD: Duration = Duration::from_secs(10);
+
+/// The least time over which the pace of writing is taken: shorter bursts say nothing of it.
+const PACED: Duration = Duration::from_millis(500);
+
+/// Returns the slot up to which space is allocated next, if it is allocated up to `allocated` now.
+/// `segment` is the segment of the next slot.
+///
+/// Each piece is half of the timeline's size so far, so that a log takes little more space than its
+/// content. After the first full segment they are whole segments, each of which costs only its
+/// creation.
+#[must_use]
+pub(crate) fn next_end(segment: &SegmentHeader, allocated: u64) -> u64 {
+    let grown = allocated.saturating_sub(segment.timeline_start);
+    let piece = match grown {
+        0 => PIECES_LEAST[1].max(segment.capacity / FIRST_PIECE),
+        few if few < segment.capacity => (few / 2).max(PIECES_LEAST[0]),
+        _ => segment.capacity,
+    };
+    let places = allocated.saturating_sub(segment.first) + piece;
+    segment.first + places.next_multiple_of(PAGE_RECORDS).min(segment.capacity)
+}
+
+fn micros(time: Duration) -> u64 {
+    time.as_micros() as u64
+}
+
+/// The pace at which records are written.
+pub(crate) struct Pace {
+    since: Instant,
+    records: u64,
+    /// Records per second in the last period.
+    rate: u64,
+}
+
+impl Pace {
+    /// Begins at this time.
+    pub(crate) fn new(now: Instant) -> Self {
+        Self { since: now, records: 0, rate: 0 }
+    }
+
+    /// Takes the number of records since the last call.
+    pub(crate) fn take(&mut self, records: u64, now: Instant) {
+        self.records += records;
+        let period = now - self.since;
+        if period >= PACED {
+            self.rate = self.records.saturating_mul(1_000_000) / micros(period);
+            (self.since, self.records) = (now, 0);
+        }
+    }
+
+    /// Returns how many records to expect within this time.
+    pub(crate) fn within(&self, time: Duration) -> u64 {
+        self.rate.saturating_mul(micros(time)) / 1_000_000
+    }
+}
 
 /// The log that a handle has mapped, and how it gets more.
 #[derive(Debug)]
@@ -110,8 +178,9 @@ impl LogSpace {
                 let sync_names = &|| self.shared.sync_directory();
                 // From the end that this handle has mapped: that in the image may be an older
                 // one, if a page of it was lost.
-                let made = self.shared.log.allocate(end, current, sync_names);
-                made.map(|upto| header.allocated().raise(upto))
+                let upto = next_end(&self.shared.log.header_of(end), end);
+                let made = self.shared.log.allocate((end, upto), current, sync_names);
+                made.map(|()| header.allocated().raise(upto))
             };
             leader.end();
             match made {
@@ -255,6 +324,27 @@ mod tests {
         assert!((ahead..ahead + 6 * 4 + 64).contains(&present), "{present} KiB");
         insert(70_000..70_100);
         filter.sync().expect("the records are in the file");
+    }
+
+    #[test]
+    fn pieces_grow_with_the_log_and_end_with_a_page_or_a_segment() {
+        let header =
+            SegmentHeader { uuid: 7, timeline: 2, timeline_start: 5, first: 5, capacity: 10 };
+        let segment = |first, capacity| SegmentHeader { first, capacity, ..header };
+        let mut ends = vec![5];
+        while let Some(&allocated) = ends.last()
+            && allocated < 5 + 3 * 32768
+        {
+            let first = 5 + (allocated - 5) / 32768 * 32768;
+            ends.push(next_end(&segment(first, 32768), allocated));
+        }
+        let pieces = ends.windows(2).map(|ends| ends[1] - ends[0]);
+        let expected = [512, 256, 384, 640, 896, 1408, 2048, 3072, 4608, 6912, 10368, 1664];
+        assert_eq!(pieces.collect::<Vec<_>>(), [&expected[..], &[32768, 32768]].concat());
+        // A segment may be smaller than a piece, and its length not a multiple of pages.
+        assert_eq!([5, 15, 25].map(|at| next_end(&segment(at, 10), at)), [15, 25, 35]);
+        assert_eq!(next_end(&segment(5, 700), 5 + 512), 705);
+        assert_eq!(next_end(&segment(5, 1 << 19), 5), 5 + 8192);
     }
 
     #[test]

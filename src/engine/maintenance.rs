@@ -7,7 +7,7 @@
 
 use crate::engine::Engine;
 use crate::engine::background_threads;
-use crate::engine::log_space::PRESENT;
+use crate::engine::log_space::{LOOKAHEAD, PRESENT, Pace};
 use crate::engine::lost_pages;
 use crate::engine::stripe_0_records;
 use crate::engine::task::{Task, Work};
@@ -72,10 +72,6 @@ impl Drop for Tasks {
 /// Writing is fast from this many records a second on: page faults would slow it.
 const FAST: u64 = 100_000;
 
-fn micros(time: Duration) -> u64 {
-    time.as_micros() as u64
-}
-
 /// Allocates segments ahead, syncs at intervals, closes gaps, writes heartbeats.
 struct LogTask {
     engine: Arc<Engine>,
@@ -99,44 +95,13 @@ struct Last {
     pace: Pace,
 }
 
-/// For how long log is allocated ahead: a busy disk takes seconds for a sync.
-const LOOKAHEAD: Duration = Duration::from_secs(10);
-
-/// The least time over which the pace of writing is taken: shorter bursts say nothing of it.
-const PACED: Duration = Duration::from_millis(500);
-
 /// The most slots whose pages are made present before a sync that may last long: 8 MiB.
 const PRESENT_MOST: u64 = (8 << 20) / RECORD_BYTES;
-
-/// The pace at which records are written.
-struct Pace {
-    since: Instant,
-    records: u64,
-    /// Records per second in the last period.
-    rate: u64,
-}
-
-impl Pace {
-    /// Takes the number of records since the last call.
-    fn take(&mut self, records: u64, now: Instant) {
-        self.records += records;
-        let period = now - self.since;
-        if period >= PACED {
-            self.rate = self.records.saturating_mul(1_000_000) / micros(period);
-            (self.since, self.records) = (now, 0);
-        }
-    }
-
-    /// Returns how many records to expect within this time.
-    fn within(&self, time: Duration) -> u64 {
-        self.rate.saturating_mul(micros(time)) / 1_000_000
-    }
-}
 
 impl LogTask {
     fn new(engine: Arc<Engine>) -> Self {
         let (now, tail) = (Instant::now(), engine.header().tail().hint());
-        let pace = Pace { since: now, records: 0, rate: 0 };
+        let pace = Pace::new(now);
         let last = Last {
             ran: now,
             synced: now,
@@ -185,7 +150,7 @@ impl Task for LogTask {
         let before = std::mem::replace(tail, engine.header().tail().hint());
         let written = tail.saturating_sub(before);
         *unsynced += written;
-        let is_fast = *ran != now && written * 1_000_000 >= FAST * micros(now - *ran);
+        let is_fast = *ran != now && written * 1_000_000 >= FAST * (now - *ran).as_micros() as u64;
         // A busy writer wakes this thread about once in 4096 records.
         let is_busy = is_fast && written >= PRESENT / 4;
         *ran = now;

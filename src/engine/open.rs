@@ -9,6 +9,7 @@
 use crate::archive::keep_setting;
 use crate::engine::clock_to_time::{TimeBase, continue_time};
 use crate::engine::leases::LeaseBase;
+use crate::engine::log_space::next_end;
 use crate::engine::shared::Shared;
 use crate::engine::small_files::{
     LEFTOVER_TEMPORARY, SLOT_TEMPORARIES, clear, put_former_away, remove_temporaries,
@@ -35,7 +36,6 @@ use crate::recovery::removal::remove_for_good;
 use crate::recovery::{KnownExtent, Recovered, free_log, rebuild};
 use crate::telemetry::{Timed, Work};
 use crate::wal::log_record::RECORD_BYTES;
-use crate::wal::mapped_log::next_end;
 use crate::wal::segment::SegmentHeader;
 use crate::wal::{Log, Segment};
 use ebbtide_core::block::Layout;
@@ -492,7 +492,7 @@ fn begin_timeline(
     let header = recovered.image.header();
     header.begin_timeline(recovered.prefix.stop, segment_records(meta, &recovered.image));
     let first = first_segment(meta, &recovered.image);
-    let upto = next_end(&first, first.first, first.first);
+    let upto = next_end(&first, first.first);
     let places = upto - first.first;
     drop(Segment::create_if(media, first, places, SEGMENT_TEMPORARY, &|| true)?);
     media.sync().map_err(Error::io("sync", media.path()))?;

@@ -1,4 +1,5 @@
-//! One handle's view of the log: the segments that it has mapped, and how it allocates more.
+//! One handle's view of the log: the segments that it has mapped, and how it allocates more. How
+//! much, and when: `engine::log_space`.
 //!
 //! Segments of a timeline have one size, so an LSN determines the name of its segment. A writer
 //! reserves only below the end that is allocated *and* mapped by its own handle, so a reserved slot
@@ -20,14 +21,6 @@ use std::sync::Arc;
 /// segment.
 pub const PAGE_RECORDS: u64 = PAGE_BYTES / RECORD_BYTES;
 
-/// The minimum pieces of a segment to allocate at once, in general and at the start of a timeline:
-/// 8 and 16 KiB.
-const PIECES_LEAST: [u64; 2] = [2 * PAGE_RECORDS, 4 * PAGE_RECORDS];
-
-/// The first piece of a timeline is at least this fraction of a segment, 256 KiB of 16 MiB: nothing
-/// is known of the writers yet, and they wait for an allocation on a busy disk.
-const FIRST_PIECE: u64 = 64;
-
 /// A log of up to this many slots takes no space ahead: 256 KiB. Small filters stay small.
 pub const SMALL: u64 = (256 << 10) / RECORD_BYTES;
 
@@ -35,24 +28,6 @@ pub const SMALL: u64 = (256 << 10) / RECORD_BYTES;
 /// most one in [`SET_ASIDE_OF_SEGMENT`] of a segment.
 const SET_ASIDE_OF_GROWN: u64 = 16;
 const SET_ASIDE_OF_SEGMENT: u64 = 8;
-
-/// Returns the slot up to which space is allocated next, if it is allocated up to `allocated` now.
-/// `segment` is the segment of the next slot, `start` the timeline's first LSN.
-///
-/// Each piece is half of the timeline's size so far, so that a log takes little more space than its
-/// content. After the first full segment they are whole segments, each of which costs only its
-/// creation.
-#[must_use]
-pub fn next_end(segment: &SegmentHeader, start: u64, allocated: u64) -> u64 {
-    let grown = allocated.saturating_sub(start);
-    let piece = match grown {
-        0 => PIECES_LEAST[1].max(segment.capacity / FIRST_PIECE),
-        few if few < segment.capacity => (few / 2).max(PIECES_LEAST[0]),
-        _ => segment.capacity,
-    };
-    let places = allocated.saturating_sub(segment.first) + piece;
-    segment.first + places.next_multiple_of(PAGE_RECORDS).min(segment.capacity)
-}
 
 /// One handle's view of the log of the current timeline.
 #[derive(Debug)]
@@ -95,7 +70,8 @@ impl Log {
     }
 
     /// Returns the header of the segment with an LSN of the timeline.
-    fn header_of(&self, lsn: u64) -> SegmentHeader {
+    #[must_use]
+    pub fn header_of(&self, lsn: u64) -> SegmentHeader {
         let whole = lsn.saturating_sub(self.first.first) / self.first.capacity;
         let first = self.first.first + whole * self.first.capacity;
         SegmentHeader { first, ..self.first }
@@ -186,8 +162,8 @@ impl Log {
         self.segments.lock().entry(segment.first()).or_insert_with(|| Arc::new(segment)).clone()
     }
 
-    /// Allocates the next piece of the log, which is allocated up to `first` now; returns its end.
-    /// If `first` begins a segment, the segment is created, and `sync_names` makes its name
+    /// Allocates the next piece of the log, which is allocated up to `first` now, up to `upto` in the
+    /// same segment. If `first` begins a segment, the segment is created, and `sync_names` makes its name
     /// durable: also if another handle has just created it, which may not have finished that.
     ///
     /// The rest of a segment needs no sync of its own: the sync that makes a record durable also
@@ -199,18 +175,17 @@ impl Log {
     /// directory has been replaced: then nothing has changed. What `sync_names` returns.
     pub fn allocate(
         &self,
-        first: u64,
+        (first, upto): (u64, u64),
         is_current: &dyn Fn() -> bool,
         sync_names: &dyn Fn() -> Result<()>,
-    ) -> Result<u64> {
+    ) -> Result<()> {
         let (header, media) = (self.header_of(first), &*self.media);
-        let upto = next_end(&header, self.first.first, first);
         let open = || {
             SegmentFile::open(media, header.timeline, header.first, header.uuid, self.access)
                 .and_then(|file| file.allocate(first, upto).map(|()| file))
         };
         if first > header.first {
-            return open().map(|_| upto);
+            return open().map(drop);
         }
         let places = upto - first;
         let create =
@@ -228,7 +203,7 @@ impl Log {
         // the log.
         sync_names()?;
         drop(self.add(segment));
-        Ok(upto)
+        Ok(())
     }
 
     /// Removes the file with a segment's name if it belongs to another filter: it was written late
@@ -301,7 +276,7 @@ mod tests {
         media.make().expect("nothing fails yet");
         let log = log(&media, 100);
         for first in [5, 15, 25] {
-            assert_eq!(log.allocate(first, &|| true, &|| Ok(())).expect("space"), first + 10);
+            log.allocate((first, first + 10), &|| true, &|| Ok(())).expect("space");
         }
         let known = |lsn| log.segment(lsn).is_some();
         log.forget_below(14);
@@ -318,25 +293,6 @@ mod tests {
     }
 
     #[test]
-    fn pieces_grow_with_the_log_and_end_with_a_page_or_a_segment() {
-        let segment = |first, capacity| SegmentHeader { first, capacity, ..FIRST };
-        let mut ends = vec![5];
-        while let Some(&allocated) = ends.last()
-            && allocated < 5 + 3 * 32768
-        {
-            let first = 5 + (allocated - 5) / 32768 * 32768;
-            ends.push(next_end(&segment(first, 32768), 5, allocated));
-        }
-        let pieces = ends.windows(2).map(|ends| ends[1] - ends[0]);
-        let expected = [512, 256, 384, 640, 896, 1408, 2048, 3072, 4608, 6912, 10368, 1664];
-        assert_eq!(pieces.collect::<Vec<_>>(), [&expected[..], &[32768, 32768]].concat());
-        // A segment may be smaller than a piece, and its length not a multiple of pages.
-        assert_eq!([5, 15, 25].map(|at| next_end(&segment(at, 10), 5, at)), [15, 25, 35]);
-        assert_eq!(next_end(&segment(5, 700), 5, 5 + 512), 705);
-        assert_eq!(next_end(&segment(5, 1 << 19), 5, 5), 5 + 8192);
-    }
-
-    #[test]
     fn a_segment_gets_its_space_piece_by_piece_whoever_allocates_it() {
         let media = Arc::new(Memory::new());
         media.make().expect("nothing fails yet");
@@ -348,21 +304,22 @@ mod tests {
             let file = media.open(&name, Access::Read).expect("it is there");
             file.allocated_bytes().expect("it is open") / RECORD_BYTES - PAGE_RECORDS
         };
-        assert_eq!(one.allocate(5, &|| true, &|| Ok(())).expect("space"), 517);
+        one.allocate((5, 517), &|| true, &|| Ok(())).expect("space");
         assert_eq!(allocated(), 512);
         // Its creator stopped before it recorded that; then both extend it.
-        assert_eq!(other.allocate(5, &|| true, &|| Ok(())).expect("the one that is there"), 517);
+        other.allocate((5, 517), &|| true, &|| Ok(())).expect("the one that is there");
         for log in [&one, &other] {
-            assert_eq!(log.allocate(517, &|| true, &|| Ok(())).expect("space"), 773);
+            log.allocate((517, 773), &|| true, &|| Ok(())).expect("space");
             assert_eq!(allocated(), 768);
         }
         media.set_capacity(0);
-        let error = one.allocate(773, &|| true, &|| Ok(())).expect_err("no space");
+        let error = one.allocate((773, 1157), &|| true, &|| Ok(())).expect_err("no space");
         assert!(error.is_full() && allocated() == 768, "{error}");
         media.set_capacity(u64::MAX);
         media.remove(&name).expect("it is there");
-        let error =
-            other.allocate(773, &|| true, &|| Ok(())).expect_err("a checkpoint has removed it");
+        let error = other
+            .allocate((773, 1157), &|| true, &|| Ok(()))
+            .expect_err("a checkpoint has removed it");
         assert!(error.is_not_found(), "{error}");
     }
 
@@ -372,7 +329,7 @@ mod tests {
         media.make().expect("nothing fails yet");
         let (maker, other) = (log(&media, 100), log(&media, 200));
         for first in [5, 15, 25] {
-            maker.allocate(first, &|| true, &|| Ok(())).expect("space");
+            maker.allocate((first, first + 10), &|| true, &|| Ok(())).expect("space");
         }
         assert_eq!(other.mapped_end(), 5);
         let firsts = |from, end| {
@@ -392,8 +349,8 @@ mod tests {
         let media = Arc::new(Memory::new());
         media.make().expect("nothing fails yet");
         let (one, other) = (log(&media, 100), log(&media, 200));
-        assert_eq!(one.allocate(5, &|| true, &|| Ok(())).expect("space"), 15);
-        assert_eq!(other.allocate(5, &|| true, &|| Ok(())).expect("the one that is there"), 15);
+        one.allocate((5, 15), &|| true, &|| Ok(())).expect("space");
+        other.allocate((5, 15), &|| true, &|| Ok(())).expect("the one that is there");
         let [mine, theirs] = [&one, &other].map(|log| log.segment(9).expect("mapped"));
         assert!(mine.write(9, &Record::new(Op::Insert)));
         assert!(theirs.is_complete(9) && !theirs.is_complete(8));
@@ -403,8 +360,9 @@ mod tests {
     fn a_full_disk_is_the_error_that_it_is() {
         let media = Arc::new(Memory::with_capacity(4096));
         media.make().expect("nothing fails yet");
-        let error =
-            log(&media, 100).allocate(5, &|| true, &|| Ok(())).expect_err("no room for records");
+        let error = log(&media, 100)
+            .allocate((5, 15), &|| true, &|| Ok(()))
+            .expect_err("no room for records");
         let Error::Io { source, .. } = &error else { panic!("{error}") };
         assert_eq!(source.kind(), ErrorKind::StorageFull);
         assert_eq!(media.list().expect("made"), [""; 0], "nothing is left behind");
