@@ -18,8 +18,6 @@ use std::time::Duration;
 /// another one.
 pub(crate) const PATIENCE: Duration = patience(Duration::from_secs(1));
 
-/// At this multiple of the log that makes a checkpoint due, writers wait for it.
-pub(crate) const RESTRAINED: u64 = 2;
 /// While writers should wait, a handle may still write, after each snapshot, one in this many of
 /// the records that make a checkpoint due.
 const ALLOWED_SHARE: u64 = 32;

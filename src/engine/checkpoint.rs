@@ -6,7 +6,7 @@
 //! (`reclaim_disk`) only after the directory is synced.
 
 use crate::engine::backpressure::{Backpressure, PATIENCE};
-use crate::engine::checkpoint_due;
+use crate::engine::checkpoint_due::{self, OVERDUE};
 use crate::engine::group_commit::GroupCommit;
 use crate::engine::lost_pages;
 use crate::engine::reclaim_disk::Reclaim;
@@ -27,9 +27,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const PAUSE: Duration = Duration::from_millis(2);
-/// At this multiple of the log that makes a checkpoint due, callers no longer wait for a checkpoint
-/// of another process.
-const OVERDUE: u64 = 4;
 
 /// The checkpoints and backups of this handle.
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 //! Appending to the log: reserves slots and publishes records, in the log that is mapped, by the
 //! protocol in `wal/slot.rs`.
 
-use crate::engine::backpressure::{Backpressure, RESTRAINED};
-use crate::engine::checkpoint_due;
+use crate::engine::backpressure::Backpressure;
+use crate::engine::checkpoint_due::{self, RESTRAINED};
 use crate::engine::log_space::PRESENT;
 use crate::engine::shared::Shared;
 use crate::engine::wakeup::{RECORDS_PER_WAKEUP, Wakeup};

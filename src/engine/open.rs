@@ -16,7 +16,7 @@ use crate::engine::small_files::{
     remove_temporaries_of, write_file,
 };
 use crate::engine::vacant_directory::{check_ours, check_vacant};
-use crate::engine::{Engine, full_disk_at_open, lost_pages, options_match};
+use crate::engine::{Engine, checkpoint_due, full_disk_at_open, lost_pages, options_match};
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::image::previous_image;
@@ -51,11 +51,6 @@ const LIVE_TEMPORARY: u64 = 0;
 const META_TEMPORARY: u64 = 1;
 const SEGMENT_TEMPORARY: u64 = 2;
 const KEEP_TEMPORARY: u64 = 3;
-
-/// An opener writes a snapshot if more timelines than this have log since the newest one.
-const TIMELINES_MOST: u64 = 16;
-/// An opener also writes one if the log exceeds what makes a checkpoint due by this many segments.
-const SEGMENTS_BESIDE: u64 = 3;
 
 /// The time to wait for handles that open, recover or close the filter, since their last progress.
 const OPENING_TIME: Duration = Duration::from_secs(60);
@@ -291,7 +286,7 @@ pub(crate) fn recover(
     // If that was a snapshot, it has just been read.
     engine.checkpoints.reclaim.note_proven(recovered.start);
     engine.log_space.map_log()?;
-    if full || is_crowded(&engine, gathered) {
+    if full || checkpoint_due::is_crowded(&engine.shared, gathered) {
         // Before log takes the freed space. If even that is too little, writers get the error.
         let _ = engine.checkpoints.checkpoint_anew();
     }
@@ -305,15 +300,6 @@ fn note_recovery(work: Timed<'_>, recovered: &Recovered) {
     work.note("records", recovered.prefix.records);
     work.note("damaged_snapshots", recovered.unsound.len() as u64);
     work.end();
-}
-
-/// Returns whether the log since the newest snapshot has enough timelines, or takes enough bytes,
-/// to require a checkpoint by the opener: earlier handles died before they wrote one.
-fn is_crowded(engine: &Engine, (timelines, bytes): (u64, u64)) -> bool {
-    let segment = first_segment(&engine.shared.meta, &engine.shared.image).bytes();
-    let most = engine.shared.options.checkpoint_due(engine.shared.image.memory_bytes());
-    timelines > TIMELINES_MOST
-        || bytes > most.saturating_add(segment.saturating_mul(SEGMENTS_BESIDE))
 }
 
 /// Creates a handle on an image, in a session slot of its own.
