@@ -26,6 +26,9 @@ const BASES: u64 = 8;
 /// Log between two bases, in bytes of a snapshot.
 const LOG_OF_SNAPSHOT: u64 = 4;
 
+/// Kept files are examined again when their number has changed by one in this many.
+const PRUNED_AT: usize = 32;
+
 /// The present second, in Unix seconds, by two clocks.
 #[derive(Debug, Clone, Copy)]
 pub struct Now {
@@ -43,6 +46,42 @@ impl Now {
     fn is_within(self, time: Duration, since: u64) -> bool {
         let earliest = |now: u64| now.saturating_sub(time.as_secs());
         since >= earliest(self.wall) || (earliest(self.even)..=self.even).contains(&since)
+    }
+}
+
+/// When this handle last removed kept files that were not wished any more. To find them, all have
+/// to be examined. That is done when their number has changed by one in [`PRUNED_AT`], so the cost
+/// for each added file stays constant. Where a snapshot is larger than two segments it is done each
+/// time: the number says little about the bytes there, and writing the snapshot took longer.
+#[derive(Debug, Default)]
+pub struct Pruning {
+    /// What was wished.
+    pub keep: Keep,
+    /// The number that was left.
+    pub files: usize,
+    /// The time, in Unix seconds.
+    pub second: u64,
+}
+
+impl Pruning {
+    /// Returns whether kept files are to be examined: there are more, or fewer, because another
+    /// handle removed some; time has passed; or something else is wished.
+    #[must_use]
+    pub fn is_due(&self, keep: Keep, files: usize, second: u64) -> bool {
+        let is_older = match keep {
+            Keep::For(time) => second.abs_diff(self.second) >= time.as_secs() / PRUNED_AT as u64,
+            Keep::Nothing | Keep::Bytes(_) => false,
+        };
+        keep != self.keep || is_older || files.abs_diff(self.files) * PRUNED_AT >= self.files
+    }
+
+    /// Returns what to keep now, so that it is not more than wished before the next time.
+    #[must_use]
+    pub fn aim(keep: Keep) -> Keep {
+        match keep {
+            Keep::Bytes(most) => Keep::Bytes(most - most / PRUNED_AT as u64 * 2),
+            keep => keep,
+        }
     }
 }
 

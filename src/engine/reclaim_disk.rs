@@ -6,7 +6,7 @@
 //! snapshot were damaged.
 
 use crate::archive::keep_setting;
-use crate::archive::kept_files::{self, Archive, Now};
+use crate::archive::kept_files::{self, Archive, Now, Pruning};
 use crate::archive::log_before_alteration::{left, put_away};
 use crate::clock::{Clock, Timestamp};
 use crate::engine::backpressure::Backpressure;
@@ -28,9 +28,6 @@ use std::sync::Arc;
 /// The number of sound snapshots that recovery needs: the newest, and one in case that is damaged.
 const NEEDED: usize = 2;
 
-/// Kept files are examined again when their number has changed by one in this many.
-const PRUNED_AT: usize = 32;
-
 /// The fallback base: files that would only be read if the newest snapshot were damaged.
 #[derive(Default)]
 pub(crate) struct FallbackBase {
@@ -38,38 +35,6 @@ pub(crate) struct FallbackBase {
     pub(crate) snapshots: Vec<u64>,
     /// The log below the newest snapshot.
     log: Vec<FileName>,
-}
-
-/// When this handle last removed kept files that were not wished any more. To find them, all have
-/// to be examined. That is done when their number has changed by one in [`PRUNED_AT`], so the cost
-/// for each added file stays constant. Where a snapshot is larger than two segments it is done each
-/// time: the number says little about the bytes there, and writing the snapshot took longer.
-#[derive(Debug, Default)]
-struct Pruning {
-    keep: Keep,
-    /// The number that was left.
-    files: usize,
-    second: u64,
-}
-
-impl Pruning {
-    /// Returns whether kept files are to be examined: there are more, or fewer, because another
-    /// handle removed some; time has passed; or something else is wished.
-    fn is_due(&self, keep: Keep, files: usize, second: u64) -> bool {
-        let is_older = match keep {
-            Keep::For(time) => second.abs_diff(self.second) >= time.as_secs() / PRUNED_AT as u64,
-            Keep::Nothing | Keep::Bytes(_) => false,
-        };
-        keep != self.keep || is_older || files.abs_diff(self.files) * PRUNED_AT >= self.files
-    }
-
-    /// Returns what to keep now, so that it is not more than wished before the next time.
-    fn aim(keep: Keep) -> Keep {
-        match keep {
-            Keep::Bytes(most) => Keep::Bytes(most - most / PRUNED_AT as u64 * 2),
-            keep => keep,
-        }
-    }
 }
 
 /// The system's clock as it was when it was first read, moved on by the time that has passed since:
@@ -346,32 +311,5 @@ impl Reclaim {
         )?;
         self.log_space.unmap_below(self.shared.durable());
         Ok(any)
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-    use std::time::Duration;
-
-    #[test]
-    fn kept_files_are_examined_after_a_32nd_more_of_them_or_of_the_time_or_another_wish() {
-        let (day, size) = (Keep::For(Duration::from_secs(86_400)), Keep::Bytes(1 << 30));
-        let last = |keep| Pruning { keep, files: 320, second: 100_000 };
-        for (keep, files, second, expected) in [
-            (size, 320, 100_000, false),
-            (size, 329, 900_000, false),
-            (size, 330, 100_000, true),
-            (size, 310, 100_000, true),
-            (day, 329, 102_699, false),
-            (day, 320, 102_700, true),
-            (day, 330, 100_000, true),
-            // The clock was set back.
-            (day, 320, 97_300, true),
-        ] {
-            assert_eq!(last(keep).is_due(keep, files, second), expected, "{keep} {files} {second}");
-        }
-        assert!(last(day).is_due(size, 320, 100_000), "something else is wished");
-        assert!(Pruning::default().is_due(day, 0, 0), "a handle that has not done it yet");
     }
 }

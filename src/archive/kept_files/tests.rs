@@ -316,3 +316,24 @@ proptest! {
         prop_assert!(!Listing::read(&made.memory).expect("a directory").has_kept());
     }
 }
+
+#[test]
+fn kept_files_are_examined_after_a_32nd_more_of_them_or_of_the_time_or_another_wish() {
+    let (day, size) = (Keep::For(Duration::from_secs(86_400)), Keep::Bytes(1 << 30));
+    let last = |keep| Pruning { keep, files: 320, second: 100_000 };
+    for (keep, files, second, expected) in [
+        (size, 320, 100_000, false),
+        (size, 329, 900_000, false),
+        (size, 330, 100_000, true),
+        (size, 310, 100_000, true),
+        (day, 329, 102_699, false),
+        (day, 320, 102_700, true),
+        (day, 330, 100_000, true),
+        // The clock was set back.
+        (day, 320, 97_300, true),
+    ] {
+        assert_eq!(last(keep).is_due(keep, files, second), expected, "{keep} {files} {second}");
+    }
+    assert!(last(day).is_due(size, 320, 100_000), "something else is wished");
+    assert!(Pruning::default().is_due(day, 0, 0), "a handle that has not done it yet");
+}
