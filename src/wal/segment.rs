@@ -2,15 +2,16 @@
 //!
 //! A segment is written under a temporary name, synced, and renamed, and its directory is synced,
 //! before it may receive the first record. A file with a segment's name and an invalid header is
-//! therefore damage, never a leftover.
+//! therefore damage, never a leftover. Its records become durable by `sync`.
 
 use crate::error::{Error, Result};
 use crate::format::header::{self, DURABLE, HEADER_BYTES, Header, PAGE_BYTES, PAGE_WORDS};
 use crate::format::names::FileName;
 use crate::media::{Access, Mapped, Media, MediaFile};
-use crate::primitives::{AtomicU64, Mutex};
+use crate::primitives::AtomicU64;
 use crate::wal::log_record::{Decoded, RECORD_BYTES, RECORD_WORDS, Record, void_word};
 use crate::wal::slot;
+use crate::wal::sync::SyncedMapping;
 use ebbtide_core::block::{load, store};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -231,24 +232,11 @@ impl SegmentFile {
     }
 }
 
-/// The outcome of the syncs through one open file.
-#[derive(Debug, Default)]
-struct Syncs {
-    /// Whether there was one: from then on the system reports every failed sync of the file.
-    begun: bool,
-    /// Whether one has failed. The system reports that only once.
-    failed: bool,
-}
-
-/// A mapped segment. If the medium can sync a mapping, its file is closed: mapped segments then
-/// need no descriptors.
+/// A mapped segment.
 #[derive(Debug)]
 pub struct Segment {
     header: SegmentHeader,
-    /// The file, if the mapping cannot be synced without it.
-    file: Option<Box<dyn MediaFile>>,
-    mapping: Mapped,
-    syncs: Mutex<Syncs>,
+    mapping: SyncedMapping,
 }
 
 impl Segment {
@@ -262,8 +250,7 @@ impl Segment {
             // Without this, a store could allocate disk space for the hole around its page, too.
             mapping.advise_random();
         }
-        let file = (!file.maps_with_sync()).then_some(file);
-        Self { header, file, mapping, syncs: Mutex::default() }
+        Self { header, mapping: SyncedMapping::new(file, mapping) }
     }
 
     /// Creates a segment with space for all its slots and makes it durable, including its name.
@@ -413,19 +400,8 @@ impl Segment {
     /// # Errors
     /// As [`Segment::sync`].
     pub fn sync_to(&self, upto: u64) -> std::io::Result<()> {
-        // One at a time: otherwise one sync could consume the report of another's failure, and the
-        // other would succeed.
-        let mut syncs = self.syncs.lock();
-        if syncs.failed {
-            return Err(std::io::Error::other("an earlier sync of the segment failed"));
-        }
-        syncs.begun = true;
         // From the header on.
-        let words = self.words_of(self.first(), upto).end;
-        let synced =
-            self.file.as_ref().map_or_else(|| self.mapping.sync(words), |file| file.sync());
-        syncs.failed = synced.is_err();
-        synced
+        self.mapping.sync(self.words_of(self.first(), upto).end)
     }
 
     /// Checks that the system could write back all stores since the segment was opened here. After
@@ -434,36 +410,21 @@ impl Segment {
     /// # Errors
     /// The system's error, of a write-back.
     pub fn check_written(&self) -> std::io::Result<()> {
-        let mut syncs = self.syncs.lock();
-        if syncs.failed {
-            return Err(std::io::Error::other("an earlier sync of the segment failed"));
-        }
-        let file = self.file.as_ref();
-        let written =
-            file.map_or_else(|| self.mapping.check_written(), |file| file.check_written());
-        // The system reports it only once.
-        syncs.failed = written.is_err();
-        written
+        self.mapping.check_written()
     }
 
     /// Returns whether it has been synced since it was opened here. If not, a sync of another
     /// process may have failed before, which the system does not report.
     #[must_use]
     pub fn was_synced(&self) -> bool {
-        self.syncs.lock().begun
+        self.mapping.was_synced()
     }
 
     /// Stores to one word of the header and of each page with records from `from` up to `upto`
     /// without changing it, so that the next sync writes the pages even if an earlier, failed one
     /// marked them clean.
     pub fn dirty(&self, from: u64, upto: u64) {
-        // Touches only pages with such records: other pages may have no space for a store.
-        let Range { start, end } = self.words_of(from, upto);
-        let records = if start < end { start / PAGE_WORDS..end.div_ceil(PAGE_WORDS) } else { 0..0 };
-        let pages = self.mapping.words().chunks(PAGE_WORDS).enumerate();
-        for (_, words) in pages.filter(|(at, _)| *at == 0 || records.contains(at)) {
-            slot::touch(&words[0]);
-        }
+        self.mapping.dirty(self.words_of(from, upto));
     }
 
     /// Returns the range of the records from `from` up to `upto` that are here, in words of the
@@ -480,12 +441,12 @@ impl Segment {
     /// must be complete.
     pub fn release(&self, from: u64, upto: u64) {
         let Range { start, end } = self.words_of(from, upto);
-        self.mapping.release(start / PAGE_WORDS * PAGE_WORDS..end);
+        self.mapping.mapping().release(start / PAGE_WORDS * PAGE_WORDS..end);
     }
 
     /// Makes the pages of records from `from` up to `upto` present ahead of the writers.
     pub fn populate(&self, from: u64, upto: u64) {
-        self.mapping.populate(self.words_of(from, upto));
+        self.mapping.mapping().populate(self.words_of(from, upto));
     }
 }
 
