@@ -8,6 +8,7 @@ use crate::format::names::FileName;
 use crate::media::{Access, Media, Memory};
 use crate::meta::Meta;
 use crate::recovery::log_reader::LogReader;
+use crate::recovery::make_durable::make_durable;
 use crate::recovery::{KnownExtent, Listing};
 use crate::snapshot::{SnapshotReader, seal_frames};
 use crate::wal::log_record::{Decoded, Op, RECORD_BYTES, Record, sealed};
@@ -238,7 +239,7 @@ fn read_log(memory: &Memory, known: KnownExtent, from: u64) {
     if matches!(known, KnownExtent::WritersLive { .. }) {
         return;
     }
-    history.make_durable(memory, (from, 0), &prefix).expect("nothing fails");
+    make_durable(&history, memory, (from, 0), &prefix).expect("nothing fails");
     let again =
         history.read(memory, from, KnownExtent::Nothing, |_, _, _| Ok(())).expect("it is durable");
     assert_eq!((again.stop, again.gaps), (prefix.stop, vec![]));

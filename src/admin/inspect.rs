@@ -23,6 +23,7 @@ use crate::options::{Keep, Options};
 use crate::platform::system;
 use crate::recovery::listing::{KeptMeta, KeptSnapshot};
 use crate::recovery::log_reader::LogReader;
+use crate::recovery::make_durable::make_durable;
 use crate::recovery::{KnownExtent, Listing, Recovered, rebuild_in_memory};
 use crate::snapshot::SnapshotReader;
 use crate::wal::log_record::RECORD_BYTES;
@@ -362,7 +363,7 @@ fn restore_from(from: &dyn Media, to: &dyn Media) -> Result<()> {
         // fill them.
         let copied = Listing::read(to)?;
         let history = LogReader::open(to, &copied, meta.log_uuid)?;
-        history.make_durable(to, (recovered.start, 0), &recovered.prefix)?;
+        make_durable(&history, to, (recovered.start, 0), &recovered.prefix)?;
         if look.is_over(from, &meta)? {
             return Err(locked(from.path()));
         }

@@ -32,6 +32,7 @@ use crate::options::Options;
 #[cfg(not(shuttle))]
 use crate::platform::system;
 use crate::primitives::{self, Instant, patience};
+use crate::recovery::make_durable::make_durable;
 use crate::recovery::removal::remove_for_good;
 use crate::recovery::{KnownExtent, Recovered, free_log, rebuild};
 use crate::telemetry::{Timed, Work};
@@ -471,7 +472,7 @@ fn begin_timeline(
     temporary: &str,
 ) -> Result<()> {
     let from = (recovered.start, recovered.durable);
-    recovered.history.make_durable(media, from, &recovered.prefix)?;
+    make_durable(&recovered.history, media, from, &recovered.prefix)?;
     // The names too: the process that created them may have died before the directory was synced.
     // Without this sync, a new timeline could outlive `meta`.
     media.sync().map_err(Error::io("sync", media.path()))?;

@@ -25,9 +25,6 @@ const REMEDY: &str = "records that were acknowledged are missing or damaged here
                       verify`, then restore a backup, or save what lies before the damage with \
                       `ebbtide salvage`";
 
-/// A log of at least this many bytes is made durable while it is read.
-const LONG: u64 = 64 << 20;
-
 /// The log of a filter, in all timelines. Segments are mapped one at a time while they are read:
 /// however long the log, it needs one descriptor.
 #[derive(Debug)]
@@ -184,6 +181,11 @@ impl LogReader {
             Some(segment) => read(latest.insert(segment)),
             None => read(latest.insert(open()?)),
         }
+    }
+
+    /// Returns the first LSNs of segments that were made durable while the log was read.
+    pub(super) fn synced(&self) -> &Mutex<Vec<u64>> {
+        &self.synced
     }
 
     /// Returns the newest timeline; 0 if there is no log at all.
@@ -509,87 +511,16 @@ impl LogReader {
         }
     }
 
-    /// Voids the gaps and syncs the prefix from `from` on, segment by segment, so that a new
-    /// timeline may build on it. Pages from `durable` on ([`KnownExtent::made_durable`]; 0 for
-    /// copies) are dirtied first: a failed sync may have marked them clean. The file is opened
-    /// before that, so this descriptor receives a write error. Pages below `durable` are synced
-    /// too, because another program may have rewritten them.
-    ///
-    /// # Errors
-    /// [`Error::Io`]; then nothing may build on the prefix.
-    pub fn make_durable(
-        &self,
-        media: &dyn Media,
-        (from, durable): (u64, u64),
-        prefix: &Prefix,
-    ) -> Result<()> {
-        for (header, end) in self.from(from).filter(|(header, _)| header.first < prefix.stop) {
-            let records = header.first..end.min(prefix.stop);
-            let is_whole =
-                end <= prefix.stop && !prefix.gaps.iter().any(|lsn| records.contains(lsn));
-            if !is_whole || !self.synced.lock().contains(&header.first) {
-                self.sync_segment(media, header, (from, durable), (records.end, &prefix.gaps))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Makes the segments before the last durable while the log is read, until `enough` is set.
-    /// Errors are ignored: [`LogReader::make_durable`] syncs every segment that is missing here.
-    pub fn sync_ahead(&self, media: &dyn Media, (from, durable): (u64, u64), enough: &Hint) {
-        for (header, end) in self.before_last(from) {
-            let synced = || self.sync_segment(media, header, (from, durable), (end, &[]));
-            if enough.get() != 0 || synced().is_err() {
-                return;
-            }
-            self.synced.lock().push(header.first);
-        }
-    }
-
-    /// Returns whether there is so much log from this LSN on that it should be made durable ahead.
-    pub fn is_long(&self, from: u64) -> bool {
-        self.before_last(from).map(|(header, _)| header.bytes()).sum::<u64>() >= LONG
-    }
-
     /// Returns the segments that have room for records of their timeline from `from` on, each with
     /// the end of that room: what lies beyond the end of a timeline is never read, and its space
     /// may have been freed. No two of them begin at the same LSN.
-    fn from(&self, from: u64) -> impl Iterator<Item = (&SegmentHeader, u64)> + Clone {
+    pub(super) fn from(&self, from: u64) -> impl Iterator<Item = (&SegmentHeader, u64)> + Clone {
         let bounded = self.segments.iter().map(|header| {
             let next = self.timelines.partition_point(|&(timeline, _)| timeline <= header.timeline);
             let end = self.timelines.get(next).map_or(u64::MAX, |&(_, start)| start);
             (header, header.end().min(end))
         });
         bounded.filter(move |&(header, end)| end > header.first.max(from))
-    }
-
-    /// Returns those of [`LogReader::from`], except the last.
-    fn before_last(&self, from: u64) -> impl Iterator<Item = (&SegmentHeader, u64)> {
-        let needed = self.from(from);
-        let last = needed.clone().count().saturating_sub(1);
-        needed.take(last)
-    }
-
-    /// Makes the records of a segment below `end` durable, with these gaps voided.
-    fn sync_segment(
-        &self,
-        media: &dyn Media,
-        header: &SegmentHeader,
-        (from, durable): (u64, u64),
-        (end, gaps): (u64, &[u64]),
-    ) -> Result<()> {
-        let (timeline, first, uuid) = (header.timeline, header.first, header.uuid);
-        let file = SegmentFile::open(media, timeline, first, uuid, Access::Write)?;
-        if file.allocated_bytes()? < header.bytes() {
-            // A copy of the file may have holes instead of zero pages.
-            file.allocate(from.clamp(first, end), end)?;
-        }
-        let segment = file.map(Access::Write)?;
-        for &lsn in gaps.iter().filter(|&&lsn| segment.holds(lsn) && lsn < end) {
-            segment.void(lsn);
-        }
-        segment.dirty(from.max(durable), end);
-        segment.sync().map_err(Error::io("sync", header.path(&self.directory)))
     }
 }
 

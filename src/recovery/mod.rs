@@ -5,16 +5,16 @@
 //!
 //! - `rebuild` builds an image: `listing` lists the files, `base` chooses the snapshot to begin
 //!   from, `log_reader` reads the log across timelines and distinguishes its end from damage,
-//!   `replay` takes its records, and `parallel` applies them on all processors.
+//!   `make_durable` syncs it, `replay` takes its records, and `parallel` applies them on all
+//!   processors.
 //! - `known_extent` is what the image says of the log, `batches` decides which batches are
 //!   complete, `bare_events` which events of older formats have happened.
 //! - `repair` completes one stripe of a shared image whose owner died.
 //! - `removal` removes files so that they cannot reappear, `free_log` frees the space of log that
 //!   no timeline needs, `snapshot_on_full_disk` makes room where no image fits.
 //!
-//! Only [`log_reader::LogReader::make_durable`], which makes the log below a new timeline durable,
-//! `free_log`, `snapshot_on_full_disk`, `removal` and `repair` change files that hold state;
-//! `rebuild` makes the new image.
+//! Only `make_durable`, `free_log`, `snapshot_on_full_disk`, `removal` and `repair` change files that
+//! hold state; `rebuild` makes the new image.
 
 pub mod bare_events;
 pub mod base;
@@ -23,6 +23,7 @@ pub mod free_log;
 pub mod known_extent;
 pub mod listing;
 pub mod log_reader;
+pub mod make_durable;
 mod parallel;
 pub mod rebuild;
 pub mod removal;

@@ -14,6 +14,7 @@ use crate::recovery::base::{self, Base, identity, memory};
 use crate::recovery::known_extent::KnownExtent;
 use crate::recovery::listing::Listing;
 use crate::recovery::log_reader::{LogReader, Prefix};
+use crate::recovery::make_durable;
 use crate::recovery::removal::{remove_for_good, remove_kept};
 use crate::recovery::replay::Replay;
 use crate::wal::Record;
@@ -100,9 +101,9 @@ fn apply_log(
     let kind = &*meta.kind;
     let enough = &Hint::default();
     std::thread::scope(|scope| {
-        if makes_durable && history.is_long(start) {
+        if makes_durable && make_durable::is_long(history, start) {
             let durable = known.made_durable(history.last_timeline());
-            let sync = move || history.sync_ahead(home, (start, durable), enough);
+            let sync = move || make_durable::sync_ahead(history, home, (start, durable), enough);
             // Without a thread it is done later.
             let _ = spawn_scoped(scope, "ebbtide-recover", sync);
         }

@@ -7,6 +7,7 @@ use crate::image::rare_space;
 use crate::media::Media;
 use crate::meta::Meta;
 use crate::recovery::listing::Listing;
+use crate::recovery::make_durable::make_durable;
 use crate::recovery::removal::remove_for_good;
 use crate::recovery::{Recovered, base::load_alone};
 use crate::snapshot::content::{self, State};
@@ -24,7 +25,7 @@ use std::io;
 /// is the same.
 pub fn write_snapshot(home: &dyn Media, meta: &Meta, state: &Recovered, number: u64) -> Result<()> {
     // The log must reach through the end of every snapshot.
-    state.history.make_durable(home, (state.start, state.durable), &state.prefix)?;
+    make_durable(&state.history, home, (state.start, state.durable), &state.prefix)?;
     rare_space::free_claims_of_last(home, meta.uuid);
     let temporary = FileName::Temporary(number).to_string();
     let start = state.prefix.stop;

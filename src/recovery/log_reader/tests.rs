@@ -2,6 +2,7 @@
 
 use crate::media::Memory;
 use crate::recovery::log_reader::*;
+use crate::recovery::make_durable;
 use crate::wal::slot;
 
 const UUID: u128 = 7;
@@ -184,8 +185,8 @@ fn space_behind_the_end_of_a_timeline_that_was_freed_is_not_allocated_again() {
     let prefix = history.read(&media, 1, KnownExtent::Nothing, |_, _, _| Ok(()));
     let prefix = prefix.expect("the log is sound");
     assert_eq!(prefix.stop, 11 + 4 * PAGE + 5);
-    history.sync_ahead(&media, (1, 0), &Hint::default());
+    make_durable::sync_ahead(&history, &media, (1, 0), &Hint::default());
     assert_eq!(allocated(&media, &history), before);
-    history.make_durable(&media, (1, 0), &prefix).expect("space");
+    make_durable::make_durable(&history, &media, (1, 0), &prefix).expect("space");
     assert_eq!(allocated(&media, &history), before);
 }
