@@ -8,13 +8,15 @@
 //! an opener of a filter that no process has open begins a new timeline, which the file `live`
 //! names.
 
+pub(in crate::api) mod view;
+
 use crate::admin::dump_log::Entry;
 use crate::api::call::Call;
 use crate::api::claim::OpenClaim;
 use crate::api::config::{Ages, Any, Counts, Decays, Infers, Spec};
 use crate::api::explain::{self, Explained};
 use crate::api::handle::{Handle, sealed};
-use crate::api::view::{TRIES, View, look, open_meta};
+use crate::api::reader::view::{TRIES, View, look, open_meta};
 use crate::archive::At;
 use crate::engine::Engine;
 use crate::engine::details::Details;

@@ -4,7 +4,7 @@
 use crate::admin::parts::Piece;
 use crate::api::config::Any;
 use crate::api::reader::Reader;
-use crate::api::view::{View, look, open_meta};
+use crate::api::reader::view::{View, look, open_meta};
 use crate::error::{Error, Result};
 use crate::media::Media;
 use crate::options::Options;

@@ -28,16 +28,16 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The same interval for a private state, which is outdated as soon as a writer opens the filter.
 const LOOK_SOON: Duration = Duration::from_millis(10);
 /// The number of times a look starts over because live processes die, or listed files are removed.
-pub(super) const TRIES: u32 = 5;
+pub(in crate::api) const TRIES: u32 = 5;
 
 /// The state that a reader reads.
 #[derive(Debug)]
-pub(super) struct View {
-    pub(super) engine: Engine,
+pub(in crate::api) struct View {
+    pub(in crate::api) engine: Engine,
     /// Whether the state is private to the reader, not that of live writers.
-    pub(super) own: bool,
+    pub(in crate::api) own: bool,
     /// Whether it is that of a moment of the past, which no writer changes.
-    pub(super) is_past: bool,
+    pub(in crate::api) is_past: bool,
     /// The timeline of the file `live`; `None` if there was none.
     timeline: Option<u64>,
     /// The file `meta`, kept open so that no other file gets its inode number.
@@ -49,7 +49,7 @@ pub(super) struct View {
 
 impl View {
     /// Attaches to live processes, or rebuilds the state that dead ones left.
-    pub(super) fn take(
+    pub(in crate::api) fn take(
         media: &Arc<dyn Media>,
         options: &Options,
         wanted: Option<&'static str>,
@@ -83,7 +83,7 @@ impl View {
         Ok(Self::of(engine, false, timeline, file))
     }
 
-    pub(super) fn rebuild(
+    pub(in crate::api) fn rebuild(
         media: &Arc<dyn Media>,
         meta: Meta,
         file: Box<dyn MediaFile>,
@@ -98,7 +98,7 @@ impl View {
     }
 
     /// Rebuilds the state as of a moment of the past.
-    pub(super) fn take_past(
+    pub(in crate::api) fn take_past(
         media: &Arc<dyn Media>,
         options: &Options,
         wanted: Option<&'static str>,
@@ -119,7 +119,7 @@ impl View {
     }
 
     /// Returns the view as one that stays, whatever happens to the files.
-    pub(super) fn unchecked(self) -> Self {
+    pub(in crate::api) fn unchecked(self) -> Self {
         Self { is_past: true, ..self }
     }
 
@@ -163,7 +163,7 @@ impl View {
     }
 
     /// Returns whether the view still shows the filter's state, as of the latest check.
-    pub(super) fn is_current(&self) -> Result<bool> {
+    pub(in crate::api) fn is_current(&self) -> Result<bool> {
         if self.is_past {
             return Ok(true);
         }
@@ -224,7 +224,7 @@ impl View {
     }
 
     /// Returns whether an error means that another view must be taken.
-    pub(super) fn is_over(&self, error: &Error) -> bool {
+    pub(in crate::api) fn is_over(&self, error: &Error) -> bool {
         // The process that retires an image removes its banks next.
         let retired = || !self.own && self.engine.header().is_retired();
         let is_over =
@@ -236,7 +236,7 @@ impl View {
 
 /// Examines a filter's files, and retries if they changed meanwhile. Between one file and the next,
 /// writers may remove files, replace an image, or replace the filter by another one.
-pub(super) fn look<T>(
+pub(in crate::api) fn look<T>(
     media: &dyn Media,
     mut at: impl FnMut(Meta, &mut Look, bool) -> Result<T>,
 ) -> Result<T> {
@@ -269,7 +269,7 @@ pub(super) fn look<T>(
     }
 }
 
-pub(super) fn open_meta(media: &dyn Media) -> Result<Box<dyn MediaFile>> {
+pub(in crate::api) fn open_meta(media: &dyn Media) -> Result<Box<dyn MediaFile>> {
     let name = FileName::Meta.to_string();
     media.open(&name, Access::Read).map_err(Error::io("open", media.path().join(name)))
 }
