@@ -234,7 +234,7 @@ impl<'a, K> Call<'a, Filter<K>> {
     }
 
     pub(crate) fn engine(&self) -> &Engine {
-        self.handle.engine()
+        self.handle.current.engine()
     }
 
     /// Calls a function with the engine in use; see [`Filter::run`].
