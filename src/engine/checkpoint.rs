@@ -8,7 +8,6 @@
 use crate::engine::backpressure::{Backpressure, PATIENCE};
 use crate::engine::checkpoint_due::{self, OVERDUE};
 use crate::engine::group_commit::GroupCommit;
-use crate::engine::lost_pages;
 use crate::engine::reclaim_disk::Reclaim;
 use crate::engine::shared::{Local, Shared};
 use crate::engine::stripes::{HELD, StripeLocks, Wait};
@@ -171,7 +170,7 @@ impl Checkpoints {
     /// `anew`: writes even if nothing has changed since the newest snapshot, unless that starts at
     /// the tail.
     fn write_checkpoint(&self, anew: bool, wait: Wait) -> Result<u64> {
-        lost_pages::check_image(&self.shared)?;
+        self.shared.check_image()?;
         let header = self.shared.header();
         // Another handle may have written it.
         let newest = header.snapshot().read();
@@ -320,7 +319,7 @@ impl Checkpoints {
             self.backpressure.note_progress();
         }
         // A page that was lost before it was copied is reported by now.
-        lost_pages::check_copied(&self.shared, &state.banks)?;
+        self.shared.check_copied(&state.banks)?;
         Ok(header)
     }
 

@@ -6,7 +6,6 @@
 //! not be waited for.
 
 use crate::engine::Engine;
-use crate::engine::lost_pages;
 use crate::engine::maintenance::Tasks;
 use crate::engine::shared::Shared;
 use crate::error::Result;
@@ -37,9 +36,7 @@ fn wait_for_operations(shared: &Shared) {
         // that page of the image is lost, an old lock may be visible too: then the check fails, and
         // the wait ends.
         let word = header.stripe(index).lock_word();
-        while stripe_lock::holder_in_order(word) == Some(ours)
-            && lost_pages::check_image(shared).is_ok()
-        {
+        while stripe_lock::holder_in_order(word) == Some(ours) && shared.check_image().is_ok() {
             primitives::sleep(PAUSE);
         }
     }
@@ -65,7 +62,7 @@ pub(crate) fn finish(engine: &Engine) -> Result<()> {
         engine.time.tend();
         engine.checkpoints.checkpoint()?;
         // The tail in it decides which log is freed, and its ends where the next opener reads to.
-        lost_pages::check_image(&engine.shared)?;
+        engine.shared.check_image()?;
         header.retire();
         free_rest_of_log(&engine.shared);
     }

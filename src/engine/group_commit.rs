@@ -8,7 +8,6 @@
 
 use crate::engine::log_space::LogSpace;
 use crate::engine::log_writer::LogWriter;
-use crate::engine::lost_pages;
 use crate::engine::shared::Shared;
 use crate::engine::wakeup::Wakeup;
 use crate::error::{Error, Result};
@@ -104,7 +103,7 @@ impl GroupCommit {
     fn reserved(&self, wanted: u64) -> Result<u64> {
         let tail = self.shared.header().tail().read();
         if tail < wanted {
-            lost_pages::check_image(&self.shared)?;
+            self.shared.check_image()?;
         }
         Ok(wanted.min(tail))
     }
@@ -179,7 +178,7 @@ impl GroupCommit {
         }
         // If a lost page shows an older tail, two writers may fill one slot with a mixture of their
         // records. The page is lost before they write, so this check finds the loss.
-        lost_pages::check_image(&self.shared)?;
+        self.shared.check_image()?;
         if header.is_poisoned() {
             // Another process's sync failed meanwhile, perhaps of the same pages.
             return Err(self.shared.poisoned());
@@ -193,7 +192,7 @@ impl GroupCommit {
     fn failed_sync(&self, error: &io::Error) -> Error {
         self.shared.poison(format!("a sync of the log failed ({error})"));
         // Perhaps it was the device, which then has not written back the image either.
-        let _ = lost_pages::check_image(&self.shared);
+        let _ = self.shared.check_image();
         self.shared.poisoned()
     }
 
@@ -225,7 +224,7 @@ impl GroupCommit {
         self.shared.check_process()?;
         self.shared.check_directory()?;
         // A lost page of the image may show an older tail: then there seems to be nothing to sync.
-        lost_pages::check_image(&self.shared)?;
+        self.shared.check_image()?;
         // All slots below the durable end are complete, whichever handle has walked there.
         self.shared.log.note_walked(self.shared.durable());
         if self.has_undurable() {

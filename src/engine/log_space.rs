@@ -2,7 +2,6 @@
 //! releases what is durable.
 
 use crate::engine::backpressure::Backpressure;
-use crate::engine::lost_pages;
 use crate::engine::shared::Shared;
 use crate::engine::wakeup::RECORDS_PER_WAKEUP;
 use crate::error::Result;
@@ -155,7 +154,7 @@ impl LogSpace {
         let header = self.shared.header();
         // With a lost page, an older tail may lie in segments that were removed; they must not be
         // created again.
-        lost_pages::check_image(&self.shared)?;
+        self.shared.check_image()?;
         loop {
             self.shared.check_writable()?;
             // Without this check, a damaged tail would cause endless allocation.

@@ -8,7 +8,6 @@
 use crate::engine::Engine;
 use crate::engine::background_threads;
 use crate::engine::log_space::{LOOKAHEAD, PRESENT, Pace};
-use crate::engine::lost_pages;
 use crate::engine::stripe_0_records;
 use crate::engine::task::{Task, Work};
 use crate::engine::wakeup::TICK;
@@ -238,7 +237,7 @@ fn tidy_log(engine: &Engine) {
         return failed_in_background::<()>("place", path, Err(gone));
     }
     // Whoever writes or asks next gets the error.
-    let _ = lost_pages::check_image(&engine.shared);
+    let _ = engine.shared.check_image();
     failed_in_background("gaps", path, engine.commits.close_gaps());
     engine.stripes.repair_all();
     if let Some(_stripe_0) = engine.stripes.lock_stripe_0() {

@@ -24,10 +24,10 @@
 //!   filter.
 //! - Common: `stripes` acquires stripes, `dead_owners` says who died and repairs what they left;
 //!   `wakeup` wakes a `task` of `background_threads`; `shared` holds what all parts need;
-//!   `lost_pages` checks that the image was written back; `small_files` has small and temporary
-//!   files, `vacant_directory` checks a directory before a filter is created, `options_match` the
-//!   options of an existing one; `closing` is the mark of a closed handle, `outcome` an operation
-//!   and its outcome.
+//!   `poisoned` says why writes are refused, and checks that the image was written back;
+//!   `small_files` has small and temporary files, `vacant_directory` checks a directory before a
+//!   filter is created, `options_match` the options of an existing one; `closing` is the mark of a
+//!   closed handle, `outcome` an operation and its outcome.
 //!
 //! `tests/layers` keeps the order.
 
@@ -60,13 +60,13 @@ pub mod infer;
 pub mod leases;
 pub mod log_space;
 pub mod log_writer;
-pub mod lost_pages;
 pub mod maintenance;
 pub mod open;
 pub mod operation;
 pub mod options_match;
 pub mod outcome;
 pub mod overlay;
+pub mod poisoned;
 pub mod read;
 pub mod reclaim_disk;
 pub mod shared;

@@ -16,7 +16,7 @@ use crate::engine::small_files::{
     remove_temporaries_of, write_file,
 };
 use crate::engine::vacant_directory::{check_ours, check_vacant};
-use crate::engine::{Engine, checkpoint_due, full_disk_at_open, lost_pages, options_match};
+use crate::engine::{Engine, checkpoint_due, full_disk_at_open, options_match};
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::image::previous_image;
@@ -212,7 +212,7 @@ fn attach(
     let image = Image::attach(media.clone(), header, meta.layout, &*meta.kind, Access::Write)?;
     image.header().check(media.path())?;
     let engine = assemble(media, meta, options, slots, image)?;
-    lost_pages::check_image(&engine.shared)?;
+    engine.shared.check_image()?;
     engine.shared.check_writable()?;
     check_locks(&engine)?;
     engine.log_space.map_log()?;

@@ -6,8 +6,9 @@
 
 use crate::archive::log_before_alteration;
 use crate::engine::closing::{Busy, Closing};
+use crate::engine::poisoned::Refusal;
 use crate::error::{Error, Result};
-use crate::image::{Control, Image};
+use crate::image::{Bank, Control, Image};
 use crate::locks::handle_stripes::Stripes;
 use crate::locks::lock_file::Sessions;
 use crate::locks::stripe_lock::Owner;
@@ -15,14 +16,11 @@ use crate::media::{Access, Media};
 use crate::meta::Meta;
 use crate::options::{Durability, Options};
 use crate::platform::fork::Guard;
-use crate::primitives::{Hint, Mutex};
-use crate::telemetry;
 use crate::wal::{Log, Segment};
 use ebbtide_core::block::Layout;
 use ebbtide_core::kind::{Kind, Micros, Totals};
 use ebbtide_core::units::shown;
 use std::fmt;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -67,10 +65,8 @@ pub struct Shared {
     pub(crate) guard: Guard,
     /// Whether the handle is closed, and the operations that must end first.
     pub(crate) closing: Closing,
-    /// Why writes are refused, if this handle saw the cause.
-    cause: Mutex<Option<String>>,
-    /// 1 once this handle knows that pages of the image may be lost.
-    pub(crate) distrusted: Hint,
+    /// Why a poisoned filter refuses.
+    refusal: Refusal,
     /// The proof that this handle lives. Last, so that it is dropped after everything else.
     pub(crate) slots: Arc<Sessions>,
 }
@@ -101,8 +97,7 @@ impl Shared {
             durability: options.durability.unwrap_or(meta.durability),
             guard: Guard::new(),
             closing: Closing::default(),
-            cause: Mutex::default(),
-            distrusted: Hint::default(),
+            refusal: Refusal::new(media.path()),
             media,
             meta,
             options,
@@ -248,48 +243,30 @@ impl Shared {
         if self.header().is_poisoned() { Err(self.refused()) } else { Ok(()) }
     }
 
-    /// Refuses all further writes, of all handles. The first cause is kept.
-    pub(crate) fn poison(&self, cause: String) {
-        let is_first = {
-            let mut known = self.cause.lock();
-            let is_first = known.is_none();
-            known.get_or_insert_with(|| cause.clone());
-            is_first
-        };
-        self.header().status().poison();
-        if is_first {
-            telemetry::poisoned(self.path(), &cause);
-        }
-    }
-
     /// Checks that the image is not known to have lost pages.
     #[inline]
     pub(crate) fn check_trusted(&self) -> Result<()> {
         if self.header().is_distrusted() { Err(self.poisoned()) } else { Ok(()) }
     }
 
-    /// Refuses writes and questions of all handles, because the system could not write back the
-    /// image.
-    #[cold]
-    pub(crate) fn distrust(&self, error: &io::Error) -> Error {
-        self.distrusted.set(1);
-        self.header().status().distrust();
-        self.poison(format!("the system could not write back the live image ({error})"));
-        self.poisoned()
+    /// Refuses all further writes; see [`Refusal::poison`].
+    pub(crate) fn poison(&self, cause: String) {
+        self.refusal.poison(&self.image, cause);
     }
 
     /// Creates the error for a poisoned filter.
     pub(crate) fn poisoned(&self) -> Error {
-        let cause = self.cause.lock().clone();
-        let cause = cause.unwrap_or_else(|| {
-            let of_others = if self.header().is_distrusted() {
-                "the system could not write back the live image, as another process found"
-            } else {
-                "an operation panicked, or a sync failed in another process"
-            };
-            of_others.to_owned()
-        });
-        Error::Poisoned { path: self.path().to_path_buf(), cause }
+        self.refusal.error(&self.image)
+    }
+
+    /// Checks the image for lost pages; see [`Refusal::check_image`].
+    pub(crate) fn check_image(&self) -> Result<()> {
+        self.refusal.check_image(&self.image)
+    }
+
+    /// Checks the image for lost pages; see [`Refusal::check_copied`].
+    pub(crate) fn check_copied(&self, banks: &[Arc<Bank>]) -> Result<()> {
+        self.refusal.check_copied(&self.image, banks)
     }
 
     /// Returns whether the handle is closed, or about to be; see [`Closing::is_closed`].
@@ -377,25 +354,5 @@ impl Shared {
     /// Creates the error for an operation that the kind does not have.
     pub(crate) fn unsupported(&self, operation: &'static str) -> Error {
         Error::Unsupported { kind: self.kind().name(), operation }
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use crate::media::Memory;
-    use crate::{Bloom, Error, Filter, Options};
-    use std::sync::Arc;
-
-    #[test]
-    fn the_first_cause_of_a_refusal_is_the_one_that_is_reported() {
-        let options = Options::new().background(false);
-        let filter = Filter::create_on(Arc::new(Memory::new()), Bloom::capacity(1000), options);
-        let filter = filter.expect("a filter");
-        let shared = &filter.engine().shared;
-        for cause in ["the disk", "what came of it"] {
-            shared.poison(cause.to_owned());
-        }
-        let error = shared.poisoned();
-        assert!(matches!(&error, Error::Poisoned { cause, .. } if cause == "the disk"), "{error}");
     }
 }
