@@ -95,7 +95,7 @@ impl Current {
         loop {
             let link = self.last();
             match call(&link.engine) {
-                Err(error) => self.follow(link, waits, error)?,
+                Err(error) => self.reopen(link, waits, error)?,
                 answer => return answer,
             }
         }
@@ -104,7 +104,7 @@ impl Current {
     /// Opens the filter again if it was altered, so that the operation that has failed can be
     /// repeated. Otherwise returns its error.
     #[cold]
-    fn follow(&self, link: &Link, waits: Waits, error: Error) -> Result<()> {
+    fn reopen(&self, link: &Link, waits: Waits, error: Error) -> Result<()> {
         let shared = &link.engine.shared;
         // Whatever the error is: files of the old log have other names by now, and another thread
         // of this handle may have closed the engine.

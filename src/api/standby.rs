@@ -97,7 +97,7 @@ impl Standby {
         });
         reader.with_own(|engine| -> Result<()> {
             apply_more(&engine.shared.image, engine.shared.kind(), &records, end)?;
-            engine.time.follow(is_by_clock);
+            engine.time.note_applied(is_by_clock);
             Ok(())
         })?;
         *next = end;

@@ -204,7 +204,7 @@ impl<'e> Alteration<'e> {
             }
             drop(held);
             self.slots.end_opening()?;
-            writer.log_space.make_room(end)?;
+            writer.log_space.extend(end)?;
         }
     }
 

@@ -32,7 +32,7 @@ pub(crate) fn clear(writer: &Writer, recorded: Option<Stamp>) -> Result<()> {
             return writer.commits.commit(lsn.saturating_add(1));
         }
         drop(held);
-        writer.log_space.make_room(end)?;
+        writer.log_space.extend(end)?;
     }
 }
 

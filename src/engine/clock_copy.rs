@@ -45,8 +45,8 @@ impl ClockCopy {
         Self { base, elapsed, first, uses_time, is_moved, raised: None }
     }
 
-    /// Returns the time of an operation after one at `latest`. One for which another clock was
-    /// read (`Time::read_clock`) happens now.
+    /// Returns the time of an operation that follows one at `latest`. If the reading taken for it
+    /// (`Time::read_clock`) is of another clock, it happens now.
     pub(crate) fn stamp(&mut self, when: When, latest: Stamp) -> Stamp {
         let first = self.first;
         let elapsed = match when {
@@ -79,7 +79,7 @@ impl ClockCopy {
     }
 
     /// Takes account of a later reading of the clock.
-    pub(crate) fn follow(&mut self, elapsed: Micros) {
+    pub(crate) fn advance(&mut self, elapsed: Micros) {
         self.elapsed = self.elapsed.max(elapsed);
     }
 

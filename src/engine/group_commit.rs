@@ -317,7 +317,7 @@ mod tests {
         let other = Filter::<Bloom>::open_on(media.clone(), options).expect("another handle");
         let shared = &filter.engine().shared;
         let end = shared.log.mapped_end();
-        other.engine().log_space.make_room(end).expect("space");
+        other.engine().log_space.extend(end).expect("space");
         let mut names = media.list().expect("a directory");
         names.retain(|name| name.starts_with("wal-"));
         // As if it could not be opened.

@@ -148,9 +148,9 @@ impl LogSpace {
         }
     }
 
-    /// Makes room for this handle to write beyond `end`, the end of its mapped log: maps segments
-    /// that others have allocated, or allocates the next one.
-    pub(crate) fn make_room(&self, end: u64) -> Result<()> {
+    /// Extends the log that this handle can write to beyond `end`, the end of its mapped log: maps
+    /// what others have allocated, or allocates the next piece.
+    pub(crate) fn extend(&self, end: u64) -> Result<()> {
         let header = self.shared.header();
         // With a lost page, an older tail may lie in segments that were removed; they must not be
         // created again.
@@ -253,7 +253,7 @@ impl LogSpace {
             at = segment.end();
         }
         while self.shared.log.mapped_end() < wanted_end {
-            self.make_room(self.shared.log.mapped_end())?;
+            self.extend(self.shared.log.mapped_end())?;
         }
         Ok(())
     }

@@ -302,7 +302,7 @@ impl Staging {
     /// stop being exact.
     pub(crate) fn adopt(&mut self, writer: &Writer) {
         let now = StagedOn::read(writer, self.basis.version);
-        self.clock.follow(writer.time.elapsed());
+        self.clock.advance(writer.time.elapsed());
         let (sum, before) = (now.totals, self.basis.totals);
         let more = |now: u64, before: u64| now.wrapping_sub(before);
         let inserts = more(sum.inserts, before.inserts);

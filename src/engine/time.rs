@@ -204,10 +204,10 @@ impl Time {
         self.note_offset();
     }
 
-    /// Follows records that another process has written, and that were applied here. `is_by_clock`:
-    /// a clock gave one of them its time. As in that process, the clock then moves the filter, and
-    /// takes account of keys whose times are ahead of it.
-    pub(crate) fn follow(&self, is_by_clock: bool) {
+    /// Takes account of records that another process has written, and that were applied here.
+    /// `is_by_clock`: one of the records got its time from a clock. The clock then moves the filter
+    /// here too, and takes account of keys whose times are ahead of it.
+    pub(crate) fn note_applied(&self, is_by_clock: bool) {
         let (header, clock) = (self.shared.header(), &self.shared.options.clock);
         if is_by_clock && self.is_moved() && self.base.read(header, clock).is_none() {
             let now = time_now(header, self.shared.meta.downtime, clock);

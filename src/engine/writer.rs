@@ -136,7 +136,7 @@ impl Writer {
         waited: &mut Waited,
     ) -> Result<()> {
         let made = match undone {
-            Ok(Tried::NoRoom(lack)) => self.make_room(waits, lack),
+            Ok(Tried::NoRoom(lack)) => self.extend_log(waits, lack),
             // `Again`: there is nothing to do.
             Ok(_) => Ok(()),
             Err(error) => Err(error),
@@ -144,8 +144,8 @@ impl Writer {
         made.or_else(|error| make_space((&self.shared, &self.backpressure), error, waited))
     }
 
-    /// Makes the room in the log that an attempt lacks: this may take two syncs.
-    fn make_room(&self, waits: Waits, lack: Lack) -> Result<()> {
+    /// Extends the mapped log by the slots that an attempt lacks: this may take two syncs.
+    fn extend_log(&self, waits: Waits, lack: Lack) -> Result<()> {
         if waits.never() {
             return Err(self.shared.would_wait("more log to be allocated"));
         }
@@ -160,7 +160,7 @@ impl Writer {
         let wanted = self.shared.header().tail().hint().saturating_add(lack.slots);
         // At least one slot more than there was: another writer may take what there is.
         while log.common_end() < wanted || log.mapped_end() <= lack.end {
-            self.log_space.make_room(log.mapped_end())?;
+            self.log_space.extend(log.mapped_end())?;
         }
         Ok(())
     }

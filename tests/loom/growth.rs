@@ -68,8 +68,8 @@ impl Shared {
         (protocol.raise)(&self.allocated, first + 1);
     }
 
-    /// As `LogWriter::make_room`: returns the mapped end, beyond `end`.
-    fn make_room(&self, end: u64, protocol: Protocol) -> u64 {
+    /// As `LogSpace::extend`: returns the mapped end, beyond `end`.
+    fn extend(&self, end: u64, protocol: Protocol) -> u64 {
         loop {
             let allocated = (protocol.read)(&self.allocated);
             if allocated > end {
@@ -95,7 +95,7 @@ impl Shared {
                 assert_eq!(made, 1, "a segment that does not exist");
                 return lsn;
             }
-            mapped = self.make_room(mapped, protocol);
+            mapped = self.extend(mapped, protocol);
         }
     }
 }
