@@ -1,9 +1,9 @@
 //! A filter as parts that can be kept anywhere: its `meta`, its snapshots, and its log in pieces;
 //! and a filter in a directory again, made of such parts.
 //!
-//! The parts are the bytes of `docs/format.md`. Whoever keeps a snapshot and all records from its
-//! start on has the filter as of any of their commits from the snapshot's end on. This module does
-//! not know where parts are kept.
+//! The parts are the bytes of `docs/format.md`. A snapshot, with all records from its start on,
+//! gives the filter as of every commit from the snapshot's end on. This module does not know where
+//! parts are kept.
 
 use crate::engine::open::{read_meta, write_new};
 use crate::engine::small_files::{clear, write_file};

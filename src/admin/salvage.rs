@@ -3,8 +3,8 @@
 //! It consists of a snapshot and the log from its start up to the first damage. A snapshot counts
 //! if all of it is sound and the log leads from its start to its end, because its blocks may
 //! contain anything up to there. The newest snapshot that counts leads furthest: an older one needs
-//! the log that leads to the newest, and beyond that both read the same. Without a snapshot the log
-//! must begin at LSN 1.
+//! the log up to the newest too, and from there on both read the same log. Without a snapshot the
+//! log must begin at LSN 1.
 //!
 //! Records beyond the first damage are counted and reported, but never applied, because the filter
 //! never had a state that skips operations. Nothing here writes to the damaged filter.

@@ -64,11 +64,10 @@ impl<K> Filter<K> {
     /// with the former parameters. If the process dies, the filter is the old one or the new one.
     ///
     /// Positions, claims and the filter's time stay. So do durability, downtime, `max_lead` and the
-    /// hash of keys. The kept log reaches back beyond the alteration: as of a moment before, the
-    /// filter has the parameters that it had. If no log is kept, that from before is removed, so
-    /// that a second alteration knows less. Importances keep their levels, so that kinds with
-    /// importances must stay as they are. Memory is needed for both states, and once more for the
-    /// new one.
+    /// hash of keys. As of a moment before the alteration, the filter has its former parameters. If
+    /// no log is kept, the log from before is removed, and a second alteration knows less.
+    /// Importances keep their levels, so that kinds with importances must stay as they are. The old
+    /// and the new state are in memory together, and the new one a second time.
     ///
     /// ```
     /// use ebbtide::history::Unlogged;
@@ -133,8 +132,8 @@ impl<K> Filter<K> {
         })
     }
 
-    /// Returns the LSN below which all records are durable, for callers that keep a queue of their
-    /// own of operations, by [`Ticket::lsn`](crate::Ticket::lsn). Costs one load.
+    /// Returns the LSN below which all records are durable, for callers that queue operations
+    /// themselves by [`Ticket::lsn`](crate::Ticket::lsn). Costs one load.
     ///
     /// # Errors
     /// [`Error::Forked`](crate::Error::Forked).

@@ -267,8 +267,8 @@ impl<'a, K> Batch<'a, K> {
     ///
     /// Queries of others may see a part of the keys during the commit, and see all of them after
     /// it. A commit waits for the stripes of all its keys, and writers of these stripes wait for
-    /// it. If its process is stopped in the middle, only they wait, and, if the batch sets
-    /// positions or makes a step, the next step of the window.
+    /// it. If its process is stopped in the middle, only these writers wait; if the batch sets
+    /// positions or makes a step, so does the next step of the window.
     ///
     /// # Errors
     /// [`Error::Conflict`] if another caller inserted a key that was answered as new:

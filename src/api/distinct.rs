@@ -9,7 +9,8 @@ use crate::error::Result;
 use ebbtide_core::kind::{Cardinality, Within};
 
 impl<H: Handle<Kind: CountsDistinct>> Call<'_, H> {
-    /// See [`Filter::distinct`]. A [time](Call::time) is that as of which windows of time count.
+    /// See [`Filter::distinct`]. A given [time](Call::time) is the time as of which windows of time
+    /// are counted.
     ///
     /// # Errors
     /// Those of [`Filter::distinct`].

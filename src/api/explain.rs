@@ -186,8 +186,8 @@ const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// Adds the records of the kept log to answers, at most `most` of the newest records to each.
-/// `answers` are those of [`answer`], as of a state that contains no record at `end` or beyond;
-/// `is_past`: that is a state of the past, also of the time before an alteration.
+/// `answers` are those of [`answer`], as of a state that has no record at `end` or beyond.
+/// `is_past`: the state is that of a moment of the past, perhaps before an alteration.
 pub(crate) fn explain(
     of: (&Engine, bool),
     answers: &[Answer],

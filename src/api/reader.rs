@@ -314,8 +314,9 @@ impl<K> Reader<K> {
     /// ```
     ///
     /// # Errors
-    /// As [`Reader::contains`], and [`Error::Damaged`] if the log is. If only what is kept of it
-    /// is, the examined log begins behind that, except as of a moment of the past.
+    /// As [`Reader::contains`], and [`Error::Damaged`] if the log is damaged. If only its kept part
+    /// is, the examined log begins behind the damage; as of a moment of the past this is an error
+    /// too.
     pub fn explain<T: AsRef<[u8]>>(&self, keys: &[T], most: usize) -> Result<Explained> {
         self.with_view(Waits::Always, |view| {
             let queries = &view.engine.queries;

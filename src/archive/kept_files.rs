@@ -2,8 +2,8 @@
 //!
 //! A *base* is a snapshot from which replay can reach later moments, or the creation of the filter
 //! if the log has its first record. What is kept always begins at a base, so that every moment from
-//! its end on can be reached. Of the snapshots on the way some stay, at distances of an eighth of
-//! the kept log, or of four times their own size: otherwise the first base could never advance.
+//! its end on can be reached. Some of the snapshots in between stay as well, an eighth of the kept
+//! log apart, or four times their own size: otherwise the first base could never advance.
 
 use crate::archive::revisions::{Revisions, revision_of};
 use crate::archive::with_kept::Whole;

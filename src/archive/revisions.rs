@@ -1,7 +1,7 @@
 //! The parameters that a filter had before it was altered.
 //!
-//! An alteration replaces `meta`. The former one is kept, under a name with the LSN at which its
-//! parameters ended, as long as log from before is.
+//! An alteration replaces `meta`. The former `meta` stays as long as log from before the alteration
+//! does, under a name with the LSN at which its parameters ended.
 
 use crate::error::{Error, Result};
 use crate::format::names::FileName;

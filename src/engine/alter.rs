@@ -221,8 +221,8 @@ impl<'e> Alteration<'e> {
     /// the new engine.
     ///
     /// # Errors
-    /// [`Error::Io`] and others. The filter is then unchanged, unless `meta` was replaced. In both
-    /// cases its handles reopen it if necessary.
+    /// [`Error::Io`] and others. If this fails before `meta` is replaced, the filter is unchanged.
+    /// In both cases its handles reopen it if necessary.
     pub(crate) fn finish(self, stopped: Stopped<'e>, machine: Machine) -> Result<Engine> {
         let (engine, meta) = (self.engine, self.meta);
         let shared = &engine.shared;

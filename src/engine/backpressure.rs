@@ -13,9 +13,9 @@ use crate::wal::log_record::RECORD_BYTES;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a checkpoint may show no progress before waiting writers, and whoever asked for a
-/// checkpoint or a backup, stop waiting for it. A requested checkpoint waits half as long for
-/// another one.
+/// Waiting writers, and callers that asked for a checkpoint or a backup, stop waiting once a
+/// checkpoint has shown no progress for this long. A requested checkpoint waits for another one
+/// half as long.
 pub(crate) const PATIENCE: Duration = patience(Duration::from_secs(1));
 
 /// While writers should wait, a handle may still write, after each snapshot, one in this many of

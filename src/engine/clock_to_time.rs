@@ -6,9 +6,9 @@
 //!
 //! It lives in the image. All handles with the same clock use it, and each image takes it over from
 //! the previous one as long as the machine runs. The base is therefore set by the wall clock once
-//! per boot, at the first opening, and later steps of it have no effect. From then on only the
-//! *clock offset* relates the filter's time to the wall clock: how far it is ahead. The offset also
-//! survives a reboot. Nothing here changes the state.
+//! per boot, at the first opening; later steps of the wall clock have no effect. From then on only
+//! the *clock offset* relates the filter's time to the wall clock: how far it is ahead. The offset
+//! also survives a reboot. Nothing here changes the state.
 
 use crate::clock::Clock;
 use crate::engine::leases;

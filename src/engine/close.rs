@@ -136,8 +136,8 @@ impl Opened {
 pub(crate) struct Unanswered(Option<Arc<Engine>>);
 
 /// Calls a function that may close a handle, and answers the handle's tickets afterwards, also if
-/// it panics. Wakers and callbacks run then, which may use and close the filter: so the function
-/// takes its locks itself.
+/// it panics. The wakers and callbacks that run then may use and close the filter, so no lock may
+/// be held: the function takes its locks itself.
 pub(crate) fn answering<T>(close: impl FnOnce(&mut Unanswered) -> T) -> T {
     let mut unanswered = Unanswered::default();
     let closed = catch_unwind(AssertUnwindSafe(|| close(&mut unanswered)));

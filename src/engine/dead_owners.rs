@@ -6,7 +6,8 @@ use crate::image::stripe_table::StripeSums;
 use crate::locks::stripe_lock::{Owner, Verdict};
 use crate::recovery::repair::{self, Repaired};
 
-/// Returns whether an owner is dead: its session slot was taken again since, or is free now.
+/// Returns whether an owner is dead: its session slot was taken again since, or is free now. For
+/// the handle's own slot, `Owner::judged` in `locks::stripe_lock` decides.
 pub(crate) fn judge(shared: &Shared, owner: Owner) -> Verdict {
     let incarnation = shared.header().incarnation(owner.slot.into()).read();
     let dead = owner.incarnation < incarnation || !shared.slots.is_alive(owner.slot);

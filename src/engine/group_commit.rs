@@ -97,9 +97,9 @@ impl GroupCommit {
         Ok(())
     }
 
-    /// Returns `wanted`, or the tail if that is lower: nothing beyond the tail was reserved, so
-    /// `wanted` is damaged. Or the tail is: if the kernel failed to write a page of `live` and
-    /// dropped it, the tail may be below the caller's record. So the image is checked then.
+    /// Returns `wanted`, or the tail if that is lower. Then one of them is damaged: `wanted`,
+    /// because nothing beyond the tail was reserved, or the tail, because the kernel dropped a page
+    /// of `live` that it could not write. So the image is checked.
     fn reserved(&self, wanted: u64) -> Result<u64> {
         let tail = self.shared.header().tail().read();
         if tail < wanted {

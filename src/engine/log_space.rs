@@ -217,8 +217,7 @@ impl LogSpace {
     }
 
     /// Makes the pages of the next `present` records present, and allocates log ahead:
-    /// - if `ahead` records show a busy writer, a whole segment, or twice what the timeline has if
-    ///   that is less;
+    /// - if `ahead` shows a busy writer: twice what the timeline has, at most a segment;
     /// - otherwise a quarter of the `soon` records that are expected, in a log of more than 256
     ///   KiB; what else they need, writers allocate themselves;
     /// - the next segment, when the last one is nearly full, or will be within `soon` records. To

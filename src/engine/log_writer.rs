@@ -10,7 +10,8 @@ use crate::primitives::Hint;
 use crate::wal::{Record, Segment};
 use std::sync::Arc;
 
-/// A handle may use one in this many of the slots that are kept for handles that write few records.
+/// Some slots are kept for handles that write few records. Each handle may use one in this many of
+/// them.
 pub(crate) const SET_ASIDE_SHARE: u64 = 4;
 
 /// The room that records lack in the log that is mapped.

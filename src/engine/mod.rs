@@ -3,7 +3,7 @@
 //! - Life of a handle: `open` creates and opens filters, `full_disk_at_open` opens one where there
 //!   is no space, `alter` continues one with other parameters, `snapshot_of_memory` writes the new
 //!   state as a snapshot, `close` waits for operations in progress, `maintenance` has the
-//!   background tasks of a filter. They work on an [`Engine`], which is the parts of a handle.
+//!   background tasks of a filter. They work on an [`Engine`], which holds all parts of a handle.
 //! - Writes: `write` inserts and removes one key by one record; `write_with_events` does so with
 //!   the events that must come first; `operation` is what both decide on, and how a record is
 //!   applied. `batch` commits batches of the caller; `batch_before_commit` is one before its

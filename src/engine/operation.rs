@@ -102,8 +102,8 @@ pub(crate) fn leave(
     WriteOutcome { checked, lsn: stripe.entry().lsn() }
 }
 
-/// Returns whether an operation that is too late must be tried again at a new time: the clock was
-/// read before this process was stopped.
+/// Returns whether an operation that is too late got its time from the clock: the process was
+/// stopped after it read the clock, so the operation is tried again at a new time.
 #[inline]
 pub(crate) fn is_outdated(request: &Request<'_>, stamp: Stamp) -> bool {
     request.time.is_none() && !stamp.stream

@@ -24,8 +24,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use std::{iter, mem};
 
-/// The bytes of copies from which on all of them are discarded before those of another key are
-/// made: 64 MiB. Below that a copy is made once; beyond it a block may be copied at each operation,
+/// When copies take more bytes than this, 64 MiB, all are discarded before those of the next key
+/// are made. Below it each block is copied once; beyond it a block may be copied at each operation,
 /// which takes microseconds.
 const MOST_COPIED: usize = 64 << 20;
 

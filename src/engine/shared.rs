@@ -317,8 +317,8 @@ impl Shared {
         thread + SHARDS_APART * usize::from(self.stripes.owner().slot)
     }
 
-    /// Returns the sums for decisions and answers. If the kind does not depend on exact ones they
-    /// may be slightly too high, which suffices for a cheap check that no step is due.
+    /// Returns the sums for decisions and answers: exact ones if the kind depends on them,
+    /// otherwise an upper bound, enough for a cheap check that no step is due.
     #[inline]
     pub(crate) fn totals(&self) -> Totals {
         if self.counts_inserts {

@@ -16,8 +16,8 @@ pub(crate) const LEFTOVER_TEMPORARY: u64 = 16;
 /// The high half of a handle's temporary numbers is its slot plus one; in those of openers it is 0.
 pub(crate) const SLOT_TEMPORARIES: u32 = 32;
 
-/// Handles what alterations left whose process died: removes the files of an unfinished one, and
-/// keeps or removes the log from before a finished one.
+/// Cleans up after alterations whose process died: removes the files of an unfinished one; keeps or
+/// removes the log from before a finished one.
 pub(crate) fn put_former_away(media: &dyn Media, meta: &Meta) -> Result<()> {
     let second = Timestamp::now().as_unix_millis() / 1000;
     let keep = keep_setting::wished(media);

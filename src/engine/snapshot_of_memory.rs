@@ -12,8 +12,8 @@ use std::io;
 
 /// Writes the content of a filter in memory, and the positions and claims of an image, as of an
 /// LSN. `advance` is called after each block. If the kind `used_time`, the snapshot's time is at
-/// least that of the image, which heartbeats and records that are removed by now have advanced,
-/// too. Other kinds only record a clock, which may have been ahead.
+/// least the image's: heartbeats, and records that the log no longer has, have advanced that too.
+/// Other kinds only record a clock, which may have been ahead.
 ///
 /// # Errors
 /// Those of the medium, including a full disk.

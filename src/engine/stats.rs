@@ -123,11 +123,12 @@ pub struct Stat {
     /// The first LSN as of which the filter can be asked ([`Reader::at`](crate::Reader::at)) for as
     /// long as the log is kept; `None` if nothing is.
     pub kept_log_from: Option<u64>,
-    /// For how long recovery has not needed the oldest kept log: all operations that are younger
-    /// are there. `None` if nothing is kept, or not yet.
+    /// How long ago recovery stopped needing the oldest kept log: all younger operations are there.
+    /// `None` if nothing is kept, or not yet.
     pub kept_log_for: Option<Duration>,
-    /// Whether that is less than `keep_log` asks for, and older log is gone: the option was set too
-    /// late, or the disk was full. False if it is a number of bytes.
+    /// Whether the kept log reaches less far back than `keep_log` asks for, and older log is gone:
+    /// the option was set too late, or the disk was full. False where `keep_log` is a number of
+    /// bytes.
     pub kept_log_is_short: bool,
     /// Bytes of disk of what is only kept.
     pub kept_log_bytes: u64,

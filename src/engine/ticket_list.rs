@@ -110,9 +110,9 @@ impl TicketList {
         wake(waker);
     }
 
-    /// Removes and wakes all tickets with an LSN below `end`. `wanted` is called with the number of
-    /// these and of those that are left. Once as many wait as it returns, at least one, the task is
-    /// woken. Returns true if they do so already: the task runs again.
+    /// Removes and wakes all tickets with an LSN below `end`. `wanted` gets the number of these and
+    /// of those left, and returns the new threshold, at least 1: the task is woken once as many
+    /// wait. Returns true if as many wait already; the task then runs again.
     pub fn wake_below(&self, end: u64, wanted: impl FnOnce(usize, usize) -> usize) -> bool {
         let mut list = self.list.lock();
         let left = list.wakers.split_off(&(end, 0));

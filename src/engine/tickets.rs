@@ -30,15 +30,15 @@ const LONG: Duration = Duration::from_secs(3600);
 /// woken takes some tens of microseconds.
 const GATHERED_FROM: Duration = Duration::from_micros(120);
 
-/// A sync's time divided by this is the wait for the tasks that it has woken, so that they share
-/// the next sync. Otherwise half of them would come during the next sync, and wait for the one
-/// after.
+/// After a sync, the tasks that it has woken are waited for, for its duration divided by this, so
+/// that they share the next sync. Otherwise half of them would come during the next sync, and wait
+/// for the one after.
 const GATHERED_FOR: u32 = 2;
 
 /// The pause after a panic.
 const AFTER_PANIC: Duration = Duration::from_secs(1);
 
-/// The most misses: 64 syncs pass between two waits.
+/// The most misses counted: 2^6 syncs then pass between two waits.
 const MISSES_MOST: u32 = 6;
 
 /// The tickets of a handle.

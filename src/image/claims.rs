@@ -3,8 +3,8 @@
 //! A table of buckets of 8 claims. A key has two buckets, by its hash, and a new claim goes to the
 //! emptier one. First come 64 *near* buckets, which stay in the caches; a claim goes to the *far*
 //! ones only if both of its near buckets are full. The far buckets have room for twice as many
-//! claims as a filter may have: the share of full ones is below 10^-9, so both of a key's are never
-//! full in practice. A key whose buckets are full has no room.
+//! claims as a filter may have. Less than 10^-9 of them are full, so in practice never both of a
+//! key's. A key whose buckets are full has no room.
 //!
 //! Only the holder of stripe 0 writes. Without stripe 0 the table is read for figures only. A claim
 //! exists once the word of its hash is set. A record may be applied again until its LSN is stored.

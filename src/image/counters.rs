@@ -1,13 +1,13 @@
 //! The sums over all inserts, in sharded counters, so that threads do not contend for one word at
 //! each insert.
 //!
-//! Each thread counts in one shard, and adds to a shared count in lots. It announces the first lot
-//! before it counts, and each further one when the former is used up. The announced count is thus
-//! an upper bound of the sum ([`Counters::at_most`]) and cheap to read; only an operation that
-//! counts several at once may exceed it until it has announced the next lot. The sum itself
-//! ([`Counters::sum`]) reads all shards that were ever used. All accesses are Relaxed: an insert is
-//! counted after it is published, so the sum lags behind by the operations in progress, and is
-//! never ahead. Counts stay when the process of their thread dies.
+//! Each thread counts in one shard. Before it counts, it announces a lot in the shared count, and
+//! the next lot whenever one is used up. The announced count is thus an upper bound of the sum
+//! ([`Counters::at_most`]) and cheap to read; only an operation that counts several at once may
+//! exceed it until it has announced the next lot. The sum itself ([`Counters::sum`]) reads all
+//! shards that were ever used. All accesses are Relaxed: an insert is counted after it is
+//! published, so the sum lags behind by the operations in progress, and is never ahead. Counts stay
+//! when the process of their thread dies.
 
 use crate::primitives::{AtomicU64, Ordering};
 use ebbtide_core::kind::Totals;

@@ -1,5 +1,5 @@
-//! The image that an earlier handle left: whether it is of this boot of the machine, so that it
-//! says how far the log reaches, and of which timeline it is.
+//! The image that an earlier handle left: its timeline, and whether it is of this boot, so that it
+//! says how far the log reaches.
 
 use crate::error::{Error, Result};
 use crate::format::header::HEADER_BYTES;

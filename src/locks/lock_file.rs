@@ -12,10 +12,10 @@
 //!   work progresses. Processes that wait for the opening byte measure their patience from the last
 //!   change.
 //!
-//! Each handle opens the file for itself, so two handles of one process are also distinguished. A
-//! handle's own locks never conflict with each other, so the system is never queried about this
-//! handle's slot. After a death, `engine::stripes` decides that an owner is dead, `stripe_lock`
-//! takes its locks over, and `recovery::repair` completes what it had begun.
+//! Each handle opens the file itself, so that two handles of one process are distinguished. The
+//! system reports no conflict of a handle with its own locks, so it is never asked about the
+//! handle's own slot. After a death, `engine::dead_owners` decides that an owner is dead,
+//! `stripe_lock` takes its locks over, and `recovery::repair` completes what it had begun.
 
 use crate::error::{Error, Result};
 use crate::format::names::FileName;

@@ -2,9 +2,9 @@
 //!
 //! A batch is a run of records in consecutive slots, of which each but the last
 //! [continues](Record::continues). It is committed if and only if every one of its slots is a
-//! record. Its owner publishes the records in their order and stops at the first slot that another
-//! process voided, so of an uncommitted batch the log holds the first records, and none after the
-//! first slot that is missing. All readers of the log use this rule, so they agree.
+//! record. The owner publishes the records in order and stops at the first slot that another
+//! process has voided. So of an uncommitted batch the log holds only records before the first
+//! missing slot. All readers of the log use this rule, so they agree.
 //!
 //! Formats up to 5 begin a batch with a header instead, which holds the number of its records.
 

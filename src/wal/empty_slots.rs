@@ -1,4 +1,4 @@
-//! How far the log is complete: the walk over last words that precedes every sync.
+//! How far the log is complete: before every sync, a walk over the last words of its slots.
 //!
 //! A slot that stays empty for [`PATIENCE`] is voided, whichever process owns it: a killed or
 //! stopped writer delays no other. The repair of a stripe voids empty slots without waiting, and a

@@ -13,12 +13,12 @@ use ebbtide_core::kind::{Checked, Kind, Micros, Request};
 use ebbtide_core::machine::Machine;
 use ebbtide_core::time::OperationTime;
 
-/// Returns the filter's latest time where its log begins, at this LSN of this revision, or soon
-/// after it: no record that was removed from the log is later. `None` if no sound snapshot
-/// tells it, or if the log has all records.
+/// Returns a time of the filter from which on the log has all records: its latest time at this LSN
+/// of this revision, or soon after. Every removed record is at most as late. `None` if no sound
+/// snapshot contains it, or if the log has all records.
 ///
-/// The time of the first operation does not tell it: one that came with its key may be as late as
-/// the filter allowed.
+/// The first operation's time would not do: it may have come with its key, as far ahead as the
+/// filter allowed.
 ///
 /// # Errors
 /// [`Error::Io`].

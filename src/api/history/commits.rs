@@ -85,7 +85,7 @@ struct Read<C> {
     found: C,
     /// Where the log ended.
     stop: u64,
-    /// The LSN to continue at: less, within a batch.
+    /// The LSN to continue at: less than `stop` if the log ended within a batch.
     next: u64,
     timeline: u64,
 }
@@ -205,8 +205,9 @@ impl History {
         &self.now
     }
 
-    /// Returns the LSN at which reading continues: every commit below it was returned, or was there
-    /// before the beginning. [`History::after`] `At::Lsn` of one less continues there.
+    /// Returns the LSN at which reading continues: every commit below it was returned, or lies
+    /// before the place where reading began. To continue there later: [`History::after`] with
+    /// `At::Lsn` of one less.
     #[must_use]
     pub fn next_lsn(&self) -> u64 {
         let first = self.read.front().and_then(|commit| commit.operations.first());
@@ -214,7 +215,7 @@ impl History {
     }
 
     /// As `next`, but waits up to this time for a commit to come, also while another process opens
-    /// the filter. `None` if none came. Reading itself takes its time, whatever this one is.
+    /// the filter. `None` if none came. The limit is for the wait only; reading takes its own time.
     ///
     /// # Errors
     /// As [`History::read`], but not [`Error::Locked`].
@@ -302,8 +303,8 @@ impl History {
         Ok(self.collect(alone, PATIENCE)?.1)
     }
 
-    /// Reads what comes next. Also returns the LSN at which that begins, which is less than the one
-    /// to read next was if the log was altered there.
+    /// Reads what comes next. Also returns the LSN at which it begins: lower than the LSN that was
+    /// next to read, if the log was altered there.
     fn collect<C: Collected>(
         &mut self,
         alone: Option<KnownExtent>,

@@ -9,8 +9,8 @@
 //! | 6 MiB- | the banks |
 //!
 //! No place is used twice. A process that was stopped may still store into a bank that was removed,
-//! and nothing else may lie there then. Space of removed banks is freed, including what such stores
-//! have taken since: all space between the banks that are left.
+//! and nothing else may lie there then. All space between the banks that are left is freed, also
+//! what late stores into removed banks have taken.
 //!
 //! The file is never mapped as a whole, and can never become shorter.
 
