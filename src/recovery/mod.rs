@@ -13,8 +13,8 @@
 //! - `removal` removes files so that they cannot reappear, `free_log` frees the space of log that
 //!   no timeline needs, `snapshot_on_full_disk` makes room where no image fits.
 //!
-//! Only `make_durable`, `free_log`, `snapshot_on_full_disk`, `removal` and `repair` change files that
-//! hold state; `rebuild` makes the new image.
+//! Only `make_durable`, `free_log`, `snapshot_on_full_disk`, `removal` and `repair` change files
+//! that hold state; `rebuild` makes the new image.
 
 pub mod bare_events;
 pub mod base;

@@ -162,9 +162,10 @@ impl Log {
         self.segments.lock().entry(segment.first()).or_insert_with(|| Arc::new(segment)).clone()
     }
 
-    /// Allocates the next piece of the log, which is allocated up to `first` now, up to `upto` in the
-    /// same segment. If `first` begins a segment, the segment is created, and `sync_names` makes its name
-    /// durable: also if another handle has just created it, which may not have finished that.
+    /// Allocates the next piece of the log, which is allocated up to `first` now, up to `upto` in
+    /// the same segment. If `first` begins a segment, the segment is created, and `sync_names`
+    /// makes its name durable: also if another handle has just created it, which may not have
+    /// finished that.
     ///
     /// The rest of a segment needs no sync of its own: the sync that makes a record durable also
     /// writes the metadata to find the record, and a piece that is lost in a power cut contains no
