@@ -89,24 +89,11 @@ impl<'s> Input<'s> {
         prints_answers: bool,
         stop: &'s Stop,
     ) -> Result<Self> {
-        if origin.files.is_empty() && origin.lines.is_empty() {
+        if origin.is_stdin() {
             origin.files.push(PathBuf::from("-"));
         }
         let output = if prints_answers { OwnOutput::new() } else { OwnOutput::none() };
-        let mut total = Some(0);
-        for path in &origin.files {
-            if is_stdin(path) {
-                output.check_stdin()?;
-                total = None;
-                continue;
-            }
-            let metadata = fs::metadata(path).map_err(|error| {
-                let hint = if error.kind() == ErrorKind::NotFound { origin.hint } else { "" };
-                Failure::Error(format!("cannot read {}: {error}{hint}", path.display()))
-            })?;
-            output.check_file(path, &metadata)?;
-            total = total.filter(|_| metadata.is_file()).map(|sum: u64| sum + metadata.len());
-        }
+        let total = examine(&origin, &output)?;
         let reads_stdin = origin.files.iter().any(|path| is_stdin(path));
         let ending = KeyParts::new(reading)?.ending(reading.delimiter());
         let splitter = Splitter::new(ending);
@@ -333,6 +320,37 @@ impl<'s> Input<'s> {
         self.took_rest = false;
         Ok(true)
     }
+}
+
+/// Refuses options and files of which [`Input::new`] would return an error, for a caller that has
+/// not opened a filter yet.
+pub fn check(origin: &Origin, reading: &Reading, prints_answers: bool) -> Result<()> {
+    KeyParts::new(reading)?;
+    let output = if prints_answers { OwnOutput::new() } else { OwnOutput::none() };
+    if origin.is_stdin() {
+        return output.check_stdin();
+    }
+    examine(origin, &output).map(|_| ())
+}
+
+/// Reports missing files, and one to which the answers go. Returns the bytes of all files, if all
+/// are regular ones.
+fn examine(origin: &Origin, output: &OwnOutput) -> Result<Option<u64>> {
+    let mut total = Some(0);
+    for path in &origin.files {
+        if is_stdin(path) {
+            output.check_stdin()?;
+            total = None;
+            continue;
+        }
+        let metadata = fs::metadata(path).map_err(|error| {
+            let hint = if error.kind() == ErrorKind::NotFound { origin.hint } else { "" };
+            Failure::Error(format!("cannot read {}: {error}{hint}", path.display()))
+        })?;
+        output.check_file(path, &metadata)?;
+        total = total.filter(|_| metadata.is_file()).map(|sum: u64| sum + metadata.len());
+    }
+    Ok(total)
 }
 
 fn is_stdin(path: &Path) -> bool {

@@ -198,6 +198,13 @@ pub struct Origin {
     pub hint: &'static str,
 }
 
+impl Origin {
+    /// Returns whether lines come from standard input because nothing is named.
+    pub fn is_stdin(&self) -> bool {
+        self.lines.is_empty() && self.files.is_empty()
+    }
+}
+
 /// A filter and the keys for it.
 #[derive(Debug, Args)]
 pub struct Keys {

@@ -31,9 +31,7 @@ impl<K: Spec> Filter<K> {
     /// # Errors
     /// As [`Filter::open`].
     pub fn open_on(media: Arc<dyn Media>, options: Options) -> Result<Self> {
-        let engine = open::open(media, options)?;
-        engine.shared.check_kind(K::KIND)?;
-        Self::start(engine)
+        Self::open_if(media, options, &|_, _| Ok(()))
     }
 }
 

@@ -2,12 +2,16 @@
 
 use crate::api::config::{Any, Spec};
 use crate::api::current::Current;
-use crate::engine::Engine;
 use crate::engine::outcome::Waits;
 use crate::engine::read::Queries;
+use crate::engine::{Engine, open, options_match};
 use crate::error::Result;
+use crate::media::Media;
+use crate::options::Options;
+use ebbtide_core::kind::Kind;
 use std::fmt;
 use std::marker::PhantomData;
+use std::path::Path;
 use std::sync::Arc;
 
 /// An open filter of kind `K`; [`Any`] if the kind is known at run time only.
@@ -51,22 +55,17 @@ impl<K: Spec> Filter<K> {
         Ok(Self { current: Current::new(engine, K::KIND)?, kind: PhantomData })
     }
 
-    /// Checks that the filter matches `spec`. Only parameters that `spec` names are compared:
-    /// another version may derive the others differently.
-    pub(crate) fn check_same(self, spec: &K) -> Result<Self> {
-        let shared = &self.engine().shared;
-        let kind = shared.kind();
-        if kind.name() != spec.name() {
-            return Err(shared.mismatch("kind", spec.name(), kind.name()));
-        }
-        let (found, wanted) = (kind.parameters(), spec.kind()?.parameters());
-        for (name, _) in spec.parameters().iter() {
-            let [has, value] = [&found, &wanted].map(|all| all.get(name).unwrap_or("nothing"));
-            if has != value {
-                return Err(shared.mismatch(name, value, has));
-            }
-        }
-        Ok(self)
+    /// Opens the filter if it is of the kind of this type, and `check` accepts its path and kind.
+    pub(crate) fn open_if(
+        media: Arc<dyn Media>,
+        options: Options,
+        check: &dyn Fn(&Path, &dyn Kind) -> Result<()>,
+    ) -> Result<Self> {
+        let path = media.path().to_path_buf();
+        Self::start(open::open(media, options, &|meta| {
+            options_match::check_kind(&path, &*meta.kind, K::KIND)?;
+            check(&path, &*meta.kind)
+        })?)
     }
 }
 

@@ -4,9 +4,11 @@ use crate::admin::backup::backup;
 use crate::api::config::Spec;
 use crate::api::handle::Filter;
 use crate::engine::open;
+use crate::engine::options_match::mismatch;
 use crate::error::{Error, Result};
 use crate::media::{Disk, Media};
 use crate::options::Options;
+use ebbtide_core::kind::Kind;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -53,19 +55,39 @@ impl<K: Spec> Filter<K> {
     pub fn open_or_create(dir: impl AsRef<Path>, spec: K, options: Options) -> Result<Self> {
         // Impossible parameters are reported before anything is opened.
         let kind = spec.kind()?;
-        match Self::open(&dir, options.clone()) {
-            Ok(filter) => filter.check_same(&spec),
+        let same = |path: &Path, found: &dyn Kind| check_same(&spec, path, found);
+        let open = |options| {
+            let disk = with_image(Disk::new(dir.as_ref()), &options)?;
+            Self::open_if(Arc::new(disk), options, &same)
+        };
+        match open(options.clone()) {
             Err(Error::NotAFilter { .. }) => {
                 let media = Arc::new(new_disk(dir.as_ref(), &options)?);
                 match open::create(media, kind, options.clone()) {
                     // Another process was faster.
-                    Err(Error::Exists { .. }) => Self::open(dir, options)?.check_same(&spec),
+                    Err(Error::Exists { .. }) => open(options),
                     created => Self::start(created?),
                 }
             }
-            Err(error) => Err(error),
+            opened => opened,
         }
     }
+}
+
+/// Checks that a filter matches `spec`. Only parameters that `spec` names are compared: another
+/// version may derive the others differently.
+fn check_same(spec: &impl Spec, path: &Path, found: &dyn Kind) -> Result<()> {
+    if found.name() != spec.name() {
+        return Err(mismatch(path, "kind", spec.name(), found.name()));
+    }
+    let (found, wanted) = (found.parameters(), spec.kind()?.parameters());
+    for (name, _) in spec.parameters().iter() {
+        let [has, value] = [&found, &wanted].map(|all| all.get(name).unwrap_or("nothing"));
+        if has != value {
+            return Err(mismatch(path, name, value, has));
+        }
+    }
+    Ok(())
 }
 
 impl<K> Filter<K> {

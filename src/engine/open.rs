@@ -153,21 +153,34 @@ pub(crate) fn check_space(media: &dyn Media, bytes: u64) -> Result<()> {
     }
 }
 
-/// Opens an existing filter.
-pub(crate) fn open(media: Arc<dyn Media>, options: Options) -> Result<Engine> {
+/// Opens an existing filter, if `check` accepts it: one that is refused stays as it is, with all
+/// the log that it keeps.
+///
+/// # Errors
+/// Those of `check`, and as `Filter::open`.
+pub(crate) fn open(
+    media: Arc<dyn Media>,
+    options: Options,
+    check: &dyn Fn(&Meta) -> Result<()>,
+) -> Result<Engine> {
     // Before anything is written: a directory without a filter must not get a lock file.
     options.check()?;
-    options_match::check(&*media, &read_meta(&*media)?, &options)?;
+    let matches = |meta: &Meta| {
+        options_match::check(&*media, meta, &options)?;
+        check(meta)
+    };
+    matches(&read_meta(&*media)?)?;
     let path = media.path().to_path_buf();
     let mut work = Timed::begin(Work::Open, &path);
     let open = || {
         let slots = Arc::new(enter(&*media)?);
         let meta = read_meta(&*media)?;
-        options_match::check(&*media, &meta, &options)?;
+        // Another one may have been created, or this one altered.
+        matches(&meta)?;
         let begun = Instant::now();
         let engine = loop {
             if !is_in_use(&*media, meta.uuid, &slots)? {
-                break recover(media, meta, options, slots)?;
+                break recover(media.clone(), meta, options.clone(), slots)?;
             }
             match attach(media.clone(), meta.clone(), options.clone(), slots.clone()) {
                 // The last process that had the image has closed it, or is dying: the system closes
@@ -190,14 +203,16 @@ pub(crate) fn open(media: Arc<dyn Media>, options: Options) -> Result<Engine> {
 /// # Errors
 /// [`Error::Mismatch`] if it is of another kind now, and as [`open`].
 pub(crate) fn open_again(before: &Shared, wanted: Option<&'static str>) -> Result<Engine> {
-    let media = before.media.clone();
-    let found = read_meta(&*media)?;
-    if let Some(wanted) = wanted.filter(|&wanted| wanted != found.kind.name()) {
-        let what = "kind, since it was altered,".to_owned();
-        let (path, expected) = (media.path().to_path_buf(), wanted.to_owned());
-        return Err(Error::Mismatch { path, what, expected, found: found.kind.name().to_owned() });
-    }
-    open(media, before.options.for_reopening())
+    let path = before.path();
+    open(before.media.clone(), before.options.for_reopening(), &|found| {
+        let found = found.kind.name();
+        match wanted {
+            Some(wanted) if wanted != found => {
+                Err(options_match::mismatch(path, "kind, since it was altered,", wanted, found))
+            }
+            _ => Ok(()),
+        }
+    })
 }
 
 /// Joins the handles that have the filter open. If they all die meanwhile, their image lives

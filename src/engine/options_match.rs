@@ -7,6 +7,9 @@ use crate::meta::Meta;
 use crate::options::Options;
 use crate::wal::log_record::RECORD_BYTES;
 use ebbtide_core::hash::KeyHasher;
+use ebbtide_core::kind::Kind;
+use ebbtide_core::units;
+use std::path::Path;
 use std::time::Duration;
 
 /// The permissions that a filter's files have in any case, and can have.
@@ -58,6 +61,27 @@ pub(crate) fn check(media: &dyn Media, meta: &Meta, options: &Options) -> Result
         }
     }
     Ok(())
+}
+
+/// Checks that a filter is of this kind, if one is wanted.
+///
+/// # Errors
+/// [`Error::Mismatch`].
+pub(crate) fn check_kind(path: &Path, kind: &dyn Kind, wanted: Option<&str>) -> Result<()> {
+    match wanted {
+        Some(wanted) if wanted != kind.name() => Err(mismatch(path, "kind", wanted, kind.name())),
+        _ => Ok(()),
+    }
+}
+
+/// The error of a filter that differs from what the caller asks for.
+pub(crate) fn mismatch(path: &Path, what: &str, expected: &str, found: &str) -> Error {
+    Error::Mismatch {
+        path: path.to_path_buf(),
+        what: what.to_owned(),
+        expected: units::shown(what, expected),
+        found: units::shown(what, found),
+    }
 }
 
 /// Returns a duration with the largest unit that needs no fraction.

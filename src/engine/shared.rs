@@ -6,6 +6,7 @@
 
 use crate::archive::log_before_alteration;
 use crate::engine::closing::{Busy, Closing};
+use crate::engine::options_match;
 use crate::engine::poisoned::Refusal;
 use crate::error::{Error, Result};
 use crate::image::{Bank, Control, Image};
@@ -19,7 +20,6 @@ use crate::platform::fork::Guard;
 use crate::wal::{Log, Segment};
 use ebbtide_core::block::Layout;
 use ebbtide_core::kind::{Kind, Micros, Totals};
-use ebbtide_core::units::shown;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -334,21 +334,7 @@ impl Shared {
 
     /// Makes sure that the filter is of this kind, if one is wanted.
     pub(crate) fn check_kind(&self, wanted: Option<&'static str>) -> Result<()> {
-        let found = self.kind().name();
-        match wanted {
-            Some(wanted) if wanted != found => Err(self.mismatch("kind", wanted, found)),
-            _ => Ok(()),
-        }
-    }
-
-    /// The error of a filter that differs from what the caller asks for.
-    pub(crate) fn mismatch(&self, what: &str, expected: &str, found: &str) -> Error {
-        Error::Mismatch {
-            path: self.path().to_path_buf(),
-            what: what.to_owned(),
-            expected: shown(what, expected),
-            found: shown(what, found),
-        }
+        options_match::check_kind(self.path(), self.kind(), wanted)
     }
 
     /// Creates the error for an operation that the kind does not have.

@@ -6,9 +6,9 @@ use crate::failure::{Failure, Result};
 use crate::formatting::{self, counted};
 use crate::kept_parameters::{Named, shown};
 use crate::output::{Output, object, table};
-use crate::remake_args::{Alter, Settings};
+use crate::remake_args::Alter;
 use ebbtide::history::{AlterationPlan, Altered, Unlogged};
-use ebbtide::{Any, Error, Filter, Reader, Spec, Timestamp, history};
+use ebbtide::{Any, Error, Filter, Keep, Reader, Spec, Timestamp, history};
 use serde_json::{Map, Value};
 use std::path::Path;
 use std::time::Duration;
@@ -25,13 +25,21 @@ pub fn in_place(arguments: &Alter) -> Result<()> {
     let spec = remade.named().over(filter.kind(), &filter.parameters())?;
     spec.kind()?;
     let unlogged = if remade.settings.forget { Unlogged::Forget } else { Unlogged::Refuse };
-    let filter = keeping(filter, dir, &remade.settings)?;
+    let keep = remade.settings.keep_log;
+    // What keeps more holds the log that the alteration leaves. What may keep less must not remove
+    // log if the alteration is refused.
+    let (before, after) = match keep {
+        Some(keep) if keeps_more(keep, filter.stat()?.keep_log) => (Some(keep), None),
+        keep => (None, keep),
+    };
+    let filter = keeping(filter, dir, before)?;
     let altered = match filter.alter(spec, unlogged) {
         Err(Error::NotKept { from, .. }) if unlogged == Unlogged::Refuse => {
             return Err(too_short(dir, from + 1));
         }
         altered => altered?,
     };
+    let filter = keeping(filter, dir, after)?;
     let mut output = Output::new()?;
     let now = shown(filter.kind(), &filter.parameters());
     if *json {
@@ -57,9 +65,19 @@ fn too_short(dir: &Path, first: u64) -> Failure {
     ))
 }
 
-/// Returns the filter, which keeps as much log as the settings say.
-fn keeping(filter: Filter<Any>, dir: &Path, settings: &Settings) -> Result<Filter<Any>> {
-    let Some(keep) = settings.keep_log else { return Ok(filter) };
+/// Returns whether a setting certainly keeps all that another one keeps.
+fn keeps_more(keep: Keep, before: Keep) -> bool {
+    match (keep, before) {
+        (_, Keep::Nothing) => true,
+        (Keep::For(time), Keep::For(before)) => time >= before,
+        (Keep::Bytes(bytes), Keep::Bytes(before)) => bytes >= before,
+        _ => false,
+    }
+}
+
+/// Returns the filter, which keeps this much log from now on.
+fn keeping(filter: Filter<Any>, dir: &Path, keep: Option<Keep>) -> Result<Filter<Any>> {
+    let Some(keep) = keep else { return Ok(filter) };
     let again = Filter::open(dir, at_rest::options().keep_log(keep))?;
     closing::close(&filter)?;
     Ok(again)

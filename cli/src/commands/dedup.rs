@@ -12,6 +12,7 @@ use super::stream::{Fed, Headers, Stream};
 use crate::args::Dedup;
 use crate::failure::{Failure, Result, note};
 use crate::formatting;
+use crate::input;
 use crate::kind_options::{FPR, KIND_OF_WINDOWS};
 use crate::option_names::option;
 use crate::output::Output;
@@ -56,6 +57,9 @@ pub fn dedup(arguments: &Dedup) -> Result<()> {
     }
     if let Some(durability) = arguments.reading.durability {
         options = options.durability(durability);
+    }
+    if arguments.output.is_none() {
+        input::check(&arguments.origin(), &arguments.reading, true)?;
     }
     place::check(dir)?;
     let filter = remembered(dir, spec, options)?;

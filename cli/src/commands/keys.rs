@@ -9,6 +9,7 @@ use crate::args::{Check, Estimate, Keys, Query, Question};
 use crate::exit_codes::NO;
 use crate::failure::{Result, note, unless_closed};
 use crate::formatting;
+use crate::input;
 use crate::output::{Form, Output, object};
 use ebbtide::{Age, Call, Filter, Options, Reader};
 use serde_json::Value;
@@ -139,6 +140,8 @@ fn change<A>(
     mut ask: impl FnMut(Call<'_>, &[u8]) -> ebbtide::Result<A>,
     mut tell: impl FnMut(&[u8], A, &mut Output) -> Result<()>,
 ) -> Result<()> {
+    // Opening may remove log that the filter has kept: not for a run that cannot begin.
+    input::check(&arguments.origin(), &arguments.reading, skipped != Skipped::Nothing)?;
     let filter = Filter::open(&arguments.dir, arguments.reading.options())?;
     warn_if_ahead(filter.clock_lead());
     let ended = Stream::changing(&filter, &arguments.reading)?.skipping(skipped).run(

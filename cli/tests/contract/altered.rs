@@ -201,3 +201,33 @@ fn a_plan_says_what_an_alteration_would_forget() {
     assert_eq!((&plan["whole"], &plan["must_forget"]), (&false.into(), &true.into()));
     assert!(plan["from_lsn"].as_u64() > Some(1) && plan["since"].is_u64(), "{plan}");
 }
+
+#[test]
+fn a_refused_alteration_leaves_the_log_that_is_kept() {
+    let place = Place::new();
+    let dir = outlived(&place, &[]);
+    let alter = ["alter", &dir, "--last", "1000000"];
+    // It keeps its log only now, so that an alteration would forget what was before.
+    ok(&["insert", &dir, "--keep-log", "24h", "--key", "a"], b"");
+    for _ in 0..3 {
+        ok(&["insert", &dir], &lines(0..300));
+        ok(&["snapshot", &dir], b"");
+    }
+    let names = || {
+        let names = std::fs::read_dir(&dir).expect("a directory").flatten();
+        names.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"kept-")).count()
+    };
+    let before = names();
+    assert!(before > 0);
+    for less in ["nothing", "1h", "4KiB"] {
+        let refusal = refused(&[&alter[..], &["--keep-log", less]].concat(), b"");
+        assert!(refusal.contains("--forget"), "{refusal}");
+        ok(&["snapshot", &dir], b"");
+        assert!(names() >= before, "{less}: {} of {before}", names());
+        let stat = ok(&["stat", &dir, "--json"], b"").json().remove(0);
+        assert_eq!(stat["keep_log"].as_str(), Some("86400s"), "{less}: {stat}");
+    }
+    ok(&[&alter[..], &["--keep-log", "nothing", "--forget"]].concat(), b"");
+    let stat = ok(&["stat", &dir, "--json"], b"").json().remove(0);
+    assert_eq!(stat["keep_log"].as_str(), Some("nothing"), "{stat}");
+}

@@ -333,3 +333,23 @@ fn without_a_state_what_concerns_its_files_is_refused_and_not_ignored() {
         assert!(sentence.contains(&format!("{option} needs --state DIR")), "{sentence}");
     }
 }
+
+#[test]
+fn a_run_that_cannot_begin_leaves_no_state() {
+    let place = Place::new();
+    let (state, gone) = (place.at("state"), place.at("gone"));
+    let (file, output) = (place.file("keys", b"a\n"), place.at("output"));
+    for more in [
+        &[&gone[..]][..],
+        &["--delimiter", ",", &file],
+        &["--csv-field", "a", "--delimiter", ",,", &file],
+        &["--time-field", "time", &file],
+        &["--output", &output, &gone],
+        &["--output", &output, &file, "--leave-out", &gone],
+        &["--output", &output, "--delimiter", ",", &file],
+        &["--output", &output, "/dev/null"],
+    ] {
+        refused(&[&["dedup", "--state", &state, "--last", "100"], more].concat(), b"");
+        assert!(!std::path::Path::new(&state).exists(), "{more:?}");
+    }
+}

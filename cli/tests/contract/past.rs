@@ -351,3 +351,40 @@ fn a_plan_to_alter_counts_the_records_of_the_log_that_the_alteration_reads() {
     let altered = ok(&["alter", &dir, "--last", "5000", "--json"], b"").json().remove(0);
     assert_eq!(altered["operations"], RUNS * KEYS, "{altered}");
 }
+
+/// Returns whether nothing is kept any more, after another run and a snapshot.
+fn has_lost_its_past(dir: &str) -> bool {
+    ok(&["insert", dir, "--key", "one more"], b"");
+    ok(&["snapshot", dir], b"");
+    kept(dir).iter().all(|name| name == "keep")
+}
+
+#[test]
+fn a_refused_run_removes_nothing_of_the_past() {
+    let place = Place::new();
+    let (dir, _) = filter(&place, "24h");
+    let file = place.file("keys", b"a\n");
+    let gone = place.at("gone");
+    let nothing = ["--keep-log", "nothing"];
+    for run in [
+        // Another kind, another window, another hash than the filter's.
+        &["dedup", "--state", &dir, "--kind", "timing", "--last", "1000", &file][..],
+        &["dedup", "--state", &dir, "--last", "500", &file],
+        &["dedup", "--state", &dir, "--last", "1000", "--hash-seed", "8", &file],
+        // Files and options by which no line can be read.
+        &["dedup", "--state", &dir, "--last", "1000", &gone],
+        &["dedup", "--state", &dir, "--last", "1000", "--output", &place.at("out"), &gone],
+        &["dedup", "--state", &dir, "--last", "1000", "--delimiter", ",", &file],
+        &["insert", &dir, &gone],
+        &["insert", &dir, "--delimiter", ",", &file],
+        &["check", &dir, &gone],
+        &["remove", &dir, &gone],
+        // Alterations that would forget something, or that are impossible.
+        &["alter", &dir, "--kind", "stable"],
+    ] {
+        let sentence = refused(&[run, &nothing].concat(), b"");
+        assert!(!has_lost_its_past(&dir), "{run:?}: {sentence}");
+    }
+    ok(&[&["insert", &dir, &file][..], &nothing].concat(), b"");
+    assert!(has_lost_its_past(&dir), "the run that is not refused");
+}

@@ -75,7 +75,7 @@ impl Machine {
     }
 
     fn open_with(&mut self, options: Options) {
-        let engine = open::open(Arc::new(self.memory.clone()), options);
+        let engine = open::open(Arc::new(self.memory.clone()), options, &|_| Ok(()));
         self.engine = Some(engine.expect("it opens"));
     }
 
@@ -326,7 +326,8 @@ fn handles_whose_clocks_measure_differently_have_bases_of_their_own() {
     machine.insert(1);
     let other = ManualClock::new(stamp(START + 3));
     let open = |hand: &ManualClock| {
-        open::open(Arc::new(machine.memory.clone()), Machine::options(hand)).expect("it opens")
+        open::open(Arc::new(machine.memory.clone()), Machine::options(hand), &|_| Ok(()))
+            .expect("it opens")
     };
     let [same, own] = [open(&machine.hand), open(&other)];
     other.advance(50 * SECOND);

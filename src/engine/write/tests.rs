@@ -105,7 +105,7 @@ fn banks_whose_numbers_outgrow_the_argument_of_a_record_are_replayed() {
         time = insert_many(&engine, first..first + count, time);
         let (found, banks) = (engine.digest().expect("a digest"), next(&engine));
         drop(engine);
-        engine = open::open(Arc::new(memory.clone()), options()).expect("it opens");
+        engine = open::open(Arc::new(memory.clone()), options(), &|_| Ok(())).expect("it opens");
         let again = engine.digest().expect("a digest");
         assert_eq!((again.value, again.inserts), (found.value, found.inserts), "{round}");
         assert_eq!(next(&engine), banks);

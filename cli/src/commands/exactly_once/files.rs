@@ -67,6 +67,13 @@ pub fn ids(paths: &[PathBuf]) -> Result<Vec<Id>> {
     paths.iter().map(of).collect()
 }
 
+/// Checks that the files named on the command line can be inputs.
+pub fn check(paths: &[PathBuf], left_out: &[PathBuf]) -> Result<()> {
+    let left_out = ids(left_out)?;
+    let wanted = paths.iter().filter(|path| !is_any(path, &left_out));
+    wanted.map(|path| Found::given(path)).try_for_each(|found| found.map(drop))
+}
+
 /// Returns whether a path names one of these files.
 pub fn is_any(path: &Path, ids: &[Id]) -> bool {
     !ids.is_empty() && fs::metadata(path).is_ok_and(|found| ids.contains(&id(&found)))

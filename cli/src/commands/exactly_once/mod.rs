@@ -29,6 +29,7 @@ use crate::failure::{Failure, Result, note};
 use crate::formatting::counted;
 use crate::input::{Batch as Lines, Input};
 use crate::key_args::Origin;
+use crate::key_part::KeyParts;
 use crate::stop::Stop;
 use crate::trail::{CHECKED_BYTES, Trail};
 use content::Content;
@@ -75,7 +76,9 @@ pub fn check(arguments: &Dedup) -> Result<()> {
             "standard input cannot be read again after a kill; --output needs files".to_owned(),
         ));
     }
-    target::check(output, state, files)
+    target::check(output, state, files)?;
+    KeyParts::new(&arguments.reading)?;
+    files::check(files, &arguments.leave_out)
 }
 
 /// Records what a run is about to read, if that differs from what is recorded.
