@@ -2,8 +2,10 @@
 //! handles get an error, or continue in the moved directory, and do not touch a filter that takes
 //! its place. Also tests the owner of new files.
 
+use ebbtide::history::{History, Unlogged};
 use ebbtide::{
-    AgePartitioned, Checked, Clock, Durability, Error, Filter, ImagePlace, Options, Reader, inspect,
+    AgePartitioned, Checked, Clock, Durability, Error, Filter, ImagePlace, Keep, Options, Reader,
+    inspect,
 };
 use ebbtide_testkit::random::Random;
 use ebbtide_testkit::{child, environment};
@@ -12,6 +14,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 type Seen = Filter<AgePartitioned>;
 
@@ -459,5 +462,76 @@ fn borrowed(stream: i32) -> std::os::fd::BorrowedFd<'static> {
     #[expect(unsafe_code, reason = "standard streams that may be closed have no safe owner")]
     unsafe {
         std::os::fd::BorrowedFd::borrow_raw(stream)
+    }
+}
+
+/// The ways in which a directory loses its filter under a reader of the log.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Gone {
+    Moved,
+    Removed,
+    RestoredBeside,
+    RestoredInside,
+    Altered,
+}
+
+#[test]
+fn a_reader_of_a_log_notices_that_the_filter_was_removed_or_replaced() {
+    const KEPT: u64 = 40;
+    let end = Duration::from_secs(60);
+    for how in
+        [Gone::Moved, Gone::Removed, Gone::RestoredBeside, Gone::RestoredInside, Gone::Altered]
+    {
+        let place = tempfile::tempdir().expect("a temporary directory");
+        let [dir, copy] = ["seen", "copy"].map(|name| place.path().join(name));
+        let keeping = options(true).keep_log(Keep::Bytes(1 << 30));
+        let filter = Filter::create(&dir, spec(), keeping).expect("a filter");
+        insert(&filter, 0..KEPT).expect("inserted");
+        let mut history = History::open(&dir).expect("a log").with_undurable();
+        let mut count = 0;
+        while history.read().expect("no error").is_some() {
+            count += 1;
+        }
+        assert_eq!(count, KEPT);
+        let altered = (how == Gone::Altered)
+            .then(|| filter.alter(spec().fpr(1e-6), Unlogged::Forget).expect("altered"));
+        filter.close().expect("closed");
+        if matches!(how, Gone::RestoredBeside | Gone::RestoredInside) {
+            inspect::restore(&dir, &copy).expect("a copy");
+        }
+        match how {
+            Gone::Removed => fs::remove_dir_all(&dir).expect("removed"),
+            Gone::Moved => take_away(&dir, Taken::Moved),
+            Gone::RestoredBeside => {
+                take_away(&dir, Taken::Moved);
+                fs::rename(&copy, &dir).expect("in its place");
+            }
+            // As a restored backup: with the same uuid, and in the same directory.
+            Gone::RestoredInside => {
+                take_away(&dir, Taken::Emptied);
+                inspect::restore(&copy, &dir).expect("in its place");
+            }
+            Gone::Altered => {}
+        }
+        let begun = Instant::now();
+        let read = loop {
+            match history.wait(Duration::from_millis(100)) {
+                Ok(None) if begun.elapsed() < end && altered.is_none() => {}
+                Ok(None) if begun.elapsed() < Duration::from_secs(3) => {}
+                read => break read,
+            }
+        };
+        match (how, read) {
+            (Gone::Moved | Gone::Removed, Err(Error::NotAFilter { .. })) => {}
+            (
+                Gone::RestoredBeside | Gone::RestoredInside,
+                Err(Error::Retired { replaced: true, .. }),
+            ) => {}
+            (Gone::Altered, Ok(None)) => {
+                insert(&Filter::open(&dir, options(false)).expect("it"), 0..1).expect("inserted");
+                assert!(history.wait(end).expect("no error").is_some());
+            }
+            (_, read) => panic!("{how:?}: {read:?}"),
+        }
     }
 }

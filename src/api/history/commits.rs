@@ -3,6 +3,7 @@
 use crate::admin::look::{PATIENCE, look_at, look_within};
 use crate::admin::parts::Piece;
 use crate::api::history::operations::{Commit, Operation};
+use crate::api::reader::view::open_meta;
 use crate::archive::At;
 use crate::archive::keep_setting::keeps_nothing;
 use crate::archive::log_before_alteration::follows;
@@ -12,7 +13,7 @@ use crate::archive::with_kept::{Whole, explained};
 use crate::engine::open::read_meta;
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
-use crate::media::{Disk, Media};
+use crate::media::{Disk, Media, MediaFile};
 use crate::meta::Meta;
 use crate::primitives::{self, Instant};
 use crate::recovery::batches::{Batches, Group};
@@ -30,6 +31,9 @@ use std::time::Duration;
 const PAUSE: Duration = Duration::from_millis(5);
 /// The time to wait for a process that opens or closes the filter, for a caller that tries again.
 const BRIEFLY: Duration = Duration::from_millis(100);
+
+/// The interval at which a reader that finds nothing checks whether its filter is still there.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// What changed a filter, in the order in which it happened: an iterator of [`Commit`]s.
 ///
@@ -60,6 +64,10 @@ pub struct History {
     media: Arc<dyn Media>,
     /// The filter's `meta` now.
     now: Meta,
+    /// The file `meta`, kept open so that no other file gets its inode number.
+    file: Box<dyn MediaFile>,
+    /// When it was last checked to be that of the filter's path.
+    looked: Instant,
     /// The part of the log that is read.
     pub(in crate::api) revision: Revision,
     /// The LSN to read next.
@@ -161,17 +169,19 @@ impl History {
     /// # Errors
     /// As [`History::open`].
     pub fn open_on(media: Arc<dyn Media>) -> Result<Self> {
-        let (now, revision, next) = look_at(&*media, |now, _| {
+        let (now, file, (revision, next)) = look_at(&*media, |now, _| {
+            let file = open_meta(&*media)?;
             for revision in revisions(&*media, now)? {
                 let listing = Listing::of_filter(&Whole::new(&*media), revision.meta.log_uuid)?;
                 if let Some(&(_, first)) = listing.segments.first() {
-                    return Ok((now.clone(), revision, first));
+                    return Ok((now.clone(), file, (revision, first)));
                 }
             }
-            Ok((now.clone(), Revision::present(now), 1))
+            Ok((now.clone(), file, (Revision::present(now), 1)))
         })?;
         let (timeline, durable, read, log) = (0, true, VecDeque::new(), None);
-        Ok(Self { media, now, revision, next, timeline, durable, read, log })
+        let looked = Instant::now();
+        Ok(Self { media, now, file, looked, revision, next, timeline, durable, read, log })
     }
 
     /// Continues after a moment: with the first commit that had not happened then.
@@ -179,14 +189,16 @@ impl History {
     /// # Errors
     /// [`Error::NotKept`] if the log does not have it any more, and as [`History::open`].
     pub fn after(mut self, at: At) -> Result<Self> {
-        let (now, revision, next) = look_at(&*self.media, |now, known| {
+        let (now, file, (revision, next)) = look_at(&*self.media, |now, known| {
+            let file = open_meta(&*self.media)?;
             let past = Past::of(&*self.media, now, known, at);
             let found = past.and_then(|past| Ok((past.revision().clone(), past.next_after(at)?)));
             let whole = (&*self.media, now, known);
-            let (revision, next) = found.map_err(|error| of_whole_past(whole, error))?;
-            Ok((now.clone(), revision, next))
+            let found = found.map_err(|error| of_whole_past(whole, error))?;
+            Ok((now.clone(), file, found))
         })?;
-        (self.now, self.revision, self.next, self.timeline) = (now, revision, next, 0);
+        (self.now, self.file) = (now, file);
+        (self.revision, self.next, self.timeline) = (revision, next, 0);
         self.read.clear();
         self.log = None;
         Ok(self)
@@ -238,7 +250,10 @@ impl History {
     ///
     /// # Errors
     /// [`Error::NotKept`] if the log below has been removed meanwhile: it says from where reading
-    /// may begin again. [`Error::Damaged`], [`Error::Locked`], [`Error::Io`].
+    /// may begin again. [`Error::Retired`] and [`Error::NotAFilter`] if another filter or none has
+    /// the directory's path by now; noticed at the end of the log, within a second. The LSNs of
+    /// another one, such as an older copy, are its own. [`Error::Damaged`], [`Error::Locked`],
+    /// [`Error::Io`].
     pub fn read(&mut self) -> Result<Option<Commit>> {
         self.read_within(BRIEFLY)
     }
@@ -335,9 +350,43 @@ impl History {
             // Only now is it certain that nobody has opened the filter meanwhile.
             (self.next, self.timeline, self.log) = (read.next, read.timeline, log);
             if self.next == before || !read.found.is_empty() {
+                if alone.is_none() && read.found.is_empty() {
+                    self.check_place()?;
+                }
                 return Ok((first, read.found));
             }
         }
+    }
+
+    /// Checks now and then that the directory's path still leads to this filter: otherwise nothing
+    /// will ever come.
+    fn check_place(&mut self) -> Result<()> {
+        if self.looked.elapsed() < LOOK_EVERY {
+            return Ok(());
+        }
+        self.looked = Instant::now();
+        let there = self.media.at_its_path().unwrap_or_else(|| self.media.clone());
+        let of = |file: &dyn MediaFile| (file.identity().ok(), file.device().ok());
+        let found = match open_meta(&*there) {
+            Err(error) if error.is_not_found() => return Meta::read(&*there).map(drop),
+            // It may be that of this filter.
+            Err(_) => return Ok(()),
+            Ok(found) => found,
+        };
+        if of(&*found) == of(&*self.file) {
+            return Ok(());
+        }
+        // The next read takes note of an alteration.
+        let is_altered = || {
+            open_meta(&*self.media).is_ok_and(|own| of(&*own) == of(&*found))
+                && Meta::read(&*self.media).is_ok_and(|meta| {
+                    meta.uuid == self.now.uuid && meta.log_uuid != self.now.log_uuid
+                })
+        };
+        if is_altered() {
+            return Ok(());
+        }
+        Err(Error::Retired { path: self.media.path().to_path_buf(), replaced: true })
     }
 
     /// Creates the error for a log that ended although records up to an LSN are in it.
@@ -350,6 +399,7 @@ impl History {
     /// Notes where the parameters ended that the filter had, because it was altered.
     fn note_alteration(&mut self) -> Result<()> {
         let (media, now) = (&*self.media, read_meta(&*self.media)?);
+        self.file = open_meta(media)?;
         if self.revision.end.is_none() {
             let own = self.revision.meta.log_uuid;
             let mut known = revisions(media, &now)?.into_iter();
@@ -393,7 +443,7 @@ impl History {
     /// Continues with the log that follows an alteration, once that before was read.
     fn enter_next_revision(&mut self) -> Result<()> {
         let Some(end) = self.revision.end.filter(|&end| self.next >= end) else { return Ok(()) };
-        self.now = read_meta(&*self.media)?;
+        (self.now, self.file) = (read_meta(&*self.media)?, open_meta(&*self.media)?);
         let next =
             revisions(&*self.media, &self.now)?.into_iter().find(|revision| revision.reaches(end));
         self.revision = next.unwrap_or_else(|| Revision::present(&self.now));
