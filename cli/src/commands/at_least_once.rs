@@ -63,6 +63,7 @@ impl<'a> AtLeastOnce<'a> {
             let Some(line) = self.stream.line(lines, whole, number, run)? else { continue };
             match self.add(&line, lines, run, piece)? {
                 Ok(checked) => {
+                    self.stream.accept(&line);
                     // The line is too late to insert. Its key was not checked.
                     self.counts.late += u64::from(checked.is_too_late());
                     if self.counts.prints(checked.is_present()) {

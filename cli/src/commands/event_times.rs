@@ -26,7 +26,7 @@ pub struct EventTimes {
     /// Whether the times are in front of the lines, and not in a field.
     in_front: bool,
     max_step: Option<Duration>,
-    /// The latest time that was taken, at first that of the filter.
+    /// The latest time of a line that the filter has accepted, at first that of the filter.
     latest: Cell<Option<Timestamp>>,
     /// Whether a time was taken in this run. The filter may have one of an earlier run, which had
     /// other options.
@@ -89,23 +89,32 @@ impl EventTimes {
         read.map_err(|doubt| match doubt {
             Doubt::NoTime => LineError::Malformed(self.misfit(shown)),
             Doubt::Wrong(what) => LineError::Malformed(what),
-            // Nothing was taken yet: most likely the option is wrong, and all lines are.
-            Doubt::Unit(what) if !self.has_taken.get() => LineError::Unit(what),
-            Doubt::Unit(what) => LineError::Malformed(what),
+            Doubt::Unit(what) => LineError::Unit(what),
         })
     }
 
-    /// Takes a time that was read from a line, unless it is too far ahead.
+    /// Returns whether a time was taken in this run. If none was, most likely an option is wrong,
+    /// and all lines are.
+    pub fn has_taken(&self) -> bool {
+        self.has_taken.get()
+    }
+
+    /// Takes a time that was read from a line, unless it is too far ahead of those that count.
     pub fn take(
         &self,
         (path, number): (&Path, u64),
         (time, found): Read,
-    ) -> std::result::Result<Timestamp, String> {
+    ) -> std::result::Result<(), String> {
         self.step(time)?;
         if !self.has_taken.replace(true) && !self.in_front {
             note(&self.sentence(found, path, number));
         }
-        Ok(time)
+        Ok(())
+    }
+
+    /// Lets a time count for later lines: the filter has accepted the line.
+    pub fn accept(&self, time: Timestamp) {
+        self.latest.set(Some(self.latest.get().map_or(time, |latest| latest.max(time))));
     }
 
     /// Returns a time as messages show it.
@@ -116,13 +125,9 @@ impl EventTimes {
         }
     }
 
-    /// Refuses a time too far ahead of the latest one, otherwise makes it the latest if it is
-    /// later.
+    /// Refuses a time too far ahead of the latest one that counts.
     fn step(&self, time: Timestamp) -> std::result::Result<(), String> {
-        let Some(latest) = self.latest.get() else {
-            self.latest.set(Some(time));
-            return Ok(());
-        };
+        let Some(latest) = self.latest.get() else { return Ok(()) };
         if let Some(most) = self.max_step.filter(|most| time.since(latest) > *most) {
             let ahead = match time.since(latest).as_secs() {
                 seconds @ ..172_800 => formatting::duration(Duration::from_secs(seconds)),
@@ -136,7 +141,6 @@ impl EventTimes {
                 formatting::duration(most)
             ));
         }
-        self.latest.set(Some(latest.max(time)));
         Ok(())
     }
 

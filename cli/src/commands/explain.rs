@@ -53,7 +53,10 @@ pub fn explain(arguments: &Explain) -> Result<()> {
                 break;
             }
             match stream.line(batch, whole, number, run) {
-                Ok(line) => keys.extend(line.map(|line| line.key)),
+                Ok(line) => keys.extend(line.map(|line| {
+                    stream.accept(&line);
+                    line.key
+                })),
                 // The keys before the line are explained.
                 Err(failed) => {
                     failure = Some(failed);

@@ -1,6 +1,7 @@
 //! A line of input, and the output for a skipped one.
 
 use crate::output::Form;
+use crate::times::Found;
 use ebbtide::{Entry, Error, Timestamp};
 use std::borrow::Cow;
 
@@ -28,6 +29,8 @@ pub struct Line<'a> {
     pub key: Cow<'a, [u8]>,
     /// The time, if the lines contain times.
     pub time: Option<Timestamp>,
+    /// The form of the time.
+    pub form: Option<Found>,
     /// The weight, if the lines contain weights.
     pub weight: Option<f64>,
     /// The numbers at the end of the line, in the order of the stream's names.
@@ -52,7 +55,8 @@ impl Line<'_> {
 pub enum LineError {
     /// The line is malformed; this is what is wrong with it.
     Malformed(String),
-    /// The first time is in another unit than an option says, so that no line should be skipped.
+    /// The time is in another unit than an option says. If no time was taken before, no line should
+    /// be skipped.
     Unit(String),
     /// The filter refused the line.
     Refused(Error),

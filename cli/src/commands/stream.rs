@@ -334,7 +334,9 @@ impl<'a, F: Fed> Stream<'a, F> {
                 }
                 // One call per key: if one fails, the answers to the keys before it are not lost.
                 let answer = parsed.and_then(|line| {
+                    self.take(batch.path, &line)?;
                     let answer = ask(self.call(&line), &line).map_err(LineError::Refused)?;
+                    self.accept(&line);
                     Ok((line, answer))
                 });
                 match answer.map_err(|error| self.judge_alone(error, batch, number, run)) {
@@ -358,7 +360,8 @@ impl<'a, F: Fed> Stream<'a, F> {
         self.filter.call(Settings { time, weight, durability: self.durability })
     }
 
-    /// Parses the line of this number; returns `None` if it is skipped.
+    /// Parses the line of this number; returns `None` if it is skipped. If the filter accepts it,
+    /// [`Stream::accept`] is to be called before the next line.
     pub fn line<'b>(
         &self,
         batch: &Batch<'b>,
@@ -366,9 +369,27 @@ impl<'a, F: Fed> Stream<'a, F> {
         number: u64,
         run: &mut Run,
     ) -> Result<Option<Line<'b>>> {
-        match self.parse(batch.path, whole, number) {
+        let parsed = self.parse(batch.path, whole, number);
+        match parsed.and_then(|line| self.take(batch.path, &line).map(|()| line)) {
             Ok(line) => Ok(Some(line)),
             Err(error) => self.judge(error, batch, number, run).map(|_| None),
+        }
+    }
+
+    /// Takes the time of a line, unless it is too far ahead of those of accepted lines before it.
+    fn take(&self, path: &Path, line: &Line<'_>) -> std::result::Result<(), LineError> {
+        match (&self.times, line.time, line.form) {
+            (Some(times), Some(time), Some(form)) => {
+                times.take((path, line.number), (time, form)).map_err(LineError::Malformed)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Lets the time of a line count, which the filter has accepted.
+    pub fn accept(&self, line: &Line<'_>) {
+        if let (Some(times), Some(time)) = (&self.times, line.time) {
+            times.accept(time);
         }
     }
 
@@ -405,7 +426,9 @@ impl<'a, F: Fed> Stream<'a, F> {
         let place = format!("{}, line {number}", batch.path.display());
         let (what, is_fatal) = match error {
             LineError::Malformed(what) => (what, false),
-            LineError::Unit(what) => (what, true),
+            LineError::Unit(what) => {
+                (what, !self.times.as_ref().is_some_and(EventTimes::has_taken))
+            }
             LineError::Refused(error) => (self.refused(error)?, false),
         };
         if is_fatal || !self.reading.skip_bad {
@@ -447,9 +470,8 @@ impl<'a, F: Fed> Stream<'a, F> {
         number: u64,
     ) -> std::result::Result<Line<'b>, LineError> {
         let malformed = LineError::Malformed;
-        let numbers = [0.0; MOST_NUMBERS];
-        let mut line =
-            Line { whole, number, key: Cow::default(), time: None, weight: None, numbers };
+        let (key, numbers) = (Cow::default(), [0.0; MOST_NUMBERS]);
+        let mut line = Line { whole, number, key, time: None, form: None, weight: None, numbers };
         let columns = self.columns.borrow();
         let mut rest = whole;
         let mut time = None;
@@ -474,8 +496,7 @@ impl<'a, F: Fed> Stream<'a, F> {
                 Some(time) => time,
                 None => times.in_part(path, rest, &self.parts, &columns)?,
             };
-            // Last, because it counts for the lines after this one.
-            line.time = Some(times.take((path, number), read).map_err(malformed)?);
+            (line.time, line.form) = (Some(read.0), Some(read.1));
         }
         Ok(line)
     }

@@ -211,3 +211,27 @@ fn at_least_once_prints_the_same_lines_of_events_in_the_same_order() {
     );
     assert_eq!(other.stderr, usual.stderr);
 }
+
+#[test]
+fn a_time_that_the_filter_refuses_is_no_latest_time_for_the_steps_after_it() {
+    let lines = b"2050-01-01T00:00:00Z\ta\n2020-01-01T00:00:00Z\tb\n2024-01-01T00:00:00Z\tc\n\
+                  2020-01-01T00:00:01Z\tb\n";
+    let place = Place::new();
+    let file = place.file("lines", lines);
+    let (state, output) = (place.at("state"), place.at("output"));
+    let (least, exact) = (place.at("least"), place.at("exact"));
+    let arguments =
+        ["dedup", "--window", "1h", "--event-time", "--max-step", "1h", "--skip-bad", &file];
+    for more in [
+        &[][..],
+        &["--state", &state],
+        &["--state", &least, "--at-least-once"],
+        &["--state", &exact, "--output", &output],
+    ] {
+        let run = run(&[&arguments[..], more].concat(), b"");
+        assert_eq!(run.code, Some(0), "{more:?}: {run:?}");
+        let printed = std::fs::read_to_string(&output).unwrap_or_default() + run.text();
+        assert_eq!(printed, "2020-01-01T00:00:00Z\tb\n", "{more:?}: {run:?}");
+        assert!(run.stderr.contains("lines skipped: 2"), "{more:?}: {run:?}");
+    }
+}

@@ -21,7 +21,7 @@ mod stamps;
 mod target;
 
 use super::counts::Counts;
-use super::line::{LineError, Skipped};
+use super::line::{Line, LineError, Skipped};
 use super::run::{Ended, Run};
 use super::stream::Stream;
 use crate::args::Dedup;
@@ -67,6 +67,42 @@ struct Piece<'p> {
     header: Option<Vec<u8>>,
 }
 
+/// A batch of the lines of a piece, and what follows from its answers if it is recorded.
+struct Attempt<'f> {
+    batch: Batch<'f>,
+    counts: Counts,
+    /// The new lines.
+    new: Vec<u8>,
+    /// What ends a line.
+    end: u8,
+}
+
+impl Attempt<'_> {
+    /// Checks a line; returns it unless the filter refuses it.
+    fn check<'b>(
+        &mut self,
+        stream: &Stream<'_, Filter<Any>>,
+        line: Line<'b>,
+        of: &Lines<'_>,
+        run: &mut Run,
+    ) -> Result<Option<Line<'b>>> {
+        match self.batch.check_and_insert_entry(&line.entry()) {
+            Ok(checked) => {
+                stream.accept(&line);
+                self.counts.late += u64::from(checked.is_too_late());
+                if self.counts.prints(checked.is_present()) {
+                    self.new.extend([line.whole, &[self.end]].concat());
+                }
+                Ok(Some(line))
+            }
+            Err(error) => {
+                stream.judge(LineError::Refused(error), of, line.number, run)?;
+                Ok(None)
+            }
+        }
+    }
+}
+
 /// Refuses arguments that cannot be processed exactly once. Nothing has been touched then.
 pub fn check(arguments: &Dedup) -> Result<()> {
     let (Some(output), Some(state)) = (&arguments.output, &arguments.state) else { return Ok(()) };
@@ -104,7 +140,7 @@ fn begin(
     Ok(batch.commit()?)
 }
 
-impl ExactlyOnce<'_> {
+impl<'a> ExactlyOnce<'a> {
     /// Reads the files and writes the new lines to the output.
     pub fn run(&mut self, output: &Path, state: &Path) -> Result<Ended> {
         let _locked = target::lock_state(state)?;
@@ -281,40 +317,33 @@ impl ExactlyOnce<'_> {
     fn record(&mut self, piece: &Piece<'_>, target: &mut Target<'_>, run: &mut Run) -> Result<()> {
         let of = Lines { path: piece.path, begins_file: false, lines: Vec::new() };
         let recorded = run.place();
-        let mut lines = Vec::with_capacity(piece.lines.len());
-        for (number, whole) in &piece.lines {
-            if !run.take(piece.path, *number) {
-                // None of the piece is recorded.
-                run.set_back(recorded);
-                return Ok(());
-            }
-            lines.extend(self.stream.line(&of, whole, *number, run)?);
-        }
         let end = self.arguments.reading.delimiter();
+        let (mut lines, mut unread) = (Vec::with_capacity(piece.lines.len()), piece.lines.iter());
         loop {
-            let mut batch = Batch::new(self.call());
-            let (mut new, mut refused) = (Vec::new(), Vec::new());
-            let mut counts = self.counts.clone();
+            let (batch, counts) = (Batch::new(self.call()), self.counts.clone());
+            let mut attempt = Attempt { batch, counts, new: Vec::new(), end };
             let begins = target.trail.offset() == 0 && !self.arguments.omit_header;
             if let Some(header) = piece.header.as_ref().filter(|_| begins) {
-                new.extend([&header[..], &[end]].concat());
+                attempt.new.extend([&header[..], &[end]].concat());
             }
-            for line in &lines {
-                match batch.check_and_insert_entry(&line.entry()) {
-                    Ok(checked) => {
-                        counts.late += u64::from(checked.is_too_late());
-                        if counts.prints(checked.is_present()) {
-                            new.extend([line.whole, &[end]].concat());
-                        }
-                    }
-                    Err(error) => {
-                        self.stream.judge(LineError::Refused(error), &of, line.number, run)?;
-                        refused.push(line.number);
-                    }
+            // Those that are refused are counted then; if the batch conflicts, they are not asked
+            // about again.
+            let mut accepted = Vec::with_capacity(piece.lines.len());
+            for line in lines {
+                accepted.extend(attempt.check(self.stream, line, &of, run)?);
+            }
+            // Each line once: whether its time is refused depends on the lines before it.
+            for (number, whole) in unread.by_ref() {
+                if !run.take(piece.path, *number) {
+                    // None of the piece is recorded.
+                    run.set_back(recorded);
+                    return Ok(());
                 }
+                let Some(line) = self.stream.line(&of, whole, *number, run)? else { continue };
+                accepted.extend(attempt.check(self.stream, line, &of, run)?);
             }
-            // They are counted now; if the batch conflicts, they are not asked about again.
-            lines.retain(|line| !refused.contains(&line.number));
+            lines = accepted;
+            let Attempt { mut batch, counts, new, .. } = attempt;
             let end = target.write(&new)?;
             positions::set_entry(&mut batch, piece.slot, &piece.entry)?;
             positions::set_output(&mut batch, target.identity, &end)?;
@@ -332,7 +361,7 @@ impl ExactlyOnce<'_> {
         }
     }
 
-    fn call(&self) -> Call<'_> {
+    fn call(&self) -> Call<'a> {
         let call = self.filter.call().since(self.arguments.since.into());
         match self.arguments.reading.durability {
             Some(durability) => call.durability(durability),
