@@ -8,8 +8,10 @@
 
 use crate::descriptor;
 use crate::failure::{Failure, Result};
+use rustix::process::{getpid, getsid};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
-use signal_hook::iterator::Signals;
+use signal_hook::iterator::exfiltrator::WithRawSiginfo;
+use signal_hook::iterator::{Signals, SignalsInfo};
 use signal_hook::low_level;
 use std::fs;
 use std::io::{PipeReader, pipe};
@@ -24,10 +26,18 @@ use std::time::{Duration, Instant};
 /// signal the process and its group.
 const REPEATED: Duration = Duration::from_millis(200);
 
+/// The code of a signal that no process has sent, but the kernel, such as that of Ctrl-C.
+#[cfg(target_os = "linux")]
+const OF_KERNEL: Option<i32> = Some(0x80);
+#[cfg(not(target_os = "linux"))]
+const OF_KERNEL: Option<i32> = None;
+
 /// Indicates whether a signal has asked the command to stop.
 pub struct Stop {
     /// The signal; 0 before the first.
     signal: Arc<AtomicI32>,
+    /// Whether the kernel has sent it.
+    of_kernel: Arc<AtomicBool>,
     /// The read end of a pipe. The first signal closes the write end, which makes this end
     /// readable.
     wake: Option<PipeReader>,
@@ -36,20 +46,24 @@ pub struct Stop {
 impl Stop {
     /// Leaves the handling of signals unchanged.
     pub fn never() -> Self {
-        Self { signal: Arc::default(), wake: None }
+        Self { signal: Arc::default(), of_kernel: Arc::default(), wake: None }
     }
 
     /// Listens for signals from now on, to the end of the process.
     pub fn on_signals() -> Result<Self> {
         let signal = Arc::new(AtomicI32::new(0));
         let (wake, waker) = pipe().map_err(cannot_listen)?;
-        let mut signals = listen()?;
-        let first = signal.clone();
+        let mut signals = SignalsInfo::<WithRawSiginfo>::new(heeded()).map_err(cannot_listen)?;
+        let of_kernel = Arc::new(AtomicBool::new(false));
+        let (first, from) = (signal.clone(), of_kernel.clone());
         let listen = move || {
             let mut waker = Some(waker);
             let mut began = Instant::now();
-            for signal in signals.forever() {
+            for info in signals.forever() {
+                let signal = info.si_signo;
                 if waker.take().is_some() {
+                    // Ordered by the Release below.
+                    from.store(OF_KERNEL == Some(info.si_code), Ordering::Relaxed);
                     // Release; partner: the Acquire in `signal`. (The first signal also drops the
                     // write end of the pipe.)
                     first.store(signal, Ordering::Release);
@@ -60,13 +74,22 @@ impl Stop {
             }
         };
         thread::Builder::new().name("signals".to_owned()).spawn(listen).map_err(cannot_listen)?;
-        Ok(Self { signal, wake: Some(wake) })
+        Ok(Self { signal, of_kernel, wake: Some(wake) })
     }
 
     /// Returns the signal that has asked the command to stop, if there was one.
     pub fn signal(&self) -> Option<i32> {
         // Acquire; partner: the Release in `on_signals`.
         Some(self.signal.load(Ordering::Acquire)).filter(|signal| *signal != 0)
+    }
+
+    /// Returns whether the signal was sent to all processes of the terminal's foreground group, of
+    /// which this one is one: children in it have received it as well.
+    pub fn is_of_terminal(&self) -> bool {
+        // When a connection ends, the kernel tells the leader of the session alone.
+        let is_alone = self.signal() == Some(SIGHUP) && getsid(None) == Ok(getpid());
+        // Ordered by the Acquire in `signal`.
+        self.of_kernel.load(Ordering::Relaxed) && !is_alone
     }
 
     /// Sleeps for this time, or until the first signal.
@@ -90,10 +113,12 @@ impl Stop {
 
 /// Listens for the signals that ask a command to stop, except those that were ignored at the start.
 pub fn listen() -> Result<Signals> {
+    Signals::new(heeded()).map_err(cannot_listen)
+}
+
+fn heeded() -> impl Iterator<Item = i32> {
     let ignored = ignored();
-    let heeded = [SIGINT, SIGTERM, SIGHUP].into_iter();
-    let heeded = heeded.filter(|signal| ignored & (1 << (signal - 1)) == 0);
-    Signals::new(heeded).map_err(cannot_listen)
+    [SIGINT, SIGTERM, SIGHUP].into_iter().filter(move |signal| ignored & (1 << (signal - 1)) == 0)
 }
 
 fn cannot_listen(error: std::io::Error) -> Failure {

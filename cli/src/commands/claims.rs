@@ -8,7 +8,7 @@ use crate::formatting;
 use crate::output::{Output, object};
 use crate::stop::{Stop, keep_exit_statuses};
 use ebbtide::{Any, Claim, Filter, Lease, Options, Reader, Timestamp};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, getpgid, getpgrp, kill_process};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitCode, ExitStatus};
@@ -42,7 +42,8 @@ pub fn run(arguments: &RunOnce) -> Result<ExitCode> {
     closed.map(|()| code)
 }
 
-/// Runs the command of a key that was claimed. Passes signals that ask it to stop on to it.
+/// Runs the command of a key that was claimed. Passes signals that ask it to stop on to it, unless
+/// the terminal has sent them to it as well.
 fn work(arguments: &RunOnce, lease: &Lease<'_>, stop: &Stop) -> Result<ExitCode> {
     let [name, rest @ ..] = &*arguments.command else { return Ok(ExitCode::SUCCESS) };
     keep_exit_statuses()?;
@@ -75,8 +76,12 @@ fn wait(child: &mut Child, length: Duration, lease: &Lease<'_>, stop: &Stop) -> 
         match (stop.signal().and_then(Signal::from_named_raw), signalled) {
             (Some(signal), false) => {
                 let pid = Pid::from_child(child);
-                // It may have ended by now.
-                let _ = kill_process(pid, signal);
+                // Twice would be a second request. (One in a group of its own got none.)
+                let has_it = stop.is_of_terminal() && getpgid(Some(pid)) == Ok(getpgrp());
+                if !has_it {
+                    // It may have ended by now.
+                    let _ = kill_process(pid, signal);
+                }
                 signalled = true;
             }
             (Some(_), true) => std::thread::sleep(CHECK),

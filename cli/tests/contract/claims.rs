@@ -2,7 +2,8 @@
 
 use crate::support::{Place, ok, refused, run, signal, start};
 use std::fs;
-use std::process::Command;
+use std::io::Write;
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -126,6 +127,35 @@ fn a_signal_reaches_the_command_and_the_key_is_free_again() {
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(15));
     assert_eq!(fs::read_to_string(&begun).expect("a file"), "ended\n");
     assert_eq!(under(&dir, "a", "exit 0").code, Some(0));
+}
+
+/// Ctrl-C in a terminal, which `script` makes.
+#[test]
+fn a_signal_of_the_terminal_reaches_the_command_once() {
+    if Command::new("script").arg("--version").output().is_err() {
+        eprintln!("skipped: there is no command `script`");
+        return;
+    }
+    let (place, dir) = made();
+    let (begun, ends) = (place.at("begun"), place.at("ends"));
+    // A shell runs a trap when the command before it has ended: two signals are two lines.
+    let script = format!(
+        "trap 'echo INT >> {ends}' INT; echo yes > {begun}; for i in 1 2 3 4 5 6 7 8 9 10; \
+         do sleep 0.05; done; while [ ! -s {ends} ]; do sleep 0.02; done; \
+         for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.05; done; exit 9"
+    );
+    let file = place.file("script", script.as_bytes());
+    let program = env!("CARGO_BIN_EXE_ebbtide");
+    let under = format!("exec {program} run --claim a {dir} -- sh {file}");
+    let mut terminal = Command::new("script");
+    terminal.args(["-qec", &under, "/dev/null"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = terminal.spawn().expect("a terminal");
+    await_content(&begun, "yes\n");
+    let stdin = child.stdin.as_mut().expect("a pipe");
+    stdin.write_all(b"\x03").expect("Ctrl-C");
+    stdin.flush().expect("Ctrl-C");
+    assert!(!child.wait_with_output().expect("its end").status.success());
+    assert_eq!(fs::read_to_string(&ends).expect("a file"), "INT\n");
 }
 
 #[test]
