@@ -16,6 +16,7 @@ use crate::input;
 use crate::kind_options::{FPR, KIND_OF_WINDOWS};
 use crate::option_names::option;
 use crate::output::Output;
+use ebbtide::units::shown;
 use ebbtide::{Any, Checked, Error, Filter, Options, Parameters};
 use rustix::fs::FileType;
 use std::path::{Path, PathBuf};
@@ -42,7 +43,23 @@ pub fn dedup(arguments: &Dedup) -> Result<()> {
         let filter = InMemory::new(&spec.ok_or_else(no_window)?, arguments)?;
         return feed_in_memory(&filter, arguments)?.finish();
     };
-    let mut options = arguments.reading.options();
+    if arguments.output.is_none() {
+        input::check(&arguments.origin(), &arguments.reading, true)?;
+    }
+    place::check(dir)?;
+    let filter = remembered(dir, spec, arguments)?;
+    warn_if_ahead(filter.clock_lead());
+    let ended = feed(&filter, dir, arguments)?;
+    closing::close(&filter)?;
+    ended.finish()
+}
+
+/// Returns the options with which the filter is opened, except how much log it keeps.
+fn options(arguments: &Dedup) -> Options {
+    let mut options = Options::new();
+    if let Some(place) = &arguments.reading.image {
+        options = options.image(place.clone());
+    }
     if let Some(hash) = arguments.hash {
         options = options.key_hash(hash.into());
     }
@@ -58,15 +75,7 @@ pub fn dedup(arguments: &Dedup) -> Result<()> {
     if let Some(durability) = arguments.reading.durability {
         options = options.durability(durability);
     }
-    if arguments.output.is_none() {
-        input::check(&arguments.origin(), &arguments.reading, true)?;
-    }
-    place::check(dir)?;
-    let filter = remembered(dir, spec, options)?;
-    warn_if_ahead(filter.clock_lead());
-    let ended = feed(&filter, dir, arguments)?;
-    closing::close(&filter)?;
-    ended.finish()
+    options
 }
 
 /// Returns the requested filter; `None` if the options leave that to an existing one.
@@ -93,14 +102,54 @@ fn spec(arguments: &Dedup) -> Result<Option<Any>> {
 }
 
 /// Opens the filter of earlier runs, or creates it.
-fn remembered(dir: &Path, spec: Option<Any>, options: Options) -> Result<Filter<Any>> {
-    let Some(spec) = spec else {
-        return Filter::open(dir, options).map_err(|error| match error {
-            Error::NotAFilter { .. } => no_window(),
-            other => other.into(),
-        });
+fn remembered(dir: &Path, spec: Option<Any>, arguments: &Dedup) -> Result<Filter<Any>> {
+    let options = options(arguments);
+    let keep = arguments.reading.keep_log;
+    let keeping = keep.map_or_else(|| options.clone(), |keep| options.clone().keep_log(keep));
+    let opened = match (Filter::open(dir, options.clone()), spec) {
+        (Err(Error::NotAFilter { .. }), None) => return Err(no_window()),
+        (Err(Error::NotAFilter { .. }), Some(spec)) => {
+            match Filter::create(dir, spec, keeping.clone()) {
+                // Another process was faster.
+                Err(Error::Exists { .. }) => Filter::open(dir, options),
+                created => return created.map_err(by_option),
+            }
+        }
+        (opened, _) => opened,
     };
-    Filter::open_or_create(dir, spec, options).map_err(by_option)
+    let filter = opened.map_err(by_option)?;
+    check_same(&filter, dir, arguments)?;
+    if keep.is_none() {
+        return Ok(filter);
+    }
+    // Only now: a filter that is refused keeps its log.
+    let again = Filter::open(dir, keeping)?;
+    closing::close(&filter)?;
+    Ok(again)
+}
+
+/// Checks that an existing filter has what is given: what is not given is the filter's.
+fn check_same(filter: &Filter<Any>, dir: &Path, arguments: &Dedup) -> Result<()> {
+    let differs = |name: &str, wanted: String, found: &str| {
+        let [expected, found] = [&*wanted, found].map(|value| shown(name, value));
+        Err(differing(dir, name, &expected, &found))
+    };
+    let (kind, all) = (filter.kind(), filter.parameters());
+    if let Some(wanted) = arguments.kind.as_ref().filter(|&wanted| wanted != kind) {
+        return differs("kind", wanted.clone(), kind);
+    }
+    let given = [
+        ("fpr", arguments.fpr.map(|fpr| fpr.to_string())),
+        ("window", arguments.window.map(|window| window.as_micros().to_string())),
+        ("window-items", arguments.last.map(|last| last.to_string())),
+    ];
+    for (name, wanted) in given {
+        let found = all.get(name).unwrap_or("nothing");
+        if let Some(wanted) = wanted.filter(|wanted| wanted != found) {
+            return differs(name, wanted, found);
+        }
+    }
+    Ok(())
 }
 
 /// Converts an error, with the option of this command in place of the parameter in which the filter
@@ -108,15 +157,19 @@ fn remembered(dir: &Path, spec: Option<Any>, options: Options) -> Result<Filter<
 fn by_option(error: Error) -> Failure {
     match error {
         Error::Mismatch { path, what, expected, found } => {
-            let option = option(&what).unwrap_or(what);
-            let path = path.display();
-            Failure::Error(format!(
-                "{path}: expected {option} {expected}, found {found}; leave {option} out, or use \
-                 another directory"
-            ))
+            differing(&path, &what, &expected, &found)
         }
         other => other.into(),
     }
+}
+
+fn differing(path: &Path, what: &str, expected: &str, found: &str) -> Failure {
+    let option = option(what).unwrap_or_else(|| what.to_owned());
+    let path = path.display();
+    Failure::Error(format!(
+        "{path}: expected {option} {expected}, found {found}; leave {option} out, or use another \
+         directory"
+    ))
 }
 
 fn no_window() -> Failure {

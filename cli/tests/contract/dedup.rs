@@ -353,3 +353,39 @@ fn a_run_that_cannot_begin_leaves_no_state() {
         assert!(!std::path::Path::new(&state).exists(), "{more:?}");
     }
 }
+
+#[test]
+fn what_is_not_given_is_that_of_the_filter_of_earlier_runs() {
+    let place = Place::new();
+    let dir = place.at("state");
+    ok(&["create", &dir, "--kind", "timing", "--last", "100", "--fpr", "1e-5"], b"");
+    let dedup = ["dedup", "--state", &dir];
+    for (number, given) in [
+        &[][..],
+        &["--last", "100"],
+        &["--last", "100", "--fpr", "0.00001"],
+        &["--last", "100", "--kind", "timing"],
+        &["--last", "100", "--keep-log", "1h"],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let line = format!("{number}\n");
+        assert_eq!(ok(&[&dedup[..], given].concat(), line.as_bytes()).text(), line, "{given:?}");
+        assert_eq!(ok(&[&dedup[..], given].concat(), line.as_bytes()).text(), "", "{given:?}");
+    }
+    for (given, expected) in [
+        (&["--last", "99"][..], "expected --last 99, found 100; leave --last out"),
+        (&["--window", "1h"], "expected --window 1h, found nothing; leave --window out"),
+        (&["--last", "100", "--fpr", "0.001"], "expected --fpr 0.001, found 0.00001; leave --fpr"),
+        (
+            &["--last", "100", "--kind", "fingerprint"],
+            "expected --kind fingerprint, found timing; leave --kind out",
+        ),
+    ] {
+        let sentence = refused(&[&dedup[..], given].concat(), b"a\n");
+        assert!(sentence.contains(expected), "{sentence}");
+    }
+    let stat = ok(&["stat", &dir, "--json"], b"").json().remove(0);
+    assert_eq!(stat["keep_log"].as_str(), Some("3600s"), "{stat}");
+}
