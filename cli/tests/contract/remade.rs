@@ -1,6 +1,8 @@
 //! `alter`, `merge` and `split`.
 
 use crate::support::{Place, ok, refused, run};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
 
 /// Returns which of these keys are in a filter.
 fn present(dir: &str, keys: std::ops::Range<u64>) -> Vec<u64> {
@@ -84,4 +86,24 @@ fn a_log_that_does_not_begin_with_the_filter_is_refused_unless_that_may_be() {
     assert!(refused(&["alter", &dir, &new, "--last", "5000"], b"").contains("--forget"));
     ok(&["alter", &dir, &new, "--last", "5000", "--forget"], b"");
     assert!(present(&new, 1790..1800).len() == 10);
+}
+
+#[test]
+fn a_directory_that_stands_keeps_its_mode_and_a_link_is_refused_before_the_work() {
+    let place = Place::new();
+    let [dir, new, link] = ["seen", "new", "link"].map(|name| place.at(name));
+    ok(&["create", &dir, "--last", "100", "--keep-log", "1h"], b"");
+    fs::create_dir(&new).expect("a directory");
+    symlink(&new, &link).expect("a link");
+    let sentence = refused(&["alter", &dir, &link, "--last", "200"], b"");
+    assert!(sentence.contains("could not replace a link"), "{sentence}");
+    assert_eq!(fs::read_dir(place.at("")).expect("a directory").count(), 3, "nothing is left");
+    for mode in [0o700, 0o750, 0o2770] {
+        fs::set_permissions(&new, Permissions::from_mode(mode)).expect("its mode");
+        ok(&["alter", &dir, &new, "--last", "200"], b"");
+        let found = fs::metadata(&new).expect("a directory").permissions().mode();
+        assert_eq!(found & 0o7777, mode, "{found:o}");
+        assert_eq!(run(&["verify", &new], b"").code, Some(0));
+        fs::remove_dir_all(&new).and_then(|()| fs::create_dir(&new)).expect("an empty one");
+    }
 }

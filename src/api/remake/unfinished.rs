@@ -6,9 +6,9 @@ use crate::locks::holder_names::locked;
 use crate::media::Media;
 use crate::options::Options;
 use std::ffi::OsString;
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File, Metadata, TryLockError};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
 /// A directory beside the one that it will become, which nobody else fills or removes meanwhile.
@@ -23,13 +23,14 @@ pub(super) struct Unfinished {
 
 impl Unfinished {
     /// Makes an empty directory, which becomes `dir` at the end. What a dead process left there is
-    /// removed.
+    /// removed. An empty `dir` gives it its owner and permissions.
     ///
     /// # Errors
-    /// [`Error::Exists`], [`Error::Locked`] while another one fills it, [`Error::Parameter`],
-    /// [`Error::Io`].
+    /// [`Error::Exists`], [`Error::Locked`] while another one fills it, [`Error::Parameter`] for a
+    /// path that no directory can be moved to, [`Error::Io`].
     pub(super) fn begin(dir: &Path, options: &Options) -> Result<Self> {
         check_vacant(dir)?;
+        let standing = check_replaceable(dir)?;
         let Some(of) = dir.file_name() else {
             let expected = "a path that ends in a name";
             return Err(Error::parameter("directory", expected, dir.display()));
@@ -47,6 +48,9 @@ impl Unfinished {
                 // Of a process that died, and with its mode.
                 fs::remove_dir_all(&path).map_err(Error::io("remove", &path))?;
                 continue;
+            }
+            if let Some(standing) = &standing {
+                inherit(&path, &held, standing)?;
             }
             let is_finished = false;
             let own = Self { path, dir: dir.to_path_buf(), _held: held, is_finished };
@@ -68,8 +72,7 @@ impl Unfinished {
         fs::rename(&self.path, &self.dir).map_err(Error::io("rename", &self.path))?;
         // From now on somebody else may make another one under that name.
         self.is_finished = true;
-        let parent = self.dir.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let parent = parent.unwrap_or(Path::new("."));
+        let parent = parent(&self.dir);
         let synced = File::open(parent).and_then(|parent| parent.sync_all());
         synced.map_err(Error::io("sync", parent))
     }
@@ -92,6 +95,37 @@ fn check_vacant(dir: &Path) -> Result<()> {
             Some(_) => Err(Error::Exists { path: dir.to_path_buf() }),
         },
     }
+}
+
+fn parent(dir: &Path) -> &Path {
+    dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Refuses what no directory can be moved to. Returns what is there.
+fn check_replaceable(dir: &Path) -> Result<Option<Metadata>> {
+    let found = match fs::symlink_metadata(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        found => found.map_err(Error::io("examine", dir))?,
+    };
+    let refuse = |expected: &str| Err(Error::parameter("directory", expected, dir.display()));
+    if found.is_symlink() {
+        return refuse("the directory itself, because the new one could not replace a link to it");
+    }
+    let above = fs::metadata(parent(dir)).map_err(Error::io("examine", parent(dir)))?;
+    if found.dev() != above.dev() {
+        return refuse("a directory within the mounted one, which could not be replaced");
+    }
+    Ok(Some(found))
+}
+
+/// Gives a new directory the owner and the permissions of the one that it will replace.
+fn inherit(path: &Path, held: &File, standing: &Metadata) -> Result<()> {
+    let own = held.metadata().map_err(Error::io("examine", path))?;
+    if (own.uid(), own.gid()) != (standing.uid(), standing.gid()) {
+        let given = fchown(held, Some(standing.uid()), Some(standing.gid()));
+        given.map_err(Error::io("give its owner to", path))?;
+    }
+    held.set_permissions(standing.permissions()).map_err(Error::io("give its mode to", path))
 }
 
 /// Locks a directory; `None` if another one has its name by now, or none.
