@@ -50,8 +50,10 @@ pub(crate) fn check(media: &dyn Media, meta: &Meta, options: &Options) -> Result
     if let Some(downtime) = options.downtime.filter(|&downtime| downtime != meta.downtime) {
         return refuse("downtime", downtime.to_string(), meta.downtime.to_string());
     }
-    let has = Duration::from_micros(meta.max_lead);
-    if let Some(lead) = options.max_lead.filter(|&lead| lead != has) {
+    // A filter has whole microseconds.
+    let has = u128::from(meta.max_lead);
+    if let Some(lead) = options.max_lead.filter(|lead| lead.as_micros() != has) {
+        let has = Duration::from_micros(meta.max_lead);
         return refuse("max-lead", shown(lead), shown(has));
     }
     if let (Some(mode), Some(has)) = (options.mode, media.mode().ok().flatten()) {

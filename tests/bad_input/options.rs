@@ -2,8 +2,8 @@
 
 use super::states::{kinds, options, place};
 use ebbtide::{
-    Age, Any, Clock, Downtime, Durability, Error, Filter, KeyHash, Options, Parameters, Reader,
-    Timestamp, Within, inspect,
+    Age, Any, Clock, Downtime, Durability, Error, Filter, KeyHash, Options, Parameters,
+    Reader, Timestamp, Within, inspect,
 };
 use std::time::Duration;
 
@@ -59,6 +59,7 @@ fn filters_with_options_at_their_bounds_open_again() {
         Options::new().durability(Durability::Interval(Duration::from_secs(86_400))),
         Options::new().max_lead(Duration::ZERO),
         Options::new().max_lead(Duration::from_micros(u64::MAX)),
+        Options::new().max_lead(Duration::from_nanos(1_500_999)),
         Options::new().checkpoint_bytes(0),
         Options::new().checkpoint_bytes(u64::MAX),
         Options::new().hash_seed(u64::MAX),
