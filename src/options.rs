@@ -137,15 +137,24 @@ pub enum Keep {
     Nothing,
     /// At least the operations of this time: by a clock that runs evenly while the machine does, so
     /// that setting the wall clock ahead removes nothing, and by the wall clock from one start of
-    /// the machine to the next.
+    /// the machine to the next. Parts of a second are rounded up.
     For(Duration),
     /// At most this many bytes of log and snapshots.
     Bytes(u64),
 }
 
+impl Keep {
+    /// Returns it in whole seconds, which is what a filter stores: a part of one is one more.
+    pub(crate) fn in_seconds(self) -> Self {
+        let Self::For(time) = self else { return self };
+        let more = u64::from(time.subsec_nanos() > 0);
+        Self::For(Duration::from_secs(time.as_secs().saturating_add(more)))
+    }
+}
+
 impl fmt::Display for Keep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
+        match self.in_seconds() {
             Self::Nothing => f.write_str("nothing"),
             Self::For(time) => write!(f, "{}s", time.as_secs()),
             Self::Bytes(bytes) => write!(f, "{bytes}"),
@@ -406,7 +415,7 @@ impl Options {
     /// oldest first, before any operation fails.
     #[must_use]
     pub fn keep_log(mut self, keep: Keep) -> Self {
-        self.keep_log = Some(keep);
+        self.keep_log = Some(keep.in_seconds());
         self
     }
 

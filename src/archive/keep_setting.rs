@@ -19,7 +19,7 @@ const BYTES_MAX: u64 = 4096;
 /// Encodes the file's bytes.
 #[must_use]
 pub fn encode(keep: Keep) -> Vec<u8> {
-    let value = match keep {
+    let value = match keep.in_seconds() {
         Keep::Nothing => "nothing".to_owned(),
         Keep::For(time) => format!("seconds {}", time.as_secs()),
         Keep::Bytes(bytes) => format!("bytes {bytes}"),

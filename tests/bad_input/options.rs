@@ -2,9 +2,10 @@
 
 use super::states::{kinds, options, place};
 use ebbtide::{
-    Age, Any, Clock, Downtime, Durability, Error, Filter, KeyHash, Options, Parameters,
+    Age, Any, Clock, Downtime, Durability, Error, Filter, Keep, KeyHash, Options, Parameters,
     Reader, Timestamp, Within, inspect,
 };
+use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 fn parameters() -> Parameters {
@@ -60,6 +61,8 @@ fn filters_with_options_at_their_bounds_open_again() {
         Options::new().max_lead(Duration::ZERO),
         Options::new().max_lead(Duration::from_micros(u64::MAX)),
         Options::new().max_lead(Duration::from_nanos(1_500_999)),
+        Options::new().keep_log(Keep::For(Duration::from_millis(500))),
+        Options::new().keep_log(Keep::For(Duration::MAX)),
         Options::new().checkpoint_bytes(0),
         Options::new().checkpoint_bytes(u64::MAX),
         Options::new().hash_seed(u64::MAX),
@@ -223,5 +226,24 @@ fn options_of_a_handle_are_no_mismatch() {
     ] {
         let filter = Filter::open_or_create(&home, spec(), options).expect("the filter");
         filter.close().expect("a clean end");
+    }
+}
+
+#[test]
+fn a_part_of_a_second_of_kept_log_is_stored_as_a_second_once() {
+    let place = place();
+    let home = place.path().join("filter");
+    let keeping = |millis| options().keep_log(Keep::For(Duration::from_millis(millis)));
+    let spec = Any::new("bloom", parameters());
+    Filter::create(&home, spec, keeping(500)).and_then(|filter| filter.close()).expect("a filter");
+    let written = || std::fs::metadata(home.join("keep")).expect("a file").ino();
+    let before = written();
+    for (millis, seconds, is_same) in [(500, 1, true), (1000, 1, true), (1001, 2, false)] {
+        let filter: Filter = Filter::open(&home, keeping(millis)).expect("a filter");
+        let keeps = filter.stat().expect("figures").keep_log;
+        assert_eq!(keeps, Keep::For(Duration::from_secs(seconds)), "{millis} ms");
+        assert_eq!(keeps.to_string(), Keep::For(Duration::from_millis(millis)).to_string());
+        assert_eq!(written() == before, is_same, "{millis} ms");
+        filter.close().expect("closed");
     }
 }
