@@ -327,7 +327,8 @@ fn verify_log(
 /// # Errors
 /// [`Error::NotAFilter`], [`Error::Locked`], [`Error::Damaged`], [`Error::Exists`], [`Error::Io`].
 pub fn restore(from: impl AsRef<Path>, dir: impl AsRef<Path>) -> Result<()> {
-    let (from, to) = (Disk::new(from.as_ref()), Disk::new(dir.as_ref()));
+    let from = Disk::new(from.as_ref());
+    let to = Disk::for_copy_of(dir.as_ref(), &from);
     let second = Second(&from);
     match restore_from(&from, &to) {
         Err(error)
@@ -432,7 +433,8 @@ pub struct Salvaged {
 /// which the second copy is sound, so that [`restore`] loses nothing; [`Error::NotAFilter`],
 /// [`Error::Locked`], [`Error::Exists`], [`Error::Version`], [`Error::Io`].
 pub fn salvage(from: impl AsRef<Path>, dir: impl AsRef<Path>) -> Result<Option<Salvaged>> {
-    salvage_on(&Disk::new(from.as_ref()), &Disk::new(dir.as_ref()))
+    let from = Disk::new(from.as_ref());
+    salvage_on(&from, &Disk::for_copy_of(dir.as_ref(), &from))
 }
 
 /// As [`salvage()`], on media provided by the caller.

@@ -31,7 +31,8 @@ pub struct Restored {
 /// [`Error::NotKept`] if the log does not have the moment; [`Error::NotAFilter`],
 /// [`Error::Locked`], [`Error::Damaged`], [`Error::Exists`], [`Error::Io`].
 pub fn restore_at(from: impl AsRef<Path>, at: At, dir: impl AsRef<Path>) -> Result<Restored> {
-    restore_at_on(&Disk::new(from.as_ref()), at, &Disk::new(dir.as_ref()))
+    let from = Disk::new(from.as_ref());
+    restore_at_on(&from, at, &Disk::for_copy_of(dir.as_ref(), &from))
 }
 
 /// As [`restore_at`], on media provided by the caller.

@@ -101,7 +101,7 @@ impl<K> Filter<K> {
     /// (perhaps a backup that was killed: then remove them), [`Error::Locked`],
     /// [`Error::Poisoned`], [`Error::Io`]. On failure only the file `lock` is left behind.
     pub fn backup(&self, dir: impl AsRef<Path>) -> Result<()> {
-        self.backup_on(&Disk::new(dir.as_ref()))
+        self.backup_on(&Disk::for_copy_of(dir.as_ref(), &*self.engine().shared.media))
     }
 
     /// As [`Filter::backup`], to a medium provided by the caller.

@@ -66,6 +66,16 @@ impl Disk {
         Self { directory: Arc::new(Directory::new(path.into(), Some(mode | 0o600))), image: None }
     }
 
+    /// Opens the directory at `path` for a copy of a filter, whose files get the permissions that
+    /// those of the filter have.
+    pub(crate) fn for_copy_of(path: &Path, of: &dyn Media) -> Self {
+        // Without `meta` there is no filter, and no copy of it.
+        match of.mode() {
+            Ok(Some(mode)) => Self::with_mode(path, mode),
+            _ => Self::new(path),
+        }
+    }
+
     /// Returns it with a place for the banks of a new image; see
     /// [`Options::image`](crate::Options::image) for the default.
     #[must_use]

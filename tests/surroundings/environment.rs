@@ -5,7 +5,8 @@
 //!
 //! Tests that need root, or a missing tool, report that they were skipped.
 
-use ebbtide::{Any, Clock, Durability, Error, Filter, Options, Parameters, Reader, inspect};
+use ebbtide::history::At;
+use ebbtide::{Any, Clock, Durability, Error, Filter, Keep, Options, Parameters, Reader, inspect};
 use ebbtide_testkit::child;
 use ebbtide_testkit::mount::{mounted, run};
 use std::collections::BTreeMap;
@@ -380,6 +381,33 @@ fn modes(dir: &Path) -> BTreeMap<String, u32> {
     let mode = |path: &Path| fs::metadata(path).expect("it is there").mode() & 0o7777;
     let files = names(dir).into_iter().map(|name| (name.clone(), mode(&dir.join(name))));
     files.chain([(".".to_owned(), mode(dir))]).collect()
+}
+
+#[test]
+fn copies_of_a_filter_have_its_mode() {
+    let (home, dir) = home();
+    let at = |name: &str| home.path().join(name);
+    let options = options().mode(0o660).keep_log(Keep::Bytes(1 << 20));
+    let filter = Filter::create(&dir, spec(), options).expect("a filter");
+    insert(&filter, 0..KEYS).expect("inserted");
+    filter.backup(at("backup")).expect("a backup");
+    filter.close().expect("closed");
+    inspect::restore(at("backup"), at("restored")).expect("a filter");
+    inspect::restore_at(&dir, At::Lsn(9), at("of then")).expect("a filter");
+    let damaged = at("damaged");
+    inspect::restore(&dir, &damaged).expect("a filter");
+    for name in names(&damaged).into_iter().filter(|name| name.starts_with("snap-")) {
+        fs::write(damaged.join(name), "x").expect("a damaged snapshot");
+    }
+    inspect::salvage(&damaged, at("salvaged")).expect("what is left");
+    for copy in ["backup", "restored", "of then", "damaged", "salvaged"] {
+        let files = modes(&at(copy));
+        assert!(files.contains_key("meta"), "{copy}: {files:?}");
+        for (name, mode) in files {
+            let expected = if name == "." { 0o775 } else { 0o660 };
+            assert_eq!(mode, expected, "{copy}: {name} has {mode:o}");
+        }
+    }
 }
 
 #[test]
