@@ -248,7 +248,8 @@ impl Scan<'_> {
 
     /// Reads decimals of a second, if there are any, as nanoseconds.
     fn decimals(&mut self) -> Option<i32> {
-        if !matches!(self.0.first(), Some(b'.' | b',')) || !self.0.get(1)?.is_ascii_digit() {
+        // What follows may also end a sentence, or the text.
+        if !matches!(self.0, [b'.' | b',', b'0'..=b'9', ..]) {
             return Some(0);
         }
         self.take()?;
@@ -379,6 +380,8 @@ mod tests {
             ("2026-11-24 09:00:00.999 UTC", TimeForm::Iso, ""),
             ("2026-11-24 09:00:00,5 a", TimeForm::Iso, " a"),
             ("2026/11/24 09:00:00 [error]", TimeForm::Iso, " [error]"),
+            ("2026-11-24T09:00:00,", TimeForm::Iso, ","),
+            ("2026-11-24 09:00:00.", TimeForm::Iso, "."),
             ("2026-11-24T09:00Z", TimeForm::Iso, ""),
             ("2026-11-24 05:00:00 -0400 host", TimeForm::Iso, " host"),
             ("2026-11-24 09:00:00 -x", TimeForm::Iso, " -x"),
