@@ -37,9 +37,14 @@ pub fn check(dir: &Path) -> Result<()> {
     }
 }
 
-/// Refuses a directory for a backup within the filter's own, whose files it would mix with.
+/// Refuses a directory for a copy or a new filter within that of a filter that it is made of, whose
+/// files it would mix with.
 pub fn check_outside(dest: &Path, dir: &Path) -> Result<()> {
     let Ok(dir) = dir.canonicalize() else { return Ok(()) };
+    if dest.canonicalize().is_ok_and(|dest| dest == dir) {
+        // The creation that follows reports that there is a filter.
+        return Ok(());
+    }
     // It may not exist yet.
     let existing = dest.ancestors().map(|it| if it == "" { Path::new(".") } else { it });
     let existing = existing.filter_map(|it| it.canonicalize().ok()).next();

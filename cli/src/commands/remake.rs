@@ -21,6 +21,7 @@ pub fn alter(arguments: &Alter) -> Result<()> {
             "nothing to alter; name the kind or the parameters of the new filter".to_owned(),
         ));
     }
+    check_place(&[dir], new)?;
     let spec = spec(remade, dir)?;
     let operations = make(&[dir], new, spec, &remade.settings, None)?;
     if !json {
@@ -37,6 +38,7 @@ pub fn merge(arguments: &Merge) -> Result<()> {
     let Some((new, from)) = dirs.split_last() else { return Ok(()) };
     let from: Vec<_> = from.iter().collect();
     check_different(&from)?;
+    check_place(&from, new)?;
     let operations = make(&from, new, spec(remade, from[0])?, &remade.settings, None)?;
     say(new, operations, from.len())
 }
@@ -61,16 +63,26 @@ fn check_different(from: &[&PathBuf]) -> Result<()> {
 /// `split`.
 pub fn split(arguments: &Split) -> Result<()> {
     let Split { dir, new, into, settings } = arguments;
-    let (kind, parameters) = like(dir)?;
-    for number in 0..into.get() {
+    let name = |number: u64| {
         let mut name = OsString::from(new);
         name.push(format!("-{number}"));
-        let (new, spec) = (PathBuf::from(name), Any::new(&kind, parameters.clone()));
+        PathBuf::from(name)
+    };
+    check_place(&[dir], &name(0))?;
+    let (kind, parameters) = like(dir)?;
+    for number in 0..into.get() {
+        let (new, spec) = (name(number), Any::new(&kind, parameters.clone()));
         let share = Share { number, count: into.get() };
         let operations = make(&[dir], &new, spec, settings, Some(share))?;
         say(&new, operations, 1)?;
     }
     Ok(())
+}
+
+/// Refuses a directory for a new filter that holds something else, or is within that of another.
+fn check_place(from: &[&PathBuf], new: &Path) -> Result<()> {
+    place::check(new)?;
+    from.iter().try_for_each(|dir| place::check_outside(new, dir))
 }
 
 /// Returns the kind and the parameters of a filter.
@@ -97,7 +109,6 @@ fn make(
     settings: &Settings,
     share: Option<Share>,
 ) -> Result<u64> {
-    place::check(new)?;
     for dir in from.iter().filter(|_| !settings.forget) {
         let first = History::open(dir)?.next_lsn();
         if first > 1 {

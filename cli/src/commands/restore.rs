@@ -10,6 +10,7 @@ use ebbtide::inspect;
 /// Creates the filter; prints what it has, if that is a moment of the past.
 pub fn restore(arguments: &Restore) -> Result<()> {
     place::check(&arguments.dir)?;
+    place::check_outside(&arguments.dir, &arguments.src)?;
     let Some(at) = arguments.at else {
         return Ok(inspect::restore(&arguments.src, &arguments.dir)?);
     };

@@ -17,6 +17,7 @@ use std::process::ExitCode;
 /// Recovers what is provable; returns exit code 1 if nothing is damaged.
 pub fn salvage(arguments: &Salvage) -> Result<ExitCode> {
     place::check(&arguments.dest)?;
+    place::check_outside(&arguments.dest, &arguments.src)?;
     let salvaged = inspect::salvage(&arguments.src, &arguments.dest)?;
     if arguments.json {
         let object = salvaged.as_ref().map_or_else(unneeded_json, salvaged_json);

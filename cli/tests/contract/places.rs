@@ -158,3 +158,28 @@ fn an_empty_variable_with_the_place_of_the_image_counts_as_unset() {
     let output = command(&create).env("EBBTIDE_IMAGE", "").output().expect("it runs");
     assert_eq!(output.status.code(), Some(0), "{output:?}");
 }
+
+#[test]
+fn a_new_filter_within_the_directory_of_another_is_refused() {
+    let place = Place::new();
+    let (dir, other) = (place.at("filter"), place.at("other"));
+    for dir in [&dir, &other] {
+        ok(&["create", dir, "--last", "100", "--keep-log", "1h", "--hash-seed", "7"], b"");
+    }
+    let (inside, parts) = (format!("{dir}/new"), format!("{dir}/part"));
+    let names = || fs::read_dir(&dir).expect("a directory").count();
+    let before = names();
+    for arguments in [
+        &["backup", &dir, &inside][..],
+        &["restore", &dir, &inside],
+        &["restore", "--at", "lsn:0", &dir, &inside],
+        &["salvage", &dir, &inside],
+        &["alter", &dir, &inside, "--last", "200"],
+        &["merge", &other, &dir, &inside],
+        &["split", &dir, &parts, "--into", "2"],
+    ] {
+        let sentence = refused(arguments, b"");
+        assert!(sentence.contains("is within the directory"), "{arguments:?}: {sentence}");
+        assert_eq!(names(), before, "{arguments:?}");
+    }
+}
