@@ -79,6 +79,17 @@ pub struct Merge {
     pub remade: Remade,
 }
 
+/// The largest number of filters that one is split into: each takes a pass over its log.
+const MOST_PARTS: u64 = 1024;
+
+fn parse_parts(text: &str) -> Result<NonZeroU64, String> {
+    let parts: NonZeroU64 = parse_positive::<NonZeroU64, u64>(text)?;
+    if parts.get() > MOST_PARTS {
+        return Err(format!("expected at most {MOST_PARTS} filters"));
+    }
+    Ok(parts)
+}
+
 /// Options of `split`.
 #[derive(Debug, Args)]
 pub struct Split {
@@ -86,8 +97,8 @@ pub struct Split {
     pub dir: PathBuf,
     /// The directories of the new filters, to which a hyphen and a number from 0 are added.
     pub new: PathBuf,
-    /// The number of new filters. Each key is in one of them, by its hash.
-    #[arg(long, value_name = "N", value_parser = parse_positive::<NonZeroU64, u64>)]
+    /// The number of new filters, at most 1024. Each key is in one of them, by its hash.
+    #[arg(long, value_name = "N", value_parser = parse_parts)]
     pub into: NonZeroU64,
     /// The settings that the commands share.
     #[command(flatten)]

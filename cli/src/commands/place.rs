@@ -1,6 +1,7 @@
 //! Checks the directory of a new filter: it must not contain other files.
 
 use crate::failure::{Failure, Result};
+use ebbtide::Error;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -56,6 +57,18 @@ pub fn check_outside(dest: &Path, dir: &Path) -> Result<()> {
         )));
     }
     Ok(())
+}
+
+/// Refuses a path at which there is something already.
+pub fn check_vacant(dir: &Path) -> Result<()> {
+    match fs::read_dir(dir).map(|mut entries| entries.next().is_none()) {
+        Ok(true) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() != ErrorKind::NotADirectory => {
+            Err(Failure::reading(dir, &error))
+        }
+        _ => Err(Error::Exists { path: dir.to_path_buf() }.into()),
+    }
 }
 
 /// Returns whether a file name is one that filters use, or that a fresh file system contains.

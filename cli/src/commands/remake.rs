@@ -68,7 +68,12 @@ pub fn split(arguments: &Split) -> Result<()> {
         name.push(format!("-{number}"));
         PathBuf::from(name)
     };
-    check_place(&[dir], &name(0))?;
+    // Before the first is made.
+    for number in 0..into.get() {
+        let new = name(number);
+        check_place(&[dir], &new)?;
+        place::check_vacant(&new)?;
+    }
     let (kind, parameters) = like(dir)?;
     for number in 0..into.get() {
         let (new, spec) = (name(number), Any::new(&kind, parameters.clone()));

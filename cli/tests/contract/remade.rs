@@ -107,3 +107,16 @@ fn a_directory_that_stands_keeps_its_mode_and_a_link_is_refused_before_the_work(
         fs::remove_dir_all(&new).and_then(|()| fs::create_dir(&new)).expect("an empty one");
     }
 }
+
+#[test]
+fn a_split_that_cannot_end_does_not_begin() {
+    let place = Place::new();
+    let [dir, new, third] = ["seen", "part", "part-2"].map(|name| place.at(name));
+    ok(&["create", &dir, "--last", "100", "--keep-log", "1h"], b"");
+    ok(&["create", &third, "--last", "100"], b"");
+    let sentence = refused(&["split", &dir, &new, "--into", "4"], b"");
+    assert!(sentence.contains(&third), "{sentence}");
+    let sentence = refused(&["split", &dir, &new, "--into", "1025"], b"");
+    assert!(sentence.contains("at most 1024"), "{sentence}");
+    assert_eq!(fs::read_dir(place.at("")).expect("a directory").count(), 2, "nothing was made");
+}
