@@ -160,10 +160,11 @@ impl Piece {
         Self { log, timeline, first, records }
     }
 
-    /// Returns the LSN beyond the last record.
+    /// Returns the LSN beyond the last record. (Bytes that were never a piece may end beyond the
+    /// last LSN there is: then that.)
     #[must_use]
     pub fn end(&self) -> u64 {
-        self.first + self.records.len() as u64 / RECORD_BYTES
+        self.first.saturating_add(self.records.len() as u64 / RECORD_BYTES)
     }
 
     /// Adds a piece that follows this one directly, in the same timeline of the same log. Returns
@@ -179,8 +180,12 @@ impl Piece {
 
     /// Returns each record with its LSN; `None` for bytes that are no record of their place.
     fn decode(&self) -> impl Iterator<Item = (u64, Option<Record>)> + '_ {
-        let slots = (self.first..).zip(self.records.chunks_exact(RECORD_BYTES as usize));
-        slots.map(|(lsn, bytes)| {
+        let slots = self.records.chunks_exact(RECORD_BYTES as usize).zip(0..);
+        slots.map(|(bytes, at)| {
+            // Beyond the last LSN there is no record.
+            let Some(lsn) = self.first.checked_add(at).filter(|&lsn| lsn < u64::MAX) else {
+                return (u64::MAX, None);
+            };
             let mut words = [0; RECORD_WORDS];
             words.iter_mut().zip(to_words(bytes)).for_each(|(to, word)| *to = word);
             match Record::decode(words, self.timeline, lsn) {

@@ -105,3 +105,22 @@ fn a_piece_that_does_not_follow_or_is_damaged_is_refused_and_leaves_nothing() {
         assert_eq!(standby.next_lsn(), 1, "nothing was applied");
     }
 }
+
+#[test]
+fn a_piece_that_ends_beyond_the_last_lsn_is_damaged() {
+    let past = Past::new(&SAMPLES[0], Keep::Nothing);
+    let origin = origin_on(&*past.media).expect("a filter");
+    let memory = || Arc::new(Memory::new()) as Arc<dyn Media>;
+    let (empty, copy) = (memory(), memory());
+    begin(&empty, &origin, 1).finish().expect("a filter");
+    let standby = Standby::open_on(empty, Options::new()).expect("a copy");
+    let mut assembly = begin(&copy, &origin, 1);
+    for (first, records) in [(u64::MAX, 1), (u64::MAX - 1, 2), (u64::MAX - 1, 64), (u64::MAX, 0)] {
+        let piece = Piece::of_bytes(origin.log, 1, first, vec![0; 32 * records]);
+        let applied = standby.apply(&piece);
+        assert!(matches!(applied, Err(Error::Damaged { .. })), "{applied:?}");
+        let added = assembly.add(&piece);
+        assert!(matches!(added, Err(Error::Damaged { .. })), "{added:?}");
+        assert_eq!((piece.end(), piece.has_changes(), piece.latest_micros()), (u64::MAX, false, 0));
+    }
+}
