@@ -129,7 +129,8 @@ impl Filter<Any> {
     /// # Errors
     /// The unchanged handle, if the filter is of another kind than `K`.
     pub fn typed<K: Spec>(self) -> std::result::Result<Filter<K>, Self> {
-        if self.engine().shared.check_kind(K::KIND).is_err() {
+        // By an alteration it may be of another kind since the last call.
+        if self.present_engine().shared.check_kind(K::KIND).is_err() {
             return Err(self);
         }
         Ok(Filter { current: self.current.wanting(K::KIND), kind: PhantomData })

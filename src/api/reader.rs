@@ -185,6 +185,13 @@ impl<K> Reader<K> {
         }
     }
 
+    /// Returns the view in use, after the reader has taken note of an alteration.
+    fn present_view(&self) -> Arc<View> {
+        // Whoever asks next gets the error.
+        let _ = self.with_view(Waits::Always, |_| Ok(()));
+        self.view.load_full()
+    }
+
     /// Replaces `old` by another view, unless another thread just did.
     fn renew(&self, old: &Arc<View>) -> Result<()> {
         let _taking = self.taking.lock();
@@ -344,13 +351,13 @@ impl<K> Reader<K> {
     /// Returns the kind's name.
     #[must_use]
     pub fn kind(&self) -> &'static str {
-        self.view.load().engine.shared.kind().name()
+        self.present_view().engine.shared.kind().name()
     }
 
     /// Returns all parameters of the kind.
     #[must_use]
     pub fn parameters(&self) -> Parameters {
-        self.view.load().engine.shared.kind().parameters()
+        self.present_view().engine.shared.kind().parameters()
     }
 }
 
@@ -362,7 +369,7 @@ impl Reader<Any> {
     /// The unchanged reader, if the filter is of another kind than `K`.
     #[expect(clippy::result_large_err, reason = "the reader itself comes back, as from a downcast")]
     pub fn typed<K: Spec>(self) -> std::result::Result<Reader<K>, Self> {
-        if self.view.load().engine.shared.check_kind(K::KIND).is_err() {
+        if self.present_view().engine.shared.check_kind(K::KIND).is_err() {
             return Err(self);
         }
         let Self { media, options, view, taking, wanted, kind: _ } = self;

@@ -1,6 +1,7 @@
 //! Typed handles: each spec creates a filter that behaves as the spec's traits state, and no filter
 //! opens as another type.
 
+use ebbtide::history::Unlogged;
 use ebbtide::{
     Age, AgePartitioned, Ages, Any, BlockTiming, Bloom, Call, Checked, Clock, Counting, Counts,
     Decaying, DecayingOptimized, Decays, DoubleBuffering, DynamicCount, Error, Filter,
@@ -321,4 +322,23 @@ fn a_filter_with_other_parameters_is_refused() {
     let other = Counting::capacity(100).counter_bits(5);
     let error = Filter::open_or_create(&dir, other, options()).expect_err("another width");
     assert!(matches!(&error, Error::Mismatch { what, .. } if what == "counter-bits"), "{error}");
+}
+
+#[test]
+fn a_handle_has_the_type_of_the_kind_that_an_alteration_has_given_the_filter() {
+    let Made { filter, dir, _place } = made(&Bloom::capacity(1000));
+    let [by_name, another] = [(), ()].map(|()| Filter::open(&dir, options()).expect("a filter"));
+    let [reads, other] = [(), ()].map(|()| Reader::<Any>::open(&dir, options()).expect("a reader"));
+    filter.insert("a").expect("an insert");
+    let counting = Counting::capacity(1000);
+    filter.into_any().alter(counting, Unlogged::Forget).expect("altered");
+    let by_name = by_name.typed::<Bloom>().expect_err("it is a counting filter now");
+    let typed = by_name.typed::<Counting>().expect("it is a counting filter now");
+    assert_eq!(typed.estimate("a").expect("an estimate").count, 1.0);
+    assert!(another.typed::<Counting>().is_ok(), "without a call before");
+    // A reader looks at the files at intervals only, unless writers have retired its image.
+    assert_eq!(reads.kind(), "counting");
+    let reads = reads.typed::<Bloom>().expect_err("it is a counting filter now");
+    assert!(reads.typed::<Counting>().is_ok());
+    assert!(other.typed::<Counting>().is_ok(), "without a call before");
 }
