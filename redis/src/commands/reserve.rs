@@ -21,10 +21,6 @@ const FORM: &str = "EB.RESERVE key kind [name value ...] [HASH fast|keyed] [SEED
 /// The limit of memory of a filter that grows.
 const MAX_MEMORY: &str = "max-memory";
 
-/// Parameters that are only compared if they are given: the first follows from a setting, the
-/// second from the version that created the filter.
-const DERIVED: [&str; 2] = [MAX_MEMORY, "growth"];
-
 /// `EB.RESERVE key kind ...`.
 pub struct Reserve;
 
@@ -263,14 +259,13 @@ pub fn parameter(
     Ok(())
 }
 
-/// Checks a filter that is there against what is asked for.
+/// Checks a filter that is there against what is asked for. Only parameters that are given are
+/// compared: another version, or other settings, may derive the others differently.
 fn compare(asked: &Asked, kind: &dyn Kind, there: &Machine) -> Outcome {
     let has = there.as_identity();
     same("kind", kind.name(), has.kind.name())?;
     let (expected, found) = (kind.parameters(), has.kind.parameters());
-    let names = expected.iter().chain(found.iter()).map(|(name, _)| name);
-    let is_asked = |name: &str| asked.spec.parameters().get(name).is_some();
-    for name in names.filter(|name| !DERIVED.contains(name) || is_asked(name)) {
+    for (name, _) in asked.spec.parameters().iter() {
         let of = |all: &Parameters| match all.get(name) {
             Some(value) => shown(name, value),
             None => "nothing".to_owned(),

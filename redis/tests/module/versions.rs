@@ -3,7 +3,7 @@
 //!
 //! `EBBTIDE_WRITE_PAYLOADS=1` writes those of the present encoding that are missing.
 
-use crate::samples::{Commands, SAMPLES};
+use crate::samples::{Commands, SAMPLES, Sample, reserve};
 use crate::server::{Server, is_there};
 use redis::Value;
 use std::path::{Path, PathBuf};
@@ -24,13 +24,18 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/payloads")
 }
 
+/// Returns the name of a sample's payload.
+fn file_of(sample: &Sample) -> String {
+    let name = sample.name.replace(", ", "-").replace(' ', "-");
+    format!("{ENCODING}-{name}")
+}
+
 /// Writes a payload and a digest for each kind that has none.
 fn write(server: &Server) {
     fs::create_dir_all(folder()).expect("a folder");
     let connection = &mut server.connect();
     for (at, sample) in SAMPLES.iter().enumerate() {
-        let name = sample.name.replace(", ", "-").replace(' ', "-");
-        let path = folder().join(format!("{ENCODING}-{name}.dump"));
+        let path = folder().join(format!("{}.dump", file_of(sample)));
         if path.exists() {
             continue;
         }
@@ -86,7 +91,7 @@ fn payloads_of_all_encodings_have_the_digests_that_they_had() {
         write_altered(&server);
     }
     let connection = &mut server.connect();
-    let mut count = 0;
+    let (mut count, mut asked) = (0, 0);
     for entry in fs::read_dir(folder()).expect("stored payloads") {
         let path = entry.expect("an entry").path();
         if path.extension().is_none_or(|extension| extension != "dump") {
@@ -100,8 +105,17 @@ fn payloads_of_all_encodings_have_the_digests_that_they_had() {
         let digest = fs::read_to_string(path.with_extension("digest")).expect("a digest");
         assert_eq!(server.digest(&key), digest.trim(), "{key}");
         assert_eq!(server.ask::<String>(&format!("EB.INFO {key} state")), "ready");
+        if let Some(request) = SAMPLES.iter().find(|sample| key == file_of(sample)) {
+            // What each client sends at its start, also to a later version.
+            let mut same = redis::cmd("EB.RESERVE");
+            same.arg(&key).arg(reserve(request)).arg("SAME");
+            let reply: Result<String, _> = same.query(connection);
+            assert_eq!(reply.as_deref(), Ok("OK"), "{key}");
+            asked += 1;
+        }
         let former: String = server.ask(&format!("EB.INFO {key} former"));
         assert_eq!(former.is_empty(), !key.starts_with(&ALTERED.to_string()), "{key}: {former}");
     }
     assert!(count >= SAMPLES.len() + ALTERATIONS.len(), "{count} payloads");
+    assert_eq!(asked, SAMPLES.len());
 }
