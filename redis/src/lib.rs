@@ -45,9 +45,10 @@ fn register(context: &ffi::Context) -> bool {
     ffi::register_figures::<figures::All>(context);
     leases::begin();
     context.data_type::<value::Value>()
-        && context.follow_role()
         && commands::register(context)
         && config::register(context)
         && ffi::apply_settings(context)
         && (!config::has_bf_commands() || commands::register_bf(context))
+        // Last: Redis 7.0 calls a subscriber also if it has unloaded the module, whose load failed.
+        && context.follow_role()
 }

@@ -21,6 +21,7 @@ mod crashes;
 mod damaged;
 mod default_spec;
 mod limits;
+mod loading;
 mod replicas;
 mod rules;
 mod samples;

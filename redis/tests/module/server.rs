@@ -32,7 +32,7 @@ pub fn is_there() -> bool {
 
 /// Returns the module: `EBBTIDE_MODULE`, or the library, which is built now. (Cargo does not build
 /// it for tests, which do not link it.)
-fn module() -> &'static Path {
+pub fn module() -> &'static Path {
     static MODULE: OnceLock<PathBuf> = OnceLock::new();
     MODULE.get_or_init(|| {
         if let Some(given) = env::var_os("EBBTIDE_MODULE") {
@@ -81,6 +81,22 @@ impl Server {
                 return server;
             }
             // Another process took the port.
+        }
+        panic!("{} does not start", program());
+    }
+
+    /// Starts a server without the module, with these settings.
+    pub fn without_module(settings: &str) -> Self {
+        let all: Vec<String> = settings.split_whitespace().map(str::to_owned).collect();
+        for _ in 0..20 {
+            let (home, port) = (tempfile::tempdir().expect("a directory"), free_port());
+            let mut command = prepared(port, home.path());
+            let child = command.args(&all).spawn().expect("the server's program");
+            let (settings, environment) = (all.clone(), Vec::new());
+            let mut server = Self { child, port, settings, environment, home };
+            if server.waits_for_start() {
+                return server;
+            }
         }
         panic!("{} does not start", program());
     }
@@ -240,14 +256,20 @@ pub fn spawn(
     settings: &[String],
     environment: &[(&'static str, PathBuf)],
 ) -> Child {
+    let mut command = prepared(port, home);
+    command.arg("--loadmodule").arg(module()).args(settings);
+    command.envs(environment.iter().map(|(name, value)| (name, value)));
+    command.spawn().expect("the server's program")
+}
+
+/// Returns the command that starts a server, without the module.
+fn prepared(port: u16, home: &Path) -> Command {
     let mut command = Command::new(program());
     command.arg("--port").arg(port.to_string()).arg("--dir").arg(home);
     command.args(["--bind", "127.0.0.1", "--logfile", "log"]);
     command.args(["--enable-debug-command", "yes", "--databases", "4"]);
-    command.arg("--loadmodule").arg(module()).args(settings);
-    command.envs(environment.iter().map(|(name, value)| (name, value)));
     command.stdin(Stdio::null()).stdout(Stdio::null());
-    command.spawn().expect("the server's program")
+    command
 }
 
 /// Waits until something is so.
