@@ -32,7 +32,8 @@ impl Command for Alter {
     const ABOUT: About = About {
         name: c"EB.ALTER",
         arity: -3,
-        flags: c"write deny-oom",
+        // Without `deny-oom`: the filter may have these parameters.
+        flags: c"write",
         categories: c"write",
         key: 1,
         access: Access::Change,
@@ -51,6 +52,7 @@ impl Command for Alter {
             return Ok(());
         }
         not_altered(value)?;
+        limits::memory(call)?;
         let (layout, uuid) = (layout_after(&before, &*kind), random());
         check_max_memory(&*kind, layout).map_err(|error| refused(&error))?;
         let current = Machine::new(Identity { uuid, layout, kind, ..before });

@@ -12,7 +12,7 @@
 use super::key::present;
 use super::limits;
 use crate::arguments::{number, refused, wrong};
-use crate::ffi::{About, Access, Call, Command, Failure, Outcome};
+use crate::ffi::{About, Access, Call, Command, Failure, Outcome, Slot};
 use crate::former::Former;
 use crate::pieces::Import;
 use crate::value::Value;
@@ -143,9 +143,11 @@ pub fn emit_both<T>(
     changed.map(Some).map_err(|error| refused(&error))
 }
 
-/// Propagates a new filter.
-pub fn created(call: &Call<'_>, machine: &Machine) {
+/// Propagates a new filter, and gives it to the key.
+pub fn created(call: &Call<'_>, slot: &mut Slot<'_, Value>, machine: Machine) {
     call.replicate(CREATE, &machine.identity());
+    slot.set(Box::new(Value::ready(machine)));
+    // Other modules that hear of it look at the key.
     call.changed(c"eb.reserve");
 }
 
@@ -199,8 +201,8 @@ impl Command for Create {
         }
         let machine = Machine::from_identity(call.argument(2)).map_err(|error| refused(&error))?;
         limits::new_filter(call, machine.planned_bytes())?;
-        created(call, &machine);
-        slot.set(Box::new(Value::ready(machine)));
+        limits::memory(call)?;
+        created(call, &mut slot, machine);
         call.ok();
         Ok(())
     }
@@ -225,6 +227,7 @@ impl Command for Succeed {
         not_altered(value)?;
         let machine = Machine::from_identity(call.argument(2)).map_err(|error| refused(&error))?;
         limits::altered_filter(call, machine.planned_bytes(), before)?;
+        limits::memory(call)?;
         let begun = succeed(call, value, machine, &Log::new());
         begun.map_err(|why| Failure::new("PARAMETER", why))?;
         call.ok();
@@ -264,7 +267,7 @@ impl Command for Apply {
         let records = call.argument(3);
         let mut slot = call.open::<Value>(Self::ABOUT.access)?;
         let value = present(&mut slot)?;
-        limits::memory(call, records.len())?;
+        limits::memory(call)?;
         let (applied, is_current) = apply_to_one(value, lsn, records)?;
         let count = *applied.as_ref().unwrap_or_else(|(count, _)| count);
         let failed = applied.err().map(|(_, failure)| failure);
@@ -359,13 +362,14 @@ impl Command for LoadChunk {
             None if given == 0 => {
                 let import = Import::begin(piece).map_err(|error| refused(&error))?;
                 limits::new_filter(call, import.planned_bytes())?;
+                limits::memory(call)?;
                 slot.set(Box::new(Value::loading(import)));
             }
             None => {
                 return Err(Failure::new("NOTREADY", "there is no such key: begin with piece 0"));
             }
             Some(value) => {
-                limits::memory(call, piece.len())?;
+                limits::memory(call)?;
                 add(call, value, given, piece)?;
             }
         }

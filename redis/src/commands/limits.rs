@@ -28,7 +28,7 @@ pub fn new_filter(call: &Call<'_>, planned: u64) -> Outcome {
     match call.memory_left() {
         Some(left) if planned > left => {
             let message =
-                format!("the filter needs {planned} bytes, maxmemory leaves {left}: raise it");
+                format!("the filter needs {planned} bytes, maxmemory allows {left}: raise it");
             Err(Failure::new("TOOLARGE", message))
         }
         _ => Ok(()),
@@ -52,25 +52,18 @@ pub fn altered_filter(call: &Call<'_>, planned: u64, former: u64) -> Outcome {
     new_filter(call, planned)
 }
 
-/// Checks that the server may allocate this number of bytes, for commands that the server itself
-/// does not check, because it would also refuse those of the primary.
+/// Checks that the server may allocate memory, for commands that the server itself does not check:
+/// it would also refuse those of the primary, and those that find that there is nothing to do.
 ///
 /// # Errors
 /// `OOM`.
-pub fn memory(call: &Call<'_>, bytes: usize) -> Outcome {
-    if call.is_replayed() {
+pub fn memory(call: &Call<'_>) -> Outcome {
+    if !call.is_out_of_memory() || call.is_replayed() {
         return Ok(());
     }
-    match call.memory_left() {
-        Some(left) if bytes as u64 > left => {
-            let message = format!(
-                "command not allowed: it needs {bytes} bytes, maxmemory leaves {left}: raise it, \
-                 or delete keys, and send the command again"
-            );
-            Err(Failure::new("OOM", message))
-        }
-        _ => Ok(()),
-    }
+    let message = "command not allowed when used memory > 'maxmemory': raise maxmemory, or delete \
+                   keys, and send the command again";
+    Err(Failure::new("OOM", message))
 }
 
 /// Checks how many records a command may emit: those of a number of items of this weight. Each is

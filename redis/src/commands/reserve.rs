@@ -38,7 +38,8 @@ impl Command for Reserve {
     const ABOUT: About = About {
         name: c"EB.RESERVE",
         arity: -3,
-        flags: c"write deny-oom",
+        // Without `deny-oom`: with `SAME` the filter may be there.
+        flags: c"write",
         categories: c"write",
         key: 1,
         access: Access::Create,
@@ -61,8 +62,9 @@ impl Command for Reserve {
             return Ok(());
         }
         check_seed(asked.hash.unwrap_or_else(config::key_hash), asked.seed)?;
+        limits::memory(call)?;
         let machine = machine(call, kind, &options, asked.seed)?;
-        store(call, &mut slot, machine);
+        created(call, &mut slot, machine);
         call.ok();
         Ok(())
     }
@@ -80,12 +82,6 @@ fn machine(
     let machine = machine.map_err(|error| refused(&error))?;
     limits::new_filter(call, machine.planned_bytes())?;
     Ok(machine)
-}
-
-/// Propagates a new filter, and gives it to the key.
-fn store(call: &Call<'_>, slot: &mut Slot<'_, Value>, machine: Machine) {
-    created(call, &machine);
-    slot.set(Box::new(Value::ready(machine)));
 }
 
 /// Creates the filter of a spec, with the settings of the module, if it is not too large.
@@ -107,7 +103,7 @@ pub fn reserve(call: &Call<'_>, slot: &mut Slot<'_, Value>, spec: &Any) -> Outco
         return Err(exists());
     }
     let machine = new_filter(call, spec)?;
-    store(call, slot, machine);
+    created(call, slot, machine);
     Ok(())
 }
 
@@ -141,7 +137,7 @@ pub fn present_or_new<'a>(
     if let Some(spec) = spec {
         let machine = new_filter(call, &spec)?;
         check(&machine)?;
-        store(call, slot, machine);
+        created(call, slot, machine);
     }
     present(slot)
 }

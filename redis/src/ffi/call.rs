@@ -172,11 +172,36 @@ impl<'a> Call<'a> {
     /// Returns whether the command comes from the primary, from the append-only file, or from the
     /// node that a slot is moved from.
     pub fn is_replayed(&self) -> bool {
-        // SAFETY: the context of this call.
-        let flags = unsafe { api(raw::RedisModule_GetContextFlags)(self.context) };
         let replayed = raw::REDISMODULE_CTX_FLAGS_REPLICATED | raw::REDISMODULE_CTX_FLAGS_LOADING;
         let moved = if is_valkey() { CTX_FLAGS_SLOT_IMPORT_CLIENT } else { 0 };
-        flags & (replayed | moved) != 0
+        self.has_flag(replayed | moved)
+    }
+
+    /// Returns whether the server uses more memory than it may. One that evicts has just evicted
+    /// what this command finds too much, but for what it has itself taken so far.
+    pub fn is_out_of_memory(&self) -> bool {
+        if !self.has_flag(raw::REDISMODULE_CTX_FLAGS_OOM) {
+            return false;
+        }
+        // SAFETY: the context of this call.
+        let memory = unsafe { Memory::of(self.context) };
+        !self.evicts() || memory.most.is_some_and(|most| memory.held > most + OWN_BYTES)
+    }
+
+    fn evicts(&self) -> bool {
+        self.has_flag(raw::REDISMODULE_CTX_FLAGS_EVICT)
+    }
+
+    /// Returns whether the client speaks RESP3.
+    pub fn is_resp3(&self) -> bool {
+        self.has_flag(raw::REDISMODULE_CTX_FLAGS_RESP3)
+    }
+
+    /// Returns whether the context has one of these flags.
+    fn has_flag(&self, flags: c_int) -> bool {
+        // SAFETY: the context of this call.
+        let all = unsafe { api(raw::RedisModule_GetContextFlags)(self.context) };
+        all & flags != 0
     }
 }
 
@@ -288,30 +313,45 @@ impl Call<'_> {
         }
     }
 
-    /// Returns how many bytes the server may still allocate; `None` if it has no limit.
+    /// Returns how many bytes the server may still allocate: all of its memory if it evicts other
+    /// keys for them; `None` if it has no limit.
     pub fn memory_left(&self) -> Option<u64> {
         // SAFETY: the context of this call.
-        unsafe { memory_left(self.context) }
+        let Memory { used, most, .. } = unsafe { Memory::of(self.context) };
+        Some(if self.evicts() { most? } else { most?.saturating_sub(used) })
     }
 }
 
-/// Returns how many bytes the server may still allocate; `None` if it has no limit.
-///
-/// # Safety
-/// `context` is that of a call.
-unsafe fn memory_left(context: *mut RedisModuleCtx) -> Option<u64> {
-    // SAFETY: the caller's; what is returned is released here.
-    unsafe {
-        let info = api(raw::RedisModule_GetServerInfo)(context, c"memory".as_ptr());
-        let field = |name: &CStr| {
-            let mut error = 0;
-            let read = api(raw::RedisModule_ServerInfoGetFieldUnsigned);
-            let number = read(info, name.as_ptr(), &raw mut error);
-            (error == 0).then_some(number)
-        };
-        let (used, most) = (field(c"used_memory"), field(c"maxmemory"));
-        api(raw::RedisModule_FreeServerInfo)(context, info);
-        let most = most.filter(|&most| most > 0)?;
-        Some(most.saturating_sub(used.unwrap_or(0)))
+/// What a command may have allocated before it asks for the server's memory.
+const OWN_BYTES: u64 = 256 << 10;
+
+/// The memory of the server, in bytes.
+struct Memory {
+    used: u64,
+    /// What of it counts against the limit: not the buffers of replicas and of files.
+    held: u64,
+    /// The limit; `None` if there is none.
+    most: Option<u64>,
+}
+
+impl Memory {
+    /// # Safety
+    /// `context` is that of a call.
+    unsafe fn of(context: *mut RedisModuleCtx) -> Self {
+        // SAFETY: the caller's; what is returned is released here.
+        unsafe {
+            let info = api(raw::RedisModule_GetServerInfo)(context, c"memory".as_ptr());
+            let field = |name: &CStr| {
+                let mut error = 0;
+                let read = api(raw::RedisModule_ServerInfoGetFieldUnsigned);
+                let number = read(info, name.as_ptr(), &raw mut error);
+                (error == 0).then_some(number)
+            };
+            let used = field(c"used_memory").unwrap_or(0);
+            let held = used.saturating_sub(field(c"mem_not_counted_for_evict").unwrap_or(0));
+            let most = field(c"maxmemory").filter(|&most| most > 0);
+            api(raw::RedisModule_FreeServerInfo)(context, info);
+            Self { used, held, most }
+        }
     }
 }

@@ -31,8 +31,11 @@ pub const REDISMODULE_CONFIG_DEFAULT: c_uint = 0;
 pub const REDISMODULE_CONFIG_IMMUTABLE: c_uint = 1;
 pub const REDISMODULE_CONFIG_MEMORY: c_uint = 1 << 7;
 
+pub const REDISMODULE_CTX_FLAGS_EVICT: c_int = 1 << 9;
+pub const REDISMODULE_CTX_FLAGS_OOM: c_int = 1 << 10;
 pub const REDISMODULE_CTX_FLAGS_REPLICATED: c_int = 1 << 12;
 pub const REDISMODULE_CTX_FLAGS_LOADING: c_int = 1 << 13;
+pub const REDISMODULE_CTX_FLAGS_RESP3: c_int = 1 << 22;
 
 pub const REDISMODULE_OPTIONS_HANDLE_IO_ERRORS: c_int = 1;
 pub const REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED: c_int = 1 << 1;

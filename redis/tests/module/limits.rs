@@ -272,3 +272,73 @@ fn a_window_of_time_grows_no_further_than_the_largest_filter_and_loses_no_item()
         assert_eq!(replica.digest(key), server.digest(key), "{key}");
     }
 }
+
+/// As a cache is after some time.
+#[test]
+fn a_full_cache_that_evicts_takes_new_filters_as_large_as_all_of_it() {
+    if !is_there() {
+        return;
+    }
+    let server = Server::start("--maxmemory 24mb --maxmemory-policy volatile-lru");
+    let connection = &mut server.connect();
+    // Filters have no TTL, so they are spared.
+    let fill = |connection: &mut Connection| {
+        let mut pipe = redis::pipe();
+        for key in 0..3000 {
+            let value = vec![b'x'; 10_000];
+            pipe.cmd("SET").arg(format!("cached:{key}")).arg(value).arg(&["EX", "9999"]).ignore();
+        }
+        let () = pipe.query(connection).expect("replies");
+    };
+    fill(connection);
+    assert_ne!(server.info("stats", "evicted_keys"), "0");
+    assert_eq!(ask::<String>(connection, "EB.RESERVE seen bloom capacity 2M"), "OK");
+    fill(connection);
+    let (machine, _) = large();
+    assert_eq!(send(connection, "EB.CREATE created", &machine.identity()).as_deref(), Ok("OK"));
+    fill(connection);
+    for (number, piece) in machine.pieces().enumerate() {
+        let words = format!("EB.LOADCHUNK loaded {number}");
+        assert_eq!(send(connection, &words, &piece).as_deref(), Ok("OK"), "{words}");
+    }
+    assert_eq!(server.digest("loaded"), format!("{:032x}", machine.digest()));
+    fill(connection);
+    let _: i64 = ask(connection, "DEL seen");
+    let () = ask(connection, "EB.RESERVE seen fingerprint last 1000");
+    fill(connection);
+    assert_eq!(ask::<String>(connection, "EB.ALTER seen fingerprint last 1M"), "OK");
+    let refused = crate::server::error(connection, "EB.RESERVE large bloom capacity 30M");
+    assert!(refused.starts_with("TOOLARGE") && refused.contains("maxmemory"), "{refused}");
+}
+
+/// As at a client's start, while the server is full.
+#[test]
+fn what_creates_nothing_needs_no_memory() {
+    if !is_there() {
+        return;
+    }
+    let server = Server::start("");
+    let connection = &mut server.connect();
+    let () = ask(connection, "EB.RESERVE seen fingerprint last 1000 fpr 0.001");
+    for policy in ["noeviction", "volatile-lru"] {
+        let () = ask(connection, &format!("CONFIG SET maxmemory-policy {policy}"));
+        limit(&server, 100_000);
+        for words in [
+            "EB.RESERVE seen fingerprint last 1000 fpr 0.001 SAME",
+            "EB.ALTER seen fingerprint last 1000 fpr 0.001",
+        ] {
+            assert_eq!(ask::<String>(connection, words), "OK", "{policy}");
+        }
+        for words in [
+            "EB.RESERVE new fingerprint last 1000",
+            "EB.RESERVE new fingerprint last 1000 SAME",
+            "EB.ALTER seen fingerprint last 500",
+        ] {
+            let refused = crate::server::error(connection, words);
+            assert!(refused.starts_with("OOM"), "{policy}, {words}: {refused}");
+        }
+        assert_eq!(ask::<i64>(connection, "EXISTS new"), 0);
+        assert_eq!(ask::<String>(connection, "EB.INFO seen former"), "");
+        limit(&server, 0);
+    }
+}
