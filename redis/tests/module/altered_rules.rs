@@ -309,6 +309,33 @@ fn a_window_of_the_clock_becomes_whole_by_time_and_the_next_change_drops_the_for
     });
 }
 
+/// The former filter is still there, because nothing has changed since the window became whole.
+#[test]
+fn a_window_that_is_whole_can_be_altered_again_at_once_and_replicas_and_files_follow() {
+    with_server("--appendonly yes --appendfsync always", |server| {
+        let replica = Server::replica(server, "");
+        let () = server.ask("EB.RESERVE seen fingerprint window 1h fpr 0.0000001");
+        let connection = &mut server.connect();
+        add(connection, 0, 200);
+        let () = ask(connection, "EB.ALTER seen fingerprint window 700ms");
+        add(connection, 1000, 1100);
+        assert!(server.error("EB.ALTER seen fingerprint window 2h").starts_with("ALTERING"));
+        within("the window is whole", || server.ask::<u64>("EB.INFO seen whole-in") == 0);
+        assert_ne!(ask::<String>(connection, "EB.INFO seen former"), "");
+        assert_eq!(ask::<String>(connection, "EB.ALTER seen fingerprint window 2h"), "OK");
+        assert!(ask::<String>(connection, "EB.INFO seen former").contains("window=700ms"));
+        assert!(server.error("EB.ALTER seen fingerprint window 3h").starts_with("ALTERING"));
+        add(connection, 2000, 2100);
+        assert_eq!(ask::<i64>(connection, "EB.EXISTS seen 2050"), 1);
+        server.settle(&[&replica]);
+        let digest = server.digest("seen");
+        assert_eq!(replica.digest("seen"), digest);
+        assert_eq!(replica.info("stats", "unexpected_error_replies"), "0");
+        let () = ask(connection, "DEBUG LOADAOF");
+        assert_eq!(server.digest("seen"), digest);
+    });
+}
+
 #[test]
 fn effects_of_an_alteration_from_an_ordinary_client_are_applied_or_change_nothing() {
     if !is_there() {
