@@ -7,10 +7,10 @@
 //! and `BF.INSERT` create what `ebbtide.default-spec` says, and without that nothing.
 
 use super::card::cardinality;
+use super::effects::created;
 use super::insert::{add_all, add_one};
-use super::key::present;
 use super::query::{self, exist_many};
-use super::reserve::{Missing, reserve};
+use super::reserve::{Missing, new_filter};
 use crate::arguments::{Reader, is, number, syntax, wrong};
 use crate::ffi::{About, Access, Call, Command, Failure, Outcome, Stored};
 use crate::value::Value;
@@ -42,11 +42,10 @@ fn capacity(argument: &[u8]) -> Result<u64, Failure> {
     (capacity > 0).then_some(capacity).ok_or_else(|| wrong("capacity", EXPECTED, argument))
 }
 
-/// How RedisBloom's filters grow, of which only one may be said. Both are without effect: these
-/// filters do not grow.
+/// How RedisBloom's filters grow. Without effect: these filters do not.
 #[derive(Default)]
 struct Growth {
-    expands: bool,
+    expansion: u32,
     is_fixed: bool,
 }
 
@@ -56,17 +55,26 @@ impl Growth {
         const EXPECTED: &str = "a whole number";
         match word {
             word if is(word, "EXPANSION") => {
-                self.expands = true;
-                number::<u32>("EXPANSION", EXPECTED, reader.value("EXPANSION")?)?;
+                self.expansion = number("EXPANSION", EXPECTED, reader.value("EXPANSION")?)?;
             }
             word if is(word, "NONSCALING") => self.is_fixed = true,
             _ => return Ok(false),
         }
-        if self.expands && self.is_fixed {
-            return Err(wrong("EXPANSION", "no NONSCALING with it", b"both"));
-        }
         Ok(true)
     }
+
+    /// Checks that a filter is to do only one of the two, as `BF.RESERVE` of RedisBloom does.
+    fn check(&self) -> Outcome {
+        if self.is_fixed && self.expansion > 0 {
+            return Err(wrong("EXPANSION", "no NONSCALING with it", b"both"));
+        }
+        Ok(())
+    }
+}
+
+/// Creates RedisBloom's error for a key that does not exist. Clients know it by its text.
+fn not_found() -> Failure {
+    Failure::new("ERR", "not found")
 }
 
 /// `BF.RESERVE key error_rate capacity`.
@@ -93,8 +101,14 @@ impl Command for Reserve {
                 return Err(syntax(RESERVE));
             }
         }
+        growth.check()?;
         let mut slot = call.open::<Value>(Self::ABOUT.access)?;
-        reserve(call, &mut slot, &spec)?;
+        if slot.value().is_some() {
+            // As RedisBloom says it.
+            return Err(Failure::new("ERR", "item exists"));
+        }
+        let machine = new_filter(call, &spec)?;
+        created(call, &mut slot, machine);
         call.ok();
         Ok(())
     }
@@ -175,12 +189,9 @@ impl Command for Insert {
             return Err(syntax(INSERT));
         }
         let is_described = error.is_some() || size.is_some();
-        if is_there && is_described {
-            return Err(wrong("NOCREATE", "neither CAPACITY nor ERROR with it", b"both"));
-        }
         let (error, size) = (error.unwrap_or(DEFAULT_ERROR), size.unwrap_or(DEFAULT_CAPACITY));
         let missing = match (is_there, is_described) {
-            (true, _) => Missing::Refuse,
+            (true, _) => Missing::Fail(not_found()),
             (false, true) => Missing::Create(bloom(error, size)),
             (false, false) => Missing::Default,
         };
@@ -229,7 +240,7 @@ impl Command for ExistMany {
 /// Returns the items of a filter: how many different ones, or how many were added.
 fn items(value: &mut Value) -> Result<u64, Failure> {
     let machine = value.machine()?;
-    let added = |_| machine.stat(machine.latest().time, 1).inserts;
+    let added = |_| machine.content().totals().inserts;
     Ok(cardinality(machine, None).unwrap_or_else(added))
 }
 
@@ -268,43 +279,62 @@ impl Command for Info {
     fn run(call: &Call<'_>) -> Outcome {
         const FORM: &str = "BF.INFO key [CAPACITY | SIZE | FILTERS | ITEMS | EXPANSION]";
         let mut slot = call.open::<Value>(Self::ABOUT.access)?;
-        let value = present(&mut slot)?;
-        let items = items(value)?;
-        let parameters = value.machine()?.kind().parameters();
-        let sizes = ["capacity", "window-items"].map(|name| parameters.get(name));
-        // A window in time has no capacity: it grows by the items that come.
-        let capacity = sizes.into_iter().flatten().find_map(|size| size.parse().ok()).unwrap_or(0);
-        let filters = 1 + u64::from(value.former().is_some());
-        let fields = [
-            ("CAPACITY", "Capacity", Some(capacity)),
-            ("SIZE", "Size", Some(value.memory_bytes() as u64)),
-            ("FILTERS", "Number of filters", Some(filters)),
-            ("ITEMS", "Number of items inserted", Some(items)),
-            // As of RedisBloom's filters that do not scale.
-            ("EXPANSION", "Expansion rate", None),
-        ];
-        let reply = |number: Option<u64>| match number {
-            Some(number) => call.integer(number as i64),
-            None => call.nil(),
-        };
+        let value = slot.value().ok_or_else(not_found)?;
+        // Also if the figure that is asked for does not depend on it.
+        value.machine()?;
         match call.count() {
             2 => {
-                call.map(fields.len());
-                for (_, name, number) in fields {
-                    call.bytes(name.as_bytes());
-                    reply(number);
+                let numbers: Vec<_> =
+                    FIGURES.iter().map(|(.., of)| of(value)).collect::<Result<_, _>>()?;
+                call.map(FIGURES.len());
+                for ((_, name, _), number) in FIGURES.into_iter().zip(numbers) {
+                    figure(call, Some(name), number);
                 }
             }
             3 => {
-                let mut fields = fields.into_iter();
-                let found = fields.find(|(word, ..)| is(call.argument(2), word));
-                let (.., number) = found.ok_or_else(|| syntax(FORM))?;
-                call.array(1);
-                reply(number);
+                let found = FIGURES.into_iter().find(|(word, ..)| is(call.argument(2), word));
+                let (_, name, of) = found.ok_or_else(|| syntax(FORM))?;
+                let (number, is_map) = (of(value)?, call.is_resp3());
+                if is_map {
+                    call.map(1)
+                } else {
+                    call.array(1)
+                }
+                figure(call, is_map.then_some(name), number);
             }
             _ => return Err(syntax(FORM)),
         }
         Ok(())
+    }
+}
+
+/// Returns a figure of a filter; `None` if it has none.
+type Figure = fn(&mut Value) -> Result<Option<u64>, Failure>;
+
+/// The figures of `BF.INFO`: how they are asked for, their names, and what they are.
+const FIGURES: [(&str, &str, Figure); 5] = [
+    ("CAPACITY", "Capacity", |value| {
+        let parameters = value.machine()?.kind().parameters();
+        let sizes = ["capacity", "window-items"].map(|name| parameters.get(name));
+        // A window in time has no capacity: it grows by the items that come.
+        let capacity = sizes.into_iter().flatten().find_map(|size| size.parse().ok());
+        Ok(Some(capacity.unwrap_or(0)))
+    }),
+    ("SIZE", "Size", |value| Ok(Some(value.memory_bytes() as u64))),
+    ("FILTERS", "Number of filters", |value| Ok(Some(1 + u64::from(value.former().is_some())))),
+    ("ITEMS", "Number of items inserted", |value| items(value).map(Some)),
+    // As of RedisBloom's filters that do not scale.
+    ("EXPANSION", "Expansion rate", |_| Ok(None)),
+];
+
+/// Replies with the number of a figure, and with its name before it.
+fn figure(call: &Call<'_>, name: Option<&str>, number: Option<u64>) {
+    if let Some(name) = name {
+        call.bytes(name.as_bytes());
+    }
+    match number {
+        Some(number) => call.integer(number as i64),
+        None => call.nil(),
     }
 }
 

@@ -94,23 +94,10 @@ pub fn new_filter(call: &Call<'_>, spec: &Any) -> Result<Machine, Failure> {
     machine(call, kind, &options, None)
 }
 
-/// Gives a new filter to a key without a value.
-///
-/// # Errors
-/// `EXISTS` if it has one.
-pub fn reserve(call: &Call<'_>, slot: &mut Slot<'_, Value>, spec: &Any) -> Outcome {
-    if slot.value().is_some() {
-        return Err(exists());
-    }
-    let machine = new_filter(call, spec)?;
-    created(call, slot, machine);
-    Ok(())
-}
-
 /// What a command that adds does to a key without a filter.
 pub enum Missing {
-    /// It fails.
-    Refuse,
+    /// It fails like this.
+    Fail(Failure),
     /// It creates the filter of `ebbtide.default-spec`; without one it fails.
     Default,
     /// It creates the filter of this spec.
@@ -121,7 +108,8 @@ pub enum Missing {
 /// be executed: nothing is created for one that is refused.
 ///
 /// # Errors
-/// `NOTFOUND` if nothing is to be created, those of [`new_filter`], and those of `check`.
+/// `NOTFOUND`, or that of `missing`, if nothing is to be created; those of [`new_filter`], and those
+/// of `check`.
 pub fn present_or_new<'a>(
     call: &Call<'_>,
     slot: &'a mut Slot<'_, Value>,
@@ -130,7 +118,7 @@ pub fn present_or_new<'a>(
 ) -> Result<&'a mut Value, Failure> {
     let spec = match missing {
         _ if slot.value().is_some() => None,
-        Missing::Refuse => None,
+        Missing::Fail(failure) => return Err(failure),
         Missing::Default => config::default_spec(),
         Missing::Create(spec) => Some(spec),
     };

@@ -30,7 +30,7 @@ fn replies_are_those_that_clients_of_bloom_filters_expect() {
     with_server(BF, |server| {
         let connection = &mut server.connect();
         assert_eq!(value(connection, "BF.RESERVE b 0.001 1000 EXPANSION 2"), Value::Okay);
-        assert!(error(connection, "BF.RESERVE b 0.001 1000").starts_with("EXISTS"));
+        assert!(error(connection, "BF.RESERVE b 0.001 1000").starts_with("ERR item exists"));
         assert_eq!(value(connection, "BF.ADD b x"), Value::Int(1));
         assert_eq!(value(connection, "BF.ADD b x"), Value::Int(0));
         assert_eq!(ask::<Vec<i64>>(connection, "BF.MADD b x y z"), [0, 1, 1]);
@@ -57,6 +57,31 @@ fn replies_are_those_that_clients_of_bloom_filters_expect() {
         assert_eq!(value(connection, "BF.MEXISTS b t u"), both);
         assert_eq!(value(connection, "BF.INSERT b ITEMS x s"), both);
         assert!(matches!(value(connection, "BF.INFO b"), Value::Map(pairs) if pairs.len() == 5));
+        let one = |name: &str, number: Value| Value::Map(vec![(text(name), number)]);
+        let named = [("CAPACITY", "Capacity", 1000), ("ITEMS", "Number of items inserted", 7)];
+        for (word, name, number) in named {
+            let words = format!("BF.INFO b {word}");
+            assert_eq!(value(connection, &words), one(name, Value::Int(number)), "{words}");
+        }
+        assert_eq!(value(connection, "BF.INFO b EXPANSION"), one("Expansion rate", Value::Nil));
+    });
+}
+
+/// What RedisBloom takes, too.
+#[test]
+fn words_without_an_effect_are_taken() {
+    with_server(BF, |server| {
+        let words = "BF.INSERT b CAPACITY 9 NONSCALING EXPANSION 2 ITEMS x";
+        assert_eq!(server.ask::<Vec<i64>>(words), [1]);
+        for there in ["CAPACITY 9 NOCREATE", "NOCREATE ERROR 0.1", "NOCREATE"] {
+            let words = format!("BF.INSERT b {there} ITEMS x");
+            assert_eq!(server.ask::<Vec<i64>>(&words), [0], "{words}");
+        }
+        for (key, growth) in
+            [("c", "NONSCALING EXPANSION 0"), ("d", "EXPANSION 0 NONSCALING"), ("e", "EXPANSION 0")]
+        {
+            let () = server.ask(&format!("BF.RESERVE {key} 0.01 100 {growth}"));
+        }
     });
 }
 
@@ -71,16 +96,18 @@ fn what_a_command_of_bloom_filters_cannot_do_is_said_and_changes_nothing() {
             ("BF.RESERVE b 0.01 100 EXPANSION", "PARAMETER"),
             ("BF.RESERVE b 0.01 100 SCALING", "PARAMETER"),
             ("BF.RESERVE b 0.01 100 EXPANSION 2 NONSCALING", "PARAMETER"),
-            ("BF.INSERT b CAPACITY 9 NONSCALING EXPANSION 2 ITEMS x", "PARAMETER"),
+            ("BF.INSERT b CAPACITY 9 NONSCALING EXPANSION x ITEMS x", "PARAMETER"),
+            ("BF.RESERVE b 0.01 100 NONSCALING EXPANSION 2", "PARAMETER"),
             ("BF.RESERVE b 0.000001 9000000000", "TOOLARGE"),
             ("BF.INSERT b CAPACITY 9000000000 ITEMS x", "TOOLARGE"),
             ("BF.INSERT b CAPACITY 100 ITEMS", "PARAMETER"),
-            ("BF.INSERT b CAPACITY 100 NOCREATE ITEMS x", "PARAMETER"),
-            ("BF.INSERT b NOCREATE ITEMS x", "NOTFOUND"),
+            ("BF.INSERT b CAPACITY 100 NOCREATE ITEMS x", "ERR not found"),
+            ("BF.INSERT b NOCREATE ITEMS x", "ERR not found"),
             ("BF.INSERT b ITEMS x", "NOTFOUND"),
             ("BF.ADD b x", "NOTFOUND"),
             ("BF.MADD b x y", "NOTFOUND"),
-            ("BF.INFO b", "NOTFOUND"),
+            ("BF.INFO b", "ERR not found"),
+            ("BF.INFO b ITEMS", "ERR not found"),
             ("BF.SCANDUMP b 0", "UNSUPPORTED"),
             ("BF.LOADCHUNK b 1 x", "UNSUPPORTED"),
         ] {
