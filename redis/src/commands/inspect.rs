@@ -6,8 +6,10 @@ use crate::ffi::{About, Access, Call, Command, Failure, Outcome, Stored};
 use crate::former::Former;
 use crate::value::Value;
 use ebbtide_core::Kind;
+use ebbtide_core::kind::{Cardinality, Micros};
 use ebbtide_core::kinds::spec::Any;
-use ebbtide_core::machine::Machine;
+use ebbtide_core::machine::{Machine, MachineStat};
+use std::cell::OnceCell;
 
 /// The most blocks of each bank that `EB.INFO` looks at.
 const SAMPLED: u64 = 64;
@@ -41,32 +43,48 @@ impl Command for Info {
         key: 1,
         access: Access::Read,
         summary: c"Returns kind, parameters, size, fill and rates of a filter, or one of them.",
-        complexity: c"O(N) for N claims: at most 64 blocks are looked at",
+        complexity: c"O(N) for N claims: at most 64 blocks of each bank are looked at",
     };
 
     fn run(call: &Call<'_>) -> Outcome {
         let mut slot = call.open::<Value>(Self::ABOUT.access)?;
-        let fields = fields(present(&mut slot)?);
-        match call.count() {
-            2 => {
-                call.map(fields.len());
-                for (name, field) in &fields {
-                    call.bytes(name.as_bytes());
-                    field.reply(call);
-                }
-                Ok(())
-            }
-            3 => {
-                let asked = call.argument(2);
-                let found = fields.iter().find(|(name, _)| is(asked, name));
-                let names = || fields.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
-                let (_, field) =
-                    found.ok_or_else(|| wrong("field", format!("one of {}", names()), asked))?;
+        let value = present(&mut slot)?;
+        let leases = value.leases().now();
+        let Some(machine) = value.any_machine() else {
+            return reply(call, &LOADING, value);
+        };
+        let (stat, distinct) = (OnceCell::new(), OnceCell::new());
+        reply(call, &fields(), &Look { value, machine, leases, stat, distinct })
+    }
+}
+
+/// A figure, and how it is read; `None` if there is none.
+type Named<T> = (&'static str, fn(&T) -> Option<Field>);
+
+/// Replies with all figures, or with the one that is asked for, and reads no other one then.
+fn reply<T>(call: &Call<'_>, all: &[Named<T>], of: &T) -> Outcome {
+    let read = || all.iter().filter_map(|(name, read)| Some((*name, read(of)?)));
+    match call.count() {
+        2 => {
+            let fields: Vec<_> = read().collect();
+            call.map(fields.len());
+            for (name, field) in &fields {
+                call.bytes(name.as_bytes());
                 field.reply(call);
-                Ok(())
             }
-            _ => Err(syntax("EB.INFO key [field]")),
+            Ok(())
         }
+        3 => {
+            let asked = call.argument(2);
+            let found = all.iter().find(|(name, _)| is(asked, name));
+            let field = found.and_then(|(_, read)| read(of)).ok_or_else(|| {
+                let names: Vec<_> = read().map(|(name, _)| name).collect();
+                wrong("field", format!("one of {}", names.join(", ")), asked)
+            })?;
+            field.reply(call);
+            Ok(())
+        }
+        _ => Err(syntax("EB.INFO key [field]")),
     }
 }
 
@@ -75,67 +93,101 @@ fn text_of(kind: &dyn Kind) -> String {
     Any::new(kind.name(), kind.parameters()).to_string()
 }
 
-fn fields(value: &mut Value) -> Vec<(&'static str, Field)> {
-    let time = value.leases().now();
-    let Some(machine) = value.any_machine() else {
-        let next = value.pieces_so_far().map_or(0, |pieces| pieces.number());
-        return vec![
-            ("state", Field::Text(value.state().to_owned())),
-            ("memory", Field::Whole(value.memory_bytes() as u64)),
-            ("next-piece", Field::Whole(next.into())),
-        ];
-    };
-    let kind = machine.kind();
-    let stat = machine.stat(now(machine).time, SAMPLED);
-    let position = machine.position();
-    let text = text_of(kind);
-    let parameters = text.split_once(' ').map_or("", |(_, parameters)| parameters);
-    let held = machine.claims().filter(|claim| claim.deadline > time);
-    let (claims, oldest) =
-        held.fold((0, time), |(count, oldest), claim| (count + 1, claim.since.min(oldest)));
-    let before = value.former();
-    let both = machine.planned_bytes() + before.map_or(0, |of| of.machine().planned_bytes());
-    let planned = both.max(value.memory_bytes() as u64);
-    let shown = |of: &Former| text_of(of.machine().kind());
-    let former = before.map_or_else(String::new, shown);
-    let former_bytes = before.map_or(0, |of| of.machine().memory_bytes() as u64);
-    let unit = if kind.uses_time() { 1000 } else { 1 };
-    let left = before.map_or(0, |of| of.left(machine, now(machine).time).div_ceil(unit));
-    let mut fields = vec![
-        ("kind", Field::Text(kind.name().to_owned())),
-        ("parameters", Field::Text(parameters.to_owned())),
-        ("inserts", Field::Whole(stat.inserts)),
-        ("time", Field::Whole(stat.time.unwrap_or(0) / 1000)),
-        ("step", Field::Whole(stat.step.unwrap_or(0))),
-        ("fill", Field::Real(stat.fill)),
-        ("estimated-fpr", Field::Real(stat.estimated_fpr)),
-        ("planned-fpr", Field::Real(stat.planned_fpr)),
-        ("saturated", Field::Whole(stat.saturated.into())),
-        ("claims", Field::Whole(claims)),
-        ("oldest-claim", Field::Whole((time - oldest) / 1000)),
-        ("memory", Field::Whole(value.memory_bytes() as u64)),
-        ("planned-memory", Field::Whole(planned)),
-        ("former", Field::Text(former)),
-        ("former-memory", Field::Whole(former_bytes)),
-        ("whole-in", Field::Whole(left)),
-        ("lsn", Field::Whole(position.next_lsn - 1)),
-        ("chain", Field::Text(format!("{:016x}", position.chain))),
-        ("state", Field::Text(value.state().to_owned())),
-    ];
-    fields.extend(distinct(machine));
-    fields
+/// A filter that is looked at.
+struct Look<'a> {
+    value: &'a Value,
+    machine: &'a Machine,
+    /// The time of leases.
+    leases: Micros,
+    stat: OnceCell<MachineStat>,
+    distinct: OnceCell<Option<Cardinality>>,
 }
 
-/// Returns how many distinct keys are in the window, and the standard error of that number; nothing
-/// if the kind does not know it.
-fn distinct(machine: &Machine) -> Vec<(&'static str, Field)> {
-    let Ok(found) = machine.distinct(now(machine).time, None, SAMPLED) else {
-        return Vec::new();
-    };
-    vec![
-        ("distinct-keys", Field::Real(found.keys)),
-        ("distinct-keys-error", Field::Real(found.standard_error)),
+impl Look<'_> {
+    fn stat(&self) -> &MachineStat {
+        self.stat.get_or_init(|| self.machine.stat(now(self.machine).time, SAMPLED))
+    }
+
+    /// Returns how many distinct keys are in the window; `None` if the kind does not know it.
+    fn distinct(&self) -> Option<Cardinality> {
+        let count = || self.machine.distinct(now(self.machine).time, None, SAMPLED).ok();
+        *self.distinct.get_or_init(count)
+    }
+
+    /// Returns the number of claims, and since when the oldest one is held.
+    fn claims(&self) -> (u64, Micros) {
+        let held = self.machine.claims().filter(|claim| claim.deadline > self.leases);
+        held.fold((0, self.leases), |(count, oldest), claim| (count + 1, claim.since.min(oldest)))
+    }
+
+    /// Returns the parameters of the filter.
+    fn parameters(&self) -> String {
+        let text = text_of(self.machine.kind());
+        text.split_once(' ').map_or_else(String::new, |(_, parameters)| parameters.to_owned())
+    }
+
+    /// Returns the bytes of both filters when all of their present banks is used.
+    fn planned(&self) -> u64 {
+        let former = self.value.former().map_or(0, |of| of.machine().planned_bytes());
+        (self.machine.planned_bytes() + former).max(self.value.memory_bytes() as u64)
+    }
+
+    /// Returns the inserts or milliseconds that are left until the window is whole.
+    fn whole_in(&self) -> u64 {
+        let unit = if self.machine.kind().uses_time() { 1000 } else { 1 };
+        let left = |of: &Former| of.left(self.machine, now(self.machine).time).div_ceil(unit);
+        self.value.former().map_or(0, left)
+    }
+}
+
+/// The figures of a value whose pieces are coming.
+const LOADING: [Named<Value>; 3] = [
+    ("state", |of| text(of.state())),
+    ("memory", |of| whole(of.memory_bytes() as u64)),
+    ("next-piece", |of| whole(of.pieces_so_far().map_or(0, |pieces| pieces.number()).into())),
+];
+
+/// Returns the figures of a filter.
+fn fields<'a>() -> [Named<Look<'a>>; 21] {
+    [
+        ("kind", |of| text(of.machine.kind().name())),
+        ("parameters", |of| text(of.parameters())),
+        ("inserts", |of| whole(of.machine.content().totals().inserts)),
+        ("time", |of| whole(of.machine.latest().time / 1000)),
+        ("step", |of| whole(of.stat().step.unwrap_or(0))),
+        ("fill", |of| real(of.stat().fill)),
+        ("estimated-fpr", |of| real(of.stat().estimated_fpr)),
+        ("planned-fpr", |of| real(of.stat().planned_fpr)),
+        ("saturated", |of| whole(of.stat().saturated.into())),
+        ("claims", |of| whole(of.claims().0)),
+        ("oldest-claim", |of| whole((of.leases - of.claims().1) / 1000)),
+        ("memory", |of| whole(of.value.memory_bytes() as u64)),
+        ("planned-memory", |of| whole(of.planned())),
+        ("former", |of| {
+            text(of.value.former().map_or_else(String::new, |of| text_of(of.machine().kind())))
+        }),
+        ("former-memory", |of| {
+            whole(of.value.former().map_or(0, |of| of.machine().memory_bytes() as u64))
+        }),
+        ("whole-in", |of| whole(of.whole_in())),
+        ("lsn", |of| whole(of.machine.position().next_lsn - 1)),
+        ("chain", |of| text(format!("{:016x}", of.machine.position().chain))),
+        ("state", |of| text(of.value.state())),
+        ("distinct-keys", |of| real(of.distinct()?.keys)),
+        ("distinct-keys-error", |of| real(of.distinct()?.standard_error)),
     ]
+}
+
+fn text(text: impl Into<String>) -> Option<Field> {
+    Some(Field::Text(text.into()))
+}
+
+fn whole(number: u64) -> Option<Field> {
+    Some(Field::Whole(number))
+}
+
+fn real(number: f64) -> Option<Field> {
+    Some(Field::Real(number))
 }
 
 /// `EB.SCANDUMP key cursor`.
@@ -146,7 +198,8 @@ impl Command for ScanDump {
         name: c"EB.SCANDUMP",
         arity: 3,
         flags: c"readonly",
-        categories: c"read",
+        // The first piece has the secret of the hash.
+        categories: c"read admin dangerous",
         key: 1,
         access: Access::Read,
         summary: c"Returns one piece of a filter and the cursor of the next; cursor 0 begins.",
