@@ -74,13 +74,38 @@ pub trait DistinctKeys: Debug {
     /// the whole window without a width, and if it is shorter.
     fn sub_window(&self, state: &State<'_>, moment: &Moment, width: Option<u64>) -> SubWindow;
 
-    /// Counts the distinct keys of the sub-window in a share of the hash space. `blocks` are
-    /// private, settled copies, with the slots of their banks: all blocks that a key of the share
-    /// has, and no others. They may be changed.
+    /// Counts the distinct keys of the sub-window in blocks of one bank: private, settled copies,
+    /// with the slot of the bank. They may be changed.
     fn count(
         &self,
         state: &State<'_>,
         blocks: &[(usize, Block<'_>)],
+        moment: &Moment,
+        depth: u64,
+    ) -> Counted;
+
+    /// Returns the comparison of banks, if the kind can tell whether a key of one is in another.
+    fn compared(&self) -> Option<&dyn ComparedBanks> {
+        None
+    }
+
+    /// Returns the distinct keys of all banks, by those of each: their sum, if no key is in two.
+    fn of_banks(&self, banks: &[Counted]) -> Counted {
+        let mut sum = Counted::default();
+        banks.iter().for_each(|&bank| sum += bank);
+        sum
+    }
+}
+
+/// The number of distinct keys, for kinds that compare their banks.
+pub trait ComparedBanks {
+    /// As [`DistinctKeys::count`], without the keys that other banks have, too. `others` are the
+    /// blocks of these that have a part of the hash space of `blocks`.
+    fn count_only_in(
+        &self,
+        state: &State<'_>,
+        blocks: &[(usize, Block<'_>)],
+        others: &[(usize, Block<'_>)],
         moment: &Moment,
         depth: u64,
     ) -> Counted;

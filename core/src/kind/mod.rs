@@ -48,7 +48,7 @@ pub use answer::{Age, Cardinality, Estimate, Within};
 pub use capabilities::{
     Events, Growth, Inference, KeyAges, KeyCounts, KeyWeights, Removal, WholeCounts,
 };
-pub use cardinality::DistinctKeys;
+pub use cardinality::{ComparedBanks, DistinctKeys};
 pub use describe::{Describe, KindMetric, PlannedPart, TOO_FULL};
 pub use generation_fill::GenerationFill;
 pub use generations::CountedGenerations;

@@ -11,10 +11,10 @@
 //! and is corrected ([`DEFICIT`]); half of the closed share is the doubt.
 //!
 //! *Several banks* (windows of time). A key that comes again gets a slot in the newest bank, and
-//! its older slot lives on. So a slot of an older bank counts only if no newer bank has a slot that
-//! may be the same key's: the same fingerprint, in blocks and buckets whose ranges of the hash
-//! overlap. Some slots match by chance. As many are expected as match with a *decoy*: the same
-//! fingerprint in other buckets, which no key has set.
+//! its older slot lives on. So a slot counts only if no coarser bank has a slot that may be the
+//! same key's: the same fingerprint, in blocks and buckets whose ranges of the hash overlap. Some
+//! slots match by chance. As many are expected as match with a *decoy*: the same fingerprint in
+//! other buckets, which no key has set.
 
 use super::items::Items;
 use super::moves::other_bucket;
@@ -23,7 +23,7 @@ use super::timed::Timed;
 use super::word::Word;
 use crate::block::Block;
 use crate::kind::cardinality::{Counted, SubWindow};
-use crate::kind::{CountedGenerations, DistinctKeys, Moment, State};
+use crate::kind::{ComparedBanks, CountedGenerations, DistinctKeys, Moment, State};
 
 /// By how much, as a multiple of the share of closed buckets, a pair of open buckets has fewer keys
 /// than the mean. Measured at shares from 0.03 to 0.66: 0.4 to 0.5.
@@ -60,26 +60,36 @@ impl<W: Word> DistinctKeys for Timed<W> {
 
     fn count(
         &self,
-        state: &State<'_>,
+        _: &State<'_>,
         blocks: &[(usize, Block<'_>)],
         _: &Moment,
         depth: u64,
     ) -> Counted {
-        let mut banks: Vec<_> = state.banks().collect();
-        banks.sort_by_key(|bank| bank.id);
-        let (mut sum, mut newer) = (Counted::default(), Vec::<Index>::new());
-        for (left, bank) in banks.iter().enumerate().rev() {
-            let its = || blocks.iter().filter(|(slot, _)| *slot == bank.slot);
-            let mut counted = Counted::default();
-            its().for_each(|(_, block)| counted += distinct(&self.table, block, depth));
-            if newer.is_empty() && left == 0 {
-                return counted;
-            }
-            let index = Index::new(its().map(|(_, block)| seen(&self.table, block, depth)));
-            sum += index.only_here(counted, &newer);
-            newer.push(index);
-        }
+        let mut sum = Counted::default();
+        blocks.iter().for_each(|(_, block)| sum += distinct(&self.table, block, depth));
         sum
+    }
+
+    fn compared(&self) -> Option<&dyn ComparedBanks> {
+        Some(self)
+    }
+}
+
+impl<W: Word> ComparedBanks for Timed<W> {
+    fn count_only_in(
+        &self,
+        state: &State<'_>,
+        blocks: &[(usize, Block<'_>)],
+        others: &[(usize, Block<'_>)],
+        moment: &Moment,
+        depth: u64,
+    ) -> Counted {
+        let index = |blocks: &[(usize, Block<'_>)]| {
+            Index::new(blocks.iter().map(|(_, block)| seen(&self.table, block, depth)))
+        };
+        let counted = self.count(state, blocks, moment, depth);
+        let of_banks = others.chunk_by(|(one, _), (other, _)| one == other);
+        index(blocks).only_here(counted, &of_banks.map(index).collect::<Vec<_>>())
     }
 }
 
@@ -159,7 +169,9 @@ fn seen<W: Word, const BURSTS: bool>(
         let buckets = pair.map(|bucket| bucket as u64);
         slots.push(Slot { fingerprint, block: block.number, buckets });
     });
-    InBlock { slots, bits, blocks: block.of, buckets }
+    let held = slots.len() as f64;
+    let keys = if closed(table, block) == 0 { held } else { distinct(table, block, ages).keys };
+    InBlock { slots, keys: keys.max(held), bits, blocks: block.of, buckets }
 }
 
 /// A live slot: what is known of its keys' hashes.
@@ -173,6 +185,8 @@ struct Slot {
 /// The slots of one block.
 struct InBlock {
     slots: Vec<Slot>,
+    /// The keys, if buckets are closed, otherwise the slots.
+    keys: f64,
     /// Bits of a fingerprint.
     bits: u32,
     /// Blocks of the bank.
@@ -185,6 +199,7 @@ struct InBlock {
 #[derive(Debug, Default)]
 struct Index {
     slots: Vec<Slot>,
+    keys: f64,
     bits: u32,
     blocks: u64,
     buckets: u64,
@@ -202,32 +217,41 @@ impl Index {
         for block in blocks {
             (all.bits, all.blocks, all.buckets) = (block.bits, block.blocks, block.buckets);
             all.slots.extend(block.slots);
+            all.keys += block.keys;
         }
         all.slots.sort_unstable();
         all
     }
 
-    /// Returns how many of the `counted` keys of this bank no newer bank has.
-    fn only_here(&self, counted: Counted, newer: &[Self]) -> Counted {
+    /// Returns how many of the `counted` keys of this bank no other bank has.
+    fn only_here(&self, counted: Counted, others: &[Self]) -> Counted {
         let slots = self.slots.len() as f64;
-        if slots == 0.0 || newer.is_empty() {
+        if slots == 0.0 || others.is_empty() {
             return counted;
         }
-        let is_in = |slot: &Slot| newer.iter().any(|index| index.may_have(self, slot));
-        let (mut found, mut by_chance) = (0.0, 0.0);
+        let found_in = |slot: &Slot| others.iter().find(|index| index.may_have(self, slot));
+        let (mut found, mut with_closed, mut by_chance) = (0.0, 0.0, 0.0);
         for slot in &self.slots {
-            found += f64::from(u8::from(is_in(slot)));
-            by_chance += f64::from(u8::from(is_in(&self.decoy(slot))));
+            if let Some(other) = found_in(slot) {
+                found += 1.0;
+                with_closed += other.keys / other.slots.len() as f64;
+            } else {
+                // Of a slot that was found the decoy might find the same one.
+                by_chance += f64::from(u8::from(found_in(&self.decoy(slot)).is_some()));
+            }
         }
-        // Of slots whose key no newer bank has, this share matches nevertheless.
-        let chance = (by_chance / slots).min(0.9);
-        let both = ((found - by_chance) / (1.0 - chance)).clamp(0.0, slots);
+        // Of slots whose key no other bank has, this share matches nevertheless.
+        let tried = (slots - found).max(1.0);
+        let chance = (by_chance / tried).min(0.9);
+        let seen = ((found - slots * chance) / (1.0 - chance)).clamp(0.0, slots);
+        // Closed buckets of others have the keys of further ones.
+        let both = if found > 0.0 { (seen * with_closed / found).min(slots) } else { 0.0 };
         let keys = counted.keys * (1.0 - both / slots);
         // Matches by chance, and those of the decoys, are both random.
         let random = 2.0 * by_chance.max(1.0) / (1.0 - chance).powi(2);
         let keys_a_slot = counted.keys / slots;
         let variance = counted.variance + random * keys_a_slot * keys_a_slot;
-        Counted { keys, variance, doubt: counted.doubt }
+        Counted { keys, variance, doubt: counted.doubt + (both - seen) / 2.0 * keys_a_slot }
     }
 
     /// Returns a slot that no key of this one has: its fingerprint in other buckets.

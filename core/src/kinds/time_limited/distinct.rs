@@ -34,17 +34,23 @@ impl DistinctKeys for TimeLimited {
         let generations = self.plan.generations(state);
         let current = generations.current();
         let oldest = current.saturating_add(1).saturating_sub(depth);
-        let (mut sum, mut largest) = (Counted::default(), 0.0_f64);
-        for bank in state.banks() {
+        let mut sum = Counted::default();
+        for (slot, block) in blocks {
+            let Some(bank) = state.bank(*slot) else { continue };
             let last = last_generation(state, &bank).min(current);
             let Some(ages) = last.checked_sub(oldest.max(bank.since)) else { continue };
-            let mut its = Counted::default();
-            for (_, block) in blocks.iter().filter(|(slot, _)| *slot == bank.slot) {
-                let (set, rows) = self.slices.rows_set(block, last, ages);
-                its += Counted::of_occupied(rows as f64, set as f64, 1.0);
-            }
-            largest = largest.max(its.keys);
-            sum += its;
+            let (set, rows) = self.slices.rows_set(block, last, ages);
+            sum += Counted::of_occupied(rows as f64, set as f64, 1.0);
+        }
+        sum
+    }
+
+    /// Half of what the smaller banks have is the doubt.
+    fn of_banks(&self, banks: &[Counted]) -> Counted {
+        let (mut sum, mut largest) = (Counted::default(), 0.0_f64);
+        for bank in banks {
+            largest = largest.max(bank.keys);
+            sum += *bank;
         }
         let apart = (sum.keys - largest) / 2.0;
         Counted { keys: sum.keys - apart, doubt: sum.doubt + apart, ..sum }
