@@ -143,6 +143,11 @@ pub trait Describe: Debug + Send + Sync {
         None
     }
 
+    /// Returns the bytes that the kind itself has allocated, for tables that each filter has.
+    fn table_bytes(&self) -> usize {
+        0
+    }
+
     /// Returns the least such limit in this layout; 0 for kinds that do not grow.
     fn least_max_memory(&self, _: Layout) -> u64 {
         0

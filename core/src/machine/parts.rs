@@ -95,12 +95,14 @@ impl Parts {
     /// Returns the bytes that are allocated beside these parts themselves.
     pub(super) fn allocated_bytes(&self) -> usize {
         let claims = self.claims.iter().len() * size_of::<(u64, HeldClaim)>();
-        size_of_val(self.ledger.stripes()) + self.memory.allocated_bytes() + claims
+        let tables = self.kind().table_bytes();
+        size_of_val(self.ledger.stripes()) + self.memory.allocated_bytes() + claims + tables
     }
 
     /// Returns the bytes beside these parts themselves when all of the present banks is used.
     pub(super) fn planned_bytes(&self) -> u64 {
-        size_of_val(self.ledger.stripes()) as u64 + self.memory.planned_bytes()
+        let beside = size_of_val(self.ledger.stripes()) + self.kind().table_bytes();
+        beside as u64 + self.memory.planned_bytes()
     }
 
     /// Returns the sum of a kind word over all blocks.

@@ -82,6 +82,23 @@ fn an_empty_filter_of_any_size_is_small_and_grows_by_what_is_written() {
 }
 
 #[test]
+fn the_tables_of_a_kind_are_part_of_a_filters_memory() {
+    let decaying = Parameters::new().with("capacity", 100).with("epoch", 1_000_000);
+    let polynomial = decaying.clone().with("decay", "polynomial").with("exponent", 1);
+    let polynomial = polynomial.with("horizon", 8760);
+    let each = [("decaying", decaying.with("lambda", 0.99)), ("decaying", polynomial)];
+    for (name, parameters) in each {
+        let kind = registry::build(name, &parameters).expect("a kind");
+        // Two tables of powers at least.
+        let tables = kind.table_bytes();
+        assert!((4096..1 << 20).contains(&tables), "{tables}");
+        let machine = Machine::create(kind, &MachineOptions::new(), 1, 2).expect("a machine");
+        assert!(machine.memory_bytes() > tables, "{} of {tables}", machine.memory_bytes());
+        assert!(machine.planned_bytes() > tables as u64, "{}", machine.planned_bytes());
+    }
+}
+
+#[test]
 fn no_piece_is_above_a_mebibyte_and_memory_is_as_planned_when_all_is_written() {
     for block_bytes in [512, 2048, 16 << 10, 64 << 10] {
         let parameters = Parameters::new().with("capacity", 1_000_000);

@@ -16,6 +16,11 @@ pub(super) trait Counters: Debug + Send + Sync {
     /// Returns the bits of a counter.
     fn bits(&self) -> u32;
 
+    /// Returns the bytes of tables.
+    fn table_bytes(&self) -> usize {
+        0
+    }
+
     /// Returns whether nothing is left in epoch `now` of an insert in `epoch`.
     fn forgotten(&self, epoch: u64, now: u64) -> bool {
         let _ = (epoch, now);

@@ -143,6 +143,10 @@ impl Counters for Exponential {
         self.bits
     }
 
+    fn table_bytes(&self) -> usize {
+        self.half_life.table_bytes()
+    }
+
     fn add<const N: usize>(&self, cells: &Cells<'_>, at: &At<N>, addition: Addition) {
         let Addition { weight, epoch, now } = addition;
         let (block, packed) = (cells.block, self.packed(cells));

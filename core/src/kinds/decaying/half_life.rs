@@ -339,6 +339,13 @@ fn rounded_up(x: u128) -> f64 {
 #[derive(Debug, Clone, PartialEq)]
 struct Powers(Vec<[u64; 256]>);
 
+impl HalfLife {
+    /// Returns the bytes of the tables.
+    pub fn table_bytes(&self) -> usize {
+        size_of_val(&*self.decay.0) + size_of_val(&*self.growth.0)
+    }
+}
+
 impl Powers {
     /// Creates the power of exponent 0 only.
     fn none() -> Self {

@@ -231,6 +231,10 @@ impl<C: Counters> Describe for Decaying<C> {
         words_for(self.plan.cells, self.counters.bits())
     }
 
+    fn table_bytes(&self) -> usize {
+        self.counters.table_bytes()
+    }
+
     fn default_block_words(&self) -> u32 {
         block_words(self.counters.bits())
     }

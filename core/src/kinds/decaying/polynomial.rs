@@ -223,6 +223,11 @@ impl Counters for SumOfExponentials {
         self.bits * self.decays.len() as u32
     }
 
+    fn table_bytes(&self) -> usize {
+        let tables: usize = self.decays.iter().map(HalfLife::table_bytes).sum();
+        tables + size_of_val(&*self.decays)
+    }
+
     fn forgotten(&self, epoch: u64, now: u64) -> bool {
         now.saturating_sub(epoch) > self.function.horizon
     }

@@ -248,6 +248,10 @@ impl Describe for Optimized {
             .with("counter-bits", self.counter_bits)
     }
 
+    fn table_bytes(&self) -> usize {
+        self.half_life.table_bytes()
+    }
+
     fn uses_time(&self) -> bool {
         true
     }
