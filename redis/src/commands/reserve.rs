@@ -108,8 +108,8 @@ pub enum Missing {
 /// be executed: nothing is created for one that is refused.
 ///
 /// # Errors
-/// `NOTFOUND`, or that of `missing`, if nothing is to be created; those of [`new_filter`], and those
-/// of `check`.
+/// `NOTFOUND`, or that of `missing`, if nothing is to be created; those of [`new_filter`], and
+/// those of `check`.
 pub fn present_or_new<'a>(
     call: &Call<'_>,
     slot: &'a mut Slot<'_, Value>,
