@@ -40,6 +40,13 @@ pub(super) trait Counters: Debug + Send + Sync {
     /// Returns the number of counters that are not zero, for a block caught up.
     fn in_use(&self, cells: &Cells<'_>) -> u64;
 
+    /// Returns the probability that a key of which nothing is left is marked *at least*, for a
+    /// block caught up.
+    fn marked(&self, block: &Block<'_>) -> f64 {
+        let _ = block;
+        0.0
+    }
+
     /// Prefetches a counter.
     fn prefetch(&self, cells: &Cells<'_>, at: u32);
 
@@ -52,6 +59,12 @@ pub(super) trait Counters: Debug + Send + Sync {
     fn fills(&self) -> Option<u64> {
         None
     }
+}
+
+/// Counts additions that were cut short.
+#[cold]
+pub(super) fn note_full(block: &Block<'_>, additions: u64) {
+    block.set_own(SATURATED, block.own(SATURATED).wrapping_add(additions));
 }
 
 /// A block's counters.
@@ -74,6 +87,7 @@ pub(super) struct Addition {
 /// A key's counters, at most `N`: the positions of its hash functions.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct At<const N: usize> {
+    pub(super) hash: u64,
     places: [u32; N],
     count: usize,
 }
@@ -88,7 +102,7 @@ impl<const N: usize> At<N> {
             let (even, odd) = positions.pair(pair as u32);
             places.copy_from_slice(&[even as u32, odd as u32]);
         }
-        Self { places, count }
+        Self { hash, places, count }
     }
 
     #[inline]

@@ -5,23 +5,26 @@
 //! |---|---|
 //! | 0 | the half-life that the block has caught up to |
 //! | 1 | additions that were cut short because the counter was full |
-//! | 2 | one more than the half-life in which the first of those was; 0 if the next word is |
-//! | 3 | the sum, over inserts, of the most that a counter lost, decayed as a counter |
+//! | 2 | one more than the half-life in which a key was first cut; 0 if the next word is |
+//! | 3 | the sum of what was cut off keys, decayed as a counter |
+//! | 4, 5 | the keys that were cut ([`cut_keys`](super::cut_keys)) |
 //!
 //! Counters change at inserts, and at grid points, where all of a block are rewritten at the next
 //! insert into it. Between grid points time changes nothing, because reads multiply by the decay
 //! since the beginning of the half-life.
 //!
-//! **Once a counter was full** it decays as any other, and lacks what was cut off. The exact count
-//! may therefore be higher than the estimate, by at most the remainder of that: word 3. Estimates
-//! report it: a counter that was full `j` grid points ago, or earlier, holds at least what `j` grid
-//! points leave of a full one. If all counters of a key hold that much or more while word 3 is not
-//! zero, the estimate is marked *at least*, even an estimate of 0. Unmarked estimates are too small
-//! by less than `ε` as always; by less than `2ε` if word 3 was ever nonzero, because it is rounded
-//! down to zero at the end, too.
+//! **Once a counter was full** it decays as any other. If even the least counter of an insert is
+//! too full for it, something is cut off its key, and the exact count may be higher than the
+//! estimate, by at most the remainder of that: word 3, which is of all keys that were cut.
+//! Estimates report it. A counter that lacks something was full `j` grid points ago, so it holds
+//! at least what `j` grid points leave of a full one. If the least counter of a key that was cut
+//! holds that much for the first cut, while word 3 is not zero, the estimate is marked *at least*,
+//! even an estimate of 0. Unmarked estimates are too small by less than `ε` as always; by less
+//! than `2ε` if word 3 was ever nonzero, because it is rounded down to zero at the end, too.
 
-use super::counters::{Addition, At, Cells, Counters, SATURATED};
-use super::half_life::{HalfLife, MOST_FRACTION_BITS, steps_between};
+use super::counters::{Addition, At, Cells, Counters, note_full};
+use super::cut_keys::CutKeys;
+use super::half_life::{HalfLife, MOST_FRACTION_BITS, MOST_STEPS, steps_between};
 use crate::block::Block;
 use crate::block::packed::Packed;
 use crate::error::Result;
@@ -43,6 +46,9 @@ const LEAST_WHOLE_BITS: u32 = 2;
 const HALF_LIFE: usize = 0;
 const FIRST_CUT: usize = 2;
 const LOST: usize = 3;
+
+/// In half-lives: nothing is left of word 3 after [`MOST_STEPS`].
+const CUT_KEYS: CutKeys = CutKeys { words: [4, 5], period: MOST_STEPS as u64 };
 
 /// Counters that decay exponentially.
 #[derive(Debug, Clone, PartialEq)]
@@ -99,27 +105,34 @@ impl Exponential {
         }
     }
 
-    /// Records that `additions` additions of an insert were cut short, each by at most `lost`.
+    /// Records that this much was cut off a key.
     #[cold]
-    fn note_cut(&self, block: &Block<'_>, additions: u64, lost: u64) {
-        block.set_own(SATURATED, block.own(SATURATED).wrapping_add(additions));
+    fn note_cut(&self, block: &Block<'_>, hash: u64, lost: u64) {
+        let (half_life, before) = (block.own(HALF_LIFE), block.own(LOST));
         if block.own(FIRST_CUT) == 0 {
-            block.set_own(FIRST_CUT, block.own(HALF_LIFE).saturating_add(1));
+            block.set_own(FIRST_CUT, half_life.saturating_add(1));
         }
-        block.set_own(LOST, block.own(LOST).saturating_add(lost));
+        CUT_KEYS.add(block, hash, half_life, before != 0);
+        block.set_own(LOST, before.saturating_add(lost));
     }
 
-    /// Returns whether a counter with this value in this half-life may lack something that was cut
-    /// off.
+    /// Returns whether a key whose least counter has this value in this half-life may lack
+    /// something that was cut off.
     #[inline]
-    fn may_lack(&self, block: &Block<'_>, value: u64, half_life: u64) -> bool {
+    fn may_lack(&self, block: &Block<'_>, hash: u64, value: u64, half_life: u64) -> bool {
         let lost = block.own(LOST);
         lost != 0 && {
-            let since_first = block.own(FIRST_CUT).saturating_sub(1);
-            let steps = |since| steps_between(since, half_life);
-            self.half_life.halve(lost, steps(block.own(HALF_LIFE))) > 0
-                && value >= self.full_after(steps(since_first))
+            let caught_up = block.own(HALF_LIFE);
+            self.half_life.halve(lost, steps_between(caught_up, half_life)) > 0
+                && value >= self.full_since_first_cut(block, half_life)
+                && CUT_KEYS.may_have(block, hash, caught_up, half_life)
         }
+    }
+
+    /// Returns what is left in this half-life of a counter that was full at the first cut.
+    fn full_since_first_cut(&self, block: &Block<'_>, half_life: u64) -> u64 {
+        let first = block.own(FIRST_CUT).saturating_sub(1);
+        self.full_after(steps_between(first, half_life))
     }
 }
 
@@ -161,15 +174,19 @@ impl Counters for Exponential {
         for (old, at) in old.iter_mut().zip(at.iter()) {
             *old = packed.get(block, at as usize);
         }
-        let (most, mut cut, mut lost) = (packed.most(), 0, 0);
+        let most = packed.most();
+        let (mut cut, mut least) = (0, most);
         for (&old, at) in old.iter().zip(at.iter()) {
-            let beyond = added.saturating_sub(most - old);
-            cut += u64::from(beyond > 0);
-            lost = lost.max(beyond);
+            cut += u64::from(added > most - old);
+            least = least.min(old);
             packed.set(block, at as usize, old.saturating_add(added).min(most));
         }
         if cut > 0 {
-            self.note_cut(block, cut, lost);
+            note_full(block, cut);
+            let lost = added.saturating_sub(most - least);
+            if lost > 0 {
+                self.note_cut(block, at.hash, lost);
+            }
         }
     }
 
@@ -182,7 +199,7 @@ impl Counters for Exponential {
         // Decay keeps the order, so the least stays the least.
         let least = self.half_life.halve(least, steps_between(caught_up, half_life));
         let count = self.half_life.read(least, now.max(self.half_life.start(half_life)));
-        Estimate { count, at_least: self.may_lack(cells.block, least, half_life) }
+        Estimate { count, at_least: self.may_lack(cells.block, at.hash, least, half_life) }
     }
 
     fn catch_up(&self, cells: &Cells<'_>, now: u64) {
@@ -199,6 +216,9 @@ impl Counters for Exponential {
             block.set_own(LOST, lost);
             if lost == 0 {
                 block.set_own(FIRST_CUT, 0);
+                CUT_KEYS.clear(block);
+            } else {
+                CUT_KEYS.catch_up(block, from, to);
             }
         }
         if 64 % self.bits == 0 {
@@ -215,6 +235,11 @@ impl Counters for Exponential {
     fn in_use(&self, cells: &Cells<'_>) -> u64 {
         let packed = self.packed(cells);
         (0..packed.cells).filter(|&cell| packed.get(cells.block, cell) != 0).count() as u64
+    }
+
+    fn marked(&self, block: &Block<'_>) -> f64 {
+        let of_any_value = self.full_since_first_cut(block, block.own(HALF_LIFE)) == 0;
+        if block.own(LOST) != 0 && of_any_value { CUT_KEYS.rate(block) } else { 0.0 }
     }
 
     fn prefetch(&self, cells: &Cells<'_>, at: u32) {

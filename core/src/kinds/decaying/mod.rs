@@ -36,9 +36,10 @@
 //!
 //! **Full counters** stay at their maximum, and the estimate is then marked *at least*. Each
 //! addition that is cut short increments the kind metric `saturated`. See `exponential.rs` for the
-//! guarantee after a full counter decays.
+//! guarantee after a full counter decays, and `cut_keys.rs` for whose estimates are marked then.
 
 mod counters;
+mod cut_keys;
 mod exponential;
 pub mod half_life;
 mod plan;
@@ -259,10 +260,11 @@ impl<C: Counters> Describe for Decaying<C> {
     }
 
     /// Returns the probability that nothing is left of a key and yet all its counters are above
-    /// zero.
+    /// zero, or what was cut off may be its.
     fn estimated_fpr(&self, _: &State<'_>, layout: Layout, _: &Moment, sample: &Sample) -> f64 {
         let (cells, blocks) = self.size(layout);
-        fpr_of_fill(sample.fill(), cells, self.plan.k, blocks)
+        let full = fpr_of_fill(sample.fill(), cells, self.plan.k, blocks);
+        full + (1.0 - full) * sample.fpr()
     }
 
     fn counts(&self) -> Option<&dyn KeyCounts> {
@@ -309,6 +311,11 @@ impl<C: Counters> SingleBlock for Decaying<C> {
 
     fn settle(&self, _: &State<'_>, block: &Block<'_>, moment: &Moment) {
         self.counters.catch_up(&self.cells(block), self.epoch_of(moment.now));
+    }
+
+    /// Returns the part that marks contribute, see [`Counters::marked`]; the fill tells the other.
+    fn block_fpr(&self, block: &Block<'_>) -> f64 {
+        self.counters.marked(block)
     }
 }
 

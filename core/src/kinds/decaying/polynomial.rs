@@ -6,9 +6,9 @@
 //! |---|---|
 //! | 0 | the epoch that the block has caught up to |
 //! | 1 | additions that were cut short because a term's number was full |
-//! | 2 | one more than the epoch of the first of those that still matter; 0 if none does |
-//! | 3 | the sum, over inserts, of the most that a term's number lost, while that matters |
-//! | 4 | one more than the epoch of the latest of those |
+//! | 2 | one more than the epoch in which a key was first cut; 0 if that matters no longer |
+//! | 3, 5 | the keys that were cut ([`cut_keys`](super::cut_keys)) |
+//! | 4 | one more than the epoch in which a key was last cut; 0 if that matters no longer |
 //!
 //! **The guarantee** holds for a *horizon* of `n` epochs. Let `c` be the exact count of the inserts
 //! that are at most `n` epochs old, and `C` that of all, both by the polynomial.
@@ -24,10 +24,12 @@
 //!
 //! A key older than the horizon is rejected as too late.
 //!
-//! **Once a number was full**, the same applies as in `exponential.rs`. Losses are kept undecayed
-//! until the latest of them has decayed to nothing in all terms.
+//! **Once a number was full**, the same applies as in `exponential.rs`, with the least number of a
+//! term in place of the least counter. What was cut off matters for the horizon, because inserts
+//! before it count no longer.
 
-use super::counters::{Addition, At, Cells, Counters, SATURATED};
+use super::counters::{Addition, At, Cells, Counters, note_full};
+use super::cut_keys::CutKeys;
 use super::half_life::{HalfLife, MOST_FRACTION_BITS, SCALED_PLACES};
 use super::plan::{MOST_HORIZON, MOST_TERMS, Polynomial, Term, Terms};
 use crate::block::Block;
@@ -59,7 +61,6 @@ const ROUNDED_UNITS: f64 = 4.0;
 
 const EPOCH: usize = 0;
 const FIRST_CUT: usize = 2;
-const LOST: usize = 3;
 const LATEST_CUT: usize = 4;
 
 /// Counters that decay as a polynomial.
@@ -159,29 +160,35 @@ impl SumOfExponentials {
         Now { counters: self, packed: self.packed(cells), steps, powers, epoch }
     }
 
-    /// Records that additions of an insert were cut short, each by at most `lost`.
-    #[cold]
-    fn note_cut(&self, block: &Block<'_>, additions: u64, lost: u64) {
-        block.set_own(SATURATED, block.own(SATURATED).wrapping_add(additions));
-        let epoch = block.own(EPOCH).saturating_add(1);
-        if block.own(FIRST_CUT) == 0 {
-            block.set_own(FIRST_CUT, epoch);
-        }
-        block.set_own(LATEST_CUT, epoch);
-        block.set_own(LOST, block.own(LOST).saturating_add(lost));
+    /// Returns the keys that were cut, by epochs.
+    fn cut_keys(&self) -> CutKeys {
+        CutKeys { words: [3, 5], period: self.function.horizon + 1 }
     }
 
-    /// Returns whether something of what this term lost is left in epoch `now`.
-    fn matters(&self, decay: &HalfLife, block: &Block<'_>, now: u64) -> bool {
-        let latest = block.own(LATEST_CUT).saturating_sub(1);
-        decay.halve(block.own(LOST), decay.steps(latest, now)) > 0
+    /// Returns whether something that was cut off matters in epoch `now`.
+    #[inline]
+    fn matters(&self, block: &Block<'_>, now: u64) -> bool {
+        let latest = block.own(LATEST_CUT);
+        latest != 0 && now.saturating_sub(latest - 1) <= self.function.horizon
+    }
+
+    /// Records that something was cut off a key.
+    #[cold]
+    fn note_cut(&self, block: &Block<'_>, hash: u64) {
+        let epoch = block.own(EPOCH);
+        if block.own(FIRST_CUT) == 0 {
+            block.set_own(FIRST_CUT, epoch.saturating_add(1));
+        }
+        self.cut_keys().add(block, hash, epoch, block.own(LATEST_CUT) != 0);
+        block.set_own(LATEST_CUT, epoch.saturating_add(1));
     }
 }
 
 impl Now<'_> {
-    /// Returns a counter's count, scaled, and whether it may lack something that was cut off.
+    /// Returns a counter's count, scaled; and, for a key that was cut, whether the counter may lack
+    /// something.
     #[inline]
-    fn total(&self, block: &Block<'_>, cell: u32) -> (u128, bool) {
+    fn total(&self, block: &Block<'_>, cell: u32, was_cut: bool) -> (u128, bool) {
         let terms = self.counters.decays.len();
         let first = cell as usize * terms;
         let (mut sum, mut lacks) = (0, false);
@@ -189,7 +196,7 @@ impl Now<'_> {
             let value = self.packed.get(block, first + number);
             let value = decay.halve(value, self.steps[number]);
             sum += HalfLife::scaled(value, self.powers[number]);
-            lacks |= block.own(LOST) != 0 && self.may_lack(block, decay, value);
+            lacks |= was_cut && value >= self.full_since_first_cut(block, decay);
         }
         if sum > 0 {
             // What the numbers may lack by rounding.
@@ -198,12 +205,11 @@ impl Now<'_> {
         (if sum < self.counters.least { 0 } else { sum }, lacks)
     }
 
-    /// Returns whether a term's number may lack something: if it holds what is left of a full one.
+    /// Returns what is left of a term's number that was full at the first cut.
     #[cold]
-    fn may_lack(&self, block: &Block<'_>, decay: &HalfLife, value: u64) -> bool {
+    fn full_since_first_cut(&self, block: &Block<'_>, decay: &HalfLife) -> u64 {
         let first = block.own(FIRST_CUT).saturating_sub(1);
-        let full = decay.halve(self.packed.most(), decay.steps(first, self.epoch));
-        value >= full && self.counters.matters(decay, block, self.epoch)
+        decay.halve(self.packed.most(), decay.steps(first, self.epoch))
     }
 }
 
@@ -238,7 +244,7 @@ impl Counters for SumOfExponentials {
         at.iter().for_each(|at| self.prefetch(cells, at));
         self.catch_up(cells, now);
         let now = block.own(EPOCH);
-        let (most, mut cut, mut lost) = (packed.most(), 0, 0);
+        let (most, mut cut, mut is_cut) = (packed.most(), 0, false);
         for (number, (term, decay)) in self.terms.0.iter().zip(&self.decays).enumerate() {
             let added = decay.added_part(weight, term.part, epoch);
             let added = decay.late(added, decay.steps(epoch, now));
@@ -248,23 +254,30 @@ impl Counters for SumOfExponentials {
             for (old, at) in old.iter_mut().zip(at.iter()) {
                 *old = packed.get(block, place(at));
             }
+            let mut has_room = false;
             for (&old, at) in old.iter().zip(at.iter()) {
-                let beyond = added.saturating_sub(most - old);
-                cut += u64::from(beyond > 0);
-                lost = lost.max(beyond);
+                let is_full = added > most - old;
+                cut += u64::from(is_full);
+                has_room |= !is_full;
                 packed.set(block, place(at), old.saturating_add(added).min(most));
             }
+            is_cut |= !has_room;
         }
         if cut > 0 {
-            self.note_cut(block, cut, lost);
+            note_full(block, cut);
+        }
+        if is_cut {
+            self.note_cut(block, at.hash);
         }
     }
 
     fn least<const N: usize>(&self, cells: &Cells<'_>, at: &At<N>, now: u64) -> Estimate {
         // As in a ring, the processor would meet the misses one by one.
         at.iter().for_each(|at| self.prefetch(cells, at));
-        let now = self.now(cells, now);
-        let totals = at.iter().map(|at| now.total(cells.block, at));
+        let (now, block) = (self.now(cells, now), cells.block);
+        let was_cut = self.matters(block, now.epoch)
+            && self.cut_keys().may_have(block, at.hash, block.own(EPOCH), now.epoch);
+        let totals = at.iter().map(|at| now.total(block, at, was_cut));
         let (total, at_least) = totals.min().unwrap_or_default();
         Estimate { count: HalfLife::count(total, self.fraction), at_least }
     }
@@ -275,10 +288,13 @@ impl Counters for SumOfExponentials {
             return;
         }
         let Now { packed, steps, .. } = self.now(cells, now);
+        let from = block.own(EPOCH);
         block.set_own(EPOCH, now);
-        if block.own(LOST) != 0 && !self.decays.iter().any(|decay| self.matters(decay, block, now))
-        {
-            [FIRST_CUT, LOST, LATEST_CUT].iter().for_each(|&own| block.set_own(own, 0));
+        if self.matters(block, now) {
+            self.cut_keys().catch_up(block, from, now);
+        } else if block.own(LATEST_CUT) != 0 {
+            [FIRST_CUT, LATEST_CUT].iter().for_each(|&own| block.set_own(own, 0));
+            self.cut_keys().clear(block);
         }
         for (number, (decay, &times)) in self.decays.iter().zip(&steps).enumerate() {
             let places = (number..packed.cells).step_by(self.decays.len());
@@ -293,7 +309,18 @@ impl Counters for SumOfExponentials {
 
     fn in_use(&self, cells: &Cells<'_>) -> u64 {
         let now = self.now(cells, 0);
-        (0..cells.count).filter(|&cell| now.total(cells.block, cell).0 > 0).count() as u64
+        (0..cells.count).filter(|&cell| now.total(cells.block, cell, false).0 > 0).count() as u64
+    }
+
+    fn marked(&self, block: &Block<'_>) -> f64 {
+        let (first, now) = (block.own(FIRST_CUT).saturating_sub(1), block.own(EPOCH));
+        let most = u64::MAX >> (64 - self.bits);
+        let of_any_value = |decay: &HalfLife| decay.halve(most, decay.steps(first, now)) == 0;
+        if self.matters(block, now) && self.decays.iter().any(of_any_value) {
+            self.cut_keys().rate(block)
+        } else {
+            0.0
+        }
     }
 
     fn prefetch(&self, cells: &Cells<'_>, at: u32) {

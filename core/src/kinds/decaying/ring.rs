@@ -16,7 +16,7 @@
 //! zero once the block has caught up. A full count stays full until its epoch leaves the window, so
 //! *at least* is exact, too.
 
-use super::counters::{Addition, At, Cells, Counters, SATURATED};
+use super::counters::{Addition, At, Cells, Counters, note_full};
 use crate::block::packed::Packed;
 use crate::block::{Layout, load};
 use crate::error::{Error, Result};
@@ -220,7 +220,7 @@ impl Counters for Ring {
             packed.set(block, place(at), old.saturating_add(added).min(most));
         }
         if cut > 0 {
-            block.set_own(SATURATED, block.own(SATURATED).wrapping_add(cut));
+            note_full(block, cut);
         }
     }
 

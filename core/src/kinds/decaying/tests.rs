@@ -1,6 +1,7 @@
 //! Claims about the decaying filter.
 
 mod functions;
+mod overflow;
 
 use super::model::{Listing, Memory};
 use super::*;
@@ -171,47 +172,6 @@ proptest! {
     }
 
     #[test]
-    fn what_is_not_said_to_be_at_least_is_not_too_small_although_counters_were_full(
-        lambda in prop::sample::select(&[0.1, 0.5, 0.7, 0.9][..]),
-        stream in stream(true),
-        pauses in prop::collection::vec(0..60_u64, 1..5),
-    ) {
-        let parameters = exponential(lambda).with("fraction-bits", 4).with("counter-bits", 10);
-        let kind = made(&parameters.with("cells", 6).with("k", 2).with("epoch", 1_000_000));
-        let mut harness = Harness::new(kind, ONE_BLOCK);
-        let (mut exact, mut now, mut said) = (Exact::default(), 0_u64, 0);
-        let mut check = |harness: &Harness, exact: &Exact, epoch: u64| {
-            for key in 0..8 {
-                let told = harness.estimate_at(hash_of(key), epoch * 1_000_000);
-                let told = told.expect("an estimate");
-                let count = exact.count(key, epoch, lambda);
-                said += u64::from(told.at_least);
-                let least = count - 2.0 / 16.0 - float_error(count);
-                assert!(told.at_least || told.count > least, "{told:?} for {count} at {epoch}");
-            }
-        };
-        for (key, pause, lateness, weight) in stream {
-            now += pause;
-            let epoch = now.saturating_sub(lateness);
-            harness.insert_weighing(hash_of(key), now * 1_000_000, 1);
-            exact.0.push((key, now, 1));
-            harness.insert_weighing(hash_of(key), epoch * 1_000_000, weight);
-            exact.0.push((key, epoch, weight));
-            check(&harness, &exact, now);
-        }
-        // 80 inserts of 2^24 lose less than 2^36 units; after 37 half-lives of up to 7 epochs
-        // nothing is left of them either.
-        let end = now + 37 * 7;
-        for pause in pauses {
-            for key in 0..8 {
-                let told = harness.estimate_at(hash_of(key), (end + pause) * 1_000_000);
-                assert_eq!(told, Some(Estimate { count: 0.0, at_least: false }));
-            }
-        }
-        assert!(said == 0 || harness.metric("saturated") > 0);
-    }
-
-    #[test]
     fn late_keys_leave_the_same_state_whenever_blocks_caught_up(
         parameters in prop::sample::select(vec![
             exponential(0.9),
@@ -372,38 +332,6 @@ fn a_late_key_counts_what_is_left_of_it_and_a_unit_at_least() {
         assert!(told >= exact && told < exact + 2.0 / 256.0, "{told} for {exact}");
     }
     assert_eq!((late(6, 0), late(7, 0)), (1.0 / 256.0, 1.0 / 256.0));
-}
-
-#[test]
-fn a_full_counter_stays_at_its_end_and_says_so_until_it_would_be_zero() {
-    let parameters = exponential(0.5).with("counter-bits", 16).with("cells", 1000);
-    let mut harness = Harness::new(made(&parameters), ONE_BLOCK);
-    let full = f64::from(u16::MAX) / 256.0;
-    harness.insert_weighing(hash_of(1), 0, 255);
-    harness.insert_weighing(hash_of(2), 0, 100);
-    let told = |harness: &Harness, key, epoch: u64| harness.estimate_at(hash_of(key), epoch * 1000);
-    let is = |count, at_least| Some(Estimate { count, at_least });
-    assert_eq!(told(&harness, 1, 0), is(255.0, false));
-    assert_eq!(harness.metric("saturated"), 0);
-    harness.insert_weighing(hash_of(1), 0, MOST_WEIGHT);
-    let k: u64 = functions_of(&parameters);
-    assert_eq!(harness.metric("saturated"), k);
-    assert_eq!(told(&harness, 1, 0), is(full, true));
-    assert_eq!(told(&harness, 2, 0), is(100.0, false));
-    // Half of it, rounded up, and further down to a unit.
-    assert_eq!(told(&harness, 1, 1), is(128.0, true));
-    assert_eq!(told(&harness, 2, 1), is(50.0, false));
-    assert_eq!(told(&harness, 1, 16), is(1.0 / 256.0, true));
-    // One of the 2^32 units that were cut off may still be left, for any key in the block.
-    assert_eq!(told(&harness, 1, 17), is(0.0, true));
-    assert_eq!(told(&harness, 2, 32), is(0.0, true));
-    assert_eq!(told(&harness, 1, 33), is(0.0, false));
-    // Filled again after that, it counts as a first time.
-    harness.insert_weighing(hash_of(1), 40_000, MOST_WEIGHT);
-    harness.insert_weighing(hash_of(2), 40_000, 100);
-    assert_eq!(told(&harness, 1, 40), is(full, true));
-    assert_eq!(told(&harness, 2, 40), is(100.0, false));
-    assert_eq!(harness.metric("saturated"), 2 * k);
 }
 
 /// Returns the number of hash functions in the completed parameters.

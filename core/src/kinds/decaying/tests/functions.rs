@@ -5,7 +5,7 @@ use crate::conformance::Model;
 use crate::hash::Positions;
 use crate::kinds::decaying::plan::Terms;
 
-fn polynomial(exponent: f64, horizon: u64) -> Parameters {
+pub(super) fn polynomial(exponent: f64, horizon: u64) -> Parameters {
     let parameters = Parameters::new().with("capacity", 1000).with("epoch", 1000);
     parameters.with("decay", "polynomial").with("exponent", exponent).with("horizon", horizon)
 }
@@ -214,34 +214,6 @@ fn all_decay_functions_keep_the_contract_of_all_kinds() {
             );
         }
     }
-}
-
-#[test]
-fn a_full_number_of_a_sum_says_at_least_until_what_it_lost_is_nothing() {
-    let parameters = polynomial(1.0, 10).with("counter-bits", 24).with("cells", 1000).with("k", 3);
-    let kind = made(&parameters);
-    let fraction: u32 = kind.parameters().required("fraction-bits", "").expect("completed");
-    let mut harness = Harness::new(kind, ONE_BLOCK);
-    let most = f64::from(1_u32 << (24 - fraction));
-    harness.insert_weighing(hash_of(1), 0, 1_000_000);
-    harness.insert_weighing(hash_of(2), 0, 3);
-    let told = |key, epoch: u64| harness.estimate_at(hash_of(key), epoch * 1000).expect("a count");
-    assert!(harness.metric("saturated") > 0);
-    for epoch in 0..40 {
-        let exact = 1_000_000.0 / (1.0 + epoch as f64);
-        assert!(told(1, epoch).at_least && told(1, epoch).count < 12.0 * most, "{epoch}");
-        assert!(told(1, epoch).count <= exact);
-        let other = told(2, epoch);
-        assert!(epoch > 10 || (other.count >= 3.0 / (1.0 + epoch as f64)));
-    }
-    assert!(!told(2, 0).at_least && !told(2, 2).at_least);
-    let is = |epoch| told(1, epoch).at_least;
-    assert!(!is(100_000) && !told(2, 100_000).at_least);
-    // After that, a block that is touched has no mark left.
-    harness.insert(hash_of(3), 100_000_000);
-    harness.insert_weighing(hash_of(1), 100_001_000, 5);
-    let later = harness.estimate_at(hash_of(1), 100_001_000).expect("a count");
-    assert!(!later.at_least && later.count >= 5.0);
 }
 
 #[test]
