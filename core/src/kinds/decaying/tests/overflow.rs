@@ -196,8 +196,8 @@ fn keys_beside_one_that_overflows_again_and_again_are_absent_at_the_planned_rate
 
 #[test]
 fn a_heavy_key_is_forgotten_when_it_has_decayed_although_another_one_overflows_on() {
-    // Counters hold up to 4, so most of a weight of 2^31 is cut off. Units are 2^-32, and half-lives
-    // are epochs: something is left for 62 of them.
+    // Counters hold up to 4, so most of a weight of 2^31 is cut off. Units are 2^-32, and an epoch
+    // is a half-life: something is left for 62 of them.
     let parameters = exponential(0.5).with("fraction-bits", 32).with("counter-bits", 34);
     for first in 0..130 {
         let mut harness = Harness::new(made(&parameters), ONE_BLOCK);
