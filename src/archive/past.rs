@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::media::Media;
 use crate::meta::Meta;
 use crate::recovery::batches::{Batches, Group};
-use crate::recovery::log_reader::LogReader;
+use crate::recovery::log_reader::{BATCHES_END_THEMSELVES, LogReader};
 use crate::recovery::rebuild::{Recovered, rebuild_files_in_memory};
 use crate::recovery::{KnownExtent, Listing};
 use crate::snapshot::{Content, SnapshotReader};
@@ -247,8 +247,8 @@ impl<'a> Past<'a> {
         Ok(limit)
     }
 
-    /// Returns the LSN of the first commit that has not happened as of an LSN; `None` if the log
-    /// ends before that.
+    /// Returns the LSN from which on the commits have not happened as of an LSN: the next one, or
+    /// the beginning of the batch that this one is in. `None` if the log ends before that.
     fn commit_after(&self, lsn: u64) -> Result<Option<u64>> {
         // The longest batch, and its events.
         const LONGEST: u64 = 1 << 18;
@@ -265,7 +265,13 @@ impl<'a> Past<'a> {
             }
             found => found?,
         };
-        Ok(found.or((lsn < end).then(|| lsn.saturating_add(1))))
+        // Behind a commit the next LSN comes, also if its record does not count: that of a batch
+        // which was never completed. Within such a batch the rest does not count either, unless its
+        // header told that it is one.
+        let next = lsn.saturating_add(1);
+        let ends_itself = self.history.version() >= BATCHES_END_THEMSELVES;
+        let found = found.map(|found| if ends_itself { found.min(next) } else { found });
+        Ok(found.or((lsn < end).then_some(next)))
     }
 
     fn log(&self) -> Log<'_> {

@@ -25,6 +25,9 @@ const REMEDY: &str = "records that were acknowledged are missing or damaged here
                       verify`, then restore a backup, or save what lies before the damage with \
                       `ebbtide salvage`";
 
+/// From this version on, the last record of a batch ends it. Before, a header told its length.
+pub(crate) const BATCHES_END_THEMSELVES: u32 = 6;
+
 /// The log of a filter, in all timelines. Segments are mapped one at a time while they are read:
 /// however long the log, it needs one descriptor.
 #[derive(Debug)]
@@ -257,8 +260,7 @@ impl LogReader {
         from: u64,
         (known, upto): (KnownExtent, u64),
     ) -> Option<u64> {
-        // Before, the header of a batch told its length, and may be what is damaged.
-        const BATCHES_END_THEMSELVES: u32 = 6;
+        // The header may be what is damaged.
         if self.version < BATCHES_END_THEMSELVES {
             return None;
         }

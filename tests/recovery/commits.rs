@@ -5,6 +5,7 @@ use ebbtide::history::{At, Change, Commit, History, Unlogged};
 use ebbtide::inspect::verify_on;
 use ebbtide::media::{Access, Media, Memory};
 use ebbtide::{AgePartitioned, Code, Durability, Error, Filter, Keep, Options, Reader};
+use ebbtide_testkit::crash::disk::CrashDisk;
 use ebbtide_testkit::environment::scaled;
 use ebbtide_testkit::random::Random;
 use ebbtide_testkit::samples::SAMPLES;
@@ -71,6 +72,39 @@ fn each_operation_of_any_kind_is_read_once_in_its_order_with_its_batch() {
             let from = if within < commits[at].lsn { at } else { at + 1 };
             let after = opened(&past.media).after(At::Lsn(within)).expect("it is kept");
             assert_eq!(all(after), commits[from..], "{} after {within}", sample.name);
+        }
+    }
+}
+
+#[test]
+fn reading_after_a_commit_begins_at_the_next_lsn_also_if_a_batch_there_was_never_completed() {
+    for published in 0..4 {
+        let options = || options().segment_bytes(1 << 20);
+        let disk = CrashDisk::new();
+        let spec = AgePartitioned::last(1000);
+        let filter = Filter::create_on(Arc::new(disk.clone()), spec, options());
+        let filter = filter.expect("a filter");
+        (0..10_u64).for_each(|key| assert!(filter.insert(key.to_le_bytes()).is_ok()));
+        let lsn = filter.digest().expect("a digest").lsn - 1;
+        let mut batch = filter.batch();
+        (0..5_u64).for_each(|key| batch.insert((100 + key).to_le_bytes()).expect("room"));
+        batch.commit().expect("a commit");
+        let end = filter.digest().expect("a digest").lsn;
+        let left = disk.without_process();
+        left.unpublish_slots(lsn + 1 + published..end);
+        let filter = Filter::<AgePartitioned>::open_on(Arc::new(left.clone()), options());
+        let filter = filter.expect("the filter");
+        filter.insert("next").expect("an insert");
+        let media: Arc<dyn Media> = Arc::new(left);
+        let mut history = opened(&media).after(At::Lsn(lsn)).expect("it is there");
+        assert_eq!(history.next_lsn(), lsn + 1, "{published}");
+        let piece = history.read_piece().expect("no error").expect("an insert");
+        assert_eq!(piece.first, lsn + 1, "{published}");
+        let commits = all(opened(&media).after(At::Lsn(lsn)).expect("it is there"));
+        assert_eq!(count(&commits, |change| matches!(change, Change::Insert { .. })), 1);
+        for within in lsn + 1..end {
+            let commits = all(opened(&media).after(At::Lsn(within)).expect("it is there"));
+            assert_eq!(count(&commits, |change| matches!(change, Change::Insert { .. })), 1);
         }
     }
 }

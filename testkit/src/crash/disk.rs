@@ -15,6 +15,7 @@ use crate::crash::tape::{Course, Inode, Moment, Tape, Told};
 use crate::random::Random;
 use ebbtide::media::{Access, ByteLocks, Media, MediaFile};
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -218,6 +219,17 @@ impl CrashDisk {
         self.overwrite(&name, offset, &[0; 8]);
         // The lock word of the first ordinary stripe: the second entry of the table at word 256.
         self.overwrite("live", 8 * (256 + 8), &1_u64.to_le_bytes());
+    }
+
+    /// Simulates the death of a writer within a batch, of which these LSNs are not published: their
+    /// slots, all in the newest segment and none durable, are reserved and empty.
+    pub fn unpublish_slots(&self, lsns: Range<u64>) {
+        let (name, count) = (self.names("wal-").pop().expect("a segment"), lsns.end - lsns.start);
+        let first = name.rsplit('-').next().and_then(|first| first.parse::<u64>().ok());
+        let offset = 4096 + (lsns.start - first.expect("its first LSN")) * 32;
+        self.overwrite(&name, offset, &vec![0; 32 * count as usize]);
+        // How many slots may be empty although no stripe is held for them.
+        self.overwrite("live", 232, &count.to_le_bytes());
     }
 
     /// Returns whether there is a file of this name; not a call to the disk that may fail.
