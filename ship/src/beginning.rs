@@ -109,8 +109,20 @@ pub fn choose(
             opened => {
                 let (log, history) = (origin.log, opened?);
                 let (first, meta) = (history.next_lsn(), origin.meta.clone());
-                let begin = Begin { cause, log, first, continues: true, meta };
-                return Ok(Beginning { origin, begin, history });
+                if first == run.next {
+                    let begin = Begin { cause, log, first, continues: true, meta };
+                    return Ok(Beginning { origin, begin, history });
+                }
+                // No reader would take it.
+                if !take_over {
+                    return Err(Error::Refused {
+                        url: store.to_string(),
+                        expected: format!("log that continues at LSN {}", run.next),
+                        found: format!("log that continues at LSN {first}"),
+                        remedy: UNKNOWN,
+                    });
+                }
+                cause = Cause::TakenOver;
             }
         }
     }

@@ -19,5 +19,6 @@ mod scripted;
 mod sentences;
 mod server;
 mod slow;
+mod unfinished;
 mod verifying;
 mod workers;
