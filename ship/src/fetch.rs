@@ -277,6 +277,10 @@ async fn assemble_sound(
     let (tip, damage) = walk_sound(store, (base.first_link(number), None), |link| {
         timeline = timeline.max(link.timeline);
         newest_base.note(&link);
+        if let Content::Begin(_) = &link.content {
+            // Perhaps of a machine that was lost before it has shipped anything.
+            assembly.leave_out_timelines();
+        }
         if let Content::Log(piece, time) = &link.content
             && seen.began() == run
         {

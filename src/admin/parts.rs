@@ -9,7 +9,7 @@ use crate::engine::open::{read_meta, write_new};
 use crate::engine::small_files::{clear, write_file};
 use crate::error::{Error, Result};
 use crate::format::header::{to_bytes, to_words};
-use crate::format::names::FileName;
+use crate::format::names::{FileName, TIMELINE_MAX};
 use crate::locks::lock_file::Sessions;
 use crate::media::{Disk, Media, MediaFile};
 use crate::meta::Meta;
@@ -25,6 +25,8 @@ use std::sync::Arc;
 
 const META_TEMPORARY: u64 = 0;
 const SEGMENT_TEMPORARY: u64 = 1;
+/// Openings that may have happened behind the last part: each begins a timeline.
+const OPENINGS: u64 = 1 << 10;
 const REMEDY: &str = "this piece of the log is damaged, or belongs elsewhere: take it once more \
                       from where it was copied from, or another copy";
 
@@ -233,6 +235,8 @@ pub struct Assembly {
     media: Arc<dyn Media>,
     meta: Meta,
     timeline: u64,
+    /// The highest timeline of the parts so far, or that a machine may have begun meanwhile.
+    highest: u64,
     start: u64,
     has_snapshot: bool,
     /// The first LSN that is missing.
@@ -250,7 +254,8 @@ impl fmt::Debug for Assembly {
 }
 
 impl Assembly {
-    /// Begins with the bytes of `meta`. `timeline`: the highest one of the parts.
+    /// Begins with the bytes of `meta`. `timeline`: that of the first part. Others may have higher
+    /// ones.
     ///
     /// # Errors
     /// [`Error::Exists`] if there is a filter, [`Error::Damaged`] if these are no bytes of a
@@ -267,7 +272,8 @@ impl Assembly {
         let meta = Meta::decode(meta, &media.path().join(FileName::Meta.to_string()))?;
         let locks = Some(write_new(&*media, Ok)?);
         let (timeline, has_snapshot) = (timeline.max(1), false);
-        Ok(Self { media, meta, timeline, start: 1, has_snapshot, next: 1, segment: None, locks })
+        let (highest, start, next, segment) = (timeline, 1, 1, None);
+        Ok(Self { media, meta, timeline, highest, start, has_snapshot, next, segment, locks })
     }
 
     /// Creates the file of the snapshot, of zeros, for the caller to fill. Comes before the log.
@@ -298,6 +304,7 @@ impl Assembly {
             let expected = format!("LSN {} of log {:032x}", self.next, self.meta.log_uuid);
             return damaged(first, expected, format!("LSN {first} of log {log:032x}"));
         }
+        self.highest = self.highest.max(piece.timeline);
         for (lsn, record) in piece.decode() {
             if lsn < self.next {
                 continue;
@@ -308,6 +315,12 @@ impl Assembly {
             self.write(lsn, &record)?;
         }
         Ok(())
+    }
+
+    /// Notes that a machine may have opened the filter as it is so far, and added nothing: what it
+    /// has then begun is left out as well ([`Assembly::finish`]).
+    pub fn leave_out_timelines(&mut self) {
+        self.highest = self.highest.saturating_add(OPENINGS);
     }
 
     fn write(&mut self, lsn: u64, record: &Record) -> Result<()> {
@@ -343,8 +356,10 @@ impl Assembly {
         segment.sync().map_err(Error::io("sync", self.media.path().join(name.to_string())))
     }
 
-    /// Makes it a filter, after a pass over all frames of its snapshot. Returns the LSN that its
-    /// next record gets.
+    /// Makes it a filter, after a pass over all frames of its snapshot. Its timeline is higher than
+    /// those of the parts and of up to 1,000 openings since: the tokens of its claims are greater
+    /// than all that the filter has given there, also where the log of that is lost. Returns the
+    /// LSN that its next record gets.
     ///
     /// # Errors
     /// [`Error::Damaged`] if the snapshot is, which whoever has kept it may not have noticed;
@@ -354,9 +369,11 @@ impl Assembly {
             let mut snapshot = SnapshotReader::open(&*self.media, self.start, self.meta.log_uuid)?;
             snapshot.frames(|_, _, _| Ok(()))?;
         }
-        if self.segment.is_none() {
-            self.next_segment(self.next)?;
-        }
+        // Openings that are not in the log have begun timelines, too.
+        self.end_segment()?;
+        let timeline = self.highest.saturating_add(OPENINGS).min(TIMELINE_MAX);
+        (self.timeline, self.start) = (timeline, self.next);
+        self.next_segment(self.next)?;
         self.end_segment()?;
         let media = &*self.media;
         write_file(media, META_TEMPORARY, &FileName::Meta.to_string(), &self.meta.encode())?;

@@ -2,6 +2,7 @@
 
 mod answers;
 mod basics;
+mod claims;
 mod copies;
 mod faulty;
 mod fixture;
