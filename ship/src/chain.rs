@@ -378,12 +378,12 @@ impl Seen {
         Ok(())
     }
 
-    /// Goes back to the run that a begin continues.
+    /// Goes back to the run that a begin continues: the newest one with a base ([`Seen::whole`]).
     fn continues(&mut self, log: u128, first: u64) -> bool {
         let leads = |run: &Option<Run>| run.as_ref().is_some_and(|run| run.leads_to(log, first));
-        let is_empty = |run: &Option<Run>| run.as_ref().is_none_or(|run| run.links.is_empty());
-        let goes_back = leads(&self.aside) && (!leads(&self.run) || is_empty(&self.run));
-        if goes_back && self.run.as_ref().is_none_or(|run| run.base.is_none()) {
+        // As a shipper does: it continues what can be fetched, and nothing else. There is one aside
+        // only as long as the run has no base.
+        if leads(&self.aside) {
             self.run = self.aside.take();
         }
         leads(&self.run) || self.run.is_none()

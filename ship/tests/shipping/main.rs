@@ -2,6 +2,7 @@
 
 mod answers;
 mod basics;
+mod branches;
 mod claims;
 mod copies;
 mod faulty;
