@@ -220,6 +220,14 @@ impl Base {
         }
     }
 
+    /// Returns the filter's `meta`.
+    pub fn meta(&self) -> &[u8] {
+        match self {
+            Self::Creation(begin) => &begin.meta,
+            Self::Snapshot(snapshot) => &snapshot.meta,
+        }
+    }
+
     /// Returns the LSN from which records are needed.
     pub fn start(&self) -> u64 {
         match self {
