@@ -3,11 +3,11 @@
 //! Where to look: `link` has the bytes of an object, `chain` reads the chain of objects. `shipper`
 //! puts links at its end (the fence), `beginning` begins a timeline, `continuation` says who may
 //! continue one; `snapshot` uploads and downloads snapshots, `upload_task` does so beside the log,
-//! `retention` removes, `worker` is the thread, `totals` what it has put. `fetch` makes a filter's
-//! directory of the objects (`fetch_directory` until it is whole), `follow` a copy in memory,
-//! `local_copy` one of the objects, `promote` makes one the writer (`fence` before the download),
-//! `verify` proves it. In a directory, `ship_file` and `shipped_file` are the files of a shipper,
-//! and `follow_file` that of a follower.
+//! `retention` removes, `worker` is the thread, `home_process` its process, `status` and `totals`
+//! what it has done. `fetch` makes a filter's directory of the objects (`fetch_directory` until it
+//! is whole), `follow` a copy in memory, `local_copy` one of the objects, `promote` makes one the
+//! writer (`fence` before the download), `verify` proves it. In a directory, `ship_file` and
+//! `shipped_file` are the files of a shipper, and `follow_file` that of a follower.
 //!
 //! What they use: `store` has the objects of a filter by name, `client` connects to it, `explain`
 //! and `error` say what went wrong there; `download` fetches a snapshot in parts, `log` reads the
@@ -26,6 +26,7 @@ mod fetch_directory;
 mod files;
 mod follow;
 mod follow_file;
+mod home_process;
 mod link;
 mod local_copy;
 mod log;
@@ -37,6 +38,7 @@ mod ship_file;
 mod shipped_file;
 mod shipper;
 mod snapshot;
+mod status;
 mod store;
 mod totals;
 mod upload_task;
@@ -51,7 +53,8 @@ pub use pace::Pace;
 pub use promote::{following, promote};
 pub use shipped_file::Standing;
 pub use shipper::{ShipOptions, Shipper};
+pub use status::Status;
 pub use store::Store;
 pub use totals::Shipped;
 pub use verify::{Verified, verify};
-pub use worker::{EVERY, Status, Worker};
+pub use worker::{EVERY, Worker};

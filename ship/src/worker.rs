@@ -5,21 +5,21 @@
 //! in the filter's directory ([`Standing`]).
 
 use crate::error::{Error, Result};
+use crate::home_process::Home;
 use crate::pace::Pace;
 use crate::shipped_file::Standing;
 use crate::shipper::{ShipOptions, Shipper};
+use crate::status::Status;
 use crate::store::Store;
 use crate::totals::Shipped;
 use crate::upload_task::Wait;
 use ebbtide::media::{Disk, Media};
-use ebbtide::units::is_hidden;
-use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
@@ -27,90 +27,6 @@ use tokio::sync::watch;
 pub const EVERY: Duration = Duration::from_secs(10);
 /// The pause after a round that failed, for those who wait for the next one.
 const PAUSE: Duration = Duration::from_secs(1);
-
-/// What a worker has done.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct Status {
-    /// The LSN below which a fetch yields every operation; 0 if it yields nothing yet.
-    pub confirmed: u64,
-    /// The shipper's timeline.
-    pub timeline: u64,
-    /// When the last round began that has shipped what was durable then, whatever else has failed.
-    /// While nothing can be fetched without the next snapshot, only one that had no error. Before
-    /// the first one, when the worker started.
-    pub succeeded: Instant,
-    /// The same by this machine's clock. Before the first one, what a shipper of this directory to
-    /// this place has noted; if there was none, when the worker started.
-    pub succeeded_at: SystemTime,
-    /// For how long since then a snapshot was on its way that nothing newer can be fetched without.
-    pub tried: Duration,
-    /// When this was noted.
-    noted: Instant,
-    /// Why the last round failed; `None` if it did not.
-    pub failure: Option<String>,
-    /// Rounds that failed since the start.
-    pub failures: u64,
-    /// Links put since the start, with the one by which it began.
-    pub links: u64,
-    /// Bytes of records and snapshots put since the start.
-    pub bytes: u64,
-    /// How often log was removed before it was shipped.
-    pub gaps: u64,
-    /// Whether what was shipped last can be fetched only once a snapshot comes: at the beginning,
-    /// after an alteration, and after a gap.
-    pub is_pending: bool,
-    /// Whether a snapshot is on its way.
-    pub is_uploading: bool,
-    /// Whether a shipper of another directory has taken over.
-    pub is_fenced: bool,
-    /// Whether the worker has stopped.
-    pub is_stopped: bool,
-}
-
-/// Returns the value of a label with backslashes, quotes and newlines escaped, and with the
-/// replacement character in place of other hidden characters, for which the format has no escape.
-fn label(value: &str) -> String {
-    let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-    value.replace(is_hidden, "\u{fffd}")
-}
-
-impl Status {
-    /// Returns whether nothing was shipped for longer than this, because of a failure. The time
-    /// does not count for which the snapshot was on its way that nothing newer can be fetched
-    /// without.
-    #[must_use]
-    pub fn is_stalled(&self, most: Duration) -> bool {
-        let is_tried = self.is_pending && self.is_uploading;
-        let waited = self.succeeded.elapsed().saturating_sub(self.tried);
-        self.failure.is_some() && !is_tried && waited > most
-    }
-
-    /// Returns the figures in the text format of Prometheus.
-    #[must_use]
-    pub fn prometheus(&self, filter: &Path) -> String {
-        let at = self.succeeded_at.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let lag = self.succeeded_at.elapsed().unwrap_or_default();
-        let figures = [
-            ("last_success_timestamp_seconds", at.as_secs_f64()),
-            ("confirmed_lsn", self.confirmed as f64),
-            ("timeline", self.timeline as f64),
-            ("lag_seconds", lag.as_secs_f64()),
-            ("failures_total", self.failures as f64),
-            ("links_total", self.links as f64),
-            ("bytes_total", self.bytes as f64),
-            ("gaps_total", self.gaps as f64),
-            ("fenced", f64::from(u8::from(self.is_fenced))),
-            ("stopped", f64::from(u8::from(self.is_stopped))),
-        ];
-        let filter = label(&filter.display().to_string());
-        figures.iter().fold(String::new(), |mut text, (name, value)| {
-            // Writing to a string cannot fail.
-            let _ = writeln!(text, "ebbtide_ship_{name}{{filter=\"{filter}\"}} {value}");
-            text
-        })
-    }
-}
 
 struct Shared {
     wish: watch::Sender<Wish>,
@@ -182,9 +98,11 @@ impl Wish {
 
 /// A running shipper. Dropped, it ends without a last round, and waits for no answer of the store;
 /// [`Worker::stop`] makes one.
+/// In a forked child there is no worker: what asks for it fails, and the status says so.
 pub struct Worker {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+    home: Home,
 }
 
 impl std::fmt::Debug for Worker {
@@ -210,19 +128,20 @@ impl Worker {
         let thread = spawned.spawn(move || work(dir, store, options, every, &begun));
         let thread = Some(thread.map_err(|error| setting("thread", &error))?);
         let shared = first.recv().map_err(|error| setting("thread", &error))??;
-        Ok(Self { shared, thread })
+        let home = Home::of(&shared.lock().0);
+        Ok(Self { shared, thread, home })
     }
 
     /// Returns what it has done.
     #[must_use]
     pub fn status(&self) -> Status {
-        self.shared.lock().0.clone()
+        self.home.status(|| self.shared.lock().0.clone())
     }
 
     /// Returns what yields the status also once the worker has ended, with an error or without.
     pub fn statuses(&self) -> impl Fn() -> Status + use<> {
-        let shared = self.shared.clone();
-        move || shared.lock().0.clone()
+        let (shared, home) = (self.shared.clone(), self.home.clone());
+        move || home.status(|| shared.lock().0.clone())
     }
 
     /// Ships now, and waits until a fetch yields every operation that is durable now
@@ -233,6 +152,7 @@ impl Worker {
     /// what was done. [`Error::Store`] after this time; what it is waiting for may still be
     /// shipped.
     pub fn flush(&self, time: Duration) -> Result<()> {
+        self.home.check()?;
         // The next round to begin reads everything that is durable now. Partner: the fence in
         // `work_on`. Either this sees that a round has begun, or that round sees what is durable.
         fence(Ordering::SeqCst);
@@ -246,6 +166,7 @@ impl Worker {
     /// # Errors
     /// As [`Worker::flush`].
     pub fn wait(&self, lsn: u64, time: Duration) -> Result<()> {
+        self.home.check()?;
         self.wait_until(time, |_, status| status.confirmed >= lsn && !status.is_pending)
     }
 
@@ -298,6 +219,7 @@ impl Worker {
     }
 
     fn end(mut self, wish: Wish) -> Result<Status> {
+        self.home.check()?;
         self.shared.ask(wish);
         if let Some(thread) = self.thread.take() {
             // A panic is in the status.
@@ -313,6 +235,11 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
+        if !self.home.is_here() {
+            // To wait for it, or to detach it, is undefined.
+            std::mem::forget(self.thread.take());
+            return;
+        }
         self.shared.ask(Wish::End);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -443,28 +370,6 @@ async fn next_round(shared: &Shared, (least, most): (Duration, Duration)) {
     }
 }
 
-impl Status {
-    fn of(shipper: &Shipper) -> Self {
-        Self {
-            confirmed: shipper.confirmed(),
-            timeline: shipper.timeline(),
-            succeeded: Instant::now(),
-            succeeded_at: SystemTime::now(),
-            tried: Duration::ZERO,
-            noted: Instant::now(),
-            failure: None,
-            failures: 0,
-            links: shipper.total().links,
-            bytes: 0,
-            gaps: shipper.gaps(),
-            is_pending: shipper.is_pending(),
-            is_uploading: false,
-            is_fenced: false,
-            is_stopped: false,
-        }
-    }
-}
-
 /// What is noted in the filter's directory for others.
 struct Notes {
     media: Arc<Disk>,
@@ -579,15 +484,4 @@ fn note(
         shared.lock().0.failure.get_or_insert(error.to_string());
     }
     continues
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_name_of_a_filter_breaks_no_line_of_its_figures() {
-        assert_eq!(label("a\\b\"c\nd"), "a\\\\b\\\"c\\nd");
-        assert_eq!(label("a\u{1b}[31m\u{202e}b"), "a\u{fffd}[31m\u{fffd}b");
-    }
 }

@@ -3,12 +3,12 @@
 //! A module whose tests start children has a test `the_child_plays_its_role_when_it_is_one`. It
 //! runs the [`role`] of the process, if there is one. A [`Child`] executes commands, line by line.
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The environment variable with the role of a child.
 const ROLE: &str = "EBBTIDE_ROLE";
@@ -135,4 +135,33 @@ pub fn play(mut answer: impl FnMut(&str) -> String) {
     for line in std::io::stdin().lines().map_while(Result::ok) {
         println!("{MARK}{}", answer(&line));
     }
+}
+
+/// Forks this process, and runs `work` in the child. Returns the child's exit code, 0 unless it
+/// panicked; `None` if it had to be killed, because it did not end within the time.
+///
+/// # Panics
+/// If the system refuses.
+#[expect(unsafe_code, reason = "a child without another program is what is to be tested")]
+pub fn forked(work: impl FnOnce(), time: Duration) -> Option<i32> {
+    // SAFETY: of the locks of other threads the child needs the allocator's only, which the C
+    // library keeps consistent in both processes; the child leaves by `_exit`.
+    let pid = match unsafe { libc::fork() } {
+        0 => {
+            let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+            // SAFETY: it only ends the process.
+            unsafe { libc::_exit(i32::from(done.is_err())) }
+        }
+        pid => Pid::from_raw(pid).filter(|_| pid > 0).expect("a child"),
+    };
+    let begun = Instant::now();
+    while begun.elapsed() < time {
+        if let Some((_, status)) = waitpid(Some(pid), WaitOptions::NOHANG).expect("a child") {
+            return status.exit_status();
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    kill_process(pid, Signal::KILL).expect("it is a child");
+    waitpid(Some(pid), WaitOptions::empty()).expect("a child");
+    None
 }

@@ -8,6 +8,7 @@ mod copies;
 mod faulty;
 mod fixture;
 mod following;
+mod forks;
 mod in_place;
 mod kills;
 mod machine;
