@@ -23,7 +23,10 @@ pub fn copied_from(dir: impl AsRef<Path>) -> Result<Option<String>> {
     match fs::read_to_string(&path) {
         Err(error) if is_missing(&error) => Ok(None),
         Err(error) => Err(io("read", &path, &error)),
-        Ok(text) => Ok(text.strip_prefix(TITLE).map(|url| url.trim_end().to_owned())),
+        Ok(text) => {
+            let place = |line: &str| line.strip_suffix('\n').unwrap_or(line).to_owned();
+            Ok(text.strip_prefix(TITLE).map(place))
+        }
     }
 }
 
@@ -53,4 +56,19 @@ pub fn write(dir: &Path, place: &str) -> Result<()> {
         sync_parent(&path)
     };
     write().map_err(|error| io("write", &path, &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_place_is_returned_as_it_was_written_also_with_spaces_at_its_end() {
+        let dir = tempfile::tempdir().expect("a directory");
+        assert_eq!(copied_from(dir.path()).expect("no file"), None);
+        for place in ["s3://bucket/orders", "/srv/my copy ", "/srv/tab\t", "/srv/line\n"] {
+            write(dir.path(), place).expect("written");
+            assert_eq!(copied_from(dir.path()).expect("read").as_deref(), Some(place));
+        }
+    }
 }

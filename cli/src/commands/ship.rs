@@ -124,9 +124,15 @@ fn write_metrics(
     file: Option<&PathBuf>,
 ) -> std::result::Result<(), String> {
     let Some(file) = file else { return Ok(()) };
-    let new = file.with_extension("new");
+    // A name that nobody else uses: `ship.new` in the directory of a filter is the shipper's.
+    let mut new = file.clone().into_os_string();
+    new.push(format!(".tmp-{}", std::process::id()));
     let written = fs::write(&new, status.prometheus(dir)).and_then(|()| fs::rename(&new, file));
-    written.map_err(|error| format!("cannot write {}: {error}", file.display()))
+    written.map_err(|error| {
+        // What is left of it would never be replaced.
+        let _ = fs::remove_file(&new);
+        format!("cannot write {}: {error}", file.display())
+    })
 }
 
 fn verify(arguments: &ShipVerify) -> Result<ExitCode> {

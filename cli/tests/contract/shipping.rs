@@ -127,6 +127,20 @@ fn the_figures_of_a_shipper_that_ends_because_it_has_stalled_say_that_it_has_sto
 }
 
 #[test]
+fn figures_are_written_beside_files_of_similar_names_and_leave_no_other_one() {
+    let place = Place::new();
+    let (seen, store) = shipped(&place);
+    fs::create_dir(place.at("figures")).expect("a directory");
+    fs::write(place.at("figures/ship.new"), "mine").expect("a file");
+    let figures = place.at("figures/ship.prom");
+    ok(&["ship", &seen, &store, "--once", "--metrics", &figures], b"");
+    let text = fs::read_to_string(&figures).expect("figures");
+    assert!(text.contains("ebbtide_ship_confirmed_lsn"), "{text}");
+    assert_eq!(fs::read_to_string(place.at("figures/ship.new")).expect("a file"), "mine");
+    assert_eq!(fs::read_dir(place.at("figures")).expect("a directory").count(), 2);
+}
+
+#[test]
 fn a_shipper_that_has_stalled_is_seen() {
     let place = Place::new();
     let (seen, store) = shipped(&place);
