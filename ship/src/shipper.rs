@@ -6,7 +6,7 @@
 //! else. [`Shipper::confirmed`] grows with links that are there.
 
 use crate::beginning::{Beginning, anew, check_filter, check_snapshot, choose};
-use crate::chain::{Base, Run, Seen, Tip, is_stray, link_name, read_chain, walk};
+use crate::chain::{Base, Run, Seen, Tip, is_stray, link_name, read_chain_or_end, walk};
 use crate::continuation::RECORD_BYTES;
 use crate::error::{Error, Result};
 use crate::link::{Cause, Content, Link, digest, random_id};
@@ -109,7 +109,7 @@ impl Shipper {
         store.check_no_copy()?;
         // Before anything is read of the store: it may be no filter.
         origin_on(&*media)?;
-        let end = read_chain(&store).await?;
+        let end = read_chain_or_end(&store, options.take_over).await?;
         Self::begin_after(store, media, options, end).await
     }
 
@@ -164,14 +164,16 @@ impl Shipper {
                     let from = (tip.number + 1, Some(tip.digest).filter(|_| tip.number > 0));
                     match walk(&store, from, |link| seen.take(&store, link).map(|()| true)).await {
                         // What follows it has been removed since.
-                        Err(Error::Object { .. }) => (seen, tip) = read_chain(&store).await?,
+                        Err(Error::Object { .. }) => {
+                            (seen, tip) = read_chain_or_end(&store, options.take_over).await?;
+                        }
                         walked => tip = walked?,
                     }
                 }
                 put => {
                     shipper.check_fence(put?).await?;
                     if is_stray(&store, shipper.tip).await? {
-                        (seen, tip) = read_chain(&store).await?;
+                        (seen, tip) = read_chain_or_end(&store, options.take_over).await?;
                         continue;
                     }
                     // Whoever else still puts is fenced.
