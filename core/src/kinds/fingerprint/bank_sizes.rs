@@ -187,11 +187,6 @@ impl<'a> Pressure<'a> {
         self.state.own(FIRST)
     }
 
-    /// Returns the live keys of the newest bank, as measured last; `None` if nothing was measured.
-    pub(super) fn live_keys(&self) -> Option<f64> {
-        (self.state.own(KEYS) > 0).then(|| self.state.own(KEYS) as f64)
-    }
-
     /// Prepares the state of a new filter: the first insert begins an interval.
     pub(super) fn start(&self) {
         self.state.set_own(OPENED, 1);

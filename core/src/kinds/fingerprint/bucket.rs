@@ -186,6 +186,13 @@ impl<W: Word> Form<W> {
         self.codes.live((word >> self.shift).low())
     }
 
+    /// Returns the slots with this life, which is above 0; none if the bucket is closed.
+    #[inline]
+    pub(super) fn of_life(&self, word: W, life: u32) -> u32 {
+        let lives = self.lives(word);
+        (0..self.slots).map(|slot| u32::from(self.codes.life(lives, slot) == life)).sum()
+    }
+
     /// Returns the fingerprint of a slot.
     #[inline(always)]
     pub(super) fn fingerprint(&self, word: W, slot: u32) -> u64 {

@@ -72,20 +72,18 @@ impl<W: Word> Inference for Timed<W> {
         query.now.saturating_sub(beginning).saturating_add(1)
     }
 
-    /// As for windows of inserts, with the youngest slot of all banks. The number of keys in its
-    /// generation is not known: each is taken to have the same share of the keys that were measured
-    /// in the newest bank.
+    /// As for windows of inserts, with the youngest slot of all banks. How many keys its generation
+    /// has is not recorded, so its slots in the key's blocks are counted.
     fn evidence(
         &self,
-        state: &State<'_>,
+        _: &State<'_>,
         blocks: &Blocks<'_>,
         query: &Query,
         _: &Belief<'_>,
         tell: &mut dyn FnMut(Piece),
     ) {
         let now = self.generation_of(query.now);
-        let live = self.pressure(state).live_keys();
-        let (mut youngest, mut closed, mut others) = (None, None, 0.0);
+        let (mut youngest, mut closed) = (None, None);
         let generation = |found: &Found, left: u32| {
             let age = self.table.life().saturating_sub(left);
             (left > 0).then(|| found.generation.saturating_sub(age.into()))
@@ -94,7 +92,6 @@ impl<W: Word> Inference for Timed<W> {
             let found = self.table.find(block, now, query.hash);
             youngest = youngest.max(generation(&found, found.slot));
             closed = closed.max(generation(&found, found.closed));
-            others += self.hit_in_generation(block, live);
         }
         // The ages of keys of a generation: below the first, from the second on.
         let ages = |generation: u64| {
@@ -110,6 +107,8 @@ impl<W: Word> Inference for Timed<W> {
             return pieces.to(from, Piece::ENDLESS, 1.0);
         };
         let (from, to) = ages(age);
+        let hits = blocks.iter().map(|(_, block)| self.table.hit_in_generation(block, age));
+        let others = hits.sum::<f64>().min(1.0);
         if closed.is_some_and(|closed| closed > age) {
             pieces.to(older.0, from, others);
         }

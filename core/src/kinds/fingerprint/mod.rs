@@ -89,6 +89,8 @@ mod burst_tests;
 #[cfg(test)]
 mod content;
 #[cfg(test)]
+mod evidence_tests;
+#[cfg(test)]
 mod rate_tests;
 #[cfg(test)]
 mod scenarios;

@@ -52,6 +52,9 @@ const FEW_NOTES: usize = 30;
 /// cells.
 const MANY_NOTES: usize = 62;
 
+/// So many slots of a generation tell how many there are, with a standard error of a sixth.
+const ENOUGH: u32 = 32;
+
 /// The metrics of the kind.
 pub(super) const METRICS: &[KindMetric] = &[
     KindMetric { name: "closed_buckets", word: CLOSED },
@@ -419,6 +422,28 @@ impl<W: Word, const BURSTS: bool> Table<W, BURSTS> {
         let form = self.form(block);
         let fingerprints = 2_f64.powi(form.bits() as i32);
         2.0 / (self.buckets(block).max(1) as f64 * fingerprints * block.of.max(1) as f64)
+    }
+
+    /// Returns the probability that another key has a slot of this generation, if it has the block:
+    /// two buckets of it, and the fingerprint.
+    ///
+    /// Counted in as many buckets as have [`ENOUGH`] such slots, or in all.
+    pub(super) fn hit_in_generation(&self, block: &Block<'_>, generation: u64) -> f64 {
+        let form = self.form(block);
+        let age = block.own(GENERATION).checked_sub(generation);
+        let life = age.map_or(0, |age| u64::from(self.life).saturating_sub(age)) as u32;
+        if life == 0 || block.own(LIVE) == 0 {
+            return 0.0;
+        }
+        let (mut slots, mut seen) = (0_u32, 0_u32);
+        for bucket in 0..self.buckets(block) {
+            if slots >= ENOUGH {
+                break;
+            }
+            slots += form.of_life(form.load(block, bucket), life);
+            seen += 1;
+        }
+        2.0 * f64::from(slots) / f64::from(seen.max(1)) / 2_f64.powi(form.bits() as i32)
     }
 
     pub(super) fn buckets(&self, block: &Block<'_>) -> usize {

@@ -90,14 +90,6 @@ impl<W: Word> Timed<W> {
         }
     }
 
-    /// Returns the probability that another key of a given generation has set a key's slot in this
-    /// bank. Without a measurement half of the slots count as live.
-    pub(super) fn hit_in_generation(&self, block: &Block<'_>, live: Option<f64>) -> f64 {
-        let slots = self.table.slots(block) as f64 * block.of as f64;
-        let live = live.map_or(0.5 * slots, |live| live.min(slots));
-        live * self.table.hit(block) / f64::from(self.table.life())
-    }
-
     /// Returns the generation of the key that was found.
     fn generation_in(&self, found: &Found) -> u64 {
         let age = self.table.life().saturating_sub(found.left());
