@@ -26,7 +26,7 @@ pub const HARNESSES: &[Harness] = &[
     harness(
         "unit tests of the algorithms",
         Test::Core,
-        "-q record:: block:: kinds::columns kinds::age_partitioned kinds::counting \
+        "-q record:: block:: kinds::slice_columns kinds::age_partitioned kinds::counting \
          kinds::fingerprint::table",
     ),
     harness(
