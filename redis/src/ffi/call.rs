@@ -322,8 +322,9 @@ impl Call<'_> {
     }
 }
 
-/// What a command may have allocated before it asks for the server's memory.
-const OWN_BYTES: u64 = 256 << 10;
+/// What a command may have allocated before it asks for the server's memory, and what the server
+/// has still to evict for the commands before: it stops after a fraction of a millisecond.
+const OWN_BYTES: u64 = 8 << 20;
 
 /// The memory of the server, in bytes.
 struct Memory {

@@ -84,12 +84,14 @@ impl<W: Word> ComparedBanks for Timed<W> {
         moment: &Moment,
         depth: u64,
     ) -> Counted {
-        let index = |blocks: &[(usize, Block<'_>)]| {
-            Index::new(blocks.iter().map(|(_, block)| seen(&self.table, block, depth)))
+        let index = |blocks: &[(usize, Block<'_>)], bits| {
+            Index::new(blocks.iter().map(|(_, block)| seen(&self.table, block, depth)), bits)
         };
         let counted = self.count(state, blocks, moment, depth);
+        let own = index(blocks, u32::MAX);
         let of_banks = others.chunk_by(|(one, _), (other, _)| one == other);
-        index(blocks).only_here(counted, &of_banks.map(index).collect::<Vec<_>>())
+        let others: Vec<_> = of_banks.map(|bank| index(bank, own.bits)).collect();
+        own.only_here(counted, &others)
     }
 }
 
@@ -195,7 +197,7 @@ struct InBlock {
     buckets: u64,
 }
 
-/// The slots of a bank, by fingerprint and block.
+/// The slots of a bank, by fingerprint, cut to as many bits as it is compared by, and block.
 #[derive(Debug, Default)]
 struct Index {
     slots: Vec<Slot>,
@@ -212,11 +214,16 @@ fn overlaps((a, of_a): (u64, u64), (b, of_b): (u64, u64)) -> bool {
 }
 
 impl Index {
-    fn new(blocks: impl Iterator<Item = InBlock>) -> Self {
+    fn new(blocks: impl Iterator<Item = InBlock>, most_bits: u32) -> Self {
         let mut all = Self::default();
         for block in blocks {
-            (all.bits, all.blocks, all.buckets) = (block.bits, block.blocks, block.buckets);
-            all.slots.extend(block.slots);
+            (all.blocks, all.buckets) = (block.blocks, block.buckets);
+            // Fingerprints are the highest bits of the same hash.
+            all.bits = block.bits.min(most_bits);
+            let cut = block.bits - all.bits;
+            let slots = block.slots.into_iter();
+            all.slots
+                .extend(slots.map(|slot| Slot { fingerprint: slot.fingerprint >> cut, ..slot }));
             all.keys += block.keys;
         }
         all.slots.sort_unstable();
@@ -266,12 +273,10 @@ impl Index {
         Slot { buckets: [bucket, other as u64], ..*slot }
     }
 
-    /// Returns whether a slot of this bank may be of the same key as one of another bank.
+    /// Returns whether a slot of this bank may be of the same key as one of another bank, whose
+    /// fingerprints have as many bits or more.
     fn may_have(&self, of: &Self, slot: &Slot) -> bool {
-        // Fingerprints are the highest bits of the same hash.
-        let common = self.bits.min(of.bits);
-        let prefix = slot.fingerprint >> (of.bits - common);
-        let more = self.bits - common;
+        let fingerprint = slot.fingerprint >> (of.bits - self.bits);
         let (blocks, of_blocks) = (u128::from(self.blocks), u128::from(of.blocks.max(1)));
         let first = (u128::from(slot.block) * blocks / of_blocks) as u64;
         let is_same = |own: &&Slot| {
@@ -279,16 +284,13 @@ impl Index {
             let mut pairs = pairs.map(|(a, b)| overlaps((a, self.buckets), (b, of.buckets)));
             pairs.any(|overlap| overlap)
         };
-        (0..1 << more).any(|low| {
-            let fingerprint = prefix << more | low;
-            let from = (fingerprint, first);
-            let at = self.slots.partition_point(|own| (own.fingerprint, own.block) < from);
-            let near = self.slots[at..].iter().take_while(|own| {
-                let blocks = overlaps((own.block, self.blocks), (slot.block, of.blocks));
-                own.fingerprint == fingerprint && blocks
-            });
-            near.into_iter().any(|own| is_same(&own))
-        })
+        let from = (fingerprint, first);
+        let at = self.slots.partition_point(|own| (own.fingerprint, own.block) < from);
+        let mut near = self.slots[at..].iter().take_while(|own| {
+            let blocks = overlaps((own.block, self.blocks), (slot.block, of.blocks));
+            own.fingerprint == fingerprint && blocks
+        });
+        near.any(|own| is_same(&own))
     }
 }
 
