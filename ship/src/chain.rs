@@ -220,14 +220,6 @@ impl Base {
         }
     }
 
-    /// Returns the filter's `meta`.
-    pub fn meta(&self) -> &[u8] {
-        match self {
-            Self::Creation(begin) => &begin.meta,
-            Self::Snapshot(snapshot) => &snapshot.meta,
-        }
-    }
-
     /// Returns the LSN from which records are needed.
     pub fn start(&self) -> u64 {
         match self {
@@ -416,19 +408,6 @@ pub async fn read_chain(store: &Store) -> Result<(Seen, Tip)> {
         (Err(Error::Object { .. }), Some(failed)) => Err(failed),
         (read, _) => read,
     }
-}
-
-/// As [`read_chain`], for whoever may discard what the store has: of a chain that cannot be read,
-/// because a link is missing or damaged, only the end is known.
-pub async fn read_chain_or_end(store: &Store, may_discard: bool) -> Result<(Seen, Tip)> {
-    let failed = match read_chain(store).await {
-        Err(failed @ Error::Object { .. }) if may_discard => failed,
-        read => return read,
-    };
-    let Some(number) = Lengths::after(store, 0).await?.numbers().last() else { return Err(failed) };
-    let Some((link, digest)) = read_link(store, number).await? else { return Err(failed) };
-    let (filter, timeline, shipper) = (Some(link.filter), link.timeline, link.shipper);
-    Ok((Seen { filter, timeline, shipper, ..Seen::default() }, Tip { number, digest }))
 }
 
 /// Returns what the chain adds up to from the base in this link on; `None` if it is gone.

@@ -11,12 +11,10 @@ use crate::fetch::{Fetched, assemble};
 use crate::link::{Content, Link};
 use crate::local_copy::Copy;
 use crate::moment::Moment;
-use crate::snapshot::local;
 use crate::store::{Folder, Store};
 use ebbtide::media::{Media, Memory};
 use ebbtide::{Any, Options, Reader, Standby};
 use std::fmt;
-use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
@@ -101,20 +99,9 @@ impl fmt::Debug for Follower {
 }
 
 async fn take(store: &Store) -> Result<(Standby, Fetched)> {
-    take_over(store, Arc::new(Memory::new())).await
-}
-
-async fn take_over(store: &Store, memory: Arc<dyn Media>) -> Result<(Standby, Fetched)> {
+    let memory: Arc<dyn Media> = Arc::new(Memory::new());
     let fetched = assemble(store, memory.clone()).await?;
-    let standby = Standby::open_on(memory.clone(), Options::new())?;
-    // The state is another copy: snapshot and log would be kept as long as it is.
-    let remove = |name: &String| match memory.remove(name) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    };
-    let removed = memory.list().and_then(|names| names.iter().try_for_each(remove));
-    removed.map_err(|error| local("empty", &*memory, "", &error))?;
-    Ok((standby, fetched))
+    Ok((Standby::open_on(memory, Options::new())?, fetched))
 }
 
 impl Follower {
@@ -262,50 +249,5 @@ impl Follower {
         let Fetched { link, is_pending, newest_base, .. } = fetched;
         (self.link, self.is_pending, self.newest_base) = (link, is_pending, newest_base);
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::shipper::{ShipOptions, Shipper};
-    use ebbtide::{AgePartitioned, Durability, Filter};
-    use object_store::memory::InMemory;
-
-    #[tokio::test]
-    async fn a_copy_in_memory_keeps_no_files_and_answers_and_applies_nevertheless() {
-        let store = Store::of(Arc::new(InMemory::new()), "a", "memory:///a");
-        let media: Arc<dyn Media> = Arc::new(Memory::new());
-        let options = Options::new().durability(Durability::Always);
-        let filter = Filter::create_on(media.clone(), AgePartitioned::last(1000), options);
-        let filter = filter.expect("a filter");
-        let ship = ShipOptions { snapshot_log_bytes: 0, ..ShipOptions::default() };
-        let begun = Shipper::begin(store.clone(), media, ship).await;
-        let mut shipper = begun.expect("a shipper");
-        let insert = |keys: std::ops::Range<u64>| {
-            keys.for_each(|key| assert!(filter.insert(key.to_le_bytes()).is_ok()));
-        };
-        insert(0..3000);
-        filter.checkpoint().expect("a snapshot");
-        shipper.round().await.expect("a round");
-        insert(3000..4000);
-        shipper.round().await.expect("a round");
-        let memory: Arc<dyn Media> = Arc::new(Memory::new());
-        let (standby, fetched) = take_over(&store, memory.clone()).await.expect("a copy");
-        assert_eq!(memory.list().expect("a list"), Vec::<String>::new());
-        insert(4000..9000);
-        shipper.round().await.expect("a round");
-        let mut number = fetched.link;
-        while let Some((link, _)) = read_link(&store, number + 1).await.expect("no error") {
-            if let Content::Log(piece, _) = &link.content {
-                standby.apply(piece).expect("it follows");
-            }
-            number = link.number;
-        }
-        let found = standby.ask(|reader| reader.digest()).expect("an answer");
-        assert_eq!(found.value, filter.digest().expect("a digest").value);
-        assert!(standby.ask(|reader| reader.contains(8999_u64.to_le_bytes())).expect("an answer"));
-        standby.ask(|reader| reader.stat()).expect("figures");
-        assert_eq!(standby.next_lsn(), shipper.confirmed());
     }
 }

@@ -6,8 +6,8 @@
 //! `retention` removes, `worker` is the thread, `home_process` its process, `status` and `totals`
 //! what it has done. `fetch` makes a filter's directory of the objects (`fetch_directory` until it
 //! is whole), `follow` a copy in memory, `local_copy` one of the objects, `promote` makes one the
-//! writer (`fence` before the download), `verify` proves it. In a directory, `ship_file` and
-//! `shipped_file` are the files of a shipper, and `follow_file` that of a follower.
+//! writer, `verify` proves it. In a directory, `ship_file` and `shipped_file` are the files of a
+//! shipper, and `follow_file` that of a follower.
 //!
 //! What they use: `store` has the objects of a filter by name, `client` connects to it, `explain`
 //! and `error` say what went wrong there; `download` fetches a snapshot in parts, `log` reads the
@@ -20,7 +20,6 @@ mod continuation;
 mod download;
 mod error;
 mod explain;
-mod fence;
 mod fetch;
 mod fetch_directory;
 mod files;

@@ -8,7 +8,6 @@ use crate::error::{Error, Result};
 use ebbtide::inspect::Piece;
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::time::{SystemTime, UNIX_EPOCH};
 use xxhash_rust::xxh3::xxh3_128;
 
 /// The version that is written.
@@ -125,14 +124,6 @@ pub struct Snapshot {
     pub meta: Vec<u8>,
 }
 
-/// Returns a random number for a shipper.
-#[must_use]
-pub fn random_id() -> u128 {
-    use std::hash::{BuildHasher, RandomState};
-    let half = || u128::from(RandomState::new().hash_one(std::process::id()));
-    half() << 64 | half()
-}
-
 /// Returns the digest of an object or of a part of one.
 #[must_use]
 pub fn digest(bytes: &[u8]) -> u128 {
@@ -145,20 +136,6 @@ fn line(text: &mut String, name: &str, value: impl std::fmt::Display) {
 }
 
 impl Link {
-    /// Creates the link behind another one, of which number and digest are given, by a shipper with
-    /// this timeline and number.
-    #[must_use]
-    pub fn behind(
-        (number, before): (u64, u128),
-        (timeline, shipper): (u64, u128),
-        filter: u128,
-        content: Content,
-    ) -> Self {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        let written = since.map_or(0, |time| time.as_micros() as u64);
-        Self { number: number + 1, before, timeline, shipper, written, filter, content }
-    }
-
     /// Encodes the object.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {

@@ -1,10 +1,6 @@
-//! The promotion of a copy to the writer: the chain is fenced, what is missing is fetched, and a
-//! timeline begun. Until then the filter is marked as not finished, so that the next call makes it
-//! again, unless somebody has opened it.
-//!
-//! The fence comes before the download, because a writer that ships during each one would never let
-//! it end. What can be refused is refused before that. A promotion that ends in between leaves a
-//! *begin*, and every shipper stopped: the next promotion continues, or the writer's next shipper.
+//! The promotion of a copy to the writer: what is missing is fetched, and a timeline begun. Until
+//! then the filter is marked as not finished, so that the next call makes it again, unless somebody
+//! has opened it.
 //!
 //! With a follower's copy in the directory, the copy first makes place for the filter: it gets the
 //! name of the directory with `.following`, and is removed once the timeline has begun. A kill
@@ -13,9 +9,8 @@
 //! What has the name of the copy already is never removed: the promotion is refused then.
 
 use crate::error::{Error, Result};
-use crate::fence::fence;
 use crate::fetch::{Fetched, fetch_marked};
-use crate::fetch_directory::{Mark, Target};
+use crate::fetch_directory::Mark;
 use crate::files::{beside, io, remove, sync_parent};
 use crate::follow::DOUBT;
 use crate::follow_file::copied_from;
@@ -27,7 +22,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// How often a promotion begins again because another shipper has begun meanwhile.
+/// How often a promotion begins again because the writer has shipped more meanwhile.
 const TRIES: u32 = 10;
 
 /// Makes a directory the writer: fetches the filter, and begins a timeline. On return every shipper
@@ -37,37 +32,27 @@ const TRIES: u32 = 10;
 ///
 /// # Errors
 /// As [`fetch`](crate::fetch()), [`Follower::begin_in`](crate::Follower::begin_in) and
-/// [`Shipper::begin`]; [`Error::Refused`] if others begin to ship each time: stop them first. If it
-/// fails after the fence, nobody ships until it is called again, or the writer's shipper is
-/// started.
+/// [`Shipper::begin`]; [`Error::Refused`] if the writer ships more each time: stop it first.
 pub async fn promote(
     store: &Store,
     dir: impl AsRef<Path>,
     options: ShipOptions,
 ) -> Result<(Fetched, Shipper)> {
     let dir = dir.as_ref();
-    store.check_no_copy()?;
     let aside = copy_of(store, dir).await?;
     let mut copy = match &aside {
         Some(aside) => Some(Copy::open(store.clone(), aside, DOUBT).await?),
         None => None,
     };
-    if let Some(copy) = &mut copy {
-        // What takes time is done while the writer still ships.
-        copy.look().await?;
-    }
-    // It would be refused after the fence.
-    drop(Target::begin(dir)?);
     let mut tries = TRIES;
     loop {
-        let end = fence(store).await?;
         let (fetched, mark) = match &mut copy {
             Some(copy) => fetch_copied(copy, dir).await?,
             None => fetch_marked(store, dir, None).await?,
         };
         let media = Arc::new(Disk::new(dir));
-        match Shipper::begin_after(store.clone(), media, options.clone(), end).await {
-            // Another one has shipped more: the filter is made again.
+        match Shipper::begin(store.clone(), media, options.clone()).await {
+            // The filter is made again.
             Err(Error::Refused { .. }) if tries > 0 => tries -= 1,
             begun => {
                 let begun = begun?;

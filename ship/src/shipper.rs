@@ -6,10 +6,10 @@
 //! else. [`Shipper::confirmed`] grows with links that are there.
 
 use crate::beginning::{Beginning, anew, check_filter, check_snapshot, choose};
-use crate::chain::{Base, Run, Seen, Tip, is_stray, link_name, read_chain_or_end, walk};
+use crate::chain::{Base, Run, Tip, is_stray, link_name, read_chain, walk};
 use crate::continuation::RECORD_BYTES;
 use crate::error::{Error, Result};
-use crate::link::{Cause, Content, Link, digest, random_id};
+use crate::link::{Cause, Content, Link, digest};
 use crate::retention::Retention;
 use crate::ship_file;
 use crate::snapshot::not_as_put;
@@ -22,7 +22,7 @@ use ebbtide::inspect::{Origin, Piece, SnapshotFile, origin_on, snapshots_on};
 use ebbtide::media::Media;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::Instant;
 
 /// The length of records from which on they are put in a link. It has at most twice as much, unless
@@ -99,6 +99,17 @@ impl fmt::Debug for Shipper {
     }
 }
 
+/// Returns a random number.
+fn random_id() -> u128 {
+    use std::hash::{BuildHasher, RandomState};
+    let half = || u128::from(RandomState::new().hash_one(std::process::id()));
+    half() << 64 | half()
+}
+
+fn now_micros() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_micros() as u64)
+}
+
 impl Shipper {
     /// Begins a timeline: from the return on, every shipper before is fenced.
     ///
@@ -107,20 +118,8 @@ impl Shipper {
     /// [`Error::Object`], [`Error::Store`], [`Error::Filter`].
     pub async fn begin(store: Store, media: Arc<dyn Media>, options: ShipOptions) -> Result<Self> {
         store.check_no_copy()?;
-        // Before anything is read of the store: it may be no filter.
-        origin_on(&*media)?;
-        let end = read_chain_or_end(&store, options.take_over).await?;
-        Self::begin_after(store, media, options, end).await
-    }
-
-    /// As [`Shipper::begin`], with what the chain added up to lately.
-    pub(crate) async fn begin_after(
-        store: Store,
-        media: Arc<dyn Media>,
-        options: ShipOptions,
-        (mut seen, mut tip): (Seen, Tip),
-    ) -> Result<Self> {
         let filter = origin_on(&*media)?.uuid;
+        let (mut seen, mut tip) = read_chain(&store).await?;
         loop {
             let beginning = choose(&store, &media, filter, &seen, options.take_over)?;
             let Beginning { origin, begin, history } = beginning;
@@ -164,16 +163,14 @@ impl Shipper {
                     let from = (tip.number + 1, Some(tip.digest).filter(|_| tip.number > 0));
                     match walk(&store, from, |link| seen.take(&store, link).map(|()| true)).await {
                         // What follows it has been removed since.
-                        Err(Error::Object { .. }) => {
-                            (seen, tip) = read_chain_or_end(&store, options.take_over).await?;
-                        }
+                        Err(Error::Object { .. }) => (seen, tip) = read_chain(&store).await?,
                         walked => tip = walked?,
                     }
                 }
                 put => {
                     shipper.check_fence(put?).await?;
                     if is_stray(&store, shipper.tip).await? {
-                        (seen, tip) = read_chain_or_end(&store, options.take_over).await?;
+                        (seen, tip) = read_chain(&store).await?;
                         continue;
                     }
                     // Whoever else still puts is fenced.
@@ -506,8 +503,15 @@ impl Shipper {
         // Without it a directory whose log is removed is refused: that is better than to ship
         // nothing now.
         let _ = ship_file::raise(&*self.media, self.tip.number + 1);
-        let (tip, by) = ((self.tip.number, self.tip.digest), (self.timeline, self.id));
-        let link = Link::behind(tip, by, self.origin.uuid, content);
+        let link = Link {
+            number: self.tip.number + 1,
+            before: self.tip.digest,
+            timeline: self.timeline,
+            shipper: self.id,
+            written: now_micros(),
+            filter: self.origin.uuid,
+            content,
+        };
         let bytes = Bytes::from(link.encode());
         self.pending = Some((link, bytes.clone()));
         self.finish_pending().await?;

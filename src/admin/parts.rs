@@ -26,7 +26,7 @@ use std::sync::Arc;
 const META_TEMPORARY: u64 = 0;
 const SEGMENT_TEMPORARY: u64 = 1;
 /// Openings that may have happened behind the last part: each begins a timeline.
-const OPENINGS: u64 = 1 << 10;
+const OPENINGS: u64 = 64;
 const REMEDY: &str = "this piece of the log is damaged, or belongs elsewhere: take it once more \
                       from where it was copied from, or another copy";
 
@@ -325,7 +325,7 @@ impl Assembly {
 
     fn write(&mut self, lsn: u64, record: &Record) -> Result<()> {
         if self.segment.as_ref().is_none_or(|segment| segment.end() <= lsn) {
-            self.next_segment(lsn)?;
+            self.next_segment(lsn, self.meta.segment_records)?;
         }
         if let Some(segment) = &self.segment {
             match record.op {
@@ -337,14 +337,14 @@ impl Assembly {
         Ok(())
     }
 
-    fn next_segment(&mut self, first: u64) -> Result<()> {
+    fn next_segment(&mut self, first: u64, capacity: u64) -> Result<()> {
         self.end_segment()?;
         let header = SegmentHeader {
             uuid: self.meta.log_uuid,
             timeline: self.timeline,
             timeline_start: self.start,
             first,
-            capacity: self.meta.segment_records,
+            capacity,
         };
         self.segment = Some(Segment::create(&*self.media, header, SEGMENT_TEMPORARY)?);
         Ok(())
@@ -357,7 +357,7 @@ impl Assembly {
     }
 
     /// Makes it a filter, after a pass over all frames of its snapshot. Its timeline is higher than
-    /// those of the parts and of up to 1,000 openings since: the tokens of its claims are greater
+    /// those of the parts and of up to 64 openings since: the tokens of its claims are greater
     /// than all that the filter has given there, also where the log of that is lost. Returns the
     /// LSN that its next record gets.
     ///
@@ -373,7 +373,8 @@ impl Assembly {
         self.end_segment()?;
         let timeline = self.highest.saturating_add(OPENINGS).min(TIMELINE_MAX);
         (self.timeline, self.start) = (timeline, self.next);
-        self.next_segment(self.next)?;
+        // The next opening begins a timeline of its own.
+        self.next_segment(self.next, 1)?;
         self.end_segment()?;
         let media = &*self.media;
         write_file(media, META_TEMPORARY, &FileName::Meta.to_string(), &self.meta.encode())?;

@@ -3,9 +3,8 @@
 use crate::scripted::{Call, Scripted};
 use ebbtide::media::{Media, Memory};
 use ebbtide::{Any, Bloom, Durability, Filter, Keep, Options, Reader};
-use ebbtide_ship::{Error, Follower, ShipOptions, Shipper, Store, assemble, verify};
+use ebbtide_ship::{Follower, ShipOptions, Shipper, Store, assemble, verify};
 use ebbtide_testkit::crash::disk::CrashDisk;
-use object_store::ObjectStoreExt;
 use object_store::memory::InMemory;
 use std::sync::Arc;
 use std::time::Duration;
@@ -90,33 +89,4 @@ async fn a_branch_without_a_snapshot_that_ends_at_the_same_lsn_is_not_continued(
         let followed = follower.answers().ask(|copy| copy.digest()).expect("an answer");
         assert_eq!(followed.value, own);
     }
-}
-
-#[tokio::test]
-async fn a_chain_that_cannot_be_read_is_begun_anew_by_whoever_takes_over() {
-    let objects = Arc::new(InMemory::new());
-    let (sound, disk) = (store(objects.clone()), CrashDisk::new());
-    let spec = Bloom::capacity(10_000);
-    let filter = Filter::create_on(Arc::new(disk.clone()), spec, options()).expect("a filter");
-    let mut shipper = ship(&sound, &disk, false).await;
-    for end in [300, 400, 500] {
-        insert_up_to(&filter, end << 20, end);
-        shipper.round().await.expect("a round");
-    }
-    let removed = object_store::path::Path::from(format!("orders/7/chain/{:020}", 3));
-    objects.delete(&removed).await.expect("a removal");
-    filter.checkpoint().expect("a snapshot");
-    let begun = Shipper::begin(sound.clone(), Arc::new(disk.clone()), ShipOptions::default()).await;
-    assert!(matches!(begun, Err(Error::Object { .. })), "{begun:?}");
-    let mut taken = ship(&sound, &disk, true).await;
-    insert_up_to(&filter, 1 << 30, 600);
-    assert!(shipper.round().await.expect_err("fenced").is_fenced());
-    taken.round().await.expect("a round");
-    let copy: Arc<dyn Media> = Arc::new(Memory::new());
-    assert_eq!(assemble(&sound, copy.clone()).await.expect("a fetch").lsn, 600);
-    let copied = Reader::<Any>::open_on(copy, Options::new()).expect("a reader");
-    let own = filter.digest().expect("a digest").value;
-    assert_eq!(copied.digest().expect("a digest").value, own);
-    // From here on nobody needs to take over.
-    ship(&sound, &disk, false).await;
 }

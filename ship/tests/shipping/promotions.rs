@@ -3,18 +3,12 @@
 
 use crate::copies::{LAG, Source, follow, options, store};
 use crate::faulty::Client;
-use crate::scripted::{Call, Scripted};
 use crate::sentences::assert_says;
-use ebbtide::media::{Media, Memory};
-use ebbtide::{AgePartitioned, Any, Filter};
-use ebbtide_ship::{Error, Follower, ShipOptions, Shipper, Store, following, promote};
+use ebbtide::{Any, Filter};
+use ebbtide_ship::{Error, Follower, ShipOptions, following, promote};
 use ebbtide_testkit::environment::{SEED, number};
 use futures::TryStreamExt;
-use object_store::memory::InMemory;
 use object_store::{ObjectStore, ObjectStoreExt};
-use std::collections::BTreeMap;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
 
 #[tokio::test]
 async fn a_promotion_of_a_copy_downloads_only_what_is_missing_and_fences_the_writer() {
@@ -103,75 +97,4 @@ async fn a_promotion_killed_at_any_call_is_repeated_until_it_is_done() {
         let again = promote(&sound, &dir, ShipOptions::default()).await;
         assert!(matches!(again, Err(Error::Occupied { .. })), "it is done");
     }
-}
-
-/// A writer and its shipper in a thread of their own: it ships one more link whenever it is asked,
-/// and answers whether it could.
-fn writer(objects: Arc<InMemory>, asked: Receiver<Sender<Result<u64, Error>>>) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-    runtime.expect("a runtime").block_on(async {
-        let media: Arc<dyn Media> = Arc::new(Memory::new());
-        let filter = Filter::create_on(media.clone(), AgePartitioned::last(300), options());
-        let filter = filter.expect("a filter");
-        let store = Store::of(objects, "filters/a", "memory:///filters/a");
-        let ship = ShipOptions { snapshot_log_bytes: 1000, ..ShipOptions::default() };
-        let mut shipper = Shipper::begin(store, media, ship).await.expect("begun");
-        let mut key = 0_u64;
-        for answer in asked {
-            for _ in 0..100 {
-                filter.insert(key.to_le_bytes()).expect("an insert");
-                key += 1;
-            }
-            filter.sync().expect("a sync");
-            if key == 100 {
-                filter.checkpoint().expect("a snapshot");
-            }
-            let shipped = shipper.round().await.map(|_| shipper.confirmed());
-            answer.send(shipped).expect("somebody waits");
-        }
-    });
-}
-
-#[tokio::test]
-async fn a_writer_that_ships_more_during_each_download_is_fenced_before_the_only_one() {
-    let parent = tempfile::tempdir().expect("a directory");
-    let dir = parent.path().join("new");
-    let (ask, asked) = channel();
-    let objects = Arc::new(InMemory::new());
-    let thread = std::thread::spawn({
-        let objects = objects.clone();
-        move || writer(objects, asked)
-    });
-    let ship = move || {
-        let (answer, answered) = channel();
-        ask.send(answer).expect("a writer");
-        answered.recv().expect("an answer")
-    };
-    let confirmed = ship().expect("a round");
-    // Downloads of each snapshot, and what the writer was confirmed meanwhile.
-    let reads = Arc::new(Mutex::new((BTreeMap::<String, u64>::new(), confirmed)));
-    let (noted, ship) = (reads.clone(), Mutex::new(ship));
-    let mut scripted = Scripted::new(move |call| {
-        if let Call::Get(path) = call
-            && path.as_ref().contains("/snapshot/")
-        {
-            let mut noted = noted.lock().expect("no panic");
-            *noted.0.entry(path.to_string()).or_default() += 1;
-            if let Ok(confirmed) = ship.lock().expect("no panic")() {
-                noted.1 = confirmed;
-            }
-        }
-        Box::pin(async { Ok(()) })
-    });
-    scripted.objects = objects;
-    let store = Store::of(Arc::new(scripted), "filters/a", "scripted:///filters/a");
-    let promoted = promote(&store, &dir, ShipOptions::default()).await.expect("promoted");
-    let filter = Filter::<Any>::open(&dir, options()).expect("the filter");
-    let fetched = promoted.0.lsn;
-    drop((store, promoted));
-    thread.join().expect("no panic");
-    let (downloads, confirmed) = reads.lock().expect("no panic").clone();
-    assert_eq!(downloads.into_values().collect::<Vec<_>>(), [1]);
-    assert_eq!(fetched, confirmed);
-    assert!(filter.stat().expect("figures").lsn >= confirmed);
 }
