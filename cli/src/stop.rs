@@ -49,6 +49,13 @@ impl Stop {
         Self { signal: Arc::default(), of_kernel: Arc::default(), wake: None }
     }
 
+    /// As after this signal from the terminal.
+    #[cfg(test)]
+    pub fn after(signal: i32) -> Self {
+        let signal = Arc::new(AtomicI32::new(signal));
+        Self { signal, of_kernel: Arc::new(AtomicBool::new(true)), wake: None }
+    }
+
     /// Listens for signals from now on, to the end of the process.
     pub fn on_signals() -> Result<Self> {
         let signal = Arc::new(AtomicI32::new(0));

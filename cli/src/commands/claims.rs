@@ -47,12 +47,18 @@ pub fn run(arguments: &RunOnce) -> Result<ExitCode> {
 fn work(arguments: &RunOnce, lease: &Lease<'_>, stop: &Stop) -> Result<ExitCode> {
     let [name, rest @ ..] = &*arguments.command else { return Ok(ExitCode::SUCCESS) };
     keep_exit_statuses()?;
+    // Dropping the lease releases the key.
+    if let Some(signal) = stop.signal() {
+        return Err(Failure::Stopped(signal));
+    }
     let mut command = Command::new(name);
     let mut child =
         command.args(rest).env(TOKEN, lease.token().to_string()).spawn().map_err(|error| {
             Failure::Error(format!("cannot run {}: {error}", name.to_string_lossy()))
         })?;
-    let status = wait(&mut child, arguments.lease, lease, stop)?;
+    // One that came before the command did has not reached it, wherever it is from.
+    let signalled = stop.signal().is_some_and(|signal| pass_on(&child, signal));
+    let status = wait(&mut child, signalled, arguments.lease, lease, stop)?;
     let code = match (status.success(), status.code()) {
         (true, _) => {
             lease.confirm()?;
@@ -65,24 +71,34 @@ fn work(arguments: &RunOnce, lease: &Lease<'_>, stop: &Stop) -> Result<ExitCode>
     stop.signal().map_or(Ok(code), |signal| Err(Failure::Stopped(signal)))
 }
 
-/// Waits for the end of a command, and renews its lease meanwhile.
-fn wait(child: &mut Child, length: Duration, lease: &Lease<'_>, stop: &Stop) -> Result<ExitStatus> {
+/// Sends a command the signal that this process got; false if it is none.
+fn pass_on(child: &Child, signal: i32) -> bool {
+    let Some(signal) = Signal::from_named_raw(signal) else { return false };
+    // It may have ended by now.
+    let _ = kill_process(Pid::from_child(child), signal);
+    true
+}
+
+/// Waits for the end of a command, and renews its lease meanwhile. `signalled`: it got the signal.
+fn wait(
+    child: &mut Child,
+    mut signalled: bool,
+    length: Duration,
+    lease: &Lease<'_>,
+    stop: &Stop,
+) -> Result<ExitStatus> {
     let waiting = |error| Failure::Error(format!("cannot wait for the command: {error}"));
-    let (mut renewed, mut signalled) = (Instant::now(), false);
+    let mut renewed = Instant::now();
     loop {
         if let Some(status) = child.try_wait().map_err(waiting)? {
             return Ok(status);
         }
-        match (stop.signal().and_then(Signal::from_named_raw), signalled) {
+        match (stop.signal(), signalled) {
             (Some(signal), false) => {
                 let pid = Pid::from_child(child);
                 // Twice would be a second request. (One in a group of its own got none.)
                 let has_it = stop.is_of_terminal() && getpgid(Some(pid)) == Ok(getpgrp());
-                if !has_it {
-                    // It may have ended by now.
-                    let _ = kill_process(pid, signal);
-                }
-                signalled = true;
+                signalled = has_it || pass_on(child, signal);
             }
             (Some(_), true) => std::thread::sleep(CHECK),
             (None, _) => stop.sleep(CHECK)?,
@@ -119,4 +135,32 @@ pub fn claims(arguments: &Claims) -> Result<ExitCode> {
     }
     output.flush()?;
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ebbtide::AgePartitioned;
+
+    #[test]
+    fn a_signal_that_comes_before_the_command_stops_it() {
+        let place = tempfile::tempdir().expect("a temporary directory");
+        let [dir, made] = ["seen", "made"].map(|name| place.path().join(name));
+        let spec = AgePartitioned::last(100);
+        let filter = Filter::create(&dir, spec, Options::new()).expect("a filter").into_any();
+        let Claim::Yours(lease) = filter.claim("a", Duration::from_secs(60)).expect("an answer")
+        else {
+            panic!("the key is free")
+        };
+        let command = vec!["touch".into(), made.clone().into_os_string()];
+        let (claim, length) = ("a".into(), Duration::from_secs(60));
+        let arguments = RunOnce { claim, lease: length, dir, command };
+        let ended = work(&arguments, &lease, &Stop::after(2));
+        assert!(matches!(ended, Err(Failure::Stopped(2))) && !made.exists());
+        // Or before that can be seen: the terminal has not sent it to the command.
+        let mut child = Command::new("sleep").arg("1000").spawn().expect("a command");
+        assert!(pass_on(&child, 2));
+        let status = wait(&mut child, true, length, &lease, &Stop::after(2));
+        assert_eq!(status.ok().and_then(|status| status.signal()), Some(2));
+    }
 }
