@@ -66,14 +66,16 @@ impl Disk {
         Self { directory: Arc::new(Directory::new(path.into(), Some(mode | 0o600))), image: None }
     }
 
-    /// Opens the directory at `path` for a copy of a filter, whose files get the permissions that
-    /// those of the filter have.
+    /// Opens the directory at `path` for a copy of a filter, whose files get the group of the
+    /// filter's files and the permissions that these have. What others may is not copied: a file
+    /// system that stores no permissions shows the same for all files.
     pub(crate) fn for_copy_of(path: &Path, of: &dyn Media) -> Self {
         // Without `meta` there is no filter, and no copy of it.
-        match of.mode() {
-            Ok(Some(mode)) => Self::with_mode(path, mode),
-            _ => Self::new(path),
-        }
+        let (Ok(Some(mode)), Ok(Some(group))) = (of.mode(), of.group()) else {
+            return Self::new(path);
+        };
+        let directory = Directory::of_copy(path.to_path_buf(), mode, group);
+        Self { directory: Arc::new(directory), image: None }
     }
 
     /// Returns it with a place for the banks of a new image; see
@@ -204,6 +206,10 @@ impl Media for Disk {
 
     fn mode(&self) -> io::Result<Option<u32>> {
         self.directory.mode().map(Some)
+    }
+
+    fn group(&self) -> io::Result<Option<u32>> {
+        self.directory.group().map(Some)
     }
 
     fn boot_id(&self) -> io::Result<u128> {

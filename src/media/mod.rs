@@ -216,6 +216,14 @@ pub trait Media: Debug + Send + Sync {
         Ok(None)
     }
 
+    /// Returns the number of the group of the filter's files; `None` if the medium has none.
+    ///
+    /// # Errors
+    /// The system's error.
+    fn group(&self) -> io::Result<Option<u32>> {
+        Ok(None)
+    }
+
     /// Returns an identifier of this boot of the machine, different after a power cut or reboot.
     ///
     /// # Errors

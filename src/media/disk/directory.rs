@@ -30,6 +30,9 @@ const PRIVATE: RawMode = 0o600;
 /// The permissions that a filter's file can have: none of them is a program.
 const READ_AND_WRITE: RawMode = 0o666;
 
+/// The permissions of the filter's group.
+const OF_GROUP: RawMode = 0o060;
+
 /// A directory, and its descriptor from its first use on.
 #[derive(Debug)]
 pub(super) struct Directory {
@@ -38,6 +41,8 @@ pub(super) struct Directory {
     /// Independent of later changes of the working directory.
     absolute: PathBuf,
     mode: Option<RawMode>,
+    /// The group that the permissions of `mode` are for, if it is not that of the creator.
+    group: Option<u32>,
     opened: OnceLock<OwnedFd>,
 }
 
@@ -48,13 +53,19 @@ impl Directory {
         // Without a working directory the path is tried as it is.
         let absolute = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
         let mode = mode.map(|mode| mode as RawMode);
-        Self { path, absolute, mode, opened: OnceLock::new() }
+        Self { path, absolute, mode, group: None, opened: OnceLock::new() }
+    }
+
+    /// As [`Directory::new`], for a copy of a filter with this mode and group.
+    pub(super) fn of_copy(path: PathBuf, mode: u32, group: u32) -> Self {
+        let mode = (mode & 0o660) | 0o600;
+        Self { group: Some(group), ..Self::new(path, Some(mode)) }
     }
 
     /// Returns the directory that has the path now, which may be a different one.
     pub(super) fn at_its_path(&self) -> Self {
-        let (path, absolute, mode) = (self.path.clone(), self.absolute.clone(), self.mode);
-        Self { path, absolute, mode, opened: OnceLock::new() }
+        let (path, absolute) = (self.path.clone(), self.absolute.clone());
+        Self { path, absolute, mode: self.mode, group: self.group, opened: OnceLock::new() }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -77,14 +88,19 @@ impl Directory {
         // may, whatever the umask, unless users that share the filter's files need it to create new
         // ones.
         let writers = self.mode.unwrap_or(PRIVATE) & 0o022;
-        let mode = 0o755 | writers;
+        let mut mode = 0o755 | writers;
         if absolute.is_file() {
             let reason = "this is a file, and a filter is a directory: choose another name";
             return Err(io::Error::new(io::ErrorKind::NotADirectory, reason));
         }
-        fs::DirBuilder::new().recursive(true).mode(u64::from(mode) as u32).create(absolute)?;
+        // A copy may not get its group.
+        let first = if self.group.is_some() { 0o755 } else { mode };
+        fs::DirBuilder::new().recursive(true).mode(u64::from(first) as u32).create(absolute)?;
         if !missing.is_empty() && writers != 0 {
             let made = File::open(absolute)?;
+            if !self.gives_group(&made)? {
+                mode &= !0o020;
+            }
             fchmod(&made, Mode::from_raw_mode(mode))?;
         }
         // A directory survives a power cut only if its parent was synced.
@@ -98,8 +114,29 @@ impl Directory {
 
     /// Returns the permissions of the file whose permissions all others get.
     pub(super) fn mode(&self) -> io::Result<u32> {
-        let found = statat(self.descriptor()?, MODEL, AtFlags::SYMLINK_NOFOLLOW)?;
-        Ok((u64::from(found.st_mode) & 0o777) as u32)
+        Ok((u64::from(self.model()?.st_mode) & 0o777) as u32)
+    }
+
+    /// Returns the group of that file.
+    pub(super) fn group(&self) -> io::Result<u32> {
+        Ok(self.model()?.st_gid)
+    }
+
+    /// Returns the status of that file.
+    fn model(&self) -> io::Result<Stat> {
+        let found = self.stat(MODEL)?;
+        if is_regular(&found) { Ok(found) } else { Err(not_a_file("something else")) }
+    }
+
+    /// Gives a new file or directory the group that the permissions are for; false if this is
+    /// refused.
+    fn gives_group(&self, made: &File) -> io::Result<bool> {
+        let Some(group) = self.group.filter(|_| self.mode.is_some_and(|mode| mode & OF_GROUP != 0))
+        else {
+            return Ok(true);
+        };
+        let has_it = fstat(made)?.st_gid == group;
+        Ok(has_it || fchown(made, None, Some(Gid::from_raw(group))).is_ok())
     }
 
     /// Returns the descriptor.
@@ -146,8 +183,11 @@ impl Directory {
         let identity = |stat: &Stat| (stat.st_dev, stat.st_ino);
         let is_model = |stat: &Stat| is_regular(stat) && identity(stat) != identity(&own);
         let model = self.stat(MODEL).ok().filter(is_model);
-        let mode = model.as_ref().map(|model| model.st_mode).or(self.mode).unwrap_or(PRIVATE);
-        let mode = mode & READ_AND_WRITE;
+        let mut mode = model.as_ref().map(|model| model.st_mode).or(self.mode).unwrap_or(PRIVATE);
+        mode &= READ_AND_WRITE;
+        if model.is_none() && !self.gives_group(file)? {
+            mode &= !OF_GROUP;
+        }
         // If this is refused, the file stays its creator's, as it would be without.
         if own.st_mode & 0o777 != mode {
             let _ = fchmod(file, Mode::from_raw_mode(mode));
@@ -354,5 +394,41 @@ mod tests {
         fs::remove_file(place.path().join(MODEL)).expect("removed");
         at(place.path()).open("third", create).expect("a file");
         assert_eq!(mode_of("third"), 0o600, "private without a word");
+    }
+
+    #[test]
+    fn copies_are_for_the_group_if_they_get_it_and_never_for_others() {
+        use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+        let place = tempfile::tempdir().expect("a temporary directory");
+        let create = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR;
+        let copy = |name: &str, group: u32| {
+            let dir = place.path().join(name);
+            let copy = Directory::of_copy(dir.clone(), 0o777, group);
+            copy.make().expect("a directory");
+            copy.open("first", create).expect("a file");
+            [dir.join("first"), dir].map(|path| {
+                let found = fs::metadata(path).expect("it is there");
+                (found.gid(), found.permissions().mode() & 0o777)
+            })
+        };
+        let own = getegid().as_raw();
+        assert_eq!(copy("own", own), [(own, 0o660), (own, 0o775)]);
+        let other = own + 4711;
+        let expected = if geteuid().is_root() {
+            [(other, 0o660), (other, 0o775)]
+        } else {
+            [(own, 0o600), (own, 0o755)]
+        };
+        assert_eq!(copy("other", other), expected);
+        // Of what is no file there is nothing to copy.
+        let (link, dir) = (place.path().join("link"), place.path().join("dir"));
+        for path in [&link, &dir] {
+            fs::create_dir(path).expect("a directory");
+        }
+        symlink("elsewhere", link.join(MODEL)).expect("a link");
+        fs::create_dir(dir.join(MODEL)).expect("a directory");
+        for path in [link, dir] {
+            assert!(at(&path).mode().is_err() && at(&path).group().is_err());
+        }
     }
 }
