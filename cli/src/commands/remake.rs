@@ -6,7 +6,7 @@ use crate::formatting::counted;
 use crate::kind_options::described;
 use crate::output::{Output, object};
 use crate::remake_args::{Alter, Merge, Remade, Settings, Split};
-use ebbtide::history::{History, Share, remake};
+use ebbtide::history::{History, Share, check_new, remake};
 use ebbtide::{Any, Options, Parameters, Reader};
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -73,6 +73,7 @@ pub fn split(arguments: &Split) -> Result<()> {
         let new = name(number);
         check_place(&[dir], &new)?;
         place::check_vacant(&new)?;
+        check_new(&new)?;
     }
     let (kind, parameters) = like(dir)?;
     for number in 0..into.get() {

@@ -4,7 +4,7 @@ use crate::support::{Outcome, Place, Talk, ok};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -229,4 +229,24 @@ fn a_damaged_filter_that_may_only_be_read_is_salvaged_without_a_trace() {
     assert!(files(&other.state) == before, "salvage has changed files");
     let keys = other.keys("a\nc\nd\n");
     assert_eq!(other.ok(&["contains", &dest, &keys]).stdout, b"1\n1\n0\n");
+}
+
+#[test]
+fn a_new_filter_in_the_directory_of_another_user_stays_its_makers() {
+    let Some(other) = Other::new() else { return };
+    let at = |name: &str| other.place.at(name);
+    ok(&["create", &other.state, "--last", "100", "--keep-log", "1h"], b"");
+    let parent = at("shared");
+    let new = format!("{parent}/new");
+    fs::create_dir_all(&new).expect("a directory");
+    let mode = |path: &str, mode: u32| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("a mode");
+    };
+    mode(&parent, 0o777);
+    mode(&new, 0o775);
+    other.ok(&["alter", &other.state, &new, "--last", "200"]);
+    let made = fs::metadata(&new).expect("a directory");
+    assert_eq!(made.uid().to_string(), OTHER);
+    assert_eq!(made.mode() & 0o7777, 0o705, "it is for no other group");
+    assert_eq!(fs::read_dir(&parent).expect("a directory").count(), 1, "nothing is left");
 }

@@ -95,8 +95,10 @@ fn a_directory_that_stands_keeps_its_mode_and_a_link_is_refused_before_the_work(
     ok(&["create", &dir, "--last", "100", "--keep-log", "1h"], b"");
     fs::create_dir(&new).expect("a directory");
     symlink(&new, &link).expect("a link");
-    let sentence = refused(&["alter", &dir, &link, "--last", "200"], b"");
-    assert!(sentence.contains("could not replace a link"), "{sentence}");
+    for link in [&link, &format!("{link}/")] {
+        let sentence = refused(&["alter", &dir, link, "--last", "200"], b"");
+        assert!(sentence.contains("could not replace a link"), "{sentence}");
+    }
     assert_eq!(fs::read_dir(place.at("")).expect("a directory").count(), 3, "nothing is left");
     for mode in [0o700, 0o750, 0o2770] {
         fs::set_permissions(&new, Permissions::from_mode(mode)).expect("its mode");
@@ -116,7 +118,12 @@ fn a_split_that_cannot_end_does_not_begin() {
     ok(&["create", &third, "--last", "100"], b"");
     let sentence = refused(&["split", &dir, &new, "--into", "4"], b"");
     assert!(sentence.contains(&third), "{sentence}");
+    let [linked, empty] = ["linked", "empty"].map(|name| place.at(name));
+    fs::create_dir(&empty).expect("a directory");
+    symlink(&empty, format!("{linked}-2")).expect("a link");
+    let refusal = refused(&["split", &dir, &linked, "--into", "4"], b"");
+    assert!(refusal.contains("could not replace a link"), "{refusal}");
     let sentence = refused(&["split", &dir, &new, "--into", "1025"], b"");
     assert!(sentence.contains("at most 1024"), "{sentence}");
-    assert_eq!(fs::read_dir(place.at("")).expect("a directory").count(), 2, "nothing was made");
+    assert_eq!(fs::read_dir(place.at("")).expect("a directory").count(), 4, "nothing was made");
 }

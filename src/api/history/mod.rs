@@ -11,6 +11,8 @@ pub(crate) mod operations;
 
 pub use crate::api::alter::plan::{AlterationPlan, plan};
 pub use crate::api::alter::{Altered, Unlogged};
+#[doc(hidden)]
+pub use crate::api::remake::check_new;
 pub use crate::api::remake::{Remade, Share, remake};
 pub use crate::archive::At;
 pub use commits::History;

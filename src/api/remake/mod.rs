@@ -163,6 +163,16 @@ pub fn remake<K: Spec, P: AsRef<Path>>(
     Ok(made)
 }
 
+/// Checks that [`remake`] can make a filter in this directory, as it does before its work. For
+/// whoever makes several.
+///
+/// # Errors
+/// [`Error::Exists`], [`Error::Parameter`], [`Error::Io`].
+#[doc(hidden)]
+pub fn check_new(dir: impl AsRef<Path>) -> Result<()> {
+    unfinished::check(dir.as_ref()).map(drop)
+}
+
 /// Checks that a filter hashes keys as the first one does.
 fn check_same_keys(source: &Source, dir: &Path, hasher: KeyHasher) -> Result<()> {
     if source.history.meta().hasher == hasher {

@@ -5,10 +5,11 @@ use crate::error::{Error, Result};
 use crate::locks::holder_names::locked;
 use crate::media::Media;
 use crate::options::Options;
-use std::ffi::OsString;
+use crate::platform::system;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata, TryLockError};
 use std::io;
-use std::os::unix::fs::{MetadataExt, fchown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 /// A directory beside the one that it will become, which nobody else fills or removes meanwhile.
@@ -17,7 +18,7 @@ pub(super) struct Unfinished {
     path: PathBuf,
     dir: PathBuf,
     /// The directory, locked: the system ends the lock of a process that dies.
-    _held: File,
+    held: File,
     is_finished: bool,
 }
 
@@ -29,12 +30,7 @@ impl Unfinished {
     /// [`Error::Exists`], [`Error::Locked`] while another one fills it, [`Error::Parameter`] for a
     /// path that no directory can be moved to, [`Error::Io`].
     pub(super) fn begin(dir: &Path, options: &Options) -> Result<Self> {
-        check_vacant(dir)?;
-        let standing = check_replaceable(dir)?;
-        let Some(of) = dir.file_name() else {
-            let expected = "a path that ends in a name";
-            return Err(Error::parameter("directory", expected, dir.display()));
-        };
+        let (of, standing) = check(dir)?;
         let mut name = OsString::from(".");
         name.push(of);
         name.push(".ebbtide-unfinished");
@@ -49,11 +45,11 @@ impl Unfinished {
                 fs::remove_dir_all(&path).map_err(Error::io("remove", &path))?;
                 continue;
             }
+            // From here on it is removed if it does not get its name.
+            let own = Self { path, dir: dir.to_path_buf(), held, is_finished: false };
             if let Some(standing) = &standing {
-                inherit(&path, &held, standing)?;
+                inherit(&own.path, &own.held, standing)?;
             }
-            let is_finished = false;
-            let own = Self { path, dir: dir.to_path_buf(), _held: held, is_finished };
             // Another one may have finished meanwhile.
             return check_vacant(dir).map(|()| own);
         }
@@ -87,6 +83,16 @@ impl Drop for Unfinished {
     }
 }
 
+/// Refuses what cannot become a new filter. Returns its name, and what is there.
+pub(super) fn check(dir: &Path) -> Result<(&OsStr, Option<Metadata>)> {
+    check_vacant(dir)?;
+    let Some(name) = dir.file_name() else {
+        let expected = "a path that ends in a name";
+        return Err(Error::parameter("directory", expected, dir.display()));
+    };
+    Ok((name, check_replaceable(dir, name)?))
+}
+
 fn check_vacant(dir: &Path) -> Result<()> {
     match fs::read_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -102,8 +108,10 @@ fn parent(dir: &Path) -> &Path {
 }
 
 /// Refuses what no directory can be moved to. Returns what is there.
-fn check_replaceable(dir: &Path) -> Result<Option<Metadata>> {
-    let found = match fs::symlink_metadata(dir) {
+fn check_replaceable(dir: &Path, name: &OsStr) -> Result<Option<Metadata>> {
+    // With a slash at the end it would be what a link leads to.
+    let itself = parent(dir).join(name);
+    let found = match fs::symlink_metadata(&itself) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         found => found.map_err(Error::io("examine", dir))?,
     };
@@ -112,20 +120,26 @@ fn check_replaceable(dir: &Path) -> Result<Option<Metadata>> {
         return refuse("the directory itself, because the new one could not replace a link to it");
     }
     let above = fs::metadata(parent(dir)).map_err(Error::io("examine", parent(dir)))?;
-    if found.dev() != above.dev() {
+    if found.dev() != above.dev() || system::is_mount_root(&itself) {
         return refuse("a directory within the mounted one, which could not be replaced");
     }
     Ok(Some(found))
 }
 
-/// Gives a new directory the owner and the permissions of the one that it will replace.
+/// Gives a new directory the owner, the group and the permissions of the one that it will replace.
+/// Only root can give it away: it stays its creator's, as the files in it, if that is refused.
 fn inherit(path: &Path, held: &File, standing: &Metadata) -> Result<()> {
-    let own = held.metadata().map_err(Error::io("examine", path))?;
-    if (own.uid(), own.gid()) != (standing.uid(), standing.gid()) {
-        let given = fchown(held, Some(standing.uid()), Some(standing.gid()));
-        given.map_err(Error::io("give its owner to", path))?;
+    let examine = || held.metadata().map_err(Error::io("examine", path));
+    let (own, user, group) = (examine()?, Some(standing.uid()), Some(standing.gid()));
+    if (Some(own.uid()), Some(own.gid())) != (user, group) && fchown(held, user, group).is_err() {
+        let _ = fchown(held, None, group);
     }
-    held.set_permissions(standing.permissions()).map_err(Error::io("give its mode to", path))
+    let mut permissions = standing.permissions();
+    if examine()?.gid() != standing.gid() {
+        // They are not for another group.
+        permissions.set_mode(permissions.mode() & !0o2070);
+    }
+    held.set_permissions(permissions).map_err(Error::io("give its mode to", path))
 }
 
 /// Locks a directory; `None` if another one has its name by now, or none.
@@ -148,5 +162,23 @@ fn lock(path: &Path) -> Result<Option<File>> {
             let is_same = (found.dev(), found.ino()) == (own.dev(), own.ino());
             Ok(is_same.then_some(held))
         }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_is_mounted_is_not_replaced() {
+        assert!(check_replaceable(Path::new("/proc"), OsStr::new("proc")).is_err());
+        #[cfg(not(ebbtide_portable))]
+        assert!(system::is_mount_root(Path::new("/proc")));
+        let home = tempfile::tempdir().expect("a directory");
+        let dir = home.path().join("dir");
+        assert!(check(&dir).is_ok_and(|(_, standing)| standing.is_none()));
+        fs::create_dir(&dir).expect("a directory");
+        assert!(check(&dir).is_ok_and(|(_, standing)| standing.is_some()));
     }
 }

@@ -3,14 +3,15 @@
 use memmap2::{Advice, MmapRaw};
 use rustix::fd::{AsFd, AsRawFd};
 use rustix::fs::{
-    FallocateFlags, IFlags, StatFs, fallocate, fdatasync, fstatfs, fsync, ioctl_getflags,
-    ioctl_setflags,
+    AtFlags, CWD, FallocateFlags, IFlags, StatFs, StatxAttributes, StatxFlags, fallocate,
+    fdatasync, fstatfs, fsync, ioctl_getflags, ioctl_setflags, statx,
 };
 use rustix::rand::{GetRandomFlags, getrandom};
 use rustix::time::ClockId;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::path::Path;
 #[cfg(not(any(loom, miri, shuttle)))]
 use {
     crate::platform::Woken,
@@ -107,6 +108,12 @@ pub fn reads_fill_holes(file: &File) -> io::Result<bool> {
 /// The system's error.
 pub fn keeps_its_device(file: &File) -> io::Result<bool> {
     Ok(file_system(&fstatfs(file)?) != OVERLAYFS)
+}
+
+/// Returns whether something is mounted at a path, as far as the system says.
+pub fn is_mount_root(path: &Path) -> bool {
+    let found = statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::empty());
+    found.is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
 }
 
 /// Asks that a new file, still empty, is not copied on write. Without it the file system is slower,

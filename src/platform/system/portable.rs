@@ -11,6 +11,7 @@ use rustix::time::ClockId;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::path::Path;
 #[cfg(not(any(loom, miri, shuttle)))]
 use {
     crate::platform::Woken,
@@ -100,6 +101,11 @@ pub fn reads_fill_holes(_file: &File) -> io::Result<bool> {
 /// None.
 pub fn keeps_its_device(_file: &File) -> io::Result<bool> {
     Ok(cfg!(target_os = "linux"))
+}
+
+/// Returns whether something is mounted at a path of the same file system. That is not known.
+pub fn is_mount_root(_path: &Path) -> bool {
+    false
 }
 
 /// Asks that a new file, still empty, is not copied on write: there is no such call.
