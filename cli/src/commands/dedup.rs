@@ -119,13 +119,20 @@ fn remembered(dir: &Path, spec: Option<Any>, arguments: &Dedup) -> Result<Filter
     };
     let filter = opened.map_err(by_option)?;
     check_same(&filter, dir, arguments)?;
-    if keep.is_none() {
-        return Ok(filter);
+    // Only now: a filter that is refused keeps its log. With an output more can be refused.
+    if arguments.output.is_none() {
+        keep_log(dir, arguments)?;
     }
-    // Only now: a filter that is refused keeps its log.
-    let again = Filter::open(dir, keeping)?;
-    closing::close(&filter)?;
-    Ok(again)
+    Ok(filter)
+}
+
+/// Sets how much log a filter keeps, for all its handles, if that is given.
+fn keep_log(dir: &Path, arguments: &Dedup) -> Result<()> {
+    let Some(keep) = arguments.reading.keep_log else { return Ok(()) };
+    let filter = Filter::open(dir, options(arguments).keep_log(keep)).map_err(by_option)?;
+    // It may be another one by now. Nothing was recorded through it.
+    check_same(&filter, dir, arguments)?;
+    Ok(filter.close()?)
 }
 
 /// Checks that an existing filter has what is given: what is not given is the filter's.
@@ -212,7 +219,8 @@ fn feed(filter: &Filter<Any>, state: &Path, arguments: &Dedup) -> Result<Ended> 
     warn_of_the_clock(&filter.parameters(), arguments);
     let mut counts = Counts::new(arguments.invert);
     let ended = if let Some(output) = &arguments.output {
-        ExactlyOnce { filter, stream: &stream, arguments, counts: &mut counts }.run(output, state)
+        let (stream, counts, keep_log) = (&stream, &mut counts, &|| keep_log(state, arguments));
+        ExactlyOnce { filter, stream, arguments, counts, keep_log }.run(output, state)
     } else if arguments.at_least_once {
         let (reading, since) = (&arguments.reading, arguments.since);
         AtLeastOnce { filter, stream: &stream, reading, since, counts: &mut counts }

@@ -389,3 +389,20 @@ fn what_is_not_given_is_that_of_the_filter_of_earlier_runs() {
     let stat = ok(&["stat", &dir, "--json"], b"").json().remove(0);
     assert_eq!(stat["keep_log"].as_str(), Some("3600s"), "{stat}");
 }
+
+#[test]
+fn a_run_with_an_output_that_is_refused_leaves_the_kept_log() {
+    let place = Place::new();
+    let (dir, out, other) = (place.at("state"), place.at("out"), place.file("other", b"x\n"));
+    let log = place.file("log", b"a\nb\n");
+    let dedup = |out: &str, more: &[&str]| {
+        run(&[&["dedup", "--state", &dir, "--output", out, &log], more].concat(), b"")
+    };
+    assert_eq!(dedup(&out, &["--last", "100", "--keep-log", "1h"]).code, Some(0));
+    let kept = || ok(&["stat", &dir, "--json"], b"").json().remove(0)["keep_log"].clone();
+    let refusal = dedup(&other, &["--keep-log", "nothing"]);
+    assert!(refusal.stderr.contains("--adopt-output"), "{}", refusal.stderr);
+    assert_eq!(kept().as_str(), Some("3600s"));
+    assert_eq!(dedup(&out, &["--keep-log", "nothing"]).code, Some(0));
+    assert_eq!(kept().as_str(), Some("nothing"));
+}

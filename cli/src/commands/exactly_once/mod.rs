@@ -55,6 +55,8 @@ pub struct ExactlyOnce<'a> {
     pub arguments: &'a Dedup,
     /// Counts the lines.
     pub counts: &'a mut Counts,
+    /// Sets how much log the filter keeps, once the run is not refused.
+    pub keep_log: &'a dyn Fn() -> Result<()>,
 }
 
 /// Lines that were read, and the place behind them.
@@ -185,6 +187,7 @@ impl<'a> ExactlyOnce<'a> {
         };
         let mut target = Target::open(output, durability != Durability::Never)?;
         target.find_end(recorded_output, arguments.adopt_output)?;
+        (self.keep_log)()?;
         target.cut()?;
         let is_known = recorded_output.is_some_and(|recorded| {
             let is_same = recorded.file == target.identity && !is_old;
