@@ -235,7 +235,7 @@ impl History {
         let begun = Instant::now();
         loop {
             let left = || time.saturating_sub(begun.elapsed());
-            match self.read_within(BRIEFLY.min(left())) {
+            match self.read_within(BRIEFLY.min(left())).and_then(|read| self.checked(read)) {
                 Ok(None) | Err(Error::Locked { .. }) => {}
                 read => return read,
             }
@@ -255,10 +255,12 @@ impl History {
     /// another one, such as an older copy, are its own. [`Error::Damaged`], [`Error::Locked`],
     /// [`Error::Io`].
     pub fn read(&mut self) -> Result<Option<Commit>> {
-        self.read_within(BRIEFLY)
+        let read = self.read_within(BRIEFLY)?;
+        self.checked(read)
     }
 
-    /// As [`History::read`], for a caller that cannot try again.
+    /// As [`History::read`], for a caller that cannot try again, also after the directory was
+    /// moved.
     pub(in crate::api) fn read_patiently(&mut self) -> Result<Option<Commit>> {
         self.read_within(PATIENCE)
     }
@@ -300,7 +302,7 @@ impl History {
     pub fn read_piece(&mut self) -> Result<Option<Piece>> {
         let (first, raw): (_, Raw) = self.collect(None, BRIEFLY)?;
         if self.next == first {
-            return Ok(None);
+            return self.checked(None);
         }
         let log = self.revision.meta.log_uuid;
         // Of VOIDs alone.
@@ -350,12 +352,17 @@ impl History {
             // Only now is it certain that nobody has opened the filter meanwhile.
             (self.next, self.timeline, self.log) = (read.next, read.timeline, log);
             if self.next == before || !read.found.is_empty() {
-                if alone.is_none() && read.found.is_empty() {
-                    self.check_place()?;
-                }
                 return Ok((first, read.found));
             }
         }
+    }
+
+    /// Returns what was read. If that is nothing, first checks that more may come.
+    fn checked<T>(&mut self, read: Option<T>) -> Result<Option<T>> {
+        if read.is_none() {
+            self.check_place()?;
+        }
+        Ok(read)
     }
 
     /// Checks now and then that the directory's path still leads to this filter: otherwise nothing

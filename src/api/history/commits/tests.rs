@@ -106,3 +106,22 @@ fn who_cannot_try_again_waits_for_a_process_that_opens_the_filter() {
         assert!(read.is_some());
     });
 }
+
+#[test]
+fn a_moved_directory_is_an_error_only_for_who_follows_its_log() {
+    let home = tempfile::tempdir().expect("a directory");
+    let [dir, moved] = ["dir", "moved"].map(|name| home.path().join(name));
+    let options = Options::new().background(false);
+    let filter = Filter::create(&dir, Bloom::capacity(1000), options).expect("a filter");
+    let mut history = History::open(&dir).expect("its log").with_undurable();
+    std::fs::rename(&dir, &moved).expect("moved");
+    filter.insert("after").expect("an insert");
+    std::thread::sleep(LOOK_EVERY);
+    assert!(history.read_operations(None).is_ok_and(|read| read.len() == 1));
+    assert_eq!(history.read_patiently().expect("no error"), None);
+    assert!(history.read().is_err());
+    history.looked = Instant::now() - LOOK_EVERY;
+    assert!(history.wait(Duration::ZERO).is_err());
+    history.looked = Instant::now() - LOOK_EVERY;
+    assert!(history.read_piece().is_err());
+}
