@@ -185,13 +185,6 @@ impl<K> Reader<K> {
         }
     }
 
-    /// Returns the view in use, after the reader has taken note of an alteration.
-    fn present_view(&self) -> Arc<View> {
-        // Whoever asks next gets the error.
-        let _ = self.with_view(Waits::Always, |_| Ok(()));
-        self.view.load_full()
-    }
-
     /// Replaces `old` by another view, unless another thread just did.
     fn renew(&self, old: &Arc<View>) -> Result<()> {
         let _taking = self.taking.lock();
@@ -348,28 +341,31 @@ impl<K> Reader<K> {
         Reader { media, options, view, taking, wanted, kind: PhantomData }
     }
 
-    /// Returns the kind's name.
+    /// Returns the name of the kind that the last query found. Never waits.
     #[must_use]
     pub fn kind(&self) -> &'static str {
-        self.present_view().engine.shared.kind().name()
+        self.view.load().engine.shared.kind().name()
     }
 
-    /// Returns all parameters of the kind.
+    /// Returns all parameters of the kind that the last query found. Never waits.
     #[must_use]
     pub fn parameters(&self) -> Parameters {
-        self.present_view().engine.shared.kind().parameters()
+        self.view.load().engine.shared.kind().parameters()
     }
 }
 
 impl Reader<Any> {
     /// Converts into the same reader with the type of its kind; see
-    /// [`Filter::typed`](crate::Filter::typed).
+    /// [`Filter::typed`](crate::Filter::typed). As a query, it may have to open the filter again.
     ///
     /// # Errors
     /// The unchanged reader, if the filter is of another kind than `K`.
     #[expect(clippy::result_large_err, reason = "the reader itself comes back, as from a downcast")]
     pub fn typed<K: Spec>(self) -> std::result::Result<Reader<K>, Self> {
-        if self.present_view().engine.shared.check_kind(K::KIND).is_err() {
+        // By an alteration it may be of another kind since the last query. After an error the next
+        // query has it.
+        let _ = self.with_view(Waits::Always, |_| Ok(()));
+        if self.view.load().engine.shared.check_kind(K::KIND).is_err() {
             return Err(self);
         }
         let Self { media, options, view, taking, wanted, kind: _ } = self;

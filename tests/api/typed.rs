@@ -337,6 +337,8 @@ fn a_handle_has_the_type_of_the_kind_that_an_alteration_has_given_the_filter() {
     assert_eq!(typed.estimate("a").expect("an estimate").count, 1.0);
     assert!(another.typed::<Counting>().is_ok(), "without a call before");
     // A reader looks at the files at intervals only, unless writers have retired its image.
+    assert_eq!(reads.kind(), "bloom", "as the last query found it");
+    assert!(reads.contains("a").is_ok());
     assert_eq!(reads.kind(), "counting");
     let reads = reads.typed::<Bloom>().expect_err("it is a counting filter now");
     assert!(reads.typed::<Counting>().is_ok());
