@@ -32,14 +32,15 @@ pub fn in_place(arguments: &Alter) -> Result<()> {
         Some(keep) if keeps_more(keep, filter.stat()?.keep_log) => (Some(keep), None),
         keep => (None, keep),
     };
-    let filter = keeping(filter, dir, before)?;
+    set_keep(dir, before)?;
     let altered = match filter.alter(spec, unlogged) {
         Err(Error::NotKept { from, .. }) if unlogged == Unlogged::Refuse => {
             return Err(too_short(dir, from + 1));
         }
         altered => altered?,
     };
-    let filter = keeping(filter, dir, after)?;
+    set_keep(dir, after)
+        .map_err(|failure| failure.and("the filter is altered, only --keep-log may not be set"))?;
     let mut output = Output::new()?;
     let now = shown(filter.kind(), &filter.parameters());
     if *json {
@@ -75,12 +76,11 @@ fn keeps_more(keep: Keep, before: Keep) -> bool {
     }
 }
 
-/// Returns the filter, which keeps this much log from now on.
-fn keeping(filter: Filter<Any>, dir: &Path, keep: Option<Keep>) -> Result<Filter<Any>> {
-    let Some(keep) = keep else { return Ok(filter) };
-    let again = Filter::open(dir, at_rest::options().keep_log(keep))?;
-    closing::close(&filter)?;
-    Ok(again)
+/// Sets how much log a filter keeps, for all its handles, if that is given.
+fn set_keep(dir: &Path, keep: Option<Keep>) -> Result<()> {
+    let Some(keep) = keep else { return Ok(()) };
+    // Opening it sets that.
+    Ok(Filter::<Any>::open(dir, at_rest::options().keep_log(keep))?.close()?)
 }
 
 fn altered_json(altered: Altered) -> Map<String, Value> {
