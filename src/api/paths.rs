@@ -8,7 +8,7 @@ use crate::engine::options_match::mismatch;
 use crate::error::{Error, Result};
 use crate::media::{Disk, Media};
 use crate::options::Options;
-use ebbtide_core::kind::Kind;
+use ebbtide_core::kind::{Kind, Parameters};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -55,7 +55,9 @@ impl<K: Spec> Filter<K> {
     pub fn open_or_create(dir: impl AsRef<Path>, spec: K, options: Options) -> Result<Self> {
         // Impossible parameters are reported before anything is opened.
         let kind = spec.kind()?;
-        let same = |path: &Path, found: &dyn Kind| check_same(&spec, path, found);
+        // Plans take long for some kinds.
+        let wanted = kind.parameters();
+        let same = |path: &Path, found: &dyn Kind| check_same((&spec, &wanted), path, found);
         let open = |options| {
             let disk = with_image(Disk::new(dir.as_ref()), &options)?;
             Self::open_if(Arc::new(disk), options, &same)
@@ -75,14 +77,18 @@ impl<K: Spec> Filter<K> {
 }
 
 /// Checks that a filter matches `spec`. Only parameters that `spec` names are compared: another
-/// version may derive the others differently.
-fn check_same(spec: &impl Spec, path: &Path, found: &dyn Kind) -> Result<()> {
+/// version may derive the others differently. `wanted`: all that its kind has.
+fn check_same<K: Spec>(
+    (spec, wanted): (&K, &Parameters),
+    path: &Path,
+    found: &dyn Kind,
+) -> Result<()> {
     if found.name() != spec.name() {
         return Err(mismatch(path, "kind", spec.name(), found.name()));
     }
-    let (found, wanted) = (found.parameters(), spec.kind()?.parameters());
+    let found = found.parameters();
     for (name, _) in spec.parameters().iter() {
-        let [has, value] = [&found, &wanted].map(|all| all.get(name).unwrap_or("nothing"));
+        let [has, value] = [&found, wanted].map(|all| all.get(name).unwrap_or("nothing"));
         if has != value {
             return Err(mismatch(path, name, value, has));
         }
