@@ -1,4 +1,5 @@
-//! Altering a filter: it continues with other parameters, in a new image and a new log.
+//! Altering a filter: it continues with other parameters, in a new image and a new log. What is
+//! refused, and the steps from the caller's view, are in `api::alter`.
 //!
 //! The protocol is in `docs/protocols/alter.md`. Whoever alters a filter makes its new state in
 //! memory, while others write. Then it holds all stripes and the opening byte, adds what was

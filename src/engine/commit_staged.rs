@@ -1,4 +1,5 @@
-//! Committing what was staged: all of its records, or none; the protocol is in
+//! Allocates log for staged records, appends them as one batch, all or none, and applies them: for
+//! a caller's batch (`batch`), and for one operation of several records. The protocol is in
 //! `docs/protocols/batches.md`.
 
 use crate::engine::log_writer::Appended;

@@ -1,6 +1,9 @@
 //! Poisoned filters: why writes are refused, and whether pages of the image were lost, so that
 //! questions are refused, too.
 //!
+//! A filter is poisoned after a failed sync (`group_commit`), a failed repair (`stripes`), or a
+//! panic under a stripe (`locks::handle_stripes`). The flags are in `image::words`.
+//!
 //! The image is a file that the system writes back. If that fails, pages of it may show older
 //! content at any time: a snapshot of them would be wrong, and answers, too. All that was
 //! acknowledged is in the log. So the image is refused for writes and questions in all processes,

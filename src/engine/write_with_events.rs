@@ -1,4 +1,5 @@
-//! Writes an operation that needs events first. Events and operation are one batch.
+//! Writes an operation that needs events first. Events and operation are one batch. The loop
+//! "decide, event, decide again" is `ebbtide_core::kind::perform`.
 //!
 //! Under stripe 0 the events change the inactive copy of the state block ([next state](NextState)).
 //! The copy becomes active when the batch is in the log, otherwise it is discarded.
