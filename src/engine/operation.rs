@@ -1,8 +1,8 @@
 //! The steps of one operation under its stripe: read the state, decide, record, apply.
 //!
-//! `write` and `claims` call [`basis`], [`decide`] and [`apply`] in this order. `write_with_events`
-//! calls [`basis`] and [`apply`]; between them it decides through `perform`, which places events
-//! first. Each passes how the record is appended.
+//! `write` and `claims` call [`basis`], [`decide()`] and [`apply`] in this order.
+//! `write_with_events` calls [`basis`] and [`apply`]; between them it decides through `perform`,
+//! which places events first. Each passes how the record is appended.
 
 use crate::engine::log_writer::Lack;
 use crate::engine::outcome::{Checked, Request, WriteOutcome, pass_count};
