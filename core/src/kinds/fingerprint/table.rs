@@ -52,7 +52,7 @@ const FEW_NOTES: usize = 30;
 /// cells.
 const MANY_NOTES: usize = 62;
 
-/// So many slots of a generation tell how many there are, with a standard error of a sixth.
+/// With this number of slots, the size of a generation is known, with a standard error of a sixth.
 const ENOUGH: u32 = 32;
 
 /// The metrics of the kind.
