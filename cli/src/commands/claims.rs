@@ -155,12 +155,13 @@ mod tests {
         let command = vec!["touch".into(), made.clone().into_os_string()];
         let (claim, length) = ("a".into(), Duration::from_secs(60));
         let arguments = RunOnce { claim, lease: length, dir, command };
-        let ended = work(&arguments, &lease, &Stop::after(2));
-        assert!(matches!(ended, Err(Failure::Stopped(2))) && !made.exists());
+        // Not SIGINT: the test may have been started with that ignored, and the command then is, too.
+        let ended = work(&arguments, &lease, &Stop::after(15));
+        assert!(matches!(ended, Err(Failure::Stopped(15))) && !made.exists());
         // Or before that can be seen: the terminal has not sent it to the command.
         let mut child = Command::new("sleep").arg("1000").spawn().expect("a command");
-        assert!(pass_on(&child, 2));
-        let status = wait(&mut child, true, length, &lease, &Stop::after(2));
-        assert_eq!(status.ok().and_then(|status| status.signal()), Some(2));
+        assert!(pass_on(&child, 15));
+        let status = wait(&mut child, true, length, &lease, &Stop::after(15));
+        assert_eq!(status.ok().and_then(|status| status.signal()), Some(15));
     }
 }
