@@ -155,7 +155,7 @@ mod tests {
         let command = vec!["touch".into(), made.clone().into_os_string()];
         let (claim, length) = ("a".into(), Duration::from_secs(60));
         let arguments = RunOnce { claim, lease: length, dir, command };
-        // Not SIGINT: the test may have been started with that ignored, and the command then is, too.
+        // Not SIGINT: where that was ignored at the start of the test, commands ignore it, too.
         let ended = work(&arguments, &lease, &Stop::after(15));
         assert!(matches!(ended, Err(Failure::Stopped(15))) && !made.exists());
         // Or before that can be seen: the terminal has not sent it to the command.
