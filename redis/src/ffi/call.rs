@@ -185,7 +185,10 @@ impl<'a> Call<'a> {
         }
         // SAFETY: the context of this call.
         let memory = unsafe { Memory::of(self.context) };
-        !self.evicts() || memory.most.is_some_and(|most| memory.held > most + OWN_BYTES)
+        !self.evicts()
+            || memory
+                .most
+                .is_some_and(|most| memory.held > most + OWN_BYTES.max(most / STILL_TO_EVICT))
     }
 
     fn evicts(&self) -> bool {
@@ -322,9 +325,12 @@ impl Call<'_> {
     }
 }
 
-/// What a command may have allocated before it asks for the server's memory, and what the server
-/// has still to evict for the commands before: it stops after a fraction of a millisecond.
-const OWN_BYTES: u64 = 8 << 20;
+/// What a command may have allocated before it asks for the server's memory.
+const OWN_BYTES: u64 = 256 << 10;
+
+/// A server that evicts may hold this part more than its limit: it stops evicting after a fraction
+/// of a millisecond, and continues before the next command.
+const STILL_TO_EVICT: u64 = 64;
 
 /// The memory of the server, in bytes.
 struct Memory {
