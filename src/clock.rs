@@ -2,8 +2,8 @@
 //!
 //! Only the handle reads a clock, and a reading enters the filter's state only through records.
 //! Kinds, replay and repair never see a clock. This module does not keep time from running
-//! backwards inside a filter, or continue it after a reboot: `engine/time.rs` and
-//! `engine/clock_to_time.rs` do.
+//! backwards inside a filter, or continue it after a reboot: `engine/time/filter_time.rs` and
+//! `engine/time/clock_to_time.rs` do.
 
 use crate::platform::system;
 use crate::primitives::mutex::Mutex;

@@ -139,9 +139,9 @@ pub use ebbtide_core::{
     Age, AgePosterior, Estimate, Form, KeyHash, Parameters, Penalty, Prior, Within, inference,
     kind::{Cardinality, GenerationFill},
 };
-pub use engine::details::{BlockFill, Details, HeldStripe};
-pub use engine::outcome::{Admission, Checked, Since};
-pub use engine::stats::{Digest, Stat};
+pub use engine::read::details::{BlockFill, Details, HeldStripe};
+pub use engine::read::stats::{Digest, Stat};
+pub use engine::write::outcome::{Admission, Checked, Since};
 pub use error::{Code, Error, Result};
 pub use media::{BankPlace, ImagePlace};
 pub use options::{Downtime, Durability, Keep, Options};
@@ -184,7 +184,7 @@ pub use primitives::scheduled;
 #[cfg(loom)]
 #[doc(hidden)]
 pub mod models {
-    pub use crate::engine::ticket_list;
+    pub use crate::engine::log::ticket_list;
     pub use crate::image::{claims, seqlock, stripe_table, words};
     pub use crate::locks::{single_flight, stripe_lock};
     pub mod primitives {

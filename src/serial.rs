@@ -1,7 +1,7 @@
 //! Serialisation of types with a text form, under the feature `serde`. Plain structs and enums
 //! derive it where they are defined.
 
-use crate::engine::stats::Digest;
+use crate::engine::read::stats::Digest;
 use crate::error::Error;
 use crate::options::{Downtime, Durability, Keep};
 use serde::de::Error as _;

@@ -6,9 +6,9 @@
 
 use crate::admin::second::Second;
 use crate::engine::Engine;
-use crate::engine::backpressure::PATIENCE;
-use crate::engine::checkpoint::Place;
-use crate::engine::open::write_new;
+use crate::engine::checkpoints::backpressure::PATIENCE;
+use crate::engine::checkpoints::checkpoint::Place;
+use crate::engine::lifecycle::open::write_new;
 use crate::engine::small_files::{clear, write_file};
 use crate::engine::stripes::Wait;
 use crate::error::{Error, Result};

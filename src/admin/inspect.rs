@@ -9,7 +9,7 @@ use crate::admin::second::{Second, copy_file, missing};
 use crate::archive::keep_setting;
 use crate::archive::revisions::{Revision, Revisions, read_kept, revision_of};
 use crate::archive::with_kept::{Whole, explained};
-use crate::engine::open::{first_bank_bytes, layout, read_meta, write_new};
+use crate::engine::lifecycle::open::{first_bank_bytes, layout, read_meta, write_new};
 use crate::engine::small_files::write_file;
 use crate::error::{Error, Result};
 use crate::format::header::DURABLE;

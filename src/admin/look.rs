@@ -3,7 +3,7 @@
 //! A look takes no lock, so nobody ever waits for it, wherever it is stopped. In place of a lock it
 //! checks at its end that nobody has opened the filter since it began; otherwise it begins anew.
 
-use crate::engine::open::read_meta;
+use crate::engine::lifecycle::open::read_meta;
 use crate::error::{Error, Result};
 use crate::image::previous_image;
 use crate::image::unmapped_sessions::Handles;

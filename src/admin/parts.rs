@@ -5,7 +5,7 @@
 //! gives the filter as of every commit from the snapshot's end on. This module does not know where
 //! parts are kept.
 
-use crate::engine::open::{read_meta, write_new};
+use crate::engine::lifecycle::open::{read_meta, write_new};
 use crate::engine::small_files::{clear, write_file};
 use crate::error::{Error, Result};
 use crate::format::header::{to_bytes, to_words};

@@ -5,7 +5,7 @@ use crate::admin::salvage::{rebuilt_inserts, write_log};
 use crate::admin::second::copy_file;
 use crate::archive::At;
 use crate::archive::past::{Past, of_whole_past};
-use crate::engine::open::{read_meta, write_new};
+use crate::engine::lifecycle::open::{read_meta, write_new};
 use crate::engine::small_files::{clear, write_file};
 use crate::error::{Error, Result};
 use crate::format::names::FileName;

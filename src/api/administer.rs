@@ -5,11 +5,11 @@ use crate::api::alter::{Altered, Unlogged, alter_filter};
 #[cfg(not(loom))]
 use crate::api::config::Spec;
 use crate::api::handle::Filter;
-use crate::engine::clear;
-use crate::engine::details::Details;
 #[cfg(shuttle)]
-use crate::engine::maintenance;
-use crate::engine::stats::{Digest, Stat};
+use crate::engine::background::maintenance;
+use crate::engine::read::details::Details;
+use crate::engine::read::stats::{Digest, Stat};
+use crate::engine::write::clear;
 use crate::error::Result;
 use std::time::Duration;
 

@@ -8,11 +8,13 @@ use crate::api::handle::Filter;
 use crate::api::handle::Handle;
 use crate::clock::Timestamp;
 use crate::engine::Engine;
-use crate::engine::infer::{self, PosteriorOptions};
-use crate::engine::outcome::{Admission, Checked, Given, Precondition, Request, Since, Waits};
-use crate::engine::read::Queries;
+use crate::engine::read::infer::{self, PosteriorOptions};
+use crate::engine::read::query::Queries;
 use crate::engine::shared::Shared;
-use crate::engine::write;
+use crate::engine::write::outcome::{
+    Admission, Checked, Given, Precondition, Request, Since, Waits,
+};
+use crate::engine::write::single;
 use crate::error::Result;
 use crate::options::Durability;
 use crate::primitives::Hint;
@@ -268,7 +270,7 @@ impl<'a, K> Call<'a, Filter<K>> {
             self.check_durability_of(&engine.shared)?;
             let request = of(&engine.shared)?;
             engine.writer.prefetch_to_write(request.asked.hash);
-            write::write(&engine.writer, &request)
+            single::write(&engine.writer, &request)
         })?;
         self.ensure_durability(written.lsn)?;
         Ok(written.checked)
@@ -320,7 +322,7 @@ impl<'a, K> Call<'a, Filter<K>> {
         let mut last = 0;
         let mut write = |item: &T, hash| {
             let request = self.request(item, hash, ask)?;
-            let written = self.run(|engine| write::write(&engine.writer, &request))?;
+            let written = self.run(|engine| single::write(&engine.writer, &request))?;
             last = last.max(written.lsn);
             tell(written.checked);
             Ok(())

@@ -6,10 +6,10 @@
 //! other threads may still be in an operation of an earlier one.
 
 use crate::engine::Engine;
-use crate::engine::close::{Opened, answering};
-use crate::engine::maintenance::Tasks;
-use crate::engine::open;
-use crate::engine::outcome::Waits;
+use crate::engine::background::maintenance::Tasks;
+use crate::engine::lifecycle::close::{Opened, answering};
+use crate::engine::lifecycle::open;
+use crate::engine::write::outcome::Waits;
 use crate::error::{Error, Result};
 use crate::primitives::Mutex;
 use std::sync::{Arc, OnceLock};

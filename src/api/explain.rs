@@ -7,9 +7,9 @@
 use crate::admin::dump_log::{Entry, records};
 use crate::clock::Timestamp;
 use crate::engine::Engine;
-use crate::engine::outcome::Given;
-use crate::engine::read::Queries;
+use crate::engine::read::query::Queries;
 use crate::engine::shared::Shared;
+use crate::engine::write::outcome::Given;
 use crate::error::Result;
 use ebbtide_core::kind::{Age, Estimate};
 use std::collections::{HashMap, VecDeque};

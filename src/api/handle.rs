@@ -2,9 +2,10 @@
 
 use crate::api::config::{Any, Spec};
 use crate::api::current::Current;
-use crate::engine::outcome::Waits;
-use crate::engine::read::Queries;
-use crate::engine::{Engine, open, options_match};
+use crate::engine::Engine;
+use crate::engine::lifecycle::{open, options_match};
+use crate::engine::read::query::Queries;
+use crate::engine::write::outcome::Waits;
 use crate::error::Result;
 use crate::media::Media;
 use crate::options::Options;

@@ -1,8 +1,8 @@
 //! The figures of a filter as metrics: names, help texts and units in the manner of Prometheus,
 //! for programs that export them.
 
-use crate::engine::details::Details;
-use crate::engine::stats::Stat;
+use crate::engine::read::details::Details;
+use crate::engine::read::stats::Stat;
 use ebbtide_core::kind::Age;
 
 /// How a metric changes.

@@ -3,8 +3,8 @@
 use crate::admin::backup::backup;
 use crate::api::config::Spec;
 use crate::api::handle::Filter;
-use crate::engine::open;
-use crate::engine::options_match::mismatch;
+use crate::engine::lifecycle::open;
+use crate::engine::lifecycle::options_match::mismatch;
 use crate::error::{Error, Result};
 use crate::media::{Disk, Media};
 use crate::options::Options;

@@ -1,7 +1,7 @@
 //! Tickets for operations whose durability the caller awaits later.
 
-use crate::engine::ticket_list::TicketId;
-use crate::engine::tickets::Tickets;
+use crate::engine::log::ticket_list::TicketId;
+use crate::engine::log::tickets::Tickets;
 use crate::error::Result;
 use crate::primitives::Mutex;
 use std::fmt;

@@ -1,109 +1,53 @@
 //! The engine of an open filter: a list of parts, each of which uses only parts below it.
 //!
-//! - Life of a handle: `open` creates and opens filters, `full_disk_at_open` opens one where there
-//!   is no space, `alter` continues one with other parameters, `snapshot_of_memory` writes the new
-//!   state as a snapshot, `close` waits for operations in progress, `maintenance` has the
-//!   background tasks of a filter. They work on an [`Engine`], which holds all parts of a handle.
-//! - Writes: `write` inserts and removes one key by one record; `write_with_events` does so with
-//!   the events that must come first; `operation` is what both decide on, and how a record is
-//!   applied. `batch` commits batches of the caller; `batch_before_commit` is one before its
-//!   commit, `staging` decides its records, `overlay` shows blocks as they leave them.
-//!   `commit_staged` appends and applies what was staged. `claims` gives keys to workers. `clear`
-//!   removes all keys. `stripe_0_records` appends heartbeats, clears and records of claims.
-//!   `writer` is what all of them use, and `full_disk_for_writers` frees space for them.
-//! - Questions: `read` answers, `infer` computes posteriors, `distinct` counts the keys, `details`
-//!   and `stats` report figures.
-//! - Snapshots: `checkpoint` writes them, `checkpoint_due` says when, `reclaim_disk` removes what
-//!   they make superfluous, `backpressure` makes writers wait for one.
-//! - The log: `log_writer` appends to it, `log_space` maps and allocates it, `group_commit` makes
-//!   it durable, `tickets` tells callers when what they did is durable, `ticket_list` is the list
-//!   of those that wait.
-//! - Time: `time` is the filter's, `clock_to_time` converts readings of the clock into it, also
-//!   over restarts and reboots, `clock_copy` serves operations that are not written yet; `leases`
-//!   is the time of leases, and says which claims are held. No other module reads the clock of the
-//!   filter.
-//! - Common: `stripes` acquires stripes, `dead_owners` says who died and repairs what they left;
-//!   `wakeup` wakes a `task` of `background_threads`; `shared` holds what all parts need;
-//!   `poisoned` says why writes are refused, and checks that the image was written back;
-//!   `small_files` has small and temporary files, `vacant_directory` checks a directory before a
-//!   filter is created, `options_match` the options of an existing one; `closing` is the mark of a
-//!   closed handle, `outcome` an operation and its outcome.
+//! | folder | what |
+//! |---|---|
+//! | `lifecycle` | opens, alters and closes a filter |
+//! | `write` | writes one operation: decides under the stripe, records, applies |
+//! | `batch` | writes records of which all take effect, or none |
+//! | `read` | answers questions, counts keys, reports figures |
+//! | `checkpoints` | writes snapshots, and removes what they make superfluous |
+//! | `log` | appends to the log, allocates it, makes it durable |
+//! | `time` | the filter's time, and that of leases |
+//! | `background` | the tasks of the background threads |
+//!
+//! All of them use `stripes`, which acquires stripes; `dead_owners` says who died and repairs what
+//! they left. `shared` holds what all parts need; `poisoned` says why writes are refused, and
+//! checks that the image was written back; `small_files` has small and temporary files.
 //!
 //! `tests/layers` keeps the order.
 
-#[cfg(not(loom))]
-pub mod alter;
-#[cfg(not(shuttle))]
-pub mod background_threads;
-#[cfg(shuttle)]
-#[path = "scheduled_tasks.rs"]
-pub mod background_threads;
-pub mod backpressure;
+pub mod background;
 pub mod batch;
-pub mod batch_before_commit;
-pub mod checkpoint;
-pub mod checkpoint_due;
-pub mod claims;
-pub mod clear;
-pub mod clock_copy;
-pub mod clock_to_time;
-pub mod close;
-pub mod closing;
-pub mod commit_staged;
+pub mod checkpoints;
 pub mod dead_owners;
-pub mod details;
-pub mod distinct;
-pub mod full_disk_at_open;
-pub mod full_disk_for_writers;
-pub mod group_commit;
-pub mod infer;
-pub mod leases;
-pub mod log_space;
-pub mod log_writer;
-pub mod maintenance;
-pub mod open;
-pub mod operation;
-pub mod options_match;
-pub mod outcome;
-pub mod overlay;
+pub mod lifecycle;
+pub mod log;
 pub mod poisoned;
 pub mod read;
-pub mod reclaim_disk;
 pub mod shared;
 pub mod small_files;
-#[cfg(not(loom))]
-pub mod snapshot_of_memory;
-pub mod staging;
-pub mod stats;
-pub mod stripe_0_records;
 pub mod stripes;
-pub mod task;
-pub mod ticket_list;
-pub mod tickets;
 pub mod time;
-pub mod vacant_directory;
-pub mod wakeup;
 pub mod write;
-pub mod write_with_events;
-pub mod writer;
 
-use crate::engine::backpressure::Backpressure;
-use crate::engine::checkpoint::Checkpoints;
-use crate::engine::clock_to_time::TimeBase;
-use crate::engine::details::Details;
-use crate::engine::group_commit::GroupCommit;
-use crate::engine::leases::{LeaseBase, Leases};
-use crate::engine::log_space::LogSpace;
-use crate::engine::log_writer::LogWriter;
-use crate::engine::read::Queries;
-use crate::engine::reclaim_disk::Reclaim;
+use crate::engine::background::wakeup::Wakeup;
+use crate::engine::checkpoints::backpressure::Backpressure;
+use crate::engine::checkpoints::checkpoint::Checkpoints;
+use crate::engine::checkpoints::reclaim_disk::Reclaim;
+use crate::engine::log::append::LogWriter;
+use crate::engine::log::group_commit::GroupCommit;
+use crate::engine::log::space::LogSpace;
+use crate::engine::log::tickets::Tickets;
+use crate::engine::read::details::Details;
+use crate::engine::read::query::Queries;
+use crate::engine::read::stats::{Digest, Stat};
 use crate::engine::shared::Shared;
-use crate::engine::stats::{Digest, Stat};
 use crate::engine::stripes::StripeLocks;
-use crate::engine::tickets::Tickets;
-use crate::engine::time::Time;
-use crate::engine::wakeup::Wakeup;
-use crate::engine::writer::Writer;
+use crate::engine::time::clock_to_time::TimeBase;
+use crate::engine::time::filter_time::Time;
+use crate::engine::time::lease_time::{LeaseBase, Leases};
+use crate::engine::write::writer::Writer;
 use crate::error::Result;
 use crate::image::Control;
 use ebbtide_core::claims::HeldClaim;
@@ -219,18 +163,18 @@ impl Engine {
         }
     }
 
-    /// Returns statistics; see [`stats::stat`].
+    /// Returns statistics; see [`read::stats::stat`].
     pub(crate) fn stat(&self) -> Result<Stat> {
-        stats::stat(&self.shared, &self.time, &self.leases)
+        read::stats::stat(&self.shared, &self.time, &self.leases)
     }
 
-    /// Returns figures for operators; see [`details::details`].
+    /// Returns figures for operators; see [`read::details::details`].
     pub(crate) fn details(&self) -> Result<Details> {
-        details::details(&self.shared, &self.time)
+        read::details::details(&self.shared, &self.time)
     }
 
-    /// Returns a hash of the logical state; see [`stats::digest`].
+    /// Returns a hash of the logical state; see [`read::stats::digest`].
     pub(crate) fn digest(&self) -> Result<Digest> {
-        stats::digest(&self.shared, &self.stripes)
+        read::stats::digest(&self.shared, &self.stripes)
     }
 }

@@ -5,8 +5,8 @@
 //! that the handle lives.
 
 use crate::archive::log_before_alteration;
-use crate::engine::closing::{Busy, Closing};
-use crate::engine::options_match;
+use crate::engine::lifecycle::closed_mark::{Busy, Closing};
+use crate::engine::lifecycle::options_match;
 use crate::engine::poisoned::Refusal;
 use crate::error::{Error, Result};
 use crate::image::{Bank, Control, Image};

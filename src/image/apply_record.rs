@@ -3,8 +3,9 @@
 //! Repair applies each record by [`apply`], except a clear, which it applies to one stripe
 //! ([`apply_clear`]). Replay uses `apply` too, but applies operations by the two halves of it,
 //! [`change_blocks`] and [`count`], on several threads. Both apply a record to a block if and only
-//! if it is newer than the block. A writer applies what it has just written by `engine::operation`
-//! and `engine::commit_staged`, and uses [`apply_event`], [`change_state`] and [`clear_stripe`].
+//! if it is newer than the block. A writer applies what it has just written by
+//! `engine::write::decide_and_apply` and `engine::batch::append_staged`, and uses [`apply_event`],
+//! [`change_state`] and [`clear_stripe`].
 
 use crate::error::Result;
 use crate::image::bank::BankSet;

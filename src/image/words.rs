@@ -316,7 +316,7 @@ impl Incarnation<'_> {
 
 /// A time base: a time of the filter (0: none yet) and the clock's reading at that time. Relaxed:
 /// only the first word changes, and each of its values fits the second word.
-/// `engine/clock_to_time.rs` describes its use.
+/// `engine/time/clock_to_time.rs` describes its use.
 #[derive(Debug, Clone, Copy)]
 pub struct TimeWords<'a>(&'a [AtomicU64; 2]);
 

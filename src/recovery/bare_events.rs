@@ -63,7 +63,7 @@ mod tests {
     use super::*;
     use crate::format::names::FileName;
     use crate::media::Memory;
-    use crate::snapshot::write::SnapshotWriter;
+    use crate::snapshot::frame_writer::SnapshotWriter;
     use crate::snapshot::{ChecksumSeed, SnapshotHeader};
 
     fn group(ops: &[Op]) -> Vec<(u64, Record)> {

@@ -5,15 +5,15 @@
 //! copy (`start`) and the one after its last (`end`). Replay begins at `start`, and a log that does
 //! not reach `end` is damaged. A snapshot does not depend on kinds.
 //!
-//! `format` is the file's format, `write` and `read` are its frames one after the other,
-//! `content` copies an image into a snapshot and loads it again.
+//! `format` is the file's format, `frame_writer` and `frame_reader` are its frames one after the other,
+//! `save_and_load` copies an image into a snapshot and loads it again.
 
-pub mod content;
 pub mod format;
-pub mod read;
-pub mod write;
+pub mod frame_reader;
+pub mod frame_writer;
+pub mod save_and_load;
 
 #[cfg(fuzzing)]
 pub use format::seal_frames;
 pub use format::{ChecksumSeed, Content, Frame, SnapshotHeader};
-pub use read::SnapshotReader;
+pub use frame_reader::SnapshotReader;

@@ -1,5 +1,5 @@
 //! One handle's view of the log: the segments that it has mapped, and how it allocates more. How
-//! much, and when: `engine::log_space`.
+//! much, and when: `engine::log::space`.
 //!
 //! Segments of a timeline have one size, so an LSN determines the name of its segment. A writer
 //! reserves only below the end that is allocated *and* mapped by its own handle, so a reserved slot

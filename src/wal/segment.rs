@@ -11,7 +11,7 @@ use crate::media::{Access, Mapped, Media, MediaFile};
 use crate::primitives::AtomicU64;
 use crate::wal::log_record::{Decoded, RECORD_BYTES, RECORD_WORDS, Record, void_word};
 use crate::wal::slot;
-use crate::wal::sync::SyncedMapping;
+use crate::wal::synced_mapping::SyncedMapping;
 use ebbtide_core::block::{load, store};
 use std::ops::Range;
 use std::path::{Path, PathBuf};

@@ -58,8 +58,11 @@ pub const ORDERINGS: &[&str] = &[
 
 /// Atomics of one process, which no other process sees.
 pub const ORDERINGS_OF_A_PROCESS: &[(&str, &str)] = &[
-    ("engine/closing.rs", "whether the handle is closed, and its operations in progress"),
-    ("engine/wakeup.rs", "whether the task of the log waits for an insert"),
+    (
+        "engine/lifecycle/closed_mark.rs",
+        "whether the handle is closed, and its operations in progress",
+    ),
+    ("engine/background/wakeup.rs", "whether the task of the log waits for an insert"),
     ("platform/per_process.rs", "the value of this process"),
     ("telemetry.rs", "the process that reports"),
 ];

@@ -6,7 +6,7 @@ use crate::block::Blocks;
 use crate::error::{Error, Result};
 use crate::event;
 use crate::kind::decide::{self, unsupported};
-use crate::kind::perform::{Performed, Recorder, perform};
+use crate::kind::events_first::{Performed, Recorder, perform};
 use crate::kind::{
     Change, Checked, Estimate, Event, Kind, MOST_COUNT, Micros, Moment, Operation, Request, State,
     WritePlan, records,

@@ -9,7 +9,7 @@ use crate::api::history::commits::History;
 use crate::archive::keep_setting::keeps_nothing;
 use crate::clock::Timestamp;
 use crate::engine::Engine;
-use crate::engine::alter::{Alteration, Stopped};
+use crate::engine::lifecycle::alter::{Alteration, Stopped};
 use crate::error::{Error, Result};
 use crate::meta::Meta;
 use crate::primitives::{self, Instant};

@@ -10,7 +10,7 @@ use crate::archive::log_before_alteration::follows;
 use crate::archive::past::{Past, of_whole_past};
 use crate::archive::revisions::{Revision, revisions};
 use crate::archive::with_kept::{Whole, explained};
-use crate::engine::open::read_meta;
+use crate::engine::lifecycle::open::read_meta;
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::media::{Disk, Media, MediaFile};

@@ -5,7 +5,7 @@ use crate::archive::revisions::Revision;
 use crate::media::Memory;
 use crate::media::failing::Failing;
 use crate::recovery::removal::remove_kept;
-use crate::snapshot::write::SnapshotWriter;
+use crate::snapshot::frame_writer::SnapshotWriter;
 use crate::snapshot::{ChecksumSeed, SnapshotHeader};
 use proptest::prelude::*;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 use crate::media::Memory;
 use crate::options::{Downtime, Durability};
 use crate::recovery::rebuild::*;
-use crate::snapshot::write::SnapshotWriter;
+use crate::snapshot::frame_writer::SnapshotWriter;
 use crate::snapshot::{ChecksumSeed, SnapshotHeader};
 use crate::wal::segment::SegmentHeader;
 use crate::wal::{Op, Record, Segment, slot};

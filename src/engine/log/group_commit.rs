@@ -1,0 +1,349 @@
+//! Group commit: one thread syncs for all callers that wait, in any process.
+//!
+//! A caller that needs durability, while no sync is in progress, becomes the leader. It waits until
+//! every slot below the tail is published (or voids it), syncs the segments, advances the durable
+//! end, records it in the log, and wakes the other callers. A leader that does not finish, because
+//! it is dead, stopped or slow, is overtaken. A failed sync poisons the filter permanently:
+//! afterwards neither a retry nor a new descriptor proves anything about the disk's content.
+
+use crate::engine::background::wakeup::Wakeup;
+use crate::engine::log::append::LogWriter;
+use crate::engine::log::space::LogSpace;
+use crate::engine::shared::Shared;
+use crate::error::{Error, Result};
+use crate::locks::single_flight::{self, Taken};
+use crate::options::Durability;
+use crate::primitives::{self, Hint, Instant, patience};
+use crate::telemetry::{self, Timed, Work};
+use crate::wal::{Op, Record, Segment, empty_slots};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The minimum and maximum time to wait for a leader; in between, `SYNCS` times the duration of the
+/// last sync. Overtaking costs an additional sync, but is harmless.
+const LEADERS_TIME: (Duration, Duration) =
+    (patience(Duration::from_millis(20)), patience(Duration::from_secs(1)));
+const SYNCS: u64 = 4;
+/// The pauses between attempts to open a segment for the sync of an operation whose record is
+/// already in the log.
+const PAUSES: [Duration; 3] =
+    [Duration::from_millis(1), Duration::from_millis(10), Duration::from_millis(100)];
+
+/// The syncs of this handle.
+#[derive(Debug)]
+pub struct GroupCommit {
+    shared: Arc<Shared>,
+    wakeup: Arc<Wakeup>,
+    log_space: Arc<LogSpace>,
+    log_writer: Arc<LogWriter>,
+    /// The duration of the last sync, in microseconds.
+    took: Hint,
+}
+
+impl GroupCommit {
+    /// Creates the syncs of a handle.
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        wakeup: Arc<Wakeup>,
+        log_space: Arc<LogSpace>,
+        log_writer: Arc<LogWriter>,
+    ) -> Self {
+        Self { shared, wakeup, log_space, log_writer, took: Hint::default() }
+    }
+
+    fn note_time(&self, took: Duration) {
+        self.took.set(took.as_micros() as u64);
+    }
+
+    /// Returns how long the last sync took that this handle has led.
+    pub(crate) fn took(&self) -> Duration {
+        Duration::from_micros(self.took.get())
+    }
+
+    /// Returns the time to wait for a leader.
+    fn patience(&self) -> Duration {
+        let syncs = Duration::from_micros(self.took.get().saturating_mul(SYNCS));
+        syncs.clamp(LEADERS_TIME.0, LEADERS_TIME.1)
+    }
+
+    /// Waits until every LSN below `target` is durable.
+    pub(crate) fn commit(&self, target: u64) -> Result<()> {
+        let (wanted, mut target) = (target, self.reserved(target)?);
+        while self.shared.durable() < target {
+            if self.shared.header().is_poisoned() {
+                return Err(self.shared.poisoned());
+            }
+            let patience = self.patience();
+            let (leader, in_order) =
+                match single_flight::take(self.shared.header().syncing(), patience) {
+                    Taken::Again => continue,
+                    Taken::Ours(leader) => (leader, true),
+                    Taken::Overtook(leader) => {
+                        telemetry::stalled("the leader of a sync", self.shared.path());
+                        (leader, false)
+                    }
+                };
+            // The previous leader may have made it durable.
+            let led =
+                if self.shared.durable() < target { self.lead(in_order, target) } else { Ok(()) };
+            // Ends only after a failure has poisoned the filter: otherwise the next leader would
+            // continue as if nothing had happened.
+            leader.end();
+            led?;
+            target = self.reserved(wanted)?;
+        }
+        self.shared.log.note_walked(target);
+        Ok(())
+    }
+
+    /// Returns `wanted`, or the tail if that is lower. Then one of them is damaged: `wanted`,
+    /// because nothing beyond the tail was reserved, or the tail, because the kernel dropped a page
+    /// of `live` that it could not write. So the image is checked.
+    fn reserved(&self, wanted: u64) -> Result<u64> {
+        let tail = self.shared.header().tail().read();
+        if tail < wanted {
+            self.shared.check_image()?;
+        }
+        Ok(wanted.min(tail))
+    }
+
+    /// As [`GroupCommit::commit`], for a record that is applied. Closing makes it durable too.
+    pub(crate) fn commit_applied(&self, target: u64) -> Result<()> {
+        match self.shared.enter() {
+            Ok(_busy) => self.commit(target),
+            Err(Error::Closed { .. }) => {
+                drop(self.shared.closing.exclude());
+                if self.shared.durable() >= target { Ok(()) } else { Err(self.shared.closed()) }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// As [`GroupCommit::commit_applied`], for an operation that returns afterwards. Its record is
+    /// in the log, so an error which says that nothing has happened would be wrong: if another try
+    /// does not help either, the filter is poisoned.
+    fn commit_returning(&self, target: u64) -> Result<()> {
+        match again_if_unread(|| self.commit_applied(target)) {
+            Err(error) if is_unread(&error) => {
+                self.shared.poison(format!("a record cannot be synced ({error})"));
+                Err(self.shared.poisoned())
+            }
+            committed => committed,
+        }
+    }
+
+    /// Returns the durable end, the segments from there on, and the LSN up to which these contain
+    /// every reserved slot: the tail, or at least `target` if a later segment cannot be opened.
+    fn unsynced(&self, target: u64) -> Result<(u64, Vec<Arc<Segment>>, u64)> {
+        let upto = self.shared.header().tail().read();
+        let error = match self.log_space.map_log() {
+            Ok((from, segments)) => return Ok((from, segments, upto)),
+            Err(error) => error,
+        };
+        let from = self.shared.durable();
+        let segments = self.shared.log.mapped_from(from);
+        let end = segments.last().map_or(from, |last| last.end());
+        if end >= target { Ok((from, segments, end.min(upto))) } else { Err(error) }
+    }
+
+    /// Syncs everything that has been reserved so far, at least what lies below `target`.
+    /// `in_order` is whether the previous leader has ended, successfully or not.
+    fn lead(&self, in_order: bool, target: u64) -> Result<()> {
+        let header = self.shared.header();
+        if header.is_poisoned() {
+            return Err(self.shared.poisoned());
+        }
+        let (from, segments, upto) = self.unsynced(target)?;
+        // The tail again: below it, pages that a failed sync has marked clean are made dirty.
+        let written = header.tail().read();
+        let walked = self.shared.log.walked();
+        let complete = empty_slots::wait_or_void(&segments, from.max(walked), upto);
+        complete.map_err(|error| self.failed_sync(&error))?;
+        self.shared.log.note_walked(upto);
+        for segment in segments.iter().filter(|segment| segment.first() < upto) {
+            if !in_order || !segment.was_synced() {
+                // A sync with an unknown outcome, or one before this handle opened the file, may
+                // have failed, and the pages count as clean since.
+                segment.dirty(from, written);
+            }
+            // Records below the tail are final.
+            segment.release(from, upto);
+            let start = Instant::now();
+            let mut work = Timed::begin(Work::Sync, self.shared.path());
+            let synced = work.result(segment.sync_to(upto));
+            work.end();
+            self.note_time(start.elapsed());
+            synced.map_err(|error| self.failed_sync(&error))?;
+        }
+        // If a lost page shows an older tail, two writers may fill one slot with a mixture of their
+        // records. The page is lost before they write, so this check finds the loss.
+        self.shared.check_image()?;
+        if header.is_poisoned() {
+            // Another process's sync failed meanwhile, perhaps of the same pages.
+            return Err(self.shared.poisoned());
+        }
+        header.durable().raise(upto);
+        self.note_durable(upto);
+        Ok(())
+    }
+
+    /// Refuses further writes, because the system could not write the log back.
+    fn failed_sync(&self, error: &io::Error) -> Error {
+        self.shared.poison(format!("a sync of the log failed ({error})"));
+        // Perhaps it was the device, which then has not written back the image either.
+        let _ = self.shared.check_image();
+        self.shared.poisoned()
+    }
+
+    /// Records how far the log is durable, which distinguishes damage from the log's end.
+    fn note_durable(&self, upto: u64) {
+        let header = self.shared.header();
+        // No stripe is held. If this process dies here, it leaves an empty slot that no stripe
+        // accounts for; this counter does.
+        header.unheld_slots().add();
+        let note = Record { payload: upto, ..Record::new(Op::Durable) };
+        // Without room there is no note, and the next one covers more.
+        if let Ok(lsn) = self.log_writer.append(&mut None, &note) {
+            header.last_note().raise(lsn);
+        }
+        header.unheld_slots().remove();
+    }
+
+    /// Returns whether anything other than the last note awaits a sync.
+    pub(crate) fn has_undurable(&self) -> bool {
+        let header = self.shared.header();
+        let tail = header.tail().read();
+        let durable = self.shared.durable();
+        let noted = header.last_note().read();
+        durable < tail && !(durable + 1 == tail && noted == durable)
+    }
+
+    /// Makes all records so far durable.
+    pub(crate) fn commit_all(&self) -> Result<()> {
+        self.shared.check_process()?;
+        self.shared.check_directory()?;
+        // A lost page of the image may show an older tail: then there seems to be nothing to sync.
+        self.shared.check_image()?;
+        // All slots below the durable end are complete, whichever handle has walked there.
+        self.shared.log.note_walked(self.shared.durable());
+        if self.has_undurable() {
+            self.commit(self.shared.header().tail().read())?;
+        }
+        // A process that has retired the image may not have seen the last records of this handle.
+        self.shared.check_writable()
+    }
+
+    /// Releases the pages of records up to the first empty slot. If they stayed, all log since the
+    /// last sync would take memory, and the walk of the next sync would read it back.
+    pub(crate) fn release_records(&self) -> Result<()> {
+        let upto = self.shared.header().tail().read();
+        let walked = self.shared.log.walked();
+        if walked < upto {
+            let (durable, segments) = self.log_space.map_log()?;
+            let reached = empty_slots::first(&segments, walked.max(durable), upto);
+            self.shared.log.note_walked(reached);
+            for segment in &segments {
+                segment.release(walked, reached);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until no reserved slot is empty, so that no gap remains if no further sync happens.
+    pub(crate) fn close_gaps(&self) -> Result<()> {
+        let upto = self.shared.header().tail().read();
+        let from = self.shared.log.walked().max(self.shared.durable());
+        if from < upto {
+            let (_, segments) = self.log_space.map_log()?;
+            let complete = empty_slots::wait_or_void(&segments, from, upto);
+            complete.map_err(|error| self.failed_sync(&error))?;
+            self.shared.log.note_walked(upto);
+        }
+        Ok(())
+    }
+
+    /// Returns without waiting for the durability of an operation's record: whoever needs it waits
+    /// with a ticket.
+    pub(crate) fn ensure_durability_later(&self, durability: Option<Durability>) {
+        if let Durability::Interval(every) = durability.unwrap_or(self.shared.durability) {
+            self.wakeup.request(every);
+        }
+    }
+
+    /// Waits for the durability of an operation's record.
+    #[inline]
+    pub(crate) fn ensure_durability(&self, lsn: u64, durability: Option<Durability>) -> Result<()> {
+        match durability.unwrap_or(self.shared.durability) {
+            Durability::Always => self.commit_returning(lsn.saturating_add(1)),
+            Durability::Interval(every) => {
+                self.wakeup.request(every);
+                Ok(())
+            }
+            Durability::Never => Ok(()),
+        }
+    }
+}
+
+/// Returns whether the log could not be opened, so that no sync of it was tried.
+fn is_unread(error: &Error) -> bool {
+    matches!(error, Error::Io { .. } | Error::Damaged { .. } | Error::Version { .. })
+}
+
+/// Repeats a commit for a tenth of a second while the log cannot be opened.
+pub(crate) fn again_if_unread(commit: impl Fn() -> Result<()>) -> Result<()> {
+    for pause in PAUSES {
+        match commit() {
+            Err(error) if is_unread(&error) => primitives::sleep(pause),
+            committed => return committed,
+        }
+    }
+    commit()
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::media::{Media, Memory};
+    use crate::{Bloom, Filter, Options};
+
+    #[test]
+    fn what_returns_as_durable_needs_no_segment_that_another_handle_has_begun_behind_it() {
+        let media = Arc::new(Memory::new());
+        let options = Options::new().background(false).segment_bytes(4 << 10);
+        let options = options.durability(Durability::Always);
+        let filter = Filter::create_on(media.clone(), Bloom::capacity(1000), options.clone());
+        let filter = filter.expect("a filter");
+        let other = Filter::<Bloom>::open_on(media.clone(), options).expect("another handle");
+        let shared = &filter.engine().shared;
+        let end = shared.log.mapped_end();
+        other.engine().log_space.extend(end).expect("space");
+        let mut names = media.list().expect("a directory");
+        names.retain(|name| name.starts_with("wal-"));
+        // As if it could not be opened.
+        media.remove(names.iter().max().expect("a segment")).expect("the one just begun");
+        assert!(filter.insert("first").expect("its own segment is there"));
+        let tail = shared.header().tail().read();
+        // All but the note.
+        assert_eq!((shared.durable() + 1, tail <= end), (tail, true));
+        let mut keys = 0_u64..1000;
+        let failed = keys.find(|key| filter.insert(key.to_le_bytes()).is_err()).expect("one");
+        assert!(!filter.contains(failed.to_le_bytes()).expect("an answer"));
+        assert!(filter.contains((failed - 1).to_le_bytes()).expect("an answer"));
+        assert!(!shared.header().is_poisoned());
+    }
+
+    #[test]
+    fn a_leader_is_waited_for_as_long_as_some_syncs_take_within_bounds() {
+        let options = Options::new().background(false);
+        let filter = Filter::create_on(Arc::new(Memory::new()), Bloom::capacity(1000), options);
+        let filter = filter.expect("a filter");
+        let commits = &filter.engine().commits;
+        let millis = Duration::from_millis;
+        for (took, patience) in [(0, 20), (4, 20), (50, 200), (300, 1000), (u64::MAX / 1000, 1000)]
+        {
+            commits.note_time(millis(took));
+            assert_eq!(commits.patience(), millis(patience), "after a sync of {took} ms");
+        }
+    }
+}
