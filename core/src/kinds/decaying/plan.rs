@@ -124,9 +124,10 @@ impl Polynomial {
     /// # Errors
     /// [`Error::Parameter`] if [`MOST_TERMS`] do not suffice.
     pub fn terms(&self, excess: f64) -> Result<Terms> {
+        let most = PART_OF_FIT * excess;
         let found = (1..=MOST_TERMS).find_map(|count| {
-            let terms = self.best(count)?;
-            self.excess(&terms).filter(|&found| found <= PART_OF_FIT * excess).map(|_| terms)
+            let terms = self.best(count, most)?;
+            self.excess(&terms).filter(|&found| found <= most).map(|_| terms)
         });
         found.ok_or_else(|| {
             let expected = format!(
@@ -161,8 +162,9 @@ impl Polynomial {
         (least >= 1.0 - 1e-9).then_some(most)
     }
 
-    /// Returns the best plan with this number of terms, if the search finds one.
-    fn best(&self, count: usize) -> Option<Terms> {
+    /// Returns the best plan with this number of terms, if the search finds one that may be within
+    /// `most` of the function.
+    fn best(&self, count: usize, most: f64) -> Option<Terms> {
         let ages = self.ages();
         let ends = |[slow, fast]: [f64; 2]| {
             let step = if count > 1 { (fast - slow) / (count - 1) as f64 } else { 0.0 };
@@ -207,6 +209,11 @@ impl Polynomial {
                 }
             }
             step *= 0.6;
+        }
+        // Raised until it is nowhere below, a sum is above by its deviation at least. Most counts
+        // end here, without a look at every age.
+        if least > most {
+            return None;
         }
         let rates = ends(at);
         let (_, weights) = self.fitted(&rates, &ages)?;

@@ -1,6 +1,6 @@
 //! Claims about counters that are full: what was cut off is not forgotten, and belongs to its keys.
 
-use super::functions::polynomial;
+use super::functions::{planned_polynomial, polynomial};
 use super::*;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -54,7 +54,7 @@ proptest! {
         stream in stream(true),
         pauses in prop::collection::vec(0..60_u64, 1..5),
     ) {
-        let parameters = polynomial(1.0, horizon).with("cells", 6).with("k", 2);
+        let parameters = planned_polynomial(1.0, horizon).with("cells", 6).with("k", 2);
         let kind = made(&parameters.with("epoch", 1_000_000).with("counter-bits", 20));
         let mut harness = Harness::new(kind, ONE_BLOCK);
         let (mut inserts, mut now) = (Vec::new(), 0_u64);
