@@ -5,8 +5,8 @@
 //! copy (`start`) and the one after its last (`end`). Replay begins at `start`, and a log that does
 //! not reach `end` is damaged. A snapshot does not depend on kinds.
 //!
-//! `format` is the file's format, `frame_writer` and `frame_reader` are its frames one after the other,
-//! `save_and_load` copies an image into a snapshot and loads it again.
+//! `format` is the file's format, `frame_writer` and `frame_reader` are its frames one after the
+//! other, `save_and_load` copies an image into a snapshot and loads it again.
 
 pub mod format;
 pub mod frame_reader;

@@ -2,7 +2,8 @@
 //! or if the disk is full.
 //!
 //! They wait within bounds, because a stopped process may delay a checkpoint. What a checkpoint
-//! removes if there is no space for it is described in [`crate::engine::checkpoints::reclaim_disk`].
+//! removes if there is no space for it is described in
+//! [`reclaim_disk`](crate::engine::checkpoints::reclaim_disk).
 
 use crate::engine::background::wakeup::Wakeup;
 use crate::engine::checkpoints::due;

@@ -1,8 +1,8 @@
 //! Checkpoints: writes a snapshot of the state, and removes the log that it makes superfluous.
 //!
-//! For each block (`snapshot::save_and_load`): take the stripe, copy, release, checksum, write. No caller
-//! waits longer than one copy. The snapshot gets its name only once the log is durable up to the
-//! snapshot's `end`; otherwise a power cut could leave a snapshot with records that the log has
+//! For each block (`snapshot::save_and_load`): take the stripe, copy, release, checksum, write. No
+//! caller waits longer than one copy. The snapshot gets its name only once the log is durable up to
+//! the snapshot's `end`; otherwise a power cut could leave a snapshot with records that the log has
 //! lost. Log and older snapshots are removed (`reclaim_disk`) only after the directory is synced.
 
 use crate::engine::checkpoints::backpressure::{Backpressure, PATIENCE};
