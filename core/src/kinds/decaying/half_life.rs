@@ -24,7 +24,7 @@
 //! only, no `powf`, and floating point for the answer alone. All powers are rounded up, by less
 //! than a relative `2^-56`, which the guarantees include.
 
-use super::plan::PART_PLACES;
+use super::sum_of_exponentials::PART_PLACES;
 use crate::error::Result;
 use crate::kind::parameters::{probability, within};
 

@@ -42,10 +42,10 @@ mod counters;
 mod cut_keys;
 mod exponential;
 pub mod half_life;
-mod plan;
 mod polynomial;
 mod ring;
 pub mod spec;
+mod sum_of_exponentials;
 pub mod theory;
 
 #[cfg(test)]

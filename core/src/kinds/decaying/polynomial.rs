@@ -1,6 +1,6 @@
 //! Polynomial decay `(1+x)^-a` (the paper's section 3.2), by a sum of exponentials that is never
-//! below it ([`plan`](super::plan)): a counter is one number for each term, each on the grid of its
-//! own half-life.
+//! below it ([`sum_of_exponentials`](super::sum_of_exponentials)): a counter is one number for each
+//! term, each on the grid of its own half-life.
 //!
 //! | kind word | holds |
 //! |---|---|
@@ -31,7 +31,7 @@
 use super::counters::{Addition, At, Cells, Counters, note_full};
 use super::cut_keys::CutKeys;
 use super::half_life::{HalfLife, MOST_FRACTION_BITS, SCALED_PLACES};
-use super::plan::{MOST_HORIZON, MOST_TERMS, Polynomial, Term, Terms};
+use super::sum_of_exponentials::{MOST_HORIZON, MOST_TERMS, Polynomial, Term, Terms};
 use crate::block::Block;
 use crate::block::packed::Packed;
 use crate::error::{Error, Result};

@@ -3,7 +3,7 @@
 use super::*;
 use crate::conformance::Model;
 use crate::hash::Positions;
-use crate::kinds::decaying::plan::Terms;
+use crate::kinds::decaying::sum_of_exponentials::Terms;
 use std::sync::{Mutex, PoisonError};
 
 pub(super) fn polynomial(exponent: f64, horizon: u64) -> Parameters {

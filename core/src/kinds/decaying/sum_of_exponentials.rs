@@ -1,8 +1,7 @@
-//! Sums of exponentials that follow a polynomial decay function from above: the plan of
-//! `polynomial.rs`.
+//! Sums of exponentials that follow a polynomial decay function from above, for `polynomial.rs`.
 //!
 //! `(1+x)^-a` is the Laplace transform of a positive function, so it is a mixture of exponentials,
-//! and few of them approximate it closely over a bounded range of ages. A plan consists of terms
+//! and few of them approximate it closely over a bounded range of ages. A sum consists of terms
 //! `w·λ^x` with positive weights. Their sum is at least `(1+x)^-a` at every whole age up to the
 //! horizon, and at most `1 + excess` times it at every age.
 //!
@@ -71,7 +70,7 @@ impl Term {
     }
 }
 
-/// The terms of a plan.
+/// The terms of a sum.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Terms(pub Vec<Term>);
 
@@ -162,7 +161,7 @@ impl Polynomial {
         (least >= 1.0 - 1e-9).then_some(most)
     }
 
-    /// Returns the best plan with this number of terms, if the search finds one that may be within
+    /// Returns the best sum with this number of terms, if the search finds one that may be within
     /// `most` of the function.
     fn best(&self, count: usize, most: f64) -> Option<Terms> {
         let ages = self.ages();
