@@ -12,7 +12,7 @@ use crate::meta::Meta;
 use crate::recovery::listing::Listing;
 use crate::recovery::log_reader::LogReader;
 use crate::snapshot::SnapshotHeader;
-use crate::snapshot::save_and_load::load;
+use crate::snapshot::load::load;
 use std::sync::Arc;
 
 /// An image with the state of the base.

@@ -11,7 +11,7 @@ use crate::recovery::make_durable::make_durable;
 use crate::recovery::removal::remove_for_good;
 use crate::recovery::{Recovered, base::load_alone};
 use crate::snapshot::frame_writer::SnapshotWriter;
-use crate::snapshot::save_and_load::{self, State};
+use crate::snapshot::save::{self, State};
 use crate::snapshot::{ChecksumSeed, SnapshotHeader};
 use std::io;
 
@@ -65,7 +65,7 @@ fn write(home: &dyn Media, meta: &Meta, state: &Recovered, temporary: &str) -> i
     let seed = ChecksumSeed::new(meta.log_uuid, timeline, stop);
     let mut writer = SnapshotWriter::create(home, temporary, seed)?;
     let state = State::copy(image).map_err(io::Error::from)?;
-    save_and_load::save(&mut writer, (kind, image), &state, |_| Ok(()), || ())?;
+    save::save(&mut writer, (kind, image), &state, |_| Ok(()), || ())?;
     let (uuid, start, end) = (meta.log_uuid, stop, stop);
     writer.finish(SnapshotHeader { uuid, timeline, start, end, frames: 0, bytes: 0 }).map(|_| ())
 }

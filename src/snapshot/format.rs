@@ -1,8 +1,7 @@
 //! The format of a snapshot's file: its header, its frames and their checksums.
 //!
 //! A page with the header (see [`SnapshotHeader`]), then frames without gaps, in this order: the
-//! state, positions, claims, the stripes, the blocks of each bank
-//! ([`crate::snapshot::save_and_load`]).
+//! state, positions, claims, the stripes, the blocks of each bank ([`crate::snapshot::save`]).
 //!
 //! | word of a frame | content |
 //! |---|---|

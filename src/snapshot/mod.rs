@@ -6,12 +6,13 @@
 //! not reach `end` is damaged. A snapshot does not depend on kinds.
 //!
 //! `format` is the file's format, `frame_writer` and `frame_reader` are its frames one after the
-//! other, `save_and_load` copies an image into a snapshot and loads it again.
+//! other, `save` copies an image into a snapshot, `load` loads it again.
 
 pub mod format;
 pub mod frame_reader;
 pub mod frame_writer;
-pub mod save_and_load;
+pub mod load;
+pub mod save;
 
 #[cfg(fuzzing)]
 pub use format::seal_frames;

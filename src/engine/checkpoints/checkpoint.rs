@@ -1,8 +1,8 @@
 //! Checkpoints: writes a snapshot of the state, and removes the log that it makes superfluous.
 //!
-//! For each block (`snapshot::save_and_load`): take the stripe, copy, release, checksum, write. No
-//! caller waits longer than one copy. The snapshot gets its name only once the log is durable up to
-//! the snapshot's `end`; otherwise a power cut could leave a snapshot with records that the log has
+//! For each block (`snapshot::save`): take the stripe, copy, release, checksum, write. No caller
+//! waits longer than one copy. The snapshot gets its name only once the log is durable up to the
+//! snapshot's `end`; otherwise a power cut could leave a snapshot with records that the log has
 //! lost. Log and older snapshots are removed (`reclaim_disk`) only after the directory is synced.
 
 use crate::engine::checkpoints::backpressure::{Backpressure, PATIENCE};
@@ -18,7 +18,7 @@ use crate::locks::stripe_lock;
 use crate::media::Media;
 use crate::primitives::{self, Instant, Latch, Mutex};
 use crate::snapshot::frame_writer::SnapshotWriter;
-use crate::snapshot::save_and_load::{self, State};
+use crate::snapshot::save::{self, State};
 use crate::snapshot::{ChecksumSeed, SnapshotHeader};
 use crate::telemetry::{Timed, Work};
 use std::io;
@@ -339,7 +339,7 @@ impl Checkpoints {
             }
         };
         let hold = |stripe| Ok(self.hold(stripe, wait)?);
-        save_and_load::save(&mut writer, (kind, image), state, hold, advance)?;
+        save::save(&mut writer, (kind, image), state, hold, advance)?;
         let end = image.header().tail().read();
         let (uuid, timeline) = (self.shared.meta.log_uuid, image.header().identity().timeline);
         writer.finish(SnapshotHeader { uuid, timeline, start, end, frames: 0, bytes: 0 })

@@ -3,7 +3,7 @@
 use crate::engine::time::filter_time::latest_of_stripes;
 use crate::image::Control;
 use crate::snapshot::frame_writer::SnapshotWriter;
-use crate::snapshot::save_and_load::{beside, copy, shorten};
+use crate::snapshot::save::{beside, copy, shorten};
 use crate::snapshot::{Content, Frame};
 use ebbtide_core::block::OWN_WORDS;
 use ebbtide_core::kind::copy::used;

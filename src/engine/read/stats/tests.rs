@@ -4,7 +4,7 @@ use crate::clock::Clock;
 use crate::engine::read::stats::*;
 use crate::media::Memory;
 use crate::primitives::AtomicU64;
-use crate::snapshot::save_and_load::copy;
+use crate::snapshot::save::copy;
 use crate::{Any, Durability, Filter, Options, Timestamp};
 use ebbtide_core::block::{Block, load, store};
 use ebbtide_core::kind::State;
