@@ -1,10 +1,12 @@
 //! Administration of filters: verification, backups, salvage.
 //!
-//! `inspect` works on a filter's files without a handle, as `look` finds them, `dump_log` reads its
-//! log, `open_handles` finds the processes that have a filter open, `backup` copies an open filter,
-//! `second` has the second copies of a backup's files, `salvage` recovers what a damaged filter
-//! still proves, `restore_at` what a filter was at a moment of its past, `parts` takes a filter
-//! apart for a copy elsewhere, and makes one of parts.
+//! `inspect` is what works on a filter's files without a handle, together. They are as `look` finds
+//! them: `verify` checks them, `dump_log` reads the log, `open_handles` finds the processes that
+//! have a filter open. `plan` is for a filter that is not there yet. `backup` copies an open filter,
+//! `second` has the second copies of a backup's files, `restore` makes a filter of a backup,
+//! `restore_at` one that is what a filter was at a moment of its past, `salvage` one of what
+//! `provable_state` finds in damaged files. `parts` takes a filter apart for a copy elsewhere, and
+//! makes one of parts.
 
 pub mod backup;
 #[cfg(not(loom))]
@@ -18,6 +20,14 @@ pub mod open_handles;
 #[cfg(not(loom))]
 pub mod parts;
 #[cfg(not(loom))]
+pub mod plan;
+pub mod provable_state;
+#[cfg(not(loom))]
+pub mod restore;
+#[cfg(not(loom))]
 pub mod restore_at;
+#[cfg(not(loom))]
 pub mod salvage;
 mod second;
+#[cfg(not(loom))]
+pub mod verify;

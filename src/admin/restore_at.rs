@@ -1,7 +1,7 @@
 //! A new filter that is what another one was at a moment of its past.
 
 use crate::admin::look::look_at;
-use crate::admin::salvage::{rebuilt_inserts, write_log};
+use crate::admin::provable_state::{rebuilt_inserts, write_log};
 use crate::admin::second::copy_file;
 use crate::archive::At;
 use crate::archive::past::{Past, of_whole_past};

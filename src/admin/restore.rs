@@ -1,0 +1,69 @@
+//! A new filter from a backup, or from the files of one that no process has open.
+
+use crate::admin::look::Look;
+use crate::admin::second::{Second, copy_file};
+use crate::admin::verify::is_about_files;
+use crate::engine::lifecycle::open::{read_meta, write_new};
+use crate::engine::small_files::write_file;
+use crate::error::{Error, Result};
+use crate::format::names::FileName;
+use crate::locks::holder_names::locked;
+use crate::media::{Disk, Media};
+use crate::recovery::log_reader::LogReader;
+use crate::recovery::make_durable::make_durable;
+use crate::recovery::{KnownExtent, Listing, rebuild_in_memory};
+use std::path::Path;
+
+/// Creates a filter in a new directory from a backup (or from any filter that no process has open),
+/// after checking that its state can be rebuilt in full. Of a damaged backup that has not been
+/// opened for writing since, its second copy is used: a file that is damaged, missing or unreadable
+/// takes nothing away.
+///
+/// # Errors
+/// [`Error::NotAFilter`], [`Error::Locked`], [`Error::Damaged`], [`Error::Exists`], [`Error::Io`].
+pub fn restore(from: impl AsRef<Path>, dir: impl AsRef<Path>) -> Result<()> {
+    let from = Disk::new(from.as_ref());
+    let to = Disk::for_copy_of(dir.as_ref(), &from);
+    let second = Second(&from);
+    match restore_from(&from, &to) {
+        Err(error)
+            if (is_about_files(&error) || matches!(error, Error::Io { .. }))
+                && second.is_current().unwrap_or(false) =>
+        {
+            // If both are damaged, the first is the one to report.
+            restore_from(&second, &to).map_err(|_| error)
+        }
+        restored => restored,
+    }
+}
+
+fn restore_from(from: &dyn Media, to: &dyn Media) -> Result<()> {
+    let meta = read_meta(from)?;
+    let look = Look::begin(from, &meta)?;
+    if let KnownExtent::WritersLive { .. } = look.known {
+        return Err(locked(from.path()));
+    }
+    let recovered = rebuild_in_memory(from, &meta, look.known, &|| {})?;
+    write_new(to, |_locks| {
+        let listing = &recovered.listing;
+        // Others are not needed, and may be damaged.
+        let used = listing.snapshots.iter().filter(|&&start| start == recovered.start);
+        let snapshots = used.map(|&start| FileName::Snapshot { start });
+        let segments = listing.segments.iter();
+        let segments = segments.map(|&(timeline, first)| FileName::Segment { timeline, first });
+        for name in snapshots.chain(segments) {
+            let name = name.to_string();
+            copy_file(from, to, &name).map_err(Error::io("copy", from.path().join(&name)))?;
+        }
+        // Only the image, which is not copied, accounts for slots that dead writers left empty:
+        // fill them.
+        let copied = Listing::read(to)?;
+        let history = LogReader::open(to, &copied, meta.log_uuid)?;
+        make_durable(&history, to, (recovered.start, 0), &recovered.prefix)?;
+        if look.is_over(from, &meta)? {
+            return Err(locked(from.path()));
+        }
+        // Last, because it makes the directory a filter.
+        write_file(to, 0, &FileName::Meta.to_string(), &meta.encode())
+    })
+}
