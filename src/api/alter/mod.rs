@@ -5,7 +5,7 @@ pub(crate) mod refill;
 
 use crate::api::alter::refill::{Refill, time_at_start};
 use crate::api::handle::Filter;
-use crate::api::history::commits::History;
+use crate::api::history::read_log::History;
 use crate::archive::keep_setting::keeps_nothing;
 use crate::clock::Timestamp;
 use crate::engine::Engine;

@@ -3,7 +3,7 @@
 use crate::admin::look::look_at;
 use crate::api::alter::refill::{has_window, time_at_start};
 use crate::api::config::Spec;
-use crate::api::history::commits::History;
+use crate::api::history::read_log::History;
 use crate::clock::Timestamp;
 use crate::engine::lifecycle::alter::meta_after;
 use crate::engine::lifecycle::open::first_bank_bytes;

@@ -6,8 +6,8 @@
 //! keys. [`Filter::alter`](crate::Filter::alter) gives a filter that is in use other parameters.
 //! [`Options::keep_log`](crate::Options::keep_log) says how much log is kept.
 
-pub(crate) mod commits;
 pub(crate) mod operations;
+pub(crate) mod read_log;
 
 pub use crate::api::alter::plan::{AlterationPlan, plan};
 pub use crate::api::alter::{Altered, Unlogged};
@@ -15,5 +15,5 @@ pub use crate::api::alter::{Altered, Unlogged};
 pub use crate::api::remake::check_new;
 pub use crate::api::remake::{Remade, Share, remake};
 pub use crate::archive::At;
-pub use commits::History;
 pub use operations::{Change, Commit, Operation};
+pub use read_log::History;
