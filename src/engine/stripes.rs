@@ -1,5 +1,5 @@
-//! Acquiring stripes: waits for live owners, takes over from dead ones, and repairs what they left
-//! (`dead_owners`).
+//! Acquiring stripes: waits for live owners, and takes over from dead ones, of which `dead_owners`
+//! repairs what they left.
 //!
 //! All that works on what a stripe protects goes through this file, so no operation works on a
 //! stripe that needs repair.
@@ -13,7 +13,6 @@ use crate::locks::handle_stripes::StripeGuard;
 use crate::locks::holder_names::locked;
 use crate::locks::stripe_lock::{self, Acquired, Owner, Verdict};
 use crate::primitives::{self, Hint, Instant, patience};
-use crate::recovery::repair::Repaired;
 use crate::telemetry::{Timed, Work};
 use std::sync::Arc;
 use std::time::Duration;
@@ -120,7 +119,10 @@ impl StripeLocks {
         match acquired {
             Some((guard, acquired)) if is_closed => Err(self.come_too_late(guard, acquired)),
             Some((guard, Acquired::Free)) => Ok(guard),
-            Some((guard, Acquired::TakenOver(dead))) => self.repaired(guard, dead, wait),
+            Some((guard, Acquired::TakenOver(dead))) => {
+                let stripe_0 = || self.acquire(0, wait);
+                dead_owners::repaired((&self.shared, &self.time), guard, dead, stripe_0)
+            }
             None if is_closed => Err(self.shared.closed()),
             None => Err(self.shared.would_wait(HELD)),
         }
@@ -229,60 +231,6 @@ impl StripeLocks {
         if yielding.is_asked_for() && matches!(waits, Waits::Always) {
             yielding.pause(operations.try_into().unwrap_or(u32::MAX));
         }
-    }
-
-    /// Repairs a stripe that was taken over from a dead owner. If the system refuses a file or
-    /// memory to this process, that says nothing about the stripe: another process may repair it,
-    /// or this one later.
-    ///
-    /// # Errors
-    /// [`Error::Io`]; [`Error::WouldWait`] and [`Error::Closed`] of a wait for stripe 0. The stripe
-    /// is then the dead owner's again.
-    #[cold]
-    fn repaired<'a>(
-        &'a self,
-        stripe: StripeGuard<'a, Local>,
-        dead: Owner,
-        wait: Wait,
-    ) -> Result<StripeGuard<'a, Local>> {
-        let (header, index) = (self.shared.header(), stripe.index());
-        let work = Timed::begin(Work::Repair, self.shared.path());
-        work.note("stripe", index as u64);
-        let before = stripe.entry().sums();
-        let repaired = match dead_owners::repair(&self.shared, index) {
-            // Whoever takes stripe 0 over from the dead owner repairs it.
-            Ok(Repaired::NeedsStripe0) => {
-                self.acquire(0, wait).and_then(|_stripe_0| dead_owners::repair(&self.shared, index))
-            }
-            repaired => repaired,
-        };
-        match repaired {
-            Ok(Repaired::Whole) => {}
-            Err(error @ (Error::Io { .. } | Error::WouldWait { .. } | Error::Closed { .. }))
-                if !error.is_damage() =>
-            {
-                stripe.give_back(dead);
-                return Err(error);
-            }
-            failed => {
-                if let Err(error) = failed {
-                    let cause = format!("what a dead process left could not be repaired ({error})");
-                    self.shared.poison(cause);
-                }
-                // Otherwise stripe 0 could not be repaired, and the filter is poisoned. The dead
-                // process's empty slot is not voided: once the stripe is free, only this count
-                // tells recovery of it.
-                header.unheld_slots().add();
-                return Ok(stripe);
-            }
-        }
-        let after = stripe.entry().sums();
-        work.note("inserts", dead_owners::count(&self.shared, before, after));
-        self.time.raise(after.time);
-        if index == 0 {
-            header.events_from().end();
-        }
-        Ok(stripe)
     }
 
     /// Repairs every stripe that a dead process holds.
