@@ -56,8 +56,6 @@ pub mod claims;
 #[cfg(all(any(test, feature = "testing"), not(loom)))]
 pub mod conformance;
 pub mod digest;
-#[cfg(test)]
-mod effort;
 pub mod error;
 pub mod event;
 pub mod hash;
@@ -71,6 +69,8 @@ pub mod machine;
 #[cfg(feature = "serde")]
 mod serial;
 pub mod state;
+#[cfg(test)]
+mod test_effort;
 mod text;
 pub mod time;
 pub mod units;

@@ -1,12 +1,12 @@
 //! Claims about the number of distinct keys, of every kind that knows it, against an exact model.
 
 use crate::conformance::hash_of;
-use crate::effort::scaled;
 use crate::hash::mix;
 use crate::kind::parameters::Parameters;
 use crate::kind::{Cardinality, Micros, Within};
 use crate::kinds::registry;
 use crate::machine::{Machine, MachineOptions};
+use crate::test_effort::scaled;
 use crate::time::OperationTime;
 use std::collections::HashMap;
 

@@ -30,7 +30,7 @@ pub mod fingerprint;
 pub mod importance;
 pub mod kept;
 #[cfg(test)]
-mod measured_rates;
+mod measured_rates_tests;
 mod memory_limit;
 mod run_evidence;
 mod slice_columns;

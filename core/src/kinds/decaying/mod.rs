@@ -49,8 +49,6 @@ mod sum_of_exponentials;
 pub mod theory;
 
 #[cfg(test)]
-mod model;
-#[cfg(test)]
 mod tests;
 
 pub use half_life::HalfLife;

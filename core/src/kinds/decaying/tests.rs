@@ -1,9 +1,9 @@
 //! Claims about the decaying filter.
 
 mod functions;
+mod model;
 mod overflow;
 
-use super::model::{Listing, Memory};
 use super::*;
 use crate::atomic::AtomicU64;
 use crate::block::{OWN_WORDS, load};
@@ -11,6 +11,7 @@ use crate::conformance::{self, Harness, Step, hash_of};
 use crate::hash::mix;
 use crate::kind::{MOST_COUNT, MOST_WEIGHT, Within};
 use crate::state::STATE_WORDS;
+use model::{Listing, Memory};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 

@@ -44,8 +44,6 @@ pub mod spec;
 pub mod theory;
 
 #[cfg(test)]
-mod model;
-#[cfg(test)]
 mod tests;
 
 use super::decaying::HalfLife;

@@ -1,14 +1,15 @@
 //! Claims about the optimized time-decaying filter.
 
+mod model;
 mod parameters;
 mod pool;
 mod streams;
 
-use super::model::{Naive, insert_late};
 use super::*;
 use crate::conformance::{self, Harness, Model, Step, hash_of};
 use crate::kind::{MOST_COUNT, MOST_WEIGHT, Within};
 use crate::kinds::registry;
+use model::{Naive, insert_late};
 use proptest::prelude::*;
 
 const ONE_BLOCK: Layout = Layout { stripes: 1, block_words: 2048 };

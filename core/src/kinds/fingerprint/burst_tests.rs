@@ -5,9 +5,9 @@
 use super::*;
 use crate::block::{Layout, OWN_WORDS};
 use crate::conformance::Harness;
-use crate::effort::scaled;
 use crate::hash::mix;
 use crate::kind::State;
+use crate::test_effort::scaled;
 
 const SECOND: Micros = 1_000_000;
 const WINDOW: Micros = 600 * SECOND;

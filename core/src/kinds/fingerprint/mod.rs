@@ -87,15 +87,11 @@ mod word;
 #[cfg(test)]
 mod burst_tests;
 #[cfg(test)]
-mod content;
-#[cfg(test)]
 mod evidence_tests;
 #[cfg(test)]
 mod rate_tests;
 #[cfg(test)]
-mod scenarios;
-#[cfg(test)]
-mod tested;
+mod scenario_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

@@ -3,12 +3,14 @@
 //! `cargo test -p ebbtide-core rate_tests -- --nocapture` prints the figures. `EBBTIDE_EFFORT`, a
 //! percentage, scales the numbers of filters, windows and absent keys.
 
-use super::content::{Content, Form};
+mod content;
+
 use super::*;
 use crate::block::Layout;
 use crate::conformance::Harness;
-use crate::effort::scaled;
 use crate::hash::mix;
+use crate::test_effort::scaled;
+use content::{Content, Form};
 
 /// By how much a rate may be above that of the formula.
 const MOST: f64 = 1.03;

@@ -1,11 +1,13 @@
 //! Claims about windows of inserts.
 
+pub(super) mod shapes;
+
 use super::*;
 use crate::block::Layout;
 use crate::conformance::{self, Harness, hash_of};
-use crate::effort::scaled;
 use crate::hash::mix;
 use crate::kind::{Age, CountedGenerations, Totals, Within};
+use crate::test_effort::scaled;
 use std::collections::HashMap;
 
 fn items(window: u64, fpr: f64) -> Arc<dyn Kind> {

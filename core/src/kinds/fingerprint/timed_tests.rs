@@ -1,4 +1,4 @@
-//! Claims about windows of time; their banks are tested in `scenarios`.
+//! Claims about windows of time; their banks are tested in `scenario_tests`.
 
 use super::*;
 use crate::block::Layout;

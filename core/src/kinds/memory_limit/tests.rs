@@ -3,10 +3,10 @@
 
 use super::*;
 use crate::conformance::Harness;
-use crate::effort::scaled;
 use crate::hash::mix;
 use crate::kind::Micros;
 use crate::kinds::{fingerprint, registry, time_limited};
+use crate::test_effort::scaled;
 
 const SECOND: Micros = 1_000_000;
 const WINDOW: Micros = 60 * SECOND;

@@ -26,8 +26,6 @@ pub mod spec;
 pub mod theory;
 
 #[cfg(test)]
-pub(in crate::kinds) mod model;
-#[cfg(test)]
 mod tests;
 
 pub use cells::Deletion;

@@ -1,9 +1,9 @@
 //! Claims about the Stable Bloom Filter, and about the shared behaviour of all kinds that are
 //! decremented.
 
+mod model;
 mod rates;
 
-use super::model::Naive;
 use super::*;
 use crate::atomic::AtomicU64;
 use crate::block::Blocks;
@@ -15,6 +15,7 @@ use crate::hash::mix;
 use crate::kind::{Change, Totals, Within};
 use crate::kinds::registry;
 use crate::state::STATE_WORDS;
+use model::Naive;
 use proptest::prelude::*;
 
 /// Every kind that is decremented.

@@ -42,9 +42,9 @@ mod evidence_tests;
 #[cfg(test)]
 mod late_tests;
 #[cfg(test)]
-mod model;
+mod model_tests;
 #[cfg(test)]
-mod scenarios;
+mod scenario_tests;
 #[cfg(test)]
 mod tests;
 

@@ -1,7 +1,7 @@
 //! A bucket against a sorted list of slots.
 
 use super::super::shape::Shape;
-use super::super::tested::{by_word, shapes};
+use super::super::tests::shapes::{by_word, shapes};
 use super::*;
 use crate::atomic::AtomicU64;
 use proptest::prelude::*;

@@ -1,6 +1,6 @@
 //! All codes, both ways.
 
-use super::super::tested::shapes;
+use super::super::tests::shapes::shapes;
 use super::*;
 
 #[test]

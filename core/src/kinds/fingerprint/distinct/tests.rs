@@ -1,10 +1,10 @@
 //! Claims about distinct keys that only this kind has: closed buckets, several banks, large
 //! filters. The claims about all kinds are in `distinct_tests`.
 
-use crate::effort::scaled;
 use crate::hash::mix;
 use crate::kind::{Parameters, Within};
 use crate::kinds::distinct_tests::{ALL_REPEATS, Errors, Watched, off};
+use crate::test_effort::scaled;
 
 const NAME: &str = "fingerprint";
 

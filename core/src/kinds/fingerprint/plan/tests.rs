@@ -1,7 +1,7 @@
 //! Plans: shapes, sizes, and what they keep.
 
 use super::super::table::Table;
-use super::super::tested::{by_word, shapes};
+use super::super::tests::shapes::{by_word, shapes};
 use super::super::theory::{bits_a_key, fpr};
 use super::super::word::Word;
 use super::*;

@@ -1,7 +1,7 @@
 //! Blocks against a map from keys to their last generations, and the loads that they reach.
 
 use super::super::shape::Shape;
-use super::super::tested::{by_word, shapes};
+use super::super::tests::shapes::{by_word, shapes};
 use super::super::theory::highest_load;
 use super::*;
 use crate::atomic::AtomicU64;

@@ -1,12 +1,12 @@
 //! Streams whose rate changes, and the filter's guarantees for them: no key lost within the window,
 //! the planned rate of false positives at all times, few changes of banks, memory near the minimum.
 //!
-//! `cargo test time_limited::scenarios -- --nocapture` prints the figures.
+//! `cargo test time_limited::scenario_tests -- --nocapture` prints the figures.
 
 use super::*;
 use crate::conformance::Harness;
-use crate::effort::scaled;
 use crate::hash::mix;
+use crate::test_effort::scaled;
 use std::collections::VecDeque;
 
 const SECOND: Micros = 1_000_000;

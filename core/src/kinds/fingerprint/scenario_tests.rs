@@ -1,14 +1,14 @@
 //! Streams whose rate changes, and the filter's guarantees for them: no key lost within the window,
 //! a bounded rate of false positives, few changes of banks, memory in proportion to the keys.
 //!
-//! `cargo test fingerprint::scenarios -- --nocapture` prints the figures.
+//! `cargo test fingerprint::scenario_tests -- --nocapture` prints the figures.
 
 use super::*;
 use crate::block::Layout;
 use crate::conformance::Harness;
-use crate::effort::scaled;
 use crate::hash::mix;
 use crate::kind::Event;
+use crate::test_effort::scaled;
 use std::collections::VecDeque;
 
 const SECOND: Micros = 1_000_000;

@@ -1,6 +1,6 @@
 //! The shapes of buckets that tests go through.
 
-use super::shape::{NARROW, Shape};
+use crate::kinds::fingerprint::shape::{NARROW, Shape};
 
 const fn shape(slots: u32, bits: u32, generations: u32, bytes: u32) -> Shape {
     Shape { slots, bits, generations, bytes }
@@ -24,7 +24,7 @@ const LARGER: [Shape; 12] = [
 ];
 
 /// Returns the shapes.
-pub(super) fn shapes() -> impl Iterator<Item = Shape> {
+pub(in crate::kinds::fingerprint) fn shapes() -> impl Iterator<Item = Shape> {
     NARROW.into_iter().chain(LARGER)
 }
 
@@ -39,4 +39,4 @@ macro_rules! by_word {
     };
 }
 
-pub(super) use by_word;
+pub(in crate::kinds::fingerprint) use by_word;

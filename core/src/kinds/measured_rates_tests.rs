@@ -4,11 +4,11 @@
 //! `EBBTIDE_EFFORT`, a percentage of the answers that are counted, is 100 unless it is set; below
 //! it, and above, the bounds follow.
 
-use crate::effort::scaled;
 use crate::hash::mix;
 use crate::kind::Micros;
 use crate::kinds::spec::{Any, Spec};
 use crate::machine::{Machine, MachineOptions};
+use crate::test_effort::scaled;
 use std::fmt::Write;
 
 /// How a filter becomes as full as it was planned for.
