@@ -9,8 +9,8 @@
 //! A query replays the pending draws against the key's own cells. Draws only lower these, so a cell
 //! that is zero, or becomes zero, ends the replay.
 
+use super::decrements_by_value;
 use super::draws::{Draws, owed};
-use super::replay;
 use crate::block::Block;
 use crate::block::packed::Packed;
 use crate::hash::Positions;
@@ -110,8 +110,8 @@ impl Cells {
             used = match self.deletion {
                 Deletion::Uniform => lower(block, &cells, draws, from..until, used),
                 Deletion::ByValue => {
-                    let mut written = replay::Written { block, cells: &cells };
-                    replay::lower(draws, from..until, used, &mut written, |_| false).0
+                    let mut written = decrements_by_value::Written { block, cells: &cells };
+                    decrements_by_value::lower(draws, from..until, used, &mut written, |_| false).0
                 }
             };
             // In a damaged block the number may be anything, and never reach zero.
@@ -170,7 +170,9 @@ impl Cells {
             Deletion::Uniform => pending.into_iter().all(|draw| key.lower(draws.cell(draw))),
             Deletion::ByValue => {
                 let used = block.own(USED);
-                !replay::empties(block, cells, draws, pending, used, |cell| key.has(cell))
+                !decrements_by_value::empties(block, cells, draws, pending, used, |cell| {
+                    key.has(cell)
+                })
             }
         }
     }

@@ -19,9 +19,9 @@
 //! block's own counts, so nothing is drawn twice.
 
 mod cells;
+mod decrements_by_value;
 mod draws;
 mod plan;
-mod replay;
 pub mod spec;
 pub mod theory;
 
