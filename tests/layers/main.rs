@@ -80,7 +80,7 @@ const ENGINE: &[&str] = &[
     "batch/commit",
     "batch/before_commit",
     "write/single",
-    "write/with_events",
+    "write/events_first",
     "write/decide_and_apply",
     "batch/append_staged",
     "batch/staging",

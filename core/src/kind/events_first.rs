@@ -1,7 +1,7 @@
 //! The steps of one write: decide, record the events that must come first, decide again, record
 //! the operation.
 //!
-//! A filter in memory applies each record at once. The engine's `staging` and `with_events`
+//! A filter in memory applies each record at once. The engine's `staging` and `write::events_first`
 //! only collect them, and apply all when all are in the log. All write the same records for the
 //! same operations, because [`perform`] decides which. (An operation that needs no event is short
 //! enough for the engine to write it without this; see its `engine/write/single.rs`.)

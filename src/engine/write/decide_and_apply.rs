@@ -1,7 +1,7 @@
 //! The steps of one operation under its stripe: read the state, decide, record, apply.
 //!
 //! `single` and `claims` call [`basis`], [`decide()`] and [`apply`] in this order.
-//! `with_events` calls [`basis`] and [`apply`]; between them it decides through `perform`,
+//! `events_first` calls [`basis`] and [`apply`]; between them it decides through `perform`,
 //! which places events first. Each passes how the record is appended.
 
 use crate::engine::log::append::Lack;

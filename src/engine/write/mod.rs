@@ -1,6 +1,6 @@
 //! Writes of one operation, and what all writes use.
 //!
-//! `single` inserts and removes one key by one record; `with_events` does so with the events that
+//! `single` inserts and removes one key by one record; `events_first` does so with the events that
 //! must come first; `decide_and_apply` is what both decide on, and how a record is applied.
 //! `claims` gives keys to workers, `clear` removes all keys, `stripe_0_records` appends heartbeats,
 //! clears and records of claims. `writer` is what all of them use, `outcome` an operation and its
@@ -9,9 +9,9 @@
 pub mod claims;
 pub mod clear;
 pub mod decide_and_apply;
+pub mod events_first;
 pub mod full_disk_for_writers;
 pub mod outcome;
 pub mod single;
 pub mod stripe_0_records;
-pub mod with_events;
 pub mod writer;

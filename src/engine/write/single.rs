@@ -3,7 +3,7 @@
 //! Everything an operation depends on is decided under its stripe before its LSN is reserved. It is
 //! then written in the record, the record is published, and only then is it applied. A killed
 //! process therefore leaves either no record, or a record that replay applies. Some operations need
-//! several records, which are one batch. `with_events` writes the batch if events must come
+//! several records, which are one batch. `events_first` writes the batch if events must come
 //! first; `batch::staging` and `batch::append_staged` write it if the weight takes several records.
 
 use crate::engine::batch::append_staged;
@@ -16,8 +16,8 @@ use crate::engine::time::filter_time::Stamp;
 use crate::engine::write::decide_and_apply::{
     Attempt, Basis, apply, basis, decide, is_outdated, leave,
 };
+use crate::engine::write::events_first;
 use crate::engine::write::outcome::{Checked, Request, WriteOutcome};
-use crate::engine::write::with_events;
 use crate::engine::write::writer::{Tried, Writer};
 use crate::error::Result;
 use crate::locks::handle_stripes::StripeGuard;
@@ -82,7 +82,7 @@ fn write_under_stripe<const RECORDED: bool>(
     let attempt = match write_one_record(writer, &mut stripe, request, stamp)? {
         Attempt::Done(written) => return complete(writer, written, request, stamp),
         Attempt::NeedsStripe0 { can_be_put_off } => {
-            with_events::write(writer, &mut stripe, request, stamp, can_be_put_off)?
+            events_first::write(writer, &mut stripe, request, stamp, can_be_put_off)?
         }
         Attempt::Heavy => return write_heavy(writer, stripe, request, stamp),
         other => other,
