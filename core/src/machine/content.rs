@@ -1,6 +1,6 @@
 //! The state of a filter in memory, part by part, for hosts that save it in a form of their own.
 
-use super::memory::zeros;
+use super::chunks::zeros;
 use super::parts::Parts;
 use crate::block::{Block, OWN_WORDS, load};
 use crate::claims::LatestClaim;

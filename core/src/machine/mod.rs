@@ -8,10 +8,10 @@
 //! is a pure function of the identity and the records in the order of their LSNs.
 
 mod cardinality;
+mod chunks;
 mod claims;
 mod content;
 mod ledger;
-mod memory;
 mod options;
 mod parts;
 mod pieces;
@@ -44,7 +44,7 @@ use crate::kind::{
 };
 use crate::time::OperationTime;
 #[cfg(any(test, feature = "testing"))]
-pub(crate) use memory::absent_blocks_are_zero;
+pub(crate) use chunks::absent_blocks_are_zero;
 use parts::Parts;
 use restore::Restoration;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The parts of a filter in memory, which all its operations share.
 
+use super::chunks::Memory;
 use super::ledger::Ledger;
-use super::memory::Memory;
 #[cfg(any(test, feature = "testing"))]
 use crate::atomic::AtomicU64;
 use crate::block::{Block, Blocks};

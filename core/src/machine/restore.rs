@@ -1,9 +1,9 @@
 //! From pieces to a filter in memory. Nothing is allocated that a piece does not hold: tables of a
 //! filter's empty parts take less than a thousandth of what they list.
 
+use super::chunks::{Memory, fill, zeros};
 use super::claims::from_words;
 use super::ledger::{LSN_MAX, Ledger, Position};
-use super::memory::{Memory, fill, zeros};
 use super::parts::Parts;
 use super::pieces::{BEGIN, CHUNK, CLAIMS, COUNTS, Checked, SEAL, Seal, damaged, open};
 use crate::block::MAX_BANKS;
