@@ -87,7 +87,7 @@ const ENGINE: &[&str] = &[
     "batch/overlay",
     "write/stripe_0_records",
     "write/writer",
-    "write/full_disk_for_writers",
+    "write/full_disk_while_writing",
     "read/infer",
     "read/query",
     "read/details",

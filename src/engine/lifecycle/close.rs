@@ -301,7 +301,7 @@ mod tests {
         let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
         let full = Error::Io { path: "log".into(), action: "write", source: full };
         let parts = (&*engine.shared, &*engine.backpressure);
-        let made = crate::engine::write::full_disk_for_writers::make_space(
+        let made = crate::engine::write::full_disk_while_writing::make_space(
             parts,
             full,
             &mut Default::default(),

@@ -1,6 +1,6 @@
 //! Opening a filter on a full disk: removes files until there is space for a new timeline.
 //!
-//! `full_disk_for_writers` lists the other places where a full disk is handled.
+//! `full_disk_while_writing` lists the other places where a full disk is handled.
 
 use crate::archive::log_before_alteration;
 use crate::engine::small_files::{LEFTOVER_TEMPORARY, put_former_away};

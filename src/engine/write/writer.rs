@@ -9,7 +9,7 @@ use crate::engine::shared::Shared;
 use crate::engine::stripes::StripeLocks;
 use crate::engine::time::filter_time::Time;
 use crate::engine::time::lease_time::Leases;
-use crate::engine::write::full_disk_for_writers::make_space;
+use crate::engine::write::full_disk_while_writing::make_space;
 use crate::engine::write::outcome::Waits;
 use crate::error::Result;
 use ebbtide_core::block::prefetch_write;
