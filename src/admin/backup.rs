@@ -2,9 +2,9 @@
 //!
 //! Writes a snapshot directly to the destination, and the records from its start to its end as one
 //! segment. Together they are a filter: opening it replays them like any other. Then each file is
-//! copied once more ([`crate::admin::second`]).
+//! copied once more ([`crate::admin::second_copies`]).
 
-use crate::admin::second::Second;
+use crate::admin::second_copies::Second;
 use crate::engine::Engine;
 use crate::engine::checkpoints::backpressure::PATIENCE;
 use crate::engine::checkpoints::checkpoint::Place;

@@ -1,7 +1,7 @@
 //! A new filter from a backup, or from the files of one that no process has open.
 
 use crate::admin::look::Look;
-use crate::admin::second::{Second, copy_file};
+use crate::admin::second_copies::{Second, copy_file};
 use crate::admin::verify::is_about_files;
 use crate::engine::lifecycle::open::{read_meta, write_new};
 use crate::engine::small_files::write_file;

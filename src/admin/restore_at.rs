@@ -2,7 +2,7 @@
 
 use crate::admin::look::look_at;
 use crate::admin::provable_state::{rebuilt_inserts, write_log};
-use crate::admin::second::copy_file;
+use crate::admin::second_copies::copy_file;
 use crate::archive::At;
 use crate::archive::past::{Past, of_whole_past};
 use crate::engine::lifecycle::open::{read_meta, write_new};

@@ -3,7 +3,7 @@
 //! Nothing is changed. The state is rebuilt in memory, to see that it can be.
 
 use crate::admin::look::{look_at, needed_log};
-use crate::admin::second::{Second, missing};
+use crate::admin::second_copies::{Second, missing};
 use crate::archive::keep_setting;
 use crate::archive::revisions::{Revision, Revisions, read_kept, revision_of};
 use crate::archive::with_kept::{Whole, explained};
