@@ -6,7 +6,7 @@
 //! parts are kept.
 
 use crate::engine::lifecycle::open::{read_meta, write_new};
-use crate::engine::small_files::{clear, write_file};
+use crate::engine::temporary_files::{clear, write_file};
 use crate::error::{Error, Result};
 use crate::format::header::{to_bytes, to_words};
 use crate::format::names::{FileName, TIMELINE_MAX};

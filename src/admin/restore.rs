@@ -4,7 +4,7 @@ use crate::admin::look::Look;
 use crate::admin::second_copies::{Second, copy_file};
 use crate::admin::verify::is_about_files;
 use crate::engine::lifecycle::open::{read_meta, write_new};
-use crate::engine::small_files::write_file;
+use crate::engine::temporary_files::write_file;
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::locks::holder_names::locked;

@@ -6,7 +6,7 @@ use crate::admin::second_copies::copy_file;
 use crate::archive::At;
 use crate::archive::past::{Past, of_whole_past};
 use crate::engine::lifecycle::open::{read_meta, write_new};
-use crate::engine::small_files::{clear, write_file};
+use crate::engine::temporary_files::{clear, write_file};
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::media::{Disk, Media};

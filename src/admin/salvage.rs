@@ -5,7 +5,7 @@ use crate::admin::provable_state::{self, Beyond, Lost};
 use crate::admin::second_copies::{Second, copy_file};
 use crate::admin::verify::{FileReport, of_second, verify_files, verify_live, verify_on};
 use crate::engine::lifecycle::open::{read_meta, write_new};
-use crate::engine::small_files::write_file;
+use crate::engine::temporary_files::write_file;
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::locks::holder_names::locked;

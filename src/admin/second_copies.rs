@@ -4,7 +4,7 @@
 //! in one of them takes nothing away. The second ones have names of their own, under which no
 //! opener looks for a filter's files.
 
-use crate::engine::small_files::{clear, write_file};
+use crate::engine::temporary_files::{clear, write_file};
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::media::{Access, ByteLocks, Media, MediaFile};

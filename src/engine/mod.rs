@@ -13,7 +13,8 @@
 //!
 //! All of them use `stripes`, which acquires stripes; `dead_owners` says who died and repairs what
 //! they left. `shared` holds what all parts need; `poisoned` says why writes are refused, and
-//! checks that the image was written back; `small_files` has small and temporary files.
+//! checks that the image was written back; `temporary_files` writes small files
+//! under temporary names, and removes what was left.
 //!
 //! `tests/layers` keeps the order.
 
@@ -26,8 +27,8 @@ pub mod log;
 pub mod poisoned;
 pub mod read;
 pub mod shared;
-pub mod small_files;
 pub mod stripes;
+pub mod temporary_files;
 pub mod time;
 pub mod write;
 

@@ -110,7 +110,7 @@ const ENGINE: &[&str] = &[
     "time/lease_time",
     "shared",
     "poisoned",
-    "small_files",
+    "temporary_files",
     "lifecycle/vacant_directory",
     "lifecycle/options_match",
     "lifecycle/closed_mark",

@@ -15,7 +15,7 @@ use crate::engine::lifecycle::closed_mark::Busy;
 use crate::engine::lifecycle::open::{check_space, first_bank_bytes, layout, random, recover};
 use crate::engine::lifecycle::snapshot_of_memory;
 use crate::engine::shared::Local;
-use crate::engine::small_files::{put_in_place, write_content};
+use crate::engine::temporary_files::{put_in_place, write_content};
 use crate::engine::write::stripe_0_records::append_heartbeat;
 use crate::error::{Error, Result};
 use crate::format::names::FileName;

@@ -3,7 +3,7 @@
 //! `full_disk_while_writing` lists the other places where a full disk is handled.
 
 use crate::archive::log_before_alteration;
-use crate::engine::small_files::{LEFTOVER_TEMPORARY, put_former_away};
+use crate::engine::temporary_files::{LEFTOVER_TEMPORARY, put_former_away};
 use crate::error::{Error, Result};
 use crate::locks::lock_file::Sessions;
 use crate::media::Media;

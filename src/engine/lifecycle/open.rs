@@ -13,7 +13,7 @@ use crate::engine::lifecycle::vacant_directory::{check_ours, check_vacant};
 use crate::engine::lifecycle::{full_disk_at_open, options_match};
 use crate::engine::log::space::next_end;
 use crate::engine::shared::Shared;
-use crate::engine::small_files::{
+use crate::engine::temporary_files::{
     LEFTOVER_TEMPORARY, SLOT_TEMPORARIES, clear, put_former_away, remove_temporaries,
     remove_temporaries_of, write_file,
 };

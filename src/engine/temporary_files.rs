@@ -1,5 +1,5 @@
-//! The files of a filter's directory that are no log and no snapshot: small ones, temporary ones,
-//! and what processes have left.
+//! Temporary files: small files of a filter's directory are written under temporary names, and what
+//! processes have left is removed.
 
 use crate::archive::keep_setting;
 use crate::archive::log_before_alteration::{put_away, remove_unfinished};
