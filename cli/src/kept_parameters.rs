@@ -3,7 +3,7 @@
 
 use crate::failure::{Failure, Result};
 use crate::kind_options::KindOptions;
-use ebbtide::kinds::{kept, registry};
+use ebbtide::kinds::{altered_parameters, registry};
 use ebbtide::{Any, Parameters};
 use std::num::NonZeroU64;
 
@@ -44,7 +44,8 @@ impl Named<'_> {
         if let Some(kind) = self.kind {
             return Ok(Any::new(kind, given));
         }
-        kept::over(present, all, &given).map_err(|error| misfit(present, &given, error))
+        altered_parameters::over(present, all, &given)
+            .map_err(|error| misfit(present, &given, error))
     }
 }
 
@@ -64,7 +65,7 @@ fn misfit(kind: &str, given: &Parameters, error: ebbtide::kinds::Error) -> Failu
 
 /// Returns the spec of a filter in few words: what a user would name, and the false-positive rate.
 pub fn shown(kind: &str, all: &Parameters) -> Any {
-    let mut parameters = kept::fewest(kind, all);
+    let mut parameters = altered_parameters::fewest(kind, all);
     if let Some(fpr) = all.get("fpr") {
         parameters.set("fpr", fpr);
     }
@@ -97,7 +98,9 @@ mod tests {
 
     #[test]
     fn parameters_are_kept_in_the_order_of_the_options() {
-        assert!(OPTIONS.iter().map(|option| option.name).eq(kept::ORDER.iter().copied()));
+        assert!(
+            OPTIONS.iter().map(|option| option.name).eq(altered_parameters::ORDER.iter().copied())
+        );
     }
 
     #[test]
@@ -126,7 +129,7 @@ mod tests {
             "importance-2c P=20 cells=100000 importance-max=100",
         ] {
             let (kind, all) = whole(text);
-            assert_eq!(Any::new(&kind, kept::fewest(&kind, &all)).to_string(), text);
+            assert_eq!(Any::new(&kind, altered_parameters::fewest(&kind, &all)).to_string(), text);
         }
     }
 

@@ -371,7 +371,7 @@ def test_every_kind_opens_with_its_class_and_again_with_its_text(tmp_path: Path)
 
 
 def test_every_parameter_of_the_engine_is_one_of_a_class_and_reaches_the_engine() -> None:
-    source = (REPOSITORY / "core/src/kinds/kept.rs").read_text()
+    source = (REPOSITORY / "core/src/kinds/altered_parameters.rs").read_text()
     order = source.partition("ORDER: &[&str] = &[")[2].partition("];")[0]
     names = {name for name, _ in PARAMETERS.values()}
     assert names == set(re.findall('"([^"]+)"', order))

@@ -13,8 +13,8 @@
 //!
 //! All of them use `stripes`, which acquires stripes; `dead_owners` says who died and repairs what
 //! they left. `shared` holds what all parts need; `poisoned` says why writes are refused, and
-//! checks that the image was written back; `temporary_files` writes small files
-//! under temporary names, and removes what was left.
+//! checks that the image was written back; `temporary_files` writes small files under
+//! temporary names, and removes what was left.
 //!
 //! `tests/layers` keeps the order.
 

@@ -10,13 +10,14 @@
 //! `docs/kinds.md` has a table of what each answers. `spec` has their types as users describe them.
 //! What several of them use: `slice_columns` are slices of generations, `run_evidence` what a key's
 //! bits say about its age, `by_fill` estimates distinct keys, `memory_limit` limits the memory of a
-//! window, `kept` says which parameters an alteration keeps.
+//! window, `altered_parameters` says which parameters an alteration keeps.
 //!
 //! A new kind is a folder here, with a line for its module and one in [`REGISTRY`].
 
 pub mod age_partitioned;
 #[cfg(test)]
 mod ages_tests;
+pub mod altered_parameters;
 pub mod bloom;
 pub mod buffering;
 mod by_fill;
@@ -28,7 +29,6 @@ mod distinct_tests;
 pub mod dynamic_count;
 pub mod fingerprint;
 pub mod importance;
-pub mod kept;
 #[cfg(test)]
 mod measured_rates_tests;
 mod memory_limit;

@@ -13,7 +13,7 @@ use ebbtide_core::block::Layout;
 use ebbtide_core::claims::{Claimant, HeldClaim, LONGEST_LEASE, LatestClaim, LeaseTime};
 use ebbtide_core::identity::{Identity, check_max_memory};
 use ebbtide_core::kind::Micros;
-use ebbtide_core::kinds::kept;
+use ebbtide_core::kinds::altered_parameters;
 use ebbtide_core::kinds::spec::Any;
 use ebbtide_core::machine::{ClaimAnswer, Machine, MachineOptions};
 use ebbtide_core::{Error, Kind, Parameters, Result as Decided};
@@ -91,7 +91,7 @@ fn asked(call: &Call<'_>) -> Result<(String, Parameters), Failure> {
 fn kind_after(before: &Identity, name: &str, given: &Parameters) -> Result<Arc<dyn Kind>, Failure> {
     let present = &before.kind;
     let spec = if name == present.name() {
-        kept::over(name, &present.parameters(), given).map_err(|error| {
+        altered_parameters::over(name, &present.parameters(), given).map_err(|error| {
             let message = format!("{error}; the filter keeps the parameters that are not given");
             Failure::new("PARAMETER", message)
         })?
