@@ -47,7 +47,7 @@ pub struct Plan {
 /// Plans a filter of a kind with these parameters.
 ///
 /// # Errors
-/// [`Error::Parameter`] for values that the kind refuses.
+/// [`Error::Parameter`](crate::Error::Parameter) for values that the kind refuses.
 pub fn plan(kind: &str, parameters: &Parameters, options: &Options) -> Result<Plan> {
     options.check()?;
     let kind = registry::build(kind, parameters)?;

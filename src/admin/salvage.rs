@@ -41,7 +41,8 @@ pub struct Salvaged {
 /// is lost. The new filter has the state after the longest unbroken prefix of records. Readable
 /// data beyond the damage is reported and left out, because the filter never had a state that skips
 /// operations. The source is not changed and may be read-only; no process may have the filter open.
-/// The new filter replaces the old one: it has the same uuid, as after [`restore`](crate::inspect::restore).
+/// The new filter replaces the old one: it has the same uuid, as after
+/// [`restore`](crate::inspect::restore).
 ///
 /// Returns `None`, and writes nothing, if nothing is damaged, so that the filter opens as it is.
 ///
