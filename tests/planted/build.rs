@@ -26,13 +26,13 @@ pub fn build(tests: &[Test]) -> Result<Built, String> {
         built.insert(Test::Module, build_module(&target.join("redis"))?);
     }
     if !others.is_empty() {
-        built.extend(build_in(&target, "", &others)?);
+        built.extend(build_in(&target, None, &others)?);
     }
     if !worlds.is_empty() {
-        built.extend(build_in(&target.join("shuttle"), "--cfg shuttle", &worlds)?);
+        built.extend(build_in(&target, Some("shuttle"), &worlds)?);
     }
     if !models.is_empty() {
-        built.extend(build_in(&target.join("loom"), "--cfg loom", &models)?);
+        built.extend(build_in(&target, Some("loom"), &models)?);
     }
     Ok(built)
 }
@@ -61,16 +61,16 @@ fn output(command: &mut Command) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Builds into the target folder of CI, where the dependencies have been built already.
-fn build_in(target: &Path, flags: &str, tests: &[Test]) -> Result<Built, String> {
+/// Builds, in a configuration of `tests/cfg`, into the target folder of CI, where the dependencies
+/// have been built already.
+fn build_in(target: &Path, configuration: Option<&str>, tests: &[Test]) -> Result<Built, String> {
+    let sources = source::folder().join("source");
     let mut command = Command::new(env!("CARGO"));
-    command.args(["test", "--no-run", "--message-format", "json"]);
-    // The scheduler is there for the engine only.
-    let packages: &[&str] =
-        if tests.contains(&Test::World) { &["--package", "ebbtide"] } else { &["--workspace"] };
-    command.args(packages);
-    command.current_dir(source::folder().join("source")).arg("--target-dir").arg(target);
-    command.env("RUSTFLAGS", flags);
+    command.args(["test", "--no-run", "--message-format", "json", "--workspace"]);
+    command.current_dir(&sources).arg("--target-dir").arg(target);
+    if let Some(name) = configuration {
+        command.env("RUSTC_WORKSPACE_WRAPPER", sources.join("tests/cfg").join(name));
+    }
     // Of both libraries at once, and cargo takes it only once.
     if tests.iter().any(|test| matches!(test, Test::Core | Test::Lib)) {
         command.arg("--lib");
@@ -80,7 +80,7 @@ fn build_in(target: &Path, flags: &str, tests: &[Test]) -> Result<Built, String>
             Test::Core | Test::Lib | Test::Module => &mut command,
             Test::Of(name) => command.args(["--test", name]),
             Test::World => command.args(["--test", "world"]),
-            Test::Loom => command.args(["--release", "--test", "loom"]),
+            Test::Loom => command.args(["--test", "loom"]),
         };
     }
     let messages = output(&mut command)?;

@@ -2,6 +2,7 @@
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::env;
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 /// The claims of the program.
@@ -15,11 +16,13 @@ fn run(arguments: &[String]) -> Result<(), Failed> {
     let program = env::current_exe().map_err(|error| error.to_string())?;
     // It lies in `<target>/<profile>/deps`.
     let target = program.ancestors().nth(3).ok_or("there is no target folder")?;
+    let checkout = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut command = Command::new(env::var("CARGO").unwrap_or(env!("CARGO").to_owned()));
-    command.current_dir(env!("CARGO_MANIFEST_DIR"));
-    command.args(["test", "--quiet", "--package", "ebbtide", "--test", "world", "--target-dir"]);
-    command.arg(target.join("shuttle")).arg("--").args(arguments);
-    command.env("RUSTFLAGS", "--cfg shuttle").env_remove("CARGO_ENCODED_RUSTFLAGS");
+    command
+        .current_dir(checkout)
+        .env("RUSTC_WORKSPACE_WRAPPER", checkout.join("tests/cfg/shuttle"));
+    command.args(["test", "--quiet", "--workspace", "--features", "ebbtide/serde"]);
+    command.args(["--test", "world", "--target-dir"]).arg(target).arg("--").args(arguments);
     let status = command.status().map_err(|error| format!("cargo: {error}"))?;
     if status.success() { Ok(()) } else { Err(format!("{status}; what it said is above").into()) }
 }

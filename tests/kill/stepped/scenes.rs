@@ -146,10 +146,14 @@ const HEAVIER: u64 = 1000;
 const WINDOW: u64 = 500_000;
 
 impl Scene {
-    /// Returns whether its path has more than half a million instructions, each of which is stepped
-    /// through once before the first kill.
+    /// Returns whether its path has more than a hundred thousand instructions, each of which is
+    /// stepped through once before the first kill.
     pub fn is_long(&self) -> bool {
-        self.every > 9000 || (self.operation == Operation::Open && self.victims > 1)
+        use Operation::{Batch, Checkpoint, Clear, Close, Open};
+        matches!(self.operation, Open | Close | Checkpoint)
+            || (self.operation == Batch && self.aim == Aim::Banks)
+            || (self.operation == Clear && self.victims > 1)
+            || self.every > 9000
     }
 
     /// Returns the kind.
