@@ -163,8 +163,8 @@ fn planned(sample: &Sample, function: KeyHash) -> Parameters {
 /// Writes the fixture.
 fn record() {
     let mut text =
-        "# The recorded answers of every kind; tests/golden.rs checks them and can record them \
-         again.\n"
+        "# The recorded answers of every kind; tests/answers/golden.rs checks them and can record \
+         them again.\n"
             .to_owned();
     for (name, sample, function) in subjects() {
         writeln!(text, "\n{name}").expect("a string has room");

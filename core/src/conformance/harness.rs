@@ -403,7 +403,8 @@ impl Log {
     }
 }
 
-/// Applies an operation; some are interrupted just before their end, undone, and applied again.
+/// Applies an operation; some are interrupted, undone as far as the kind asks for it, and applied
+/// again.
 fn apply(
     kind: &dyn Kind,
     state: &State<'_>,
@@ -412,14 +413,23 @@ fn apply(
     (undo, asks): (Undo<'_>, Asks),
 ) {
     let apply = |blocks: &Blocks<'_>| change(kind, state, blocks, operation, asks);
+    let is_interrupted = mix(operation.hash ^ asks.inserts).is_multiple_of(8);
+    if kind.undo_room() == UndoRoom::None {
+        let before = is_interrupted.then(|| all_values(blocks));
+        apply(blocks);
+        if let Some(before) = before {
+            let after = all_values(blocks);
+            leave_a_part(blocks, &before, operation.hash ^ asks.inserts);
+            apply(blocks);
+            assert!(all_values(blocks) == after, "{operation:?} was done again over a part of it");
+        }
+        return;
+    }
     let mut slots = blocks.iter();
-    let Some((slot, block)) = slots.next().filter(|_| kind.undo_room() != UndoRoom::None) else {
-        return apply(blocks);
-    };
+    let Some((slot, block)) = slots.next() else { return apply(blocks) };
     assert!(slots.next().is_none(), "{operation:?} touches several blocks");
     let noted = Block { undo, ..*block };
     let noted_blocks = Blocks::One(slot, noted);
-    let is_interrupted = mix(operation.hash ^ asks.inserts).is_multiple_of(8);
     let before = is_interrupted.then(|| values(&noted));
     undo.begin(noted.number, 0);
     apply(&noted_blocks);
@@ -437,6 +447,23 @@ fn apply(
             assert_eq!(values(&noted), after, "{operation:?} was done again");
         }
     }
+}
+
+/// Takes the blocks back to what a death in the middle may have left, where nothing is undone: some
+/// cells as they are now, the others and the kind's own words as before.
+fn leave_a_part(blocks: &Blocks<'_>, before: &[Vec<u64>], seed: u64) {
+    for ((_, block), before) in blocks.iter().zip(before) {
+        let own = block.own.len();
+        for (at, (word, &value)) in block.own.iter().chain(block.cells).zip(before).enumerate() {
+            if at < own || mix(seed ^ at as u64).is_multiple_of(2) {
+                store(word, value);
+            }
+        }
+    }
+}
+
+fn all_values(blocks: &Blocks<'_>) -> Vec<Vec<u64>> {
+    blocks.iter().map(|(_, block)| values(block)).collect()
 }
 
 /// How the answer of an insert is compared with a query's.
