@@ -10,14 +10,13 @@ type Client = (Arc<dyn ObjectStore>, Path);
 
 /// Creates the client for a URL. Settings that its store does not know are left out.
 pub fn client(url: &Url, settings: Vec<(String, String)>) -> Result<Client> {
-    let (scheme, path) = ObjectStoreScheme::parse(url)?;
-    match scheme {
+    match ObjectStoreScheme::parse(url)? {
         #[cfg(feature = "aws")]
-        ObjectStoreScheme::AmazonS3 => Ok((clouds::aws(url, settings)?, path)),
+        (ObjectStoreScheme::AmazonS3, path) => Ok((clouds::aws(url, settings)?, path)),
         #[cfg(feature = "gcp")]
-        ObjectStoreScheme::GoogleCloudStorage => Ok((clouds::gcp(url, settings)?, path)),
+        (ObjectStoreScheme::GoogleCloudStorage, path) => Ok((clouds::gcp(url, settings)?, path)),
         #[cfg(feature = "azure")]
-        ObjectStoreScheme::MicrosoftAzure => Ok((clouds::azure(url, settings)?, path)),
+        (ObjectStoreScheme::MicrosoftAzure, path) => Ok((clouds::azure(url, settings)?, path)),
         _ => {
             let (objects, path) = object_store::parse_url_opts(url, settings)?;
             Ok((objects.into(), path))

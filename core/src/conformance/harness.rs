@@ -413,9 +413,10 @@ fn apply(
     (undo, asks): (Undo<'_>, Asks),
 ) {
     let apply = |blocks: &Blocks<'_>| change(kind, state, blocks, operation, asks);
-    let is_interrupted = mix(operation.hash ^ asks.inserts).is_multiple_of(8);
+    let is_one_of = |many: u64| mix(operation.hash ^ asks.inserts).is_multiple_of(many);
     if kind.undo_room() == UndoRoom::None {
-        let before = is_interrupted.then(|| all_values(blocks));
+        // Rarely: all of the blocks are copied, not of one only.
+        let before = is_one_of(200).then(|| all_values(blocks));
         apply(blocks);
         if let Some(before) = before {
             let after = all_values(blocks);
@@ -430,7 +431,7 @@ fn apply(
     assert!(slots.next().is_none(), "{operation:?} touches several blocks");
     let noted = Block { undo, ..*block };
     let noted_blocks = Blocks::One(slot, noted);
-    let before = is_interrupted.then(|| values(&noted));
+    let before = is_one_of(8).then(|| values(&noted));
     undo.begin(noted.number, 0);
     apply(&noted_blocks);
     if let Some(before) = before {

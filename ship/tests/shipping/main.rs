@@ -1,5 +1,6 @@
 //! Ship, fetch, verify: over memory, directories and faulty stores.
 
+#[cfg(feature = "aws")]
 mod answers;
 mod basics;
 mod branches;
@@ -20,6 +21,7 @@ mod retained;
 mod rounds;
 mod scripted;
 mod sentences;
+#[cfg(feature = "aws")]
 mod server;
 mod slow;
 mod unfinished;

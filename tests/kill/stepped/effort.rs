@@ -10,6 +10,11 @@ pub fn is_whole() -> bool {
     effort() >= 100
 }
 
+/// Returns whether each scene is wanted with all positions of the survivor.
+pub fn is_more_than_a_sample() -> bool {
+    effort() >= 20
+}
+
 /// Returns the number of instructions per kill: `EBBTIDE_EFFORT` is the percentage of the kills to
 /// make; at 800 the distances are those of `table.rs`.
 pub fn spaced(every: usize) -> usize {

@@ -95,9 +95,19 @@ pub fn trials() -> (Vec<Trial>, Vec<String>) {
     let mut long: Vec<_> = all.iter().map(|(scene, _)| *scene).filter(|it| it.is_long()).collect();
     long.dedup_by_key(|scene| scene.path);
     let one = long[(seed % long.len() as u64) as usize].path;
-    let wanted = all.into_iter().filter(|(scene, _)| match &asked.path {
+    // With few kills most of the time goes into measuring paths: then a scene has one position of
+    // the survivor, by the seed, too.
+    let has_turn = |scene: &Scene, company: Company| {
+        let turn = scene.path.len() as u64 + seed + u64::from(company == Company::After);
+        effort::is_more_than_a_sample() || companies(scene).len() < 2 || turn.is_multiple_of(2)
+    };
+    let wanted = all.into_iter().filter(|&(scene, company)| match &asked.path {
         Some(path) => path == scene.path,
-        None => !scene.is_long() || effort::is_whole() || scene.path == one,
+        None if effort::is_whole() => true,
+        None => {
+            let is_stopped = company == Company::Stopped;
+            (!scene.is_long() || scene.path == one) && (is_stopped || has_turn(scene, company))
+        }
     });
     if asked.path.is_none() && !effort::is_whole() {
         let skipped = long.iter().map(|scene| scene.path).filter(|&path| path != one);

@@ -140,6 +140,9 @@ pub struct Actor {
 }
 
 impl Actor {
+    pub const DEAD: Self =
+        Self { at: At::Dead, inserts: &[], waits: false, checkpoints: 0, dies: false };
+
     pub fn writer(inserts: &'static [u8], waits: bool, dies: bool) -> Self {
         Self { at: At::Idle, inserts, waits, checkpoints: 0, dies }
     }
@@ -253,7 +256,7 @@ fn step(mut world: World, me: usize, at: At, rules: Rules) -> Option<Step> {
             At::List { own: 0, then: Next::Nothing }
         }
         At::List { own, then } => {
-            let listed = world.starts().into_iter().map(|start| 1 << start).sum::<u16>();
+            let listed = world.starts().map(|start| 1 << start).sum::<u16>();
             let listed = if own > 0 { listed | 1 << own } else { listed };
             At::Snapshots { listed, segments: world.segments, kept: 0, least: 0, own, then }
         }

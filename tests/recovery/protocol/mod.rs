@@ -26,7 +26,7 @@ fn checkpoints(rules: Rules) -> Found {
         Actor::checkpointer(2, true),
         Actor::checkpointer(1, true),
     ];
-    explore(&World::new(&actors), rules)
+    explore(&World::new(actors), rules)
 }
 
 /// Two writers, one of which may die while the other runs, and one checkpoint of each of two
@@ -34,7 +34,7 @@ fn checkpoints(rules: Rules) -> Found {
 fn takeovers(rules: Rules) -> Found {
     let (first, second) = (Actor::writer(&[0, 1], false, true), Actor::writer(&[1], false, false));
     explore(
-        &World::new(&[first, second, Actor::checkpointer(1, false), Actor::checkpointer(1, false)]),
+        &World::new([first, second, Actor::checkpointer(1, false), Actor::checkpointer(1, false)]),
         rules,
     )
 }

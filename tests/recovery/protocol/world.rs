@@ -5,6 +5,8 @@ use super::actor::Actor;
 /// LSNs range from 1 to below this; a segment contains one record and is named by it.
 pub const LSNS: usize = 6;
 pub const STRIPES: usize = 2;
+/// At most as many actors; those that a search does not need are dead.
+pub const ACTORS: usize = 4;
 
 /// The broken rules of the protocol.
 #[derive(Clone, Copy)]
@@ -95,7 +97,7 @@ pub struct World {
     pub segments: u16,
     /// The snapshots, by start.
     pub snapshots: [Option<Snapshot>; LSNS],
-    pub actors: Vec<Actor>,
+    pub actors: [Actor; ACTORS],
 }
 
 /// Returns the segments from one LSN up to another.
@@ -106,7 +108,8 @@ pub fn log(from: u8, to: u8) -> u16 {
 impl World {
     /// Creates a state with one record, durable and applied. Actors write, some of them waiting for
     /// durability, or run checkpoints.
-    pub fn new(actors: &[Actor]) -> Self {
+    pub fn new<const N: usize>(actors: [Actor; N]) -> Self {
+        let actors = std::array::from_fn(|at| actors.get(at).copied().unwrap_or(Actor::DEAD));
         let mut world = Self {
             tail: 2,
             durable: 2,
@@ -116,7 +119,7 @@ impl World {
             stripes: [Stripe::default(); STRIPES],
             segments: log(1, LSNS as u8),
             snapshots: [None; LSNS],
-            actors: actors.to_vec(),
+            actors,
         };
         world.places[1] = Place::Record(0);
         world.stripes[0].applied = 1;
@@ -129,8 +132,8 @@ impl World {
     }
 
     /// Returns the starts of snapshots, newest first.
-    pub fn starts(&self) -> Vec<u8> {
-        (1..LSNS as u8).rev().filter(|&start| self.snapshots[start as usize].is_some()).collect()
+    pub fn starts(&self) -> impl Iterator<Item = u8> + Clone {
+        (1..LSNS as u8).rev().filter(|&start| self.snapshots[start as usize].is_some())
     }
 
     /// Returns a violation, if there is one: in the current state, after the death of all actors,
@@ -176,12 +179,12 @@ impl World {
         let starts = self.starts();
         // Recovery must work from both of the two newest snapshots, or from the newest and the
         // whole log.
-        let second = starts.get(1).copied().unwrap_or(1);
+        let second = starts.clone().nth(1).unwrap_or(1);
         if missing(second) {
             return Some(format!("log is missing from {second} on"));
         }
-        let durable = |start: &&u8| self.snapshots[usize::from(**start)].is_some_and(|s| s.durable);
-        let first = starts.iter().find(durable).copied().unwrap_or(1);
+        let durable = |start: &u8| self.snapshots[usize::from(*start)].is_some_and(|s| s.durable);
+        let first = starts.clone().find(durable).unwrap_or(1);
         if missing(first) {
             return Some(format!("log is missing after a power cut from {first} on"));
         }
