@@ -3,7 +3,7 @@
 //! Only the handle reads a clock, and a reading enters the filter's state only through records.
 //! Kinds, replay and repair never see a clock. This module does not keep time from running
 //! backwards inside a filter, or continue it after a reboot: `engine/time/filter_time.rs` and
-//! `engine/time/clock_to_time.rs` do.
+//! `engine/time/time_over_reboots.rs` do.
 
 use crate::platform::system;
 use crate::primitives::mutex::Mutex;

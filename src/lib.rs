@@ -141,7 +141,7 @@ pub use ebbtide_core::{
 };
 pub use engine::read::details::{BlockFill, Details, HeldStripe};
 pub use engine::read::stats::{Digest, Stat};
-pub use engine::write::outcome::{Admission, Checked, Since};
+pub use engine::write::request::{Admission, Checked, Since};
 pub use error::{Code, Error, Result};
 pub use media::{BankPlace, ImagePlace};
 pub use options::{Downtime, Durability, Keep, Options};

@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-// As in `src/image/control.rs`, in words.
+// As in `src/image/live_file.rs`, in words.
 const TERMS: Range<usize> = 128..256;
 const STRIPES: usize = TERMS.end;
 const STRIPE_WORDS: usize = 8;

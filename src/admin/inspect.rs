@@ -8,7 +8,7 @@ pub use crate::admin::open_handles::{OpenHandle, handles};
 pub use crate::admin::parts::{
     Assembly, Origin, Piece, SnapshotFile, origin, origin_on, snapshots_on, verify_snapshot_on,
 };
-pub use crate::admin::plan::{Plan, plan};
+pub use crate::admin::planned_cost::{Plan, plan};
 pub use crate::admin::provable_state::{Beyond, Lost};
 pub use crate::admin::restore::restore;
 pub use crate::admin::restore_at::{Restored, restore_at, restore_at_on};

@@ -9,7 +9,7 @@ use crate::image::previous_image;
 use crate::image::unmapped_sessions::Handles;
 use crate::locks::holder_names::locked;
 use crate::locks::image_in_use::is_in_use;
-use crate::locks::lock_file::Sessions;
+use crate::locks::session_slots::Sessions;
 use crate::media::{Access, Media};
 use crate::meta::Meta;
 use crate::recovery::log_reader::LogReader;

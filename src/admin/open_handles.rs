@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::locks::holder_names;
-use crate::locks::lock_file::slot_of_byte;
+use crate::locks::session_slots::slot_of_byte;
 use std::path::Path;
 
 /// A live handle on a filter, and its process.

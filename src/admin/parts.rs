@@ -10,7 +10,7 @@ use crate::engine::temporary_files::{clear, write_file};
 use crate::error::{Error, Result};
 use crate::format::header::{to_bytes, to_words};
 use crate::format::names::{FileName, TIMELINE_MAX};
-use crate::locks::lock_file::Sessions;
+use crate::locks::session_slots::Sessions;
 use crate::media::{Disk, Media, MediaFile};
 use crate::meta::Meta;
 use crate::options::Durability;

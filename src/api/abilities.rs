@@ -3,7 +3,7 @@
 
 use crate::api::config::{Ages, Counts, Decays, Infers, Removes};
 use crate::api::handle::Filter;
-use crate::engine::write::outcome::Admission;
+use crate::engine::write::request::Admission;
 use crate::error::Result;
 use ebbtide_core::inference::{AgePosterior, Penalty, Prior};
 use ebbtide_core::kind::{Age, Estimate, Within};

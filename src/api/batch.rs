@@ -10,7 +10,7 @@ use crate::engine::batch::before_commit::Prepared;
 use crate::engine::batch::commit::{Settings, commit};
 use crate::engine::batch::staging::BatchOperation;
 use crate::engine::time::clock_copy::When;
-use crate::engine::write::outcome::{Checked, Precondition, Request};
+use crate::engine::write::request::{Checked, Precondition, Request};
 use crate::error::{Error, Result};
 use crate::image::positions::MOST_SOURCES;
 use ebbtide_core::kind::split_weight::count_records;

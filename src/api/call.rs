@@ -11,7 +11,7 @@ use crate::engine::Engine;
 use crate::engine::read::infer::{self, PosteriorOptions};
 use crate::engine::read::query::Queries;
 use crate::engine::shared::Shared;
-use crate::engine::write::outcome::{
+use crate::engine::write::request::{
     Admission, Checked, Given, Precondition, Request, Since, Waits,
 };
 use crate::engine::write::single;

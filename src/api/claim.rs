@@ -7,7 +7,7 @@ use crate::clock::Timestamp;
 use crate::engine::Engine;
 use crate::engine::time::lease_time::ClaimedKey;
 use crate::engine::write::claims::{self, ClaimAnswer};
-use crate::engine::write::outcome::Waits;
+use crate::engine::write::request::Waits;
 use crate::error::{Error, Result};
 use crate::primitives::{Hint, Instant};
 use ebbtide_core::claims::{HeldClaim, LeaseTime};

@@ -3,7 +3,7 @@
 use crate::api::config::{Any, Removes};
 use crate::api::handle::Filter;
 use crate::api::handle::Handle;
-use crate::engine::write::outcome::{Given, Waits};
+use crate::engine::write::request::{Given, Waits};
 use crate::error::Result;
 use ebbtide_core::inference::Prior;
 use ebbtide_core::inference::prior::UNSEEN;

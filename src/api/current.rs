@@ -9,7 +9,7 @@ use crate::engine::Engine;
 use crate::engine::background::maintenance::Tasks;
 use crate::engine::lifecycle::close::{Opened, answering};
 use crate::engine::lifecycle::open;
-use crate::engine::write::outcome::Waits;
+use crate::engine::write::request::Waits;
 use crate::error::{Error, Result};
 use crate::primitives::Mutex;
 use std::sync::{Arc, OnceLock};

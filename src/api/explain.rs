@@ -9,7 +9,7 @@ use crate::clock::Timestamp;
 use crate::engine::Engine;
 use crate::engine::read::query::Queries;
 use crate::engine::shared::Shared;
-use crate::engine::write::outcome::Given;
+use crate::engine::write::request::Given;
 use crate::error::Result;
 use ebbtide_core::kind::{Age, Estimate};
 use std::collections::{HashMap, VecDeque};

@@ -8,7 +8,7 @@ use crate::api::entry::Entry;
 use crate::api::handle::Filter;
 use crate::api::ticket::Ticket;
 use crate::engine::lifecycle::open;
-use crate::engine::write::outcome::Checked;
+use crate::engine::write::request::Checked;
 use crate::error::Result;
 use crate::media::Media;
 use crate::options::Options;

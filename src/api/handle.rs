@@ -5,7 +5,7 @@ use crate::api::current::Current;
 use crate::engine::Engine;
 use crate::engine::lifecycle::{open, options_match};
 use crate::engine::read::query::Queries;
-use crate::engine::write::outcome::Waits;
+use crate::engine::write::request::Waits;
 use crate::error::Result;
 use crate::media::Media;
 use crate::options::Options;

@@ -22,7 +22,7 @@ use crate::engine::Engine;
 use crate::engine::read::details::Details;
 use crate::engine::read::query::Queries;
 use crate::engine::read::stats::{Digest, Stat};
-use crate::engine::write::outcome::{Given, Waits};
+use crate::engine::write::request::{Given, Waits};
 use crate::error::{Error, Result};
 use crate::media::{Disk, Media};
 use crate::options::Options;

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::image::stripe_table::StripeSums;
 use crate::locks::handle_stripes::StripeGuard;
 use crate::locks::stripe_lock::{Owner, Verdict};
-use crate::recovery::repair::{self, Repaired};
+use crate::recovery::repair_stripe::{self, Repaired};
 use crate::telemetry::{Timed, Work};
 
 /// Returns whether an owner is dead: its session slot was taken again since, or is free now. For
@@ -71,12 +71,12 @@ pub(crate) fn repaired<'a>(
 /// Repairs what the dead owner of a stripe left half done in its blocks. The caller has the stripe.
 ///
 /// # Errors
-/// As [`repair::stripe`], and those of mapping the log.
+/// As [`repair_stripe::stripe`], and those of mapping the log.
 fn repair(shared: &Shared, index: usize) -> Result<Repaired> {
     let header = shared.header();
     loop {
         let newest = header.snapshot().read();
-        let from = repair::from(&shared.image, index, newest);
+        let from = repair_stripe::from(&shared.image, index, newest);
         let end = header.allocated().read();
         let segments = from.map_or(Ok(Vec::new()), |from| shared.map_log(from, end));
         match segments {
@@ -85,7 +85,7 @@ fn repair(shared: &Shared, index: usize) -> Result<Repaired> {
             Err(error) if error.is_not_found() && header.snapshot().read() > newest => {}
             segments => {
                 let kind = shared.kind();
-                return repair::stripe(&shared.image, kind, index, &segments?, from);
+                return repair_stripe::stripe(&shared.image, kind, index, &segments?, from);
             }
         }
     }

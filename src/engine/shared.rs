@@ -11,7 +11,7 @@ use crate::engine::poisoned::Refusal;
 use crate::error::{Error, Result};
 use crate::image::{Bank, Control, Image};
 use crate::locks::handle_stripes::Stripes;
-use crate::locks::lock_file::Sessions;
+use crate::locks::session_slots::Sessions;
 use crate::locks::stripe_lock::Owner;
 use crate::media::{Access, Media};
 use crate::meta::Meta;

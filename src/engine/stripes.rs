@@ -7,7 +7,7 @@
 use crate::engine::dead_owners;
 use crate::engine::shared::{Local, Shared};
 use crate::engine::time::filter_time::Time;
-use crate::engine::write::outcome::Waits;
+use crate::engine::write::request::Waits;
 use crate::error::{Error, Result};
 use crate::locks::handle_stripes::StripeGuard;
 use crate::locks::holder_names::locked;

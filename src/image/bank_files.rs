@@ -3,7 +3,7 @@
 
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
-use crate::image::control::Control;
+use crate::image::live_file::Control;
 use crate::image::named_banks::NamedBanks;
 use crate::media::{Access, BankPlace, BankStore, HandedOut, Media};
 use crate::primitives::Mutex;

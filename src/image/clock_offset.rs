@@ -5,8 +5,8 @@
 
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
-use crate::image::control::{CLOCK_OFFSET, Control};
 use crate::image::identity::none_if_unfit;
+use crate::image::live_file::{CLOCK_OFFSET, Control};
 use crate::image::previous_image;
 use crate::media::{Access, Media};
 use ebbtide_core::block::{load, store};

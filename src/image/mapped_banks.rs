@@ -1,7 +1,7 @@
 //! The banks that a process has mapped.
 
 use crate::image::bank::BankSet;
-use crate::image::control::Control;
+use crate::image::live_file::Control;
 use ebbtide_core::kind::BankEntry;
 use std::ops::Deref;
 use std::sync::Arc;

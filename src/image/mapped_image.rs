@@ -3,8 +3,8 @@
 use crate::error::Result;
 use crate::image::bank::{Bank, BankForm, BankSet};
 use crate::image::bank_files::{BankFiles, most_bytes};
-use crate::image::control::Control;
 use crate::image::identity::Identity;
+use crate::image::live_file::Control;
 use crate::image::mapped_banks::{Banks, FixedBanks};
 use crate::image::rare_space;
 use crate::media::{Access, Media};

@@ -1,6 +1,6 @@
 //! The shared-memory image: the mapped working memory of a filter.
 //!
-//! `control` is the file `live` (control words, sessions, stripe table, state block), `identity`
+//! `live_file` is the file `live` (control words, sessions, stripe table, state block), `identity`
 //! its header and layout, `previous_image` what an earlier handle left, `unmapped_sessions` what
 //! its table of sessions says to those who do not map it, `rare_space` the space of what few
 //! filters use, `words` its control words with their orderings, `block_header` the header of a
@@ -24,9 +24,9 @@ pub mod block_growth;
 mod block_header;
 pub mod claims;
 pub mod clock_offset;
-pub mod control;
 pub mod counters;
 pub mod identity;
+pub mod live_file;
 pub mod mapped_banks;
 pub mod mapped_image;
 pub mod named_banks;
@@ -41,6 +41,6 @@ pub mod words;
 pub mod write_back_check;
 
 pub use bank::{Bank, BankForm, BankSet};
-pub use control::Control;
+pub use live_file::Control;
 pub use mapped_image::Image;
 pub use stripe_table::Stripe;

@@ -4,8 +4,8 @@
 use crate::error::{Error, Result};
 use crate::format::header::HEADER_BYTES;
 use crate::format::names::{FileName, TIMELINE_MAX};
-use crate::image::control::{Control, boot_id};
 use crate::image::identity::{Identity, none_if_unfit};
+use crate::image::live_file::{Control, boot_id};
 use crate::media::{Access, Media};
 
 /// Opens the previous image, to learn how far the log reaches. Returns `None` unless the image

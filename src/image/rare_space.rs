@@ -3,7 +3,7 @@
 
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
-use crate::image::control::Control;
+use crate::image::live_file::Control;
 use crate::media::{Access, Media, MediaFile};
 use std::io::ErrorKind;
 

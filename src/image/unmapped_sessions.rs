@@ -2,9 +2,9 @@
 
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
-use crate::image::control::{Control, STATUS};
 use crate::image::identity::none_if_unfit;
 use crate::image::identity::{SLOTS, SLOTS_WORDS};
+use crate::image::live_file::{Control, STATUS};
 use crate::image::words::Status;
 use crate::media::{Access, Media};
 use crate::primitives::AtomicU64;

@@ -3,7 +3,7 @@
 //! This file chooses the memory orderings of its words, each with its reason and its partner. Those
 //! of lock words and single-flight gates are chosen in `locks/`, of the log's tail and slots in
 //! `wal/slot.rs`, of watermarks (durable end, allocated end, newest snapshot) in
-//! `primitives/watermark.rs`, of words that never change in `control.rs`, and of tables of the
+//! `primitives/watermark.rs`, of words that never change in `live_file.rs`, and of tables of the
 //! image in the file of each. `docs/protocols/` describes them.
 
 use crate::primitives::{AtomicU64, Ordering, fence};
@@ -316,7 +316,7 @@ impl Incarnation<'_> {
 
 /// A time base: a time of the filter (0: none yet) and the clock's reading at that time. Relaxed:
 /// only the first word changes, and each of its values fits the second word.
-/// `engine/time/clock_to_time.rs` describes its use.
+/// `engine/time/time_over_reboots.rs` describes its use.
 #[derive(Debug, Clone, Copy)]
 pub struct TimeWords<'a>(&'a [AtomicU64; 2]);
 

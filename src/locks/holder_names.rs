@@ -5,7 +5,7 @@
 
 use crate::error::Error;
 use crate::format::names::FileName;
-use crate::locks::lock_file::{self, OPENING_BYTE};
+use crate::locks::session_slots::{self, OPENING_BYTE};
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -58,7 +58,7 @@ pub fn locked(dir: &Path) -> Error {
     let is_opening = |holder: &&Holder| holder.bytes.contains(&OPENING_BYTE);
     let mut named: Vec<&Holder> = found.iter().filter(is_opening).collect();
     if named.is_empty() {
-        let has_slot = |&byte: &u64| lock_file::slot_of_byte(byte).is_some();
+        let has_slot = |&byte: &u64| session_slots::slot_of_byte(byte).is_some();
         named = found.iter().filter(|holder| holder.bytes.iter().any(has_slot)).collect();
     }
     let names: Vec<String> = named.into_iter().map(Holder::describe).collect();
@@ -109,7 +109,7 @@ fn is_stopped(home: &Path) -> bool {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::locks::lock_file::Sessions;
+    use crate::locks::session_slots::Sessions;
     use crate::media::{Access, Disk};
 
     #[test]

@@ -6,7 +6,7 @@
 
 use crate::error::Result;
 use crate::image::unmapped_sessions::Handles;
-use crate::locks::lock_file::Sessions;
+use crate::locks::session_slots::Sessions;
 use crate::media::Media;
 
 /// Returns whether any other handle uses the image of the filter. Exact for the holder of the

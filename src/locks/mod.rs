@@ -1,6 +1,6 @@
 //! Which handles on a filter are alive, and which locks they hold.
 //!
-//! A session slot is the proof that a handle lives ([`lock_file`]; [`holder_names`] names its
+//! A session slot is the proof that a handle lives ([`session_slots`]; [`holder_names`] names its
 //! process, [`image_in_use`] tells whether any handle uses an image). A stripe's lock contains the
 //! owner's slot ([`stripe_lock`]); [`handle_stripes`] are the locks of a handle with what it keeps
 //! for each stripe, and [`yielding`] lets others have a stripe between the operations of a busy
@@ -12,7 +12,7 @@ pub mod futex;
 pub mod handle_stripes;
 pub mod holder_names;
 pub mod image_in_use;
-pub mod lock_file;
+pub mod session_slots;
 pub mod single_flight;
 pub mod stripe_lock;
 pub mod yielding;

@@ -25,7 +25,7 @@ use self::byte_locks::DiskLocks;
 use self::directory::Directory;
 use self::mapping::DiskMapping;
 use self::space::{PIECE, allocate, is_beyond_space, page_bytes, write_zeros};
-use crate::media::{Access, BootIdSource, ByteLocks, Mapping, Media, MediaFile, boot};
+use crate::media::{Access, BootIdSource, ByteLocks, Mapping, Media, MediaFile, boot_id};
 use crate::media::{BankStore, Holder, ImagePlace, UnnamedId};
 use crate::platform::system;
 use crate::primitives::AtomicU64;
@@ -213,11 +213,11 @@ impl Media for Disk {
     }
 
     fn boot_id(&self) -> io::Result<u128> {
-        boot::id()
+        boot_id::id()
     }
 
     fn boot_id_source(&self) -> BootIdSource {
-        boot::source()
+        boot_id::source()
     }
 }
 

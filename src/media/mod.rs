@@ -8,24 +8,24 @@
 //! write it.
 
 // Loom's AtomicU64 is not a word of eight bytes, so mapped memory cannot be viewed as such words.
-mod available;
+mod available_memory;
 #[cfg(not(loom))]
-mod boot;
+mod boot_id;
+mod directory_in_memory;
 #[cfg(not(loom))]
 mod disk;
 #[cfg(all(test, not(loom)))]
 #[path = "../../testkit/src/failing.rs"]
 pub(crate) mod failing;
 mod mapped;
-mod memory;
 mod places;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+pub use directory_in_memory::Memory;
 #[cfg(not(loom))]
 pub use disk::Disk;
 pub(crate) use mapped::{Mapped, MappedHead};
-pub use memory::Memory;
 #[cfg(not(loom))]
 pub(crate) use places::BESIDE_LOG_MOST;
 pub use places::{BankPlace, Holder, ImagePlace, UnnamedId};

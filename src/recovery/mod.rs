@@ -9,12 +9,12 @@
 //!   processors.
 //! - `known_extent` is what the image says of the log, `batches` decides which batches are
 //!   complete, `bare_events` which events of older formats have happened.
-//! - `repair` completes one stripe of a shared image whose owner died.
+//! - `repair_stripe` completes one stripe of a shared image whose owner died.
 //! - `removal` removes files so that they cannot reappear, `free_log` frees the space of log that
 //!   no timeline needs, `snapshot_on_full_disk` makes room where no image fits.
 //!
-//! Only `make_durable`, `free_log`, `snapshot_on_full_disk`, `removal` and `repair` change files
-//! that hold state; `rebuild` makes the new image.
+//! Only `make_durable`, `free_log`, `snapshot_on_full_disk`, `removal` and `repair_stripe` change
+//! files that hold state; `rebuild` makes the new image.
 
 pub mod bare_events;
 pub mod base;
@@ -27,7 +27,7 @@ pub mod make_durable;
 mod parallel;
 pub mod rebuild;
 pub mod removal;
-pub mod repair;
+pub mod repair_stripe;
 pub mod replay;
 pub mod snapshot_on_full_disk;
 

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::image::Image;
-use crate::image::control::boot_id;
+use crate::image::live_file::boot_id;
 use crate::image::previous_image;
 use crate::media::{Access, Media};
 use crate::meta::Meta;

@@ -466,8 +466,8 @@ fn handles_keep_working_when_the_head_of_the_live_image_is_damaged() {
 
 #[test]
 fn a_handle_whose_image_was_retired_gets_an_error() {
-    /// From `src/image/control.rs`: the offset of the status, and the value that marks an image as
-    /// replaced.
+    /// From `src/image/live_file.rs`: the offset of the status, and the value that marks an image
+    /// as replaced.
     const STATUS: u64 = 25 * 8;
     const RETIRED: u64 = 2;
     let (_home, dir) = home();

@@ -35,7 +35,7 @@ impl Settings {
             seed: SEED,
             only: None,
             workloads: 1,
-            every: 100,
+            every: 10_000_u64.div_ceil(effort()),
             kinds: 1,
             // Which ones depends on the seed.
             calls: 200_u64.div_ceil(effort()),

@@ -9,7 +9,7 @@ pub const UNSAFE_FILES: &[&str] = &[
     "media/disk/byte_locks.rs",
     "media/disk/mapping.rs",
     "media/mapped.rs",
-    "media/memory.rs",
+    "media/directory_in_memory.rs",
     "media/mod.rs",
     "locks/handle_stripes.rs",
     "platform/system/linux.rs",

@@ -53,7 +53,7 @@ fn build_module(target: &Path) -> Result<PathBuf, String> {
 fn output(command: &mut Command) -> Result<String, String> {
     // Most of a build is the same as the one before.
     command.env("CARGO_INCREMENTAL", "1");
-    command.env_remove("CARGO_ENCODED_RUSTFLAGS");
+    command.env_remove("CARGO_ENCODED_RUSTFLAGS").env_remove("RUSTFLAGS");
     let output = command.output().map_err(|error| format!("cargo: {error}"))?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into_owned());
@@ -68,9 +68,11 @@ fn build_in(target: &Path, configuration: Option<&str>, tests: &[Test]) -> Resul
     let mut command = Command::new(env!("CARGO"));
     command.args(["test", "--no-run", "--message-format", "json", "--workspace"]);
     command.current_dir(&sources).arg("--target-dir").arg(target);
-    if let Some(name) = configuration {
-        command.env("RUSTC_WORKSPACE_WRAPPER", sources.join("tests/cfg").join(name));
-    }
+    const WRAPPER: &str = "RUSTC_WORKSPACE_WRAPPER";
+    match configuration {
+        Some(name) => command.env(WRAPPER, sources.join("tests/cfg").join(name)),
+        None => command.env_remove(WRAPPER),
+    };
     // Of both libraries at once, and cargo takes it only once.
     if tests.iter().any(|test| matches!(test, Test::Core | Test::Lib)) {
         command.arg("--lib");
@@ -80,7 +82,7 @@ fn build_in(target: &Path, configuration: Option<&str>, tests: &[Test]) -> Resul
             Test::Core | Test::Lib | Test::Module => &mut command,
             Test::Of(name) => command.args(["--test", name]),
             Test::World => command.args(["--test", "world"]),
-            Test::Loom => command.args(["--test", "loom"]),
+            Test::Loom => command.args(["--release", "--test", "loom"]),
         };
     }
     let messages = output(&mut command)?;

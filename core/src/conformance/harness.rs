@@ -90,8 +90,8 @@ impl Harness {
         self.write(&request, time).1.map_or(Decision::TooLate, |step| Decision::Insert { step })
     }
 
-    /// Performs a write; some operations are interrupted just before their end, undone, and applied
-    /// again. Returns the answer and the step, if there is a record.
+    /// Performs a write; some operations are interrupted, undone as far as the kind asks for it,
+    /// and applied again. Returns the answer and the step, if there is a record.
     fn write(&mut self, request: &Request, time: Micros) -> (Checked, Option<u64>) {
         let (time, asks) = (OperationTime { time, stream: true }, self.asks());
         let undo = Undo::new(&self.undo);
@@ -415,7 +415,7 @@ fn apply(
     let apply = |blocks: &Blocks<'_>| change(kind, state, blocks, operation, asks);
     let is_one_of = |many: u64| mix(operation.hash ^ asks.inserts).is_multiple_of(many);
     if kind.undo_room() == UndoRoom::None {
-        // Rarely: all of the blocks are copied, not of one only.
+        // Rarely, because all blocks of the key are copied, not one.
         let before = is_one_of(200).then(|| all_values(blocks));
         apply(blocks);
         if let Some(before) = before {
@@ -451,7 +451,8 @@ fn apply(
 }
 
 /// Takes the blocks back to what a death in the middle may have left, where nothing is undone: some
-/// cells as they are now, the others and the kind's own words as before.
+/// cells as they are now, the others and the kind's own words as before. (That own words are stored
+/// after the cells is not checked.)
 fn leave_a_part(blocks: &Blocks<'_>, before: &[Vec<u64>], seed: u64) {
     for ((_, block), before) in blocks.iter().zip(before) {
         let own = block.own.len();

@@ -25,11 +25,11 @@
 
 mod answer;
 mod capabilities;
-pub mod cardinality;
 pub mod copy;
 pub mod decide;
 mod describe;
-pub mod distinct;
+pub mod distinct_in_block;
+pub mod distinct_query;
 pub mod events_first;
 mod generation_fill;
 mod generations;
@@ -48,8 +48,8 @@ pub use answer::{Age, Cardinality, Estimate, Within};
 pub use capabilities::{
     Events, Growth, Inference, KeyAges, KeyCounts, KeyWeights, Removal, WholeCounts,
 };
-pub use cardinality::{ComparedBanks, DistinctKeys};
 pub use describe::{Describe, KindMetric, PlannedPart, TOO_FULL};
+pub use distinct_in_block::{ComparedBanks, DistinctKeys};
 pub use generation_fill::GenerationFill;
 pub use generations::CountedGenerations;
 pub use operation::{Change, Decision, MOST_COUNT, MOST_WEIGHT, Moment, Operation, Query, Totals};

@@ -9,8 +9,8 @@
 //!
 //! `docs/kinds.md` has a table of what each answers. `spec` has their types as users describe them.
 //! What several of them use: `slice_columns` are slices of generations, `run_evidence` what a key's
-//! bits say about its age, `by_fill` estimates distinct keys, `memory_limit` limits the memory of a
-//! window, `altered_parameters` says which parameters an alteration keeps.
+//! bits say about its age, `distinct_by_fill` estimates distinct keys, `memory_limit` limits the
+//! memory of a window, `altered_parameters` says which parameters an alteration keeps.
 //!
 //! A new kind is a folder here, with a line for its module and one in [`REGISTRY`].
 
@@ -20,10 +20,10 @@ mod ages_tests;
 pub mod altered_parameters;
 pub mod bloom;
 pub mod buffering;
-mod by_fill;
 pub mod counting;
 pub mod decaying;
 pub mod decaying_optimized;
+mod distinct_by_fill;
 #[cfg(test)]
 mod distinct_tests;
 pub mod dynamic_count;

@@ -7,10 +7,10 @@
 //! hashes nothing for it. A machine saves and restores itself bit by bit, in pieces of 1 MiB. State
 //! is a pure function of the identity and the records in the order of their LSNs.
 
-mod cardinality;
 mod chunks;
 mod claims;
 mod content;
+mod distinct;
 mod ledger;
 mod options;
 mod parts;

@@ -390,7 +390,8 @@ proptest! {
 
     #[test]
     fn words_of_any_content_with_right_checksums_make_no_panic(
-        number in 0..REGISTRY.len(), changes in prop::collection::vec((any::<u64>(), any::<u64>()), 1..6),
+        number in 0..REGISTRY.len(),
+        changes in prop::collection::vec((any::<u64>(), any::<u64>()), 1..6),
     ) {
         let name = REGISTRY[number].name;
         let mut saved = machine(name);

@@ -1,6 +1,6 @@
 //! Giving a filter other parameters, while it is in use.
 
-pub mod plan;
+pub mod planned_alteration;
 pub(crate) mod refill;
 
 use crate::api::alter::refill::{Refill, time_at_start};

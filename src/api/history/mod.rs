@@ -9,7 +9,7 @@
 pub(crate) mod operations;
 pub(crate) mod read_log;
 
-pub use crate::api::alter::plan::{AlterationPlan, plan};
+pub use crate::api::alter::planned_alteration::{AlterationPlan, plan};
 pub use crate::api::alter::{Altered, Unlogged};
 #[doc(hidden)]
 pub use crate::api::remake::check_new;

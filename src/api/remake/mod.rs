@@ -16,7 +16,7 @@ use crate::clock::{ManualClock, Timestamp};
 use crate::engine::lifecycle::open;
 use crate::engine::time::filter_time::Stamp;
 use crate::engine::write::clear::clear;
-use crate::engine::write::outcome::{Precondition, Request, Waits};
+use crate::engine::write::request::{Precondition, Request, Waits};
 use crate::engine::write::single::write_recorded;
 use crate::error::{Error, Result};
 use crate::image::clock_offset;

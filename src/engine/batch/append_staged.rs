@@ -7,7 +7,7 @@ use crate::engine::log::append::Appended;
 use crate::engine::shared::Local;
 use crate::engine::stripes::Wait;
 use crate::engine::time::filter_time::Stamp;
-use crate::engine::write::outcome::Waits;
+use crate::engine::write::request::Waits;
 use crate::engine::write::writer::{Tried, Writer};
 use crate::error::Result;
 use crate::image::{BankSet, apply_record};

@@ -9,7 +9,7 @@
 use crate::engine::batch::overlay::BlockAccess;
 use crate::engine::batch::staging::{BatchOperation, EventHandling, Host, Staging, Unstaged};
 use crate::engine::time::filter_time::Stamp;
-use crate::engine::write::outcome::{Checked, Precondition, Since, Waits};
+use crate::engine::write::request::{Checked, Precondition, Since, Waits};
 use crate::engine::write::writer::Writer;
 use crate::error::Result;
 use ebbtide_core::kind::events_first::Performed;

@@ -8,7 +8,7 @@ use crate::engine::batch::staging::{BatchOperation, EventHandling, Host, Staging
 use crate::engine::shared::Local;
 use crate::engine::stripes::Wait;
 use crate::engine::time::lease_time::ClaimedKey;
-use crate::engine::write::outcome::{Checked, Precondition, Since, Waits};
+use crate::engine::write::request::{Checked, Precondition, Since, Waits};
 use crate::engine::write::writer::{Tried, Writer};
 use crate::error::{Error, Result};
 use crate::image::positions::MOST_SOURCES;

@@ -8,7 +8,7 @@
 //! Invariant: a copy shows all changes of its block.
 
 use crate::engine::read::query::Queries;
-use crate::engine::write::outcome::Waits;
+use crate::engine::write::request::Waits;
 use crate::error::Result;
 use crate::image::BankSet;
 use crate::primitives::AtomicU64;

@@ -13,7 +13,7 @@
 use crate::engine::batch::overlay::{BlockAccess, Overlay, Shown};
 use crate::engine::time::clock_copy::{ClockCopy, When};
 use crate::engine::time::filter_time::Stamp;
-use crate::engine::write::outcome::pass_count;
+use crate::engine::write::request::pass_count;
 use crate::engine::write::writer::Writer;
 use crate::error::{Error, Result};
 use crate::image::BankSet;

@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::locks::handle_stripes::StripeGuard;
 use crate::locks::holder_names::locked;
-use crate::locks::lock_file::Sessions;
+use crate::locks::session_slots::Sessions;
 use crate::media::{Access, Media};
 use crate::meta::Meta;
 use crate::options::{Keep, Options};

@@ -171,10 +171,10 @@ mod tests {
     use super::*;
     use crate::engine::lifecycle::alter::Alteration;
     use crate::engine::stripes::Wait;
-    use crate::engine::write::outcome::Waits;
+    use crate::engine::write::request::Waits;
     use crate::error::Error;
     use crate::history::Unlogged;
-    use crate::locks::lock_file::Sessions;
+    use crate::locks::session_slots::Sessions;
     use crate::locks::stripe_lock::{Acquired, Owner, WAITERS};
     use crate::media::{Access, Memory};
     use crate::{Bloom, Durability, Filter, Options};

@@ -5,7 +5,7 @@
 use crate::archive::log_before_alteration;
 use crate::engine::temporary_files::{LEFTOVER_TEMPORARY, put_former_away};
 use crate::error::{Error, Result};
-use crate::locks::lock_file::Sessions;
+use crate::locks::session_slots::Sessions;
 use crate::media::Media;
 use crate::meta::Meta;
 use crate::recovery::{

@@ -17,8 +17,8 @@ use crate::engine::temporary_files::{
     LEFTOVER_TEMPORARY, SLOT_TEMPORARIES, clear, put_former_away, remove_temporaries,
     remove_temporaries_of, write_file,
 };
-use crate::engine::time::clock_to_time::{TimeBase, continue_time};
 use crate::engine::time::lease_time::LeaseBase;
+use crate::engine::time::time_over_reboots::{TimeBase, continue_time};
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::image::previous_image;
@@ -26,7 +26,7 @@ use crate::image::rare_space;
 use crate::image::{Bank, BankForm, Control, Image};
 use crate::locks::holder_names::locked;
 use crate::locks::image_in_use::is_in_use;
-use crate::locks::lock_file::{SLOTS, Sessions};
+use crate::locks::session_slots::{SLOTS, Sessions};
 use crate::locks::stripe_lock::{self, Owner};
 use crate::media::{Access, Media};
 use crate::meta::Meta;

@@ -8,13 +8,13 @@
 
 use crate::engine::shared::Shared;
 use crate::engine::time::filter_time::{Stamp, Time};
-use crate::engine::write::outcome::Given;
+use crate::engine::write::request::Given;
 use crate::error::Result;
 use crate::image::BankSet;
 use crate::image::seqlock;
 use crate::primitives::spin_hint;
 use ebbtide_core::kind::copy::BlockCopy;
-use ebbtide_core::kind::distinct::CardinalityQuery;
+use ebbtide_core::kind::distinct_query::CardinalityQuery;
 use ebbtide_core::kind::{Cardinality, Moment, State};
 
 /// How often counting begins anew if the state has changed meanwhile.

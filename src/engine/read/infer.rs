@@ -1,7 +1,7 @@
 //! Posterior queries, by the same protocol as other queries (`query`).
 
 use crate::engine::read::query::Queries;
-use crate::engine::write::outcome::Given;
+use crate::engine::write::request::Given;
 use crate::error::Result;
 use ebbtide_core::inference::{AgePosterior, Form, Prior};
 use ebbtide_core::kind::posterior::PosteriorQuery;

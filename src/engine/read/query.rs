@@ -4,14 +4,14 @@ use crate::engine::read::distinct;
 use crate::engine::shared::Shared;
 use crate::engine::stripes::{StripeLocks, Wait};
 use crate::engine::time::filter_time::Time;
-use crate::engine::write::outcome::{Given, Waits};
+use crate::engine::write::request::{Given, Waits};
 use crate::error::Result;
 use crate::image::BankSet;
 use crate::image::mapped_banks::Banks;
 use crate::image::state_block::StateBlock;
 use crate::primitives::{Instant, spin_hint};
 use ebbtide_core::block::Blocks;
-use ebbtide_core::kind::distinct::CardinalityQuery;
+use ebbtide_core::kind::distinct_query::CardinalityQuery;
 use ebbtide_core::kind::{
     Age, Cardinality, Estimate, KeyAges, Kind, Moment, Query, State, Totals, Within,
 };

@@ -20,7 +20,7 @@ use crate::wal::segment::SegmentFile;
 use ebbtide_core::digest::{StateDigest, Sums};
 use ebbtide_core::hash::KeyHash;
 use ebbtide_core::kind::copy::BlockCopy;
-use ebbtide_core::kind::distinct::CardinalityQuery;
+use ebbtide_core::kind::distinct_query::CardinalityQuery;
 use ebbtide_core::kind::sample::sampled;
 use ebbtide_core::kind::{Cardinality, Moment, Parameters, Sample};
 use std::fmt;

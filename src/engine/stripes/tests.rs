@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::image::apply_record;
-use crate::locks::lock_file::Sessions;
+use crate::locks::session_slots::Sessions;
 use crate::media::failing::Failing;
 use crate::media::{Access, Media, Memory};
 use crate::wal::{Op, Record};

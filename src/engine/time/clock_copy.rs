@@ -1,6 +1,6 @@
 //! A private copy of the filter's clock, for operations that are decided before they are written.
 
-use crate::engine::time::clock_to_time::{is_behind, raised_to, time_by};
+use crate::engine::time::time_over_reboots::{is_behind, raised_to, time_by};
 use ebbtide_core::kind::Micros;
 use ebbtide_core::time::{LATEST, OperationTime as Stamp};
 

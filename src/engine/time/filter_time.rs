@@ -1,12 +1,12 @@
 //! The filter's time, as a handle reads and advances it.
 //!
 //! Records carry time into the state, and the filter's latest time never decreases. Between records
-//! the [time base](crate::engine::time::clock_to_time) converts readings of the clock into it.
+//! the [time base](crate::engine::time::time_over_reboots) converts readings of the clock into it.
 
 use crate::clock::Clock;
 use crate::engine::shared::Shared;
 use crate::engine::time::clock_copy::{ClockCopy, When};
-use crate::engine::time::clock_to_time::{TimeBase, is_behind, latest_of, time_now};
+use crate::engine::time::time_over_reboots::{TimeBase, is_behind, latest_of, time_now};
 use crate::error::Result;
 use crate::image::{Control, clock_offset};
 use ebbtide_core::kind::{Micros, Moment, Totals};

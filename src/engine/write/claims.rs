@@ -15,7 +15,7 @@ use crate::engine::time::clock_copy::When;
 use crate::engine::time::filter_time::Stamp;
 use crate::engine::time::lease_time::ClaimedKey;
 use crate::engine::write::decide_and_apply::{self, Attempt, basis};
-use crate::engine::write::outcome::{Checked, Precondition, Request, Waits};
+use crate::engine::write::request::{Checked, Precondition, Request, Waits};
 use crate::engine::write::stripe_0_records;
 use crate::engine::write::writer::{Tried, Writer};
 use crate::error::{Error, Result};

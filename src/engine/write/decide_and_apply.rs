@@ -7,7 +7,7 @@
 use crate::engine::log::append::Lack;
 use crate::engine::shared::Local;
 use crate::engine::time::filter_time::Stamp;
-use crate::engine::write::outcome::{Checked, Request, WriteOutcome, pass_count};
+use crate::engine::write::request::{Checked, Request, WriteOutcome, pass_count};
 use crate::engine::write::writer::{Tried, Writer};
 use crate::error::Result;
 use crate::image::mapped_banks::Banks;

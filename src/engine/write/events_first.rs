@@ -10,7 +10,7 @@ use crate::engine::log::append::Appended;
 use crate::engine::shared::Local;
 use crate::engine::time::filter_time::Stamp;
 use crate::engine::write::decide_and_apply::{Attempt, Basis, apply, basis, is_outdated, leave};
-use crate::engine::write::outcome::{Request, WriteOutcome, pass_count};
+use crate::engine::write::request::{Request, WriteOutcome, pass_count};
 use crate::engine::write::writer::Writer;
 use crate::error::Result;
 use crate::image::state_block::NextState;

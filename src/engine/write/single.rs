@@ -17,7 +17,7 @@ use crate::engine::write::decide_and_apply::{
     Attempt, Basis, apply, basis, decide, is_outdated, leave,
 };
 use crate::engine::write::events_first;
-use crate::engine::write::outcome::{Checked, Request, WriteOutcome};
+use crate::engine::write::request::{Checked, Request, WriteOutcome};
 use crate::engine::write::writer::{Tried, Writer};
 use crate::error::Result;
 use crate::locks::handle_stripes::StripeGuard;

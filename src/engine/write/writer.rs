@@ -10,7 +10,7 @@ use crate::engine::stripes::StripeLocks;
 use crate::engine::time::filter_time::Time;
 use crate::engine::time::lease_time::Leases;
 use crate::engine::write::full_disk_while_writing::make_space;
-use crate::engine::write::outcome::Waits;
+use crate::engine::write::request::Waits;
 use crate::error::Result;
 use ebbtide_core::block::prefetch_write;
 use std::sync::Arc;

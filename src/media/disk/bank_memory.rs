@@ -24,7 +24,7 @@ use crate::media::disk::directory::{Directory, above_standard_streams};
 use crate::media::disk::mapping::DiskMapping;
 use crate::media::disk::space::{self, allocate, page_bytes};
 
-use crate::media::{Access, Mapping, MediaFile, available};
+use crate::media::{Access, Mapping, MediaFile, available_memory};
 use crate::media::{
     BESIDE_LOG_MOST, BankPlace, BankStore, HandedOut, Holder, ImagePlace, Unnamed, UnnamedId,
 };
@@ -283,7 +283,7 @@ impl UnnamedFile {
         if self.place == BankPlace::DiskDirectory {
             return Ok(());
         }
-        available::check(bytes, REMEDY)
+        available_memory::check(bytes, REMEDY)
     }
 
     /// Makes the part of a new bank.

@@ -146,7 +146,7 @@ const HEAVIER: u64 = 1000;
 const WINDOW: u64 = 500_000;
 
 impl Scene {
-    /// Returns whether its path has more than a hundred thousand instructions, each of which is
+    /// Returns whether its path has about a hundred thousand instructions or more, each of which is
     /// stepped through once before the first kill.
     pub fn is_long(&self) -> bool {
         use Operation::{Batch, Checkpoint, Clear, Close, Open};

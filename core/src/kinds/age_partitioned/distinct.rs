@@ -3,7 +3,7 @@
 
 use super::AgePartitioned;
 use crate::block::Block;
-use crate::kind::cardinality::{Counted, SubWindow};
+use crate::kind::distinct_in_block::{Counted, SubWindow};
 use crate::kind::{CountedGenerations, DistinctKeys, Moment, State};
 
 impl DistinctKeys for AgePartitioned {

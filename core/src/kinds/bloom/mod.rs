@@ -26,7 +26,7 @@ use crate::kind::{
     Describe, DistinctKeys, Inference, Kind, Moment, Operation, Parameters, Query, Sample,
     SingleBlock, State,
 };
-use crate::kinds::by_fill::ByFill;
+use crate::kinds::distinct_by_fill::ByFill;
 use std::sync::{Arc, OnceLock};
 
 /// The kind's name.

@@ -6,7 +6,7 @@
 use super::buffers::{self, BOTH, cleared_for};
 use super::{Buffering, Scheme};
 use crate::block::Block;
-use crate::kind::cardinality::{Counted, SubWindow};
+use crate::kind::distinct_in_block::{Counted, SubWindow};
 use crate::kind::{CountedGenerations, DistinctKeys, Moment, State};
 
 impl DistinctKeys for Buffering {

@@ -23,7 +23,7 @@ mod tests;
 pub use theory::overflow;
 
 use super::bloom::{Plan, fpr, fpr_of_fill};
-use super::by_fill::ByFill;
+use super::distinct_by_fill::ByFill;
 use crate::block::packed::{Packed, words_for};
 use crate::block::{Block, Layout};
 use crate::error::Result;

@@ -355,7 +355,7 @@ fn a_full_count_of_a_ring_is_at_least_while_it_is_in_the_window() {
 
 #[test]
 fn wide_counters_keep_the_wanted_rate_in_the_default_layout() {
-    let probes = scaled(200_000);
+    let probes = scaled(200_000).max(100_000);
     let of = |capacity: u64, epochs: u64, fpr: f64| {
         let parameters = ring(ring::SLIDING_WINDOW, epochs).with("capacity", capacity);
         let kind = made(&parameters.with("fpr", fpr));
@@ -379,7 +379,8 @@ fn wide_counters_keep_the_wanted_rate_in_the_default_layout() {
             harness.insert(hash_of(key), TODAY);
         });
         let measured = harness.measured_fpr(probes);
-        // 200 false positives: six standard deviations are below 43 %, and few keys vary as well.
+        // 100 false positives or more: six standard deviations are below 60 %, and few keys vary as
+        // well.
         let tolerance = 8.0 * (0.001 / probes as f64).sqrt();
         assert!((measured - planned).abs() < tolerance, "{measured}, planned {planned}");
     }

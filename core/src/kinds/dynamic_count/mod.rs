@@ -27,7 +27,7 @@ pub use theory::{fixed_bits, largest_of_poisson, level, threshold};
 pub use vectors::Vectors;
 
 use super::bloom::{Plan, fpr, fpr_of_fill};
-use super::by_fill::ByFill;
+use super::distinct_by_fill::ByFill;
 use crate::block::{Block, Geometry, Layout};
 use crate::error::{Error, Result};
 use crate::hash::Positions;

@@ -22,7 +22,7 @@ use super::table::Table;
 use super::timed::Timed;
 use super::word::Word;
 use crate::block::Block;
-use crate::kind::cardinality::{Counted, SubWindow};
+use crate::kind::distinct_in_block::{Counted, SubWindow};
 use crate::kind::{ComparedBanks, CountedGenerations, DistinctKeys, Moment, State};
 
 /// By how much, as a multiple of the share of closed buckets, a pair of open buckets has fewer keys

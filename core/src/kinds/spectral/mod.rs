@@ -36,7 +36,7 @@ pub use policy::Policy;
 pub use theory::{mean_bits, overestimate, single_minimum};
 
 use super::bloom::{Plan, fpr, fpr_of_fill};
-use super::by_fill::ByFill;
+use super::distinct_by_fill::ByFill;
 use crate::block::{Block, Geometry, Layout};
 use crate::error::Result;
 use crate::kind::{

@@ -9,7 +9,7 @@
 use super::TimeLimited;
 use super::generations::last_generation;
 use crate::block::Block;
-use crate::kind::cardinality::{Counted, SubWindow};
+use crate::kind::distinct_in_block::{Counted, SubWindow};
 use crate::kind::{DistinctKeys, Moment, State};
 
 impl DistinctKeys for TimeLimited {

@@ -4,7 +4,7 @@
 use super::stamps::in_use;
 use super::{Timing, theory};
 use crate::block::Block;
-use crate::kind::cardinality::{Counted, SubWindow};
+use crate::kind::distinct_in_block::{Counted, SubWindow};
 use crate::kind::{DistinctKeys, Moment, State};
 
 impl DistinctKeys for Timing {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::history::Unlogged;
-use crate::locks::lock_file::Sessions;
+use crate::locks::session_slots::Sessions;
 use crate::media::{Access, Memory};
 use crate::{Bloom, Durability, Filter, Keep, Options};
 

@@ -1,7 +1,7 @@
 //! What a snapshot contains, and when one is written.
 
 use crate::engine::checkpoints::checkpoint::*;
-use crate::locks::lock_file::Sessions;
+use crate::locks::session_slots::Sessions;
 use crate::locks::stripe_lock::{self, Owner};
 use crate::media::{Access, Memory};
 use crate::recovery::Listing;

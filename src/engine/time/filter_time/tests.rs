@@ -3,7 +3,7 @@
 use crate::engine::Engine;
 use crate::engine::lifecycle::{close, open};
 use crate::engine::time::filter_time::*;
-use crate::engine::write::outcome::{Checked, Given, Precondition, Request, Since, Waits};
+use crate::engine::write::request::{Checked, Given, Precondition, Request, Since, Waits};
 use crate::engine::write::single::write;
 use crate::engine::write::stripe_0_records;
 use crate::format::names::FileName;

@@ -2,7 +2,7 @@
 
 use crate::engine::Engine;
 use crate::engine::lifecycle::open;
-use crate::engine::write::outcome::{Given, Precondition, Waits};
+use crate::engine::write::request::{Given, Precondition, Waits};
 use crate::engine::write::single::*;
 use crate::image::apply_record;
 use crate::media::Memory;

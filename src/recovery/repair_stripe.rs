@@ -192,8 +192,8 @@ fn is_of(image: &Image, index: usize, record: &Record) -> bool {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::image::control::Control;
     use crate::image::identity::Identity;
+    use crate::image::live_file::Control;
     use crate::media::{Access, Media, Memory};
     use crate::wal::segment::SegmentHeader;
     use crate::wal::slot;

@@ -2,7 +2,7 @@
 //! cell is in use without a key.
 
 use crate::block::Block;
-use crate::kind::cardinality::{Counted, SubWindow};
+use crate::kind::distinct_in_block::{Counted, SubWindow};
 use crate::kind::{Describe, DistinctKeys, Moment, State};
 
 /// A kind whose [fill](Describe::fill) follows from its keys.

@@ -2,8 +2,8 @@
 
 use crate::format::names::TIMELINE_MAX;
 use crate::image::clock_offset;
-use crate::image::control::*;
 use crate::image::identity::none_if_unfit;
+use crate::image::live_file::*;
 use crate::image::previous_image;
 use crate::image::stripe_table::StripeSums;
 use crate::media::failing::Failing;

@@ -9,8 +9,8 @@
 //! compared with the blocks of coarser ones that have the same part of the hash space. These are
 //! few, whatever the sizes of the banks.
 
-use super::cardinality::{ComparedBanks, Counted, DistinctKeys};
 use super::copy::BlockCopy;
+use super::distinct_in_block::{ComparedBanks, Counted, DistinctKeys};
 use super::{BankEntry, Cardinality, Kind, Moment, State, Within};
 use crate::block::{Block, Layout};
 use crate::error::{Error, Result};

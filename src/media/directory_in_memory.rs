@@ -4,7 +4,7 @@
 //! a size, so that it can be full. Limitation: a file that grows beyond its spare words gets new
 //! ones, so a *mapped* file may only grow within them; the engine never grows a mapped file.
 
-use crate::media::{Access, ByteLocks, Mapping, Media, MediaFile, available};
+use crate::media::{Access, ByteLocks, Mapping, Media, MediaFile, available_memory};
 use crate::primitives::mutex::Mutex;
 use crate::primitives::{AtomicU64, Ordering};
 use std::collections::{BTreeMap, BTreeSet};
@@ -429,9 +429,10 @@ impl Content {
 fn zeros(words: u64, present: u64) -> io::Result<Words> {
     let bytes = words.saturating_mul(8);
     if bytes >= COMPARED_BYTES {
-        available::check(bytes, REMEDY)?;
+        available_memory::check(bytes, REMEDY)?;
     }
-    let refused = || available::lack(bytes, "the system provides less to this process", REMEDY);
+    let refused =
+        || available_memory::lack(bytes, "the system provides less to this process", REMEDY);
     let count = usize::try_from(words).map_err(|_| refused())?;
     let all = zeroed(count).ok_or_else(refused)?;
     for word in all.iter().take(present.div_ceil(8) as usize).step_by(PAGE_BYTES as usize / 8) {

@@ -4,7 +4,7 @@ use super::Machine;
 use super::parts::Parts;
 use crate::error::Result;
 use crate::kind::copy::BlockCopy;
-use crate::kind::distinct::CardinalityQuery;
+use crate::kind::distinct_query::CardinalityQuery;
 use crate::kind::{Cardinality, Micros, Moment, Within};
 
 impl Machine {

@@ -15,7 +15,7 @@
 //! Each handle opens the file itself, so that two handles of one process are distinguished. The
 //! system reports no conflict of a handle with its own locks, so it is never asked about the
 //! handle's own slot. After a death, `engine::dead_owners` decides that an owner is dead,
-//! `stripe_lock` takes its locks over, and `recovery::repair` completes what it had begun.
+//! `stripe_lock` takes its locks over, and `recovery::repair_stripe` completes what it had begun.
 
 use crate::error::{Error, Result};
 use crate::format::names::FileName;

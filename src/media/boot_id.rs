@@ -1,7 +1,7 @@
 //! The boot id: identifies one boot of the kernel, unless another file is mounted over it.
 //!
 //! `image::previous_image` compares it with that of an earlier image; `recovery::known_extent` says
-//! what that means for the log, and `engine::time::clock_to_time` for the filter's time.
+//! what that means for the log, and `engine::time::time_over_reboots` for the filter's time.
 
 use crate::media::BootIdSource;
 use crate::platform::system;
