@@ -5,8 +5,8 @@
 //! have a filter open. `planned_cost` is for a filter that is not there yet. `backup` copies an
 //! open filter, `second_copies` has those of a backup's files, `restore` makes a filter of a
 //! backup, `restore_at` one that is what a filter was at a moment of its past, `salvage` one of
-//! what `provable_state` finds in damaged files. `parts` takes a filter apart for a copy elsewhere, and
-//! makes one of parts.
+//! what `provable_state` finds in damaged files. `parts` takes a filter apart for a copy elsewhere,
+//! and makes one of parts.
 
 pub mod backup;
 #[cfg(not(loom))]

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 const APART: &[(&str, &str, &[&str])] = &[
     ("Call", "src/api", &["claim", "distinct"]),
     ("Filter", "src/api", &["abilities", "administer", "claim", "distinct", "filter", "paths"]),
-    ("Machine", "core/src/machine", &["cardinality"]),
+    ("Machine", "core/src/machine", &["distinct"]),
     ("Reader", "src/api", &["distinct"]),
     ("Search", "cli/src/commands/exactly_once/find_inputs", &["copies", "search", "unread"]),
 ];

@@ -8,6 +8,7 @@ use ebbtide::media::{Access, Disk, Media, Memory};
 use ebbtide::{
     AgePartitioned, Any, Bloom, Error, Filter, Parameters, TimeLimited, Timestamp, inspect,
 };
+use ebbtide_testkit::environment::effort;
 use ebbtide_testkit::failing::Failing;
 use ebbtide_testkit::mount::{mounted, run, unmount};
 use ebbtide_testkit::space::{digest, options, shared, spec, used};
@@ -365,8 +366,11 @@ fn workload(memory: &Failing<Memory>, spec: &Any) -> (bool, u64, Result<(), Erro
     (created, inserted, outcome)
 }
 
-fn sweep(spec: &Any, kind: ErrorKind) -> u64 {
-    for n in 1.. {
+/// Lets one call fail after the other, from this one on (with less effort one in some). Returns how
+/// many there are.
+fn sweep(spec: &Any, kind: ErrorKind, first: u64) -> u64 {
+    let one_in = (40 / effort()).max(1);
+    for n in (first..).step_by(one_in as usize) {
         let memory = Failing::new(Memory::new());
         memory.fail_after(n, kind);
         let (created, inserted, outcome) = workload(&memory, spec);
@@ -405,8 +409,9 @@ fn any_single_failure_is_an_error_and_loses_no_insert_that_returned() {
     std::thread::scope(|scope| {
         for spec in &kinds {
             scope.spawn(|| {
-                for kind in [ErrorKind::StorageFull, ErrorKind::Other, ErrorKind::NotFound] {
-                    let calls = sweep(spec, kind);
+                let kinds = [ErrorKind::StorageFull, ErrorKind::Other, ErrorKind::NotFound];
+                for (first, kind) in (1..).zip(kinds) {
+                    let calls = sweep(spec, kind, first);
                     assert!(calls > 100, "more calls than that: {calls}");
                 }
             });
