@@ -1,5 +1,6 @@
 //! The figures of a filter as metrics: names, help texts and units in the manner of Prometheus,
-//! for programs that export them.
+//! for programs that export them. Durations of slow work, failures and poisonings are counted where
+//! they happen (`telemetry`).
 
 use crate::engine::read::details::Details;
 use crate::engine::read::stats::Stat;

@@ -6,7 +6,10 @@
 //! that does cause one. Nothing here ever does it, and `tests/surroundings` shows the effects if
 //! another program does.
 
-#[cfg_attr(not(all(target_os = "linux", not(ebbtide_portable))), path = "disk/beside.rs")]
+#[cfg_attr(
+    not(all(target_os = "linux", not(ebbtide_portable))),
+    path = "disk/banks_in_directory.rs"
+)]
 mod bank_memory;
 mod byte_locks;
 #[cfg_attr(

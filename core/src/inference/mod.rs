@@ -15,13 +15,13 @@
 //! - [`touched`]: how likely other keys touched a key's cells (equations 1, 21 and 25)
 //! - [`posterior`]: the probability that an age is below a bound (equations 9 and 10)
 //! - [`age`]: the whole distribution of the age (section 2.3.3)
-//! - [`mod@decide`]: the answer with the least expected penalty (section 2.6)
+//! - [`least_penalty`]: the answer with the least expected penalty (section 2.6)
 //!
 //! Each kind with evidence defines the pieces of a key's cells in its file `evidence.rs`.
 
 pub mod age;
-pub mod decide;
 pub mod distinct_in_insertions;
+pub mod least_penalty;
 pub mod observed;
 pub mod posterior;
 pub mod prior;
@@ -33,8 +33,8 @@ mod calibration;
 mod tests;
 
 pub use age::AgePosterior;
-pub use decide::{Penalty, decide};
 pub use distinct_in_insertions::Distinct;
+pub use least_penalty::{Penalty, decide};
 pub use observed::Observed;
 pub use posterior::{Piece, Survival, window_posterior};
 pub use prior::{KeyPrior, Prior, Stream, Table};
