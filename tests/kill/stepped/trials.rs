@@ -117,6 +117,9 @@ pub fn trials() -> (Vec<Trial>, Vec<String>) {
              by the seed {seed}",
             skipped.collect::<Vec<_>>().join(", ")
         );
+        if !effort::is_more_than_a_sample() {
+            println!("skipped: of each path one position of the survivor, by the seed {seed}");
+        }
     }
     let trial = |(turn, (scene, company)): (usize, (&'static Scene, Company))| {
         Trial::test(format!("stepped::{}", claim(scene, company)), move || {
