@@ -56,9 +56,7 @@ fn work(arguments: &RunOnce, lease: &Lease<'_>, stop: &Stop) -> Result<ExitCode>
         command.args(rest).env(TOKEN, lease.token().to_string()).spawn().map_err(|error| {
             Failure::Error(format!("cannot run {}: {error}", name.to_string_lossy()))
         })?;
-    // One that came before the command did has not reached it, wherever it is from.
-    let signalled = stop.signal().is_some_and(|signal| pass_on(&child, signal));
-    let status = wait(&mut child, signalled, arguments.lease, lease, stop)?;
+    let status = wait(&mut child, arguments.lease, lease, stop)?;
     let code = match (status.success(), status.code()) {
         (true, _) => {
             lease.confirm()?;
@@ -71,34 +69,36 @@ fn work(arguments: &RunOnce, lease: &Lease<'_>, stop: &Stop) -> Result<ExitCode>
     stop.signal().map_or(Ok(code), |signal| Err(Failure::Stopped(signal)))
 }
 
-/// Sends a command the signal that this process got; false if it is none.
-fn pass_on(child: &Child, signal: i32) -> bool {
-    let Some(signal) = Signal::from_named_raw(signal) else { return false };
-    // It may have ended by now.
-    let _ = kill_process(Pid::from_child(child), signal);
-    true
+/// Passes a signal on to a command, unless the terminal has sent it to the command as well: a
+/// second one would be a second request. (A command in a process group of its own got none.)
+///
+/// One that the terminal sends while the command is being started may have come just before it
+/// existed. It is taken for one that came just after: the user repeats a Ctrl-C that has no effect,
+/// but cannot take back one that came twice.
+fn pass_on(child: &Child, signal: i32, stop: &Stop) {
+    let pid = Pid::from_child(child);
+    if stop.is_of_terminal() && getpgid(Some(pid)) == Ok(getpgrp()) {
+        return;
+    }
+    if let Some(signal) = Signal::from_named_raw(signal) {
+        // It may have ended by now.
+        let _ = kill_process(pid, signal);
+    }
 }
 
-/// Waits for the end of a command, and renews its lease meanwhile. `signalled`: it got the signal.
-fn wait(
-    child: &mut Child,
-    mut signalled: bool,
-    length: Duration,
-    lease: &Lease<'_>,
-    stop: &Stop,
-) -> Result<ExitStatus> {
+/// Waits for the end of a command, and renews its lease meanwhile.
+fn wait(child: &mut Child, length: Duration, lease: &Lease<'_>, stop: &Stop) -> Result<ExitStatus> {
     let waiting = |error| Failure::Error(format!("cannot wait for the command: {error}"));
     let mut renewed = Instant::now();
+    let mut passed_on = false;
     loop {
         if let Some(status) = child.try_wait().map_err(waiting)? {
             return Ok(status);
         }
-        match (stop.signal(), signalled) {
+        match (stop.signal(), passed_on) {
             (Some(signal), false) => {
-                let pid = Pid::from_child(child);
-                // Twice would be a second request. (One in a group of its own got none.)
-                let has_it = stop.is_of_terminal() && getpgid(Some(pid)) == Ok(getpgrp());
-                signalled = has_it || pass_on(child, signal);
+                pass_on(child, signal, stop);
+                passed_on = true;
             }
             (Some(_), true) => std::thread::sleep(CHECK),
             (None, _) => stop.sleep(CHECK)?,
@@ -141,9 +141,10 @@ pub fn claims(arguments: &Claims) -> Result<ExitCode> {
 mod tests {
     use super::*;
     use ebbtide::AgePartitioned;
+    use std::os::unix::process::CommandExt;
 
     #[test]
-    fn a_signal_that_comes_before_the_command_stops_it() {
+    fn a_signal_stops_the_command_before_its_start_and_reaches_it_once_after() {
         let place = tempfile::tempdir().expect("a temporary directory");
         let [dir, made] = ["seen", "made"].map(|name| place.path().join(name));
         let spec = AgePartitioned::last(100);
@@ -158,10 +159,13 @@ mod tests {
         // Not SIGINT: where that was ignored at the start of the test, commands ignore it, too.
         let ended = work(&arguments, &lease, &Stop::after(15));
         assert!(matches!(ended, Err(Failure::Stopped(15))) && !made.exists());
-        // Or before that can be seen: the terminal has not sent it to the command.
-        let mut child = Command::new("sleep").arg("1000").spawn().expect("a command");
-        assert!(pass_on(&child, 15));
-        let status = wait(&mut child, true, length, &lease, &Stop::after(15));
-        assert_eq!(status.ok().and_then(|status| status.signal()), Some(15));
+        // One of the terminal that is seen when the command has just been started.
+        let wait_for = |command: &mut Command| {
+            let mut child = command.spawn().expect("a command");
+            wait(&mut child, length, &lease, &Stop::after(15)).expect("its end")
+        };
+        assert!(wait_for(Command::new("sleep").arg("0.1")).success(), "it got two");
+        let elsewhere = wait_for(Command::new("sleep").arg("1000").process_group(0));
+        assert_eq!(elsewhere.signal(), Some(15));
     }
 }
