@@ -36,6 +36,7 @@ mod own_output;
 mod plot;
 mod priors;
 mod progress;
+mod read_ahead;
 mod remake_args;
 #[cfg(feature = "ship")]
 mod ship_args;

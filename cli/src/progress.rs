@@ -37,6 +37,12 @@ impl Progress {
     pub fn advance(&self, bytes: u64) {
         self.0.inc(bytes);
     }
+
+    /// Returns what adds bytes to those read, for another thread.
+    pub fn counter(&self) -> impl Fn(u64) + Send + use<> {
+        let bar = self.0.clone();
+        move |bytes| bar.inc(bytes)
+    }
 }
 
 impl Drop for Progress {

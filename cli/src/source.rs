@@ -2,10 +2,12 @@
 //! and XZ data, which it recognises by their first bytes.
 //!
 //! Decoders sit on top of the part that waits, so a signal or a closed output ends a wait for
-//! compressed input too.
+//! compressed input too. A compressed regular file, which no read waits for, is decompressed in a
+//! thread of its own.
 
 use crate::descriptor::{self, Ready};
 use crate::progress::Progress;
+use crate::read_ahead::ReadAhead;
 use crate::stop::Stop;
 use flate2::bufread::GzDecoder;
 use lzma_rust2::XzReader;
@@ -23,7 +25,7 @@ use std::rc::Rc;
 
 /// A compressed format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Format {
+pub enum Format {
     Gzip,
     Zstandard,
     Xz,
@@ -108,19 +110,26 @@ struct Waiting<'s> {
     waits: Rc<Waits<'s>>,
 }
 
+impl Waits<'_> {
+    /// Waits until an input is readable. Fails without a meaningful error if the wait ends early:
+    /// [`Waits::ended`] has the reason.
+    pub fn wait_for(&self, input: BorrowedFd<'_>) -> io::Result<()> {
+        let output = self.output.as_ref().map(AsFd::as_fd);
+        match descriptor::wait_to_read(input, self.stop.wake(), output)? {
+            Ready::Input => Ok(()),
+            early => {
+                self.ended.set(Some(early));
+                Err(io::Error::other("the wait for input ended early"))
+            }
+        }
+    }
+}
+
 impl Read for Waiting<'_> {
-    /// Fails without a meaningful error if a wait ends early: [`Waits::ended`] has the reason.
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         loop {
             let waits = &self.waits;
-            let output = waits.output.as_ref().map(AsFd::as_fd);
-            match descriptor::wait_to_read(self.raw.descriptor(), waits.stop.wake(), output)? {
-                Ready::Input => {}
-                early => {
-                    waits.ended.set(Some(early));
-                    return Err(io::Error::other("the wait for input ended early"));
-                }
-            }
+            waits.wait_for(self.raw.descriptor())?;
             match rustix::io::read(self.raw.descriptor(), &mut *into).map_err(io::Error::from) {
                 Err(error)
                     if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => {}
@@ -136,26 +145,26 @@ impl Read for Waiting<'_> {
 
 /// Returns whether a file begins like a compressed one.
 pub fn is_compressed(file: &File) -> io::Result<bool> {
-    Ok(matches!(format_of(file)?, Some(Some(_))))
+    Ok(matches!(format_of(file, 0)?, Some(Some(_))))
 }
 
 /// Returns whether a file is too short to tell whether it is compressed.
 pub fn may_become_compressed(file: &File) -> io::Result<bool> {
-    Ok(format_of(file)?.is_none())
+    Ok(format_of(file, 0)?.is_none())
 }
 
 /// Returns the format of a file that is compressed, and cannot be read for that reason.
 pub fn unread(file: &File) -> io::Result<Option<&'static Unread>> {
-    match format_of(file)? {
+    match format_of(file, 0)? {
         Some(Some(Format::Unread(format))) => Ok(Some(format)),
         _ => Ok(None),
     }
 }
 
-/// As [`decide`], of the first bytes of a file.
-fn format_of(file: &File) -> io::Result<Option<Option<Format>>> {
+/// As [`decide`], of the bytes of a file from this offset on.
+fn format_of(file: &File, offset: u64) -> io::Result<Option<Option<Format>>> {
     let mut first = [0; LONGEST];
-    let count = file.read_at(&mut first, 0)?;
+    let count = file.read_at(&mut first, offset)?;
     Ok(decide(&first[..count]))
 }
 
@@ -169,7 +178,7 @@ pub fn reopen<'s>(
 ) -> io::Result<Box<dyn Read + 's>> {
     let mut file = file.try_clone()?;
     file.seek(SeekFrom::Start(offset))?;
-    Ok(decoded(Raw::File(file), plain, waits))
+    decoded(Raw::File(file), plain, waits)
 }
 
 /// Opens a file; `None` is standard input. Unless `plain`, reading decompresses it.
@@ -182,7 +191,7 @@ pub fn open<'s>(
         None => Raw::Stdin(io::stdin()),
         Some(path) => Raw::File(open_file(path)?),
     };
-    Ok(decoded(raw, plain, waits))
+    decoded(raw, plain, waits)
 }
 
 /// Opens a file for reading. A blocking open of a FIFO would wait for its writer, and no signal
@@ -192,9 +201,20 @@ pub fn open_file(path: &Path) -> io::Result<File> {
     File::options().read(true).custom_flags(nonblocking).open(path)
 }
 
-fn decoded<'s>(raw: Raw, plain: bool, waits: Rc<Waits<'s>>) -> Box<dyn Read + 's> {
-    let waiting = Waiting { raw, waits };
-    if plain { Box::new(waiting) } else { Box::new(Detecting::Undecided(waiting, Vec::new())) }
+fn decoded<'s>(raw: Raw, plain: bool, waits: Rc<Waits<'s>>) -> io::Result<Box<dyn Read + 's>> {
+    if plain {
+        return Ok(Box::new(Waiting { raw, waits }));
+    }
+    match raw {
+        Raw::File(mut file) if file.metadata()?.is_file() => {
+            let from = file.stream_position()?;
+            match format_of(&file, from)?.flatten() {
+                Some(format) => Ok(Box::new(ReadAhead::new(file, format, waits)?)),
+                None => Ok(Box::new(Waiting { raw: Raw::File(file), waits })),
+            }
+        }
+        raw => Ok(Box::new(Detecting::Undecided(Waiting { raw, waits }, Vec::new()))),
+    }
 }
 
 /// Decides by the first bytes whether to decompress. Waits for more bytes only while those at hand
@@ -227,22 +247,46 @@ impl<'s, R: Read + 's> Read for Detecting<'s, R> {
                 None => {}
             }
         };
-        if let Some(Format::Unread(unread)) = format {
-            let program = unread.program;
-            let hint =
-                format!("decompress it by {program}, or give --no-decompress to read it as it is");
-            return Err(io::Error::other(format!("{unread}; {hint}")));
-        }
         let bytes = Cursor::new(seen).chain(inner);
         *self = Self::Decided(match format {
-            None | Some(Format::Unread(_)) => Box::new(bytes),
-            Some(Format::Gzip) => Box::new(Members::new(BufReader::new(bytes))),
-            Some(Format::Zstandard) => Box::new(Frames::new(BufReader::new(bytes))),
-            Some(Format::Xz) => {
-                Box::new(XzReader::new_mem_limit(BufReader::new(bytes), true, MOST_XZ_KIB))
-            }
+            None => Box::new(bytes),
+            Some(format) => Box::new(Decoder::new(format, bytes)?),
         });
         self.read(into)
+    }
+}
+
+/// The content of compressed data.
+#[expect(clippy::large_enum_variant, reason = "there is one for each file")]
+pub enum Decoder<R: Read> {
+    Gzip(Members<BufReader<R>>),
+    Zstandard(Frames<BufReader<R>>),
+    Xz(XzReader<BufReader<R>>),
+}
+
+impl<R: Read> Decoder<R> {
+    /// Creates the content of data in this format; an error if it is not read.
+    pub fn new(format: Format, source: R) -> io::Result<Self> {
+        let source = BufReader::new(source);
+        match format {
+            Format::Gzip => Ok(Self::Gzip(Members::new(source))),
+            Format::Zstandard => Ok(Self::Zstandard(Frames::new(source))),
+            Format::Xz => Ok(Self::Xz(XzReader::new_mem_limit(source, true, MOST_XZ_KIB))),
+            Format::Unread(unread) => Err(io::Error::other(format!(
+                "{unread}; decompress it by {}, or give --no-decompress to read it as it is",
+                unread.program
+            ))),
+        }
+    }
+}
+
+impl<R: Read> Read for Decoder<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Gzip(content) => content.read(into),
+            Self::Zstandard(content) => content.read(into),
+            Self::Xz(content) => content.read(into),
+        }
     }
 }
 
@@ -262,7 +306,7 @@ fn decide(seen: &[u8]) -> Option<Option<Format>> {
 
 /// The content of gzip members, one after another. As `gzip` does, it skips zero bytes behind a
 /// member: media with blocks of a fixed size pad the last one.
-struct Members<R>(Option<GzDecoder<R>>);
+pub struct Members<R>(Option<GzDecoder<R>>);
 
 impl<R: BufRead> Members<R> {
     fn new(source: R) -> Self {
@@ -305,7 +349,7 @@ impl<R: BufRead> Read for Members<R> {
 }
 
 /// The content of Zstandard frames, one after another; skippable frames are skipped.
-struct Frames<R> {
+pub struct Frames<R> {
     source: R,
     decoder: FrameDecoder,
     inside: bool,

@@ -65,7 +65,7 @@ impl Fed for InMemory {
     type Call<'a> = InMemoryCall<'a>;
 
     fn call(&self, settings: Settings) -> InMemoryCall<'_> {
-        InMemoryCall { filter: self, time: settings.time, weight: settings.weight }
+        InMemoryCall { filter: self, settings }
     }
 
     fn latest(&self) -> ebbtide::Result<Option<Timestamp>> {
@@ -73,9 +73,11 @@ impl Fed for InMemory {
         Ok((latest > 0).then(|| Timestamp::from_unix_micros(latest)))
     }
 
-    fn prefetch(&self, key: &[u8]) {
+    fn prefetch(&self, key: &[u8]) -> Option<u64> {
         let machine = self.machine.borrow();
-        machine.prefetch(machine.hash(key));
+        let hash = machine.hash(key);
+        machine.prefetch(hash);
+        Some(hash)
     }
 }
 
@@ -83,19 +85,19 @@ impl Fed for InMemory {
 #[derive(Clone, Copy)]
 pub struct InMemoryCall<'a> {
     filter: &'a InMemory,
-    time: Option<Timestamp>,
-    weight: Option<f64>,
+    settings: Settings,
 }
 
 impl InMemoryCall<'_> {
     /// Checks and inserts a key.
     pub fn check_and_insert(&self, key: &[u8], since: Since) -> ebbtide::Result<Checked> {
         let mut machine = self.filter.machine.borrow_mut();
-        let given = self.time.map(Timestamp::as_unix_micros);
+        let given = self.settings.time.map(Timestamp::as_unix_micros);
         let needs_clock = machine.kind().uses_time() || given.is_some();
         let time = machine.time(needs_clock.then(|| self.filter.clock.now()), given)?;
-        let weight = self.weight.map_or(Ok(1), |given| machine.kind().weight(given))?;
-        let request = Request::insert(machine.hash(key)).weighing(weight);
+        let weight = self.settings.weight.map_or(Ok(1), |given| machine.kind().weight(given))?;
+        let hash = self.settings.hash.unwrap_or_else(|| machine.hash(key));
+        let request = Request::insert(hash).weighing(weight);
         let request = request.under(Precondition::Present(since));
         Ok(machine.write(&request, time, &mut |_| ())?.checked)
     }

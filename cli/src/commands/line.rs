@@ -35,6 +35,8 @@ pub struct Line<'a> {
     pub weight: Option<f64>,
     /// The numbers at the end of the line, in the order of the stream's names.
     pub numbers: [f64; MOST_NUMBERS],
+    /// The key's hash, if the filter has returned it.
+    pub hash: Option<u64>,
 }
 
 impl Line<'_> {
@@ -60,4 +62,11 @@ pub enum LineError {
     Unit(String),
     /// The filter refused the line.
     Refused(Error),
+}
+
+/// For a line whose error was taken out.
+impl Default for LineError {
+    fn default() -> Self {
+        Self::Malformed(String::new())
+    }
 }

@@ -79,7 +79,8 @@ impl Run {
         if self.stop.signal().is_some() {
             return false;
         }
-        if self.last.0 != path {
+        // As text: comparing paths takes them apart.
+        if self.last.0.as_os_str() != path.as_os_str() {
             self.last.0 = path.to_path_buf();
         }
         self.last.1 = number;

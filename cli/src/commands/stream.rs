@@ -40,8 +40,11 @@ pub trait Fed {
     /// Returns its latest time, if it has one.
     fn latest(&self) -> ebbtide::Result<Option<Timestamp>>;
 
-    /// Prefetches what an operation on this key will read.
-    fn prefetch(&self, _key: &[u8]) {}
+    /// Prefetches what an operation on this key will read. Returns its hash, if that has a use in
+    /// [`Settings`].
+    fn prefetch(&self, _key: &[u8]) -> Option<u64> {
+        None
+    }
 }
 
 /// Settings of one operation.
@@ -53,6 +56,8 @@ pub struct Settings {
     pub weight: Option<f64>,
     /// The durability, if it is not the filter's.
     pub durability: Option<Durability>,
+    /// The key's hash, if [`Fed::prefetch`] has returned it.
+    pub hash: Option<u64>,
 }
 
 /// Nothing: lines are only read.
@@ -221,12 +226,16 @@ impl<'a, F: Fed> Stream<'a, F> {
         mut tell: impl FnMut(Line<'_>, A, &mut Output) -> Result<()>,
     ) -> Result<Ended> {
         self.feed(origin, prints_answers, |batch, run| {
-            let (answered, failure) = self.ask_all(batch, run, &mut ask);
+            let (Asked { lines, answers }, failure) = self.ask_all(batch, run, &mut ask);
             let synced = self.sync();
-            for (number, whole, answer) in answered {
-                match answer {
-                    Ok((line, answer)) => tell(line, answer, &mut run.output)?,
-                    Err(what) => run.print_skipped(number, whole, &what)?,
+            for ((line, answer), &(number, whole)) in
+                lines.into_iter().zip(answers).zip(&batch.lines)
+            {
+                match (line, answer) {
+                    (Ok(line), Ok(answer)) => tell(line, answer, &mut run.output)?,
+                    (_, Err(what)) => run.print_skipped(number, whole, &what)?,
+                    // It has no answer, or the one above.
+                    (Err(_), Ok(_)) => {}
                 }
                 run.output.answers(number);
             }
@@ -313,40 +322,53 @@ impl<'a, F: Fed> Stream<'a, F> {
         Ok(())
     }
 
-    /// Returns the lines with their answers, or with the error of a skipped line, up to the first
-    /// failure; and that failure.
+    /// Asks about the lines of a batch, up to the first failure; returns that as well.
     fn ask_all<'b, A>(
         &self,
         batch: &Batch<'b>,
         run: &mut Run,
         ask: &mut impl FnMut(F::Call<'a>, &Line<'_>) -> ebbtide::Result<A>,
-    ) -> (Answers<'b, A>, Option<Failure>) {
-        let mut answered = Vec::with_capacity(batch.lines.len());
-        for lines in batch.lines.chunks(AHEAD) {
-            let parse = |&(number, whole): &(u64, &'b [u8])| {
-                let parsed = self.parse(batch.path, whole, number);
-                parsed.inspect(|line| self.filter.prefetch(&line.key))
-            };
-            let parsed: Vec<_> = lines.iter().map(parse).collect();
-            for (&(number, whole), parsed) in lines.iter().zip(parsed) {
-                if !run.take(batch.path, number) {
-                    return (answered, None);
+    ) -> (Asked<'b, A>, Option<Failure>) {
+        let count = batch.lines.len();
+        // Lines stay where they are parsed: moving them takes as long as parsing.
+        let (mut lines, mut answers) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        for ahead in batch.lines.chunks(AHEAD) {
+            let from = lines.len();
+            for &(number, whole) in ahead {
+                lines.push(self.parse(batch.path, whole, number));
+                if let Some(Ok(line)) = lines.last_mut() {
+                    line.hash = self.filter.prefetch(&line.key);
                 }
+            }
+            for (line, &(number, _)) in lines[from..].iter_mut().zip(ahead) {
+                if !run.take(batch.path, number) {
+                    return (Asked { lines, answers }, None);
+                }
+                let answer = match line {
+                    Ok(line) => self.ask_one(batch.path, line, ask),
+                    Err(error) => Err(std::mem::take(error)),
+                };
                 // One call per key: if one fails, the answers to the keys before it are not lost.
-                let answer = parsed.and_then(|line| {
-                    self.take(batch.path, &line)?;
-                    let answer = ask(self.call(&line), &line).map_err(LineError::Refused)?;
-                    self.accept(&line);
-                    Ok((line, answer))
-                });
                 match answer.map_err(|error| self.judge_alone(error, batch, number, run)) {
-                    Ok(pair) => answered.push((number, whole, Ok(pair))),
-                    Err(Ok(what)) => answered.push((number, whole, Err(what))),
-                    Err(Err(failure)) => return (answered, Some(failure)),
+                    Ok(answer) => answers.push(Ok(answer)),
+                    Err(Ok(what)) => answers.push(Err(what)),
+                    Err(Err(failure)) => return (Asked { lines, answers }, Some(failure)),
                 }
             }
         }
-        (answered, None)
+        (Asked { lines, answers }, None)
+    }
+
+    fn ask_one<A>(
+        &self,
+        path: &Path,
+        line: &Line<'_>,
+        ask: &mut impl FnMut(F::Call<'a>, &Line<'_>) -> ebbtide::Result<A>,
+    ) -> std::result::Result<A, LineError> {
+        self.take(path, line)?;
+        let answer = ask(self.call(line), line).map_err(LineError::Refused)?;
+        self.accept(line);
+        Ok(answer)
     }
 
     /// Syncs the changes of a batch, if every batch is synced.
@@ -356,8 +378,8 @@ impl<'a, F: Fed> Stream<'a, F> {
 
     /// Returns an operation with the settings of a line.
     pub fn call(&self, line: &Line<'_>) -> F::Call<'a> {
-        let (time, weight) = (line.time, line.weight);
-        self.filter.call(Settings { time, weight, durability: self.durability })
+        let Line { time, weight, hash, .. } = *line;
+        self.filter.call(Settings { time, weight, durability: self.durability, hash })
     }
 
     /// Parses the line of this number; returns `None` if it is skipped. If the filter accepts it,
@@ -471,7 +493,8 @@ impl<'a, F: Fed> Stream<'a, F> {
     ) -> std::result::Result<Line<'b>, LineError> {
         let malformed = LineError::Malformed;
         let (key, numbers) = (Cow::default(), [0.0; MOST_NUMBERS]);
-        let mut line = Line { whole, number, key, time: None, form: None, weight: None, numbers };
+        let (time, form, weight, hash) = (None, None, None, None);
+        let mut line = Line { whole, number, key, time, form, weight, numbers, hash };
         let columns = self.columns.borrow();
         let mut rest = whole;
         let mut time = None;
@@ -502,9 +525,13 @@ impl<'a, F: Fed> Stream<'a, F> {
     }
 }
 
-/// Lines with their numbers, each as parsed and with its answer, or with the error of a skipped
-/// line.
-type Answers<'a, A> = Vec<(u64, &'a [u8], std::result::Result<(Line<'a>, A), String>)>;
+/// The lines of a batch.
+struct Asked<'a, A> {
+    /// As parsed.
+    lines: Vec<std::result::Result<Line<'a>, LineError>>,
+    /// The answers to the first of them; of a skipped line its error.
+    answers: Vec<std::result::Result<A, String>>,
+}
 
 /// Splits `KEY<TAB>NUMBER` at the last tab.
 fn numbered(line: &[u8]) -> Option<(&[u8], f64)> {

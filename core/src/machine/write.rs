@@ -182,7 +182,9 @@ pub(crate) fn emit_operation(
     let (kind, hash) = (&*parts.identity.kind, operation.hash);
     let mask = kind.touches(&parts.memory.state(), operation.step);
     parts.memory.allocate(mask, hash);
-    let (state, blocks) = (parts.memory.state(), parts.memory.locate(mask, hash));
+    let state = parts.memory.state();
+    // By itself: out of a tuple it would be copied.
+    let blocks = parts.memory.locate(mask, hash);
     let record = records::of_operation(kind, &state, &blocks, operation, time.stream);
     log(parts.ledger.append(&record));
     let answered = checks && kind.insert_and_check(&state, &blocks, operation, record.argument);
