@@ -157,18 +157,25 @@ pub struct Reading {
     )]
     pub keep_log: Option<Keep>,
     /// The number of keys that share a sync (with always) and are answered together; fewer if the
-    /// input pauses.
+    /// input pauses. Without it 1024, with --output 16384
     #[arg(
         long,
         value_name = "N",
         value_parser = parse_positive::<NonZeroUsize, usize>,
-        default_value = "1024",
         help_heading = WRITING
     )]
-    pub batch: NonZeroUsize,
+    pub batch: Option<NonZeroUsize>,
 }
 
 impl Reading {
+    /// Returns the largest number of lines that are answered together, if that is not given.
+    const BATCH: usize = 1024;
+
+    /// Returns the largest number of lines that are answered together.
+    pub fn batch(&self) -> usize {
+        self.batch.map_or(Self::BATCH, NonZeroUsize::get)
+    }
+
     /// Returns options with the place of the live image, and how much log is kept.
     pub fn options(&self) -> Options {
         let mut options = Options::new();

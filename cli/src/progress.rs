@@ -38,7 +38,7 @@ impl Progress {
         self.0.inc(bytes);
     }
 
-    /// Returns what adds bytes to those read, for another thread.
+    /// Returns a function that counts bytes read, for another thread.
     pub fn counter(&self) -> impl Fn(u64) + Send + use<> {
         let bar = self.0.clone();
         move |bytes| bar.inc(bytes)

@@ -1,45 +1,60 @@
-//! Decompresses a regular file in a thread of its own, some pieces ahead of the command, which works
-//! on those before meanwhile.
+//! Decompresses a regular file in a thread of its own, ahead of the command, which works on earlier
+//! pieces meanwhile.
 
 use crate::source::{Decoder, Format, Waits};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::panic::resume_unwind;
 use std::rc::Rc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 /// The most bytes of a piece.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// The pieces that are ready at most, while another one is being filled.
+/// The largest number of pieces that are ready.
 const PIECES: usize = 4;
+
+/// How often a wait for a piece looks for a reason to end. What is decompressed may have no content
+/// for a long time: gigabytes of zero bytes behind a gzip member, for example.
+const CHECK: Duration = Duration::from_millis(20);
 
 /// The content of a compressed file.
 pub struct ReadAhead<'s> {
     waits: Rc<Waits<'s>>,
     descriptor: OwnedFd,
-    /// `None` when the thread is to end.
+    /// `None` at the end of the content.
     pieces: Option<Receiver<io::Result<Vec<u8>>>>,
     /// Takes pieces back, to be filled again.
     used: SyncSender<Vec<u8>>,
     /// What is handed out, and how many bytes of it were.
     piece: Vec<u8>,
     at: usize,
+    /// Ends the thread.
+    ended: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl<'s> ReadAhead<'s> {
-    /// Begins to decompress a file, from its present offset on.
-    pub fn new(file: File, format: Format, waits: Rc<Waits<'s>>) -> io::Result<Self> {
+    /// Begins to decompress a file, from this offset on. Neither uses nor changes the offset of the
+    /// file itself.
+    pub fn new(file: &File, offset: u64, format: Format, waits: Rc<Waits<'s>>) -> io::Result<Self> {
         let descriptor = file.as_fd().try_clone_to_owned()?;
-        let content = Decoder::new(format, Counted { file, count: waits.progress.counter() })?;
-        Self::of(content, descriptor, waits)
+        let ended = Arc::default();
+        let (file, count) = (file.try_clone()?, waits.progress.counter());
+        let source = Source { file, offset, ended: Arc::clone(&ended), count };
+        Self::of(Decoder::new(format, source)?, descriptor, ended, waits)
     }
 
     fn of(
         content: impl Read + Send + 'static,
         descriptor: OwnedFd,
+        ended: Arc<AtomicBool>,
         waits: Rc<Waits<'s>>,
     ) -> io::Result<Self> {
         let (filled, pieces) = sync_channel(PIECES);
@@ -47,17 +62,20 @@ impl<'s> ReadAhead<'s> {
         let fill = move || fill_pieces(content, &filled, &empty);
         let thread = thread::Builder::new().name("decompress".to_owned()).spawn(fill)?;
         let (pieces, thread) = (Some(pieces), Some(thread));
-        Ok(Self { waits, descriptor, pieces, used, piece: Vec::new(), at: 0, thread })
+        Ok(Self { waits, descriptor, pieces, used, piece: Vec::new(), at: 0, ended, thread })
     }
-}
 
-impl ReadAhead<'_> {
     /// Takes the next piece; an empty one at the end.
     fn next_piece(&mut self) -> io::Result<()> {
         let Some(pieces) = &self.pieces else { return Ok(()) };
-        self.waits.wait_for(self.descriptor.as_fd())?;
-        let died = |_| Err(io::Error::other("the thread that decompresses it has panicked"));
-        let piece = pieces.recv().unwrap_or_else(died)?;
+        let piece = loop {
+            self.waits.wait_for(self.descriptor.as_fd())?;
+            match pieces.recv_timeout(CHECK) {
+                Ok(piece) => break piece?,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Err(self.panicked()),
+            }
+        };
         if piece.is_empty() {
             self.pieces = None;
         }
@@ -65,6 +83,14 @@ impl ReadAhead<'_> {
         let _ = self.used.try_send(std::mem::replace(&mut self.piece, piece));
         self.at = 0;
         Ok(())
+    }
+
+    /// The thread has ended without an end of the content: so ends this one, as without a thread.
+    fn panicked(&mut self) -> io::Error {
+        if let Some(Err(panic)) = self.thread.take().map(JoinHandle::join) {
+            resume_unwind(panic);
+        }
+        io::Error::other("an earlier read failed")
     }
 }
 
@@ -80,9 +106,10 @@ impl Read for ReadAhead<'_> {
     }
 }
 
-/// The thread reads at the offset of the file, which others may set when it has ended.
 impl Drop for ReadAhead<'_> {
     fn drop(&mut self) {
+        // Relaxed: it orders nothing.
+        self.ended.store(true, Ordering::Relaxed);
         self.pieces = None;
         let _ = self.thread.take().map(JoinHandle::join);
     }
@@ -110,18 +137,28 @@ fn fill_pieces(
     }
 }
 
-/// A file whose bytes are counted as they are read.
-struct Counted<C> {
+/// A file from an offset on, whose bytes are counted as they are read.
+struct Source<C> {
     file: File,
+    offset: u64,
+    ended: Arc<AtomicBool>,
     count: C,
 }
 
-impl<C: Fn(u64)> Read for Counted<C> {
+impl<C: Fn(u64)> Read for Source<C> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         loop {
-            match self.file.read(into) {
+            if self.ended.load(Ordering::Relaxed) {
+                return Err(io::Error::other("nobody wants the rest"));
+            }
+            match self.file.read_at(into, self.offset) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                read => return read.inspect(|bytes| (self.count)(*bytes as u64)),
+                Err(error) => return Err(error),
+                Ok(bytes) => {
+                    self.offset += bytes as u64;
+                    (self.count)(bytes as u64);
+                    return Ok(bytes);
+                }
             }
         }
     }
@@ -132,9 +169,11 @@ mod tests {
     use super::*;
     use crate::progress::Progress;
     use crate::stop::Stop;
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
     use std::cell::Cell;
+    use std::io::Write;
     use std::sync::mpsc::channel;
-    use std::time::Duration;
 
     /// Returns each result of a list, one per read, then ends or panics.
     struct Script(Vec<io::Result<usize>>, bool);
@@ -155,7 +194,7 @@ mod tests {
         let (ended, progress) = (Cell::new(None), Progress::hidden());
         let waits = Rc::new(Waits { stop, output: None, ended, progress });
         let file = tempfile::tempfile().expect("a temporary file");
-        ReadAhead::of(content, file.into(), waits).expect("a thread")
+        ReadAhead::of(content, file.into(), Arc::default(), waits).expect("a thread")
     }
 
     #[test]
@@ -163,19 +202,51 @@ mod tests {
         let stop = Stop::never();
         let counts: Vec<usize> = (1..200).collect();
         let content: Vec<u8> = counts.iter().flat_map(|&count| vec![count as u8; count]).collect();
-        for (fails, panics) in [(false, false), (true, false), (false, true)] {
+        for fails in [false, true] {
             let mut script: Vec<_> = counts.iter().copied().map(Ok).collect();
             script.extend(fails.then(|| Err(io::Error::other("damaged"))));
             let mut all = Vec::new();
-            let read = ahead(&stop, Script(script, panics)).read_to_end(&mut all);
+            let read = ahead(&stop, Script(script, false)).read_to_end(&mut all);
             assert_eq!(all, content);
-            let found = read.map_err(|error| error.to_string());
-            match (fails, panics) {
-                (true, _) => assert_eq!(found, Err("damaged".to_owned())),
-                (_, true) => assert!(found.is_err_and(|what| what.contains("panicked"))),
-                _ => assert_eq!(found, Ok(content.len())),
-            }
+            let expected = if fails { Err("damaged".to_owned()) } else { Ok(content.len()) };
+            assert_eq!(read.map_err(|error| error.to_string()), expected);
         }
+    }
+
+    #[test]
+    #[should_panic = "the end of the script"]
+    fn a_panic_while_decompressing_is_no_end_of_the_content() {
+        let stop = Stop::never();
+        let mut all = Vec::new();
+        let read = ahead(&stop, Script(vec![Ok(3)], true)).read_to_end(&mut all);
+        unreachable!("{read:?} {all:?}");
+    }
+
+    /// A file of a gzip member and, behind it, zero bytes for a long time.
+    fn sparse() -> File {
+        let mut member = GzEncoder::new(Vec::new(), Compression::fast());
+        member.write_all(b"a\nb\n").expect("memory");
+        let file = tempfile::tempfile().expect("a temporary file");
+        file.write_all_at(&member.finish().expect("memory"), 0).expect("space");
+        file.set_len(1 << 40).expect("a sparse file");
+        file
+    }
+
+    #[test]
+    fn a_drop_ends_the_search_for_more_content() {
+        let (done, ended) = channel();
+        thread::spawn(move || {
+            let (stop, file) = (Stop::never(), sparse());
+            let (ended, progress) = (Cell::new(None), Progress::hidden());
+            let waits = Rc::new(Waits { stop: &stop, output: None, ended, progress });
+            let mut content = ReadAhead::new(&file, 0, Format::Gzip, waits).expect("a thread");
+            let mut first = [0; 4];
+            let read = content.read_exact(&mut first);
+            drop(content);
+            done.send((read.is_ok(), first))
+        });
+        let found = ended.recv_timeout(Duration::from_secs(60));
+        assert_eq!(found, Ok((true, *b"a\nb\n")));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use std::cell::Cell;
 use std::fmt;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, BufRead, BufReader, Cursor, ErrorKind, Read, Seek, SeekFrom, Stdin, Stdout};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -178,7 +178,7 @@ pub fn reopen<'s>(
 ) -> io::Result<Box<dyn Read + 's>> {
     let mut file = file.try_clone()?;
     file.seek(SeekFrom::Start(offset))?;
-    decoded(Raw::File(file), plain, waits)
+    Ok(decoded(Raw::File(file), plain, waits, offset))
 }
 
 /// Opens a file; `None` is standard input. Unless `plain`, reading decompresses it.
@@ -191,7 +191,7 @@ pub fn open<'s>(
         None => Raw::Stdin(io::stdin()),
         Some(path) => Raw::File(open_file(path)?),
     };
-    decoded(raw, plain, waits)
+    Ok(decoded(raw, plain, waits, 0))
 }
 
 /// Opens a file for reading. A blocking open of a FIFO would wait for its writer, and no signal
@@ -201,20 +201,30 @@ pub fn open_file(path: &Path) -> io::Result<File> {
     File::options().read(true).custom_flags(nonblocking).open(path)
 }
 
-fn decoded<'s>(raw: Raw, plain: bool, waits: Rc<Waits<'s>>) -> io::Result<Box<dyn Read + 's>> {
+/// Returns the bytes of an input, which is at this offset, decompressed unless `plain`.
+fn decoded<'s>(raw: Raw, plain: bool, waits: Rc<Waits<'s>>, offset: u64) -> Box<dyn Read + 's> {
     if plain {
-        return Ok(Box::new(Waiting { raw, waits }));
+        return Box::new(Waiting { raw, waits });
     }
-    match raw {
-        Raw::File(mut file) if file.metadata()?.is_file() => {
-            let from = file.stream_position()?;
-            match format_of(&file, from)?.flatten() {
-                Some(format) => Ok(Box::new(ReadAhead::new(file, format, waits)?)),
-                None => Ok(Box::new(Waiting { raw: Raw::File(file), waits })),
-            }
-        }
-        raw => Ok(Box::new(Detecting::Undecided(Waiting { raw, waits }, Vec::new()))),
+    if let Raw::File(file) = &raw
+        && let Some(format) = format_of_regular(file, offset)
+        // Without a thread it is decompressed in this one.
+        && let Ok(ahead) = ReadAhead::new(file, offset, format, waits.clone())
+    {
+        return Box::new(ahead);
     }
+    Box::new(Detecting::Undecided(Waiting { raw, waits }, Vec::new()))
+}
+
+/// Returns the format of a regular file that is compressed and read.
+fn format_of_regular(file: &File, offset: u64) -> Option<Format> {
+    // Files of the kernel's that can be read only once, in order, say that they are empty.
+    let holds_more = |found: Metadata| found.is_file() && found.len() > offset;
+    if !file.metadata().is_ok_and(holds_more) {
+        return None;
+    }
+    let format = format_of(file, offset).ok()??;
+    format.filter(|format| !matches!(format, Format::Unread(_)))
 }
 
 /// Decides by the first bytes whether to decompress. Waits for more bytes only while those at hand

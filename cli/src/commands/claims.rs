@@ -73,8 +73,9 @@ fn work(arguments: &RunOnce, lease: &Lease<'_>, stop: &Stop) -> Result<ExitCode>
 /// second one would be a second request. (A command in a process group of its own got none.)
 ///
 /// One that the terminal sends while the command is being started may have come just before it
-/// existed. It is taken for one that came just after: the user repeats a Ctrl-C that has no effect,
-/// but cannot take back one that came twice.
+/// existed. It is taken for one that came just after, because the command cannot tell two signals
+/// of one Ctrl-C from two requests. Where it came before, the command does not end by it; a second
+/// Ctrl-C ends both, and the claim ends with its lease.
 fn pass_on(child: &Child, signal: i32, stop: &Stop) {
     let pid = Pid::from_child(child);
     if stop.is_of_terminal() && getpgid(Some(pid)) == Ok(getpgrp()) {

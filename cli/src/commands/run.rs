@@ -79,7 +79,7 @@ impl Run {
         if self.stop.signal().is_some() {
             return false;
         }
-        // As text: comparing paths takes them apart.
+        // As bytes: comparing paths splits them into components.
         if self.last.0.as_os_str() != path.as_os_str() {
             self.last.0 = path.to_path_buf();
         }

@@ -134,7 +134,7 @@ pub struct Stream<'a, F> {
     /// The output for a skipped line.
     skipped: Skipped,
     /// The largest number of lines of a batch.
-    batch: NonZeroUsize,
+    batch: usize,
 }
 
 /// The output for the header of a file of CSV.
@@ -187,13 +187,13 @@ impl<'a, F: Fed> Stream<'a, F> {
             outlives: false,
             sync_batches: None,
             skipped: Skipped::Nothing,
-            batch: reading.batch,
+            batch: reading.batch(),
         })
     }
 
     /// Sets the largest number of lines of a batch, in place of `--batch`.
     pub fn in_batches_of(mut self, most: NonZeroUsize) -> Self {
-        self.batch = most;
+        self.batch = most.get();
         self
     }
 
@@ -234,7 +234,7 @@ impl<'a, F: Fed> Stream<'a, F> {
                 match (line, answer) {
                     (Ok(line), Ok(answer)) => tell(line, answer, &mut run.output)?,
                     (_, Err(what)) => run.print_skipped(number, whole, &what)?,
-                    // It has no answer, or the one above.
+                    // Unreachable: the answer of a line that cannot be parsed is its error.
                     (Err(_), Ok(_)) => {}
                 }
                 run.output.answers(number);
@@ -261,7 +261,7 @@ impl<'a, F: Fed> Stream<'a, F> {
         let stop = run.stop.clone();
         let mut input = Input::new(origin, self.reading, prints_answers, &stop)?;
         let mut header = None;
-        let most = self.batch.get();
+        let most = self.batch;
         loop {
             let done = match input.next_batch(most, || run.output.flush()) {
                 Ok(None) => break,

@@ -6,9 +6,11 @@ use flate2::write::GzEncoder;
 use lzma_rust2::{XzOptions, XzWriter};
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 use std::fs::File;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
-use std::process::Command;
+use std::process::{Child, Command, ExitStatus};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
@@ -127,9 +129,9 @@ fn a_stop_within_compressed_input_loses_no_line() {
         let half = packed.len() / 2;
         stdin.write_all(&packed[..half]).expect("write");
         // The rest never comes: the run answers what it has got, and waits.
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         while inserts(&state) == 0 && began.elapsed().as_secs() < 60 {
-            std::thread::sleep(std::time::Duration::from_millis(5));
+            sleep(Duration::from_millis(5));
         }
         signal(&child, "TERM");
         let output = child.wait_with_output().expect("wait");
@@ -141,6 +143,41 @@ fn a_stop_within_compressed_input_loses_no_line() {
         let both = [output.stdout, rest.stdout].concat();
         assert!(both == once.stdout, "{name}: stopped after {done} lines");
     }
+}
+
+/// Ends a run that has its own limit of time; `None` if it takes longer.
+fn end_of(mut child: Child) -> Option<ExitStatus> {
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(60) {
+        if let Some(status) = child.try_wait().expect("a status") {
+            return Some(status);
+        }
+        sleep(Duration::from_millis(5));
+    }
+    child.kill().expect("it lives");
+    None
+}
+
+#[test]
+fn a_stop_or_a_closed_output_ends_the_search_for_a_further_member() {
+    let place = Place::new();
+    let file = place.file("hole.gz", &gzip(b"a\nb\n"));
+    // Zero bytes for some minutes: a terabyte that takes no space.
+    File::options().write(true).open(&file).and_then(|file| file.set_len(1 << 40)).expect("a hole");
+    let state = place.at("state");
+    let child = command(&["dedup", "--last", "10", "--state", &state, &file]).spawn();
+    let child = child.expect("start");
+    let began = Instant::now();
+    while inserts(&state) < 2 && began.elapsed().as_secs() < 60 {
+        sleep(Duration::from_millis(5));
+    }
+    signal(&child, "TERM");
+    assert_eq!(end_of(child).expect("it hangs").signal(), Some(15));
+    assert_eq!(inserts(&state), 2);
+    let mut child = command(&["dedup", "--last", "10", &file]).spawn().expect("start");
+    let mut first = [0; 2];
+    child.stdout.take().expect("a pipe").read_exact(&mut first).expect("a line");
+    assert_eq!((end_of(child).expect("it hangs").code(), &first), (Some(0), b"a\n"));
 }
 
 fn inserts(dir: &str) -> u64 {

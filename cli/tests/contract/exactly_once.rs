@@ -354,6 +354,30 @@ fn compressed_inputs_and_tables_are_resumed() {
     assert!(rows.ends_with("9001,fresh\n") && rows.matches("number,key").count() == 1);
 }
 
+/// The header in front of the place and the rows behind it are read from one open file.
+#[test]
+fn compressed_tables_that_have_grown_are_resumed() {
+    let packed = |rows: std::ops::Range<u64>, header: &str| {
+        let rows: String = rows.map(|row| format!("{row},key {row}\n")).collect();
+        let mut member = GzEncoder::new(Vec::new(), Compression::fast());
+        member.write_all(format!("{header}{rows}").as_bytes()).expect("memory");
+        member.finish().expect("memory")
+    };
+    for rows in [100, 3_000, 4_000, 5_000, 60_000] {
+        let place = Place::new();
+        let run = || place.run("rows", &["table.gz"], &["--csv-field", "key", "--fpr", "1e-9"]);
+        place.write("table.gz", &packed(0..rows, "number,key\n"));
+        run();
+        for more in [rows, rows + 50] {
+            place.append("table.gz", &packed(more..more + 50, ""));
+            run();
+        }
+        let found = String::from_utf8(place.read("rows")).expect("UTF-8");
+        let expected: String = (0..rows + 100).map(|row| format!("{row},key {row}\n")).collect();
+        assert!(found == format!("number,key\n{expected}"), "{rows} rows");
+    }
+}
+
 #[test]
 fn a_signal_stops_a_run_between_two_pieces_and_nothing_is_lost() {
     let place = Place::new();

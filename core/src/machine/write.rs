@@ -183,7 +183,7 @@ pub(crate) fn emit_operation(
     let mask = kind.touches(&parts.memory.state(), operation.step);
     parts.memory.allocate(mask, hash);
     let state = parts.memory.state();
-    // By itself: out of a tuple it would be copied.
+    // Not in a tuple, out of which it would be copied.
     let blocks = parts.memory.locate(mask, hash);
     let record = records::of_operation(kind, &state, &blocks, operation, time.stream);
     log(parts.ledger.append(&record));

@@ -38,9 +38,14 @@ use find_inputs::{Plan, Wanted};
 use order::Step;
 use positions::{Entry, Inputs, Recorded};
 use std::io;
+use std::num::NonZeroUsize;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use target::Target;
+
+/// The lines of a piece, if `--batch` is not given. What a piece costs beside its lines is spread
+/// over them: two syncs, and copies of the blocks of several keys.
+const PIECE_LINES: usize = 16 << 10;
 
 /// A piece with at least this number of bytes ends, however few lines it has.
 const PIECE_BYTES: usize = 4 << 20;
@@ -93,7 +98,8 @@ impl Attempt<'_> {
                 stream.accept(&line);
                 self.counts.late += u64::from(checked.is_too_late());
                 if self.counts.prints(checked.is_present()) {
-                    self.new.extend([line.whole, &[self.end]].concat());
+                    self.new.extend_from_slice(line.whole);
+                    self.new.push(self.end);
                 }
                 Ok(Some(line))
             }
@@ -229,7 +235,8 @@ impl<'a> ExactlyOnce<'a> {
         let failed = |error| Failure::reading(&step.path, &error);
         let trail = self.continued(step, content)?;
         let mut begin = begin_of(step, &trail).map_err(failed)?;
-        let most = reading.batch.get().min(Batch::<Any>::MOST_OPERATIONS);
+        let most = reading.batch.map_or(PIECE_LINES, NonZeroUsize::get);
+        let most = most.min(Batch::<Any>::MOST_OPERATIONS);
         let input =
             || -> Result<Input<'_>> { Input::new(origin(&step.path), reading, false, &stop) };
         let mut first;
