@@ -4,16 +4,18 @@
 //! waits for more input. A line ends at its delimiter or at the end of its file. The delimiter is
 //! not part of the line; a carriage return is.
 
+use crate::compressed;
 use crate::descriptor::Ready;
 use crate::failure::{Failure, Result};
 use crate::key_args::{Origin, Reading};
 use crate::key_part::KeyParts;
 use crate::own_output::OwnOutput;
 use crate::progress::Progress;
-use crate::source::{self, Waits};
+use crate::source;
 use crate::splitter::{Ending, Found, Splitter};
 use crate::stop::Stop;
 use crate::trail::Trail;
+use crate::waits::Waits;
 use std::cell::Cell;
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -135,7 +137,7 @@ impl<'s> Input<'s> {
     /// Reads an open regular file in place of the files of the command line, from a place on.
     /// Unless `ends`, an unfinished last line stays there.
     pub fn resume(&mut self, file: &File, path: &Path, place: Trail, ends: bool) -> io::Result<()> {
-        let is_packed = !self.plain && source::is_compressed(file)?;
+        let is_packed = !self.plain && compressed::is_compressed(file)?;
         let waits = self.waits.clone();
         let mut source = if is_packed {
             source::reopen(file, false, waits, 0)?

@@ -14,6 +14,7 @@
 mod args;
 mod claim_args;
 mod commands;
+mod compressed;
 mod descriptor;
 mod dirty_limit;
 mod exit_codes;
@@ -47,6 +48,7 @@ mod time_args;
 mod time_forms;
 mod times;
 mod trail;
+mod waits;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use exit_codes::ERROR;

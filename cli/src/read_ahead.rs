@@ -1,7 +1,8 @@
 //! Decompresses a regular file in a thread of its own, ahead of the command, which works on earlier
 //! pieces meanwhile.
 
-use crate::source::{Decoder, Format, Waits};
+use crate::compressed::{Decoder, Format};
+use crate::waits::Waits;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, OwnedFd};

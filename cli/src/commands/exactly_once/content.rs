@@ -2,10 +2,12 @@
 //! earlier run has read.
 
 use super::positions::Entry;
+use crate::compressed::{self, Unread};
 use crate::progress::Progress;
-use crate::source::{self, Unread, Waits};
+use crate::source;
 use crate::stop::Stop;
 use crate::trail::{CHECKED_BYTES, Trail};
+use crate::waits::Waits;
 use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -28,12 +30,12 @@ pub struct Content<'a> {
 impl Content<'_> {
     /// Returns whether a file is read decompressed.
     pub fn is_packed(&self, file: &File) -> io::Result<bool> {
-        Ok(!self.plain && source::is_compressed(file)?)
+        Ok(!self.plain && compressed::is_compressed(file)?)
     }
 
     /// Returns the format of a file that cannot be read because it is compressed by that.
     pub fn unread(&self, file: &File) -> io::Result<Option<&'static Unread>> {
-        if self.plain { Ok(None) } else { source::unread(file) }
+        if self.plain { Ok(None) } else { compressed::unread(file) }
     }
 
     fn waits(&self) -> Rc<Waits<'_>> {
@@ -138,7 +140,7 @@ impl Content<'_> {
         if self.unread(part)?.is_some() {
             return Ok(None);
         }
-        if unfinished && !self.plain && source::may_become_compressed(part)? {
+        if unfinished && !self.plain && compressed::may_become_compressed(part)? {
             return Ok(Some(Trail::default()));
         }
         let (mut part, mut whole) = (self.open(part)?, self.open(whole)?);

@@ -235,8 +235,7 @@ impl<'a> ExactlyOnce<'a> {
         let failed = |error| Failure::reading(&step.path, &error);
         let trail = self.continued(step, content)?;
         let mut begin = begin_of(step, &trail).map_err(failed)?;
-        let most = reading.batch.map_or(PIECE_LINES, NonZeroUsize::get);
-        let most = most.min(Batch::<Any>::MOST_OPERATIONS);
+        let most = self.most_lines();
         let input =
             || -> Result<Input<'_>> { Input::new(origin(&step.path), reading, false, &stop) };
         let mut first;
@@ -369,6 +368,12 @@ impl<'a> ExactlyOnce<'a> {
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    /// Returns the largest number of lines of a piece.
+    fn most_lines(&self) -> usize {
+        let given = self.arguments.reading.batch;
+        given.map_or(PIECE_LINES, NonZeroUsize::get).min(Batch::<Any>::MOST_OPERATIONS)
     }
 
     fn call(&self) -> Call<'a> {

@@ -3,8 +3,8 @@
 use super::files::Found;
 use super::positions::{Entry, name_hash};
 use super::rotation_names;
+use crate::compressed::Unread;
 use crate::failure::{Failure, misfit};
-use crate::source::Unread;
 use std::cmp::Reverse;
 use std::path::Path;
 
