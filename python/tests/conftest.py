@@ -95,5 +95,5 @@ def rust_worker(worker_program: Path) -> Iterator[Callable[[str], Callable[[str]
 @pytest.fixture
 def seen(path: str) -> Iterator[ebbtide.Filter]:
     """A filter of the last thousand keys."""
-    with ebbtide.open(path, ebbtide.AgePartitioned(1000)) as filter:
+    with ebbtide.open(path, ebbtide.AgePartitioned(1000), hash_seed=7) as filter:
         yield filter

@@ -33,7 +33,7 @@ def past(path: str) -> tuple[str, list[tuple[str, int]]]:
     """A filter that keeps its log: its path, and moments with the number of keys then."""
     moments = []
     for run in range(4):
-        spec = ebbtide.Fingerprint(last=10_000)
+        spec = ebbtide.Fingerprint(last=10_000, fpr=1e-9)
         with ebbtide.open(
             path, spec, segment_bytes=4096, keep_log="1GiB", durability="always"
         ) as seen:

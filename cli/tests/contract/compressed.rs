@@ -198,7 +198,10 @@ fn zero_bytes_behind_gzip_data_are_padding() {
         let unpacked = gzip.arg("-dc").stdin(File::open(&file).expect("the file")).output();
         let unpacked = unpacked.expect("gzip runs");
         assert!(unpacked.status.success() && unpacked.stdout == b"a\nb\na\nc\n", "{unpacked:?}");
-        assert_eq!(ok(&["dedup", "--last", "10", &file], b"").text(), "a\nb\nc\n");
+        assert_eq!(
+            ok(&["dedup", "--last", "10", "--hash-seed", "7", &file], b"").text(),
+            "a\nb\nc\n"
+        );
     }
     let other = place.file("other", &[&members[..], b"\0\0more"].concat());
     let sentence = refused(&["dedup", "--last", "10", &other], b"");

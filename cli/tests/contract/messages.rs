@@ -18,7 +18,8 @@ fn good(keys: std::ops::Range<u64>) -> String {
 /// Runs `dedup` on these inputs, the third of which may be standard input; returns the number of
 /// printed lines, and the message.
 fn refused_by(files: &[&str], stdin: &str, batch: &str) -> (usize, String) {
-    let arguments = ["dedup", "--window", "1h", "--event-time", "--batch", batch];
+    let arguments =
+        ["dedup", "--window", "1h", "--hash-seed", "7", "--event-time", "--batch", batch];
     let outcome = run(&[&arguments[..], files].concat(), stdin.as_bytes());
     assert_eq!(outcome.code, Some(2), "{}", outcome.stderr);
     (outcome.lines().len(), outcome.stderr)

@@ -42,7 +42,7 @@ fn an_empty_directory_a_fresh_file_system_and_a_filter_are_accepted() {
     let (empty, fresh) = (place.at("empty"), place.at("fresh"));
     fs::create_dir(&empty).expect("a directory");
     fs::create_dir_all(format!("{fresh}/lost+found")).expect("a directory");
-    let dedup = |dir| ["dedup", "--last", "5", "--state", dir];
+    let dedup = |dir| ["dedup", "--last", "5", "--fpr", "1e-9", "--state", dir];
     for dir in [&empty, &fresh, &place.at("missing")] {
         assert_eq!(ok(&dedup(dir), b"a\n").text(), "a\n");
         // The directory now contains a filter, and another file beside it does no harm.

@@ -284,7 +284,7 @@ fn after_a_full_output_the_recorded_unprinted_lines_are_counted() {
         assert_eq!(output.status.code(), Some(2));
         String::from_utf8(output.stderr).expect("UTF-8")
     };
-    let dedup = |state| ["dedup", "--last", "10", "--state", state];
+    let dedup = |state| ["dedup", "--last", "10", "--fpr", "1e-9", "--state", state];
     let state = place.at("state");
     ok(&dedup(&state), b"known\n");
     let said = fails(&dedup(&state), b"known\n1\n1\n2\n3\n");

@@ -149,6 +149,12 @@ impl Broker {
 /// Starts a consumer.
 pub fn consumer(url: &str, dir: &Path, options: &[&str], streams: &[String]) -> Process {
     let mut command = Command::new(env!("CARGO_BIN_EXE_consumer"));
-    command.arg("run").args(["--window", "5000"]).args(options).arg(url).arg(dir).args(streams);
+    command
+        .arg("run")
+        .args(["--window", "5000", "--fpr", "1e-12"])
+        .args(options)
+        .arg(url)
+        .arg(dir)
+        .args(streams);
     Process::spawn(&mut command).expect("a consumer")
 }
