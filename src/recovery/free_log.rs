@@ -127,5 +127,24 @@ mod tests {
         let prefix = Prefix { stop: 4, ..Prefix::default() };
         let found = gathered(&media, &history, &prefix, 1).expect("no error");
         assert_eq!(found, (1, 2 * PAGE), "a timeline without a record takes no log");
+        let found = gathered(&media, &history, &prefix, segments[0].end()).expect("no error");
+        assert_eq!(found, (0, 0), "nothing is needed of a segment that ends there");
+    }
+
+    #[test]
+    fn the_last_record_keeps_its_page_wherever_the_log_stops() {
+        let media = Memory::new();
+        media.make().expect("nothing fails yet");
+        let first_of_a_page = 1 + RECORDS;
+        add(&media, (1, 1), &[1, first_of_a_page]);
+        for stop in [1, 2, first_of_a_page, first_of_a_page + 1] {
+            free_unwritten(&media, &opened(&media), stop).expect("no error");
+            assert_eq!(pages(&media), [3], "the log stops at {stop}");
+        }
+        let history = opened(&media);
+        let read = history.visit(&media, &history.segments()[0], |segment| {
+            Ok(segment.is_complete(first_of_a_page))
+        });
+        assert!(read.expect("it is mapped"));
     }
 }

@@ -245,4 +245,33 @@ mod tests {
         let listing = Listing { others, ..Listing::default() };
         assert_eq!([1, 2, 4, 5, 6].map(|last| listing.next_timeline(last)), [2, 5, 5, 7, 7]);
     }
+    #[test]
+    fn any_kept_file_counts_and_those_that_have_their_former_name_as_well_are_found() {
+        let segment = KeptSegment { timeline: 1, first: 11, since: 7 };
+        let snapshot = KeptSnapshot { start: 10, since: 7 };
+        let none = Listing::default();
+        let with_segment = Listing { kept_segments: vec![segment], ..none.clone() };
+        let with_snapshot = Listing { kept_snapshots: vec![snapshot], ..none.clone() };
+        let kept_metas = vec![KeptMeta { until: 12, since: 7 }];
+        let with_meta = Listing { kept_metas, ..none.clone() };
+        assert!(!none.has_kept());
+        for listing in [&with_segment, &with_snapshot, &with_meta] {
+            assert!(listing.has_kept(), "{listing:?}");
+        }
+        let found = |listing: Listing| listing.both_named().collect::<Vec<_>>();
+        for (segments, snapshots) in [(vec![], vec![]), (vec![(1, 12), (2, 11)], vec![9, 11])] {
+            let others = |of: &Listing| Listing {
+                segments: segments.clone(),
+                snapshots: snapshots.clone(),
+                ..of.clone()
+            };
+            assert_eq!(found(others(&with_segment)), []);
+            assert_eq!(found(others(&with_snapshot)), []);
+        }
+        let segments = vec![(1, 1), (1, 11)];
+        let both = found(Listing { segments, ..with_segment });
+        assert_eq!(both, [FileName::Segment { timeline: 1, first: 11 }]);
+        let both = found(Listing { snapshots: vec![20, 10], ..with_snapshot });
+        assert_eq!(both, [FileName::Snapshot { start: 10 }]);
+    }
 }

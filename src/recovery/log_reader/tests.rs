@@ -47,6 +47,13 @@ fn read(media: &Memory, known: KnownExtent) -> Result<Prefix> {
 }
 
 #[test]
+fn a_prefix_that_ends_earlier_has_the_gaps_below_its_end() {
+    let mut prefix = Prefix { stop: 20, gaps: vec![3, 9, 10, 15], records: 19 };
+    prefix.end_at(10);
+    assert_eq!((prefix.stop, prefix.gaps), (10, vec![3, 9]));
+}
+
+#[test]
 fn segments_of_a_timeline_must_agree_on_its_start() {
     let media = made();
     add(&media, (1, 1, 1), &[INSERT; 4]);
