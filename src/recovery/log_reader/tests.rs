@@ -1,5 +1,6 @@
 //! Where the log ends, and what is damage.
 
+use crate::format::names::FileName;
 use crate::media::Memory;
 use crate::recovery::log_reader::*;
 use crate::recovery::make_durable;
@@ -51,6 +52,42 @@ fn a_prefix_that_ends_earlier_has_the_gaps_below_its_end() {
     let mut prefix = Prefix { stop: 20, gaps: vec![3, 9, 10, 15], records: 19 };
     prefix.end_at(10);
     assert_eq!((prefix.stop, prefix.gaps), (10, vec![3, 9]));
+}
+
+#[test]
+fn segments_that_are_held_can_be_read_when_their_files_are_gone_and_no_others_are_held() {
+    let media = made();
+    for first in [1, 5, 9] {
+        add(&media, (1, 1, first), &[INSERT; 4]);
+    }
+    let held = |from: u64, limit: u64| {
+        let mut history = open(&media).expect("sound headers");
+        history.end_at(limit);
+        history.hold(&media, from).expect("they are there");
+        history.held().map(Segment::first).collect::<Vec<_>>()
+    };
+    for (from, expected) in
+        [(1, &[1, 5, 9][..]), (4, &[1, 5, 9]), (5, &[5, 9]), (8, &[5, 9]), (9, &[9]), (13, &[])]
+    {
+        assert_eq!(held(from, u64::MAX), expected, "from {from}");
+    }
+    for (limit, expected) in [(1, &[][..]), (2, &[1]), (5, &[1]), (6, &[1, 5]), (10, &[1, 5, 9])] {
+        assert_eq!(held(1, limit), expected, "below {limit}");
+    }
+    let mut history = open(&media).expect("sound headers");
+    history.hold(&media, 5).expect("they are there");
+    for first in [1, 5, 9] {
+        let name = FileName::Segment { timeline: 1, first }.to_string();
+        media.remove(&name).expect("it is there");
+    }
+    let mut found = Vec::new();
+    let known = KnownExtent::Nothing;
+    let read = history.read(&media, 5, known, |_, lsn, _| {
+        found.push(lsn);
+        Ok(())
+    });
+    assert_eq!(read.expect("it is held").stop, 13);
+    assert_eq!(found, (5..13).collect::<Vec<_>>());
 }
 
 #[test]
