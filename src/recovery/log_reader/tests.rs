@@ -2,9 +2,13 @@
 
 use crate::format::names::FileName;
 use crate::media::Memory;
+use crate::primitives::Ordering;
 use crate::recovery::log_reader::*;
 use crate::recovery::make_durable;
 use crate::wal::slot;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::subsequence;
 
 const UUID: u128 = 7;
 
@@ -233,4 +237,89 @@ fn space_behind_the_end_of_a_timeline_that_was_freed_is_not_allocated_again() {
     assert_eq!(allocated(&media, &history), before);
     make_durable::make_durable(&history, &media, (1, 0), &prefix).expect("space");
     assert_eq!(allocated(&media, &history), before);
+}
+
+/// Slots of a segment of [`behind`].
+const PLACES: u64 = 8;
+
+/// Writes segments with a record of this kind in each slot, without those that are missing; returns
+/// what [`LogReader::behind_damage`] returns.
+fn behind(slots: &[Slot], missing: &[u64], from: u64, upto: u64) -> Option<u64> {
+    let media = made();
+    for (at, slots) in slots.chunks(PLACES as usize).enumerate() {
+        let first = 1 + at as u64 * PLACES;
+        let continues = |slot: &Slot| Record { continues: *slot == Slot::Continues, ..insert() };
+        let records: Vec<_> = slots.iter().map(|slot| Some(continues(slot))).collect();
+        add(&media, (1, 1, first), &records);
+        let segment = Segment::open(&media, 1, first, UUID, Access::Write).expect("it is there");
+        for (lsn, _) in (first..).zip(slots).filter(|(_, slot)| **slot == Slot::Damaged) {
+            segment.slot(lsn)[1].fetch_xor(1, Ordering::Relaxed);
+        }
+        if missing.contains(&(at as u64)) {
+            let name = FileName::Segment { timeline: 1, first }.to_string();
+            media.remove(&name).expect("it is there");
+        }
+    }
+    let history = open(&media).expect("sound headers");
+    let known = KnownExtent::WritersLive { timeline: 1, durable: 1 + slots.len() as u64 };
+    let begins = history.behind_damage(&media, from, (known, upto));
+    assert_eq!(history.limit.get(), u64::MAX, "it is read to its end again");
+    begins
+}
+
+fn insert() -> Record {
+    INSERT.expect("a record")
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Slot {
+    /// The last record of a commit.
+    Ends,
+    Continues,
+    Damaged,
+}
+
+#[test]
+fn the_first_commit_behind_damage_begins_behind_the_end_of_the_one_that_may_be_damaged() {
+    use Slot::{Continues, Damaged, Ends};
+    let slots = [Ends, Damaged, Continues, Ends, Continues, Ends, Ends, Ends];
+    assert_eq!(behind(&slots, &[], 2, 8), Some(5));
+    assert_eq!(behind(&slots, &[], 2, 4), Some(5), "one LSN beyond");
+    assert_eq!(behind(&slots, &[], 2, 3), None);
+    assert_eq!(behind(&slots, &[], 5, 8), Some(7), "there is no damage");
+}
+
+#[test]
+fn the_rest_of_a_segment_is_left_out_after_each_two_hundredth_damaged_record() {
+    let mut slots = vec![Slot::Damaged; 199];
+    slots.extend([Slot::Ends; 9]);
+    assert_eq!(behind(&slots, &[], 1, 208), Some(201));
+    // The 200th is the last of a segment; now it is the first but one.
+    let mut slots = vec![Slot::Ends; 2];
+    slots.extend([Slot::Damaged; 200]);
+    slots.extend([Slot::Ends; 22]);
+    assert_eq!(slots.len() % PLACES as usize, 0);
+    assert_eq!(behind(&slots, &[], 1, 224), Some(210), "that of the next segment");
+}
+
+proptest! {
+    #[test]
+    fn behind_any_damage_the_first_commit_is_found(
+        slots in vec(
+            prop_oneof![4 => Just(Slot::Ends), 3 => Just(Slot::Continues), 2 => Just(Slot::Damaged)],
+            4 * PLACES as usize,
+        ),
+        missing in subsequence(vec![0_u64, 1, 2, 3], 0..3),
+        (from, more) in (1..30_u64, 0..30_u64),
+    ) {
+        let upto = (from + more).min(4 * PLACES);
+        let slot = |lsn: u64| match missing.contains(&((lsn - 1) / PLACES)) {
+            true => Slot::Damaged,
+            false => slots[lsn as usize - 1],
+        };
+        let last = (from..=upto).rev().find(|&lsn| slot(lsn) == Slot::Damaged);
+        let mut behind_it = last.map_or(from, |last| last + 1)..=upto;
+        let expected = behind_it.find(|&lsn| slot(lsn) == Slot::Ends).map(|lsn| lsn + 1);
+        prop_assert_eq!(behind(&slots, &missing, from, upto), expected);
+    }
 }
