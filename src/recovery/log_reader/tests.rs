@@ -239,6 +239,28 @@ fn space_behind_the_end_of_a_timeline_that_was_freed_is_not_allocated_again() {
     assert_eq!(allocated(&media, &history), before);
 }
 
+#[test]
+fn a_segment_that_was_made_durable_ahead_is_not_done_again_unless_slots_in_it_are_to_be_voided() {
+    let media = made();
+    add(&media, (1, 1, 1), &[INSERT, None, INSERT, INSERT]);
+    add(&media, (1, 1, 5), &[INSERT, INSERT, None, INSERT]);
+    add(&media, (1, 1, 9), &[INSERT; 4]);
+    let slot = |first, lsn: u64| {
+        let segment = Segment::open(&media, 1, first, UUID, Access::Read).expect("it is there");
+        segment.read(lsn)
+    };
+    let is_void =
+        |first, lsn| matches!(slot(first, lsn), Decoded::Valid(Record { op: Op::Void, .. }));
+    // The log ends within the second segment.
+    for (gaps, stop, voids) in [(vec![2], 7, (true, false)), (vec![2, 7], 8, (true, true))] {
+        let history = open(&media).expect("sound headers");
+        history.synced().lock().extend([1, 5, 9]);
+        let prefix = Prefix { stop, gaps, records: stop - 1 };
+        make_durable::make_durable(&history, &media, (1, 0), &prefix).expect("space");
+        assert_eq!((is_void(1, 2), is_void(5, 7)), voids, "up to {stop}");
+    }
+}
+
 /// Slots of a segment of [`behind`].
 const PLACES: u64 = 8;
 
@@ -302,13 +324,14 @@ fn the_rest_of_a_segment_is_left_out_after_each_two_hundredth_damaged_record() {
     assert_eq!(behind(&slots, &[], 1, 224), Some(210), "that of the next segment");
 }
 
+fn any_slot() -> impl Strategy<Value = Slot> {
+    prop_oneof![4 => Just(Slot::Ends), 3 => Just(Slot::Continues), 2 => Just(Slot::Damaged)]
+}
+
 proptest! {
     #[test]
     fn behind_any_damage_the_first_commit_is_found(
-        slots in vec(
-            prop_oneof![4 => Just(Slot::Ends), 3 => Just(Slot::Continues), 2 => Just(Slot::Damaged)],
-            4 * PLACES as usize,
-        ),
+        slots in vec(any_slot(), 4 * PLACES as usize),
         missing in subsequence(vec![0_u64, 1, 2, 3], 0..3),
         (from, more) in (1..30_u64, 0..30_u64),
     ) {
