@@ -233,7 +233,11 @@ fn space_behind_the_end_of_a_timeline_that_was_freed_is_not_allocated_again() {
     let prefix = history.read(&media, 1, KnownExtent::Nothing, |_, _, _| Ok(()));
     let prefix = prefix.expect("the log is sound");
     assert_eq!(prefix.stop, 11 + 4 * PAGE + 5);
+    let enough = Hint::new(1);
+    make_durable::sync_ahead(&history, &media, (1, 0), &enough);
+    assert_eq!(*history.synced().lock(), [], "it is ended");
     make_durable::sync_ahead(&history, &media, (1, 0), &Hint::default());
+    assert_eq!(*history.synced().lock(), [1, 11], "all but the last one that is needed");
     assert_eq!(allocated(&media, &history), before);
     make_durable::make_durable(&history, &media, (1, 0), &prefix).expect("space");
     assert_eq!(allocated(&media, &history), before);
