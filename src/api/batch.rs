@@ -24,7 +24,8 @@ use std::fmt;
 /// commit fails, or the process dies before it has ended, either all counts or nothing. A batch
 /// that is dropped has done nothing.
 ///
-/// A batch takes up to 64 MiB of memory, plus a few hundred bytes for each operation.
+/// A batch takes up to 64 MiB of memory, plus a few hundred bytes for each operation. It copies each
+/// block of the filter that two of its keys share, so an operation costs less in a larger batch.
 ///
 /// A *position* is a number that belongs to a source, such as the offset in a file or the sequence
 /// of a stream's message. Positions are part of the filter's state. After a crash
