@@ -292,6 +292,12 @@ fn a_copy_that_ends_before_what_was_read_is_named_with_all_that_continues() {
 
 #[test]
 fn a_log_that_is_copied_truncated_and_grown_before_its_turn_is_not_read_in_the_middle_of_a_line() {
+    // On a busy machine the run may have read both before the second one is changed.
+    assert!((0..10).any(|_| is_grown_before_its_turn()), "the runs were faster than this test");
+}
+
+/// Tries it, and returns whether the second log was changed before its turn.
+fn is_grown_before_its_turn() -> bool {
     let (place, first) = (Place::new(), many(0));
     place.write("a.log", b"");
     place.write("b.log", first.as_bytes());
@@ -303,7 +309,9 @@ fn a_log_that_is_copied_truncated_and_grown_before_its_turn_is_not_read_in_the_m
     let length = || fs::metadata(place.path("out")).expect("the output").len();
     // The run has looked at both, and reads the first one.
     while length() == first.len() as u64 {
-        assert!(child.try_wait().expect("a status").is_none(), "it ends without a line");
+        if child.try_wait().expect("a status").is_some() {
+            return false;
+        }
         std::thread::sleep(Duration::from_millis(1));
     }
     signal(&child, "STOP");
@@ -315,12 +323,15 @@ fn a_log_that_is_copied_truncated_and_grown_before_its_turn_is_not_read_in_the_m
     signal(&child, "CONT");
     let ended = child.wait_with_output().expect("an end");
     let said = String::from_utf8_lossy(&ended.stderr);
-    assert!(is_before_its_turn, "the run was faster than this test: {said}");
+    if !is_before_its_turn {
+        return false;
+    }
     assert!(ended.status.code() == Some(2) && said.contains("run again"), "{said}");
     assert!(said.contains(&place.path("b.log")), "{said}");
     assert!(output(&place) == format!("{first}{before}"), "a line of the second one was read");
     dedup(&place, &["a.log", "b.log"]);
     assert!(output(&place) == format!("{first}{before}late\n{next}"));
+    true
 }
 
 #[test]

@@ -11,6 +11,9 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tempfile::TempDir;
 
+/// A limit longer than any step takes.
+const LIMIT: Duration = Duration::from_secs(60);
+
 /// Returns `EBBTIDE_EFFORT` percent of this number, 40 if that is not set.
 pub fn scaled(count: u64) -> u64 {
     let effort = std::env::var("EBBTIDE_EFFORT").ok();
@@ -86,16 +89,25 @@ impl Place {
         refused(&arguments.iter().map(String::as_str).collect::<Vec<_>>(), b"")
     }
 
-    /// Runs, and kills the run at random moments below this time, as often; then lets it end.
-    fn run_with_kills(&self, name: &str, inputs: &[&str], kills: u64, below: Duration) -> u64 {
+    /// Runs, and kills the run as often, when its output has grown by a random length below this;
+    /// then lets it end.
+    fn run_with_kills(&self, name: &str, inputs: &[&str], kills: u64, below: u64) -> u64 {
         let arguments = self.arguments(name, inputs, &[]);
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let mut random = Random::new(kills);
+        let length = || fs::metadata(self.path(name)).map_or(0, |found| found.len());
         let mut killed = 0;
-        for _ in 0..kills {
-            let mut child = start(&arguments);
-            let until = Duration::from_micros(random.below(below.as_micros() as u64));
-            std::thread::sleep(until);
+        for kill in 0..kills {
+            // Each fourth one is killed when it begins.
+            let begins = kill % 4 == 0;
+            let until = if begins { 0 } else { length() + random.below(below) };
+            let (mut child, began) = (start(&arguments), Instant::now());
+            while length() < until && child.try_wait().expect("a status").is_none() {
+                assert!(began.elapsed() < LIMIT, "{} of {until} bytes", length());
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let moment = random.below(if begins { 100_000 } else { 10_000 });
+            std::thread::sleep(Duration::from_micros(moment));
             if child.try_wait().expect("a status").is_none() {
                 signal(&child, "KILL");
                 killed += 1;
@@ -137,12 +149,11 @@ fn a_run_that_is_killed_anywhere_any_number_of_times_writes_what_an_undisturbed_
     place.write("first", &lines(150_000, 1));
     place.write("second", &lines(60_000, 2));
     let inputs = ["first", "second"];
-    let begin = Instant::now();
     place.run("undisturbed", &inputs, &[]);
-    let takes = begin.elapsed();
+    let length = place.read("undisturbed").len() as u64;
     // Several kills a run: together they cover the whole of it.
     let kills = scaled(25);
-    let killed = place.run_with_kills("killed", &inputs, kills, takes / 4);
+    let killed = place.run_with_kills("killed", &inputs, kills, length / 4);
     assert!(killed > kills / 4, "{killed} of {kills} runs were killed");
     let [undisturbed, killed] = ["undisturbed", "killed"].map(|name| place.read(name));
     assert!(undisturbed.len() > 1_000_000 && undisturbed == killed);
@@ -320,14 +331,31 @@ fn a_bad_line_is_counted_once_however_often_its_piece_is_checked_again() {
 fn a_run_waits_for_the_end_of_a_killed_one_that_still_has_the_output() {
     let place = Place::new();
     place.write("log", &lines(1000, 7));
-    let file = fs::File::create(place.path("out")).expect("a file");
-    file.try_lock().expect("the first");
-    let ended = std::thread::spawn(move || {
+    let arguments = place.arguments("out", &["log"], &[]);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let is_open = |pid: u32| {
+        let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        let mut names = files.filter_map(|file| fs::read_link(file.path()).ok());
+        names.any(|name| name.ends_with("out"))
+    };
+    // On a busy machine a run may have refused, after two seconds, when the other one ends.
+    let waits = (0..5).any(|_| {
+        let file = fs::File::create(place.path("out")).expect("a file");
+        file.try_lock().expect("the first");
+        let (mut child, began) = (start(&arguments), Instant::now());
+        while !is_open(child.id()) && child.try_wait().expect("a status").is_none() {
+            assert!(began.elapsed() < LIMIT, "the run does not open its output");
+            std::thread::sleep(Duration::from_millis(1));
+        }
         std::thread::sleep(Duration::from_millis(200));
         drop(file);
+        let ended = child.wait_with_output().expect("an end");
+        let said = String::from_utf8_lossy(&ended.stderr);
+        let (waited, is_refused) = (ended.status.success(), said.contains("another run"));
+        assert!(waited && said.is_empty() || is_refused, "{said}");
+        waited
     });
-    place.run("out", &["log"], &[]);
-    ended.join().expect("it ends");
+    assert!(waits, "each run refused");
     assert!(!fs::read(place.path("out")).expect("the output").is_empty());
 }
 
@@ -340,7 +368,8 @@ fn compressed_inputs_and_tables_are_resumed() {
     place.write("log.gz", &packed.finish().expect("memory"));
     place.write("log", &content);
     place.run("plain", &["log"], &[]);
-    place.run_with_kills("packed", &["log.gz"], scaled(8), Duration::from_millis(120));
+    let length = place.read("plain").len() as u64;
+    place.run_with_kills("packed", &["log.gz"], scaled(8), length / 2);
     assert_eq!(place.read("plain"), place.read("packed"));
 
     let table: String = (0..9000_u64).map(|row| format!("{row},\"key {}\"\n", row / 3)).collect();
@@ -413,8 +442,12 @@ fn the_line_after_which_a_signal_stops_a_run_is_the_last_that_is_recorded() {
             std::thread::sleep(Duration::from_millis(1));
         }
         std::thread::sleep(Duration::from_millis(3 * round));
-        if child.try_wait().expect("a status").is_some() {
-            break;
+        if let Some(status) = child.try_wait().expect("a status") {
+            // It has read everything: the next one begins anew.
+            assert!(status.success());
+            fs::remove_dir_all(place.path("out.state")).expect("a state");
+            fs::remove_file(place.path("out")).expect("an output");
+            continue;
         }
         signal(&child, "TERM");
         let ended = child.wait_with_output().expect("an end");
