@@ -326,9 +326,9 @@ fn a_plan_is_drawn_for_windows_of_items_and_of_time() {
     assert!(refused(&["plan", "--last", "9", "--plot", &nowhere], b"").contains("cannot write"));
 }
 
-/// Runs `top` in a terminal of its own, which `script` makes; returns its process, and the command
-/// with the pipe to its keyboard. `None` without that program.
-fn top_in_a_terminal(dir: &str) -> Option<(Talk, String)> {
+/// Runs `top` in a terminal of its own, which `script` makes and copies to the file `screen`;
+/// returns its process, and the command with the pipe to its keyboard. `None` without that program.
+fn top_in_a_terminal(dir: &str, screen: &str) -> Option<(Talk, String)> {
     let version = Command::new("script").arg("--version").output();
     if !version.is_ok_and(|version| version.status.success()) {
         eprintln!("skipped: there is no `script`");
@@ -342,7 +342,7 @@ fn top_in_a_terminal(dir: &str) -> Option<(Talk, String)> {
          exit $code"
     );
     let mut script = Command::new("script");
-    script.args(["-qefc", &line, "/dev/null"]).env("TERM", "xterm").env("SHELL", "/bin/sh");
+    script.args(["-qefc", &line, screen]).env("TERM", "xterm").env("SHELL", "/bin/sh");
     let mut talk = Talk::of(&mut script);
     assert!(talk.hear().starts_with("pid "));
     let pid = talk.hear().trim().to_owned();
@@ -353,10 +353,16 @@ fn top_in_a_terminal(dir: &str) -> Option<(Talk, String)> {
 fn top_leaves_the_terminal_as_it_was_after_a_key_and_after_a_signal() {
     let place = Place::new();
     let dir = filled(&place, "seen");
-    for key in [Some("q"), Some("\u{3}"), None] {
-        let Some((mut talk, pid)) = top_in_a_terminal(&dir) else { return };
+    for (number, key) in [Some("q"), Some("\u{3}"), None].into_iter().enumerate() {
+        let screen = place.at(&format!("screen-{number}"));
+        let Some((mut talk, pid)) = top_in_a_terminal(&dir, &screen) else { return };
         // Until the first view is there, the key could be read by the shell.
-        std::thread::sleep(Duration::from_secs(1));
+        let began = Instant::now();
+        let shown = || String::from_utf8_lossy(&fs::read(&screen).unwrap_or_default()).into_owned();
+        while !shown().contains("age-partitioned") {
+            assert!(began.elapsed() < LIMIT, "{:?}", shown());
+            std::thread::sleep(Duration::from_millis(10));
+        }
         match key {
             Some(key) => talk.say(&format!("\t{key}")),
             None => {
