@@ -38,8 +38,8 @@ pub fn continues(settings: &Settings) -> Checked<()> {
             let meanwhile = crew.returned() - before;
             crew.children[at].signal(Signal::CONT)?;
             println!(
-                "stopped for {stop} ms: {probes} of {PROBES} probes and {meanwhile} operations of \
-                 others returned"
+                "stopped for at least {stop} ms: {probes} of {PROBES} probes and {meanwhile} \
+                 operations of others returned"
             );
             if probes.parse().unwrap_or(0) < PROBES / 2 {
                 return Err(format!("{probes} of {PROBES} inserts returned while one was stopped"));
