@@ -257,12 +257,25 @@ fn a_consumer_that_is_killed_and_run_again_writes_each_line_exactly_once() {
         run.arg(home.path().join("seen")).args([&input, &output]);
         run
     };
+    let length = || fs::metadata(&output).map_or(0, |found| found.len());
     let mut killed = 0;
     for kill in 0..25_u64 {
+        // When it has begun, and when its output has grown by up to an eighth.
+        let until = if kill % 3 == 0 { 0 } else { length() + kill * expected.len() as u64 / 200 };
         let mut child = run().spawn().expect("a consumer");
-        thread::sleep(Duration::from_micros(kill * 1_500));
+        while length() < until && child.try_wait().expect("a state").is_none() {
+            thread::sleep(Duration::from_micros(100));
+        }
+        thread::sleep(Duration::from_micros(kill * if until == 0 { 1_500 } else { 100 }));
         child.kill().expect("a consumer to kill");
-        killed += u32::from(!child.wait().expect("its end").success());
+        if child.wait().expect("its end").success() {
+            // It has read everything: the next one begins anew.
+            assert!(fs::read_to_string(&output).expect("the output") == expected);
+            fs::remove_dir_all(home.path().join("seen")).expect("a filter");
+            fs::remove_file(&output).expect("an output");
+        } else {
+            killed += 1;
+        }
     }
     succeed(&mut run());
     assert!(fs::read_to_string(&output).expect("the output") == expected, "after {killed} kills");
