@@ -358,6 +358,27 @@ mod tests {
     }
 
     #[test]
+    fn a_segment_that_another_filter_has_left_here_is_replaced_and_one_of_a_new_filter_stays() {
+        let media = Arc::new(Memory::new());
+        media.make().expect("nothing fails yet");
+        let log = log(&media, 100);
+        let others = SegmentHeader { uuid: FIRST.uuid + 1, ..FIRST };
+        drop(Segment::create(&*media, others, 0).expect("space"));
+        let uuid = || {
+            let of = |uuid| {
+                SegmentFile::open(&*media, FIRST.timeline, FIRST.first, uuid, Access::Read).is_ok()
+            };
+            (of(FIRST.uuid), of(others.uuid))
+        };
+        // The directory is that filter's by now.
+        log.allocate((5, 15), &|| false, &|| Ok(())).expect_err("it is not ours");
+        assert_eq!(uuid(), (false, true));
+        log.allocate((5, 15), &|| true, &|| Ok(())).expect("its name is free");
+        assert_eq!(uuid(), (true, false));
+        assert!(log.segment(5).is_some());
+    }
+
+    #[test]
     fn a_full_disk_is_the_error_that_it_is() {
         let media = Arc::new(Memory::with_capacity(4096));
         media.make().expect("nothing fails yet");
