@@ -244,6 +244,23 @@ fn space_behind_the_end_of_a_timeline_that_was_freed_is_not_allocated_again() {
 }
 
 #[test]
+fn a_hole_that_a_copy_has_among_records_gets_space_before_it_is_written_and_one_behind_does_not() {
+    const PAGE: u64 = 4096;
+    let media = made();
+    add(&media, (1, 1, 1), &[INSERT; 4 * 128]);
+    let name = FileName::Segment { timeline: 1, first: 1 }.to_string();
+    let file = media.open(&name, Access::Write).expect("it is there");
+    // The second and the last page of records.
+    file.free(2 * PAGE..3 * PAGE).expect("it can be freed");
+    file.free(4 * PAGE..5 * PAGE).expect("it can be freed");
+    let history = open(&media).expect("a sound header");
+    assert_eq!(allocated(&media, &history), [3 * PAGE]);
+    let prefix = Prefix { stop: 300, gaps: Vec::new(), records: 299 };
+    make_durable::make_durable(&history, &media, (1, 0), &prefix).expect("space");
+    assert_eq!(allocated(&media, &history), [4 * PAGE]);
+}
+
+#[test]
 fn a_segment_that_was_made_durable_ahead_is_not_done_again_unless_slots_in_it_are_to_be_voided() {
     let media = made();
     add(&media, (1, 1, 1), &[INSERT, None, INSERT, INSERT]);
