@@ -157,7 +157,7 @@ pub struct Reading {
     )]
     pub keep_log: Option<Keep>,
     /// The number of keys that share a sync (with always) and are answered together; fewer if the
-    /// input pauses. Without it 1024, for dedup --output 16384
+    /// input pauses [default: 1024, for dedup --output up to 16384]
     #[arg(
         long,
         value_name = "N",

@@ -25,16 +25,28 @@ const PIECES: usize = 4;
 /// for a long time: gigabytes of zero bytes behind a gzip member, for example.
 const CHECK: Duration = Duration::from_millis(20);
 
+/// A part of the content.
+struct Piece {
+    /// [`PIECE_BYTES`], none of a piece that was never filled.
+    memory: Vec<u8>,
+    /// How many of them are content.
+    length: usize,
+}
+
+impl Piece {
+    const NONE: Self = Self { memory: Vec::new(), length: 0 };
+}
+
 /// The content of a compressed file.
 pub struct ReadAhead<'s> {
     waits: Rc<Waits<'s>>,
     descriptor: OwnedFd,
     /// `None` at the end of the content.
-    pieces: Option<Receiver<io::Result<Vec<u8>>>>,
+    pieces: Option<Receiver<io::Result<Piece>>>,
     /// Takes pieces back, to be filled again.
-    used: SyncSender<Vec<u8>>,
+    used: SyncSender<Piece>,
     /// What is handed out, and how many bytes of it were.
-    piece: Vec<u8>,
+    piece: Piece,
     at: usize,
     /// Ends the thread.
     ended: Arc<AtomicBool>,
@@ -63,7 +75,7 @@ impl<'s> ReadAhead<'s> {
         let fill = move || fill_pieces(content, &filled, &empty);
         let thread = thread::Builder::new().name("decompress".to_owned()).spawn(fill)?;
         let (pieces, thread) = (Some(pieces), Some(thread));
-        Ok(Self { waits, descriptor, pieces, used, piece: Vec::new(), at: 0, ended, thread })
+        Ok(Self { waits, descriptor, pieces, used, piece: Piece::NONE, at: 0, ended, thread })
     }
 
     /// Takes the next piece; an empty one at the end.
@@ -77,7 +89,7 @@ impl<'s> ReadAhead<'s> {
                 Err(RecvTimeoutError::Disconnected) => return Err(self.panicked()),
             }
         };
-        if piece.is_empty() {
+        if piece.length == 0 {
             self.pieces = None;
         }
         // If there is no room for it, a new one is made.
@@ -97,11 +109,11 @@ impl<'s> ReadAhead<'s> {
 
 impl Read for ReadAhead<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        if self.at == self.piece.len() {
+        if self.at == self.piece.length {
             self.next_piece()?;
         }
-        let count = into.len().min(self.piece.len() - self.at);
-        into[..count].copy_from_slice(&self.piece[self.at..][..count]);
+        let count = into.len().min(self.piece.length - self.at);
+        into[..count].copy_from_slice(&self.piece.memory[self.at..][..count]);
         self.at += count;
         Ok(count)
     }
@@ -120,18 +132,16 @@ impl Drop for ReadAhead<'_> {
 /// piece is empty, or the error.
 fn fill_pieces(
     mut content: impl Read,
-    filled: &SyncSender<io::Result<Vec<u8>>>,
-    empty: &Receiver<Vec<u8>>,
+    filled: &SyncSender<io::Result<Piece>>,
+    empty: &Receiver<Piece>,
 ) {
     loop {
-        let mut piece = empty.try_recv().unwrap_or_default();
-        piece.resize(PIECE_BYTES, 0);
-        let read = content.read(&mut piece);
+        let Piece { mut memory, .. } = empty.try_recv().unwrap_or(Piece::NONE);
+        // Only new memory is cleared: a piece may have a few bytes only, that of a short member.
+        memory.resize(PIECE_BYTES, 0);
+        let read = content.read(&mut memory);
         let is_last = !matches!(read, Ok(1..));
-        let read = read.map(|count| {
-            piece.truncate(count);
-            piece
-        });
+        let read = read.map(|length| Piece { memory, length });
         if filled.send(read).is_err() || is_last {
             return;
         }

@@ -74,11 +74,16 @@ pub fn open<'s>(
     plain: bool,
     waits: Rc<Waits<'s>>,
 ) -> io::Result<Box<dyn Read + 's>> {
-    let raw = match path {
+    let mut raw = match path {
         None => Raw::Stdin(io::stdin()),
         Some(path) => Raw::File(open_file(path)?),
     };
-    Ok(decoded(raw, plain, waits, 0))
+    // Some systems open `/dev/stdin` at the place that has been reached.
+    let offset = match &mut raw {
+        Raw::File(file) => file.stream_position().unwrap_or(0),
+        Raw::Stdin(_) => 0,
+    };
+    Ok(decoded(raw, plain, waits, offset))
 }
 
 /// Opens a file for reading. A blocking open of a FIFO would wait for its writer, and no signal

@@ -24,8 +24,9 @@ use std::fmt;
 /// commit fails, or the process dies before it has ended, either all counts or nothing. A batch
 /// that is dropped has done nothing.
 ///
-/// A batch takes up to 64 MiB of memory, plus a few hundred bytes for each operation. It copies each
-/// block of the filter that two of its keys share, so an operation costs less in a larger batch.
+/// A batch takes up to 64 MiB of memory, plus a few hundred bytes for each operation. It copies
+/// each block that two of its keys share: an operation costs least if a batch has far more keys
+/// than the filter has blocks, or far fewer, and all blocks take less than these 64 MiB.
 ///
 /// A *position* is a number that belongs to a source, such as the offset in a file or the sequence
 /// of a stream's message. Positions are part of the filter's state. After a crash

@@ -38,14 +38,17 @@ use find_inputs::{Plan, Wanted};
 use order::Step;
 use positions::{Entry, Inputs, Recorded};
 use std::io;
-use std::num::NonZeroUsize;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use target::Target;
 
-/// The lines of a piece, if `--batch` is not given. What a piece costs beside its lines is spread
-/// over them: two syncs, and copies of the blocks of several keys.
+/// The lines of a piece of a filter of at most [`SMALL`] memory, if `--batch` is not given. What a
+/// piece costs beside its lines is spread over them: two syncs, and a copy of most blocks.
 const PIECE_LINES: usize = 16 << 10;
+
+/// The bytes of memory of a filter whose blocks a batch copies once. Of a larger one it keeps some
+/// of the copies only, and makes them again and again if it has many keys.
+const SMALL: u64 = 48 << 20;
 
 /// A piece with at least this number of bytes ends, however few lines it has.
 const PIECE_BYTES: usize = 4 << 20;
@@ -235,7 +238,7 @@ impl<'a> ExactlyOnce<'a> {
         let failed = |error| Failure::reading(&step.path, &error);
         let trail = self.continued(step, content)?;
         let mut begin = begin_of(step, &trail).map_err(failed)?;
-        let most = self.most_lines();
+        let most = self.most_lines()?;
         let input =
             || -> Result<Input<'_>> { Input::new(origin(&step.path), reading, false, &stop) };
         let mut first;
@@ -371,9 +374,15 @@ impl<'a> ExactlyOnce<'a> {
     }
 
     /// Returns the largest number of lines of a piece.
-    fn most_lines(&self) -> usize {
-        let given = self.arguments.reading.batch;
-        given.map_or(PIECE_LINES, NonZeroUsize::get).min(Batch::<Any>::MOST_OPERATIONS)
+    fn most_lines(&self) -> Result<usize> {
+        let reading = &self.arguments.reading;
+        let most = match reading.batch {
+            Some(given) => given.get(),
+            // A great weight takes the room of many lines.
+            None if reading.weight || self.filter.stat()?.memory_bytes > SMALL => reading.batch(),
+            None => PIECE_LINES,
+        };
+        Ok(most.min(Batch::<Any>::MOST_OPERATIONS))
     }
 
     fn call(&self) -> Call<'a> {
