@@ -104,3 +104,51 @@ pub fn remove_temporaries(media: &dyn Media, numbers: &[u64]) -> Result<()> {
     };
     numbers.iter().map(remove).fold(Ok(()), Result::and)
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::media::Memory;
+
+    fn with_files(names: &[FileName]) -> Memory {
+        let media = Memory::new();
+        media.make().expect("nothing fails yet");
+        for name in names {
+            media.create(&name.to_string(), 1).expect("space");
+        }
+        media
+    }
+
+    fn left(media: &Memory) -> Vec<String> {
+        let mut names = media.list().expect("a directory");
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn temporaries_that_others_have_removed_are_no_error_and_the_rest_is_removed() {
+        let media = with_files(&[1, 3, 7].map(FileName::Temporary));
+        remove_temporaries(&media, &[1, 2, 3]).expect("none is in the way");
+        assert_eq!(left(&media), [FileName::Temporary(7).to_string()]);
+    }
+
+    #[test]
+    fn kept_files_lose_their_former_names_below_the_newest_snapshot_only() {
+        let snapshot = |start| FileName::Snapshot { start };
+        let kept = |start| FileName::KeptSnapshot { since: 7, start };
+        let segment = |first| FileName::Segment { timeline: 1, first };
+        let kept_segment = |first| FileName::KeptSegment { since: 7, timeline: 1, first };
+        let names = [
+            [snapshot(5), kept(5), snapshot(10), kept(10)],
+            [segment(1), kept_segment(1), segment(9), kept_segment(9)],
+        ];
+        let media = with_files(&names.concat());
+        let mut listing = Listing::read(&media).expect("a directory");
+        remove_kept(&media, &mut listing, 10, 90..).expect("space");
+        let mut expected = [snapshot(10), segment(9)].map(|name| name.to_string());
+        expected.sort();
+        assert_eq!(left(&media), expected);
+        assert_eq!((&listing.snapshots[..], &listing.segments[..]), (&[10][..], &[(1, 9)][..]));
+        assert!(!listing.has_kept());
+    }
+}
