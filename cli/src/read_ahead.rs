@@ -27,7 +27,7 @@ const CHECK: Duration = Duration::from_millis(20);
 
 /// A part of the content.
 struct Piece {
-    /// [`PIECE_BYTES`], none of a piece that was never filled.
+    /// [`PIECE_BYTES`] bytes, or none if it was never filled.
     memory: Vec<u8>,
     /// How many of them are content.
     length: usize,
@@ -137,7 +137,7 @@ fn fill_pieces(
 ) {
     loop {
         let Piece { mut memory, .. } = empty.try_recv().unwrap_or(Piece::NONE);
-        // Only new memory is cleared: a piece may have a few bytes only, that of a short member.
+        // Only new memory is cleared: the content may be a few bytes, such as a short member.
         memory.resize(PIECE_BYTES, 0);
         let read = content.read(&mut memory);
         let is_last = !matches!(read, Ok(1..));

@@ -176,8 +176,9 @@ def test_a_killed_consumer_writes_each_line_exactly_once(tmp_path: Path) -> None
     kills = 0
     for _ in range(int(20 * EFFORT)):
         beyond = killed.stat().st_size + random.randrange(len(whole) // 8)
-        process = consume("killed")
+        process, end = consume("killed"), time.monotonic() + 60
         while process.poll() is None and killed.stat().st_size < beyond:
+            assert time.monotonic() < end, "it hangs"
             time.sleep(0.001)
         time.sleep(random.uniform(0, 0.005))
         process.kill()

@@ -25,8 +25,8 @@ use std::fmt;
 /// that is dropped has done nothing.
 ///
 /// A batch takes up to 64 MiB of memory, plus a few hundred bytes for each operation. It copies
-/// each block that two of its keys share: an operation costs least if a batch has far more keys
-/// than the filter has blocks, or far fewer, and all blocks take less than these 64 MiB.
+/// each block that two of its keys share: an operation costs least if a batch has far fewer keys
+/// than the filter has blocks, or far more and all blocks together take less than these 64 MiB.
 ///
 /// A *position* is a number that belongs to a source, such as the offset in a file or the sequence
 /// of a stream's message. Positions are part of the filter's state. After a crash

@@ -133,18 +133,18 @@ mod tests {
 
     #[test]
     fn the_last_record_keeps_its_page_wherever_the_log_stops() {
-        let media = Memory::new();
-        media.make().expect("nothing fails yet");
         let first_of_a_page = 1 + RECORDS;
-        add(&media, (1, 1), &[1, first_of_a_page]);
         for stop in [1, 2, first_of_a_page, first_of_a_page + 1] {
+            let media = Memory::new();
+            media.make().expect("nothing fails yet");
+            add(&media, (1, 1), &[1, first_of_a_page]);
             free_unwritten(&media, &opened(&media), stop).expect("no error");
             assert_eq!(pages(&media), [3], "the log stops at {stop}");
+            let history = opened(&media);
+            let read = history.visit(&media, &history.segments()[0], |segment| {
+                Ok(segment.is_complete(first_of_a_page))
+            });
+            assert!(read.expect("it is mapped"));
         }
-        let history = opened(&media);
-        let read = history.visit(&media, &history.segments()[0], |segment| {
-            Ok(segment.is_complete(first_of_a_page))
-        });
-        assert!(read.expect("it is mapped"));
     }
 }

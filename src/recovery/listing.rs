@@ -245,6 +245,7 @@ mod tests {
         let listing = Listing { others, ..Listing::default() };
         assert_eq!([1, 2, 4, 5, 6].map(|last| listing.next_timeline(last)), [2, 5, 5, 7, 7]);
     }
+
     #[test]
     fn any_kept_file_counts_and_those_that_have_their_former_name_as_well_are_found() {
         let segment = KeptSegment { timeline: 1, first: 11, since: 7 };

@@ -262,6 +262,7 @@ mod tests {
     use super::*;
     use crate::media::Memory;
     use crate::wal::{Op, Record};
+    use std::cell::Cell;
     use std::io::ErrorKind;
 
     const FIRST: SegmentHeader =
@@ -370,9 +371,13 @@ mod tests {
             };
             (of(FIRST.uuid), of(others.uuid))
         };
-        // The directory is that filter's by now.
-        log.allocate((5, 15), &|| false, &|| Ok(())).expect_err("it is not ours");
-        assert_eq!(uuid(), (false, true));
+        // The directory is that filter's by now, or when this handle has found the file.
+        for count in [0, 1] {
+            let asked = Cell::new(0);
+            let is_current = || asked.replace(asked.get() + 1) < count;
+            log.allocate((5, 15), &is_current, &|| Ok(())).expect_err("it is not ours");
+            assert_eq!(uuid(), (false, true));
+        }
         log.allocate((5, 15), &|| true, &|| Ok(())).expect("its name is free");
         assert_eq!(uuid(), (true, false));
         assert!(log.segment(5).is_some());

@@ -55,7 +55,8 @@ fn a_long_log_of_a_filter_larger_than_the_caches_is_replayed_block_by_block_to_i
     }
 }
 
-/// Each bank has blocks of its own size, so that no order of the log by block is that of all banks.
+/// Each bank divides the keys among blocks of its own, so that no order of the log by block is one
+/// in all banks.
 #[test]
 fn a_long_log_of_several_banks_larger_than_the_caches_is_replayed_to_its_state() {
     let home = tempfile::tempdir().expect("a directory");
@@ -63,7 +64,7 @@ fn a_long_log_of_several_banks_larger_than_the_caches_is_replayed_to_its_state()
     let spec = Any::new("fingerprint", Parameters::new().with("window", 600_000_000));
     let filter = Filter::create(&dir, spec, options().stripes(3)).expect("a filter");
     let time = |key: u64| Timestamp::from_unix_millis(1_700_000_000_000 + key / 100);
-    // The second half of the keys of each piece were inserted before: they are renewed.
+    // The first half of the keys of each piece were inserted before: they are renewed.
     for piece in 0..1600_u64 {
         let keys: Vec<_> = (piece * 512..(piece + 2) * 512).map(u64::to_le_bytes).collect();
         let call = filter.call().time(time(piece * 1024));

@@ -13,7 +13,7 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tools::{Program, Way, command, has, libraries, root, succeed};
 
 const PROGRAMS: &[&str] = &[
@@ -262,8 +262,9 @@ fn a_consumer_that_is_killed_and_run_again_writes_each_line_exactly_once() {
     for kill in 0..25_u64 {
         // When it has begun, and when its output has grown by up to an eighth.
         let until = if kill % 3 == 0 { 0 } else { length() + kill * expected.len() as u64 / 200 };
-        let mut child = run().spawn().expect("a consumer");
+        let (mut child, began) = (run().spawn().expect("a consumer"), Instant::now());
         while length() < until && child.try_wait().expect("a state").is_none() {
+            assert!(began.elapsed().as_secs() < 60, "it hangs after {killed} kills");
             thread::sleep(Duration::from_micros(100));
         }
         thread::sleep(Duration::from_micros(kill * if until == 0 { 1_500 } else { 100 }));

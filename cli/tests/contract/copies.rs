@@ -309,7 +309,8 @@ fn is_grown_before_its_turn() -> bool {
     let length = || fs::metadata(place.path("out")).expect("the output").len();
     // The run has looked at both, and reads the first one.
     while length() == first.len() as u64 {
-        if child.try_wait().expect("a status").is_some() {
+        if let Some(status) = child.try_wait().expect("a status") {
+            assert!(status.success(), "{status:?}");
             return false;
         }
         std::thread::sleep(Duration::from_millis(1));

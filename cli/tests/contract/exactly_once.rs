@@ -99,7 +99,7 @@ impl Place {
         let mut killed = 0;
         for kill in 0..kills {
             // Each fourth one is killed when it begins.
-            let begins = kill % 4 == 0;
+            let begins = kill % 4 == 3;
             let until = if begins { 0 } else { length() + random.below(below) };
             let (mut child, began) = (start(&arguments), Instant::now());
             while length() < until && child.try_wait().expect("a status").is_none() {
@@ -108,14 +108,15 @@ impl Place {
             }
             let moment = random.below(if begins { 100_000 } else { 10_000 });
             std::thread::sleep(Duration::from_micros(moment));
-            if child.try_wait().expect("a status").is_none() {
+            if let Some(status) = child.try_wait().expect("a status") {
+                // It has read everything: the next kill meets a run from the beginning.
+                assert!(status.success(), "{status:?} after {killed} kills");
+                fs::remove_dir_all(self.path(&format!("{name}.state"))).expect("a state");
+                fs::remove_file(self.path(name)).expect("an output");
+            } else {
                 signal(&child, "KILL");
                 killed += 1;
                 let _ = child.wait();
-            } else {
-                // It has read everything: the next kill meets a run from the beginning.
-                fs::remove_dir_all(self.path(&format!("{name}.state"))).expect("a state");
-                fs::remove_file(self.path(name)).expect("an output");
             }
         }
         // What the last one had written and not recorded is kept beside the output.
@@ -437,8 +438,9 @@ fn the_line_after_which_a_signal_stops_a_run_is_the_last_that_is_recorded() {
     let length = || fs::metadata(place.path("out")).map_or(0, |found| found.len());
     let mut stopped = 0;
     for round in 0..12 {
-        let (before, mut child) = (length(), start(&arguments));
+        let (before, mut child, began) = (length(), start(&arguments), Instant::now());
         while length() == before && child.try_wait().expect("a status").is_none() {
+            assert!(began.elapsed() < LIMIT, "the run writes nothing");
             std::thread::sleep(Duration::from_millis(1));
         }
         std::thread::sleep(Duration::from_millis(3 * round));

@@ -256,7 +256,7 @@ fn a_stop_waits_for_a_slow_reader_and_prints_all_recorded_lines() {
     }
     sleep(Duration::from_millis(300));
     let output = child.wait_with_output().expect("output");
-    // The one that came first.
+    // Whichever it took first.
     assert!(matches!(output.status.signal(), Some(2 | 15)), "{:?}", output.status);
     let printed = output.stdout.len() as u64 / 16;
     assert_eq!((printed, inserts(&state)), (5 * 1024, 5 * 1024));

@@ -261,7 +261,7 @@ fn a_hole_that_a_copy_has_among_records_gets_space_before_it_is_written_and_one_
 }
 
 #[test]
-fn a_segment_that_was_made_durable_ahead_is_not_done_again_unless_slots_in_it_are_to_be_voided() {
+fn slots_are_voided_also_in_segments_that_were_made_durable_ahead() {
     let media = made();
     add(&media, (1, 1, 1), &[INSERT, None, INSERT, INSERT]);
     add(&media, (1, 1, 5), &[INSERT, INSERT, None, INSERT]);
@@ -337,7 +337,7 @@ fn the_rest_of_a_segment_is_left_out_after_each_two_hundredth_damaged_record() {
     let mut slots = vec![Slot::Damaged; 199];
     slots.extend([Slot::Ends; 9]);
     assert_eq!(behind(&slots, &[], 1, 208), Some(201));
-    // The 200th is the last of a segment; now it is the first but one.
+    // The 200th is the last of a segment; now it is the second.
     let mut slots = vec![Slot::Ends; 2];
     slots.extend([Slot::Damaged; 200]);
     slots.extend([Slot::Ends; 22]);

@@ -42,12 +42,12 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use target::Target;
 
-/// The lines of a piece of a filter of at most [`SMALL`] memory, if `--batch` is not given. What a
-/// piece costs beside its lines is spread over them: two syncs, and a copy of most blocks.
+/// The lines of a piece, if the filter is small and `--batch` is not given. What a piece costs
+/// beside its lines is spread over them: two syncs, and a copy of most blocks.
 const PIECE_LINES: usize = 16 << 10;
 
-/// The bytes of memory of a filter whose blocks a batch copies once. Of a larger one it keeps some
-/// of the copies only, and makes them again and again if it has many keys.
+/// The most bytes of a small filter: a batch keeps 64 MiB of copies, and so copies each block once.
+/// Blocks of a larger one would be copied again and again.
 const SMALL: u64 = 48 << 20;
 
 /// A piece with at least this number of bytes ends, however few lines it has.
@@ -204,11 +204,12 @@ impl<'a> ExactlyOnce<'a> {
         });
         begin(self.filter, &target, (&before, &inputs), !is_known)?;
         let mut table = self.table_of(output, &target, &stop)?;
+        let most = self.most_lines()?;
         for step in steps {
             if stop.signal().is_some() {
                 break;
             }
-            self.read(&step, content, &mut table, &mut target, run)?;
+            self.read((&step, most), content, &mut table, &mut target, run)?;
         }
         Ok(())
     }
@@ -225,10 +226,10 @@ impl<'a> ExactlyOnce<'a> {
         Ok(first.and_then(|first| first.lines.first().map(|(_, line)| line.to_vec())))
     }
 
-    /// Reads a file from its place to its end.
+    /// Reads a file from its place to its end, in pieces of at most `most` lines.
     fn read(
         &mut self,
-        step: &Step,
+        (step, most): (&Step, usize),
         content: Content<'_>,
         table: &mut Option<Vec<u8>>,
         target: &mut Target<'_>,
@@ -238,7 +239,6 @@ impl<'a> ExactlyOnce<'a> {
         let failed = |error| Failure::reading(&step.path, &error);
         let trail = self.continued(step, content)?;
         let mut begin = begin_of(step, &trail).map_err(failed)?;
-        let most = self.most_lines()?;
         let input =
             || -> Result<Input<'_>> { Input::new(origin(&step.path), reading, false, &stop) };
         let mut first;
@@ -378,7 +378,7 @@ impl<'a> ExactlyOnce<'a> {
         let reading = &self.arguments.reading;
         let most = match reading.batch {
             Some(given) => given.get(),
-            // A great weight takes the room of many lines.
+            // A great weight counts as several operations.
             None if reading.weight || self.filter.stat()?.memory_bytes > SMALL => reading.batch(),
             None => PIECE_LINES,
         };
