@@ -168,7 +168,7 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Returns the largest number of lines that are answered together, if that is not given.
+    /// The largest number of lines that are answered together, if none is given.
     const BATCH: usize = 1024;
 
     /// Returns the largest number of lines that are answered together.

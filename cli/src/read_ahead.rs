@@ -5,7 +5,7 @@ use crate::compressed::{Decoder, Format};
 use crate::waits::Waits;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::panic::resume_unwind;
 use std::rc::Rc;
@@ -40,7 +40,7 @@ impl Piece {
 /// The content of a compressed file.
 pub struct ReadAhead<'s> {
     waits: Rc<Waits<'s>>,
-    descriptor: OwnedFd,
+    file: Arc<File>,
     /// `None` at the end of the content.
     pieces: Option<Receiver<io::Result<Piece>>>,
     /// Takes pieces back, to be filled again.
@@ -57,16 +57,15 @@ impl<'s> ReadAhead<'s> {
     /// Begins to decompress a file, from this offset on. Neither uses nor changes the offset of the
     /// file itself.
     pub fn new(file: &File, offset: u64, format: Format, waits: Rc<Waits<'s>>) -> io::Result<Self> {
-        let descriptor = file.as_fd().try_clone_to_owned()?;
-        let ended = Arc::default();
-        let (file, count) = (file.try_clone()?, waits.progress.counter());
-        let source = Source { file, offset, ended: Arc::clone(&ended), count };
-        Self::of(Decoder::new(format, source)?, descriptor, ended, waits)
+        let (file, ended) = (Arc::new(file.try_clone()?), Arc::default());
+        let count = waits.progress.counter();
+        let source = Source { file: Arc::clone(&file), offset, ended: Arc::clone(&ended), count };
+        Self::of(Decoder::new(format, source)?, file, ended, waits)
     }
 
     fn of(
         content: impl Read + Send + 'static,
-        descriptor: OwnedFd,
+        file: Arc<File>,
         ended: Arc<AtomicBool>,
         waits: Rc<Waits<'s>>,
     ) -> io::Result<Self> {
@@ -75,14 +74,14 @@ impl<'s> ReadAhead<'s> {
         let fill = move || fill_pieces(content, &filled, &empty);
         let thread = thread::Builder::new().name("decompress".to_owned()).spawn(fill)?;
         let (pieces, thread) = (Some(pieces), Some(thread));
-        Ok(Self { waits, descriptor, pieces, used, piece: Piece::NONE, at: 0, ended, thread })
+        Ok(Self { waits, file, pieces, used, piece: Piece::NONE, at: 0, ended, thread })
     }
 
     /// Takes the next piece; an empty one at the end.
     fn next_piece(&mut self) -> io::Result<()> {
         let Some(pieces) = &self.pieces else { return Ok(()) };
         let piece = loop {
-            self.waits.wait_for(self.descriptor.as_fd())?;
+            self.waits.wait_for(self.file.as_fd())?;
             match pieces.recv_timeout(CHECK) {
                 Ok(piece) => break piece?,
                 Err(RecvTimeoutError::Timeout) => {}
@@ -150,7 +149,7 @@ fn fill_pieces(
 
 /// A file from an offset on, whose bytes are counted as they are read.
 struct Source<C> {
-    file: File,
+    file: Arc<File>,
     offset: u64,
     ended: Arc<AtomicBool>,
     count: C,
@@ -205,7 +204,7 @@ mod tests {
         let (ended, progress) = (Cell::new(None), Progress::hidden());
         let waits = Rc::new(Waits { stop, output: None, ended, progress });
         let file = tempfile::tempfile().expect("a temporary file");
-        ReadAhead::of(content, file.into(), Arc::default(), waits).expect("a thread")
+        ReadAhead::of(content, Arc::new(file), Arc::default(), waits).expect("a thread")
     }
 
     #[test]
