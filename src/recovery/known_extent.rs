@@ -88,20 +88,37 @@ impl KnownExtent {
         }
     }
 
-    /// Returns the information on this timeline: the LSN below which nothing is invalid, and the
-    /// maximum number of empty slots there.
-    pub(super) fn of_timeline(self, timeline: u64) -> Option<(u64, u64)> {
+    /// Returns what is known of this timeline, if it is the one that was written.
+    pub(super) fn of_timeline(self, timeline: u64) -> Option<KnownEnds> {
         match self {
-            Self::WritersDied { timeline: of, tail, unfinished, .. } if of == timeline => {
-                Some((tail, unfinished))
+            Self::WritersDied { timeline: of, durable, tail, unfinished } if of == timeline => {
+                Some(KnownEnds { complete: durable, valid: tail, unfinished })
             }
             Self::DeviceLost { timeline: of, durable }
             | Self::WritersLive { timeline: of, durable }
                 if of == timeline =>
             {
-                Some((durable, 0))
+                Some(KnownEnds::complete(durable))
             }
             _ => None,
         }
+    }
+}
+
+/// How far a timeline is known to reach.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct KnownEnds {
+    /// No slot below this LSN is empty: it was published or voided, and made durable.
+    pub(super) complete: u64,
+    /// No slot below this LSN is invalid, but some may be empty.
+    pub(super) valid: u64,
+    /// The maximum number of those.
+    pub(super) unfinished: u64,
+}
+
+impl KnownEnds {
+    /// Of a timeline of which every slot below this LSN has a record.
+    pub(super) fn complete(end: u64) -> Self {
+        Self { complete: end, valid: end, unfinished: 0 }
     }
 }

@@ -17,7 +17,7 @@ use crate::media::{Access, Media};
 use crate::primitives::Hint;
 use crate::primitives::mutex::Mutex;
 use crate::recovery::Listing;
-use crate::recovery::known_extent::KnownExtent;
+use crate::recovery::known_extent::{KnownEnds, KnownExtent};
 use crate::wal::log_record::{Decoded, Op, Record};
 use crate::wal::segment::{Segment, SegmentFile, SegmentHeader};
 use std::collections::BTreeMap;
@@ -319,14 +319,14 @@ impl LogReader {
             if prefix.stop < start {
                 return Err(self.missing(prefix.stop, start));
             }
-            let valid_to = end.or(of_last.map(|(valid_to, _)| valid_to)).unwrap_or(0);
-            let read = self.read_timeline(media, (timeline, end), valid_to, prefix, &mut visit);
+            let known = end.map(KnownEnds::complete).or(of_last).unwrap_or_default();
+            let read = self.read_timeline(media, (timeline, end), known, prefix, &mut visit);
+            // If there are too many gaps, report that, not the error found after them.
+            if end.is_none() && known.valid > 0 {
+                self.check_gaps(known.unfinished, prefix)?;
+            }
             if self.is_at_limit(prefix) {
                 return read.map(|_| ());
-            }
-            // If there are too many gaps, report that, not the error found after them.
-            if let (Some((_, unfinished)), None) = (of_last, end) {
-                self.check_gaps(unfinished, prefix)?;
             }
             if !read? && let Some(end) = end {
                 return Err(self.missing(prefix.stop, end));
@@ -366,13 +366,13 @@ impl LogReader {
         Ok(if empty > unfinished { KnownExtent::DeviceLost { timeline, durable } } else { known })
     }
 
-    /// Reads one timeline up to `end`, or (the last one) up to the end of the log. Slots below
-    /// `valid_to` must be valid or gaps. Returns whether `end` was reached.
+    /// Reads one timeline up to `end`, or (the last one) up to the end of the log, which is `known`
+    /// to reach so far. Returns whether `end` was reached.
     fn read_timeline(
         &self,
         media: &dyn Media,
         (timeline, end): (u64, Option<u64>),
-        valid_to: u64,
+        known: KnownEnds,
         prefix: &mut Prefix,
         visit: &mut impl FnMut(u64, u64, &Record) -> Result<()>,
     ) -> Result<bool> {
@@ -390,13 +390,13 @@ impl LogReader {
             if segment.first > prefix.stop {
                 return Err(self.missing(prefix.stop, segment.first));
             }
-            let read = |segment: &Segment| self.read_segment(segment, end, valid_to, prefix, visit);
+            let read = |segment: &Segment| self.read_segment(segment, end, known, prefix, visit);
             if !self.visit(media, segment, read)? {
                 return Ok(false);
             }
         }
-        if prefix.stop < valid_to && !self.is_at_limit(prefix) {
-            return Err(self.missing(prefix.stop, valid_to));
+        if prefix.stop < known.valid && !self.is_at_limit(prefix) {
+            return Err(self.missing(prefix.stop, known.valid));
         }
         Ok(end.is_some())
     }
@@ -407,7 +407,7 @@ impl LogReader {
         &self,
         segment: &Segment,
         end: Option<u64>,
-        valid_to: u64,
+        known: KnownEnds,
         prefix: &mut Prefix,
         visit: &mut impl FnMut(u64, u64, &Record) -> Result<()>,
     ) -> Result<bool> {
@@ -417,8 +417,10 @@ impl LogReader {
             }
             match segment.read(lsn) {
                 Decoded::Valid(record) => visit(segment.header().timeline, lsn, &record)?,
-                Decoded::Empty if end.is_none() && lsn < valid_to => prefix.gaps.push(lsn),
-                Decoded::Empty | Decoded::Wrong if lsn >= valid_to => return Ok(false),
+                Decoded::Empty if known.complete <= lsn && lsn < known.valid => {
+                    prefix.gaps.push(lsn);
+                }
+                Decoded::Empty | Decoded::Wrong if lsn >= known.valid => return Ok(false),
                 Decoded::Empty => {
                     return Err(self.at(lsn, format!("record {lsn}"), "an empty slot".into()));
                 }

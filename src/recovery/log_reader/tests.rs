@@ -145,11 +145,47 @@ fn what_is_known_of_one_timeline_says_nothing_of_another() {
         }
     }
     let died =
-        |unfinished| KnownExtent::WritersDied { timeline: 2, tail: 4, durable: 4, unfinished };
+        |unfinished| KnownExtent::WritersDied { timeline: 2, tail: 4, durable: 2, unfinished };
     let prefix = read(&media, died(2)).expect("two places of writers that died");
     assert_eq!((prefix.stop, prefix.gaps), (4, vec![2, 3]));
-    assert!(read(&media, died(1)).is_err());
+    let prefix = read(&media, died(1)).expect("what was durable");
+    assert_eq!((prefix.stop, prefix.gaps), (2, vec![]));
     assert!(read(&media, KnownExtent::WritersLive { timeline: 2, durable: 4 }).is_err());
+}
+
+#[test]
+fn an_empty_slot_below_the_durable_end_is_damage_however_many_writers_died_and_wherever_reading_ends()
+ {
+    let media = made();
+    add(&media, (1, 1, 1), &[INSERT, None, INSERT, INSERT]);
+    let living = KnownExtent::WritersLive { timeline: 1, durable: 5 };
+    let died = |durable| KnownExtent::WritersDied { timeline: 1, tail: 5, durable, unfinished: 3 };
+    let lost = KnownExtent::DeviceLost { timeline: 1, durable: 5 };
+    for limit in [3, 4, 5, u64::MAX] {
+        let read = |known| {
+            let history = open(&media).expect("sound headers");
+            history.end_at(limit);
+            history.read(&media, 1, known, |_, _, _| Ok(()))
+        };
+        for known in [living, died(3), died(5), lost] {
+            let error = read(known).expect_err("its record was durable");
+            assert!(error.is_damage(), "{error}");
+        }
+        let prefix = read(died(2)).expect("a writer that died");
+        assert_eq!((prefix.stop, prefix.gaps), (limit.min(5), vec![2]), "{limit}");
+    }
+}
+
+#[test]
+fn more_empty_slots_than_dead_writers_can_leave_are_damage_also_where_reading_ends_early() {
+    let media = made();
+    add(&media, (1, 1, 1), &[INSERT, None, None, INSERT, INSERT]);
+    let history = open(&media).expect("sound headers");
+    history.end_at(4);
+    let known = KnownExtent::WritersDied { timeline: 1, tail: 6, durable: 2, unfinished: 1 };
+    // What was not durable may be lost with the device: then the log ends at the first of them.
+    let prefix = history.read(&media, 1, known, |_, _, _| Ok(())).expect("what was durable");
+    assert_eq!((prefix.stop, prefix.gaps), (2, vec![]));
 }
 
 #[test]
