@@ -109,7 +109,9 @@ struct List {
     /// The due times of the tasks, in order; consistent with their entries.
     due: BTreeSet<(Instant, u64)>,
     last_task: u64,
-    running: Option<u64>,
+    /// Those that are running: usually one; more while a thread that is to end runs its last one
+    /// beside its successor.
+    running: BTreeSet<u64>,
     thread: Option<JoinHandle<()>>,
     /// The number of the thread that serves the list; a thread that finds another number here
     /// ends.
@@ -186,7 +188,7 @@ impl Worker {
     fn remove(&self, task: u64) {
         let mut list = self.list.lock();
         list.remove(task);
-        while list.running == Some(task) {
+        while list.running.contains(&task) {
             list = self.changed.wait(list);
         }
         let last = list.tasks.is_empty().then(|| list.thread.take()).flatten();
@@ -219,14 +221,14 @@ impl Worker {
                     continue;
                 }
             };
-            list.running = Some(task);
+            list.running.insert(task);
             drop(list);
             // Forgotten, because to drop what a panic carries may panic, too, or use a filter.
             let next = catch_unwind(AssertUnwindSafe(|| run.run())).map_err(std::mem::forget);
             // Before the list is locked, because it may be the last reference to a filter.
             drop(run);
             list = self.list.lock();
-            list.running = None;
+            list.running.remove(&task);
             match next {
                 Ok(next) => drop(list.schedule(task, next)),
                 // A task that panics is removed: its filter continues without it, as far as it is
@@ -242,7 +244,7 @@ impl Worker {
 mod tests {
     use super::*;
     use crate::primitives::Hint;
-    use std::sync::mpsc::{Sender, channel};
+    use std::sync::mpsc::{Receiver, Sender, channel};
 
     const LIMIT: Duration = Duration::from_secs(60);
 
@@ -308,6 +310,44 @@ mod tests {
             assert_eq!(steps % 2, 0, "it is in the middle of a run");
             assert_eq!(Arc::strong_count(&task), 1);
         }
+    }
+
+    #[test]
+    fn a_remover_waits_for_its_own_task_although_another_thread_serves_the_list_by_then() {
+        struct Held(Mutex<Sender<()>>, Mutex<Receiver<()>>);
+        impl Task for Held {
+            fn run(&self) -> Instant {
+                self.0.lock().send(()).expect("the test waits");
+                self.1.lock().recv().expect("the test lets it go on");
+                Instant::now() + Duration::from_secs(3600)
+            }
+        }
+        let worker: &'static Worker = Box::leak(Box::new(Worker::new("ebbtide-test")));
+        let ((tell, runs), (let_go, wait)) = (channel(), channel());
+        let held = worker.add(Arc::new(Held(Mutex::new(tell), Mutex::new(wait))));
+        let held = held.expect("a thread");
+        assert_eq!(runs.recv_timeout(LIMIT), Ok(()));
+        let (other, _) = counting(Duration::from_secs(3600));
+        let other = worker.add(other).expect("it is served");
+        let (removed, told) = channel();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                worker.remove(held);
+                removed.send(()).expect("the test waits");
+            });
+            scope.spawn(move || worker.remove(other));
+            while worker.list.lock().thread.is_some() {
+                std::thread::yield_now();
+            }
+            let (third, heard) = counting(Duration::from_secs(3600));
+            let third = worker.add(third).expect("a second thread");
+            assert_eq!(heard.recv_timeout(LIMIT), Ok(1), "nothing waits for the first thread");
+            let early = told.recv_timeout(Duration::from_millis(50));
+            let_go.send(()).expect("it waits");
+            assert!(early.is_err(), "its task still runs");
+            assert_eq!(told.recv_timeout(LIMIT), Ok(()));
+            worker.remove(third);
+        });
     }
 
     #[test]
