@@ -8,6 +8,8 @@ use crate::locks::handle_stripes::StripeGuard;
 use crate::locks::stripe_lock::{Owner, Verdict};
 use crate::recovery::repair_stripe::{self, Repaired};
 use crate::telemetry::{Timed, Work};
+use crate::wal::Segment;
+use std::sync::Arc;
 
 /// Returns whether an owner is dead: its session slot was taken again since, or is free now. For
 /// the handle's own slot, `Owner::judged` in `locks::stripe_lock` decides.
@@ -84,8 +86,15 @@ fn repair(shared: &Shared, index: usize) -> Result<Repaired> {
             // now.
             Err(error) if error.is_not_found() && header.snapshot().read() > newest => {}
             segments => {
-                let kind = shared.kind();
-                return repair_stripe::stripe(&shared.image, kind, index, &segments?, from);
+                let (kind, segments) = (shared.kind(), segments?);
+                let done = repair_stripe::stripe(&shared.image, kind, index, &segments, from);
+                // The system says that only once: another process would take lost records for the
+                // dead owner's empty slots.
+                let is_lost = |segment: &Arc<Segment>| segment.check_written().is_err();
+                if done.is_err() && segments.iter().any(is_lost) {
+                    shared.poison("the system could not write back the log".to_owned());
+                }
+                return done;
             }
         }
     }

@@ -400,3 +400,22 @@ fn a_reader_does_not_take_a_dead_first_writer_for_itself() {
     assert!(stripe_lock::unlock(engine.header().stripe(index).lock_word(), owner).is_ok());
     std::mem::forget((first, second, reader));
 }
+
+#[test]
+fn a_repair_that_finds_the_log_lost_poisons_the_filter_for_all() {
+    let memory = Arc::new(Failing::new(Memory::new()));
+    let options =
+        Options::new().hash_seed(7).stripes(2).durability(Durability::Never).background(false);
+    let filter = Filter::create_on(memory.clone(), Bloom::capacity(1000), options);
+    let filter = filter.expect("a filter");
+    let engine = filter.engine();
+    filter.insert("a").expect("an insert");
+    let header = engine.header();
+    header.tail().reserve(1, engine.shared.log.mapped_end()).expect("room");
+    assert!(stripe_lock::try_lock(header.stripe(1).lock_word(), DEAD));
+    memory.fail_write_back();
+    let refused = engine.stripes.acquire(1, Wait::Always).map(drop);
+    assert!(refused.is_err(), "{refused:?}");
+    assert!(header.is_poisoned(), "another process would be told nothing");
+    assert_eq!(stripe_lock::holder(load(header.stripe(1).lock_word())), Some(DEAD));
+}
