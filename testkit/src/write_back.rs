@@ -250,6 +250,11 @@ impl Media for WriteBack {
         self.media.rename_new(from, to)
     }
 
+    fn link_new(&self, from: &str, to: &str) -> io::Result<()> {
+        self.tick();
+        self.media.link_new(from, to)
+    }
+
     fn remove(&self, name: &str) -> io::Result<()> {
         self.tick();
         self.media.remove(name)

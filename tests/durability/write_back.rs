@@ -3,8 +3,11 @@
 //! Whenever that happens, no snapshot of such pages gets a name, every handle refuses writes and
 //! questions once one of them found out, and the next opening has every operation.
 
+use ebbtide::history::Unlogged;
 use ebbtide::media::{Media, Memory};
-use ebbtide::{Any, Clock, Durability, Error, Filter, ManualClock, Options, Timestamp, inspect};
+use ebbtide::{
+    Any, Clock, Durability, Error, Filter, ManualClock, Options, Parameters, Timestamp, inspect,
+};
 use ebbtide_testkit::environment::scaled;
 use ebbtide_testkit::random::Random;
 use ebbtide_testkit::samples::{SAMPLES, Sample};
@@ -13,10 +16,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The claims, by name.
-pub const ALL: [(&str, fn()); 4] = [
+pub const ALL: [(&str, fn()); 5] = [
     ("whatever_pages_of_the_image_are_lost_and_when_no_operation_is", every_kind),
     ("handles_that_nobody_uses_find_out_that_pages_are_lost", in_the_background),
     ("no_backup_is_made_of_lost_pages", no_backup),
+    ("no_alteration_takes_positions_from_lost_pages", no_alteration),
     ("no_record_is_called_durable_after_pages_of_the_image_are_lost", no_acknowledgement),
 ];
 
@@ -189,6 +193,37 @@ fn no_backup() {
     let copy = place.path().join("copy");
     assert!(is_refused(&filter.backup(&copy)));
     assert!(matches!(Filter::<Any>::open(&copy, options()), Err(Error::NotAFilter { .. })));
+}
+
+/// Whatever is lost while a filter is altered, and whenever: its positions are the last ones.
+fn no_alteration() {
+    let (mut lost, mut altered) = (0, 0);
+    for number in 0..scaled(400) {
+        let random = &mut Random::new(number);
+        let media = WriteBack::new();
+        let make = || -> Arc<dyn Media> { Arc::new(media.clone()) };
+        let bloom = |capacity: u64| Any::new("bloom", Parameters::new().with("capacity", capacity));
+        let filter = Filter::create_on(make(), bloom(500), options()).expect("a filter");
+        for position in 1..=20 {
+            let mut batch = filter.batch();
+            batch.insert(key(position)).expect("a part of a batch");
+            batch.set_position(1, position).expect("a position");
+            batch.commit().expect("a batch");
+            if position == 7 {
+                media.write_back();
+            }
+        }
+        media.lose_at(random.below(400), random.clone());
+        let done = filter.alter(bloom(900), Unlogged::Refuse);
+        lost += u64::from(media.end());
+        altered += u64::from(done.is_ok());
+        drop(filter);
+        let after = Filter::<Any>::open_on(make(), options());
+        let after = after.unwrap_or_else(|error| panic!("{number}: {error}, {done:?}"));
+        assert_eq!(after.position(1).expect("an answer"), Some(20), "{number}: {done:?}");
+        assert!((1..=20).all(|at| after.contains(key(at)).expect("an answer")), "{number}");
+    }
+    assert!(lost > 0 && altered > 0, "{lost} times pages were lost, {altered} alterations");
 }
 
 /// An older tail lets two writers fill one slot, so a sync is no proof of what they wrote.

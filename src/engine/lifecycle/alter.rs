@@ -303,18 +303,23 @@ fn write_log(
     let temporary = FileName::Temporary(shared.log.next_temporary()).to_string();
     let name = FileName::Snapshot { start: lsn }.to_string();
     let seed = ChecksumSeed::new(uuid, timeline, lsn);
+    let failed = || Error::io("write", media.path().join(&name));
     let written = SnapshotWriter::create(media, &temporary, seed).and_then(|mut writer| {
         let before = (shared.header(), shared.uses_time);
         snapshot_of_memory::save(&mut writer, machine, before, lsn - 1, || slots.note_progress())?;
         let (start, end) = (lsn, lsn);
-        writer.finish(SnapshotHeader { uuid, timeline, start, end, frames: 0, bytes: 0 })?;
-        media.rename_new(&temporary, &name)?;
-        media.sync()
+        writer.finish(SnapshotHeader { uuid, timeline, start, end, frames: 0, bytes: 0 }).map(drop)
     });
-    written.map_err(|error| {
+    let named = written.map_err(failed()).and_then(|()| {
+        // A page of `live` that was lost before its positions and claims were copied is reported by
+        // now.
+        shared.check_copied(&[])?;
+        let named = media.rename_new(&temporary, &name).and_then(|()| media.sync());
+        named.map_err(failed())
+    });
+    named.inspect_err(|_| {
         // The first error is the one to report.
         let _ = media.remove(&temporary);
-        Error::io("write", media.path().join(name))(error)
     })
 }
 
