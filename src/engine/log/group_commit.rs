@@ -114,7 +114,13 @@ impl GroupCommit {
             Ok(_busy) => self.commit(target),
             Err(Error::Closed { .. }) => {
                 drop(self.shared.closing.exclude());
-                if self.shared.durable() >= target { Ok(()) } else { Err(self.shared.closed()) }
+                if self.shared.durable() >= target {
+                    return Ok(());
+                }
+                // Closing has failed to make it durable. That the handle is closed would say that
+                // nothing has happened.
+                self.shared.poison("closing could not sync the log".to_owned());
+                Err(self.shared.poisoned())
             }
             Err(error) => Err(error),
         }
@@ -123,7 +129,7 @@ impl GroupCommit {
     /// As [`GroupCommit::commit_applied`], for an operation that returns afterwards. Its record is
     /// in the log, so an error which says that nothing has happened would be wrong: if another try
     /// does not help either, the filter is poisoned.
-    fn commit_returning(&self, target: u64) -> Result<()> {
+    pub(crate) fn commit_returning(&self, target: u64) -> Result<()> {
         match again_if_unread(|| self.commit_applied(target)) {
             Err(error) if is_unread(&error) => {
                 self.shared.poison(format!("a record cannot be synced ({error})"));
@@ -304,6 +310,7 @@ pub(crate) fn again_if_unread(commit: impl Fn() -> Result<()>) -> Result<()> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::media::failing::Failing;
     use crate::media::{Media, Memory};
     use crate::{Bloom, Filter, Options};
 
@@ -331,6 +338,41 @@ mod tests {
         assert!(!filter.contains(failed.to_le_bytes()).expect("an answer"));
         assert!(filter.contains((failed - 1).to_le_bytes()).expect("an answer"));
         assert!(!shared.header().is_poisoned());
+    }
+
+    #[test]
+    fn a_clear_that_has_happened_and_cannot_be_synced_does_not_say_that_nothing_has_happened() {
+        let media = Arc::new(Memory::new());
+        let options = Options::new().background(false).segment_bytes(4 << 10);
+        let options = options.durability(Durability::Never);
+        let filter = Filter::create_on(media.clone(), Bloom::capacity(1000), options.clone());
+        let filter = filter.expect("a filter");
+        let other = Filter::<Bloom>::open_on(media.clone(), options).expect("another handle");
+        (0..300_u64).for_each(|key| assert!(other.insert(key.to_le_bytes()).is_ok()));
+        let mut names = media.list().expect("a directory");
+        names.retain(|name| name.starts_with("wal-"));
+        names.sort();
+        // As if it could not be opened. Only the other handle has mapped it.
+        media.remove(&names[1]).expect("the segment in the middle");
+        let cleared = filter.clear();
+        assert!(matches!(cleared, Err(Error::Poisoned { .. })), "{cleared:?}");
+        assert!(!other.contains(7_u64.to_le_bytes()).expect("an answer"), "it has happened");
+    }
+
+    #[test]
+    fn an_operation_that_closing_could_not_make_durable_does_not_say_that_it_has_not_happened() {
+        let media = Arc::new(Failing::new(Memory::new()));
+        let options = Options::new().background(false).durability(Durability::Never);
+        let filter = Filter::create_on(media.clone(), Bloom::capacity(1000), options);
+        let filter = filter.expect("a filter");
+        filter.insert("a").expect("an insert");
+        let engine = filter.engine();
+        let lsn = engine.header().tail().hint() - 1;
+        media.fail_write_back();
+        assert!(filter.close().is_err(), "its sync fails");
+        let always = Some(Durability::Always);
+        let returned = engine.commits.ensure_durability(lsn, always);
+        assert!(matches!(returned, Err(Error::Poisoned { .. })), "{returned:?}");
     }
 
     #[test]

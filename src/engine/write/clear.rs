@@ -19,7 +19,7 @@ use crate::wal::{Op, Record};
 /// log has, for one that takes its operations.
 ///
 /// # Errors
-/// [`crate::Error::Io`] (a full disk: nothing has changed), [`crate::Error::Poisoned`].
+/// [`crate::Error::Io`] (a full disk): nothing has changed. [`crate::Error::Poisoned`].
 pub(crate) fn clear(writer: &Writer, recorded: Option<Stamp>) -> Result<()> {
     writer.shared.check_process()?;
     writer.shared.check_directory()?;
@@ -29,7 +29,7 @@ pub(crate) fn clear(writer: &Writer, recorded: Option<Stamp>) -> Result<()> {
         let end = writer.shared.log.mapped_end();
         if let Some(lsn) = clear_held(writer, recorded, &mut held)? {
             drop(held);
-            return writer.commits.commit(lsn.saturating_add(1));
+            return writer.commits.commit_returning(lsn.saturating_add(1));
         }
         drop(held);
         writer.log_space.extend(end)?;
