@@ -192,7 +192,9 @@ impl Checkpoints {
         let header = self.shared.header();
         let temporary = FileName::Temporary(self.shared.log.next_temporary()).to_string();
         let mut written = self.copy_to(Place::New, &temporary, wait);
-        while written.as_ref().is_err_and(Error::is_full) && self.shared.remove_oldest_kept()? {
+        // The first error is the one to report.
+        let makes_space = || self.shared.remove_oldest_kept().unwrap_or(false);
+        while written.as_ref().is_err_and(Error::is_full) && makes_space() {
             // The part of it that was written so far.
             let _ = self.shared.media.remove(&temporary);
             written = self.copy_to(Place::New, &temporary, wait);
@@ -210,7 +212,8 @@ impl Checkpoints {
         work.note("start_lsn", start);
         work.note("end_lsn", written.end);
         work.note("bytes", written.bytes);
-        self.shared.check_directory().inspect_err(|_| {
+        let current = self.shared.check_directory().and_then(|()| self.shared.check_unaltered());
+        current.inspect_err(|_| {
             let _ = self.shared.media.remove(&temporary);
         })?;
         self.name(&temporary, start).inspect_err(|_| {

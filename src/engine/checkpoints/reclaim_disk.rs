@@ -219,6 +219,8 @@ impl Reclaim {
         let now = Now { wall: second, even: self.even_clock.second(self.shared.header()) };
         let unwanted = archive.superfluous(media, Pruning::aim(keep), now);
         let left = files.saturating_sub(unwanted.len());
+        // Otherwise it was read with parameters that are former ones by now.
+        self.shared.check_unaltered()?;
         remove_for_good(media, unwanted, numbers())?;
         *self.pruning.lock() = Pruning { keep, files: left, second };
         Ok(())
