@@ -10,7 +10,7 @@ pub use crate::admin::parts::{
 };
 pub use crate::admin::planned_cost::{Plan, plan};
 pub use crate::admin::provable_state::{Beyond, Lost};
-pub use crate::admin::restore::restore;
+pub use crate::admin::restore::{restore, restore_on};
 pub use crate::admin::restore_at::{Restored, restore_at, restore_at_on};
 pub use crate::admin::salvage::{Salvaged, salvage, salvage_on};
 pub use crate::admin::verify::{FileReport, Report, verify, verify_on};

@@ -25,19 +25,23 @@ pub fn restore(from: impl AsRef<Path>, dir: impl AsRef<Path>) -> Result<()> {
     let from = Disk::new(from.as_ref());
     let to = Disk::for_copy_of(dir.as_ref(), &from);
     let second = Second(&from);
-    match restore_from(&from, &to) {
+    match restore_on(&from, &to) {
         Err(error)
             if (is_about_files(&error) || matches!(error, Error::Io { .. }))
                 && second.is_current().unwrap_or(false) =>
         {
             // If both are damaged, the first is the one to report.
-            restore_from(&second, &to).map_err(|_| error)
+            restore_on(&second, &to).map_err(|_| error)
         }
         restored => restored,
     }
 }
 
-fn restore_from(from: &dyn Media, to: &dyn Media) -> Result<()> {
+/// As [`restore`], from these media, without a second copy.
+///
+/// # Errors
+/// As [`restore`].
+pub fn restore_on(from: &dyn Media, to: &dyn Media) -> Result<()> {
     let meta = read_meta(from)?;
     let look = Look::begin(from, &meta)?;
     if let KnownExtent::WritersLive { .. } = look.known {
@@ -63,6 +67,8 @@ fn restore_from(from: &dyn Media, to: &dyn Media) -> Result<()> {
         if look.is_over(from, &meta)? {
             return Err(locked(from.path()));
         }
+        // The names of the copies: without one of them, a power cut could leave `meta` and less log.
+        to.sync().map_err(Error::io("sync", to.path()))?;
         // Last, because it makes the directory a filter.
         write_file(to, 0, &FileName::Meta.to_string(), &meta.encode())
     })

@@ -15,6 +15,7 @@ mod claims;
 mod faults;
 mod images;
 mod kept;
+mod made_copies;
 mod removals;
 mod settings;
 mod small;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         .iter()
         .chain(&write_back::ALL)
         .chain(&kept::ALL)
+        .chain(&made_copies::ALL)
         .chain(&altered::ALL)
         .chain(&answers::ALL)
         .chain(&removals::ALL)
