@@ -187,6 +187,13 @@ pub const SAMPLES: [Sample; 24] = [
     },
 ];
 
+/// Returns the index in [`SAMPLES`] of the sample of this name.
+#[must_use]
+pub fn index_of(name: &str) -> usize {
+    let found = SAMPLES.iter().position(|sample| sample.name == name);
+    found.unwrap_or_else(|| panic!("no sample is named {name}"))
+}
+
 impl Sample {
     /// Returns the spec of the sample.
     pub fn spec(&self) -> Any {

@@ -151,12 +151,11 @@ impl Run<'_> {
         let Some(filter) = opened else { return Ok(None) };
         // Counting the operations must not fail.
         let plan = self.disk.plan(None);
-        self.number = self.workload.identify(
-            &filter,
-            told.returned[0],
-            self.workload.next(told.returned[0]),
-        )?;
+        let most = self.workload.next(told.returned[0]).max(told.begun);
+        self.number = self.workload.identify(&filter, told.returned[0], most)?;
         self.disk.plan(plan);
+        // What was begun beyond has been lost.
+        self.disk.tell_begun(self.number);
         self.disk.tell_durable(0, self.number, &[]);
         self.undurable.clear();
         self.filter = Some(filter);

@@ -2,6 +2,7 @@
 
 use ebbtide_testkit::crash::monitor;
 use ebbtide_testkit::environment::{SEED, effort, parsed, scaled};
+use ebbtide_testkit::samples::{SAMPLES, index_of};
 
 /// The amount and the mode of the work.
 #[derive(Debug, Clone)]
@@ -18,7 +19,7 @@ pub struct Settings {
     pub workloads: u64,
     /// One in this many first cuts is followed by all second cuts.
     pub every: u64,
-    /// The number of kinds in which every call fails.
+    /// The number of samples in which every call fails.
     pub kinds: u64,
     /// One in this many of those calls fails.
     pub calls: u64,
@@ -66,14 +67,13 @@ impl Settings {
         (settings, rest)
     }
 
-    /// Returns the workloads of the kinds in which every call fails: first one that removes and
+    /// Returns the workloads of the samples in which every call fails: first one that removes and
     /// whose blocks grow, then one whose banks open and close.
     pub fn kinds(&self) -> impl Iterator<Item = u64> {
-        [5, 11]
-            .into_iter()
-            .chain((0..18).filter(|kind| ![5, 11].contains(kind)))
-            .skip(self.from as usize)
-            .take(self.kinds as usize)
+        let first = ["dynamic-count", "time-limited"].map(index_of);
+        let others = (0..SAMPLES.len()).filter(move |sample| !first.contains(sample));
+        let all = first.into_iter().chain(others).map(|sample| sample as u64);
+        all.skip(self.from as usize).take(self.kinds as usize)
     }
 
     /// Returns the number of threads: one per processor.

@@ -17,6 +17,7 @@ use ebbtide_testkit::crash::choices::{Chooser, Decider, Detail};
 use ebbtide_testkit::crash::disk::CrashDisk;
 use ebbtide_testkit::crash::tape::{Moment, Tape};
 use ebbtide_testkit::random::mix;
+use ebbtide_testkit::samples::index_of;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -27,8 +28,6 @@ const MOST: u128 = 4096;
 const DIRTY: usize = 12;
 /// The number of draws of a workload, of which one must be small.
 const DRAWS: u64 = 200;
-/// The sample of this kind.
-const TIME_LIMITED: u64 = 11;
 const SMALL: Size = Size {
     lives: 3,
     steps: 60,
@@ -172,7 +171,8 @@ fn explore(workload: &mut Workload, every: u64) -> Result<Results, Ended> {
 fn workload(seed: u64, number: u64, every: u64) -> Result<Results, String> {
     for draw in 0..DRAWS {
         // The first workload is one whose banks open and close.
-        let mut workload = Workload::new(mix(seed ^ 2).wrapping_add(draw), number + TIME_LIMITED);
+        let number = number + index_of("time-limited") as u64;
+        let mut workload = Workload::new(mix(seed ^ 2).wrapping_add(draw), number);
         match explore(&mut workload, every) {
             Ok(results) => return Ok(Results { workloads: [1, draw], ..results }),
             Err(Ended::Large) => {}

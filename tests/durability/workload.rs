@@ -14,7 +14,6 @@ use ebbtide_testkit::crash::tape::{Tape, Told};
 use ebbtide_testkit::prefix::{Checked, Operations, Oracle, State, in_memory, text};
 use ebbtide_testkit::random::{Random, mix};
 use ebbtide_testkit::samples::{SAMPLES, Sample};
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -83,8 +82,6 @@ pub struct Workload {
     pub habit: Habit,
     options: Options,
     oracle: Oracle<Stream>,
-    /// The first and the next number of each batch that was committed, or begun.
-    batches: BTreeMap<u64, u64>,
 }
 
 /// The operations of a workload.
@@ -193,7 +190,7 @@ impl Workload {
         let reference = common.segment_bytes(1 << 20).durability(Durability::Never);
         let seed = random.below(u64::MAX);
         let oracle = Oracle::keeping_all(Stream { seed, sample, reference });
-        Self { seed, sample, habit, options, oracle, batches: BTreeMap::new() }
+        Self { seed, sample, habit, options, oracle }
     }
 
     /// Returns a separate stream of random numbers.
@@ -232,15 +229,12 @@ impl Workload {
     }
 
     /// Runs the operation of a number, or the batch that begins with it.
-    pub fn operate(&mut self, filter: &Filter, number: u64, durable: bool) -> Result<(), Error> {
+    pub fn operate(&self, filter: &Filter, number: u64, durable: bool) -> Result<(), Error> {
         let operations = self.oracle.operations();
-        // Earlier lives may have reached further.
-        self.batches.split_off(&number);
-        let Some(batch) = operations.batch_from(number) else {
-            return operations.run(filter, number, durable);
-        };
-        self.batches.insert(batch.start, batch.end);
-        operations.run_batch(filter, batch, durable)
+        match operations.batch_from(number) {
+            Some(batch) => operations.run_batch(filter, batch, durable),
+            None => operations.run(filter, number, durable),
+        }
     }
 
     /// Returns the options of every handle.
@@ -285,11 +279,9 @@ impl Workload {
     /// must be the first operations.
     pub fn identify(&mut self, found: &Filter, least: u64, most: u64) -> Checked<u64> {
         let operations = found.stat().map_err(text)?.operations;
-        let before = self.batches.range(..operations).next_back();
-        if let Some((first, next)) = before.filter(|(_, next)| **next > operations) {
-            return Err(format!(
-                "it contains {operations} operations, part of batch {first}..{next}"
-            ));
+        let inside = self.oracle.operations().batch(operations);
+        if let Some(batch) = inside.filter(|batch| batch.start < operations) {
+            return Err(format!("it contains {operations} operations, part of batch {batch:?}"));
         }
         self.oracle.prefix(found, least..=most)
     }

@@ -149,6 +149,11 @@ impl CrashDisk {
         std::mem::replace(&mut self.0.state().fault, fault)
     }
 
+    /// Returns the planned failure.
+    pub fn planned(&self) -> Option<Plan> {
+        self.0.state().fault
+    }
+
     /// Lets the next sync of a log segment fail.
     pub fn fail_next_log_sync(&self) {
         self.0.state().failing = true;

@@ -87,6 +87,9 @@ pub enum Fault {
     /// A sync of a file fails, and its pages count as clean afterwards: the next sync reports
     /// success.
     SyncFails,
+    /// The same, and the system drops pages that were not written: they read as they were when the
+    /// last sync succeeded.
+    SyncDropsPages,
     /// A read returns one wrong bit.
     BitFlip,
     /// A read finds the end of the file.
@@ -106,7 +109,7 @@ pub enum Fault {
 }
 
 /// All faults.
-pub const FAULTS: [Fault; 18] = [
+pub const FAULTS: [Fault; 19] = [
     Fault::InputOutput,
     Fault::Interrupted,
     Fault::NoSpace,
@@ -117,6 +120,7 @@ pub const FAULTS: [Fault; 18] = [
     Fault::TooManyFiles,
     Fault::NoLocks,
     Fault::SyncFails,
+    Fault::SyncDropsPages,
     Fault::BitFlip,
     Fault::ReadEnds,
     Fault::MapFails,
@@ -145,7 +149,7 @@ impl Fault {
             Self::ShortWrite => call == Call::Write,
             Self::TooManyFiles => matches!(call, Call::Create | Call::Open | Call::Locks),
             Self::NoLocks => matches!(call, Call::Lock | Call::Locks),
-            Self::SyncFails => call == Call::Sync,
+            Self::SyncFails | Self::SyncDropsPages => call == Call::Sync,
             Self::BitFlip | Self::ReadEnds => call == Call::Read,
             Self::MapFails => call == Call::Map,
             Self::RenameFails => call == Call::Rename,
@@ -167,6 +171,7 @@ impl Fault {
             Self::InputOutput
             | Self::DoneAndFailed
             | Self::SyncFails
+            | Self::SyncDropsPages
             | Self::DirectorySyncFails => 5,
             Self::Interrupted => 4,
             Self::NoSpace | Self::ShortWrite => 28,

@@ -1,6 +1,6 @@
 //! The files and locks of a [`CrashDisk`](crate::crash::disk::CrashDisk).
 
-use crate::crash::fault::Call;
+use crate::crash::fault::{Call, Fault};
 use crate::crash::state::{Shared, Way};
 use crate::write_back::Received;
 use ebbtide::media::{Access, ByteLocks, Mapping, MediaFile};
@@ -94,6 +94,9 @@ impl MediaFile for CrashFile {
             let error = state.failure();
             if let Some(inode) = state.tape.inodes.get_mut(&self.inode) {
                 inode.fail();
+            }
+            if state.planned() == Some(Fault::SyncDropsPages) {
+                state.drop_pages(self.inode);
             }
             state.written_back.fail(self.inode, &self.received);
             return Err(error);

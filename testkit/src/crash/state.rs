@@ -5,6 +5,7 @@ use crate::crash::choices::Decider;
 use crate::crash::fault::{Call, Fault, Plan};
 use crate::crash::monitor;
 use crate::crash::tape::{SECTOR_BYTES, SECTOR_WORDS, Tape, Told};
+use crate::random::mix;
 use crate::write_back::{Image, WrittenBack};
 use ebbtide::media::{Access, Mapping, Media, MediaFile, Memory};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -217,6 +218,44 @@ impl State {
             inode.decide(sector as usize, chosen);
         }
     }
+
+    /// Drops pages of a file that have changed since its last sync, about three in four: nothing
+    /// that was not durable counts as returned any more.
+    pub(crate) fn drop_pages(&mut self, number: u64) {
+        const SECTORS_OF_PAGE: usize = 4096 / SECTOR_BYTES;
+        let (Some(inode), Some(content)) =
+            (self.tape.inodes.get(&number), self.contents.get(&number))
+        else {
+            return;
+        };
+        let now = self.tape.now;
+        let end = content.end.div_ceil(SECTOR_BYTES as u64) as usize;
+        let is_dropped = |sector: &usize| mix(now ^ mix((sector / SECTORS_OF_PAGE) as u64)) % 4 > 0;
+        for sector in (0..end).filter(is_dropped) {
+            let Some(before) = inode.before_changes(sector, now) else { continue };
+            match &content.look {
+                Some(look) => {
+                    let words = look.words()[sector * SECTOR_WORDS..].iter();
+                    let changes = words.zip(before.iter());
+                    changes.for_each(|(word, &before)| word.store(before, Ordering::Relaxed));
+                }
+                None => {
+                    let offset = sector as u64 * SECTOR_BYTES as u64;
+                    let bytes: Vec<u8> =
+                        before.iter().flat_map(|word| word.to_le_bytes()).collect();
+                    let there = content.file.bytes().expect("memory has a length") - offset;
+                    let there = there.min(SECTOR_BYTES as u64) as usize;
+                    content.file.write_at(&bytes[..there], offset).expect("memory is large");
+                }
+            }
+        }
+        let mut told = *self.tape.told.last();
+        told.begun = told.most();
+        told.returned = told.durable;
+        self.tape.told.set(now, told);
+        self.look();
+    }
+
     /// Returns the system's result for a call that has succeeded.
     pub(crate) fn late(&self, way: Way) -> io::Result<()> {
         if way == Way::Late { Err(self.failure()) } else { Ok(()) }

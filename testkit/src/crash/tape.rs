@@ -291,6 +291,13 @@ impl Inode {
         self.lengths(now).len() == 1 && sectors.all(|at| self.versions(at, now).len() == 1)
     }
 
+    /// Returns what a sector of it had when the last sync succeeded, if it has changed since.
+    pub fn before_changes(&self, sector: usize, now: Moment) -> Option<Sector> {
+        let course = self.sectors.get(sector)?.as_ref()?;
+        let synced = course.at(self.synced(now));
+        (synced != course.last()).then(|| synced.clone())
+    }
+
     /// Returns the number of sectors that have changed since the last sync before a moment.
     fn dirty(&self, at: Moment) -> usize {
         (0..self.sectors.len()).filter(|&sector| self.versions(sector, at).len() > 1).count()
