@@ -63,8 +63,8 @@ impl Recording {
         }
         std::fs::write(dir.join("scene"), scene.name).map_err(told(dir))?;
         let mut random = Random::new(seed);
-        let made = MADE[random.below(2) as usize];
-        let turn = MOUNTED[random.below(4) as usize];
+        let made = MADE[random.below(MADE.len() as u64) as usize];
+        let turn = MOUNTED[random.below(MOUNTED.len() as u64) as usize];
         let part = if left.is_some() { Part::Second } else { Part::First };
         let mut rig = shelter::rig(dir, mounted.unwrap_or(turn));
         rig.arg(std::env::current_exe().expect("this test's file")).env("MKFS_OPTIONS", made);

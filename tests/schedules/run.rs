@@ -8,18 +8,18 @@ use ebbtide_testkit::schedule::place::Planted;
 use ebbtide_testkit::schedule::stage::{self, Director};
 use libtest_mimic::{Arguments, Trial};
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, mpsc};
 use std::time::Instant;
 
 /// The largest number of schedules in which a planted mistake must be detected.
 const ENOUGH: u64 = 20_000;
 
+/// The number of schedules that are played twice.
+const REPEATED: u64 = 200;
+
 /// The progress of a run.
 #[derive(Debug, Default)]
 struct Progress {
-    /// The next schedule.
-    next: u64,
-    end: u64,
     /// The schedule that failed, and the reason.
     failed: Option<(u64, String)>,
     steps: u64,
@@ -27,40 +27,55 @@ struct Progress {
     killed: u64,
 }
 
+/// What came of one schedule.
+#[derive(Debug)]
+struct Played {
+    figures: stage::Figures,
+    failure: Option<String>,
+}
+
+/// Plays one schedule, in a thread of its own: the engine keeps things by thread, which would
+/// depend on the schedules before it.
+fn schedule(all: &Arc<Vec<Start>>, (seed, number): (u64, u64), planted: Option<Planted>) -> Played {
+    let (send, receive) = mpsc::channel();
+    let all = all.clone();
+    let schedule = std::thread::spawn(move || {
+        let mut config = shuttle::Config::new();
+        config.stack_size = 1 << 20;
+        config.max_steps = shuttle::MaxSteps::None;
+        config.failure_persistence = shuttle::FailurePersistence::None;
+        let mut is_due = true;
+        let director = Director { more: Box::new(move || std::mem::take(&mut is_due)) };
+        shuttle::Runner::new(director, config).run(move || {
+            let mut random = Random::new(mix(seed) ^ mix(!number));
+            let start = &all[random.below(all.len() as u64) as usize];
+            play::play(start, random, planted);
+            // The receiver waits.
+            let _ = send.send(Played { figures: stage::figures(), failure: stage::failure() });
+        });
+    });
+    let ended = schedule.join();
+    receive.recv().unwrap_or_else(|_| panic!("schedule {number} of seed {seed}: {ended:?}"))
+}
+
 /// Plays the schedules of a seed until one fails.
 fn schedules(seed: u64, from: u64, count: u64, planted: Option<Planted>) -> Progress {
-    let all: Vec<Start> = starts::all().expect("memory is large");
-    let progress = Progress { next: from, end: from + count, ..Progress::default() };
-    let progress = Arc::new(Mutex::new(progress));
-    let more = {
-        let progress = progress.clone();
-        move || {
-            let progress = progress.lock().expect("not poisoned");
-            progress.failed.is_none() && progress.next < progress.end
+    let all = Arc::new(starts::all().expect("memory is large"));
+    let mut progress = Progress::default();
+    for number in from..from + count {
+        let Played { figures, failure } = schedule(&all, (seed, number), planted);
+        progress.steps += figures.steps;
+        progress.switches += figures.switches;
+        progress.killed += figures.killed;
+        if let Some(sentence) = failure {
+            progress.failed = Some((number, sentence));
+            return progress;
         }
-    };
-    let mut config = shuttle::Config::new();
-    config.stack_size = 1 << 20;
-    config.max_steps = shuttle::MaxSteps::None;
-    config.failure_persistence = shuttle::FailurePersistence::None;
-    let played = progress.clone();
-    shuttle::Runner::new(Director { more: Box::new(more) }, config).run(move || {
-        let number = played.lock().expect("not poisoned").next;
-        let mut random = Random::new(mix(seed) ^ mix(!number));
-        let start = &all[random.below(all.len() as u64) as usize];
-        play::play(start, random, planted);
-        let mut played = played.lock().expect("not poisoned");
-        played.failed = stage::failure().map(|sentence| (number, sentence));
-        let figures = stage::figures();
-        played.steps += figures.steps;
-        played.switches += figures.switches;
-        played.killed += figures.killed;
-        played.next += 1;
-        if played.next.is_multiple_of(100_000) {
-            eprintln!("{} schedules, seed {seed}", played.next);
+        if (number + 1).is_multiple_of(100_000) {
+            eprintln!("{} schedules, seed {seed}", number + 1);
         }
-    });
-    std::mem::take(&mut *progress.lock().expect("not poisoned"))
+    }
+    progress
 }
 
 fn whatever_the_schedule(settings: &Settings) -> Result<(), String> {
@@ -81,6 +96,20 @@ fn whatever_the_schedule(settings: &Settings) -> Result<(), String> {
     Ok(())
 }
 
+/// Plays the first schedules again, in the opposite order.
+fn a_schedule_repeats(settings: &Settings) -> Result<(), String> {
+    let all = Arc::new(starts::all().expect("memory is large"));
+    let trace = |number| schedule(&all, (settings.seed, number), None).figures.trace;
+    let numbers = settings.from..settings.from + REPEATED;
+    let first: Vec<_> = numbers.clone().map(trace).collect();
+    for (number, first) in numbers.zip(first).rev() {
+        if trace(number) != first {
+            return Err(format!("--seed {} --from {number} --count 1 differs", settings.seed));
+        }
+    }
+    Ok(())
+}
+
 fn planted_mistake(settings: &Settings, planted: Planted) -> Result<(), String> {
     let progress = schedules(settings.seed, 0, ENOUGH, Some(planted));
     let (number, sentence) = progress.failed.ok_or("not found")?;
@@ -98,6 +127,7 @@ pub fn run() -> ExitCode {
     };
     let trials = vec![
         claim("in_every_schedule_no_operation_that_returned_is_lost", whatever_the_schedule),
+        claim("a_schedule_is_a_function_of_seed_and_number", a_schedule_repeats),
         claim("a_system_that_judges_live_processes_dead_is_detected", |settings| {
             planted_mistake(settings, Planted::FalseDeath)
         }),

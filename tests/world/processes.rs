@@ -69,7 +69,7 @@ pub fn open(world: &World, life: usize) -> Checked<Option<Arc<Opened>>> {
         }
         // Another process held the lock for a minute.
         Err(Error::Locked { .. }) => Ok(None),
-        Err(error) if lock(&world.weather).allows(&error) => {
+        Err(error) if world.may_fail_by(&error) => {
             let error = without_checksums(&error.to_string());
             world.trace(|| format!("process {life} does not open: {error}"));
             lock(&world.counts).errors += 1;
@@ -178,7 +178,7 @@ pub fn close(world: &World, life: usize) -> Checked<()> {
             })?;
             world.trace(|| format!("process {life} has closed"));
         }
-        Some(Err(error)) if !lock(&world.weather).allows(&error) => {
+        Some(Err(error)) if !world.may_fail_by(&error) => {
             return Err(format!("closing: {error}"));
         }
         Some(Err(_)) | None => {}

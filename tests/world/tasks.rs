@@ -191,7 +191,7 @@ impl<'a> Task<'a> {
             Ok(done) => Ok(Some(done)),
             // A callback of a ticket closes the handle.
             Err(Error::Closed { .. }) if self.world.is_closing(self.life) => Ok(None),
-            Err(error) if lock(&self.world.weather).allows(&error) => {
+            Err(error) if self.world.may_fail_by(&error) => {
                 self.world.trace(|| format!("process {}: {error}", self.life));
                 lock(&self.world.counts).errors += 1;
                 Ok(None)

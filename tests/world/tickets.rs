@@ -336,7 +336,7 @@ impl World {
         let may_fail = weather.may_poison || weather.fault.is_some() || weather.lost;
         match error {
             Error::Closed { .. } => may_fail && self.is_closing(life),
-            error => weather.allows(error),
+            error => self.may_fail_by(error),
         }
     }
 

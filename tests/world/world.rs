@@ -324,8 +324,11 @@ impl World {
     /// Opens the filter after the last round, and compares all that is left.
     fn end(&self, life: usize, random: &mut Random) -> Checked<()> {
         self.kill_all();
-        let opened = processes::open(self, life)?;
-        let Some(filter) = opened else { return Ok(()) };
+        self.clear_up();
+        let Some(filter) = processes::open(self, life)? else {
+            let is_over = lock(&self.weather).is_over;
+            return if is_over { Ok(()) } else { Err("the last process cannot open".to_owned()) };
+        };
         self.compare("the last process", &filter)?;
         self.compare_answers(&filter, random)?;
         self.compare_past(random)?;
