@@ -4,7 +4,7 @@
 //! The comparison of a recovered filter with its operations: [`prefix`], [`copies`]. Media that
 //! fail: [`failing`], the [`crash`] disk, [`write_back`] that fails, and [`space`] of adjustable
 //! size. A copy of what others change meanwhile: [`beside`]. Real file systems that are small:
-//! [`mount`]. Processes of a test: [`child`].
+//! [`mount`]. Processes of a test: [`child`]. What a test leaves out: [`skipped`].
 //!
 //! Nothing here is shipped. Under loom, which replaces the atomics of the engine, only [`random`]
 //! exists. Under shuttle the rest works on the words of a schedule, and there are `schedule`s.
@@ -30,6 +30,8 @@ pub mod random;
 pub mod samples;
 #[cfg(shuttle)]
 pub mod schedule;
+#[cfg(not(loom))]
+pub mod skipped;
 #[cfg(not(loom))]
 pub mod space;
 #[cfg(not(loom))]

@@ -1,6 +1,7 @@
 //! Small file systems, mounted for the duration of a test.
 
 use crate::child::HANG;
+use crate::skipped::skipped;
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -47,7 +48,7 @@ pub fn mounted(arguments: &[&str], act: impl FnOnce(&Path)) {
     let place = tempfile::tempdir().expect("a temporary directory");
     let path = place.path().to_string_lossy().into_owned();
     if !run("mount", &[arguments, &[&path]].concat()) {
-        println!("skipped: the system does not mount {arguments:?}, or not for this user");
+        skipped(format_args!("the system does not mount {arguments:?}, or not for this user"));
         return;
     }
     let outcome = catch_unwind(AssertUnwindSafe(|| act(place.path())));

@@ -3,6 +3,7 @@
 use super::states::{End, build, kinds, options, place};
 use ebbtide::{Any, Error, Filter, inspect};
 use ebbtide_testkit::mount::{run, unmount};
+use ebbtide_testkit::skipped::skipped;
 use std::fs;
 use std::path::Path;
 
@@ -100,7 +101,7 @@ fn a_directory_that_cannot_be_written_is_an_error_and_can_be_verified() {
     state.lay(&home);
     let path = home.to_string_lossy().into_owned();
     if !run("mount", &["--bind", &path, &path]) {
-        println!("skipped: mounting needs to be root in the initial namespace");
+        skipped("mounting needs to be root in the initial namespace");
         return;
     }
     let read_only = run("mount", &["-o", "remount,ro,bind", &path]);

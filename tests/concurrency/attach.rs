@@ -8,6 +8,7 @@ use ebbtide::{
     Parameters, Reader, Spec, TimeLimited, Timestamp, inspect,
 };
 use ebbtide_testkit::child::{self, Child};
+use ebbtide_testkit::skipped::skipped;
 use std::fs;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -352,9 +353,7 @@ fn overtaking_a_leader_rewrites_its_pages_although_they_count_as_clean() {
     // Sixteen pages and more.
     insert(&filter, 10..2200);
     if written() == before {
-        println!(
-            "skipped: stores to the file system of the temporary directory are not counted (tmpfs)"
-        );
+        skipped("stores to the file system of the temporary directory are not counted (tmpfs)");
         return;
     }
     // A leader's sync failed, so the pages count as clean, and the leader died before it reported

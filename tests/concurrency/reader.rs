@@ -6,6 +6,7 @@ use ebbtide::{
     Form, Handle, ManualClock, Options, Penalty, Reader, TimeLimited, Timestamp, Within,
 };
 use ebbtide_testkit::child::{self, Child};
+use ebbtide_testkit::skipped::skipped;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
@@ -359,7 +360,7 @@ fn a_digest_can_be_taken_while_others_write() {
 /// Starts a child that owns the files but may not write them, nor the directory.
 fn reading_child(home: &Path, dir: &Path) -> Option<Child> {
     if fs::metadata("/proc/self").map_or(true, |process| process.uid() != 0) {
-        println!("skipped: only root can act as another user");
+        skipped("only root can act as another user");
         return None;
     }
     // The other user may have no access to the build directory.
@@ -390,7 +391,7 @@ fn reading_child(home: &Path, dir: &Path) -> Option<Child> {
             false
         }
     }) {
-        println!("skipped: there is no setpriv, or the other user cannot access the tests");
+        skipped("there is no setpriv, or the other user cannot access the tests");
         return None;
     }
     let command = command();

@@ -10,6 +10,7 @@ mod moments;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod stepped;
 
+use ebbtide_testkit::skipped::skipped;
 use libtest_mimic::{Arguments, Trial};
 use std::process::ExitCode;
 
@@ -24,7 +25,7 @@ mod stepped {
     }
 
     pub fn trials() -> (Vec<Trial>, Vec<String>) {
-        println!("skipped: instructions are stepped through on Linux on x86-64 only");
+        skipped("instructions are stepped through on Linux on x86-64 only");
         (Vec::new(), std::env::args().collect())
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::patch::{all, checkout};
 use crate::{git, run};
+use ebbtide_testkit::skipped::skipped;
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::process::ExitCode;
 
@@ -44,7 +45,7 @@ fn incomplete() -> Result<Vec<String>, String> {
 /// Returns what git says of each patch that does not apply; nothing where there is no git.
 pub fn inapplicable() -> Result<Vec<String>, String> {
     if !git::is_there() {
-        println!("skipped: there is no git, so no patch can be applied");
+        skipped("there is no git, so no patch can be applied");
         return Ok(Vec::new());
     }
     let applied = all()?.into_iter().map(|patch| git::apply(checkout(), &patch, &["--check"]));

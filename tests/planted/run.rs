@@ -5,6 +5,7 @@ use crate::command::{Command, Ended, Test};
 use crate::harnesses::HARNESSES;
 use crate::patch::{Patch, all};
 use crate::{claims, git, source};
+use ebbtide_testkit::skipped::skipped;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -83,7 +84,7 @@ pub fn plant(extent: Extent, names: &[String], by: Option<&str>) -> Result<(), S
         return Err(format!("no harness is called {by:?}; there are {}", names.join(", ")));
     }
     if !git::is_there() {
-        println!("skipped: there is no git, so no patch can be applied");
+        skipped("there is no git, so no patch can be applied");
         return Ok(());
     }
     let wrong = claims::inapplicable()?;

@@ -22,6 +22,7 @@ mod scenes;
 mod settings;
 mod shelter;
 
+use ebbtide_testkit::skipped::skipped;
 use libtest_mimic::{Arguments, Trial};
 use settings::Settings;
 use std::path::PathBuf;
@@ -46,7 +47,7 @@ fn main() -> ExitCode {
     match shelter::furnish() {
         Ok(home) => claims(home),
         Err(why) => {
-            println!("skipped: {why}");
+            skipped(&why);
             ExitCode::SUCCESS
         }
     }

@@ -5,6 +5,7 @@
 //! mount and loop device in them. No cleanup is necessary, and no leftover of an earlier run can
 //! interfere.
 
+use ebbtide_testkit::skipped::skipped;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -34,7 +35,7 @@ pub fn enter() -> ExitCode {
     let mut path = std::env::var_os("PATH").unwrap_or_default();
     path.push(":/usr/sbin:/sbin");
     if let Some(why) = missing(&path) {
-        println!("skipped: {why}");
+        skipped(&why);
         return ExitCode::SUCCESS;
     }
     let command = || {
@@ -44,7 +45,7 @@ pub fn enter() -> ExitCode {
     };
     let tried = command().arg("true").output().expect("it was found");
     if !tried.status.success() {
-        println!("skipped: no namespaces: {}", String::from_utf8_lossy(&tried.stderr).trim());
+        skipped(format_args!("no namespaces: {}", String::from_utf8_lossy(&tried.stderr).trim()));
         return ExitCode::SUCCESS;
     }
     let program = std::env::current_exe().expect("this test's file");

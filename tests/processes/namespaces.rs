@@ -5,6 +5,7 @@ use crate::crew::Crew;
 use crate::scenes::NARROW;
 use crate::settings::Settings;
 use crate::work::Task;
+use ebbtide_testkit::skipped::skipped;
 use std::process::{Command, Stdio};
 
 /// Two processes here and two in separate namespaces, killed in turn.
@@ -13,7 +14,7 @@ pub fn all(settings: &Settings) -> Checked<()> {
     command.args(["--pid", "--fork", "--kill-child", "true"]);
     let made = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
     if !made.is_ok_and(|status| status.success()) {
-        println!("skipped: pid namespaces are not available here");
+        skipped("pid namespaces are not available here");
         return Ok(());
     }
     Crew::new(settings, &NARROW, 8).run(|crew| {

@@ -11,6 +11,7 @@ use ebbtide::{
 use ebbtide_testkit::environment::effort;
 use ebbtide_testkit::failing::Failing;
 use ebbtide_testkit::mount::{mounted, run, unmount};
+use ebbtide_testkit::skipped::skipped;
 use ebbtide_testkit::space::{digest, options, shared, spec, used};
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -471,7 +472,7 @@ fn on_blocks_smaller_than_pages_whole_pages_are_allocated() {
     let is_mounted = run("mkfs.ext4", &["-q", "-b", "1024", &image])
         && run("mount", &["-o", "loop", &image, &path]);
     if !is_mounted {
-        println!("skipped: mounting needs to be root in the initial namespace, and mkfs.ext4");
+        skipped("mounting needs to be root in the initial namespace, and mkfs.ext4");
         return;
     }
     let outcome = std::panic::catch_unwind(|| {

@@ -9,6 +9,7 @@ use ebbtide::history::At;
 use ebbtide::{Any, Clock, Durability, Error, Filter, Keep, Options, Parameters, Reader, inspect};
 use ebbtide_testkit::child;
 use ebbtide_testkit::mount::{mounted, run};
+use ebbtide_testkit::skipped::skipped;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -208,7 +209,7 @@ fn the_child_plays_its_role_when_it_is_one() {
 /// Returns the command of a child of another user, in a directory that this user can access.
 fn of_another(home: &Path) -> Option<Command> {
     if !is_root() {
-        println!("skipped: only root can act as another user");
+        skipped("only root can act as another user");
         return None;
     }
     // The other user may have no access to the build directory.
@@ -230,7 +231,7 @@ fn of_another(home: &Path) -> Option<Command> {
         }
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
-    println!("skipped: there is no setpriv, or the other user cannot access the tests");
+    skipped("there is no setpriv, or the other user cannot access the tests");
     None
 }
 
@@ -518,7 +519,7 @@ fn an_exhausted_quota_is_a_full_disk_and_the_same_handle_works_when_it_is_raised
     let disk = home.path().join("disk").to_string_lossy().into_owned();
     fs::File::create(&disk).and_then(|file| file.set_len(256 << 20)).expect("a sparse file");
     if !run("mkfs.btrfs", &["-q", &disk]) {
-        println!("skipped: there is no mkfs.btrfs");
+        skipped("there is no mkfs.btrfs");
         return;
     }
     mounted(&["-o", "loop", &disk], |place| {

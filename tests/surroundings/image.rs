@@ -6,6 +6,7 @@ use ebbtide::{AgePartitioned, BankPlace, Bloom, Filter, ImagePlace, Keep, Option
 use ebbtide::{Error, Fingerprint, Timestamp};
 use ebbtide_testkit::child::{self, Child};
 use ebbtide_testkit::mount::mounted;
+use ebbtide_testkit::skipped::skipped;
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -248,7 +249,7 @@ fn in_container(dir: &Path) -> Option<Child> {
         ["--mount", "--pid", "--ipc", "--net", "--fork", "--mount-proc", "--kill-child"];
     let tried = Command::new("unshare").args(namespaces).arg("true").output();
     if !tried.is_ok_and(|output| output.status.success()) {
-        println!("skipped: namespaces need root, and `unshare`");
+        skipped("namespaces need root, and `unshare`");
         return None;
     }
     command.args(namespaces).arg(child::program());
@@ -280,7 +281,7 @@ fn as_user(dir: &Path, user: u32, group: u32) -> Option<Child> {
         [format!("--reuid={user}"), format!("--regid={group}"), "--clear-groups".to_owned()];
     let tried = Command::new("setpriv").args(&arguments).arg("true").output();
     if !tried.is_ok_and(|output| output.status.success()) {
-        println!("skipped: another user needs root, and `setpriv`");
+        skipped("another user needs root, and `setpriv`");
         return None;
     }
     let mut command = Command::new("setpriv");
@@ -448,7 +449,7 @@ fn an_opening_writes_log_again_unless_dead_writers_knew_that_it_was_durable() {
     };
     let (unknown, known) = (opening("unknown", false), opening("known", true));
     if unknown == 0 {
-        println!("skipped: stores to the temporary directory are not counted (tmpfs)");
+        skipped("stores to the temporary directory are not counted (tmpfs)");
         return;
     }
     let log = FILLED * 32;
@@ -464,7 +465,7 @@ fn memory_that_is_not_there_is_an_error_before_any_is_taken() {
     // Half more than there is; on a disk that could take it, which is asked first.
     let bytes = memory + memory / 2;
     if bytes >= disk {
-        println!("skipped: the disk has less space than the machine memory");
+        skipped("the disk has less space than the machine memory");
         return;
     }
     let spec = Bloom::capacity(bytes * 8 / 14);

@@ -6,6 +6,7 @@
 use ebbtide::{Any, Clock, Durability, Filter, Options, Parameters, Reader, inspect};
 use ebbtide_testkit::child;
 use ebbtide_testkit::mount::{run, unmount, wait_until_unused};
+use ebbtide_testkit::skipped::skipped;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
 use std::ops::Range;
@@ -105,7 +106,7 @@ fn can_mount() -> bool {
         Command::new("unshare").args(["-m", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]).output();
     let can = tried.is_ok_and(|output| output.status.success());
     if !can {
-        println!("skipped: mounting needs to be root, and `unshare`");
+        skipped("mounting needs to be root, and `unshare`");
     }
     can
 }
@@ -166,7 +167,7 @@ fn a_device_removed_and_returned_during_one_boot_keeps_all_durable_inserts() {
     let Some(device) =
         device.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
     else {
-        println!("skipped: no loop device is available");
+        skipped("no loop device is available");
         return;
     };
     if run("mkfs.ext4", &["-q", &device]) && run("mount", &[&device, &mount]) {
@@ -176,7 +177,7 @@ fn a_device_removed_and_returned_during_one_boot_keeps_all_durable_inserts() {
         lost.expect("see above");
     } else {
         run("losetup", &["--detach", &device]);
-        println!("skipped: no ext4 can be mounted here");
+        skipped("no ext4 can be mounted here");
     }
 }
 
@@ -188,13 +189,13 @@ fn lose_device(device: &str, mount: &str) {
     let child = child::give(&mut Command::new(child::program()), module_path!(), &role).output();
     assert!(child.expect("a child").status.success());
     if !run("python3", &["-c", SHUT_DOWN, mount]) {
-        println!("skipped: the file system cannot be stopped");
+        skipped("the file system cannot be stopped");
         return;
     }
     assert!(unmount(mount));
     // Otherwise it would be mounted as it is there: stopped.
     if !wait_until_unused(device) {
-        println!("skipped: another namespace keeps the file system mounted");
+        skipped("another namespace keeps the file system mounted");
         return;
     }
     assert!(run("mount", &[device, mount]));
@@ -204,7 +205,7 @@ fn lose_device(device: &str, mount: &str) {
     let inserts = filter.stat().expect("figures").inserts;
     assert!((KEYS..=2 * KEYS).contains(&inserts), "{inserts}");
     if inserts == 2 * KEYS {
-        println!("skipped: on this busy machine all had been written back before");
+        skipped("on this busy machine all had been written back before");
     }
     filter.close().expect("a clean end");
     assert!(inspect::verify(&dir).expect("a report").is_sound());

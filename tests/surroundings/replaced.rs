@@ -8,6 +8,7 @@ use ebbtide::{
     inspect,
 };
 use ebbtide_testkit::random::Random;
+use ebbtide_testkit::skipped::skipped;
 use ebbtide_testkit::{child, environment};
 use std::collections::BTreeMap;
 use std::fs;
@@ -295,7 +296,7 @@ fn files_created_by_root_belong_to_the_owner_of_the_filter() {
     const NOBODY: u32 = 65534;
     for path in fs::read_dir(&dir).expect("a directory").map(|entry| entry.expect("one").path()) {
         if chown(path, Some(NOBODY), Some(NOBODY)).is_err() {
-            println!("skipped: only root can give files away");
+            skipped("only root can give files away");
             return;
         }
     }

@@ -6,6 +6,7 @@
 
 use ebbtide::{Bloom, Clock, Durability, Error, Filter, ImagePlace, Options, Reader, inspect};
 use ebbtide_testkit::mount::{run, unmount};
+use ebbtide_testkit::skipped::skipped;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
@@ -63,7 +64,7 @@ fn on_thin_disk(act: impl FnOnce(&Path, &Path, &Path)) {
     let [thin_path, mount_path, disk_path] =
         [&thin, &mount, &disk].map(|path| path.to_string_lossy().into_owned());
     if !run("mount", &["-t", "tmpfs", "-o", "size=40m", "tmpfs", &thin_path]) {
-        println!("skipped: this user cannot mount a tmpfs");
+        skipped("this user cannot mount a tmpfs");
         return;
     }
     let made = File::create(&disk).and_then(|file| file.set_len(24 << 20));
@@ -78,7 +79,7 @@ fn on_thin_disk(act: impl FnOnce(&Path, &Path, &Path)) {
         outcome.expect("see above");
     } else {
         assert!(unmount(&thin_path), "unmounted");
-        println!("skipped: a loop device needs root in the initial namespace, and mkfs.ext4");
+        skipped("a loop device needs root in the initial namespace, and mkfs.ext4");
     }
 }
 
@@ -105,7 +106,7 @@ fn an_image_that_a_full_thin_disk_did_not_take_is_refused_and_rebuilt() {
         let is_bank = |path: &std::path::PathBuf| path.to_string_lossy().contains("/live-");
         for bank in banks.filter(is_bank) {
             let Some(extents) = extents(&bank) else {
-                println!("skipped: filefrag is missing");
+                skipped("filefrag is missing");
                 return;
             };
             for (first, blocks) in extents {

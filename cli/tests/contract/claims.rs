@@ -1,6 +1,6 @@
 //! `run` does work once in the window, and `claims` shows who is doing it.
 
-use crate::support::{Place, ok, refused, run, signal, start};
+use crate::support::{Place, ok, refused, run, signal, skipped, start};
 use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -57,7 +57,7 @@ fn work_is_confirmed_under_a_supervisor_that_ignores_the_ends_of_its_children() 
     let output = output.expect("`env`, with the signal ignored");
     let message = String::from_utf8_lossy(&output.stderr);
     if message.contains("unrecognized option") {
-        return println!("skipped: `env` cannot ignore signals");
+        return skipped("`env` cannot ignore signals");
     }
     assert_eq!(output.status.code(), Some(0), "{message}");
     assert_eq!(run(&["contains", &dir, "--key", "a"], b"").code, Some(0));
@@ -136,7 +136,7 @@ fn a_signal_of_the_terminal_reaches_the_command_once() {
     let heeded = ["--default-signal=INT", "script"];
     let tried = Command::new("env").args(heeded).arg("--version").output();
     if !tried.is_ok_and(|tried| tried.status.success()) {
-        eprintln!("skipped: there is no command `script`, or `env` sets no signal");
+        skipped("there is no command `script`, or `env` sets no signal");
         return;
     }
     let (place, dir) = made();

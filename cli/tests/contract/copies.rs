@@ -2,7 +2,7 @@
 //! read once.
 
 use crate::exactly_once::Place;
-use crate::support::{run, signal, start};
+use crate::support::{run, signal, skipped, start};
 use std::fs;
 use std::io::Write;
 use std::process::Command;
@@ -208,7 +208,7 @@ fn a_copy_that_was_there_at_the_first_run_is_no_input_later() {
 fn a_copy_that_is_being_made_of_the_successor_of_an_empty_log_is_no_input() {
     let (place, expected) = rotated();
     if fs::metadata(place.path("h.log")).and_then(|file| file.created()).is_err() {
-        println!("skipped: files have no time of creation here");
+        skipped("files have no time of creation here");
         return;
     }
     fs::rename(place.path("h.log.1"), place.path("h.log.2")).expect("renamed");

@@ -2,7 +2,7 @@
 //! to the rotation of an input beside it, however that one is spelled.
 
 use crate::exactly_once::Place;
-use crate::support::{Outcome, command};
+use crate::support::{Outcome, command, skipped};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::process::Command;
@@ -76,7 +76,7 @@ impl Other {
         let probe = || user.command(&["--version"]).output();
         let is_able = is_root && probe().is_ok_and(|output| output.status.success());
         if !is_able {
-            println!("skipped: this needs root, setpriv, and a directory that others can access");
+            skipped("this needs root, setpriv, and a directory that others can access");
         }
         is_able.then_some(user)
     }

@@ -1,7 +1,7 @@
 //! A filter on a file system in memory that another program has filled. A page of a hole that is
 //! read through a mapping takes space there, and a process that finds none gets a signal.
 
-use crate::support::{Outcome, Place, Talk, command, input, ok, run, stream};
+use crate::support::{Outcome, Place, Talk, command, input, ok, run, skipped, stream};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -12,14 +12,14 @@ use std::process::{Command, Stdio};
 struct Mounted(Place);
 
 impl Mounted {
-    /// Returns `None`, and prints that the test is skipped, where this user cannot mount.
+    /// Returns `None`, and says that the test is left out, where this user cannot mount.
     fn new() -> Option<Self> {
         let place = Place::new();
         let arguments = ["-t", "tmpfs", "-o", "size=16m", "tmpfs", &place.at("")];
         if Command::new("mount").args(arguments).output().is_ok_and(|it| it.status.success()) {
             return Some(Self(place));
         }
-        println!("skipped: this user cannot mount a tmpfs");
+        skipped("this user cannot mount a tmpfs");
         None
     }
 

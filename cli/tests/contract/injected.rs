@@ -4,7 +4,7 @@
 //! `strace` injects the failures from outside, in the main thread only. Without `strace`, or where
 //! a process may not trace another, the test reports that it was skipped.
 
-use crate::support::{Outcome, Place, input, ok, run};
+use crate::support::{Outcome, Place, input, ok, run, skipped};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
@@ -96,7 +96,7 @@ fn all_there(dir: &str, keys: &[u8]) -> bool {
 fn a_failing_system_call_is_reported_in_one_sentence_and_loses_nothing() {
     let traced = Command::new("strace").args(["-o", "/dev/null", "true"]).output();
     if !traced.is_ok_and(|output| output.status.success()) {
-        println!("skipped: no strace here, or no right to trace");
+        skipped("no strace here, or no right to trace");
         return;
     }
     let place = Place::new();
@@ -172,7 +172,7 @@ const ABORT: i32 = 6;
 #[test]
 fn a_process_limit_is_reported_in_one_sentence_or_ends_the_process_and_loses_nothing() {
     if !Command::new("prlimit").arg("true").output().is_ok_and(|output| output.status.success()) {
-        println!("skipped: no prlimit here");
+        skipped("no prlimit here");
         return;
     }
     let place = Place::new();

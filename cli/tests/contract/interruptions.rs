@@ -1,6 +1,6 @@
 //! Input that pauses, readers that close the output, runs that are killed.
 
-use crate::support::{Place, Talk, command, input, ok, signal as send, start, stream};
+use crate::support::{Place, Talk, command, input, ok, signal as send, skipped, start, stream};
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Stdio;
@@ -59,7 +59,7 @@ fn a_reader_that_closes_the_output_ends_the_command_quietly() {
 #[test]
 fn an_output_that_is_full_is_an_error() {
     let Ok(full) = std::fs::OpenOptions::new().write(true).open("/dev/full") else {
-        println!("skipped: no /dev/full here");
+        skipped("no /dev/full here");
         return;
     };
     for arguments in [&["plan", "--last", "10"][..], &["--help"], &["--version"]] {

@@ -2,7 +2,7 @@
 //! it: other rotations than those of numbers and dates, and files that begin with the same header.
 
 use crate::exactly_once::Place;
-use crate::support::ok;
+use crate::support::{ok, skipped};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::fs::{self, File};
@@ -118,7 +118,7 @@ fn a_log_of_its_own_is_no_part_of_one_that_was_renamed_by_hand() {
     let place = Place::new();
     place.write("app.log", b"one\n");
     if fs::metadata(place.path("app.log")).and_then(|file| file.created()).is_err() {
-        println!("skipped: files have no time of creation here");
+        skipped("files have no time of creation here");
         return;
     }
     place.write("app-audit.log", b"of another service\n");

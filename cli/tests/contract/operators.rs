@@ -1,7 +1,7 @@
 //! What operators see: `top`, `report`, `plan --plot`, `stat --watch` and the text of Prometheus.
 
 use crate::looks::{Entry, listing};
-use crate::support::{Place, Talk, input, ok, refused, run, signal, start, stream};
+use crate::support::{Place, Talk, input, ok, refused, run, signal, skipped, start, stream};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -147,7 +147,7 @@ fn the_linter_of_prometheus_finds_no_fault() {
     let version = Command::new("promtool").arg("--version").output();
     // An emulator may start what is not there, and end with an error.
     if !version.is_ok_and(|version| version.status.success()) {
-        eprintln!("skipped: there is no promtool");
+        skipped("there is no promtool");
         return;
     }
     let place = Place::new();
@@ -275,7 +275,7 @@ fn browse(browser: &str, home: &Path, arguments: &[&str]) -> String {
 #[test]
 fn a_browser_shows_the_report_without_an_error_in_light_and_dark() {
     let Some(browser) = browser() else {
-        eprintln!("skipped: there is no Chromium");
+        skipped("there is no Chromium");
         return;
     };
     let place = Place::new();
@@ -331,7 +331,7 @@ fn a_plan_is_drawn_for_windows_of_items_and_of_time() {
 fn top_in_a_terminal(dir: &str, screen: &str) -> Option<(Talk, String)> {
     let version = Command::new("script").arg("--version").output();
     if !version.is_ok_and(|version| version.status.success()) {
-        eprintln!("skipped: there is no `script`");
+        skipped("there is no `script`");
         return None;
     }
     let ebbtide = env!("CARGO_BIN_EXE_ebbtide");

@@ -2,7 +2,7 @@
 //! on the disk before its lines count.
 
 use crate::exactly_once::Place;
-use crate::support::{ok, refused, run};
+use crate::support::{ok, refused, run, skipped};
 use ebbtide::{Any, Filter, Options};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -140,7 +140,7 @@ fn a_piece_that_does_not_fit_on_the_disk_is_taken_back() {
     let small = place.path("small");
     let mount = ["-t", "tmpfs", "-o", "size=1m", "tmpfs", &small];
     if !Command::new("mount").args(mount).output().is_ok_and(|it| it.status.success()) {
-        println!("skipped: this user cannot mount a tmpfs");
+        skipped("this user cannot mount a tmpfs");
         return;
     }
     place.write("log", &crate::exactly_once::lines(60_000, 12));
@@ -186,7 +186,7 @@ fn lines_are_on_the_disk_before_a_batch_counts_them() {
     let place = Place::new();
     let traced = Command::new("strace").args(["-o", "/dev/null", "true"]).output();
     if !traced.is_ok_and(|output| output.status.success()) {
-        println!("skipped: strace cannot trace here");
+        skipped("strace cannot trace here");
         return;
     }
     place.write("log", &crate::exactly_once::lines(5000, 11));

@@ -1,6 +1,6 @@
 //! Users who may read a filter's files but not write them: lookups work, nothing is changed.
 
-use crate::support::{Outcome, Place, Talk, ok};
+use crate::support::{Outcome, Place, Talk, ok, skipped};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,7 +22,7 @@ impl Other {
     fn new() -> Option<Self> {
         let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
         if !is_root {
-            println!("skipped: only root can act as another user");
+            skipped("only root can act as another user");
             return None;
         }
         let place = Place::new();
@@ -33,7 +33,7 @@ impl Other {
         allow_reading(&other.place.at("."));
         let probe = other.command(&["--version"]).stdin(Stdio::null()).output();
         if !probe.is_ok_and(|output| output.status.success()) {
-            println!("skipped: setpriv is not there, or the other user cannot access the command");
+            skipped("setpriv is not there, or the other user cannot access the command");
             return None;
         }
         Some(other)

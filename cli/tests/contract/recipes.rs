@@ -1,7 +1,7 @@
 //! Runs the recipes of docs/recipes.md, in a directory in place of `/var`: cron's commands, the
 //! rotations of logrotate, and the units of systemd as far as they can be checked.
 
-use crate::support::{Place, project_file};
+use crate::support::{Place, project_file, skipped};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -76,7 +76,7 @@ impl Recipes {
 fn has(program: &str) -> bool {
     let found = Command::new(program).arg("--version").output().is_ok();
     if !found {
-        println!("skipped: there is no {program}");
+        skipped(format_args!("there is no {program}"));
     }
     found
 }

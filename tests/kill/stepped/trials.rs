@@ -5,6 +5,7 @@ use super::ptrace::stay_on_one_processor;
 use super::run::{Company, Results, Settings, run};
 use super::scenes::{Operation, Scene};
 use super::{effort, table};
+use ebbtide_testkit::skipped::skipped;
 use libtest_mimic::Trial;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -80,7 +81,7 @@ pub fn trials() -> (Vec<Trial>, Vec<String>) {
     let rest = std::mem::take(&mut asked.rest);
     let allowed = allowed();
     if allowed == Allowed::Nothing {
-        println!("skipped: the system does not allow one process to trace another");
+        skipped("the system does not allow one process to trace another");
         return (Vec::new(), rest);
     }
     let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
@@ -112,13 +113,13 @@ pub fn trials() -> (Vec<Trial>, Vec<String>) {
     });
     if asked.path.is_none() && !effort::is_whole() {
         let skipped = long.iter().map(|scene| scene.path).filter(|&path| path != one);
-        println!(
-            "skipped: {}: EBBTIDE_EFFORT is below 100, and they take longest; of these only {one}, \
+        skipped(format_args!(
+            "{}: EBBTIDE_EFFORT is below 100, and they take longest; of these only {one}, \
              by the seed {seed}",
             skipped.collect::<Vec<_>>().join(", ")
-        );
+        ));
         if !effort::is_more_than_a_sample() {
-            println!("skipped: of each path one position of the survivor, by the seed {seed}");
+            skipped(format_args!("of each path one position of the survivor, by the seed {seed}"));
         }
     }
     let trial = |(turn, (scene, company)): (usize, (&'static Scene, Company))| {
