@@ -45,6 +45,8 @@ struct Arguments {
     workers: usize,
     /// One mutant in so many is run.
     every: usize,
+    /// The number of mutants before the first that is run.
+    skip: usize,
     work: PathBuf,
     /// Only mutants of files that begin so are run; of all files if there is none.
     only: Vec<String>,
@@ -59,6 +61,7 @@ fn arguments() -> Arguments {
         budget: Duration::from_secs(60),
         workers: std::thread::available_parallelism().map_or(1, usize::from),
         every: 1,
+        skip: 0,
         work: PathBuf::from("target/mutants"),
         only: Vec::new(),
         only_measure: false,
@@ -70,6 +73,7 @@ fn arguments() -> Arguments {
             "--budget" => found.budget = Duration::from_secs(value().parse().expect("seconds")),
             "--workers" => found.workers = value().parse().expect("a number"),
             "--every" => found.every = value().parse().expect("a number"),
+            "--skip" => found.skip = value().parse().expect("a number"),
             "--test" => found.programs.push(value()),
             "--only" => found.only.push(value()),
             "--measure" => found.only_measure = true,
@@ -92,7 +96,8 @@ fn main() {
     fs::create_dir_all(&work).expect("a folder");
 
     let mutants = list::list(repository, &arguments.globs);
-    let mutants: Vec<_> = mutants.into_iter().step_by(arguments.every).collect();
+    let mutants = mutants.into_iter().skip(arguments.skip).step_by(arguments.every);
+    let mutants: Vec<_> = mutants.collect();
     println!("{} mutants", mutants.len());
     let tree = tree::make(repository, &work, mutants);
     println!("{} do not compile, {} have no switch", tree.do_not_compile, tree.left_out);
