@@ -1,4 +1,6 @@
-//! Models of the protocols over shared memory, run through every interleaving by loom:
+//! Models of the protocols over shared memory. Loom runs them through every interleaving, or, where
+//! a model sets `preemption_bound`, through every one with at most two or three preemptions: all
+//! models of seven files, and some of `copies`, `slot` and `stripe_lock`.
 //!
 //! ```text
 //! RUSTFLAGS="--cfg loom" cargo test --release --test loom
