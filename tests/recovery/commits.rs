@@ -479,3 +479,39 @@ fn a_reader_waits_no_longer_than_it_wants_for_a_process_that_opens_the_filter() 
     let commit = history.wait(Duration::from_secs(60)).expect("no error").expect("the second");
     assert_eq!(commit.operations.len(), 1);
 }
+
+/// A page of log that was durable and reads as zeros now, as cold data on a failing disk may: no
+/// dead writer has left it empty.
+#[test]
+fn durable_records_that_read_as_zeros_are_damage_to_whoever_reads_only_a_part_of_the_log() {
+    const EMPTY: u64 = 20;
+    let media: Arc<dyn Media> = Arc::new(Memory::new());
+    let settings = options().durability(Durability::Always).segment_bytes(1 << 20);
+    let filter = Filter::create_on(media.clone(), AgePartitioned::last(1000), settings);
+    let filter = filter.expect("a filter");
+    for key in 0..100_u64 {
+        filter.insert(key.to_le_bytes()).expect("an insert");
+    }
+    let mut names = media.list().expect("a directory");
+    names.retain(|name| name.starts_with("wal-"));
+    assert_eq!(names.len(), 1, "{names:?}");
+    let segment = media.open(&names[0], Access::Write).expect("the log");
+    segment.write_at(&[0; 32], 4096 + 32 * (EMPTY - 1)).expect("a damage");
+    let is_told = |error: Error, who: &str| {
+        let told = error.to_string();
+        assert!(matches!(error, Error::Damaged { .. }), "{who}: {told}");
+        assert!(told.contains(&names[0]) && told.contains("4704"), "{who}: {told}");
+    };
+    let at = |lsn| Reader::<ebbtide::Any>::at_on(media.clone(), At::Lsn(lsn), options());
+    at(EMPTY - 2).expect("nothing of it is needed");
+    is_told(at(EMPTY + 10).expect_err("a key would be missing"), "a reader of the past");
+    let history = History::open_on(media.clone()).expect("a log");
+    let read = history.collect::<Result<Vec<Commit>, _>>();
+    is_told(read.expect_err("a commit would be missing"), "a history");
+    let altered = filter.alter(AgePartitioned::last(900), Unlogged::Refuse);
+    is_told(altered.expect_err("a key would be missing"), "an alteration");
+    let to = Memory::new();
+    let restored = ebbtide::inspect::restore_at_on(&*media, At::Lsn(EMPTY + 10), &to);
+    drop(filter);
+    assert!(restored.is_err(), "{restored:?}");
+}
