@@ -25,7 +25,8 @@ pub(crate) fn put_former_away(media: &dyn Media, meta: &Meta) -> Result<()> {
     put_away(media, meta, (keep, second), LEFTOVER_TEMPORARY..)
 }
 
-/// Writes a small file atomically: it exists in full or not at all.
+/// Writes a small file atomically: it exists in full or not at all. On an error no temporary file
+/// is left.
 pub(crate) fn write_file(
     media: &dyn Media,
     temporary: u64,
@@ -33,11 +34,14 @@ pub(crate) fn write_file(
     bytes: &[u8],
 ) -> Result<()> {
     write_content(media, temporary, name, bytes)?;
-    put_in_place(media, temporary, name)
+    put_in_place(media, temporary, name).inspect_err(|_| {
+        // The first error is the one to report.
+        let _ = media.remove(&FileName::Temporary(temporary).to_string());
+    })
 }
 
 /// Writes what a small file will contain, under a temporary name: all that [`write_file`] needs
-/// space for.
+/// space for. On an error it is removed.
 pub(crate) fn write_content(
     media: &dyn Media,
     temporary: u64,
@@ -47,8 +51,10 @@ pub(crate) fn write_content(
     let temporary = FileName::Temporary(temporary).to_string();
     let write = || {
         let file = media.create(&temporary, 0)?;
-        file.write_at(bytes, 0)?;
-        file.sync()
+        file.write_at(bytes, 0).and_then(|()| file.sync()).inspect_err(|_| {
+            // The first error is the one to report.
+            let _ = media.remove(&temporary);
+        })
     };
     write().map_err(Error::io("write", media.path().join(name)))
 }

@@ -2,7 +2,7 @@
 //! pieces, loses nothing wherever the disk is full or a process dies.
 
 use ebbtide::media::{Access, Media, Memory};
-use ebbtide::{AgePartitioned, Bloom, Durability, Filter, Fingerprint, Options};
+use ebbtide::{AgePartitioned, Bloom, Durability, Filter, Fingerprint, Keep, Options};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -222,4 +222,28 @@ fn two_handles_that_extend_the_log_at_once_lose_nothing() {
     let filter = Filter::<Bloom>::open(place.path(), options()).expect("what was left");
     assert_eq!(filter.digest().expect("a digest").value, before.value);
     assert!((0..KEYS).all(|key| filter.contains(key.to_le_bytes()).expect("an answer")));
+}
+
+#[test]
+fn a_keep_log_that_found_no_space_beside_other_handles_is_written_by_the_next_opening() {
+    let memory = Memory::new();
+    let _open = made(&memory);
+    let keeping = || {
+        let options = options().keep_log(Keep::Bytes(1 << 30));
+        Filter::<Bloom>::open_on(Arc::new(memory.clone()), options)
+    };
+    let left = || {
+        let names = memory.list().expect("a directory");
+        names.into_iter().filter(|name| name.starts_with("tmp-")).collect::<Vec<_>>()
+    };
+    memory.set_capacity(0);
+    let error = keeping().expect_err("no space for the setting");
+    assert!(error.is_full(), "{error}");
+    assert_eq!(left(), [""; 0]);
+    memory.set_capacity(u64::MAX);
+    // Earlier builds wrote the setting under this name, and may have died there.
+    memory.create("tmp-3", 0).expect("a file");
+    drop(keeping().expect("a handle"));
+    assert!(memory.open("keep", Access::Read).is_ok());
+    assert_eq!(left(), ["tmp-3"]);
 }

@@ -53,7 +53,6 @@ use std::time::Duration;
 const LIVE_TEMPORARY: u64 = 0;
 const META_TEMPORARY: u64 = 1;
 const SEGMENT_TEMPORARY: u64 = 2;
-const KEEP_TEMPORARY: u64 = 3;
 
 /// The time to wait for handles that open, recover or close the filter, since their last progress.
 const OPENING_TIME: Duration = Duration::from_secs(60);
@@ -524,7 +523,9 @@ fn write_keep(engine: &Engine) -> Result<()> {
         return Ok(());
     }
     let name = FileName::Keep.to_string();
-    write_file(media, KEEP_TEMPORARY, &name, &keep_setting::encode(keep))
+    // Others may have the filter open, so that no opener removes what is left under a fixed name.
+    let temporary = engine.shared.log.next_temporary();
+    write_file(media, temporary, &name, &keep_setting::encode(keep))
 }
 
 /// Writes `meta`, which makes the directory a filter.
