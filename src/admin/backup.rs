@@ -9,14 +9,16 @@ use crate::engine::Engine;
 use crate::engine::checkpoints::backpressure::PATIENCE;
 use crate::engine::checkpoints::checkpoint::Place;
 use crate::engine::lifecycle::open::write_new;
+use crate::engine::lifecycle::vacant_directory::check_vacant;
 use crate::engine::stripes::Wait;
 use crate::engine::temporary_files::{clear, write_file};
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
-use crate::media::Media;
+use crate::media::{Access, Media};
 use crate::snapshot::SnapshotHeader;
 use crate::wal::segment::SegmentHeader;
 use crate::wal::{Segment, slot};
+use std::io::ErrorKind;
 use std::sync::Arc;
 
 const SNAPSHOT_TEMPORARY: u64 = 0;
@@ -30,36 +32,66 @@ const TRIES: u32 = 3;
 /// Copies an open filter to a new directory, each file twice.
 pub(crate) fn backup(engine: &Engine, to: &dyn Media) -> Result<()> {
     engine.shared.check_process()?;
-    let written = write_new(to, |_locks| {
-        // Leftovers of an earlier attempt: without `meta` they belong to no filter.
-        clear(&Second(to))?;
-        // Meanwhile other processes do not remove log, unless they urgently need space.
-        let _writing = engine.checkpoints.begin_snapshot(PATIENCE)?;
-        for _ in 0..TRIES {
-            if copy_filter(engine, to)? {
-                Second(to).write(&engine.shared.meta)?;
-                return write_file(
-                    to,
-                    META_TEMPORARY,
-                    &FileName::Meta.to_string(),
-                    &engine.shared.meta.encode(),
-                );
-            }
-            clear(to)?;
+    // Before leftovers are removed.
+    check_no_second(to)?;
+    write_new(to, |_locks| {
+        // Another attempt may have died meanwhile.
+        check_no_second(to)?;
+        // The first error is the one to report.
+        write_both(engine, to).inspect_err(|_| drop(clear(&Second(to))))
+    })
+}
+
+/// Checks that the directory has no second copy of a backup that lost the first one: a restore
+/// creates the filter from it.
+fn check_no_second(to: &dyn Media) -> Result<()> {
+    let second = Second(to);
+    let path = second.path_of(FileName::Meta);
+    match second.open(&FileName::Meta.to_string(), Access::Read) {
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(());
         }
-        let overtaken = std::io::Error::new(
-            std::io::ErrorKind::Interrupted,
-            "checkpoints removed the log under it; try again, or raise `checkpoint_bytes`",
-        );
-        Err(Error::io("back up", engine.path())(overtaken))
-    });
-    match written {
-        // They belong to what is there.
-        Err(error @ (Error::Exists { .. } | Error::Damaged { .. } | Error::Locked { .. })) => {
-            Err(error)
+        // Also what is no file is not ours to remove.
+        Err(error) if error.kind() != ErrorKind::InvalidInput => {
+            return Err(Error::io("open", path)(error));
         }
-        written => written.inspect_err(|_| drop(clear(&Second(to)))),
+        _ => {}
     }
+    // If the first copy is there, that is reported.
+    check_vacant(to)?;
+    Err(Error::Damaged {
+        path,
+        offset: 0,
+        expected: "no file of this name, or `meta` beside it".to_owned(),
+        found: "the second copy of a backup, without the first one".to_owned(),
+        remedy: "a backup here would remove it: `ebbtide restore` creates the filter from it in \
+                 another directory; back up to another directory, or remove this one",
+    })
+}
+
+/// Writes both copies, `meta` of the first one last. On an error, some of it may be left.
+fn write_both(engine: &Engine, to: &dyn Media) -> Result<()> {
+    // Leftovers of an earlier attempt: without `meta` they belong to no filter.
+    clear(&Second(to))?;
+    // Meanwhile other processes do not remove log, unless they urgently need space.
+    let _writing = engine.checkpoints.begin_snapshot(PATIENCE)?;
+    for _ in 0..TRIES {
+        if copy_filter(engine, to)? {
+            Second(to).write(&engine.shared.meta)?;
+            return write_file(
+                to,
+                META_TEMPORARY,
+                &FileName::Meta.to_string(),
+                &engine.shared.meta.encode(),
+            );
+        }
+        clear(to)?;
+    }
+    let overtaken = std::io::Error::new(
+        ErrorKind::Interrupted,
+        "checkpoints removed the log under it; try again, or raise `checkpoint_bytes`",
+    );
+    Err(Error::io("back up", engine.path())(overtaken))
 }
 
 /// Copies state and log; returns false if log was removed that the copy needs.

@@ -57,6 +57,44 @@ fn a_backup_is_refused_where_snapshots_or_log_exist_and_does_not_change_them() {
     filter.backup(home.path().join("another")).expect("a backup");
 }
 
+#[test]
+fn a_backup_is_refused_where_only_the_second_copies_of_another_are_left_and_changes_nothing() {
+    for (keys, is_copied) in [(0..300, false), (0..300, true), (0..0, false)] {
+        let home = directory();
+        let filter = Filter::create(home.path().join("f"), kinds()[1].clone(), stream());
+        let filter = filter.expect("a filter");
+        insert(&filter, keys.clone());
+        let expected = digest(&filter).value;
+        let backup = home.path().join("backup");
+        filter.backup(&backup).expect("a backup");
+        let firsts = ["meta", "snap-", "wal-"].map(|prefix| names(&backup, prefix).remove(0));
+        firsts.iter().for_each(|name| fs::remove_file(backup.join(name)).expect("it is there"));
+        if is_copied {
+            fs::remove_file(backup.join("lock")).expect("it is there");
+        }
+        let left = names(&backup, "second-");
+        for _ in 0..2 {
+            let error = filter.backup(&backup).expect_err("the only copy of a filter");
+            let text = error.to_string();
+            assert!(matches!(error, Error::Damaged { .. }), "{text}");
+            assert!(text.contains("second-meta") && text.contains("`ebbtide restore`"), "{text}");
+            assert_eq!(names(&backup, "second-"), left);
+        }
+        let restored = home.path().join("restored");
+        inspect::restore(&backup, &restored).expect("the second copy is whole");
+        assert_eq!(digest(&open(&restored, stream())).value, expected);
+        // A filter that is there is reported as before.
+        let whole = home.path().join("whole");
+        filter.backup(&whole).expect("a backup");
+        let error = filter.backup(&whole).expect_err("there is one");
+        assert!(matches!(error, Error::Exists { .. }), "{error}");
+        // What `meta` does not accompany is no copy.
+        fs::remove_file(backup.join("second-meta")).expect("it is there");
+        filter.backup(&backup).expect("leftovers of an attempt");
+        assert!(inspect::verify(&backup).expect("a report").is_sound());
+    }
+}
+
 /// Returns offsets of every part of a file of this length: its header, frames or lines, and end.
 fn offsets(bytes: u64) -> Vec<u64> {
     let spread = (0..6).map(|part| bytes * part / 6);
