@@ -10,6 +10,7 @@ use crate::format::names::FileName;
 use crate::media::{Access, ByteLocks, Media, MediaFile};
 use crate::meta::Meta;
 use crate::recovery::Listing;
+use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -53,6 +54,18 @@ impl Second<'_> {
     /// Returns the path of a second file.
     pub(crate) fn path_of(&self, file: FileName) -> PathBuf {
         self.path().join(prefixed(&file.to_string()))
+    }
+
+    /// Returns an error about a second file with the name that it has.
+    pub(crate) fn explained(&self, mut error: Error) -> Error {
+        if let Error::Damaged { path, .. } | Error::Version { path, .. } | Error::Io { path, .. } =
+            &mut error
+            && let Some(name) = path.file_name().and_then(OsStr::to_str)
+            && FileName::parse(name).is_some()
+        {
+            *path = path.with_file_name(prefixed(name));
+        }
+        error
     }
 
     /// Returns what there is of both copies; `None` if this is no backup, or one that was opened

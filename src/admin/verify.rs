@@ -117,8 +117,11 @@ pub fn verify_on(media: &dyn Media) -> Result<Report> {
         report.add_missing(media.path().join(&name), name);
     }
     if copies.has_second() {
-        for file in verify_files(&second)?.files {
-            report.files.push(FileReport { name: of_second(&file.name), ..file });
+        let found = verify_files(&second).map_err(|error| second.explained(error))?;
+        for FileReport { name, detail, bytes, damage } in found.files {
+            let (name, damage) = (of_second(&name), damage.into_iter());
+            let damage = damage.map(|error| second.explained(error)).collect();
+            report.files.push(FileReport { name, detail, bytes, damage });
         }
     }
     for file in copies.without_second() {

@@ -278,3 +278,19 @@ fn a_backup_that_was_opened_and_lost_files_since_is_never_restored_as_it_was_bef
         assert!(!report.is_ok_and(seconds), "{prefixes:?}");
     }
 }
+
+#[test]
+fn damage_in_a_second_copy_is_reported_with_the_name_of_that_file() {
+    for prefix in ["second-meta", "second-snap-", "second-wal-"] {
+        let home = directory();
+        let (backup, _) = made_backup(home.path());
+        let name = names(&backup, prefix).remove(0);
+        change(&backup.join(&name), 40, |bytes| bytes[0] ^= 1);
+        let report = inspect::verify(&backup).expect("a report");
+        let mut damage = report.files.iter().flat_map(|file| &file.damage).peekable();
+        assert!(damage.peek().is_some(), "{name}: {report:?}");
+        for error in damage {
+            assert!(error.to_string().contains(&format!("/{name} ")), "{error}");
+        }
+    }
+}
