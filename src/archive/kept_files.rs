@@ -17,6 +17,7 @@ use crate::recovery::listing::{KeptMeta, KeptSegment, KeptSnapshot};
 use crate::recovery::removal::remove_for_good;
 use crate::snapshot::SnapshotReader;
 use crate::wal::log_record::RECORD_BYTES;
+use crate::wal::segment::{SegmentFile, owner};
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::time::Duration;
@@ -87,18 +88,28 @@ impl Pruning {
 
 /// Gives files that recovery no longer needs their names as kept ones, in this order; `listing` is
 /// the directory. A file loses its former name when the new one survives a power cut. Stops at a
-/// missing one, as [`remove_for_good`]: another handle does the same.
+/// missing one, as [`remove_for_good`]: another handle does the same. Empty segments are removed
+/// instead, under temporary names with these numbers.
 ///
 /// # Errors
 /// [`Error::Io`].
-pub fn keep(media: &dyn Media, files: &[FileName], second: u64, listing: &Listing) -> Result<()> {
+pub fn keep(
+    media: &dyn Media,
+    files: &[FileName],
+    second: u64,
+    listing: &Listing,
+    numbers: impl IntoIterator<Item = u64>,
+) -> Result<()> {
     if files.is_empty() {
         return Ok(());
     }
     let is_affected = |former: &FileName| files.contains(former);
     let kept_already: Vec<_> = listing.before_kept().filter(is_affected).collect();
+    let is_useless = |file: &FileName| !kept_already.contains(file) && is_empty(media, *file);
+    let (empty, files): (Vec<_>, Vec<_>) = files.iter().partition(|file| is_useless(file));
+    remove_for_good(media, empty, numbers)?;
     let mut linked = Vec::new();
-    for file in files {
+    for file in &files {
         let Some(kept) = file.kept(second) else { continue };
         let name = file.to_string();
         // A process may have died here.
@@ -121,6 +132,18 @@ pub fn keep(media: &dyn Media, files: &[FileName], second: u64, listing: &Listin
         }
     }
     Ok(())
+}
+
+/// Returns whether a file is a segment to which nothing was ever written. A creator that was
+/// stopped may have named it when the others had filled, kept and removed theirs. Kept, it would
+/// lie before a gap.
+fn is_empty(media: &dyn Media, file: FileName) -> bool {
+    let FileName::Segment { timeline, first } = file else { return false };
+    // What cannot be read is kept: it may have been more.
+    owner(media, &file.to_string()).is_some_and(|log| {
+        let opened = SegmentFile::open(media, timeline, first, log, Access::Read);
+        opened.and_then(|segment| segment.is_empty()).unwrap_or(false)
+    })
 }
 
 /// Gives a file its name as a kept one, beside the former one if files can have two. A power cut

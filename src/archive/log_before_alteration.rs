@@ -76,11 +76,11 @@ pub fn put_away(
     if keep == Keep::Nothing || files.is_empty() {
         return remove_for_good(media, files, numbers);
     }
-    let known = Revisions::read(media, meta)?.readable;
+    let (mut numbers, known) = (numbers.into_iter(), Revisions::read(media, meta)?.readable);
     let (ahead, files): (Vec<_>, Vec<_>) =
         files.into_iter().partition(|file| is_ahead(media, &known, *file));
-    remove_for_good(media, ahead, numbers)?;
-    kept_files::keep(media, &files, second, &listing)
+    remove_for_good(media, ahead, &mut numbers)?;
+    kept_files::keep(media, &files, second, &listing, numbers)
 }
 
 /// Returns whether a file is a segment that was allocated ahead, behind the last record of its log.

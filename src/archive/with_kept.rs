@@ -37,7 +37,9 @@ pub fn explained(media: &dyn Media, error: Error) -> Error {
     // Without a list the error stays as it is.
     let _ = whole.list();
     let kept = whole.kept.lock().get(name).cloned();
-    let Some(kept) = kept.filter(|_| media.open(name, Access::Read).is_err()) else {
+    let is_open = |name: &str| media.open(name, Access::Read).is_ok();
+    // As `Whole::open` chooses.
+    let Some(kept) = kept.filter(|kept| is_open(kept) || !is_open(name)) else {
         return error;
     };
     let path = path.with_file_name(kept);
@@ -112,6 +114,12 @@ impl Media for Whole<'_> {
         let is_missing = |error: &io::Error| error.kind() == ErrorKind::NotFound;
         if self.hides(name) {
             return Err(ErrorKind::NotFound.into());
+        }
+        // A delayed creator may have given the former name to an empty segment.
+        match self.open_kept(name) {
+            // It was removed meanwhile, or is no file, which nobody reads.
+            Err(error) if is_missing(&error) || error.kind() == ErrorKind::InvalidInput => {}
+            opened => return opened,
         }
         match self.media.open(name, access) {
             Err(error) if is_missing(&error) => {}

@@ -192,6 +192,26 @@ impl SegmentFile {
         Ok((self.header.first + slots).clamp(from, self.header.end()))
     }
 
+    /// Returns whether nothing was ever written to a slot. A segment that has records shows that by
+    /// its first ones.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn is_empty(&self) -> Result<bool> {
+        let (mut piece, mut at) = ([0; PAGE_BYTES as usize], PAGE_BYTES);
+        let end = self.header.offset(self.written_end(self.header.first)?);
+        while at < end {
+            let bytes = (end - at).min(PAGE_BYTES);
+            let piece = &mut piece[..bytes as usize];
+            self.file.read_at(piece, at).map_err(Error::io("read", &self.path))?;
+            if piece.iter().any(|&byte| byte != 0) {
+                return Ok(false);
+            }
+            at += bytes;
+        }
+        Ok(true)
+    }
+
     /// Frees the space of the slots from `lsn` on, which no process writes or has mapped for
     /// writing; they then read as empty, or as before. Does nothing if the system has no such call.
     ///

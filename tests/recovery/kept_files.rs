@@ -202,3 +202,64 @@ fn the_error_of_a_moment_that_is_not_kept_names_those_of_all_parameters() {
         assert!(end > last && !error.to_string().contains("keep_log"), "{error}");
     }
 }
+
+/// Creates an empty segment under the former name of a kept one, as a creator does that was stopped
+/// just before, while others have filled and kept theirs. Returns the name.
+fn name_late(kept: &Kept, segment: &str) -> String {
+    const PAGE: usize = 4096;
+    let mut bytes = fs::read(kept.dir().join(segment)).expect("a kept segment");
+    bytes[PAGE..].fill(0);
+    let former = segment[segment.find("wal-").expect("a segment")..].to_owned();
+    fs::write(kept.dir().join(&former), bytes).expect("space");
+    former
+}
+
+#[test]
+fn a_kept_segment_is_read_although_its_creator_named_an_empty_one_late() {
+    let kept = Kept::new();
+    let filter = kept.open();
+    let segments = kept.names("wal");
+    assert!(segments.len() > 2, "{segments:?}");
+    let commits = || -> Vec<_> { kept.history().map(|read| read.expect("a commit")).collect() };
+    for segment in segments {
+        let state = || {
+            let digest = kept.at(first(&segment) + 50).and_then(|reader| reader.digest());
+            (digest.expect("a state").value, commits())
+        };
+        let before = state();
+        let former = name_late(&kept, &segment);
+        assert_eq!(state(), before, "{segment}");
+        assert!(verify_on(&*kept.media).expect("a report").is_sound(), "{segment}");
+        filter.checkpoint().expect("a checkpoint");
+        assert_eq!(state(), before, "{segment}");
+        let names = kept.media.list().expect("a directory");
+        assert!(names.contains(&segment) && !names.contains(&former), "{names:?}");
+    }
+}
+
+#[test]
+fn an_empty_segment_that_was_named_after_the_kept_one_had_been_removed_is_not_kept() {
+    let kept = Kept::new();
+    let filter = kept.open();
+    insert(&filter, 500..1500);
+    let segments = kept.names("wal");
+    let segment = &segments[1];
+    let bytes = fs::read(kept.dir().join(segment)).expect("a segment");
+    let is_older = |name: &String| first(name) <= first(segment);
+    let older = segments.iter().filter(|name| is_older(name)).cloned();
+    for name in older.chain(kept.names("snap").into_iter().filter(is_older)) {
+        fs::remove_file(kept.dir().join(name)).expect("it is there");
+    }
+    let commits = || -> Vec<_> { kept.history().map(|read| read.expect("a commit")).collect() };
+    let before = commits();
+    fs::write(kept.dir().join(segment), bytes).expect("space");
+    let former = name_late(&kept, segment);
+    fs::remove_file(kept.dir().join(segment)).expect("it is there");
+    insert(&filter, 1500..1700);
+    let after = commits();
+    assert_eq!((&after[..before.len()], after.len()), (&before[..], before.len() + 200));
+    let names = kept.media.list().expect("a directory");
+    assert!(!names.iter().any(|name| name.ends_with(&former)), "{names:?}");
+    assert!(verify_on(&*kept.media).expect("a report").is_sound());
+    filter.alter(AgePartitioned::last(700), Unlogged::Forget).expect("the log is read");
+}

@@ -123,10 +123,10 @@ fn a_handle_that_finds_what_another_one_did_since_it_listed_the_files_succeeds()
     }
     memory.remove(&files[0].to_string()).expect("it is there");
     let none_yet = Listing::default();
-    super::keep(&memory, &files[1..], 7, &none_yet).expect("it was done by another");
+    super::keep(&memory, &files[1..], 7, &none_yet, 50..).expect("it was done by another");
     let listing = Listing::read(&memory).expect("a directory");
     assert_eq!((listing.kept_segments.len(), listing.segments.len()), (8, 0));
-    super::keep(&memory, &files, 7, &none_yet).expect("all are gone");
+    super::keep(&memory, &files, 7, &none_yet, 50..).expect("all are gone");
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn where_files_have_one_name_log_is_kept_nevertheless() {
     for file in &files {
         media.create(&file.to_string(), BYTES).expect("space");
     }
-    super::keep(&media, &files, 7, &Listing::default()).expect("renamed");
+    super::keep(&media, &files, 7, &Listing::default(), 50..).expect("renamed");
     let listing = Listing::read(&media).expect("a directory");
     assert_eq!((listing.kept_segments.len(), listing.segments.len()), (8, 0));
 }

@@ -183,10 +183,13 @@ impl Reclaim {
         if keep == Keep::Nothing {
             remove_for_good(media, superfluous.iter().copied(), numbers())?;
         } else {
-            let mut kept = kept_files::keep(media, superfluous, second, listing);
+            let rename = |listing: &Listing| {
+                kept_files::keep(media, superfluous, second, listing, numbers())
+            };
+            let mut kept = rename(listing);
             // The disk takes no further name. What is kept goes first, because it is older.
             while kept.as_ref().is_err_and(Error::is_full) && self.shared.remove_oldest_kept()? {
-                kept = kept_files::keep(media, superfluous, second, &self.list()?);
+                kept = rename(&self.list()?);
             }
             match kept {
                 // Some of these files have both names by now. All that is kept goes, so that no
