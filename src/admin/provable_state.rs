@@ -322,7 +322,7 @@ fn rebuild(
     // The next segment of the timeline shows where this one ends.
     let next = listing.segments.iter().find(|&&(of, at)| of == timeline && at > first);
     let capacity = next.map_or(places, |&(_, next)| places.min(next - first)).min(CAPACITY_MAX);
-    if capacity == 0 || first.checked_add(capacity).is_none() {
+    if capacity == 0 || first == 0 || first.checked_add(capacity).is_none() {
         return Ok((None, Some(first)));
     }
     let mut buffer = vec![0; (capacity * RECORD_BYTES) as usize];

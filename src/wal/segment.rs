@@ -160,6 +160,10 @@ impl SegmentFile {
                 format!("timeline {}, first LSN {}", header.timeline, header.first),
             );
         }
+        if header.first.min(header.timeline_start) == 0 {
+            let found = format!("from {}, {} first", header.timeline_start, header.first);
+            return damaged(40, "LSNs of a timeline, from 1 on".to_owned(), found);
+        }
         let sound = header.capacity > 0
             && header.capacity <= CAPACITY_MAX
             && header.timeline_start <= header.first
