@@ -9,7 +9,7 @@ use crate::engine::lifecycle::open::{read_meta, write_new};
 use crate::engine::temporary_files::{clear, write_file};
 use crate::error::{Error, Result};
 use crate::format::header::{to_bytes, to_words};
-use crate::format::names::{FileName, TIMELINE_MAX};
+use crate::format::names::{FileName, TIMELINE_OF_COPY_MAX};
 use crate::locks::session_slots::Sessions;
 use crate::media::{Disk, Media, MediaFile};
 use crate::meta::Meta;
@@ -271,7 +271,8 @@ impl Assembly {
     pub fn begin_on(media: Arc<dyn Media>, meta: &[u8], timeline: u64) -> Result<Self> {
         let meta = Meta::decode(meta, &media.path().join(FileName::Meta.to_string()))?;
         let locks = Some(write_new(&*media, Ok)?);
-        let (timeline, has_snapshot) = (timeline.max(1), false);
+        // No filter has higher ones. That of `finish` comes after it.
+        let (timeline, has_snapshot) = (timeline.clamp(1, TIMELINE_OF_COPY_MAX - 1), false);
         let (highest, start, next, segment) = (timeline, 1, 1, None);
         Ok(Self { media, meta, timeline, highest, start, has_snapshot, next, segment, locks })
     }
@@ -371,7 +372,7 @@ impl Assembly {
         }
         // Openings that are not in the log have begun timelines, too.
         self.end_segment()?;
-        let timeline = self.highest.saturating_add(OPENINGS).min(TIMELINE_MAX);
+        let timeline = self.highest.saturating_add(OPENINGS).min(TIMELINE_OF_COPY_MAX);
         (self.timeline, self.start) = (timeline, self.next);
         // The next opening begins a timeline of its own.
         self.next_segment(self.next, 1)?;

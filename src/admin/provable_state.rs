@@ -12,7 +12,7 @@
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::format::header::{HEADER_BYTES, PAGE_BYTES, to_words};
-use crate::format::names::FileName;
+use crate::format::names::{FileName, TIMELINE_OF_COPY_MAX};
 use crate::image::previous_image;
 use crate::media::{Access, Media, Memory};
 use crate::meta::Meta;
@@ -137,6 +137,7 @@ pub fn examine(home: &dyn Media, meta: &Meta, known: KnownExtent) -> Result<Salv
         }
     }
     bases.push((None, 1, 1));
+    damaged.extend(listing.next_timeline(history.last_timeline(), home.path()).err());
     let mut told = told(home, &listing, &history, meta)?;
     for (snapshot, start, end) in bases {
         let Reach { prefix, damage, noted, stop, unfollowed } =
@@ -165,7 +166,7 @@ pub fn examine(home: &dyn Media, meta: &Meta, known: KnownExtent) -> Result<Salv
             stop,
             snapshot,
             durable: told.durable,
-            timeline: told.timeline.max(1),
+            timeline: told.timeline.clamp(1, TIMELINE_OF_COPY_MAX),
             lost,
             beyond,
             damaged,

@@ -6,6 +6,10 @@ use std::fmt;
 /// overflow.
 pub const TIMELINE_MAX: u64 = 1 << 62;
 
+/// The upper bound of the timelines that programs which make a filter of the files of another one
+/// give it: it can be opened as often as one may wish.
+pub const TIMELINE_OF_COPY_MAX: u64 = TIMELINE_MAX / 2;
+
 /// A file of a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FileName {

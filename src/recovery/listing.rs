@@ -1,10 +1,11 @@
 //! Lists the files of a filter's directory.
 
 use crate::error::{Error, Result};
-use crate::format::names::FileName;
+use crate::format::names::{FileName, TIMELINE_MAX};
 use crate::media::{Access, Media};
 use crate::wal::segment::is_of_another;
 use std::io::ErrorKind;
+use std::path::Path;
 
 /// The name of a log segment that recovery no longer needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -186,15 +187,31 @@ impl Listing {
     }
 
     /// Returns the number of the timeline after `last`: the next one under which another filter has
-    /// no segment here, whose name the new timeline's segment might need.
-    pub fn next_timeline(&self, last: u64) -> u64 {
+    /// no segment here, whose name the new timeline's segment might need. `directory` is where the
+    /// files are.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] if no reader would take the files of that timeline for those of a filter.
+    pub fn next_timeline(&self, last: u64, directory: &Path) -> Result<u64> {
         let is_taken = |number: u64| {
             let mut others = self.others.iter();
             others.any(
                 |file| matches!(file, FileName::Segment { timeline, .. } if *timeline == number),
             )
         };
-        (last.saturating_add(1)..).find(|&number| !is_taken(number)).unwrap_or(u64::MAX)
+        let mut free = (last.saturating_add(1)..=TIMELINE_MAX).filter(|&number| !is_taken(number));
+        free.next().ok_or_else(|| {
+            let of_last = self.segments.iter().rfind(|&&(timeline, _)| timeline == last);
+            let name = |&(timeline, first)| FileName::Segment { timeline, first }.to_string();
+            Error::Damaged {
+                path: of_last.map_or(directory.to_path_buf(), |of| directory.join(name(of))),
+                offset: 0,
+                expected: format!("a timeline below {TIMELINE_MAX}, after which another can begin"),
+                found: format!("timeline {last}"),
+                remedy: "no filter is opened that often: `ebbtide salvage` creates a filter of \
+                         what can be read; or restore a backup",
+            }
+        })
     }
 
     /// Returns the first segments, as long as all their records lie below `start`: the next one
@@ -243,7 +260,9 @@ mod tests {
         let segment = |timeline| FileName::Segment { timeline, first: 63 };
         let others = vec![segment(3), FileName::Snapshot { start: 5 }, segment(4), segment(6)];
         let listing = Listing { others, ..Listing::default() };
-        assert_eq!([1, 2, 4, 5, 6].map(|last| listing.next_timeline(last)), [2, 5, 5, 7, 7]);
+        let next = |last| listing.next_timeline(last, Path::new("filter")).ok();
+        assert_eq!([1, 2, 4, 5, 6].map(next), [2, 5, 5, 7, 7].map(Some));
+        assert_eq!([TIMELINE_MAX - 1, TIMELINE_MAX].map(next), [Some(TIMELINE_MAX), None]);
     }
 
     #[test]

@@ -72,7 +72,7 @@ fn rebuild_files(
     (known, makes_durable): (KnownExtent, bool),
     advance: &dyn Fn(),
 ) -> Result<Recovered> {
-    let timeline = listing.next_timeline(history.last_timeline());
+    let timeline = listing.next_timeline(history.last_timeline(), home.path())?;
     let identity = identity(meta, timeline, boot_id(home)?);
     let create = || Image::create(live.clone(), temporary, identity, meta.layout, &*meta.kind);
     let Base { image, start, end, timeline, unsound } =

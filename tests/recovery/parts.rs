@@ -5,7 +5,7 @@ use crate::moments::Past;
 use ebbtide::history::{At, History};
 use ebbtide::inspect::{Assembly, Origin, Piece, origin_on, snapshots_on, verify_on};
 use ebbtide::media::{Access, Media, Memory};
-use ebbtide::{Any, Error, Keep, Options, Reader, Standby};
+use ebbtide::{Any, Error, Filter, Keep, Options, Reader, Standby};
 use ebbtide_testkit::random::Random;
 use ebbtide_testkit::samples::SAMPLES;
 use std::sync::Arc;
@@ -122,5 +122,23 @@ fn a_piece_that_ends_beyond_the_last_lsn_is_damaged() {
         let added = assembly.add(&piece);
         assert!(matches!(added, Err(Error::Damaged { .. })), "{added:?}");
         assert_eq!((piece.end(), piece.has_changes(), piece.latest_micros()), (u64::MAX, false, 0));
+    }
+}
+
+#[test]
+fn a_copy_whose_parts_have_the_last_timelines_there_are_loses_no_operation() {
+    let past = Past::new(&SAMPLES[0], Keep::Nothing);
+    let origin = origin_on(&*past.media).expect("a filter");
+    for timeline in [(1 << 62) - 70, (1 << 62) - 1, 1 << 62, u64::MAX] {
+        let copy: Arc<dyn Media> = Arc::new(Memory::new());
+        let mut assembly = begin(&copy, &origin, timeline);
+        assembly.leave_out_timelines();
+        assembly.finish().expect("a filter");
+        for opening in 0..3_u64 {
+            let filter: Filter<Any> = Filter::open_on(copy.clone(), Options::new()).expect("one");
+            let inserts = filter.digest().expect("a digest").inserts;
+            assert_eq!(inserts, opening, "timeline {timeline}");
+            filter.insert(opening.to_le_bytes()).expect("an insert");
+        }
     }
 }

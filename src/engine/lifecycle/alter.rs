@@ -297,7 +297,8 @@ fn write_log(
     let (shared, uuid) = (&engine.shared, meta.log_uuid);
     let media = &*shared.media;
     let now = shared.header().identity().timeline;
-    let timeline = Listing::of_filter(media, shared.meta.log_uuid)?.next_timeline(now);
+    let listing = Listing::of_filter(media, shared.meta.log_uuid)?;
+    let timeline = listing.next_timeline(now, media.path())?;
     let header = SegmentHeader { uuid, timeline, timeline_start: lsn, first: lsn, capacity: 1 };
     drop(Segment::create(media, header, shared.log.next_temporary())?);
     let temporary = FileName::Temporary(shared.log.next_temporary()).to_string();

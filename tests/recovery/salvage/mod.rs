@@ -5,7 +5,7 @@ mod oracle;
 mod scenes;
 
 use ebbtide::inspect::{self, Salvaged};
-use ebbtide::{Error, Filter};
+use ebbtide::{Any, Error, Filter};
 use ebbtide_testkit::environment::effort;
 use ebbtide_testkit::random::Random;
 use ebbtide_testkit::samples::{SAMPLES, Sample};
@@ -293,4 +293,32 @@ fn filters_in_use_and_existing_targets_are_not_changed() {
         };
     }
     assert_eq!(read(&home), files);
+}
+
+#[test]
+fn no_timeline_begins_after_the_last_one_that_is_read_and_salvage_saves_what_came_before() {
+    const LAST: u64 = 1 << 62;
+    let scene = Scene::build(&SAMPLES[0], Story::Young, End::PowerCut);
+    let stop = Oracle::new(&scene, &scene.files).stop().expect("it is sound");
+    let mut bytes = scene.files[scene.names("wal-").pop().expect("a segment")].clone();
+    for (offset, word) in [(32, LAST), (40, stop), (48, stop)] {
+        bytes[offset..offset + 8].copy_from_slice(&word.to_le_bytes());
+    }
+    bytes[PAGE..].fill(0);
+    seal(&mut bytes);
+    let name = format!("wal-{LAST}-{stop:016}");
+    let mut files = scene.files.clone();
+    files.insert(name.clone(), bytes);
+    let place = place();
+    let [home, dest] = ["filter", "saved"].map(|name| place.path().join(name));
+    scene.lay(&home, &files);
+    let error = Filter::<Any>::open(&home, options()).expect_err("its log would not be read");
+    let text = error.to_string();
+    assert!(text.contains(&name) && text.contains("`ebbtide salvage`"), "{text}");
+    assert_eq!(read(&home)[&name], files[&name]);
+    let salvaged = inspect::salvage(&home, &dest).expect("a state").expect("damage");
+    assert!(salvaged.lsn == stop && salvaged.lost.is_none(), "{salvaged:?}");
+    check_state(&scene, &dest, scene.operations_below(stop), "the last timeline");
+    let filter: Filter = Filter::open(&dest, options()).expect("again");
+    assert_eq!(filter.digest().expect("a digest").value, *scene.digests.last().expect("one"));
 }
