@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::format::header::{HEADER_BYTES, PAGE_BYTES, to_words};
 use crate::format::names::{FileName, TIMELINE_OF_COPY_MAX};
 use crate::image::previous_image;
-use crate::media::{Access, Media, Memory};
+use crate::media::{Access, Media, MediaFile, Memory};
 use crate::meta::Meta;
 use crate::recovery::KnownExtent;
 use crate::recovery::bare_events::BareEvents;
@@ -25,12 +25,14 @@ use crate::recovery::log_reader::{LogReader, Prefix, check_start};
 use crate::recovery::rebuild_in_memory;
 use crate::snapshot::SnapshotReader;
 use crate::wal::log_record::{Decoded, RECORD_BYTES};
-use crate::wal::segment::{CAPACITY_MAX, SegmentHeader};
+use crate::wal::segment::{CAPACITY_MAX, SegmentHeader, sound_header};
 use crate::wal::{Op, Segment, slot};
 use std::ops::Range;
 
 /// The number of the temporary name under which a segment of the new log is created.
 const SEGMENT_TEMPORARY: u64 = 1;
+/// Bytes of a damaged segment that are read at a time.
+const PIECE_BYTES: usize = 1 << 20;
 /// Words of a segment's header with the filter's uuid (two words) and the capacity.
 const UUID_WORD: usize = 2;
 const CAPACITY_WORD: usize = 7;
@@ -307,7 +309,8 @@ fn open_log(home: &dyn Media, listing: &Listing, uuid: u128) -> Result<(LogReade
 /// Reconstructs a segment in memory that is too short or too long, or whose header is damaged
 /// except for the uuid. Name and length determine the rest of the header, and each record proves
 /// that it belongs to this timeline and LSN. Also returns the LSN at which a reader leaves the
-/// segment.
+/// segment. The memory that it takes is bounded by what sound headers say, or by what was written:
+/// the length may be damaged, too.
 fn rebuild(
     home: &dyn Media,
     listing: &Listing,
@@ -326,11 +329,9 @@ fn rebuild(
     if capacity == 0 || first == 0 || first.checked_add(capacity).is_none() {
         return Ok((None, Some(first)));
     }
-    let mut buffer = vec![0; (capacity * RECORD_BYTES) as usize];
-    let mut header = [0; HEADER_BYTES];
-    let read = file.read_at(&mut header, 0).and_then(|()| file.read_at(&mut buffer, PAGE_BYTES));
-    read.map_err(Error::io("read", &path))?;
-    let header: Vec<u64> = to_words(&header).collect();
+    let mut start = [0; HEADER_BYTES];
+    file.read_at(&mut start, 0).map_err(Error::io("read", &path))?;
+    let header: Vec<u64> = to_words(&start).collect();
     if u128::from(header[UUID_WORD + 1]) << 64 | u128::from(header[UUID_WORD]) != uuid {
         return Ok((None, Some(first)));
     }
@@ -341,19 +342,40 @@ fn rebuild(
     let lowest =
         listing.segments.iter().find(|&&(of, _)| of == timeline).map_or(first, |&(_, at)| at);
     let timeline_start = told.map_or(lowest, |header| header.timeline_start).min(first);
+    let written = file.data_end(PAGE_BYTES).map_err(Error::io("measure", &path))?;
+    let written = written.saturating_sub(PAGE_BYTES).div_ceil(RECORD_BYTES).min(capacity);
+    let own = sound_header(&start).map(|header| header.capacity);
+    let most = own.filter(|own| (1..=CAPACITY_MAX).contains(own)).unwrap_or_else(|| {
+        // All segments of a timeline have room for as many.
+        written.max(told.map_or(1, |header| header.capacity))
+    });
+    let capacity = capacity.min(most);
     let memory = Memory::new();
     memory.make().map_err(Error::io("make", memory.path()))?;
     let rebuilt = SegmentHeader { uuid, timeline, timeline_start, first, capacity };
     let segment = Segment::create(&memory, rebuilt, SEGMENT_TEMPORARY)?;
-    for (lsn, record) in (first..).zip(buffer.chunks_exact(RECORD_BYTES as usize)) {
-        let mut words = [0; 4];
-        for (to, word) in words.iter_mut().zip(to_words(record)) {
-            *to = word;
-        }
-        slot::publish(segment.slot(lsn), words);
-    }
+    copy_records(&*file, &segment, written.min(capacity)).map_err(Error::io("read", &path))?;
     let whole = header[CAPACITY_WORD] <= places;
     Ok((Some(segment), (!whole).then_some(first + capacity)))
+}
+
+/// Copies the first records of a file to a segment, in pieces.
+fn copy_records(file: &dyn MediaFile, to: &Segment, records: u64) -> std::io::Result<()> {
+    let mut buffer = vec![0; PIECE_BYTES];
+    let piece_records = PIECE_BYTES as u64 / RECORD_BYTES;
+    for piece in (0..records).step_by(PIECE_BYTES / RECORD_BYTES as usize) {
+        let bytes = (records - piece).min(piece_records) * RECORD_BYTES;
+        let bytes = &mut buffer[..bytes as usize];
+        file.read_at(bytes, PAGE_BYTES + piece * RECORD_BYTES)?;
+        for (lsn, record) in (to.first() + piece..).zip(bytes.chunks_exact(RECORD_BYTES as usize)) {
+            let mut words = [0; 4];
+            for (to, word) in words.iter_mut().zip(to_words(record)) {
+                *to = word;
+            }
+            slot::publish(to.slot(lsn), words);
+        }
+    }
+    Ok(())
 }
 
 /// Returns the former extent of the log, according to snapshots, timelines and the image.

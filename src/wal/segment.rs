@@ -41,6 +41,13 @@ pub fn owner(media: &dyn Media, name: &str) -> Option<u128> {
     read.ok().and_then(|()| header::owner(&start))
 }
 
+/// Returns the content of a segment's header, if its checksum is right.
+#[must_use]
+pub fn sound_header(bytes: &[u8; HEADER_BYTES]) -> Option<SegmentHeader> {
+    let decoded = Header::decode(bytes, MAGIC, DURABLE, Path::new(""), REMEDY);
+    decoded.ok().map(SegmentHeader::from_words)
+}
+
 /// The content of a segment's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentHeader {

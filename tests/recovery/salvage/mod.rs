@@ -11,6 +11,7 @@ use ebbtide_testkit::random::Random;
 use ebbtide_testkit::samples::{SAMPLES, Sample};
 use oracle::{Harm, Oracle};
 use scenes::{End, Files, PAGE, RECORD, Scene, Story, options, place, read, seal};
+use std::fs::File;
 use std::path::Path;
 
 /// The number of random damages to each kind.
@@ -293,6 +294,26 @@ fn filters_in_use_and_existing_targets_are_not_changed() {
         };
     }
     assert_eq!(read(&home), files);
+}
+
+#[test]
+fn the_space_that_a_damaged_segment_claims_is_not_allocated() {
+    let scene = Scene::build(&SAMPLES[0], Story::Young, End::PowerCut);
+    let newest = scene.names("wal-").pop().expect("a segment").to_owned();
+    let stop = Oracle::new(&scene, &scene.files).stop().expect("it is sound");
+    // A header that is right; the length, and the number of records that there is room for.
+    for (offset, bit) in [(0, 0), (56, 1), (60, 1), (63, 0x80)] {
+        let place = place();
+        let [home, dest] = ["filter", "saved"].map(|name| place.path().join(name));
+        let mut files = scene.files.clone();
+        files.get_mut(&newest).expect("a segment")[offset] ^= bit;
+        scene.lay(&home, &files);
+        let file = File::options().write(true).open(home.join(&newest)).expect("a file");
+        file.set_len(1 << 38).expect("a hole takes no space");
+        let salvaged = inspect::salvage(&home, &dest).expect("a state").expect("damage");
+        assert!(salvaged.lsn == stop, "{offset}: {salvaged:?}");
+        check_state(&scene, &dest, scene.operations_below(stop), "a long file");
+    }
 }
 
 #[test]
