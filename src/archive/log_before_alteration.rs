@@ -148,6 +148,7 @@ mod tests {
     use super::*;
     use crate::media::Memory;
     use crate::wal::segment::{Segment, SegmentHeader};
+    use crate::wal::{Op, Record, slot};
 
     #[test]
     fn segments_that_the_former_log_had_allocated_ahead_are_removed_and_the_others_kept() {
@@ -165,7 +166,8 @@ mod tests {
         for first in [1, 101, 201, 301] {
             let (uuid, timeline, timeline_start) = (7, 1, 1);
             let header = SegmentHeader { uuid, timeline, timeline_start, first, capacity: 100 };
-            drop(Segment::create(&memory, header, first).expect("space"));
+            let segment = Segment::create(&memory, header, first).expect("space");
+            slot::publish(segment.slot(first), Record::new(Op::Insert).encode(timeline, first));
         }
         put_away(&memory, &present, (Keep::Bytes(1 << 30), 9), 50..).expect("space");
         let listing = Listing::read(&memory).expect("a directory");

@@ -71,8 +71,7 @@ pub(crate) fn put_in_place(media: &dyn Media, temporary: u64, name: &str) -> Res
 /// the log.)
 pub(crate) fn remove_temporaries(media: &dyn Media) -> Result<()> {
     let listing = Listing::read(media)?;
-    // A file that cannot be removed only takes space: a caller that needs its name gets the error.
-    let _ = removal::remove_temporaries(media, &listing.temporaries);
+    let removed = removal::remove_temporaries(media, &listing.temporaries);
     let banks = listing.banks.into_iter();
     let banks = banks.map(|(timeline, bank)| FileName::Bank { timeline, bank });
     let sockets = listing.sockets.into_iter().map(|slot| FileName::Attach { slot });
@@ -80,7 +79,13 @@ pub(crate) fn remove_temporaries(media: &dyn Media) -> Result<()> {
         // Likewise: the new image has other names.
         let _ = media.remove(&leftover.to_string());
     }
-    Ok(())
+    let is_of_openers = |&number: &u64| number < LEFTOVER_TEMPORARY;
+    match removed {
+        // The caller needs such a name itself.
+        Err(error) if Listing::read(media)?.temporaries.iter().any(is_of_openers) => Err(error),
+        // A file that cannot be removed only takes space.
+        _ => Ok(()),
+    }
 }
 
 /// Removes the temporary files of the handle that had a slot before.
@@ -107,4 +112,31 @@ pub(crate) fn clear(media: &dyn Media) -> Result<()> {
     let rest = |file: &FileName| !matches!(file, FileName::Meta | FileName::Temporary(_));
     remove_for_good(media, ours.into_iter().filter(rest), LEFTOVER_TEMPORARY..)?;
     removal::remove_temporaries(media, &Listing::read(media)?.temporaries)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::media::Memory;
+    use crate::media::failing::Failing;
+    use crate::{Bloom, Filter, Options};
+    use std::io::ErrorKind;
+    use std::sync::Arc;
+
+    #[test]
+    fn an_opener_that_cannot_remove_a_file_in_its_way_says_so() {
+        let options = || Options::new().background(false);
+        let mut told = 0;
+        for call in 1..40 {
+            let media = Arc::new(Failing::new(Memory::new()));
+            drop(Filter::create_on(media.clone(), Bloom::capacity(100), options()));
+            media.create("tmp-0", 8).expect("a file that a dead opener left");
+            media.fail_after(call, ErrorKind::PermissionDenied);
+            let opened = Filter::<Bloom>::open_on(media, options());
+            let Err(Error::Io { source, .. }) = opened else { continue };
+            assert_eq!(source.kind(), ErrorKind::PermissionDenied, "call {call}: {source}");
+            told += 1;
+        }
+        assert!(told > 5, "{told}");
+    }
 }
