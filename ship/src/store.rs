@@ -114,6 +114,57 @@ pub enum Put {
     Exists,
 }
 
+/// What a URL or a path names.
+enum Place {
+    Directory(PathBuf),
+    Remote(Url),
+}
+
+impl Place {
+    fn of(url: &str) -> Result<Self> {
+        let refused =
+            |expected| Err(Error::Setting { name: "URL", expected, found: without_secrets(url) });
+        if !url.contains("://") {
+            if lacks_a_slash(url) {
+                return refused(
+                    "`://` behind the scheme, as in s3://BUCKET/PREFIX, or `./` before the name of \
+                     a directory that looks like one",
+                );
+            }
+            return Ok(Self::Directory(PathBuf::from(url)));
+        }
+        let parsed = Url::parse(url).map_err(|error| unusable(url, &error))?;
+        let has_user = !parsed.username().is_empty() || parsed.password().is_some();
+        // A secret would be in messages, and in files that others read; what is left out would have
+        // two filters share a place.
+        if has_user || parsed.query().is_some() || parsed.fragment().is_some() {
+            return refused(
+                "one without user, query and fragment: credentials come from the environment; in \
+                 names write `?` as %3F, `#` as %23",
+            );
+        }
+        let directory = parsed.to_file_path().ok().filter(|_| parsed.scheme() == "file");
+        Ok(directory.map_or(Self::Remote(parsed), Self::Directory))
+    }
+}
+
+/// Returns whether this begins like a URL, but for the second slash.
+fn lacks_a_slash(url: &str) -> bool {
+    let Some((scheme, rest)) = url.split_once(":/") else { return false };
+    let is_of_scheme = |byte: u8| byte.is_ascii_alphanumeric() || b"+.-".contains(&byte);
+    scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+        && scheme.bytes().all(is_of_scheme)
+        && !rest.is_empty()
+}
+
+fn unusable(url: &str, error: &dyn fmt::Display) -> Error {
+    Error::Setting {
+        name: "URL",
+        expected: "s3://BUCKET/PREFIX, file:///DIRECTORY, or a directory",
+        found: format!("{} ({error})", without_secrets(url)),
+    }
+}
+
 impl Store {
     /// Opens a place by its URL: `s3://bucket/prefix`, `gs://…`, `az://…` (as far as built),
     /// `file:///directory`, or the path of a directory, which is created if it is not there.
@@ -150,12 +201,8 @@ impl Store {
     /// # Errors
     /// As there.
     pub fn find(url: &str) -> Result<Option<Self>> {
-        let directory = match url.contains("://") {
-            true => Url::parse(url).ok().and_then(|parsed| directory_of(&parsed)),
-            false => Some(PathBuf::from(url)),
-        };
-        match directory.map(|dir| dir.try_exists()) {
-            Some(Ok(false)) => Ok(None),
+        match Place::of(url)? {
+            Place::Directory(dir) if matches!(dir.try_exists(), Ok(false)) => Ok(None),
             _ => Self::open(url).map(Some),
         }
     }
@@ -169,27 +216,14 @@ impl Store {
         N: AsRef<str>,
         V: Into<String>,
     {
-        let wrong = |error: &dyn fmt::Display| Error::Setting {
-            name: "URL",
-            expected: "s3://BUCKET/PREFIX, file:///DIRECTORY, or a directory",
-            found: format!("{} ({error})", without_secrets(url)),
+        let parsed = match Place::of(url)? {
+            Place::Directory(dir) if url.contains("://") => {
+                let opened = Self::of_directory(&dir)?;
+                return Ok(Self { url: url.trim_end_matches('/').into(), ..opened });
+            }
+            Place::Directory(dir) => return Self::of_directory(&dir),
+            Place::Remote(parsed) => parsed,
         };
-        if !url.contains("://") {
-            return Self::of_directory(FilePath::new(url));
-        }
-        let parsed = Url::parse(url).map_err(|error| wrong(&error))?;
-        if let Some(dir) = directory_of(&parsed) {
-            return Ok(Self { url: url.trim_end_matches('/').into(), ..Self::of_directory(&dir)? });
-        }
-        let has_user = !parsed.username().is_empty() || parsed.password().is_some();
-        if has_user || parsed.query().is_some() {
-            // It would be in messages, and in files that others read.
-            return Err(Error::Setting {
-                name: "URL",
-                expected: "one without user and query: credentials come from the environment",
-                found: without_secrets(url),
-            });
-        }
         let settings = settings.into_iter().map(|(name, value)| {
             let name = name.as_ref().to_ascii_lowercase();
             (name, value.into())
@@ -198,7 +232,7 @@ impl Store {
             ["aws_", "google_", "azure_"].iter().any(|start| name.starts_with(start))
         };
         let settings = settings.filter(of_store).collect();
-        let (objects, prefix) = client(&parsed, settings).map_err(|error| wrong(&error))?;
+        let (objects, prefix) = client(&parsed, settings).map_err(|error| unusable(url, &error))?;
         Ok(Self::of(objects, prefix.as_ref(), url))
     }
 
@@ -467,19 +501,18 @@ impl Store {
 }
 
 /// Returns a URL that cannot be used without what may be a secret in it: the user, up to the last
-/// `@`, and the query.
+/// `@`, the query and the fragment.
 fn without_secrets(url: &str) -> String {
-    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
-    let (place, query) = rest.split_once('?').map_or((rest, ""), |(place, _)| (place, "?…"));
+    let (scheme, rest) = url.split_once(":/").unwrap_or(("", url));
+    let (slashes, rest) = rest.strip_prefix('/').map_or((":/", rest), |rest| ("://", rest));
+    let (place, end) = rest.split_at(rest.find(['?', '#']).unwrap_or(rest.len()));
+    let mark = end.get(..1).map_or(String::new(), |mark| format!("{mark}…"));
     match place.rsplit_once('@') {
-        Some((_, host)) => format!("{scheme}://…@{host}{query}"),
-        None => format!("{scheme}://{place}{query}"),
+        Some((_, host)) => format!("{scheme}{slashes}…@{host}{mark}"),
+        // Either may be in a password.
+        None if end.contains('@') => format!("{scheme}{slashes}…"),
+        None => format!("{scheme}{slashes}{place}{mark}"),
     }
-}
-
-/// Returns the directory that a URL names, if it does.
-fn directory_of(url: &Url) -> Option<PathBuf> {
-    url.to_file_path().ok().filter(|_| url.scheme() == "file")
 }
 
 /// Returns whether a file is what a put of `object_store` into a directory writes before the object

@@ -299,6 +299,42 @@ fn a_url_with_a_secret_is_refused_without_it() {
     store.expect("a name with @");
 }
 
+#[test]
+fn a_url_that_says_more_than_a_place_is_refused_without_what_may_be_a_secret() {
+    let url = "s3://KEY:SEC#SECRET@bucket/seen";
+    let error = Store::open(url).expect_err("refused");
+    assert!(!error.to_string().contains("SEC"), "{error}");
+    let parent = tempfile::tempdir().expect("a directory");
+    let path = parent.path().join("seen").display().to_string();
+    for place in ["s3://bucket/seen", &format!("file://{path}")] {
+        for end in ["#a", "?a", "?a#b"] {
+            let url = format!("{place}{end}");
+            for opened in [Store::open(&url).map(Some), Store::find(&url)] {
+                let error = opened.expect_err("two filters would share a place");
+                assert_says(&error, &["the setting `URL`", "query and fragment", "/seen"]);
+            }
+        }
+    }
+    assert!(!parent.path().join("seen").exists());
+    // In a name they are characters like others.
+    Store::open(&format!("{path}#a")).expect("a directory");
+    assert!(Store::find(&format!("file://{path}%23a")).expect("an answer").is_some());
+}
+
+#[test]
+fn a_scheme_with_one_slash_behind_it_is_not_taken_for_a_directory() {
+    for url in ["s3:/bucket/seen", "file:/seen", "a+b-c.1:/seen", "s3:/KEY:SECRET@bucket/seen"] {
+        for opened in [Store::open(url).map(Some), Store::find(url)] {
+            let error = opened.expect_err("refused");
+            assert!(!error.to_string().contains("SECRET"), "{error}");
+            assert_says(&error, &["the setting `URL`", "`://`", "`./`", "/seen"]);
+        }
+    }
+    for directory in ["./s3:/bucket/seen", "a b:/seen", "1s:/seen", ":/seen", "s3:bucket/seen"] {
+        assert!(Store::find(directory).expect("an answer").is_none(), "{directory}");
+    }
+}
+
 #[tokio::test]
 async fn another_filters_prefix_is_refused_with_both_numbers() {
     let shipped = shipped().await;
