@@ -2,7 +2,7 @@
 //! which parts are there, so that a download that was interrupted continues.
 
 use crate::error::{Error, Result};
-use crate::files::{io, sync_parent};
+use crate::files::{create, io, sync_parent};
 use crate::link::{Snapshot, digest};
 use crate::snapshot::check_parts;
 use crate::store::{Folder, Store};
@@ -45,7 +45,7 @@ impl Download {
             false => dir.join(format!("{PARTIAL}{}", snapshot.name)),
         };
         let open = || {
-            fs::create_dir_all(dir.join("snapshot"))?;
+            create(&dir.join("snapshot"))?;
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)
         };
         let file = open().map_err(|error| io("open", &path, &error))?;

@@ -7,10 +7,10 @@
 //! lock of whoever makes the filter, and what is needed for that.
 
 use crate::error::{Error, Result};
-use crate::files::{beside, io, remove, sync_parent};
+use crate::files::{beside, create, io, remove, sync_parent};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::ErrorKind;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 const MARK: &str = "ebbtide.fetching";
@@ -57,9 +57,11 @@ impl Target {
         leftovers(&whole)?;
         let mark = whole.join(MARK);
         let lock = || {
-            fs::create_dir_all(&mark)?;
+            create(&mark)?;
+            // A call that was killed may not have got so far.
             sync_parent(&mark)?;
-            OpenOptions::new().write(true).create(true).truncate(false).open(mark.join(LOCK))
+            let mut options = OpenOptions::new();
+            options.write(true).create(true).truncate(false).mode(0o600).open(mark.join(LOCK))
         };
         let alone = lock().map_err(|error| io("make", &mark, &error))?;
         let runs = || Error::Occupied { path: dir.display().to_string(), found: RUNS.into() };

@@ -13,16 +13,27 @@ pub fn io(action: &'static str, path: &Path, error: &std::io::Error) -> Error {
     Error::Store { object, action, found, remedy, is_transient: may_pass(error) }
 }
 
+/// Creates a directory and those above it, as far as they are not there, durably. Other users may
+/// look into them, and never change them, whatever the umask: they could replace a filter's files.
+pub fn create(dir: &Path) -> std::io::Result<()> {
+    create_with(dir, 0o755)
+}
+
 /// Creates a directory, if it is not there, that only its owner can look into: objects have the
-/// secret seed of a filter and the hashes of its keys.
+/// secret seed of a filter and the hashes of its keys. Those above it as [`create`] does.
 pub fn create_private(dir: &Path) -> std::io::Result<()> {
     if let Some(parent) = dir.parent() {
-        fs::create_dir_all(parent)?;
+        create(parent)?;
     }
-    match fs::DirBuilder::new().mode(0o700).create(dir) {
-        Err(error) if error.kind() != ErrorKind::AlreadyExists || !dir.is_dir() => Err(error),
-        _ => Ok(()),
-    }
+    create_with(dir, 0o700)
+}
+
+fn create_with(dir: &Path, mode: u32) -> std::io::Result<()> {
+    let is_missing = |place: &&Path| !place.as_os_str().is_empty() && !place.exists();
+    let missing: Vec<&Path> = dir.ancestors().take_while(is_missing).collect();
+    fs::DirBuilder::new().recursive(true).mode(mode).create(dir)?;
+    // A directory survives a power cut only if its parent was synced.
+    missing.iter().rev().try_for_each(|made| sync_parent(made))
 }
 
 /// Returns what is in a directory; `None` if it is empty, or there is none.

@@ -9,6 +9,7 @@ use ebbtide_testkit::child;
 use ebbtide_testkit::environment::{SEED, number};
 use ebbtide_testkit::random::Random;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -31,6 +32,10 @@ fn the_child_plays_its_role_when_it_is_one() {
         ["write", dir, seed] => write(Path::new(dir), seed.parse().expect("a seed")),
         ["ship", dir, store] => ship(Path::new(dir), store),
         ["follow", store, copy] => follow(store, Path::new(copy)),
+        ["fetch", store, copy] => {
+            let store = Store::open(store).expect("a store");
+            runtime().block_on(fetch(&store, copy, None)).expect("a fetch");
+        }
         _ => {}
     }
 }
@@ -259,4 +264,36 @@ fn killed_processes_leave_a_store_from_which_the_filter_is_fetched_whole() {
     let (fetched, _) = runtime.block_on(promoted).expect("promoted");
     assert!(fetched.lsn >= confirmed, "{} of {confirmed}", fetched.lsn);
     world.compare(&world.copy(), fetched.lsn);
+}
+
+#[test]
+fn for_any_umask_other_users_can_change_no_directory_that_a_fetch_makes() {
+    if child::role().is_some() {
+        return;
+    }
+    let world = World::new(SEED);
+    let worker = Worker::start(
+        world.dir(),
+        Store::open(&world.url()).expect("a store"),
+        ShipOptions::default(),
+        Duration::from_secs(1),
+    );
+    worker.expect("a shipper").finish().expect("shipped");
+    for umask in ["000", "022", "077"] {
+        let above = world.parent.path().join(umask).join("above");
+        let copy = above.join("fetched");
+        let mut command = Command::new("sh");
+        command.args(["-c", "umask $0; exec \"$@\"", umask]).arg(child::program());
+        let role = format!("fetch {} {}", world.url(), copy.display());
+        let ended = child::give(&mut command, module_path!(), &role).output().expect("a child");
+        assert!(ended.status.success(), "{umask}: {ended:?}");
+        let mode = |path: &Path| std::fs::metadata(path).expect("it is there").mode() & 0o7777;
+        let strict = 0o777 & !u32::from_str_radix(umask, 8).expect("a number");
+        for made in [above.parent().expect("a directory"), &above, &copy] {
+            assert_eq!(mode(made), 0o755 & strict, "{umask}: {}", made.display());
+        }
+        for entry in std::fs::read_dir(&copy).expect("a list").map_while(Result::ok) {
+            assert_eq!(mode(&entry.path()), 0o600, "{umask}: {}", entry.path().display());
+        }
+    }
 }
