@@ -262,8 +262,10 @@ impl Shipper {
         }
         self.put_hints().await?;
         let base = self.run.base.as_ref().map(|(number, _)| *number);
-        self.retention.clean(&self.store, base).await?;
+        let cleaned = self.retention.clean(&self.store, base).await;
+        // Also if nothing can be removed, in any round.
         self.look().await?;
+        cleaned?;
         Ok(self.total.since(before))
     }
 

@@ -8,7 +8,7 @@ use ebbtide_ship::{Follower, ShipOptions, Shipper, Store, assemble, verify};
 use futures::TryStreamExt;
 use object_store::memory::InMemory;
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
+use object_store::{Error as StoreError, ObjectStore, ObjectStoreExt, PutPayload};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -115,6 +115,36 @@ impl Place {
         assert_eq!(copied.digest().expect("a digest").value, own.value);
         verify(&self.store, None).await.expect("sound");
     }
+}
+
+#[tokio::test]
+async fn a_shipper_that_can_remove_nothing_notices_that_it_was_replaced() {
+    let mut place = Place::new().await;
+    place.base().await;
+    place.base().await;
+    let sound = place.store.clone();
+    let mut scripted = Scripted::new(|call| {
+        let source = "refused".into();
+        let refused = StoreError::Generic { store: "scripted", source };
+        Box::pin(async move { if matches!(call, Call::Remove(_)) { Err(refused) } else { Ok(()) } })
+    });
+    scripted.objects = place.objects.clone();
+    place.store = Store::of(Arc::new(scripted), "orders", "scripted:///orders");
+    place.restart().await;
+    for key in 0..8000_u64 {
+        place.filter.insert(key.to_be_bytes()).expect("an insert");
+    }
+    place.filter.checkpoint().expect("a checkpoint");
+    for _ in 0..2 {
+        let error = place.shipper.round().await.expect_err("nothing is removed");
+        assert!(error.is_transient() && error.to_string().contains("cannot remove"), "{error}");
+    }
+    let begun = Shipper::begin(sound, place.media.clone(), ship()).await;
+    begun.expect("another shipper");
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(60)).await;
+    let error = place.shipper.round().await.expect_err("fenced");
+    assert!(error.is_fenced(), "{error}");
 }
 
 /// Has a shipper begin whose put takes long. Its number is used meanwhile, by another beginning or

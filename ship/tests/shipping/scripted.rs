@@ -31,6 +31,8 @@ pub enum Call {
     Abort(Path),
     /// A list of what this begins.
     List(Path),
+    /// A removal.
+    Remove(Path),
 }
 
 type Script = dyn Fn(Call) -> BoxFuture<'static, Result<()>> + Send + Sync;
@@ -136,7 +138,15 @@ impl ObjectStore for Scripted {
         &self,
         paths: BoxStream<'static, Result<Path>>,
     ) -> BoxStream<'static, Result<Path>> {
-        self.objects.delete_stream(paths)
+        let script = self.script.clone();
+        let paths = paths.then(move |path| {
+            let script = script.clone();
+            async move {
+                let path = path?;
+                script(Call::Remove(path.clone())).await.map(|()| path)
+            }
+        });
+        self.objects.delete_stream(paths.boxed())
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {

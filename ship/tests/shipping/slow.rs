@@ -18,7 +18,7 @@ fn store() -> Store {
         let bytes = match call {
             Call::Put(_, bytes) | Call::Chunk(bytes) => bytes,
             Call::Get(_) | Call::List(_) | Call::Abort(_) => 1000,
-            Call::Done(_) => 0,
+            Call::Done(_) | Call::Remove(_) => 0,
         };
         let free = free.clone();
         Box::pin(async move {
