@@ -231,13 +231,14 @@ pub async fn upload(
 
 /// Checks that the parts add up to the snapshot.
 pub fn check_parts(store: &Store, snapshot: &Snapshot) -> Result<()> {
+    // Parts of no bytes would be whole without one of the snapshot.
     let (expected, found) =
         (snapshot.bytes.div_ceil(snapshot.part_bytes.max(1)), snapshot.digests.len() as u64);
-    if expected == found && snapshot.part_bytes <= PART_BYTES_MOST {
+    if expected == found && (1..=PART_BYTES_MOST).contains(&snapshot.part_bytes) {
         return Ok(());
     }
     let object = store.name(Folder::Snapshot, &snapshot.name);
-    let expected = format!("{expected} parts of at most {PART_BYTES_MOST} bytes");
+    let expected = format!("{expected} parts of 1 to {PART_BYTES_MOST} bytes");
     let found = format!("{found} of {}", snapshot.part_bytes);
     Err(Error::object(object, expected, found, REMEDY))
 }
@@ -250,7 +251,7 @@ pub async fn read(
     mut take: impl FnMut(u64, &[u8]) -> Result<()>,
 ) -> Result<()> {
     check_parts(store, snapshot)?;
-    let (name, part) = (&snapshot.name, snapshot.part_bytes.max(1));
+    let (name, part) = (&snapshot.name, snapshot.part_bytes);
     let object = || store.name(Folder::Snapshot, name);
     let parts = futures::stream::iter(snapshot.digests.iter().copied().enumerate());
     let mut parts = parts

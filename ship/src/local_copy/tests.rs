@@ -311,6 +311,42 @@ async fn a_snapshot_that_is_damaged_in_the_store_leaves_the_base_before_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_snapshot_in_parts_of_no_bytes_leaves_the_base_before_it() {
+    let parent = tempfile::tempdir().expect("a directory");
+    let dir = parent.path().join("new");
+    let mut place = Place::new().await;
+    let mut copy = place.copy(&dir).await;
+    place.log(PART * PARTS / 32).await;
+    let name = place.snapshot().await;
+    look(&mut copy).await;
+    let expected = place.number;
+    assert_eq!(noted(&copy).await, expected);
+    place.log(PART * PARTS / 32).await;
+    // One digest for each byte, and that of nothing.
+    let bytes = vec![0; (PART * PARTS) as usize];
+    let snapshot = Snapshot {
+        name: format!("{:020}-{:016x}", place.lsn, 1),
+        log: LOG,
+        engine_timeline: 1,
+        start: place.lsn,
+        end: place.lsn,
+        bytes: bytes.len() as u64,
+        from_link: place.number + 1,
+        part_bytes: 0,
+        digests: bytes.iter().map(|_| digest(b"")).collect(),
+        meta: Vec::new(),
+    };
+    place.store.put_over(Folder::Snapshot, &snapshot.name, bytes.into()).await.expect("a put");
+    place.put(Content::Snapshot(snapshot)).await;
+    place.hint().await;
+    let looked = copy.look().await.expect_err("no parts are that long").to_string();
+    assert!(looked.contains("parts of 1 to"), "{looked}");
+    assert!(copy.renew_base().await.is_err());
+    assert_eq!(noted(&copy).await, expected);
+    assert_eq!(copy.names(Folder::Snapshot).await.expect("a list"), [name]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_copy_begins_with_the_newest_base_that_is_not_damaged() {
     for damaged in 1..=3 {
         let parent = tempfile::tempdir().expect("a directory");
