@@ -86,10 +86,22 @@ fn asked(call: &Call<'_>) -> Result<(String, Parameters), Failure> {
     Ok((kind, parameters))
 }
 
+fn without_window(name: &str) -> Failure {
+    let message = format!(
+        "a filter of kind {name} has no window, and this server keeps no items to fill it with: \
+         create another key with EB.RESERVE, add items to both, and ask both"
+    );
+    Failure::new("UNSUPPORTED", message)
+}
+
 /// Returns the kind that a filter will have. One of the same name keeps what is not given; another
 /// one has its defaults.
 fn kind_after(before: &Identity, name: &str, given: &Parameters) -> Result<Arc<dyn Kind>, Failure> {
     let present = &before.kind;
+    // No parameter gives such a kind a window, and which ones it keeps takes long to find for some.
+    if name == present.name() && window(&**present).is_none() {
+        return Err(without_window(name));
+    }
     let spec = if name == present.name() {
         altered_parameters::over(name, &present.parameters(), given).map_err(|error| {
             let message = format!("{error}; the filter keeps the parameters that are not given");
@@ -101,11 +113,7 @@ fn kind_after(before: &Identity, name: &str, given: &Parameters) -> Result<Arc<d
     let kind = limited(&spec, |kind| layout_after(before, kind));
     let kind = kind.map_err(|error| refused(&error))?;
     if window(&*kind).is_none() {
-        let message = format!(
-            "a filter of kind {name} has no window, and this server keeps no items to fill it \
-             with: create another key with EB.RESERVE, add items to both, and ask both"
-        );
-        return Err(Failure::new("UNSUPPORTED", message));
+        return Err(without_window(name));
     }
     Ok(kind)
 }

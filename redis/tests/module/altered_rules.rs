@@ -88,6 +88,34 @@ fn an_alteration_that_cannot_be_is_refused_with_what_to_do_and_changes_nothing()
 }
 
 #[test]
+fn parameters_of_a_filter_without_a_window_are_not_looked_at() {
+    with_server("", |server| {
+        let () = server.ask(
+            "EB.RESERVE faded decaying decay polynomial capacity 100 epoch 1h \
+                             exponent 1 horizon 100",
+        );
+        let () = server.ask("EB.RESERVE counts counting capacity 1000");
+        let digests = || ["faded", "counts"].map(|key| server.digest(key));
+        let before = digests();
+        for words in [
+            "faded decaying",
+            "faded decaying horizon 200",
+            // What would be refused as a parameter: nothing is planned.
+            "faded decaying horizon never",
+            "faded decaying colour red",
+            "counts counting",
+            "counts counting colour red",
+        ] {
+            let error = server.error(&format!("EB.ALTER {words}"));
+            assert!(error.starts_with("UNSUPPORTED") && error.contains("no window"), "{error}");
+        }
+        assert_eq!(digests(), before);
+        // Another kind is planned.
+        assert!(server.error("EB.ALTER faded fingerprint colour red").starts_with("PARAMETER"));
+    });
+}
+
+#[test]
 fn figures_and_memory_are_those_of_both_filters_until_the_former_one_is_dropped() {
     with_server("--ebbtide.max-filter-bytes 1mb", |server| {
         let connection = &mut server.connect();
