@@ -1,8 +1,9 @@
 //! The allocator of the module: the server's, so that the server counts and limits its memory.
 //!
 //! Beside the server's own functions it has zeroed memory that is not touched, memory that grows in
-//! place, and alignments above 16 bytes. An allocation that fails returns null; code that cannot do
-//! without it aborts the server, as the server's own does.
+//! place, and alignments above that of the server's memory: mostly 16 bytes, but 8 where the server
+//! stores the size of a block before it (`MALLOC=libc` with musl). An allocation that fails returns
+//! null; code that cannot do without it aborts the server, as the server's own does.
 
 #![expect(unsafe_code, reason = "an allocator is")]
 
@@ -10,8 +11,15 @@ use crate::ffi::raw;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The alignment of all memory of the server.
-const ALIGNED: usize = 16;
+/// The alignment of all memory of any server.
+const LEAST: usize = align_of::<*mut u8>();
+/// That of most servers, for blocks of that size or more.
+const USUAL: usize = 16;
+/// The sizes by which it is measured.
+const MEASURED: [usize; 6] = [16, 24, 48, 100, 1000, 5000];
+
+/// The alignment of this server's memory. Written once, before anything has such a one.
+static ALIGNED: AtomicUsize = AtomicUsize::new(USUAL);
 
 /// Bytes that the module has allocated.
 static USED: AtomicUsize = AtomicUsize::new(0);
@@ -22,6 +30,35 @@ static ALLOCATOR: ServerMemory = ServerMemory;
 /// Returns the number of bytes that the module has allocated.
 pub fn used_bytes() -> usize {
     USED.load(Ordering::Relaxed)
+}
+
+/// Measures the alignment of the server's memory. Called when the module begins to load: what was
+/// allocated before could not be released.
+pub fn measure() {
+    if !is_in_server() {
+        return;
+    }
+    let blocks = MEASURED.map(|size| {
+        // SAFETY: checked above; no size is 0.
+        unsafe { take(size) }
+    });
+    ALIGNED.store(alignment_of(&blocks), Ordering::Relaxed);
+    for block in blocks {
+        // SAFETY: nothing uses it, and the server takes null.
+        unsafe { give_back(block) };
+    }
+}
+
+/// Returns the alignment of memory with these blocks.
+fn alignment_of(blocks: &[*mut u8]) -> usize {
+    let is_usual = |block: &*mut u8| block.addr().is_multiple_of(USUAL);
+    if blocks.iter().all(is_usual) { USUAL } else { LEAST }
+}
+
+/// Returns whether a block of this size has the alignment.
+fn is_block(layout: Layout) -> bool {
+    let (align, size) = (layout.align(), layout.size());
+    align <= LEAST || (align <= size && align <= ALIGNED.load(Ordering::Relaxed))
 }
 
 /// The server's memory. Outside of a server, as in unit tests, it is the system's.
@@ -68,34 +105,55 @@ fn counted(memory: *mut u8, size: usize) -> *mut u8 {
     memory
 }
 
-// SAFETY: memory of the server is aligned to 16 bytes. For more, a block is taken that contains an
-// aligned one, and the address of the block is stored before that.
+/// Takes a block that contains an aligned one; null if there is no memory.
+///
+/// # Safety
+/// `take` returns writable memory of the size that it gets, at a multiple of [`LEAST`], or null.
+/// The alignment is greater than [`LEAST`].
+unsafe fn take_within(layout: Layout, take: impl FnOnce(usize) -> *mut u8) -> *mut u8 {
+    let Some(size) = layout.size().checked_add(layout.align()) else {
+        return std::ptr::null_mut();
+    };
+    let block = take(size);
+    if block.is_null() {
+        return block;
+    }
+    // SAFETY: the block is longer than the layout by its alignment. From its address, a multiple of
+    // that of a pointer, to the next multiple of the alignment there is room for a pointer (a whole
+    // alignment if it is one itself).
+    unsafe {
+        let memory = block.add(layout.align() - block.addr() % layout.align());
+        memory.cast::<*mut u8>().sub(1).write(block);
+        memory
+    }
+}
+
+/// Returns the block of memory of [`take_within`].
+///
+/// # Safety
+/// It is such memory.
+unsafe fn block_of(memory: *mut u8) -> *mut u8 {
+    // SAFETY: written there.
+    unsafe { memory.cast::<*mut u8>().sub(1).read() }
+}
+
+// SAFETY: the server's memory is aligned as `is_block` says. For more, a block is taken that
+// contains an aligned one, and the address of the block is stored before that.
 unsafe impl GlobalAlloc for ServerMemory {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if !is_in_server() {
             // SAFETY: the caller's.
             return unsafe { System.alloc(layout) };
         }
-        if layout.align() <= ALIGNED {
-            // SAFETY: checked above; a layout of an allocation is not empty.
-            return counted(unsafe { take(layout.size()) }, layout.size());
-        }
-        let Some(size) = layout.size().checked_add(layout.align()) else {
-            return std::ptr::null_mut();
-        };
-        // SAFETY: checked above. The block is longer than the layout by its alignment, which is
-        // at least 32: from its address, a multiple of 16, to the next multiple of the alignment
-        // there are at least 16 bytes (a whole alignment if it is one itself).
-        unsafe {
-            let block = take(size);
-            if block.is_null() {
-                return block;
+        // SAFETY: checked above; a layout of an allocation is not empty. The alignment of one that
+        // is no block is greater than that of a pointer.
+        let memory = unsafe {
+            match is_block(layout) {
+                true => take(layout.size()),
+                false => take_within(layout, |size| take(size)),
             }
-            let skipped = layout.align() - block.addr() % layout.align();
-            let memory = block.add(skipped);
-            memory.cast::<*mut u8>().sub(1).write(block);
-            counted(memory, layout.size())
-        }
+        };
+        counted(memory, layout.size())
     }
 
     // SAFETY: what the trait asks of callers.
@@ -107,8 +165,7 @@ unsafe impl GlobalAlloc for ServerMemory {
         USED.fetch_sub(layout.size(), Ordering::Relaxed);
         // SAFETY: as `alloc` has left it.
         unsafe {
-            let is_block = layout.align() <= ALIGNED;
-            give_back(if is_block { memory } else { memory.cast::<*mut u8>().sub(1).read() });
+            give_back(if is_block(layout) { memory } else { block_of(memory) });
         }
     }
 
@@ -121,7 +178,7 @@ unsafe impl GlobalAlloc for ServerMemory {
         // SAFETY: read as in `is_in_server`.
         let zeroed = unsafe { raw::RedisModule_Calloc };
         match zeroed {
-            Some(zeroed) if layout.align() <= ALIGNED => {
+            Some(zeroed) if is_block(layout) => {
                 // SAFETY: the server's function takes any size.
                 counted(unsafe { zeroed(1, layout.size()).cast() }, layout.size())
             }
@@ -146,8 +203,11 @@ unsafe impl GlobalAlloc for ServerMemory {
         }
         // SAFETY: read as in `is_in_server`.
         let resize = unsafe { raw::RedisModule_Realloc };
+        let Ok(wanted) = Layout::from_size_align(size, layout.align()) else {
+            return std::ptr::null_mut();
+        };
         match resize {
-            Some(resize) if layout.align() <= ALIGNED => {
+            Some(resize) if is_block(layout) && is_block(wanted) => {
                 USED.fetch_sub(layout.size(), Ordering::Relaxed);
                 // SAFETY: memory of the server; it aborts if there is none.
                 counted(unsafe { resize(memory.cast(), size).cast() }, size)
@@ -155,9 +215,6 @@ unsafe impl GlobalAlloc for ServerMemory {
             _ => {
                 // SAFETY: the caller's; both blocks have room for the lesser size.
                 unsafe {
-                    let Ok(wanted) = Layout::from_size_align(size, layout.align()) else {
-                        return std::ptr::null_mut();
-                    };
                     let moved = self.alloc(wanted);
                     if !moved.is_null() {
                         moved.copy_from_nonoverlapping(memory, size.min(layout.size()));
@@ -167,5 +224,70 @@ unsafe impl GlobalAlloc for ServerMemory {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Memory as of a server that stores the size of a block before it, or does not.
+    fn shifted(size: usize, by: usize) -> *mut u8 {
+        let layout = Layout::from_size_align(size + 8, 16).expect("a layout");
+        // SAFETY: it is not empty, and longer than what is skipped.
+        unsafe { System.alloc(layout).add(by) }
+    }
+
+    fn release(block: *mut u8, size: usize, by: usize) {
+        let layout = Layout::from_size_align(size + 8, 16).expect("a layout");
+        // SAFETY: as `shifted` has allocated it.
+        unsafe { System.dealloc(block.sub(by), layout) };
+    }
+
+    #[test]
+    fn a_server_with_one_block_at_half_the_usual_alignment_has_the_least() {
+        for (at, aligned) in [(None, 16), (Some(0), 8), (Some(5), 8)] {
+            let by = |number: usize| if Some(number) == at { 8 } else { 0 };
+            let numbered = MEASURED.into_iter().enumerate();
+            let blocks: Vec<_> = numbered.clone().map(|(n, size)| shifted(size, by(n))).collect();
+            assert_eq!(alignment_of(&blocks), aligned, "{at:?}");
+            numbered.zip(&blocks).for_each(|((n, size), block)| release(*block, size, by(n)));
+        }
+    }
+
+    #[test]
+    fn what_lies_in_a_block_is_aligned_and_within_it_wherever_the_server_places_that() {
+        for by in [0, 8] {
+            for align in [16, 32, 64, 4096] {
+                for size in [1, 8, 16, 100, 10_000] {
+                    let layout = Layout::from_size_align(size, align).expect("a layout");
+                    let mut taken = (std::ptr::null_mut(), 0);
+                    let take = |size| {
+                        taken = (shifted(size, by), size);
+                        taken.0
+                    };
+                    // SAFETY: memory of this size, at a multiple of 8.
+                    let memory = unsafe { take_within(layout, take) };
+                    let (block, length) = taken;
+                    assert!(memory.addr().is_multiple_of(align), "{layout:?} at {by}");
+                    assert!(memory.addr() >= block.addr() + size_of::<*mut u8>(), "{layout:?}");
+                    assert!(memory.addr() + size <= block.addr() + length, "{layout:?}");
+                    // SAFETY: memory of `take_within`, which it does not change.
+                    unsafe {
+                        memory.write_bytes(0xff, size);
+                        assert_eq!(block_of(memory), block);
+                    }
+                    release(block, length, by);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_block_that_is_shorter_than_an_alignment_does_not_have_it() {
+        let is_block =
+            |size, align| super::is_block(Layout::from_size_align(size, align).expect("a layout"));
+        assert!(is_block(1, 8) && is_block(16, 16) && is_block(100, 16));
+        assert!(!is_block(8, 16) && !is_block(100, 32));
     }
 }

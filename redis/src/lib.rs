@@ -41,6 +41,7 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
 
 /// Registers everything; false if the server refuses something.
 fn register(context: &ffi::Context) -> bool {
+    alloc::measure();
     context.category(c"ebbtide");
     ffi::register_figures::<figures::All>(context);
     leases::begin();
