@@ -34,6 +34,7 @@ pub fn check_filter(store: &Store, filter: u128, found: &Origin) -> Result<()> {
         expected: format!("filter {filter:032x}"),
         found: format!("filter {:032x}", found.uuid),
         remedy: OTHER_FILTER,
+        is_outdated: false,
     })
 }
 
@@ -43,6 +44,7 @@ fn no_snapshot(store: &Store) -> Error {
         expected: "a directory with a snapshot, because it cannot continue the log".into(),
         found: "none".into(),
         remedy: "write one: `ebbtide snapshot DIR`",
+        is_outdated: false,
     }
 }
 
@@ -120,6 +122,7 @@ pub fn choose(
                         expected: format!("log that continues at LSN {}", run.next),
                         found: format!("log that continues at LSN {first}"),
                         remedy: UNKNOWN,
+                        is_outdated: false,
                     });
                 }
                 cause = Cause::TakenOver;

@@ -77,6 +77,7 @@ fn shows_snapshot(store: &Store, media: &Arc<dyn Media>, snapshot: &Snapshot) ->
         expected: format!("the snapshot from LSN {} to {}", snapshot.start, snapshot.end),
         found: if found.is_some() { "another one of this LSN" } else { "none of this LSN" }.into(),
         remedy: if lacks { LACKS } else { UNKNOWN },
+        is_outdated: lacks,
     })
 }
 
@@ -87,6 +88,7 @@ fn shows_records(store: &Store, media: &Arc<dyn Media>, last: &Piece) -> Result<
         expected: format!("the records of LSN {} to {}", last.first, last.end() - 1),
         found,
         remedy,
+        is_outdated: remedy == LACKS,
     };
     let mut at = last.first;
     'open: loop {

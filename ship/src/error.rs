@@ -41,6 +41,9 @@ pub enum Error {
         found: String,
         /// What to do.
         remedy: &'static str,
+        /// Whether the directory lacks what the store has: another shipper has taken over, or the
+        /// directory is an older state. Do not start its shipper again before it was fetched anew.
+        is_outdated: bool,
     },
     /// An object is missing, damaged, of another version, or belongs elsewhere.
     Object {
@@ -118,10 +121,17 @@ impl Error {
         matches!(self, Self::Object { .. } | Self::Filter(ebbtide::Error::Damaged { .. }))
     }
 
-    /// Returns whether another shipper has taken over.
+    /// Returns whether another shipper has taken over, also before this one began: then its
+    /// directory lacks what the store has.
     #[must_use]
     pub fn is_fenced(&self) -> bool {
-        matches!(self, Self::Fenced { .. })
+        matches!(self, Self::Fenced { .. } | Self::Refused { is_outdated: true, .. })
+    }
+
+    /// Returns whether that was a shipper of another directory, so that this one may not be started
+    /// again as it is.
+    pub(crate) fn is_fenced_from_elsewhere(&self) -> bool {
+        self.is_fenced() && !matches!(self, Self::Fenced { is_here: true, .. })
     }
 
     /// Creates the error for an object that is not what it should be.
@@ -160,7 +170,7 @@ impl Error {
                      shipper{of} has put it and begun timeline {timeline}: {remedy}"
                 )
             }
-            Self::Refused { url, expected, found, remedy } => {
+            Self::Refused { url, expected, found, remedy, .. } => {
                 write!(
                     f,
                     "{url} refuses this directory: expected {expected}, found {found}: {remedy}"

@@ -114,7 +114,8 @@ impl Shipper {
     /// Begins a timeline: from the return on, every shipper before is fenced.
     ///
     /// # Errors
-    /// [`Error::Refused`] if the directory cannot be shown to have what the store has;
+    /// [`Error::Refused`] if the directory cannot be shown to have what the store has, also because
+    /// another shipper has taken over ([`Error::is_fenced`]);
     /// [`Error::Object`], [`Error::Store`], [`Error::Filter`].
     pub async fn begin(store: Store, media: Arc<dyn Media>, options: ShipOptions) -> Result<Self> {
         store.check_no_copy()?;
@@ -332,6 +333,7 @@ impl Shipper {
                 found: "another one in its place".into(),
                 remedy: "start the shipper again; to discard what only the store has, with \
                          `--take-over`",
+                is_outdated: false,
             });
         }
         if now.log != self.origin.log {

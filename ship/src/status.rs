@@ -1,5 +1,7 @@
 //! What a worker has done, as a value and as figures.
 
+use crate::error::Error;
+use crate::shipped_file::Standing;
 use crate::shipper::Shipper;
 use ebbtide::units::is_hidden;
 use std::fmt::Write;
@@ -40,7 +42,7 @@ pub struct Status {
     pub is_pending: bool,
     /// Whether a snapshot is on its way.
     pub is_uploading: bool,
-    /// Whether a shipper of another directory has taken over.
+    /// Whether a shipper of another directory has taken over, also before this one began.
     pub is_fenced: bool,
     /// Whether the worker has stopped.
     pub is_stopped: bool,
@@ -54,6 +56,35 @@ fn label(value: &str) -> String {
 }
 
 impl Status {
+    /// Returns the status of a shipper of this filter that could not begin to ship to this place
+    /// ([`Worker::start`](crate::Worker::start)): what the one before it has noted, and this error.
+    /// If there was none, the last success was in 1970.
+    #[must_use]
+    pub fn not_begun(filter: &Path, place: &str, error: &Error) -> Self {
+        let noted = Standing::read(filter).ok().flatten().filter(|noted| noted.url == place);
+        let noted = noted.map(|noted| (noted.confirmed, noted.timeline, noted.succeeded));
+        let (confirmed, timeline, succeeded_at) = noted.unwrap_or((0, 0, UNIX_EPOCH));
+        let now = Instant::now();
+        let since = succeeded_at.elapsed().unwrap_or_default();
+        Self {
+            confirmed,
+            timeline,
+            succeeded: now.checked_sub(since).unwrap_or(now),
+            succeeded_at,
+            tried: Duration::ZERO,
+            noted: now,
+            failure: Some(error.to_string()),
+            failures: 1,
+            links: 0,
+            bytes: 0,
+            gaps: 0,
+            is_pending: confirmed == 0,
+            is_uploading: false,
+            is_fenced: error.is_fenced_from_elsewhere(),
+            is_stopped: true,
+        }
+    }
+
     /// Returns whether nothing was shipped for longer than this, because of a failure. The time
     /// does not count for which the snapshot was on its way that nothing newer can be fetched
     /// without.

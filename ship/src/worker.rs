@@ -467,7 +467,7 @@ fn note(
         Err(error) => {
             status.failures += 1;
             status.failure = Some(error.to_string());
-            status.is_fenced = matches!(error, Error::Fenced { is_here: false, .. });
+            status.is_fenced = error.is_fenced_from_elsewhere();
             let continues = error.is_transient();
             if !continues || is_last {
                 *kept = Some(error);

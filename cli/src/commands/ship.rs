@@ -53,12 +53,18 @@ pub fn ship(arguments: &Ship) -> Result<ExitCode> {
     let mut options = ShipOptions::default();
     (options.keep, options.take_over) = (arguments.keep, arguments.take_over);
     let stop = Stop::on_signals()?;
+    let (place, write) = (store.to_string(), |status: &Status| {
+        write_metrics(status, dir, arguments.metrics.as_ref())
+    });
     let worker = match Worker::start(dir, store, options, arguments.every) {
-        Err(error) => return Err(failed(&error)),
+        Err(error) => {
+            let status = Status::not_begun(dir, &place, &error);
+            let _ = write(&status);
+            return end(&error, status.is_fenced);
+        }
         Ok(worker) => worker,
     };
     let watched = if arguments.once { Ok(()) } else { watch(&worker, &stop, dir, arguments) };
-    let write = |status: &Status| write_metrics(status, dir, arguments.metrics.as_ref());
     // What is written if it ends with an error, which is the one to report.
     let last = worker.statuses();
     if let Err(failure) = watched {
@@ -67,15 +73,13 @@ pub fn ship(arguments: &Ship) -> Result<ExitCode> {
         return Err(failure);
     }
     let status = if arguments.once { worker.finish() } else { worker.stop() };
-    if status.is_err() {
-        let _ = write(&last());
-    }
-    // By a shipper of another directory. After one of this directory it may be started again.
-    if let Err(error @ Error::Fenced { is_here: false, .. }) = &status {
-        failure::report(&error.to_string());
-        return Ok(ExitCode::from(FENCED));
-    }
-    let status = status.map_err(|error| failed(&error))?;
+    let status = match status {
+        Err(error) => {
+            let _ = write(&last());
+            return end(&error, last().is_fenced);
+        }
+        Ok(status) => status,
+    };
     write(&status).map_err(Failure::Error)?;
     if let Some(signal) = stop.signal() {
         return Err(Failure::Stopped(signal));
@@ -85,6 +89,16 @@ pub fn ship(arguments: &Ship) -> Result<ExitCode> {
         status.confirmed, status.timeline
     ))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Ends with an error. One that was fenced by another directory must not be started again; by this
+/// one it may be.
+fn end(error: &Error, is_fenced: bool) -> Result<ExitCode> {
+    if !is_fenced {
+        return Err(failed(error));
+    }
+    failure::report(&error.to_string());
+    Ok(ExitCode::from(FENCED))
 }
 
 /// Reports what the shipper does, until it must end.

@@ -188,7 +188,46 @@ fn a_follower_continues_in_its_directory_and_is_promoted() {
     ok(&["contains", &new, "--key", "1009"], b"");
     ok(&["insert", &new], &keys(2000..2001));
     ok(&["ship", &new, &store, "--once"], b"");
-    assert!(refused(&["ship", &seen, &store, "--once"], b"").contains("refuses this directory"));
+    let refusal = run(&["ship", &seen, &store, "--once"], b"");
+    assert_eq!(refusal.code, Some(3), "{refusal:?}");
+    assert!(refusal.stderr.contains("refuses this directory"), "{refusal:?}");
+}
+
+/// Returns a figure of a shipper.
+fn figure(text: &str, name: &str) -> f64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(&format!("ebbtide_ship_{name}{{")));
+    let value = line.and_then(|line| line.rsplit_once(' ')).expect("a figure").1;
+    value.parse().expect("a number")
+}
+
+#[test]
+fn a_shipper_that_starts_after_a_take_over_ends_as_fenced() {
+    let place = Place::new();
+    let (seen, store) = shipped(&place);
+    let (new, figures) = (place.at("new"), place.at("ship.prom"));
+    ok(&["ship", &seen, &store, "--once", "--metrics", &figures], b"");
+    let before = fs::read_to_string(&figures).expect("figures");
+    ok(&["promote", &store, &new], b"");
+    ok(&["insert", &new], &keys(2000..2010));
+    ok(&["ship", &new, &store, "--once"], b"");
+    let fenced = run(&["ship", &seen, &store, "--once", "--metrics", &figures], b"");
+    assert_eq!(fenced.code, Some(3), "{fenced:?}");
+    assert!(fenced.stderr.contains("another machine has shipped more"), "{fenced:?}");
+    assert_eq!(fenced.stderr.lines().count(), 1, "{fenced:?}");
+    let text = fs::read_to_string(&figures).expect("figures");
+    for (name, value) in [("fenced", 1.0), ("stopped", 1.0), ("failures_total", 1.0)] {
+        assert_eq!(figure(&text, name), value, "{name}: {text}");
+    }
+    // What it has shipped itself.
+    for name in ["confirmed_lsn", "timeline", "last_success_timestamp_seconds"] {
+        assert_eq!(figure(&text, name).floor(), figure(&before, name).floor(), "{name}: {text}");
+    }
+    // Other refusals are no take-over.
+    let other = place.at("other");
+    ok(&["create", &other, "--last", "100"], b"");
+    refused(&["ship", &other, &store, "--once", "--metrics", &figures], b"");
+    let text = fs::read_to_string(&figures).expect("figures");
+    assert_eq!((figure(&text, "fenced"), figure(&text, "stopped")), (0.0, 1.0), "{text}");
 }
 
 #[test]

@@ -71,7 +71,7 @@ async fn of_two_shippers_the_first_stops_and_a_copy_that_is_behind_is_refused() 
     let error = first.round().await.expect_err("fenced");
     assert!(matches!(error, Error::Fenced { timeline: 2, own: 1, .. }), "{error}");
     let error = begin(&store, &media).await.expect_err("refused");
-    assert!(matches!(error, Error::Refused { .. }), "{error}");
+    assert!(matches!(error, Error::Refused { .. }) && error.is_fenced(), "{error}");
     filter.checkpoint().expect("a snapshot to begin with");
     let taken = ShipOptions { take_over: true, ..ShipOptions::default() };
     let mut third = Shipper::begin(store.clone(), media.clone(), taken).await.expect("allowed");
