@@ -91,8 +91,10 @@ impl KnownExtent {
     /// Returns what is known of this timeline, if it is the one that was written.
     pub(super) fn of_timeline(self, timeline: u64) -> Option<KnownEnds> {
         match self {
-            Self::WritersDied { timeline: of, durable, tail, unfinished } if of == timeline => {
-                Some(KnownEnds { complete: durable, valid: tail, unfinished })
+            // No more slots between the two are empty than dead writers can have left: otherwise
+            // it is `DeviceLost`.
+            Self::WritersDied { timeline: of, durable, tail, .. } if of == timeline => {
+                Some(KnownEnds { complete: durable, valid: tail })
             }
             Self::DeviceLost { timeline: of, durable }
             | Self::WritersLive { timeline: of, durable }
@@ -112,13 +114,11 @@ pub(super) struct KnownEnds {
     pub(super) complete: u64,
     /// No slot below this LSN is invalid, but some may be empty.
     pub(super) valid: u64,
-    /// The maximum number of those.
-    pub(super) unfinished: u64,
 }
 
 impl KnownEnds {
     /// Of a timeline of which every slot below this LSN has a record.
     pub(super) fn complete(end: u64) -> Self {
-        Self { complete: end, valid: end, unfinished: 0 }
+        Self { complete: end, valid: end }
     }
 }

@@ -321,10 +321,6 @@ impl LogReader {
             }
             let known = end.map(KnownEnds::complete).or(of_last).unwrap_or_default();
             let read = self.read_timeline(media, (timeline, end), known, prefix, &mut visit);
-            // If there are too many gaps, report that, not the error found after them.
-            if end.is_none() && known.valid > 0 {
-                self.check_gaps(known.unfinished, prefix)?;
-            }
             if self.is_at_limit(prefix) {
                 return read.map(|_| ());
             }
@@ -433,18 +429,6 @@ impl LogReader {
             prefix.records += 1;
         }
         Ok(true)
-    }
-
-    /// Checks that no more slots are empty than allowed. Otherwise some gaps are damage. Nobody
-    /// knows which, so the prefix ends at the first gap.
-    fn check_gaps(&self, unfinished: u64, prefix: &mut Prefix) -> Result<()> {
-        let count = prefix.gaps.len();
-        if count as u64 <= unfinished {
-            return Ok(());
-        }
-        prefix.stop = prefix.gaps[0];
-        let expected = format!("at most {unfinished} empty slots, which dead writers can leave");
-        Err(self.at(prefix.stop, expected, format!("{count}")))
     }
 
     /// Looks beyond the end for a `Durable` record that names a later LSN. It proves damage.
