@@ -5,8 +5,8 @@
 use ebbtide::inspect::wal;
 use ebbtide::media::Memory;
 use ebbtide::{
-    Age, AgePartitioned, Any, Clock, Durability, Error, Filter, ManualClock, Options, Parameters,
-    TimeLimited, Timestamp, Within,
+    Age, AgePartitioned, Any, Clock, Downtime, Durability, Entry, Error, Filter, ManualClock,
+    Options, Parameters, TimeLimited, Timestamp, Within,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,6 +88,63 @@ fn events_caused_by_late_keys_do_not_change_the_filters_time() {
     insert(&filter, u64::MAX);
     let left = (0..key).filter(|&key| contains(&filter, key)).count();
     assert!(left <= 20, "{left} of {key} keys are present after two windows");
+}
+
+/// The filter's time also continues without an insert: by a clear, and by heartbeats.
+#[test]
+fn a_time_limited_filter_takes_late_keys_inside_its_window_after_a_clear_and_after_a_silence() {
+    for (is_cleared, is_batch) in [(true, false), (true, true), (false, false), (false, true)] {
+        let home = tempfile::tempdir().expect("a directory");
+        let hand = ManualClock::new(at(1000));
+        let options = || {
+            let clock = Clock::from(hand.clone());
+            options().downtime(Downtime::Freeze).clock(clock).background(!is_cleared)
+        };
+        let spec = TimeLimited::window(Duration::from_secs(10)).fpr(1e-4).rate(1.0);
+        let filter = Filter::create(home.path().join("filter"), spec, options()).expect("one");
+        insert(&filter, 1);
+        hand.set(at(100_000));
+        if is_cleared {
+            filter.clear().expect("space");
+        } else {
+            await_heartbeat(&filter, at(100_000));
+        }
+        for (key, millis) in [(2, 99_000), (3, 90_001), (4, 90_000)] {
+            let is_taken = if is_batch {
+                let mut batch = filter.batch();
+                let key = u64::to_le_bytes(key);
+                let checked = batch.check_and_insert_entry(&Entry::new(key).time(at(millis)));
+                batch.commit().expect("a commit");
+                !checked.expect("an answer").is_too_late()
+            } else {
+                insert_at(&filter, key, millis)
+            };
+            assert_eq!(is_taken, key < 4, "cleared: {is_cleared}, batch: {is_batch}, {millis}");
+            assert_eq!(contains(&filter, key), is_taken, "{is_cleared}, {is_batch}, {millis}");
+        }
+        let digest = filter.digest().expect("a digest").value;
+        drop(filter);
+        let filter = Filter::<Any>::open(home.path().join("filter"), options()).expect("replayed");
+        assert_eq!(filter.digest().expect("a digest").value, digest);
+        assert!([2, 3].into_iter().all(|key| contains(&filter, key)), "{is_cleared}, {is_batch}");
+    }
+}
+
+/// Waits until the filter has recorded that it was alive at a time.
+fn await_heartbeat<K>(filter: &Filter<K>, time: Timestamp) {
+    for _ in 0..600 {
+        let mut is_there = false;
+        let look = |entry: &ebbtide::inspect::Entry| {
+            is_there |= entry.operation == "heartbeat" && entry.time >= time;
+            Ok(())
+        };
+        wal(filter.path(), look).expect("a log");
+        if is_there {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    panic!("no heartbeat");
 }
 
 /// By records, because the mark of the source decides how time continues after a restart.

@@ -317,12 +317,12 @@ impl Kind for TimeLimited {
         if moment.time >= moment.now {
             return Decision::Insert { step: generations.current() };
         }
-        let step = generations.first_since(moment.time, 0).min(generations.current());
-        let end = if generations.opened(step) <= moment.time {
-            generations.end(step)
-        } else {
-            moment.time
-        };
+        let (found, current) = (generations.first_since(moment.time, 0), generations.current());
+        let step = found.min(current);
+        // The open generation may have ended before that time: the filter's time also continues
+        // without inserts. The event that is due then opens the one that takes the key.
+        let is_its_own = found <= current && generations.opened(step) <= moment.time;
+        let end = if is_its_own { generations.end(step) } else { moment.time };
         if end.saturating_add(self.plan.window) > moment.now {
             Decision::Insert { step }
         } else {

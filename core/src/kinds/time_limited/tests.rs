@@ -4,7 +4,10 @@ use super::plan::{MOST_COLUMNS, pace_and_grace};
 use super::*;
 use crate::conformance::{self, Harness, hash_of};
 use crate::hash::mix;
+use crate::kind::{Checked, Request, records};
 use crate::kinds::memory_limit::Memory;
+use crate::machine::{Machine, MachineOptions, write};
+use crate::time::OperationTime;
 
 /// Returns a kind with the smallest first bank.
 pub(super) fn tiny(window: u64, k: u32, l: u32, load: f64) -> Arc<TimeLimited> {
@@ -465,4 +468,38 @@ fn a_late_key_that_no_generation_was_open_for_is_refused_beyond_the_window() {
     assert!(matches!(harness.insert(hash_of(3), now), Decision::Insert { .. }));
     harness.insert(hash_of(2), now + WINDOW + span(&small()));
     assert_eq!(harness.insert(hash_of(3), now), Decision::TooLate);
+}
+
+/// The filter's time continues without an insert: after a clear, and with heartbeats. No generation
+/// on record ends after the key's time then.
+#[test]
+fn a_late_key_inside_the_window_is_taken_though_no_generation_was_open_at_its_time() {
+    let at = |time| OperationTime { time, stream: true };
+    let (second, start) = (1_000_000, 1_700_000_000_000_000);
+    let window = 600 * second;
+    let create = || {
+        let kind = build(&Parameters::new().with("window", window)).expect("a kind");
+        Machine::create(kind, &MachineOptions::new(), 1, 2).expect("a machine")
+    };
+    for (silence, is_cleared) in
+        [(0, true), (window / 2, true), (2 * window, false), (1 << 40, false)]
+    {
+        let (mut machine, mut twin, mut records) = (create(), create(), Vec::new());
+        let log = &mut |record| records.push(record);
+        assert!(machine.insert(hash_of(1), at(start), log).expect("an insert"));
+        let now = start + 2 * second + silence;
+        if is_cleared {
+            machine.clear(at(now), log);
+        }
+        for (key, late) in [(2, second), (3, window / 2), (4, window - 1), (5, window)] {
+            let (request, time) = (Request::insert(hash_of(key)), (at(now - late), now));
+            let parts = &mut machine.parts;
+            let written = write::write(parts, &request, time, false, log, records::change);
+            let is_taken = written.expect("an answer").checked != Checked::TooLate;
+            assert_eq!(is_taken, late < window, "{silence}: a key of {late} us ago");
+            assert_eq!(machine.contains(hash_of(key), now), is_taken, "{silence}: {late}");
+        }
+        records.iter().for_each(|record| twin.apply(record).expect("the next record"));
+        assert_eq!(twin.digest(), machine.digest());
+    }
 }
