@@ -49,8 +49,7 @@ pub(super) struct Start {
     /// `Λ`: the likelihood of the ones from this age on if the key was inserted in this
     /// generation, and in no younger one.
     pub(super) inserted: f64,
-    /// `V`: the likelihood if it was inserted in no younger generation. Not computed for the
-    /// youngest start.
+    /// `V`: the likelihood if it was inserted in no younger generation.
     pub(super) perhaps: f64,
     /// The probability that other keys have set the ones from this start to the next older one, or
     /// to the end of its run.
@@ -120,6 +119,7 @@ impl Row {
     pub(super) fn weigh<'a>(&self, ages: &impl Ages, room: &'a mut [Start]) -> &'a [Start] {
         let mut found = self.found(ages, room);
         found.push_all();
+        found.complete();
         let count = found.count;
         &room[..count]
     }

@@ -105,3 +105,42 @@ fn a_long_silence_does_not_count_against_what_came_before_it() {
     assert!(told.within(WINDOW) > 0.99, "{}", told.within(WINDOW));
     assert!(told.within(WINDOW / 3) < 0.01, "{}", told.within(WINDOW / 3));
 }
+
+/// The rows of older banks are the only evidence that these keys are old: those of the youngest
+/// bank have none of their bits.
+#[test]
+fn a_key_that_only_an_older_bank_has_is_not_certain_to_be_in_a_window_younger_than_that() {
+    const SECOND: Micros = 1_000_000;
+    let parameters = Parameters::new().with("window", 60 * SECOND).with("fpr", 0.1);
+    let kind = build(&parameters.with("rate", 100)).expect("a kind");
+    let mut harness = Harness::new(kind, Layout { stripes: 1, block_words: 512 });
+    let start = 1_700_000_000 * SECOND;
+    let old = 40 * 100;
+    for key in 0..old {
+        harness.insert(hash_of(key), start + key * 10_000);
+    }
+    // A second bank opens, and takes keys for two seconds.
+    let (burst, mut keys, mut after) = (start + 40 * SECOND, 0, 0);
+    while after < 2 * 3000 {
+        harness.insert(hash_of((1 << 40) + keys), burst + keys * 1000 / 3);
+        keys += 1;
+        after += u64::from(harness.state().banks().count() > 1);
+        assert!(keys < 15 * 3000, "no second bank");
+    }
+    let now = burst + keys * 1000 / 3;
+    let belief = Belief {
+        probability: 1e-7,
+        survival: Survival::of_rate(1e-7 * 3000.0 / 1e6),
+        distinct: &Distinct::ALL,
+        form: Form::Refined,
+        width: 5 * SECOND,
+    };
+    let mut both = 0;
+    for key in 0..old {
+        let told = harness.ages_at(hash_of(key), now, &belief).0;
+        let posterior = told.within(belief.width);
+        assert!(posterior < 0.5, "key {key}: {posterior}, {told:?}");
+        both += u32::from(posterior > 0.0);
+    }
+    assert!(both > 0, "no key has bits in both banks");
+}
