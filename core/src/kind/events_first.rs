@@ -8,7 +8,7 @@
 
 use super::request::{Checked, Precondition, Request, WritePlan};
 use super::split_weight::split_weight;
-use super::{Decision, Event, Kind};
+use super::{Change, Decision, Event, Kind};
 use crate::error::Error;
 
 /// The most events before one operation: far more than any sound state needs. State words from
@@ -81,15 +81,20 @@ pub fn perform<R: Recorder>(
     perform_parts(recorder, request)
 }
 
-/// The precondition is checked for the whole weight, before the first record.
+/// The precondition is checked for the whole weight, before the first record. A removal ends when
+/// nothing is left: where all functions of the key have one counter, each part lowers it by a
+/// multiple of its weight.
 #[cold]
 fn perform_parts<R: Recorder>(recorder: &mut R, request: &Request) -> Result<Performed, R::Error> {
     let mut weights = split_weight(recorder.kind(), request.weight);
     let first = weights.next().unwrap_or(1);
     let performed = perform_part(recorder, request, first, true)?;
-    let anyway = request.under(Precondition::Nothing);
+    let part = request.under(match request.change {
+        Change::Insert => Precondition::Nothing,
+        Change::Remove => Precondition::AtLeast(1),
+    });
     for weight in weights {
-        if !performed.is_recorded || !perform_part(recorder, &anyway, weight, true)?.is_recorded {
+        if !performed.is_recorded || !perform_part(recorder, &part, weight, true)?.is_recorded {
             break;
         }
     }

@@ -169,6 +169,24 @@ fn records_that_no_filter_of_the_kind_emits_are_refused_though_their_checksum_is
     }
 }
 
+/// Both functions of the key have the same counter, so each part is counted twice.
+#[test]
+fn a_twin_applies_all_records_of_a_removal_that_is_cut_into_parts() {
+    let counter = Parameters::new().with("capacity", 1).with("cells", 1).with("k", 2);
+    let kind = registry::build("dynamic-count", &counter).expect("a kind");
+    let mut machine = Machine::create(kind, &MachineOptions::new(), 7, 4711).expect("a machine");
+    let mut twin = Machine::from_identity(&machine.identity()).expect("a twin");
+    let (time, most) = (OperationTime { time: 1, stream: true }, u64::from(MOST_WEIGHT));
+    let mut records = Vec::new();
+    let log = &mut |record| records.push(record);
+    let insert = Request::insert(1).weighing(most + 1);
+    machine.write(&insert, time, log).expect("an insert");
+    assert!(machine.remove((1, 2 * most + 2), time, log).expect("a removal"));
+    assert_eq!(machine.estimate(1, 1).expect("a count").count, 0.0);
+    records.iter().for_each(|record| twin.apply(record).expect("the next record"));
+    assert_eq!(twin.digest(), machine.digest());
+}
+
 #[test]
 fn what_a_kind_does_not_do_is_refused_without_a_record() {
     let time = OperationTime { time: 1, stream: true };
