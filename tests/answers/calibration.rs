@@ -164,7 +164,7 @@ impl Found {
 
 impl Course {
     fn by_time(&self) -> bool {
-        self.kind == "time-limited"
+        self.parameters.get("window").is_some()
     }
 
     /// Returns the filter's window, in the filter's unit.
@@ -172,7 +172,8 @@ impl Course {
         if self.by_time() { self.window * PAUSE } else { self.window }
     }
 
-    fn run(&self) -> Found {
+    /// One of `late` keys comes late, by up to a window.
+    fn run(&self, late: Option<u64>) -> Found {
         let options =
             Options::new().durability(Durability::Never).clock(Clock::stream()).hash_seed(SEED);
         let spec = Any::new(self.kind, self.parameters.clone());
@@ -182,7 +183,7 @@ impl Course {
         let mut last: Vec<Option<u64>> = vec![None; self.source.universe() as usize];
         let mut random = Random::new(SEED);
         // In microseconds, or in inserts.
-        let mut now = 1_000_000_000_u64;
+        let mut now = 1_000_980_000_u64;
         for number in 0..self.warm_up + self.queries {
             let key = self.source.draw(&mut random);
             let call = filter.call().time(Timestamp::from_unix_micros(now));
@@ -190,11 +191,15 @@ impl Course {
                 let age = last[key as usize].map(|then| now - then);
                 found.ask(self, call, &model, key, age);
             }
-            call.insert(key.to_le_bytes()).expect("an insert");
             if self.by_time() {
-                last[key as usize] = Some(now);
+                let is_late = late.is_some_and(|of| random.below(of) == 0);
+                let time = now - if is_late { random.below(self.span()) } else { 0 };
+                let call = call.time(Timestamp::from_unix_micros(time));
+                assert!(call.insert(key.to_le_bytes()).expect("an insert"), "{key} at {time}");
+                last[key as usize] = last[key as usize].max(Some(time));
                 now += pause(&mut random);
             } else {
+                call.insert(key.to_le_bytes()).expect("an insert");
                 // The previous insert has age 0.
                 now += 1;
                 last[key as usize] = Some(now);
@@ -240,7 +245,11 @@ fn small_timers(window: u64, bits: u64, k: u64, source: Source) -> Course {
 }
 
 fn is_calibrated(course: &Course) -> Found {
-    let found = course.run();
+    is_calibrated_with(course, None)
+}
+
+fn is_calibrated_with(course: &Course, late: Option<u64>) -> Found {
+    let found = course.run(late);
     assert!(found.worst(0) < 0.02, "windows of {}: {}", course.kind, found.worst(0));
     assert!(found.ages.error() < 0.03, "ages of {}: {}", course.kind, found.ages.error());
     found
@@ -319,6 +328,20 @@ fn time_limited_is_calibrated_at_an_even_rate_also_while_its_window_fills() {
         let parameters = parameters(&[("window", window * PAUSE)]).with("fpr", 0.1);
         let (kind, source) = ("time-limited", Source::Uniform(30_000));
         is_calibrated(&Course { kind, parameters, source, window, warm_up, queries: 60_000 });
+    }
+}
+
+/// Nearly all queries come while the window fills.
+#[test]
+fn fingerprints_of_a_time_are_calibrated_while_the_window_fills_and_with_late_keys() {
+    for late in [None, Some(10), Some(2)] {
+        for (warm_up, queries) in [(200, 9000), (20_000, 20_000)] {
+            let window = 10_000;
+            let parameters = parameters(&[("window", window * PAUSE)]).with("fpr", 0.05);
+            let (kind, source) = ("fingerprint", Source::Uniform(20_000));
+            let course = Course { kind, parameters, source, window, warm_up, queries };
+            is_calibrated_with(&course, late);
+        }
     }
 }
 

@@ -279,14 +279,14 @@ impl Harness {
         Some(window_posterior(belief().survival, window, |tell| pieces.into_iter().for_each(tell)))
     }
 
-    /// Returns the distribution of the key's age at a time, and the age that no inserted key
-    /// exceeds.
+    /// Returns the distribution of the key's age at a time, and the age from which on it counts as
+    /// never inserted.
     pub fn ages_at(&self, hash: u64, now: Micros, belief: &Belief<'_>) -> (AgePosterior, u64) {
         let (blocks, query) = (self.blocks(hash), self.query(hash, now));
         let mut pieces = Vec::new();
         let inference = self.kind().inference().expect("a kind with posteriors");
         inference.evidence(&self.state(), &blocks, &query, belief, &mut |piece| pieces.push(piece));
-        let history = inference.history(&self.state(), &query);
+        let history = inference.history_of(&self.state(), &blocks, &query);
         (AgePosterior::new(belief.survival, u64::MAX, pieces), history)
     }
 

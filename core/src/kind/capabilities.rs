@@ -64,6 +64,14 @@ pub trait Inference: Debug {
         query.totals.inserts
     }
 
+    /// Returns the age from which on a key with these blocks counts as never inserted; at most
+    /// [`Inference::history`]. Less than that where few keys only can be as old, and these blocks
+    /// do not look as if they had such a key.
+    fn history_of(&self, state: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> u64 {
+        let _ = blocks;
+        self.history(state, query)
+    }
+
     /// Passes to `tell` how likely the key's cells are to be as they are at each age, piece by
     /// piece from the youngest age on. The last piece covers all ages about which the cells contain
     /// no information. Ages are in the unit of [`Inference::window`].

@@ -57,7 +57,8 @@ impl<'a> PosteriorQuery<'a> {
         let own = || self.inference.window(&query.totals).width();
         // The window begins at the first insert at the earliest: a key that was never inserted is
         // in no window.
-        let width = self.width.unwrap_or_else(own).min(self.inference.history(state, query));
+        let history = self.inference.history_of(state, blocks, query);
+        let width = self.width.unwrap_or_else(own).min(history);
         let belief = Belief { width, ..self.belief };
         window_posterior(belief.survival, width, |tell| {
             self.inference.evidence(state, blocks, query, &belief, tell);
@@ -69,7 +70,8 @@ impl<'a> PosteriorQuery<'a> {
     pub fn ages(&self, state: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> AgePosterior {
         let (inference, mut pieces) = (self.inference, Vec::new());
         inference.evidence(state, blocks, query, &self.belief, &mut |piece| pieces.push(piece));
-        AgePosterior::new(self.belief.survival, inference.history(state, query), pieces)
+        let history = inference.history_of(state, blocks, query);
+        AgePosterior::new(self.belief.survival, history, pieces)
     }
 }
 

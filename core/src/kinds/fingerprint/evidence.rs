@@ -1,4 +1,18 @@
-//! The evidence of a key's slot about its age in inserts: see `docs/inference.md`.
+//! The evidence of a key's slot about its age: see `docs/inference.md`.
+//!
+//! # Keys older than the first insert
+//!
+//! A window of time knows when its first insert came, not how many keys came late, with times
+//! before that. By the prior the stream has no beginning, so most keys of those times were never
+//! inserted here. They count as never inserted, and a window begins at the first insert, unless the
+//! key's youngest slot is of a generation that was over by then: only late keys set such slots. Its
+//! `N` slots are counted. Each of these inserts was of the key with probability `p` (not by the
+//! rate of the stream, most of which did not arrive), and each has set the slot of another key with
+//! probability `h`: the odds are `p : h`.
+//!
+//! Omitted, because it takes a late key and a coincidence: a key older than the first insert whose
+//! slot another key has renewed. A late key of the generation in which the first insert came has
+//! the ages since that.
 
 use super::items::Items;
 use super::table::Found;
@@ -6,7 +20,11 @@ use super::timed::Timed;
 use super::word::Word;
 use crate::block::Blocks;
 use crate::inference::{Belief, Piece, posterior::gone};
-use crate::kind::{CountedGenerations, Inference, Query, State, Totals, Within};
+use crate::kind::{CountedGenerations, Inference, Micros, Query, State, Totals, Within};
+use std::cmp::Ordering;
+
+/// The greatest likelihood of a piece, so that all are finite at the least rates as well.
+const MOST_LIKELY: f64 = 1e100;
 
 impl<W: Word> Inference for Items<W> {
     fn window(&self, _: &Totals) -> Within {
@@ -66,55 +84,84 @@ impl<W: Word> Inference for Timed<W> {
         Within::micros(self.window)
     }
 
-    /// Late keys may have been inserted before the first one.
+    /// Late keys are older than the first insert by less than a window.
     fn history(&self, state: &State<'_>, query: &Query) -> u64 {
-        let beginning = self.pressure(state).beginning();
-        query.now.saturating_sub(beginning).saturating_add(1)
+        match self.pressure(state).beginning() {
+            0 => 0,
+            first => first_age(query, first).saturating_add(self.window.saturating_sub(1)),
+        }
+    }
+
+    /// Returns the age of the first insert, or a greater one if the key's slot is older than that.
+    fn history_of(&self, state: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> u64 {
+        let (first, most) = (self.pressure(state).beginning(), self.history(state, query));
+        let age = first_age(query, first).min(most);
+        let (begun, oldest) = (self.generation_of(first), self.oldest(query.now));
+        if oldest >= begun {
+            return age;
+        }
+        match self.found_in(blocks, query) {
+            (Some(slot), _) if slot < begun => self.ages_of(slot, query.now).1.min(most),
+            (None, Some(closed)) if closed < begun => self.ages_of(oldest, query.now).1.min(most),
+            _ => age,
+        }
     }
 
     /// As for windows of inserts, with the youngest slot of all banks. How many keys its generation
     /// has is not recorded, so its slots in the key's blocks are counted.
     fn evidence(
         &self,
-        _: &State<'_>,
+        state: &State<'_>,
         blocks: &Blocks<'_>,
         query: &Query,
-        _: &Belief<'_>,
+        belief: &Belief<'_>,
         tell: &mut dyn FnMut(Piece),
     ) {
-        let now = self.generation_of(query.now);
-        let (mut youngest, mut closed) = (None, None);
-        let generation = |found: &Found, left: u32| {
-            let age = self.table.life().saturating_sub(left);
-            (left > 0).then(|| found.generation.saturating_sub(age.into()))
-        };
-        for (_, block) in blocks.iter() {
-            let found = self.table.find(block, now, query.hash);
-            youngest = youngest.max(generation(&found, found.slot));
-            closed = closed.max(generation(&found, found.closed));
-        }
-        // The ages of keys of a generation: below the first, from the second on.
-        let ages = |generation: u64| {
-            let end = generation.saturating_add(1).saturating_mul(self.pace);
-            let to = query.now.saturating_sub(generation.saturating_mul(self.pace));
-            (query.now.saturating_add(1).saturating_sub(end), to.saturating_add(1))
-        };
+        let (youngest, closed) = self.found_in(blocks, query);
+        let ages = |generation| self.ages_of(generation, query.now);
+        let older = closed.map(|closed| ages(closed).0);
         let mut pieces = Pieces { tell, at: 0 };
-        let oldest = (now + 1).saturating_sub(self.table.life().into());
-        let older = ages(closed.unwrap_or(oldest.wrapping_sub(1)));
-        let Some(age) = youngest else {
-            let from = if closed.is_some() { older.0 } else { ages(oldest).1 };
+        let Some(slot) = youngest else {
+            let from = older.unwrap_or_else(|| ages(self.oldest(query.now)).1);
             return pieces.to(from, Piece::ENDLESS, 1.0);
         };
-        let (from, to) = ages(age);
-        let hits = blocks.iter().map(|(_, block)| self.table.hit_in_generation(block, age));
+        let (from, to) = ages(slot);
+        let hits = blocks.iter().map(|(_, block)| self.table.hit_in_generation(block, slot));
         let others = hits.sum::<f64>().min(1.0);
-        if closed.is_some_and(|closed| closed > age) {
-            pieces.to(older.0, from, others);
+        let first = self.pressure(state).beginning();
+        let began = first_age(query, first);
+        if closed > youngest {
+            pieces.to(older.unwrap_or(from), from.min(began), others);
         }
-        pieces.to(from, to, 1.0);
-        pieces.to(to, Piece::ENDLESS, others);
+        match slot.cmp(&self.generation_of(first)) {
+            Ordering::Greater => pieces.to(from, to, 1.0),
+            Ordering::Equal => {
+                // An insert came at the first moment, at whatever rate.
+                pieces.to(from, began - 1, 1.0);
+                pieces.to(began - 1, began, 1.0 + by_insert(belief, 1));
+            }
+            Ordering::Less => {
+                let to = to.min(self.history(state, query));
+                let ages = to.saturating_sub(from);
+                pieces.to(from, to, self.slots_of(blocks, slot) * by_insert(belief, ages));
+            }
+        }
+        pieces.to(from, Piece::ENDLESS, others);
     }
+}
+
+/// Returns how much likelier one insert makes this number of ages than the rate of the key does.
+fn by_insert(belief: &Belief<'_>, ages: u64) -> f64 {
+    let by_rate = belief.survival.within(ages);
+    if by_rate <= 0.0 {
+        return 0.0;
+    }
+    (belief.probability * belief.survival.beyond(ages) / by_rate).min(MOST_LIKELY)
+}
+
+/// Returns the first age beyond that of the filter's first insert.
+fn first_age(query: &Query, first: Micros) -> u64 {
+    query.now.saturating_sub(first).saturating_add(1)
 }
 
 /// Passes pieces of ages, one after the other.

@@ -96,6 +96,47 @@ impl<W: Word> Timed<W> {
         found.generation.saturating_sub(age.into())
     }
 
+    /// Returns the oldest generation of which a key may be present.
+    pub(super) fn oldest(&self, now: Micros) -> u64 {
+        (self.generation_of(now) + 1).saturating_sub(self.table.life().into())
+    }
+
+    /// Returns the generations of the key's youngest slot and of the youngest keys for which one of
+    /// its buckets is closed, in all banks.
+    pub(super) fn found_in(
+        &self,
+        blocks: &Blocks<'_>,
+        query: &Query,
+    ) -> (Option<u64>, Option<u64>) {
+        let (now, life) = (self.generation_of(query.now), self.table.life());
+        let (mut youngest, mut closed) = (None, None);
+        for (_, block) in blocks.iter() {
+            let found = self.table.find(block, now, query.hash);
+            let generation = |left: u32| {
+                let age = life.saturating_sub(left);
+                (left > 0).then(|| found.generation.saturating_sub(age.into()))
+            };
+            youngest = youngest.max(generation(found.slot));
+            closed = closed.max(generation(found.closed));
+        }
+        (youngest, closed)
+    }
+
+    /// Returns the ages of the keys of a generation: the least, and the first beyond them.
+    pub(super) fn ages_of(&self, generation: u64, now: Micros) -> (u64, u64) {
+        let end = generation.saturating_add(1).saturating_mul(self.pace);
+        let to = now.saturating_sub(generation.saturating_mul(self.pace));
+        (now.saturating_add(1).saturating_sub(end), to.saturating_add(1))
+    }
+
+    /// Returns about how many slots of a generation the filter has, by those in the key's blocks.
+    pub(super) fn slots_of(&self, blocks: &Blocks<'_>, generation: u64) -> f64 {
+        let of_bank = |(_, block): (usize, &Block<'_>)| {
+            self.table.hit_in_generation(block, generation) / self.table.hit(block)
+        };
+        blocks.iter().map(of_bank).sum()
+    }
+
     /// Returns the block that an insert writes; none if its bank has closed since.
     fn written<'b, 'a>(
         &self,
