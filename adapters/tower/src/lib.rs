@@ -8,7 +8,7 @@ pub use refusal::{Plain, Refusal, Refuse};
 
 use ebbtide::{Claim, Error, Filter, Fingerprint, Lease};
 use http::request::Parts;
-use http::{Method, Request, Response, StatusCode};
+use http::{Method, Request, Response, response};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -23,6 +23,7 @@ pub const HEADER: &str = "idempotency-key";
 pub const MAX_KEY: usize = 255;
 
 type Scope = Arc<dyn Fn(&Parts) -> Vec<u8> + Send + Sync>;
+type IsDone = Arc<dyn Fn(&response::Parts) -> bool + Send + Sync>;
 type OnError = Arc<dyn Fn(&Error) + Send + Sync>;
 
 /// The settings of a layer, which all its services share.
@@ -33,7 +34,7 @@ struct Settings {
     required: bool,
     durable: bool,
     scope: Scope,
-    is_done: fn(StatusCode) -> bool,
+    is_done: IsDone,
     on_error: OnError,
 }
 
@@ -58,7 +59,7 @@ impl IdempotencyLayer {
             required: false,
             durable: false,
             scope: Arc::new(|_| Vec::new()),
-            is_done: |status| status.is_success() || status.is_redirection(),
+            is_done: Arc::new(is_success),
             on_error: Arc::new(|_| {}),
         };
         Self { settings: Arc::new(settings), refuse: Plain }
@@ -99,10 +100,11 @@ impl<A> IdempotencyLayer<A> {
         self.with(|settings| settings.scope = Arc::new(scope))
     }
 
-    /// Sets after which responses a key is remembered; after others it is free. Default: 2xx, 3xx.
+    /// Sets by their heads after which responses a key is remembered; after others it is free.
+    /// Default: 2xx and 3xx whose `grpc-status` is 0 or not in the head. Trailers are not seen.
     #[must_use]
-    pub fn done_if(self, is_done: fn(StatusCode) -> bool) -> Self {
-        self.with(|settings| settings.is_done = is_done)
+    pub fn done_if(self, f: impl Fn(&response::Parts) -> bool + Send + Sync + 'static) -> Self {
+        self.with(|settings| settings.is_done = Arc::new(f))
     }
 
     /// Calls this function with each error of the filter: [`Error::LeaseLost`] if a request took
@@ -117,6 +119,13 @@ impl<A> IdempotencyLayer<A> {
     pub fn refuse_with<B>(self, refuse: B) -> IdempotencyLayer<B> {
         IdempotencyLayer { settings: self.settings, refuse }
     }
+}
+
+/// Returns whether a request has succeeded. A call of gRPC that failed before its first message has
+/// the status 200, no body, and another `grpc-status` than 0 in its head.
+fn is_success(head: &response::Parts) -> bool {
+    (head.status.is_success() || head.status.is_redirection())
+        && head.headers.get_all("grpc-status").iter().all(|status| status == "0")
 }
 
 impl Settings {
@@ -217,11 +226,11 @@ where
             };
             // Whatever ends this early, an error, a panic or a client that hangs up, drops the
             // lease, which releases the key.
-            let response = service.call(Request::from_parts(parts, body)).await?;
-            if let Some(lease) = lease.filter(|_| (settings.is_done)(response.status())) {
+            let (head, body) = service.call(Request::from_parts(parts, body)).await?.into_parts();
+            if let Some(lease) = lease.filter(|_| (settings.is_done)(&head)) {
                 settings.confirm(lease).await;
             }
-            Ok(response)
+            Ok(Response::from_parts(head, body))
         })
     }
 }

@@ -144,10 +144,49 @@ async fn a_request_whose_response_is_a_failure_can_be_repeated() {
     assert_eq!(status(&router, order("a")).await, StatusCode::CONFLICT);
     // What counts as done is a setting.
     *done.statuses.lock().unwrap() = vec![StatusCode::UNPROCESSABLE_ENTITY];
-    let final_4xx = IdempotencyLayer::new(filter).done_if(|status| !status.is_server_error());
+    let final_4xx = IdempotencyLayer::new(filter).done_if(|head| !head.status.is_server_error());
     let router = routes(final_4xx, &done);
     assert_eq!(status(&router, order("b")).await, StatusCode::UNPROCESSABLE_ENTITY);
     assert_eq!(status(&router, order("b")).await, StatusCode::CONFLICT);
+}
+
+/// Calls a service of gRPC whose response has this `grpc-status` in its head, none if it is empty.
+async fn call_grpc(layer: &IdempotencyLayer, status: &str, runs: &Arc<AtomicUsize>) -> StatusCode {
+    let (status, runs) = (status.to_owned(), runs.clone());
+    let service = layer.layer(service_fn(move |_: Request<Body>| {
+        runs.fetch_add(1, Ordering::Relaxed);
+        let mut response = Response::new(Body::empty());
+        if !status.is_empty() {
+            response.headers_mut().insert("grpc-status", status.parse().unwrap());
+        }
+        std::future::ready(Ok::<_, Infallible>(response))
+    }));
+    service.oneshot(order("a")).await.unwrap().status()
+}
+
+#[tokio::test]
+async fn a_call_of_grpc_that_fails_with_status_200_can_be_repeated() {
+    let home = tempfile::tempdir().unwrap();
+    for (name, success) in [("in the head", "0"), ("in the trailers", "")] {
+        let filter = open(&home.path().join(name));
+        let layer = IdempotencyLayer::new(filter.clone());
+        let runs = Arc::new(AtomicUsize::new(0));
+        for failed in 1..=2 {
+            assert_eq!(call_grpc(&layer, "14", &runs).await, StatusCode::OK, "unavailable");
+            assert_eq!(runs.load(Ordering::Relaxed), failed);
+            assert_eq!(filter.claims().unwrap(), []);
+        }
+        assert_eq!(call_grpc(&layer, success, &runs).await, StatusCode::OK);
+        assert_eq!(call_grpc(&layer, success, &runs).await, StatusCode::CONFLICT);
+        assert_eq!(runs.load(Ordering::Relaxed), 3);
+    }
+    // Which failures are final is a setting.
+    let layer = IdempotencyLayer::new(open(&home.path().join("final")));
+    let layer = layer.done_if(|head| head.headers.get("grpc-status").is_none_or(|s| s != "14"));
+    let runs = Arc::new(AtomicUsize::new(0));
+    assert_eq!(call_grpc(&layer, "14", &runs).await, StatusCode::OK, "unavailable");
+    assert_eq!(call_grpc(&layer, "3", &runs).await, StatusCode::OK, "an invalid argument");
+    assert_eq!(call_grpc(&layer, "0", &runs).await, StatusCode::CONFLICT);
 }
 
 #[tokio::test]
