@@ -23,6 +23,7 @@ pub const HEADER: &str = "idempotency-key";
 pub const MAX_KEY: usize = 255;
 
 type Scope = Arc<dyn Fn(&Parts) -> Vec<u8> + Send + Sync>;
+type Path = Arc<dyn Fn(&Parts) -> &str + Send + Sync>;
 type IsDone = Arc<dyn Fn(&response::Parts) -> bool + Send + Sync>;
 type OnError = Arc<dyn Fn(&Error) + Send + Sync>;
 
@@ -34,6 +35,7 @@ struct Settings {
     required: bool,
     durable: bool,
     scope: Scope,
+    path: Path,
     is_done: IsDone,
     on_error: OnError,
 }
@@ -59,6 +61,7 @@ impl IdempotencyLayer {
             required: false,
             durable: false,
             scope: Arc::new(|_| Vec::new()),
+            path: Arc::new(|parts| parts.uri.path()),
             is_done: Arc::new(is_success),
             on_error: Arc::new(|_| {}),
         };
@@ -98,6 +101,15 @@ impl<A> IdempotencyLayer<A> {
     #[must_use]
     pub fn scope(self, scope: impl Fn(&Parts) -> Vec<u8> + Send + Sync + 'static) -> Self {
         self.with(|settings| settings.scope = Arc::new(scope))
+    }
+
+    /// Sets which path a key belongs to. Default: that of the URI as the layer gets it, from which
+    /// axum's `Router::nest` has removed the prefix if the layer is on the router within: then
+    /// `/accounts/1/orders` and `/accounts/2/orders` are one path. Return the original one, as in
+    /// the [example](crate#nested-routers), or put the layer on the outer router.
+    #[must_use]
+    pub fn path(self, path: impl Fn(&Parts) -> &str + Send + Sync + 'static) -> Self {
+        self.with(|settings| settings.path = Arc::new(path))
     }
 
     /// Sets by their heads after which responses a key is remembered; after others it is free.
@@ -145,7 +157,7 @@ impl Settings {
         }
         // Each part with its length, so that no two requests have the same text.
         let (mut key, scope) = (Vec::new(), (self.scope)(parts));
-        let (method, path) = (parts.method.as_str().as_bytes(), parts.uri.path().as_bytes());
+        let (method, path) = (parts.method.as_str().as_bytes(), (self.path)(parts).as_bytes());
         for part in [&scope, method, path, value] {
             key.extend((part.len() as u64).to_le_bytes());
             key.extend(part);

@@ -1,8 +1,9 @@
 //! The layer over services of the real tower and axum.
 
+use axum::Router;
 use axum::body::Body;
+use axum::extract::{OriginalUri, State};
 use axum::routing::post;
-use axum::{Router, extract::State};
 use ebbtide::{Durability, Filter, Fingerprint, Options};
 use ebbtide_tower::{IdempotencyLayer, MAX_KEY, Refusal};
 use http::{Method, Request, Response, StatusCode, header};
@@ -102,6 +103,32 @@ async fn a_key_belongs_to_a_method_a_path_and_a_scope() {
     assert_eq!(status(&router, elsewhere).await, StatusCode::CREATED, "another path");
     let put = request(Method::PUT, "/refunds", Some("a"));
     assert_eq!(status(&router, put).await, StatusCode::CREATED, "another method");
+}
+
+fn original(parts: &http::request::Parts) -> &str {
+    match parts.extensions.get::<OriginalUri>() {
+        Some(OriginalUri(uri)) => uri.path(),
+        None => parts.uri.path(),
+    }
+}
+
+#[tokio::test]
+async fn a_key_belongs_to_the_whole_path_of_a_nested_router() {
+    let home = tempfile::tempdir().unwrap();
+    let layer = |name: &str| IdempotencyLayer::new(open(&home.path().join(name)));
+    let nested = |orders| Router::new().nest("/accounts/{account}", orders);
+    let orders = || Router::new().route("/orders", post(|| async { StatusCode::CREATED }));
+    let routers = [
+        nested(orders().layer(layer("within").path(original))),
+        nested(orders()).layer(layer("around")),
+    ];
+    for router in routers {
+        for path in ["/accounts/1/orders", "/accounts/2/orders"] {
+            let order = || request(Method::POST, path, Some("a"));
+            assert_eq!(status(&router, order()).await, StatusCode::CREATED, "{path}");
+            assert_eq!(status(&router, order()).await, StatusCode::CONFLICT, "{path}");
+        }
+    }
 }
 
 #[tokio::test]
