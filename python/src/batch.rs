@@ -115,8 +115,8 @@ impl PyBatch {
     /// would if each earlier operation of the batch had been a single one.
     ///
     /// ``time`` and ``weight`` are as for ``Filter.insert``. Raises TooLate if the key's time lies
-    /// before the window. If another caller inserts a key that was new before the batch is
-    /// committed, ``commit`` raises Conflict.
+    /// before the window, and the key is not in it. If another caller inserts a key that was new
+    /// before the batch is committed, ``commit`` raises Conflict.
     #[pyo3(signature = (key, /, *, time=None, weight=None))]
     fn check_and_insert(
         &mut self,

@@ -188,6 +188,28 @@ fn without_zeros(item: &[u8]) -> &[u8] {
     &item[..end]
 }
 
+/// Inserts many keys, slice by slice; returns how many were not too late.
+pub fn insert_all<'py>(
+    slot: &Slot<Filter>,
+    py: Python<'py>,
+    keys: &Bound<'py, PyAny>,
+    settings: Settings,
+) -> PyResult<usize> {
+    let mut inserted = 0;
+    Keys::new(keys)?.in_slices(py, |keys| {
+        let mut written = 0;
+        slot.patient(py, |filter| {
+            // After a wait, or in a forked child: from the first key that was not written on.
+            let rest = keys.get(written..).unwrap_or_default();
+            settings.patient(filter).insert_all_telling(rest, |is_inserted| {
+                written += 1;
+                inserted += usize::from(is_inserted);
+            })
+        })
+    })?;
+    Ok(inserted)
+}
+
 /// Checks and inserts many keys, slice by slice; `answered` receives the answers.
 pub fn check_and_insert_all<'py>(
     slot: &Slot<Filter>,

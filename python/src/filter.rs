@@ -2,7 +2,7 @@
 
 use crate::answers;
 use crate::batch::{PyBatch, whole};
-use crate::bulk::{Keys, check_and_insert_all};
+use crate::bulk::{self, Keys};
 use crate::errors::too_late;
 use crate::keys::bytes_of;
 use crate::questions;
@@ -76,8 +76,8 @@ impl PyFilter {
     ///
     /// ``since="last-accepted"`` keeps a key from when it was last new, not from when it was last
     /// seen; a key that is present is not inserted then. The other settings are those of
-    /// ``insert``. Raises TooLate if the key's time lies before the window: it is neither new nor
-    /// present.
+    /// ``insert``. A key whose time lies before the window is not inserted: the answer is False if
+    /// it is in the window, because it was seen since; otherwise this raises TooLate.
     ///
     /// >>> import tempfile, ebbtide
     /// >>> with ebbtide.open(tempfile.mkdtemp(), ebbtide.Fingerprint(last=1000)) as seen:
@@ -119,12 +119,7 @@ impl PyFilter {
         durability: Argument<'_, '_>,
         weight: Argument<'_, '_>,
     ) -> PyResult<usize> {
-        let settings = Settings::new(time, durability, None, weight)?;
-        let mut inserted = 0;
-        check_and_insert_all(&self.slot, py, keys, settings, |answers| {
-            inserted += answers.iter().filter(|&&answer| answer != Checked::TooLate).count();
-        })?;
-        Ok(inserted)
+        bulk::insert_all(&self.slot, py, keys, Settings::new(time, durability, None, weight)?)
     }
 
     /// Checks and inserts many keys in order, each atomically, and returns a byte for each: 1 new,
@@ -149,7 +144,7 @@ impl PyFilter {
     ) -> PyResult<Bound<'py, PyBytes>> {
         let settings = Settings::new(time, durability, since, weight)?;
         let mut bytes = Vec::new();
-        check_and_insert_all(&self.slot, py, keys, settings, |answers| {
+        bulk::check_and_insert_all(&self.slot, py, keys, settings, |answers| {
             bytes.extend(answers.iter().map(|&answer| answers::byte(answer)));
         })?;
         Ok(PyBytes::new(py, &bytes))

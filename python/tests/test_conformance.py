@@ -226,6 +226,24 @@ def test_only_new_does_not_suppress_an_item_that_is_too_late_to_know(tmp_path: P
             assert list(seen.only_new(items, batch=batch, time=start)) == ["late"]
 
 
+def test_a_late_key_that_is_in_the_window_is_present_and_is_not_counted_as_inserted(
+    tmp_path: Path,
+) -> None:
+    start = 1_700_000_000.0
+    late = start - 3600
+    with ebbtide.open(tmp_path / "seen", ebbtide.TimeLimited("10m")) as seen:
+        seen.insert("a", time=start)
+        assert seen.insert_all(["a", "b"], time=late) == 0
+        assert seen.insert_all(["c", "a"], time=start) == 2
+        assert seen.stat().inserts == 3
+        assert not seen.check_and_insert("a", time=late)
+        assert list(seen.check_and_insert_all(["a", "b"], time=late)) == [0, 2]
+        for late_key, call in (("a", seen.insert), ("b", seen.check_and_insert)):
+            with pytest.raises(ebbtide.TooLate):
+                call(late_key, time=late)
+        assert seen.stat().inserts == 3
+
+
 def test_the_command_prints_the_lines_that_only_new_yields(tmp_path: Path, command: Path) -> None:
     start = 1_700_000_000
     rows = [(start, "a"), (start + 1, "b"), (start - 7200, "late"), (start - 7200, "late")]

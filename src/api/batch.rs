@@ -1,9 +1,9 @@
 //! Batches: keys, positions and ends of claims that are written all or not at all.
 
-use crate::api::call::{AHEAD, Call, fetch};
+use crate::api::call::Call;
 use crate::api::claim::{self, Lease};
 use crate::api::config::Any;
-use crate::api::entry::{Entry, Item};
+use crate::api::entry::{AHEAD, Entry, Item, fetch};
 use crate::api::handle::Filter;
 use crate::clock::Timestamp;
 use crate::engine::batch::before_commit::Prepared;

@@ -3,9 +3,8 @@
 //! Each read is written once, for filters and readers; a [`Handle`] runs it.
 
 use crate::api::config::{Ages, Any, Counts, Decays, Infers, Removes, Weighs};
-use crate::api::entry::{Entry, Item};
-use crate::api::handle::Filter;
-use crate::api::handle::Handle;
+use crate::api::entry::{AHEAD, Entry, Item, fetch};
+use crate::api::handle::{Filter, Handle};
 use crate::clock::Timestamp;
 use crate::engine::Engine;
 use crate::engine::read::infer::{self, PosteriorOptions};
@@ -22,9 +21,6 @@ use ebbtide_core::inference::{AgePosterior, Form, Penalty, Prior, decide};
 use ebbtide_core::kind::{Age, Estimate, Within};
 use std::cell::Cell;
 use std::time::Duration;
-
-/// The keys of a bulk operation that are prefetched: their misses overlap, and all stay cached.
-pub(crate) const AHEAD: usize = 32;
 
 /// Operations with settings of their own; see [`Filter::call`] and
 /// [`Reader::call`](crate::Reader::call).
@@ -363,6 +359,17 @@ impl<'a, K> Call<'a, Filter<K>> {
         self.count_inserted(keys)
     }
 
+    /// As [`Call::insert_all`], and tells of each key in order whether it was inserted. After an
+    /// error the caller knows those before it, and may continue behind them.
+    #[doc(hidden)]
+    pub fn insert_all_telling<T: AsRef<[u8]>>(
+        &self,
+        keys: &[T],
+        mut tell: impl FnMut(bool),
+    ) -> Result<()> {
+        self.write_all(keys, Precondition::Nothing, |checked| tell(checked != Checked::TooLate))
+    }
+
     /// See [`Filter::insert_entries`].
     ///
     /// # Errors
@@ -404,17 +411,6 @@ impl<'a, K> Call<'a, Filter<K>> {
         answers.reserve(entries.len());
         self.write_all(entries, Precondition::Present(self.since), |checked| answers.push(checked))
     }
-}
-
-/// Hashes up to [`AHEAD`] keys and prefetches their cells, so that all their cache misses overlap.
-#[inline]
-pub(crate) fn fetch<T: Item>(shared: &Shared, items: &[T], prefetch: impl Fn(u64)) -> [u64; AHEAD] {
-    let mut hashes = [0; AHEAD];
-    for (hash, item) in hashes.iter_mut().zip(items) {
-        *hash = shared.hash(item.key());
-        prefetch(*hash);
-    }
-    hashes
 }
 
 impl<H: Handle<Kind: Ages>> Call<'_, H> {

@@ -1,8 +1,12 @@
-//! A key of a bulk operation with its own settings.
+//! The keys of a bulk operation, which may have settings of their own.
 
 use crate::api::config::{Any, Counts, Weighs};
 use crate::clock::Timestamp;
+use crate::engine::shared::Shared;
 use std::marker::PhantomData;
+
+/// The keys of a bulk operation that are prefetched: their misses overlap, and all stay cached.
+pub(crate) const AHEAD: usize = 32;
 
 /// A key with a time or a weight of its own, for
 /// [`Filter::insert_entries`](crate::Filter::insert_entries) and
@@ -123,4 +127,15 @@ impl<T> Entry<T, Any> {
         self.weight = Some(weight);
         self
     }
+}
+
+/// Hashes up to [`AHEAD`] keys and prefetches their cells, so that all their cache misses overlap.
+#[inline]
+pub(crate) fn fetch<T: Item>(shared: &Shared, items: &[T], prefetch: impl Fn(u64)) -> [u64; AHEAD] {
+    let mut hashes = [0; AHEAD];
+    for (hash, item) in hashes.iter_mut().zip(items) {
+        *hash = shared.hash(item.key());
+        prefetch(*hash);
+    }
+    hashes
 }

@@ -160,7 +160,7 @@ class InProgress(Error):
 
 
 class TooLate(Error):
-    """The key's time lies before the window: it is neither new nor present, and not inserted."""
+    """The key's time lies before the window: it was not inserted, and nobody knows if it is new."""
 
     name: str = "too-late"
 

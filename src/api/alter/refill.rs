@@ -1,6 +1,6 @@
 //! A filter in memory that takes the operations in a log.
 
-use crate::api::call::AHEAD;
+use crate::api::entry::AHEAD;
 use crate::api::history::operations::{Change, Operation};
 use crate::archive::revisions::Revision;
 use crate::archive::with_kept::Whole;
