@@ -80,7 +80,7 @@ fn items_of(view: &Bound<'_, PyMemoryView>, what: &str) -> PyResult<(usize, PyBa
     let dimensions: usize = view.getattr("ndim")?.extract()?;
     let width: usize = view.getattr("itemsize")?.extract()?;
     let format: String = view.getattr("format")?.extract()?;
-    if dimensions != 1 || width == 0 || format.contains('O') {
+    if dimensions != 1 || width == 0 || has_objects(&format) {
         return Err(PyValueError::new_err(format!(
             "{what}: expected an array of one dimension whose items are bytes, found {dimensions} \
              dimensions, items of {width} bytes, format {format:?}"
@@ -88,6 +88,12 @@ fn items_of(view: &Bound<'_, PyMemoryView>, what: &str) -> PyResult<(usize, PyBa
     }
     let bytes = view.call_method0("tobytes")?;
     Ok((width, PyBackedBytes::from(bytes.cast::<PyBytes>()?.clone())))
+}
+
+/// Returns whether items of this format contain objects: `O`, but not within the name of a field,
+/// as in `T{<i:Offset:}`.
+fn has_objects(format: &str) -> bool {
+    format.split(':').step_by(2).any(|types| types.contains('O'))
 }
 
 /// The keys of a bulk call.

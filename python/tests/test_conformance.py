@@ -150,6 +150,16 @@ def test_raw_items_are_their_bytes_in_memory(seen: ebbtide.Filter) -> None:
     assert answers.dtype == numpy.uint8 and answers.sum() < 3
 
 
+def test_raw_items_may_have_fields_of_any_name_but_no_objects(seen: ebbtide.Filter) -> None:
+    places = numpy.zeros(2, dtype=[("Offset", "<i4"), ("O", [("File O", "S3"), ("x", "<f8", 2)])])
+    places["Offset"] = [7, 8]
+    assert list(seen.check_and_insert_all(ebbtide.raw(places))) == [1, 1]
+    assert places[1].tobytes() in seen
+    for fields in ([("a", "<i4"), ("b", "O")], [("a", [("b", "O")])], [("b", "O", 2)]):
+        with pytest.raises(ValueError, match="one dimension"):
+            ebbtide.raw(numpy.zeros(2, dtype=fields))
+
+
 def test_arrays_of_objects_are_iterated(seen: ebbtide.Filter) -> None:
     array = numpy.array(["a", b"b", "a"], dtype=object)
     assert list(seen.check_and_insert_all(array)) == [1, 1, 0]
