@@ -100,7 +100,10 @@ pub struct PyClaim {
     lease: Duration,
     settings: Settings,
     /// Missing while a thread that must not wait has no answer.
-    answer: OnceLock<Answer>,
+    first: OnceLock<Answer>,
+    /// The claim, if another thread that asked for the same object was refused because of it, and
+    /// had its answer before.
+    claimed: OnceLock<Answer>,
 }
 
 /// Asks for a key.
@@ -145,21 +148,32 @@ impl PyClaim {
         Ok(())
     }
 
+    /// Returns the answer, if there is one.
+    fn known(&self) -> Option<&Answer> {
+        self.claimed.get().or_else(|| self.first.get())
+    }
+
     /// Returns the answer; if there is none yet, waits for it.
     fn answer(&self, py: Python<'_>) -> PyResult<&Answer> {
-        if let Some(answer) = self.answer.get() {
+        if let Some(answer) = self.known() {
             return Ok(answer);
         }
         let answer = self.seen.get().slot.patient_keeping(py, |filter| {
             ask(filter, self.asked(), self.settings.patient(filter))
         })?;
         self.note(answer);
-        self.answer.get().ok_or_else(|| PyValueError::new_err("the claim has no answer"))
+        self.known().ok_or_else(|| PyValueError::new_err("the claim has no answer"))
     }
 
-    /// Keeps an answer. If another thread has one for the same object, this one is given back.
+    /// Keeps an answer. If another thread has one for the same object, a claim replaces that of one
+    /// that was refused; a second claim is given back.
     fn note(&self, answer: Answer) {
-        if let Err(Answer::Yours(second)) = self.answer.set(answer) {
+        let Err(claim @ Answer::Yours(_)) = self.first.set(answer) else { return };
+        let left = match self.first.get() {
+            Some(Answer::Yours(_)) => Err(claim),
+            _ => self.claimed.set(claim),
+        };
+        if let Err(Answer::Yours(second)) = left {
             drop(second.filter.resume_claim(&self.key, second.token));
         }
     }
@@ -202,7 +216,7 @@ impl PyClaim {
 
     /// Returns the claim, if the end of the block has to confirm or release it.
     fn left(&self) -> Option<&Held> {
-        match self.answer.get() {
+        match self.known() {
             Some(Answer::Yours(held)) if !held.has_ended() => Some(held),
             _ => None,
         }
@@ -307,7 +321,7 @@ impl PyClaim {
     }
 
     fn __repr__(&self) -> String {
-        let state = match self.answer.get() {
+        let state = match self.known() {
             None => "not asked".to_owned(),
             Some(Answer::Seen) => "seen".to_owned(),
             Some(Answer::InProgress(until)) => format!("in progress until {until}"),
@@ -343,7 +357,7 @@ impl PyClaim {
     /// Whether there is an answer: without one the next look at the object waits.
     #[getter]
     fn _is_asked(&self) -> bool {
-        self.answer.get().is_some()
+        self.known().is_some()
     }
 
     /// Leaves the block without waiting; returns False if that is impossible.
@@ -405,10 +419,11 @@ pub fn claim(
         key: bytes_of(key)?.into(),
         lease: times::duration("lease", lease)?,
         settings: Settings::new(time, durability, None, None)?,
-        answer: OnceLock::new(),
+        first: OnceLock::new(),
+        claimed: OnceLock::new(),
     };
     made.ask_at_once(py)?;
-    if made.answer.get().is_none() && !runs_event_loop(py)? {
+    if made.known().is_none() && !runs_event_loop(py)? {
         made.answer(py)?;
     }
     Ok(made)
@@ -428,9 +443,9 @@ pub fn resume_claim(
     let token = whole("token", token)?;
     let slot = &seen.get().slot;
     let filter = slot.usable(py, |filter| filter.positions().map(drop))?;
-    let answer = OnceLock::from(Answer::Yours(Held::new(filter, token, 0)));
-    let (seen, key) = (seen.clone().unbind(), key.into());
-    Ok(PyClaim { seen, key, lease: Duration::ZERO, settings, answer })
+    let first = OnceLock::from(Answer::Yours(Held::new(filter, token, 0)));
+    let (seen, key, claimed) = (seen.clone().unbind(), key.into(), OnceLock::new());
+    Ok(PyClaim { seen, key, lease: Duration::ZERO, settings, first, claimed })
 }
 
 /// Returns the claims that are held now; `Filter.claims` calls it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import pickle
@@ -29,6 +30,31 @@ SHORT, LONG = 0.2, "10m"
 def is_free(seen: ebbtide.Filter, key: str) -> bool:
     """Returns whether a key can be claimed; it is released again."""
     return bool(seen.claim(key, lease=LONG))
+
+
+def test_threads_that_ask_at_once_for_one_object_all_have_its_claim(path: str) -> None:
+    async def unasked(key: str) -> ebbtide.Claim:
+        # A sync would hold up the loop.
+        return seen.claim(key, lease=LONG)
+
+    with ebbtide.open(path, ebbtide.Bloom(1000), durability="always") as seen:
+        for number in range(20):
+            claim = asyncio.run(unasked(f"key {number}"))
+            assert not claim._is_asked
+            start = threading.Barrier(4)
+
+            def look(claim: ebbtide.Claim = claim, start: threading.Barrier = start) -> None:
+                start.wait(LIMIT)
+                bool(claim)
+
+            threads = [threading.Thread(target=look) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert claim.is_mine and not claim.in_progress
+            assert seen.stat().claims == number + 1
+            claim.keep()
 
 
 def test_a_key_is_in_the_window_once_its_block_has_ended_and_not_before(
