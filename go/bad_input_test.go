@@ -102,6 +102,7 @@ func TestWrongValuesGiveOneClearErrorAndChangeNothing(t *testing.T) {
 		{ebbtide.ErrTimeAhead, func() error { return one(seen, ebbtide.At(future)) }},
 		{ebbtide.ErrArgument, func() error { return one(seen, ebbtide.DurableWithin(0)) }},
 		{ebbtide.ErrArgument, func() error { return one(seen, ebbtide.DurableWithin(-time.Second)) }},
+		{ebbtide.ErrArgument, func() error { return one(seen, ebbtide.DurableWithin(25*time.Hour)) }},
 		{ebbtide.ErrUnsupported, func() error { return one(seen, ebbtide.Weight(2)) }},
 		{ebbtide.ErrArgument, func() error { return claim(-time.Second) }},
 		{ebbtide.ErrParameter, func() error { return claim(0) }},

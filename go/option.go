@@ -102,7 +102,8 @@ func WithoutWaiting() CallOption { return CallOption{flags: C.EBBTIDE_WITHOUT_WA
 // Durable lets the call return when its records are on the disk.
 func Durable() CallOption { return CallOption{durability: C.EBBTIDE_DURABILITY_ALWAYS} }
 
-// DurableWithin brings the records of the call to the disk within this span, at least 1 µs.
+// DurableWithin brings the records of the call to the disk within this span, from 1 µs
+// to a day.
 func DurableWithin(d time.Duration) CallOption {
 	micros := d.Microseconds()
 	return CallOption{

@@ -39,6 +39,26 @@ impl fmt::Display for Durability {
     }
 }
 
+impl Durability {
+    /// Checks the bounds of an interval, as opening a filter does. For bindings: a
+    /// [`Call`](crate::Call) does not check the durability that it is given.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for less than a microsecond, and for more than a day.
+    #[doc(hidden)]
+    pub fn check(self) -> Result<()> {
+        match self {
+            Self::Interval(every)
+                if every < Duration::from_micros(1) || every > Duration::from_secs(86_400) =>
+            {
+                let expected = "an interval from a microsecond to a day";
+                Err(Error::parameter("durability", expected, format!("{every:?}")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 impl FromStr for Durability {
     type Err = Error;
 
@@ -466,15 +486,8 @@ impl Options {
         if let Some(bytes) = self.segment_bytes {
             within("segment-bytes", bytes, SEGMENT_LEAST, 1 << 30)?;
         }
-        if let Some(Durability::Interval(every)) = self.durability
-            && (every < Duration::from_micros(1) || every > Duration::from_secs(86_400))
-        {
-            let found = format!("{every:?}");
-            return Err(Error::parameter(
-                "durability",
-                "an interval from a microsecond to a day",
-                found,
-            ));
+        if let Some(durability) = self.durability {
+            durability.check()?;
         }
         if let Some(lead) = self.max_lead
             && u64::try_from(lead.as_micros()).is_err()
@@ -527,69 +540,4 @@ impl Options {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_durability_shows_its_interval_with_a_unit_and_reads_back() {
-        let every = |micros| Durability::Interval(Duration::from_micros(micros));
-        let shown = [
-            (Durability::Always, "always"),
-            (Durability::Never, "never"),
-            (every(1_000_000), "interval 1s"),
-            (every(90_000_000), "interval 90s"),
-            (every(1_500_000), "interval 1500ms"),
-            (every(20_000), "interval 20ms"),
-            (every(250), "interval 250us"),
-            (every(1_000_001), "interval 1000001us"),
-            (every(u64::MAX), "interval 18446744073709551615us"),
-        ];
-        for (durability, text) in shown {
-            assert_eq!(durability.to_string(), text);
-            assert_eq!(text.parse::<Durability>().expect(text), durability);
-        }
-        assert_eq!("interval 7µs".parse::<Durability>().expect("a unit"), every(7));
-        for wrong in ["", "sometimes", "interval", "interval 1", "interval s", "interval 1h", "1s"]
-        {
-            let error = wrong.parse::<Durability>().expect_err(wrong);
-            assert!(matches!(error, Error::Parameter { name: "durability", .. }), "{error}");
-        }
-        let too_long = "interval 18446744073709551615s".parse::<Durability>();
-        assert!(too_long.is_err());
-    }
-
-    #[test]
-    fn what_has_a_name_reads_back() {
-        for downtime in [Downtime::Age, Downtime::Freeze] {
-            assert_eq!(downtime.to_string().parse::<Downtime>().expect("a name"), downtime);
-        }
-        for hash in [KeyHash::Fast, KeyHash::Keyed] {
-            assert_eq!(hash.to_string().parse::<KeyHash>().expect("a name"), hash);
-        }
-        assert!("Age".parse::<Downtime>().is_err() && "xxh3".parse::<KeyHash>().is_err());
-    }
-
-    #[test]
-    fn segments_and_checkpoints_follow_the_memory_unless_they_are_named() {
-        const KIB: u64 = 1 << 10;
-        const MIB: u64 = 1 << 20;
-        let default = Options::new();
-        let sizes = [
-            (0, MIB, MIB),
-            (3 * MIB, 4 * MIB, 12 * MIB),
-            (4 * MIB + 32, 8 * MIB, 16 * MIB + 128),
-            (16 * MIB, 16 * MIB, 64 * MIB),
-            (17 * MIB, 16 * MIB, 64 * MIB),
-            (1024 * MIB, 16 * MIB, 1024 * MIB),
-            (4096 * MIB, 64 * MIB, 4096 * MIB),
-            (1 << 40, 1 << 30, 1 << 40),
-        ];
-        for (memory, segment, due) in sizes {
-            assert_eq!(default.segment_records(memory) * RECORD_BYTES, segment, "{memory} bytes");
-            assert_eq!(default.checkpoint_due(memory), due, "{memory} bytes");
-        }
-        let named = Options::new().segment_bytes(4 * KIB).checkpoint_bytes(7);
-        assert_eq!(named.segment_records(MIB), 4 * KIB / RECORD_BYTES);
-        assert_eq!(named.checkpoint_due(MIB), 7);
-    }
-}
+mod tests;

@@ -371,7 +371,7 @@ struct ebbtide_call {
      */
     uint32_t durability;
     /**
-     * The longest time between two syncs in microseconds, at least 1, for
+     * The longest time between two syncs in microseconds, from 1 to 86400000000 (a day), for
      * EBBTIDE_DURABILITY_INTERVAL; otherwise 0.
      */
     uint64_t interval_us;

@@ -45,7 +45,7 @@ pub struct Settings {
     pub flags: u32,
     /// EBBTIDE_DURABILITY_OF_FILTER, _ALWAYS, _NEVER or _INTERVAL.
     pub durability: u32,
-    /// The longest time between two syncs in microseconds, at least 1, for
+    /// The longest time between two syncs in microseconds, from 1 to 86400000000 (a day), for
     /// EBBTIDE_DURABILITY_INTERVAL; otherwise 0.
     pub interval_us: u64,
     /// The time of the operation in microseconds since the Unix epoch, with EBBTIDE_WITH_TIME;
@@ -108,13 +108,10 @@ impl Settings {
             (EBBTIDE_DURABILITY_OF_FILTER, _) => return Ok(None),
             (EBBTIDE_DURABILITY_ALWAYS, _) => Durability::Always,
             (EBBTIDE_DURABILITY_NEVER, _) => Durability::Never,
-            (EBBTIDE_DURABILITY_INTERVAL, 1..) => {
-                Durability::Interval(Duration::from_micros(self.interval_us))
-            }
-            (EBBTIDE_DURABILITY_INTERVAL, 0) => {
-                return Err(Failure::argument(
-                    "interval_us of the call: expected at least 1, found 0",
-                ));
+            (EBBTIDE_DURABILITY_INTERVAL, micros) => {
+                let durability = Durability::Interval(Duration::from_micros(micros));
+                durability.check().map_err(|_| wrong_interval(micros))?;
+                durability
             }
             (other, _) => {
                 return Err(Failure::argument(format!(
@@ -123,6 +120,13 @@ impl Settings {
             }
         }))
     }
+}
+
+#[cold]
+fn wrong_interval(found: u64) -> Failure {
+    Failure::argument(format!(
+        "interval_us of the call: expected 1 to 86400000000 (a day), found {found}"
+    ))
 }
 
 /// Returns the call with the settings of a query.

@@ -154,18 +154,21 @@ pub fn within(value: &Bound<'_, PyAny>, is_time: bool) -> PyResult<Within> {
     duration("within", value).map(Within::Time)
 }
 
-/// Returns a durability: `"always"`, `"never"`, or the time between two syncs.
+/// Returns a durability: `"always"`, `"never"`, or the time between two syncs, whose bounds are
+/// checked.
 pub fn durability(value: &Bound<'_, PyAny>) -> PyResult<Durability> {
-    match value.cast::<PyString>() {
+    let durability = match value.cast::<PyString>() {
         Ok(text) => {
             let text = text.to_str()?;
             parse_durability(text).map_err(|expected| {
                 let (expected, found) = (noun(expected), text.to_owned());
                 raised(value.py(), Error::Parameter { name: "durability", expected, found })
-            })
+            })?
         }
-        Err(_) => duration("durability", value).map(Durability::Interval),
-    }
+        Err(_) => Durability::Interval(duration("durability", value)?),
+    };
+    durability.check().map_err(|error| raised(value.py(), error))?;
+    Ok(durability)
 }
 
 /// Returns an age: a number of inserts, or a `timedelta`.

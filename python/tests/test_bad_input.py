@@ -184,6 +184,11 @@ def test_wrong_settings_of_calls_are_refused(path: str) -> None:
             (TypeError, lambda: counts.insert("a", weight="2")),  # type: ignore[arg-type]
             (ValueError, lambda: counts.insert("a", durability="sometimes")),
             (ValueError, lambda: counts.insert("a", durability=-1)),
+            # As for `open`: from a microsecond to a day.
+            (ebbtide.BadParameter, lambda: counts.insert("a", durability=0)),
+            (ebbtide.BadParameter, lambda: counts.insert_all(["a"], durability="400d")),
+            (ebbtide.BadParameter, lambda: counts.claim("a", lease="1s", durability="25h")),
+            (ebbtide.BadParameter, lambda: counts.batch(durability=timedelta(days=1, seconds=1))),
             (TypeError, lambda: counts.insert("a", durability=[])),  # type: ignore[arg-type]
             (TypeError, lambda: counts.insert("a", since="x")),  # type: ignore[call-arg]
             (ValueError, lambda: counts.check_and_insert("a", since="x")),  # type: ignore[arg-type]

@@ -181,6 +181,11 @@ static void calls(struct ebbtide_filter *seen) {
     call.durability = EBBTIDE_DURABILITY_INTERVAL;
     CHECK(ebbtide_insert(seen, "a", 1, &call, &error) == -1);
     CHECK_ERROR(error, EBBTIDE_ARGUMENT, "interval_us of the call");
+    call.interval_us = 86400000001;
+    CHECK(ebbtide_insert(seen, "a", 1, &call, &error) == -1);
+    CHECK_ERROR(error, EBBTIDE_ARGUMENT, "86400000001");
+    call.interval_us = 86400000000;
+    CHECK(ebbtide_insert(seen, "a day", 5, &call, &error) == 1);
     call = none;
     call.interval_us = 5;
     CHECK(ebbtide_insert(seen, "a", 1, &call, &error) == -1);
