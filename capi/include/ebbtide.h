@@ -890,7 +890,8 @@ const char *ebbtide_error_path(const struct ebbtide_error *error);
 void ebbtide_error_free(struct ebbtide_error *error);
 
 /**
- * Releases a text from ebbtide_digest, ebbtide_stat or ebbtide_plan. NULL does nothing.
+ * Releases a text from ebbtide_digest, ebbtide_stat or ebbtide_plan, whatever the caller has made
+ * of its bytes. NULL does nothing.
  */
 void ebbtide_string_free(char *text);
 

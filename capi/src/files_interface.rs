@@ -5,8 +5,7 @@
 
 use crate::failure::Failure;
 use crate::handle::{Handle, plan, restore};
-use crate::interface::hand_out;
-use crate::pointers::{self, handle, run};
+use crate::pointers::{self, hand_out, handle, run};
 use std::ffi::{c_char, c_int};
 use std::ptr;
 
@@ -67,7 +66,7 @@ pub unsafe extern "C" fn ebbtide_plan(
     // SAFETY: the header demands valid pointers.
     unsafe {
         run(error, ptr::null_mut(), || {
-            plan(pointers::spec(spec)?, pointers::options(options)?).map(hand_out)
+            plan(pointers::spec(spec)?, pointers::options(options)?).and_then(hand_out)
         })
     }
 }

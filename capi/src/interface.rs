@@ -10,9 +10,11 @@
 use crate::call::Settings;
 use crate::failure::Failure;
 use crate::handle::Handle;
-use crate::pointers::{self, Key, check_answers, handle, put, put_all, run, with_settings};
+use crate::pointers::{
+    self, Key, check_answers, hand_out, handle, put, put_all, run, take_back, with_settings,
+};
 use engine::{Age, Checked, Within};
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::{mem, ptr};
 
 /// Answer of ebbtide_check_and_insert: the key was in the window, or is a false positive.
@@ -36,11 +38,6 @@ fn within(amount: u64, unit: u32) -> Result<Within, Failure> {
             "unit: expected EBBTIDE_ITEMS or EBBTIDE_MICROSECONDS, found {unit}"
         ))),
     }
-}
-
-/// Gives a text to the caller.
-pub fn hand_out(text: String) -> *mut c_char {
-    CString::new(text).unwrap_or_default().into_raw()
 }
 
 /// Gives a handle to the caller.
@@ -495,7 +492,7 @@ pub unsafe extern "C" fn ebbtide_digest(
     error: *mut *mut Failure,
 ) -> *mut c_char {
     // SAFETY: the header demands valid pointers.
-    unsafe { run(error, ptr::null_mut(), || handle(filter)?.digest().map(hand_out)) }
+    unsafe { run(error, ptr::null_mut(), || handle(filter)?.digest().and_then(hand_out)) }
 }
 
 /// Returns statistics of the filter as one object of JSON, with the members of
@@ -506,7 +503,7 @@ pub unsafe extern "C" fn ebbtide_stat(
     error: *mut *mut Failure,
 ) -> *mut c_char {
     // SAFETY: the header demands valid pointers.
-    unsafe { run(error, ptr::null_mut(), || handle(filter)?.stat().map(hand_out)) }
+    unsafe { run(error, ptr::null_mut(), || handle(filter)?.stat().and_then(hand_out)) }
 }
 
 /// Returns the code of an error, such as EBBTIDE_LOCKED; 0 for NULL. A later version may return
@@ -542,13 +539,12 @@ pub unsafe extern "C" fn ebbtide_error_free(error: *mut Failure) {
     }
 }
 
-/// Releases a text from ebbtide_digest, ebbtide_stat or ebbtide_plan. NULL does nothing.
+/// Releases a text from ebbtide_digest, ebbtide_stat or ebbtide_plan, whatever the caller has made
+/// of its bytes. NULL does nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ebbtide_string_free(text: *mut c_char) {
-    if !text.is_null() {
-        // SAFETY: the header demands a pointer that this library has returned, once.
-        mem::drop(unsafe { CString::from_raw(text) });
-    }
+    // SAFETY: the header demands a pointer that this library has returned, once.
+    unsafe { take_back(text) };
 }
 
 /// Returns the version of the library, such as "0.1.0". The text is never released.

@@ -5,11 +5,12 @@
 use crate::answer::Answer;
 use crate::batch::Pending;
 use crate::call::Settings;
+use crate::codes::EBBTIDE_IO;
 use crate::failure::{Failure, Result, guarded};
 use crate::handle::Handle;
 use crate::history::{Log, Moment};
 use engine::history::At;
-use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::{ptr, slice};
@@ -354,10 +355,84 @@ pub unsafe fn put_all(first: *mut u8, count: usize, mut answers: impl Iterator<I
     }
 }
 
+/// Gives a text to the caller, in memory of C: no size of it need be known to release it, as that
+/// of a `CString`, which a caller changes who writes a NUL into it.
+pub fn hand_out(text: String) -> Result<*mut c_char> {
+    let text = CString::new(text).unwrap_or_default();
+    let bytes = text.as_bytes_with_nul();
+    // SAFETY: any size may be asked for.
+    let copy: *mut c_char = unsafe { libc::malloc(bytes.len()) }.cast();
+    if copy.is_null() {
+        let sentence = format!("there is no memory for a text of {} bytes", bytes.len());
+        return Err(Failure::new(EBBTIDE_IO, sentence));
+    }
+    // SAFETY: `copy` has room for them, and nobody else has it yet.
+    unsafe { copy.copy_from_nonoverlapping(text.as_ptr(), bytes.len()) };
+    Ok(copy)
+}
+
+/// Releases a text.
+///
+/// # Safety
+/// `text` is null, or from [`hand_out`] and not released before.
+pub unsafe fn take_back(text: *mut c_char) {
+    // SAFETY: as demanded above.
+    unsafe { libc::free(text.cast()) };
+}
+
 /// Checks the place for `count` answers.
 pub fn check_answers(first: *mut u8, count: usize) -> Result<()> {
     if first.is_null() && count != 0 {
         return Err(Failure::argument("the array of answers is NULL"));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::alloc::{GlobalAlloc, Layout, System};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// The system's allocator, which looks at the sizes that it gets back.
+    struct Sizes;
+
+    #[global_allocator]
+    static SIZES: Sizes = Sizes;
+
+    /// How often another size came back than was asked for.
+    static WRONG: AtomicUsize = AtomicUsize::new(0);
+
+    // SAFETY: the system's allocator does it.
+    unsafe impl GlobalAlloc for Sizes {
+        unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+            // SAFETY: as the caller has promised.
+            unsafe { System.alloc(layout) }
+        }
+
+        // SAFETY: the caller promises what the system's allocator demands.
+        unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
+            // SAFETY: `start` is from `malloc` or the like, by which the system's allocator works.
+            let usable = unsafe { libc::malloc_usable_size(start.cast()) };
+            // Up to a page may be more than was asked for.
+            if usable > layout.size() + 4096 + layout.align() {
+                WRONG.fetch_add(1, Ordering::Relaxed);
+            }
+            // SAFETY: as the caller has promised.
+            unsafe { System.dealloc(start, layout) }
+        }
+    }
+
+    #[test]
+    fn a_text_that_the_caller_has_shortened_is_released_as_a_whole() {
+        let length = 100_000;
+        let text = hand_out("x".repeat(length)).expect("memory");
+        // SAFETY: the text is the caller's, and has that many bytes and a NUL.
+        unsafe {
+            assert_eq!(libc::strlen(text), length);
+            text.add(7).write(0);
+            crate::interface::ebbtide_string_free(text);
+        }
+        assert_eq!(WRONG.load(Ordering::Relaxed), 0);
+    }
 }
