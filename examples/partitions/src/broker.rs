@@ -59,12 +59,12 @@ impl Broker {
     ///
     /// # Errors
     /// Those of the server.
-    pub fn publish<'a>(&self, orders: impl Iterator<Item = &'a str>, count: u64) -> Result<()> {
+    pub fn publish<'a>(&self, orders: impl Iterator<Item = &'a [u8]>, count: u64) -> Result<()> {
         self.runtime.block_on(async {
             let mut stored = Vec::new();
             for order in orders {
                 let subject = format!("{STREAM}.{}", Name::of(order, count));
-                stored.push(self.context.publish(subject, order.to_owned().into()).await?);
+                stored.push(self.context.publish(subject, order.to_vec().into()).await?);
             }
             for stored in stored {
                 stored.await?;
@@ -122,7 +122,8 @@ impl Broker {
     /// Returns the next messages, up to `most`; none if there are none at present.
     ///
     /// # Errors
-    /// Those of the server: read anew from the position in the filter.
+    /// Those of the server. Messages that were read before the error are lost with it: drop `from`,
+    /// and [`read`](Broker::read) anew from the position in the filter.
     pub fn next(&self, from: &mut Messages, most: usize) -> Result<Vec<Message>> {
         self.runtime.block_on(async {
             let mut found = Vec::new();
@@ -135,8 +136,7 @@ impl Broker {
                 // A consumer that the client creates anew may begin earlier.
                 if sequence > from.sequence {
                     from.sequence = sequence;
-                    let order = String::from_utf8(message.payload.to_vec())?;
-                    found.push(Message { sequence, order });
+                    found.push(Message { sequence, order: message.payload.to_vec() });
                 }
                 wait = LINGER;
             }

@@ -12,8 +12,23 @@ const BATCH: usize = 100;
 
 struct Held {
     partition: Partition,
-    messages: Messages,
+    /// Missing after an error of the broker.
+    messages: Option<Messages>,
     dir: PathBuf,
+}
+
+impl Held {
+    /// Returns the next messages. After an error they are read anew from the position in the
+    /// filter: what was taken before the error is recorded nowhere.
+    fn next(&mut self, name: Name, broker: &Broker) -> Result<Vec<Message>> {
+        let mut messages = match self.messages.take() {
+            Some(messages) => messages,
+            None => broker.read(name, self.partition.sequence()?)?,
+        };
+        let found = broker.next(&mut messages, BATCH)?;
+        self.messages = Some(messages);
+        Ok(found)
+    }
 }
 
 /// A member: one process, or thread.
@@ -78,7 +93,7 @@ impl Member {
         let dir = self.home.join(format!("{name}-{}", self.directories));
         let partition = Partition::assign(&place(&self.places, name), &dir)?;
         let messages = self.broker.read(name, partition.sequence()?)?;
-        self.held.insert(name, Held { partition, messages, dir });
+        self.held.insert(name, Held { partition, messages: Some(messages), dir });
         Ok(())
     }
 
@@ -87,11 +102,18 @@ impl Member {
     /// says so.
     ///
     /// # Errors
-    /// Those of the broker and of the filter.
+    /// Those of the broker and of the filter, once all partitions had their turn. Called again, it
+    /// reads the partition from its position on.
     pub fn work(&mut self, mut pass_on: impl FnMut(Name, &Message)) -> Result<usize> {
-        let (mut count, mut lost) = (0, Vec::new());
+        let (mut count, mut lost, mut failed) = (0, Vec::new(), None);
         for (name, held) in &mut self.held {
-            let messages = self.broker.next(&mut held.messages, BATCH)?;
+            let messages = match held.next(*name, &self.broker) {
+                Ok(messages) => messages,
+                Err(error) => {
+                    failed = Some(error);
+                    continue;
+                }
+            };
             count += messages.len();
             match held.partition.consume(messages) {
                 Ok(new) => new.iter().for_each(|message| pass_on(*name, message)),
@@ -107,6 +129,6 @@ impl Member {
                 fs::remove_dir_all(&held.dir)?;
             }
         }
-        Ok(count)
+        failed.map_or(Ok(count), Err)
     }
 }

@@ -30,8 +30,8 @@ pub struct Name {
 impl Name {
     /// Returns the partition of a key.
     #[must_use]
-    pub fn of(key: &str, count: u64) -> Self {
-        let hash = KeyHasher::from_seed(KeyHash::default(), Seed(SEED)).hash(key.as_bytes());
+    pub fn of(key: &[u8], count: u64) -> Self {
+        let hash = KeyHasher::from_seed(KeyHash::default(), Seed(SEED)).hash(key);
         Self { count, number: Share::of(hash, count) }
     }
 
@@ -75,8 +75,8 @@ fn run<T>(work: impl Future<Output = ebbtide_ship::Result<T>>) -> Result<T> {
 pub struct Message {
     /// Its sequence in the stream.
     pub sequence: u64,
-    /// The order.
-    pub order: String,
+    /// The order: any bytes, because one that cannot be read must not hold up those behind it.
+    pub order: Vec<u8>,
 }
 
 /// A partition that this process works on.
@@ -119,7 +119,7 @@ impl Partition {
         let Some(last) = messages.last().map(|message| message.sequence) else {
             return Ok(messages);
         };
-        let orders: Vec<&str> = messages.iter().map(|message| message.order.as_str()).collect();
+        let orders: Vec<&[u8]> = messages.iter().map(|message| &*message.order).collect();
         let (mut batch, mut answers) = (self.filter.batch(), Vec::new());
         batch.check_and_insert_all(&orders, &mut answers)?;
         batch.set_position(SEQUENCE, last)?;
@@ -172,7 +172,7 @@ mod tests {
     fn the_parts_of_a_partition_have_its_keys_and_no_others() {
         for number in 0..1000 {
             let key = format!("order {number}");
-            let (whole, part) = (Name::of(&key, 2), Name::of(&key, 6));
+            let (whole, part) = (Name::of(key.as_bytes(), 2), Name::of(key.as_bytes(), 6));
             assert!(whole.parts(3).any(|found| found == part), "{key}: {whole} and {part}");
             assert_eq!(Name::parse(&part.to_string()), Some(part));
         }

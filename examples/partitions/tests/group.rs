@@ -59,7 +59,7 @@ fn address(home: &Path) -> Option<String> {
 
 /// Orders that were passed on, and how often.
 #[derive(Default)]
-struct Passed(BTreeMap<String, u64>);
+struct Passed(BTreeMap<Vec<u8>, u64>);
 
 impl Passed {
     /// Lets members work until nothing comes any more.
@@ -79,20 +79,20 @@ impl Passed {
     }
 
     /// Checks that each order was passed on once. A filter takes one in a thousand for known.
-    fn check(&self, orders: &[String]) {
+    fn check(&self, orders: &[Vec<u8>]) {
         assert!(self.0.values().all(|&count| count == 1), "an order was passed on twice");
         let missing = orders.iter().filter(|order| !self.0.contains_key(*order)).count();
         assert!(missing <= 10, "{missing} of {} are missing", orders.len());
     }
 }
 
-fn orders(numbers: std::ops::Range<u32>) -> Vec<String> {
-    numbers.map(|number| format!("order {number}")).collect()
+fn orders(numbers: std::ops::Range<u32>) -> Vec<Vec<u8>> {
+    numbers.map(|number| format!("order {number}").into_bytes()).collect()
 }
 
-fn publish(broker: &Broker, orders: &[String], count: u64) {
+fn publish(broker: &Broker, orders: &[Vec<u8>], count: u64) {
     // Each comes twice.
-    let twice = orders.iter().chain(orders).map(String::as_str);
+    let twice = orders.iter().chain(orders).map(Vec::as_slice);
     broker.publish(twice, count).expect("published");
 }
 
@@ -131,7 +131,7 @@ fn each_order_is_passed_on_once_whoever_has_its_partition() {
     assign(&[(zero, "b"), (one, "b")]);
     b.look().expect("a look");
     publish(&broker, &orders(400..700), 2);
-    a.work(|_, message| panic!("{} was passed on by a zombie", message.order)).expect("work");
+    a.work(|_, message| panic!("{message:?} was passed on by a zombie")).expect("work");
     assert_eq!(a.held().count(), 0, "it was not fenced");
     passed.work(&mut [&mut b]);
     passed.check(&orders(0..700));
@@ -152,4 +152,22 @@ fn each_order_is_passed_on_once_whoever_has_its_partition() {
     publish(&broker, &orders(0..900), 4);
     passed.work(&mut [&mut a, &mut b]);
     passed.check(&orders(0..900));
+}
+
+#[test]
+fn an_order_that_is_no_text_is_passed_on_and_holds_up_none_behind_it() {
+    let parent = tempfile::tempdir().expect("a directory");
+    let Some(server) = Server::start(&parent.path().join("nats")) else { return };
+    let places = parent.path().join("store").display().to_string();
+    let connect = || Broker::connect(&server.url).expect("a broker");
+    let (broker, only) = (connect(), Name { count: 1, number: 0 });
+    let mut a = Member::new("a", connect(), parent.path().join("a"), &places);
+    broker.assign(&BTreeMap::from([(only, "a")])).expect("assigned");
+    let mut all = orders(0..20);
+    all.insert(10, vec![0xff, 0xfe]);
+    publish(&broker, &all, 1);
+    a.look().expect("a look");
+    let mut passed = Passed::default();
+    passed.work(&mut [&mut a]);
+    assert_eq!(passed.0, all.into_iter().map(|order| (order, 1)).collect::<BTreeMap<_, _>>());
 }
