@@ -376,11 +376,81 @@ fn logs_of_several_directories_of_which_only_the_header_was_read_are_found() {
     place.write("web1/h.csv.2", format!("{HEADER}4,d\n").as_bytes());
     gzip(&place, "web1/h.csv.2", "web1/h.csv.2.gz");
     let sentence = place.refuse_with("out", &logs, &COLUMN);
-    assert!(sentence.contains("more than one file begins like it"), "{sentence}");
-    fs::remove_file(place.path("web1/h.csv.2.gz")).expect("removed");
+    assert!(sentence.contains("neither among the inputs nor beside them"), "{sentence}");
     rename(&place, "elsewhere", "web2/h.csv.1.gz");
+    let sentence = place.refuse_with("out", &logs, &COLUMN);
+    let is_named = format!("no run has read {},", place.path("web1/h.csv.1.gz"));
+    assert!(sentence.contains(&is_named), "{sentence}");
+    fs::remove_file(place.path("web1/h.csv.2.gz")).expect("removed");
     place.run("out", &logs, &COLUMN);
     assert_eq!(output(&place), format!("{HEADER}1,a\n2,b\n3,c\n"));
+}
+
+/// Reads the header of a log, which is then rotated twice: compressed to `first`, renamed to
+/// `second`.
+fn rotated_twice(first: &str, second: &str) -> Place {
+    let place = Place::new();
+    place.write("h.csv", HEADER.as_bytes());
+    place.run("out", &["h.csv"], &COLUMN);
+    place.append("h.csv", b"1,a\n2,b\n");
+    tick();
+    gzip(&place, "h.csv", first);
+    tick();
+    place.write("h.csv", format!("{HEADER}3,c\n4,d\n").as_bytes());
+    tick();
+    rename(&place, "h.csv", second);
+    place.write("h.csv", format!("{HEADER}5,e\n").as_bytes());
+    place
+}
+
+#[test]
+fn two_parts_of_a_log_of_which_only_the_header_was_read_are_named_in_their_order() {
+    let dates = ["h.csv-20261101.gz", "h.csv-20261102"];
+    for [first, second] in [dates, ["h.csv.2.gz", "h.csv.1"]] {
+        let all = [first, second, "h.csv"];
+        let begin = || {
+            let place = rotated_twice(first, second);
+            for more in [&[][..], &["--accept-missing"]] {
+                let more = [&COLUMN[..], more].concat();
+                let sentence = place.refuse_with("out", &["h.csv"], &more);
+                let order = all.map(|name| place.path(name)).join(" ");
+                let said = format!(
+                    "no run has read {}, which by name and time may be earlier parts of the \
+                     inputs; give the inputs in this order: {order}, or",
+                    place.path(second)
+                );
+                assert!(sentence.contains(&said), "{sentence}");
+            }
+            place
+        };
+        let place = begin();
+        place.run("out", &all, &COLUMN);
+        assert_eq!(output(&place), format!("{HEADER}1,a\n2,b\n3,c\n4,d\n5,e\n"));
+        let place = begin();
+        let left_out = place.path(second);
+        place.run("out", &["h.csv"], &[&COLUMN[..], &["--leave-out", &left_out]].concat());
+        assert_eq!(output(&place), format!("{HEADER}1,a\n2,b\n5,e\n"));
+        // Without the first one: that is named then.
+        let place = begin();
+        let sentence = place.refuse_with("out", &all[1..], &COLUMN);
+        let said = format!("no run has read {},", place.path(first));
+        assert!(sentence.contains(&said), "{sentence}");
+        place.run("out", &all, &COLUMN);
+        assert_eq!(output(&place), format!("{HEADER}1,a\n2,b\n3,c\n4,d\n5,e\n"));
+    }
+}
+
+#[test]
+fn files_of_which_any_may_be_the_input_are_read_in_two_runs() {
+    let place = rotated_twice("h-1.csv.gz", "h-2.csv");
+    let sentence = place.refuse_with("out", &["h.csv"], &COLUMN);
+    assert!(sentence.contains("more than one file begins like it"), "{sentence}");
+    assert!(sentence.contains("give those of them that are wanted to the next run"), "{sentence}");
+    fs::create_dir(place.path("away")).expect("a directory");
+    rename(&place, "h-2.csv", "away/h-2.csv");
+    place.run("out", &["h.csv"], &COLUMN);
+    place.run("out", &["away/h-2.csv", "h.csv"], &COLUMN);
+    assert_eq!(output(&place), format!("{HEADER}1,a\n2,b\n5,e\n3,c\n4,d\n"));
 }
 
 #[test]

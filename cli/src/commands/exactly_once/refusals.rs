@@ -121,8 +121,9 @@ pub fn old_missing(offset: u64) -> Failure {
 pub fn ambiguous(entry: &Entry, files: &[&Found]) -> Failure {
     Failure::Error(format!(
         "an input of which {} bytes were read is not there any more, and more than one file begins \
-         like it: {}; move those that are not its continuation to another directory, or give \
-         --new-input to read all inputs from their beginning",
+         like it: {}; move those that are not its continuation to another directory, and give \
+         those of them that are wanted to the next run, or give --new-input to read all inputs \
+         from their beginning",
         entry.offset,
         list(files)
     ))
@@ -182,7 +183,7 @@ pub fn unknown_format(file: &Found) -> Failure {
 /// Sorts files by age, the oldest first: by the numbers of one log's rotation, if all have one, or
 /// by when they were written. The oldest has the largest number, unless the times say throughout
 /// that it has the smallest one: there are rotations of that kind.
-fn sort(files: &mut [&Found]) {
+pub fn sort(files: &mut [&Found]) {
     let numbers = |live: &Found| -> Option<Vec<(u64, u64)>> {
         let number = |file: &&Found| match rotation_names::number(&file.name, &live.name) {
             None if file.id != live.id => None,

@@ -398,8 +398,9 @@ impl Search<'_> {
     }
 
     /// Removes files from those that hold the content of one input, unless none would be left:
-    /// those that are recorded as other files, compressed forms of others, and those not given. The
-    /// file that has the name of the input now may be a new one with the same header.
+    /// those that are left out or recorded as other files, compressed forms of others, and those
+    /// not given. The file that has the name of the input now may be a new one with the same
+    /// header. Of the parts of one log the oldest is the input.
     fn choose(&self, files: &mut Vec<(usize, Trail)>, entry: &Entry) -> Result<()> {
         let all: Vec<usize> = files.iter().map(|(at, _)| *at).collect();
         let mut packed = Vec::new();
@@ -421,6 +422,7 @@ impl Search<'_> {
             }
         };
         keep(&|at| !packed.contains(&at));
+        keep(&|at| !self.wanted.left_out.contains(&self.files.all[at].id));
         keep(&|at| self.slot_of(at).is_none());
         keep(&|at| has_name(at) && is_old(at));
         keep(&|at| !(any_made && has_name(at)));
@@ -429,7 +431,31 @@ impl Search<'_> {
         if files.iter().all(|(at, _)| self.files.all[*at].size == entry.offset) {
             files.truncate(1);
         }
+        if let Some(oldest) = self.oldest_part(files) {
+            files.retain(|(at, _)| *at == oldest);
+        }
         Ok(())
+    }
+
+    /// Returns the oldest of these files if all of them are parts of one log that no run has read:
+    /// those behind it are read from their beginning if they are given, and refused otherwise, so
+    /// that no line is lost.
+    fn oldest_part(&self, files: &[(usize, Trail)]) -> Option<usize> {
+        let is_log = |live: &&Found| {
+            files.iter().all(|&(at, _)| {
+                let part = &self.files.all[at];
+                rotation_names::is_only_rotated(&part.name, &live.name)
+                    && self.is_placed(part, live)
+                    && self.slot_of(at).is_none()
+                    && (part.is_given() || self.is_unread(at))
+            })
+        };
+        let live = self.files.all.iter().find(is_log)?;
+        let parts = files.iter().map(|(at, _)| &self.files.all[*at]);
+        let mut order: Vec<&Found> = parts.chain([live]).collect();
+        refusals::sort(&mut order);
+        let oldest = order.into_iter().find(|file| file.id != live.id)?;
+        self.files.all.iter().position(|file| file.id == oldest.id)
     }
 }
 
