@@ -189,6 +189,31 @@ fn no_line_is_in_two_outputs_if_a_run_was_killed_before_they_were_rotated() {
 }
 
 #[test]
+fn a_backup_that_fails_or_is_killed_leaves_the_one_before() {
+    let recipes = Recipes::new();
+    recipes.append("one\n");
+    recipes.run(&recipes.cron_command());
+    // As cron runs it: without an end at the first command that fails.
+    let backup = format!("set +e\n{}", recipes.blocks("sh")[1]);
+    let at = |name: &str| recipes.at(&format!("lib/app/{name}"));
+    let is_whole = |name: &str| recipes.shell(&format!("ebbtide verify {}", at(name)));
+    recipes.run(&backup);
+    fs::rename(at("seen"), at("away")).expect("renamed");
+    for _ in 0..2 {
+        assert!(!recipes.shell(&backup).status.success());
+        assert!(is_whole("seen-backup").status.success());
+    }
+    fs::rename(at("away"), at("seen")).expect("renamed");
+    // What killed ones leave: half of a copy, and nothing under the name of the last one.
+    fs::create_dir(at("seen-backup.new")).expect("a directory");
+    recipes.run(&backup);
+    assert!(["seen-backup", "seen-backup.old"].map(is_whole).iter().all(|it| it.status.success()));
+    fs::remove_dir_all(at("seen-backup")).expect("removed");
+    recipes.run(&backup);
+    assert!(is_whole("seen-backup").status.success());
+}
+
+#[test]
 fn the_output_can_be_rotated_and_the_filter_backed_up_as_the_page_says() {
     let recipes = Recipes::new();
     recipes.append("one\n");
