@@ -134,6 +134,46 @@ fn an_output_that_is_empty_yet_is_not_taken_for_another_file() {
 }
 
 #[test]
+fn new_lines_do_not_continue_an_unfinished_line_of_the_output() {
+    for more in [&[][..], &["--adopt-output"]] {
+        for (delimiter, end) in [(&[][..], "\n"), (&["--null"], "\0")] {
+            let place = Place::new();
+            let text = |text: &str| text.replace('\n', end).into_bytes();
+            place.write("log", b"");
+            if !more.is_empty() {
+                place.run("out", &["log"], delimiter);
+            }
+            place.write("out", b"torn-li");
+            place.run("out", &["log"], &[delimiter, more].concat());
+            assert_eq!(place.read("out"), b"torn-li", "nothing is written without a new line");
+            for (line, said) in [("c\n", true), ("d\n", false)] {
+                place.append("log", &text(line));
+                let arguments = place.arguments("out", &["log"], delimiter);
+                let outcome = run(&arguments.iter().map(String::as_str).collect::<Vec<_>>(), b"");
+                assert_eq!(outcome.code, Some(0), "{outcome:?}");
+                assert_eq!(
+                    outcome.stderr.contains("the last line had no end"),
+                    said,
+                    "{outcome:?}"
+                );
+            }
+            assert_eq!(place.read("out"), text("torn-li\nc\nd\n"));
+        }
+    }
+}
+
+#[test]
+fn a_header_without_its_end_is_one_line_of_the_table() {
+    let place = Place::new();
+    place.write("out", b"id,n");
+    place.write("log.csv", b"id,n\n1,a\n");
+    let arguments = place.arguments("out", &["log.csv"], &["--csv-field", "id"]);
+    let outcome = run(&arguments.iter().map(String::as_str).collect::<Vec<_>>(), b"");
+    assert!(outcome.code == Some(0), "{outcome:?}");
+    assert_eq!(place.read("out"), b"id,n\n1,a\n");
+}
+
+#[test]
 fn a_piece_that_does_not_fit_on_the_disk_is_taken_back() {
     let place = Place::new();
     fs::create_dir(place.path("small")).expect("a directory");

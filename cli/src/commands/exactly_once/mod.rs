@@ -356,14 +356,18 @@ impl<'a> ExactlyOnce<'a> {
             }
             lines = accepted;
             let Attempt { mut batch, counts, new, .. } = attempt;
-            let end = target.write(&new)?;
+            let is_ended = target.is_torn(end) && !new.is_empty();
+            let written = target.write(&new, end)?;
             positions::set_entry(&mut batch, piece.slot, &piece.entry)?;
-            positions::set_output(&mut batch, target.identity, &end)?;
+            positions::set_output(&mut batch, target.identity, &written)?;
             let committed = batch.commit();
             drop(batch);
             match committed {
                 Ok(()) => {
-                    (target.trail, *self.counts) = (end, counts);
+                    if is_ended {
+                        target.note_ended();
+                    }
+                    (target.trail, *self.counts) = (written, counts);
                     return Ok(());
                 }
                 // Another process has inserted one of the keys: check all of them again.

@@ -271,8 +271,16 @@ impl<'a> Target<'a> {
         self.take_back()
     }
 
-    /// Writes the lines of a piece behind those that count, and returns their end.
-    pub fn write(&mut self, bytes: &[u8]) -> Result<Trail> {
+    /// Returns whether what counts ends within a line: an output that was adopted may.
+    pub fn is_torn(&self, end: u8) -> bool {
+        self.trail.tail().last().is_some_and(|last| *last != end)
+    }
+
+    /// Writes the lines of a piece behind those that count, and returns their end. They do not
+    /// continue a line that has no `end`.
+    pub fn write(&mut self, lines: &[u8], end: u8) -> Result<Trail> {
+        let missing = if self.is_torn(end) && !lines.is_empty() { &[end][..] } else { &[] };
+        let bytes = &[missing, lines].concat();
         let written = self.file.write_all(bytes);
         let synced = written.and_then(|()| if self.syncs { self.file.sync_data() } else { Ok(()) });
         if let Err(error) = synced {
@@ -283,6 +291,14 @@ impl<'a> Target<'a> {
         let mut end = self.trail.clone();
         end.pass(bytes, 0);
         Ok(end)
+    }
+
+    /// Says that [`Target::write`] has ended a line.
+    pub fn note_ended(&self) {
+        note(&format!(
+            "{}: the last line had no end, which was written in front of the first new line",
+            self.path.display()
+        ));
     }
 
     /// Removes what [`Target::write`] has written, because its batch does not count.
