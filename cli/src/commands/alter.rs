@@ -41,9 +41,14 @@ pub fn in_place(arguments: &Alter) -> Result<()> {
     };
     set_keep(dir, after)
         .map_err(|failure| failure.and("the filter is altered, only --keep-log may not be set"))?;
+    closing::close_after(&filter, print(&filter, dir, altered, *json))
+}
+
+/// Prints what a filter is now.
+fn print(filter: &Filter<Any>, dir: &Path, altered: Altered, json: bool) -> Result<()> {
     let mut output = Output::new()?;
     let now = shown(filter.kind(), &filter.parameters());
-    if *json {
+    if json {
         let mut members = object([
             ("kind", filter.kind().into()),
             ("parameters", parameters_json(&filter.parameters())),
@@ -53,8 +58,7 @@ pub fn in_place(arguments: &Alter) -> Result<()> {
     } else {
         output.sentence(&format!("{} is {now} {}", dir.display(), altered_text(altered)))?;
     }
-    output.flush()?;
-    closing::close(&filter)
+    output.flush()
 }
 
 /// Returns the error for a log that does not have the whole new window.

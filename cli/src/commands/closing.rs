@@ -30,6 +30,13 @@ pub fn close(filter: &Filter<Any>) -> Result<()> {
     }
 }
 
+/// As [`close`], of a command that has printed what it did; also if that failed, which is then an
+/// error as well.
+pub fn close_after(filter: &Filter<Any>, printed: Result<()>) -> Result<()> {
+    let closed = close(filter);
+    closed.and(printed)
+}
+
 /// Adds a clause to an error, unless it says itself what is lost.
 fn explained(error: Error, clause: &str) -> Failure {
     match error {

@@ -175,28 +175,26 @@ pub fn clear(arguments: &Look) -> Result<()> {
     let filter = at_rest::open(&arguments.dir)?;
     let inserts = filter.stat()?.inserts;
     filter.clear()?;
-    let mut output = Output::new()?;
-    if arguments.json {
-        output.json(object([("inserts", inserts.into())]))?;
-    } else {
-        output.text(&format!("cleared; {inserts} inserts removed"))?;
-    }
-    output.flush()?;
-    closing::close(&filter)
+    let text = format!("cleared; {inserts} inserts removed");
+    closing::close_after(&filter, print(arguments, &text, ("inserts", inserts)))
 }
 
 /// Writes a snapshot and prints the LSN from which it needs the log.
 pub fn snapshot(arguments: &Look) -> Result<()> {
     let filter = at_rest::open(&arguments.dir)?;
     let start = filter.checkpoint()?;
+    let text = format!("snapshot written; it needs the log from LSN {start}");
+    closing::close_after(&filter, print(arguments, &text, ("start_lsn", start)))
+}
+
+/// Prints a sentence, or its number as JSON.
+fn print(arguments: &Look, text: &str, (name, number): (&str, u64)) -> Result<()> {
     let mut output = Output::new()?;
-    if arguments.json {
-        output.json(object([("start_lsn", start.into())]))?;
-    } else {
-        output.text(&format!("snapshot written; it needs the log from LSN {start}"))?;
+    match arguments.json {
+        true => output.json(object([(name, number.into())]))?,
+        false => output.text(text)?,
     }
-    output.flush()?;
-    closing::close(&filter)
+    output.flush()
 }
 
 /// Returns parameters as a JSON object.

@@ -76,13 +76,15 @@ pub fn split(arguments: &Split) -> Result<()> {
         check_new(&new)?;
     }
     let (kind, parameters) = like(dir)?;
+    // All are made, whether or not somebody reads the sentences.
+    let mut said = Ok(());
     for number in 0..into.get() {
         let (new, spec) = (name(number), Any::new(&kind, parameters.clone()));
         let share = Share { number, count: into.get() };
         let operations = make(&[dir], &new, spec, settings, Some(share))?;
-        say(&new, operations, 1)?;
+        said = said.and_then(|()| say(&new, operations, 1));
     }
-    Ok(())
+    said
 }
 
 /// Refuses a directory for a new filter that holds something else, or is within that of another.

@@ -7,7 +7,7 @@
 use crate::support::{Outcome, Place, input, ok, run, skipped};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// System calls, an error for each, and the text that marks those calls that concern the filter; an
 /// empty text marks all.
@@ -220,4 +220,39 @@ fn a_process_limit_is_reported_in_one_sentence_or_ends_the_process_and_loses_not
     }
     println!("{well} succeeded, {refused} were reported in one sentence, {ended} were ended");
     assert!(well > 0 && refused > 10, "{well} succeeded, {refused} were refused");
+}
+
+#[test]
+#[cfg_attr(
+    not(all(target_os = "linux", not(ebbtide_portable))),
+    ignore = "other system calls are made"
+)]
+fn a_failure_at_the_end_of_a_command_is_reported_whoever_reads_its_output() {
+    let traced = Command::new("strace").args(["-o", "/dev/null", "true"]).output();
+    if !traced.is_ok_and(|output| output.status.success()) {
+        println!("skipped: no strace here, or no right to trace");
+        return;
+    }
+    let place = Place::new();
+    let base = place.at("base");
+    ok(&["create", &base, "--last", "1000"], b"");
+    ok(&["insert", &base], &keys(0, 10));
+    let dir = place.at("filter");
+    for words in [&["clear", &dir][..], &["snapshot", &dir], &["alter", &dir, "--last", "2000"]] {
+        for when in 1..=6 {
+            let inject = format!("inject=msync:error=EIO:when={when}+");
+            let ends = |output: Stdio| {
+                let _ = std::fs::remove_dir_all(&dir);
+                copy(&base, &dir);
+                let mut command = Command::new("strace");
+                command.args(["-qq", "-o", "/dev/null", "-e", &inject]);
+                command.arg(env!("CARGO_BIN_EXE_ebbtide")).args(words).stdout(output);
+                let ended = command.output().expect("strace");
+                (ended.status.code(), String::from_utf8_lossy(&ended.stderr).into_owned())
+            };
+            let (read, closed) = std::io::pipe().expect("a pipe");
+            drop(read);
+            assert_eq!(ends(closed.into()), ends(Stdio::piped()), "{words:?}, {inject}");
+        }
+    }
 }

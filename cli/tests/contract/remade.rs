@@ -1,8 +1,9 @@
 //! `alter`, `merge` and `split`.
 
-use crate::support::{Place, ok, refused, run};
+use crate::support::{Place, command, ok, refused, run};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::process::Stdio;
 
 /// Returns which of these keys are in a filter.
 fn present(dir: &str, keys: std::ops::Range<u64>) -> Vec<u64> {
@@ -72,6 +73,29 @@ fn a_split_filter_has_each_key_in_one_part() {
     let mut all = parts.concat();
     all.sort_unstable();
     assert_eq!(all, (0..60).collect::<Vec<_>>());
+}
+
+#[test]
+fn all_parts_of_a_split_are_made_whoever_reads_the_sentences() {
+    let place = Place::new();
+    let (dir, new) = (place.at("seen"), place.at("part"));
+    ok(&["create", &dir, "--last", "100", "--keep-log", "1h"], b"");
+    let (read, closed) = std::io::pipe().expect("a pipe");
+    drop(read);
+    let full = fs::File::options().write(true).open("/dev/full").expect("a device");
+    for (output, code, said) in
+        [(Stdio::from(closed), 0, ""), (Stdio::from(full), 2, "cannot write to standard output")]
+    {
+        let ended = command(&["split", &dir, &new, "--into", "5"]).stdout(output).output();
+        let ended = ended.expect("it runs");
+        let stderr = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.code() == Some(code) && stderr.contains(said), "{ended:?}");
+        for number in 0..5 {
+            let part = format!("{new}-{number}");
+            ok(&["verify", &part], b"");
+            fs::remove_dir_all(part).expect("removed");
+        }
+    }
 }
 
 #[test]
