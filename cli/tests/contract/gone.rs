@@ -268,6 +268,41 @@ fn of_two_rotations_of_an_empty_log_the_part_that_is_gone_is_missed() {
 }
 
 #[test]
+fn parts_of_a_log_that_was_empty_are_read_as_the_refusal_says_if_nothing_shows_which_it_was() {
+    let numbers = ["h.log.2.gz", "h.log.1.gz"];
+    for parts in [&numbers[..], &numbers[1..], &["h.log-20261125.gz"], &["h.log.1"]] {
+        let place = Place::new();
+        place.write("h.log", b"");
+        place.run("out", &["h.log"], &[]);
+        let mut expected = String::new();
+        for part in parts {
+            place.write("h.log", format!("of {part}\n").as_bytes());
+            expected += &format!("of {part}\n");
+            match part.ends_with(".gz") {
+                true => gzip(&place, "h.log", part),
+                // As a program that copies: another file.
+                false => place.write(part, &place.read("h.log")),
+            }
+            std::thread::sleep(Duration::from_millis(20));
+            let _ = fs::remove_file(place.path("h.log"));
+        }
+        place.write("h.log", b"of the log\n");
+        let all = [parts, &["h.log"]].concat();
+        let order: Vec<String> = all.iter().map(|name| place.path(name)).collect();
+        let said =
+            format!("give --accept-missing and the inputs in this order: {}, or", order.join(" "));
+        // Also if they are given, for a part may be gone.
+        for given in [&all[all.len() - 1..], &all] {
+            let sentence = place.refuse("out", given);
+            assert!(sentence.contains(&said), "{sentence}");
+        }
+        place.run("out", &all, &["--accept-missing"]);
+        assert_eq!(output(&place), expected + "of the log\n");
+        place.run("out", &["h.log"], &[]);
+    }
+}
+
+#[test]
 fn a_log_that_was_empty_at_the_last_run_is_read_in_its_copy_after_truncation() {
     let place = Place::new();
     place.write("h.log.1", b"one\n");

@@ -523,6 +523,8 @@ impl Walk {
         let sentence = &outcome.stderr;
         if let Some((_, order)) = sentence.split_once("in this order: ") {
             let (order, _) = order.split_once(", or").expect("an alternative");
+            let accepts = sentence.contains("give --accept-missing and the inputs");
+            self.options.extend(accepts.then_some("--accept-missing"));
             return Some(order.split(' ').map(str::to_owned).collect());
         }
         let says = |part: &str| sentence.contains(part);

@@ -50,6 +50,23 @@ pub fn missing(entry: &Entry, files: &[Found]) -> Failure {
     ))
 }
 
+/// An input of which nothing was read is not there any more, and may be one of these new parts of
+/// its log: no content shows that.
+pub fn unrecognised(entry: &Entry, parts: &[&Found], all: &[Found]) -> Failure {
+    let given = all.iter().filter(|file| file.is_given());
+    let others = given.filter(|file| parts.iter().all(|part| part.id != file.id));
+    let mut order: Vec<&Found> = parts.iter().copied().chain(others).collect();
+    sort(&mut order);
+    Failure::Error(format!(
+        "{}, was renamed and changed, or removed, and nothing shows which file it is now; if all \
+         that was written to it is in {}, give {ACCEPT} and the inputs in this order: {}, or \
+         first put back what is not there",
+        gone(entry, all),
+        list(parts),
+        list(&order)
+    ))
+}
+
 /// Describes an input that is not there. Another file may have its name now.
 fn gone(entry: &Entry, files: &[Found]) -> String {
     let named = files.iter().find(|file| name_hash(&file.name) == entry.name);

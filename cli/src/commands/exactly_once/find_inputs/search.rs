@@ -169,7 +169,7 @@ impl Search<'_> {
 
     /// Returns the parts of a log with numbers or dates that are not recorded, and may have lines
     /// that no run has read.
-    fn new_rotated(&self, live: &Found) -> Vec<usize> {
+    pub(super) fn new_rotated(&self, live: &Found) -> Vec<usize> {
         let all = 0..self.files.all.len();
         let is_it = |&at: &usize| {
             let file = &self.files.all[at];
@@ -364,7 +364,7 @@ impl Search<'_> {
     }
 
     /// Returns the end of a file with all of which the log begins whose part it is by its name.
-    fn beginning_of_log(&self, at: usize) -> Result<Option<Trail>> {
+    pub(super) fn beginning_of_log(&self, at: usize) -> Result<Option<Trail>> {
         for base in 0..self.files.all.len() {
             let [file, log] = [at, base].map(|at| &self.files.all[at]);
             let is_part = rotation_names::is_only_rotated(&file.name, &log.name);

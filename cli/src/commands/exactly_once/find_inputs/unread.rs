@@ -6,6 +6,7 @@ use super::super::positions::{Entry, name_hash};
 use super::super::{refusals, rotation_names};
 use super::Search;
 use crate::failure::{Failure, Result};
+use std::collections::BTreeSet;
 
 impl Search<'_> {
     /// Returns whether a file may contain lines that no run has seen: it is not given, belongs to
@@ -127,13 +128,37 @@ impl Search<'_> {
                 let parts = self.new_parts(&all[at]);
                 (slot, refusals::changed(&self.entry(slot), &all[at], &parts))
             }
-            None => (first, refusals::missing(&self.entry(first), all)),
+            None => (first, self.missing(first)?),
         };
         if let Some((_, at)) = self.alike.iter().find(|(slot, _)| *slot == of) {
             failure = refusals::alike(failure, &self.entry(of), &all[*at]);
         }
         let others = lost.iter().filter(|slot| **slot != of).map(|&slot| self.entry(slot));
         Err(refusals::also_missing(failure, &others.collect::<Vec<Entry>>(), all))
+    }
+
+    /// Describes an input that is gone. One of which nothing was read may be any new part of the
+    /// log that has its name now, but a copy of that.
+    fn missing(&self, slot: usize) -> Result<Failure> {
+        let (entry, all) = (self.entry(slot), &self.files.all);
+        let mut parts = BTreeSet::new();
+        for (live_at, live) in all.iter().enumerate().filter(|_| entry.offset == 0) {
+            if !live.is_given() || name_hash(&live.name) != entry.name {
+                continue;
+            }
+            for at in self.new_rotated(live) {
+                let is_copied = self.is_copied(at, live_at) && !all[at].is_forbidden();
+                let end = if is_copied { self.beginning_of_log(at)? } else { None };
+                if end.is_none_or(|end| end.offset() == 0) {
+                    parts.insert(at);
+                }
+            }
+        }
+        let parts: Vec<&Found> = parts.into_iter().map(|at| &all[at]).collect();
+        Ok(match &parts[..] {
+            [] => refusals::missing(&entry, all),
+            parts => refusals::unrecognised(&entry, parts, all),
+        })
     }
 
     /// Refuses to read a file from its beginning that may be an input whose loss was accepted: it
