@@ -5,7 +5,7 @@ use crate::exactly_once::Place;
 use crate::support::{ok, refused, run, skipped};
 use ebbtide::{Any, Filter, Options};
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 use std::process::Command;
 
@@ -115,6 +115,29 @@ fn what_is_cut_may_be_read_by_those_who_may_read_the_output() {
     assert_eq!(place.read("out.cut"), b"of a killed run\n");
     let mode = fs::metadata(place.path("out.cut")).expect("it is there").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn what_root_cuts_from_the_output_of_another_user_is_that_users() {
+    let place = Place::new();
+    if fs::metadata("/proc/self").is_ok_and(|process| process.uid() != 0) {
+        println!("skipped: only root can give a file away");
+        return;
+    }
+    place.write("log", b"one\n");
+    place.run("out", &["log"], &[]);
+    let out = place.path("out");
+    chown(&out, Some(65534), Some(65533)).expect("root may");
+    for (cut, mode) in [("of a killed run\n", 0o600), ("of another\n", 0o2640)] {
+        let _ = fs::remove_file(place.path("out.cut"));
+        fs::set_permissions(&out, fs::Permissions::from_mode(mode)).expect("a mode");
+        place.append("out", cut.as_bytes());
+        let arguments = place.arguments("out", &["log"], &[]);
+        let outcome = run(&arguments.iter().map(String::as_str).collect::<Vec<_>>(), b"");
+        assert!(outcome.code == Some(0) && outcome.stderr.contains("cut "), "{outcome:?}");
+        let found = fs::metadata(place.path("out.cut")).expect("it is there");
+        assert_eq!((found.uid(), found.gid(), found.mode() & 0o7777), (65534, 65533, mode));
+    }
 }
 
 #[test]

@@ -7,9 +7,9 @@ use crate::failure::{Failure, Result, note};
 use crate::formatting::counted;
 use crate::trail::{CHECKED_BYTES, Trail};
 use rustix::fs::{FlockOperation, flock};
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -140,6 +140,21 @@ pub fn check(output: &Path, state: &Path, inputs: &[PathBuf]) -> Result<()> {
     inputs.iter().find(is_output).map_or(Ok(()), |input| Err(is_input(output, input)))
 }
 
+/// Gives a new file the owner, the group and the permissions of another one, whose owner has to
+/// write to it later. Only root can give it away: otherwise it stays its creator's.
+fn inherit(new: &File, other: &Metadata) -> io::Result<()> {
+    let (own, user, group) = (new.metadata()?, Some(other.uid()), Some(other.gid()));
+    if (Some(own.uid()), Some(own.gid())) != (user, group) && fchown(new, user, group).is_err() {
+        let _ = fchown(new, None, group);
+    }
+    let mut permissions = other.permissions();
+    if new.metadata()?.gid() != other.gid() {
+        // They are not for another group.
+        permissions.set_mode(permissions.mode() & !0o070);
+    }
+    new.set_permissions(permissions)
+}
+
 fn is_input(output: &Path, input: &Path) -> Failure {
     Failure::Error(format!(
         "the output {} is the input {}; name another output",
@@ -241,7 +256,7 @@ impl<'a> Target<'a> {
             }
             Err(error) => Err(error),
             Ok(file) => {
-                file.set_permissions(self.file.metadata()?.permissions())?;
+                inherit(&file, &self.file.metadata()?)?;
                 Ok(file)
             }
         }
