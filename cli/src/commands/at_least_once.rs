@@ -7,9 +7,9 @@
 use super::counts::Counts;
 use super::line::{Line, LineError};
 use super::run::{Ended, Run};
-use super::stream::Stream;
+use super::stream::{Stream, continue_with};
 use crate::args::{Reading, Since};
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::input::Batch as Lines;
 use crate::key_args::Origin;
 use ebbtide::{Any, Batch, Checked, Error, Filter};
@@ -109,10 +109,16 @@ impl<'a> AtLeastOnce<'a> {
                     let call = self.stream.call(line).since(self.since.into());
                     if let Err(error) = call.check_and_insert(&line.key) {
                         let error = LineError::Refused(error);
-                        self.stream.judge(error, lines, line.number, run)?;
+                        self.stream.judge_alone(error, lines, line.number, run)?;
                     }
                 }
                 self.stream.sync()?;
+            }
+            // Nothing of it is recorded, though its new lines are printed.
+            Err(error @ Error::Io { .. }) => {
+                let failure = Failure::from(error);
+                let Some(first) = piece.lines.first() else { return Err(failure) };
+                return Err(failure.and(&continue_with(lines.path, first.number)));
             }
             committed => committed?,
         }

@@ -417,7 +417,7 @@ impl<'a, F: Fed> Stream<'a, F> {
 
     /// As [`Stream::judge`], where each line is recorded alone: says so if the filter fails, so
     /// that nobody who tries again repeats them.
-    fn judge_alone(
+    pub fn judge_alone(
         &self,
         error: LineError,
         batch: &Batch<'_>,
@@ -429,11 +429,7 @@ impl<'a, F: Fed> Stream<'a, F> {
         if !is_of_system || !self.changes || !self.outlives {
             return judged;
         }
-        let path = batch.path.display();
-        judged.map_err(|failure| {
-            failure
-                .and(&format!("continue with line {number} of {path}: those before are recorded"))
-        })
+        judged.map_err(|failure| failure.and(&continue_with(batch.path, number)))
     }
 
     /// Decides about a line without an answer: returns its error if it is skipped, fails if it ends
@@ -523,6 +519,11 @@ impl<'a, F: Fed> Stream<'a, F> {
         }
         Ok(line)
     }
+}
+
+/// Says with which line a run continues that has failed there.
+pub fn continue_with(path: &Path, number: u64) -> String {
+    format!("continue with line {number} of {}: those before are recorded", path.display())
 }
 
 /// The lines of a batch.

@@ -240,3 +240,27 @@ fn a_command_that_finds_no_space_names_the_line_with_which_to_continue() {
     let (before, behind) = known.text().split_at(2 * (next - 2));
     assert!(!before.contains('0') && !behind.contains('1'), "{next}: {}", known.text());
 }
+
+#[test]
+#[cfg_attr(not(all(target_os = "linux", not(ebbtide_portable))), ignore = "no space is reserved")]
+fn lines_that_are_printed_first_and_find_no_space_are_named_to_continue_with() {
+    let Some(mounted) = Mounted::new() else { return };
+    let dir = mounted.at("filter");
+    ok(&["create", &dir, "--last", "100000", "--fpr", "1e-9", "--segment-bytes", "8KiB"], b"");
+    let elsewhere = Place::new();
+    let lines: Vec<String> = (0..60_000).map(|number| format!("line {number}")).collect();
+    let log = elsewhere.file("log", &input(&lines));
+    mounted.fill_but(200 << 10);
+    let outcome = run(&["dedup", "--at-least-once", "--state", &dir, &log], b"");
+    assert_eq!(outcome.code, Some(2), "{outcome:?}");
+    let said = &outcome.stderr;
+    let next = said.split_once("continue with line ").expect(said).1;
+    let next = next.strip_suffix(&format!(" of {log}: those before are recorded\n")).expect(said);
+    let next: usize = next.parse().expect("a number");
+    assert!(outcome.lines().len() >= next - 1, "{next}: {} printed", outcome.lines().len());
+    mounted.empty();
+    let known = ok(&["contains", &dir], &input(&lines));
+    let (before, behind) = known.text().split_at(2 * (next - 1));
+    assert!(!before.contains('0') && !behind.contains('1'), "{next}");
+    assert!(next > 1, "the first lines find space");
+}
