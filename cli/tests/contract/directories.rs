@@ -3,8 +3,11 @@
 
 use crate::exactly_once::Place;
 use crate::support::{Outcome, command, skipped};
+use std::ffi::OsString;
 use std::fs;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -406,4 +409,30 @@ fn a_link_into_another_directory_is_followed_through_rotations_there() {
     place.write("pods/0.log", b"five\n");
     let sentence = refuses(&place, &["c.log"]);
     assert!(sentence.contains("pods/0.log.20261128-120000"), "{sentence}");
+}
+
+#[test]
+fn the_words_that_a_refusal_says_are_those_of_the_files_whatever_their_names_are() {
+    for name in [&b"-h.log"[..], b"h\n'\\.log", b"h \xff.log", "h\u{202e}\u{1b}[1m.log".as_bytes()]
+    {
+        let place = Place::new();
+        let file = |ending: &str| OsString::from_vec([name, ending.as_bytes()].concat());
+        for (ending, line) in [(".1", "one\n"), ("", "two\n")] {
+            fs::write(Path::new(&place.path("")).join(file(ending)), line).expect("space");
+        }
+        let run = |words: &str| {
+            let dedup = "dedup --last 100 --state state --output out";
+            let script = format!("{} {dedup} {words}", env!("CARGO_BIN_EXE_ebbtide"));
+            let mut shell = Command::new("bash");
+            shell.args(["-c", &script, "bash"]).arg(file("")).current_dir(place.path(""));
+            let output = shell.output().expect("bash runs");
+            (output.status.code(), String::from_utf8(output.stderr).expect("UTF-8"))
+        };
+        let (code, said) = run("-- \"$1\"");
+        assert_eq!(code, Some(2), "{said}");
+        let words = said.split_once("in this order: ").and_then(|(_, of)| of.split_once(", or"));
+        let (words, _) = words.expect(&said);
+        assert_eq!(run(words), (Some(0), String::new()), "{words}");
+        assert_eq!(output(&place), "one\ntwo\n");
+    }
 }

@@ -5,7 +5,9 @@ use super::positions::{Entry, name_hash};
 use super::rotation_names;
 use crate::compressed::Unread;
 use crate::failure::{Failure, misfit};
+use ebbtide::units::visible;
 use std::cmp::Reverse;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// What accepts a loss.
@@ -296,25 +298,51 @@ fn list(files: &[&Found]) -> String {
     files.iter().map(|file| quoted(&file.path)).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns a path as one word of a shell.
+/// Returns a path as one word of a shell, which is no option. All of it can be shown: what a
+/// terminal would hide, and what is not text, is quoted as bytes, which `bash` and others read.
 fn quoted(path: &Path) -> String {
-    let text = path.display().to_string();
+    let bytes = path.as_os_str().as_bytes();
+    let front = if bytes.starts_with(b"-") { "./" } else { "" };
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+=:,@%~".contains(&byte);
-    if text.bytes().all(is_plain) && !text.starts_with(['-', '~']) {
-        return text;
+    match std::str::from_utf8(bytes) {
+        Ok(text) if text.bytes().all(is_plain) && !text.starts_with('~') => {
+            format!("{front}{text}")
+        }
+        Ok(text) if visible(text) == text => format!("'{front}{}'", text.replace('\'', "'\\''")),
+        _ => {
+            let quoted = |byte: &u8| match byte {
+                b'\'' | b'\\' => format!("\\{}", char::from(*byte)),
+                b' '..=b'~' => char::from(*byte).to_string(),
+                byte => format!("\\{byte:03o}"),
+            };
+            format!("$'{front}{}'", bytes.iter().map(quoted).collect::<String>())
+        }
     }
-    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::OsStr;
 
     #[test]
     fn a_path_is_one_word_of_a_shell() {
-        let words = [("/a/h.log.1", "/a/h.log.1"), ("/a b/c", "'/a b/c'"), ("~x", "'~x'")];
-        for (path, word) in words.into_iter().chain([("it's", r"'it'\''s'"), ("$(x)", "'$(x)'")]) {
+        let words = [
+            ("/a/h.log.1", "/a/h.log.1"),
+            ("/a b/c", "'/a b/c'"),
+            ("~x", "'~x'"),
+            ("it's", r"'it'\''s'"),
+            ("$(x)", "'$(x)'"),
+            ("-x", "./-x"),
+            ("-x y", "'./-x y'"),
+            ("ö", "'ö'"),
+            ("a\nb'\\", r"$'a\012b\'\\'"),
+            ("-\u{202e}", r"$'./-\342\200\256'"),
+        ];
+        for (path, word) in words {
             assert_eq!(quoted(Path::new(path)), word);
+            assert_eq!(visible(word), word);
         }
+        assert_eq!(quoted(Path::new(OsStr::from_bytes(b"h\xff1"))), r"$'h\3771'");
     }
 }
