@@ -3,13 +3,14 @@
 
 use crate::exactly_once::Place;
 use crate::support::{Outcome, command, skipped};
+use ebbtide::{Any, Filter, Options};
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// Runs in the directory of the inputs, with these words behind the options that all runs have.
 fn dedup(place: &Place, words: &[&str]) -> Outcome {
@@ -434,5 +435,45 @@ fn the_words_that_a_refusal_says_are_those_of_the_files_whatever_their_names_are
         let (words, _) = words.expect(&said);
         assert_eq!(run(words), (Some(0), String::new()), "{words}");
         assert_eq!(output(&place), "one\ntwo\n");
+    }
+}
+
+/// Returns what earlier versions have recorded as the identity of a file.
+fn identity_of_former_versions(file: &fs::Metadata) -> u64 {
+    let born = file.created().expect("a time").duration_since(UNIX_EPOCH).expect("after 1970");
+    let born = u64::try_from(born.as_nanos()).expect("before 2554");
+    [file.dev(), file.ino(), born].into_iter().fold(0, |hash: u64, word| {
+        let hash = (hash ^ word).wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        hash ^ (hash >> 31)
+    })
+}
+
+#[test]
+fn a_short_log_is_found_when_its_device_has_another_number_and_in_states_of_former_versions() {
+    for is_former in [false, true] {
+        let place = Place::new();
+        place.write("h.log", b"one\n");
+        let file = fs::metadata(place.path("h.log")).expect("a file");
+        if file.created().is_err() {
+            println!("skipped: files have no time of creation here");
+            return;
+        }
+        reads(&place, &["h.log"]);
+        let filter = Filter::<Any>::open(place.path("state"), Options::new()).expect("the state");
+        let source = u64::MAX - 6;
+        let recorded = filter.position(source).expect("positions").expect("an input");
+        // The upper 16 bits are of the device.
+        let other = recorded ^ 0xabcd << 48;
+        let identity = if is_former { identity_of_former_versions(&file) } else { other };
+        let mut batch = filter.batch();
+        batch.set_position(source, identity).expect("a position");
+        batch.commit().expect("space");
+        filter.close().expect("closed");
+        place.append("h.log", b"two\n");
+        assert_eq!(reads(&place, &["h.log"]), "one\ntwo\n");
+        let filter = Filter::<Any>::open(place.path("state"), Options::new()).expect("the state");
+        assert_eq!(filter.position(source).expect("positions"), Some(recorded));
     }
 }

@@ -26,19 +26,56 @@ pub fn id(metadata: &Metadata) -> Id {
     (metadata.dev(), metadata.ino())
 }
 
-/// Returns the identity of a file that is recorded: a hash of device, inode and the time of its
-/// creation, because a new file may get the inode of a removed one. Never 0.
-pub fn identity(file: &File, metadata: &Metadata) -> u64 {
-    hash(metadata, born_open(file, metadata))
+/// Returns the identity of an open file.
+pub fn identity(file: &File, metadata: &Metadata) -> Identity {
+    Identity::new(metadata, born_open(file, metadata))
 }
 
-fn identity_of(path: &Path, metadata: &Metadata) -> u64 {
-    hash(metadata, born_at(path, metadata))
+/// The bits of an identity that are of inode and creation; those above are of the device.
+const FILE_BITS: u32 = 48;
+
+/// The identity of a file: a hash of its inode and of the time of its creation, because a new file
+/// may get the inode of a removed one; and one of its device. The number of a device may be another
+/// one after a start of the system or of a container. But a snapshot of a file system has the files
+/// of the original, with all but the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    /// What is recorded. Never 0.
+    pub recorded: u64,
+    /// What earlier versions have recorded: a hash of all three.
+    former: u64,
+    /// Whether it has a time of creation. Without it the device is needed.
+    is_born: bool,
 }
 
-fn hash(metadata: &Metadata, born: u64) -> u64 {
+impl Identity {
+    fn new(metadata: &Metadata, born: u64) -> Self {
+        Self::of(metadata.dev(), metadata.ino(), born)
+    }
+
+    fn of(device: u64, inode: u64, born: u64) -> Self {
+        let former = hash(&[device, inode, born]);
+        let (is_born, bits) = (born != 0, (1 << FILE_BITS) - 1);
+        let file_and_device = hash(&[inode, born]) & bits | hash(&[device]) & !bits;
+        let recorded = if is_born { file_and_device.max(1) } else { former };
+        Self { recorded, former, is_born }
+    }
+
+    /// Returns whether this was recorded of a file that has this device now.
+    pub fn is_exactly(self, recorded: u64) -> bool {
+        recorded == self.recorded || recorded == self.former
+    }
+
+    /// Returns whether this was recorded of this file, whatever number its device had.
+    pub fn is(self, recorded: u64) -> bool {
+        let is_file = (recorded ^ self.recorded) << (u64::BITS - FILE_BITS) == 0;
+        self.is_exactly(recorded) || self.is_born && is_file
+    }
+}
+
+fn hash(words: &[u64]) -> u64 {
     let mut hash = 0_u64;
-    for word in [metadata.dev(), metadata.ino(), born] {
+    for word in words {
         // SplitMix64: every bit of a word changes about half of the hash.
         hash = (hash ^ word).wrapping_add(0x9e37_79b9_7f4a_7c15);
         hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -90,7 +127,7 @@ pub struct Found {
     /// The file, if it is named on the command line.
     given: Option<File>,
     pub id: Id,
-    pub identity: u64,
+    pub identity: Identity,
     pub size: u64,
     /// When it was written last, in nanoseconds since the Unix epoch. Copies may keep that time.
     pub written: u64,
@@ -146,7 +183,7 @@ impl Found {
             above: directories.1,
             given: None,
             id: id(metadata),
-            identity: hash(metadata, born),
+            identity: Identity::new(metadata, born),
             size: metadata.len(),
             written,
             born,
@@ -269,8 +306,9 @@ impl Files {
     /// Adds the files beside the given ones that have one of these identities.
     pub fn add_of_identity(&mut self, own: &[Id], wanted: &[u64]) -> Result<()> {
         self.add(own, |_, path| {
-            let found = fs::metadata(path).map(|metadata| identity_of(path, &metadata));
-            found.is_ok_and(|found| wanted.contains(&found))
+            let is_wanted = |found: Identity| wanted.iter().any(|&wanted| found.is(wanted));
+            let found = fs::metadata(path);
+            found.is_ok_and(|found| is_wanted(Identity::new(&found, born_at(path, &found))))
         })
     }
 
@@ -349,6 +387,19 @@ fn given(paths: &[PathBuf], own: &[Id]) -> Result<Vec<Found>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_is_the_same_on_a_device_of_another_number_if_its_creation_is_known() {
+        let file = Identity::of(1, 2, 3);
+        let all = [(1, 2, 3), (9, 2, 3), (1, 9, 3), (1, 2, 9)];
+        let all = all.map(|(device, inode, born)| Identity::of(device, inode, born));
+        assert_eq!(all.map(|other| other.is(file.recorded)), [true, true, false, false]);
+        assert_eq!(all.map(|other| other.is_exactly(file.recorded)), [true, false, false, false]);
+        // What an earlier version has recorded does not separate the device.
+        assert_eq!(all.map(|other| other.is(file.former)), [true, false, false, false]);
+        let unborn = [(1, 2), (9, 2)].map(|(device, inode)| Identity::of(device, inode, 0));
+        assert_eq!(unborn.map(|other| other.is(unborn[0].recorded)), [true, false]);
+    }
 
     #[test]
     fn a_file_beside_an_input_is_gone_when_its_path_names_none_or_another_one() {

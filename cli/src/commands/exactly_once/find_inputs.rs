@@ -176,7 +176,8 @@ impl Search<'_> {
                 }
                 (end, _) => end,
             };
-            let mut entry = recorded.unwrap_or_else(|| Entry::new(file.identity, &file.name));
+            let mut entry =
+                recorded.unwrap_or_else(|| Entry::new(file.identity.recorded, &file.name));
             if let Some(end) = end {
                 let end = self.wanted.content.line_end(&file.open()?, end, self.wanted.end);
                 entry.advance(&end.map_err(|error| Failure::reading(&file.path, &error))?);
@@ -198,7 +199,7 @@ impl Search<'_> {
                 return Err(refusals::forgotten(file));
             }
             self.refuse_unwhole(at)?;
-            let entry = Entry::new(file.identity, &file.name);
+            let entry = Entry::new(file.identity.recorded, &file.name);
             let slot = self.free_slot()?;
             self.inputs.entries[slot] = Some(entry);
             self.found[slot] = Some((at, Trail::default()));
@@ -251,7 +252,7 @@ impl Search<'_> {
     /// written: a new log may begin with all that a part of it had, its header.
     fn may_grow(&self, slot: usize, at: usize) -> Result<bool> {
         let (file, entry) = (&self.files.all[at], self.entry(slot));
-        let is_other = entry.identity != file.identity && file.is_given();
+        let is_other = !file.identity.is(entry.identity) && file.is_given();
         if !is_other || !entry.is_complete || entry.is_left_out {
             return Ok(false);
         }
@@ -263,7 +264,7 @@ impl Search<'_> {
     /// replaced since the last run is compressed, or has another length.
     fn may_have_news(&self, slot: usize, at: usize) -> Result<bool> {
         let (file, entry) = (&self.files.all[at], self.entry(slot));
-        let is_changed = entry.identity != file.identity
+        let is_changed = !file.identity.is(entry.identity)
             || file.changed > self.inputs.seen
             || self.is_clock_back;
         if !is_changed || !entry.is_complete || entry.is_left_out || file.size == 0 {
@@ -300,7 +301,7 @@ impl Search<'_> {
                     was_it && !entry.is_complete
                 };
                 entry.name = name_hash(live.filter(is_part).unwrap_or(&file.name));
-                entry.identity = file.identity;
+                entry.identity = file.identity.recorded;
                 // It was left out, and is given now.
                 let is_input = file.is_given() && entry.is_left_out && !is_copy;
                 entry.is_complete &= !is_input && !may_grow;
@@ -334,7 +335,7 @@ fn converted(wanted: &Wanted<'_>, files: &mut Files, place: OldPlace) -> Result<
     let (file, mut inputs) = (&files.all[last], Inputs::default());
     let failed = |error| Failure::reading(&file.path, &error);
     let trail = wanted.content.up_to(&file.open()?, place.offset).map_err(failed)?;
-    let mut entry = Entry::new(file.identity, &file.name);
+    let mut entry = Entry::new(file.identity.recorded, &file.name);
     entry.advance(&trail.clone().at_line(place.lines));
     if trail.offset() < place.offset || trail.check() & u64::from(u32::MAX) != place.check {
         if wanted.accepts_missing {
@@ -351,7 +352,7 @@ fn converted(wanted: &Wanted<'_>, files: &mut Files, place: OldPlace) -> Result<
         for file in &files.all[..last] {
             let failed = |error| Failure::reading(&file.path, &error);
             let trail = wanted.content.up_to(&file.open()?, u64::MAX).map_err(failed)?;
-            let mut entry = Entry::new(file.identity, &file.name);
+            let mut entry = Entry::new(file.identity.recorded, &file.name);
             entry.is_torn = trail.tail().last().is_some_and(|last| *last != wanted.end);
             entry.advance(&trail);
             inputs.entries.push(Some(entry));

@@ -147,7 +147,7 @@ fn begin(
     }
     let mut batch = Batch::new(call);
     now.set(before, &mut batch)?;
-    positions::set_output(&mut batch, target.identity, &target.trail)?;
+    positions::set_output(&mut batch, target.identity.recorded, &target.trail)?;
     Ok(batch.commit()?)
 }
 
@@ -199,7 +199,7 @@ impl<'a> ExactlyOnce<'a> {
         (self.keep_log)()?;
         target.cut()?;
         let is_known = recorded_output.is_some_and(|recorded| {
-            let is_same = recorded.file == target.identity && !is_old;
+            let is_same = recorded.file == target.identity.recorded && !is_old;
             is_same && recorded.length == target.trail.offset() && recorded.check.is_some()
         });
         begin(self.filter, &target, (&before, &inputs), !is_known)?;
@@ -359,7 +359,7 @@ impl<'a> ExactlyOnce<'a> {
             let is_ended = target.is_torn(end) && !new.is_empty();
             let written = target.write(&new, end)?;
             positions::set_entry(&mut batch, piece.slot, &piece.entry)?;
-            positions::set_output(&mut batch, target.identity, &written)?;
+            positions::set_output(&mut batch, target.identity.recorded, &written)?;
             let committed = batch.commit();
             drop(batch);
             match committed {

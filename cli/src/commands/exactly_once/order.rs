@@ -63,7 +63,7 @@ impl Order<'_> {
                 return Err(refusals::undecoded(found, format));
             }
             let is_packed = self.content.is_packed(&file).map_err(failed)?;
-            let new = Entry::new(found.identity, &found.name);
+            let new = Entry::new(found.identity.recorded, &found.name);
             let entry = self.now.entries[slot].unwrap_or(new);
             let ends = is_complete || is_packed || self.is_followed((slot, at), &order);
             Ok(Step { path: found.path.clone(), file, slot, entry, trail, ends })

@@ -1,6 +1,6 @@
 //! What a run says when it refuses to continue: which file is missing, and what to do.
 
-use super::files::Found;
+use super::files::{Found, Id};
 use super::positions::{Entry, name_hash};
 use super::rotation_names;
 use crate::compressed::Unread;
@@ -203,17 +203,17 @@ pub fn unknown_format(file: &Found) -> Failure {
 /// by when they were written. The oldest has the largest number, unless the times say throughout
 /// that it has the smallest one: there are rotations of that kind.
 pub fn sort(files: &mut [&Found]) {
-    let numbers = |live: &Found| -> Option<Vec<(u64, u64)>> {
+    let numbers = |live: &Found| -> Option<Vec<(Id, u64)>> {
         let number = |file: &&Found| match rotation_names::number(&file.name, &live.name) {
             None if file.id != live.id => None,
-            number => Some((file.identity, number.unwrap_or(0))),
+            number => Some((file.id, number.unwrap_or(0))),
         };
         files.iter().map(number).collect()
     };
     match files.iter().find_map(|live| numbers(live)) {
         Some(numbers) => {
             let number = |file: &Found| {
-                let found = numbers.iter().find(|(identity, _)| *identity == file.identity);
+                let found = numbers.iter().find(|(id, _)| *id == file.id);
                 found.map_or(0, |(_, number)| *number)
             };
             files.sort_by_key(|file| Reverse(number(file)));

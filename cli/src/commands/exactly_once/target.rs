@@ -1,7 +1,7 @@
 //! The output of `dedup --output`: written by one run at a time, continued at the recorded length,
 //! and never cut without a copy of what is cut.
 
-use super::files::{Id, directory_of, id, identity};
+use super::files::{Id, Identity, directory_of, id, identity};
 use super::positions::Output;
 use crate::failure::{Failure, Result, note};
 use crate::formatting::counted;
@@ -26,8 +26,7 @@ const WHOLE_BYTES: u64 = 64 << 20;
 pub struct Target<'a> {
     path: &'a Path,
     file: File,
-    /// Its recorded identity.
-    pub identity: u64,
+    pub identity: Identity,
     /// The end of what counts.
     pub trail: Trail,
     /// Whether its bytes must be on the disk before a batch that counts them may be.
@@ -207,7 +206,8 @@ impl<'a> Target<'a> {
                 recorded.file == id(&metadata).1
             }
             Some(check) => {
-                let quick = recorded.file == self.identity && recorded.length > WHOLE_BYTES;
+                let is_it = self.identity.is(recorded.file);
+                let quick = is_it && recorded.length > WHOLE_BYTES;
                 self.trail = if quick {
                     let mut tail = vec![0; CHECKED_BYTES as usize];
                     let from = recorded.length - CHECKED_BYTES;
@@ -217,8 +217,7 @@ impl<'a> Target<'a> {
                     self.read_to(recorded.length).map_err(&failed)?
                 };
                 // All files begin with no bytes.
-                let is_other = recorded.file != self.identity;
-                let is_any = recorded.length == 0 && found > 0 && is_other;
+                let is_any = recorded.length == 0 && found > 0 && !is_it;
                 self.trail.check() == check && !is_any
             }
         };

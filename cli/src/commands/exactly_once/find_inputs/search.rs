@@ -42,7 +42,10 @@ impl Search<'_> {
     fn bind_identities(&mut self) -> Result<()> {
         for slot in self.lost() {
             let entry = self.entry(slot);
-            let at = self.files.all.iter().position(|file| file.identity == entry.identity);
+            let identities = || self.files.all.iter().map(|file| file.identity);
+            let at = identities()
+                .position(|identity| identity.is_exactly(entry.identity))
+                .or_else(|| identities().position(|identity| identity.is(entry.identity)));
             let is_free =
                 |at: usize| self.slot_of(at).is_none() && !self.changed.contains(&(at, slot));
             let Some(at) = at.filter(|&at| is_free(at)) else { continue };
