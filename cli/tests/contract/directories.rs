@@ -457,7 +457,7 @@ fn a_short_log_is_found_when_its_device_has_another_number_and_in_states_of_form
         place.write("h.log", b"one\n");
         let file = fs::metadata(place.path("h.log")).expect("a file");
         if file.created().is_err() {
-            println!("skipped: files have no time of creation here");
+            skipped("files have no time of creation here");
             return;
         }
         reads(&place, &["h.log"]);

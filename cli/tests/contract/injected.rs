@@ -230,7 +230,7 @@ fn a_process_limit_is_reported_in_one_sentence_or_ends_the_process_and_loses_not
 fn a_failure_at_the_end_of_a_command_is_reported_whoever_reads_its_output() {
     let traced = Command::new("strace").args(["-o", "/dev/null", "true"]).output();
     if !traced.is_ok_and(|output| output.status.success()) {
-        println!("skipped: no strace here, or no right to trace");
+        skipped("no strace here, or no right to trace");
         return;
     }
     let place = Place::new();

@@ -121,7 +121,7 @@ fn what_is_cut_may_be_read_by_those_who_may_read_the_output() {
 fn what_root_cuts_from_the_output_of_another_user_is_that_users() {
     let place = Place::new();
     if fs::metadata("/proc/self").is_ok_and(|process| process.uid() != 0) {
-        println!("skipped: only root can give a file away");
+        skipped("only root can give a file away");
         return;
     }
     place.write("log", b"one\n");
