@@ -67,7 +67,7 @@ pub fn restore_on(from: &dyn Media, to: &dyn Media) -> Result<()> {
         if look.is_over(from, &meta)? {
             return Err(locked(from.path()));
         }
-        // The names of the copies: without one of them, a power cut could leave `meta` and less log.
+        // The names of the copies: a power cut could leave `meta` without one of them.
         to.sync().map_err(Error::io("sync", to.path()))?;
         // Last, because it makes the directory a filter.
         write_file(to, 0, &FileName::Meta.to_string(), &meta.encode())

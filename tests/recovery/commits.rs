@@ -497,19 +497,19 @@ fn durable_records_that_read_as_zeros_are_damage_to_whoever_reads_only_a_part_of
     assert_eq!(names.len(), 1, "{names:?}");
     let segment = media.open(&names[0], Access::Write).expect("the log");
     segment.write_at(&[0; 32], 4096 + 32 * (EMPTY - 1)).expect("a damage");
-    let is_told = |error: Error, who: &str| {
-        let told = error.to_string();
-        assert!(matches!(error, Error::Damaged { .. }), "{who}: {told}");
-        assert!(told.contains(&names[0]) && told.contains("4704"), "{who}: {told}");
+    let reports = |error: Error, who: &str| {
+        let text = error.to_string();
+        assert!(matches!(error, Error::Damaged { .. }), "{who}: {text}");
+        assert!(text.contains(&names[0]) && text.contains("4704"), "{who}: {text}");
     };
     let at = |lsn| Reader::<ebbtide::Any>::at_on(media.clone(), At::Lsn(lsn), options());
     at(EMPTY - 2).expect("nothing of it is needed");
-    is_told(at(EMPTY + 10).expect_err("a key would be missing"), "a reader of the past");
+    reports(at(EMPTY + 10).expect_err("a key would be missing"), "a reader of the past");
     let history = History::open_on(media.clone()).expect("a log");
     let read = history.collect::<Result<Vec<Commit>, _>>();
-    is_told(read.expect_err("a commit would be missing"), "a history");
+    reports(read.expect_err("a commit would be missing"), "a history");
     let altered = filter.alter(AgePartitioned::last(900), Unlogged::Refuse);
-    is_told(altered.expect_err("a key would be missing"), "an alteration");
+    reports(altered.expect_err("a key would be missing"), "an alteration");
     let to = Memory::new();
     let restored = ebbtide::inspect::restore_at_on(&*media, At::Lsn(EMPTY + 10), &to);
     drop(filter);

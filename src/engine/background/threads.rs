@@ -318,12 +318,12 @@ mod tests {
         impl Task for Held {
             fn run(&self) -> Instant {
                 self.0.lock().send(()).expect("the test waits");
-                self.1.lock().recv().expect("the test lets it go on");
+                self.1.lock().recv().expect("the test releases it");
                 Instant::now() + Duration::from_secs(3600)
             }
         }
         let worker: &'static Worker = Box::leak(Box::new(Worker::new("ebbtide-test")));
-        let ((tell, runs), (let_go, wait)) = (channel(), channel());
+        let ((tell, runs), (release, wait)) = (channel(), channel());
         let held = worker.add(Arc::new(Held(Mutex::new(tell), Mutex::new(wait))));
         let held = held.expect("a thread");
         assert_eq!(runs.recv_timeout(LIMIT), Ok(()));
@@ -343,7 +343,7 @@ mod tests {
             let third = worker.add(third).expect("a second thread");
             assert_eq!(heard.recv_timeout(LIMIT), Ok(1), "nothing waits for the first thread");
             let early = told.recv_timeout(Duration::from_millis(50));
-            let_go.send(()).expect("it waits");
+            release.send(()).expect("it waits");
             assert!(early.is_err(), "its task still runs");
             assert_eq!(told.recv_timeout(LIMIT), Ok(()));
             worker.remove(third);

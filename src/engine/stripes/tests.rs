@@ -416,6 +416,6 @@ fn a_repair_that_finds_the_log_lost_poisons_the_filter_for_all() {
     memory.fail_write_back();
     let refused = engine.stripes.acquire(1, Wait::Always).map(drop);
     assert!(refused.is_err(), "{refused:?}");
-    assert!(header.is_poisoned(), "another process would be told nothing");
+    assert!(header.is_poisoned(), "another process would not know");
     assert_eq!(stripe_lock::holder(load(header.stripe(1).lock_word())), Some(DEAD));
 }

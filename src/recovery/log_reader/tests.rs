@@ -154,8 +154,7 @@ fn what_is_known_of_one_timeline_says_nothing_of_another() {
 }
 
 #[test]
-fn an_empty_slot_below_the_durable_end_is_damage_however_many_writers_died_and_wherever_reading_ends()
- {
+fn an_empty_slot_below_the_durable_end_is_damage_wherever_reading_ends() {
     let media = made();
     add(&media, (1, 1, 1), &[INSERT, None, INSERT, INSERT]);
     let living = KnownExtent::WritersLive { timeline: 1, durable: 5 };
