@@ -237,7 +237,7 @@ public:
     }
     // The call returns when its records are on the disk.
     Call &durable() noexcept { return durability(EBBTIDE_DURABILITY_ALWAYS, 0); }
-    // The records of the call are on the disk after this span at the latest, at least 1 µs.
+    // The records of the call are on the disk after this span at the latest, from 1 µs to a day.
     Call &durable_within(std::chrono::microseconds span) {
         return durability(EBBTIDE_DURABILITY_INTERVAL, detail::positive(span, "durable_within"));
     }

@@ -508,9 +508,9 @@ fn without_secrets(url: &str) -> String {
     let (place, end) = rest.split_at(rest.find(['?', '#']).unwrap_or(rest.len()));
     let mark = end.get(..1).map_or(String::new(), |mark| format!("{mark}…"));
     match place.rsplit_once('@') {
+        // Any of them may be in a password.
+        _ if end.contains('@') => format!("{scheme}{slashes}…"),
         Some((_, host)) => format!("{scheme}{slashes}…@{host}{mark}"),
-        // Either may be in a password.
-        None if end.contains('@') => format!("{scheme}{slashes}…"),
         None => format!("{scheme}{slashes}{place}{mark}"),
     }
 }

@@ -11,6 +11,10 @@ use crate::meta::Meta;
 use crate::recovery::Listing;
 use crate::recovery::removal::{self, remove_for_good};
 
+/// The temporary names of the image, and of the first segment of a timeline, while a filter is
+/// created or opened.
+pub(crate) const LIVE_TEMPORARY: u64 = 0;
+pub(crate) const SEGMENT_TEMPORARY: u64 = 2;
 /// The lowest of the temporary names for files that an opener removes.
 pub(crate) const LEFTOVER_TEMPORARY: u64 = 16;
 /// The high half of a handle's temporary numbers is its slot plus one; in those of openers it is 0.
@@ -79,10 +83,10 @@ pub(crate) fn remove_temporaries(media: &dyn Media) -> Result<()> {
         // Likewise: the new image has other names.
         let _ = media.remove(&leftover.to_string());
     }
-    let is_of_openers = |&number: &u64| number < LEFTOVER_TEMPORARY;
+    let is_needed = |number: &u64| [LIVE_TEMPORARY, SEGMENT_TEMPORARY].contains(number);
     match removed {
-        // The caller needs such a name itself.
-        Err(error) if Listing::read(media)?.temporaries.iter().any(is_of_openers) => Err(error),
+        // The caller needs that name itself.
+        Err(error) if Listing::read(media)?.temporaries.iter().any(is_needed) => Err(error),
         // A file that cannot be removed only takes space.
         _ => Ok(()),
     }

@@ -7,8 +7,8 @@
 //!
 //! After a power cut the log ends at the first slot that is empty or invalid. After the death of
 //! all processes on a running kernel (the tail is known then, from `known_extent`), empty slots
-//! below the tail belong to dead writers, and an invalid one is damage. Damage is never treated as
-//! the end. Whether a record is valid, its checksum says (`ebbtide_core::log_record`). `batches`
+//! from the durable end up to the tail belong to dead writers. An empty one below that end, and an
+//! invalid one below the tail, is damage. Damage is never treated as the end. Whether a record is valid, its checksum says (`ebbtide_core::log_record`). `batches`
 //! cuts off a batch that lies across the end.
 
 use crate::error::{Error, Result};

@@ -169,7 +169,8 @@ impl SegmentFile {
         }
         if header.first.min(header.timeline_start) == 0 {
             let found = format!("from {}, {} first", header.timeline_start, header.first);
-            return damaged(40, "LSNs of a timeline, from 1 on".to_owned(), found);
+            let offset = if header.first == 0 { 48 } else { 40 };
+            return damaged(offset, "LSNs of a timeline, from 1 on".to_owned(), found);
         }
         let sound = header.capacity > 0
             && header.capacity <= CAPACITY_MAX

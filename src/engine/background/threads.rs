@@ -335,6 +335,9 @@ mod tests {
                 worker.remove(held);
                 removed.send(()).expect("the test waits");
             });
+            while worker.list.lock().tasks.contains_key(&held) {
+                std::thread::yield_now();
+            }
             scope.spawn(move || worker.remove(other));
             while worker.list.lock().thread.is_some() {
                 std::thread::yield_now();

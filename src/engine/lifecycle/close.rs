@@ -7,6 +7,7 @@
 
 use crate::engine::Engine;
 use crate::engine::background::maintenance::Tasks;
+use crate::engine::log::group_commit::again_if_unread;
 use crate::engine::shared::Shared;
 use crate::error::Result;
 use crate::locks::stripe_lock;
@@ -51,7 +52,7 @@ pub(crate) fn finish(engine: &Engine) -> Result<()> {
         // Whoever altered the filter has made everything durable.
         return Ok(());
     }
-    match engine.commits.commit_all() {
+    match again_if_unread(|| engine.commits.commit_all()) {
         // As above: it was altered meanwhile.
         Err(_) if header.is_altered() => return Ok(()),
         committed => committed?,
@@ -243,6 +244,27 @@ mod tests {
             held.clear();
             closed.recv_timeout(AT_MOST).expect("it comes to an end").expect("no error");
         });
+    }
+
+    #[test]
+    fn a_clear_and_closing_beside_it_both_come_to_an_end() {
+        let filter = Arc::new(made().0);
+        let held = filter.engine().stripes.acquire(1, Wait::Always).expect("a stripe");
+        let (done, ended) = mpsc::channel();
+        let (clearing, cleared) = (filter.clone(), done.clone());
+        std::thread::spawn(move || cleared.send(clearing.clear().is_ok()));
+        while !filter.engine().shared.closing.is_busy() {
+            std::thread::yield_now();
+        }
+        let closing = filter.clone();
+        std::thread::spawn(move || done.send(closing.close().is_ok()));
+        while !filter.engine().shared.is_closed() {
+            std::thread::yield_now();
+        }
+        drop(held);
+        for _ in 0..2 {
+            assert_eq!(ended.recv_timeout(AT_MOST), Ok(true), "both end, and well");
+        }
     }
 
     #[test]

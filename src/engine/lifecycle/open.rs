@@ -14,8 +14,8 @@ use crate::engine::lifecycle::{full_disk_at_open, options_match};
 use crate::engine::log::space::next_end;
 use crate::engine::shared::Shared;
 use crate::engine::temporary_files::{
-    LEFTOVER_TEMPORARY, SLOT_TEMPORARIES, clear, put_former_away, remove_temporaries,
-    remove_temporaries_of, write_file,
+    LEFTOVER_TEMPORARY, LIVE_TEMPORARY, SEGMENT_TEMPORARY, SLOT_TEMPORARIES, clear,
+    put_former_away, remove_temporaries, remove_temporaries_of, write_file,
 };
 use crate::engine::time::lease_time::LeaseBase;
 use crate::engine::time::time_over_reboots::{TimeBase, continue_time};
@@ -49,10 +49,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The temporary names of the image and of other files, while a filter is created or opened.
-const LIVE_TEMPORARY: u64 = 0;
+/// The temporary name of `meta` while a filter is created.
 const META_TEMPORARY: u64 = 1;
-const SEGMENT_TEMPORARY: u64 = 2;
 
 /// The time to wait for handles that open, recover or close the filter, since their last progress.
 const OPENING_TIME: Duration = Duration::from_secs(60);

@@ -114,24 +114,31 @@ impl GroupCommit {
             Ok(_busy) => self.commit(target),
             Err(Error::Closed { .. }) => {
                 drop(self.shared.closing.exclude());
-                if self.shared.durable() >= target {
-                    return Ok(());
-                }
-                // Closing has failed to make it durable. That the handle is closed would say that
-                // nothing has happened.
-                self.shared.poison("closing could not sync the log".to_owned());
-                Err(self.shared.poisoned())
+                if self.shared.durable() >= target { Ok(()) } else { Err(self.shared.closed()) }
             }
             Err(error) => Err(error),
         }
     }
 
-    /// As [`GroupCommit::commit_applied`], for an operation that returns afterwards. Its record is
-    /// in the log, so an error which says that nothing has happened would be wrong: if another try
-    /// does not help either, the filter is poisoned.
-    pub(crate) fn commit_returning(&self, target: u64) -> Result<()> {
-        match again_if_unread(|| self.commit_applied(target)) {
-            Err(error) if is_unread(&error) => {
+    /// As [`GroupCommit::commit_applied`], for an operation that returns afterwards.
+    fn commit_returning(&self, target: u64) -> Result<()> {
+        self.returning(again_if_unread(|| self.commit_applied(target)))
+    }
+
+    /// As [`GroupCommit::commit`], for an operation that returns afterwards, and that closing waits
+    /// for.
+    pub(crate) fn commit_within(&self, target: u64) -> Result<()> {
+        self.returning(again_if_unread(|| self.commit(target)))
+    }
+
+    /// Returns what an operation returns whose record is in the log. An error which says that
+    /// nothing has happened would be wrong: if another try has not helped either, or closing has
+    /// failed, the filter is poisoned.
+    fn returning(&self, committed: Result<()>) -> Result<()> {
+        match committed {
+            Err(error) if is_unread(&error) || matches!(error, Error::Closed { .. }) => {
+                // Of a filter that was replaced nothing is left to be poisoned.
+                self.shared.check_directory()?;
                 self.shared.poison(format!("a record cannot be synced ({error})"));
                 Err(self.shared.poisoned())
             }

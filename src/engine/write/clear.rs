@@ -29,7 +29,7 @@ pub(crate) fn clear(writer: &Writer, recorded: Option<Stamp>) -> Result<()> {
         let end = writer.shared.log.mapped_end();
         if let Some(lsn) = clear_held(writer, recorded, &mut held)? {
             drop(held);
-            return writer.commits.commit_returning(lsn.saturating_add(1));
+            return writer.commits.commit_within(lsn.saturating_add(1));
         }
         drop(held);
         writer.log_space.extend(end)?;

@@ -168,12 +168,12 @@ fn a_header_that_cannot_be_is_damage_though_its_checksum_is_right() {
         assert!(matches!(error, Error::Damaged { offset: 56, .. }), "{error}");
     }
     // LSNs begin at 1.
-    for header in [
-        SegmentHeader { timeline_start: 0, ..sound },
-        SegmentHeader { timeline_start: 0, first: 0, ..sound },
+    for (header, at) in [
+        (SegmentHeader { timeline_start: 0, ..sound }, 40),
+        (SegmentHeader { timeline_start: 0, first: 0, ..sound }, 48),
     ] {
         let error = opened(header).expect_err("no such segment can be");
-        assert!(matches!(error, Error::Damaged { offset: 40, .. }), "{error}");
+        assert!(matches!(error, Error::Damaged { offset, .. } if offset == at), "{error}");
     }
 }
 

@@ -441,8 +441,8 @@ impl Search<'_> {
     }
 
     /// Returns the oldest of these files if all of them are parts of one log that no run has read:
-    /// those behind it are read from their beginning if they are given, and refused otherwise, so
-    /// that no line is lost.
+    /// those behind it are read from their beginning if they are given, and refused otherwise. That
+    /// an older part was removed nothing shows: of the input only what all parts begin with is known.
     fn oldest_part(&self, files: &[(usize, Trail)]) -> Option<usize> {
         let is_log = |live: &&Found| {
             files.iter().all(|&(at, _)| {
