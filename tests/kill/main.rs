@@ -10,7 +10,6 @@ mod moments;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod stepped;
 
-use ebbtide_testkit::skipped::skipped;
 use libtest_mimic::{Arguments, Trial};
 use std::process::ExitCode;
 
@@ -18,6 +17,7 @@ use std::process::ExitCode;
 mod stepped {
     //! A process is stepped through on Linux on x86-64 only.
 
+    use ebbtide_testkit::skipped::skipped;
     use libtest_mimic::Trial;
 
     pub fn play_role() -> bool {

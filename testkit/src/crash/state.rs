@@ -230,7 +230,8 @@ impl State {
         };
         let now = self.tape.now;
         let end = content.end.div_ceil(SECTOR_BYTES as u64) as usize;
-        let is_dropped = |sector: &usize| mix(now ^ mix((sector / SECTORS_OF_PAGE) as u64)) % 4 > 0;
+        let is_dropped =
+            |sector: &usize| !mix(now ^ mix((sector / SECTORS_OF_PAGE) as u64)).is_multiple_of(4);
         for sector in (0..end).filter(is_dropped) {
             let Some(before) = inode.before_changes(sector, now) else { continue };
             match &content.look {

@@ -112,11 +112,11 @@ pub fn trials() -> (Vec<Trial>, Vec<String>) {
         }
     });
     if asked.path.is_none() && !effort::is_whole() {
-        let skipped = long.iter().map(|scene| scene.path).filter(|&path| path != one);
+        let others = long.iter().map(|scene| scene.path).filter(|&path| path != one);
         skipped(format_args!(
             "{}: EBBTIDE_EFFORT is below 100, and they take longest; of these only {one}, \
              by the seed {seed}",
-            skipped.collect::<Vec<_>>().join(", ")
+            others.collect::<Vec<_>>().join(", ")
         ));
         if !effort::is_more_than_a_sample() {
             skipped(format_args!("of each path one position of the survivor, by the seed {seed}"));
