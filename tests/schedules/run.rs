@@ -15,7 +15,7 @@ use std::time::Instant;
 const ENOUGH: u64 = 20_000;
 
 /// The number of schedules that are played twice.
-const REPEATED: u64 = 200;
+const REPEATED: usize = 200;
 
 /// The progress of a run.
 #[derive(Debug, Default)]
@@ -100,9 +100,9 @@ fn whatever_the_schedule(settings: &Settings) -> Result<(), String> {
 fn a_schedule_repeats(settings: &Settings) -> Result<(), String> {
     let all = Arc::new(starts::all().expect("memory is large"));
     let trace = |number| schedule(&all, (settings.seed, number), None).figures.trace;
-    let numbers = settings.from..settings.from + REPEATED;
-    let first: Vec<_> = numbers.clone().map(trace).collect();
-    for (number, first) in numbers.zip(first).rev() {
+    let numbers: Vec<u64> = (settings.from..).take(REPEATED).collect();
+    let first: Vec<_> = numbers.iter().map(|&number| trace(number)).collect();
+    for (&number, first) in numbers.iter().zip(first).rev() {
         if trace(number) != first {
             return Err(format!("--seed {} --from {number} --count 1 differs", settings.seed));
         }
