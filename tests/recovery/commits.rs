@@ -487,7 +487,7 @@ fn durable_records_that_read_as_zeros_are_damage_to_whoever_reads_only_a_part_of
     const EMPTY: u64 = 20;
     let media: Arc<dyn Media> = Arc::new(Memory::new());
     let settings = options().durability(Durability::Always).segment_bytes(1 << 20);
-    let filter = Filter::create_on(media.clone(), AgePartitioned::last(1000), settings);
+    let filter = Filter::create_on(media.clone(), AgePartitioned::last(1000), settings.clone());
     let filter = filter.expect("a filter");
     for key in 0..100_u64 {
         filter.insert(key.to_le_bytes()).expect("an insert");
@@ -502,7 +502,7 @@ fn durable_records_that_read_as_zeros_are_damage_to_whoever_reads_only_a_part_of
         assert!(matches!(error, Error::Damaged { .. }), "{who}: {text}");
         assert!(text.contains(&names[0]) && text.contains("4704"), "{who}: {text}");
     };
-    let at = |lsn| Reader::<ebbtide::Any>::at_on(media.clone(), At::Lsn(lsn), options());
+    let at = |lsn| Reader::<ebbtide::Any>::at_on(media.clone(), At::Lsn(lsn), settings.clone());
     at(EMPTY - 2).expect("nothing of it is needed");
     reports(at(EMPTY + 10).expect_err("a key would be missing"), "a reader of the past");
     let history = History::open_on(media.clone()).expect("a log");
