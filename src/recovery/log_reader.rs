@@ -8,8 +8,9 @@
 //! After a power cut the log ends at the first slot that is empty or invalid. After the death of
 //! all processes on a running kernel (the tail is known then, from `known_extent`), empty slots
 //! from the durable end up to the tail belong to dead writers. An empty one below that end, and an
-//! invalid one below the tail, is damage. Damage is never treated as the end. Whether a record is valid, its checksum says (`ebbtide_core::log_record`). `batches`
-//! cuts off a batch that lies across the end.
+//! invalid one below the tail, is damage. Damage is never treated as the end. Whether a record is
+//! valid, its checksum says (`ebbtide_core::log_record`). `batches` cuts off a batch that lies
+//! across the end.
 
 use crate::error::{Error, Result};
 use crate::format::header::DURABLE;

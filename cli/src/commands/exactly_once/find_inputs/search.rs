@@ -441,8 +441,9 @@ impl Search<'_> {
     }
 
     /// Returns the oldest of these files if all of them are parts of one log that no run has read:
-    /// those behind it are read from their beginning if they are given, and refused otherwise. That
-    /// an older part was removed nothing shows: of the input only what all parts begin with is known.
+    /// those behind it are read from their beginning if they are given, and refused otherwise.
+    /// Nothing shows whether an older part was removed: of the input only the beginning is known
+    /// that all parts have.
     fn oldest_part(&self, files: &[(usize, Trail)]) -> Option<usize> {
         let is_log = |live: &&Found| {
             files.iter().all(|&(at, _)| {
