@@ -381,7 +381,7 @@ fn copy_records(file: &dyn MediaFile, to: &Segment, records: u64) -> std::io::Re
 /// Returns the former extent of the log, according to snapshots, timelines and the image.
 fn told(home: &dyn Media, listing: &Listing, history: &LogReader, meta: &Meta) -> Result<Told> {
     let named = listing.segments.last().map_or(0, |&(timeline, _)| timeline);
-    let timeline = named.max(previous_image::timeline(home, meta.uuid)?.unwrap_or(0));
+    let timeline = named.max(previous_image::timeline_with_log(home, meta.uuid)?.unwrap_or(0));
     // The base of a timeline was made durable before it began.
     let began = history.timelines().map(|(_, start, _)| start).max().unwrap_or(1);
     let mut told = Told { timeline, durable: began, end: began };

@@ -228,7 +228,9 @@ fn find(
     most: usize,
 ) -> Result<(ExaminedLog, HashMap<u64, Found>)> {
     let meta = &engine.shared.meta;
-    let media = engine.shared.media.at_its_path().unwrap_or_else(|| engine.shared.media.clone());
+    // The past is that of the directory it was read from, whatever has its path now.
+    let at_path = if is_past { None } else { engine.shared.media.at_its_path() };
+    let media = at_path.unwrap_or_else(|| engine.shared.media.clone());
     let mut by_hash: HashMap<u64, Found> =
         answers.iter().map(|answer| (answer.hash, Found::default())).collect();
     let mut log =

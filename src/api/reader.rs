@@ -189,7 +189,8 @@ impl<K> Reader<K> {
     fn renew(&self, old: &Arc<View>) -> Result<()> {
         let _taking = self.taking.lock();
         if Arc::ptr_eq(&self.view.load(), old) {
-            let new = View::take(&self.media, &self.options, self.wanted)?;
+            // It may have been altered since, with other defaults.
+            let new = View::take(&self.media, &self.options.for_reopening(), self.wanted)?;
             self.view.store(Arc::new(new));
         }
         Ok(())

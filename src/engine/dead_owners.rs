@@ -44,9 +44,13 @@ pub(crate) fn repaired<'a>(
     };
     match repaired {
         Ok(Repaired::Whole) => {}
-        Err(error @ (Error::Io { .. } | Error::WouldWait { .. } | Error::Closed { .. }))
-            if !error.is_damage() =>
-        {
+        Err(
+            error @ (Error::Io { .. }
+            | Error::WouldWait { .. }
+            | Error::Closed { .. }
+            // Of a filter that was replaced nothing is left to be poisoned.
+            | Error::Retired { .. }),
+        ) if !error.is_damage() => {
             stripe.give_back(dead);
             return Err(error);
         }
@@ -92,6 +96,7 @@ fn repair(shared: &Shared, index: usize) -> Result<Repaired> {
                 // dead owner's empty slots.
                 let is_lost = |segment: &Arc<Segment>| segment.check_written().is_err();
                 if done.is_err() && segments.iter().any(is_lost) {
+                    header.status().lose_log();
                     shared.poison("the system could not write back the log".to_owned());
                 }
                 return done;

@@ -269,6 +269,12 @@ impl Shared {
         self.refusal.check_copied(&self.image, banks)
     }
 
+    /// Returns whether another handle has this image open. One that has not been used since an
+    /// alteration holds its slot for a former one.
+    pub(crate) fn has_other_handles(&self) -> Result<bool> {
+        self.slots.anyone_of(|slot| self.header().has_had_handle(slot))
+    }
+
     /// Returns whether the handle is closed, or about to be; see [`Closing::is_closed`].
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {

@@ -185,7 +185,7 @@ impl StripeLocks {
         waits: Waits,
         keys: impl Fn(Waits) -> Result<T>,
     ) -> Result<(T, StripeGuard<'_, Local>)> {
-        let (mut start, mut left) = (None, waits);
+        let (start, mut left) = (Instant::now(), waits);
         loop {
             let keys = keys(left)?;
             let briefly = if waits.never() { waits } else { Waits::AtMost(Duration::ZERO) };
@@ -194,7 +194,7 @@ impl StripeLocks {
                 stripe_0 => return Ok((keys, stripe_0?)),
             }
             drop(keys);
-            left = waits.after(start.get_or_insert_with(Instant::now).elapsed());
+            left = waits.after(start.elapsed());
             if left == Waits::AtMost(Duration::ZERO) {
                 return Err(self.shared.would_wait(HELD));
             }
@@ -257,7 +257,7 @@ impl StripeLocks {
     pub(crate) fn wait_for_writers(&self, stripe: usize, idle: &mut u32) -> Result<()> {
         primitives::sleep(READERS_PATIENCE);
         // The sessions of a retired image are reused by those of its successor.
-        if self.shared.header().is_retired() || !self.shared.slots.anyone_else()? {
+        if self.shared.header().is_retired() || !self.shared.has_other_handles()? {
             return Err(self.shared.ended());
         }
         let word = self.shared.header().stripe(stripe).lock_word();

@@ -79,6 +79,19 @@ const _: () = assert!(COUNTERS + HEAD_WORDS <= FILE && FILE + FILE_WORDS <= CLAI
 const _: () = assert!(CLAIMS + claims::HEAD_WORDS <= LEASE_BASE && LEASE_BASE + 3 <= SLOTS);
 const _: () = assert!(STRIPES.is_multiple_of(STRIPE_WORDS));
 
+/// The bytes at the start of the file that [`has_log`] needs.
+pub(super) const LOG_ENDS_BYTES: usize = (TIMELINE_START + 1) * 8;
+
+const _: () = assert!(ALLOCATED < TIMELINE_START && LOG_ENDS_BYTES <= 512, "within one sector");
+
+/// Returns whether a segment was allocated for the timeline of an image that starts with these
+/// [bytes](LOG_ENDS_BYTES).
+pub(super) fn has_log(start: &[u8]) -> bool {
+    let word = |at: usize| start.get(at * 8..).and_then(|bytes| bytes.first_chunk::<8>());
+    let word = |at| word(at).map_or(0, |bytes| u64::from_le_bytes(*bytes));
+    word(ALLOCATED) > word(TIMELINE_START)
+}
+
 /// Returns the boot id of the machine; 0 if the system has none.
 ///
 /// # Errors
@@ -219,7 +232,8 @@ impl Control {
     pub fn check(&self, directory: &Path) -> Result<()> {
         // Smaller values are read first: `counted`, `snapshot` and `durable` before the tail, the
         // tail before the allocated end, all with Acquire. A value read later can only have grown.
-        // The timeline's start and the size of its segments never change.
+        // The timeline's start and the size of its segments never change. Without a record it may
+        // have no segment.
         let counted = (0..self.stripe_count()).map(|at| self.stripe(at).lsn()).max().unwrap_or(0);
         let snapshot = self.snapshot().read();
         let (start, capacity) = (self.timeline_start(), self.segment_records());
@@ -229,7 +243,6 @@ impl Control {
             && start <= durable
             && durable <= tail
             && tail <= allocated
-            && start < allocated
             && allocated <= LSN_MAX
             && ((allocated - start) % capacity).is_multiple_of(PAGE_RECORDS)
             && counted < tail

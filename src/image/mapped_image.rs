@@ -8,7 +8,7 @@ use crate::image::live_file::Control;
 use crate::image::mapped_banks::{Banks, FixedBanks};
 use crate::image::rare_space;
 use crate::media::{Access, Media};
-use crate::primitives::{AtomicU64, Mutex};
+use crate::primitives::{AtomicU64, Hint, Mutex};
 use arc_swap::ArcSwap;
 use ebbtide_core::block::Layout;
 use ebbtide_core::kind::{Event, Kind, State, Totals};
@@ -24,6 +24,8 @@ pub struct Image {
     /// The banks of a kind that never changes them, until the filter is cleared: read without an
     /// atomic swap.
     fixed: OnceLock<FixedBanks>,
+    /// 1 once others are mapped than the fixed ones, after a clear.
+    has_cleared: Hint,
     /// Held while the set of banks is updated to the state block.
     following: Mutex<()>,
     media: Arc<dyn Media>,
@@ -95,9 +97,21 @@ impl Image {
         access: Access,
     ) -> Self {
         let (banks, fixed) = (ArcSwap::default(), OnceLock::new());
-        let following = Mutex::new(());
+        let (following, has_cleared) = (Mutex::new(()), Hint::default());
         let temporary = None;
-        Self { header, layout, form, banks, fixed, following, media, temporary, files, access }
+        Self {
+            header,
+            layout,
+            form,
+            banks,
+            fixed,
+            has_cleared,
+            following,
+            media,
+            temporary,
+            files,
+            access,
+        }
     }
 
     /// Notes the mapped banks, for a kind whose banks change with a clear only. Returns false if
@@ -173,8 +187,9 @@ impl Image {
     #[inline]
     pub fn recent_banks(&self) -> Banks<'_> {
         match self.fixed.get() {
-            Some(fixed) => Banks::Fixed(&fixed.banks),
-            None => Banks::Current(self.banks.load()),
+            // After a clear these are freed, and to read there would allocate their pages again.
+            Some(fixed) if self.has_cleared.get() == 0 => Banks::Fixed(&fixed.banks),
+            _ => Banks::Current(self.banks.load()),
         }
     }
 
@@ -196,9 +211,13 @@ impl Image {
             if self.banks.load().is_of(version) {
                 return Ok(());
             }
-            let listed = self.listed(&state_block.state(version));
+            let state = state_block.state(version);
+            let (listed, next_bank) = (self.listed(&state), state.next_bank());
             if state_block.unchanged(version) {
                 self.banks.store(Arc::new(listed?.of_version(version)));
+                if self.fixed.get().is_some_and(|fixed| fixed.next_bank != next_bank) {
+                    self.has_cleared.set(1);
+                }
                 return Ok(());
             }
             // An event came in between: the list may have been inconsistent, or its banks may be

@@ -192,6 +192,8 @@ const RETIRED: u64 = 2;
 const DISTRUSTED: u64 = 4;
 /// With `RETIRED`: the filter is altered, and its handles open it again.
 const ALTERED: u64 = 8;
+/// With `POISONED`: the log could not be written back, so records above the durable end may be lost.
+const LOG_LOST: u64 = 16;
 
 /// The status flags of an image; 0 in normal use.
 #[derive(Debug, Clone, Copy)]
@@ -219,6 +221,18 @@ impl<'a> Status<'a> {
     /// [`Status::poison`].
     pub fn distrust(self) {
         self.0.fetch_or(POISONED | DISTRUSTED, Ordering::Relaxed);
+    }
+
+    /// Refuses all further writes, permanently: records above the durable end may be lost. Relaxed
+    /// as in [`Status::poison`].
+    pub fn lose_log(self) {
+        self.0.fetch_or(POISONED | LOG_LOST, Ordering::Relaxed);
+    }
+
+    /// Returns whether records above the durable end may be lost.
+    #[must_use]
+    pub fn has_lost_log(self) -> bool {
+        self.0.load(Ordering::Relaxed) & LOG_LOST != 0
     }
 
     /// Returns whether pages of the image may be lost.

@@ -221,6 +221,20 @@ impl Sessions {
         })
     }
 
+    /// Returns whether a slot is free. It stays so while the caller holds the opening byte.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn has_free_slot(&self) -> Result<bool> {
+        for slot in 0..SLOTS {
+            let byte = slot_byte(slot);
+            if !self.is_held(byte..byte + 1)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Takes the first free slot; `None` if all are taken. A handle that has one keeps it.
     ///
     /// # Errors

@@ -22,8 +22,8 @@ pub enum KnownExtent {
         /// The maximum number of slots they may have left empty.
         unfinished: u64,
     },
-    /// The same boot, but the device was removed meanwhile and came back, or failed to write: what
-    /// was not durable yet may be lost, as after a power cut.
+    /// The same boot, but the device was removed meanwhile and came back, or failed to write the
+    /// image or the log: what was not durable yet may be lost, as after a power cut.
     DeviceLost {
         /// The timeline that was written.
         timeline: u64,
@@ -48,10 +48,13 @@ impl KnownExtent {
         Ok(match previous_image::open(home, uuid, Access::Read)? {
             // Its ends may be older than the log, never newer, and its count of gaps may be wrong.
             // So only the durable end is used.
-            Some(image) if image.is_distrusted() => Self::DeviceLost {
-                timeline: image.identity().timeline,
-                durable: image.durable().hint(),
-            },
+            // Nor can lost records be told from slots that dead writers left empty.
+            Some(image) if image.is_distrusted() || image.status().has_lost_log() => {
+                Self::DeviceLost {
+                    timeline: image.identity().timeline,
+                    durable: image.durable().hint(),
+                }
+            }
             // Its writers are dead, and the byte locks order these loads after their stores.
             Some(image) => Self::WritersDied {
                 timeline: image.identity().timeline,
@@ -120,5 +123,41 @@ impl KnownEnds {
     /// Of a timeline of which every slot below this LSN has a record.
     pub(super) fn complete(end: u64) -> Self {
         Self { complete: end, valid: end }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::media::Memory;
+    use crate::{Bloom, Durability, Filter, Options};
+    use std::sync::Arc;
+
+    #[test]
+    fn after_a_failed_sync_of_the_log_empty_slots_are_not_taken_for_those_of_dead_writers() {
+        for is_lost in [false, true] {
+            let memory = Arc::new(Memory::new());
+            let options = Options::new().background(false).durability(Durability::Never);
+            let filter = Filter::create_on(memory.clone(), Bloom::capacity(1000), options);
+            let filter = filter.expect("a filter");
+            (0..9_u64).for_each(|key| assert!(filter.insert(key.to_le_bytes()).is_ok()));
+            let header = filter.engine().header();
+            let ends = (header.durable().hint(), header.tail().hint());
+            if is_lost {
+                header.status().lose_log();
+                assert!(header.is_poisoned() && !header.is_distrusted());
+            }
+            let uuid = filter.engine().shared.meta.uuid;
+            let known = KnownExtent::of_the_dead(&*memory, uuid).expect("no error");
+            match known {
+                KnownExtent::DeviceLost { durable, .. } => {
+                    assert!(is_lost && durable == ends.0);
+                }
+                KnownExtent::WritersDied { durable, tail, .. } => {
+                    assert!(!is_lost && (durable, tail) == ends);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
     }
 }

@@ -81,6 +81,50 @@ fn sync_segment(
     for &lsn in gaps.iter().filter(|&&lsn| segment.holds(lsn) && lsn < end) {
         segment.void(lsn);
     }
-    segment.dirty(from.max(durable), end);
+    let dirtied = from.max(durable).max(first)..end;
+    segment.dirty(dirtied.start, end);
+    // They were clean since a sync that failed, and may have been dropped since they were read. From
+    // now on they stay.
+    if let Some(lsn) = dirtied.clone().find(|&lsn| !segment.is_complete(lsn)) {
+        return Err(Error::Damaged {
+            path: header.path(media.path()),
+            offset: header.offset(lsn),
+            expected: format!("record {lsn}, which was read"),
+            found: "an empty slot: the system could not write it back, and dropped it".into(),
+            remedy: "open the filter again: what it has then is what the disk has",
+        });
+    }
     segment.sync().map_err(Error::io("sync", header.path(media.path())))
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::media::Memory;
+    use crate::recovery::Listing;
+    use crate::wal::{Op, Record, Segment, slot};
+
+    #[test]
+    fn a_record_that_is_no_longer_there_after_it_was_read_is_an_error_above_the_durable_end() {
+        let media = Memory::new();
+        media.make().expect("nothing fails yet");
+        let header =
+            SegmentHeader { uuid: 7, timeline: 2, timeline_start: 5, first: 5, capacity: 256 };
+        let segment = Segment::create(&media, header, 0).expect("space");
+        // Record 8 was dropped with its page.
+        for lsn in [5, 6, 7, 9] {
+            slot::publish(segment.slot(lsn), Record::new(Op::Insert).encode(2, lsn));
+        }
+        let listing = Listing::read(&media).expect("a directory");
+        let history = LogReader::open(&media, &listing, 7).expect("sound headers");
+        let make = |durable, stop, gaps: &[u64]| {
+            let prefix = Prefix { stop, gaps: gaps.to_vec(), records: stop - 5 };
+            make_durable(&history, &media, (5, durable), &prefix)
+        };
+        make(0, 8, &[]).expect("they are there");
+        let Err(Error::Damaged { offset, .. }) = make(0, 10, &[]) else { panic!("it is missing") };
+        assert_eq!(offset, header.offset(8));
+        make(9, 10, &[]).expect("below the durable end, a sync has succeeded");
+        make(0, 10, &[8]).expect("a slot that was read as empty is voided");
+    }
 }

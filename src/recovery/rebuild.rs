@@ -72,7 +72,9 @@ fn rebuild_files(
     (known, makes_durable): (KnownExtent, bool),
     advance: &dyn Fn(),
 ) -> Result<Recovered> {
-    let timeline = listing.next_timeline(history.last_timeline(), home.path())?;
+    // The last one may have no log.
+    let last = previous_image::timeline(home, meta.uuid)?.unwrap_or(0).max(history.last_timeline());
+    let timeline = listing.next_timeline(last, home.path())?;
     let identity = identity(meta, timeline, boot_id(home)?);
     let create = || Image::create(live.clone(), temporary, identity, meta.layout, &*meta.kind);
     let Base { image, start, end, timeline, unsound } =
@@ -214,7 +216,8 @@ fn check_timelines(
     history: &LogReader,
     snapshot_timeline: u64,
 ) -> Result<()> {
-    let live_timeline = previous_image::timeline(home, meta.uuid)?.unwrap_or(0);
+    // Unless no record was written to it.
+    let live_timeline = previous_image::timeline_with_log(home, meta.uuid)?.unwrap_or(0);
     let named = snapshot_timeline.max(live_timeline);
     if history.last_timeline() < named {
         return Err(history.lost(named));
@@ -223,6 +226,26 @@ fn check_timelines(
 }
 
 impl Recovered {
+    /// Returns whether the newest snapshot has every operation, and is as durable as the log has
+    /// to be before a new timeline begins: the log was durable through the end of the snapshot
+    /// before that got its name. `known` is the extent of the log by the image.
+    #[must_use]
+    pub fn is_all_in_snapshot(&self, known: KnownExtent) -> bool {
+        let stop = self.prefix.stop;
+        let reaches_it = match known {
+            KnownExtent::Nothing => true,
+            KnownExtent::WritersDied { durable, tail, .. } => durable == stop && tail == stop,
+            KnownExtent::DeviceLost { .. } | KnownExtent::WritersLive { .. } => false,
+        };
+        let last = self.history.segments().last();
+        reaches_it
+            && self.start == stop
+            && self.unsound.is_empty()
+            && self.listing.snapshots.first() == Some(&stop)
+            // No segment is left over. The last timeline has log as long as it has a snapshot.
+            && last.is_some_and(|segment| segment.first < stop)
+    }
+
     /// Removes, in this order, what is only kept ([`remove_kept`]), older snapshots, and the log
     /// below the newest snapshot: the fallback base, which would only be read if the newest
     /// snapshot, which was just read, were damaged. Files get temporary names with these numbers

@@ -144,12 +144,15 @@ fn copy_block(
     index: u64,
     words: &mut Vec<u64>,
 ) -> u64 {
-    let (header, block) = bank.block(index as usize);
-    copy(&used(kind, block), words);
-    shorten(words);
-    let lsn = header.lsn();
+    // A freed page would be allocated again by the copy.
     if image.lists(bank.id()) {
-        return lsn;
+        let (header, block) = bank.block(index as usize);
+        copy(&used(kind, block), words);
+        shorten(words);
+        let lsn = header.lsn();
+        if image.lists(bank.id()) {
+            return lsn;
+        }
     }
     // The bank was closed meanwhile, and its cells may be gone: an empty block with an LSN after
     // the closing. Replay skips the records before that, and then closes the bank.

@@ -265,6 +265,54 @@ fn on_a_full_disk_a_commit_changes_nothing_and_can_be_repeated() {
 }
 
 #[test]
+fn after_a_commit_that_failed_a_batch_still_sees_its_own_keys() {
+    let (filter, memory) = on_memory();
+    let mut batch = filter.batch();
+    (0..600).for_each(|number| batch.insert(key(number)).expect("room"));
+    memory.set_capacity(0);
+    let error = batch.commit().expect_err("no space for the log");
+    assert!(error.is_full(), "{error}");
+    assert_eq!(batch.check_and_insert(key(0)).expect("an answer"), Checked::Present);
+    assert_eq!(batch.check_and_insert("another").expect("an answer"), Checked::New);
+    assert_eq!(batch.check_and_insert("another").expect("an answer"), Checked::Present);
+    memory.set_capacity(u64::MAX);
+    batch.commit().expect("there is space again");
+    assert_eq!(filter.stat().expect("figures").inserts, 601);
+}
+
+#[test]
+fn a_commit_that_does_not_wait_allocates_neither_a_bank_nor_room_for_positions() {
+    let hand = ManualClock::new(Timestamp::from_unix_micros(1 << 50));
+    let options = options().background(false).clock(Clock::from(hand.clone()));
+    let spec = Fingerprint::window(Duration::from_secs(600)).rate(10.0);
+    let filter = Filter::create_on(Arc::new(Memory::new()), spec, options).expect("a filter");
+    filter.insert("a key").expect("an insert");
+    let commit = |source: Option<u64>, key: &str| {
+        let mut batch = Batch::new(filter.call().without_waiting());
+        batch.insert(key).expect("room");
+        source.into_iter().for_each(|source| batch.set_position(source, 1).expect("room"));
+        batch.commit()
+    };
+    let error = commit(Some(1), "with a position").expect_err("there is no position yet");
+    assert!(matches!(error, Error::WouldWait { .. }), "{error}");
+    commit(None, "without one").expect("a commit");
+    let mut batch = filter.batch();
+    batch.set_position(1, 1).expect("room");
+    batch.commit().expect("it waits");
+    commit(Some(2), "with a second one").expect("there is room for positions now");
+    let banks = || filter.stat().expect("figures").banks;
+    let before = banks();
+    for _ in 0..100 {
+        hand.advance(Duration::from_secs(30));
+        match commit(Some(2), "a step later") {
+            Err(Error::WouldWait { .. }) => return assert_eq!(banks(), before),
+            committed => committed.expect("a commit"),
+        }
+    }
+    panic!("no bank was ever due");
+}
+
+#[test]
 fn a_key_too_far_ahead_is_refused_when_it_is_added() {
     let options = options().max_lead(Duration::from_secs(60));
     let filter = Filter::create_on(Arc::new(Memory::new()), Fingerprint::last(100), options);

@@ -202,7 +202,8 @@ impl View {
     /// replaced by those of another.
     fn is_shared_current(&self) -> Result<bool> {
         let (media, meta) = (&*self.media_at_path(), &self.engine.shared.meta);
-        if meta.downtime == Downtime::Freeze && !self.engine.shared.slots.anyone_else()? {
+        let shared = &self.engine.shared;
+        if meta.downtime == Downtime::Freeze && !shared.has_other_handles()? {
             // The time of a filter that no process has open stands still, that of the image
             // advances.
             return Ok(false);
@@ -211,9 +212,9 @@ impl View {
             return Ok(false);
         }
         // As long as handles live, they check, and must receive it.
-        let image = &self.engine.shared.image;
+        let image = &shared.image;
         let is_lost = || image.header().is_distrusted() || check_files(image).is_err();
-        if !self.engine.shared.slots.anyone_else()? && is_lost() {
+        if !shared.has_other_handles()? && is_lost() {
             return Ok(false);
         }
         Ok(match previous_image::timeline(media, meta.uuid)? {

@@ -216,7 +216,10 @@ impl Task for SnapshotTask {
         // If it fails (a full disk) the log continues to grow, and the next attempt is at the next
         // tick.
         let written = engine.checkpoints.checkpoint_if_due();
-        failed_in_background("checkpoint", engine.path(), written);
+        // The handle opens it again, with the checkpoint that the alteration has written.
+        if !engine.header().is_altered() {
+            failed_in_background("checkpoint", engine.path(), written);
+        }
         // A request since then is for the next checkpoint.
         if wanted {
             engine.backpressure.end_wait();

@@ -155,7 +155,8 @@ impl Prepared {
         asked: &BatchOperation,
         since: Since,
     ) -> std::result::Result<Performed, Unstaged> {
-        if self.staging.is_none() {
+        // A commit that failed has staged them without what questions need.
+        if self.staging.as_ref().is_none_or(|staging| !staging.asks) {
             self.begin(host.writer, true)?;
         }
         while let Some(operation) = self.next() {

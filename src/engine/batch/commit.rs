@@ -90,10 +90,10 @@ fn commit_held<'w>(
     let mut puts_off = false;
     loop {
         writer.shared.check_writable()?;
-        allow_positions(writer, with.positions)?;
         let ended = writer.leases.check_all_held(with.confirms)?;
         let is_staged = batch.next().is_none() && batch.staging.is_some();
         match stage(writer, batch, held, puts_off) {
+            Ok(()) if with.waits.never() => refuse_to_allocate(writer, batch, with.positions)?,
             Ok(()) => {}
             Err(Unstaged::NeedsStripe0 { can_be_put_off }) => {
                 match append_staged::lock_stripe_0(writer, can_be_put_off, with.waits)? {
@@ -108,6 +108,7 @@ fn commit_held<'w>(
             }
             Err(Unstaged::Failed(error)) => return Err(error),
         }
+        allow_positions(writer, with.positions)?;
         let beside = records_beside(with.positions, &ended);
         match append(writer, batch, beside, is_staged, held)? {
             Tried::Again => {}
@@ -176,6 +177,17 @@ fn stage(
         // The events were staged before the commit. If stripe 0 is busy, staging anew may omit
         // them.
         return Err(Unstaged::NeedsStripe0 { can_be_put_off: true });
+    }
+    Ok(())
+}
+
+/// Refuses to allocate a bank, a room or the space of positions, for a caller that does not wait.
+fn refuse_to_allocate(writer: &Writer, batch: &Prepared, positions: &[(u64, u64)]) -> Result<()> {
+    if batch.staging.as_ref().is_some_and(Staging::needs_space) {
+        return Err(writer.shared.would_wait("memory to be allocated"));
+    }
+    if !positions.is_empty() && writer.shared.header().positions().all().is_empty() {
+        return Err(writer.shared.would_wait("room for positions"));
     }
     Ok(())
 }

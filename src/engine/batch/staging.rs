@@ -161,7 +161,7 @@ pub(crate) struct Staging {
     /// Whether a record's content depends on the key's blocks.
     depends: bool,
     /// Whether the batch may contain queries.
-    asks: bool,
+    pub(crate) asks: bool,
     /// The filter-wide values when staging began, or at the last [`Staging::adopt`].
     basis: StagedOn,
     /// Whether all records were decided on `basis`.
@@ -278,6 +278,12 @@ impl Staging {
             }
         }
         Ok(Allocated { banks, rooms: self.rooms.clone() })
+    }
+
+    /// Returns whether the records need a bank or a room that is not allocated yet.
+    pub(crate) fn needs_space(&self) -> bool {
+        let opens = self.bank_changes.iter().any(|change| change.opens.is_some());
+        opens || self.rooms.iter().any(|room| room.grows)
     }
 
     /// Returns whether sums, time or state differ from the basis: other callers have written since.

@@ -213,12 +213,10 @@ impl Checkpoints {
         work.note("end_lsn", written.end);
         work.note("bytes", written.bytes);
         let current = self.shared.check_directory().and_then(|()| self.shared.check_unaltered());
-        current.inspect_err(|_| {
+        current.and_then(|()| self.name(&temporary, start)).inspect_err(|_| {
+            // As above, if it was not renamed. Nothing says yet how far the log is durable.
             let _ = self.shared.media.remove(&temporary);
-        })?;
-        self.name(&temporary, start).inspect_err(|_| {
-            // As above, if it was not renamed.
-            let _ = self.shared.media.remove(&temporary);
+            self.commits.note_durable();
         })?;
         self.backpressure.note_progress();
         header.snapshot().raise(start);
@@ -316,10 +314,10 @@ impl Checkpoints {
         self.shared.check_writable()?;
         if is_awaited {
             self.backpressure.note_progress();
-        }
-        self.commits.commit(header.end)?;
-        if is_awaited {
+            self.commits.commit_for_snapshot(header.end)?;
             self.backpressure.note_progress();
+        } else {
+            self.commits.commit(header.end)?;
         }
         // A page that was lost before it was copied is reported by now.
         self.shared.check_copied(&state.banks)?;

@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::locks::handle_stripes::StripeGuard;
 use crate::locks::holder_names::locked;
-use crate::locks::session_slots::Sessions;
+use crate::locks::session_slots::{SLOTS, Sessions};
 use crate::media::{Access, Media};
 use crate::meta::Meta;
 use crate::options::{Keep, Options};
@@ -135,6 +135,7 @@ impl<'e> Alteration<'e> {
         if !slots.try_alteration()? {
             return Err(locked(media.path()));
         }
+        check_free_slot(&slots, media)?;
         check_links(media, shared.log.next_temporary())?;
         Ok(Self { engine, slots, meta })
     }
@@ -194,6 +195,8 @@ impl<'e> Alteration<'e> {
                 primitives::sleep(PAUSE);
                 continue;
             }
+            // While the filter can still stay as it is.
+            check_free_slot(&self.slots, &*writer.shared.media)?;
             // A heartbeat, so that no snapshot of the former log starts where the new log does. It
             // records the time up to which the filter has aged.
             let stripe_0 = held.last_mut();
@@ -271,6 +274,15 @@ impl<'e> Alteration<'e> {
         made.shared.slots.end_opening()?;
         Ok(made)
     }
+}
+
+/// Checks that a handle of the altered filter can have a session slot: those of the former one keep
+/// theirs until they are used.
+fn check_free_slot(slots: &Sessions, media: &dyn Media) -> Result<()> {
+    if slots.has_free_slot()? {
+        return Ok(());
+    }
+    Err(Error::Crowded { path: media.path().to_path_buf(), most: SLOTS })
 }
 
 /// Gives the new `meta` its name. If the directory cannot be synced then, the former one gets its

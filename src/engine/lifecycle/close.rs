@@ -59,9 +59,7 @@ pub(crate) fn finish(engine: &Engine) -> Result<()> {
     }
     // The caller releases it together with the session slot.
     let entered = engine.shared.slots.wait_opening(CLOSING_TIME)?;
-    // Others may still have an image from before an alteration.
-    let is_used = |slot| header.has_had_handle(slot);
-    if entered && !header.is_altered() && !engine.shared.slots.anyone_of(is_used)? {
+    if entered && !header.is_altered() && !engine.shared.has_other_handles()? {
         engine.time.tend();
         engine.checkpoints.checkpoint()?;
         // The tail in it decides which log is freed, and its ends where the next opener reads to.

@@ -266,7 +266,7 @@ pub(crate) fn recover(
     let begin = || {
         let advance = || slots.note_progress();
         let recovered = rebuild(&*media, &media, &meta, &temporary, (known, true), &advance)?;
-        begin_timeline(&*media, &slots, &meta, &options, &recovered, &temporary)?;
+        begin_timeline(&*media, &slots, &meta, &options, (&recovered, known), &temporary)?;
         Ok(recovered)
     };
     // The first error is the one to report. Half an image would only take space.
@@ -292,11 +292,14 @@ pub(crate) fn recover(
     let _ = put_former_away(&*media, &meta);
     // No later reader needs them; the next opening tries again.
     let _ = remove_for_good(&*media, recovered.leftovers(&*media)?, LEFTOVER_TEMPORARY..);
-    free_log::free_ends(&*media, &recovered.history, recovered.prefix.stop);
-    // If it cannot be measured, a later opener does so.
-    let gathered =
-        free_log::gathered(&*media, &recovered.history, &recovered.prefix, recovered.start);
-    let gathered = gathered.unwrap_or_default();
+    let mut gathered = (0, 0);
+    if !recovered.is_all_in_snapshot(known) {
+        free_log::free_ends(&*media, &recovered.history, recovered.prefix.stop);
+        // If it cannot be measured, a later opener does so.
+        let measured =
+            free_log::gathered(&*media, &recovered.history, &recovered.prefix, recovered.start);
+        gathered = measured.unwrap_or_default();
+    }
     let engine = assemble(media, meta, options, slots, recovered.image)?;
     // If that was a snapshot, it has just been read.
     engine.checkpoints.reclaim.note_proven(recovered.start);
@@ -476,28 +479,35 @@ fn begin_log(media: &dyn Media, meta: &Meta) -> Result<()> {
 }
 
 /// Begins the next timeline on the recovered state: makes the recovery base durable including its
-/// names, creates the timeline's first segment where the log stopped, and gives the image its name.
+/// names, creates the timeline's first segment where the log stopped, and gives the image its
+/// `temporary` name. If the base is a durable snapshot and nothing else, all of that is left to the
+/// first record ([`LogSpace::extend`](crate::engine::log::space::LogSpace::extend)): many filters
+/// are opened and never written to, and each sync takes as long as the rest of the opening.
 fn begin_timeline(
     media: &dyn Media,
     slots: &Sessions,
     meta: &Meta,
     options: &Options,
-    recovered: &Recovered,
+    (recovered, known): (&Recovered, KnownExtent),
     temporary: &str,
 ) -> Result<()> {
-    let from = (recovered.start, recovered.durable);
-    make_durable(&recovered.history, media, from, &recovered.prefix)?;
-    // The names too: the process that created them may have died before the directory was synced.
-    // Without this sync, a new timeline could outlive `meta`.
-    media.sync().map_err(Error::io("sync", media.path()))?;
-    let header = recovered.image.header();
-    header.begin_timeline(recovered.prefix.stop, segment_records(meta, &recovered.image));
-    let first = first_segment(meta, &recovered.image);
-    let upto = next_end(&first, first.first);
-    let places = upto - first.first;
-    drop(Segment::create_if(media, first, places, SEGMENT_TEMPORARY, &|| true)?);
-    media.sync().map_err(Error::io("sync", media.path()))?;
-    header.allocated().begin_at(upto);
+    let is_done = recovered.is_all_in_snapshot(known);
+    let sync_names = || media.sync().map_err(Error::io("sync", media.path()));
+    let (header, stop) = (recovered.image.header(), recovered.prefix.stop);
+    header.begin_timeline(stop, segment_records(meta, &recovered.image));
+    header.allocated().begin_at(stop);
+    if !is_done {
+        let from = (recovered.start, recovered.durable);
+        make_durable(&recovered.history, media, from, &recovered.prefix)?;
+        // The names too: the process that created them may have died before the directory was
+        // synced. Without this sync, a new timeline could outlive `meta`.
+        sync_names()?;
+        let first = first_segment(meta, &recovered.image);
+        let upto = next_end(&first, stop);
+        drop(Segment::create_if(media, first, upto - stop, SEGMENT_TEMPORARY, &|| true)?);
+        sync_names()?;
+        header.allocated().begin_at(upto);
+    }
     let sound = recovered.listing.snapshots.iter().filter(|&&start| start <= recovered.start);
     header.snapshot().begin_at(sound.copied().max().unwrap_or(0));
     header.unsound().begin_with(recovered.unsound.iter().map(|&(start, _)| start));
@@ -508,7 +518,8 @@ fn begin_timeline(
         return Err(Error::Retired { path: media.path().to_path_buf(), replaced: true });
     }
     let live = FileName::Live.to_string();
-    let named = media.rename(temporary, &live).and_then(|()| media.sync());
+    let sync = || if is_done { Ok(()) } else { media.sync() };
+    let named = media.rename(temporary, &live).and_then(|()| sync());
     named.map_err(Error::io("name", media.path().join(&live)))
 }
 

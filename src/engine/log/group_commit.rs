@@ -69,6 +69,18 @@ impl GroupCommit {
 
     /// Waits until every LSN below `target` is durable.
     pub(crate) fn commit(&self, target: u64) -> Result<()> {
+        self.commit_and(target, || self.note_durable())
+    }
+
+    /// As [`GroupCommit::commit`], for a snapshot that ends there. A sync that it leads leaves no
+    /// note, because the name of the snapshot will say as much. So a filter that is closed has no
+    /// record behind its last snapshot.
+    pub(crate) fn commit_for_snapshot(&self, end: u64) -> Result<()> {
+        self.commit_and(end, || ())
+    }
+
+    /// As [`GroupCommit::commit`]; after each sync that it leads it calls `note`.
+    fn commit_and(&self, target: u64, note: impl Fn()) -> Result<()> {
         let (wanted, mut target) = (target, self.reserved(target)?);
         while self.shared.durable() < target {
             if self.shared.header().is_poisoned() {
@@ -85,8 +97,8 @@ impl GroupCommit {
                     }
                 };
             // The previous leader may have made it durable.
-            let led =
-                if self.shared.durable() < target { self.lead(in_order, target) } else { Ok(()) };
+            let is_needed = self.shared.durable() < target;
+            let led = if is_needed { self.lead(in_order, target).map(|()| note()) } else { Ok(()) };
             // Ends only after a failure has poisoned the filter: otherwise the next leader would
             // continue as if nothing had happened.
             leader.end();
@@ -197,12 +209,12 @@ impl GroupCommit {
             return Err(self.shared.poisoned());
         }
         header.durable().raise(upto);
-        self.note_durable(upto);
         Ok(())
     }
 
     /// Refuses further writes, because the system could not write the log back.
     fn failed_sync(&self, error: &io::Error) -> Error {
+        self.shared.header().status().lose_log();
         self.shared.poison(format!("a sync of the log failed ({error})"));
         // Perhaps it was the device, which then has not written back the image either.
         let _ = self.shared.check_image();
@@ -210,8 +222,8 @@ impl GroupCommit {
     }
 
     /// Records how far the log is durable, which distinguishes damage from the log's end.
-    fn note_durable(&self, upto: u64) {
-        let header = self.shared.header();
+    pub(crate) fn note_durable(&self) {
+        let (header, upto) = (self.shared.header(), self.shared.durable());
         // No stripe is held. If this process dies here, it leaves an empty slot that no stripe
         // accounts for; this counter does.
         header.unheld_slots().add();

@@ -177,9 +177,13 @@ impl LogSpace {
                 let sync_names = &|| self.shared.sync_directory();
                 // From the end that this handle has mapped: that in the image may be an older
                 // one, if a page of it was lost.
-                let upto = next_end(&self.shared.log.header_of(end), end);
-                let made = self.shared.log.allocate((end, upto), current, sync_names);
-                made.map(|()| header.allocated().raise(upto))
+                let segment = self.shared.log.header_of(end);
+                let upto = next_end(&segment, end);
+                // The first segment of a timeline: its opener has made no name durable.
+                let begun = if end == segment.timeline_start { sync_names() } else { Ok(()) };
+                begun
+                    .and_then(|()| self.shared.log.allocate((end, upto), current, sync_names))
+                    .map(|()| header.allocated().raise(upto))
             };
             leader.end();
             match made {
@@ -229,6 +233,10 @@ impl LogSpace {
             return Ok(());
         }
         let (tail, mapped) = (header.tail().hint(), self.shared.log.mapped_end());
+        // The first record begins the log.
+        if header.allocated().read() == header.timeline_start() {
+            return Ok(());
+        }
         let (is_much, capacity) = (ahead >= PRESENT / 2, self.shared.log.capacity());
         let grown = mapped.saturating_sub(header.timeline_start());
         let soon = soon.min(capacity.saturating_mul(SOON_MOST));

@@ -35,6 +35,9 @@ const GATHERED_FROM: Duration = Duration::from_micros(120);
 /// for the one after.
 const GATHERED_FOR: u32 = 2;
 
+/// The longest wait for them: after a sync that stalled, the next ones may be fast again.
+const GATHERED_MOST: Duration = Duration::from_millis(20);
+
 /// The pause after a panic.
 const AFTER_PANIC: Duration = Duration::from_secs(1);
 
@@ -92,6 +95,11 @@ impl Gathering {
         self.wanted = left + woken - woken / 10;
         self.wanted
     }
+}
+
+/// Returns how long to wait for woken tasks after a sync that lasted this long.
+fn gathering_time(lasted: Duration) -> Duration {
+    (lasted / GATHERED_FOR).min(GATHERED_MOST)
 }
 
 /// The task that syncs.
@@ -293,7 +301,7 @@ impl Tickets {
             + match (complete, wanted) {
                 (true, _) => Duration::ZERO,
                 (false, 1) => LONG,
-                (false, _) => lasted / GATHERED_FOR,
+                (false, _) => gathering_time(lasted),
             }
     }
 }
@@ -337,6 +345,12 @@ mod tests {
         while gathering.begin(SYNC, 64, 0) == 1 {}
         gathering.end(58);
         assert_eq!(gathering.begin(SYNC, 64, 0), 58, "they came back: again after each sync");
+    }
+
+    #[test]
+    fn after_a_sync_that_stalled_nobody_waits_for_half_of_its_time() {
+        assert_eq!(gathering_time(SYNC), SYNC / 2);
+        assert_eq!(gathering_time(Duration::from_secs(30)), Duration::from_millis(20));
     }
 
     #[test]

@@ -124,6 +124,51 @@ fn a_process_without_descriptors_leaves_a_dead_owners_stripe_to_be_repaired_by_o
     of_stripe(2, 100);
 }
 
+#[test]
+fn a_dead_owners_stripe_of_a_filter_that_was_replaced_is_no_cause_to_poison_it() {
+    let place = tempfile::tempdir().expect("a temporary directory");
+    let options = Options::new().hash_seed(7).stripes(2).segment_bytes(4096);
+    let options = options.durability(Durability::Never).background(false);
+    let filter = Filter::create(place.path(), Bloom::capacity(1000), options.clone());
+    let filter = filter.expect("a filter");
+    let engine = filter.engine();
+    let layout = engine.shared.layout();
+    let keys = |index: usize, count: usize| {
+        let keys = (0_u64..).map(|key| key.to_le_bytes());
+        let of_stripe = |key: &[u8; 8]| layout.stripe_of(engine.shared.hash(key)) + 1 == index;
+        keys.filter(of_stripe).take(count).collect::<Vec<_>>()
+    };
+    // Repair of stripe 2 needs log that this process has unmapped.
+    for key in keys(2, 1).into_iter().chain(keys(1, 500)) {
+        assert!(filter.insert(key).is_ok());
+    }
+    filter.sync().expect("no error");
+    engine.log_space.unmap_durable();
+    assert!(stripe_lock::try_lock(engine.header().stripe(2).lock_word(), DEAD));
+    std::fs::remove_dir_all(place.path()).expect("it is there");
+    let other = Filter::create(place.path(), Bloom::capacity(1000), options);
+    let key = keys(2, 2)[1];
+    for _ in 0..2 {
+        let refused = filter.insert(key);
+        assert!(matches!(refused, Err(Error::Retired { .. })), "{refused:?}");
+    }
+    assert!(!engine.header().is_poisoned());
+    assert!(other.expect("a filter").insert(key).is_ok(), "the one that is there now");
+}
+
+#[test]
+fn a_handle_of_a_former_image_is_no_writer_of_this_one() {
+    let (filter, memory) = made();
+    let engine = filter.engine();
+    assert!(stripe_lock::try_lock(engine.header().stripe(1).lock_word(), DEAD));
+    // It holds a slot in which this image has had no handle.
+    let former = Sessions::open(&*memory, Access::Write).expect("the lock file");
+    assert_eq!(former.take().expect("no error"), Some(1));
+    assert!(!engine.header().has_had_handle(1) && engine.shared.slots.anyone_else().is_ok());
+    let ended = engine.stripes.wait_for_writers(1, &mut 0);
+    assert!(ended.is_err(), "nobody is left who would repair it");
+}
+
 /// The steps of a clear after its record, in the order of `clear.rs`.
 const CLEARING: usize = 5;
 

@@ -21,7 +21,7 @@ use crate::engine::write::request::{Checked, Request, WriteOutcome};
 use crate::engine::write::writer::{Tried, Writer};
 use crate::error::Result;
 use crate::locks::handle_stripes::StripeGuard;
-use ebbtide_core::kind::{Decision, MOST_WEIGHT};
+use ebbtide_core::kind::{Change, Decision, MOST_WEIGHT};
 
 /// Inserts or removes a key, after checking its precondition. Call [`Writer::prefetch_to_write`]
 /// first: the key's cells then load while the stripe is acquired and the record is written.
@@ -182,7 +182,9 @@ fn write_heavy<'w>(
     let (mut held, mut events) = (vec![stripe], EventHandling::Missing);
     loop {
         writer.shared.check_writable()?;
-        let mut staging = Staging::new(writer, false)?;
+        // The parts of a removal end when nothing is left.
+        let reads = request.asked.change == Change::Remove;
+        let mut staging = Staging::new(writer, reads)?;
         let host = Host { writer, access: BlockAccess::Held, events };
         let performed = match staging.add(host, &request.asked, stamp, request.count) {
             Ok(performed) => performed,

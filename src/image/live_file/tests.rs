@@ -253,6 +253,8 @@ fn ends_of_the_log_that_do_not_fit_together_are_damage() {
         with(3, 33),
         with(5, 0),
         [9, 9, 9, 17, 0, 0],
+        // No record, and no segment yet.
+        [9, 9, 9, 9, 0, 0],
         [last, last, last, LSN_MAX, 0, 0],
     ];
     for ends in sound {
@@ -268,7 +270,7 @@ fn ends_of_the_log_that_do_not_fit_together_are_damage() {
         with(4, 20),
         with(4, 21),
         with(5, 21),
-        [9, 9, 9, 9, 0, 0],
+        [9, 9, 9, 8, 0, 0],
         [LSN_MAX, LSN_MAX, LSN_MAX, LSN_MAX + CAPACITY, 0, 0],
     ];
     for ends in unsound {

@@ -131,6 +131,25 @@ fn banks_that_were_mapped_before_a_clear_are_not_taken_for_those_after_it() {
 }
 
 #[test]
+fn banks_are_not_prefetched_once_they_are_cleared_and_those_that_stay_are() {
+    let (image, kind, memory) = made(&Bloom::capacity(1000));
+    image.finish(&*kind, 1);
+    let other = attached(&memory, &*kind).expect("it is there");
+    let recent = |image: &Image| {
+        let banks = image.recent_banks();
+        (matches!(banks, Banks::Fixed(_)), banks.iter().map(|(_, bank)| bank.id()).next())
+    };
+    other.follow().expect("the banks");
+    assert_eq!(recent(&other), (true, Some(0)));
+    let cleared = image.prepare_clear(&*kind).expect("space");
+    image.clear_state(9, &cleared);
+    for image in [&image, &other] {
+        image.follow().expect("the banks");
+        assert_eq!(recent(image), (false, Some(1)));
+    }
+}
+
+#[test]
 fn a_rebuilt_image_begins_with_the_sums_of_its_stripes_and_the_end_of_its_log() {
     let (image, kind, _) = made(&Bloom::capacity(1000));
     assert_eq!((image.last_change(), image.sum_stripes()), (0, (Totals::default(), 0)));

@@ -290,7 +290,7 @@ fn a_hole_that_a_copy_has_among_records_gets_space_before_it_is_written_and_one_
     file.free(4 * PAGE..5 * PAGE).expect("it can be freed");
     let history = open(&media).expect("a sound header");
     assert_eq!(allocated(&media, &history), [3 * PAGE]);
-    let prefix = Prefix { stop: 300, gaps: Vec::new(), records: 299 };
+    let prefix = Prefix { stop: 300, gaps: (129..257).collect(), records: 299 };
     make_durable::make_durable(&history, &media, (1, 0), &prefix).expect("space");
     assert_eq!(allocated(&media, &history), [4 * PAGE]);
 }

@@ -6,6 +6,7 @@ mod bases;
 mod panics;
 mod restart;
 mod time;
+mod unwritten;
 
 use ebbtide::media::Memory;
 use ebbtide::{
