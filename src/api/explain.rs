@@ -11,7 +11,7 @@ use crate::engine::read::query::Queries;
 use crate::engine::shared::Shared;
 use crate::engine::write::request::Given;
 use crate::error::Result;
-use ebbtide_core::kind::{Age, Estimate};
+use ebbtide_core::kind::{Age, Estimate, Query};
 use std::collections::{HashMap, VecDeque};
 use std::thread::sleep;
 use std::time::Duration;
@@ -125,6 +125,8 @@ pub(crate) fn answer(queries: &Queries, key: &[u8]) -> Result<Answer> {
     let layout = meta.layout;
     // The sums of `contains`: the answers must be the same.
     queries.ask_with(hash, Given::default(), Shared::totals, |kind, state, blocks, query| {
+        // Those of `age`, which is too high by what the others are.
+        let exact = Query { totals: queries.shared.header().counters().sum(), ..*query };
         let mut banks: Vec<_> = state
             .banks()
             .map(|bank| KeyBlock {
@@ -137,7 +139,7 @@ pub(crate) fn answer(queries: &Queries, key: &[u8]) -> Result<Answer> {
         banks.sort_by_key(|block| block.bank);
         let explanation = Explanation {
             present: kind.contains(state, blocks, query),
-            age: kind.ages().and_then(|ages| ages.age(state, blocks, query)),
+            age: kind.ages().and_then(|ages| ages.age(state, blocks, &exact)),
             estimate: kind.estimate(state, blocks, query),
             stripe: layout.stripe_of(hash) as u32,
             blocks: banks,

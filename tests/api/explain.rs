@@ -2,8 +2,8 @@
 
 use ebbtide::history::At;
 use ebbtide::{
-    AgePartitioned, Any, Bloom, Clock, Counting, Filter, Keep, ManualClock, Options, Reader,
-    TimeLimited, Timestamp, inspect,
+    Age, AgePartitioned, Any, Bloom, Clock, Counting, Filter, Fingerprint, Keep, ManualClock,
+    Options, Reader, TimeLimited, Timestamp, inspect,
 };
 use ebbtide_core::log_record::void_word;
 use std::fs;
@@ -37,6 +37,22 @@ fn the_newest_records_of_each_key_are_returned_in_their_order() {
         assert_eq!(explained.log.inserts, 5);
         assert!(explained.log.is_complete && explained.log.end == explained.log.answered);
         assert!(a.age.is_some() && a.estimate.is_none());
+        filter.close().expect("closed");
+    }
+}
+
+#[test]
+fn ages_are_those_of_exact_sums() {
+    let home = tempfile::tempdir().expect("a directory");
+    let dir = home.path().join("filter");
+    let filter = Filter::create(&dir, Fingerprint::last(140), options()).expect("a filter");
+    for key in ["1", "2", "3", "4", "5", "6", "7", "8", "9", "a", "b"] {
+        filter.insert(key).expect("an insert");
+    }
+    assert_eq!(filter.age("a").expect("an answer"), Some(Age::Items(1)));
+    for is_open in [true, false] {
+        let explained = reader(&dir).explain(&["a"], 2).expect("records");
+        assert_eq!(explained.keys[0].age, Some(Age::Items(1)), "open: {is_open}");
         filter.close().expect("closed");
     }
 }
