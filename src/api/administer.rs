@@ -5,6 +5,7 @@ use crate::api::alter::{Altered, Unlogged, alter_filter};
 #[cfg(not(loom))]
 use crate::api::config::Spec;
 use crate::api::handle::Filter;
+use crate::engine::Engine;
 #[cfg(shuttle)]
 use crate::engine::background::maintenance;
 use crate::engine::read::details::Details;
@@ -104,7 +105,7 @@ impl<K> Filter<K> {
     /// # Errors
     /// [`Error::Forked`](crate::Error::Forked), [`Error::Closed`](crate::Error::Closed),
     /// [`Error::Poisoned`](crate::Error::Poisoned) if the system could not write back the live
-    /// image.
+    /// image, [`Error::Retired`](crate::Error::Retired).
     pub fn position(&self, source: u64) -> Result<Option<u64>> {
         let found = self.positions()?.into_iter().find(|(of, _)| *of == source);
         Ok(found.map(|(_, position)| position))
@@ -115,10 +116,7 @@ impl<K> Filter<K> {
     /// # Errors
     /// As [`Filter::position`].
     pub fn positions(&self) -> Result<Vec<(u64, u64)>> {
-        self.look(|engine| {
-            engine.shared.check_trusted()?;
-            Ok(engine.positions())
-        })
+        self.look(Engine::positions)
     }
 
     /// Waits until all operations so far are durable.

@@ -92,22 +92,24 @@ impl Engine {
     }
 
     /// Returns the positions of all sources, by source, after the repair of what dead owners left.
-    pub(crate) fn positions(&self) -> Vec<(u64, u64)> {
+    pub(crate) fn positions(&self) -> Result<Vec<(u64, u64)>> {
+        self.queries.check()?;
         let positions = self.shared.header().positions();
         loop {
             let before = positions.all();
             // The keys of their batches may be in stripes that nobody has used since.
             self.stripes.repair_all();
             if positions.all() == before {
-                return before;
+                return Ok(before);
             }
         }
     }
 
     /// Returns all claims, held or not, after the repair of what dead owners left.
-    pub(crate) fn claims(&self) -> Vec<HeldClaim> {
+    pub(crate) fn claims(&self) -> Result<Vec<HeldClaim>> {
+        self.queries.check()?;
         self.stripes.repair_all();
-        self.shared.header().claims().all()
+        Ok(self.shared.header().claims().all())
     }
 
     /// Creates the parts of a handle.

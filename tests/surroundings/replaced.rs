@@ -215,6 +215,31 @@ fn a_handle_of_a_removed_filter_gets_an_error_and_creates_no_file() {
 }
 
 #[test]
+fn positions_and_claims_of_a_removed_filter_are_no_answer() {
+    let place = tempfile::tempdir().expect("a temporary directory");
+    let dir = place.path().join("seen");
+    let filter = create(&dir);
+    let mut batch = filter.batch();
+    batch.set_position(1, 7).and_then(|()| batch.commit()).expect("a position");
+    filter.claim("key", Duration::from_secs(60)).map(drop).expect("a claim");
+    assert_eq!(filter.position(1).expect("a position"), Some(7));
+    fs::remove_dir_all(&dir).expect("removed");
+    let other = create(&dir);
+    let error = filter.sync().expect_err("another filter is there");
+    assert!(matches!(error, Error::Retired { replaced: true, .. }), "{error}");
+    let ends = [
+        filter.position(1).map(drop),
+        filter.positions().map(drop),
+        filter.claims().map(drop),
+        filter.contains("key").map(drop),
+    ];
+    for end in ends {
+        assert!(matches!(end, Err(Error::Retired { replaced: true, .. })), "{end:?}");
+    }
+    assert_eq!(other.positions().expect("an answer"), []);
+}
+
+#[test]
 fn a_reader_follows_the_path_to_the_current_filter() {
     let place = tempfile::tempdir().expect("a temporary directory");
     let dir = place.path().join("seen");
