@@ -29,7 +29,7 @@ use self::directory::Directory;
 use self::mapping::DiskMapping;
 use self::space::{PIECE, allocate, is_beyond_space, page_bytes, write_zeros};
 use crate::media::{Access, BootIdSource, ByteLocks, Mapping, Media, MediaFile, boot_id};
-use crate::media::{BankStore, Holder, ImagePlace, UnnamedId};
+use crate::media::{BankStore, Holder, ImagePlace, Ownership, UnnamedId};
 use crate::platform::system;
 use crate::primitives::AtomicU64;
 use rustix::fs::OFlags;
@@ -70,14 +70,15 @@ impl Disk {
     }
 
     /// Opens the directory at `path` for a copy of a filter, whose files get the group of the
-    /// filter's files and the permissions that these have. What others may is not copied: a file
-    /// system that stores no permissions shows the same for all files.
+    /// filter's files and the permissions that these have; if root makes the copy, also their user.
+    /// What others may is not copied: a file system that stores no permissions shows the same for
+    /// all files.
     pub(crate) fn for_copy_of(path: &Path, of: &dyn Media) -> Self {
         // Without `meta` there is no filter, and no copy of it.
-        let (Ok(Some(mode)), Ok(Some(group))) = (of.mode(), of.group()) else {
+        let Ok(Some(of)) = of.ownership() else {
             return Self::new(path);
         };
-        let directory = Directory::of_copy(path.to_path_buf(), mode, group);
+        let directory = Directory::of_copy(path.to_path_buf(), of);
         Self { directory: Arc::new(directory), image: None }
     }
 
@@ -211,8 +212,8 @@ impl Media for Disk {
         self.directory.mode().map(Some)
     }
 
-    fn group(&self) -> io::Result<Option<u32>> {
-        self.directory.group().map(Some)
+    fn ownership(&self) -> io::Result<Option<Ownership>> {
+        self.directory.ownership().map(Some)
     }
 
     fn boot_id(&self) -> io::Result<u128> {

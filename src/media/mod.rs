@@ -58,6 +58,17 @@ pub enum Access {
     Write,
 }
 
+/// Whose the files of a filter are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ownership {
+    /// The permissions, without what an access control list says.
+    pub mode: u32,
+    /// The user.
+    pub user: u32,
+    /// The group.
+    pub group: u32,
+}
+
 /// One directory of files, which contains one filter.
 pub trait Media: Debug + Send + Sync {
     /// Returns the directory, for messages.
@@ -216,11 +227,11 @@ pub trait Media: Debug + Send + Sync {
         Ok(None)
     }
 
-    /// Returns the number of the group of the filter's files; `None` if the medium has none.
+    /// Returns whose the filter's files are, for copies of them; `None` if the medium knows no users.
     ///
     /// # Errors
     /// The system's error.
-    fn group(&self) -> io::Result<Option<u32>> {
+    fn ownership(&self) -> io::Result<Option<Ownership>> {
         Ok(None)
     }
 

@@ -7,7 +7,7 @@
 //! Defines how names in the directory are opened, created, renamed and removed, which file systems
 //! are refused, and the owner and permissions of new files.
 
-use crate::media::no_links;
+use crate::media::{Ownership, no_links};
 use crate::platform::system;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{
@@ -30,6 +30,8 @@ const PRIVATE: RawMode = 0o600;
 /// The permissions that a filter's file can have: none of them is a program.
 const READ_AND_WRITE: RawMode = 0o666;
 
+/// The bit by which new files get the group of their directory.
+const SET_GROUP_ID: RawMode = 0o2000;
 /// The permissions of the filter's group.
 const OF_GROUP: RawMode = 0o060;
 
@@ -43,6 +45,8 @@ pub(super) struct Directory {
     mode: Option<RawMode>,
     /// The group that the permissions of `mode` are for, if it is not that of the creator.
     group: Option<u32>,
+    /// The user who gets the files, if the creator may give them away.
+    user: Option<u32>,
     opened: OnceLock<OwnedFd>,
 }
 
@@ -53,19 +57,21 @@ impl Directory {
         // Without a working directory the path is tried as it is.
         let absolute = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
         let mode = mode.map(|mode| mode as RawMode);
-        Self { path, absolute, mode, group: None, opened: OnceLock::new() }
+        Self { path, absolute, mode, group: None, user: None, opened: OnceLock::new() }
     }
 
-    /// As [`Directory::new`], for a copy of a filter with this mode and group.
-    pub(super) fn of_copy(path: PathBuf, mode: u32, group: u32) -> Self {
+    /// As [`Directory::new`], for a copy of a filter whose files are these users'.
+    pub(super) fn of_copy(path: PathBuf, of: Ownership) -> Self {
+        let Ownership { mode, user, group } = of;
         let mode = (mode & 0o660) | 0o600;
-        Self { group: Some(group), ..Self::new(path, Some(mode)) }
+        Self { group: Some(group), user: Some(user), ..Self::new(path, Some(mode)) }
     }
 
     /// Returns the directory that has the path now, which may be a different one.
     pub(super) fn at_its_path(&self) -> Self {
         let (path, absolute) = (self.path.clone(), self.absolute.clone());
-        Self { path, absolute, mode: self.mode, group: self.group, opened: OnceLock::new() }
+        let Self { mode, group, user, .. } = *self;
+        Self { path, absolute, mode, group, user, opened: OnceLock::new() }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -96,12 +102,28 @@ impl Directory {
         // A copy may not get its group.
         let first = if self.group.is_some() { 0o755 } else { mode };
         fs::DirBuilder::new().recursive(true).mode(u64::from(first) as u32).create(absolute)?;
-        if !missing.is_empty() && writers != 0 {
-            let made = File::open(absolute)?;
-            if !self.gives_group(&made)? {
-                mode &= !0o020;
+        if writers != 0 {
+            // Those above need not be readable, only passable.
+            for &above in missing.iter().skip(1) {
+                let made = File::open(above)?;
+                let mode = fstat(&made)?.st_mode & 0o7777;
+                if mode & 0o001 == 0 && self.gives_group(&made)? {
+                    // If this is refused, somebody else has made it.
+                    let _ = fchmod(&made, Mode::from_raw_mode(mode | (writers >> 1)));
+                }
             }
-            fchmod(&made, Mode::from_raw_mode(mode))?;
+        }
+        if !missing.is_empty() {
+            let made = File::open(absolute)?;
+            if writers != 0 {
+                if !self.gives_group(&made)? {
+                    mode &= !0o020;
+                }
+                // It may have inherited the set-group-id bit, by which new files get its group.
+                let inherited = fstat(&made)?.st_mode & SET_GROUP_ID;
+                fchmod(&made, Mode::from_raw_mode(mode | inherited))?;
+            }
+            self.give_to_user(&made)?;
         }
         // A directory survives a power cut only if its parent was synced.
         for place in missing.iter().rev() {
@@ -117,9 +139,20 @@ impl Directory {
         Ok((u64::from(self.model()?.st_mode) & 0o777) as u32)
     }
 
-    /// Returns the group of that file.
-    pub(super) fn group(&self) -> io::Result<u32> {
-        Ok(self.model()?.st_gid)
+    /// Returns whose that file is, without what an access control list says.
+    pub(super) fn ownership(&self) -> io::Result<Ownership> {
+        let model = self.model()?;
+        let mut mode = model.st_mode & 0o777;
+        if mode & OF_GROUP != 0 && self.access_list()?.is_some() {
+            mode &= !0o070;
+        }
+        let (user, group) = (model.st_uid, model.st_gid);
+        Ok(Ownership { mode: u64::from(mode) as u32, user, group })
+    }
+
+    /// Returns the access control list of that file.
+    fn access_list(&self) -> io::Result<Option<Vec<u8>>> {
+        system::access_list(&self.open(MODEL, OFlags::RDONLY)?)
     }
 
     /// Returns the status of that file.
@@ -137,6 +170,16 @@ impl Directory {
         };
         let has_it = fstat(made)?.st_gid == group;
         Ok(has_it || fchown(made, None, Some(Gid::from_raw(group))).is_ok())
+    }
+
+    /// Gives a new file or directory of a copy to the user of the filter. Where this is refused,
+    /// which it is except to root, it stays its creator's.
+    fn give_to_user(&self, made: &File) -> io::Result<()> {
+        let own = fstat(made)?.st_uid;
+        if let Some(user) = self.user.filter(|&user| user != own) {
+            let _ = fchown(made, Some(Uid::from_raw(user)), None);
+        }
+        Ok(())
     }
 
     /// Returns the descriptor.
@@ -170,7 +213,12 @@ impl Directory {
             return Err(not_a_file("a directory, pipe or device"));
         }
         if flags.contains(OFlags::CREATE) {
-            self.adopt(&file)?;
+            self.adopt(&file).inspect_err(|_| {
+                if flags.contains(OFlags::EXCL) {
+                    // The first error is the one to report.
+                    let _ = self.remove(name);
+                }
+            })?;
         }
         Ok(file)
     }
@@ -188,11 +236,19 @@ impl Directory {
         if model.is_none() && !self.gives_group(file)? {
             mode &= !OF_GROUP;
         }
+        // With such a list, the group's bits are the most that any of its entries gives.
+        if model.is_some()
+            && mode & OF_GROUP != 0
+            && let Some(list) = self.access_list()?
+            && system::set_access_list(file, &list).is_err()
+        {
+            mode &= !OF_GROUP;
+        }
         // If this is refused, the file stays its creator's, as it would be without.
         if own.st_mode & 0o777 != mode {
             let _ = fchmod(file, Mode::from_raw_mode(mode));
         }
-        let Some(model) = model else { return Ok(()) };
+        let Some(model) = model else { return self.give_to_user(file) };
         let group = (own.st_gid != model.st_gid).then(|| Gid::from_raw(model.st_gid));
         let user = (own.st_uid != model.st_uid).then(|| Uid::from_raw(model.st_uid));
         if user.is_none() && group.is_none() {
@@ -330,6 +386,8 @@ fn accept(answer: &StatFs) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    #[cfg(all(target_os = "linux", not(ebbtide_portable)))]
+    use ebbtide_testkit::skipped::skipped;
 
     fn at(place: &Path) -> Directory {
         Directory::new(place.to_path_buf(), None)
@@ -396,6 +454,64 @@ mod tests {
         assert_eq!(mode_of("third"), 0o600, "private without a word");
     }
 
+    #[cfg(all(target_os = "linux", not(ebbtide_portable)))]
+    #[test]
+    fn an_access_control_list_of_meta_opens_no_file_to_its_group() {
+        use std::os::unix::fs::PermissionsExt;
+        let place = tempfile::tempdir().expect("a temporary directory");
+        let create = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR;
+        let model = at(place.path()).open(MODEL, create).expect("a file");
+        // Version, then tag, permissions and number of each entry: the owner, user 4711, the
+        // group (nothing), the mask, others.
+        let mut list = 2_u32.to_le_bytes().to_vec();
+        let entries = [(1, 6, !0), (2, 6, 4711), (4, 0, !0), (0x10, 6, !0), (0x20, 0, !0_u32)];
+        for (tag, may, number) in entries {
+            let (tag, may): (u16, u16) = (tag, may);
+            list.extend(tag.to_le_bytes().into_iter().chain(may.to_le_bytes()));
+            list.extend(number.to_le_bytes());
+        }
+        if let Err(error) = system::set_access_list(&model, &list) {
+            skipped(format!("the file system has no access control lists: {error}"));
+            return;
+        }
+        assert_eq!(fstat(&model).expect("it is there").st_mode & 0o777, 0o660, "that of the mask");
+        let made = at(place.path()).open("made", create).expect("a file");
+        assert_eq!(system::access_list(&made).expect("an answer"), Some(list), "as `meta` has it");
+        let of = at(place.path()).ownership().expect("there is a file");
+        assert_eq!(of.mode, 0o600, "a copy is its owner's");
+        // What has no list gets none.
+        let other = tempfile::tempdir().expect("a temporary directory");
+        let shared = Directory::new(other.path().to_path_buf(), Some(0o660));
+        shared.open(MODEL, create).expect("a file");
+        let made = at(other.path()).open("made", create).expect("a file");
+        assert_eq!(system::access_list(&made).expect("an answer"), None);
+        let mode = made.metadata().expect("it is there").permissions().mode() & 0o777;
+        assert_eq!(mode, 0o660);
+    }
+
+    #[test]
+    fn a_shared_directory_keeps_the_bit_by_which_its_files_get_its_group() {
+        use std::os::unix::fs::{MetadataExt, PermissionsExt};
+        let place = tempfile::tempdir().expect("a temporary directory");
+        let groups = place.path().join("groups");
+        fs::create_dir(&groups).expect("a directory");
+        let group = if geteuid().is_root() { 4711 } else { getegid().as_raw() };
+        std::os::unix::fs::chown(&groups, None, Some(group)).expect("the group is ours");
+        fs::set_permissions(&groups, fs::Permissions::from_mode(0o2775)).expect("permissions");
+        let dir = groups.join("above").join("filter");
+        let shared = Directory::new(dir.clone(), Some(0o660));
+        shared.make().expect("a directory");
+        let create = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR;
+        shared.open("first", create).expect("a file");
+        let of = |path: &Path| {
+            let found = fs::metadata(path).expect("it is there");
+            (found.gid(), found.permissions().mode() & 0o7777)
+        };
+        assert_eq!(of(&dir), (group, 0o2775));
+        assert_eq!(of(&dir.join("first")), (group, 0o660));
+        assert_eq!(of(&groups.join("above")).1 & 0o2010, 0o2010, "passable for the group");
+    }
+
     #[test]
     fn copies_are_for_the_group_if_they_get_it_and_never_for_others() {
         use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -403,7 +519,8 @@ mod tests {
         let create = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR;
         let copy = |name: &str, group: u32| {
             let dir = place.path().join(name);
-            let copy = Directory::of_copy(dir.clone(), 0o777, group);
+            let of = Ownership { mode: 0o777, user: geteuid().as_raw(), group };
+            let copy = Directory::of_copy(dir.clone(), of);
             copy.make().expect("a directory");
             copy.open("first", create).expect("a file");
             [dir.join("first"), dir].map(|path| {
@@ -420,6 +537,16 @@ mod tests {
             [(own, 0o600), (own, 0o755)]
         };
         assert_eq!(copy("other", other), expected);
+        // Root gives them to the user of the filter.
+        let dir = place.path().join("given");
+        let of = Ownership { mode: 0o600, user: 4711, group: own };
+        let given = Directory::of_copy(dir.clone(), of);
+        given.make().expect("a directory");
+        given.open("first", create).expect("a file");
+        let expected = if geteuid().is_root() { 4711 } else { geteuid().as_raw() };
+        for path in [dir.join("first"), dir] {
+            assert_eq!(fs::metadata(path).expect("it is there").uid(), expected);
+        }
         // Of what is no file there is nothing to copy.
         let (link, dir) = (place.path().join("link"), place.path().join("dir"));
         for path in [&link, &dir] {
@@ -428,7 +555,7 @@ mod tests {
         symlink("elsewhere", link.join(MODEL)).expect("a link");
         fs::create_dir(dir.join(MODEL)).expect("a directory");
         for path in [link, dir] {
-            assert!(at(&path).mode().is_err() && at(&path).group().is_err());
+            assert!(at(&path).mode().is_err() && at(&path).ownership().is_err());
         }
     }
 }

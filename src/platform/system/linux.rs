@@ -3,9 +3,11 @@
 use memmap2::{Advice, MmapRaw};
 use rustix::fd::{AsFd, AsRawFd};
 use rustix::fs::{
-    AtFlags, CWD, FallocateFlags, IFlags, StatFs, StatxAttributes, StatxFlags, fallocate,
-    fdatasync, fstatfs, fsync, ioctl_getflags, ioctl_setflags, statx,
+    AtFlags, CWD, FallocateFlags, IFlags, StatFs, StatxAttributes, StatxFlags, XattrFlags,
+    fallocate, fdatasync, fgetxattr, fsetxattr, fstatfs, fsync, ioctl_getflags, ioctl_setflags,
+    statx,
 };
+use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 use rustix::time::ClockId;
 use std::fs::File;
@@ -15,7 +17,6 @@ use std::path::Path;
 #[cfg(not(any(loom, miri, shuttle)))]
 use {
     crate::platform::Woken,
-    rustix::io::Errno,
     rustix::thread::futex::{self, Flags},
     std::sync::atomic::{AtomicU32, AtomicU64},
     std::time::Duration,
@@ -128,6 +129,35 @@ pub fn write_in_place(file: &File) -> io::Result<()> {
         let _ = ioctl_setflags(file, flags | IFlags::NOCOW);
     }
     Ok(())
+}
+
+/// The attribute of a file's access control list.
+const ACCESS_LIST: &str = "system.posix_acl_access";
+
+/// Returns the extended access control list of a file; `None` if it has none. With one, the
+/// permissions of the group are the most that any entry gives, and not those of the group.
+///
+/// # Errors
+/// The system's error.
+pub fn access_list(file: &File) -> io::Result<Option<Vec<u8>>> {
+    // The longest attribute.
+    let mut list = vec![0; 64 << 10];
+    match fgetxattr(file, ACCESS_LIST, &mut list[..]) {
+        Ok(length) => {
+            list.truncate(length);
+            Ok(Some(list))
+        }
+        Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Gives a file such a list.
+///
+/// # Errors
+/// The system's error.
+pub fn set_access_list(file: &File, list: &[u8]) -> io::Result<()> {
+    Ok(fsetxattr(file, ACCESS_LIST, list, XattrFlags::empty())?)
 }
 
 /// Allocates space for bytes of a file, whose content stays. The file is lengthened to their end.

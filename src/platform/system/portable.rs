@@ -116,6 +116,23 @@ pub fn write_in_place(_file: &File) -> io::Result<()> {
     Ok(())
 }
 
+/// Returns the extended access control list of a file; on macOS one does not change the meaning of
+/// the permissions.
+///
+/// # Errors
+/// None.
+pub fn access_list(_file: &File) -> io::Result<Option<Vec<u8>>> {
+    Ok(None)
+}
+
+/// Gives a file such a list.
+///
+/// # Errors
+/// Always.
+pub fn set_access_list(_file: &File, _list: &[u8]) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 /// Allocates space for bytes of a file: no call of macOS does that within a file. The caller writes
 /// zeros.
 pub fn allocate(_file: &File, _bytes: Range<u64>) -> rustix::io::Result<()> {
