@@ -239,7 +239,7 @@ fn read_log(memory: &Memory, known: KnownExtent, from: u64) {
     if matches!(known, KnownExtent::WritersLive { .. }) {
         return;
     }
-    make_durable(&history, memory, (from, 0), &prefix).expect("nothing fails");
+    make_durable(&history, memory, (from, 0), &prefix, &|| ()).expect("nothing fails");
     let again =
         history.read(memory, from, KnownExtent::Nothing, |_, _, _| Ok(())).expect("it is durable");
     assert_eq!((again.stop, again.gaps), (prefix.stop, vec![]));

@@ -133,7 +133,7 @@ pub fn examine(home: &dyn Media, meta: &Meta, known: KnownExtent) -> Result<Salv
     let mut damaged = Vec::new();
     let mut bases = Vec::new();
     for &start in &listing.snapshots {
-        match load_alone(home, meta, start) {
+        match load_alone(home, meta, start, &|| ()) {
             Ok(header) => bases.push((Some(start), start, header.end)),
             Err(error) => damaged.push(if_damage(error)?),
         }

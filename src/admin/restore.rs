@@ -48,7 +48,7 @@ pub fn restore_on(from: &dyn Media, to: &dyn Media) -> Result<()> {
         return Err(locked(from.path()));
     }
     let recovered = rebuild_in_memory(from, &meta, look.known, &|| {})?;
-    write_new(to, |_locks| {
+    write_new(to, |locks| {
         let listing = &recovered.listing;
         // Others are not needed, and may be damaged.
         let used = listing.snapshots.iter().filter(|&&start| start == recovered.start);
@@ -58,12 +58,14 @@ pub fn restore_on(from: &dyn Media, to: &dyn Media) -> Result<()> {
         for name in snapshots.chain(segments) {
             let name = name.to_string();
             copy_file(from, to, &name).map_err(Error::io("copy", from.path().join(&name)))?;
+            locks.note_progress();
         }
         // Only the image, which is not copied, accounts for slots that dead writers left empty:
         // fill them.
         let copied = Listing::read(to)?;
         let history = LogReader::open(to, &copied, meta.log_uuid)?;
-        make_durable(&history, to, (recovered.start, 0), &recovered.prefix)?;
+        let advance = || locks.note_progress();
+        make_durable(&history, to, (recovered.start, 0), &recovered.prefix, &advance)?;
         if look.is_over(from, &meta)? {
             return Err(locked(from.path()));
         }

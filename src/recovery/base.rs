@@ -70,10 +70,16 @@ fn discard(
     unsound.push(failed);
 }
 
-/// Loads a snapshot into memory, which proves that it is valid and fits the filter.
-pub(crate) fn load_alone(home: &dyn Media, meta: &Meta, start: u64) -> Result<SnapshotHeader> {
+/// Loads a snapshot into memory, which proves that it is valid and fits the filter. Calls `advance`
+/// for each of its parts.
+pub(crate) fn load_alone(
+    home: &dyn Media,
+    meta: &Meta,
+    start: u64,
+    advance: &dyn Fn(),
+) -> Result<SnapshotHeader> {
     let image = Image::create(memory()?, "image", identity(meta, 1, 0), meta.layout, &*meta.kind)?;
-    Ok(load((home, meta.log_uuid, start), &*meta.kind, image, &|| {})?.1)
+    Ok(load((home, meta.log_uuid, start), &*meta.kind, image, advance)?.1)
 }
 
 /// Returns the identity of an image of this filter.

@@ -15,7 +15,7 @@ const LONG: u64 = 64 << 20;
 /// ([`KnownExtent::made_durable`](crate::recovery::KnownExtent::made_durable); 0 for copies) are
 /// dirtied first: a failed sync may have marked them clean. The file is opened before that, so this
 /// descriptor receives a write error. Pages below `durable` are synced too, because another program
-/// may have rewritten them.
+/// may have rewritten them. Calls `advance` after each segment.
 ///
 /// # Errors
 /// [`Error::Io`]; then nothing may build on the prefix.
@@ -24,6 +24,7 @@ pub fn make_durable(
     media: &dyn Media,
     (from, durable): (u64, u64),
     prefix: &Prefix,
+    advance: &dyn Fn(),
 ) -> Result<()> {
     for (header, end) in history.from(from).filter(|(header, _)| header.first < prefix.stop) {
         let records = header.first..end.min(prefix.stop);
@@ -31,6 +32,7 @@ pub fn make_durable(
         if !is_whole || !history.synced().lock().contains(&header.first) {
             sync_segment(media, header, (from, durable), (records.end, &prefix.gaps))?;
         }
+        advance();
     }
     Ok(())
 }
@@ -119,7 +121,7 @@ mod tests {
         let history = LogReader::open(&media, &listing, 7).expect("sound headers");
         let make = |durable, stop, gaps: &[u64]| {
             let prefix = Prefix { stop, gaps: gaps.to_vec(), records: stop - 5 };
-            make_durable(&history, &media, (5, durable), &prefix)
+            make_durable(&history, &media, (5, durable), &prefix, &|| ())
         };
         make(0, 8, &[]).expect("they are there");
         let Err(Error::Damaged { offset, .. }) = make(0, 10, &[]) else { panic!("it is missing") };

@@ -259,6 +259,8 @@ impl Reclaim {
                 SnapshotReader::open(&*self.shared.media, start, self.shared.meta.log_uuid)?;
             reader.frames(|_, _, _| {
                 self.backpressure.note_progress();
+                // An opener holds the opening byte meanwhile.
+                self.shared.slots.note_progress();
                 Ok(())
             })?;
             Ok::<_, Error>(self.is_ours(reader.header()))

@@ -58,7 +58,9 @@ pub(crate) fn begin_in_space_of_log(
     if !proven.unsound.is_empty() {
         return Err(full);
     }
-    match snapshot_on_full_disk::write_snapshot(media, meta, &proven, LEFTOVER_TEMPORARY) {
+    let advance = || slots.note_progress();
+    match snapshot_on_full_disk::write_snapshot(media, meta, &proven, LEFTOVER_TEMPORARY, &advance)
+    {
         Err(error) if error.is_full() => return Err(full),
         written => written?,
     }

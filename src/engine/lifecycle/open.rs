@@ -498,7 +498,8 @@ fn begin_timeline(
     header.allocated().begin_at(stop);
     if !is_done {
         let from = (recovered.start, recovered.durable);
-        make_durable(&recovered.history, media, from, &recovered.prefix)?;
+        let advance = || slots.note_progress();
+        make_durable(&recovered.history, media, from, &recovered.prefix, &advance)?;
         // The names too: the process that created them may have died before the directory was
         // synced. Without this sync, a new timeline could outlive `meta`.
         sync_names()?;
