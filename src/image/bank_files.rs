@@ -8,6 +8,7 @@ use crate::image::named_banks::NamedBanks;
 use crate::media::{Access, BankPlace, BankStore, HandedOut, Media};
 use crate::primitives::Mutex;
 use ebbtide_core::kind::Kind;
+use std::io;
 use std::sync::Arc;
 
 /// Returns the size that decides where a kind's banks lie: that of the first bank, `first`, or the
@@ -70,10 +71,23 @@ impl BankFiles {
     pub fn hand_out(&self, header: &Control, slot: u16) {
         let Some(file) = self.store.unnamed() else { return };
         header.holders().note(slot, file.holder());
-        let name = FileName::Attach { slot }.to_string();
-        // Where it fails, processes of the same user can attach nevertheless.
-        let handed_out = file.hand_out(&name, &FileName::Live.to_string()).ok();
-        *self.handed_out.lock() = handed_out;
+        // Where it fails, processes of the same user can attach nevertheless, and the task of the
+        // log tries again.
+        let _ = self.hand_out_if_missing(slot);
+    }
+
+    /// Makes the file available as [`BankFiles::hand_out`] does, if that has failed so far.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn hand_out_if_missing(&self, slot: u16) -> io::Result<()> {
+        let Some(file) = self.store.unnamed() else { return Ok(()) };
+        let mut handed_out = self.handed_out.lock();
+        if handed_out.is_none() {
+            let name = FileName::Attach { slot }.to_string();
+            *handed_out = Some(file.hand_out(&name, &FileName::Live.to_string())?);
+        }
+        Ok(())
     }
 
     /// Hands the file out no more. The handle still has its session slot.

@@ -9,7 +9,7 @@ use ebbtide_testkit::mount::mounted;
 use ebbtide_testkit::skipped::skipped;
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
@@ -144,6 +144,29 @@ fn an_old_handle_leaves_the_socket_of_the_filter_that_is_in_its_place_now() {
     fs::remove_file(dir.join(&found[0])).expect("a name");
     drop(Filter::<AgePartitioned>::open(&dir, options()).expect("a filter"));
     assert_eq!(sockets(), [""; 0], "its own");
+}
+
+#[test]
+fn an_image_that_could_not_be_handed_out_is_handed_out_later() {
+    let home = tempfile::tempdir().expect("a directory");
+    let dir = home.path().join("filter");
+    drop(create(&dir));
+    // A directory has the name of the socket, so that it cannot be made.
+    let name = dir.join("attach-0");
+    fs::create_dir(&name).expect("a directory");
+    let filter =
+        Filter::<AgePartitioned>::open(&dir, options().background(true)).expect("a filter");
+    assert_eq!(place(&filter), BankPlace::Memory);
+    assert!(name.is_dir());
+    fs::remove_dir(&name).expect("nobody uses it");
+    let begun = std::time::Instant::now();
+    while !name.exists() {
+        assert!(begun.elapsed().as_secs() < 30, "nobody tries again");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(fs::metadata(&name).expect("it is there").file_type().is_socket());
+    filter.close().expect("closed");
+    assert!(!name.exists());
 }
 
 #[test]

@@ -238,6 +238,14 @@ fn tidy_log(engine: &Engine) {
     if let Err(gone) = engine.shared.check_directory() {
         return failed_in_background::<()>("place", path, Err(gone));
     }
+    // Only other users, and other containers, need it.
+    let slot = engine.shared.stripes.owner().slot;
+    let handed_out = engine.shared.image.files().hand_out_if_missing(slot);
+    failed_in_background(
+        "attach",
+        path,
+        handed_out.map_err(Error::io("hand out the image of", path)),
+    );
     // Whoever writes or asks next gets the error.
     let _ = engine.shared.check_image();
     failed_in_background("gaps", path, engine.commits.close_gaps());

@@ -80,15 +80,20 @@ fn ask_all(
     access: Access,
 ) -> io::Result<File> {
     let live = directory.open(live, flags(access))?;
-    let (mut silent, begun) = (None, Instant::now());
+    let (mut silent, mut own, begun) = (None, None, Instant::now());
     for holder in holders {
         let patience = if begun.elapsed() < LATER.1 { PATIENCE } else { LATER.0 };
         match ask(directory, &holder.name, &live, patience) {
             Ok(Some(file)) if is_wanted(wanted, &file) => return Ok(file),
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::TimedOut => silent = Some(holder),
-            Err(_) => {}
+            Err(error) if is_gone(&error) => {}
+            Err(error) => own = Some(error),
         }
+    }
+    // Perhaps this process has no descriptor left, or may not ask.
+    if let Some(error) = own {
+        return Err(error);
     }
     let Some(holder) = silent else {
         let sentence = "no process that has the filter open hands out its live image";
@@ -100,6 +105,18 @@ fn ask_all(
         holder.process, holder.name
     );
     Err(io::Error::new(io::ErrorKind::TimedOut, sentence))
+}
+
+/// Returns whether the process that was asked has ended, or hands the file out no more.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound
+            | io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::NotConnected
+    )
 }
 
 /// Asks at a socket; `None` if the process there does not have the file.

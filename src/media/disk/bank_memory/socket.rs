@@ -68,7 +68,12 @@ pub(super) fn receive(socket: &OwnedFd, patience: Duration) -> io::Result<Option
             found = descriptors.last().or(found);
         }
     }
-    let is_whole = received.bytes == 1 && !received.flags.contains(ReturnFlags::CTRUNC);
+    let is_cut = received.flags.contains(ReturnFlags::CTRUNC);
+    if is_cut && found.is_none() {
+        // It was sent, and this process has no number left for it.
+        return Err(Errno::MFILE.into());
+    }
+    let is_whole = received.bytes == 1 && !is_cut;
     let found = found.filter(|_| is_whole);
     found.map(above_standard_streams).transpose()
 }
