@@ -310,6 +310,10 @@ fn the_boot_id_stays() {
 
 mod disk {
     use super::*;
+    #[cfg(all(target_os = "linux", not(ebbtide_portable)))]
+    use crate::media::ImagePlace;
+    #[cfg(all(target_os = "linux", not(ebbtide_portable)))]
+    use ebbtide_testkit::skipped::skipped;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     #[test]
@@ -343,6 +347,25 @@ mod disk {
             let mode =
                 directory.path().join(name).metadata().expect("it is there").permissions().mode();
             assert_eq!(mode & 0o077, 0, "{name} has mode {mode:o}");
+        }
+    }
+
+    #[cfg(all(target_os = "linux", not(ebbtide_portable)))]
+    #[test]
+    fn a_bank_that_finds_no_space_takes_no_place_in_its_file() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let places = [ImagePlace::Memory, ImagePlace::Directory(directory.path().to_path_buf())];
+        for place in places {
+            let disk = Disk::new(directory.path()).image(place);
+            let Ok(Some(store)) = disk.create_unnamed(1 << 20) else {
+                skipped("the file system has no files without names");
+                continue;
+            };
+            for _ in 0..3 {
+                store.create(0, 1 << 63, 4096).expect_err("no file is that long");
+            }
+            let bank = store.create(0, 8192, 8192).expect("the place is free");
+            bank.write_at(&[7; 8], 8184).expect("it is the bank's");
         }
     }
 

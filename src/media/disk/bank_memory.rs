@@ -8,7 +8,7 @@
 //! | 4096- | the table: for bank `n`, entry `n` modulo 131,072: number plus one, start, length |
 //! | 6 MiB- | the banks |
 //!
-//! No place is used twice. A process that was stopped may still store into a bank that was removed,
+//! No place of a bank that was opened is used twice. A process that was stopped may still store into a bank that was removed,
 //! and nothing else may lie there then. All space between the banks that are left is freed, also
 //! what late stores into removed banks have taken.
 //!
@@ -290,16 +290,27 @@ impl UnnamedFile {
     fn new_part(&self, bank: u32, bytes: u64, allocated: u64) -> io::Result<Part> {
         let file = self.file.file()?;
         let unit = if bytes < HUGE_PAGE { page_bytes() } else { HUGE_PAGE };
-        let start = self.number(END)?.next_multiple_of(unit);
+        let before = self.number(END)?;
+        let start = before.next_multiple_of(unit);
         let end = start.checked_add(bytes.next_multiple_of(page_bytes()));
         let end = end.ok_or(io::ErrorKind::StorageFull)?;
         // First: the place is taken from here on, wherever this is interrupted.
         file.write_all_at(&end.to_le_bytes(), END)?;
-        file.set_len(end)?;
         let entry = Entry { start, bytes };
-        let part = self.part(entry).with_space(allocated).inspect_err(|_| {
+        let take = || {
+            // Of an attempt that failed it may be longer.
+            if file.metadata()?.len() < end {
+                file.set_len(end)?;
+            }
+            self.part(entry).with_space(allocated)
+        };
+        let part = take().inspect_err(|_| {
             // The first error is the one to report.
             let _ = space::free(file, start..end);
+            // Nobody has used the place: it is free, unless others lie behind it by now.
+            if self.number(END).is_ok_and(|found| found == end) {
+                let _ = file.write_all_at(&before.to_le_bytes(), END);
+            }
         })?;
         self.set_entry(bank, Some(entry))?;
         Ok(part)

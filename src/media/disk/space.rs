@@ -3,6 +3,7 @@
 use crate::platform::system;
 use rustix::fd::AsFd;
 use rustix::io::Errno;
+use rustix::process::geteuid;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -19,12 +20,14 @@ pub(super) fn page_bytes() -> u64 {
     rustix::param::page_size() as u64
 }
 
-/// Returns whether this is more than the file system has. To find that out piece by piece would
+/// Returns whether this is more than the file system has for this process: some of its space is for
+/// root. To find that out piece by piece would
 /// leave other programs without space in the meantime.
 pub(super) fn is_beyond_space(file: impl AsFd, bytes: u64) -> bool {
     // A file system without a limit says 0 blocks.
     rustix::fs::fstatvfs(file).is_ok_and(|found| {
-        found.f_blocks > 0 && bytes > found.f_bfree.saturating_mul(found.f_frsize)
+        let free = if geteuid().is_root() { found.f_bfree } else { found.f_bavail };
+        found.f_blocks > 0 && bytes > free.saturating_mul(found.f_frsize)
     })
 }
 
