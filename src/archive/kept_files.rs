@@ -41,6 +41,14 @@ pub struct Now {
 }
 
 impl Now {
+    /// Returns how long ago a file got its name: by the clock by which it is less, as
+    /// [`Archive::superfluous`] keeps it. `None` if it is in the future of both.
+    #[must_use]
+    pub fn age(self, since: u64) -> Option<Duration> {
+        let ages = [self.wall, self.even].map(|now| now.checked_sub(since));
+        ages.into_iter().flatten().min().map(Duration::from_secs)
+    }
+
     /// Returns whether a file may have got its name within this time. One that is old by the wall
     /// clock is not, unless that was behind then, or has been set ahead since: by the other clock
     /// it is young.

@@ -167,6 +167,17 @@ fn a_file_that_two_handles_have_kept_in_different_seconds_counts_once_and_loses_
     assert!(!list().has_kept());
 }
 
+#[test]
+fn an_age_is_that_by_the_clock_that_was_not_set() {
+    let age = |since, wall, even| Now { wall, even }.age(since).map(|age| age.as_secs());
+    assert_eq!(age(1000, 1060, 1060), Some(60));
+    assert_eq!(age(1000, 1_000_000, 1060), Some(60), "the wall clock was set ahead");
+    assert_eq!(age(1000, 10, 1060), Some(60), "and behind");
+    assert_eq!(age(1000, 1060, 10), Some(60), "it was behind when the machine was started");
+    assert_eq!(age(1000, 1060, 1_000_000), Some(60), "or ahead");
+    assert_eq!(age(1_000_000, 1060, 1060), None, "it was ahead for a while");
+}
+
 proptest! {
     #[test]
     fn a_full_disk_takes_no_part_in_which_a_file_has_both_names_and_leaves_log_from_a_base(

@@ -12,6 +12,7 @@ use crate::clock::{Clock, Timestamp};
 use crate::engine::checkpoints::backpressure::Backpressure;
 use crate::engine::log::space::LogSpace;
 use crate::engine::shared::Shared;
+use crate::engine::time::lease_time::even_second;
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::image::Control;
@@ -50,13 +51,12 @@ impl EvenClock {
         Self { own: [Timestamp::now().as_unix_micros(), Clock::system().elapsed()] }
     }
 
-    /// Returns the second now. It is the time of leases, which images take over from each other,
-    /// unless this filter's leases have another clock.
+    /// Returns the second now, that of leases if it can be.
     fn second(&self, header: &Control) -> u64 {
-        let (clock, base) = (Clock::system(), header.lease_base());
-        let is_system = clock.identity() == Some(base.clock());
-        let [time, read] = if is_system { base.base().read() } else { self.own };
-        time.saturating_add(clock.elapsed().saturating_sub(read)) / 1_000_000
+        even_second(header).unwrap_or_else(|| {
+            let [time, read] = self.own;
+            time.saturating_add(Clock::system().elapsed().saturating_sub(read)) / 1_000_000
+        })
     }
 }
 

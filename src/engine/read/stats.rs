@@ -1,13 +1,13 @@
 //! Statistics and the digest of an open filter.
 
 use crate::archive::keep_setting;
-use crate::archive::kept_files::Archive;
+use crate::archive::kept_files::{Archive, Now};
 use crate::clock::Timestamp;
 use crate::engine::read::distinct;
 use crate::engine::shared::Shared;
 use crate::engine::stripes::StripeLocks;
 use crate::engine::time::filter_time::Time;
-use crate::engine::time::lease_time::Leases;
+use crate::engine::time::lease_time::{Leases, even_second};
 use crate::error::{Error, Result};
 use crate::format::header::DURABLE;
 use crate::image::stripe_table::StripeSums;
@@ -124,7 +124,7 @@ pub struct Stat {
     /// long as the log is kept; `None` if nothing is.
     pub kept_log_from: Option<u64>,
     /// How long ago recovery stopped needing the oldest kept log: all younger operations are there.
-    /// `None` if nothing is kept, or not yet.
+    /// `None` if nothing is kept, or not yet, or if the wall clock was ahead then.
     pub kept_log_for: Option<Duration>,
     /// Whether the kept log reaches less far back than `keep_log` asks for, and older log is gone:
     /// the option was set too late, or the disk was full. False where `keep_log` is a number of
@@ -281,6 +281,8 @@ struct KeptLog {
     keep: Keep,
     from: Option<u64>,
     age: Option<Duration>,
+    /// Whether it got its name in what is the future by all clocks.
+    is_of_future: bool,
     bytes: u64,
 }
 
@@ -289,7 +291,7 @@ impl KeptLog {
     fn is_short(&self) -> bool {
         let is_part = self.from.is_some_and(|from| from > 0);
         match self.keep {
-            Keep::For(time) => is_part && self.age.unwrap_or_default() < time,
+            Keep::For(time) => is_part && !self.is_of_future && self.age.unwrap_or_default() < time,
             Keep::Nothing | Keep::Bytes(_) => false,
         }
     }
@@ -304,12 +306,14 @@ fn kept_log(shared: &Shared, listing: &Listing) -> Result<KeptLog> {
         return Ok(KeptLog::default());
     }
     // A handle on a moment of the past may have a former `meta`.
-    let now = Meta::read(media);
-    let archive = Archive::read(media, now.as_ref().unwrap_or(&shared.meta))?;
-    let second = Timestamp::now().as_unix_millis() / 1000;
-    let age = |since| Duration::from_secs(second.saturating_sub(since));
-    let (from, age) = (archive.reaches_from(), archive.since().map(age));
-    Ok(KeptLog { keep, from, age, bytes: archive.bytes(media) })
+    let present = Meta::read(media);
+    let archive = Archive::read(media, present.as_ref().unwrap_or(&shared.meta))?;
+    let wall = Timestamp::now().as_unix_millis() / 1000;
+    let now = Now { wall, even: even_second(shared.header()).unwrap_or(wall) };
+    let (from, since) = (archive.reaches_from(), archive.since());
+    let age = since.and_then(|since| now.age(since));
+    let is_of_future = since.is_some() && age.is_none();
+    Ok(KeptLog { keep, from, age, is_of_future, bytes: archive.bytes(media) })
 }
 
 /// Returns where the cells lie. The private image of a reader has no log.

@@ -45,6 +45,16 @@ pub(crate) fn take_over(header: &Control, before: &Control, clock: &Clock) {
     }
 }
 
+/// Returns the second now by a clock that has run evenly since the machine was started: the time of
+/// leases, which images take over from each other. `None` if this filter's leases have another
+/// clock than the system's.
+pub(crate) fn even_second(header: &Control) -> Option<u64> {
+    let (clock, base) = (Clock::system(), header.lease_base());
+    let is_system = clock.identity() == Some(base.clock());
+    let [time, read] = is_system.then(|| base.base().read())?;
+    Some(time.saturating_add(clock.elapsed().saturating_sub(read)) / 1_000_000)
+}
+
 impl LeaseBase {
     /// Creates the base of a handle on this image. The first handle initialises the image's base if
     /// it may write: it holds the opening byte, or has exclusive access. A handle without a clock
