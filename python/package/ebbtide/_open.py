@@ -258,7 +258,9 @@ def remake(
     ``Filter.alter``. The other settings are those of ``open``.
 
     ``is_whole`` of the answer says whether the logs had everything. Raises Exists, Mismatch,
-    BadParameter, NotAFilter, IoError; then there is no new filter.
+    BadParameter, NotAFilter, IoError; then there is no new filter, unless an IoError came at the
+    very end, when the directory above was synced: then it is there, and may be gone after a power
+    cut.
 
     >>> import tempfile, ebbtide
     >>> a, b, new = (f"{tempfile.mkdtemp()}/seen" for _ in range(3))

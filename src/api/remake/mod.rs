@@ -130,7 +130,8 @@ impl Source {
 /// [`Error::Mismatch`] if the filters differ in the hash of keys, or in importances;
 /// [`Error::Locked`] while another call makes a filter in the same directory; [`Error::Exists`],
 /// [`Error::Parameter`], and as [`History::open`] and [`Filter::create`](crate::Filter::create).
-/// Then there is no new filter.
+/// Then there is no new filter, unless an [`Error::Io`] came at the very end, when the directory
+/// above was synced: then it is there, and may be gone after a power cut.
 pub fn remake<K: Spec, P: AsRef<Path>>(
     from: &[P],
     dir: impl AsRef<Path>,

@@ -63,7 +63,8 @@ impl Unfinished {
     /// Gives the directory its name.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Io`]. If it came after the directory got its name, whose sync failed, the filter is
+    /// there: somebody else may use it by now.
     pub(super) fn finish(mut self) -> Result<()> {
         fs::rename(&self.path, &self.dir).map_err(Error::io("rename", &self.path))?;
         // From now on somebody else may make another one under that name.
