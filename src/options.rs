@@ -406,10 +406,10 @@ impl Options {
     /// Sets the permissions of the filter's files, whatever the umask: `0o600`, the default, or
     /// `0o660` for a filter that a group shares. Fixed at creation; backups and restored copies
     /// have them, too, but for what an access control list adds, and those that root makes also
-    /// have the owner of the original. The group is that of the directory's creator, or of the directory itself if
-    /// it has the set-group-id bit. Files created later get owner, group and permissions of the
-    /// file `meta`, even if root creates them, so opening a filter as root locks no other user out.
-    /// Bits other than read and write are ignored.
+    /// have the owner of the original. The group is that of the directory's creator, or of the
+    /// directory itself if it has the set-group-id bit. Files created later get owner, group and
+    /// permissions of the file `meta`, even if root creates them, so opening a filter as root locks
+    /// no other user out. Bits other than read and write are ignored.
     #[must_use]
     pub fn mode(mut self, mode: u32) -> Self {
         self.mode = Some(mode);

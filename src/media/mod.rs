@@ -227,7 +227,8 @@ pub trait Media: Debug + Send + Sync {
         Ok(None)
     }
 
-    /// Returns whose the filter's files are, for copies of them; `None` if the medium knows no users.
+    /// Returns whose the filter's files are, for copies of them; `None` if the medium knows no
+    /// users.
     ///
     /// # Errors
     /// The system's error.

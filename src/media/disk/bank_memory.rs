@@ -8,9 +8,9 @@
 //! | 4096- | the table: for bank `n`, entry `n` modulo 131,072: number plus one, start, length |
 //! | 6 MiB- | the banks |
 //!
-//! No place of a bank that was opened is used twice. A process that was stopped may still store into a bank that was removed,
-//! and nothing else may lie there then. All space between the banks that are left is freed, also
-//! what late stores into removed banks have taken.
+//! No place of a bank that was opened is used twice. A process that was stopped may still store
+//! into a bank that was removed, and nothing else may lie there then. All space between the banks
+//! that are left is freed, also what late stores into removed banks have taken.
 //!
 //! The file is never mapped as a whole, and can never become shorter.
 
