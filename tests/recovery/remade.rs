@@ -230,6 +230,36 @@ fn shares_have_each_key_once_and_united_again_they_are_the_filter() {
 }
 
 #[test]
+fn a_clear_of_one_of_several_filters_removes_its_own_keys_only_and_no_positions() {
+    let home = tempfile::tempdir().expect("a directory");
+    let [a, b, united] = ["a", "b", "united"].map(|name| home.path().join(name));
+    let spec = || AgePartitioned::last(1000);
+    let [first, second] = [&a, &b].map(|dir| {
+        let filter = Filter::create(dir, spec(), options(Clock::stream())).expect("a filter");
+        let set = |source, position| {
+            let mut batch = filter.batch();
+            batch.insert(format!("batch {source}")).expect("room");
+            batch.set_position(source, position).expect("room");
+            batch.commit().expect("a commit");
+        };
+        set(3, 77);
+        filter
+    });
+    second.insert("two").expect("an insert");
+    first.insert("one").expect("an insert");
+    first.clear().expect("a clear");
+    first.insert("since").expect("an insert");
+    let made = remake(&[&a, &b], &united, spec(), options(Clock::stream()), None).expect("kept");
+    assert_eq!(made.operations, 3);
+    let made: Filter<AgePartitioned> =
+        Filter::open(&united, options(Clock::stream())).expect("a filter");
+    let has = |key: &str| made.contains(key).expect("an answer");
+    assert!(has("two") && has("batch 3") && has("since"));
+    assert!(!has("one"));
+    assert_eq!(made.position(3).expect("an answer"), Some(77));
+}
+
+#[test]
 fn what_the_log_does_not_have_any_more_is_said_and_a_refusal_leaves_nothing() {
     let home = tempfile::tempdir().expect("a directory");
     let [dir, other, made] = ["dir", "other", "made"].map(|name| home.path().join(name));

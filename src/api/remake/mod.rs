@@ -76,23 +76,57 @@ struct Source {
     by_clock: Option<Timestamp>,
     /// How far the filter is ahead of the wall clock, in milliseconds.
     offset: i64,
+    part: Part,
+}
+
+/// What is taken of a log.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    /// Up to here only the positions.
+    cleared: u64,
+    /// Up to here.
+    end: u64,
+}
+
+impl Part {
+    const ALL: Self = Self { cleared: 0, end: u64::MAX };
+
+    /// Returns what a filter has of its log, up to the log's end now.
+    fn of(dir: &Path) -> Result<Self> {
+        let mut part = Self { cleared: 0, end: 0 };
+        let mut history = History::open(dir)?.with_undurable();
+        while let Some(commit) = history.read_patiently()? {
+            part.end = commit.lsn;
+            let mut clears = commit.operations.iter().filter(|of| of.change == Change::Clear);
+            part.cleared = clears.next_back().map_or(part.cleared, |clear| clear.lsn);
+        }
+        Ok(part)
+    }
+
+    fn has(&self, operation: &Operation) -> bool {
+        operation.lsn > self.cleared || matches!(operation.change, Change::Position { .. })
+    }
 }
 
 impl Source {
     fn open(dir: &Path) -> Result<Self> {
         let history = History::open(dir)?.with_undurable();
         let offset = clock_offset::previous(&Disk::new(dir), history.meta().uuid)?.unwrap_or(0);
-        Ok(Self { history, next: None, time: None, by_clock: None, offset })
+        Ok(Self { history, next: None, time: None, by_clock: None, offset, part: Part::ALL })
     }
 
     fn advance(&mut self) -> Result<Option<Commit>> {
-        let next = self.history.read_patiently()?;
+        let read = self.history.read_patiently()?;
+        let mut next = read.filter(|commit| commit.lsn <= self.part.end);
         let times = next.iter().flat_map(|commit| &commit.operations);
         // That of a claim is the time of leases.
         let is_key = |of: &&Operation| !matches!(of.change, Change::Claim { .. });
         self.time = times.clone().filter(is_key).find_map(|of| of.time).or(self.time);
         let by_clock = times.filter(|of| is_key(of) && !of.is_stream_time);
         self.by_clock = self.by_clock.max(by_clock.filter_map(|of| of.time).max());
+        if let Some(commit) = &mut next {
+            commit.operations.retain(|operation| self.part.has(operation));
+        }
         Ok(std::mem::replace(&mut self.next, next))
     }
 }
@@ -103,8 +137,10 @@ impl Source {
 ///
 /// - Of one filter: the same with another window, rate, capacity or kind.
 /// - Of several with the same hash of keys ([`Options::hash_seed`]): their union. Operations
-///   without times come one filter after the other.
-/// - With a [`Share`]: only of some keys. All positions of sources stay.
+///   without times come one filter after the other. Of a filter that was cleared, the keys since its
+///   last clear: it removes no keys of others. To find it, each log is read twice.
+/// - With a [`Share`]: only of some keys. All positions of sources stay, also those from before a
+///   clear.
 ///
 /// Durability, downtime and `max_lead` are those of the first filter, unless the options say
 /// otherwise. Importances keep their levels, so that kinds with importances must stay as they are.
@@ -139,7 +175,8 @@ pub fn remake<K: Spec, P: AsRef<Path>>(
     options: Options,
     share: Option<Share>,
 ) -> Result<Remade> {
-    let sources = from.iter().map(|dir| Source::open(dir.as_ref())).collect::<Result<Vec<_>>>()?;
+    let opened = from.iter().map(|dir| Source::open(dir.as_ref()));
+    let mut sources = opened.collect::<Result<Vec<_>>>()?;
     let Some(first) = sources.first() else {
         return Err(Error::parameter("filters", "at least one", "none"));
     };
@@ -159,6 +196,12 @@ pub fn remake<K: Spec, P: AsRef<Path>>(
         check_weights(dir.as_ref(), source.history.meta(), &*kind)?;
     }
     let place = Unfinished::begin(dir.as_ref(), &options)?;
+    if sources.len() > 1 {
+        for (source, dir) in sources.iter_mut().zip(from) {
+            // A clear is of the filter's own keys.
+            source.part = Part::of(dir.as_ref())?;
+        }
+    }
     let made = fill(sources, place.path(), spec, options, (hasher, share))?;
     place.finish()?;
     Ok(made)
