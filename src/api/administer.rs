@@ -65,10 +65,17 @@ impl<K> Filter<K> {
     /// with the former parameters. If the process dies, the filter is the old one or the new one.
     ///
     /// Positions, claims and the filter's time stay. So do durability, downtime, `max_lead` and the
-    /// hash of keys. As of a moment before the alteration, the filter has its former parameters. If
-    /// no log is kept, the log from before is removed, and a second alteration knows less.
-    /// Importances keep their levels, so that kinds with importances must stay as they are. The old
-    /// and the new state are in memory together, and the new one a second time.
+    /// hash of keys. As of a moment before the alteration, the filter has its former parameters
+    /// (`docs/time.md` says which times are before it). If no log is kept, the log from before is
+    /// removed, and a second alteration knows less. The old and the new state are in memory
+    /// together, and the new one a second time.
+    ///
+    /// Importances keep their levels, so that kinds with importances must stay as they are. Counts
+    /// are no importances, and are nothing for a kind that does not count: an operation with a count
+    /// is one without. A kind that cannot remove keys is refused if the log has a removal since the
+    /// last clear, unless that may be [forgotten](Unlogged::Forget). Where the new kind has a window
+    /// in time and the former did not use time, operations by a clock that was ahead come at the
+    /// clock's time of now.
     ///
     /// ```
     /// use ebbtide::history::Unlogged;
@@ -91,7 +98,8 @@ impl<K> Filter<K> {
     /// have to know (see [`Unlogged`]), or if log was removed while it was read;
     /// [`Error::Locked`](crate::Error::Locked) while another handle alters the filter;
     /// [`Error::Mismatch`](crate::Error::Mismatch) for importances;
-    /// [`Error::Parameter`](crate::Error::Parameter), [`Error::Io`](crate::Error::Io), also on a
+    /// [`Error::Parameter`](crate::Error::Parameter), also for removals that the kind cannot make;
+    /// [`Error::Io`](crate::Error::Io), also on a
     /// file system without hard links, and others. Then the filter is as it was, or, if an error
     /// came at the very end, altered.
     #[cfg(not(loom))]

@@ -15,4 +15,5 @@ mod protocol;
 mod remade;
 mod restarts;
 mod salvage;
+mod taken_over;
 mod times_of_logs;

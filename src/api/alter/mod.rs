@@ -2,8 +2,10 @@
 
 pub mod planned_alteration;
 pub(crate) mod refill;
+pub(in crate::api) mod take_over;
 
 use crate::api::alter::refill::{Refill, time_at_start};
+use crate::api::alter::take_over::{LatestByClock, has_removals};
 use crate::api::handle::Filter;
 use crate::api::history::read_log::History;
 use crate::archive::keep_setting::keeps_nothing;
@@ -42,7 +44,8 @@ pub struct Altered {
     /// The LSN of the alteration. As of it the filter has the new parameters, as of the one before
     /// the former ones.
     pub lsn: u64,
-    /// Insertions and removals in the log, which the filter now has.
+    /// Insertions and removals in the log that the filter has taken: all but those of keys that
+    /// were too late for it, or not there.
     pub operations: u64,
     /// Whether the log reaches back to the creation of the filter. Otherwise the filter does not
     /// know any more what was inserted before.
@@ -57,10 +60,12 @@ pub struct Altered {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Unlogged {
     /// If some of them would be in the new window, the filter stays as it is, and the error says
-    /// so. A filter without a window has all keys that were ever inserted.
+    /// so. A filter without a window has all keys that were ever inserted. It also stays as it is
+    /// if the log has removals, since the last clear, and the new kind cannot remove keys.
     #[default]
     Refuse,
-    /// They are forgotten.
+    /// They are forgotten. So are removals, if the new kind cannot remove keys: removed keys are in
+    /// the filter again.
     Forget,
 }
 
@@ -103,15 +108,19 @@ fn alter(engine: &Engine, kind: Arc<dyn Kind>, unlogged: Unlogged) -> Result<(Al
     let is_whole = first == 1;
     // Before others remove more of the log.
     let begins = time_at_start(&**media, &history.revision, first)?;
-    let mut refill = Refill::new(Machine::new(alteration.meta().identity.clone())?);
+    let latest = LatestByClock::new(engine.shared.options.clock.clone(), engine.time.latest());
+    let begins = begins.map(|begins| latest.of(&*history.revision.meta.kind, begins));
+    let mut refill = Refill::new(Machine::new(alteration.meta().identity.clone())?, latest);
     catch_up(&alteration, &mut history, &mut refill)?;
     if !is_whole && unlogged == Unlogged::Refuse && !refill.has_its_window(begins) {
         return Err(unkept(engine, first, alteration.tail()));
     }
+    check_removals(&refill, unlogged)?;
     alteration.check_memory(refill.machine())?;
     let stopped = alteration.stop_writers()?;
     let begun = Instant::now();
-    let rest = read_rest((&alteration, &stopped), &mut history, &mut refill);
+    let rest = read_rest((&alteration, &stopped), &mut history, &mut refill)
+        .and_then(|()| check_removals(&refill, unlogged));
     if let Err(error) = rest {
         // The first error is the one to report.
         let _ = alteration.resume_writers(stopped);
@@ -135,6 +144,16 @@ pub(in crate::api) fn check_weights(path: &Path, meta: &Meta, kind: &dyn Kind) -
         expected: format!("kind {} as it is", meta.kind.name()),
         found: format!("kind {} with other parameters", kind.name()),
     })
+}
+
+/// Checks that no removed key would be in the filter again.
+fn check_removals(refill: &Refill, unlogged: Unlogged) -> Result<()> {
+    if unlogged == Unlogged::Refuse && refill.keeps_removed {
+        let or = "; or alter it nevertheless with `Unlogged::Forget` (`--forget`): removed keys \
+                  are in it again then";
+        return Err(has_removals(refill.machine().kind(), or));
+    }
+    Ok(())
 }
 
 /// Creates the error for a log that begins within the new window.
@@ -204,7 +223,7 @@ fn read(
         if operations.is_empty() {
             break;
         }
-        refill.take_all(&operations)?;
+        refill.take_all(operations, &*history.revision.meta.kind)?;
     }
     Ok(())
 }

@@ -1,10 +1,12 @@
 //! What an alteration would take.
 
 use crate::admin::look::look_at;
-use crate::api::alter::refill::{has_window, time_at_start};
+use crate::api::alter::refill::{has_window, time_at_start, window_items};
+use crate::api::alter::take_over::{LatestByClock, take_over};
 use crate::api::config::Spec;
+use crate::api::history::operations::Change;
 use crate::api::history::read_log::History;
-use crate::clock::Timestamp;
+use crate::clock::{Clock, Timestamp};
 use crate::engine::lifecycle::alter::meta_after;
 use crate::engine::lifecycle::open::first_bank_bytes;
 use crate::engine::time::filter_time::latest_of_stripes;
@@ -13,6 +15,8 @@ use crate::image::Control;
 use crate::media::{Access, Disk};
 use crate::meta::Meta;
 use crate::recovery::{KnownExtent, rebuild_in_memory};
+use ebbtide_core::kind::Kind;
+use ebbtide_core::time::OperationTime;
 use std::path::Path;
 
 /// Records of the beginning in which an operation with a time is looked for.
@@ -60,14 +64,11 @@ pub fn plan<K: Spec>(dir: impl AsRef<Path>, spec: K) -> Result<AlterationPlan> {
     let media = Disk::new(dir.as_ref());
     let kind = spec.kind()?;
     let mut history = History::open(dir.as_ref())?.with_undurable();
-    let (first_lsn, mut since) = (history.next_lsn(), None);
+    let first_lsn = history.next_lsn();
     let begins = time_at_start(&media, &history.revision, first_lsn)?;
-    while let (None, Some(commit)) = (since, history.read_patiently()?) {
-        since = commit.operations.iter().find_map(|operation| operation.time);
-        if history.next_lsn() > first_lsn + RECORDS {
-            break;
-        }
-    }
+    let former = history.revision.meta.kind.clone();
+    let wanted = if first_lsn == 1 { 0 } else { window_items(&*kind).unwrap_or(0) };
+    let (counted, since) = read(&mut history, &*kind, wanted)?;
     let (meta, end, latest) = look_at(&media, |meta, known| {
         if let KnownExtent::WritersLive { .. } = known
             && let Some(image) = Control::find(&media, meta.uuid, Access::Read)?
@@ -78,6 +79,9 @@ pub fn plan<K: Spec>(dir: impl AsRef<Path>, spec: K) -> Result<AlterationPlan> {
         let latest = latest_of_stripes(rebuilt.image.header());
         Ok((meta.clone(), rebuilt.prefix.stop, latest))
     })?;
+    let by_clock = LatestByClock::new(Clock::system(), latest);
+    let begins = begins.map(|begins| by_clock.of(&*former, begins));
+    let latest = by_clock.of(&*meta.kind, latest);
     let after = meta_after(&meta, kind)?;
     let memory = |meta: &Meta| first_bank_bytes(&*meta.kind, meta.layout);
     let records = end.saturating_sub(first_lsn);
@@ -85,8 +89,30 @@ pub fn plan<K: Spec>(dir: impl AsRef<Path>, spec: K) -> Result<AlterationPlan> {
         records,
         first_lsn,
         since,
-        has_window: first_lsn == 1 || has_window(&*after.kind, records, begins, latest.time),
+        has_window: first_lsn == 1 || has_window(&*after.kind, counted, begins, latest),
         memory_before: memory(&meta)?,
         memory_after: memory(&after)?,
     })
+}
+
+/// Reads the beginning of the log: until an operation has a time, and until this many are found
+/// that a filter of this kind takes. Returns the number of those, and the time.
+fn read(history: &mut History, kind: &dyn Kind, wanted: u64) -> Result<(u64, Option<Timestamp>)> {
+    let (first, mut counted, mut since) = (history.next_lsn(), 0, None);
+    let latest = LatestByClock::new(Clock::system(), OperationTime::default());
+    while counted < wanted || (since.is_none() && history.next_lsn() <= first + RECORDS) {
+        let Some(commit) = history.read_patiently()? else { break };
+        let mut operations = commit.operations;
+        // The time of a claim is that of leases.
+        let mut timed = operations.iter().filter(|of| !matches!(of.change, Change::Claim { .. }));
+        since = since.or_else(|| timed.find_map(|operation| operation.time));
+        take_over(&mut operations, (&*history.revision.meta.kind, kind), &latest);
+        let is_taken = |change| match change {
+            Change::Insert { .. } => true,
+            Change::Remove { .. } => kind.removal().is_some(),
+            _ => false,
+        };
+        counted += operations.iter().filter(|of| is_taken(of.change)).count() as u64;
+    }
+    Ok((counted, since))
 }

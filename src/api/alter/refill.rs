@@ -1,5 +1,6 @@
 //! A filter in memory that takes the operations in a log.
 
+use crate::api::alter::take_over::{LatestByClock, take_over};
 use crate::api::entry::AHEAD;
 use crate::api::history::operations::{Change, Operation};
 use crate::archive::revisions::Revision;
@@ -26,7 +27,7 @@ pub(super) fn time_at_start(
     media: &dyn Media,
     revision: &Revision,
     first: u64,
-) -> Result<Option<Micros>> {
+) -> Result<Option<OperationTime>> {
     if first == 1 {
         return Ok(None);
     }
@@ -36,7 +37,7 @@ pub(super) fn time_at_start(
     for start in listing.snapshots.into_iter().rev().filter(|&start| start >= first) {
         let latest = SnapshotReader::open(&whole, start, log);
         match latest.and_then(|mut snapshot| snapshot.latest_time()) {
-            Ok(word) => return Ok(Some(OperationTime::from_word(word).time)),
+            Ok(word) => return Ok(Some(OperationTime::from_word(word))),
             Err(error) if error.is_unreadable() => {}
             // It was removed meanwhile.
             Err(error) if error.is_not_found() => {}
@@ -44,6 +45,15 @@ pub(super) fn time_at_start(
         }
     }
     Ok(None)
+}
+
+/// Returns the size of a kind's window in operations, if it has one.
+pub(super) fn window_items(kind: &dyn Kind) -> Option<u64> {
+    parameter(kind, "window-items")
+}
+
+fn parameter(kind: &dyn Kind, name: &str) -> Option<u64> {
+    kind.parameters().get(name).and_then(|value| value.parse().ok())
 }
 
 /// Returns whether a log that is not whole, with this number of operations, has all that a window
@@ -55,9 +65,7 @@ pub(super) fn has_window(
     begins: Option<Micros>,
     latest: Micros,
 ) -> bool {
-    let parameters = kind.parameters();
-    let number = |name| parameters.get(name).and_then(|value| value.parse::<u64>().ok());
-    match (number("window-items"), number("window")) {
+    match (window_items(kind), parameter(kind, "window")) {
         (Some(items), _) => operations >= items,
         (None, Some(micros)) => {
             begins.is_some_and(|begins| begins.saturating_add(micros) <= latest)
@@ -83,6 +91,15 @@ pub(in crate::api) fn time_in(
     }
 }
 
+/// Returns whether an operation was taken that was answered so.
+pub(in crate::api) fn is_taken(operation: &Operation, checked: Checked) -> bool {
+    match operation.change {
+        // Of a key that is not there.
+        Change::Remove { .. } => checked == Checked::Present,
+        _ => checked != Checked::TooLate,
+    }
+}
+
 /// A filter in memory that is filled from a log.
 #[derive(Debug)]
 pub(super) struct Refill {
@@ -91,11 +108,14 @@ pub(super) struct Refill {
     pub(super) operations: u64,
     /// The time of the first one that has one.
     pub(super) since: Option<Timestamp>,
+    /// Whether the log has a removal, behind its last clear, that this kind cannot make.
+    pub(super) keeps_removed: bool,
+    latest: LatestByClock,
 }
 
 impl Refill {
-    pub(super) fn new(machine: Machine) -> Self {
-        Self { machine, operations: 0, since: None }
+    pub(super) fn new(machine: Machine, latest: LatestByClock) -> Self {
+        Self { machine, operations: 0, since: None, keeps_removed: false, latest }
     }
 
     pub(super) fn machine(&self) -> &Machine {
@@ -113,11 +133,12 @@ impl Refill {
         has_window(self.machine.kind(), self.operations, begins, latest)
     }
 
-    /// Takes operations, whose cells are prefetched.
+    /// Takes operations of the log of a kind. Their cells are prefetched.
     ///
     /// # Errors
     /// [`Error::Parameter`] for a weight that the kind does not take.
-    pub(super) fn take_all(&mut self, operations: &[Operation]) -> Result<()> {
+    pub(super) fn take_all(&mut self, mut operations: Vec<Operation>, of: &dyn Kind) -> Result<()> {
+        take_over(&mut operations, (of, self.machine.kind()), &self.latest);
         for operations in operations.chunks(AHEAD) {
             for operation in operations {
                 if let Change::Insert { hash, .. } = operation.change {
@@ -142,16 +163,20 @@ impl Refill {
             }
             Change::Clear => {
                 self.machine.clear(time, &mut |_| {});
+                self.keeps_removed = false;
                 return Ok(());
             }
-            Change::Remove { .. }
-            | Change::Position { .. }
-            | Change::Claim { .. }
-            | Change::Release { .. } => return Ok(()),
+            Change::Remove { .. } => {
+                self.keeps_removed = true;
+                return Ok(());
+            }
+            Change::Position { .. } | Change::Claim { .. } | Change::Release { .. } => {
+                return Ok(());
+            }
         };
         let request = Request { is_timed: time.stream, ..request };
         let written = self.machine.write(&request, time, &mut |_| {})?;
-        self.operations += u64::from(written.checked != Checked::TooLate);
+        self.operations += u64::from(is_taken(operation, written.checked));
         self.since = self.since.or(operation.time);
         Ok(())
     }

@@ -3,7 +3,8 @@
 mod unfinished;
 
 use crate::api::alter::check_weights;
-use crate::api::alter::refill::time_in;
+use crate::api::alter::refill::{is_taken, time_in};
+use crate::api::alter::take_over::{LatestByClock, has_removals, take_over};
 use crate::api::batch::Batch;
 use crate::api::config::Spec;
 use crate::api::entry::AHEAD;
@@ -12,7 +13,7 @@ use crate::api::history::operations::{Change, Commit, Operation};
 use crate::api::history::read_log::History;
 use crate::api::paths::new_disk;
 use crate::api::remake::unfinished::Unfinished;
-use crate::clock::{ManualClock, Timestamp};
+use crate::clock::{Clock, ManualClock, Timestamp};
 use crate::engine::lifecycle::open;
 use crate::engine::time::filter_time::Stamp;
 use crate::engine::write::clear::clear;
@@ -23,6 +24,8 @@ use crate::image::clock_offset;
 use crate::media::Disk;
 use crate::options::{Durability, Options};
 use ebbtide_core::hash::{KeyHasher, mix, scale};
+use ebbtide_core::kind::Kind;
+use ebbtide_core::time::OperationTime;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,7 +60,8 @@ impl Share {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Remade {
-    /// Inserts and removals that the new filter has taken.
+    /// Inserts and removals that the new filter has taken: all but those of keys that were too late
+    /// for it, or not there.
     pub operations: u64,
     /// Whether the logs reach back to the creation of each filter. Otherwise the new one does not
     /// know what was inserted before.
@@ -77,6 +81,7 @@ struct Source {
     /// How far the filter is ahead of the wall clock, in milliseconds.
     offset: i64,
     part: Part,
+    latest: LatestByClock,
 }
 
 /// What is taken of a log.
@@ -91,16 +96,24 @@ struct Part {
 impl Part {
     const ALL: Self = Self { cleared: 0, end: u64::MAX };
 
-    /// Returns what a filter has of its log, up to the log's end now.
-    fn of(dir: &Path) -> Result<Self> {
-        let mut part = Self { cleared: 0, end: 0 };
+    /// Returns what a filter has of its log, up to the log's end now; and the latest time that came
+    /// with a key.
+    fn of(dir: &Path) -> Result<(Self, OperationTime)> {
+        let (mut part, mut latest) = (Self { cleared: 0, end: 0 }, OperationTime::default());
         let mut history = History::open(dir)?.with_undurable();
         while let Some(commit) = history.read_patiently()? {
             part.end = commit.lsn;
-            let mut clears = commit.operations.iter().filter(|of| of.change == Change::Clear);
-            part.cleared = clears.next_back().map_or(part.cleared, |clear| clear.lsn);
+            for Operation { lsn, time, is_stream_time, change } in commit.operations {
+                if matches!(change, Change::Clear) {
+                    part.cleared = lsn;
+                }
+                let time = time.filter(|_| is_stream_time).map_or(0, Timestamp::as_unix_micros);
+                if time > latest.time {
+                    latest = OperationTime { time, stream: true };
+                }
+            }
         }
-        Ok(part)
+        Ok((part, latest))
     }
 
     fn has(&self, operation: &Operation) -> bool {
@@ -112,12 +125,36 @@ impl Source {
     fn open(dir: &Path) -> Result<Self> {
         let history = History::open(dir)?.with_undurable();
         let offset = clock_offset::previous(&Disk::new(dir), history.meta().uuid)?.unwrap_or(0);
-        Ok(Self { history, next: None, time: None, by_clock: None, offset, part: Part::ALL })
+        let latest = LatestByClock::new(Clock::system(), OperationTime::default());
+        let part = Part::ALL;
+        Ok(Self { history, next: None, time: None, by_clock: None, offset, part, latest })
     }
 
-    fn advance(&mut self) -> Result<Option<Commit>> {
+    /// Prepares that a filter of this kind takes the log over, alone or beside others. Reads it
+    /// once if necessary.
+    fn prepare(&mut self, dir: &Path, to: &dyn Kind, clock: &Clock, is_alone: bool) -> Result<()> {
+        let kinds = [&self.history.revision.meta.kind, &self.history.meta().kind];
+        let was_without_time = to.uses_time() && kinds.iter().any(|kind| !kind.uses_time());
+        let mut with_keys = OperationTime::default();
+        if !is_alone || was_without_time {
+            let (part, latest) = Part::of(dir)?;
+            with_keys = latest;
+            if !is_alone {
+                // A clear is of the filter's own keys.
+                self.part = part;
+            }
+        }
+        self.latest = LatestByClock::new(clock.clone(), with_keys);
+        Ok(())
+    }
+
+    fn advance(&mut self, to: &dyn Kind) -> Result<Option<Commit>> {
         let read = self.history.read_patiently()?;
         let mut next = read.filter(|commit| commit.lsn <= self.part.end);
+        if let Some(commit) = &mut next {
+            let from = &*self.history.revision.meta.kind;
+            take_over(&mut commit.operations, (from, to), &self.latest);
+        }
         let times = next.iter().flat_map(|commit| &commit.operations);
         // That of a claim is the time of leases.
         let is_key = |of: &&Operation| !matches!(of.change, Change::Claim { .. });
@@ -144,8 +181,12 @@ impl Source {
 ///
 /// Durability, downtime and `max_lead` are those of the first filter, unless the options say
 /// otherwise. Importances keep their levels, so that kinds with importances must stay as they are.
-/// Claims are left out. The filters may be open; what they do after the end of their logs was read
-/// is not there. The new filter begins a log of its own, with the LSNs of its own operations.
+/// Counts are no importances, and are nothing for a kind that does not count: an operation with a
+/// count is one without. Where the new kind has a window in time and the former did not use time,
+/// operations by a clock that was ahead of `options`' one, the system's if that is none, come at the
+/// time of that one. Claims are left out. The filters may be open; what they do after the end of
+/// their logs was read is not there. The new filter begins a log of its own, with the LSNs of its
+/// own operations.
 ///
 /// ```
 /// use ebbtide::history::remake;
@@ -164,10 +205,12 @@ impl Source {
 ///
 /// # Errors
 /// [`Error::Mismatch`] if the filters differ in the hash of keys, or in importances;
-/// [`Error::Locked`] while another call makes a filter in the same directory; [`Error::Exists`],
-/// [`Error::Parameter`], and as [`History::open`] and [`Filter::create`](crate::Filter::create).
-/// Then there is no new filter, unless an [`Error::Io`] came at the very end, when the directory
-/// above was synced: then it is there, and may be gone after a power cut.
+/// [`Error::Locked`] while another call makes a filter in the same directory;
+/// [`Error::Parameter`], also for a kind that cannot remove keys if the log has a removal since the
+/// last clear; [`Error::Exists`], and as [`History::open`] and
+/// [`Filter::create`](crate::Filter::create). Then there is no new filter, unless an [`Error::Io`]
+/// came at the very end, when the directory above was synced: then it is there, and may be gone
+/// after a power cut.
 pub fn remake<K: Spec, P: AsRef<Path>>(
     from: &[P],
     dir: impl AsRef<Path>,
@@ -196,11 +239,9 @@ pub fn remake<K: Spec, P: AsRef<Path>>(
         check_weights(dir.as_ref(), source.history.meta(), &*kind)?;
     }
     let place = Unfinished::begin(dir.as_ref(), &options)?;
-    if sources.len() > 1 {
-        for (source, dir) in sources.iter_mut().zip(from) {
-            // A clear is of the filter's own keys.
-            source.part = Part::of(dir.as_ref())?;
-        }
+    let is_alone = sources.len() == 1;
+    for (source, dir) in sources.iter_mut().zip(from) {
+        source.prepare(dir.as_ref(), &*kind, &options.clock, is_alone)?;
     }
     let made = fill(sources, place.path(), spec, options, (hasher, share))?;
     place.finish()?;
@@ -238,17 +279,18 @@ fn fill<K: Spec>(
     options: Options,
     (hasher, share): (KeyHasher, Option<Share>),
 ) -> Result<Remade> {
-    let mut is_whole = true;
+    let (mut is_whole, kind) = (true, spec.kind()?);
     for source in &mut sources {
         is_whole &= source.history.next_lsn() == 1;
-        source.advance()?;
+        source.advance(&*kind)?;
     }
     // Its time is in the log.
     let clock = ManualClock::new(Timestamp::default());
     let settings = options.background(false).clock(clock.clone().into());
     let media = Arc::new(new_disk(dir, &settings)?);
-    let engine = open::create_with(media, spec.kind()?, settings, Some(hasher))?;
-    let mut writing = Writing { filter: Filter::<K>::start(engine)?, has_clock: false, share };
+    let engine = open::create_with(media, kind.clone(), settings, Some(hasher))?;
+    let filter = Filter::<K>::start(engine)?;
+    let mut writing = Writing { filter, has_clock: false, keeps_removed: false, share };
     let mut made = Remade { operations: 0, is_whole, since: None };
     // The earliest, and of several the first.
     let earliest = |sources: &[Source]| {
@@ -257,13 +299,16 @@ fn fill<K: Spec>(
     };
     let mut next = Vec::with_capacity(AHEAD);
     while let Some(at) = earliest(&sources) {
-        next.extend(sources[at].advance()?.into_iter().flat_map(|commit| commit.operations));
+        next.extend(sources[at].advance(&*kind)?.into_iter().flat_map(|commit| commit.operations));
         if next.len() >= AHEAD {
             writing.write_all(&next, &mut made)?;
             next.clear();
         }
     }
     writing.write_all(&next, &mut made)?;
+    if writing.keeps_removed {
+        return Err(has_removals(&*kind, ""));
+    }
     if writing.has_clock {
         // Whoever opens it continues from there by a clock, as far ahead of it as the filter that
         // was the latest by a clock: a clock that was wrong was so for its keys.
@@ -282,6 +327,8 @@ struct Writing<K> {
     filter: Filter<K>,
     /// Whether a clock has moved the filter.
     has_clock: bool,
+    /// Whether there was a removal, since the last clear, that the kind cannot make.
+    keeps_removed: bool,
     share: Option<Share>,
 }
 
@@ -307,7 +354,7 @@ impl<K: Spec> Writing<K> {
         Ok(())
     }
 
-    /// Writes an operation. Returns whether it was one on a key of this share.
+    /// Writes an operation. Returns whether it was one on a key of this share, and was taken.
     fn write(&mut self, operation: &Operation) -> Result<bool> {
         let engine = self.filter.engine();
         let (writer, kind) = (&engine.writer, engine.shared.kind());
@@ -324,6 +371,7 @@ impl<K: Spec> Writing<K> {
             }
             Change::Clear => {
                 clear(writer, Some(time))?;
+                self.keeps_removed = false;
                 self.has_clock |= is_by_clock;
                 return Ok(false);
             }
@@ -333,15 +381,17 @@ impl<K: Spec> Writing<K> {
                 batch.commit()?;
                 return Ok(false);
             }
-            Change::Remove { .. } | Change::Claim { .. } | Change::Release { .. } => {
+            Change::Remove { hash, .. } => {
+                self.keeps_removed |= self.share.is_none_or(|share| share.has(hash));
                 return Ok(false);
             }
+            Change::Claim { .. } | Change::Release { .. } => return Ok(false),
         };
         if self.share.is_some_and(|share| !share.has(request.asked.hash)) {
             return Ok(false);
         }
-        write_recorded(writer, &request.recorded(time))?;
+        let written = write_recorded(writer, &request.recorded(time))?;
         self.has_clock |= is_by_clock;
-        Ok(true)
+        Ok(is_taken(operation, written.checked))
     }
 }
