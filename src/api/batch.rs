@@ -14,8 +14,11 @@ use crate::engine::write::request::{Checked, Precondition, Request};
 use crate::error::{Error, Result};
 use crate::image::positions::MOST_SOURCES;
 use ebbtide_core::kind::split_weight::count_records;
-use ebbtide_core::kind::{self, Change};
+use ebbtide_core::kind::{self, Change, Kind};
 use std::fmt;
+
+/// The most operations of a batch.
+const MOST: u64 = 1 << 16;
 
 /// Keys and positions that are written in one atomic step; see [`Filter::batch`].
 ///
@@ -76,7 +79,7 @@ impl<K> fmt::Debug for Batch<'_, K> {
 
 impl<'a, K> Batch<'a, K> {
     /// The most operations of a batch. One with a weight above 16,777,215 counts as several.
-    pub const MOST_OPERATIONS: usize = 1 << 16;
+    pub const MOST_OPERATIONS: usize = MOST as usize;
 
     /// Creates an empty batch whose operations have the settings of this call; see
     /// [`Filter::batch`].
@@ -276,8 +279,9 @@ impl<'a, K> Batch<'a, K> {
     /// [`Error::Conflict`] if another caller inserted a key that was answered as new:
     /// [clear](Batch::clear) the batch, and take the same messages again. [`Error::LeaseLost`] if a
     /// claim that it confirms is not held any more. [`Error::Io`] for a full
-    /// disk, [`Error::Parameter`] if the filter would have more than 256 sources; nothing has
-    /// happened then. [`Error::Poisoned`] if the sync fails: as of any operation, the batch counts,
+    /// disk, [`Error::Parameter`] if the filter would have more than 256 sources, or if an
+    /// alteration made a batch of large counts one of more than [`Batch::MOST_OPERATIONS`]; nothing
+    /// has happened then. [`Error::Poisoned`] if the sync fails: as of any operation, the batch counts,
     /// but may not survive a power cut. [`Error::Closed`], [`Error::Forked`], [`Error::Retired`],
     /// [`Error::WouldWait`].
     pub fn commit(&mut self) -> Result<()> {
@@ -289,7 +293,10 @@ impl<'a, K> Batch<'a, K> {
         let (positions, waits) = (&*self.positions, self.call.waits());
         let with = Settings { positions, confirms: &confirms, waits };
         let (call, prepared) = (self.call, &mut self.prepared);
-        let lsn = call.run(|engine| commit(&engine.writer, prepared, with))?;
+        let lsn = call.run(|engine| {
+            check_records(engine.shared.kind(), prepared.operations(), confirms.len())?;
+            commit(&engine.writer, prepared, with)
+        })?;
         self.leases.iter().for_each(Lease::note_end);
         self.clear();
         self.call.ensure_durability(lsn)
@@ -316,10 +323,8 @@ impl<'a, K> Batch<'a, K> {
     fn operation_of(&self, request: &Request<'_>, beside: u64) -> Result<BatchOperation> {
         let Request { asked: kind::Request { hash, weight, .. }, time, .. } = *request;
         let more = self.count_records(weight).saturating_add(beside);
-        let records = self.records.saturating_add(more);
-        if records > Self::MOST_OPERATIONS as u64 {
-            let expected = format!("at most {} operations in a batch", Self::MOST_OPERATIONS);
-            return Err(Error::parameter("batch", expected, "another one"));
+        if self.records.saturating_add(more) > MOST {
+            return Err(too_many());
         }
         let clock = &self.call.engine().writer.time;
         let when = match time {
@@ -332,6 +337,19 @@ impl<'a, K> Batch<'a, K> {
         };
         Ok(BatchOperation { change: Change::Insert, hash, weight, when, is_new: false })
     }
+}
+
+/// Returns the error for the operation after the last that a batch takes.
+fn too_many() -> Error {
+    Error::parameter("batch", format!("at most {MOST} operations in a batch"), "another one")
+}
+
+/// Checks that the filter can take a batch that ends this many claims: since the batch was filled,
+/// the filter may have become one that counts otherwise.
+fn check_records(kind: &dyn Kind, operations: &[BatchOperation], confirms: usize) -> Result<()> {
+    let records = operations.iter().map(|of| count_records(kind, of.weight));
+    let records = records.fold(confirms as u64, u64::saturating_add);
+    if records > MOST { Err(too_many()) } else { Ok(()) }
 }
 
 impl<K> Drop for Batch<'_, K> {

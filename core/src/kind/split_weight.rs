@@ -4,14 +4,16 @@ use super::{Kind, MOST_WEIGHT};
 use std::iter;
 
 /// Returns the weight that is written. A weight beyond one record is cut to what fills the counters
-/// ([`KeyCounts::fills`](super::KeyCounts::fills)), because more changes nothing.
+/// ([`KeyCounts::fills`](super::KeyCounts::fills)), because more changes nothing. For a kind that
+/// does not count, it is the count that its caller gave a filter of the kind before an alteration:
+/// then it is none.
 fn written(kind: &dyn Kind, weight: u64) -> u64 {
     let most = u64::from(MOST_WEIGHT);
     if weight <= most {
         return weight;
     }
-    let fills = kind.counts().and_then(|counts| counts.fills());
-    fills.map_or(weight, |fills| weight.min(fills.max(most)))
+    let Some(counts) = kind.counts() else { return 1 };
+    counts.fills().map_or(weight, |fills| weight.min(fills.max(most)))
 }
 
 /// Returns the weights of the records of an operation with this weight, in their order; each is at
@@ -71,6 +73,14 @@ mod tests {
             prop_assert!(all.len() as u64 <= fills.div_ceil(MOST_WEIGHT.into()));
             prop_assert_eq!(all.len() as u64, count_records(&*kind, weight));
         }
+    }
+
+    #[test]
+    fn a_large_count_is_one_record_of_a_kind_that_does_not_count() {
+        let parameters = Parameters::new().with("capacity", 100);
+        let kind = registry::build("bloom", &parameters).expect("a kind");
+        assert!(split_weight(&*kind, MOST_COUNT).eq([1]));
+        assert_eq!(count_records(&*kind, MOST_COUNT), 1);
     }
 
     #[test]
