@@ -8,7 +8,7 @@ use crate::kept_parameters::{Named, shown};
 use crate::output::{Output, object, table};
 use crate::remake_args::Alter;
 use ebbtide::history::{AlterationPlan, Altered, Unlogged};
-use ebbtide::{Any, Error, Filter, Keep, Reader, Spec, Timestamp, history};
+use ebbtide::{Any, Error, Filter, Keep, Options, Reader, Spec, Timestamp, history};
 use serde_json::{Map, Value};
 use std::path::Path;
 use std::time::Duration;
@@ -21,7 +21,8 @@ const BYTES_A_SECOND: f64 = (1_u64 << 30) as f64;
 /// `alter` without a directory for a new filter.
 pub fn in_place(arguments: &Alter) -> Result<()> {
     let Alter { dir, remade, json, .. } = arguments;
-    let filter = at_rest::open(dir)?;
+    // The alteration has a time, as an insert.
+    let filter = Filter::<Any>::open(dir, Options::new())?;
     let spec = remade.named().over(filter.kind(), &filter.parameters())?;
     spec.kind()?;
     let unlogged = if remade.settings.forget { Unlogged::Forget } else { Unlogged::Refuse };

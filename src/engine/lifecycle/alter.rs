@@ -198,9 +198,9 @@ impl<'e> Alteration<'e> {
             // While the filter can still stay as it is.
             check_free_slot(&self.slots, &*writer.shared.media)?;
             // A heartbeat, so that no snapshot of the former log starts where the new log does. It
-            // records the time up to which the filter has aged.
+            // records the time up to which the filter has aged, and when it was altered.
             let stripe_0 = held.last_mut();
-            let now = writer.time.alive().unwrap_or_else(|| writer.time.latest());
+            let now = writer.time.of_alteration();
             if let Some(Ok(lsn)) = stripe_0.map(|held| append_heartbeat(writer, held, now)) {
                 let lsn = lsn.saturating_add(1);
                 writer.commits.commit(lsn)?;

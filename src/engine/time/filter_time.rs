@@ -58,6 +58,17 @@ impl Time {
         (self.shared.uses_time && latest.time > 0 && !now.stream).then_some(now)
     }
 
+    /// Returns the time of an alteration: by the clock, if that moves the filter, or if the kind
+    /// only records times; otherwise the filter's latest time.
+    pub(crate) fn of_alteration(&self) -> Stamp {
+        let (now, latest) = (self.now(), self.latest());
+        match self.alive() {
+            Some(alive) => alive,
+            None if !self.shared.uses_time && now.time > latest.time => now,
+            None => latest,
+        }
+    }
+
     /// Returns the time of a query without one, or of a heartbeat: by the clock once a clock has
     /// moved the filter, otherwise the filter's latest time.
     #[inline]
