@@ -107,8 +107,13 @@ fn search(wanted: f64, columns: u32, items: u64) -> Option<Design> {
 /// 16 KiB, with rows of the given width, or of the best one.
 ///
 /// # Errors
-/// [`Error::Parameter`] if the filter would exceed 8 TiB.
+/// [`Error::Parameter`] for a window of no items, for another width than 16, 32 or 64, and if the
+/// filter would exceed 8 TiB.
 pub fn plan(items: u64, wanted: f64, columns: Option<u32>) -> Result<Plan> {
+    if items == 0 {
+        return Err(Error::parameter("window-items", "a number from 1 on", items));
+    }
+    columns.map_or(Ok(()), check_columns)?;
     // Of a window, and a generation that is at most as long.
     let aim = without_same_hash(2.0 * items as f64, wanted)? * AIM;
     COLUMNS
@@ -132,8 +137,9 @@ pub fn plan(items: u64, wanted: f64, columns: Option<u32>) -> Result<Plan> {
 /// Returns the words of cells for generations of this size at this load.
 ///
 /// # Errors
-/// [`Error::Parameter`] if they would exceed 8 TiB.
+/// [`Error::Parameter`] for another width than 16, 32 or 64, and if they would exceed 8 TiB.
 pub fn words_for(k: u32, generation: u64, load: f64, columns: u32) -> Result<u64> {
+    check_columns(columns)?;
     let cells = (f64::from(k) * generation as f64 / load).ceil();
     let words = (cells / f64::from(64 / columns)).ceil();
     if words <= MOST_WORDS as f64 {
@@ -152,9 +158,17 @@ pub fn words_for(k: u32, generation: u64, load: f64, columns: u32) -> Result<u64
 /// # Errors
 /// As [`words_for`].
 pub fn words_of(plan: &Plan, generation: u64) -> Result<u64> {
+    check_columns(plan.columns)?;
     let cells = plan.words as f64 * f64::from(64 / plan.columns);
     let load = f64::from(plan.k) * plan.generation as f64 / cells;
     words_for(plan.k, generation, load, plan.columns)
+}
+
+fn check_columns(columns: u32) -> Result<()> {
+    if COLUMNS.contains(&columns) {
+        return Ok(());
+    }
+    Err(Error::parameter("columns", "16, 32 or 64", columns))
 }
 
 fn too_large(items: u64, wanted: f64) -> Error {

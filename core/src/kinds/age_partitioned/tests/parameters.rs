@@ -1,9 +1,11 @@
 //! Claims about parameters: completed, read back, refused.
 
+use super::super::plan::{words_for, words_of};
 use super::super::theory::{Phase, fpr};
-use super::super::{COLUMNS, NAME, build, plan};
+use super::super::{COLUMNS, NAME, Plan, build, plan};
 use crate::block::Layout;
 use crate::conformance;
+use crate::error::Error;
 use crate::kind::Parameters;
 use std::f64::consts::LN_2;
 
@@ -61,6 +63,22 @@ fn a_larger_generation_takes_more_words_and_keeps_the_rate() {
         let rate = kind.planned_fpr(layout);
         assert!(rate <= 0.001, "{generation}: {rate}");
         assert!(kind.first_words() > planned.first_words(), "{generation}");
+    }
+}
+
+#[test]
+fn a_plan_for_no_items_or_of_another_width_is_an_error() {
+    let about = |error: Error| match error {
+        Error::Parameter { name, .. } => name,
+        other => panic!("{other:?}"),
+    };
+    let plan = |items, columns| plan(items, 0.001, columns).expect_err("no plan");
+    assert_eq!(about(plan(0, None)), "window-items");
+    for columns in [0, 8, 48, 65, 128, u32::MAX] {
+        assert_eq!(about(plan(1000, Some(columns))), "columns");
+        assert_eq!(about(words_for(4, 100, 0.5, columns).expect_err("no words")), "columns");
+        let of = Plan { k: 4, l: 4, columns, generation: 100, words: 100 };
+        assert_eq!(about(words_of(&of, 50).expect_err("no words")), "columns");
     }
 }
 
