@@ -158,7 +158,10 @@ impl Clock {
         Self(Source::System)
     }
 
-    /// Returns no clock: time comes only with the keys, and stands still in between.
+    /// Returns no clock: time comes only with the keys, and stands still in between. There is
+    /// nothing to which a key's time is compared: through such a handle
+    /// [`Options::max_lead`](crate::Options::max_lead) holds no time back, so that old streams and
+    /// those from the future can be replayed.
     #[must_use]
     pub const fn stream() -> Self {
         Self(Source::Stream)

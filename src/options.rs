@@ -23,7 +23,8 @@ pub enum Durability {
     /// Before the operation returns (group commit: concurrent operations share one sync).
     Always,
     /// At most this long after the operation; needs the background threads, which are on by
-    /// default.
+    /// default. They sync at most once in 100 microseconds, also if this is less. A call with a
+    /// shorter interval than its handle's shortens the handle's from then on.
     Interval(Duration),
     /// When the kernel writes it back, at the next checkpoint, or at a clean close.
     Never,
@@ -359,7 +360,8 @@ impl Options {
     }
 
     /// Sets how far ahead of the wall clock a key's time may lie. Fixed at creation. Default: one
-    /// hour. A single timestamp a year ahead would make all other keys a year old.
+    /// hour. A single timestamp a year ahead would make all other keys a year old. A handle without
+    /// a clock ([`Clock::stream`]) has nothing to compare with, and takes any time.
     #[must_use]
     pub fn max_lead(mut self, lead: Duration) -> Self {
         self.max_lead = Some(lead);

@@ -205,7 +205,8 @@
 #define EBBTIDE_DURABILITY_NEVER 2
 
 /**
- * The records of the call are on the disk after interval_us microseconds at the latest.
+ * The records of the call are on the disk after interval_us microseconds at the latest, or 100 if
+ * that is more. The filter's handle syncs as often from then on.
  */
 #define EBBTIDE_DURABILITY_INTERVAL 3
 
@@ -1004,8 +1005,9 @@ int ebbtide_claim(struct ebbtide_filter *filter,
  * the insert; if it is too late for the window, the claim ends, and the key is not inserted.
  *
  * Returns 0, or -1 on an error. After EBBTIDE_LEASE_LOST the key is not inserted: the lease was
- * over, and somebody else may be working on the key. After other errors the claim stays, and may
- * be confirmed again.
+ * over, and somebody else may be working on the key. After EBBTIDE_POISONED it is not known
+ * whether it is inserted and the claim has ended: the filter, opened again, says so. After other
+ * errors the claim stays, and may be confirmed again.
  */
 int ebbtide_confirm(struct ebbtide_filter *filter,
                     const void *key,

@@ -23,7 +23,8 @@ pub const EBBTIDE_DURABILITY_OF_FILTER: u32 = 0;
 pub const EBBTIDE_DURABILITY_ALWAYS: u32 = 1;
 /// The call never causes a sync.
 pub const EBBTIDE_DURABILITY_NEVER: u32 = 2;
-/// The records of the call are on the disk after interval_us microseconds at the latest.
+/// The records of the call are on the disk after interval_us microseconds at the latest, or 100 if
+/// that is more. The filter's handle syncs as often from then on.
 pub const EBBTIDE_DURABILITY_INTERVAL: u32 = 3;
 
 const FLAGS: u32 =

@@ -81,8 +81,9 @@ pub unsafe extern "C" fn ebbtide_claim(
 /// the insert; if it is too late for the window, the claim ends, and the key is not inserted.
 ///
 /// Returns 0, or -1 on an error. After EBBTIDE_LEASE_LOST the key is not inserted: the lease was
-/// over, and somebody else may be working on the key. After other errors the claim stays, and may
-/// be confirmed again.
+/// over, and somebody else may be working on the key. After EBBTIDE_POISONED it is not known
+/// whether it is inserted and the claim has ended: the filter, opened again, says so. After other
+/// errors the claim stays, and may be confirmed again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ebbtide_confirm(
     filter: *mut Handle,

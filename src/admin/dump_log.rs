@@ -29,7 +29,8 @@ pub struct Entry {
     /// The record's time; the epoch itself if it has none.
     pub time: Timestamp,
     /// The operation: `insert`, `remove`, `step`, `open-bank`, `close-bank`, `heartbeat`,
-    /// `durable`, `void`, `clear`, `position`; `batch` in logs of formats up to 5.
+    /// `durable`, `void`, `clear`, `position`, `claim`, `release`; `batch` in logs of formats up to
+    /// 5.
     pub operation: &'static str,
     /// Whether the record counts: false in a batch that its writer did not complete.
     pub counts: bool,

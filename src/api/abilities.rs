@@ -159,7 +159,7 @@ impl<K: Counts> Filter<K> {
     /// With [`Call::times`](crate::Call::times) a key needs room for all of its weight. Estimates
     /// raised by other keys make a limit effectively lower, never higher. A saturated count
     /// (`at_least`) is refused, because it may stand for any higher one: choose counters wide
-    /// enough for the limit.
+    /// enough for the limit. A key that is too late is refused, too, whatever its count is.
     ///
     /// ```
     /// # use ebbtide::{Decaying, Filter, Options};

@@ -74,8 +74,10 @@ impl<'a, K> Lease<'a, K> {
     ///
     /// # Errors
     /// [`Error::LeaseLost`](crate::Error::LeaseLost) if the time was over: the key is not inserted,
-    /// and somebody else may be working on it. Otherwise as [`Filter::insert`]; the lease stays
-    /// then, and may be confirmed again.
+    /// and somebody else may be working on it. After
+    /// [`Error::Poisoned`](crate::Error::Poisoned) it is not known whether the key is inserted and
+    /// the claim has ended: the filter, opened again, says so. Otherwise as [`Filter::insert`]; the
+    /// lease stays then, and may be confirmed again.
     pub fn confirm(&self) -> Result<()> {
         self.filter.call().confirm(self)
     }
@@ -202,7 +204,8 @@ impl<K> Filter<K> {
     ///
     /// Claims are exact and logged, and survive restarts and a crash of the process. A call does
     /// not wait for a sync: a power cut ends the holders anyway. Leases always use the machine's
-    /// clock, even if keys have their own times (`docs/time.md`). A filter holds up to 65,536
+    /// clock, or the handle's [`ManualClock`](crate::ManualClock), even if keys have their own times
+    /// (`docs/time.md`). A filter holds up to 65,536
     /// claims, which take 4 MiB from the first one on. Other operations, including
     /// [`Filter::clear`], neither see nor end them.
     ///

@@ -83,7 +83,7 @@ pub struct Admission {
     /// Whether the key was inserted.
     pub admitted: bool,
     /// The key's count: including this insert if it was admitted, otherwise the one that left no
-    /// room for it.
+    /// room for it, or, of a key that was too late, the present one, also below the limit.
     pub estimate: Estimate,
 }
 

@@ -51,7 +51,8 @@ class Admission(NamedTuple):
 
     #: Whether the key was counted.
     admitted: bool
-    #: How often the key was inserted, this time included if it was admitted.
+    #: How often the key was inserted, this time included if it was admitted. A key that is too
+    #: late is not admitted, also if this is below the limit.
     estimate: Estimate
 
 
