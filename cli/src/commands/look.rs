@@ -7,7 +7,7 @@ use crate::exit_codes::NO;
 use crate::failure::{Result, unless_closed};
 use crate::formatting;
 use crate::output::{Output, object, parameter_value};
-use ebbtide::{Error, Parameters, Timestamp, inspect};
+use ebbtide::{Any, Error, Filter, Options, Parameters, Timestamp, inspect};
 use indicatif::BinaryBytes;
 use serde_json::{Map, Value};
 use std::hash::{BuildHasher, RandomState};
@@ -172,7 +172,8 @@ fn tag(hash: u64, tags: &RandomState) -> String {
 
 /// Removes all keys and prints how many inserts they were.
 pub fn clear(arguments: &Look) -> Result<()> {
-    let filter = at_rest::open(&arguments.dir)?;
+    // Its record has the time of the clock, as that of an insert.
+    let filter = Filter::<Any>::open(&arguments.dir, Options::new())?;
     let inserts = filter.stat()?.inserts;
     filter.clear()?;
     let text = format!("cleared; {inserts} inserts removed");

@@ -2,7 +2,10 @@
 
 use crate::looks::listing;
 use crate::support::{Place, Talk, ok, refused, run};
+use ebbtide::Timestamp;
 use std::fs;
+use std::thread;
+use std::time::Duration;
 
 /// Many small segments, so that recovery soon needs few of them.
 const CREATE: [&str; 6] = ["--last", "1000", "--segment-bytes", "4KiB", "--hash-seed", "7"];
@@ -387,4 +390,51 @@ fn a_refused_run_removes_nothing_of_the_past() {
     }
     ok(&[&["insert", &dir, &file][..], &nothing].concat(), b"");
     assert!(has_lost_its_past(&dir), "the run that is not refused");
+}
+
+/// Returns the time now, as `--at` reads it, and lets the clock go beyond it.
+fn moment() -> String {
+    let time = Timestamp::now().as_unix_millis().to_string();
+    thread::sleep(Duration::from_millis(50));
+    time
+}
+
+#[test]
+fn before_the_time_of_a_clear_or_an_alteration_by_a_command_the_filter_is_what_it_was() {
+    let place = Place::new();
+    let (dir, restored) = (place.at("filter"), place.at("restored"));
+    ok(&["create", &dir, "--last", "100", "--keep-log", "24h"], b"");
+    ok(&["insert", &dir], b"a\n");
+    thread::sleep(Duration::from_millis(50));
+    let before = moment();
+    ok(&["clear", &dir], b"");
+    let between = moment();
+    ok(&["alter", &dir, "--last", "200"], b"");
+    let after = moment();
+    ok(&["insert", &dir], b"b\n");
+    let has = |at: &str| ok(&["contains", &dir, "--at", at], b"a\n").text().to_owned();
+    assert_eq!((has(&before), has(&between)), ("1\n".to_owned(), "0\n".to_owned()));
+    ok(&["restore", &dir, &restored, "--at", &before], b"");
+    assert_eq!(ok(&["contains", &restored], b"a\n").text(), "1\n");
+    let items = |at: &str| {
+        let stat = ok(&["stat", &dir, "--json", "--at", at], b"").json().remove(0);
+        stat["parameters"]["window-items"].as_u64()
+    };
+    assert_eq!([&before, &between, &after].map(|at| items(at)), [Some(100), Some(100), Some(200)]);
+}
+
+#[test]
+fn figures_are_those_of_now_and_keys_that_left_the_window_since_the_last_record_are_none() {
+    let place = Place::new();
+    for kind in ["time-limited", "fingerprint"] {
+        let dir = place.at(kind);
+        ok(&["create", &dir, "--kind", kind, "--window", "1s", "--rate", "100"], b"");
+        ok(&["insert", &dir], b"a\nb\nc\n");
+        thread::sleep(Duration::from_millis(2500));
+        assert_eq!(ok(&["contains", &dir], b"a\nb\nc\n").text(), "0\n0\n0\n", "{kind}");
+        for command in ["distinct", "stat"] {
+            let told = ok(&[command, &dir, "--json"], b"").json().remove(0);
+            assert_eq!(told["distinct_keys"].as_f64(), Some(0.0), "{kind}: {command}");
+        }
+    }
 }
