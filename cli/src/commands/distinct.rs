@@ -5,11 +5,11 @@ use crate::failure::Result;
 use crate::formatting;
 use crate::operator_args::Distinct;
 use crate::output::{Output, object};
-use ebbtide::{Cardinality, Within};
+use ebbtide::{Cardinality, Options, Within};
 
 /// Prints the number of distinct keys.
 pub fn distinct(arguments: &Distinct) -> Result<()> {
-    let reader = at_rest::look(&arguments.dir, &arguments.past, at_rest::options())?;
+    let reader = at_rest::look(&arguments.dir, &arguments.past, Options::new())?;
     let answer = match arguments.part() {
         Some(part) => reader.distinct_within(part)?,
         None => reader.distinct()?,

@@ -7,7 +7,7 @@ use crate::failure::Result;
 use crate::formatting;
 use crate::moment::Past;
 use ebbtide::inspect::{self, OpenHandle};
-use ebbtide::{Age, Any, Details, Durability, HeldStripe, Reader, Stat};
+use ebbtide::{Age, Any, Details, Durability, HeldStripe, Options, Reader, Stat};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -110,7 +110,7 @@ pub struct Observer {
 impl Observer {
     /// Opens a filter for looks, or what it was at a moment of its past.
     pub fn open(dir: &Path, past: Past) -> Result<Self> {
-        let reader = at_rest::look(dir, &past, at_rest::options())?;
+        let reader = at_rest::look(dir, &past, Options::new())?;
         Ok(Self { dir: dir.to_owned(), past, reader, seen: None })
     }
 

@@ -11,7 +11,7 @@ use crate::operator_args::{Format, Stat as Arguments};
 use crate::output::{Output, object, table};
 use crate::stop::Stop;
 use ebbtide::history::At;
-use ebbtide::{Keep, Reader, Stat};
+use ebbtide::{Keep, Options, Reader, Stat};
 use serde_json::{Map, Value};
 
 /// The warning of `stat` about a filter that is fuller than planned.
@@ -36,7 +36,7 @@ const OF_NOW: [&str; 8] = [
 /// Prints the figures of a filter, until a signal if they are watched.
 pub fn stat(arguments: &Arguments) -> Result<()> {
     let format = if arguments.json { Format::Json } else { arguments.format };
-    let reader = at_rest::look(&arguments.dir, &arguments.past, at_rest::options())?;
+    let reader = at_rest::look(&arguments.dir, &arguments.past, Options::new())?;
     let mut output = Output::new()?;
     let at = arguments.past.at;
     let Some(every) = arguments.watch else {
