@@ -170,10 +170,10 @@ func (c *Claim) call(operation C.int, lease uint64,
 }
 
 // Confirm inserts the key and ends the claim, both in one atomic step. After ErrLeaseLost the key
-// is not inserted: somebody else may be working on it. After ErrPoisoned it is not known whether the
-// key is inserted and the claim has ended: the filter, opened again, says so. After other errors the
-// claim stays, and may be confirmed again. If the key's own time is too late for the window, the
-// claim ends, and the key is not inserted.
+// is not inserted: somebody else may be working on it. After ErrPoisoned it is not known whether
+// the key is inserted and the claim has ended: the filter, opened again, says so. After other
+// errors the claim stays, and may be confirmed again. If the key's own time is too late for the
+// window, the claim ends, and the key is not inserted.
 func (c *Claim) Confirm(options ...CallOption) error {
 	return c.ending(func() error {
 		_, err := c.call(C.SHIM_CONFIRM, 0, options)

@@ -231,8 +231,8 @@ impl PyClaim {
     /// Raises LeaseLost if the lease was over: the key is not inserted, and somebody else may be
     /// working on it. After Poisoned it is not known whether the key is inserted and the claim has
     /// ended: the filter, opened again, says so. After other errors the claim stays, and may be
-    /// confirmed again. If the time of the claim is too late for the window, the claim ends, and the
-    /// key is not inserted.
+    /// confirmed again. If the time of the claim is too late for the window, the claim ends, and
+    /// the key is not inserted.
     fn confirm(&self, py: Python<'_>) -> PyResult<()> {
         let held = self.held(py)?;
         let done = self.patient(py, held, |call, lease| call.confirm(lease))?;

@@ -71,11 +71,11 @@ impl<K> Filter<K> {
     /// together, and the new one a second time.
     ///
     /// Importances keep their levels, so that kinds with importances must stay as they are. Counts
-    /// are no importances, and are nothing for a kind that does not count: an operation with a count
-    /// is one without. A kind that cannot remove keys is refused if the log has a removal since the
-    /// last clear, unless that may be [forgotten](Unlogged::Forget). Where the new kind has a window
-    /// in time and the former did not use time, operations by a clock that was ahead come at the
-    /// clock's time of now.
+    /// are no importances, and are nothing for a kind that does not count: an operation with a
+    /// count is one without. A kind that cannot remove keys is refused if the log has a removal
+    /// since the last clear, unless that may be [forgotten](Unlogged::Forget). Where the new kind
+    /// has a window in time and the former did not use time, operations by a clock that was ahead
+    /// come at the clock's time of now.
     ///
     /// ```
     /// use ebbtide::history::Unlogged;

@@ -281,8 +281,8 @@ impl<'a, K> Batch<'a, K> {
     /// claim that it confirms is not held any more. [`Error::Io`] for a full
     /// disk, [`Error::Parameter`] if the filter would have more than 256 sources, or if an
     /// alteration made a batch of large counts one of more than [`Batch::MOST_OPERATIONS`]; nothing
-    /// has happened then. [`Error::Poisoned`] if the sync fails: as of any operation, the batch counts,
-    /// but may not survive a power cut. [`Error::Closed`], [`Error::Forked`], [`Error::Retired`],
+    /// has happened then. [`Error::Poisoned`] if the sync fails: as of any operation, the batch
+    /// counts, but may not survive a power cut. [`Error::Closed`], [`Error::Forked`], [`Error::Retired`],
     /// [`Error::WouldWait`].
     pub fn commit(&mut self) -> Result<()> {
         self.call.check_durability()?;

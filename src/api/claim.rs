@@ -204,8 +204,8 @@ impl<K> Filter<K> {
     ///
     /// Claims are exact and logged, and survive restarts and a crash of the process. A call does
     /// not wait for a sync: a power cut ends the holders anyway. Leases always use the machine's
-    /// clock, or the handle's [`ManualClock`](crate::ManualClock), even if keys have their own times
-    /// (`docs/time.md`). A filter holds up to 65,536
+    /// clock, or the handle's [`ManualClock`](crate::ManualClock), even if keys have their own
+    /// times (`docs/time.md`). A filter holds up to 65,536
     /// claims, which take 4 MiB from the first one on. Other operations, including
     /// [`Filter::clear`], neither see nor end them.
     ///
