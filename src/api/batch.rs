@@ -282,8 +282,8 @@ impl<'a, K> Batch<'a, K> {
     /// disk, [`Error::Parameter`] if the filter would have more than 256 sources, or if an
     /// alteration made a batch of large counts one of more than [`Batch::MOST_OPERATIONS`]; nothing
     /// has happened then. [`Error::Poisoned`] if the sync fails: as of any operation, the batch
-    /// counts, but may not survive a power cut. [`Error::Closed`], [`Error::Forked`], [`Error::Retired`],
-    /// [`Error::WouldWait`].
+    /// counts, but may not survive a power cut. [`Error::Closed`], [`Error::Forked`],
+    /// [`Error::Retired`], [`Error::WouldWait`].
     pub fn commit(&mut self) -> Result<()> {
         self.call.check_durability()?;
         if self.is_empty() && !self.prepared.has_asked() {

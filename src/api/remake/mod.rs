@@ -174,8 +174,8 @@ impl Source {
 ///
 /// - Of one filter: the same with another window, rate, capacity or kind.
 /// - Of several with the same hash of keys ([`Options::hash_seed`]): their union. Operations
-///   without times come one filter after the other. Of a filter that was cleared, the keys since its
-///   last clear: it removes no keys of others. To find it, each log is read twice.
+///   without times come one filter after the other. Of a filter that was cleared, the keys since
+///   its last clear: it removes no keys of others. To find it, each log is read twice.
 /// - With a [`Share`]: only of some keys. All positions of sources stay, also those from before a
 ///   clear.
 ///
@@ -183,10 +183,10 @@ impl Source {
 /// otherwise. Importances keep their levels, so that kinds with importances must stay as they are.
 /// Counts are no importances, and are nothing for a kind that does not count: an operation with a
 /// count is one without. Where the new kind has a window in time and the former did not use time,
-/// operations by a clock that was ahead of `options`' one, the system's if that is none, come at the
-/// time of that one. Claims are left out. The filters may be open; what they do after the end of
-/// their logs was read is not there. The new filter begins a log of its own, with the LSNs of its
-/// own operations.
+/// operations by a clock that was ahead of `options`' one, the system's if that is none, come at
+/// the time of that one. Claims are left out. The filters may be open; what they do after the end
+/// of their logs was read is not there. The new filter begins a log of its own, with the LSNs of
+/// its own operations.
 ///
 /// ```
 /// use ebbtide::history::remake;
