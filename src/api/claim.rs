@@ -83,7 +83,8 @@ impl<'a, K> Lease<'a, K> {
     }
 
     /// Ends the claim without an insert: the key may be claimed again at once. Returns whether it
-    /// was still held.
+    /// was still held. Whatever the filter's durability, it does not wait for a sync: a power cut
+    /// may bring the claim back, for the rest of its time ([`Filter::sync`] prevents that).
     ///
     /// # Errors
     /// As [`Filter::insert`].
@@ -98,7 +99,8 @@ impl<'a, K> Lease<'a, K> {
         Ok(released)
     }
 
-    /// Renews the lease: it ends this long after now. Returns when, by the wall clock.
+    /// Renews the lease: it ends this long after now. Returns when, by the wall clock. It does not
+    /// wait for a sync: a power cut may take the renewal back.
     ///
     /// # Errors
     /// As [`Lease::confirm`], and [`Error::Parameter`](crate::Error::Parameter) as
@@ -261,7 +263,7 @@ impl<K> Filter<K> {
     }
 
     /// Ends the claim of a key, whoever holds it, for an operator who knows that the holder is
-    /// gone. Returns whether there was one.
+    /// gone. Returns whether there was one. It does not wait for a sync, as [`Lease::release`].
     ///
     /// # Errors
     /// As [`Filter::insert`].

@@ -583,3 +583,26 @@ fn with_all_session_slots_taken_nothing_is_altered() {
     filter.alter(Bloom::capacity(2000), Unlogged::Refuse).expect("a slot is free");
     assert!(filter.contains("a key").expect("an answer") && parameters() != before);
 }
+
+#[test]
+fn after_a_clear_that_is_in_the_log_nothing_from_before_the_log_is_missing() {
+    let media = memory();
+    let few = options().segment_bytes(4 << 10).checkpoint_bytes(4 << 10);
+    let filter = Filter::create_on(media.clone(), Bloom::capacity(1000), few).expect("a filter");
+    for key in 0..600_u64 {
+        assert!(filter.insert(key.to_le_bytes()).is_ok());
+        if key % 200 == 199 {
+            filter.checkpoint().expect("room");
+        }
+    }
+    assert!(History::open_on(media.clone()).expect("a log").next_lsn() > 1);
+    let alter = || filter.alter(Bloom::capacity(2000), Unlogged::Refuse);
+    let error = alter().expect_err("the first keys are not in the log");
+    assert_eq!(error.code(), Code::NotKept, "{error}");
+    filter.clear().expect("room");
+    filter.insert("a key").expect("an insert");
+    let altered = alter().expect("nothing is missing");
+    assert!(!altered.is_whole && altered.operations == 1, "{altered:?}");
+    assert!(filter.contains("a key").expect("an answer"));
+    assert!((0..600_u64).all(|key| !filter.contains(key.to_le_bytes()).expect("an answer")));
+}

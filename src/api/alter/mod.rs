@@ -60,7 +60,8 @@ pub struct Altered {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Unlogged {
     /// If some of them would be in the new window, the filter stays as it is, and the error says
-    /// so. A filter without a window has all keys that were ever inserted. It also stays as it is
+    /// so. A filter without a window has all keys that were ever inserted. After a clear that is in
+    /// the log, nothing from before is missing. It also stays as it is
     /// if the log has removals, since the last clear, and the new kind cannot remove keys.
     #[default]
     Refuse,

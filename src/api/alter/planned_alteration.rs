@@ -68,7 +68,7 @@ pub fn plan<K: Spec>(dir: impl AsRef<Path>, spec: K) -> Result<AlterationPlan> {
     let begins = time_at_start(&media, &history.revision, first_lsn)?;
     let former = history.revision.meta.kind.clone();
     let wanted = if first_lsn == 1 { 0 } else { window_items(&*kind).unwrap_or(0) };
-    let (counted, since) = read(&mut history, &*kind, wanted)?;
+    let Begin { counted, since, is_cleared } = read(&mut history, &*kind, wanted)?;
     let (meta, end, latest) = look_at(&media, |meta, known| {
         if let KnownExtent::WritersLive { .. } = known
             && let Some(image) = Control::find(&media, meta.uuid, Access::Read)?
@@ -89,16 +89,29 @@ pub fn plan<K: Spec>(dir: impl AsRef<Path>, spec: K) -> Result<AlterationPlan> {
         records,
         first_lsn,
         since,
-        has_window: first_lsn == 1 || has_window(&*after.kind, counted, begins, latest),
+        has_window: first_lsn == 1
+            || is_cleared
+            || has_window(&*after.kind, counted, begins, latest),
         memory_before: memory(&meta)?,
         memory_after: memory(&after)?,
     })
 }
 
+/// What the beginning of a log has.
+struct Begin {
+    /// The number of operations that a filter of the new kind takes.
+    counted: u64,
+    /// The time of the first operation that has one.
+    since: Option<Timestamp>,
+    /// Whether the filter was cleared there.
+    is_cleared: bool,
+}
+
 /// Reads the beginning of the log: until an operation has a time, and until this many are found
-/// that a filter of this kind takes. Returns the number of those, and the time.
-fn read(history: &mut History, kind: &dyn Kind, wanted: u64) -> Result<(u64, Option<Timestamp>)> {
+/// that a filter of this kind takes.
+fn read(history: &mut History, kind: &dyn Kind, wanted: u64) -> Result<Begin> {
     let (first, mut counted, mut since) = (history.next_lsn(), 0, None);
+    let mut is_cleared = false;
     let latest = LatestByClock::new(Clock::system(), OperationTime::default());
     while counted < wanted || (since.is_none() && history.next_lsn() <= first + RECORDS) {
         let Some(commit) = history.read_patiently()? else { break };
@@ -113,6 +126,7 @@ fn read(history: &mut History, kind: &dyn Kind, wanted: u64) -> Result<(u64, Opt
             _ => false,
         };
         counted += operations.iter().filter(|of| is_taken(of.change)).count() as u64;
+        is_cleared |= operations.iter().any(|of| of.change == Change::Clear);
     }
-    Ok((counted, since))
+    Ok(Begin { counted, since, is_cleared })
 }

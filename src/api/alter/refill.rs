@@ -110,12 +110,15 @@ pub(super) struct Refill {
     pub(super) since: Option<Timestamp>,
     /// Whether the log has a removal, behind its last clear, that this kind cannot make.
     pub(super) keeps_removed: bool,
+    /// Whether the log has a clear, behind which nothing from before the log is missing.
+    is_cleared: bool,
     latest: LatestByClock,
 }
 
 impl Refill {
     pub(super) fn new(machine: Machine, latest: LatestByClock) -> Self {
-        Self { machine, operations: 0, since: None, keeps_removed: false, latest }
+        let (keeps_removed, is_cleared) = (false, false);
+        Self { machine, operations: 0, since: None, keeps_removed, is_cleared, latest }
     }
 
     pub(super) fn machine(&self) -> &Machine {
@@ -130,7 +133,7 @@ impl Refill {
     /// that begins at this time of the filter.
     pub(super) fn has_its_window(&self, begins: Option<Micros>) -> bool {
         let latest = self.machine.latest().time;
-        has_window(self.machine.kind(), self.operations, begins, latest)
+        self.is_cleared || has_window(self.machine.kind(), self.operations, begins, latest)
     }
 
     /// Takes operations of the log of a kind. Their cells are prefetched.
@@ -163,7 +166,7 @@ impl Refill {
             }
             Change::Clear => {
                 self.machine.clear(time, &mut |_| {});
-                self.keeps_removed = false;
+                (self.keeps_removed, self.is_cleared) = (false, true);
                 return Ok(());
             }
             Change::Remove { .. } => {
