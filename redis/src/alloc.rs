@@ -15,8 +15,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const LEAST: usize = align_of::<*mut u8>();
 /// That of most servers, for blocks of that size or more.
 const USUAL: usize = 16;
-/// The sizes by which it is measured.
-const MEASURED: [usize; 6] = [16, 24, 48, 100, 1000, 5000];
+/// The sizes by which it is measured: multiples of it. The jemalloc that Redis brings has classes of
+/// other sizes, too, such as 24 and 40 bytes, whose blocks have the least alignment.
+const MEASURED: [usize; 6] = [USUAL, 48, 112, 240, 1008, 5008];
 
 /// The alignment of this server's memory. Written once, before anything has such a one.
 static ALIGNED: AtomicUsize = AtomicUsize::new(USUAL);
@@ -55,10 +56,15 @@ fn alignment_of(blocks: &[*mut u8]) -> usize {
     if blocks.iter().all(is_usual) { USUAL } else { LEAST }
 }
 
-/// Returns whether a block of this size has the alignment.
-fn is_block(layout: Layout) -> bool {
+/// Returns whether memory of this layout is a whole block of the server, and not a part of one.
+pub fn is_block(layout: Layout) -> bool {
+    is_block_where(ALIGNED.load(Ordering::Relaxed), layout)
+}
+
+/// As [`is_block`], of a server whose blocks are aligned so, if their sizes are multiples of that.
+fn is_block_where(aligned: usize, layout: Layout) -> bool {
     let (align, size) = (layout.align(), layout.size());
-    align <= LEAST || (align <= size && align <= ALIGNED.load(Ordering::Relaxed))
+    align <= LEAST || (align <= aligned && size > 0 && size.is_multiple_of(align))
 }
 
 /// The server's memory. Outside of a server, as in unit tests, it is the system's.
@@ -284,10 +290,23 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_is_shorter_than_an_alignment_does_not_have_it() {
-        let is_block =
-            |size, align| super::is_block(Layout::from_size_align(size, align).expect("a layout"));
-        assert!(is_block(1, 8) && is_block(16, 16) && is_block(100, 16));
-        assert!(!is_block(8, 16) && !is_block(100, 32));
+    fn the_alignment_is_measured_by_sizes_that_are_multiples_of_it() {
+        // A size of 24 is of a class whose blocks have either alignment, by chance.
+        assert!(MEASURED.iter().all(|size| size.is_multiple_of(USUAL)), "{MEASURED:?}");
+    }
+
+    #[test]
+    fn a_block_whose_size_is_no_multiple_of_an_alignment_does_not_have_it() {
+        let is_block = |aligned, size, align| {
+            is_block_where(aligned, Layout::from_size_align(size, align).expect("a layout"))
+        };
+        for size in [1, 8, 24, 100] {
+            assert!(is_block(16, size, 8) && is_block(8, size, 8), "{size}");
+            assert!(!is_block(16, size, 16), "{size}");
+        }
+        for size in [16, 48, 112, 5008] {
+            assert!(is_block(16, size, 16) && !is_block(8, size, 16), "{size}");
+        }
+        assert!(!is_block(16, 96, 32));
     }
 }

@@ -3,7 +3,9 @@
 use super::api;
 use super::raw;
 use super::transfer::{Emitter, Loader, Saver, Summary};
+use crate::alloc;
 use ebbtide_core::atomic::AtomicU64;
+use std::alloc::Layout;
 use std::ffi::{CStr, c_int, c_void};
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -50,7 +52,7 @@ static TYPE: AtomicPtr<raw::RedisModuleType> = AtomicPtr::new(std::ptr::null_mut
 /// # Safety
 /// `context` is that of loading the module.
 pub(super) unsafe fn register<V: Stored>(context: *mut raw::RedisModuleCtx) -> bool {
-    const { assert!(align_of::<V>() <= 16, "the server moves values by their address") }
+    const { assert!(align_of::<V>() <= 16, "most servers can move values") }
     let mut methods = raw::RedisModuleTypeMethods {
         version: METHODS,
         rdb_load: Some(load::<V>),
@@ -182,24 +184,27 @@ unsafe extern "C" fn defrag<V: Stored>(
     let Some(server) = (unsafe { raw::RedisModule_DefragAlloc }) else { return 0 };
     // SAFETY: the context of this call, and memory of the server's allocator.
     let mut moved = |memory: *mut c_void| unsafe { server(context, memory) };
+    let is_block = alloc::is_block(Layout::new::<V>());
     // SAFETY: a value of this type, which only this callback uses now.
-    unsafe { move_all::<V>(value, &mut moved) };
+    unsafe { move_all::<V>(value, is_block, &mut moved) };
     0
 }
 
-/// Moves a value: itself, and its small allocations. `moved` returns the new place of an allocation
-/// with its content, or null if it stays.
+/// Moves a value: itself, if its memory is a whole block of the server, and its small allocations.
+/// `moved` returns the new place of an allocation with its content, or null if it stays.
 ///
 /// # Safety
 /// `value` is the only pointer to a value of this type; `moved` releases what it moves.
 unsafe fn move_all<V: Stored>(
     value: *mut *mut c_void,
+    is_block: bool,
     moved: &mut dyn FnMut(*mut c_void) -> *mut c_void,
 ) {
-    // SAFETY: a box has the address of its allocation, because values and words are aligned to 16
-    // bytes at most; the content is where the returned pointer points.
+    const { assert!(align_of::<AtomicU64>() <= align_of::<*mut u8>(), "words are whole blocks") }
+    // SAFETY: a box has the address of its allocation. The server knows it if that is a whole
+    // block, as those of words are; the content is where the returned pointer points.
     unsafe {
-        let place = moved(*value);
+        let place = if is_block { moved(*value) } else { std::ptr::null_mut() };
         if !place.is_null() {
             *value = place;
         }
@@ -287,20 +292,19 @@ mod tests {
     use ebbtide_core::kinds::registry;
     use ebbtide_core::machine::{Machine, MachineOptions};
 
-    /// The content of an allocation of this size, moved as the server moves it.
-    fn moved(memory: *mut c_void, bytes: usize) -> *mut c_void {
-        let layout = std::alloc::Layout::from_size_align(bytes, 8).expect("a layout");
-        // SAFETY: memory of this size, which is used no more.
+    /// The content of an allocation of this layout, moved as the server moves it.
+    fn moved(memory: *mut c_void, layout: Layout) -> *mut c_void {
+        // SAFETY: memory of this layout, which is used no more.
         unsafe {
             let place = std::alloc::alloc(layout);
-            place.copy_from_nonoverlapping(memory.cast(), bytes);
+            place.copy_from_nonoverlapping(memory.cast(), layout.size());
             std::alloc::dealloc(memory.cast(), layout);
             place.cast()
         }
     }
 
-    #[test]
-    fn a_value_that_is_moved_answers_as_before() {
+    /// A value with a key, and the layouts of its words.
+    fn filled() -> (Value, Vec<Layout>) {
         let kind = registry::build("bloom", &Parameters::new().with("capacity", 100));
         let options = MachineOptions::new().block_bytes(512);
         let mut machine =
@@ -310,24 +314,43 @@ mod tests {
             let hash = machine.hash(&key.to_le_bytes());
             assert!(machine.insert(hash, time, &mut |_| {}).expect("an insert"));
         }
-        let digest = machine.digest();
-        let mut sizes = vec![size_of::<Value>()];
-        machine.relocate(WORDS_THAT_MOVE, |words| {
-            sizes.push(size_of_val(&*words));
-            words
+        let mut words = Vec::new();
+        machine.relocate(WORDS_THAT_MOVE, |moved| {
+            words.push(Layout::for_value(&*moved));
+            moved
         });
-        assert!(sizes.len() > 2, "the state and a chunk: {sizes:?}");
-        let mut value: *mut c_void = Box::into_raw(Box::new(Value::ready(machine))).cast();
-        let (before, mut left) = (value, sizes.into_iter());
+        assert!(words.len() > 1, "the state and a chunk: {words:?}");
+        (Value::ready(machine), words)
+    }
+
+    /// Moves a value, and checks that all of these allocations moved, in this order.
+    fn check_moved(is_block: bool) {
+        let (mut filled, words) = filled();
+        let digest = filled.machine().expect("it is ready").digest();
+        let own = is_block.then(Layout::new::<Value>);
+        let mut left = own.into_iter().chain(words);
+        let mut value: *mut c_void = Box::into_raw(Box::new(filled)).cast();
+        let before = value;
         // SAFETY: the only pointer to the value; the closure moves what it is given.
         unsafe {
-            move_all::<Value>(&raw mut value, &mut |memory| {
+            move_all::<Value>(&raw mut value, is_block, &mut |memory| {
                 moved(memory, left.next().expect("one of the allocations"))
             });
         }
-        assert!(left.next().is_none() && value != before);
-        // SAFETY: moved, so at its new place; freed once.
+        assert!(left.next().is_none());
+        assert_eq!(value != before, is_block);
+        // SAFETY: where it is now; freed once.
         let mut value = unsafe { Box::from_raw(value.cast::<Value>()) };
         assert_eq!(value.machine().expect("it is ready").digest(), digest);
+    }
+
+    #[test]
+    fn a_value_that_is_moved_answers_as_before() {
+        check_moved(true);
+    }
+
+    #[test]
+    fn a_value_that_is_a_part_of_a_block_stays_and_its_words_move() {
+        check_moved(false);
     }
 }
