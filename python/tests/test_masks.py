@@ -104,13 +104,15 @@ def test_the_package_does_without_numpy(tmp_path: Any) -> None:
         "import ebbtide\n"
         "with ebbtide.open(sys.argv[1], ebbtide.Fingerprint(last=9)) as seen:\n"
         "    assert seen.check_and_insert_all(['a', 'a']) == bytes([1, 0])\n"
-        "    try:\n"
-        "        seen.contains_mask(['a'])\n"
-        "    except ImportError as error:\n"
-        "        print(type(error).__name__)\n"
+        "    for mask in (seen.contains_mask, seen.new_mask):\n"
+        "        try:\n"
+        "            mask(['b'])\n"
+        "        except ImportError as error:\n"
+        "            print(type(error).__name__)\n"
+        "    assert not seen.contains('b'), 'a mask that failed has inserted nothing'\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program, str(tmp_path / "f")], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "ModuleNotFoundError\n"
+    assert done.stdout == 2 * "ModuleNotFoundError\n"

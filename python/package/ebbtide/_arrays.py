@@ -54,6 +54,9 @@ def new_mask(
         "since": since,
         "weight": weight,
     }
+    # Without numpy nothing is inserted.
+    import numpy  # noqa: F401
+
     return _nonzero(self.check_and_insert_all(keys, **settings))
 
 
