@@ -101,7 +101,8 @@ type Operation struct {
 }
 
 // History is the operations in the log of a filter, one by one, while others write it. No operation
-// comes twice, and none is left out.
+// comes twice, and none is left out. One goroutine reads it, by Next or Wait with Operation and
+// Err; meanwhile others may ask for its Position and close it.
 //
 //	for log.Wait(ctx) {
 //		one := log.Operation()
@@ -111,6 +112,7 @@ type Operation struct {
 type History struct {
 	path    string
 	closing atomic.Bool
+	// mu is held for a slice at most.
 	mu      sync.Mutex
 	history *C.struct_ebbtide_history
 	current Operation
@@ -174,18 +176,28 @@ const slice = 20 * time.Millisecond
 // Wait reads the next operation, and waits for it to come, also while another process opens or
 // closes the filter. It returns false if the context ends, which Err returns, and on an error.
 func (h *History) Wait(ctx context.Context) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	for {
-		if h.err = ctx.Err(); h.err != nil {
-			return false
-		}
-		found, err := h.read(slice)
-		if found || err != nil {
-			h.err = err
+		if done, found := h.waitOnce(ctx); done {
 			return found
 		}
 	}
+}
+
+// waitOnce waits for a slice, and returns whether Wait is done and what it then returns. Other
+// methods have their turn between two slices: a mutex for which somebody has waited for long is
+// theirs next.
+func (h *History) waitOnce(ctx context.Context) (done, found bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	err := ctx.Err()
+	if err == nil {
+		found, err = h.read(slice)
+	}
+	done = found || err != nil
+	if done {
+		h.err = err
+	}
+	return done, found
 }
 
 // read reads the next operation into current.

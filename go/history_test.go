@@ -77,6 +77,40 @@ func TestEveryOperationComesOnceInItsOrder(t *testing.T) {
 	isError(t, log.Err(), ebbtide.ErrClosed)
 }
 
+func TestWhileOneGoroutineWaitsOthersAskForThePositionAndClose(t *testing.T) {
+	_, path := filter(t, exact, "keep-log=24h", noSync)
+	log, err := ebbtide.OpenHistory(path, ebbtide.Moment{}, true)
+	check(t, err)
+	ended := make(chan bool)
+	go func() { ended <- log.Wait(background) }()
+	others := make(chan error)
+	go func() {
+		ctx, cancel := context.WithTimeout(background, 30*time.Millisecond)
+		defer cancel()
+		if log.Wait(ctx) {
+			others <- errors.New("an operation that nobody wrote")
+			return
+		}
+		if _, err := log.Position(); err != nil {
+			others <- err
+			return
+		}
+		_ = log.Err()
+		others <- log.Close()
+	}()
+	for turn := 0; turn < 2; turn++ {
+		select {
+		case err := <-others:
+			check(t, err)
+		case found := <-ended:
+			expect(t, "an operation", found, false)
+			isError(t, log.Err(), ebbtide.ErrClosed)
+		case <-time.After(time.Minute):
+			t.Fatal("a method waits for the end of Wait")
+		}
+	}
+}
+
 func TestWaitReturnsWhatOthersWriteOrWhenTheContextEnds(t *testing.T) {
 	seen, path := filter(t, exact, "keep-log=24h", noSync)
 	log, err := ebbtide.OpenHistory(path, ebbtide.Moment{}, true)
