@@ -32,7 +32,7 @@ pub fn seen_within<H: Opens>(
     time: Argument<'_, '_>,
 ) -> PyResult<bool> {
     let (key, asked) = (bytes_of(key)?, Asked::new(time)?);
-    let within = times::within(within, slot.is_time(py))?;
+    let within = times::within(within, slot.is_time(py)?)?;
     slot.quick(
         py,
         |handle| asked.quick(handle.asks()).seen_within(&key, within),
@@ -49,7 +49,7 @@ pub fn distinct<'py, H: Opens>(
     time: Argument<'_, '_>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let asked = Asked::new(time)?;
-    let within = within.map(|within| times::within(within, slot.is_time(py))).transpose()?;
+    let within = within.map(|within| times::within(within, slot.is_time(py)?)).transpose()?;
     let answer = slot.patient(py, |handle| {
         let call = asked.patient(handle.asks());
         within.map_or_else(|| call.distinct(), |within| call.distinct_within(within))

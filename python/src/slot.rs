@@ -120,9 +120,14 @@ impl<H: Opens> Slot<H> {
         }
     }
 
-    /// Returns whether the window is a time.
-    pub fn is_time(&self, py: Python<'_>) -> bool {
-        self.described(py).1.get("window").is_some()
+    /// Returns whether the window is a time, after a question: a reader finds an alteration then.
+    pub fn is_time(&self, py: Python<'_>) -> PyResult<bool> {
+        self.quick(
+            py,
+            |handle| handle.asks().without_waiting().contains(""),
+            |handle| handle.asks().waiting_at_most(PATIENCE).contains(""),
+        )?;
+        Ok(self.described(py).1.get("window").is_some())
     }
 
     /// Returns the options as text.

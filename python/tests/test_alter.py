@@ -112,9 +112,15 @@ def test_an_altered_filter_has_again_what_had_left_the_window(path: str) -> None
 def test_a_window_of_inserts_becomes_one_of_time(path: str) -> None:
     with ebbtide.open(path, NARROW, keep_log="24h") as seen, ebbtide.open(path) as second:
         reader = ebbtide.Reader(path)
+        present, counts = ebbtide.Reader(path), ebbtide.Reader(path)
         seen.insert_all(keys(500))
         assert reader.seen_within("key 499", 50)
         seen.alter("time-limited window=1h")
+        # The first question of each after the alteration.
+        assert present.seen_within("key 0", "10m")
+        assert counts.distinct_within("10m").keys == pytest.approx(500, rel=0.2)
+        present.close()
+        counts.close()
         assert seen.kind == "time-limited" and seen.seen_within("key 0", "10m")
         age = seen.age("key 0")
         assert isinstance(age, timedelta) and age < timedelta(minutes=10)
