@@ -135,7 +135,8 @@ class Stat:
     keep_log: str
     #: The LSN from which on every moment can be asked for; None without ``keep_log``.
     kept_log_from: int | None
-    #: How long ago the oldest kept operation was.
+    #: How long ago recovery stopped needing the oldest kept log: all younger operations are there.
+    #: None if nothing is kept, or not yet.
     kept_log_for: timedelta | None
     #: Whether that is less than wished, and not all there ever was: the disk was full, or the wish
     #: is younger than the time it wishes.
