@@ -9,8 +9,6 @@
 //! answer is "no". After a signal that asks it to stop, a command finishes what it has begun and
 //! then ends by that signal.
 
-#![forbid(unsafe_code)]
-
 mod args;
 mod claim_args;
 mod commands;
@@ -32,6 +30,7 @@ mod model_args;
 mod moment;
 mod operator_args;
 mod option_names;
+mod origin;
 mod output;
 mod own_output;
 mod plot;

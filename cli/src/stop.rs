@@ -8,12 +8,12 @@
 
 use crate::descriptor;
 use crate::failure::{Failure, Result};
+use crate::origin;
 use rustix::process::{getpid, getsid};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::exfiltrator::WithRawSiginfo;
 use signal_hook::iterator::{Signals, SignalsInfo};
 use signal_hook::low_level;
-use std::fs;
 use std::io::{PipeReader, pipe};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::process::ExitCode;
@@ -124,20 +124,11 @@ pub fn listen() -> Result<Signals> {
 }
 
 fn heeded() -> impl Iterator<Item = i32> {
-    let ignored = ignored();
-    [SIGINT, SIGTERM, SIGHUP].into_iter().filter(move |signal| ignored & (1 << (signal - 1)) == 0)
+    [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !origin::is_ignored(*signal))
 }
 
 fn cannot_listen(error: std::io::Error) -> Failure {
     Failure::Error(format!("cannot listen for signals: {error}"))
-}
-
-/// Returns the signals that this process ignores, one bit each; 0 if the system does not report
-/// them.
-fn ignored() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
 /// Keeps the exit statuses of child processes: where `SIGCHLD` is ignored, as some supervisors
