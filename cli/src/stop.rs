@@ -26,18 +26,12 @@ use std::time::{Duration, Instant};
 /// signal the process and its group.
 const REPEATED: Duration = Duration::from_millis(200);
 
-/// The code of a signal that no process has sent, but the kernel, such as that of Ctrl-C.
-#[cfg(target_os = "linux")]
-const OF_KERNEL: Option<i32> = Some(0x80);
-#[cfg(not(target_os = "linux"))]
-const OF_KERNEL: Option<i32> = None;
-
 /// Indicates whether a signal has asked the command to stop.
 pub struct Stop {
     /// The signal; 0 before the first.
     signal: Arc<AtomicI32>,
-    /// Whether the kernel has sent it.
-    of_kernel: Arc<AtomicBool>,
+    /// Whether the terminal, or the kernel when its connection ended, has sent it.
+    of_terminal: Arc<AtomicBool>,
     /// The read end of a pipe. The first signal closes the write end, which makes this end
     /// readable.
     wake: Option<PipeReader>,
@@ -46,14 +40,14 @@ pub struct Stop {
 impl Stop {
     /// Leaves the handling of signals unchanged.
     pub fn never() -> Self {
-        Self { signal: Arc::default(), of_kernel: Arc::default(), wake: None }
+        Self { signal: Arc::default(), of_terminal: Arc::default(), wake: None }
     }
 
     /// As after this signal from the terminal.
     #[cfg(test)]
     pub fn after(signal: i32) -> Self {
         let signal = Arc::new(AtomicI32::new(signal));
-        Self { signal, of_kernel: Arc::new(AtomicBool::new(true)), wake: None }
+        Self { signal, of_terminal: Arc::new(AtomicBool::new(true)), wake: None }
     }
 
     /// Listens for signals from now on, to the end of the process.
@@ -61,8 +55,8 @@ impl Stop {
         let signal = Arc::new(AtomicI32::new(0));
         let (wake, waker) = pipe().map_err(cannot_listen)?;
         let mut signals = SignalsInfo::<WithRawSiginfo>::new(heeded()).map_err(cannot_listen)?;
-        let of_kernel = Arc::new(AtomicBool::new(false));
-        let (first, from) = (signal.clone(), of_kernel.clone());
+        let of_terminal = Arc::new(AtomicBool::new(false));
+        let (first, from) = (signal.clone(), of_terminal.clone());
         let listen = move || {
             let mut waker = Some(waker);
             let mut began = Instant::now();
@@ -70,7 +64,7 @@ impl Stop {
                 let signal = info.si_signo;
                 if waker.take().is_some() {
                     // Ordered by the Release below.
-                    from.store(OF_KERNEL == Some(info.si_code), Ordering::Relaxed);
+                    from.store(origin::is_of_terminal(&info), Ordering::Relaxed);
                     // Release; partner: the Acquire in `signal`. (The first signal also drops the
                     // write end of the pipe.)
                     first.store(signal, Ordering::Release);
@@ -81,7 +75,7 @@ impl Stop {
             }
         };
         thread::Builder::new().name("signals".to_owned()).spawn(listen).map_err(cannot_listen)?;
-        Ok(Self { signal, of_kernel, wake: Some(wake) })
+        Ok(Self { signal, of_terminal, wake: Some(wake) })
     }
 
     /// Returns the signal that has asked the command to stop, if there was one.
@@ -96,7 +90,7 @@ impl Stop {
         // When a connection ends, the kernel tells the leader of the session alone.
         let is_alone = self.signal() == Some(SIGHUP) && getsid(None) == Ok(getpid());
         // Ordered by the Acquire in `signal`.
-        self.of_kernel.load(Ordering::Relaxed) && !is_alone
+        self.of_terminal.load(Ordering::Relaxed) && !is_alone
     }
 
     /// Sleeps for this time, or until the first signal.
