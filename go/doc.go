@@ -29,8 +29,8 @@
 //
 // # Goroutines
 //
-// Any number of goroutines may use a [Filter], a [Reader] or a [Batch] at the same time. One reads a
-// [History]; others may ask for its position and close it. Close waits for the calls that are
+// Any number of goroutines may use a [Filter], a [Reader] or a [Batch] at the same time. One reads
+// a [History]; others may ask for its position and close it. Close waits for the calls that are
 // running, a [History.Wait] excepted, which returns false; later ones return [ErrClosed]. A call
 // that waits, for a disk or for another process, occupies a thread of the operating system.
 //

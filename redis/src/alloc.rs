@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const LEAST: usize = align_of::<*mut u8>();
 /// That of most servers, for blocks of that size or more.
 const USUAL: usize = 16;
-/// The sizes by which it is measured: multiples of it. The jemalloc that Redis brings has classes of
-/// other sizes, too, such as 24 and 40 bytes, whose blocks have the least alignment.
+/// The sizes by which it is measured: multiples of it. The jemalloc that Redis brings has classes
+/// of other sizes, too, such as 24 and 40 bytes, whose blocks have the least alignment.
 const MEASURED: [usize; 6] = [USUAL, 48, 112, 240, 1008, 5008];
 
 /// The alignment of this server's memory. Written once, before anything has such a one.
