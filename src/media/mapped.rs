@@ -40,6 +40,11 @@ impl Mapped {
         self.mapping.sync(words)
     }
 
+    /// See [`Mapping::write_back`].
+    pub(crate) fn write_back(&self, words: usize) -> std::io::Result<()> {
+        self.mapping.write_back(words)
+    }
+
     /// See [`Mapping::check_written`].
     pub(crate) fn check_written(&self) -> std::io::Result<()> {
         self.mapping.check_written()

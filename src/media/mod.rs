@@ -532,6 +532,16 @@ pub unsafe trait Mapping: Debug + Send + Sync {
         Err(io::ErrorKind::Unsupported.into())
     }
 
+    /// Passes the stores to the first `words` on to the file, for a [`MediaFile::sync`] that would
+    /// not find them: of files whose [`MediaFile::maps_with_sync`] returns false.
+    ///
+    /// # Errors
+    /// The system's error, of the write-back.
+    fn write_back(&self, words: usize) -> io::Result<()> {
+        let _ = words;
+        Ok(())
+    }
+
     /// As [`MediaFile::check_written`] of the opening that was mapped for writing: reports what
     /// came after it, whoever else received it. May write a page. Reports nothing of files mapped
     /// for reading.

@@ -316,6 +316,7 @@ impl Segment {
         let file = file.map_err(Error::io("allocate", &path))?;
         let made = Self::fill(&*file, &header)
             .and_then(|mapping| {
+                mapping.write_back(mapping.words().len())?;
                 file.sync()?;
                 if !is_current() {
                     return Err(std::io::ErrorKind::NotFound.into());

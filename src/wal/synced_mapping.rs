@@ -60,8 +60,10 @@ impl SyncedMapping {
             return Err(io::Error::other("an earlier sync of the segment failed"));
         }
         syncs.begun = true;
-        let synced =
-            self.file.as_ref().map_or_else(|| self.mapping.sync(words), |file| file.sync());
+        let synced = match &self.file {
+            Some(file) => self.mapping.write_back(words).and_then(|()| file.sync()),
+            None => self.mapping.sync(words),
+        };
         syncs.failed = synced.is_err();
         synced
     }

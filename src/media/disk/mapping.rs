@@ -152,6 +152,15 @@ unsafe impl Mapping for DiskMapping {
         self.map.flush_range(0, words.min(self.words) * 8)
     }
 
+    fn write_back(&self, words: usize) -> io::Result<()> {
+        if system::SYNCS_THROUGH_MAPPINGS || self.guard.is_foreign() {
+            return Ok(());
+        }
+        // macOS: `F_FULLFSYNC` writes what was written to the file. Nothing documents that it looks
+        // for pages that stores to a mapping have changed.
+        self.map.flush_range(0, words.min(self.words) * 8)
+    }
+
     fn check_written(&self) -> io::Result<()> {
         if !self.is_shared || self.words == 0 || self.guard.is_foreign() {
             return Ok(());

@@ -149,7 +149,7 @@ pub fn free(_file: &File, _bytes: Range<u64>) -> rustix::io::Result<()> {
 }
 
 /// Whether a sync of a mapping makes its stores survive a power cut: `msync` leaves them in the
-/// cache of the disk.
+/// cache of the disk. Before a sync of the file, it passes them on to the file.
 pub const SYNCS_THROUGH_MAPPINGS: bool = false;
 
 /// Makes the bytes of a file, and its length, survive a power cut.

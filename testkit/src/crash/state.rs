@@ -53,6 +53,8 @@ pub(crate) struct State {
     pub(crate) held: bool,
     /// The number of syncs of log segments so far.
     pub(crate) log_syncs: u64,
+    /// For each file how often stores were passed on to it, less the syncs since.
+    pub(crate) passed_on: BTreeMap<u64, u64>,
     /// Syncs report success and do nothing.
     pub(crate) lying: bool,
     /// What was written back of the live image.
@@ -84,6 +86,7 @@ impl State {
             failing: false,
             held: false,
             log_syncs: 0,
+            passed_on: BTreeMap::new(),
             lying: false,
             written_back: WrittenBack::default(),
         }
@@ -103,6 +106,20 @@ impl State {
                     inode.look(self.tape.now, sector, words);
                 }
             }
+        }
+    }
+
+    /// Notes a sync of a log segment. On macOS it would not find stores to the mapping that were
+    /// not passed on to the file.
+    fn take_passed_on(&mut self, number: u64) {
+        let is_mapped = self.contents.get(&number).is_some_and(|content| content.look.is_some());
+        let left = self.passed_on.entry(number).or_default();
+        match left.checked_sub(1) {
+            Some(less) => *left = less,
+            None if is_mapped => {
+                self.violations.push(format!("segment {number} was synced without its stores"));
+            }
+            None => {}
         }
     }
 
@@ -363,6 +380,7 @@ impl Shared {
         let mut log = state.tape.names.iter().filter(|(name, _)| name.starts_with("wal-"));
         if log.any(|(_, course)| *course.last() == Some(number)) {
             state.log_syncs += 1;
+            state.take_passed_on(number);
             if std::mem::take(&mut state.failing) {
                 return Ok((state, Way::Badly));
             }
