@@ -276,12 +276,15 @@ pub fn random(buffer: &mut [u8; 16]) -> io::Result<()> {
 #[expect(unsafe_code, reason = "no safe wrapper offers scheduling policies")]
 pub fn be_ordinary() {
     // SAFETY: numbers only, for which all bits may be zero: priority 0. Some C libraries (musl)
-    // have more fields than the priority.
+    // have more fields than the priority, which is the first one, and the only one of the kernel.
     let parameters: libc::sched_param = unsafe { std::mem::zeroed() };
-    // SAFETY: plain system calls on the calling thread; the structure is only read.
+    // SAFETY: plain system calls on the calling thread; the structure is only read. The functions
+    // of musl fail always, because POSIX has them for processes.
     unsafe {
-        if matches!(libc::sched_getscheduler(0), libc::SCHED_FIFO | libc::SCHED_RR) {
-            libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const parameters);
+        let policy = libc::syscall(libc::SYS_sched_getscheduler, 0);
+        if [libc::SCHED_FIFO, libc::SCHED_RR].into_iter().any(|real| policy == real.into()) {
+            let (call, other) = (libc::SYS_sched_setscheduler, libc::SCHED_OTHER);
+            libc::syscall(call, 0, other, &raw const parameters);
         }
     }
 }
