@@ -96,7 +96,13 @@ fn ask_all(
         return Err(error);
     }
     let Some(holder) = silent else {
-        let sentence = "no process that has the filter open hands out its live image";
+        let sentence = match access {
+            Access::Write => "no process that has the filter open hands out its live image",
+            Access::Read => {
+                "no process that has the filter open hands out its live image for reading; without \
+                 `/proc`, one cannot do that"
+            }
+        };
         return Err(io::Error::new(io::ErrorKind::NotFound, sentence));
     };
     let sentence = format!(
