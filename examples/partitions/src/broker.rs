@@ -102,6 +102,19 @@ impl Broker {
         Ok(own.filter_map(|(partition, _)| Name::parse(partition)).collect())
     }
 
+    /// Returns the sequence of the newest message of a partition; 0 if it has none.
+    ///
+    /// # Errors
+    /// Those of the server.
+    pub fn last(&self, partition: Name) -> Result<u64> {
+        let subject = format!("{STREAM}.{partition}");
+        match self.runtime.block_on(self.stream.get_last_raw_message_by_subject(&subject)) {
+            Ok(newest) => Ok(newest.sequence),
+            Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(0),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Reads the messages of a partition behind this sequence.
     ///
     /// # Errors

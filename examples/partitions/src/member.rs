@@ -35,13 +35,15 @@ impl Held {
 pub struct Member {
     name: String,
     broker: Broker,
-    /// Where the filters are while they are here.
+    /// Where the filters are while they are here, and nothing else.
     home: PathBuf,
     /// Where they are shipped to: a URL, to which the partition is added.
     places: String,
     held: BTreeMap<Name, Held>,
     /// Directories are never used twice: what is fenced in one stays as it is.
     directories: u64,
+    /// Whether those that a former process of this member has left are removed.
+    is_swept: bool,
 }
 
 /// Returns where a partition is shipped to.
@@ -51,11 +53,12 @@ pub fn place(places: &str, partition: Name) -> String {
 }
 
 impl Member {
-    /// Creates a member that works on nothing yet.
+    /// Creates a member that works on nothing yet. `home` is a directory of its own: what a former
+    /// process of it has left there is removed.
     #[must_use]
     pub fn new(name: &str, broker: Broker, home: PathBuf, places: &str) -> Self {
         let (name, places) = (name.to_owned(), places.to_owned());
-        Self { name, broker, home, places, held: BTreeMap::new(), directories: 0 }
+        Self { name, broker, home, places, held: BTreeMap::new(), directories: 0, is_swept: false }
     }
 
     /// Returns the partitions that it works on.
@@ -63,11 +66,14 @@ impl Member {
         self.held.keys().copied()
     }
 
-    /// Takes over what it is assigned now, and hands over what it is not.
+    /// Takes over what it is assigned now, and hands over what it is not. A sentence names each
+    /// partition that cannot be taken over: the next look tries again.
     ///
     /// # Errors
-    /// Those of the broker, of stores and filters.
+    /// Those of the broker, of stores and filters, once all partitions had their turn.
     pub fn look(&mut self) -> Result<()> {
+        self.sweep()?;
+        let mut failed = None;
         let assigned = self.broker.assigned_to(&self.name)?;
         let revoked: Vec<Name> = self.held().filter(|name| !assigned.contains(name)).collect();
         for name in revoked {
@@ -76,25 +82,53 @@ impl Member {
                 if let Err(error) = held.partition.revoke() {
                     eprintln!("{}: {name} was not handed over: {error}", self.name);
                 }
-                fs::remove_dir_all(&held.dir)?;
+                failed = fs::remove_dir_all(&held.dir).err().map(Into::into).or(failed);
             }
         }
         for name in assigned {
-            if !self.held.contains_key(&name) {
-                self.take(name)?;
+            if !self.held.contains_key(&name)
+                && let Err(error) = self.take(name)
+            {
+                eprintln!("{}: {name} was not taken over: {error}", self.name);
+                failed = Some(error);
             }
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Removes what a process of this member has left that was killed: all that it passed on is
+    /// shipped.
+    fn sweep(&mut self) -> Result<()> {
+        if !self.is_swept {
+            fs::create_dir_all(&self.home)?;
+            for entry in fs::read_dir(&self.home)? {
+                fs::remove_dir_all(entry?.path())?;
+            }
+            self.is_swept = true;
         }
         Ok(())
     }
 
     fn take(&mut self, name: Name) -> Result<()> {
         self.directories += 1;
-        fs::create_dir_all(&self.home)?;
         let dir = self.home.join(format!("{name}-{}", self.directories));
-        let partition = Partition::assign(&place(&self.places, name), &dir)?;
-        let messages = self.broker.read(name, partition.sequence()?)?;
-        self.held.insert(name, Held { partition, messages: Some(messages), dir });
-        Ok(())
+        let taken =
+            Partition::assign(name, &place(&self.places, name), &dir).and_then(|partition| {
+                let messages = self.broker.read(name, partition.sequence()?)?;
+                Ok(Held { partition, messages: Some(messages), dir: dir.clone() })
+            });
+        match taken {
+            Ok(held) => {
+                self.held.insert(name, held);
+                Ok(())
+            }
+            Err(error) => {
+                if dir.exists() {
+                    fs::remove_dir_all(&dir)?;
+                }
+                Err(error)
+            }
+        }
     }
 
     /// Works on the next messages of each partition; passes on those that are new. Returns the

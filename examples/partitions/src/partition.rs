@@ -2,7 +2,7 @@
 
 use crate::Result;
 use ebbtide::history::{Share, remake};
-use ebbtide::{Checked, Durability, Filter, Fingerprint, Keep, KeyHash, Options};
+use ebbtide::{Checked, Durability, Filter, Fingerprint, Keep, KeyHash, Options, Reader};
 use ebbtide_core::hash::{KeyHasher, Seed};
 use ebbtide_ship::{EVERY, ShipOptions, Store, Worker, fetch, fetch_if_empty};
 use std::fmt::{self, Display, Formatter};
@@ -13,8 +13,6 @@ use std::time::Duration;
 const WINDOW: Duration = Duration::from_secs(3600);
 /// The longest time that a batch waits for the store.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The source in the filter that holds the sequence of the newest message.
-const SEQUENCE: u64 = 0;
 /// All filters hash keys in the same way, and so do producers: by it they know the partition.
 const SEED: u64 = 20_261_127;
 
@@ -39,6 +37,13 @@ impl Name {
     pub fn parts(self, times: u64) -> impl Iterator<Item = Self> {
         let first = self.number * times;
         (first..first + times).map(move |number| Self { count: self.count * times, number })
+    }
+
+    /// Returns the source in the filter that holds the sequence of the newest message. It is not
+    /// that of partitions of another number: a stream numbers the messages of all of them, and
+    /// those of a new partition may have come before the last one of the former.
+    const fn source(self) -> u64 {
+        self.count
     }
 
     /// Parses what [`Display`] writes.
@@ -82,6 +87,7 @@ pub struct Message {
 /// A partition that this process works on.
 #[derive(Debug)]
 pub struct Partition {
+    name: Name,
     filter: Filter<Fingerprint>,
     worker: Worker,
 }
@@ -91,12 +97,12 @@ impl Partition {
     ///
     /// # Errors
     /// Those of the store and of the filter.
-    pub fn assign(place: &str, dir: &Path) -> Result<Self> {
+    pub fn assign(name: Name, place: &str, dir: &Path) -> Result<Self> {
         let store = Store::open(place)?;
         run(fetch_if_empty(&store, dir))?;
         let filter = Filter::open_or_create(dir, spec(), options())?;
         let worker = Worker::start(dir, store, ShipOptions::default(), EVERY)?;
-        Ok(Self { filter, worker })
+        Ok(Self { name, filter, worker })
     }
 
     /// Returns the sequence of the newest message that is recorded; 0 before the first.
@@ -104,7 +110,7 @@ impl Partition {
     /// # Errors
     /// Those of the filter.
     pub fn sequence(&self) -> Result<u64> {
-        Ok(self.filter.position(SEQUENCE)?.unwrap_or(0))
+        Ok(self.filter.position(self.name.source())?.unwrap_or(0))
     }
 
     /// Records messages and their position in one step. On return whoever is assigned the partition
@@ -122,7 +128,7 @@ impl Partition {
         let orders: Vec<&[u8]> = messages.iter().map(|message| &*message.order).collect();
         let (mut batch, mut answers) = (self.filter.batch(), Vec::new());
         batch.check_and_insert_all(&orders, &mut answers)?;
-        batch.set_position(SEQUENCE, last)?;
+        batch.set_position(self.name.source(), last)?;
         batch.commit()?;
         self.filter.sync()?;
         self.worker.flush(PATIENCE)?;
@@ -142,26 +148,79 @@ impl Partition {
     }
 }
 
-/// Divides a partition that nobody works on, and of which all messages were consumed: each of the
-/// new ones gets its share of the keys. `place` returns where a partition is shipped to.
+/// The file that says, in the directory of the work, that a partition is divided.
+const DIVIDED: &str = "divided";
+
+/// Divides a partition: each of the new ones gets its share of the keys. `last` is the sequence of
+/// its newest message ([`Broker::last`](crate::broker::Broker::last)), `place` returns where a
+/// partition is shipped to.
+///
+/// Nobody works on the partition any more, and nobody publishes to it: what came to it later nobody
+/// would read. So first all producers use the new partitions, then the last member consumes the
+/// rest, and then it is divided. Messages wait meanwhile in the new partitions, whose members read
+/// them from the first on.
+///
+/// After an error or a kill, call it again with the same `work`, which has the parts that were
+/// begun: a place takes one filter only. When the call has succeeded, and all others of the same
+/// change, `work` can be removed.
 ///
 /// # Errors
-/// Those of the stores and filters; an error if the log in the store is shorter than the window:
-/// then each new partition fetches the whole filter.
-pub fn divide(name: Name, times: u64, place: impl Fn(Name) -> String, work: &Path) -> Result<()> {
+/// Those of the stores and filters; an error if messages are left, and if the log in the store is
+/// shorter than the window: then each new partition fetches the whole filter.
+pub fn divide(
+    name: Name,
+    times: u64,
+    last: u64,
+    place: impl Fn(Name) -> String,
+    work: &Path,
+) -> Result<()> {
+    if work.join(DIVIDED).exists() {
+        return Ok(());
+    }
     fs::create_dir_all(work)?;
     let whole = work.join("whole");
-    run(fetch(&Store::open_existing(&place(name))?, &whole, None))?;
+    // A directory that is there is whole: it has its name only then.
+    if !whole.exists() {
+        run(fetch(&Store::open_existing(&place(name))?, &whole, None))?;
+    }
+    check_consumed(name, last, &whole).inspect_err(|_| drop(fs::remove_dir_all(&whole)))?;
     for part in name.parts(times) {
         let dir = work.join(part.to_string());
-        let share = Share { number: part.number, count: part.count };
-        if !remake(&[&whole], &dir, spec(), options(), Some(share))?.is_whole {
-            return Err("the log in the store is shorter than the window".into());
+        if !dir.exists() {
+            make_part(part, &whole, &dir)?;
         }
         let store = Store::open(&place(part))?;
         Worker::start(&dir, store, ShipOptions::default(), EVERY)?.stop()?;
     }
-    Ok(fs::remove_dir_all(work)?)
+    fs::write(work.join(DIVIDED), "")?;
+    for dir in name.parts(times).map(|part| part.to_string()).chain(["whole".to_owned()]) {
+        fs::remove_dir_all(work.join(dir))?;
+    }
+    Ok(())
+}
+
+/// Checks that all messages of a partition are in its filter.
+fn check_consumed(name: Name, last: u64, whole: &Path) -> Result<()> {
+    let reader: Reader = Reader::open(whole, Options::new())?;
+    let sequence = reader.position(name.source())?.unwrap_or(0);
+    if sequence < last {
+        let left = format!("{name} has messages up to {last}, and was consumed up to {sequence}");
+        return Err(left.into());
+    }
+    Ok(())
+}
+
+/// Makes a part of a filter, in a directory that is there only if it is whole.
+fn make_part(part: Name, whole: &Path, dir: &Path) -> Result<()> {
+    let share = Share { number: part.number, count: part.count };
+    let begun = dir.with_file_name("part");
+    if begun.exists() {
+        fs::remove_dir_all(&begun)?;
+    }
+    if !remake(&[whole], &begun, spec(), options(), Some(share))?.is_whole {
+        return Err("the log in the store is shorter than the window".into());
+    }
+    Ok(fs::rename(&begun, dir)?)
 }
 
 #[cfg(test)]

@@ -142,7 +142,8 @@ fn each_order_is_passed_on_once_whoever_has_its_partition() {
     let mut members = Vec::new();
     for name in [zero, one] {
         let work = parent.path().join(format!("divide-{name}"));
-        divide(name, 2, |name| place(&places, name), &work).expect("divided");
+        let last = broker.last(name).expect("a sequence");
+        divide(name, 2, last, |name| place(&places, name), &work).expect("divided");
         members.extend(name.parts(2).map(|part| (part, ["a", "b"][part.number as usize % 2])));
     }
     assign(&members);
@@ -152,6 +153,86 @@ fn each_order_is_passed_on_once_whoever_has_its_partition() {
     publish(&broker, &orders(0..900), 4);
     passed.work(&mut [&mut a, &mut b]);
     passed.check(&orders(0..900));
+}
+
+#[test]
+fn orders_for_the_new_partitions_that_came_before_the_last_former_one_are_passed_on() {
+    let parent = tempfile::tempdir().expect("a directory");
+    let Some(server) = Server::start(&parent.path().join("nats")) else { return };
+    let places = parent.path().join("store").display().to_string();
+    let connect = || Broker::connect(&server.url).expect("a broker");
+    let (broker, former) = (connect(), Name { count: 1, number: 0 });
+    let mut a = Member::new("a", connect(), parent.path().join("a"), &places);
+    let mut passed = Passed::default();
+    broker.assign(&BTreeMap::from([(former, "a")])).expect("assigned");
+    publish(&broker, &orders(0..50), 1);
+    a.look().expect("a look");
+    passed.work(&mut [&mut a]);
+    // One producer has the new number, when another one still has the former.
+    publish(&broker, &orders(40..100), 2);
+    publish(&broker, &orders(100..150), 1);
+    let last = broker.last(former).expect("a sequence");
+    let work = parent.path().join("divide");
+    let whole = |name| place(&places, name);
+    let left = divide(former, 2, last, whole, &work).expect_err("messages are left").to_string();
+    assert!(left.contains(&format!("up to {last}")), "{left}");
+    passed.work(&mut [&mut a]);
+    broker.assign(&BTreeMap::new()).expect("assigned");
+    a.look().expect("a look");
+
+    // The second part cannot be shipped at first, and the work is done again when it is done.
+    let nowhere = parent.path().join("nowhere");
+    std::fs::write(&nowhere, "no directory").expect("written");
+    let broken = |name: Name| match name == (Name { count: 2, number: 1 }) {
+        true => nowhere.join("store").display().to_string(),
+        false => place(&places, name),
+    };
+    divide(former, 2, last, broken, &work).expect_err("a part without a place");
+    for _ in 0..2 {
+        divide(former, 2, last, whole, &work).expect("divided");
+    }
+    let members: BTreeMap<_, _> = former.parts(2).map(|part| (part, "a")).collect();
+    broker.assign(&members).expect("assigned");
+    a.look().expect("a look");
+    publish(&broker, &orders(0..200), 2);
+    passed.work(&mut [&mut a]);
+    passed.check(&orders(0..200));
+}
+
+#[test]
+fn a_member_that_starts_again_leaves_nothing_and_takes_what_it_can() {
+    let parent = tempfile::tempdir().expect("a directory");
+    let Some(server) = Server::start(&parent.path().join("nats")) else { return };
+    let (store, home) = (parent.path().join("store"), parent.path().join("a"));
+    let places = store.display().to_string();
+    let connect = || Broker::connect(&server.url).expect("a broker");
+    let (broker, [zero, one]) = (connect(), [0, 1].map(|number| Name { count: 2, number }));
+    let directories = || -> Vec<String> {
+        let entries = std::fs::read_dir(&home).expect("a directory");
+        let names = entries.map(|entry| entry.expect("an entry").file_name());
+        names.map(|name| name.into_string().expect("a text")).collect()
+    };
+    broker.assign(&BTreeMap::from([(zero, "a"), (one, "a")])).expect("assigned");
+    publish(&broker, &orders(0..100), 2);
+    // The first one has no place, and stands before the other one.
+    std::fs::create_dir(&store).expect("a directory");
+    std::fs::write(place(&places, zero), "no directory").expect("written");
+    let (mut passed, mut former) =
+        (Passed::default(), Member::new("a", connect(), home.clone(), &places));
+    former.look().expect_err("a partition without a place");
+    assert_eq!(former.held().collect::<Vec<_>>(), [one]);
+    assert!(directories().iter().all(|name| name.starts_with("2.1")), "{:?}", directories());
+    passed.work(&mut [&mut former]);
+
+    // As a kill leaves it.
+    std::mem::forget(former);
+    std::fs::remove_file(place(&places, zero)).expect("removed");
+    let mut a = Member::new("a", connect(), home.clone(), &places);
+    a.look().expect("a look");
+    assert_eq!(a.held().collect::<Vec<_>>(), [zero, one]);
+    assert_eq!(directories().len(), 2, "{:?}", directories());
+    passed.work(&mut [&mut a]);
+    passed.check(&orders(0..100));
 }
 
 #[test]
