@@ -38,6 +38,9 @@ pub fn apply(
         Op::Void | Op::Durable | Op::Batch => {}
         Op::Position => {
             let positions = image.header().positions();
+            if positions.lsn() == 0 {
+                image.allocate_positions()?;
+            }
             if lsn > positions.lsn() {
                 positions.set(lsn, record.payload, record.time);
             }

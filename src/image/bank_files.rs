@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::image::live_file::Control;
 use crate::image::named_banks::NamedBanks;
+use crate::image::rare_space;
 use crate::media::{Access, BankPlace, BankStore, HandedOut, Media};
 use crate::primitives::Mutex;
 use ebbtide_core::kind::Kind;
@@ -28,17 +29,22 @@ pub struct BankFiles {
 
 impl BankFiles {
     /// Decides where the banks of a new image lie, which may take `bytes`, and notes it in its
-    /// header.
+    /// header, whose file has the name `temporary`.
     ///
     /// # Errors
     /// [`Error::Io`], also if there is too little memory.
-    pub fn create(media: &Arc<dyn Media>, header: &Control, bytes: u64) -> Result<Self> {
+    pub fn create(
+        media: &Arc<dyn Media>,
+        (header, temporary): (&Control, &str),
+        bytes: u64,
+    ) -> Result<Self> {
         let failed = Error::io("allocate the live image of", media.path());
         let store = match media.create_unnamed(bytes).map_err(failed)? {
             Some(store) => store,
             None => Self::named(media, header),
         };
         if let Some(file) = store.unnamed() {
+            rare_space::allocate_holders(header, &**media, temporary)?;
             header.holders().set_file(file.identity());
         }
         Ok(Self::over(store))

@@ -89,7 +89,9 @@ const _: () = assert!(ALLOCATED < TIMELINE_START && LOG_ENDS_BYTES <= 512, "with
 pub(super) fn has_log(start: &[u8]) -> bool {
     let word = |at: usize| start.get(at * 8..).and_then(|bytes| bytes.first_chunk::<8>());
     let word = |at| word(at).map_or(0, |bytes| u64::from_le_bytes(*bytes));
-    word(ALLOCATED) > word(TIMELINE_START)
+    // Without a start, a power cut has left a part of what the creator of the image wrote.
+    let start = word(TIMELINE_START);
+    start > 0 && word(ALLOCATED) > start
 }
 
 /// Returns the boot id of the machine; 0 if the system has none.
@@ -125,14 +127,16 @@ pub struct Control {
 }
 
 impl Control {
-    /// Creates the image's file under a temporary name, all zero except its identity.
+    /// Creates the image's file under a temporary name, all zero except its identity, without space
+    /// for what few filters use ([`rare_space`](crate::image::rare_space)).
     ///
     /// # Errors
     /// [`Error::Io`].
     pub fn create(media: &dyn Media, temporary: &str, mut identity: Identity) -> Result<Self> {
         let path = media.path().join(FileName::Live.to_string());
-        let bytes = identity.room_for_claims().start;
-        let file = media.create_to_grow(temporary, bytes, identity.bytes());
+        let lengths = (identity.room_for_claims().start, identity.bytes());
+        let allocated = identity.room_for_positions().start;
+        let file = media.create_to_grow(temporary, lengths, allocated);
         let file = file.map_err(Error::io("allocate", &path))?;
         identity.inode = file.identity().map_err(Error::io("examine", &path))?;
         identity.device = file.device().map_err(Error::io("examine", &path))?;

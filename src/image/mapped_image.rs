@@ -58,7 +58,7 @@ impl Image {
         let form = BankForm::of(kind);
         let first = Bank::bytes(layout, kind.geometry(layout), form)?;
         let header = Control::create(&*media, temporary, identity)?;
-        let files = BankFiles::create(&media, &header, most_bytes(kind, first))?;
+        let files = BankFiles::create(&media, (&header, temporary), most_bytes(kind, first))?;
         let image = Self::over(header, layout, form, (media, files), Access::Write);
         Ok(Self { temporary: Some(temporary.to_owned()), ..image })
     }
@@ -357,6 +357,15 @@ impl Image {
         let listed: Vec<u32> = self.header.state().banks().map(|entry| entry.id).collect();
         // If this fails, the space is free at the latest when the image ends.
         let _ = self.files.store().remove(bank, &listed);
+    }
+
+    /// Allocates the space of positions, unless there are any. The caller holds stripe 0, or has
+    /// exclusive access.
+    ///
+    /// # Errors
+    /// As [`Image::allocate_claims`].
+    pub fn allocate_positions(&self) -> Result<()> {
+        rare_space::allocate_positions(&self.header, self.media(), self.temporary.as_deref())
     }
 
     /// Allocates the table of claims, unless it has its space. The caller holds stripe 0, or has

@@ -7,37 +7,52 @@ use crate::image::live_file::Control;
 use crate::media::{Access, Media, MediaFile};
 use std::io::ErrorKind;
 
-/// Frees the space of positions, unless there are any, and of what says where the banks are,
-/// if they have names; for the creator of the image, before the file gets its name.
-pub fn free_unused(control: &Control, media: &dyn Media, temporary: &str) {
-    let positions = control.positions().all().is_empty();
-    let holders = control.holders().file().is_none();
-    let positions = positions.then(|| control.identity.room_for_positions());
-    let holders = holders.then(|| control.identity.room_for_holders());
-    for unused in positions.into_iter().chain(holders) {
-        let file = media.open(temporary, Access::Write);
-        // Best effort: where space cannot be freed, the file keeps it.
-        let _ = file.and_then(|file| file.free(unused));
-    }
+/// Allocates space for what says where the banks are, in a new image whose banks have no names.
+///
+/// # Errors
+/// [`Error::Io`], including a full disk.
+pub fn allocate_holders(control: &Control, media: &dyn Media, temporary: &str) -> Result<()> {
+    let allocate = |file: Box<dyn MediaFile>| file.allocate(control.identity.room_for_holders());
+    let allocated = media.open(temporary, Access::Write).and_then(allocate);
+    allocated.map_err(Error::io("allocate", media.path().join(FileName::Live.to_string())))
 }
 
 /// Allocates space for positions, unless there are any; for the holder of stripe 0, before a
-/// record with the first one is written.
+/// record with the first one is written, and for the creator of the image, whose file has the name
+/// `temporary` at first.
 ///
 /// # Errors
 /// [`Error::Io`], including a full disk: then nothing has changed. [`Error::Damaged`] if the
 /// file of this name is another image.
-pub fn allocate_positions(control: &Control, media: &dyn Media) -> Result<()> {
+pub fn allocate_positions(
+    control: &Control,
+    media: &dyn Media,
+    temporary: Option<&str>,
+) -> Result<()> {
     if !control.positions().all().is_empty() {
         return Ok(());
     }
-    let path = || media.path().join(FileName::Live.to_string());
-    let allocated = own_file(control, media)?.allocate(control.identity.room_for_positions());
-    allocated.map_err(|error| Error::io("allocate room for positions in", path())(error))
+    let path = media.path().join(FileName::Live.to_string());
+    let file = own_file(control, media, temporary)?;
+    let allocated = file.allocate(control.identity.room_for_positions());
+    allocated.map_err(Error::io("allocate room for positions in", path))
+}
+
+/// Opens the file of this image, which has its name, or in its creator this temporary one.
+fn own_file(
+    control: &Control,
+    media: &dyn Media,
+    temporary: Option<&str>,
+) -> Result<Box<dyn MediaFile>> {
+    match (own_named(control, media), temporary) {
+        (Ok(file), _) => Ok(file),
+        (Err(error), None) => Err(error),
+        (Err(error), Some(name)) => own_temporary(control, media, name)?.ok_or(error),
+    }
 }
 
 /// Opens the file of this image, which has its name.
-fn own_file(control: &Control, media: &dyn Media) -> Result<Box<dyn MediaFile>> {
+fn own_named(control: &Control, media: &dyn Media) -> Result<Box<dyn MediaFile>> {
     let (found, file, _) = Control::examine(media, control.identity.uuid, Access::Write)?;
     if found != control.identity {
         let expected = format!("the image of timeline {}", control.identity.timeline);
@@ -88,11 +103,7 @@ pub fn allocate_claims(
         return Ok(());
     }
     let path = media.path().join(FileName::Live.to_string());
-    let file = match (own_file(control, media), temporary) {
-        (Ok(file), _) => file,
-        (Err(error), None) => return Err(error),
-        (Err(error), Some(name)) => own_temporary(control, media, name)?.ok_or(error)?,
-    };
+    let file = own_file(control, media, temporary)?;
     let allocated = file.allocate(control.identity.room_for_claims());
     allocated.map_err(Error::io("allocate room for claims in", path))?;
     control.claims().note_space();

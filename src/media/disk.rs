@@ -147,8 +147,13 @@ impl Media for Disk {
         Ok(Box::new(DiskFile { file }))
     }
 
-    fn create_to_grow(&self, name: &str, bytes: u64, _most: u64) -> io::Result<Box<dyn MediaFile>> {
-        self.create(name, bytes)
+    fn create_to_grow(
+        &self,
+        name: &str,
+        (bytes, _most): (u64, u64),
+        allocated: u64,
+    ) -> io::Result<Box<dyn MediaFile>> {
+        self.create_with_hole(name, bytes, allocated)
     }
 
     fn open(&self, name: &str, access: Access) -> io::Result<Box<dyn MediaFile>> {

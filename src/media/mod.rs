@@ -117,13 +117,20 @@ pub trait Media: Debug + Send + Sync {
         self.create(name, bytes)
     }
 
-    /// Creates a file as [`Media::create`], which [`MediaFile::allocate`] may lengthen up to `most`
-    /// bytes. A medium whose files cannot grow under a mapping gives it this length at once.
+    /// Creates a file as [`Media::create_with_hole`], which [`MediaFile::allocate`] may lengthen up
+    /// to `most` bytes. A medium whose files cannot grow under a mapping gives it this length at
+    /// once.
     ///
     /// # Errors
     /// As [`Media::create`].
-    fn create_to_grow(&self, name: &str, bytes: u64, most: u64) -> io::Result<Box<dyn MediaFile>> {
-        self.create_with_hole(name, most, bytes)
+    fn create_to_grow(
+        &self,
+        name: &str,
+        (bytes, most): (u64, u64),
+        allocated: u64,
+    ) -> io::Result<Box<dyn MediaFile>> {
+        let _ = bytes;
+        self.create_with_hole(name, most, allocated)
     }
 
     /// Opens an existing file, without following links.

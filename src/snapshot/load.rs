@@ -105,6 +105,7 @@ fn load_positions(
     if !is_first || !words.len().is_multiple_of(2) || words.len() > 2 * MOST_SOURCES {
         return Err(misfit(reader, frame, words));
     }
+    image.allocate_positions()?;
     for pair in words.chunks_exact(2) {
         positions.set(frame.lsn, pair[0], pair[1]);
     }

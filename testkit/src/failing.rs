@@ -171,9 +171,14 @@ impl<M: Media> Media for Failing<M> {
         Ok(self.file(self.media.create_with_hole(name, bytes, allocated)?))
     }
 
-    fn create_to_grow(&self, name: &str, bytes: u64, most: u64) -> Result<Box<dyn MediaFile>> {
+    fn create_to_grow(
+        &self,
+        name: &str,
+        lengths: (u64, u64),
+        allocated: u64,
+    ) -> Result<Box<dyn MediaFile>> {
         self.fault.admit()?;
-        Ok(self.file(self.media.create_to_grow(name, bytes, most)?))
+        Ok(self.file(self.media.create_to_grow(name, lengths, allocated)?))
     }
 
     fn open(&self, name: &str, access: Access) -> Result<Box<dyn MediaFile>> {

@@ -12,7 +12,6 @@ use crate::engine::write::request::{Checked, Precondition, Since, Waits};
 use crate::engine::write::writer::{Tried, Writer};
 use crate::error::{Error, Result};
 use crate::image::positions::MOST_SOURCES;
-use crate::image::rare_space;
 use crate::locks::handle_stripes::StripeGuard;
 use crate::wal::{Op, Record};
 use ebbtide_core::claims::HeldClaim;
@@ -203,7 +202,7 @@ fn allow_positions(writer: &Writer, positions: &[(u64, u64)]) -> Result<()> {
         return Err(Error::parameter("position", expected, "another one"));
     }
     if !positions.is_empty() {
-        rare_space::allocate_positions(header, &*writer.shared.media)?;
+        writer.shared.image.allocate_positions()?;
     }
     Ok(())
 }

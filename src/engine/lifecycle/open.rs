@@ -22,7 +22,6 @@ use crate::engine::time::time_over_reboots::{TimeBase, continue_time};
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::image::previous_image;
-use crate::image::rare_space;
 use crate::image::{Bank, BankForm, Control, Image};
 use crate::locks::holder_names::locked;
 use crate::locks::image_in_use::is_in_use;
@@ -513,7 +512,6 @@ fn begin_timeline(
     header.snapshot().begin_at(sound.copied().max().unwrap_or(0));
     header.unsound().begin_with(recovered.unsound.iter().map(|&(start, _)| start));
     continue_time(media, meta, &options.clock, header)?;
-    rare_space::free_unused(header, media, temporary);
     // Recovery may have taken long: never replace the image of a filter that is here by now.
     if !slots.is_current() {
         return Err(Error::Retired { path: media.path().to_path_buf(), replaced: true });

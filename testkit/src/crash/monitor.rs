@@ -12,7 +12,9 @@
 //! - A snapshot is removed: a newer snapshot, with its name.
 //! - A segment or snapshot of another log is removed: a `meta` that does not name that log.
 //! - A segment or `meta` gets its name: all of its content.
-//! - An image gets its name: the first segment of its timeline, with its name.
+//! - An image gets its name: the first segment of its timeline, with its name, unless it shows that
+//!   there is none yet.
+//! - The first segment of a timeline gets its name: the names of `meta` and of all snapshots.
 //!
 //! A file that others read by its name is removed by renaming it to a temporary name. A file that
 //! is removed while there is no `meta` belongs to no filter.
@@ -211,6 +213,10 @@ pub fn renamed(tape: &Tape, from: &str, to: &str) -> Result<(), String> {
     };
     if to == "live" {
         let timeline = header(file, 4);
+        // The allocated end of the log, and the start of the timeline.
+        if header(file, 27) == header(file, 31) {
+            return Ok(());
+        }
         let all = segments(tape);
         let mut of_timeline = all.iter().filter(|segment| Some(segment.timeline) == timeline);
         let begun = of_timeline.any(|segment| {
@@ -226,6 +232,13 @@ pub fn renamed(tape: &Tape, from: &str, to: &str) -> Result<(), String> {
     }
     if !file.is_synced(tape.now) {
         return Err(format!("{to} got its name before it was synced"));
+    }
+    if to.starts_with("wal-") && header(file, 5) == header(file, 6) {
+        let others = named(tape, "snap-").into_iter().chain(named(tape, "meta"));
+        let lost = others.map(|(name, ..)| name).find(|name| !name_lasts(tape, name));
+        if let Some(name) = lost {
+            return Err(format!("{to} begins a timeline, and the name {name} is not durable"));
+        }
     }
     if to.starts_with("snap-") {
         let end = header(file, 6).unwrap_or_default();
