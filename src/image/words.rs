@@ -192,7 +192,8 @@ const RETIRED: u64 = 2;
 const DISTRUSTED: u64 = 4;
 /// With `RETIRED`: the filter is altered, and its handles open it again.
 const ALTERED: u64 = 8;
-/// With `POISONED`: the log could not be written back, so records above the durable end may be lost.
+/// With `POISONED`: the log could not be written back, and records above the durable end may be
+/// lost.
 const LOG_LOST: u64 = 16;
 
 /// The status flags of an image; 0 in normal use.

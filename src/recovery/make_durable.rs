@@ -85,8 +85,8 @@ fn sync_segment(
     }
     let dirtied = from.max(durable).max(first)..end;
     segment.dirty(dirtied.start, end);
-    // They were clean since a sync that failed, and may have been dropped since they were read. From
-    // now on they stay.
+    // They were clean since a sync that failed, and may have been dropped since they were read.
+    // From now on they stay.
     if let Some(lsn) = dirtied.clone().find(|&lsn| !segment.is_complete(lsn)) {
         return Err(Error::Damaged {
             path: header.path(media.path()),

@@ -288,7 +288,7 @@ fn a_commit_that_does_not_wait_allocates_neither_a_bank_nor_room_for_positions()
     let spec = Fingerprint::window(Duration::from_secs(600)).rate(1.0);
     let filter = Filter::create_on(Arc::new(Memory::new()), spec, options).expect("a filter");
     filter.insert("a key").expect("an insert");
-    let commit = |call: Call<'_, Fingerprint>, source: Option<u64>, keys: Range<u64>| {
+    let commit = |call: Call<'_, Filter<Fingerprint>>, source: Option<u64>, keys: Range<u64>| {
         let mut batch = Batch::new(call);
         keys.for_each(|number| batch.insert(key(number)).expect("room"));
         source.into_iter().for_each(|source| batch.set_position(source, 1).expect("room"));

@@ -5,7 +5,7 @@ use ebbtide::history::{At, Change, History, Unlogged};
 use ebbtide::inspect::verify_on;
 use ebbtide::media::{Access, Media, Memory};
 use ebbtide::{
-    AgePartitioned, Any, Bloom, Claim, Clock, Code, Error, Filter, Fingerprint, Keep, ManualClock,
+    AgePartitioned, Any, Bloom, Claim, Clock, Code, Filter, Fingerprint, Keep, ManualClock,
     Options, Parameters, Reader, TimeLimited, Timestamp,
 };
 use ebbtide_testkit::environment::scaled;
@@ -548,61 +548,4 @@ fn an_alteration_loses_no_past_if_nobody_can_read_how_much_is_wished() {
     let past = Reader::<Any>::at_on(media, At::Lsn(before.lsn - 1), options());
     let found = past.expect("it is kept").digest().expect("a digest");
     assert_eq!(found.value, before.value);
-}
-
-#[test]
-fn a_reader_with_the_options_of_the_creation_follows_an_alteration_that_changes_their_defaults() {
-    let media = memory();
-    // The default of this memory, but not of that of the new parameters.
-    let options = || options().segment_bytes(1 << 20);
-    let filter = Filter::create_on(media.clone(), Bloom::capacity(1000), options());
-    let filter = filter.expect("a filter");
-    filter.insert("a key").expect("an insert");
-    let reader = Reader::<Bloom>::open_on(media.clone(), options()).expect("the filter");
-    assert!(reader.contains("a key").expect("an answer"));
-    filter.alter(Bloom::capacity(2_000_000), Unlogged::Refuse).expect("room");
-    assert!(reader.contains("a key").expect("it is open again"));
-    assert!(Reader::<Bloom>::open_on(media, options()).is_err(), "the segments are larger");
-}
-
-#[test]
-fn with_all_session_slots_taken_nothing_is_altered() {
-    let media = memory();
-    let filter = Filter::create_on(media.clone(), Bloom::capacity(1000), options());
-    let filter = filter.expect("a filter");
-    let open = || Filter::<Bloom>::open_on(media.clone(), options());
-    let mut others: Vec<_> = std::iter::repeat_with(open).map_while(Result::ok).collect();
-    assert_eq!(others.len(), 125);
-    let parameters = || filter.stat().expect("figures").parameters;
-    let before = parameters();
-    let error = filter.alter(Bloom::capacity(2000), Unlogged::Refuse).expect_err("no slot");
-    assert!(matches!(error, Error::Crowded { most: 126, .. }), "{error}");
-    assert_eq!(parameters(), before);
-    assert!(filter.insert("a key").expect("writers continue"));
-    drop(others.pop());
-    filter.alter(Bloom::capacity(2000), Unlogged::Refuse).expect("a slot is free");
-    assert!(filter.contains("a key").expect("an answer") && parameters() != before);
-}
-
-#[test]
-fn after_a_clear_that_is_in_the_log_nothing_from_before_the_log_is_missing() {
-    let media = memory();
-    let few = options().segment_bytes(4 << 10).checkpoint_bytes(4 << 10);
-    let filter = Filter::create_on(media.clone(), Bloom::capacity(1000), few).expect("a filter");
-    for key in 0..600_u64 {
-        assert!(filter.insert(key.to_le_bytes()).is_ok());
-        if key % 200 == 199 {
-            filter.checkpoint().expect("room");
-        }
-    }
-    assert!(History::open_on(media.clone()).expect("a log").next_lsn() > 1);
-    let alter = || filter.alter(Bloom::capacity(2000), Unlogged::Refuse);
-    let error = alter().expect_err("the first keys are not in the log");
-    assert_eq!(error.code(), Code::NotKept, "{error}");
-    filter.clear().expect("room");
-    filter.insert("a key").expect("an insert");
-    let altered = alter().expect("nothing is missing");
-    assert!(!altered.is_whole && altered.operations == 1, "{altered:?}");
-    assert!(filter.contains("a key").expect("an answer"));
-    assert!((0..600_u64).all(|key| !filter.contains(key.to_le_bytes()).expect("an answer")));
 }

@@ -1,10 +1,11 @@
-//! Whoever looks at the files of a filter while it is altered sees the filter before or after.
+//! Whoever looks at the files of a filter while it is altered sees the filter before or after; when
+//! an alteration is refused, and what others need after one.
 
 use crate::moments::options;
 use ebbtide::history::{At, History, Unlogged, plan};
 use ebbtide::inspect::{restore_at, verify, wal};
 use ebbtide::media::{Media, Memory};
-use ebbtide::{AgePartitioned, Error, Filter, Keep};
+use ebbtide::{AgePartitioned, Bloom, Code, Error, Filter, Keep, Reader};
 use ebbtide_testkit::environment::scaled;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -111,4 +112,61 @@ fn looks_at_a_filter_that_is_being_altered_succeed() {
         ended.store(true, Ordering::Relaxed);
         looked.unwrap_or_else(|(what, error)| panic!("{what}: {error}"));
     });
+}
+
+#[test]
+fn a_reader_with_the_options_of_the_creation_follows_an_alteration_that_changes_their_defaults() {
+    let media: Arc<dyn Media> = Arc::new(Memory::new());
+    // The default of this memory, but not of that of the new parameters.
+    let options = || options().segment_bytes(1 << 20);
+    let filter = Filter::create_on(media.clone(), Bloom::capacity(1000), options());
+    let filter = filter.expect("a filter");
+    filter.insert("a key").expect("an insert");
+    let reader = Reader::<Bloom>::open_on(media.clone(), options()).expect("the filter");
+    assert!(reader.contains("a key").expect("an answer"));
+    filter.alter(Bloom::capacity(2_000_000), Unlogged::Refuse).expect("room");
+    assert!(reader.contains("a key").expect("it is open again"));
+    assert!(Reader::<Bloom>::open_on(media, options()).is_err(), "the segments are larger");
+}
+
+#[test]
+fn with_all_session_slots_taken_nothing_is_altered() {
+    let media: Arc<dyn Media> = Arc::new(Memory::new());
+    let filter = Filter::create_on(media.clone(), Bloom::capacity(1000), options());
+    let filter = filter.expect("a filter");
+    let open = || Filter::<Bloom>::open_on(media.clone(), options());
+    let mut others: Vec<_> = std::iter::repeat_with(open).map_while(Result::ok).collect();
+    assert_eq!(others.len(), 125);
+    let parameters = || filter.stat().expect("figures").parameters;
+    let before = parameters();
+    let error = filter.alter(Bloom::capacity(2000), Unlogged::Refuse).expect_err("no slot");
+    assert!(matches!(error, Error::Crowded { most: 126, .. }), "{error}");
+    assert_eq!(parameters(), before);
+    assert!(filter.insert("a key").expect("writers continue"));
+    drop(others.pop());
+    filter.alter(Bloom::capacity(2000), Unlogged::Refuse).expect("a slot is free");
+    assert!(filter.contains("a key").expect("an answer") && parameters() != before);
+}
+
+#[test]
+fn after_a_clear_that_is_in_the_log_nothing_from_before_the_log_is_missing() {
+    let media: Arc<dyn Media> = Arc::new(Memory::new());
+    let few = options().segment_bytes(4 << 10).checkpoint_bytes(4 << 10);
+    let filter = Filter::create_on(media.clone(), Bloom::capacity(1000), few).expect("a filter");
+    for key in 0..600_u64 {
+        assert!(filter.insert(key.to_le_bytes()).is_ok());
+        if key % 200 == 199 {
+            filter.checkpoint().expect("room");
+        }
+    }
+    assert!(History::open_on(media.clone()).expect("a log").next_lsn() > 1);
+    let alter = || filter.alter(Bloom::capacity(2000), Unlogged::Refuse);
+    let error = alter().expect_err("the first keys are not in the log");
+    assert_eq!(error.code(), Code::NotKept, "{error}");
+    filter.clear().expect("room");
+    filter.insert("a key").expect("an insert");
+    let altered = alter().expect("nothing is missing");
+    assert!(!altered.is_whole && altered.operations == 1, "{altered:?}");
+    assert!(filter.contains("a key").expect("an answer"));
+    assert!((0..600_u64).all(|key| !filter.contains(key.to_le_bytes()).expect("an answer")));
 }

@@ -67,7 +67,8 @@ pub fn plan<K: Spec>(dir: impl AsRef<Path>, spec: K) -> Result<AlterationPlan> {
     let first_lsn = history.next_lsn();
     let begins = time_at_start(&media, &history.revision, first_lsn)?;
     let former = history.revision.meta.kind.clone();
-    let wanted = if first_lsn == 1 { 0 } else { window_items(&*kind).unwrap_or(0) };
+    // For another window, or none, a clear may be what makes the log enough.
+    let wanted = if first_lsn == 1 { 0 } else { window_items(&*kind).unwrap_or(u64::MAX) };
     let Begin { counted, since, is_cleared } = read(&mut history, &*kind, wanted)?;
     let (meta, end, latest) = look_at(&media, |meta, known| {
         if let KnownExtent::WritersLive { .. } = known
@@ -108,12 +109,14 @@ struct Begin {
 }
 
 /// Reads the beginning of the log: until an operation has a time, and until this many are found
-/// that a filter of this kind takes.
+/// that a filter of this kind takes, or a clear.
 fn read(history: &mut History, kind: &dyn Kind, wanted: u64) -> Result<Begin> {
     let (first, mut counted, mut since) = (history.next_lsn(), 0, None);
     let mut is_cleared = false;
     let latest = LatestByClock::new(Clock::system(), OperationTime::default());
-    while counted < wanted || (since.is_none() && history.next_lsn() <= first + RECORDS) {
+    while (counted < wanted && !is_cleared)
+        || (since.is_none() && history.next_lsn() <= first + RECORDS)
+    {
         let Some(commit) = history.read_patiently()? else { break };
         let mut operations = commit.operations;
         // The time of a claim is that of leases.

@@ -17,6 +17,7 @@ use crate::primitives::Instant;
 use crate::primitives::mutex::Mutex;
 use crate::telemetry::failed_in_background;
 use crate::wal::log_record::RECORD_BYTES;
+use std::io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -240,12 +241,14 @@ fn tidy_log(engine: &Engine) {
     }
     // Only other users, and other containers, need it.
     let slot = engine.shared.stripes.owner().slot;
-    let handed_out = engine.shared.image.files().hand_out_if_missing(slot);
-    failed_in_background(
-        "attach",
-        path,
-        handed_out.map_err(Error::io("hand out the image of", path)),
-    );
+    match engine.shared.image.files().hand_out_if_missing(slot) {
+        // It has no sockets here, and never will.
+        Err(error) if matches!(error.kind(), PermissionDenied | Unsupported | InvalidInput) => {}
+        handed_out => {
+            let handed_out = handed_out.map_err(Error::io("hand out the image of", path));
+            failed_in_background("attach", path, handed_out);
+        }
+    }
     // Whoever writes or asks next gets the error.
     let _ = engine.shared.check_image();
     failed_in_background("gaps", path, engine.commits.close_gaps());

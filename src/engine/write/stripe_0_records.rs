@@ -33,14 +33,17 @@ pub(crate) fn heartbeat(writer: &Writer) -> Result<()> {
     if u128::from(stamp.time.saturating_sub(latest.time)) < TICK.as_micros() / 2 {
         return Ok(());
     }
-    let Some(mut stripe) = writer.stripes.lock_stripe_0() else { return Ok(()) };
-    // Under the stripe: the repair after a dead owner may just have poisoned the filter.
-    if writer.shared.header().refuses() {
-        return Ok(());
+    loop {
+        let Some(mut stripe) = writer.stripes.lock_stripe_0() else { return Ok(()) };
+        // Under the stripe: the repair after a dead owner may just have poisoned the filter.
+        if writer.shared.header().refuses() {
+            return Ok(());
+        }
+        let Err(lack) = append_heartbeat(writer, &mut stripe, stamp) else { return Ok(()) };
+        drop(stripe);
+        // No insert may ever come that makes room.
+        writer.log_space.extend(lack.end)?;
     }
-    // If there is no room, the next insert makes some; a heartbeat can wait.
-    let _ = append_heartbeat(writer, &mut stripe, stamp);
-    Ok(())
 }
 
 /// Appends a heartbeat and applies it.
@@ -55,4 +58,39 @@ pub(crate) fn append_heartbeat(
     writer.shared.header().events_from().end();
     writer.time.raise(at.word());
     Ok(lsn)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::media::Memory;
+    use crate::{
+        Clock, Downtime, Durability, Filter, ManualClock, Options, TimeLimited, Timestamp,
+    };
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    #[test]
+    fn a_filter_that_is_only_queried_keeps_its_heartbeats_however_long_it_is_open() {
+        const HOUR: u64 = 3600;
+        let memory = Arc::new(Memory::new());
+        let hand = ManualClock::new(Timestamp::from_unix_micros(1 << 50));
+        let options = Options::new().background(false).durability(Durability::Never);
+        let options = options.downtime(Downtime::Freeze).clock(Clock::from(hand.clone()));
+        let spec = TimeLimited::window(Duration::from_secs(HOUR));
+        let filter = Filter::create_on(memory.clone(), spec, options.clone()).expect("a filter");
+        assert!(filter.insert("a key").expect("an insert"));
+        filter.close().expect("a clean end");
+        let open = || Filter::<TimeLimited>::open_on(memory.clone(), options.clone());
+        let filter = open().expect("the filter");
+        for _ in 0..2 * HOUR {
+            hand.advance(Duration::from_secs(1));
+            heartbeat(&filter.engine().writer).expect("room");
+        }
+        assert!(!filter.contains("a key").expect("an answer"));
+        // The process dies, or closes it.
+        drop(filter);
+        let again = open().expect("the filter");
+        assert!(!again.contains("a key").expect("an answer"), "it was open for two hours");
+    }
 }
