@@ -2,12 +2,14 @@
 
 use ebbtide::media::Memory;
 use ebbtide::{
-    AgePartitioned, Any, Clock, Durability, Filter, Options, Reader, Timestamp, inspect,
+    AgePartitioned, Any, Clock, Durability, Filter, ManualClock, Options, Reader, TimeLimited,
+    Timestamp, inspect,
 };
 use ebbtide_testkit::samples::{SAMPLES, Sample};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 fn options() -> Options {
     let sizes = Options::new().stripes(4).block_bytes(512).segment_bytes(16 << 10);
@@ -141,4 +143,22 @@ fn a_clear_without_space_changes_nothing() {
     memory.set_capacity(u64::MAX);
     filter.clear().expect("there is space again");
     assert_eq!(filter.stat().expect("figures").inserts, 0);
+}
+
+#[test]
+fn a_clear_starts_no_clock_of_a_filter_that_only_times_of_keys_have_moved() {
+    let hand = ManualClock::new(Timestamp::from_unix_micros(1 << 50));
+    let memory = Arc::new(Memory::new());
+    let spec = TimeLimited::window(Duration::from_secs(60));
+    let streams = Filter::create_on(memory.clone(), spec, options()).expect("a filter");
+    let time = |second: u64| Timestamp::from_unix_micros((1 << 49) + second * 1_000_000);
+    streams.call().time(time(0)).insert("before").expect("an insert");
+    let clocked = Options::new().background(false).clock(Clock::from(hand.clone()));
+    let by_clock = Filter::<TimeLimited>::open_on(memory, clocked).expect("the filter");
+    by_clock.clear().expect("room");
+    by_clock.call().time(time(1)).insert("a key").expect("an insert");
+    hand.advance(Duration::from_secs(3600));
+    assert!(by_clock.contains("a key").expect("an answer"), "time stands still between keys");
+    by_clock.call().time(time(30)).insert("the next").expect("it is not too late");
+    assert!(by_clock.contains("a key").expect("an answer"));
 }

@@ -200,7 +200,7 @@ impl<'e> Alteration<'e> {
             // A heartbeat, so that no snapshot of the former log starts where the new log does. It
             // records the time up to which the filter has aged, and when it was altered.
             let stripe_0 = held.last_mut();
-            let now = writer.time.of_no_key();
+            let now = writer.time.of_alteration();
             if let Some(Ok(lsn)) = stripe_0.map(|held| append_heartbeat(writer, held, now)) {
                 let lsn = lsn.saturating_add(1);
                 writer.commits.commit(lsn)?;

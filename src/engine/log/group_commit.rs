@@ -338,6 +338,68 @@ mod tests {
     use crate::{Bloom, Filter, Options};
 
     #[test]
+    fn a_sync_of_the_log_that_fails_is_remembered_for_the_next_opening() {
+        let (mut syncs_failed, mut call) = (0, 0);
+        loop {
+            call += 1;
+            let media = Arc::new(Failing::new(Memory::new()));
+            let options = Options::new().background(false).durability(Durability::Always);
+            let filter = Filter::create_on(media.clone(), Bloom::capacity(1000), options);
+            let filter = filter.expect("a filter");
+            media.fail_after(call, std::io::ErrorKind::Other);
+            let inserted = filter.insert("a key");
+            if media.clear_faults() {
+                break;
+            }
+            let status = filter.engine().header().status();
+            if let Err(Error::Poisoned { cause, .. }) = inserted
+                && cause.contains("sync of the log")
+            {
+                syncs_failed += 1;
+                assert!(status.has_lost_log(), "call {call}");
+            } else {
+                assert!(!status.has_lost_log(), "call {call}");
+            }
+        }
+        assert!(syncs_failed > 0, "{call} calls");
+    }
+
+    fn is_named(media: &dyn Media) -> bool {
+        media.list().expect("a directory").iter().any(|name| name.starts_with("snap-"))
+    }
+
+    #[test]
+    fn a_snapshot_leaves_a_note_only_if_it_does_not_get_its_name() {
+        let (mut unnamed, mut call) = (0, 0);
+        loop {
+            call += 1;
+            let media = Arc::new(Failing::new(Memory::new()));
+            let options = Options::new().background(false).durability(Durability::Never);
+            let filter = Filter::create_on(media.clone(), Bloom::capacity(1000), options);
+            let filter = filter.expect("a filter");
+            assert!(filter.insert("a key").is_ok());
+            let header = filter.engine().header();
+            let end = header.tail().read();
+            media.fail_after(call, std::io::ErrorKind::Other);
+            let written = filter.checkpoint();
+            let is_over = media.clear_faults();
+            let (is_durable, noted) = (header.durable().read() >= end, header.last_note().read());
+            match written {
+                Ok(()) => assert_eq!((noted, header.tail().read()), (0, end), "call {call}"),
+                Err(_) if is_durable && !is_named(&*media) => {
+                    unnamed += 1;
+                    assert_eq!(noted, end, "call {call}");
+                }
+                Err(_) => {}
+            }
+            if is_over {
+                break;
+            }
+        }
+        assert!(unnamed > 0, "{call} calls");
+    }
+
+    #[test]
     fn what_returns_as_durable_needs_no_segment_that_another_handle_has_begun_behind_it() {
         let media = Arc::new(Memory::new());
         let options = Options::new().background(false).segment_bytes(4 << 10);

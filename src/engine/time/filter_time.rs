@@ -58,9 +58,16 @@ impl Time {
         (self.shared.uses_time && latest.time > 0 && !now.stream).then_some(now)
     }
 
-    /// Returns the time of an alteration or a clear, which starts no clock: by the clock, if that
-    /// moves the filter, or if the kind only records times; otherwise the filter's latest time.
-    pub(crate) fn of_no_key(&self) -> Stamp {
+    /// Returns the time of a clear: that of a key without a time, but it does not start the clock of
+    /// a filter that only times of keys have moved.
+    pub(crate) fn of_clear(&self) -> Result<Stamp> {
+        let now = self.now();
+        if now.stream { Ok(now) } else { self.stamp(None) }
+    }
+
+    /// Returns the time of an alteration: by the clock, if that moves the filter, or if the kind
+    /// only records times; otherwise the filter's latest time.
+    pub(crate) fn of_alteration(&self) -> Stamp {
         let (now, latest) = (self.now(), self.latest());
         match self.alive() {
             Some(alive) => alive,

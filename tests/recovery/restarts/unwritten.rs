@@ -2,7 +2,7 @@
 
 use super::{directory, options};
 use ebbtide::history::Unlogged;
-use ebbtide::media::{Media, Memory};
+use ebbtide::media::{Access, Media, Memory};
 use ebbtide::{Bloom, Durability, Error, Filter, Options, Reader, inspect};
 use ebbtide_testkit::copies::{copy_files, names};
 use ebbtide_testkit::failing::Failing;
@@ -181,4 +181,69 @@ fn made_again(media: &Arc<dyn Media>) {
     let filter = open(media);
     assert!(filter.insert("one more").expect("an insert"));
     filter.close().expect("a clean end");
+}
+
+/// Returns the timeline that `live` names.
+fn timeline(media: &dyn Media) -> u64 {
+    let live = media.open("live", Access::Read).expect("it is there");
+    let mut word = [0; 8];
+    live.read_at(&mut word, 32).expect("its header");
+    u64::from_le_bytes(word)
+}
+
+#[test]
+fn no_two_images_have_the_same_timeline_also_of_openings_without_log() {
+    let media: Arc<dyn Media> = Arc::new(Memory::new());
+    made(&media);
+    let mut before = timeline(&*media);
+    for (round, closes) in [true, false, false, true, true, false].into_iter().enumerate() {
+        let filter = open(&media);
+        let now = timeline(&*media);
+        assert!(now > before, "{before}, then {now}");
+        before = now;
+        if round == 3 {
+            assert!(filter.insert("a key").expect("an insert"));
+        }
+        if closes {
+            filter.close().expect("a clean end");
+        }
+        drop(filter);
+    }
+}
+
+#[test]
+fn where_the_newest_snapshot_is_damaged_or_behind_the_log_an_opening_begins_log() {
+    for is_damaged in [true, false] {
+        let (home, copies) = (directory(), directory());
+        let filter = Filter::create(home.path(), Bloom::capacity(500), options());
+        let filter = filter.expect("a filter");
+        (0..100_u64).for_each(|key| assert!(filter.insert(key.to_le_bytes()).is_ok()));
+        filter.checkpoint().expect("room");
+        assert!(filter.insert("a key").expect("an insert"));
+        // As after the death of the process, or after its end.
+        if is_damaged {
+            filter.close().expect("a clean end");
+        } else {
+            filter.sync().expect("no error");
+        }
+        let copy = copies.path().join("copy");
+        copy_files(home.path(), &copy).expect("a copy");
+        let files = |prefix: &str| {
+            let mut all = names(&copy).expect("a directory");
+            all.retain(|name| name.starts_with(prefix));
+            all.sort();
+            all
+        };
+        if is_damaged {
+            let newest = copy.join(files("snap-").pop().expect("one"));
+            let mut bytes = std::fs::read(&newest).expect("it is there");
+            bytes[4096 + 64..4096 + 128].fill(0xff);
+            std::fs::write(newest, bytes).expect("a write");
+        }
+        let before = files("wal-");
+        let again = Filter::<Bloom>::open(&copy, options()).expect("a base");
+        assert!(again.contains("a key").expect("an answer"), "{is_damaged}");
+        assert!((0..100_u64).all(|key| again.contains(key.to_le_bytes()).expect("an answer")));
+        assert!(files("wal-").iter().any(|name| !before.contains(name)), "{is_damaged}");
+    }
 }
