@@ -77,8 +77,8 @@ impl<'a, H: Handle> Call<'a, H> {
     /// A call would wait if another process or thread keeps the key's lock or its block for longer
     /// than an insert takes, if a checkpoint must come first, if log or memory must be allocated
     /// (as for the first record after an opening), if the filter's next step is due (at most once
-    /// in a fraction of the window), and if the durability is [`Durability::Always`]. A reader would
-    /// also wait to open the filter again.
+    /// in a fraction of the window), and if the durability is [`Durability::Always`]. A reader
+    /// would also wait to open the filter again.
     ///
     /// The operation has then not happened at all. Of a bulk call the keys before the failing one
     /// are inserted, as after any error.

@@ -47,8 +47,8 @@ impl KnownExtent {
     pub fn of_the_dead(home: &dyn Media, uuid: u128) -> Result<Self> {
         Ok(match previous_image::open(home, uuid, Access::Read)? {
             // Its ends may be older than the log, never newer, and its count of gaps may be wrong.
-            // So only the durable end is used. Nor can lost records of the log be distinguished from
-            // slots that dead writers left empty.
+            // So only the durable end is used. Nor can lost records of the log be distinguished
+            // from slots that dead writers left empty.
             Some(image) if image.is_distrusted() || image.status().has_lost_log() => {
                 Self::DeviceLost {
                     timeline: image.identity().timeline,

@@ -73,8 +73,8 @@ impl GroupCommit {
     }
 
     /// As [`GroupCommit::commit`], for a snapshot that ends there. A sync that it leads leaves no
-    /// note if it reaches no further, because the name of the snapshot will say as much. So a filter
-    /// that is closed has no record behind its last snapshot.
+    /// note if it reaches no further, because the name of the snapshot will say as much. So a
+    /// filter that is closed has no record behind its last snapshot.
     pub(crate) fn commit_for_snapshot(&self, end: u64) -> Result<()> {
         self.commit_and(end, || {
             if self.shared.durable() > end {
