@@ -58,8 +58,8 @@ impl Time {
         (self.shared.uses_time && latest.time > 0 && !now.stream).then_some(now)
     }
 
-    /// Returns the time of a clear: that of a key without a time, but it does not start the clock of
-    /// a filter that only times of keys have moved.
+    /// Returns the time of a clear: that of a key without a time, but it does not start the clock
+    /// of a filter that only times of keys have moved.
     pub(crate) fn of_clear(&self) -> Result<Stamp> {
         let now = self.now();
         if now.stream { Ok(now) } else { self.stamp(None) }
