@@ -352,6 +352,10 @@ unsafe impl Mapping for Mapped {
         self.mapping.words()
     }
 
+    fn write_back(&self, words: usize) -> io::Result<()> {
+        self.mapping.write_back(words)
+    }
+
     fn check_written(&self) -> io::Result<()> {
         self.received.as_ref().map_or(Ok(()), |seen| self.media.report(self.identity, seen))
     }

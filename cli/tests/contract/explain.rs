@@ -47,7 +47,8 @@ fn the_records_of_a_key_are_found_in_filters_of_every_kind() {
 fn a_removed_key_differs_from_one_that_never_came() {
     let place = Place::new();
     let dir = place.at("filter");
-    ok(&["create", &dir, "--kind", "counting", "--capacity", "100"], b"");
+    let kept = ["--keep-log", "1h"];
+    ok(&[&["create", &dir, "--kind", "counting", "--capacity", "100"], &kept[..]].concat(), b"");
     ok(&["insert", &dir, "--weight"], b"a\t3\nb\t1\n");
     ok(&["remove", &dir], b"b\n");
     let all = explained(&dir, &[], &["a", "b", "c"]);

@@ -17,6 +17,9 @@ const COUNTERS: [&[&str]; 5] = [
 ];
 const IMPORTANCE: [&str; 3] = ["importance-2c", "importance-mc", "importance-h"];
 
+/// Otherwise a filter that several runs have changed has the log of the last ones only.
+const KEPT: [&str; 2] = ["--keep-log", "1h"];
+
 /// Returns the options of a small filter of levels 1 to 7, for importances up to 100. In the last
 /// kind each draw finds a cell above zero, in the other kinds only some draws do.
 fn graded(kind: &'static str) -> [&'static str; 11] {
@@ -37,7 +40,7 @@ fn digest(dir: &str) -> serde_json::Value {
 fn a_weight_counts_as_that_number_of_inserts() {
     for kind in COUNTERS {
         let place = Place::new();
-        let dir = filter(&place, "filter", kind);
+        let dir = filter(&place, "filter", &[kind, &KEPT[..]].concat());
         // The text between the first and the last tab belongs to the key.
         ok(&["insert", &dir, "--weight"], b"a\t20\nb\tc\t3\na\t22\n\t5\n");
         ok(&["check", &dir, "--weight"], b"d\t6.0\nd\t1e1\n");
@@ -88,7 +91,7 @@ fn the_highest_importance_defaults_to_the_highest_level() {
     for kind in IMPORTANCE {
         let place = Place::new();
         let options = [kind, "--cells", "7000", "--max", "7", "-K", "4", "-P", "20"];
-        let dir = filter(&place, "filter", &options);
+        let dir = filter(&place, "filter", &[&options[..], &KEPT].concat());
         ok(&["insert", &dir, "--weight"], b"a\t3\nb\t2.5\nc\t8\n");
         ok(&["insert", &dir], b"d\n");
         // A key without a weight has the lowest level.

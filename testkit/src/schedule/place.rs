@@ -269,6 +269,10 @@ unsafe impl Mapping for Mapped {
         self.0.words()
     }
 
+    fn write_back(&self, words: usize) -> io::Result<()> {
+        call(|| self.0.write_back(words))
+    }
+
     fn check_written(&self) -> io::Result<()> {
         call(|| self.0.check_written())
     }
