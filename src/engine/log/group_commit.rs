@@ -385,7 +385,7 @@ mod tests {
             let is_over = media.clear_faults();
             let (is_durable, noted) = (header.durable().read() >= end, header.last_note().read());
             match written {
-                Ok(()) => assert_eq!((noted, header.tail().read()), (0, end), "call {call}"),
+                Ok(_) => assert_eq!((noted, header.tail().read()), (0, end), "call {call}"),
                 Err(_) if is_durable && !is_named(&*media) => {
                     unnamed += 1;
                     assert_eq!(noted, end, "call {call}");
