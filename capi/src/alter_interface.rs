@@ -70,7 +70,8 @@ pub unsafe extern "C" fn ebbtide_plan_alteration(
 /// options say otherwise. remade may be NULL; it is written with the answer 0 only.
 ///
 /// Returns 0, or -1 on an error, such as EBBTIDE_MISMATCH if the filters differ in the hash of
-/// keys; then there is no new filter.
+/// keys; then there is no new filter, unless the error is EBBTIDE_IO and came at the very end, when
+/// the directory above was synced: then it is there, and may be gone after a power cut.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ebbtide_remake(
     filters: *const *const c_char,
