@@ -52,6 +52,19 @@ impl<K> Filter<K> {
         })
     }
 
+    /// As [`Filter::clear`], but it does not start the clock of a filter that only times of keys
+    /// have moved: then it has the filter's latest time.
+    ///
+    /// # Errors
+    /// As [`Filter::clear`].
+    #[doc(hidden)]
+    pub fn clear_without_a_clock(&self) -> Result<()> {
+        self.run(|engine| {
+            let _busy = engine.shared.enter()?;
+            clear::clear(&engine.writer, Some(engine.time.of_clear()?))
+        })
+    }
+
     /// Gives the filter another window, rate, capacity or kind, while this and other processes use
     /// it. Afterwards it answers as a filter with this kind and these parameters that has had all
     /// operations in the log, from its beginning on

@@ -43,7 +43,7 @@ fn clear_held(
     recorded: Option<Stamp>,
     held: &mut [StripeGuard<'_, Local>],
 ) -> Result<Option<u64>> {
-    let time = recorded.map_or_else(|| writer.time.of_clear(), Ok)?;
+    let time = recorded.map_or_else(|| writer.time.stamp(None), Ok)?;
     let cleared = writer.shared.image.prepare_clear(writer.shared.kind())?;
     let record = Record { time: time.time, stream: time.stream, ..Record::new(Op::Clear) };
     let Some(stripe_0) = held.last_mut() else { return Ok(None) };
