@@ -351,10 +351,11 @@ fn parent_closes(home: &Path) {
     let before = timelines(&dir);
     filter.close().expect("a clean end");
     let filter = open(&dir);
-    assert_eq!(timelines(&dir), before + 1, "the first opener recovers");
     assert_eq!(handles(&filter), 1);
     assert_eq!(filter.digest().expect("a digest").value, expected);
     insert(&filter, 3000..4000);
+    // At the latest now: where the snapshot has everything, the first record creates the log.
+    assert_eq!(timelines(&dir), before + 1, "the first opener recovers");
     assert_has(&filter, 0..4000);
 }
 
@@ -386,13 +387,10 @@ fn parent_is_killed(home: &Path) {
         parent.wait().expect("it ends");
         let before = timelines(&dir);
         let filter = open(&dir);
-        assert_eq!(
-            (handles(&filter), timelines(&dir)),
-            (1, before + 1),
-            "no other handle is alive"
-        );
+        assert_eq!(handles(&filter), 1, "no other handle is alive");
         assert_has(&filter, 0..1000);
         insert(&filter, 0..1000);
+        assert_eq!(timelines(&dir), before + 1, "the first opener recovers");
         filter.digest().expect("no stripe is held");
         kill_process(orphan, Signal::KILL).expect("it was alive all the time");
         filter.close().expect("a clean end");
