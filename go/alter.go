@@ -67,7 +67,8 @@ type AlterationPlan struct {
 	MemoryBefore uint64
 	// MemoryAfter is the same with the new ones.
 	MemoryAfter uint64
-	// HasWindow is whether the log has the whole new window; otherwise Alter needs forget.
+	// HasWindow is whether the log has the whole new window, and no removals that the new kind
+	// cannot make; otherwise Alter needs forget.
 	HasWindow bool
 }
 

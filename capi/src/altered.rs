@@ -54,8 +54,8 @@ pub struct Planned {
     /// The same, with the new ones. The alteration takes it twice, beside what the filter takes
     /// now, and as many bytes of disk for a snapshot.
     pub memory_after: u64,
-    /// 1 if the log has the whole new window, as far as records and times tell. If 0,
-    /// the alteration needs EBBTIDE_FORGET.
+    /// 1 if the log has the whole new window, as far as records and times tell, and no removals
+    /// that the new kind cannot make. If 0, the alteration needs EBBTIDE_FORGET.
     pub has_window: u32,
     /// 1 if the first operation has a time, otherwise 0.
     pub has_since: u32,
@@ -121,7 +121,7 @@ impl From<AlterationPlan> for Planned {
     fn from(plan: AlterationPlan) -> Self {
         let AlterationPlan { records, first_lsn, since, memory_before, memory_after, .. } = plan;
         let (since_us, has_since) = known(since);
-        let (size, has_window) = (size_of::<Self>(), u32::from(plan.has_window));
+        let (size, has_window) = (size_of::<Self>(), u32::from(!plan.must_forget()));
         Self {
             size,
             records,

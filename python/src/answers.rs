@@ -183,7 +183,8 @@ pub fn altered<'py>(py: Python<'py>, altered: Altered) -> PyResult<Bound<'py, Py
 
 /// Returns an `AlterationPlan`.
 pub fn alteration_plan<'py>(py: Python<'py>, plan: AlterationPlan) -> PyResult<Bound<'py, PyAny>> {
-    let AlterationPlan { records, first_lsn, has_window, memory_before, memory_after, .. } = plan;
+    let AlterationPlan { records, first_lsn, memory_before, memory_after, .. } = plan;
+    let has_window = !plan.must_forget();
     let since = plan.since.map(|time| times::datetime(py, time)).transpose()?.flatten();
     let all = (records, first_lsn, since, has_window, memory_before, memory_after);
     class(py, "AlterationPlan")?.call1(all)

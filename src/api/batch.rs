@@ -1,5 +1,6 @@
 //! Batches: keys, positions and ends of claims that are written all or not at all.
 
+use crate::api::alter::take_over::Weights;
 use crate::api::call::Call;
 use crate::api::claim::{self, Lease};
 use crate::api::config::Any;
@@ -67,6 +68,8 @@ pub struct Batch<'a, K = Any> {
     leases: Vec<Lease<'a, K>>,
     /// The number of records that the operations take.
     records: u64,
+    /// What the weights of its operations mean.
+    weights: Weights,
 }
 
 impl<K> fmt::Debug for Batch<'_, K> {
@@ -97,7 +100,8 @@ impl<'a, K> Batch<'a, K> {
     #[must_use]
     pub fn new(call: Call<'a, Filter<K>>) -> Self {
         let (positions, leases) = (Vec::new(), Vec::new());
-        Self { call, prepared: Prepared::default(), positions, leases, records: 0 }
+        let weights = Weights::of(call.engine().shared.kind());
+        Self { call, prepared: Prepared::default(), positions, leases, records: 0, weights }
     }
 
     /// Returns the number of operations that the commit will write.
@@ -292,8 +296,9 @@ impl<'a, K> Batch<'a, K> {
         let confirms: Vec<_> = self.leases.iter().map(Lease::key).collect();
         let (positions, waits) = (&*self.positions, self.call.waits());
         let with = Settings { positions, confirms: &confirms, waits };
-        let (call, prepared) = (self.call, &mut self.prepared);
+        let (call, prepared, weights) = (self.call, &mut self.prepared, &mut self.weights);
         let lsn = call.run(|engine| {
+            weights.become_of(engine.shared.kind(), prepared);
             check_records(engine.shared.kind(), prepared.operations(), confirms.len())?;
             commit(&engine.writer, prepared, with)
         })?;
@@ -315,13 +320,15 @@ impl<'a, K> Batch<'a, K> {
         count_records(self.call.engine().shared.kind(), weight)
     }
 
-    fn operation(&self, item: &impl Item) -> Result<BatchOperation> {
-        self.operation_of(&self.call.request_of(item)?, 0)
+    fn operation(&mut self, item: &impl Item) -> Result<BatchOperation> {
+        let call = self.call;
+        self.operation_of(&call.request_of(item)?, 0)
     }
 
     /// Returns an operation, beside which the batch gets this many records more.
-    fn operation_of(&self, request: &Request<'_>, beside: u64) -> Result<BatchOperation> {
+    fn operation_of(&mut self, request: &Request<'_>, beside: u64) -> Result<BatchOperation> {
         let Request { asked: kind::Request { hash, weight, .. }, time, .. } = *request;
+        self.weights.become_of(self.call.engine().shared.kind(), &mut self.prepared);
         let more = self.count_records(weight).saturating_add(beside);
         if self.records.saturating_add(more) > MOST {
             return Err(too_many());
@@ -342,6 +349,17 @@ impl<'a, K> Batch<'a, K> {
 /// Returns the error for the operation after the last that a batch takes.
 fn too_many() -> Error {
     Error::parameter("batch", format!("at most {MOST} operations in a batch"), "another one")
+}
+
+impl Weights {
+    /// Takes account of an alteration since operations were added: as in the log, a weight that
+    /// means something else now, or nothing, is left out.
+    fn become_of(&mut self, kind: &dyn Kind, prepared: &mut Prepared) {
+        let before = std::mem::replace(self, Self::of(kind));
+        if before != Self::None && before != *self {
+            prepared.leave_weights();
+        }
+    }
 }
 
 /// Checks that the filter can take a batch that ends this many claims: since the batch was filled,

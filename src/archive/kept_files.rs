@@ -364,12 +364,13 @@ impl Archive {
     }
 
     /// Returns the newest base from which the kept log can be reached that is young enough, by the
-    /// seconds in its names.
+    /// seconds in its names, and some before it: by the second in whose name `stat` knows that none
+    /// is missing.
     fn base_for(&self, is_young: impl Fn(u64) -> bool) -> Option<Base> {
         // What recovery needed until then is younger.
         let wanted = self.listing.kept_segments.iter().find(|kept| is_young(kept.since));
         let from = wanted.map(|kept| kept.first).or(self.next_first())?;
-        self.bases.iter().rev().find(|base| base.end <= from).copied()
+        self.bases.iter().rev().find(|base| base.end < from).copied()
     }
 
     /// Returns kept snapshots, from the base of this start on, that lie between two others that are

@@ -87,6 +87,32 @@ fn a_batch_with_a_large_count_is_one_insert_of_a_kind_without_counts_that_the_fi
 }
 
 #[test]
+fn counts_of_a_batch_are_no_importances_of_a_kind_that_the_filter_has_become() {
+    let importance = || ImportanceH::cells(1000, 3, 4, 3).importance_max(100.0);
+    let key = |name, weight: u32| ebbtide::Entry::new(name).weight(f64::from(weight));
+    let digests = [false, true].map(|alters| {
+        let media: Arc<dyn Media> = Arc::new(Memory::new());
+        let filter = Filter::create_on(media.clone(), Spectral::capacity(1000), kept());
+        let filter = filter.expect("a filter").into_any();
+        let other: Filter = Filter::open_on(media.clone(), kept()).expect("a filter");
+        let mut batch = filter.batch();
+        if alters {
+            batch.insert_entry(&key("a", 4)).expect("room");
+        }
+        other.alter(importance(), Unlogged::Refuse).expect("its log is kept");
+        // The handle meets the alteration here.
+        assert!(!has(&filter, "a"));
+        if !alters {
+            batch.insert_entry(&key("a", 1)).expect("room");
+        }
+        batch.insert_entry(&key("b", 3)).expect("room");
+        batch.commit().expect("a commit");
+        filter.digest().expect("a digest").value
+    });
+    assert_eq!(digests[0], digests[1]);
+}
+
+#[test]
 fn a_kind_without_removals_does_not_take_a_log_with_removals_unless_they_may_be_forgotten() {
     let made = Made::new();
     let (dir, new) = (made.at("dir"), made.at("new"));
@@ -96,6 +122,9 @@ fn a_kind_without_removals_does_not_take_a_log_with_removals_unless_they_may_be_
     assert!(filter.remove("removed").expect("an answer"));
     let filter = filter.into_any();
     let bloom = || Bloom::capacity(1000);
+    let planned = plan(&dir, bloom()).expect("a plan");
+    assert!(planned.has_window && planned.keeps_removed && planned.must_forget());
+    assert!(!plan(&dir, Spectral::capacity(1000)).expect("a plan").must_forget());
     let error = filter.alter(bloom(), Unlogged::Refuse).expect_err("it cannot remove");
     assert_eq!(error.code(), Code::Parameter, "{error}");
     assert!(error.to_string().contains("--forget"), "{error}");
@@ -106,6 +135,7 @@ fn a_kind_without_removals_does_not_take_a_log_with_removals_unless_they_may_be_
     // Those that a clear has ended are nothing to remove.
     filter.clear().expect("a clear");
     filter.insert("b").expect("an insert");
+    assert!(!plan(&dir, bloom()).expect("a plan").must_forget());
     assert_eq!(remake(&[&dir], &new, bloom(), kept(), None).expect("a filter").operations, 2 + 1);
     let remade: Filter<Bloom> = Filter::open(&new, kept()).expect("a filter");
     assert!(has(&remade, "b") && !has(&remade, "a") && !has(&remade, "removed"));

@@ -143,7 +143,7 @@ impl Estimate {
             ("from_lsn", self.plan.first_lsn.into()),
             ("since", self.plan.since.map(Timestamp::as_unix_millis).into()),
             ("whole", self.is_whole().into()),
-            ("must_forget", (!self.plan.has_window).into()),
+            ("must_forget", self.plan.must_forget().into()),
             ("seconds", self.seconds.into()),
             ("stopped_seconds", self.stopped.into()),
             ("memory_before_bytes", self.plan.memory_before.into()),
@@ -162,6 +162,9 @@ impl Estimate {
         };
         if !self.plan.has_window {
             forgotten += "; needs --forget, because that may be in the new window";
+        }
+        if self.plan.keeps_removed {
+            forgotten += "; needs --forget, because removed keys would be in the filter again";
         }
         let (before, after) = (bytes(self.plan.memory_before), bytes(self.plan.memory_after));
         vec![

@@ -8,10 +8,12 @@ use crate::stop::Stop;
 use ebbtide::history::{Change, Commit, History, Operation};
 use ebbtide::{Error, Timestamp};
 use serde_json::{Map, Value};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The time between two looks at a log that had no more.
 const PAUSE: Duration = Duration::from_millis(10);
+/// The time to wait for another process that opens or alters the filter.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Prints the operations in the log, and with `--follow` those that come, until a signal.
 pub fn history(arguments: &Arguments) -> Result<()> {
@@ -48,19 +50,23 @@ fn open(arguments: &Arguments) -> ebbtide::Result<History> {
     Ok(if arguments.undurable { history.with_undurable() } else { history })
 }
 
-/// Reads what comes next; a command that follows waits for it, and for an opening of the filter to
-/// end.
+/// Reads what comes next, and waits for an opening or an alteration of the filter to end. A command
+/// that follows also waits for what comes next, without a limit.
 fn next<T>(
     arguments: &Arguments,
     stop: &Stop,
     output: &mut Output,
     mut read: impl FnMut() -> ebbtide::Result<Option<T>>,
 ) -> Result<Option<T>> {
+    let begun = Instant::now();
     loop {
         if let Some(signal) = stop.signal() {
             return Err(Failure::Stopped(signal));
         }
         match read() {
+            Err(Error::Locked { .. }) if !arguments.follow && begun.elapsed() < PATIENCE => {
+                stop.sleep(PAUSE)?;
+            }
             Ok(None) | Err(Error::Locked { .. }) if arguments.follow => {
                 output.flush()?;
                 if output.is_closed() {

@@ -214,8 +214,8 @@ class AlterationPlan:
     first_lsn: int
     #: The time of the first operation, if it has one.
     since: datetime | None
-    #: Whether the log has the whole new window, as far as records and times tell.
-    #: Otherwise the alteration needs ``forget=True``.
+    #: Whether the log has the whole new window, as far as records and times tell, and no removals
+    #: that the new kind cannot make. Otherwise the alteration needs ``forget=True``.
     has_window: bool
     #: Bytes of memory that the filter takes when it is new, with the parameters that it has, and
     #: with the new ones. The alteration takes the latter twice, beside what the filter takes now,

@@ -6,13 +6,14 @@ use crate::api::alter::take_over::{LatestByClock, take_over};
 use crate::api::config::Spec;
 use crate::api::history::operations::Change;
 use crate::api::history::read_log::History;
+use crate::archive::revisions::revisions;
 use crate::clock::{Clock, Timestamp};
 use crate::engine::lifecycle::alter::meta_after;
 use crate::engine::lifecycle::open::first_bank_bytes;
 use crate::engine::time::filter_time::latest_of_stripes;
 use crate::error::Result;
 use crate::image::Control;
-use crate::media::{Access, Disk};
+use crate::media::{Access, Disk, Media};
 use crate::meta::Meta;
 use crate::recovery::{KnownExtent, rebuild_in_memory};
 use ebbtide_core::kind::Kind;
@@ -37,6 +38,9 @@ pub struct AlterationPlan {
     /// Otherwise the alteration forgets keys, and must be allowed to
     /// ([`Unlogged::Forget`](super::Unlogged::Forget)).
     pub has_window: bool,
+    /// Whether the log has removals, since the last clear, and the new kind cannot remove keys:
+    /// removed keys would be in the filter again. Then, too, it must be allowed.
+    pub keeps_removed: bool,
     /// Bytes of memory that the filter takes when it is new, with the parameters that it has.
     pub memory_before: u64,
     /// The same, with the new ones. The alteration takes it twice, beside what the filter takes
@@ -70,6 +74,7 @@ pub fn plan<K: Spec>(dir: impl AsRef<Path>, spec: K) -> Result<AlterationPlan> {
     // For another window, or none, a clear may be what makes the log enough.
     let wanted = if first_lsn == 1 { 0 } else { window_items(&*kind).unwrap_or(u64::MAX) };
     let Begin { counted, since, is_cleared } = read(&mut history, &*kind, wanted)?;
+    let keeps_removed = kind.removal().is_none() && keeps_removed(&media)?;
     let (meta, end, latest) = look_at(&media, |meta, known| {
         if let KnownExtent::WritersLive { .. } = known
             && let Some(image) = Control::find(&media, meta.uuid, Access::Read)?
@@ -93,9 +98,42 @@ pub fn plan<K: Spec>(dir: impl AsRef<Path>, spec: K) -> Result<AlterationPlan> {
         has_window: first_lsn == 1
             || is_cleared
             || has_window(&*after.kind, counted, begins, latest),
+        keeps_removed,
         memory_before: memory(&meta)?,
         memory_after: memory(&after)?,
     })
+}
+
+impl AlterationPlan {
+    /// Returns whether the alteration needs [`Unlogged::Forget`](super::Unlogged::Forget).
+    #[must_use]
+    pub fn must_forget(&self) -> bool {
+        !self.has_window || self.keeps_removed
+    }
+}
+
+/// Returns whether the log has a removal behind its last clear. Reads all of it, if the filter
+/// could ever remove keys.
+fn keeps_removed(media: &Disk) -> Result<bool> {
+    let mut history = History::open(media.path())?.with_undurable();
+    let revisions = revisions(media, history.meta())?;
+    if !revisions.iter().any(|revision| revision.meta.kind.removal().is_some()) {
+        return Ok(false);
+    }
+    let mut keeps = false;
+    loop {
+        let operations = history.read_operations(None)?;
+        if operations.is_empty() {
+            return Ok(keeps);
+        }
+        for operation in operations {
+            match operation.change {
+                Change::Remove { .. } => keeps = true,
+                Change::Clear => keeps = false,
+                _ => {}
+            }
+        }
+    }
 }
 
 /// What the beginning of a log has.

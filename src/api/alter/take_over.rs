@@ -33,6 +33,25 @@ impl LatestByClock {
     }
 }
 
+/// What weights mean to a kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::api) enum Weights {
+    /// It has none.
+    None,
+    Counts,
+    Importances,
+}
+
+impl Weights {
+    pub(in crate::api) fn of(kind: &dyn Kind) -> Self {
+        match (kind.weights(), kind.counts()) {
+            (None, _) => Self::None,
+            (Some(_), Some(_)) => Self::Counts,
+            (Some(_), None) => Self::Importances,
+        }
+    }
+}
+
 /// Makes of operations in the log of a filter of kind `from` what a filter of kind `to` takes over.
 ///
 /// - Where only one of the two counts, a weight is none: an operation becomes one of weight 1, also
@@ -45,8 +64,7 @@ pub(in crate::api) fn take_over(
     (from, to): (&dyn Kind, &dyn Kind),
     latest: &LatestByClock,
 ) {
-    let weighs = |kind: &dyn Kind| (kind.weights().is_some(), kind.counts().is_some());
-    if from.weights().is_some() && weighs(from) != weighs(to) {
+    if from.weights().is_some() && Weights::of(from) != Weights::of(to) {
         leave_weights(operations);
     }
     if to.uses_time() && !from.uses_time() {

@@ -178,6 +178,18 @@ fn an_age_is_that_by_the_clock_that_was_not_set() {
     assert_eq!(age(1_000_000, 1060, 1060), None, "it was ahead for a while");
 }
 
+#[test]
+fn a_kept_log_that_begins_with_an_alteration_has_older_log_before_it() {
+    // The last snapshots begin where segments do.
+    let made = Directory::new(12, &[(1500, 100), (1500, 100), (2800, 0), (1000, 0), (1000, 0)]);
+    assert_eq!((made.kept, made.snapshots[2]), (7, (6001, 6001)));
+    let (young, time) = (since(6), Duration::from_secs(1));
+    made.remove(Keep::For(time), young + 1);
+    let archive = made.archive();
+    assert!(archive.since().is_some_and(|oldest| oldest < young), "{archive:?}");
+    assert_eq!(made.firsts().first(), Some(&3001));
+}
+
 proptest! {
     #[test]
     fn a_full_disk_takes_no_part_in_which_a_file_has_both_names_and_leaves_log_from_a_base(
@@ -255,7 +267,7 @@ proptest! {
         prop_assert!(made.reaches_from() <= wanted, "{} of {wanted}", made.reaches_from());
         // And nothing that a newer base makes superfluous.
         let archive = made.archive();
-        let enough = archive.bases.iter().rev().find(|base| base.end <= wanted);
+        let enough = archive.bases.iter().rev().find(|base| base.end < wanted);
         let more = enough.map_or_else(Vec::new, |base| archive.before(base));
         prop_assert!(more.is_empty(), "{archive:?} {wanted}");
         // Again changes nothing.
@@ -279,7 +291,7 @@ proptest! {
         let wanted = (0..made.kept).find(is_young).unwrap_or(made.kept) * SEGMENT + 1;
         prop_assert!(made.reaches_from() <= wanted, "{} of {wanted}", made.reaches_from());
         let archive = made.archive();
-        let enough = archive.bases.iter().rev().find(|base| base.end <= wanted);
+        let enough = archive.bases.iter().rev().find(|base| base.end < wanted);
         let more = enough.map_or_else(Vec::new, |base| archive.before(base));
         prop_assert!(more.is_empty(), "{archive:?} {wanted}");
     }

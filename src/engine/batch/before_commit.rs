@@ -82,6 +82,11 @@ impl Prepared {
         self.operations.push(operation);
     }
 
+    /// Makes each operation one of weight 1.
+    pub(crate) fn leave_weights(&mut self) {
+        self.operations.iter_mut().for_each(|operation| operation.weight = 1);
+    }
+
     /// Takes account of an alteration of the filter: nothing that was staged or read before holds.
     pub(crate) fn enter(&mut self, writer: &Writer) {
         let timeline = writer.shared.header().identity().timeline;
