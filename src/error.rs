@@ -375,6 +375,11 @@ const RETIRED: &str =
 const OCCUPIED: &str = "is not a file of ebbtide, but has the name of one: nothing was \
                         changed; move it away, or create the filter in another directory";
 const WOULD_WAIT: &str = ", and must not wait; nothing has happened: repeat it where it may wait";
+/// Returns whether a file is the live image, which has a version of its own.
+fn is_live_image(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name == "live")
+}
+
 const FULL: &str = "; nothing is lost: free some space and try again";
 const CONFLICT: &str = "of the batch was inserted by another caller meanwhile; nothing of the \
                         batch was written: fill a new one with the same keys";
@@ -412,6 +417,13 @@ impl fmt::Display for Error {
             Self::Damaged { path, offset, expected, found, remedy } => write!(
                 f,
                 "{} is damaged at byte {offset}: expected {expected}, found {found}; {remedy}",
+                path.display()
+            ),
+            Self::Version { path, expected, found } if is_live_image(path) => write!(
+                f,
+                "{} is the live image of another version of ebbtide: {found}, and this build has \
+                 {expected}; end the processes that have the filter open, then it is made anew, \
+                 and nothing is lost",
                 path.display()
             ),
             Self::Version { path, expected, found } => write!(

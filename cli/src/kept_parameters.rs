@@ -138,6 +138,11 @@ mod tests {
         for (present, line, after) in [
             ("fingerprint window=10m", "--fpr 1e-4", "fingerprint fpr=0.0001 window=10m"),
             (
+                "fingerprint window=10m growth=rate",
+                "--fpr 1e-4",
+                "fingerprint fpr=0.0001 growth=rate window=10m",
+            ),
+            (
                 "fingerprint window=10m fpr=0.01 rate=5",
                 "--window 1h",
                 "fingerprint fpr=0.01 rate=5 window=1h",

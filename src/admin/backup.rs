@@ -32,6 +32,8 @@ const TRIES: u32 = 3;
 /// Copies an open filter to a new directory, each file twice.
 pub(crate) fn backup(engine: &Engine, to: &dyn Media) -> Result<()> {
     engine.shared.check_process()?;
+    // A handle that is closed makes no directory.
+    drop(engine.shared.enter()?);
     // Before leftovers are removed.
     check_no_second(to)?;
     write_new(to, |_locks| {
@@ -73,17 +75,21 @@ fn check_no_second(to: &dyn Media) -> Result<()> {
 fn write_both(engine: &Engine, to: &dyn Media) -> Result<()> {
     // Leftovers of an earlier attempt: without `meta` they belong to no filter.
     clear(&Second(to))?;
+    copy_patiently(engine, to)?;
+    // From here on the filter may be closed, or altered: nothing of it is read any more.
+    let meta = &engine.shared.meta;
+    Second(to).write(meta)?;
+    write_file(to, META_TEMPORARY, &FileName::Meta.to_string(), &meta.encode())
+}
+
+/// Copies state and log, while closing the handle waits.
+fn copy_patiently(engine: &Engine, to: &dyn Media) -> Result<()> {
+    let _busy = engine.shared.enter()?;
     // Meanwhile other processes do not remove log, unless they urgently need space.
     let _writing = engine.checkpoints.begin_snapshot(PATIENCE)?;
     for _ in 0..TRIES {
         if copy_filter(engine, to)? {
-            Second(to).write(&engine.shared.meta)?;
-            return write_file(
-                to,
-                META_TEMPORARY,
-                &FileName::Meta.to_string(),
-                &engine.shared.meta.encode(),
-            );
+            return Ok(());
         }
         clear(to)?;
     }
@@ -132,6 +138,8 @@ fn copy_log(
     let segment = Segment::create(to, header, SEGMENT_TEMPORARY)?;
     let mut next = snapshot.start;
     for from in held {
+        // Whoever has altered the filter waits for this handle to end.
+        engine.shared.check_unaltered()?;
         if next < snapshot.end && from.first() > next {
             return Ok(false);
         }

@@ -18,7 +18,7 @@ use std::path::Path;
 pub struct Restored {
     /// The new filter has the state after all records below this LSN, and its next record gets it.
     pub lsn: u64,
-    /// Insert operations in that state, since creation.
+    /// Insert operations in that state, since creation or the last clear.
     pub inserts: u64,
 }
 

@@ -20,7 +20,7 @@ pub struct Salvaged {
     /// The first LSN that was not recovered: the new filter has the state after all records below
     /// it, and its next record gets this LSN.
     pub lsn: u64,
-    /// Insert operations in that state, since creation.
+    /// Insert operations in that state, since creation or the last clear.
     pub inserts: u64,
     /// The start of the snapshot that the state is based on; `None` if the log was complete from
     /// the beginning.

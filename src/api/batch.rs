@@ -298,7 +298,7 @@ impl<'a, K> Batch<'a, K> {
         let with = Settings { positions, confirms: &confirms, waits };
         let (call, prepared, weights) = (self.call, &mut self.prepared, &mut self.weights);
         let lsn = call.run(|engine| {
-            weights.become_of(engine.shared.kind(), prepared);
+            keep_weights(engine.shared.kind(), prepared, weights);
             check_records(engine.shared.kind(), prepared.operations(), confirms.len())?;
             commit(&engine.writer, prepared, with)
         })?;
@@ -328,7 +328,7 @@ impl<'a, K> Batch<'a, K> {
     /// Returns an operation, beside which the batch gets this many records more.
     fn operation_of(&mut self, request: &Request<'_>, beside: u64) -> Result<BatchOperation> {
         let Request { asked: kind::Request { hash, weight, .. }, time, .. } = *request;
-        self.weights.become_of(self.call.engine().shared.kind(), &mut self.prepared);
+        keep_weights(self.call.engine().shared.kind(), &mut self.prepared, &mut self.weights);
         let more = self.count_records(weight).saturating_add(beside);
         if self.records.saturating_add(more) > MOST {
             return Err(too_many());
@@ -351,14 +351,12 @@ fn too_many() -> Error {
     Error::parameter("batch", format!("at most {MOST} operations in a batch"), "another one")
 }
 
-impl Weights {
-    /// Takes account of an alteration since operations were added: as in the log, a weight that
-    /// means something else now, or nothing, is left out.
-    fn become_of(&mut self, kind: &dyn Kind, prepared: &mut Prepared) {
-        let before = std::mem::replace(self, Self::of(kind));
-        if before != Self::None && before != *self {
-            prepared.leave_weights();
-        }
+/// Takes account of an alteration to a kind since operations were added: as in the log, a weight that
+/// means something else now, or nothing, is left out.
+fn keep_weights(kind: &dyn Kind, prepared: &mut Prepared, weights: &mut Weights) {
+    let before = std::mem::replace(weights, Weights::of(kind));
+    if before != Weights::None && before != *weights {
+        prepared.leave_weights();
     }
 }
 

@@ -84,7 +84,8 @@ impl<K> Filter<K> {
 
     /// Does what `change` does with the call that it gets, and returns its answer at once, with a
     /// [`Ticket`] for its durability. `change` may make any number of single and bulk calls, with
-    /// settings of their own. None of them waits for a sync; with
+    /// settings of their own. None of them waits for a sync, but for the first record since the
+    /// filter was opened, which begins a new log; with
     /// [`Durability::Interval`](crate::Durability::Interval) they become durable in that time even
     /// if nobody waits for the ticket.
     ///

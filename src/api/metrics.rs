@@ -73,12 +73,12 @@ fn of_keys(stat: &Stat) -> Vec<Metric> {
     vec![
         counter(
             "ebbtide_inserts_total",
-            "Insert operations applied since creation, by all handles",
+            "Insert operations applied since creation or the last clear, by all handles",
             stat.inserts,
         ),
         counter(
             "ebbtide_operations_total",
-            "Inserts and removals applied since creation, by all handles",
+            "Inserts and removals applied since creation or the last clear, by all handles",
             stat.operations,
         ),
         counter(

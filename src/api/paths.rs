@@ -30,8 +30,9 @@ impl<K: Spec> Filter<K> {
     /// Creates a filter in a directory, which is created if it does not exist.
     ///
     /// # Errors
-    /// [`Error::Exists`], [`Error::Parameter`], [`Error::Locked`], [`Error::Io`] (then only the
-    /// directory and the file `lock` are left behind).
+    /// [`Error::Exists`], [`Error::Parameter`], [`Error::Locked`], [`Error::Occupied`] if other files
+    /// have names of a filter's, [`Error::Damaged`] if a filter there has lost its `meta`,
+    /// [`Error::Io`] (then only the directory and the file `lock` are left behind).
     pub fn create(dir: impl AsRef<Path>, spec: K, options: Options) -> Result<Self> {
         Self::create_on(Arc::new(new_disk(dir.as_ref(), &options)?), spec, options)
     }
@@ -40,8 +41,9 @@ impl<K: Spec> Filter<K> {
     ///
     /// # Errors
     /// [`Error::NotAFilter`], [`Error::Mismatch`] if it is not of kind `K` or differs in an option
-    /// that is fixed at creation, [`Error::Locked`], [`Error::Damaged`], [`Error::Version`],
-    /// [`Error::Io`].
+    /// that is fixed at creation, [`Error::Locked`], also while it is being copied there,
+    /// [`Error::Crowded`] if 126 handles have it open, [`Error::Retired`] if the directory is removed
+    /// meanwhile, [`Error::Damaged`], [`Error::Version`], [`Error::Io`].
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
         let disk = with_image(Disk::new(dir.as_ref()), &options)?;
         Self::open_on(Arc::new(disk), options)
@@ -104,7 +106,7 @@ impl<K> Filter<K> {
     ///
     /// # Errors
     /// [`Error::Exists`], [`Error::Damaged`] if snapshots or log without a `meta` lie there
-    /// (perhaps a backup that was killed: then remove them), [`Error::Locked`],
+    /// (perhaps a backup that was killed: then remove them), [`Error::Occupied`], [`Error::Locked`],
     /// [`Error::Poisoned`], [`Error::Io`]. On failure only the file `lock` is left behind.
     pub fn backup(&self, dir: impl AsRef<Path>) -> Result<()> {
         self.backup_on(&Disk::for_copy_of(dir.as_ref(), &*self.engine().shared.media))
@@ -115,9 +117,6 @@ impl<K> Filter<K> {
     /// # Errors
     /// As [`Filter::backup`].
     pub fn backup_on(&self, to: &dyn Media) -> Result<()> {
-        self.run(|engine| {
-            let _busy = engine.shared.enter()?;
-            backup(engine, to)
-        })
+        self.run(|engine| backup(engine, to))
     }
 }

@@ -1,7 +1,8 @@
 //! How far the log reaches by the image: what recovery knows beside the log itself.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::image::Control;
+use crate::image::identity::none_if_unfit;
 use crate::image::previous_image;
 use crate::media::{Access, Media};
 
@@ -70,15 +71,18 @@ impl KnownExtent {
     /// listing may then contain more.
     ///
     /// # Errors
-    /// As [`KnownExtent::of_the_dead`].
+    /// [`Error::Version`] if they are of another version of ebbtide, and as
+    /// [`KnownExtent::of_the_dead`].
     pub fn of_the_living(home: &dyn Media, uuid: u128) -> Result<Self> {
-        Ok(match Control::find(home, uuid, Access::Read)? {
-            Some(image) => Self::WritersLive {
-                timeline: image.identity().timeline,
-                durable: image.durable().read(),
-            },
-            None => Self::Nothing,
-        })
+        let image = match Control::attach(home, uuid, Access::Read) {
+            // Processes of another version of ebbtide have it open.
+            Err(error @ Error::Version { .. }) => return Err(error),
+            found => found.map_or_else(none_if_unfit, |image| Ok(Some(image)))?,
+        };
+        Ok(image.map_or(Self::Nothing, |image| Self::WritersLive {
+            timeline: image.identity().timeline,
+            durable: image.durable().read(),
+        }))
     }
 
     /// Returns the LSN below which the log, of which this is the last timeline, was made durable by
@@ -91,7 +95,8 @@ impl KnownExtent {
         }
     }
 
-    /// Returns what is known of this timeline, if it is the one that was written.
+    /// Returns what is known of this timeline, the last one of the log, if it is the one that was
+    /// written, or if that one has no log yet.
     pub(super) fn of_timeline(self, timeline: u64) -> Option<KnownEnds> {
         match self {
             // No more slots between the two are empty than dead writers can have left: otherwise
@@ -102,6 +107,15 @@ impl KnownExtent {
             Self::DeviceLost { timeline: of, durable }
             | Self::WritersLive { timeline: of, durable }
                 if of == timeline =>
+            {
+                Some(KnownEnds::complete(durable))
+            }
+            // That began behind this one, all of which was durable. A segment that came into being
+            // since this was known may be missing in a listing, but no slot of it was durable.
+            Self::WritersDied { timeline: of, durable, .. }
+            | Self::DeviceLost { timeline: of, durable }
+            | Self::WritersLive { timeline: of, durable }
+                if of > timeline =>
             {
                 Some(KnownEnds::complete(durable))
             }

@@ -122,3 +122,26 @@ fn a_reader_whose_filter_is_opened_again_would_wait() {
     assert!(reader.contains("b").expect("an answer"));
     assert!(reader.call().without_waiting().contains("b").expect("an answer"));
 }
+
+#[test]
+fn a_large_count_that_needs_memory_is_refused_and_changes_nothing() {
+    let sample = SAMPLES.iter().find(|sample| sample.kind == "spectral").expect("a sample");
+    let filter = made(sample);
+    let call = filter.call().time(Timestamp::from_unix_micros(1_700_000_000_000_000));
+    call.insert("a").expect("an insert");
+    let mut lacked_memory = 0;
+    // Each count needs wider counters than those before it.
+    for key in 0..64_u64 {
+        let (key, count) = (key.to_le_bytes(), 50_000_000 << (key / 8));
+        let before = filter.digest().expect("a digest");
+        match call.without_waiting().times(count).insert(key) {
+            Err(error @ Error::WouldWait { .. }) => {
+                lacked_memory += u32::from(error.to_string().contains("memory"));
+                assert_eq!(filter.digest().expect("a digest"), before);
+                call.times(count).insert(key).expect("with time to wait");
+            }
+            done => drop(done.expect("an insert")),
+        }
+    }
+    assert!(lacked_memory > 0, "the counters grow");
+}

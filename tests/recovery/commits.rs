@@ -484,13 +484,27 @@ fn a_reader_waits_no_longer_than_it_wants_for_a_process_that_opens_the_filter() 
 /// dead writer has left it empty.
 #[test]
 fn durable_records_that_read_as_zeros_are_damage_to_whoever_reads_only_a_part_of_the_log() {
+    zeros_are_damage(false);
+}
+
+/// The opened filter has no log of its own yet.
+#[test]
+fn so_they_are_while_a_filter_that_was_closed_is_open_again_and_has_no_record_yet() {
+    zeros_are_damage(true);
+}
+
+fn zeros_are_damage(opens_again: bool) {
     const EMPTY: u64 = 20;
     let media: Arc<dyn Media> = Arc::new(Memory::new());
     let settings = options().durability(Durability::Always).segment_bytes(1 << 20);
     let filter = Filter::create_on(media.clone(), AgePartitioned::last(1000), settings.clone());
-    let filter = filter.expect("a filter");
+    let mut filter = filter.expect("a filter");
     for key in 0..100_u64 {
         filter.insert(key.to_le_bytes()).expect("an insert");
+    }
+    if opens_again {
+        filter.close().expect("a clean end");
+        filter = Filter::open_on(media.clone(), settings.clone()).expect("a filter");
     }
     let mut names = media.list().expect("a directory");
     names.retain(|name| name.starts_with("wal-"));
@@ -508,6 +522,8 @@ fn durable_records_that_read_as_zeros_are_damage_to_whoever_reads_only_a_part_of
     let history = History::open_on(media.clone()).expect("a log");
     let read = history.collect::<Result<Vec<Commit>, _>>();
     reports(read.expect_err("a commit would be missing"), "a history");
+    let report = verify_on(&*media).expect("it is there");
+    assert!(!report.is_sound(), "{report:?}");
     let altered = filter.alter(AgePartitioned::last(900), Unlogged::Refuse);
     reports(altered.expect_err("a key would be missing"), "an alteration");
     let to = Memory::new();

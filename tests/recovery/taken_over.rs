@@ -215,6 +215,21 @@ fn as_of_a_time_between_the_last_key_and_an_alteration_the_filter_has_its_former
 }
 
 #[test]
+fn an_alteration_has_the_latest_time_of_the_keys_that_bring_theirs() {
+    let media: Arc<dyn Media> = Arc::new(Memory::new());
+    let filter = Filter::create_on(media.clone(), Bloom::capacity(100), kept()).expect("a filter");
+    let filter = filter.into_any();
+    let at = |hours: u32| START + hours * HOUR;
+    filter.call().time(at(0)).insert("a").expect("an insert");
+    filter.alter(Bloom::capacity(200), Unlogged::Refuse).expect("its log is kept");
+    filter.call().time(at(1)).insert("b").expect("an insert");
+    let reader = |hours| Reader::at_on(media.clone(), At::Time(at(hours)), kept());
+    let reader: Reader = reader(2).expect("it is kept");
+    assert_eq!(reader.parameters().get("capacity"), Some("200"));
+    assert!(["a", "b"].iter().all(|key| reader.contains(key).expect("an answer")));
+}
+
+#[test]
 fn a_plan_counts_operations_and_no_other_records_and_no_time_of_a_lease() {
     let made = Made::new();
     let dir = made.at("dir");

@@ -6,7 +6,7 @@ use crate::event::Micros;
 /// counted too often.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Insert operations applied since creation.
+    /// Insert operations applied since creation or the last clear.
     pub inserts: u64,
     /// The sum of [`Kind::new_bits`](super::Kind::new_bits) over all inserts since creation; for
     /// kinds with weights, the number of removals.

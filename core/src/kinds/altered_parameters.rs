@@ -94,10 +94,11 @@ pub fn over(kind: &str, all: &Parameters, given: &Parameters) -> Result<Any> {
 #[must_use]
 pub fn fewest(kind: &str, all: &Parameters) -> Parameters {
     let place = |name: &str| ORDER.iter().position(|known| *known == name);
-    let mut names: Vec<_> = all.iter().map(|(name, _)| name).collect();
+    let shown = with_growth(kind, all);
+    let mut names: Vec<_> = shown.iter().map(|(name, _)| name).collect();
     names.sort_by_key(|name| place(name).unwrap_or(usize::MAX));
     let of = |names: &[&str]| {
-        let values = names.iter().filter_map(|name| Some((*name, all.get(name)?)));
+        let values = names.iter().filter_map(|name| Some((*name, shown.get(name)?)));
         values.fold(Parameters::new(), |some, (name, value)| some.with(name, value))
     };
     let is_new = |name: &str| name == NEW && all.get(NEW).is_none();
@@ -115,6 +116,14 @@ pub fn fewest(kind: &str, all: &Parameters) -> Parameters {
         names = fewer;
     }
     of(&names)
+}
+
+/// Returns all parameters, with one that stands for itself by its absence: a window of time of
+/// [`fingerprint`](super::fingerprint) without `growth` grows by the rate.
+fn with_growth(kind: &str, all: &Parameters) -> Parameters {
+    let grows_by_rate =
+        kind == "fingerprint" && all.get("window").is_some() && all.get("growth").is_none();
+    if grows_by_rate { all.clone().with("growth", "rate") } else { all.clone() }
 }
 
 /// Returns these names without some that kinds take together, and without each, from the last on.

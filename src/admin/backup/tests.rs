@@ -1,14 +1,16 @@
 //! A backup contains all log that its snapshot needs, or fails.
 
 use crate::admin::backup::*;
+use crate::history::Unlogged;
 use crate::media::{Access, ByteLocks, MediaFile, Memory};
 use crate::recovery::Listing;
 use crate::snapshot::SnapshotReader;
 use crate::wal::log_record::Decoded;
-use crate::{Bloom, Durability, Filter, Options, inspect};
+use crate::{Any, Bloom, Durability, Filter, Options, inspect};
 use std::io;
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Mutex, mpsc};
+use std::time::Duration;
 
 /// Records of a segment.
 const SEGMENT: u64 = 128;
@@ -116,10 +118,11 @@ fn each_record_of_the_copy_is_the_one_of_the_log() {
 /// An action while a copy is written.
 type Meanwhile = Box<dyn FnMut() + Send>;
 
-/// A destination for a copy. Whenever the snapshot's file is created there, an action on the filter
-/// runs.
+/// A destination for a copy. Whenever a file with such a name is created there, an action on the
+/// filter runs.
 struct Busy {
     inner: Memory,
+    begins: String,
     meanwhile: Mutex<Meanwhile>,
 }
 
@@ -143,7 +146,7 @@ impl Media for Busy {
     }
 
     fn create(&self, name: &str, bytes: u64) -> io::Result<Box<dyn MediaFile>> {
-        if name == FileName::Temporary(SNAPSHOT_TEMPORARY).to_string() {
+        if name.starts_with(&self.begins) {
             (self.meanwhile.lock().expect("no panic"))();
         }
         self.inner.create(name, bytes)
@@ -204,10 +207,47 @@ fn copied_while_log_is_removed(times: u32) -> (Result<()>, Memory, u64) {
             }
         }
     });
-    let to = Busy { inner: place(), meanwhile: Mutex::new(meanwhile) };
+    let begins = FileName::Temporary(SNAPSHOT_TEMPORARY).to_string();
+    let to = Busy { inner: place(), begins, meanwhile: Mutex::new(meanwhile) };
     let made = backup(filter.engine(), &to);
     let keys = *keys.lock().expect("no panic");
     (made, to.inner, keys)
+}
+
+#[test]
+fn a_filter_that_is_altered_or_closed_while_files_are_copied_once_more_waits_for_no_backup() {
+    let (sender, done) = mpsc::channel();
+    let copies = move || {
+        for closes in [false, true] {
+            let (filter, memory) = made();
+            insert(&filter, 0..100);
+            let filter = Arc::new(filter.into_any());
+            let other = Filter::<Any>::open_on(memory, options()).expect("it joins");
+            let same = filter.clone();
+            let mut runs = 0;
+            let meanwhile: Meanwhile = Box::new(move || {
+                runs += 1;
+                if runs == 1 && closes {
+                    same.close().expect("a clean end");
+                } else if runs == 1 {
+                    other.alter(Bloom::capacity(2000), Unlogged::Forget).expect("an alteration");
+                    assert!(same.contains(7_u64.to_le_bytes()).expect("an answer"));
+                }
+            });
+            let to =
+                Busy { inner: place(), begins: "second-".into(), meanwhile: Mutex::new(meanwhile) };
+            filter.backup_on(&to).expect("a backup");
+            let copy =
+                Filter::<Bloom>::open_on(Arc::new(to.inner), options()).expect("it is whole");
+            assert!(copy.contains(7_u64.to_le_bytes()).expect("an answer"));
+            sender.send(()).expect("it is waited for");
+        }
+    };
+    let copying = std::thread::spawn(copies);
+    for _ in 0..2 {
+        done.recv_timeout(Duration::from_secs(120)).expect("it does not wait");
+    }
+    copying.join().expect("no panic");
 }
 
 #[test]

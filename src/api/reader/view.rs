@@ -14,6 +14,7 @@ use crate::image::previous_image;
 use crate::image::write_back_check::check_files;
 use crate::image::{Control, Image};
 use crate::locks::holder_names::locked;
+use crate::locks::image_in_use::is_in_use;
 use crate::locks::session_slots::Sessions;
 use crate::media::{Access, Media, MediaFile, Memory};
 use crate::meta::Meta;
@@ -213,7 +214,7 @@ impl View {
         }
         // As long as handles live, they check, and must receive it.
         let image = &shared.image;
-        let is_lost = || image.header().is_distrusted() || check_files(image).is_err();
+        let is_lost = || image.header().is_poisoned() || check_files(image).is_err();
         if !shared.has_other_handles()? && is_lost() {
             return Ok(false);
         }
@@ -250,7 +251,7 @@ pub(in crate::api) fn look<T>(
         let living = match (look.known, &look.locks) {
             (KnownExtent::WritersLive { .. }, _) => true,
             // Without an image nothing is recorded about live processes.
-            (KnownExtent::Nothing, Some(locks)) => locks.anyone_else()?,
+            (KnownExtent::Nothing, Some(locks)) => is_in_use(media, meta.uuid, locks)?,
             _ => false,
         };
         let seen = at(meta.clone(), &mut look, living);

@@ -17,7 +17,7 @@ use crate::primitives::Instant;
 use crate::primitives::mutex::Mutex;
 use crate::telemetry::failed_in_background;
 use crate::wal::log_record::RECORD_BYTES;
-use std::io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -121,13 +121,7 @@ impl LogTask {
         let engine = &*self.engine;
         // A failure is only reported here: the next caller that needs the log allocates it, and
         // gets the error.
-        let allocate = || engine.log_space.allocate_ahead(records, present, soon);
-        let mut allocated = allocate();
-        while allocated.as_ref().is_err_and(Error::is_full)
-            && engine.shared.remove_oldest_kept().unwrap_or(false)
-        {
-            allocated = allocate();
-        }
+        let allocated = engine.log_space.allocate_ahead(records, present, soon);
         if allocated.as_ref().is_err_and(|error| error.is_full()) {
             engine.backpressure.restrain();
         }
@@ -232,6 +226,12 @@ impl Task for SnapshotTask {
     }
 }
 
+/// Returns whether an image cannot be handed out by sockets here, and never will be.
+fn has_no_sockets(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidFilename, InvalidInput, PermissionDenied, Unsupported};
+    matches!(error.kind(), InvalidFilename | InvalidInput | PermissionDenied | Unsupported)
+}
+
 /// Does the maintenance of the log task that is due once a second.
 fn tidy_log(engine: &Engine) {
     // A failure is only reported here: the next caller that needs this does it, and gets the error.
@@ -242,8 +242,7 @@ fn tidy_log(engine: &Engine) {
     // Only other users, and other containers, need it.
     let slot = engine.shared.stripes.owner().slot;
     match engine.shared.image.files().hand_out_if_missing(slot) {
-        // It has no sockets here, and never will.
-        Err(error) if matches!(error.kind(), PermissionDenied | Unsupported | InvalidInput) => {}
+        Err(error) if has_no_sockets(&error) => {}
         handed_out => {
             let handed_out = handed_out.map_err(Error::io("hand out the image of", path));
             failed_in_background("attach", path, handed_out);

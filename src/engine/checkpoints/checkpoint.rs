@@ -234,6 +234,8 @@ impl Checkpoints {
         let named = match media.rename_new(temporary, &name) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 if self.reclaim.is_proven(start) {
+                    // The other one may end earlier, and says less of how far the log is durable.
+                    self.commits.note_durable();
                     media.remove(temporary)
                 } else {
                     media.rename(temporary, &name)

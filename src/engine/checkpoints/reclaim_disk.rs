@@ -270,15 +270,20 @@ impl Reclaim {
     }
 
     /// Removes the log of the fallback base, if a segment finds no space and no new snapshot is
-    /// needed. The older snapshots are then useless, but reserve their space for the next one.
+    /// needed. The older snapshots are then useless, but reserve their space for the next one,
+    /// unless even the first segment finds none.
     ///
     /// What is only kept goes first.
     pub(crate) fn remove_fallback_log(&self) -> Result<()> {
         if self.shared.remove_oldest_kept()? {
             return Ok(());
         }
-        let base = self.fallback_base()?.unwrap_or_default();
-        self.remove_base(FallbackBase { snapshots: Vec::new(), ..base }).map(|_| ())
+        let mut base = self.fallback_base()?.unwrap_or_default();
+        let header = self.shared.header();
+        if header.allocated().read() > header.timeline_start() {
+            base.snapshots.clear();
+        }
+        self.remove_base(base).map(|_| ())
     }
 
     /// Returns the fallback base of the newest sound snapshot, after reading that snapshot in full

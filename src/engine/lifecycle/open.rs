@@ -253,7 +253,9 @@ pub(crate) fn recover(
     options: Options,
     slots: Arc<Sessions>,
 ) -> Result<Engine> {
+    let mut was_closed = false;
     if let Some(left) = previous_image::open(&*media, meta.uuid, Access::Write)? {
+        was_closed = left.is_retired();
         // No process that writes to it should be left; otherwise it notices.
         left.retire();
     }
@@ -292,8 +294,12 @@ pub(crate) fn recover(
     // No later reader needs them; the next opening tries again.
     let _ = remove_for_good(&*media, recovered.leftovers(&*media)?, LEFTOVER_TEMPORARY..);
     let mut gathered = (0, 0);
-    if !recovered.is_all_in_snapshot(known) {
+    let is_done = recovered.is_all_in_snapshot(known);
+    // The last handle to close it has freed them.
+    if !is_done || !was_closed {
         free_log::free_ends(&*media, &recovered.history, recovered.prefix.stop);
+    }
+    if !is_done {
         // If it cannot be measured, a later opener does so.
         let measured =
             free_log::gathered(&*media, &recovered.history, &recovered.prefix, recovered.start);
@@ -415,7 +421,7 @@ pub(crate) fn write_new<T>(
 ) -> Result<T> {
     media.make().map_err(Error::io("make", media.path()))?;
     // Before the locks: a filter that is open there is reported as existing, not as locked.
-    check_vacant(media)?;
+    check_no_filter(media)?;
     check_ours(media)?;
     let slots = Arc::new(enter(media)?);
     check_vacant(media)?;
@@ -431,11 +437,30 @@ pub(crate) fn write_new<T>(
     })
 }
 
+/// As [`check_vacant`], but a copy that is being made, whose `meta` comes last, is not a filter that
+/// has lost it.
+///
+/// # Errors
+/// [`Error::Locked`] while a backup, a restore or a salvage writes there, and as [`check_vacant`].
+fn check_no_filter(media: &dyn Media) -> Result<()> {
+    match check_vacant(media) {
+        Err(Error::Damaged { .. }) => {}
+        checked => return checked,
+    }
+    let is_being_made = Sessions::open(media, Access::Read)
+        .and_then(|slots| slots.is_being_opened())
+        .unwrap_or(false);
+    // It may have ended before the question.
+    if is_being_made { Err(locked(media.path())) } else { check_vacant(media) }
+}
+
 /// Reads `meta`; if it is missing, distinguishes a filter without it from no filter.
 pub(crate) fn read_meta(media: &dyn Media) -> Result<Meta> {
     match Meta::read(media) {
-        Err(nothing @ Error::NotAFilter { .. }) => match check_vacant(media) {
-            Err(lost @ Error::Damaged { .. }) => Err(lost),
+        Err(nothing @ Error::NotAFilter { .. }) => match check_no_filter(media) {
+            Err(lost @ (Error::Damaged { .. } | Error::Locked { .. })) => Err(lost),
+            // Written meanwhile.
+            Err(Error::Exists { .. }) => Meta::read(media),
             _ => Err(nothing),
         },
         other => other,
@@ -490,6 +515,9 @@ fn begin_timeline(
     (recovered, known): (&Recovered, KnownExtent),
     temporary: &str,
 ) -> Result<()> {
+    if let KnownExtent::Nothing = known {
+        sync_copies(media, recovered)?;
+    }
     let is_done = recovered.is_all_in_snapshot(known);
     let sync_names = || media.sync().map_err(Error::io("sync", media.path()));
     let (header, stop) = (recovered.image.header(), recovered.prefix.stop);
@@ -520,6 +548,23 @@ fn begin_timeline(
     let sync = || if is_done { Ok(()) } else { media.sync() };
     let named = media.rename(temporary, &live).and_then(|()| sync());
     named.map_err(Error::io("name", media.path().join(&live)))
+}
+
+/// Syncs `meta`, the snapshots and the log: they may be copies by a program that does not sync, of
+/// which the image is another file's. ([`make_durable`] syncs what is read of the log.)
+fn sync_copies(media: &dyn Media, recovered: &Recovered) -> Result<()> {
+    let Listing { snapshots, segments, .. } = &recovered.listing;
+    let snapshots = snapshots.iter().map(|&start| FileName::Snapshot { start });
+    let segments = segments.iter().map(|&(timeline, first)| FileName::Segment { timeline, first });
+    for file in snapshots.chain(segments).chain([FileName::Meta]) {
+        let name = file.to_string();
+        match media.open(&name, Access::Read).and_then(|file| file.sync()) {
+            // A new filter has no `meta` yet.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            synced => synced.map_err(Error::io("sync", media.path().join(name)))?,
+        }
+    }
+    Ok(())
 }
 
 /// Writes how much log is kept, if the handle sets it and it is not so yet.

@@ -15,6 +15,7 @@ use std::time::Duration;
 /// The permissions that a filter's files have in any case, and can have.
 const MODE_LEAST: u32 = 0o600;
 const MODE_MOST: u32 = 0o666;
+const EXECUTABLE: u32 = 0o111;
 
 /// Checks that a filter has what these options name. The durability is not among it: each handle
 /// has its own.
@@ -57,8 +58,11 @@ pub(crate) fn check(media: &dyn Media, meta: &Meta, options: &Options) -> Result
         return refuse("max-lead", shown(lead), shown(has));
     }
     if let (Some(mode), Some(has)) = (options.mode, media.mode().ok().flatten()) {
+        // A copy may have fewer, and a file system without permissions shows all files alike: as
+        // executable.
+        let is_stored = has & EXECUTABLE == 0;
         let [mode, has] = [mode, has].map(|mode| (mode | MODE_LEAST) & MODE_MOST);
-        if mode != has {
+        if is_stored && has & !mode != 0 {
             return refuse("mode", format!("{mode:o}"), format!("{has:o}"));
         }
     }

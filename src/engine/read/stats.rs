@@ -45,7 +45,7 @@ pub struct Stat {
     pub kind: &'static str,
     /// The kind's parameters, completed.
     pub parameters: Parameters,
-    /// Insert operations applied since creation, by all handles.
+    /// Insert operations applied since creation or the last clear, by all handles.
     ///
     /// Do not use it as an offset to resume a stream from, unless
     /// [`Filter::sync`](crate::Filter::sync) comes first and a single consumer inserts every
@@ -53,7 +53,7 @@ pub struct Stat {
     /// handles. The last operations of a killed process may be missing until their stripe is used
     /// again. After a crash the first opener's value is that of the recovered state.
     pub inserts: u64,
-    /// Operations of all types applied since creation: inserts and removals.
+    /// Operations of all types applied since creation or the last clear: inserts and removals.
     pub operations: u64,
     /// The LSN of the next record.
     pub lsn: u64,
@@ -161,7 +161,7 @@ pub struct Digest {
     pub value: u128,
     /// The LSN of the next record.
     pub lsn: u64,
-    /// Insert operations applied since creation.
+    /// Insert operations applied since creation or the last clear.
     pub inserts: u64,
 }
 

@@ -59,19 +59,22 @@ impl Time {
     }
 
     /// Returns the time of a clear: that of a key without a time, but it does not start the clock
-    /// of a filter that only times of keys have moved.
+    /// of a filter that nothing has moved yet, or only times of keys.
     pub(crate) fn of_clear(&self) -> Result<Stamp> {
+        if self.shared.uses_time && self.latest().time == 0 {
+            return Ok(Stamp { time: 0, stream: true });
+        }
         let now = self.now();
         if now.stream { Ok(now) } else { self.stamp(None) }
     }
 
     /// Returns the time of an alteration: by the clock, if that moves the filter, or if the kind
-    /// only records times; otherwise the filter's latest time.
+    /// only records times and the latest one is by a clock; otherwise the filter's latest time.
     pub(crate) fn of_alteration(&self) -> Stamp {
         let (now, latest) = (self.now(), self.latest());
         match self.alive() {
             Some(alive) => alive,
-            None if !self.shared.uses_time && now.time > latest.time => now,
+            None if !self.shared.uses_time && !latest.stream && now.time > latest.time => now,
             None => latest,
         }
     }

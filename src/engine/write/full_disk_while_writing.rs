@@ -1,8 +1,8 @@
 //! A full disk, as a writer meets it: frees space, or waits for a checkpoint that does.
 //!
 //! Other places: `checkpoint` writes its snapshot in the space of log that is only kept, or of the
-//! fallback base; `reclaim_disk` removes what it finds no space to keep; `maintenance` removes kept
-//! log for log that is allocated ahead. `full_disk_at_open` opens a filter on a full disk, also
+//! fallback base; `reclaim_disk` removes what it finds no space to keep; `log::space` removes kept
+//! log for the next piece of log. `full_disk_at_open` opens a filter on a full disk, also
 //! where no image fits (`recovery::snapshot_on_full_disk`).
 
 use crate::engine::checkpoints::backpressure::{Backpressure, Waited};

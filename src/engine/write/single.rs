@@ -202,6 +202,9 @@ fn write_heavy<'w>(
         if !performed.is_recorded {
             return Ok(Tried::Done(leave(writer, &held[0], performed.is_late, checked)));
         }
+        if request.waits.never() && staging.needs_space() {
+            return Err(writer.shared.would_wait("memory to be allocated"));
+        }
         match append_staged::commit(writer, &staging, false, &mut held)? {
             Tried::Done(lsn) => {
                 return complete(writer, WriteOutcome { checked, lsn }, request, stamp);

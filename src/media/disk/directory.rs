@@ -25,6 +25,8 @@ use std::sync::OnceLock;
 
 /// The file whose owner, group and mode all others get.
 const MODEL: &str = "meta";
+/// Its second copy, in a backup.
+const SECOND_MODEL: &str = "second-meta";
 /// The default permissions of a new filter's files: their owner reads and writes.
 const PRIVATE: RawMode = 0o600;
 /// The permissions that a filter's file can have: none of them is a program.
@@ -157,7 +159,11 @@ impl Directory {
 
     /// Returns the status of that file.
     fn model(&self) -> io::Result<Stat> {
-        let found = self.stat(MODEL)?;
+        let found = match self.stat(MODEL) {
+            // Of a backup that has lost its first copy.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.stat(SECOND_MODEL)?,
+            found => found?,
+        };
         if is_regular(&found) { Ok(found) } else { Err(not_a_file("something else")) }
     }
 

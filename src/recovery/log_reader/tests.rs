@@ -135,15 +135,23 @@ fn below_what_the_live_image_knows_nothing_may_be_missing() {
 }
 
 #[test]
-fn what_is_known_of_one_timeline_says_nothing_of_another() {
+fn what_is_known_of_a_timeline_says_nothing_of_a_later_one_and_of_the_one_before_that_it_was_durable()
+ {
     let media = made();
     add(&media, (2, 1, 1), &[INSERT, None, None, None]);
-    for timeline in [1, 3] {
-        let living = KnownExtent::WritersLive { timeline, durable: 4 };
-        let died = KnownExtent::WritersDied { timeline, tail: 4, durable: 4, unfinished: 0 };
-        for known in [living, died] {
-            assert_eq!(read(&media, known).expect("the log's end").stop, 2);
-        }
+    let known = |timeline, end| {
+        let living = KnownExtent::WritersLive { timeline, durable: end };
+        let lost = KnownExtent::DeviceLost { timeline, durable: end };
+        let died = KnownExtent::WritersDied { timeline, tail: end, durable: end, unfinished: 0 };
+        [living, lost, died]
+    };
+    // A timeline without log began at 2, or at 4.
+    for known in known(1, 4).into_iter().chain(known(3, 2)) {
+        assert_eq!(read(&media, known).expect("the log's end").stop, 2);
+    }
+    for known in known(3, 4) {
+        let error = read(&media, known).expect_err("a record is missing");
+        assert!(error.is_damage(), "{error}");
     }
     let died =
         |unfinished| KnownExtent::WritersDied { timeline: 2, tail: 4, durable: 2, unfinished };

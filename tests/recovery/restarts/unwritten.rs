@@ -5,7 +5,9 @@ use ebbtide::history::Unlogged;
 use ebbtide::media::{Access, Media, Memory};
 use ebbtide::{Bloom, Durability, Error, Filter, Options, Reader, inspect};
 use ebbtide_testkit::copies::{copy_files, names};
+use ebbtide_testkit::crash::disk::CrashDisk;
 use ebbtide_testkit::failing::Failing;
+use ebbtide_testkit::random::Random;
 use std::io::ErrorKind;
 use std::sync::Arc;
 
@@ -245,5 +247,55 @@ fn where_the_newest_snapshot_is_damaged_or_behind_the_log_an_opening_begins_log(
         assert!(again.contains("a key").expect("an answer"), "{is_damaged}");
         assert!((0..100_u64).all(|key| again.contains(key.to_le_bytes()).expect("an answer")));
         assert!(files("wal-").iter().any(|name| !before.contains(name)), "{is_damaged}");
+    }
+}
+
+#[test]
+fn a_copy_that_no_program_has_synced_is_durable_before_its_first_record_is() {
+    let source: Arc<dyn Media> = Arc::new(Memory::new());
+    made(&source);
+    for seed in 0..20 {
+        let disk = CrashDisk::new();
+        disk.make().expect("a directory");
+        for name in source.list().expect("a directory") {
+            let from = source.open(&name, Access::Read).expect("a file");
+            let mut content = vec![0; from.bytes().expect("its length") as usize];
+            from.read_at(&mut content, 0).expect("its content");
+            let to = disk.create(&name, content.len() as u64).expect("space");
+            to.write_at(&content, 0).expect("space");
+        }
+        let options = options().durability(Durability::Always);
+        let filter =
+            Filter::<Bloom>::open_on(Arc::new(disk.clone()), options).expect("it is whole");
+        filter.insert("first").expect("an insert");
+        let left = Arc::new(disk.without_power(Random::new(seed)));
+        let filter = Filter::<Bloom>::open_on(left, super::options());
+        let filter = filter.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        assert!(filter.contains("first").expect("an answer"), "seed {seed}");
+        assert!(filter.contains(7_u64.to_le_bytes()).expect("an answer"), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_directory_that_a_copy_is_written_to_is_locked_and_has_not_lost_its_meta() {
+    let media: Arc<dyn Media> = Arc::new(Memory::new());
+    made(&media);
+    media.remove("meta").expect("it is there");
+    let maker = media.locks("lock", Access::Write).expect("locks");
+    assert!(maker.try_lock(0, Access::Write).expect("no error"));
+    let errors = || {
+        [
+            Filter::<Bloom>::open_on(media.clone(), options()).expect_err("it is incomplete"),
+            Reader::<Bloom>::open_on(media.clone(), options()).expect_err("it is incomplete"),
+            Filter::create_on(media.clone(), Bloom::capacity(500), options())
+                .expect_err("it is used"),
+        ]
+    };
+    for error in errors() {
+        assert!(matches!(error, Error::Locked { .. }), "{error}");
+    }
+    maker.unlock(0).expect("no error");
+    for error in errors() {
+        assert!(matches!(error, Error::Damaged { .. }), "{error}");
     }
 }

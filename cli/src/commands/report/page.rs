@@ -84,7 +84,7 @@ fn tiles(text: &mut String, seen: &Observation, is_past: bool) {
     let stat = &seen.stat;
     let rate = seen.rate.map(|rate| format!("{}/s", formatting::count(rate)));
     let tiles = [
-        (stat.inserts.to_string(), "inserts since creation"),
+        (stat.inserts.to_string(), "inserts since creation or the last clear"),
         (rate.unwrap_or_else(|| "not in use".to_owned()), OF_NOW[0]),
         (format!("{:.1} %", stat.fill * 100.0), "of the cells in use"),
         (distinct_keys(stat), "distinct keys in the window"),

@@ -125,6 +125,10 @@ impl Plan {
         let counters = bloom::Plan::of_bits(&of_counters, "cells", bits)?;
         let default = if is_sized || error > fpr { Mode::Swapped } else { Mode::None };
         let (capacity, k, front) = (counters.capacity, counters.k, mode(parameters, default)?);
+        if front == Mode::None && error > fpr && !is_sized {
+            let expected = format!("at most the rate {fpr}, which no front keeps");
+            return Err(Error::parameter("error", expected, error));
+        }
         let keys = parameters.count("front-keys", "a number of keys", MOST_FRONT_KEYS)?;
         let front_keys = keys.unwrap_or(FRONT_KEYS.saturating_mul(capacity));
         let mut plan = Self { capacity, fpr, error, k, front, front_k: k, front_keys };

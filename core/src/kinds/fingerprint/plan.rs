@@ -160,7 +160,7 @@ impl Design {
         };
         let design = design.with_max_load(max_load(parameters)?);
         if design.load < LEAST_LOAD {
-            return Err(too_low(fpr));
+            return Err(given.map_or_else(|| too_low(fpr), |(shape, _)| too_short(fpr, shape)));
         }
         Ok((design, fpr))
     }
@@ -438,6 +438,11 @@ fn too_low(fpr: f64) -> Error {
          number of keys"
     );
     Error::parameter("fpr", expected, fpr)
+}
+
+fn too_short(fpr: f64, shape: Shape) -> Error {
+    let expected = format!("fingerprints long enough for a rate of {fpr}");
+    Error::parameter("bits", expected, shape.bits)
 }
 
 #[cfg(test)]
