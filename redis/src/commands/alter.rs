@@ -13,8 +13,8 @@ use ebbtide_core::block::Layout;
 use ebbtide_core::claims::{Claimant, HeldClaim, LONGEST_LEASE, LatestClaim, LeaseTime};
 use ebbtide_core::identity::{Identity, check_max_memory};
 use ebbtide_core::kind::Micros;
-use ebbtide_core::kinds::altered_parameters;
 use ebbtide_core::kinds::spec::Any;
+use ebbtide_core::kinds::{altered_parameters, registry};
 use ebbtide_core::machine::{ClaimAnswer, Machine, MachineOptions};
 use ebbtide_core::{Error, Kind, Parameters, Result as Decided};
 use std::sync::Arc;
@@ -46,6 +46,10 @@ impl Command for Alter {
         let mut slot = call.open::<Value>(Self::ABOUT.access)?;
         let value = present(&mut slot)?;
         let before = value.machine()?.as_identity().clone();
+        if has_already(&before, &kind, &given) {
+            call.ok();
+            return Ok(());
+        }
         let kind = kind_after(&before, &kind, &given)?;
         if kind.name() == before.kind.name() && kind.parameters() == before.kind.parameters() {
             call.ok();
@@ -92,6 +96,20 @@ fn without_window(name: &str) -> Failure {
          create another key with EB.RESERVE, add items to both, and ask both"
     );
     Failure::new("UNSUPPORTED", message)
+}
+
+/// Returns whether a filter with a window has this kind and these parameters. All that it has
+/// besides are taken as they are: this version may derive others than an earlier one did, or limit
+/// the memory.
+fn has_already(before: &Identity, name: &str, given: &Parameters) -> bool {
+    let present = &before.kind;
+    if name != present.name() || window(&**present).is_none() {
+        return false;
+    }
+    let all = present.parameters();
+    let both = all.iter().chain(given.iter());
+    let both = both.fold(Parameters::new(), |both, (name, value)| both.with(name, value));
+    registry::build(name, &both).is_ok_and(|built| built.parameters() == all)
 }
 
 /// Returns the kind that a filter will have. One of the same name keeps what is not given; another
