@@ -3,7 +3,7 @@
 use super::effects::{Log, not_altered, succeed};
 use super::key::{now, present};
 use super::limits;
-use super::reserve::{limited, parameter};
+use super::reserve::{WORDS, limited, parameter};
 use crate::arguments::{Reader, is, refused, syntax, text};
 use crate::config;
 use crate::ffi::{About, Access, Call, Command, Failure, Outcome, random};
@@ -21,9 +21,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const FORM: &str = "EB.ALTER key kind [name value ...]";
-
-/// Words of `EB.RESERVE` about what an alteration leaves as it is.
-const FIXED: [&str; 5] = ["HASH", "SEED", "STRIPES", "BLOCK", "SAME"];
 
 /// `EB.ALTER key kind [name value ...]`.
 pub struct Alter;
@@ -80,14 +77,24 @@ fn asked(call: &Call<'_>) -> Result<(String, Parameters), Failure> {
     let kind = text("kind", call.argument(2))?.to_ascii_lowercase();
     let (mut parameters, mut reader) = (Parameters::new(), Reader::new(call, 3));
     while let Some(word) = reader.next() {
-        if FIXED.iter().any(|fixed| is(word, fixed)) {
-            return Err(syntax(&format!(
-                "{FORM}: hash, seed, stripes and blocks stay as they are"
-            )));
+        if WORDS.iter().any(|known| is(word, known)) {
+            return Err(syntax(&format!("{FORM}: {}", chosen_otherwise(word))));
         }
         parameter(&mut parameters, text("parameter", word)?, (&mut reader, FORM))?;
     }
     Ok((kind, parameters))
+}
+
+/// Returns what becomes of that which one of these words is about.
+fn chosen_otherwise(word: &[u8]) -> &'static str {
+    if is(word, "SAME") {
+        "without SAME, an alteration to what the filter is changes nothing"
+    } else if is(word, "STRIPES") || is(word, "BLOCK") {
+        "stripes and blocks become those of a new filter, unless EB.RESERVE chose others than the \
+         defaults, which stay"
+    } else {
+        "hash and seed stay as they are"
+    }
 }
 
 fn without_window(name: &str) -> Failure {

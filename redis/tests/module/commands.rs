@@ -305,6 +305,9 @@ fn reserving_again_is_accepted_if_it_is_the_same() {
         ] {
             let error = server.error(&format!("EB.RESERVE seen {other}"));
             assert!(error.starts_with(&format!("MISMATCH {what}")), "{error}");
+            let is_alterable = ["window", "kind"].contains(&what);
+            let remedy = if is_alterable { "EB.ALTER changes" } else { "another key" };
+            assert!(error.contains(remedy), "{error}");
         }
         let error = server.error("EB.RESERVE seen time-limited window 20m fpr 0.001 SAME");
         assert!(error.contains("expected 20m, found 10m; EB.ALTER"), "{error}");
