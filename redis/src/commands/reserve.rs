@@ -176,18 +176,20 @@ fn asked(call: &Call<'_>) -> Result<Asked, Failure> {
     let mut asked =
         Asked { spec, hash, seed: seed_given, stripes, block_bytes, is_same_enough: false };
     while let Some(word) = reader.next() {
-        if is(word, "SAME") {
+        if is(word, "SAME") && !asked.is_same_enough {
             asked.is_same_enough = true;
-        } else if is(word, "HASH") {
+        } else if is(word, "HASH") && asked.hash.is_none() {
             asked.hash = Some(hash_named(reader.value("HASH")?)?);
-        } else if is(word, "SEED") {
+        } else if is(word, "SEED") && asked.seed.is_none() {
             asked.seed = Some(seed(reader.value("SEED")?)?);
-        } else if is(word, "STRIPES") {
+        } else if is(word, "STRIPES") && asked.stripes.is_none() {
             asked.stripes = Some(number("STRIPES", "a number", reader.value("STRIPES")?)?);
-        } else if is(word, "BLOCK") {
+        } else if is(word, "BLOCK") && asked.block_bytes.is_none() {
             let size = text("BLOCK", reader.value("BLOCK")?)?;
             let bytes = parse_size(size).map_err(|error| Failure::new("PARAMETER", error))?;
             asked.block_bytes = Some(bytes);
+        } else if WORDS.iter().any(|known| is(word, known)) {
+            return Err(wrong("EB.RESERVE", "each word once", word));
         } else {
             parameter(&mut parameters, text("parameter", word)?, (&mut reader, FORM))?;
         }

@@ -33,6 +33,12 @@ fn a_filter_must_be_reserved_and_says_what_is_new() {
             "EB.RESERVE w bloom capacity 10 STRIPES 0",
             "EB.RESERVE w bloom capacity 10 BLOCK 1",
             "EB.RESERVE w bloom capacity 10 SEED -1",
+            "EB.RESERVE w bloom capacity 10 capacity 10",
+            "EB.RESERVE w bloom capacity 10 HASH fast HASH keyed",
+            "EB.RESERVE w bloom capacity 10 SEED 1 SEED 2",
+            "EB.RESERVE w bloom capacity 10 STRIPES 1 STRIPES 2",
+            "EB.RESERVE w bloom capacity 10 BLOCK 1KiB BLOCK 2KiB",
+            "EB.RESERVE w bloom capacity 10 SAME SAME",
         ] {
             let error = server.error(wrong);
             assert!(error.starts_with("PARAMETER"), "{wrong}: {error}");
@@ -61,6 +67,9 @@ fn many_items_get_a_reply_each() {
             "EB.INSERT seen NX ITEMS",
             "EB.INSERT seen NX ITEM a",
             "EB.INSERT seen AT 7 TIMED 1 a",
+            "EB.INSERT seen AT 7 AT 8 ITEMS a",
+            "EB.INSERT seen NX NX ITEMS a",
+            "EB.INSERT seen TIMES 1 TIMES 1 ITEMS a",
             "EB.INSERT seen TIMED 1 a 2",
             "EB.INSERT seen AT x ITEMS a",
             "EB.INSERT seen AT -5 ITEMS a",
