@@ -15,7 +15,8 @@ pub static LOADING: Figure = Figure::new();
 pub static ALTERING: Figure = Figure::new();
 /// Filters that got a record which does not continue them.
 pub static DIVERGED: Figure = Figure::new();
-/// Filters that were clearly fuller than planned when last measured.
+/// Filters that were clearly fuller than planned when they were last measured: when they were
+/// loaded, and now and then when they change.
 pub static SATURATED: Figure = Figure::new();
 /// Records of changes decided here.
 pub static EMITTED: Figure = Figure::new();

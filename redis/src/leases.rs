@@ -2,13 +2,13 @@
 //!
 //! A lease is a promise of real time. Its time is not that of items, which may come with their own,
 //! nor the wall clock's, which may be set: it is the wall clock's when the module is loaded, and
-//! advances with the server's monotonic clock from then on. A filter whose claims are of a later
-//! time, because they come from a server whose clock is ahead, or because the clock was set back
-//! before this server was started, continues from there. The filter itself never takes a time
-//! before its latest claim.
+//! again when the server becomes a primary or a replica, and advances with the server's monotonic
+//! clock from then on. A filter whose claims are of a later time, because they come from a server
+//! whose clock is ahead, or because the clock was set back before it was read, continues from
+//! there. The filter itself never takes a time before its latest claim.
 
 use crate::arguments::clock;
-use crate::ffi::{monotonic, random, role};
+use crate::ffi::{Roles, monotonic, random, role};
 use ebbtide_core::Result as Decided;
 use ebbtide_core::claims::{Claimant, LeaseTime};
 use ebbtide_core::kind::Micros;
@@ -40,25 +40,31 @@ fn above_all(latest: u64) -> u64 {
     latest.saturating_add(MOST_LOST + random() as u64 % MOST_LOST)
 }
 
-/// The wall clock less the monotonic clock, when the module was loaded.
+/// The wall clock less the monotonic clock, when the wall clock was read.
 static BASE: AtomicU64 = AtomicU64::new(0);
 
-/// Begins the time of leases.
+/// Begins the time of leases: reads the wall clock.
 pub fn begin() {
     BASE.store(clock().wrapping_sub(monotonic()), Ordering::Relaxed);
 }
 
-/// Returns the time of leases of this server.
-fn of_server() -> Micros {
-    monotonic().wrapping_add(BASE.load(Ordering::Relaxed))
+/// The wall clock, which is read again at a failover: it may have been wrong when a replica was
+/// started.
+pub struct WallClock;
+
+impl Roles for WallClock {
+    fn changed() {
+        begin();
+    }
 }
 
 /// What this server knows of the claims of a filter. All of it is about this server: nothing is
 /// saved or replicated.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Leases {
-    /// How far the time of the claims is ahead of this server's.
-    lead: Micros,
+    /// The latest time that the claims have reached, less the monotonic clock then. So that time
+    /// advances as the server's does, and whatever is read from the wall clock later.
+    ahead: Micros,
     /// The role in which this server gave the latest token, if it did: as long as it has this role,
     /// that is the latest token anywhere. Otherwise another primary may have given tokens that this
     /// server never got.
@@ -79,13 +85,15 @@ impl Leases {
 
     /// Notes a time that the claims have reached.
     fn reached(&mut self, time: Micros) {
-        self.lead = self.lead.max(time.saturating_sub(of_server()));
+        self.ahead = self.ahead.max(time.saturating_sub(monotonic()));
     }
 
     /// Returns the time of leases now.
     #[must_use]
     pub fn now(&self) -> Micros {
-        of_server().saturating_add(self.lead).min(LATEST)
+        let monotonic = monotonic();
+        let of_server = monotonic.wrapping_add(BASE.load(Ordering::Relaxed));
+        of_server.max(monotonic.saturating_add(self.ahead)).min(LATEST)
     }
 
     /// Claims a key; see [`Machine::claim`].

@@ -51,5 +51,5 @@ fn register(context: &ffi::Context) -> bool {
         && ffi::apply_settings(context)
         && (!config::has_bf_commands() || commands::register_bf(context))
         // Last: Redis 7.0 calls a subscriber also if it has unloaded the module, whose load failed.
-        && context.follow_role()
+        && context.follow_role::<leases::WallClock>()
 }

@@ -11,7 +11,8 @@ use ebbtide_core::kind::Micros;
 use ebbtide_core::machine::Machine;
 use ebbtide_core::{Error, hash};
 
-/// How often, in records, a filter is measured for `INFO`.
+/// How often, in records, a filter is measured for `INFO`; earlier when their number passes a power
+/// of two, because small filters are full by then.
 const MEASURED_EVERY: u64 = 1 << 16;
 /// The blocks that are measured then.
 const MEASURED_BLOCKS: u64 = 8;
@@ -95,6 +96,7 @@ impl Value {
         let (machine, former) = import.finish()?;
         let mut value = Self::ready(machine);
         value.set_former(former);
+        value.measure();
         Ok(value)
     }
 
@@ -175,6 +177,8 @@ impl Value {
             let former = current.map(|current| Former::new(machine, current, None)).transpose()?;
             self.set_former(former);
         }
+        // The new filter is empty.
+        self.set_saturated(false);
         Ok(())
     }
 
@@ -259,6 +263,7 @@ impl Value {
         let (machine, former) = restore.finish()?;
         self.machine = Some(machine);
         self.set_former(former);
+        self.measure();
         Ok(true)
     }
 
@@ -316,7 +321,8 @@ impl Value {
     /// Now and then the filter is measured for `INFO`.
     #[inline]
     fn wrote(&mut self, from: u64, to: u64) {
-        if from / MEASURED_EVERY != to / MEASURED_EVERY {
+        let passes_power = from.leading_zeros() != to.leading_zeros();
+        if passes_power || from / MEASURED_EVERY != to / MEASURED_EVERY {
             self.measure();
         }
     }
@@ -329,7 +335,7 @@ impl Value {
     }
 
     /// Sets whether the filter is clearly fuller than planned.
-    pub fn set_saturated(&mut self, saturated: bool) {
+    fn set_saturated(&mut self, saturated: bool) {
         set(&mut self.is_saturated, saturated, &SATURATED);
     }
 }

@@ -3,7 +3,7 @@
 use super::effects::{Log, not_altered, succeed};
 use super::key::{now, present};
 use super::limits;
-use super::reserve::{limited, parameter};
+use super::reserve::{WORDS, limited, parameter};
 use crate::arguments::{Reader, is, refused, syntax, text};
 use crate::config;
 use crate::ffi::{About, Access, Call, Command, Failure, Outcome, random};
@@ -13,17 +13,14 @@ use ebbtide_core::block::Layout;
 use ebbtide_core::claims::{Claimant, HeldClaim, LONGEST_LEASE, LatestClaim, LeaseTime};
 use ebbtide_core::identity::{Identity, check_max_memory};
 use ebbtide_core::kind::Micros;
-use ebbtide_core::kinds::altered_parameters;
 use ebbtide_core::kinds::spec::Any;
+use ebbtide_core::kinds::{altered_parameters, registry};
 use ebbtide_core::machine::{ClaimAnswer, Machine, MachineOptions};
 use ebbtide_core::{Error, Kind, Parameters, Result as Decided};
 use std::sync::Arc;
 use std::time::Duration;
 
 const FORM: &str = "EB.ALTER key kind [name value ...]";
-
-/// Words of `EB.RESERVE` about what an alteration leaves as it is.
-const FIXED: [&str; 5] = ["HASH", "SEED", "STRIPES", "BLOCK", "SAME"];
 
 /// `EB.ALTER key kind [name value ...]`.
 pub struct Alter;
@@ -46,6 +43,10 @@ impl Command for Alter {
         let mut slot = call.open::<Value>(Self::ABOUT.access)?;
         let value = present(&mut slot)?;
         let before = value.machine()?.as_identity().clone();
+        if has_already(&before, &kind, &given) {
+            call.ok();
+            return Ok(());
+        }
         let kind = kind_after(&before, &kind, &given)?;
         if kind.name() == before.kind.name() && kind.parameters() == before.kind.parameters() {
             call.ok();
@@ -76,14 +77,24 @@ fn asked(call: &Call<'_>) -> Result<(String, Parameters), Failure> {
     let kind = text("kind", call.argument(2))?.to_ascii_lowercase();
     let (mut parameters, mut reader) = (Parameters::new(), Reader::new(call, 3));
     while let Some(word) = reader.next() {
-        if FIXED.iter().any(|fixed| is(word, fixed)) {
-            return Err(syntax(&format!(
-                "{FORM}: hash, seed, stripes and blocks stay as they are"
-            )));
+        if WORDS.iter().any(|known| is(word, known)) {
+            return Err(syntax(&format!("{FORM}: {}", chosen_otherwise(word))));
         }
         parameter(&mut parameters, text("parameter", word)?, (&mut reader, FORM))?;
     }
     Ok((kind, parameters))
+}
+
+/// Returns what becomes of that which one of these words is about.
+fn chosen_otherwise(word: &[u8]) -> &'static str {
+    if is(word, "SAME") {
+        "without SAME, an alteration to what the filter is changes nothing"
+    } else if is(word, "STRIPES") || is(word, "BLOCK") {
+        "stripes and blocks become those of a new filter, unless EB.RESERVE chose others than the \
+         defaults, which stay"
+    } else {
+        "hash and seed stay as they are"
+    }
 }
 
 fn without_window(name: &str) -> Failure {
@@ -92,6 +103,20 @@ fn without_window(name: &str) -> Failure {
          create another key with EB.RESERVE, add items to both, and ask both"
     );
     Failure::new("UNSUPPORTED", message)
+}
+
+/// Returns whether a filter with a window has this kind and these parameters. All that it has
+/// besides are taken as they are: this version may derive others than an earlier one did, or limit
+/// the memory.
+fn has_already(before: &Identity, name: &str, given: &Parameters) -> bool {
+    let present = &before.kind;
+    if name != present.name() || window(&**present).is_none() {
+        return false;
+    }
+    let all = present.parameters();
+    let both = all.iter().chain(given.iter());
+    let both = both.fold(Parameters::new(), |both, (name, value)| both.with(name, value));
+    registry::build(name, &both).is_ok_and(|built| built.parameters() == all)
 }
 
 /// Returns the kind that a filter will have. One of the same name keeps what is not given; another

@@ -45,17 +45,18 @@ fn capacity(argument: &[u8]) -> Result<u64, Failure> {
 /// How RedisBloom's filters grow. Without effect: these filters do not.
 #[derive(Default)]
 struct Growth {
-    expansion: u32,
+    expansion: Option<u32>,
     is_fixed: bool,
 }
 
 impl Growth {
-    /// Reads `EXPANSION n` or `NONSCALING`; false if the word is neither.
+    /// Reads `EXPANSION n`, once, or `NONSCALING`; false if the word is neither.
     fn read(&mut self, word: &[u8], reader: &mut Reader<'_, '_>) -> Result<bool, Failure> {
         const EXPECTED: &str = "a whole number";
         match word {
-            word if is(word, "EXPANSION") => {
-                self.expansion = number("EXPANSION", EXPECTED, reader.value("EXPANSION")?)?;
+            word if is(word, "EXPANSION") && self.expansion.is_none() => {
+                let given = number("EXPANSION", EXPECTED, reader.value("EXPANSION")?)?;
+                self.expansion = Some(given);
             }
             word if is(word, "NONSCALING") => self.is_fixed = true,
             _ => return Ok(false),
@@ -65,7 +66,7 @@ impl Growth {
 
     /// Checks that a filter is to do only one of the two, as `BF.RESERVE` of RedisBloom does.
     fn check(&self) -> Outcome {
-        if self.is_fixed && self.expansion > 0 {
+        if self.is_fixed && self.expansion.is_some_and(|expansion| expansion > 0) {
             return Err(wrong("EXPANSION", "no NONSCALING with it", b"both"));
         }
         Ok(())
@@ -176,8 +177,12 @@ impl Command for Insert {
         let (mut reader, mut growth) = (Reader::new(call, 2), Growth::default());
         loop {
             match reader.next().ok_or_else(|| syntax(INSERT))? {
-                word if is(word, "CAPACITY") => size = Some(capacity(reader.value("CAPACITY")?)?),
-                word if is(word, "ERROR") => error = Some(error_rate(reader.value("ERROR")?)?),
+                word if is(word, "CAPACITY") && size.is_none() => {
+                    size = Some(capacity(reader.value("CAPACITY")?)?);
+                }
+                word if is(word, "ERROR") && error.is_none() => {
+                    error = Some(error_rate(reader.value("ERROR")?)?);
+                }
                 word if is(word, "NOCREATE") => is_there = true,
                 word if is(word, "ITEMS") => break,
                 word if growth.read(word, &mut reader)? => {}

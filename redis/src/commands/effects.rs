@@ -2,7 +2,8 @@
 //! and the writing of a filter that emits them.
 //!
 //! While a filter is altered, a command writes to it and to the former filter: two effects, which
-//! the server propagates as one transaction. The uuid in the records says which filter is meant.
+//! the server propagates as one transaction. The uuid that seeds the checksums of the records, and
+//! the LSN, say which filter is meant.
 //!
 //! A filter refuses a record of another filter or LSN, so a wrong effect of an ordinary client
 //! changes nothing; a right one is whatever its author decides, within the limits of this server.
@@ -16,7 +17,7 @@ use crate::ffi::{About, Access, Call, Command, Failure, Outcome, Slot};
 use crate::former::Former;
 use crate::pieces::Import;
 use crate::value::Value;
-use ebbtide_core::machine::{Logged, Machine};
+use ebbtide_core::machine::{Logged, Machine, Position};
 use ebbtide_core::{Error, Result as Decided};
 use std::ffi::CStr;
 
@@ -308,15 +309,20 @@ impl Command for Apply {
 type Applied = Result<usize, (usize, Failure)>;
 
 /// Applies records to that filter of a value which they are of. Returns whether it is the current
-/// one, which it also is if they are of none.
+/// one, which it also is if they continue none.
 ///
 /// # Errors
 /// As [`Value::machine`].
 fn apply_to_one(value: &mut Value, lsn: u64, bytes: &[u8]) -> Result<(Applied, bool), Failure> {
-    if let Some((_, former)) = value.both()? {
-        let uuid = former.machine().position().uuid;
+    if let Some((current, former)) = value.both()? {
         let first = bytes.first_chunk().map(|&record| Logged { lsn, record });
-        if first.is_some_and(|first| first.decode(uuid).is_some()) {
+        // One checksum in 2^32 is right for the other filter, too, which must not get the record:
+        // all replicas would come to be diverged.
+        let continues = |machine: &Machine| {
+            let Position { uuid, next_lsn, .. } = machine.position();
+            first.is_some_and(|first| lsn == next_lsn && first.decode(uuid).is_some())
+        };
+        if continues(former.machine()) && !continues(current) {
             return Ok((apply(former.machine_mut(), lsn, bytes), false));
         }
     }
@@ -414,4 +420,80 @@ fn add(call: &Call<'_>, value: &mut Value, given: u32, piece: &[u8]) -> Outcome 
     })?;
     value.complete().map_err(|error| refused(&error))?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ebbtide_core::hash::mix;
+    use ebbtide_core::kinds::spec::{Any, Spec};
+    use ebbtide_core::machine::MachineOptions;
+
+    /// Two filters whose records have the same seed, so that each decodes as one of the other,
+    /// which otherwise happens to one in 2^32.
+    fn uuids() -> [u128; 2] {
+        [0, u128::from(mix(1)) << 64 | 1]
+    }
+
+    fn machine(uuid: u128) -> Machine {
+        let spec: Any = "fingerprint window-items=100".parse().expect("a kind");
+        let kind = spec.kind().expect("a kind");
+        Machine::create(kind, &MachineOptions::new(), 7, uuid).expect("a machine")
+    }
+
+    /// Returns the records of items, from the next LSN of a filter on.
+    fn records(machine: &mut Machine, items: u64) -> Vec<Logged> {
+        let mut records = Vec::new();
+        for item in 0..items {
+            let (hash, now) = (machine.hash(&item.to_le_bytes()), machine.latest());
+            machine.insert(hash, now, &mut |record| records.push(record)).expect("an insert");
+        }
+        records
+    }
+
+    /// Applies a record; returns whether it is of the current filter.
+    fn applied(value: &mut Value, record: &Logged) -> Result<bool, Failure> {
+        let (applied, is_current) = apply_to_one(value, record.lsn, &record.record)?;
+        applied.map_err(|(_, failure)| failure).map(|_| is_current)
+    }
+
+    #[test]
+    fn a_record_that_decodes_for_both_filters_is_of_the_one_whose_next_lsn_it_has() {
+        let [former, current] = uuids().map(|uuid| records(&mut machine(uuid), 7));
+        let [first, second] = uuids();
+        for record in former.iter().chain(&current) {
+            assert!(record.decode(first).is_some() && record.decode(second).is_some());
+        }
+        let mut value = Value::ready(machine(first));
+        for record in &former[..3] {
+            assert_eq!(applied(&mut value, record), Ok(true), "before the alteration");
+        }
+        value.alter(machine(second)).expect("an alteration");
+        for (record, is_current) in [
+            (&current[0], true),
+            (&former[3], false),
+            (&current[1], true),
+            (&former[4], false),
+            (&former[5], false),
+            (&current[2], true),
+            (&former[6], false),
+        ] {
+            assert_eq!(applied(&mut value, record), Ok(is_current), "LSN {}", record.lsn);
+        }
+        // The next one of neither is refused by the current filter, and changes nothing.
+        assert!(applied(&mut value, &former[0]).is_err());
+        let former = value.former().expect("it is being altered").machine().position();
+        let current = value.machine().expect("it is ready").position();
+        assert_eq!([former, current].map(|of| of.next_lsn), [8, 4]);
+    }
+
+    #[test]
+    fn a_record_that_would_be_the_next_one_of_both_filters_is_of_the_current_one() {
+        let [first, second] = uuids();
+        let mut value = Value::ready(machine(first));
+        value.alter(machine(second)).expect("an alteration");
+        for record in records(&mut machine(second), 3) {
+            assert_eq!(applied(&mut value, &record), Ok(true), "LSN {}", record.lsn);
+        }
+    }
 }

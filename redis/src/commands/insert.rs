@@ -280,8 +280,12 @@ fn settings(call: &Call<'_>) -> Result<Settings, Failure> {
     let real = |name: &str, value: &[u8]| number::<f64>(name, "a number", value);
     loop {
         match reader.next().ok_or_else(|| syntax(FORM))? {
-            word if is(word, "NX") => settings.since = Since::LastAccepted,
-            word if is(word, "AT") => settings.time = Some(time(reader.value("AT")?)?),
+            word if is(word, "NX") && settings.since == Since::LastSeen => {
+                settings.since = Since::LastAccepted;
+            }
+            word if is(word, "AT") && settings.time.is_none() => {
+                settings.time = Some(time(reader.value("AT")?)?);
+            }
             word if is(word, "TIMES") && settings.weight.is_none() => {
                 let times = real("TIMES", reader.value("TIMES")?)?;
                 settings.weight = Some(Weight::Times(times));

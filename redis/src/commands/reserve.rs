@@ -18,6 +18,9 @@ use std::sync::Arc;
 const FORM: &str = "EB.RESERVE key kind [name value ...] [HASH fast|keyed] [SEED n] [STRIPES n] \
                     [BLOCK size] [SAME]";
 
+/// The words that are no parameters of kinds. An alteration does not choose what they are about.
+pub const WORDS: [&str; 5] = ["HASH", "SEED", "STRIPES", "BLOCK", "SAME"];
+
 /// The limit of memory of a filter that grows.
 const MAX_MEMORY: &str = "max-memory";
 
@@ -173,18 +176,20 @@ fn asked(call: &Call<'_>) -> Result<Asked, Failure> {
     let mut asked =
         Asked { spec, hash, seed: seed_given, stripes, block_bytes, is_same_enough: false };
     while let Some(word) = reader.next() {
-        if is(word, "SAME") {
+        if is(word, "SAME") && !asked.is_same_enough {
             asked.is_same_enough = true;
-        } else if is(word, "HASH") {
+        } else if is(word, "HASH") && asked.hash.is_none() {
             asked.hash = Some(hash_named(reader.value("HASH")?)?);
-        } else if is(word, "SEED") {
+        } else if is(word, "SEED") && asked.seed.is_none() {
             asked.seed = Some(seed(reader.value("SEED")?)?);
-        } else if is(word, "STRIPES") {
+        } else if is(word, "STRIPES") && asked.stripes.is_none() {
             asked.stripes = Some(number("STRIPES", "a number", reader.value("STRIPES")?)?);
-        } else if is(word, "BLOCK") {
+        } else if is(word, "BLOCK") && asked.block_bytes.is_none() {
             let size = text("BLOCK", reader.value("BLOCK")?)?;
             let bytes = parse_size(size).map_err(|error| Failure::new("PARAMETER", error))?;
             asked.block_bytes = Some(bytes);
+        } else if WORDS.iter().any(|known| is(word, known)) {
+            return Err(wrong("EB.RESERVE", "each word once", word));
         } else {
             parameter(&mut parameters, text("parameter", word)?, (&mut reader, FORM))?;
         }
@@ -247,41 +252,45 @@ pub fn parameter(
 /// compared: another version, or other settings, may derive the others differently.
 fn compare(asked: &Asked, kind: &dyn Kind, there: &Machine) -> Outcome {
     let has = there.as_identity();
-    same("kind", kind.name(), has.kind.name())?;
+    same("kind", kind.name(), has.kind.name(), ALTERABLE)?;
     let (expected, found) = (kind.parameters(), has.kind.parameters());
     for (name, _) in asked.spec.parameters().iter() {
         let of = |all: &Parameters| match all.get(name) {
             Some(value) => shown(name, value),
             None => "nothing".to_owned(),
         };
-        same(name, of(&expected), of(&found))?;
+        same(name, of(&expected), of(&found), ALTERABLE)?;
     }
     if let Some(hash) = asked.hash {
         let name = |hash| if hash == KeyHash::Fast { "fast" } else { "keyed" };
-        same("hash", name(hash), name(has.hasher.function()))?;
+        same("hash", name(hash), name(has.hasher.function()), CHOSEN_ONCE)?;
     }
     check_seed(has.hasher.function(), asked.seed)?;
     if let Some(seed) = asked.seed {
         let given = ebbtide_core::hash::KeyHasher::new(has.hasher.function(), seed);
         if given.secret() != has.hasher.secret() {
-            return Err(Failure::new("MISMATCH", "seed: the filter has another one"));
+            let message = format!("seed: the filter has another one; {CHOSEN_ONCE}");
+            return Err(Failure::new("MISMATCH", message));
         }
     }
     if let Some(stripes) = asked.stripes {
-        same("stripes", stripes, has.layout.stripes)?;
+        same("stripes", stripes, has.layout.stripes, CHOSEN_ONCE)?;
     }
     if let Some(bytes) = asked.block_bytes {
-        same("block", bytes / 8 * 8, u64::from(has.layout.block_words) * 8)?;
+        let found = u64::from(has.layout.block_words) * 8;
+        same("block", bytes / 8 * 8, found, CHOSEN_ONCE)?;
     }
     Ok(())
 }
 
-fn same<T: PartialEq + Display>(what: &str, expected: T, found: T) -> Outcome {
+/// What changes that in which a filter differs.
+const ALTERABLE: &str = "EB.ALTER changes kinds and their parameters";
+const CHOSEN_ONCE: &str = "use another key: EB.ALTER does not choose it";
+
+fn same<T: PartialEq + Display>(what: &str, expected: T, found: T, remedy: &str) -> Outcome {
     if expected == found {
         return Ok(());
     }
-    let message = format!(
-        "{what}: expected {expected}, found {found}; EB.ALTER changes kinds and their parameters"
-    );
+    let message = format!("{what}: expected {expected}, found {found}; {remedy}");
     Err(Failure::new("MISMATCH", message))
 }

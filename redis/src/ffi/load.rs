@@ -19,15 +19,22 @@ pub fn role() -> u64 {
     ROLES.load(Ordering::Relaxed)
 }
 
+/// What depends on the role of the server.
+pub trait Roles {
+    /// Called when the server has become a primary or a replica.
+    fn changed();
+}
+
 /// # Safety
 /// Called by the server only.
-unsafe extern "C" fn changed_role(
+unsafe extern "C" fn changed_role<R: Roles>(
     _: *mut RedisModuleCtx,
     _: raw::RedisModuleEvent,
     _: u64,
     _: *mut c_void,
 ) {
     ROLES.fetch_add(1, Ordering::Relaxed);
+    R::changed();
 }
 
 /// The context of loading the module.
@@ -101,13 +108,13 @@ impl Context {
         }
     }
 
-    /// Lets [`role`] follow the role of the server; false if the server refuses.
+    /// Lets [`role`] follow the role of the server, and tells `R`; false if the server refuses.
     #[must_use]
-    pub fn follow_role(&self) -> bool {
+    pub fn follow_role<R: Roles>(&self) -> bool {
         // SAFETY: the context of loading; the event is one of the interface.
         let done = unsafe {
             let subscribe = api(raw::RedisModule_SubscribeToServerEvent);
-            subscribe(self.0, raw::RedisModuleEvent_ReplicationRoleChanged, Some(changed_role))
+            subscribe(self.0, raw::RedisModuleEvent_ReplicationRoleChanged, Some(changed_role::<R>))
         };
         done == raw::REDISMODULE_OK
     }

@@ -16,7 +16,7 @@ mod stored;
 mod transfer;
 
 pub use call::{About, Access, Call, Command, Failure, Outcome};
-pub use load::{Context, begin, monotonic, random, role};
+pub use load::{Context, Roles, begin, monotonic, random, role};
 pub use settings::{
     Choice, Figures, Number, Text, apply_settings, register_choice, register_figures,
     register_number, register_text,

@@ -68,6 +68,36 @@ fn a_wall_clock_that_is_set_by_hours_neither_ends_nor_prolongs_a_lease() {
     assert!(own(connection, "a", LONG) > token);
 }
 
+/// As of a machine that is started before its clock is set.
+#[test]
+fn a_replica_that_was_started_with_a_wrong_clock_keeps_leases_when_it_is_promoted() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let Some(library) = library(folder.path()).filter(|_| is_there()) else { return };
+    let file = folder.path().join("ahead");
+    let set = |hours: i64| fs::write(&file, (hours * 3600).to_string()).expect("a file");
+    let primary = Server::start("");
+    let () = primary.ask(RESERVE);
+    for hours in [HOURS, -HOURS] {
+        set(hours);
+        let replica = Server::start_with(
+            &format!("--replicaof 127.0.0.1 {} --repl-diskless-sync-delay 0", primary.port),
+            &[("LD_PRELOAD", library.clone()), ("EBBTIDE_CLOCK", file.clone())],
+        );
+        let is_connected = || replica.info("replication", "master_link_status") == "up";
+        within("the replica is connected", is_connected);
+        let token = own(&mut primary.connect(), &format!("a:{hours}"), LONG);
+        primary.settle(&[&replica]);
+        // It looks at the leases while its clock is wrong.
+        let _: i64 = replica.ask("EB.INFO seen claims");
+        set(0);
+        let () = replica.ask("REPLICAOF NO ONE");
+        let left = left(&replica, &format!("a:{hours}"));
+        assert!((LONG - 120_000..=LONG).contains(&left), "{hours} h ahead: {left}");
+        let confirm = format!("EB.CONFIRM seen a:{hours} {token}");
+        let () = replica.ask(&confirm);
+    }
+}
+
 #[test]
 fn a_lease_ends_in_time_although_the_latest_claim_has_ended_and_the_clock_is_behind() {
     let folder = tempfile::tempdir().expect("a directory");

@@ -33,6 +33,12 @@ fn a_filter_must_be_reserved_and_says_what_is_new() {
             "EB.RESERVE w bloom capacity 10 STRIPES 0",
             "EB.RESERVE w bloom capacity 10 BLOCK 1",
             "EB.RESERVE w bloom capacity 10 SEED -1",
+            "EB.RESERVE w bloom capacity 10 capacity 10",
+            "EB.RESERVE w bloom capacity 10 HASH fast HASH keyed",
+            "EB.RESERVE w bloom capacity 10 SEED 1 SEED 2",
+            "EB.RESERVE w bloom capacity 10 STRIPES 1 STRIPES 2",
+            "EB.RESERVE w bloom capacity 10 BLOCK 1KiB BLOCK 2KiB",
+            "EB.RESERVE w bloom capacity 10 SAME SAME",
         ] {
             let error = server.error(wrong);
             assert!(error.starts_with("PARAMETER"), "{wrong}: {error}");
@@ -61,6 +67,9 @@ fn many_items_get_a_reply_each() {
             "EB.INSERT seen NX ITEMS",
             "EB.INSERT seen NX ITEM a",
             "EB.INSERT seen AT 7 TIMED 1 a",
+            "EB.INSERT seen AT 7 AT 8 ITEMS a",
+            "EB.INSERT seen NX NX ITEMS a",
+            "EB.INSERT seen TIMES 1 TIMES 1 ITEMS a",
             "EB.INSERT seen TIMED 1 a 2",
             "EB.INSERT seen AT x ITEMS a",
             "EB.INSERT seen AT -5 ITEMS a",
@@ -305,6 +314,9 @@ fn reserving_again_is_accepted_if_it_is_the_same() {
         ] {
             let error = server.error(&format!("EB.RESERVE seen {other}"));
             assert!(error.starts_with(&format!("MISMATCH {what}")), "{error}");
+            let is_alterable = ["window", "kind"].contains(&what);
+            let remedy = if is_alterable { "EB.ALTER changes" } else { "another key" };
+            assert!(error.contains(remedy), "{error}");
         }
         let error = server.error("EB.RESERVE seen time-limited window 20m fpr 0.001 SAME");
         assert!(error.contains("expected 20m, found 10m; EB.ALTER"), "{error}");

@@ -20,6 +20,7 @@ mod commands;
 mod crashes;
 mod damaged;
 mod default_spec;
+mod figures;
 mod limits;
 mod loading;
 mod replicas;

@@ -80,6 +80,49 @@ fn write_altered(server: &Server) {
     }
 }
 
+/// What each client may send at its start, also to a later version.
+#[test]
+fn an_alteration_of_a_stored_filter_to_what_it_is_changes_nothing() {
+    if !is_there() {
+        return;
+    }
+    let server = Server::start("");
+    let connection = &mut server.connect();
+    let has_window = |sample: &&Sample| {
+        sample.parameters.iter().any(|(name, _)| ["window", "window-items"].contains(name))
+    };
+    let mut count = 0;
+    for sample in SAMPLES.iter().filter(has_window) {
+        let key = file_of(sample);
+        let path = folder().join(format!("{key}.dump"));
+        let digest = fs::read_to_string(path.with_extension("digest")).expect("a digest");
+        let restored = |connection: &mut redis::Connection| {
+            let payload = fs::read(&path).expect("a payload");
+            let mut restore = redis::cmd("RESTORE");
+            restore.arg(&key).arg(0).arg(payload).arg("REPLACE");
+            let () = restore.query(connection).expect("a value");
+        };
+        let alter = |connection: &mut redis::Connection, words: &[String]| {
+            let mut alter = redis::cmd("EB.ALTER");
+            let replied: String = alter.arg(&key).arg(words).query(connection).expect(&key);
+            assert_eq!(replied, "OK", "{key} {words:?}");
+        };
+        restored(connection);
+        let request = reserve(sample);
+        alter(connection, &request[..1]);
+        alter(connection, &request);
+        assert_eq!(server.digest(&key), digest.trim(), "{key}");
+        // Another rate is one for kinds of all of these.
+        let rate = ["fpr".to_owned(), "0.0123".to_owned()];
+        alter(connection, &[&request[..1], &rate].concat());
+        let after: String = server.ask(&format!("EB.INFO {key} parameters"));
+        assert!(after.contains("fpr=0.0123"), "{key}: {after}");
+        assert_ne!(server.ask::<String>(&format!("EB.INFO {key} former")), "", "{key}");
+        count += 1;
+    }
+    assert!(count > 6, "{count} kinds with a window");
+}
+
 #[test]
 fn payloads_of_all_encodings_have_the_digests_that_they_had() {
     if !is_there() {
