@@ -271,14 +271,8 @@ impl<'s> Input<'s> {
             Err(error) => {
                 return match self.waits.ended.take() {
                     Some(Ready::OutputClosed) => Err(Failure::ClosedPipe),
-                    Some(_) => {
-                        // The wait may end a moment before the signal is visible. The source must
-                        // not be read again.
-                        while self.waits.stop.signal().is_none() {
-                            std::thread::yield_now();
-                        }
-                        Ok(())
-                    }
+                    // By a signal, which the caller looks for before it reads again.
+                    Some(_) => Ok(()),
                     None => Err(Failure::reading(&self.path, &error)),
                 };
             }
