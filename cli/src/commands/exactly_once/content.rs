@@ -8,7 +8,6 @@ use crate::source;
 use crate::stop::Stop;
 use crate::trail::{CHECKED_BYTES, Trail};
 use crate::waits::Waits;
-use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::FileExt;
@@ -39,8 +38,7 @@ impl Content<'_> {
     }
 
     fn waits(&self) -> Rc<Waits<'_>> {
-        let (ended, progress) = (Cell::new(None), Progress::hidden());
-        Rc::new(Waits { stop: self.stop, output: None, ended, progress })
+        Rc::new(Waits::new(self.stop, None, Progress::hidden()))
     }
 
     fn open(&self, file: &File) -> io::Result<Box<dyn Read + '_>> {

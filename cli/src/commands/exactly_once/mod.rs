@@ -239,18 +239,16 @@ impl<'a> ExactlyOnce<'a> {
         let failed = |error| Failure::reading(&step.path, &error);
         let trail = self.continued(step, content)?;
         let mut begin = begin_of(step, &trail).map_err(failed)?;
-        let input =
-            || -> Result<Input<'_>> { Input::new(origin(&step.path), reading, false, &stop) };
+        // By now its path may name another file, or none.
+        let named = (&step.file, &*step.path);
         let mut first;
         let (mut head, mut header) = (None, None);
         if trail.offset() > 0 && !reading.csv_field.is_empty() {
             // The header of a table is in front of the place.
-            first = input()?;
-            first.resume(&step.file, &step.path, Trail::default(), true).map_err(failed)?;
+            first = Input::of_file(named, Trail::default(), true, reading, &stop)?;
             head = first.next_batch(1, || Ok(()))?;
         }
-        let mut input = input()?;
-        input.resume(&step.file, &step.path, trail, step.ends).map_err(failed)?;
+        let mut input = Input::of_file(named, trail, step.ends, reading, &stop)?;
         let is_packed = content.is_packed(&step.file).map_err(failed)?;
         let (mut piece, mut bytes, mut entry) = (Vec::new(), 0, step.entry);
         loop {
