@@ -505,3 +505,38 @@ fn an_input_that_is_renamed_or_removed_before_its_turn_is_read() {
         assert!((0..10).any(|_| reads_both(happens)), "every run was too fast");
     }
 }
+
+#[test]
+fn a_header_behind_blank_lines_that_an_earlier_run_has_read_is_no_record() {
+    for blank in ["\n", "\r\n", "\n\n\r\n", &"\n".repeat(5000)] {
+        let place = Place::new();
+        let run = || place.run("out", &["t.csv"], &["--csv-field", "id"]);
+        let output = || String::from_utf8(place.read("out")).expect("UTF-8");
+        place.write("t.csv", blank.as_bytes());
+        run();
+        place.append("t.csv", blank.as_bytes());
+        run();
+        assert_eq!(output(), "");
+        place.append("t.csv", b"id,n\n1,x\n");
+        run();
+        assert_eq!(output(), "id,n\n1,x\n", "{blank:?}");
+        place.append("t.csv", b"\n1,y\n2,z\n");
+        run();
+        assert_eq!(output(), "id,n\n1,x\n2,z\n", "{blank:?}");
+    }
+}
+
+#[test]
+fn a_blank_table_that_was_rotated_ends_and_may_disappear() {
+    let place = Place::new();
+    let run = || place.run("out", &["t.csv"], &["--csv-field", "id"]);
+    place.write("t.csv", b"\n\n");
+    run();
+    fs::rename(place.path("t.csv"), place.path("t.csv.1")).expect("renamed");
+    place.write("t.csv", b"id\n1\n");
+    run();
+    fs::remove_file(place.path("t.csv.1")).expect("removed");
+    place.append("t.csv", b"2\n");
+    run();
+    assert_eq!(place.read("out"), b"id\n1\n2\n");
+}

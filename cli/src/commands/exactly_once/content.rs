@@ -158,6 +158,22 @@ impl Content<'_> {
         }
     }
 
+    /// Returns whether there are only blank lines in front of a place: no header of a table.
+    pub fn is_blank_before(&self, file: &File, place: &Trail) -> io::Result<bool> {
+        let is_blank = |bytes: &[u8]| bytes.iter().all(|byte| b"\r\n".contains(byte));
+        if !is_blank(place.tail()) || place.offset() <= CHECKED_BYTES {
+            return Ok(is_blank(place.tail()));
+        }
+        let (mut source, mut bytes) = (self.open(file)?.take(place.offset()), vec![0; 64 << 10]);
+        loop {
+            match source.read(&mut bytes)? {
+                0 => return Ok(true),
+                count if is_blank(&bytes[..count]) => {}
+                _ => return Ok(false),
+            }
+        }
+    }
+
     /// Returns the byte at this offset; `None` at the end.
     pub fn byte_at(&self, file: &File, offset: u64) -> io::Result<Option<u8>> {
         let mut source = self.open(file)?;

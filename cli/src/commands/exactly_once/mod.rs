@@ -295,15 +295,19 @@ impl<'a> ExactlyOnce<'a> {
     }
 
     /// Returns where to continue: behind the end of a line that was taken without it, if the end
-    /// has arrived. Refuses to continue in the middle of a line.
+    /// has arrived; at the beginning of a table of which only blank lines were read, because its
+    /// header is still to come. Refuses to continue in the middle of a line.
     fn continued(&self, step: &Step, content: Content<'_>) -> Result<Trail> {
         let mut trail = step.trail.clone();
+        let failed = |error| Failure::reading(&step.path, &error);
+        let is_table = !self.arguments.reading.csv_field.is_empty();
+        if is_table && content.is_blank_before(&step.file, &trail).map_err(failed)? {
+            return Ok(Trail::default());
+        }
         if !step.entry.is_torn {
             return Ok(trail);
         }
-        let failed = |error| Failure::reading(&step.path, &error);
         let byte_at = |offset| content.byte_at(&step.file, offset).map_err(failed);
-        let is_table = !self.arguments.reading.csv_field.is_empty();
         match byte_at(trail.offset())? {
             // It ends a record as well as a newline does.
             Some(b'\r') if is_table => {
