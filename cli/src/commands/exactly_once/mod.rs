@@ -353,7 +353,7 @@ impl<'a> ExactlyOnce<'a> {
                     run.set_back(recorded);
                     return Ok(());
                 }
-                let Some(line) = self.stream.line(&of, whole, *number, run)? else { continue };
+                let Ok(line) = self.stream.line(&of, whole, *number, run)? else { continue };
                 accepted.extend(attempt.check(self.stream, line, &of, run)?);
             }
             lines = accepted;
