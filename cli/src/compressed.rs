@@ -42,14 +42,17 @@ impl fmt::Display for Unread {
     }
 }
 
-/// The first bytes of each format; `?` is a digit from 1 to 9.
-const MAGICS: [(&[u8], Format); 11] = [
+/// The first bytes of each format; `?` is a digit from 1 to 9, and `_` a byte from 0x50 to 0x5f:
+/// with that begins a skippable frame of Zstandard, which the frames of `pzstd` have in front.
+const MAGICS: [(&[u8], Format); 13] = [
     (b"\x1f\x8b", Format::Gzip),
     (b"\x28\xb5\x2f\xfd", Format::Zstandard),
+    (b"_\x2a\x4d\x18", Format::Zstandard),
     (b"\xfd7zXZ\0", Format::Xz),
     (b"BZh?1AY&SY", BZIP2),
     (b"BZh?\x17\x72\x45\x38\x50\x90", BZIP2),
     (b"\x04\x22\x4d\x18", LZ4),
+    (b"\x02\x21\x4c\x18", LZ4),
     (b"LZIP\x01", LZIP),
     (b"\x5d\0\0", LZMA),
     (b"\x1f\x9d", COMPRESS),
@@ -138,6 +141,7 @@ impl<R: Read> Read for Decoder<R> {
 pub fn decide(seen: &[u8]) -> Option<Option<Format>> {
     let fits = |(wanted, found): (&u8, &u8)| match wanted {
         b'?' => (b'1'..=b'9').contains(found),
+        b'_' => (0x50..=0x5f).contains(found),
         wanted => wanted == found,
     };
     let possible = MAGICS.iter().find(|(magic, _)| magic.iter().zip(seen).all(fits));
@@ -274,9 +278,28 @@ mod tests {
         assert_eq!(decide(b"BZh9\x17\x72\x45\x38\x50\x90more"), Some(Some(BZIP2)));
         assert_eq!(decide(b"\x1f\x9d\x90"), Some(Some(COMPRESS)));
         assert_eq!(decide(b"]\0\0\x80\0"), Some(Some(LZMA)));
+        assert_eq!(decide(b"\x02\x21\x4c\x18"), Some(Some(LZ4)));
+        assert_eq!(decide(b"PK\x03\x04"), Some(Some(ZIP)));
         let texts =
             [b"BZh?1AY&SY".as_slice(), b"BZh0", b"BZhe", b"LZIP\n", b"PK\n", b"7z\n", b"]\n"];
         for text in texts {
+            assert_eq!(decide(text), Some(None));
+        }
+    }
+
+    #[test]
+    fn zstandard_may_begin_with_any_of_sixteen_skippable_frames() {
+        for first in 0x50..=0x5f {
+            let magic = [first, 0x2a, 0x4d, 0x18];
+            for end in 1..magic.len() {
+                assert_eq!(decide(&magic[..end]), None, "{first:x}, {end} bytes");
+            }
+            assert_eq!(decide(&magic), Some(Some(Format::Zstandard)), "{first:x}");
+        }
+        for text in [b"O*M\x18".as_slice(), b"`*M\x18", b"P*M\n"] {
+            assert_eq!(decide(text), Some(None));
+        }
+        for text in [b"P*\n".as_slice(), b"X\n", b"X*M\n", b"_x", b"P\0"] {
             assert_eq!(decide(text), Some(None));
         }
     }

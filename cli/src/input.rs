@@ -16,7 +16,6 @@ use crate::splitter::{Ending, Found, Splitter};
 use crate::stop::Stop;
 use crate::trail::Trail;
 use crate::waits::Waits;
-use std::cell::Cell;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
@@ -97,14 +96,53 @@ impl<'s> Input<'s> {
         let output = if prints_answers { OwnOutput::new() } else { OwnOutput::none() };
         let total = examine(&origin, &output)?;
         let reads_stdin = origin.files.iter().any(|path| is_stdin(path));
+        let progress = Progress::new(total, reads_stdin, prints_answers);
+        let printed = prints_answers.then(io::stdout);
+        let mut input = Self::of_nothing(reading, Waits::new(stop, printed, progress))?;
+        let given: Vec<_> = origin.lines.into_iter().map(OsString::into_vec).collect();
+        (input.files, input.given) = (origin.files.into_iter(), given.into_iter());
+        input.output = output;
+        Ok(input)
+    }
+
+    /// Creates the input of an open regular file, from a place on, whose lines answer nothing on
+    /// standard output. Its path may name another file by now, or none. Unless `ends`, an
+    /// unfinished last line stays there.
+    pub fn of_file(
+        (file, path): (&File, &Path),
+        place: Trail,
+        ends: bool,
+        reading: &Reading,
+        stop: &'s Stop,
+    ) -> Result<Self> {
+        let failed = |error| Failure::reading(path, &error);
+        let is_packed =
+            !reading.no_decompress && compressed::is_compressed(file).map_err(failed)?;
+        let begin = if is_packed { 0 } else { place.offset() };
+        let bytes = file.metadata().map_err(failed)?.len().saturating_sub(begin);
+        let progress = Progress::new(Some(bytes), false, false);
+        let mut input = Self::of_nothing(reading, Waits::new(stop, None, progress))?;
+        let source = source::reopen(file, !is_packed, input.waits.clone(), begin);
+        let mut source = source.map_err(failed)?;
+        if is_packed {
+            Trail::default().read_to(&mut source, place.offset()).map_err(failed)?;
+        }
+        (input.source, input.path) = (Some(source), path.to_path_buf());
+        input.splitter = Splitter::from_line(input.ending, place.next_line().max(1));
+        (input.at_begin, input.at_end) = (place.offset() == 0, false);
+        (input.trail, input.ends) = (place, ends);
+        Ok(input)
+    }
+
+    /// Creates an input without lines.
+    fn of_nothing(reading: &Reading, waits: Waits<'s>) -> Result<Self> {
         let ending = KeyParts::new(reading)?.ending(reading.delimiter());
         let splitter = Splitter::new(ending);
         let most_bytes = if splitter.is_csv() { MOST_RECORD_BYTES } else { MOST_LINE_BYTES };
         let most_bytes = reading.max_line.unwrap_or(most_bytes);
-        let given: Vec<_> = origin.lines.into_iter().map(OsString::into_vec).collect();
         Ok(Self {
-            files: origin.files.into_iter(),
-            given: given.into_iter(),
+            files: Vec::new().into_iter(),
+            given: Vec::new().into_iter(),
             given_lines: 0,
             current: Vec::new(),
             source: None,
@@ -124,35 +162,9 @@ impl<'s> Input<'s> {
             found: Vec::new(),
             plain: reading.no_decompress,
             trail: Trail::default(),
-            output,
-            waits: Rc::new(Waits {
-                stop,
-                output: prints_answers.then(io::stdout),
-                ended: Cell::new(None),
-                progress: Progress::new(total, reads_stdin, prints_answers),
-            }),
+            output: OwnOutput::none(),
+            waits: Rc::new(waits),
         })
-    }
-
-    /// Reads an open regular file in place of the files of the command line, from a place on.
-    /// Unless `ends`, an unfinished last line stays there.
-    pub fn resume(&mut self, file: &File, path: &Path, place: Trail, ends: bool) -> io::Result<()> {
-        let is_packed = !self.plain && compressed::is_compressed(file)?;
-        let waits = self.waits.clone();
-        let mut source = if is_packed {
-            source::reopen(file, false, waits, 0)?
-        } else {
-            source::reopen(file, true, waits, place.offset())?
-        };
-        if is_packed {
-            Trail::default().read_to(&mut source, place.offset())?;
-        }
-        self.files = Vec::new().into_iter();
-        (self.source, self.path) = (Some(source), path.to_path_buf());
-        self.splitter = Splitter::from_line(self.ending, place.next_line().max(1));
-        (self.at_begin, self.at_end) = (place.offset() == 0, false);
-        (self.trail, self.ends) = (place, ends);
-        Ok(())
     }
 
     /// Returns how far the current file was handed out.
@@ -271,14 +283,8 @@ impl<'s> Input<'s> {
             Err(error) => {
                 return match self.waits.ended.take() {
                     Some(Ready::OutputClosed) => Err(Failure::ClosedPipe),
-                    Some(_) => {
-                        // The wait may end a moment before the signal is visible. The source must
-                        // not be read again.
-                        while self.waits.stop.signal().is_none() {
-                            std::thread::yield_now();
-                        }
-                        Ok(())
-                    }
+                    // By a signal, which the caller looks for before it reads again.
+                    Some(_) => Ok(()),
                     None => Err(Failure::reading(&self.path, &error)),
                 };
             }

@@ -181,7 +181,6 @@ mod tests {
     use crate::stop::Stop;
     use flate2::Compression;
     use flate2::write::GzEncoder;
-    use std::cell::Cell;
     use std::io::Write;
     use std::sync::mpsc::channel;
 
@@ -201,8 +200,7 @@ mod tests {
     }
 
     fn ahead(stop: &Stop, content: impl Read + Send + 'static) -> ReadAhead<'_> {
-        let (ended, progress) = (Cell::new(None), Progress::hidden());
-        let waits = Rc::new(Waits { stop, output: None, ended, progress });
+        let waits = Rc::new(Waits::new(stop, None, Progress::hidden()));
         let file = tempfile::tempfile().expect("a temporary file");
         ReadAhead::of(content, Arc::new(file), Arc::default(), waits).expect("a thread")
     }
@@ -247,8 +245,7 @@ mod tests {
         let (done, ended) = channel();
         thread::spawn(move || {
             let (stop, file) = (Stop::never(), sparse());
-            let (ended, progress) = (Cell::new(None), Progress::hidden());
-            let waits = Rc::new(Waits { stop: &stop, output: None, ended, progress });
+            let waits = Rc::new(Waits::new(&stop, None, Progress::hidden()));
             let mut content = ReadAhead::new(&file, 0, Format::Gzip, waits).expect("a thread");
             let mut first = [0; 4];
             let read = content.read_exact(&mut first);

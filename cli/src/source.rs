@@ -182,12 +182,20 @@ mod tests {
         let frame = |text: &[u8]| compress_to_vec(text, CompressionLevel::Fastest);
         let skippable = b"\x50\x2a\x4d\x18\x03\0\0\0abc";
         let all = [frame(b"a\nb\n"), skippable.to_vec(), frame(b""), frame(b"c\n")].concat();
-        assert_eq!(read(&all).expect("frames"), b"a\nb\nc\n");
-        for end in 1..all.len() {
-            if let Ok(part) = read(&all[..end]) {
-                let whole: [&[u8]; 3] = [b"a\nb\n", &all[..end], b""];
-                assert!(whole.contains(&&*part), "{end} bytes are no whole number of frames");
+        for all in [all.clone(), [&skippable[..], &all].concat()] {
+            assert_eq!(read(&all).expect("frames"), b"a\nb\nc\n");
+            for end in 1..all.len() {
+                if let Ok(part) = read(&all[..end]) {
+                    // Fewer bytes than decide on a format are text.
+                    let text = if end < 4 { &all[..end] } else { b"" };
+                    let whole: [&[u8]; 3] = [b"a\nb\n", text, b""];
+                    assert!(whole.contains(&&*part), "{end} bytes are no whole number of frames");
+                }
             }
         }
+        assert_eq!(read(skippable).expect("a frame"), b"");
+        // LZ4 has such frames, too.
+        assert!(read(&[&skippable[..], b"\x04\x22\x4d\x18more"].concat()).is_err());
+        assert!(read(&[&skippable[..], b"a\nb\n"].concat()).is_err());
     }
 }

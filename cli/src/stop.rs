@@ -32,8 +32,8 @@ pub struct Stop {
     signal: Arc<AtomicI32>,
     /// Whether the terminal, or the kernel when its connection ended, has sent it.
     of_terminal: Arc<AtomicBool>,
-    /// The read end of a pipe. The first signal closes the write end, which makes this end
-    /// readable.
+    /// The read end of a pipe. When the first signal is in `signal`, the write end is closed, which
+    /// makes this end readable.
     wake: Option<PipeReader>,
 }
 
@@ -62,12 +62,13 @@ impl Stop {
             let mut began = Instant::now();
             for info in signals.forever() {
                 let signal = info.si_signo;
-                if waker.take().is_some() {
+                if let Some(waker) = waker.take() {
                     // Ordered by the Release below.
                     from.store(origin::is_of_terminal(&info), Ordering::Relaxed);
-                    // Release; partner: the Acquire in `signal`. (The first signal also drops the
-                    // write end of the pipe.)
+                    // Release; partner: the Acquire in `signal`.
                     first.store(signal, Ordering::Release);
+                    // Behind the store: whoever is woken finds the signal.
+                    drop(waker);
                     began = Instant::now();
                 } else if began.elapsed() > REPEATED {
                     end_by(signal);

@@ -19,7 +19,12 @@ pub struct Waits<'s> {
     pub progress: Progress,
 }
 
-impl Waits<'_> {
+impl<'s> Waits<'s> {
+    /// Creates these conditions.
+    pub fn new(stop: &'s Stop, output: Option<Stdout>, progress: Progress) -> Self {
+        Self { stop, output, ended: Cell::new(None), progress }
+    }
+
     /// Waits until an input is readable. Fails without a meaningful error if the wait ends early:
     /// [`Waits::ended`] has the reason.
     pub fn wait_for(&self, input: BorrowedFd<'_>) -> io::Result<()> {

@@ -60,7 +60,7 @@ impl<'a> AtLeastOnce<'a> {
             if !run.take(lines.path, number) {
                 return Ok(());
             }
-            let Some(line) = self.stream.line(lines, whole, number, run)? else { continue };
+            let Ok(line) = self.stream.line(lines, whole, number, run)? else { continue };
             match self.add(&line, lines, run, piece)? {
                 Ok(checked) => {
                     self.stream.accept(&line);

@@ -2,15 +2,19 @@
 
 use super::at_rest;
 use super::keys::age_answer;
+use super::line::Skipped;
 use super::reasons::{Facts, Reason};
+use super::run::Run;
 use super::stream::Stream;
 use crate::explain_args::Explain;
 use crate::failure::{Failure, Result, painted};
 use crate::formatting::{self, counted};
+use crate::input::Batch;
 use crate::key_args::Origin;
-use crate::output::{keyed, object};
+use crate::output::{Form, keyed, object};
 use crate::priors::{Beliefs, PriorOption};
 use clap::builder::styling::AnsiColor;
+use ebbtide::units::visible;
 use ebbtide::{
     Any, Error, ExaminedLog, Explained, Explanation, KeyRecord, Options, Reader, Timestamp, Within,
 };
@@ -35,50 +39,80 @@ pub fn explain(arguments: &Explain) -> Result<()> {
         ));
     }
     let mut counts = None;
-    let beliefs = match &assumed.prior {
-        None => None,
-        prior => {
-            let (repeats, delimiter) = (assumed.distinct.as_ref(), arguments.reading.delimiter());
-            Some(Beliefs::new(prior.as_ref(), repeats, assumed.rate, &mut counts, delimiter)?)
+    let beliefs = match (&assumed.prior, &assumed.distinct, assumed.rate) {
+        (None, None, None) => None,
+        // Without a prior, the others are refused.
+        (prior, repeats, rate) => {
+            let (prior, repeats) = (prior.as_ref(), repeats.as_ref());
+            Some(Beliefs::new(prior, repeats, rate, &mut counts, arguments.reading.delimiter())?)
         }
     };
     let subject = Subject::new(reader, beliefs)?;
     let most = usize::try_from(arguments.records).unwrap_or(usize::MAX);
     let mut shown = 0;
     let stream = Stream::asking(&(), &arguments.reading)?.in_batches_of(KEYS);
+    let stream = stream.skipping(Skipped::Answer(Form::Json));
     let ended = stream.feed(origin, true, |batch, run| {
-        let (mut keys, mut failure) = (Vec::with_capacity(batch.lines.len()), None);
-        for &(number, whole) in &batch.lines {
-            if !run.take(batch.path, number) {
-                break;
-            }
-            match stream.line(batch, whole, number, run) {
-                Ok(line) => keys.extend(line.map(|line| {
-                    stream.accept(&line);
-                    line.key
-                })),
-                // The keys before the line are explained.
-                Err(failed) => {
-                    failure = Some(failed);
-                    break;
-                }
-            }
-        }
+        let (asked, failure) = Asked::of(batch, &stream, run);
         // The reason takes two records, shown or not.
-        let explained = subject.reader.explain(&keys, most.max(2))?;
-        for (key, explanation) in keys.iter().zip(&explained.keys) {
-            let told = subject.told(key, explanation, &explained, most)?;
-            if arguments.json {
-                run.output.json(told.json())?;
-            } else {
-                let blank = if shown == 0 { "" } else { "\n" };
-                run.output.text(&format!("{blank}{}", told.text()))?;
+        let explained = subject.reader.explain(&asked.keys, most.max(2))?;
+        let mut explanations = asked.keys.iter().zip(&explained.keys);
+        for (wrong, &(number, whole)) in asked.wrong.iter().zip(&batch.lines) {
+            let blank = if shown == 0 { "" } else { "\n" };
+            match (wrong, arguments.json) {
+                (Some(wrong), true) => run.print_skipped(number, whole, wrong)?,
+                (Some(wrong), false) => {
+                    let line = String::from_utf8_lossy(whole);
+                    let line = line.escape_debug();
+                    let wrong = visible(wrong);
+                    run.output.text(&format!("{blank}{line}: ?\n  why      {wrong}"))?;
+                }
+                (None, is_json) => {
+                    let Some((key, explanation)) = explanations.next() else { break };
+                    let told = subject.told(key, explanation, &explained, most)?;
+                    if is_json {
+                        run.output.json(told.json())?;
+                    } else {
+                        run.output.text(&format!("{blank}{}", told.text()))?;
+                    }
+                }
             }
             shown += 1;
         }
         failure.map_or(Ok(()), Err)
     })?;
     ended.finish()
+}
+
+/// The lines of a batch, up to the first one that ends the run.
+struct Asked<'b> {
+    /// What is wrong with each line that is skipped.
+    wrong: Vec<Option<String>>,
+    /// The keys of the others.
+    keys: Vec<Cow<'b, [u8]>>,
+}
+
+impl<'b> Asked<'b> {
+    /// Parses the lines; returns as well why the next one ends the run.
+    fn of(batch: &Batch<'b>, stream: &Stream<'_, ()>, run: &mut Run) -> (Self, Option<Failure>) {
+        let count = batch.lines.len();
+        let mut asked = Self { wrong: Vec::with_capacity(count), keys: Vec::with_capacity(count) };
+        for &(number, whole) in &batch.lines {
+            if !run.take(batch.path, number) {
+                break;
+            }
+            match stream.line(batch, whole, number, run) {
+                Ok(Ok(line)) => {
+                    stream.accept(&line);
+                    asked.keys.push(line.key);
+                    asked.wrong.push(None);
+                }
+                Ok(Err(wrong)) => asked.wrong.push(Some(wrong)),
+                Err(failed) => return (asked, Some(failed)),
+            }
+        }
+        (asked, None)
+    }
 }
 
 /// The filter in question.

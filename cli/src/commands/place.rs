@@ -16,18 +16,23 @@ pub fn check(dir: &Path) -> Result<()> {
         // Not a directory, or not readable: the creation that follows reports the cause.
         Err(_) => return Ok(()),
     };
-    let mut foreign = None;
+    let (mut foreign, mut beside, mut has_log) = (None, None, false);
     for entry in entries {
         let entry = entry.map_err(|error| Failure::reading(dir, &error))?;
         let name = entry.file_name();
         if name == "meta" {
             return Ok(());
         }
-        if !name.to_str().is_some_and(is_of_a_filter) {
-            foreign.get_or_insert(name);
+        match name.to_str().map_or(Named::Foreign, Named::of) {
+            Named::Ours => {}
+            Named::Log => has_log = true,
+            Named::Beside => beside = Some(name),
+            Named::Foreign => foreign = Some(name),
         }
     }
-    match foreign {
+    // Beside log, the creation that follows reports that `meta` is missing. Alone they show it
+    // nothing, and a new filter would take their place.
+    match foreign.or(beside.filter(|_| !has_log)) {
         None => Ok(()),
         Some(name) => Err(Failure::Error(format!(
             "{} holds other files, such as {}, and no filter; name a directory that is empty or \
@@ -71,15 +76,42 @@ pub fn check_vacant(dir: &Path) -> Result<()> {
     }
 }
 
-/// Returns whether a file name is one that filters use, or that a fresh file system contains.
-fn is_of_a_filter(name: &str) -> bool {
-    let is_number = |text: &str| {
-        let is_digit = |byte: u8| byte.is_ascii_digit() || byte == b'-';
-        !text.is_empty() && text.bytes().all(is_digit)
-    };
-    let prefixes = ["live-", "wal-", "snap-", "tmp-", "attach-"];
-    let is_numbered = |prefix: &&str| name.strip_prefix(*prefix).is_some_and(is_number);
-    matches!(name, "lock" | "live" | "keep" | "lost+found") || prefixes.iter().any(is_numbered)
+/// What a file of this name has to do with filters.
+#[derive(Debug, PartialEq, Eq)]
+enum Named {
+    /// Filters use the name, or a fresh file system contains it.
+    Ours,
+    /// It is of the log or the state of a filter.
+    Log,
+    /// It is of a filter that has a log beside it: kept log, or the second copy of a backup.
+    Beside,
+    Foreign,
+}
+
+impl Named {
+    fn of(name: &str) -> Self {
+        let is_number = |text: &str| {
+            let is_digit = |byte: u8| byte.is_ascii_digit() || byte == b'-';
+            !text.is_empty() && text.bytes().all(is_digit)
+        };
+        let is_numbered = |name: &str, prefixes: &[&str]| {
+            prefixes.iter().any(|prefix| name.strip_prefix(prefix).is_some_and(is_number))
+        };
+        if let Some((since, kept)) = name.strip_prefix("kept-").and_then(|it| it.split_once('-')) {
+            let is_kept = is_number(since) && is_numbered(kept, &["wal-", "snap-", "meta-"]);
+            return if is_kept { Self::Beside } else { Self::Foreign };
+        }
+        if let Some(copy) = name.strip_prefix("second-") {
+            let is_copy = copy == "meta" || is_numbered(copy, &["wal-", "snap-", "tmp-"]);
+            return if is_copy { Self::Beside } else { Self::Foreign };
+        }
+        if is_numbered(name, &["wal-", "snap-"]) {
+            return Self::Log;
+        }
+        let is_ours = matches!(name, "lock" | "live" | "keep" | "lost+found")
+            || is_numbered(name, &["live-", "tmp-", "attach-"]);
+        if is_ours { Self::Ours } else { Self::Foreign }
+    }
 }
 
 #[cfg(test)]
@@ -88,13 +120,22 @@ mod tests {
 
     #[test]
     fn only_names_that_filters_give_are_theirs() {
-        let names =
-            ["lock", "live", "keep", "live-000002-0000", "wal-000002-0000000000000001", "tmp-7"];
-        for name in names.into_iter().chain(["snap-0000000000000001", "attach-0", "lost+found"]) {
-            assert!(is_of_a_filter(name), "{name}");
+        let names = ["lock", "live", "keep", "live-000002-0000", "tmp-7", "attach-0", "lost+found"];
+        assert!(names.into_iter().all(|name| Named::of(name) == Named::Ours));
+        let log = ["wal-000002-0000000000000001", "snap-0000000000000001"];
+        assert!(log.into_iter().all(|name| Named::of(name) == Named::Log));
+        let kept =
+            ["wal-000002-0000000000000001", "snap-0000000000000001", "meta-0000000000000007"];
+        for name in kept.map(|name| format!("kept-1796051708-{name}")) {
+            assert_eq!(Named::of(&name), Named::Beside, "{name}");
         }
-        for name in ["main.rs", "live.c", "live-", "live-x", "tmp-7a", "wal", ".git", "Lock"] {
-            assert!(!is_of_a_filter(name), "{name}");
+        for name in ["second-meta", "second-wal-000002-0000000000000001", "second-tmp-0"] {
+            assert_eq!(Named::of(name), Named::Beside, "{name}");
+        }
+        let foreign = ["main.rs", "live.c", "live-", "live-x", "tmp-7a", "wal", ".git", "Lock"];
+        let alike = ["kept-", "kept-7", "kept-7-notes", "kept-x-wal-7", "second-", "second-hand"];
+        for name in foreign.into_iter().chain(alike) {
+            assert_eq!(Named::of(name), Named::Foreign, "{name}");
         }
     }
 }

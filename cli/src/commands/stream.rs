@@ -382,19 +382,19 @@ impl<'a, F: Fed> Stream<'a, F> {
         self.filter.call(Settings { time, weight, durability: self.durability, hash })
     }
 
-    /// Parses the line of this number; returns `None` if it is skipped. If the filter accepts it,
-    /// [`Stream::accept`] is to be called before the next line.
+    /// Parses the line of this number; returns what is wrong with it if it is skipped. If the
+    /// filter accepts it, [`Stream::accept`] is to be called before the next line.
     pub fn line<'b>(
         &self,
         batch: &Batch<'b>,
         whole: &'b [u8],
         number: u64,
         run: &mut Run,
-    ) -> Result<Option<Line<'b>>> {
+    ) -> Result<std::result::Result<Line<'b>, String>> {
         let parsed = self.parse(batch.path, whole, number);
         match parsed.and_then(|line| self.take(batch.path, &line).map(|()| line)) {
-            Ok(line) => Ok(Some(line)),
-            Err(error) => self.judge(error, batch, number, run).map(|_| None),
+            Ok(line) => Ok(Ok(line)),
+            Err(error) => self.judge(error, batch, number, run).map(Err),
         }
     }
 

@@ -463,3 +463,80 @@ fn the_line_after_which_a_signal_stops_a_run_is_the_last_that_is_recorded() {
     }
     assert!(stopped > 0, "no run was stopped");
 }
+
+/// Starts a run of two inputs, lets something happen to the second one while the first one is read,
+/// and expects the lines of both; false if the run was too fast for that.
+fn reads_both(happens: impl Fn(&Place)) -> bool {
+    let place = Place::new();
+    let first: Vec<u8> = (0..30_000).flat_map(|at| format!("line {at}\n").into_bytes()).collect();
+    place.write("a.log", &first);
+    place.write("b.log", b"the last\n");
+    let arguments = place.arguments("out", &["a.log", "b.log"], &["--fpr", "1e-9"]);
+    let mut child = start(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    let length = || fs::metadata(place.path("out")).map_or(0, |found| found.len());
+    let began = Instant::now();
+    while length() == 0 && child.try_wait().expect("a status").is_none() {
+        assert!(began.elapsed() < LIMIT, "the run writes nothing");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    signal(&child, "STOP");
+    let is_in_time = length() < first.len() as u64;
+    if is_in_time {
+        happens(&place);
+    }
+    signal(&child, "CONT");
+    let ended = child.wait_with_output().expect("an end");
+    assert_eq!((ended.status.code(), &*ended.stderr), (Some(0), &b""[..]), "{ended:?}");
+    assert!(place.read("out") == [&first[..], b"the last\n"].concat());
+    is_in_time
+}
+
+#[test]
+fn an_input_that_is_renamed_or_removed_before_its_turn_is_read() {
+    let [renamed, replaced, removed]: [fn(&Place); 3] = [
+        |place| fs::rename(place.path("b.log"), place.path("moved")).expect("renamed"),
+        |place| {
+            fs::rename(place.path("b.log"), place.path("moved")).expect("renamed");
+            fs::create_dir(place.path("b.log")).expect("a directory");
+        },
+        |place| fs::remove_file(place.path("b.log")).expect("removed"),
+    ];
+    for happens in [renamed, replaced, removed] {
+        assert!((0..10).any(|_| reads_both(happens)), "every run was too fast");
+    }
+}
+
+#[test]
+fn a_header_behind_blank_lines_that_an_earlier_run_has_read_is_no_record() {
+    for blank in ["\n", "\r\n", "\n\n\r\n", &"\n".repeat(5000)] {
+        let place = Place::new();
+        let run = || place.run("out", &["t.csv"], &["--csv-field", "id"]);
+        let output = || String::from_utf8(place.read("out")).expect("UTF-8");
+        place.write("t.csv", blank.as_bytes());
+        run();
+        place.append("t.csv", blank.as_bytes());
+        run();
+        assert_eq!(output(), "");
+        place.append("t.csv", b"id,n\n1,x\n");
+        run();
+        assert_eq!(output(), "id,n\n1,x\n", "{blank:?}");
+        place.append("t.csv", b"\n1,y\n2,z\n");
+        run();
+        assert_eq!(output(), "id,n\n1,x\n2,z\n", "{blank:?}");
+    }
+}
+
+#[test]
+fn a_blank_table_that_was_rotated_ends_and_may_disappear() {
+    let place = Place::new();
+    let run = || place.run("out", &["t.csv"], &["--csv-field", "id"]);
+    place.write("t.csv", b"\n\n");
+    run();
+    fs::rename(place.path("t.csv"), place.path("t.csv.1")).expect("renamed");
+    place.write("t.csv", b"id\n1\n");
+    run();
+    fs::remove_file(place.path("t.csv.1")).expect("removed");
+    place.append("t.csv", b"2\n");
+    run();
+    assert_eq!(place.read("out"), b"id\n1\n2\n");
+}

@@ -199,6 +199,48 @@ fn keys_before_a_bad_line_are_explained() {
 }
 
 #[test]
+fn a_skipped_line_is_answered_in_its_place() {
+    let place = Place::new();
+    let dir = place.at("filter");
+    ok(&["create", &dir, "--last", "1000"], b"");
+    ok(&["insert", &dir], b"a\n");
+    let lines = b"bad\n{\"k\": \"a\"}\n{\"k\": 3\n{\"n\": 1}\n{\"k\": \"b\"}\n";
+    let explain = ["explain", &dir, "--json-field", "k", "--skip-bad"];
+    let outcome = run(&[&explain[..], &["--json"]].concat(), lines);
+    assert_eq!(outcome.code, Some(0));
+    assert!(outcome.stderr.contains("bad lines skipped: 3, "), "{}", outcome.stderr);
+    let all = outcome.json();
+    let answers: Vec<_> = all.iter().map(|one| (&one["key"], &one["line"])).collect();
+    let (none, a, b) = (&Value::Null, &"a".into(), &"b".into());
+    let numbers = [1, 3, 4].map(Value::from);
+    let [first, third, fourth] = &numbers;
+    assert_eq!(answers, [(none, first), (a, none), (none, third), (none, fourth), (b, none)]);
+    assert!(all.iter().all(|one| one["error"].is_string() == one["line"].is_number()));
+    let outcome = run(&explain, lines);
+    let blocks: Vec<_> = outcome.text().split("\n\n").collect();
+    let begins =
+        ["bad: ?\n  why      ", "a: present\n", "{\"k\": 3: ?\n", "{\"n\": 1}: ?\n", "b: "];
+    assert_eq!(blocks.len(), begins.len(), "{}", outcome.text());
+    for (block, begin) in blocks.iter().zip(begins) {
+        assert!(block.replace('\\', "").starts_with(begin), "{block}");
+    }
+}
+
+#[test]
+fn a_rate_and_repeats_without_a_prior_are_refused() {
+    let place = Place::new();
+    let dir = place.at("filter");
+    ok(&["create", &dir, "--last", "1000"], b"");
+    for more in [["--rate", "5"], ["--distinct", "uniform:9"]] {
+        for command in ["explain", "posterior"] {
+            let sentence = refused(&[&[command, &dir, "--key", "a"], &more[..]].concat(), b"");
+            assert!(sentence.contains("--prior is missing"), "{sentence}");
+        }
+        ok(&[&["explain", &dir, "a", "--prior", "0.5"], &more[..]].concat(), b"");
+    }
+}
+
+#[test]
 fn keys_come_as_arguments_from_files_and_from_lines() {
     let place = Place::new();
     let dir = place.at("filter");

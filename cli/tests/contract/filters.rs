@@ -31,6 +31,21 @@ fn a_cleared_filter_contains_no_key_and_accepts_new_ones() {
 }
 
 #[test]
+fn a_clear_of_a_filter_to_which_nothing_has_happened_makes_no_line_of_an_old_log_too_late() {
+    let place = Place::new();
+    let dir = place.at("filter");
+    ok(&["create", &dir, "--window", "10m"], b"");
+    ok(&["clear", &dir], b"");
+    let log = "2020-11-24T10:00:00Z a\n2020-11-24T10:01:00Z b\n2020-11-24T10:02:00Z a\n\
+               2020-11-24T10:15:00Z a\n";
+    let dedup = ["dedup", "--time-field", "1", "--field", "2", "--stats", "--state", &dir];
+    let outcome = run(&dedup, log.as_bytes());
+    let stats = "lines read: 4, printed: 3, suppressed: 1, late: 0, bad: 0\n";
+    assert!(outcome.code == Some(0) && outcome.stderr.ends_with(stats), "{outcome:?}");
+    assert_eq!(outcome.text(), log.replace("2020-11-24T10:02:00Z a\n", ""));
+}
+
+#[test]
 fn stat_in_json_has_the_members_of_the_contract() {
     let place = Place::new();
     let dir = created(&place, "filter", "7");

@@ -37,6 +37,47 @@ fn a_directory_of_other_files_is_refused_and_not_changed() {
 }
 
 #[test]
+fn a_filter_that_has_kept_log_and_lost_its_meta_is_none_of_other_files() {
+    let place = Place::new();
+    let (dir, copy) = (place.at("seen"), place.at("copy"));
+    ok(&["create", &dir, "--last", "100", "--keep-log", "1h"], b"");
+    for round in 0..3 {
+        ok(&["insert", &dir, "--key", &round.to_string()], b"");
+        ok(&["snapshot", &dir], b"");
+    }
+    ok(&["alter", &dir, "--last", "200"], b"");
+    ok(&["backup", &dir, &copy], b"");
+    let names = |dir: &str| -> Vec<String> {
+        let entries = fs::read_dir(dir).expect("a directory");
+        let name = |entry: std::io::Result<fs::DirEntry>| entry.expect("an entry").file_name();
+        entries.map(|entry| name(entry).into_string().expect("UTF-8")).collect()
+    };
+    for (dir, beside) in [(&dir, ["kept-", "-meta-"]), (&copy, ["second-", "second-meta"])] {
+        fs::remove_file(format!("{dir}/meta")).expect("removed");
+        let before = names(dir);
+        let has = |part: &str| before.iter().any(|name| name.contains(part));
+        assert!(beside.into_iter().all(has), "{before:?}");
+        for arguments in [
+            &[&["create", dir], &BLOOM[..]].concat()[..],
+            &["dedup", "--last", "5", "--state", dir],
+        ] {
+            let sentence = refused(arguments, b"a\n");
+            assert!(sentence.contains("copy `meta` from any backup"), "{sentence}");
+        }
+        // Without its present log, nothing shows the library that there was a filter.
+        for name in
+            before.iter().filter(|name| name.starts_with("wal-") || name.starts_with("snap-"))
+        {
+            fs::remove_file(format!("{dir}/{name}")).expect("removed");
+        }
+        let left = names(dir).len();
+        let sentence = refused(&[&["create", dir], &BLOOM[..]].concat(), b"");
+        assert!(sentence.contains("and no filter"), "{sentence}");
+        assert_eq!(names(dir).len(), left);
+    }
+}
+
+#[test]
 fn an_empty_directory_a_fresh_file_system_and_a_filter_are_accepted() {
     let place = Place::new();
     let (empty, fresh) = (place.at("empty"), place.at("fresh"));

@@ -8,7 +8,6 @@ use crate::source;
 use crate::stop::Stop;
 use crate::trail::{CHECKED_BYTES, Trail};
 use crate::waits::Waits;
-use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::FileExt;
@@ -39,8 +38,7 @@ impl Content<'_> {
     }
 
     fn waits(&self) -> Rc<Waits<'_>> {
-        let (ended, progress) = (Cell::new(None), Progress::hidden());
-        Rc::new(Waits { stop: self.stop, output: None, ended, progress })
+        Rc::new(Waits::new(self.stop, None, Progress::hidden()))
     }
 
     fn open(&self, file: &File) -> io::Result<Box<dyn Read + '_>> {
@@ -156,6 +154,22 @@ impl Content<'_> {
             self.decode(&mut of_whole, &mut whole, of_part.offset())?;
             if (of_whole.offset(), of_whole.check()) != (of_part.offset(), of_part.check()) {
                 return Ok(None);
+            }
+        }
+    }
+
+    /// Returns whether there are only blank lines in front of a place: no header of a table.
+    pub fn is_blank_before(&self, file: &File, place: &Trail) -> io::Result<bool> {
+        let is_blank = |bytes: &[u8]| bytes.iter().all(|byte| b"\r\n".contains(byte));
+        if !is_blank(place.tail()) || place.offset() <= CHECKED_BYTES {
+            return Ok(is_blank(place.tail()));
+        }
+        let (mut source, mut bytes) = (self.open(file)?.take(place.offset()), vec![0; 64 << 10]);
+        loop {
+            match source.read(&mut bytes)? {
+                0 => return Ok(true),
+                count if is_blank(&bytes[..count]) => {}
+                _ => return Ok(false),
             }
         }
     }

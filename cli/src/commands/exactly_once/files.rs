@@ -221,7 +221,11 @@ impl Found {
 
     /// Opens it, or returns it if it is open.
     pub fn open(&self) -> Result<File> {
-        let failed = |error: std::io::Error| Failure::reading(&self.path, &error);
+        let failed = |error: std::io::Error| match error.kind() {
+            // It was there when its directory was listed.
+            ErrorKind::NotFound => renaming(),
+            _ => Failure::reading(&self.path, &error),
+        };
         if let Some(file) = &self.given {
             return file.try_clone().map_err(failed);
         }
@@ -415,6 +419,11 @@ mod tests {
         fs::rename(path("new"), path("h.log.2")).expect("renamed");
         fs::remove_file(path("h.log.1")).expect("removed");
         assert_eq!(gone(), [false, true, true]);
+        for file in &files.all[1..] {
+            let opened = file.open();
+            let asks = |what: &str| what.contains("run again");
+            assert!(matches!(&opened, Err(Failure::Error(what)) if asks(what)), "{opened:?}");
+        }
         // What is named on the command line is open.
         fs::remove_file(path("h.log")).expect("removed");
         assert!(!files.all[0].is_gone());

@@ -239,18 +239,16 @@ impl<'a> ExactlyOnce<'a> {
         let failed = |error| Failure::reading(&step.path, &error);
         let trail = self.continued(step, content)?;
         let mut begin = begin_of(step, &trail).map_err(failed)?;
-        let input =
-            || -> Result<Input<'_>> { Input::new(origin(&step.path), reading, false, &stop) };
+        // By now its path may name another file, or none.
+        let named = (&step.file, &*step.path);
         let mut first;
         let (mut head, mut header) = (None, None);
         if trail.offset() > 0 && !reading.csv_field.is_empty() {
             // The header of a table is in front of the place.
-            first = input()?;
-            first.resume(&step.file, &step.path, Trail::default(), true).map_err(failed)?;
+            first = Input::of_file(named, Trail::default(), true, reading, &stop)?;
             head = first.next_batch(1, || Ok(()))?;
         }
-        let mut input = input()?;
-        input.resume(&step.file, &step.path, trail, step.ends).map_err(failed)?;
+        let mut input = Input::of_file(named, trail, step.ends, reading, &stop)?;
         let is_packed = content.is_packed(&step.file).map_err(failed)?;
         let (mut piece, mut bytes, mut entry) = (Vec::new(), 0, step.entry);
         loop {
@@ -297,15 +295,19 @@ impl<'a> ExactlyOnce<'a> {
     }
 
     /// Returns where to continue: behind the end of a line that was taken without it, if the end
-    /// has arrived. Refuses to continue in the middle of a line.
+    /// has arrived; at the beginning of a table of which only blank lines were read, because its
+    /// header is still to come. Refuses to continue in the middle of a line.
     fn continued(&self, step: &Step, content: Content<'_>) -> Result<Trail> {
         let mut trail = step.trail.clone();
+        let failed = |error| Failure::reading(&step.path, &error);
+        let is_table = !self.arguments.reading.csv_field.is_empty();
+        if is_table && content.is_blank_before(&step.file, &trail).map_err(failed)? {
+            return Ok(Trail::default());
+        }
         if !step.entry.is_torn {
             return Ok(trail);
         }
-        let failed = |error| Failure::reading(&step.path, &error);
         let byte_at = |offset| content.byte_at(&step.file, offset).map_err(failed);
-        let is_table = !self.arguments.reading.csv_field.is_empty();
         match byte_at(trail.offset())? {
             // It ends a record as well as a newline does.
             Some(b'\r') if is_table => {
@@ -351,7 +353,7 @@ impl<'a> ExactlyOnce<'a> {
                     run.set_back(recorded);
                     return Ok(());
                 }
-                let Some(line) = self.stream.line(&of, whole, *number, run)? else { continue };
+                let Ok(line) = self.stream.line(&of, whole, *number, run)? else { continue };
                 accepted.extend(attempt.check(self.stream, line, &of, run)?);
             }
             lines = accepted;
