@@ -35,7 +35,7 @@ use crate::platform::system;
 use crate::primitives::{self, Instant, patience};
 use crate::recovery::make_durable::make_durable;
 use crate::recovery::removal::remove_for_good;
-use crate::recovery::{KnownExtent, Recovered, free_log, rebuild};
+use crate::recovery::{KnownExtent, Listing, Recovered, free_log, rebuild};
 use crate::telemetry::{Timed, Work};
 use crate::wal::log_record::RECORD_BYTES;
 use crate::wal::segment::SegmentHeader;

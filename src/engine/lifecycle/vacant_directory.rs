@@ -23,6 +23,7 @@ pub fn check_vacant(media: &dyn Media) -> Result<()> {
     let listing = Listing::read(media)?;
     // A creator that met a full disk leaves a snapshot, too: of the state before the first record.
     let mut ours = listing.snapshots.iter().filter(|&&start| start > 1).count();
+    ours += listing.kept().count();
     for &(timeline, first) in &listing.segments {
         // A creator that died leaves only the empty segments of the first two timelines.
         if timeline > 2 || first > 1 || has_records(media, &FileName::Segment { timeline, first })?
@@ -153,6 +154,10 @@ mod tests {
         };
         create(1);
         check_vacant(&memory).expect("a creator died");
+        let kept = FileName::Snapshot { start: 1 }.kept(7).expect("a snapshot").to_string();
+        memory.create(&kept, 4096).expect("a file");
+        check_vacant(&memory).expect_err("what was kept is all that is left of a filter");
+        memory.remove(&kept).expect("it is there");
         create(2);
         let error = check_vacant(&memory).expect_err("a filter lost its meta");
         assert!(
