@@ -375,6 +375,11 @@ const RETIRED: &str =
 const OCCUPIED: &str = "is not a file of ebbtide, but has the name of one: nothing was \
                         changed; move it away, or create the filter in another directory";
 const WOULD_WAIT: &str = ", and must not wait; nothing has happened: repeat it where it may wait";
+const OTHER_VERSION: &str = "use the ebbtide that wrote it, or recreate the filter";
+/// Of the live image.
+const END_PROCESSES: &str = "end the processes that have the filter open, which are of another \
+                             version of ebbtide: nothing is lost";
+
 /// Returns whether a file is the live image, which has a version of its own.
 fn is_live_image(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name == "live")
@@ -419,19 +424,15 @@ impl fmt::Display for Error {
                 "{} is damaged at byte {offset}: expected {expected}, found {found}; {remedy}",
                 path.display()
             ),
-            Self::Version { path, expected, found } if is_live_image(path) => write!(
-                f,
-                "{} is the live image of another version of ebbtide: {found}, and this build has \
-                 {expected}; end the processes that have the filter open, then it is made anew, \
-                 and nothing is lost",
-                path.display()
-            ),
-            Self::Version { path, expected, found } => write!(
-                f,
-                "{} has format version {found}, which this build, of version {expected}, does not \
-                 read; use the ebbtide that wrote it, or recreate the filter",
-                path.display()
-            ),
+            Self::Version { path, expected, found } => {
+                let remedy = if is_live_image(path) { END_PROCESSES } else { OTHER_VERSION };
+                write!(
+                    f,
+                    "{} has format version {found}, which this build, of version {expected}, does \
+                     not read; {remedy}",
+                    path.display()
+                )
+            }
             Self::NotAFilter { path, found } => write!(
                 f,
                 "{} is not an ebbtide filter: expected a directory with a file `meta`, found \

@@ -351,8 +351,8 @@ fn too_many() -> Error {
     Error::parameter("batch", format!("at most {MOST} operations in a batch"), "another one")
 }
 
-/// Takes account of an alteration to a kind since operations were added: as in the log, a weight that
-/// means something else now, or nothing, is left out.
+/// Takes account of an alteration to a kind since operations were added: as in the log, a weight
+/// that means something else now, or nothing, is left out.
 fn keep_weights(kind: &dyn Kind, prepared: &mut Prepared, weights: &mut Weights) {
     let before = std::mem::replace(weights, Weights::of(kind));
     if before != Weights::None && before != *weights {

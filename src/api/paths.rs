@@ -30,8 +30,8 @@ impl<K: Spec> Filter<K> {
     /// Creates a filter in a directory, which is created if it does not exist.
     ///
     /// # Errors
-    /// [`Error::Exists`], [`Error::Parameter`], [`Error::Locked`], [`Error::Occupied`] if other files
-    /// have names of a filter's, [`Error::Damaged`] if a filter there has lost its `meta`,
+    /// [`Error::Exists`], [`Error::Parameter`], [`Error::Locked`], [`Error::Occupied`] if other
+    /// files have names of a filter's, [`Error::Damaged`] if a filter there has lost its `meta`,
     /// [`Error::Io`] (then only the directory and the file `lock` are left behind).
     pub fn create(dir: impl AsRef<Path>, spec: K, options: Options) -> Result<Self> {
         Self::create_on(Arc::new(new_disk(dir.as_ref(), &options)?), spec, options)
@@ -42,8 +42,8 @@ impl<K: Spec> Filter<K> {
     /// # Errors
     /// [`Error::NotAFilter`], [`Error::Mismatch`] if it is not of kind `K` or differs in an option
     /// that is fixed at creation, [`Error::Locked`], also while it is being copied there,
-    /// [`Error::Crowded`] if 126 handles have it open, [`Error::Retired`] if the directory is removed
-    /// meanwhile, [`Error::Damaged`], [`Error::Version`], [`Error::Io`].
+    /// [`Error::Crowded`] if 126 handles have it open, [`Error::Retired`] if the directory is
+    /// removed meanwhile, [`Error::Damaged`], [`Error::Version`], [`Error::Io`].
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
         let disk = with_image(Disk::new(dir.as_ref()), &options)?;
         Self::open_on(Arc::new(disk), options)

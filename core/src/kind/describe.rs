@@ -10,8 +10,9 @@ use crate::error::{Error, Result};
 use std::fmt::Debug;
 
 /// The ratio of the expected to the planned false-positive rate above which a filter is saturated.
-/// A filter that is as full as planned does not reach twice the rate by chance, unless it is planned
-/// for fewer than some 50 keys. With ten hash functions it is reached at 1.1 to 1.2 times the planned number of keys.
+/// A filter that is as full as planned does not reach twice the rate by chance, unless it is
+/// planned for fewer than some 50 keys. With ten hash functions it is reached at 1.1 to 1.2 times
+/// the planned number of keys.
 pub const TOO_FULL: f64 = 2.0;
 
 /// A kind metric that `Stat` reports for some kinds: the sum of one kind word over all blocks.
