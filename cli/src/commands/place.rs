@@ -30,8 +30,8 @@ pub fn check(dir: &Path) -> Result<()> {
             Named::Foreign => foreign = Some(name),
         }
     }
-    // Beside log, the creation that follows reports that `meta` is missing. Alone they show it
-    // nothing, and a new filter would take their place.
+    // Beside log, also log that is only kept, the creation that follows reports that `meta` is
+    // missing. Alone they show it nothing, and a new filter would take their place.
     match foreign.or(beside.filter(|_| !has_log)) {
         None => Ok(()),
         Some(name) => Err(Failure::Error(format!(
@@ -83,7 +83,7 @@ enum Named {
     Ours,
     /// It is of the log or the state of a filter.
     Log,
-    /// It is of a filter that has a log beside it: kept log, or the second copy of a backup.
+    /// It is of a filter that has a log beside it: former parameters, or the second copy of a backup.
     Beside,
     Foreign,
 }
@@ -98,8 +98,11 @@ impl Named {
             prefixes.iter().any(|prefix| name.strip_prefix(prefix).is_some_and(is_number))
         };
         if let Some((since, kept)) = name.strip_prefix("kept-").and_then(|it| it.split_once('-')) {
-            let is_kept = is_number(since) && is_numbered(kept, &["wal-", "snap-", "meta-"]);
-            return if is_kept { Self::Beside } else { Self::Foreign };
+            return match is_number(since) {
+                true if is_numbered(kept, &["wal-", "snap-"]) => Self::Log,
+                true if is_numbered(kept, &["meta-"]) => Self::Beside,
+                _ => Self::Foreign,
+            };
         }
         if let Some(copy) = name.strip_prefix("second-") {
             let is_copy = copy == "meta" || is_numbered(copy, &["wal-", "snap-", "tmp-"]);
@@ -124,12 +127,11 @@ mod tests {
         assert!(names.into_iter().all(|name| Named::of(name) == Named::Ours));
         let log = ["wal-000002-0000000000000001", "snap-0000000000000001"];
         assert!(log.into_iter().all(|name| Named::of(name) == Named::Log));
-        let kept =
-            ["wal-000002-0000000000000001", "snap-0000000000000001", "meta-0000000000000007"];
-        for name in kept.map(|name| format!("kept-1796051708-{name}")) {
-            assert_eq!(Named::of(&name), Named::Beside, "{name}");
+        for name in log.map(|name| format!("kept-1796051708-{name}")) {
+            assert_eq!(Named::of(&name), Named::Log, "{name}");
         }
-        for name in ["second-meta", "second-wal-000002-0000000000000001", "second-tmp-0"] {
+        let second = ["second-meta", "second-wal-000002-0000000000000001", "second-tmp-0"];
+        for name in second.into_iter().chain(["kept-1796051708-meta-0000000000000007"]) {
             assert_eq!(Named::of(name), Named::Beside, "{name}");
         }
         let foreign = ["main.rs", "live.c", "live-", "live-x", "tmp-7a", "wal", ".git", "Lock"];

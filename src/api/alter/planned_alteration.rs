@@ -74,7 +74,7 @@ pub fn plan<K: Spec>(dir: impl AsRef<Path>, spec: K) -> Result<AlterationPlan> {
     // For another window, or none, a clear may be what makes the log enough.
     let wanted = if first_lsn == 1 { 0 } else { window_items(&*kind).unwrap_or(u64::MAX) };
     let Begin { counted, since, is_cleared } = read(&mut history, &*kind, wanted)?;
-    let keeps_removed = kind.removal().is_none() && keeps_removed(&media)?;
+    let is_without_removal = kind.removal().is_none();
     let (meta, end, latest) = look_at(&media, |meta, known| {
         if let KnownExtent::WritersLive { .. } = known
             && let Some(image) = Control::find(&media, meta.uuid, Access::Read)?
@@ -98,7 +98,7 @@ pub fn plan<K: Spec>(dir: impl AsRef<Path>, spec: K) -> Result<AlterationPlan> {
         has_window: first_lsn == 1
             || is_cleared
             || has_window(&*after.kind, counted, begins, latest),
-        keeps_removed,
+        keeps_removed: is_without_removal && keeps_removed(&media, end)?,
         memory_before: memory(&meta)?,
         memory_after: memory(&after)?,
     })
@@ -112,19 +112,19 @@ impl AlterationPlan {
     }
 }
 
-/// Returns whether the log has a removal behind its last clear. Reads all of it, if the filter
-/// could ever remove keys.
-fn keeps_removed(media: &Disk) -> Result<bool> {
+/// Returns whether the log below `end` has a removal behind its last clear. Reads all of it, if the
+/// filter could ever remove keys.
+fn keeps_removed(media: &Disk, end: u64) -> Result<bool> {
     let mut history = History::open(media.path())?.with_undurable();
     let revisions = revisions(media, history.meta())?;
     if !revisions.iter().any(|revision| revision.meta.kind.removal().is_some()) {
         return Ok(false);
     }
     let mut keeps = false;
-    loop {
+    while history.next_lsn() < end {
         let operations = history.read_operations(None)?;
         if operations.is_empty() {
-            return Ok(keeps);
+            break;
         }
         for operation in operations {
             match operation.change {
@@ -134,6 +134,7 @@ fn keeps_removed(media: &Disk) -> Result<bool> {
             }
         }
     }
+    Ok(keeps)
 }
 
 /// What the beginning of a log has.

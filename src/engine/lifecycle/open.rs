@@ -253,9 +253,7 @@ pub(crate) fn recover(
     options: Options,
     slots: Arc<Sessions>,
 ) -> Result<Engine> {
-    let mut was_closed = false;
     if let Some(left) = previous_image::open(&*media, meta.uuid, Access::Write)? {
-        was_closed = left.is_retired();
         // No process that writes to it should be left; otherwise it notices.
         left.retire();
     }
@@ -294,12 +292,8 @@ pub(crate) fn recover(
     // No later reader needs them; the next opening tries again.
     let _ = remove_for_good(&*media, recovered.leftovers(&*media)?, LEFTOVER_TEMPORARY..);
     let mut gathered = (0, 0);
-    let is_done = recovered.is_all_in_snapshot(known);
-    // The last handle to close it has freed them.
-    if !is_done || !was_closed {
-        free_log::free_ends(&*media, &recovered.history, recovered.prefix.stop);
-    }
-    if !is_done {
+    free_log::free_ends(&*media, &recovered.history, recovered.prefix.stop);
+    if !recovered.is_all_in_snapshot(known) {
         // If it cannot be measured, a later opener does so.
         let measured =
             free_log::gathered(&*media, &recovered.history, &recovered.prefix, recovered.start);
@@ -558,11 +552,9 @@ fn sync_copies(media: &dyn Media, recovered: &Recovered) -> Result<()> {
     let segments = segments.iter().map(|&(timeline, first)| FileName::Segment { timeline, first });
     for file in snapshots.chain(segments).chain([FileName::Meta]) {
         let name = file.to_string();
-        match media.open(&name, Access::Read).and_then(|file| file.sync()) {
-            // A new filter has no `meta` yet.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            synced => synced.map_err(Error::io("sync", media.path().join(name)))?,
-        }
+        // What cannot be opened was not read: an older snapshot, or `meta` of a new filter.
+        let Ok(file) = media.open(&name, Access::Read) else { continue };
+        file.sync().map_err(Error::io("sync", media.path().join(name)))?;
     }
     Ok(())
 }
