@@ -268,11 +268,11 @@ fn a_ticket_is_resumed_once_also_after_a_restart_and_brings_no_early_data() {
     assert_eq!(tickets.decrypt(b"not a ticket"), None);
 }
 
-/// A ticketer whose tickets can be decrypted for ever: their texts.
+/// A ticketer whose tickets can be decrypted without limit: their texts.
 #[derive(Debug)]
-struct ForEver;
+struct Lasting;
 
-impl ProducesTickets for ForEver {
+impl ProducesTickets for Lasting {
     fn enabled(&self) -> bool {
         true
     }
@@ -294,7 +294,7 @@ impl ProducesTickets for ForEver {
 fn a_ticket_is_refused_after_its_validity_though_the_ticketer_decrypts_it() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path().join("tickets");
-    let once = SingleUseTickets::open(&dir, Arc::new(ForEver), DAY, Options::new()).unwrap();
+    let once = SingleUseTickets::open(&dir, Arc::new(Lasting), DAY, Options::new()).unwrap();
     assert_eq!(once.lifetime(), 24 * 3600);
     let ticket = once.encrypt(b"session").unwrap();
     let (time, text) = ticket.split_first_chunk::<8>().unwrap();
