@@ -102,6 +102,24 @@ mod on {
     /// A wait for a stripe that is longer is a stall.
     const STALL: Duration = Duration::from_secs(1);
 
+    /// The work whose failures are counted.
+    #[cfg(feature = "metrics")]
+    const FAILING: [Work; 4] = [Work::Open, Work::Checkpoint, Work::Close, Work::Sync];
+    /// The background tasks that may fail.
+    const TASKS: [&str; 9] = [
+        "allocation",
+        "attach",
+        "checkpoint",
+        "gaps",
+        "heartbeat",
+        "mapping",
+        "place",
+        "release",
+        "sync",
+    ];
+    /// What may make no progress.
+    const STALLS: [&str; 3] = ["a checkpoint", "the holder of a stripe", "the leader of a sync"];
+
     /// The process that reports, by its generation; 0 before the first report. Relaxed: only the
     /// number matters.
     static HOME: AtomicU64 = AtomicU64::new(0);
@@ -142,7 +160,12 @@ mod on {
                 #[cfg(feature = "tracing")]
                 span: span_of(work, directory),
             };
-            Self { running: may_report().then(running) }
+            let running = may_report().then(running);
+            #[cfg(feature = "metrics")]
+            if running.is_some() && work == Work::Open {
+                counts::register(directory);
+            }
+            Self { running }
         }
 
         pub(crate) fn note(&self, name: &'static str, value: u64) {
@@ -218,47 +241,29 @@ mod on {
                 tracing::info!(target: "ebbtide", duration_us, "finished");
             }
             #[cfg(feature = "metrics")]
-            measure(self.work, self.directory, took, self.failed);
+            counts::measure(self.work, self.directory, took, self.failed);
             if self.work == Work::StripeWait && took >= STALL {
                 stalled("the holder of a stripe", self.directory);
             }
         }
     }
 
-    #[cfg(feature = "metrics")]
-    fn measure(work: Work, directory: &Path, took: Duration, failed: bool) {
-        let name = match work {
-            Work::Open => "ebbtide_open_seconds",
-            Work::Recovery => "ebbtide_recovery_seconds",
-            Work::Checkpoint => "ebbtide_checkpoint_seconds",
-            Work::Repair => "ebbtide_repair_seconds",
-            Work::Close => "ebbtide_close_seconds",
-            Work::Sync => "ebbtide_sync_seconds",
-            Work::StripeWait => "ebbtide_stripe_wait_seconds",
-            Work::Backpressure => "ebbtide_backpressure_seconds",
-        };
-        let directory = directory.display().to_string();
-        metrics::histogram!(name, "filter" => directory.clone()).record(took);
-        if failed {
-            let work = format!("{work:?}").to_lowercase();
-            metrics::counter!("ebbtide_failures_total", "filter" => directory, "work" => work)
-                .increment(1);
-        }
-    }
-
     pub(crate) fn failed_in_background<T>(task: &'static str, directory: &Path, result: Result<T>) {
+        debug_assert!(TASKS.contains(&task), "a handle that opens registers {task}");
         let Err(error) = result else { return };
         if !may_report() {
             return;
         }
-        let directory = directory.display();
         #[cfg(feature = "tracing")]
-        tracing::error!(target: "ebbtide", %directory, task, %error, "a background task failed");
+        tracing::error!(
+            target: "ebbtide",
+            directory = %directory.display(),
+            task,
+            %error,
+            "a background task failed"
+        );
         #[cfg(feature = "metrics")]
-        metrics::counter!(
-            "ebbtide_background_errors_total", "filter" => directory.to_string(), "task" => task
-        )
-        .increment(1);
+        counts::background_errors(counts::label(directory), task).increment(1);
         let _ = (directory, task, error);
     }
 
@@ -266,33 +271,98 @@ mod on {
         if !may_report() {
             return;
         }
-        let directory = directory.display();
         #[cfg(feature = "tracing")]
         tracing::error!(
             target: "ebbtide",
-            %directory,
+            directory = %directory.display(),
             cause,
             "writes are refused until the filter is reopened"
         );
         #[cfg(feature = "metrics")]
-        metrics::counter!("ebbtide_poisonings_total", "filter" => directory.to_string())
-            .increment(1);
+        counts::poisonings(counts::label(directory)).increment(1);
         let _ = (directory, cause);
     }
 
     pub(crate) fn stalled(what: &'static str, directory: &Path) {
+        debug_assert!(STALLS.contains(&what), "a handle that opens registers {what}");
         if !may_report() {
             return;
         }
-        let directory = directory.display();
         #[cfg(feature = "tracing")]
-        tracing::warn!(target: "ebbtide", %directory, what, "no progress");
+        tracing::warn!(target: "ebbtide", directory = %directory.display(), what, "no progress");
         #[cfg(feature = "metrics")]
-        metrics::counter!(
-            "ebbtide_stalls_total", "filter" => directory.to_string(), "what" => what
-        )
-        .increment(1);
+        counts::stalls(counts::label(directory), what).increment(1);
         let _ = (directory, what);
+    }
+
+    /// The durations and counts of the `metrics` facade.
+    #[cfg(feature = "metrics")]
+    mod counts {
+        use super::{FAILING, STALLS, TASKS, Work};
+        use ebbtide_core::units::visible;
+        use metrics::{Counter, Histogram, counter, histogram};
+        use std::path::Path;
+        use std::time::Duration;
+
+        /// Returns the value of the label `filter`.
+        pub(super) fn label(directory: &Path) -> String {
+            visible(&directory.display().to_string())
+        }
+
+        /// Registers, as 0, what is counted for the filter in a directory. Who scrapes it would
+        /// otherwise see a series that begins with the first event, and 1 is no increase then.
+        pub(super) fn register(directory: &Path) {
+            let filter = label(directory);
+            let failing = FAILING.map(|work| failures(filter.clone(), work));
+            let tasks = TASKS.map(|task| background_errors(filter.clone(), task));
+            let stalls = STALLS.map(|what| stalls(filter.clone(), what));
+            for counter in failing.iter().chain(&tasks).chain(&stalls) {
+                counter.increment(0);
+            }
+            poisonings(filter.clone()).increment(0);
+            // One for each process that has died.
+            drop(durations(filter, Work::Repair));
+        }
+
+        pub(super) fn measure(work: Work, directory: &Path, took: Duration, failed: bool) {
+            let filter = label(directory);
+            durations(filter.clone(), work).record(took);
+            if failed {
+                debug_assert!(FAILING.contains(&work), "a handle that opens registers {work:?}");
+                failures(filter, work).increment(1);
+            }
+        }
+
+        fn durations(filter: String, work: Work) -> Histogram {
+            let name = match work {
+                Work::Open => "ebbtide_open_seconds",
+                Work::Recovery => "ebbtide_recovery_seconds",
+                Work::Checkpoint => "ebbtide_checkpoint_seconds",
+                Work::Repair => "ebbtide_repair_seconds",
+                Work::Close => "ebbtide_close_seconds",
+                Work::Sync => "ebbtide_sync_seconds",
+                Work::StripeWait => "ebbtide_stripe_wait_seconds",
+                Work::Backpressure => "ebbtide_backpressure_seconds",
+            };
+            histogram!(name, "filter" => filter)
+        }
+
+        fn failures(filter: String, work: Work) -> Counter {
+            let work = format!("{work:?}").to_lowercase();
+            counter!("ebbtide_failures_total", "filter" => filter, "work" => work)
+        }
+
+        pub(super) fn background_errors(filter: String, task: &'static str) -> Counter {
+            counter!("ebbtide_background_errors_total", "filter" => filter, "task" => task)
+        }
+
+        pub(super) fn poisonings(filter: String) -> Counter {
+            counter!("ebbtide_poisonings_total", "filter" => filter)
+        }
+
+        pub(super) fn stalls(filter: String, what: &'static str) -> Counter {
+            counter!("ebbtide_stalls_total", "filter" => filter, "what" => what)
+        }
     }
 
     #[cfg(all(test, not(miri)))]

@@ -8,10 +8,11 @@
 //! finds the state in which it would have been done at first. So every decision is the same as
 //! without the kill.
 //!
-//! A power cut may remove more from one than from another, up to a second of work. Steps that are
-//! missing from a filter are repeated from the ledger's clicks. A decision that is missing from the
-//! ledger, of a click that the filters already have, cannot be repeated: the filters would answer
-//! that the click is a duplicate of itself. The ledger then contains [`Decision::Held`].
+//! A power cut may remove more from one than from another, up to about a second of work: the
+//! filters are synced once a second, and so is the ledger. Steps that are missing from a filter are
+//! repeated from the ledger's clicks. A decision that is missing from the ledger, of a click that
+//! the filters already have, cannot be repeated: the filters would answer that the click is a
+//! duplicate of itself. The ledger then contains [`Decision::Held`].
 
 use super::Result;
 use super::clicks::{Click, DAY};
@@ -21,7 +22,7 @@ use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What a refund costs beyond the price: handling the complaint of the advertiser, in cents.
 pub const COMPLAINT: u32 = 20;
@@ -99,10 +100,14 @@ impl Entry {
     }
 }
 
+/// How often the ledger is synced: as often as the filters, by their default.
+const SYNCED: Duration = Duration::from_secs(1);
+
 /// The decisions so far, a line for each click.
 struct Ledger {
     file: File,
     lines: usize,
+    synced: Instant,
 }
 
 impl Ledger {
@@ -111,12 +116,21 @@ impl Ledger {
         let file = OpenOptions::new().create(true).append(true).open(path)?;
         let lines = file.metadata()?.len() / LINE;
         file.set_len(lines * LINE)?;
-        Ok(Self { file, lines: lines as usize })
+        Ok(Self { file, lines: lines as usize, synced: Instant::now() })
     }
 
     fn append(&mut self, entry: Entry) -> Result<()> {
         self.file.write_all(entry.line(self.lines).as_bytes())?;
         self.lines += 1;
+        if self.synced.elapsed() >= SYNCED {
+            self.sync()?;
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.file.sync_data()?;
+        self.synced = Instant::now();
         Ok(())
     }
 }
@@ -200,6 +214,8 @@ pub fn run(dir: &Path, clicks: &[Click]) -> Result<Vec<Entry>> {
     let counts = DynamicCount::capacity(clicks.len() as u64).fpr(0.05).mean_count(2.0);
     let counts = Filter::open_or_create(dir.join("counts"), counts, options())?;
     let mut ledger = Ledger::open(&dir.join("ledger"))?;
+    // The names of the three.
+    File::open(dir)?.sync_all()?;
     let (counted, inserted) = (inserts(&counts)?, inserts(&window)?);
     let done = ledger.lines.min(counted).min(inserted);
     if ledger.lines.max(counted).max(inserted) > clicks.len() {
@@ -230,6 +246,7 @@ pub fn run(dir: &Path, clicks: &[Click]) -> Result<Vec<Entry>> {
             window.call().time(Timestamp::from_unix_micros(click.time)).insert(&click.key)?;
         }
     }
+    ledger.sync()?;
     counts.close()?;
     window.close()?;
     read(dir)

@@ -204,12 +204,11 @@ impl<K> Filter<K> {
     /// until it is confirmed (then the key is [`Claim::Seen`], for the window), released, or the
     /// lease is over. `docs/handlers.md` shows the way from a handler to this.
     ///
-    /// Claims are exact and logged, and survive restarts and a crash of the process. A call does
-    /// not wait for a sync: a power cut ends the holders anyway. Leases always use the machine's
-    /// clock, or the handle's [`ManualClock`](crate::ManualClock), even if keys have their own
-    /// times (`docs/time.md`). A filter holds up to 65,536
-    /// claims, which take 4 MiB from the first one on. Other operations, including
-    /// [`Filter::clear`], neither see nor end them.
+    /// Claims are exact and logged, and survive restarts and a crash of the process. A call that
+    /// gives one does not wait for a sync: a power cut ends the holders anyway. Leases always use
+    /// the machine's clock, or the handle's [`ManualClock`](crate::ManualClock), even if keys have
+    /// their own times (`docs/time.md`). A filter holds up to 65,536 claims, which take 4 MiB from
+    /// the first one on. Other operations, including [`Filter::clear`], neither see nor end them.
     ///
     /// ```
     /// use ebbtide::{Claim, Filter, Fingerprint, Options};
@@ -274,7 +273,9 @@ impl<K> Filter<K> {
 
 impl<'a, K> Call<'a, Filter<K>> {
     /// See [`Filter::claim`]. A given [time](Call::time) is used to check whether the key is in the
-    /// window.
+    /// window. Of [`Claim::Seen`] the durability is that of the key: with
+    /// [`Durability::Always`](crate::Durability::Always) the call waits for it, and with
+    /// [`Filter::issue`] the ticket reports it.
     ///
     /// # Errors
     /// Those of [`Filter::claim`].

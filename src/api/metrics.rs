@@ -225,6 +225,10 @@ fn of_time(stat: &Stat, details: &Details) -> Vec<Metric> {
 
 /// Passes the figures of a filter to the recorder of the `metrics` facade, with the label
 /// `filter`, the directory. Call it before each scrape, or at intervals.
+///
+/// A counter of the facade never falls. Where one of the filter begins again, as after a clear,
+/// that of the recorder continues from what it had, from the second call on that finds the filter's
+/// lower: of two threads that publish, one may come late with figures of before.
 #[cfg(feature = "metrics")]
 pub fn publish(directory: &std::path::Path, stat: &Stat, details: &Details) {
     let directory = ebbtide_core::units::visible(&directory.display().to_string());
@@ -235,13 +239,63 @@ pub fn publish(directory: &std::path::Path, stat: &Stat, details: &Details) {
         match metric.kind {
             MetricKind::Counter => {
                 metrics::describe_counter!(name, metric.help);
-                metrics::counter!(name, &labels).absolute(value as u64);
+                let total = growing::total(&directory, &metric);
+                metrics::counter!(name, &labels).absolute(total);
             }
             MetricKind::Gauge => {
                 metrics::describe_gauge!(name, metric.help);
                 metrics::gauge!(name, &labels).set(value);
             }
         }
+    }
+}
+
+/// Counters that never fall, made of those that may begin again.
+#[cfg(feature = "metrics")]
+mod growing {
+    use super::Metric;
+    use crate::platform::per_process::PerProcess;
+    use crate::primitives::Mutex;
+    use std::collections::BTreeMap;
+
+    /// A directory, and the name and the label of a metric.
+    type Series = (String, &'static str, Option<(&'static str, &'static str)>);
+
+    /// What this process has published.
+    static PUBLISHED: PerProcess<Published> = PerProcess::new();
+
+    type Published = Mutex<BTreeMap<Series, Counter>>;
+
+    #[derive(Debug, Default)]
+    struct Counter {
+        /// The last value.
+        last: u64,
+        /// What was counted before the last beginning.
+        before: u64,
+        /// Whether the last value that was passed was lower.
+        fell: bool,
+    }
+
+    impl Counter {
+        /// Takes the next value. Returns the total.
+        fn next(&mut self, value: u64) -> u64 {
+            let falls = value < self.last;
+            if falls && self.fell {
+                self.before = self.before.saturating_add(self.last);
+            }
+            if !falls || self.fell {
+                self.last = value;
+            }
+            self.fell = falls && !self.fell;
+            self.before.saturating_add(self.last)
+        }
+    }
+
+    /// Returns the total of a counter of the filter in a directory.
+    pub(super) fn total(directory: &str, metric: &Metric) -> u64 {
+        let series = (directory.to_owned(), metric.name, metric.label);
+        let published = PUBLISHED.get(Mutex::default);
+        published.lock().entry(series).or_default().next(metric.value as u64)
     }
 }
 

@@ -3,6 +3,7 @@
 #![doc = include_str!("../README.md")]
 
 mod sessions;
+mod stamp;
 mod tickets;
 
 pub use sessions::SingleUseSessions;

@@ -1,18 +1,13 @@
 //! Sessions of a store that are taken once, for resumption with early data.
 
 use crate::Used;
+use crate::stamp::{stamped, valid};
 use ebbtide::{Error, Filter, Fingerprint, Options, Result};
 use rustls::server::StoresServerSessions;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime};
-
-/// The bytes in front of a session: when it was stored, in Unix milliseconds, little-endian.
-const TIME: usize = 8;
-
-/// A session may seem to come from the future by this much: clocks of machines differ.
-const SKEW: Duration = Duration::from_secs(60);
+use std::time::Duration;
 
 /// A session store for [`ServerConfig::session_storage`](rustls::ServerConfig) that returns each
 /// session once, whatever the store beneath does: a replica, a backup or a lost deletion may bring
@@ -67,40 +62,25 @@ impl SingleUseSessions {
     pub fn filter(&self) -> &Filter<Fingerprint> {
         &self.used.filter
     }
-
-    /// Returns the session itself, if its lifetime is not over.
-    fn unwrap(&self, mut stored: Vec<u8>) -> Option<Vec<u8>> {
-        let millis = u64::from_le_bytes(*stored.first_chunk::<TIME>()?);
-        let at = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(millis))?;
-        let is_valid = match SystemTime::now().duration_since(at) {
-            Ok(age) => age <= self.lifetime,
-            Err(early) => early.duration() <= SKEW,
-        };
-        is_valid.then(|| stored.split_off(TIME))
-    }
 }
 
 impl StoresServerSessions for SingleUseSessions {
     fn put(&self, key: Vec<u8>, value: Vec<u8>) -> bool {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let millis = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
-        let mut stored = millis.to_le_bytes().to_vec();
-        stored.extend(value);
-        self.beneath.put(key, stored)
+        self.beneath.put(key, stamped(&value))
     }
 
     fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
-        self.unwrap(self.beneath.get(key)?)
+        valid(&self.beneath.get(key)?, self.lifetime).map(<[u8]>::to_vec)
     }
 
     fn take(&self, key: &[u8]) -> Option<Vec<u8>> {
         // The store first: an id that somebody made up takes no place in the filter.
         let stored = self.beneath.take(key)?;
-        let Some(session) = self.unwrap(stored) else {
+        let Some(session) = valid(&stored, self.lifetime) else {
             self.used.refuse();
             return None;
         };
-        self.used.is_first(key).then_some(session)
+        self.used.is_first(key).then(|| session.to_vec())
     }
 
     fn can_cache(&self) -> bool {

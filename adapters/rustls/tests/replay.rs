@@ -267,3 +267,49 @@ fn a_ticket_is_resumed_once_also_after_a_restart_and_brings_no_early_data() {
     assert_eq!(connection.handshake_kind(), Some(HandshakeKind::Resumed), "an unused ticket");
     assert_eq!(tickets.decrypt(b"not a ticket"), None);
 }
+
+/// A ticketer whose tickets can be decrypted without limit: their texts.
+#[derive(Debug)]
+struct Lasting;
+
+impl ProducesTickets for Lasting {
+    fn enabled(&self) -> bool {
+        true
+    }
+
+    fn lifetime(&self) -> u32 {
+        u32::MAX
+    }
+
+    fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
+        Some(plain.to_vec())
+    }
+
+    fn decrypt(&self, cipher: &[u8]) -> Option<Vec<u8>> {
+        Some(cipher.to_vec())
+    }
+}
+
+#[test]
+fn a_ticket_is_refused_after_its_validity_though_the_ticketer_decrypts_it() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path().join("tickets");
+    let once = SingleUseTickets::open(&dir, Arc::new(Lasting), DAY, Options::new()).unwrap();
+    assert_eq!(once.lifetime(), 24 * 3600);
+    let ticket = once.encrypt(b"session").unwrap();
+    let (time, text) = ticket.split_first_chunk::<8>().unwrap();
+    assert_eq!(text, b"session");
+    let made_at = u64::from_le_bytes(*time);
+    let other = |at: u64| [&at.to_le_bytes()[..], text].concat();
+    let minute = 60_000;
+    let too_old = other(made_at - 24 * 60 * minute - 1);
+    assert_eq!(once.decrypt(&too_old), None);
+    assert_eq!(once.decrypt(&other(made_at + 60 * minute)), None, "from the future");
+    assert_eq!(once.decrypt(b"short"), None, "of another program");
+    assert_eq!(once.refused(), 3);
+    for valid in [other(made_at), other(made_at - 23 * 60 * minute), other(made_at + minute / 2)] {
+        assert_eq!(once.decrypt(&valid).as_deref(), Some(&b"session"[..]));
+        assert_eq!(once.decrypt(&valid), None);
+    }
+    assert_eq!(once.refused(), 6);
+}

@@ -89,7 +89,8 @@ impl<A> IdempotencyLayer<A> {
     }
 
     /// Holds a response back until a power cut cannot make its key forgotten any more: for a sync
-    /// that all requests of that time share, and that blocks no thread.
+    /// that all requests of that time share, and that blocks no thread. So it does with the
+    /// response to a repetition of a request that is done.
     #[must_use]
     pub fn durable(self) -> Self {
         self.with(|settings| settings.durable = true)
@@ -166,17 +167,28 @@ impl Settings {
     }
 
     /// Claims the key of a request, if it has one, or returns why the request does not run.
-    fn claim(&self, parts: &Parts) -> Result<Option<Lease<'_, Fingerprint>>, Refusal> {
+    async fn claim(&self, parts: &Parts) -> Result<Option<Lease<'_, Fingerprint>>, Refusal> {
         let Some(key) = self.key(parts)? else { return Ok(None) };
-        match self.filter.claim(key, self.lease) {
-            Ok(Claim::Yours(lease)) => Ok(Some(lease)),
-            Ok(Claim::Seen) => Err(Refusal::Done),
-            Ok(Claim::InProgress { until }) => Err(Refusal::InProgress { until }),
-            Err(error) => {
-                (self.on_error)(&error);
-                Err(Refusal::Failed)
+        let failed = |error| {
+            (self.on_error)(&error);
+            Refusal::Failed
+        };
+        match self.filter.claim(&key, self.lease).map_err(failed)? {
+            Claim::Yours(lease) => Ok(Some(lease)),
+            Claim::Seen if self.durable => {
+                self.wait_until_durable(&key).await.map_err(failed)?;
+                Err(Refusal::Done)
             }
+            Claim::Seen => Err(Refusal::Done),
+            Claim::InProgress { until } => Err(Refusal::InProgress { until }),
         }
+    }
+
+    /// Waits until a key that is in the window is durable. The request that has inserted it need
+    /// not have waited for that: its client may have hung up.
+    async fn wait_until_durable(&self, key: &[u8]) -> ebbtide::Result<()> {
+        // The ticket of a claim whose answer is "seen" is that of the key.
+        self.filter.issue(|call| call.claim(key, self.lease).map(drop))?.await
     }
 
     /// Inserts the claimed key and ends the claim.
@@ -232,7 +244,7 @@ where
         let (settings, refuse) = (self.settings.clone(), self.refuse.clone());
         Box::pin(async move {
             let (parts, body) = request.into_parts();
-            let lease = match settings.claim(&parts) {
+            let lease = match settings.claim(&parts).await {
                 Ok(lease) => lease,
                 Err(refusal) => return Ok(refuse.refuse(refusal)),
             };

@@ -342,6 +342,24 @@ async fn with_durable_the_key_of_a_response_is_on_the_disk() {
 }
 
 #[tokio::test]
+async fn with_durable_a_repetition_is_answered_once_the_key_is_on_the_disk() {
+    let home = tempfile::tempdir().unwrap();
+    let spec = Fingerprint::window(Duration::from_secs(86_400));
+    let options = Options::new().durability(Durability::Never);
+    let filter = Arc::new(Filter::create(home.path().join("keys"), spec, options).unwrap());
+    let done = Arc::new(Done::default());
+    // As if the client of the first request had hung up during its sync.
+    let first = routes(IdempotencyLayer::new(filter.clone()), &done);
+    let before = filter.durable_upto().unwrap();
+    assert_eq!(status(&first, order("a")).await, StatusCode::CREATED);
+    assert_eq!(filter.durable_upto().unwrap(), before);
+    let router = routes(IdempotencyLayer::new(filter.clone()).durable(), &done);
+    let answer = tokio::time::timeout(LIMIT, router.oneshot(order("a")));
+    assert_eq!(answer.await.unwrap().unwrap().status(), StatusCode::CONFLICT);
+    assert!(filter.durable_upto().unwrap() >= before + 2);
+}
+
+#[tokio::test]
 async fn a_request_that_outlives_its_lease_is_reported_and_one_that_cannot_claim_gets_503() {
     let home = tempfile::tempdir().unwrap();
     let (filter, errors) = (open(&home.path().join("keys")), Arc::new(Mutex::new(Vec::new())));

@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tracing_core::{Event, Level, Metadata, Subscriber};
+use tracing_core::{Event, Interest, Level, Metadata, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::{self, Context};
 
@@ -18,8 +18,9 @@ type OnError = Arc<dyn Fn(&Error) + Send + Sync>;
 /// Lets an event pass once in the window of a filter, and counts those that it drops.
 ///
 /// Two events are the same if level, target, and all fields with their values (the message is one)
-/// are the same, except the fields that [`ignoring`](OncePerWindow::ignoring) names. Spans do not
-/// matter, nor the place in the source, which is another one after each change of the program.
+/// are the same, except the fields that [`ignoring`](OncePerWindow::ignoring) names. The value of
+/// an error is its text with those of its sources. Spans do not matter, nor the place in the source
+/// code, which is another one after each change of the program.
 ///
 /// It is a filter of one layer (`fmt::layer().with_filter(once)`), or, as a layer in the
 /// subscriber's stack (`registry().with(fmt::layer()).with(once)`), of all of them. A clone shares
@@ -158,6 +159,12 @@ impl<S: Subscriber> layer::Filter<S> for OncePerWindow {
 }
 
 impl<S: Subscriber> Layer<S> for OncePerWindow {
+    /// Sometimes: the layers' own filters are then asked about each event and span. What they said
+    /// of an event that is dropped here would otherwise count for the next one on this thread.
+    fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
+        Interest::sometimes()
+    }
+
     fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
         self.passes(event)
     }

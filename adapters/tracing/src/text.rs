@@ -52,7 +52,10 @@ impl Visit for Text<'_> {
         self.field(field, format_args!("{value}"));
     }
 
+    /// Adds an error and its sources, which it need not name itself.
     fn record_error(&mut self, field: &Field, value: &(dyn Error + 'static)) {
-        self.field(field, format_args!("{value}"));
+        for error in std::iter::successors(Some(value), |error| (*error).source()) {
+            self.field(field, format_args!("{error}"));
+        }
     }
 }

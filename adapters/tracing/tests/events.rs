@@ -7,6 +7,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tracing::{Level, debug, error, info, warn};
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::{self, MakeWriter};
 use tracing_subscriber::prelude::*;
 
@@ -162,6 +164,67 @@ fn in_the_stack_of_layers_it_counts_for_all_of_them_and_spans_pass() {
         assert!(lines[0].contains("job{number=0}"), "{lines:?}");
     }
     assert_eq!(once.dropped_in_all(), 2);
+}
+
+/// A layer that writes lines, with a filter of its own.
+fn from_warn<S>(lines: &Lines) -> impl Layer<S> + use<S>
+where
+    S: tracing::Subscriber + for<'span> tracing_subscriber::registry::LookupSpan<'span>,
+{
+    let layer = fmt::layer().without_time().with_target(false).with_ansi(false);
+    layer.with_writer(lines.clone()).with_filter(LevelFilter::WARN)
+}
+
+#[test]
+fn a_layer_with_a_filter_of_its_own_has_all_events_that_pass() {
+    let home = tempfile::tempdir().unwrap();
+    let once = OncePerWindow::new(open(&home.path().join("events"), Options::new()));
+    let (some, all) = (Lines::default(), Lines::default());
+    let layer = fmt::layer().without_time().with_target(false).with_ansi(false);
+    let layer = layer.with_writer(all.clone());
+    let stack = tracing_subscriber::registry().with(from_warn(&some)).with(layer);
+    tracing::subscriber::with_default(stack.with(once), || {
+        let begin = || info!("begun");
+        begin();
+        begin();
+        error!("failed");
+        begin();
+        let _span = tracing::error_span!("job", number = 1).entered();
+        error!("ended");
+    });
+    assert_eq!(some.take(), ["ERROR failed", "ERROR job{number=1}: ended"]);
+    assert_eq!(all.take(), ["INFO begun", "ERROR failed", "ERROR job{number=1}: ended"]);
+}
+
+#[test]
+fn errors_with_other_sources_are_other_events() {
+    let home = tempfile::tempdir().unwrap();
+    let once = OncePerWindow::new(open(&home.path().join("events"), Options::new()));
+    let refused = Outer(std::io::Error::other("refused"));
+    let reset = Outer(std::io::Error::other("reset"));
+    let lines = written(&once, || {
+        for error in [&refused, &reset, &refused] {
+            error!(error = error as &(dyn std::error::Error + 'static), "no answer");
+        }
+    });
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(lines[0].contains("refused") && lines[1].contains("reset"), "{lines:?}");
+}
+
+/// An error whose cause its text does not say.
+#[derive(Debug)]
+struct Outer(std::io::Error);
+
+impl std::fmt::Display for Outer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the request failed")
+    }
+}
+
+impl std::error::Error for Outer {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.0)
+    }
 }
 
 #[test]

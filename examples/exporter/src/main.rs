@@ -15,7 +15,8 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use std::error::Error;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write, stdin, stdout};
 use std::net::{TcpListener, TcpStream};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -23,6 +24,8 @@ use std::time::Duration;
 const WINDOW: Duration = Duration::from_secs(600);
 /// The bounds of the buckets of durations, in seconds.
 const BUCKETS: [f64; 9] = [1e-5, 1e-4, 1e-3, 5e-3, 2.5e-2, 0.1, 0.5, 2.0, 10.0];
+/// The pauses between two takings of durations into their buckets.
+const UPKEEP: Duration = Duration::from_secs(5);
 /// The time that a scraper has to send its request, and the most that is read of it.
 const PATIENCE: Duration = Duration::from_secs(5);
 const REQUEST_BYTES: u64 = 8 << 10;
@@ -42,29 +45,64 @@ fn main() -> Result<(), Box<dyn Error>> {
     let seen = Arc::new(Filter::open_or_create(&dir, spec, Options::new())?);
     let address = address.into_string().map_err(|_| "the address is not text")?;
     let listener = TcpListener::bind(&address)?;
-    let scraped = seen.clone();
+    let (scraped, kept) = (seen.clone(), recorder.clone());
     thread::spawn(move || serve(&listener, &scraped, &recorder));
-    close_on_signals(seen.clone())?;
-    for line in BufReader::new(stdin()).split(b'\n') {
-        let mut line = line?;
-        if seen.check_and_insert(&line)? != Checked::Present {
-            line.push(b'\n');
-            match stdout().write_all(&line) {
-                Err(error) if error.kind() == ErrorKind::BrokenPipe => break,
-                written => written?,
-            }
+    thread::spawn(move || tend(&kept));
+    let line = Arc::new(Line::default());
+    close_on_signals(seen.clone(), line.clone())?;
+    for text in BufReader::new(stdin()).split(b'\n') {
+        if !line.print_once(text?, &seen)? {
+            break;
         }
+    }
+    while line.ends.load(Ordering::SeqCst) {
+        // The thread of the signal closes the filter and ends the process.
+        thread::park();
     }
     seen.close()?;
     Ok(())
 }
 
-/// Closes the filter at SIGTERM and SIGINT, then ends by the signal.
-fn close_on_signals(seen: Arc<Filter<Fingerprint>>) -> Result<(), Box<dyn Error>> {
+/// The line that is worked on. A key is recorded before its line is written; between the two the
+/// process must not end, because the line would be suppressed after the next start.
+#[derive(Default)]
+struct Line {
+    in_work: Mutex<()>,
+    /// Whether no other line may begin.
+    ends: AtomicBool,
+}
+
+impl Line {
+    /// Prints a line that is new. Returns false if no other is to be printed.
+    fn print_once(
+        &self,
+        mut text: Vec<u8>,
+        seen: &Filter<Fingerprint>,
+    ) -> Result<bool, Box<dyn Error>> {
+        let _in_work = self.in_work.lock();
+        if self.ends.load(Ordering::SeqCst) {
+            return Ok(false);
+        }
+        if seen.check_and_insert(&text)? != Checked::Present {
+            text.push(b'\n');
+            match stdout().write_all(&text) {
+                Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(false),
+                written => written?,
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Closes the filter at SIGTERM and SIGINT, once the line in work is written, and ends by the
+/// signal. As long as nobody reads the output, the process stays.
+fn close_on_signals(seen: Arc<Filter<Fingerprint>>, line: Arc<Line>) -> Result<(), Box<dyn Error>> {
     use signal_hook::consts::{SIGINT, SIGTERM};
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
     thread::spawn(move || {
         for signal in signals.forever() {
+            line.ends.store(true, Ordering::SeqCst);
+            drop(line.in_work.lock());
             if let Err(error) = seen.close() {
                 eprintln!("exporter: {error}");
             }
@@ -72,6 +110,15 @@ fn close_on_signals(seen: Arc<Filter<Fingerprint>>) -> Result<(), Box<dyn Error>
         }
     });
     Ok(())
+}
+
+/// Takes the measured durations into their buckets, also while nobody scrapes: until then the
+/// recorder keeps each of them.
+fn tend(recorder: &PrometheusHandle) {
+    loop {
+        thread::sleep(UPKEEP);
+        recorder.run_upkeep();
+    }
 }
 
 /// Answers scrapers, one at a time.
@@ -117,6 +164,5 @@ fn answer(
 /// Returns all metrics: those of the filter as of now, and those that the library has reported.
 fn scrape(seen: &Filter<Fingerprint>, recorder: &PrometheusHandle) -> ebbtide::Result<String> {
     monitoring::publish(seen.path(), &seen.stat()?, &seen.details()?);
-    recorder.run_upkeep();
     Ok(recorder.render())
 }

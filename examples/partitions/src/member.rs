@@ -160,7 +160,7 @@ impl Member {
         for name in lost {
             if let Some(held) = self.held.remove(&name) {
                 drop(held.partition);
-                fs::remove_dir_all(&held.dir)?;
+                failed = fs::remove_dir_all(&held.dir).err().map(Into::into).or(failed);
             }
         }
         failed.map_or(Ok(count), Err)

@@ -5,7 +5,7 @@
 //! | `POST /?id=…` | answer |
 //! |---|---|
 //! | the work is done | 200 `done`, once that survives a power cut |
-//! | it was done before | 200 `done before` |
+//! | it was done before | 200 `done before`, once that survives a power cut |
 //! | another request is doing it | 503, with the seconds to wait in `Retry-After` |
 //! | it has failed | 500: the next request does it |
 //!
@@ -31,6 +31,9 @@ const WINDOW: Duration = Duration::from_secs(86_400);
 /// What is to be done for a message.
 pub trait Work: Send + Sync + 'static {
     /// Does it. The work is done when this returns `Ok`, and must survive a power cut by then.
+    /// Where attempts share a file, a failed sync must fail each of them whose data it may concern:
+    /// Linux reports it once for each time that the file was opened, so one attempt gets the error,
+    /// and the next sync of that descriptor succeeds although data are lost.
     /// `lease.token()` orders the attempts; `lease.extend` renews the lease of work that is long.
     fn work(
         &self,
@@ -77,7 +80,7 @@ async fn receive<W: Work>(
 async fn answer<W: Work>(receiver: &Receiver<W>, id: &str) -> Response {
     let lease = match receiver.seen.claim(id, receiver.lease) {
         Ok(Claim::Yours(lease)) => lease,
-        Ok(Claim::Seen) => return (StatusCode::OK, "done before").into_response(),
+        Ok(Claim::Seen) => return done_before(receiver, id).await,
         Ok(Claim::InProgress { until }) => return in_progress(until),
         Err(error) => return failed(error),
     };
@@ -87,6 +90,21 @@ async fn answer<W: Work>(receiver: &Receiver<W>, id: &str) -> Response {
     match confirm(&receiver.seen, &lease).await {
         Ok(()) => (StatusCode::OK, "done").into_response(),
         // The work took longer than its lease, for example. Another request may be doing it again.
+        Err(error) => failed(error),
+    }
+}
+
+/// Answers for a message whose work is done. The request that did it may still be waiting until the
+/// message is durable, or may have been killed before; the sender must not forget it earlier. The
+/// ticket of a claim whose answer is "seen" is that of the message.
+async fn done_before<W>(receiver: &Receiver<W>, id: &str) -> Response {
+    let seen = receiver.seen.issue(|call| call.claim(id, receiver.lease).map(drop));
+    let durable = match seen {
+        Ok(ticket) => ticket.await,
+        Err(error) => Err(error),
+    };
+    match durable {
+        Ok(()) => (StatusCode::OK, "done before").into_response(),
         Err(error) => failed(error),
     }
 }

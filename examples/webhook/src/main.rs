@@ -4,7 +4,7 @@ use ebbtide::{Fingerprint, Lease};
 use std::error::Error;
 use std::fs::{self, File};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -40,8 +40,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Work that takes its time on a disk: a line of a file. It may be repeated after a kill, so each
-/// line has the token of its attempt.
-struct Append(Arc<File>);
+/// line has the token of its attempt. The file is opened for each line: of a descriptor that all
+/// share, only one would learn that a sync has failed.
+struct Append(PathBuf);
 
 impl Work for Append {
     async fn work(
@@ -49,9 +50,10 @@ impl Work for Append {
         id: &str,
         lease: &Lease<'_, Fingerprint>,
     ) -> Result<(), Box<dyn Error + Send + Sync>> {
-        let (file, line) = (self.0.clone(), format!("{id} {}\n", lease.token()));
+        let (path, line) = (self.0.clone(), format!("{id} {}\n", lease.token()));
         spawn_blocking(move || {
-            (&*file).write_all(line.as_bytes())?;
+            let mut file = File::options().append(true).open(path)?;
+            file.write_all(line.as_bytes())?;
             file.sync_data()
         })
         .await??;
@@ -61,10 +63,13 @@ impl Work for Append {
 
 async fn serve(dir: &Path, address: &str) -> Result<(), Box<dyn Error>> {
     fs::create_dir_all(dir)?;
-    let done = File::options().create(true).append(true).open(dir.join("done"))?;
+    let done = dir.join("done");
+    File::options().create(true).append(true).open(&done)?;
+    // The name of the file, which a sync of its lines need not write.
+    File::open(dir)?.sync_all()?;
     let seen = dir.join("seen");
     let seen = spawn_blocking(move || webhook::open(&seen)).await??;
-    let receiver = Arc::new(Receiver { seen, work: Append(Arc::new(done)), lease: LEASE });
+    let receiver = Arc::new(Receiver { seen, work: Append(done), lease: LEASE });
     let listener = TcpListener::bind(address).await?;
     println!("listening on {}", listener.local_addr()?);
     let stopped = async { drop(tokio::signal::ctrl_c().await) };

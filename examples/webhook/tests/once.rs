@@ -6,8 +6,10 @@
 #[path = "faulty/random.rs"]
 mod random;
 
+use ebbtide::{Claim, Durability, Filter, Fingerprint, Lease, Options};
 use random::Random;
 use std::collections::{BTreeSet, HashMap};
+use std::error::Error;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -16,11 +18,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use webhook::load::{Answer, Sender};
+use webhook::{Receiver, Work};
 
 /// The messages that are sent at a time, each by two senders.
 const AT_A_TIME: u64 = 64;
@@ -74,6 +78,46 @@ async fn of_two_requests_at_a_time_one_does_the_work_and_both_get_200() {
         let lines = fs::read_to_string(home.path().join("done")).expect("the work");
         let messages: BTreeSet<_> = lines.lines().map(|line| line.split_once(' ')).collect();
         assert_eq!((lines.lines().count(), messages.len()), (500, 500));
+    })
+    .await
+    .expect("it takes two minutes at most");
+}
+
+/// Work that nobody asks for.
+struct Never;
+
+impl Work for Never {
+    async fn work(
+        &self,
+        id: &str,
+        _: &Lease<'_, Fingerprint>,
+    ) -> Result<(), Box<dyn Error + Send + Sync>> {
+        panic!("{id} was done before")
+    }
+}
+
+#[tokio::test]
+async fn a_message_that_was_done_before_is_durable_when_that_is_answered() {
+    timeout(Duration::from_secs(120), async {
+        let home = tempfile::tempdir().expect("a directory");
+        let spec = Fingerprint::window(Duration::from_secs(3600));
+        let options = Options::new().durability(Durability::Never);
+        let seen = Filter::create(home.path().join("seen"), spec, options).expect("a filter");
+        let lease = Duration::from_secs(60);
+        // The receiver does not wait: its request is still to be answered.
+        let Ok(Claim::Yours(claim)) = seen.claim("a", lease) else { panic!("it is new") };
+        claim.confirm().expect("it is held");
+        drop(claim);
+        let before = seen.durable_upto().expect("an end");
+        let receiver = Arc::new(Receiver { seen, work: Never, lease });
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address").to_string();
+        let routes = webhook::routes(receiver.clone());
+        tokio::spawn(async move { axum::serve(listener, routes).await });
+        let mut sender = Sender::connect(&address).await.expect("a connection");
+        assert_eq!(sender.send("a").await.expect("an answer"), Answer::DoneBefore);
+        let durable = receiver.seen.durable_upto().expect("an end");
+        assert!(durable >= before + 2, "the confirmation: {before}, {durable}");
     })
     .await
     .expect("it takes two minutes at most");
