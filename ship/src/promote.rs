@@ -8,8 +8,9 @@
 //! which the next call makes again; or else a filter that has begun, and a copy that is too much.
 //! What has the name of the copy already is never removed: the promotion is refused then.
 
+use crate::assemble::Fetched;
 use crate::error::{Error, Result};
-use crate::fetch::{Fetched, fetch_marked};
+use crate::fetch::fetch_marked;
 use crate::fetch_directory::Mark;
 use crate::files::{beside, io, remove, sync_parent};
 use crate::follow::DOUBT;

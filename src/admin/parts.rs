@@ -277,6 +277,14 @@ impl Assembly {
         Ok(Self { media, meta, timeline, highest, start, has_snapshot, next, segment, locks })
     }
 
+    /// Returns whether the kind uses time. Then a snapshot has the time of an
+    /// [alteration](crate::Filter::alter) before it, if the kind before used time as well;
+    /// otherwise only the latest time of an operation.
+    #[must_use]
+    pub fn uses_time(&self) -> bool {
+        self.meta.kind.uses_time()
+    }
+
     /// Creates the file of the snapshot, of zeros, for the caller to fill. Comes before the log.
     ///
     /// # Errors
