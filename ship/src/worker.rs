@@ -7,8 +7,9 @@
 use crate::error::{Error, Result};
 use crate::home_process::Home;
 use crate::pace::Pace;
+use crate::ship_options::ShipOptions;
 use crate::shipped_file::Standing;
-use crate::shipper::{ShipOptions, Shipper};
+use crate::shipper::Shipper;
 use crate::status::Status;
 use crate::store::Store;
 use crate::totals::Shipped;

@@ -213,6 +213,14 @@ impl Piece {
             .any(|record| !matches!(record.op, Op::Void | Op::Durable | Op::Heartbeat))
     }
 
+    /// Returns whether it has a heartbeat: a note that the filter was alive, by which the time of
+    /// one with [`Downtime::Freeze`](crate::Downtime) advances. (An alteration writes one as well.)
+    #[must_use]
+    pub fn has_heartbeats(&self) -> bool {
+        let mut records = self.decode().filter_map(|(_, record)| record);
+        records.any(|record| record.op == Op::Heartbeat)
+    }
+
     /// Returns the latest time of an operation in it, in microseconds since the Unix epoch; 0 if
     /// none has a time.
     #[must_use]
