@@ -386,6 +386,7 @@ impl Notes {
         let noted = Standing::read(self.media.path()).ok().flatten();
         if let Some(noted) = noted.filter(|noted| noted.url == self.url) {
             status.succeeded_at = noted.succeeded.min(status.succeeded_at);
+            status.progressed_at = status.succeeded_at;
         }
         // So that the next shipper finds it, however early this one ends.
         let _ = self.write(&status);
@@ -399,6 +400,7 @@ impl Notes {
             confirmed: status.confirmed,
             every: self.every,
             succeeded: status.succeeded_at,
+            progressed: status.progressed_at,
             failure: status.failure.clone(),
             is_stopped: status.is_stopped,
         };
@@ -450,11 +452,17 @@ fn note(
     (status.confirmed, status.timeline) = (shipper.confirmed(), shipper.timeline());
     (status.gaps, status.is_pending) = (shipper.gaps(), shipper.is_pending());
     let total = shipper.total();
+    let has_grown = total.links > status.links;
     (status.links, status.bytes) = (total.links, total.log_bytes + total.snapshot_bytes);
     status.is_uploading = shipper.is_uploading();
     let is_failing = round.is_err() || shipper.has_failed_upload();
     // A snapshot that fails delays no log, unless nothing can be fetched without it.
     let is_late = shipper.is_behind() || (is_failing && shipper.is_pending());
+    // However much is left; but links are of no use without a snapshot that fails.
+    if has_grown && !(is_failing && shipper.is_pending()) {
+        status.tried = Duration::ZERO;
+        (status.progressed, status.progressed_at) = (now, SystemTime::now());
+    }
     if !is_late {
         status.tried = Duration::ZERO;
         status.succeeded = begun;
