@@ -425,6 +425,10 @@ impl Shipper {
     /// its link, if it is in the store. `waits`: until it is.
     async fn ship_snapshot(&mut self, waits: bool) -> Result<()> {
         if self.upload.is_idle() {
+            // Log that is left goes over a slow line first, unless it is of no use without this.
+            if self.is_behind() && !self.is_pending() {
+                return Ok(());
+            }
             let Some(file) = self.due_snapshot()? else {
                 // What has failed is not tried again.
                 self.upload.clear_failure();
