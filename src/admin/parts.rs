@@ -91,6 +91,7 @@ pub struct SnapshotFile {
 }
 
 /// Returns a filter's snapshots, the newest first. Their headers were checked, not their contents.
+/// One whose header is damaged, or cannot be read, is left out.
 ///
 /// # Errors
 /// [`Error::NotAFilter`], [`Error::Damaged`], [`Error::Version`] of `meta`, [`Error::Io`].
@@ -106,8 +107,8 @@ pub fn snapshots_on(media: &dyn Media) -> Result<Vec<SnapshotFile>> {
                 let log = header.uuid;
                 found.push(SnapshotFile { name, log, start, end, timeline, bytes });
             }
-            // It was removed meanwhile.
-            Err(error) if error.is_not_found() || error.is_damage() => {}
+            // It was removed meanwhile, or it is of no use.
+            Err(error) if error.is_not_found() || error.is_unreadable() => {}
             Err(error) => return Err(error),
         }
     }

@@ -24,11 +24,14 @@ struct Hooked {
     before_list: Arc<Mutex<Option<Hook>>>,
     /// The threads that open files.
     opened: Arc<Mutex<Vec<ThreadId>>>,
+    /// A file that the disk cannot read.
+    unreadable: Arc<Mutex<Option<String>>>,
 }
 
 impl Hooked {
     fn new() -> Self {
-        Self { inner: Memory::new(), before_list: Arc::default(), opened: Arc::default() }
+        let (inner, before_list) = (Memory::new(), Arc::default());
+        Self { inner, before_list, opened: Arc::default(), unreadable: Arc::default() }
     }
 
     /// Sets what happens when the files are listed this often from now on.
@@ -70,6 +73,10 @@ impl Media for Hooked {
 
     fn open(&self, name: &str, access: Access) -> io::Result<Box<dyn MediaFile>> {
         self.opened.lock().expect("no panic").push(current().id());
+        if self.unreadable.lock().expect("no panic").as_deref() == Some(name) {
+            // EIO.
+            return Err(io::Error::from_raw_os_error(5));
+        }
         self.inner.open(name, access)
     }
 
@@ -484,6 +491,25 @@ async fn what_follows_a_link_full_of_notes_of_the_engine_is_shipped() {
     assemble(&store, copy.clone()).await.expect("a fetch");
     let copied = Reader::<Any>::open_on(copy, Options::new()).expect("a reader");
     assert!(copied.contains("behind them").expect("an answer"));
+}
+
+#[tokio::test]
+async fn log_is_shipped_beside_a_snapshot_that_the_disk_cannot_read() {
+    let (store, media) = (store(), Hooked::new());
+    let filter = filter(media.inner.clone(), Keep::Nothing);
+    let mut shipper = begin(&store, media.clone()).await.expect("a shipper");
+    insert(&filter, 0..100);
+    filter.checkpoint().expect("a checkpoint");
+    let snapshot = snapshots_on(&media).expect("a list").remove(0);
+    *media.unreadable.lock().expect("no panic") = Some(snapshot.name);
+    for key in 100..102 {
+        insert(&filter, key..key + 1);
+        let round = shipper.round().await.expect("the log");
+        assert!(round.links > 0 && round.snapshot_bytes == 0, "{round:?}");
+        assert_eq!(fetched(&store).await, digest_of(&filter));
+    }
+    *media.unreadable.lock().expect("no panic") = None;
+    assert!(shipper.round().await.expect("a round").snapshot_bytes > 0);
 }
 
 #[tokio::test(start_paused = true)]
