@@ -42,6 +42,9 @@ const PARTS_MOST: u64 = 10_000;
 /// The longest time to wait until an upload that has failed is taken back.
 const ABORT: Duration = Duration::from_secs(10);
 
+/// Names and values.
+type Settings = Vec<(String, String)>;
+
 /// A place in object storage for one filter.
 #[derive(Clone)]
 pub struct Store {
@@ -55,6 +58,8 @@ pub struct Store {
     dir: Option<PathBuf>,
     /// The bytes of uploads that are on their way at the same time, at most.
     uploading: Arc<AtomicU64>,
+    /// Of what its client was made.
+    settings: Option<Arc<(Url, Settings)>>,
 }
 
 /// An upload that shares the line with what is put beside it. Dropped, it does not any more.
@@ -246,9 +251,11 @@ impl Store {
         let of_store = |(name, _): &(String, String)| {
             ["aws_", "google_", "azure_"].iter().any(|start| name.starts_with(start))
         };
-        let settings = settings.filter(of_store).collect();
-        let (objects, prefix) = client(&parsed, settings).map_err(|error| unusable(url, &error))?;
-        Ok(Self::of(objects, prefix.as_ref(), url))
+        let settings: Settings = settings.filter(of_store).collect();
+        let made = client(&parsed, settings.clone());
+        let (objects, prefix) = made.map_err(|error| unusable(url, &error))?;
+        let settings = Some(Arc::new((parsed, settings)));
+        Ok(Self { settings, ..Self::of(objects, prefix.as_ref(), url) })
     }
 
     /// Opens a directory, which is created for its owner only if it is not there. What a put has
@@ -271,8 +278,18 @@ impl Store {
     #[must_use]
     pub fn of(objects: Arc<dyn ObjectStore>, prefix: &str, url: &str) -> Self {
         let (prefix, url) = (Path::from(prefix), url.trim_end_matches('/').into());
-        let (copied, dir, uploading) = (None, None, Arc::default());
-        Self { objects, prefix, url, upload_bytes: UPLOAD_BYTES, copied, dir, uploading }
+        let (copied, dir, uploading, settings) = (None, None, Arc::default(), None);
+        Self { objects, prefix, url, upload_bytes: UPLOAD_BYTES, copied, dir, uploading, settings }
+    }
+
+    /// Returns the same place by a client of its own, if it was opened by its URL. A client may
+    /// keep connections, which only the runtime serves that has opened them: while nobody runs
+    /// that, they do not answer.
+    pub(crate) fn with_own_client(&self) -> Self {
+        let settings = self.settings.as_deref();
+        let made = settings.and_then(|(url, settings)| client(url, settings.clone()).ok());
+        let objects = made.map_or_else(|| self.objects.clone(), |(objects, _)| objects);
+        Self { objects, ..self.clone() }
     }
 
     /// Sets the length from which a snapshot is uploaded in pieces, and that of a piece; by default

@@ -115,6 +115,10 @@ impl std::fmt::Debug for Worker {
 impl Worker {
     /// Begins to ship a filter, at this interval. On return every shipper before is fenced.
     ///
+    /// The worker has a runtime of its own, and a client of its own of a store that was opened by
+    /// its URL. One of [`Store::of`] is used as it is: it must answer although no other runtime
+    /// runs in which it was used before.
+    ///
     /// # Errors
     /// As [`Shipper::begin`].
     pub fn start(
@@ -299,6 +303,7 @@ fn work_on(
     let mut pace = Pace::new(every);
     let every = pace.every();
     let notes = Notes { media: media.clone(), url: store.to_string(), every };
+    let store = store.with_own_client();
     let mut shipper = match runtime.block_on(Shipper::begin(store, media, options)) {
         Ok(shipper) => shipper,
         // The caller waits for it.
