@@ -5,9 +5,9 @@
 //! has not seen the end of the chain for too long. Whether the shipper is late is a figure of its
 //! own.
 
+use crate::assemble::{Fetched, assemble};
 use crate::chain::{Base, NewestBase, has_link, link_name, read_link};
 use crate::error::{Error, Result};
-use crate::fetch::{Fetched, assemble};
 use crate::link::{Content, Link};
 use crate::local_copy::Copy;
 use crate::moment::Moment;

@@ -7,13 +7,13 @@
 //! beginning shows, and each later link names the one before it. So a kill at any point leaves a
 //! copy that is behind. What a power cut has damaged has a wrong digest, and is copied again.
 
+use crate::assemble::nothing;
 use crate::chain::{
     Base, Lengths, NewestBase, Seen, Tip, base_hints, has_link, is_stray, link_name, read_link,
     walk,
 };
 use crate::download::Download;
 use crate::error::{Error, Result};
-use crate::fetch::nothing;
 use crate::files::{beside, io};
 use crate::follow_file;
 use crate::link::{Begin, Content, Link, digest};

@@ -8,14 +8,16 @@
 //! which the next call makes again; or else a filter that has begun, and a copy that is too much.
 //! What has the name of the copy already is never removed: the promotion is refused then.
 
+use crate::assemble::Fetched;
 use crate::error::{Error, Result};
-use crate::fetch::{Fetched, fetch_marked};
+use crate::fetch::fetch_marked;
 use crate::fetch_directory::Mark;
 use crate::files::{beside, io, remove, sync_parent};
 use crate::follow::DOUBT;
 use crate::follow_file::copied_from;
 use crate::local_copy::{Copy, check_nothing_aside, claim};
-use crate::shipper::{ShipOptions, Shipper};
+use crate::ship_options::ShipOptions;
+use crate::shipper::Shipper;
 use crate::store::Store;
 use ebbtide::media::Disk;
 use std::fs;

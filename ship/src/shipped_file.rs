@@ -39,6 +39,10 @@ pub struct Standing {
     /// A snapshot that fails does not count, unless nothing can be fetched without it. Before the
     /// first such round, when the first shipper started.
     pub succeeded: SystemTime,
+    /// When it last put a link, also if much was left to be shipped then; or what `succeeded` says,
+    /// before the first one, and of a shipper of an earlier version. While nothing can be fetched
+    /// without the next snapshot, only if that had not failed.
+    pub progressed: SystemTime,
     /// Why its last round failed; `None` if it did not.
     pub failure: Option<String>,
     /// Whether it has ended.
@@ -74,13 +78,16 @@ impl Standing {
         let lines: BTreeMap<&str, &str> =
             text.strip_prefix(TITLE)?.lines().filter_map(|line| line.split_once(' ')).collect();
         let number = |name| lines.get(name)?.parse().ok();
+        let time = |name| Some(UNIX_EPOCH + Duration::from_millis(number(name)?));
+        let succeeded = time("succeeded-ms")?;
         let failure = lines.get("failure").map(|&text| text.to_owned());
         Some(Self {
             url: (*lines.get("url")?).to_owned(),
             timeline: number("timeline")?,
             confirmed: number("confirmed")?,
             every: Duration::from_millis(number("every-ms")?),
-            succeeded: UNIX_EPOCH + Duration::from_millis(number("succeeded-ms")?),
+            succeeded,
+            progressed: time("progressed-ms").unwrap_or(succeeded),
             failure,
             is_stopped: *lines.get("stopped")? == "yes",
         })
@@ -88,12 +95,15 @@ impl Standing {
 
     fn text(&self) -> String {
         let mut text = format!("{TITLE}\nurl {}\n", self.url);
-        let millis = self.succeeded.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+        let millis = |time: SystemTime| {
+            time.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis().to_string()
+        };
         let lines = [
             ("timeline", self.timeline.to_string()),
             ("confirmed", self.confirmed.to_string()),
             ("every-ms", self.every.as_millis().to_string()),
-            ("succeeded-ms", millis.to_string()),
+            ("succeeded-ms", millis(self.succeeded)),
+            ("progressed-ms", millis(self.progressed)),
             ("stopped", if self.is_stopped { "yes" } else { "no" }.to_owned()),
         ];
         for (name, value) in lines {
@@ -141,12 +151,17 @@ impl Standing {
         }
     }
 
-    /// Returns whether no round has succeeded for three intervals and ten seconds. A shipper that
-    /// was stopped has stalled, too: nothing is shipped.
+    /// Returns for how long no round has succeeded, and no link was put, as of `now`.
+    #[must_use]
+    pub fn waited(&self, now: SystemTime) -> Duration {
+        now.duration_since(self.succeeded.max(self.progressed)).unwrap_or_default()
+    }
+
+    /// Returns whether no round has succeeded, and no link was put, for three intervals and ten
+    /// seconds. A shipper that was stopped has stalled, too: nothing is shipped.
     #[must_use]
     pub fn is_stalled(&self, now: SystemTime) -> bool {
-        let since = now.duration_since(self.succeeded).unwrap_or_default();
-        since > self.every.saturating_mul(STALLED.0).saturating_add(STALLED.1)
+        self.waited(now) > self.every.saturating_mul(STALLED.0).saturating_add(STALLED.1)
     }
 }
 
@@ -161,6 +176,7 @@ mod tests {
             confirmed: 101,
             every: Duration::from_secs(10),
             succeeded: UNIX_EPOCH + Duration::from_secs(1000),
+            progressed: UNIX_EPOCH + Duration::from_secs(1001),
             failure: Some("cannot put\nit".into()),
             is_stopped: false,
         }
@@ -188,5 +204,19 @@ mod tests {
         assert_eq!(standing.unshipped_for(102, now), Duration::from_secs(7));
         assert!(!standing.is_stalled(now));
         assert!(standing.is_stalled(now + Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn a_shipper_that_puts_links_is_not_stalled_however_much_is_left() {
+        let now = UNIX_EPOCH + Duration::from_secs(5000);
+        let mut standing = standing();
+        standing.progressed = now - Duration::from_secs(40);
+        assert!(!standing.is_stalled(now));
+        assert!(standing.is_stalled(now + Duration::from_secs(1)));
+        assert_eq!(standing.unshipped_for(102, now), Duration::from_secs(4000));
+        // As versions before have written it.
+        let text = standing.text().replace("progressed-ms", "other-ms");
+        let parsed = Standing::parse(&text).expect("the lines that are needed");
+        assert_eq!((parsed.progressed, parsed.is_stalled(now)), (parsed.succeeded, true));
     }
 }

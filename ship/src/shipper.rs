@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::link::{Cause, Content, Link, digest};
 use crate::retention::Retention;
 use crate::ship_file;
+use crate::ship_options::ShipOptions;
 use crate::snapshot::not_as_put;
 use crate::store::{Folder, Put, Store};
 use crate::totals::Shipped;
@@ -34,27 +35,8 @@ const LINKS: u64 = 16;
 const PROBES: u32 = 4;
 /// How long a shipper that has nothing to put does not look whether another one has begun.
 const LOOK: Duration = Duration::from_secs(60);
-/// The log since the start of a snapshot from which on a new one is shipped, at least.
-const SNAPSHOT_LOG_BYTES: u64 = 1 << 20;
-
-/// How a filter is shipped.
-#[derive(Debug, Clone)]
-pub struct ShipOptions {
-    /// Begins although the directory cannot be shown to have what the store has: what only the
-    /// store has is discarded.
-    pub take_over: bool,
-    /// How long snapshots and log stay in the store beyond the two newest snapshots.
-    pub keep: Duration,
-    /// A snapshot is shipped when the log since the one before is longer than this and than the
-    /// snapshot.
-    pub snapshot_log_bytes: u64,
-}
-
-impl Default for ShipOptions {
-    fn default() -> Self {
-        Self { take_over: false, keep: Duration::ZERO, snapshot_log_bytes: SNAPSHOT_LOG_BYTES }
-    }
-}
+/// How long heartbeats wait for something else to be shipped with.
+const HEARTBEATS: Duration = Duration::from_secs(60);
 
 /// Ships one filter. Dropped or killed at any point, it leaves a chain that another one continues.
 pub struct Shipper {
@@ -86,6 +68,8 @@ pub struct Shipper {
     retention: Retention,
     /// When it has last put a link, or has found that nobody else has.
     looked: Instant,
+    /// When it has last put records, or has begun.
+    put_records: Instant,
     gaps: u64,
     /// What it has put, also by rounds that have failed then.
     total: Shipped,
@@ -148,6 +132,7 @@ impl Shipper {
                 hints: seen.bases.last().copied().into_iter().collect(),
                 confirmed: 0,
                 looked: Instant::now(),
+                put_records: Instant::now(),
                 gaps: u64::from(begin.cause == Cause::Gap),
                 total: Shipped::default(),
             };
@@ -237,8 +222,9 @@ impl Shipper {
     }
 
     /// Ships what has become durable since the last round, in at most 16 objects; if nothing has,
-    /// no request, except once a minute whether another shipper has begun. Then, if it is time, a
-    /// snapshot, and removes what is behind two of them.
+    /// no request, except once a minute whether another shipper has begun. (While a filter with
+    /// [`Downtime::Freeze`](ebbtide::Downtime) is open, its time becomes durable each second.) Then,
+    /// if it is time, a snapshot, and removes what is behind two of them.
     ///
     /// After an error that [is transient](Error::is_transient) the next call continues.
     ///
@@ -255,7 +241,7 @@ impl Shipper {
         self.finish_pending().await?;
         let before = self.total;
         self.check_origin().await?;
-        self.ship_log(before.links + links).await?;
+        self.ship_log(before.links + links, wait != Wait::Never).await?;
         self.put_hints().await?;
         // The log goes first.
         if wait != Wait::IfNeeded || self.is_pending() || self.upload.is_ready() {
@@ -361,7 +347,8 @@ impl Shipper {
     }
 
     /// Puts links, until what was durable when the round began is shipped, or it has put `most`.
-    async fn ship_log(&mut self, most: u64) -> Result<()> {
+    /// `is_last`: perhaps there is no later round, so that heartbeats do not wait.
+    async fn ship_log(&mut self, most: u64, is_last: bool) -> Result<()> {
         loop {
             if self.total.links >= most {
                 return Ok(());
@@ -384,17 +371,23 @@ impl Shipper {
                 break;
             }
             // Notes of the engine wait for something that matters, as long as there is room for it.
-            // A first snapshot may need them.
+            // A first snapshot may need them. Heartbeats are the time of a filter.
             let is_needed = self.held.is_some() || self.run.base.is_none();
             let is_full = |piece: &Piece| piece.records.len() >= self.link_bytes;
-            let is_due = |piece: &mut Piece| is_needed || is_full(piece) || piece.has_changes();
+            let may_beat = is_last || self.put_records.elapsed() >= HEARTBEATS;
+            let is_due = |piece: &mut Piece| {
+                is_needed
+                    || is_full(piece)
+                    || piece.has_changes()
+                    || (may_beat && piece.has_heartbeats())
+            };
             let Some(piece) = self.read.take_if(is_due) else { break };
             // It ends where the durable log did, after the begin of the round. What has come since
             // is for the next one: a filter that is always written would never end this one.
-            let is_last = !is_full(&piece) && self.held.is_none();
+            let is_end = !is_full(&piece) && self.held.is_none();
             let latest = piece.latest_micros();
             self.put(Content::Log(piece, latest)).await?;
-            if is_last {
+            if is_end {
                 break;
             }
         }
@@ -432,6 +425,10 @@ impl Shipper {
     /// its link, if it is in the store. `waits`: until it is.
     async fn ship_snapshot(&mut self, waits: bool) -> Result<()> {
         if self.upload.is_idle() {
+            // Log that is left goes over a slow line first, unless it is of no use without this.
+            if self.is_behind() && !self.is_pending() {
+                return Ok(());
+            }
             let Some(file) = self.due_snapshot()? else {
                 // What has failed is not tried again.
                 self.upload.clear_failure();
@@ -574,6 +571,7 @@ impl Shipper {
             Content::Begin(_) => {}
             Content::Log(piece, _) => {
                 self.total.log_bytes += piece.records.len() as u64;
+                self.put_records = Instant::now();
                 self.run.links.push((link.number, piece.first));
                 self.run.next = piece.end();
             }

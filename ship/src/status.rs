@@ -23,6 +23,12 @@ pub struct Status {
     /// The same by this machine's clock. Before the first one, what a shipper of this directory to
     /// this place has noted; if there was none, when the worker started.
     pub succeeded_at: SystemTime,
+    /// When a link was last put, also if much was left to be shipped then. While nothing can be
+    /// fetched without the next snapshot, only if that had not failed. Before the first one, when
+    /// the worker started.
+    pub progressed: Instant,
+    /// The same by this machine's clock. Before the first one, as [`Status::succeeded_at`].
+    pub progressed_at: SystemTime,
     /// For how long since then a snapshot was on its way that nothing newer can be fetched without.
     pub tried: Duration,
     /// When this was noted.
@@ -71,6 +77,8 @@ impl Status {
             timeline,
             succeeded: now.checked_sub(since).unwrap_or(now),
             succeeded_at,
+            progressed: now.checked_sub(since).unwrap_or(now),
+            progressed_at: succeeded_at,
             tried: Duration::ZERO,
             noted: now,
             failure: Some(error.to_string()),
@@ -91,8 +99,14 @@ impl Status {
     #[must_use]
     pub fn is_stalled(&self, most: Duration) -> bool {
         let is_tried = self.is_pending && self.is_uploading;
-        let waited = self.succeeded.elapsed().saturating_sub(self.tried);
+        let waited = self.waited().saturating_sub(self.tried);
         self.failure.is_some() && !is_tried && waited > most
+    }
+
+    /// Returns for how long no round has succeeded, and no link was put.
+    #[must_use]
+    pub fn waited(&self) -> Duration {
+        self.succeeded.max(self.progressed).elapsed()
     }
 
     /// Returns the figures in the text format of Prometheus.
@@ -128,6 +142,8 @@ impl Status {
             timeline: shipper.timeline(),
             succeeded: Instant::now(),
             succeeded_at: SystemTime::now(),
+            progressed: Instant::now(),
+            progressed_at: SystemTime::now(),
             tried: Duration::ZERO,
             noted: Instant::now(),
             failure: None,

@@ -24,6 +24,7 @@ use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use url::Url;
 
@@ -41,6 +42,9 @@ const PARTS_MOST: u64 = 10_000;
 /// The longest time to wait until an upload that has failed is taken back.
 const ABORT: Duration = Duration::from_secs(10);
 
+/// Names and values.
+type Settings = Vec<(String, String)>;
+
 /// A place in object storage for one filter.
 #[derive(Clone)]
 pub struct Store {
@@ -52,6 +56,22 @@ pub struct Store {
     copied: Option<String>,
     /// Its directory, if it is one.
     dir: Option<PathBuf>,
+    /// The bytes of uploads that are on their way at the same time, at most.
+    uploading: Arc<AtomicU64>,
+    /// Of what its client was made.
+    settings: Option<Arc<(Url, Settings)>>,
+}
+
+/// An upload that shares the line with what is put beside it. Dropped, it does not any more.
+struct Uploading {
+    total: Arc<AtomicU64>,
+    bytes: u64,
+}
+
+impl Drop for Uploading {
+    fn drop(&mut self) {
+        self.total.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 impl fmt::Debug for Store {
@@ -67,8 +87,8 @@ impl fmt::Display for Store {
 }
 
 /// Returns the longest time to wait for the answer to a put of so many bytes.
-fn time_to_put(bytes: usize) -> Duration {
-    ANSWER + Duration::from_secs(bytes as u64 / SLOWEST)
+fn time_to_put(bytes: u64) -> Duration {
+    ANSWER + Duration::from_secs(bytes / SLOWEST)
 }
 
 /// The kinds of objects.
@@ -231,9 +251,11 @@ impl Store {
         let of_store = |(name, _): &(String, String)| {
             ["aws_", "google_", "azure_"].iter().any(|start| name.starts_with(start))
         };
-        let settings = settings.filter(of_store).collect();
-        let (objects, prefix) = client(&parsed, settings).map_err(|error| unusable(url, &error))?;
-        Ok(Self::of(objects, prefix.as_ref(), url))
+        let settings: Settings = settings.filter(of_store).collect();
+        let made = client(&parsed, settings.clone());
+        let (objects, prefix) = made.map_err(|error| unusable(url, &error))?;
+        let settings = Some(Arc::new((parsed, settings)));
+        Ok(Self { settings, ..Self::of(objects, prefix.as_ref(), url) })
     }
 
     /// Opens a directory, which is created for its owner only if it is not there. What a put has
@@ -256,7 +278,18 @@ impl Store {
     #[must_use]
     pub fn of(objects: Arc<dyn ObjectStore>, prefix: &str, url: &str) -> Self {
         let (prefix, url) = (Path::from(prefix), url.trim_end_matches('/').into());
-        Self { objects, prefix, url, upload_bytes: UPLOAD_BYTES, copied: None, dir: None }
+        let (copied, dir, uploading, settings) = (None, None, Arc::default(), None);
+        Self { objects, prefix, url, upload_bytes: UPLOAD_BYTES, copied, dir, uploading, settings }
+    }
+
+    /// Returns the same place by a client of its own, if it was opened by its URL. A client may
+    /// keep connections, which only the runtime serves that has opened them: while nobody runs
+    /// that, they do not answer.
+    pub(crate) fn with_own_client(&self) -> Self {
+        let settings = self.settings.as_deref();
+        let made = settings.and_then(|(url, settings)| client(url, settings.clone()).ok());
+        let objects = made.map_or_else(|| self.objects.clone(), |(objects, _)| objects);
+        Self { objects, ..self.clone() }
     }
 
     /// Sets the length from which a snapshot is uploaded in pieces, and that of a piece; by default
@@ -370,7 +403,8 @@ impl Store {
     pub(crate) async fn put_new(&self, folder: Folder, name: &str, bytes: Bytes) -> Result<Put> {
         let path = self.path(folder, name);
         let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
-        let time = time_to_put(bytes.len());
+        let beside = self.uploading.load(Ordering::Relaxed);
+        let time = time_to_put(beside.saturating_add(bytes.len() as u64));
         let put = async {
             match self.objects.put_opts(&path, PutPayload::from_bytes(bytes), options).await {
                 Ok(_) => Ok(Put::Done),
@@ -386,7 +420,7 @@ impl Store {
     /// Puts an object in place of what has the name.
     pub(crate) async fn put_over(&self, folder: Folder, name: &str, bytes: Bytes) -> Result<()> {
         let path = self.path(folder, name);
-        let time = time_to_put(bytes.len());
+        let time = time_to_put(bytes.len() as u64);
         let put = async { self.objects.put(&path, PutPayload::from_bytes(bytes)).await };
         self.answer((folder, name), ("put", time), put).await.map(drop)
     }
@@ -400,6 +434,7 @@ impl Store {
         mut read: impl FnMut(Range<u64>) -> Result<Bytes>,
     ) -> Result<()> {
         let path = self.path(folder, name);
+        let _uploading = self.uploading(self.together(bytes).min(bytes));
         if bytes <= self.upload_bytes as u64 {
             return self.put_over(folder, name, read(0..bytes)?).await;
         }
@@ -413,6 +448,21 @@ impl Store {
         put
     }
 
+    /// Returns the length of a part of an object of this length.
+    fn part(&self, bytes: u64) -> u64 {
+        (self.upload_bytes as u64).max(bytes.div_ceil(PARTS_MOST))
+    }
+
+    /// Returns the bytes of the parts that are on their way at a time.
+    fn together(&self, bytes: u64) -> u64 {
+        self.part(bytes).saturating_mul(UPLOADS as u64)
+    }
+
+    fn uploading(&self, bytes: u64) -> Uploading {
+        self.uploading.fetch_add(bytes, Ordering::Relaxed);
+        Uploading { total: self.uploading.clone(), bytes }
+    }
+
     /// Puts an object in parts, and finishes it.
     async fn put_parts(
         &self,
@@ -421,9 +471,9 @@ impl Store {
         bytes: u64,
         mut read: impl FnMut(Range<u64>) -> Result<Bytes>,
     ) -> Result<()> {
-        let part = (self.upload_bytes as u64).max(bytes.div_ceil(PARTS_MOST));
+        let part = self.part(bytes);
         // All that are on their way share the line.
-        let time = time_to_put(usize::try_from(part).unwrap_or(usize::MAX).saturating_mul(UPLOADS));
+        let time = time_to_put(self.together(bytes));
         let (mut at, mut parts) = (0, FuturesUnordered::new());
         loop {
             while at < bytes && parts.len() < UPLOADS {
@@ -521,3 +571,6 @@ fn is_staged(name: &str) -> bool {
     let staged = name.rsplit_once('#').filter(|(name, _)| !name.is_empty());
     staged.is_some_and(|(_, n)| !n.is_empty() && n.bytes().all(|digit| digit.is_ascii_digit()))
 }
+
+#[cfg(test)]
+mod tests;

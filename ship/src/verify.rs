@@ -6,9 +6,9 @@
 //! too few makes them differ. Where a shipper has begun anew in between, as by a take-over, the log
 //! may be that of a discarded branch with the same LSNs: those two are not compared.
 
+use crate::assemble::assemble_from;
 use crate::chain::{Base, Lengths, Seen, base_hints, link_name, read_link, walk};
 use crate::error::{Error, Result};
-use crate::fetch::assemble_from;
 use crate::link::Content;
 use crate::store::{Folder, Store};
 use ebbtide::history::At;

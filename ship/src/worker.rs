@@ -7,8 +7,9 @@
 use crate::error::{Error, Result};
 use crate::home_process::Home;
 use crate::pace::Pace;
+use crate::ship_options::ShipOptions;
 use crate::shipped_file::Standing;
-use crate::shipper::{ShipOptions, Shipper};
+use crate::shipper::Shipper;
 use crate::status::Status;
 use crate::store::Store;
 use crate::totals::Shipped;
@@ -113,6 +114,10 @@ impl std::fmt::Debug for Worker {
 
 impl Worker {
     /// Begins to ship a filter, at this interval. On return every shipper before is fenced.
+    ///
+    /// The worker has a runtime of its own, and a client of its own of a store that was opened by
+    /// its URL. One of [`Store::of`] is used as it is: it must answer although no other runtime
+    /// runs in which it was used before.
     ///
     /// # Errors
     /// As [`Shipper::begin`].
@@ -298,6 +303,7 @@ fn work_on(
     let mut pace = Pace::new(every);
     let every = pace.every();
     let notes = Notes { media: media.clone(), url: store.to_string(), every };
+    let store = store.with_own_client();
     let mut shipper = match runtime.block_on(Shipper::begin(store, media, options)) {
         Ok(shipper) => shipper,
         // The caller waits for it.
@@ -385,6 +391,7 @@ impl Notes {
         let noted = Standing::read(self.media.path()).ok().flatten();
         if let Some(noted) = noted.filter(|noted| noted.url == self.url) {
             status.succeeded_at = noted.succeeded.min(status.succeeded_at);
+            status.progressed_at = status.succeeded_at;
         }
         // So that the next shipper finds it, however early this one ends.
         let _ = self.write(&status);
@@ -398,6 +405,7 @@ impl Notes {
             confirmed: status.confirmed,
             every: self.every,
             succeeded: status.succeeded_at,
+            progressed: status.progressed_at,
             failure: status.failure.clone(),
             is_stopped: status.is_stopped,
         };
@@ -449,11 +457,17 @@ fn note(
     (status.confirmed, status.timeline) = (shipper.confirmed(), shipper.timeline());
     (status.gaps, status.is_pending) = (shipper.gaps(), shipper.is_pending());
     let total = shipper.total();
+    let has_grown = total.links > status.links;
     (status.links, status.bytes) = (total.links, total.log_bytes + total.snapshot_bytes);
     status.is_uploading = shipper.is_uploading();
     let is_failing = round.is_err() || shipper.has_failed_upload();
     // A snapshot that fails delays no log, unless nothing can be fetched without it.
     let is_late = shipper.is_behind() || (is_failing && shipper.is_pending());
+    // However much is left; but links are of no use without a snapshot that fails.
+    if has_grown && !(is_failing && shipper.is_pending()) {
+        status.tried = Duration::ZERO;
+        (status.progressed, status.progressed_at) = (now, SystemTime::now());
+    }
     if !is_late {
         status.tried = Duration::ZERO;
         status.succeeded = begun;

@@ -91,6 +91,7 @@ pub struct SnapshotFile {
 }
 
 /// Returns a filter's snapshots, the newest first. Their headers were checked, not their contents.
+/// One whose header is damaged, or cannot be read, is left out.
 ///
 /// # Errors
 /// [`Error::NotAFilter`], [`Error::Damaged`], [`Error::Version`] of `meta`, [`Error::Io`].
@@ -106,8 +107,8 @@ pub fn snapshots_on(media: &dyn Media) -> Result<Vec<SnapshotFile>> {
                 let log = header.uuid;
                 found.push(SnapshotFile { name, log, start, end, timeline, bytes });
             }
-            // It was removed meanwhile.
-            Err(error) if error.is_not_found() || error.is_damage() => {}
+            // It was removed meanwhile, or it is of no use.
+            Err(error) if error.is_not_found() || error.is_unreadable() => {}
             Err(error) => return Err(error),
         }
     }
@@ -213,6 +214,14 @@ impl Piece {
             .any(|record| !matches!(record.op, Op::Void | Op::Durable | Op::Heartbeat))
     }
 
+    /// Returns whether it has a heartbeat: a note that the filter was alive, by which the time of
+    /// one with [`Downtime::Freeze`](crate::Downtime) advances. (An alteration writes one as well.)
+    #[must_use]
+    pub fn has_heartbeats(&self) -> bool {
+        let mut records = self.decode().filter_map(|(_, record)| record);
+        records.any(|record| record.op == Op::Heartbeat)
+    }
+
     /// Returns the latest time of an operation in it, in microseconds since the Unix epoch; 0 if
     /// none has a time.
     #[must_use]
@@ -275,6 +284,14 @@ impl Assembly {
         let (timeline, has_snapshot) = (timeline.clamp(1, TIMELINE_OF_COPY_MAX - 1), false);
         let (highest, start, next, segment) = (timeline, 1, 1, None);
         Ok(Self { media, meta, timeline, highest, start, has_snapshot, next, segment, locks })
+    }
+
+    /// Returns whether the kind uses time. Then a snapshot has the time of an
+    /// [alteration](crate::Filter::alter) before it, if the kind before used time as well;
+    /// otherwise only the latest time of an operation.
+    #[must_use]
+    pub fn uses_time(&self) -> bool {
+        self.meta.kind.uses_time()
     }
 
     /// Creates the file of the snapshot, of zeros, for the caller to fill. Comes before the log.

@@ -113,8 +113,8 @@ fn watch(worker: &Worker, stop: &Stop, dir: &Path, arguments: &Ship) -> Result<(
             return Ok(());
         }
         if status.is_stalled(arguments.stall.max(arguments.every.saturating_mul(2))) {
+            let lag = status.waited().as_secs();
             let failure = status.failure.unwrap_or_default();
-            let lag = status.succeeded.elapsed().as_secs();
             return Err(Failure::Error(format!("nothing was shipped for {lag} s: {failure}")));
         }
         report(&mut reported, status.failure, "shipping again");

@@ -80,7 +80,6 @@ pub fn stalled(dir: &Path) -> Result<Option<String>> {
 }
 
 fn stalled_at(standing: &Standing, now: SystemTime) -> Option<String> {
-    let since = now.duration_since(standing.succeeded).unwrap_or_default();
     let why = match &standing.failure {
         Some(failure) => failure.as_str(),
         None if standing.is_stopped => "the shipper has stopped: start `ebbtide ship`",
@@ -89,7 +88,8 @@ fn stalled_at(standing: &Standing, now: SystemTime) -> Option<String> {
              or hangs: look at its messages, start it again"
         }
     };
-    let stalled = || format!("STALLED: nothing was shipped for {}: {why}", rounded(since));
+    let stalled =
+        || format!("STALLED: nothing was shipped for {}: {why}", rounded(standing.waited(now)));
     standing.is_stalled(now).then(stalled)
 }
 

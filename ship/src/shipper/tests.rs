@@ -24,11 +24,14 @@ struct Hooked {
     before_list: Arc<Mutex<Option<Hook>>>,
     /// The threads that open files.
     opened: Arc<Mutex<Vec<ThreadId>>>,
+    /// A file that the disk cannot read.
+    unreadable: Arc<Mutex<Option<String>>>,
 }
 
 impl Hooked {
     fn new() -> Self {
-        Self { inner: Memory::new(), before_list: Arc::default(), opened: Arc::default() }
+        let (inner, before_list) = (Memory::new(), Arc::default());
+        Self { inner, before_list, opened: Arc::default(), unreadable: Arc::default() }
     }
 
     /// Sets what happens when the files are listed this often from now on.
@@ -70,6 +73,10 @@ impl Media for Hooked {
 
     fn open(&self, name: &str, access: Access) -> io::Result<Box<dyn MediaFile>> {
         self.opened.lock().expect("no panic").push(current().id());
+        if self.unreadable.lock().expect("no panic").as_deref() == Some(name) {
+            // EIO.
+            return Err(io::Error::from_raw_os_error(5));
+        }
         self.inner.open(name, access)
     }
 
@@ -158,7 +165,7 @@ async fn a_snapshot_that_an_alteration_writes_during_a_round_waits_for_its_begin
     // A round during which the filter is altered.
     shipper.check_origin().await.expect("as it was");
     alter(&filter, 2000);
-    shipper.ship_log(LINKS).await.expect("the log from before");
+    shipper.ship_log(LINKS, false).await.expect("the log from before");
     shipper.ship_snapshot(true).await.expect("no snapshot of that log");
     assert_eq!(fetched(&store).await, before);
     shipper.round().await.expect("a round");
@@ -198,7 +205,7 @@ async fn an_alteration_that_could_not_be_read_at_once_is_shipped_by_a_later_roun
         shipper.check_origin().await.expect("as it was");
         alter(&filter, 2000);
         media.at_list(number, || Err(io::Error::other("it fails once")));
-        let _ = shipper.ship_log(LINKS).await;
+        let _ = shipper.ship_log(LINKS, false).await;
         insert(&filter, 200..300);
         // One of them may fail.
         for _ in 0..3 {
@@ -484,4 +491,52 @@ async fn what_follows_a_link_full_of_notes_of_the_engine_is_shipped() {
     assemble(&store, copy.clone()).await.expect("a fetch");
     let copied = Reader::<Any>::open_on(copy, Options::new()).expect("a reader");
     assert!(copied.contains("behind them").expect("an answer"));
+}
+
+#[tokio::test]
+async fn log_is_shipped_beside_a_snapshot_that_the_disk_cannot_read() {
+    let (store, media) = (store(), Hooked::new());
+    let filter = filter(media.inner.clone(), Keep::Nothing);
+    let mut shipper = begin(&store, media.clone()).await.expect("a shipper");
+    insert(&filter, 0..100);
+    filter.checkpoint().expect("a checkpoint");
+    let snapshot = snapshots_on(&media).expect("a list").remove(0);
+    *media.unreadable.lock().expect("no panic") = Some(snapshot.name);
+    for key in 100..102 {
+        insert(&filter, key..key + 1);
+        let round = shipper.round().await.expect("the log");
+        assert!(round.links > 0 && round.snapshot_bytes == 0, "{round:?}");
+        assert_eq!(fetched(&store).await, digest_of(&filter));
+    }
+    *media.unreadable.lock().expect("no panic") = None;
+    assert!(shipper.round().await.expect("a round").snapshot_bytes > 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn heartbeats_alone_are_shipped_by_a_last_round_and_once_in_a_minute() {
+    let (store, media) = (store(), Memory::new());
+    let options = Options::new().downtime(Downtime::Freeze);
+    let spec = TimeLimited::window(Duration::from_secs(600)).rate(12.0);
+    let filter = Filter::create_on(Arc::new(media.clone()), spec, options).expect("a filter");
+    let mut shipper = begin(&store, media).await.expect("a shipper");
+    filter.insert("a key").expect("an insert");
+    filter.sync().expect("a sync");
+    shipper.round().await.expect("a round");
+    for is_last in [false, true] {
+        let (before, begun) = (shipper.confirmed(), std::time::Instant::now());
+        while !shipper.read.as_ref().is_some_and(Piece::has_heartbeats) {
+            assert!(begun.elapsed() < Duration::from_secs(60), "no heartbeat: {before}");
+            std::thread::sleep(Duration::from_millis(50));
+            let round = shipper.round_of(LINKS, Wait::Never).await.expect("a round");
+            assert_eq!(round.links, 0, "they wait");
+        }
+        let wait = if is_last { Wait::IfNeeded } else { Wait::Never };
+        if !is_last {
+            tokio::time::advance(HEARTBEATS).await;
+        }
+        assert_eq!(shipper.round_of(LINKS, wait).await.expect("a round").links, 1);
+        let copy: Arc<dyn Media> = Arc::new(Memory::new());
+        let lsn = assemble(&store, copy).await.expect("a fetch").lsn;
+        assert!(lsn > before && lsn == shipper.confirmed(), "{lsn} {before}");
+    }
 }

@@ -7,11 +7,12 @@ use crate::sentences::assert_says;
 use crate::server::Moto;
 use ebbtide::media::{Media, Memory};
 use ebbtide::{AgePartitioned, Filter, Options};
-use ebbtide_ship::{Error, ShipOptions, Shipper, Store, fetch_if_empty};
+use ebbtide_ship::{EVERY, Error, ShipOptions, Shipper, Store, Worker, fetch_if_empty, is_empty};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// A server that refuses all puts in the same way, or everything, and has no objects.
 struct Refusing {
@@ -206,4 +207,22 @@ async fn a_server_that_checks_credentials_refuses_wrong_ones_in_one_sentence() {
     let error = refusal_of(&store(server.port(), "wrong")).await;
     assert_says(&error, &["s3://filters/orders/7", "InvalidAccessKeyId", "give others"]);
     assert!(!error.is_transient(), "{error}");
+}
+
+#[test]
+fn a_worker_waits_for_no_connection_that_a_runtime_has_opened_which_nobody_runs() {
+    let server = Refusing::start("403 Forbidden", "AccessDenied", "Access Denied.");
+    let store = store(server.port, "key");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.expect("a runtime");
+    assert!(runtime.block_on(is_empty(&store)).expect("an answer"));
+    let parent = tempfile::tempdir().expect("a directory");
+    let dir = parent.path().join("seen");
+    drop(Filter::create(&dir, AgePartitioned::last(100), Options::new()).expect("a filter"));
+    let begun = Instant::now();
+    let started = Worker::start(&dir, store, ShipOptions::default(), EVERY);
+    assert_says(&started.map(drop).expect_err("refused"), &["AccessDenied"]);
+    // An answer may take a minute.
+    assert!(begun.elapsed() < Duration::from_secs(40), "{:?}", begun.elapsed());
+    drop(runtime);
 }

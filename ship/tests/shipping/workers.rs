@@ -82,8 +82,12 @@ struct Scene {
 
 impl Scene {
     fn new(script: impl Fn(Call) -> Answer + Send + Sync + 'static) -> Self {
+        Self::with(Options::new(), script)
+    }
+
+    fn with(options: Options, script: impl Fn(Call) -> Answer + Send + Sync + 'static) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
-        let options = Options::new().durability(Durability::Always);
+        let options = options.durability(Durability::Always);
         let filter = Filter::create(dir.path().join("seen"), AgePartitioned::last(1000), options);
         let store = Arc::new(Scripted::new(script));
         let store = Store::of(store, "orders/7", "scripted:///orders/7");
@@ -418,4 +422,41 @@ fn a_worker_that_panics_is_an_error() {
     assert!(status.failure.is_some_and(|failure| failure.contains("panic")));
     let error = shipped.worker.stop().expect_err("it has panicked");
     assert!(error.to_string().contains("panic") && !error.is_transient(), "{error}");
+}
+
+#[test]
+fn a_worker_that_puts_links_is_not_stalled_although_puts_fail_in_between() {
+    // The beginning, the test of the fence, and one link of the log.
+    let left = AtomicU64::new(3);
+    // Without a snapshot.
+    let scene = Scene::with(Options::new().background(false), move |call| match call {
+        Call::Put(path, _) if is_in(&path, "chain") => {
+            let order = Ordering::Relaxed;
+            let is_taken = left.fetch_update(order, order, |left| left.checked_sub(1)).is_ok();
+            let refused = Error::Generic { store: "scripted", source: "refused".into() };
+            Box::pin(async move { if is_taken { Ok(()) } else { Err(refused) } })
+        }
+        _ => Box::pin(async { Ok(()) }),
+    });
+    // More than a link has.
+    for start in (0..140_000_u64).step_by(2000) {
+        let mut batch = scene.filter.batch();
+        for key in start..start + 2000 {
+            batch.insert(key.to_le_bytes()).expect("a part of a batch");
+        }
+        batch.commit().expect("a batch");
+    }
+    let worker = scene.start();
+    let mut status = flush_until(&worker, |status| status.failure.is_some());
+    assert!(status.links == 2 && status.bytes >= 2 << 20, "{status:?}");
+    assert!(!status.is_pending && status.progressed > status.succeeded, "{status:?}");
+    let noted = Standing::read(scene.dir.path().join("seen")).expect("read").expect("a file");
+    assert!(noted.progressed > noted.succeeded, "{noted:?}");
+    assert!(!status.is_stalled(HOUR));
+    let long_ago = |of: Instant| of.checked_sub(2 * HOUR);
+    let Some(before) = long_ago(status.succeeded) else { return };
+    status.succeeded = before;
+    assert!(!status.is_stalled(HOUR), "a link was put since");
+    status.progressed = before;
+    assert!(status.is_stalled(HOUR));
 }
