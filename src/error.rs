@@ -375,15 +375,22 @@ const RETIRED: &str =
 const OCCUPIED: &str = "is not a file of ebbtide, but has the name of one: nothing was \
                         changed; move it away, or create the filter in another directory";
 const WOULD_WAIT: &str = ", and must not wait; nothing has happened: repeat it where it may wait";
+/// Writes the message of a version that this build does not read.
+fn fmt_version(f: &mut impl fmt::Write, path: &Path, expected: u32, found: u32) -> fmt::Result {
+    let is_live_image = path.file_name().is_some_and(|name| name == "live");
+    let remedy = if is_live_image { END_PROCESSES } else { OTHER_VERSION };
+    write!(
+        f,
+        "{} has format version {found}, which this build, of version {expected}, does not read; \
+         {remedy}",
+        path.display()
+    )
+}
+
 const OTHER_VERSION: &str = "use the ebbtide that wrote it, or recreate the filter";
 /// Of the live image.
 const END_PROCESSES: &str = "end the processes that have the filter open, which are of another \
                              version of ebbtide: nothing is lost";
-
-/// Returns whether a file is the live image, which has a version of its own.
-fn is_live_image(path: &Path) -> bool {
-    path.file_name().is_some_and(|name| name == "live")
-}
 
 const FULL: &str = "; nothing is lost: free some space and try again";
 const CONFLICT: &str = "of the batch was inserted by another caller meanwhile; nothing of the \
@@ -424,15 +431,7 @@ impl fmt::Display for Error {
                 "{} is damaged at byte {offset}: expected {expected}, found {found}; {remedy}",
                 path.display()
             ),
-            Self::Version { path, expected, found } => {
-                let remedy = if is_live_image(path) { END_PROCESSES } else { OTHER_VERSION };
-                write!(
-                    f,
-                    "{} has format version {found}, which this build, of version {expected}, does \
-                     not read; {remedy}",
-                    path.display()
-                )
-            }
+            Self::Version { path, expected, found } => fmt_version(f, path, *expected, *found),
             Self::NotAFilter { path, found } => write!(
                 f,
                 "{} is not an ebbtide filter: expected a directory with a file `meta`, found \

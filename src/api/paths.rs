@@ -106,8 +106,9 @@ impl<K> Filter<K> {
     ///
     /// # Errors
     /// [`Error::Exists`], [`Error::Damaged`] if snapshots or log without a `meta` lie there
-    /// (perhaps a backup that was killed: then remove them), [`Error::Occupied`], [`Error::Locked`],
-    /// [`Error::Poisoned`], [`Error::Io`]. On failure only the file `lock` is left behind.
+    /// (perhaps a backup that was killed: then remove them), [`Error::Occupied`],
+    /// [`Error::Locked`], [`Error::Poisoned`], [`Error::Io`]. On failure only the file `lock` is
+    /// left behind.
     pub fn backup(&self, dir: impl AsRef<Path>) -> Result<()> {
         self.backup_on(&Disk::for_copy_of(dir.as_ref(), &*self.engine().shared.media))
     }

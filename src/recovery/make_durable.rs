@@ -37,6 +37,20 @@ pub fn make_durable(
     Ok(())
 }
 
+/// Syncs all segments as they are: another program may have copied them without a sync.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn sync_all(history: &LogReader, media: &dyn Media) -> Result<()> {
+    for header in history.segments() {
+        let (timeline, first, uuid) = (header.timeline, header.first, header.uuid);
+        let file = SegmentFile::open(media, timeline, first, uuid, Access::Write)?;
+        let synced = file.map(Access::Write)?.sync();
+        synced.map_err(Error::io("sync", header.path(media.path())))?;
+    }
+    Ok(())
+}
+
 /// Makes the segments before the last durable while the log is read, until `enough` is set. Errors
 /// are ignored: [`make_durable`] syncs every segment that is missing here.
 pub fn sync_ahead(

@@ -83,7 +83,8 @@ enum Named {
     Ours,
     /// It is of the log or the state of a filter.
     Log,
-    /// It is of a filter that has a log beside it: former parameters, or the second copy of a backup.
+    /// It is of a filter that has a log beside it: former parameters, or the second copy of a
+    /// backup.
     Beside,
     Foreign,
 }

@@ -33,9 +33,9 @@ use crate::options::Options;
 #[cfg(not(shuttle))]
 use crate::platform::system;
 use crate::primitives::{self, Instant, patience};
-use crate::recovery::make_durable::make_durable;
+use crate::recovery::make_durable::{self, make_durable};
 use crate::recovery::removal::remove_for_good;
-use crate::recovery::{KnownExtent, Listing, Recovered, free_log, rebuild};
+use crate::recovery::{KnownExtent, Recovered, free_log, rebuild};
 use crate::telemetry::{Timed, Work};
 use crate::wal::log_record::RECORD_BYTES;
 use crate::wal::segment::SegmentHeader;
@@ -431,8 +431,8 @@ pub(crate) fn write_new<T>(
     })
 }
 
-/// As [`check_vacant`], but a copy that is being made, whose `meta` comes last, is not a filter that
-/// has lost it.
+/// As [`check_vacant`], but a copy that is being made, whose `meta` comes last, is not a filter
+/// that has lost it.
 ///
 /// # Errors
 /// [`Error::Locked`] while a backup, a restore or a salvage writes there, and as [`check_vacant`].
@@ -545,12 +545,12 @@ fn begin_timeline(
 }
 
 /// Syncs `meta`, the snapshots and the log: they may be copies by a program that does not sync, of
-/// which the image is another file's. ([`make_durable`] syncs what is read of the log.)
+/// which the image is another file's.
 fn sync_copies(media: &dyn Media, recovered: &Recovered) -> Result<()> {
-    let Listing { snapshots, segments, .. } = &recovered.listing;
-    let snapshots = snapshots.iter().map(|&start| FileName::Snapshot { start });
-    let segments = segments.iter().map(|&(timeline, first)| FileName::Segment { timeline, first });
-    for file in snapshots.chain(segments).chain([FileName::Meta]) {
+    make_durable::sync_all(&recovered.history, media)?;
+    let snapshots = recovered.listing.snapshots.iter();
+    let snapshots = snapshots.map(|&start| FileName::Snapshot { start });
+    for file in snapshots.chain([FileName::Meta]) {
         let name = file.to_string();
         // What cannot be opened was not read: an older snapshot, or `meta` of a new filter.
         let Ok(file) = media.open(&name, Access::Read) else { continue };

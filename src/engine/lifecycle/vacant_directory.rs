@@ -49,8 +49,7 @@ pub fn check_vacant(media: &dyn Media) -> Result<()> {
 
 /// Checks that no foreign file has a name of a filter's file: those are removed to make room for a
 /// filter. The leftovers of a creator that died lie beside an empty file `lock`, which it creates
-/// first; the content of the other files is unknown after a power cut. So there only what is no file is
-/// foreign for certain.
+/// first; the content of the other files is unknown after a power cut.
 ///
 /// A process that still has a removed filter open may create a temporary file here. The file is
 /// empty, or zero, until the process writes its header; it may also disappear again.
@@ -59,27 +58,20 @@ pub fn check_ours(media: &dyn Media) -> Result<()> {
     let names = media.list().map_err(Error::io("list", media.path()))?;
     let is_empty = |file: Box<dyn MediaFile>| file.bytes().map(|bytes| bytes == 0);
     let lock = FileName::Lock.to_string();
-    let are_leftovers = match media.open(&lock, Access::Read).and_then(is_empty) {
-        Ok(is_empty) => is_empty,
+    match media.open(&lock, Access::Read).and_then(is_empty) {
+        Ok(true) => return Ok(()),
+        Ok(false) => {}
         // It is missing, or no file.
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidInput) => {
-            false
-        }
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidInput) => {}
         Err(error) => return Err(Error::io("open", media.path().join(lock))(error)),
-    };
+    }
     for name in names.iter().filter(|name| FileName::parse(name).is_some()) {
         let mut looks = 0;
         loop {
-            let found = match found_in(media, name) {
-                // The socket of a creator that lives or was killed, or what cannot be read.
-                Err(_) if are_leftovers => break,
-                found => found?,
-            };
-            match found {
+            match found_in(media, name)? {
                 Found::Nothing | Found::OurFile => break,
-                Found::Zeros | Found::OtherBytes if are_leftovers => break,
                 Found::Zeros if looks < LOOKS => primitives::sleep(PAUSE),
-                Found::Zeros | Found::OtherBytes | Found::NoFile => {
+                Found::Zeros | Found::ForeignFile => {
                     return Err(Error::Occupied { path: media.path().join(name) });
                 }
             }
@@ -97,10 +89,8 @@ enum Found {
     OurFile,
     /// A file of zero bytes only, or none: it may not have its header yet.
     Zeros,
-    /// A file that begins with something else.
-    OtherBytes,
-    /// A directory or anything else that is no regular file.
-    NoFile,
+    /// Anything else.
+    ForeignFile,
 }
 
 fn found_in(media: &dyn Media, name: &str) -> Result<Found> {
@@ -112,9 +102,10 @@ fn found_in(media: &dyn Media, name: &str) -> Result<Found> {
     match read {
         Ok(()) if header::is_magic(&start) => Ok(Found::OurFile),
         Ok(()) if start == [0; header::MAGIC_BYTES] => Ok(Found::Zeros),
-        Ok(()) => Ok(Found::OtherBytes),
+        Ok(()) => Ok(Found::ForeignFile),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Found::Nothing),
-        Err(error) if error.kind() == ErrorKind::InvalidInput => Ok(Found::NoFile),
+        // Not a regular file.
+        Err(error) if error.kind() == ErrorKind::InvalidInput => Ok(Found::ForeignFile),
         Err(error) => Err(Error::io("read", media.path().join(name))(error)),
     }
 }
@@ -169,19 +160,5 @@ mod tests {
             matches!(&error, Error::Damaged { found, .. } if found.contains("1 snap")),
             "{error}"
         );
-    }
-
-    #[test]
-    fn beside_an_empty_file_lock_any_bytes_are_leftovers_but_no_directory_is() {
-        let place = tempfile::tempdir().expect("a directory");
-        let media = crate::media::Disk::new(place.path());
-        std::fs::write(place.path().join("lock"), "").expect("space");
-        std::fs::write(place.path().join("live"), "other bytes").expect("space");
-        let socket = std::os::unix::net::UnixListener::bind(place.path().join("attach-0"));
-        let _socket = socket.expect("a socket");
-        check_ours(&media).expect("a creator died");
-        std::fs::create_dir(place.path().join("keep")).expect("space");
-        let error = check_ours(&media).expect_err("no creator made it");
-        assert!(matches!(&error, Error::Occupied { path } if path.ends_with("keep")), "{error}");
     }
 }

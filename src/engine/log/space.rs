@@ -149,8 +149,8 @@ impl LogSpace {
     }
 
     /// Extends the log that this handle can write to beyond `end`, the end of its mapped log: maps
-    /// what others have allocated, or allocates the next piece. On a full disk it first removes what
-    /// is only kept, the oldest part first.
+    /// what others have allocated, or allocates the next piece. On a full disk it first removes
+    /// what is only kept, the oldest part first.
     pub(crate) fn extend(&self, end: u64) -> Result<()> {
         let header = self.shared.header();
         // With a lost page, an older tail may lie in segments that were removed; they must not be
