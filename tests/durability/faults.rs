@@ -143,7 +143,6 @@ impl Run<'_> {
         if self.filter.is_some() {
             return Ok(Some(()));
         }
-        let told = self.disk.told();
         let opened = self.attempt("opening", |run| {
             let created = run.disk.told().created;
             if created { run.workload.open(&run.disk) } else { run.workload.create(&run.disk) }
@@ -151,6 +150,8 @@ impl Run<'_> {
         let Some(filter) = opened else { return Ok(None) };
         // Counting the operations must not fail.
         let plan = self.disk.plan(None);
+        // A sync of an attempt before may have failed, and dropped what had returned.
+        let told = self.disk.told();
         let most = self.workload.next(told.returned[0]).max(told.begun);
         self.number = self.workload.identify(&filter, told.returned[0], most)?;
         self.disk.plan(plan);
