@@ -147,7 +147,7 @@ fn a_shipper_that_has_stalled_is_seen() {
     let file = format!("{seen}/shipped");
     let text = fs::read_to_string(&file).expect("a note");
     let old = |line: &str| match line.split_once(' ') {
-        Some(("succeeded-ms", _)) => "succeeded-ms 1700000000000\n".to_owned(),
+        Some((name @ ("succeeded-ms" | "progressed-ms"), _)) => format!("{name} 1700000000000\n"),
         Some(("stopped", _)) => "stopped no\n".to_owned(),
         _ => format!("{line}\n"),
     };
