@@ -19,8 +19,10 @@ use std::sync::Arc;
 /// filter once all of it is there; after a kill the same call begins again.
 ///
 /// # Errors
-/// [`Error::Occupied`] if the directory is not empty, [`Error::Object`] if the store has nothing
-/// that can be fetched, or it is damaged; [`Error::Store`], [`Error::Filter`].
+/// [`Occupied`](crate::Error::Occupied) if the directory is not empty,
+/// [`Object`](crate::Error::Object) if the store has nothing
+/// that can be fetched, or it is damaged; [`Store`](crate::Error::Store),
+/// [`Filter`](crate::Error::Filter).
 pub async fn fetch(store: &Store, dir: impl AsRef<Path>, at: Option<At>) -> Result<Fetched> {
     let (fetched, mark) = fetch_marked(store, dir.as_ref(), at).await?;
     mark.remove()?;

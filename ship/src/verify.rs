@@ -152,9 +152,9 @@ async fn is_removed(store: &Store, number: u64, next: u64) -> Result<bool> {
 
 /// Reads all links from the oldest base on.
 async fn read_all(store: &Store) -> Result<Read> {
-    let (mut from, mut seen) = (1, Seen::default());
+    let (mut from, mut oldest, mut seen) = (1, 1, Seen::default());
     if let Some((number, base)) = oldest_base(store).await? {
-        (from, seen) = (base.first_link(number), Seen::from_base(&base));
+        (from, oldest, seen) = (base.first_link(number), number, Seen::from_base(&base));
     }
     let (mut bases, mut links, mut log_bytes, mut newest_micros) = (Vec::new(), 0, 0, 0);
     walk(store, (from, None), |link| {
@@ -165,7 +165,9 @@ async fn read_all(store: &Store) -> Result<Read> {
         }
         seen.take(store, link)?;
         let run = seen.began();
-        bases.extend(seen.bases.drain(..).map(|number| ReadBase { number, run }));
+        // The snapshot of an older one may be removed, and its link needed by a newer one.
+        let kept = seen.bases.drain(..).filter(|&number| number >= oldest);
+        bases.extend(kept.map(|number| ReadBase { number, run }));
         Ok(true)
     })
     .await?;

@@ -1,6 +1,5 @@
 //! Batches: keys, positions and ends of claims that are written all or not at all.
 
-use crate::api::alter::take_over::Weights;
 use crate::api::call::Call;
 use crate::api::claim::{self, Lease};
 use crate::api::config::Any;
@@ -349,6 +348,25 @@ impl<'a, K> Batch<'a, K> {
 /// Returns the error for the operation after the last that a batch takes.
 fn too_many() -> Error {
     Error::parameter("batch", format!("at most {MOST} operations in a batch"), "another one")
+}
+
+/// What weights mean to a kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::api) enum Weights {
+    /// It has none.
+    None,
+    Counts,
+    Importances,
+}
+
+impl Weights {
+    pub(in crate::api) fn of(kind: &dyn Kind) -> Self {
+        match (kind.weights(), kind.counts()) {
+            (None, _) => Self::None,
+            (Some(_), Some(_)) => Self::Counts,
+            (Some(_), None) => Self::Importances,
+        }
+    }
 }
 
 /// Takes account of an alteration to a kind since operations were added: as in the log, a weight

@@ -1,5 +1,6 @@
 //! What operations in the log of one kind are in a filter of another.
 
+use crate::api::batch::Weights;
 use crate::api::history::operations::{Change, Operation};
 use crate::clock::{Clock, Timestamp};
 use crate::error::Error;
@@ -30,25 +31,6 @@ impl LatestByClock {
     pub(in crate::api) fn now(&self) -> Micros {
         let wall = self.clock.wall().or_else(|| Clock::system().wall());
         wall.unwrap_or(LATEST).max(self.with_keys).min(LATEST)
-    }
-}
-
-/// What weights mean to a kind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::api) enum Weights {
-    /// It has none.
-    None,
-    Counts,
-    Importances,
-}
-
-impl Weights {
-    pub(in crate::api) fn of(kind: &dyn Kind) -> Self {
-        match (kind.weights(), kind.counts()) {
-            (None, _) => Self::None,
-            (Some(_), Some(_)) => Self::Counts,
-            (Some(_), None) => Self::Importances,
-        }
     }
 }
 
