@@ -282,7 +282,7 @@ fn parameters_build_the_same_filter_again() {
     conformance::refuses(NAME, &shape("4", "12", "63"), "generations");
     conformance::refuses(NAME, &shape("8", "12", "30"), "generations");
     conformance::refuses(NAME, &shape("8", "16", "7"), "bits");
-    conformance::refuses(NAME, &shape("8", "4", "2"), "fpr");
+    conformance::refuses(NAME, &shape("8", "4", "2"), "bits");
     conformance::refuses(NAME, &Parameters::new().with("window-items", 0), "window-items");
     conformance::refuses(
         NAME,
