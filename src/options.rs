@@ -406,8 +406,8 @@ impl Options {
     }
 
     /// Sets the permissions of the filter's files, whatever the umask: `0o600`, the default, or
-    /// `0o660` for a filter that a group shares. Fixed at creation: a filter that has more is refused
-    /// with [`Error::Mismatch`]. Backups and restored copies have them, too, but for what others
+    /// `0o660` for a filter that a group shares. Fixed at creation: a filter that has more is
+    /// refused with [`Error::Mismatch`]. Backups and restored copies have them, too, but for what others
     /// may, and, if there is an access control list, what the group may; those that root makes also
     /// have the owner of the original. The group is that of the directory's creator, or of the
     /// directory itself if it has the set-group-id bit. Files created later get owner, group and
