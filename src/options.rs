@@ -407,12 +407,12 @@ impl Options {
 
     /// Sets the permissions of the filter's files, whatever the umask: `0o600`, the default, or
     /// `0o660` for a filter that a group shares. Fixed at creation: a filter that has more is
-    /// refused with [`Error::Mismatch`]. Backups and restored copies have them, too, but for what others
-    /// may, and, if there is an access control list, what the group may; those that root makes also
-    /// have the owner of the original. The group is that of the directory's creator, or of the
-    /// directory itself if it has the set-group-id bit. Files created later get owner, group and
-    /// permissions of the file `meta`, even if root creates them, so opening a filter as root locks
-    /// no other user out. Bits other than read and write are ignored.
+    /// refused with [`Error::Mismatch`]. Backups and restored copies have them, too, but for what
+    /// others may, and, if there is an access control list, what the group may; those that root
+    /// makes also have the owner of the original. The group is that of the directory's creator,
+    /// or of the directory itself if it has the set-group-id bit. Files created later get owner,
+    /// group and permissions of the file `meta`, even if root creates them, so opening a filter
+    /// as root locks no other user out. Bits other than read and write are ignored.
     #[must_use]
     pub fn mode(mut self, mode: u32) -> Self {
         self.mode = Some(mode);

@@ -135,8 +135,7 @@ fn below_what_the_live_image_knows_nothing_may_be_missing() {
 }
 
 #[test]
-fn what_is_known_of_a_timeline_says_nothing_of_a_later_one_and_of_the_one_before_that_it_was_durable()
- {
+fn what_is_known_of_a_timeline_holds_for_the_one_before_it_and_no_later_one() {
     let media = made();
     add(&media, (2, 1, 1), &[INSERT, None, None, None]);
     let known = |timeline, end| {
