@@ -590,8 +590,8 @@ struct ebbtide_alteration_plan {
      */
     uint64_t memory_after;
     /**
-     * 1 if the log has the whole new window, as far as records and times tell. If 0,
-     * the alteration needs EBBTIDE_FORGET.
+     * 1 if the log has the whole new window, as far as records and times tell, and no removals
+     * that the new kind cannot make. If 0, the alteration needs EBBTIDE_FORGET.
      */
     uint32_t has_window;
     /**
