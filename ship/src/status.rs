@@ -127,7 +127,9 @@ impl Status {
             ("stopped", f64::from(u8::from(self.is_stopped))),
         ];
         let filter = label(&filter.display().to_string());
-        figures.iter().fold(String::new(), |mut text, (name, value)| {
+        // What is not known yet is left out: 0 would be a jump of a value that stands for alerts.
+        let known = |&&(name, _): &&(&str, f64)| name != "timeline" || self.timeline > 0;
+        figures.iter().filter(known).fold(String::new(), |mut text, (name, value)| {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "ebbtide_ship_{name}{{filter=\"{filter}\"}} {value}");
             text

@@ -37,7 +37,7 @@ pub struct Settings {
 }
 
 impl Default for Settings {
-    /// A million messages, one in 10⁹ of them lost, at 64 bits each.
+    /// A million messages, one in 10⁹ of them lost, at 42 bits each.
     fn default() -> Self {
         Self { window: 1_000_000, fpr: 1e-9, survives: Survives::PowerCut }
     }

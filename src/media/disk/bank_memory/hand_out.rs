@@ -187,6 +187,15 @@ impl State {
     }
 }
 
+/// Returns the error of a socket that was refused. A filter of system calls, such as
+/// `RestrictAddressFamilies=` of systemd, refuses all of them.
+fn refused(error: Errno) -> io::Error {
+    match error {
+        Errno::AFNOSUPPORT => io::ErrorKind::Unsupported.into(),
+        error => error.into(),
+    }
+}
+
 impl Socket {
     fn bind(
         directory: &Directory,
@@ -195,8 +204,8 @@ impl Socket {
     ) -> io::Result<Self> {
         let listening = Unshared::open(|| {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            let made = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-            Ok(File::from(above_standard_streams(made)?))
+            let made = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
+            Ok(File::from(above_standard_streams(made.map_err(refused)?)?))
         })?;
         bind(listening.file()?, &address(directory, name)?)?;
         // Anyone with access to the directory may connect. `answer` checks the right.
