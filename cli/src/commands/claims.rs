@@ -7,7 +7,7 @@ use crate::failure::{Failure, Result, note};
 use crate::formatting;
 use crate::output::{Output, object};
 use crate::stop::{Stop, keep_exit_statuses};
-use ebbtide::{Any, Claim, Filter, Lease, Options, Reader, Timestamp};
+use ebbtide::{Any, Claim, Error, Filter, Lease, Options, Reader, Timestamp};
 use rustix::process::{Pid, Signal, getpgid, getpgrp, kill_process};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
@@ -34,7 +34,7 @@ pub fn run(arguments: &RunOnce) -> Result<ExitCode> {
             note(&format!("somebody else does the work, for {rest} at least"));
             Ok(ExitCode::from(IN_PROGRESS))
         }
-        Claim::Yours(lease) => work(arguments, &lease, &stop),
+        Claim::Yours(lease) => work(arguments, &filter, lease, &stop),
     };
     // An error of the work is the one to report.
     let closed = closing::close(&filter);
@@ -44,7 +44,12 @@ pub fn run(arguments: &RunOnce) -> Result<ExitCode> {
 
 /// Runs the command of a key that was claimed. Passes signals that ask it to stop on to it, unless
 /// the terminal has sent them to it as well.
-fn work(arguments: &RunOnce, lease: &Lease<'_>, stop: &Stop) -> Result<ExitCode> {
+fn work<'f>(
+    arguments: &RunOnce,
+    filter: &'f Filter,
+    mut lease: Lease<'f>,
+    stop: &Stop,
+) -> Result<ExitCode> {
     let [name, rest @ ..] = &*arguments.command else { return Ok(ExitCode::SUCCESS) };
     keep_exit_statuses()?;
     // Dropping the lease releases the key.
@@ -56,7 +61,7 @@ fn work(arguments: &RunOnce, lease: &Lease<'_>, stop: &Stop) -> Result<ExitCode>
         command.args(rest).env(TOKEN, lease.token().to_string()).spawn().map_err(|error| {
             Failure::Error(format!("cannot run {}: {error}", name.to_string_lossy()))
         })?;
-    let status = wait(&mut child, arguments.lease, lease, stop)?;
+    let status = wait(&mut child, arguments, (filter, &mut lease), stop)?;
     let code = match (status.success(), status.code()) {
         (true, _) => {
             lease.confirm()?;
@@ -88,10 +93,15 @@ fn pass_on(child: &Child, signal: i32, stop: &Stop) {
 }
 
 /// Waits for the end of a command, and renews its lease meanwhile.
-fn wait(child: &mut Child, length: Duration, lease: &Lease<'_>, stop: &Stop) -> Result<ExitStatus> {
+fn wait<'f>(
+    child: &mut Child,
+    arguments: &RunOnce,
+    (filter, lease): (&'f Filter, &mut Lease<'f>),
+    stop: &Stop,
+) -> Result<ExitStatus> {
     let waiting = |error| Failure::Error(format!("cannot wait for the command: {error}"));
     let mut renewed = Instant::now();
-    let mut passed_on = false;
+    let (mut passed_on, mut is_lost) = (false, false);
     loop {
         if let Some(status) = child.try_wait().map_err(waiting)? {
             return Ok(status);
@@ -104,12 +114,28 @@ fn wait(child: &mut Child, length: Duration, lease: &Lease<'_>, stop: &Stop) -> 
             (Some(_), true) => std::thread::sleep(CHECK),
             (None, _) => stop.sleep(CHECK)?,
         }
-        if renewed.elapsed() >= length / RENEWALS {
-            // If it is lost, the confirmation fails.
-            let _ = lease.extend(length);
+        if renewed.elapsed() >= arguments.lease / RENEWALS {
+            let is_held = renew(arguments, filter, lease);
+            if !is_held && !is_lost {
+                note("the lease is lost, and somebody else has claimed the key");
+            }
+            is_lost = !is_held;
             renewed = Instant::now();
         }
     }
+}
+
+/// Renews a lease, or claims the key again: a lease ends while the machine is suspended, or the
+/// process is stopped. Returns false if somebody else has the key; then the confirmation fails.
+fn renew<'f>(arguments: &RunOnce, filter: &'f Filter, lease: &mut Lease<'f>) -> bool {
+    let Err(Error::LeaseLost { .. }) = lease.extend(arguments.lease) else { return true };
+    match filter.claim(arguments.claim.as_bytes(), arguments.lease) {
+        Ok(Claim::Yours(again)) => *lease = again,
+        Ok(_) => return false,
+        // The next renewal tries again.
+        Err(_) => {}
+    }
+    true
 }
 
 /// Lists the claims that are held, the oldest first, or ends one.
@@ -150,20 +176,22 @@ mod tests {
         let [dir, made] = ["seen", "made"].map(|name| place.path().join(name));
         let spec = AgePartitioned::last(100);
         let filter = Filter::create(&dir, spec, Options::new()).expect("a filter").into_any();
-        let Claim::Yours(lease) = filter.claim("a", Duration::from_secs(60)).expect("an answer")
-        else {
-            panic!("the key is free")
+        let lease = || match filter.claim("a", Duration::from_secs(60)).expect("an answer") {
+            Claim::Yours(lease) => lease,
+            other => panic!("the key is free: {other:?}"),
         };
         let command = vec!["touch".into(), made.clone().into_os_string()];
         let (claim, length) = ("a".into(), Duration::from_secs(60));
         let arguments = RunOnce { claim, lease: length, dir, command };
         // Not SIGINT: where that was ignored at the start of the test, commands ignore it, too.
-        let ended = work(&arguments, &lease, &Stop::after(15));
+        let ended = work(&arguments, &filter, lease(), &Stop::after(15));
         assert!(matches!(ended, Err(Failure::Stopped(15))) && !made.exists());
+        let mut lease = lease();
         // One of the terminal that is seen when the command has just been started.
-        let wait_for = |command: &mut Command| {
+        let mut wait_for = |command: &mut Command| {
             let mut child = command.spawn().expect("a command");
-            wait(&mut child, length, &lease, &Stop::after(15)).expect("its end")
+            let held = (&filter, &mut lease);
+            wait(&mut child, &arguments, held, &Stop::after(15)).expect("its end")
         };
         assert!(wait_for(Command::new("sleep").arg("0.1")).success(), "it got two");
         let elsewhere = wait_for(Command::new("sleep").arg("1000").process_group(0));

@@ -113,6 +113,28 @@ fn a_second_run_beside_the_first_does_nothing_and_says_so() {
 }
 
 #[test]
+fn a_run_that_was_stopped_until_its_lease_was_over_claims_its_key_again() {
+    let (place, dir) = made();
+    let (begun, go) = (place.at("begun"), place.at("go"));
+    let script = format!("echo yes > {begun}; until [ -e {go} ]; do sleep 0.02; done");
+    let lease = ["run", "--claim", "a", "--lease", "1s", &dir, "--", "sh", "-c", &script];
+    let child = start(&lease);
+    await_content(&begun, "yes\n");
+    signal(&child, "STOP");
+    sleep(Duration::from_millis(1200));
+    assert!(ok(&["claims", &dir, "--json"], b"").json().is_empty(), "its lease is over");
+    signal(&child, "CONT");
+    let end = Instant::now() + Duration::from_secs(60);
+    while ok(&["claims", &dir, "--json"], b"").json().is_empty() {
+        assert!(Instant::now() < end, "it does not claim its key again");
+        sleep(Duration::from_millis(20));
+    }
+    fs::write(&go, "").expect("space");
+    assert!(child.wait_with_output().expect("its end").status.success());
+    assert_eq!(under(&dir, "a", "exit 5").code, Some(0), "it was done");
+}
+
+#[test]
 fn a_signal_reaches_the_command_and_the_key_is_free_again() {
     let (place, dir) = made();
     let begun = place.at("begun");
