@@ -7,6 +7,7 @@
 
 use crate::platform::system;
 use crate::primitives::mutex::Mutex;
+use ebbtide_core::hash::short_checksum;
 use rustix::time::{ClockId, clock_gettime};
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -197,9 +198,13 @@ impl Clock {
     /// unique for a manual clock. `None` for stream time.
     pub(crate) fn identity(&self) -> Option<u64> {
         use std::os::unix::fs::MetadataExt;
+        /// The inodes of the namespaces that a machine starts with lie between these.
+        const FIXED: std::ops::RangeInclusive<u64> = 0xEFFF_FFF0..=0xEFFF_FFFF;
         match &self.0 {
             Source::System => {
-                Some(std::fs::metadata("/proc/self/ns/time").map_or(1, |found| found.ino()))
+                let space = std::fs::metadata("/proc/self/ns/time").map_or(1, |found| found.ino());
+                let is_first = space == 1 || FIXED.contains(&space);
+                Some(if is_first { space } else { with_offsets(space) })
             }
             Source::Stream => None,
             Source::Manual(clock) => Some(clock.identity),
@@ -215,6 +220,13 @@ impl Clock {
             Source::Manual(clock) => clock.hands.lock().elapsed,
         }
     }
+}
+
+/// Returns a number for a time namespace: the system gives its inode to a later one with other
+/// offsets.
+fn with_offsets(inode: u64) -> u64 {
+    let offsets = std::fs::read("/proc/self/timens_offsets").unwrap_or_default();
+    short_checksum(&offsets, inode).max(1)
 }
 
 impl From<ManualClock> for Clock {

@@ -6,6 +6,7 @@ use crate::api::config::Any;
 use crate::api::entry::{AHEAD, Entry, Item, fetch};
 use crate::api::handle::Filter;
 use crate::clock::Timestamp;
+use crate::engine::Engine;
 use crate::engine::batch::before_commit::Prepared;
 use crate::engine::batch::commit::{Settings, commit};
 use crate::engine::batch::staging::BatchOperation;
@@ -260,7 +261,8 @@ impl<'a, K> Batch<'a, K> {
         let (hash, waits) = (lease.key().hash, self.call.waits());
         let request = Request::new(hash, time, 1, Precondition::Nothing, waits);
         // A claim's end is a record, too.
-        let operation = self.operation_of(&request, 1)?;
+        let call = self.call;
+        let operation = self.operation_of(call.engine(), &request, 1)?;
         self.records += 2;
         self.prepared.insert(operation);
         self.leases.push(lease);
@@ -320,19 +322,27 @@ impl<'a, K> Batch<'a, K> {
     }
 
     fn operation(&mut self, item: &impl Item) -> Result<BatchOperation> {
+        // Another thread may open the handle again meanwhile.
         let call = self.call;
-        self.operation_of(&call.request_of(item)?, 0)
+        let engine = call.engine();
+        self.operation_of(engine, &call.request_of(&engine.shared, item)?, 0)
     }
 
     /// Returns an operation, beside which the batch gets this many records more.
-    fn operation_of(&mut self, request: &Request<'_>, beside: u64) -> Result<BatchOperation> {
+    fn operation_of(
+        &mut self,
+        engine: &Engine,
+        request: &Request<'_>,
+        beside: u64,
+    ) -> Result<BatchOperation> {
         let Request { asked: kind::Request { hash, weight, .. }, time, .. } = *request;
-        keep_weights(self.call.engine().shared.kind(), &mut self.prepared, &mut self.weights);
-        let more = self.count_records(weight).saturating_add(beside);
+        let kind = engine.shared.kind();
+        keep_weights(kind, &mut self.prepared, &mut self.weights);
+        let more = count_records(kind, weight).saturating_add(beside);
         if self.records.saturating_add(more) > MOST {
             return Err(too_many());
         }
-        let clock = &self.call.engine().writer.time;
+        let clock = &engine.writer.time;
         let when = match time {
             Some(time) => {
                 // Checked now, while the caller knows the key.

@@ -296,14 +296,19 @@ impl<'a, K> Call<'a, Filter<K>> {
     }
 
     /// Returns the request to insert an item with these settings and its own.
-    pub(crate) fn request_of(&self, item: &impl Item) -> Result<Request<'_>> {
-        self.request(item, self.hash(item.key()), Precondition::Nothing)
+    pub(crate) fn request_of(&self, shared: &Shared, item: &impl Item) -> Result<Request<'_>> {
+        self.request(shared, (item, self.hash(item.key())), Precondition::Nothing)
     }
 
     #[inline]
-    fn request(&self, item: &impl Item, hash: u64, ask: Precondition) -> Result<Request<'_>> {
+    fn request(
+        &self,
+        shared: &Shared,
+        (item, hash): (&impl Item, u64),
+        ask: Precondition,
+    ) -> Result<Request<'_>> {
         let (time, weight) = item.settings();
-        let weight = self.engine().shared.weigh(weight.or(self.weight))?;
+        let weight = shared.weigh(weight.or(self.weight))?;
         Ok(Request::new(hash, time.or(self.time), weight, ask, self.waits))
     }
 
@@ -318,8 +323,11 @@ impl<'a, K> Call<'a, Filter<K>> {
         self.check_durability()?;
         let mut last = 0;
         let mut write = |item: &T, hash| {
-            let request = self.request(item, hash, ask)?;
-            let written = self.run(|engine| single::write(&engine.writer, &request))?;
+            // After an alteration, a weight has the meaning of the new kind.
+            let written = self.run(|engine| {
+                let request = self.request(&engine.shared, (item, hash), ask)?;
+                single::write(&engine.writer, &request)
+            })?;
             last = last.max(written.lsn);
             tell(written.checked);
             Ok(())

@@ -228,7 +228,8 @@ fn of_time(stat: &Stat, details: &Details) -> Vec<Metric> {
 ///
 /// A counter of the facade never falls. Where one of the filter begins again, as after a clear,
 /// that of the recorder continues from what it had, from the second call on that finds the filter's
-/// lower: of two threads that publish, one may come late with figures of before.
+/// lower: of two threads that publish, one may come late with figures of before. What was counted
+/// before a clear is left out if the second call after it finds more again.
 #[cfg(feature = "metrics")]
 pub fn publish(directory: &std::path::Path, stat: &Stat, details: &Details) {
     let directory = ebbtide_core::units::visible(&directory.display().to_string());

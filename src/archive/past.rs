@@ -135,8 +135,13 @@ impl<'a> Past<'a> {
         }
         listing.snapshots.retain(|start| !unreadable.contains(start));
         bases.sort_unstable();
-        // Below the oldest base, log may be missing anywhere.
         let first = listing.segments.first().map(|&(_, first)| first);
+        if let Some(first) = first {
+            // A full disk removes the log of an older snapshot first.
+            bases.retain(|&(start, _)| start >= first);
+            listing.snapshots.retain(|&start| start >= first);
+        }
+        // Below the oldest base, log may be missing anywhere.
         if first.is_some_and(|first| first > 1) {
             let oldest = bases.first().map_or(u64::MAX, |&(start, _)| start);
             listing.segments = listing.segments.split_off(listing.segments_below(oldest).len());

@@ -98,7 +98,7 @@ impl Engine {
         loop {
             let before = positions.all();
             // The keys of their batches may be in stripes that nobody has used since.
-            self.stripes.repair_all();
+            self.stripes.repair_all()?;
             if positions.all() == before {
                 return Ok(before);
             }
@@ -108,7 +108,7 @@ impl Engine {
     /// Returns all claims, held or not, after the repair of what dead owners left.
     pub(crate) fn claims(&self) -> Result<Vec<HeldClaim>> {
         self.queries.check()?;
-        self.stripes.repair_all();
+        self.stripes.repair_all()?;
         Ok(self.shared.header().claims().all())
     }
 

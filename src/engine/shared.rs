@@ -15,7 +15,7 @@ use crate::locks::session_slots::Sessions;
 use crate::locks::stripe_lock::Owner;
 use crate::media::{Access, Media};
 use crate::meta::Meta;
-use crate::options::{Durability, Options};
+use crate::options::{Downtime, Durability, Options};
 use crate::platform::fork::Guard;
 use crate::wal::{Log, Segment};
 use ebbtide_core::block::Layout;
@@ -106,6 +106,11 @@ impl Shared {
             access,
             slots,
         }
+    }
+
+    /// Returns whether the log records up to which time the filter was open.
+    pub(crate) fn has_heartbeats(&self) -> bool {
+        self.meta.downtime == Downtime::Freeze && self.uses_time
     }
 
     /// Returns the header of the image.

@@ -175,6 +175,38 @@ impl StripeLocks {
         guard
     }
 
+    /// Acquires ordinary stripes, given in ascending order. While another owner keeps one, the
+    /// others are released: their callers must not wait for that owner, too.
+    ///
+    /// # Errors
+    /// As [`StripeLocks::acquire`].
+    pub(crate) fn acquire_all(
+        &self,
+        stripes: &[usize],
+        waits: Waits,
+    ) -> Result<Vec<StripeGuard<'_, Local>>> {
+        let start = Instant::now();
+        let briefly = if waits.never() { waits } else { Waits::AtMost(Duration::ZERO) };
+        loop {
+            let mut held = Vec::with_capacity(stripes.len());
+            let kept = stripes.iter().find_map(|&stripe| {
+                let guard = self.acquire(stripe, Wait::Operation(briefly));
+                guard.map(|guard| held.push(guard)).err().map(|error| (stripe, error))
+            });
+            let stripe = match kept {
+                None => return Ok(held),
+                Some((stripe, Error::WouldWait { .. })) if !waits.never() => stripe,
+                Some((_, error)) => return Err(error),
+            };
+            drop(held);
+            let left = waits.after(start.elapsed());
+            if left == Waits::AtMost(Duration::ZERO) {
+                return Err(self.shared.would_wait(HELD));
+            }
+            drop(self.acquire(stripe, Wait::Operation(left))?);
+        }
+    }
+
     /// Acquires stripe 0 after the stripes that `keys` acquires. While another owner keeps it,
     /// those are released: other callers must not wait for that owner, too.
     ///
@@ -233,19 +265,27 @@ impl StripeLocks {
         }
     }
 
-    /// Repairs every stripe that a dead process holds.
-    pub(crate) fn repair_all(&self) {
+    /// Repairs every stripe that a dead process holds, but for those that a live one repairs.
+    ///
+    /// # Errors
+    /// [`Error::Io`] as [`StripeLocks::acquire`]; the other stripes are repaired.
+    pub(crate) fn repair_all(&self) -> Result<()> {
         let header = self.shared.header();
+        let mut repaired = Ok(());
         for index in 0..header.stripe_count() {
             let holder = stripe_lock::holder_now(header.stripe(index).lock_word());
             let ours = self.shared.stripes.owner();
             if holder.is_some_and(|holder| {
                 holder != ours && dead_owners::judge(&self.shared, holder) == Verdict::Dead
             }) {
-                // Another process may have taken it over by now, and been stopped.
-                drop(self.acquire(index, Wait::Briefly));
+                match self.acquire(index, Wait::Briefly) {
+                    // Another process has taken it over by now, and may have been stopped.
+                    Err(Error::WouldWait { .. }) => {}
+                    acquired => repaired = repaired.and(acquired.map(drop)),
+                }
             }
         }
+        repaired
     }
 
     /// Lets a reader sleep briefly before it looks again at a block that is being changed. `idle`

@@ -95,6 +95,22 @@ impl KnownExtent {
         }
     }
 
+    /// Returns the LSN below which a log is durable that ends at `stop`, and of which this is the
+    /// last timeline. Nothing of it has been synced since.
+    #[must_use]
+    pub fn durable_before(self, stop: u64, last_timeline: u64) -> u64 {
+        match self {
+            Self::WritersDied { timeline, durable, .. }
+            | Self::DeviceLost { timeline, durable }
+                if timeline == last_timeline =>
+            {
+                durable.min(stop)
+            }
+            // What was read after a power cut is on the disk.
+            _ => stop,
+        }
+    }
+
     /// Returns what is known of this timeline, the last one of the log, if it is the one that was
     /// written, or if that one has no log yet.
     pub(super) fn of_timeline(self, timeline: u64) -> Option<KnownEnds> {

@@ -2,13 +2,19 @@
 //! as possible while recovery reads it.
 
 use crate::error::{Error, Result};
-use crate::media::{Access, Media};
+use crate::format::names::FileName;
+use crate::media::{Access, Media, MediaFile};
 use crate::primitives::Hint;
 use crate::recovery::log_reader::{LogReader, Prefix};
+use crate::recovery::rebuild::Recovered;
 use crate::wal::segment::{SegmentFile, SegmentHeader};
+use std::io;
 
 /// A log of at least this many bytes is made durable while it is read.
 const LONG: u64 = 64 << 20;
+
+/// A longer file is written in pieces of this many bytes before it is synced.
+const PIECE: u64 = 64 << 20;
 
 /// Voids the gaps and syncs the prefix from `from` on, segment by segment, so that a new timeline
 /// may build on it. Pages from `durable` on
@@ -37,18 +43,39 @@ pub fn make_durable(
     Ok(())
 }
 
-/// Syncs all segments as they are: another program may have copied them without a sync.
+/// Syncs `meta`, the snapshots and the log as they are: another program, which does not sync, may
+/// have copied them. `advance` is called from time to time, because other processes may wait.
 ///
 /// # Errors
 /// [`Error::Io`].
-pub fn sync_all(history: &LogReader, media: &dyn Media) -> Result<()> {
-    for header in history.segments() {
+pub fn sync_copies(media: &dyn Media, recovered: &Recovered, advance: &dyn Fn()) -> Result<()> {
+    for header in recovered.history.segments() {
         let (timeline, first, uuid) = (header.timeline, header.first, header.uuid);
         let file = SegmentFile::open(media, timeline, first, uuid, Access::Write)?;
         let synced = file.map(Access::Write)?.sync();
         synced.map_err(Error::io("sync", header.path(media.path())))?;
+        advance();
+    }
+    let snapshots = recovered.listing.snapshots.iter();
+    let snapshots = snapshots.map(|&start| FileName::Snapshot { start });
+    for file in snapshots.chain([FileName::Meta]) {
+        let name = file.to_string();
+        // What cannot be opened was not read: an older snapshot, or `meta` of a new filter.
+        let Ok(file) = media.open(&name, Access::Read) else { continue };
+        sync_in_pieces(&*file, advance).map_err(Error::io("sync", media.path().join(name)))?;
+        advance();
     }
     Ok(())
+}
+
+/// Syncs a file of any length.
+fn sync_in_pieces(file: &dyn MediaFile, advance: &dyn Fn()) -> io::Result<()> {
+    let bytes = file.bytes()?;
+    for piece in (0..bytes).step_by(PIECE as usize) {
+        file.write_out(piece..bytes.min(piece + PIECE), true)?;
+        advance();
+    }
+    file.sync()
 }
 
 /// Makes the segments before the last durable while the log is read, until `enough` is set. Errors

@@ -77,7 +77,7 @@ fn rebuild_files(
     let timeline = listing.next_timeline(last, home.path())?;
     let identity = identity(meta, timeline, boot_id(home)?);
     let create = || Image::create(live.clone(), temporary, identity, meta.layout, &*meta.kind);
-    let Base { image, start, end, timeline, unsound } =
+    let Base { image, start, end, timeline, mut unsound } =
         base::choose((home, meta, &listing, &history), &create, (&**live, temporary), advance)?;
     check_timelines(home, meta, &history, timeline)?;
     if let KnownExtent::WritersLive { .. } = known {
@@ -85,7 +85,12 @@ fn rebuild_files(
         history.hold(home, start)?;
     }
     let read = (home, meta, &listing, &history);
-    let prefix = apply_log(read, &image, (start, end), (known, makes_durable), advance)?;
+    let prefix = match apply_log(read, &image, (start, end), (known, makes_durable), advance) {
+        // A full disk removes the log of an older snapshot: then the damage of the newest one is
+        // the cause.
+        Err(Error::Damaged { .. }) if !unsound.is_empty() => return Err(unsound.swap_remove(0).1),
+        applied => applied?,
+    };
     image.finish(&*meta.kind, prefix.stop);
     let durable = known.made_durable(history.last_timeline());
     Ok(Recovered { image, history, prefix, start, durable, listing, unsound })

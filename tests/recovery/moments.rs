@@ -261,6 +261,54 @@ fn a_moment_that_lies_in_removed_log_is_refused_also_if_the_log_after_it_begins_
     assert_ne!(filter.digest().expect("a digest").value, before);
 }
 
+/// As a full disk leaves them: a snapshot, whose log is removed, and a newer one with its log.
+#[test]
+fn a_snapshot_without_its_log_is_no_beginning_of_the_past_and_no_cause_of_damage() {
+    let media: Arc<dyn Media> = Arc::new(Memory::new());
+    let spec = AgePartitioned::last(10_000);
+    let filter = Filter::create_on(media.clone(), spec, options()).expect("a filter").into_any();
+    let at_second = |second: u64| Timestamp::from_unix_micros(START + second * 1_000_000);
+    let write = |keys: std::ops::Range<u64>, second: u64| {
+        let call = filter.call().time(at_second(second));
+        keys.for_each(|key| assert!(call.insert(key.to_le_bytes()).expect("room")));
+    };
+    let names = |prefix: &str| {
+        let mut names = media.list().expect("a directory");
+        names.retain(|name| name.starts_with(prefix));
+        names.sort_unstable();
+        names
+    };
+    write(0..300, 1);
+    filter.checkpoint().expect("a checkpoint");
+    write(300..1000, 2);
+    write(1000..1300, 3);
+    let end = filter.stat().expect("figures").lsn;
+    filter.close().expect("a clean end");
+    let log = names("wal-");
+    let newest = log.len() - 1;
+    log[..newest].iter().for_each(|name| media.remove(name).expect("it is there"));
+    let opened = || History::open_on(media.clone()).expect("a log").with_undurable();
+    let begin = opened().next_lsn();
+    assert!(begin > 1000 && begin <= end, "{begin}, {end}");
+    for at in [At::Time(at_second(1)), At::Time(at_second(2)), At::Lsn(400)] {
+        let after = opened().after(at).expect_err("operations between are gone");
+        assert_eq!(after.code(), Code::NotKept, "{at}");
+        let error = Reader::<Any>::at_on(media.clone(), at, options()).expect_err("it is gone");
+        assert_eq!(error.code(), Code::NotKept, "{at}: {error}");
+    }
+    assert_eq!(opened().after(At::Time(at_second(3))).expect("it is kept").count(), 0);
+    // If the newest one is damaged, that is the cause.
+    let snapshots = names("snap-");
+    let [_, damaged] = &snapshots[..] else { panic!("{snapshots:?}") };
+    let file = media.open(damaged, Access::Write).expect("it is there");
+    let mut byte = [0];
+    let middle = file.bytes().expect("a length") / 2;
+    file.read_at(&mut byte, middle).expect("a byte");
+    file.write_at(&[!byte[0]], middle).expect("a byte");
+    let error = Filter::<Any>::open_on(media.clone(), options()).expect_err("it is damaged");
+    assert!(error.to_string().contains(damaged.as_str()), "{error}");
+}
+
 #[test]
 fn a_filter_restored_as_of_a_moment_is_what_it_was_then_and_continues_from_there() {
     for (seed, sample) in SAMPLES.iter().enumerate() {

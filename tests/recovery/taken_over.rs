@@ -113,6 +113,26 @@ fn counts_of_a_batch_are_no_importances_of_a_kind_that_the_filter_has_become() {
 }
 
 #[test]
+fn counts_of_keys_that_are_written_together_are_importances_once_the_filter_has_become_such_a_kind()
+{
+    let importance = || ImportanceH::cells(1000, 3, 4, 3).importance_max(100.0);
+    let keys = || ["a", "b"].map(|key| ebbtide::Entry::new(key).weight(4.0));
+    let digests = [false, true].map(|meets_it_before| {
+        let media: Arc<dyn Media> = Arc::new(Memory::new());
+        let filter = Filter::create_on(media.clone(), Spectral::capacity(1000), kept());
+        let filter = filter.expect("a filter").into_any();
+        let other: Filter = Filter::open_on(media.clone(), kept()).expect("a filter");
+        other.alter(importance(), Unlogged::Refuse).expect("its log is kept");
+        if meets_it_before {
+            assert!(!has(&filter, "a"));
+        }
+        filter.insert_entries(&keys()).expect("room");
+        filter.digest().expect("a digest").value
+    });
+    assert_eq!(digests[0], digests[1]);
+}
+
+#[test]
 fn a_kind_without_removals_does_not_take_a_log_with_removals_unless_they_may_be_forgotten() {
     let made = Made::new();
     let (dir, new) = (made.at("dir"), made.at("new"));

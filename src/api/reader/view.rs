@@ -81,7 +81,8 @@ impl View {
         let header = Control::attach(&**media, meta.uuid, Access::Read)?;
         let timeline = Some(header.identity().timeline);
         let image = Image::attach(media.clone(), header, meta.layout, &*meta.kind, Access::Read)?;
-        let engine = for_reading(media.clone(), meta, options, Arc::new(locks), (image, false));
+        let clocks = (options, &options.clock);
+        let engine = for_reading(media.clone(), meta, clocks, Arc::new(locks), (image, false));
         Ok(Self::of(engine, false, timeline, file))
     }
 
@@ -93,7 +94,12 @@ impl View {
         look: &Look,
     ) -> Result<Self> {
         let timeline = previous_image::timeline(&**media, meta.uuid)?;
-        let image = rebuild_in_memory(&**media, &meta, look.known, &|| {})?.image;
+        let recovered = rebuild_in_memory(&**media, &meta, look.known, &|| {})?;
+        let image = recovered.image;
+        // A reader syncs nothing: what dead writers had not made durable is not durable yet.
+        let last_timeline = recovered.history.last_timeline();
+        let durable = look.known.durable_before(recovered.prefix.stop, last_timeline);
+        image.header().durable().begin_at(durable);
         // If no process has the filter open, its time may stand still.
         let stands_still = meta.downtime == Downtime::Freeze;
         Self::over(media, (meta, file), options, (image, timeline), (stands_still, false))
@@ -133,17 +139,20 @@ impl View {
         (image, timeline): (Image, Option<u64>),
         (stands_still, is_past): (bool, bool),
     ) -> Result<Self> {
-        let mut options = options.clone();
+        let (mut options, lease_clock) = (options.clone(), options.clock.clone());
         if stands_still {
             options = options.clock(Clock::stream());
         }
-        continue_time(&**media, &meta, &options.clock, image.header())?;
+        continue_time(&**media, &meta, (&options.clock, &lease_clock), image.header())?;
         // A private image is not shared. (The filter may have no file `lock`: a copied one has
         // never been open.)
         let memory = Memory::new();
         memory.make().map_err(Error::io("make", memory.path()))?;
         let nobody = Arc::new(Sessions::open(&memory, Access::Write)?);
-        let engine = for_reading(media.clone(), meta, &options, nobody, (image, is_past));
+        let clocks = (&options, &lease_clock);
+        let engine = for_reading(media.clone(), meta, clocks, nobody, (image, is_past));
+        // The image is private: nobody else raises its time to that of keys.
+        engine.time.tend();
         Ok(Self::of(engine, true, timeline, file))
     }
 
@@ -275,4 +284,35 @@ pub(in crate::api) fn look<T>(
 pub(in crate::api) fn open_meta(media: &dyn Media) -> Result<Box<dyn MediaFile>> {
     let name = FileName::Meta.to_string();
     media.open(&name, Access::Read).map_err(Error::io("open", media.path().join(name)))
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use crate::engine::lifecycle::open;
+    use crate::engine::write::request::{Precondition, Request, Waits};
+    use crate::engine::write::single::write;
+    use crate::media::Memory;
+    use crate::{Any, Durability, Options, Reader, Spec};
+    use std::sync::Arc;
+
+    #[test]
+    fn a_reader_does_not_call_durable_what_dead_writers_had_not_made_durable() {
+        let memory = Memory::new();
+        let options = || Options::new().background(false).durability(Durability::Never);
+        let kind = "bloom capacity=1000".parse::<Any>().expect("a spec").kind().expect("a kind");
+        let engine = open::create(Arc::new(memory.clone()), kind, options()).expect("a filter");
+        let insert = |key| {
+            let request = Request::new(key, None, 1, Precondition::Nothing, Waits::Always);
+            write(&engine.writer, &request).expect("an insert").lsn
+        };
+        let last = insert(1);
+        engine.commits.commit_all().expect("a sync");
+        let durable = engine.shared.durable();
+        assert!(durable > last);
+        let tail = insert(2) + 1;
+        drop(engine);
+        let reader = Reader::<Any>::open_on(Arc::new(memory), options()).expect("a filter");
+        let stat = reader.stat().expect("figures");
+        assert_eq!((stat.durable_lsn, stat.lsn), (durable, tail));
+    }
 }

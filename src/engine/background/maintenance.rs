@@ -12,7 +12,6 @@ use crate::engine::background::wakeup::TICK;
 use crate::engine::log::space::{LOOKAHEAD, PRESENT, Pace};
 use crate::engine::write::stripe_0_records;
 use crate::error::Error;
-use crate::options::Downtime;
 use crate::primitives::Instant;
 use crate::primitives::mutex::Mutex;
 use crate::telemetry::failed_in_background;
@@ -83,8 +82,8 @@ struct Last {
     ran: Instant,
     /// When the log was last synced.
     synced: Instant,
-    /// When it was last tidied up.
-    tidied: Instant,
+    /// When it is tidied up next: at a tick, or slightly early.
+    tidies: Instant,
     /// The end of the log.
     tail: u64,
     /// The number of records since the log was last synced.
@@ -104,7 +103,7 @@ impl LogTask {
         let last = Last {
             ran: now,
             synced: now,
-            tidied: now,
+            tidies: now,
             tail,
             unsynced: 0,
             lasted: Duration::ZERO,
@@ -138,7 +137,7 @@ impl Task for LogTask {
         }
         // No other thread locks it.
         let mut last = self.last.lock();
-        let Last { ran, synced, tidied, tail, unsynced, lasted, pace } = &mut *last;
+        let Last { ran, synced, tidies, tail, unsynced, lasted, pace } = &mut *last;
         let now = Instant::now();
         let before = std::mem::replace(tail, engine.header().tail().hint());
         let written = tail.saturating_sub(before);
@@ -182,16 +181,16 @@ impl Task for LogTask {
             };
             self.allocate_ahead(PRESENT.min(2 * written), PRESENT.min(present), soon);
         }
-        if tidied.elapsed() + EARLY >= TICK {
-            *tidied = Instant::now();
+        let early = Instant::now() + EARLY;
+        if early >= *tidies {
+            *tidies = threads::next_tick(early, TICK);
             tidy_log(engine);
         }
         let now = Instant::now();
         let tick = threads::next_tick(now, TICK);
         match interval {
-            Some(every)
-                if every < TICK && !engine.wakeup.rests(|| engine.commits.has_undurable()) =>
-            {
+            // Also between two ticks, at the first of which it was not due yet.
+            Some(every) if !engine.wakeup.rests(|| engine.commits.has_undurable()) => {
                 (*synced + every).clamp(now, tick)
             }
             _ => tick,
@@ -251,13 +250,14 @@ fn tidy_log(engine: &Engine) {
     // Whoever writes or asks next gets the error.
     let _ = engine.shared.check_image();
     failed_in_background("gaps", path, engine.commits.close_gaps());
-    engine.stripes.repair_all();
+    // Whoever needs such a stripe repairs it, or gets the error.
+    let _ = engine.stripes.repair_all();
     if let Some(_stripe_0) = engine.stripes.lock_stripe_0() {
         // Under stripe 0, so that no sum from before a clear is announced after it.
         engine.header().counters().catch_up();
     }
     engine.time.tend();
-    if engine.shared.meta.downtime == Downtime::Freeze && engine.shared.uses_time {
+    if engine.shared.has_heartbeats() {
         failed_in_background("heartbeat", path, stripe_0_records::heartbeat(&engine.writer));
     }
 }

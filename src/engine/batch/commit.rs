@@ -67,10 +67,7 @@ fn lock<'w>(writer: &'w Writer, batch: &Prepared, with: Settings<'_>) -> Result<
     let mut indexes: Vec<usize> = batch.operations().iter().map(stripe).collect();
     indexes.sort_unstable();
     indexes.dedup();
-    let lock = |waits| {
-        let lock = |&index| writer.stripes.acquire(index, Wait::Operation(waits));
-        indexes.iter().map(lock).collect::<Result<Held<'w>>>()
-    };
+    let lock = |waits| writer.stripes.acquire_all(&indexes, waits);
     if with.positions.is_empty() && with.confirms.is_empty() {
         return lock(with.waits);
     }

@@ -9,6 +9,7 @@ use crate::engine::Engine;
 use crate::engine::background::maintenance::Tasks;
 use crate::engine::log::group_commit::again_if_unread;
 use crate::engine::shared::Shared;
+use crate::engine::write::stripe_0_records;
 use crate::error::Result;
 use crate::locks::stripe_lock;
 use crate::primitives;
@@ -61,6 +62,11 @@ pub(crate) fn finish(engine: &Engine) -> Result<()> {
     let entered = engine.shared.slots.wait_opening(CLOSING_TIME)?;
     if entered && !header.is_altered() && !engine.shared.has_other_handles()? {
         engine.time.tend();
+        if engine.shared.has_heartbeats() {
+            // Time stands still from here on, also where no thread has written heartbeats.
+            stripe_0_records::heartbeat(&engine.writer)?;
+            engine.commits.commit_all()?;
+        }
         engine.checkpoints.checkpoint()?;
         // The tail in it decides which log is freed, and its ends where the next opener reads to.
         engine.shared.check_image()?;

@@ -9,7 +9,8 @@ use crate::locks::session_slots::Sessions;
 use crate::media::Media;
 use crate::meta::Meta;
 use crate::recovery::{
-    KnownExtent, Listing, Recovered, free_log, rebuild_in_memory, snapshot_on_full_disk,
+    KnownExtent, Listing, Recovered, free_log, make_durable, rebuild_in_memory,
+    snapshot_on_full_disk,
 };
 
 /// Begins a timeline although there was no space (the error `full`). Frees, in turn, log from
@@ -45,6 +46,13 @@ pub(crate) fn begin_in_space_of_log(
         }
     }
     let Some(proven) = rebuild()? else { return Err(full) };
+    if let KnownExtent::Nothing = known {
+        // Before anything is removed that a copy needs after a power cut.
+        match make_durable::sync_copies(media, &proven, &|| slots.note_progress()) {
+            Err(error) if error.is_full() => return Err(full),
+            synced => synced?,
+        }
+    }
     free_log::free_ends(media, &proven.history, u64::MAX);
     // Errors are ignored, because only space is at stake.
     let _ = free_log::free_unwritten(media, &proven.history, proven.prefix.stop);

@@ -7,6 +7,7 @@
 //! old filter or the new one.
 
 use crate::archive::keep_setting;
+use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::engine::checkpoints::due;
 use crate::engine::lifecycle::vacant_directory::{check_ours, check_vacant};
@@ -354,18 +355,18 @@ fn assemble(
 }
 
 /// Creates a handle that only reads an image: that of live writers, or a private one, perhaps of
-/// the past.
+/// the past. `lease_clock`: that of the handle, although the filter's time may stand still.
 pub(crate) fn for_reading(
     media: Arc<dyn Media>,
     meta: Meta,
-    options: &Options,
+    (options, lease_clock): (&Options, &Clock),
     slots: Arc<Sessions>,
     (image, is_past): (Image, bool),
 ) -> Engine {
     let time_base = TimeBase::new(image.header(), &meta, &options.clock, Access::Read);
     let leases = match is_past {
         true => LeaseBase::of_past(image.header()),
-        false => LeaseBase::new(image.header(), &options.clock, Access::Read),
+        false => LeaseBase::new(image.header(), lease_clock, Access::Read),
     };
     // This handle locks only a private state, which no other process locks.
     let owner = Owner { slot: 0, incarnation: 1 };
@@ -510,7 +511,7 @@ fn begin_timeline(
     temporary: &str,
 ) -> Result<()> {
     if let KnownExtent::Nothing = known {
-        sync_copies(media, recovered)?;
+        make_durable::sync_copies(media, recovered, &|| slots.note_progress())?;
     }
     let is_done = recovered.is_all_in_snapshot(known);
     let sync_names = || media.sync().map_err(Error::io("sync", media.path()));
@@ -533,7 +534,7 @@ fn begin_timeline(
     let sound = recovered.listing.snapshots.iter().filter(|&&start| start <= recovered.start);
     header.snapshot().begin_at(sound.copied().max().unwrap_or(0));
     header.unsound().begin_with(recovered.unsound.iter().map(|&(start, _)| start));
-    continue_time(media, meta, &options.clock, header)?;
+    continue_time(media, meta, (&options.clock, &options.clock), header)?;
     // Recovery may have taken long: never replace the image of a filter that is here by now.
     if !slots.is_current() {
         return Err(Error::Retired { path: media.path().to_path_buf(), replaced: true });
@@ -542,21 +543,6 @@ fn begin_timeline(
     let sync = || if is_done { Ok(()) } else { media.sync() };
     let named = media.rename(temporary, &live).and_then(|()| sync());
     named.map_err(Error::io("name", media.path().join(&live)))
-}
-
-/// Syncs `meta`, the snapshots and the log: they may be copies by a program that does not sync, of
-/// which the image is another file's.
-fn sync_copies(media: &dyn Media, recovered: &Recovered) -> Result<()> {
-    make_durable::sync_all(&recovered.history, media)?;
-    let snapshots = recovered.listing.snapshots.iter();
-    let snapshots = snapshots.map(|&start| FileName::Snapshot { start });
-    for file in snapshots.chain([FileName::Meta]) {
-        let name = file.to_string();
-        // What cannot be opened was not read: an older snapshot, or `meta` of a new filter.
-        let Ok(file) = media.open(&name, Access::Read) else { continue };
-        file.sync().map_err(Error::io("sync", media.path().join(name)))?;
-    }
-    Ok(())
 }
 
 /// Writes how much log is kept, if the handle sets it and it is not so yet.

@@ -102,11 +102,17 @@ impl Queries {
         let ask = |state: &State<'_>, blocks: &Blocks<'_>| {
             self.shared.kind().estimate(state, blocks, &query)
         };
+        self.ask_held(hash, ask)
+    }
+
+    /// Reads a key's blocks for a caller that holds its stripe.
+    fn ask_held<T>(&self, hash: u64, ask: impl Fn(&State<'_>, &Blocks<'_>) -> T) -> Result<T> {
         loop {
             // Only the state block can change meanwhile.
-            if let Some(estimate) = self.try_ask(hash, ask)? {
-                return Ok(estimate);
+            if let Some(answer) = self.try_ask(hash, &ask)? {
+                return Ok(answer);
             }
+            self.check_whole(hash)?;
             spin_hint();
         }
     }
@@ -114,16 +120,10 @@ impl Queries {
     /// Returns whether a key is in the window, for a caller that holds its stripe.
     pub(crate) fn contains_held(&self, hash: u64, moment: &Moment) -> Result<bool> {
         let query = Query { hash, now: moment.now, totals: moment.totals };
-        loop {
-            let ask = |state: &State<'_>, blocks: &Blocks<'_>| {
-                self.shared.kind().contains(state, blocks, &query)
-            };
-            // As above.
-            if let Some(present) = self.try_ask(hash, ask)? {
-                return Ok(present);
-            }
-            spin_hint();
-        }
+        let ask = |state: &State<'_>, blocks: &Blocks<'_>| {
+            self.shared.kind().contains(state, blocks, &query)
+        };
+        self.ask_held(hash, ask)
     }
 
     /// Returns the frequency of a key: its decayed count, normalised.
@@ -250,31 +250,36 @@ impl Queries {
             if let Some(answer) = attempt(is_held)? {
                 return Ok(answer);
             }
-            if self.shared.header().is_poisoned() {
-                // Most likely a writer panicked and left a block half changed, permanently.
-                return Err(self.shared.poisoned());
-            }
+            self.check_poison()?;
             if is_reader {
                 if matches!(waits, Waits::AtMost(limit) if start.elapsed() >= limit) {
                     return Err(self.shared.would_wait(BLOCK));
                 }
                 self.stripes.wait_for_writers(stripe, &mut idle)?;
-            } else if self.are_whole(hash)? {
-                is_held = true;
             } else {
-                // This handle holds the stripe, and what a dead owner left is repaired. The image
-                // is therefore damaged beyond repair.
-                self.shared.poison("a block is left marked as being changed".to_owned());
+                self.check_whole(hash)?;
+                is_held = true;
             }
             spin_hint();
         }
     }
 
-    /// Returns whether none of a key's blocks, in the banks that are in use now, is marked as being
-    /// changed.
-    fn are_whole(&self, hash: u64) -> Result<bool> {
+    /// Fails if a writer has poisoned the filter: most likely it panicked and left a block half
+    /// changed, permanently.
+    fn check_poison(&self) -> Result<()> {
+        if self.shared.header().is_poisoned() { Err(self.shared.poisoned()) } else { Ok(()) }
+    }
+
+    /// For a caller that holds the stripe of a key: checks that none of its blocks, in the banks
+    /// that are in use now, is marked as being changed. What a dead owner left is repaired, so the
+    /// image would be damaged beyond repair: the filter is poisoned.
+    fn check_whole(&self, hash: u64) -> Result<()> {
+        self.check_poison()?;
         self.shared.image.follow()?;
-        Ok(self.shared.image.banks().locate_to_read(hash).headers.versions().is_some())
+        if self.shared.image.banks().locate_to_read(hash).headers.versions().is_none() {
+            self.shared.poison("a block is left marked as being changed".to_owned());
+        }
+        self.check_poison()
     }
 
     /// Reads the state block and the key's blocks once; `None` if any of them changed meanwhile.

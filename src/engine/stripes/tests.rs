@@ -71,7 +71,7 @@ fn repair_applies_and_counts_what_the_dead_left_of_this_stripe_and_of_no_other()
     assert!(stripe_lock::try_lock(header.stripe(1).lock_word(), DEAD));
     let sums = || [1, 2].map(|stripe| header.stripe(stripe).sums());
     let (before, total) = (sums(), header.counters().sum());
-    engine.stripes.repair_all();
+    engine.stripes.repair_all().expect("descriptors");
     assert_eq!(load(header.stripe(1).lock_word()), 0);
     let after = sums();
     let counted = |at: usize| {
@@ -272,11 +272,11 @@ fn the_living_keep_their_stripes_and_lose_them_when_they_die() {
     assert_eq!(dead_owners::judge(&engine.shared, DEAD), Verdict::Dead);
     assert!(stripe_lock::try_lock(word, LIVING));
     let ours = engine.stripes.acquire(2, Wait::Always).expect("a stripe");
-    engine.stripes.repair_all();
+    engine.stripes.repair_all().expect("descriptors");
     let holder = || stripe_lock::holder_now(word);
     assert_eq!(holder(), Some(LIVING));
     drop(alive);
-    engine.stripes.repair_all();
+    engine.stripes.repair_all().expect("descriptors");
     assert_eq!(holder(), None);
     assert_eq!(ours.index(), 2);
 }
@@ -386,10 +386,10 @@ fn a_repair_that_needs_stripe_0_waits_for_its_live_owner_no_longer_than_its_call
             assert!(matches!(repaired, Err(Error::WouldWait { .. })), "{steps}: {repaired:?}");
             assert_eq!(stripe_lock::holder_now(words[1]), Some(DEAD), "{steps}");
         }
-        engine.stripes.repair_all();
+        engine.stripes.repair_all().expect("descriptors");
         assert!(!engine.header().is_poisoned(), "{steps}");
         drop(slots);
-        engine.stripes.repair_all();
+        engine.stripes.repair_all().expect("descriptors");
         drop(engine.stripes.acquire(1, Wait::Briefly).expect("all can be repaired now"));
         assert_eq!(engine.header().counters().sum().inserts, 0, "{steps}");
     }
@@ -418,6 +418,38 @@ fn while_another_process_keeps_stripe_0_claims_keep_no_other_stripe() {
         assert!(stripe_lock::unlock(word, LIVING).is_ok());
         assert!(claiming.join().expect("no panic").expect("no error"));
     });
+}
+
+#[test]
+fn while_another_process_keeps_a_stripe_a_batch_that_needs_it_keeps_no_other_one() {
+    let (filter, memory) = made();
+    let engine = filter.engine();
+    let _alive = neighbour(engine, &*memory);
+    let word = engine.header().stripe(2).lock_word();
+    assert!(stripe_lock::try_lock(word, LIVING));
+    let keys = (0..1000_u64).map(u64::to_le_bytes);
+    let is_free = |key: &[u8; 8]| engine.shared.stripe_of(filter.call().hash(key)) == 1;
+    let (free, kept): (Vec<_>, Vec<_>) = keys.partition(is_free);
+    let batch_of = |waits: Option<Duration>| {
+        let call = filter.call();
+        let mut batch = Batch::new(waits.map_or(call, |limit| call.waiting_at_most(limit)));
+        batch.insert(free[0]).expect("room");
+        batch.insert(kept[0]).expect("room");
+        batch.commit()
+    };
+    let refused = batch_of(Some(Duration::from_millis(30)));
+    assert!(matches!(refused, Err(Error::WouldWait { .. })), "{refused:?}");
+    std::thread::scope(|scope| {
+        let committing = scope.spawn(|| batch_of(None));
+        for key in &free[1..] {
+            let call = filter.call().waiting_at_most(Duration::from_secs(60));
+            assert!(call.insert(key).expect("its stripe is free"));
+        }
+        assert!(!committing.is_finished());
+        assert!(stripe_lock::unlock(word, LIVING).is_ok());
+        committing.join().expect("no panic").expect("no error");
+    });
+    assert!([free[0], kept[0]].iter().all(|key| filter.contains(key).expect("an answer")));
 }
 
 /// A reader has no session, and the word of its owner is that of a first writer.

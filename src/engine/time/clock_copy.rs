@@ -66,7 +66,7 @@ impl ClockCopy {
             _ => {}
         }
         let now = match read {
-            None if latest.time == 0 => first.time,
+            None if latest == Stamp::default() => first.time,
             read => read.unwrap_or(0).max(latest.time),
         };
         // Since the clock was read, others may have written at later times of the same clock. Only

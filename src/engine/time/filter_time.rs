@@ -61,8 +61,8 @@ impl Time {
     /// Returns the time of a clear: that of a key without a time, but it does not start the clock
     /// of a filter that nothing has moved yet, or only times of keys.
     pub(crate) fn of_clear(&self) -> Result<Stamp> {
-        if self.shared.uses_time && self.latest().time == 0 {
-            return Ok(Stamp { time: 0, stream: true });
+        if self.shared.uses_time && self.latest() == Stamp::default() {
+            return Ok(Stamp::default());
         }
         let now = self.now();
         if now.stream { Ok(now) } else { self.stamp(None) }
@@ -100,7 +100,7 @@ impl Time {
         match read {
             Some(time) => Stamp { time: time.max(latest.time), stream: false },
             // Nothing has happened yet.
-            None if latest.time == 0 && clock.ticks() => {
+            None if latest == Stamp::default() && clock.ticks() => {
                 Stamp { time: clock.wall().map_or(0, |wall| wall.min(LATEST)), stream: false }
             }
             None => Stamp { time: latest.time, stream: latest.stream || !clock.ticks() },
@@ -212,7 +212,7 @@ impl Time {
     }
 
     /// Raises the time base to times that came with keys, and updates the clock offset: at the
-    /// opening, once a second, at the close. Readers do not call it.
+    /// opening, once a second, at the close. Readers of an image that is shared do not call it.
     pub(crate) fn tend(&self) {
         let (header, clock) = (self.shared.header(), &self.shared.options.clock);
         if !self.shared.uses_time {

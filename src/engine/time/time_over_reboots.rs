@@ -44,14 +44,14 @@ pub struct TimeBase {
 
 /// Initialises a new image's time bases and clock offset from those of the previous image. The base
 /// continues as long as the machine runs, unless time stands still while the filter is closed, or
-/// the opener has another clock.
+/// the opener has another clock. `lease_clock`: the one that leases use.
 ///
 /// # Errors
 /// [`crate::Error::Io`] if the previous image cannot be read.
 pub fn continue_time(
     media: &dyn Media,
     meta: &Meta,
-    clock: &Clock,
+    (clock, lease_clock): (&Clock, &Clock),
     header: &Control,
 ) -> Result<()> {
     if let Some(offset) = clock_offset::previous(media, meta.uuid)? {
@@ -61,7 +61,7 @@ pub fn continue_time(
         return Ok(());
     };
     let ours = clock.identity();
-    lease_time::take_over(header, &before, clock);
+    lease_time::take_over(header, &before, lease_clock);
     let (base, which) = (before.time_base().base().read(), before.time_base().clock());
     if base[0] != 0 && meta.downtime == Downtime::Age && ours.is_none_or(|ours| ours == which) {
         header.time_base().begin_with(base, which);

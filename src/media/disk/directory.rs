@@ -143,28 +143,35 @@ impl Directory {
 
     /// Returns whose that file is, without what an access control list says.
     pub(super) fn ownership(&self) -> io::Result<Ownership> {
-        let model = self.model()?;
+        let (name, model) = self.named_model()?;
         let mut mode = model.st_mode & 0o777;
-        if mode & OF_GROUP != 0 && self.access_list()?.is_some() {
+        if mode & OF_GROUP != 0 && self.access_list(name)?.is_some() {
             mode &= !0o070;
         }
         let (user, group) = (model.st_uid, model.st_gid);
         Ok(Ownership { mode: u64::from(mode) as u32, user, group })
     }
 
-    /// Returns the access control list of that file.
-    fn access_list(&self) -> io::Result<Option<Vec<u8>>> {
-        system::access_list(&self.open(MODEL, OFlags::RDONLY)?)
+    /// Returns the access control list of a file.
+    fn access_list(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
+        system::access_list(&self.open(name, OFlags::RDONLY)?)
     }
 
     /// Returns the status of that file.
     fn model(&self) -> io::Result<Stat> {
-        let found = match self.stat(MODEL) {
+        self.named_model().map(|(_, found)| found)
+    }
+
+    /// Returns the name and the status of that file.
+    fn named_model(&self) -> io::Result<(&'static str, Stat)> {
+        let (name, found) = match self.stat(MODEL) {
             // Of a backup that has lost its first copy.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => self.stat(SECOND_MODEL)?,
-            found => found?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                (SECOND_MODEL, self.stat(SECOND_MODEL)?)
+            }
+            found => (MODEL, found?),
         };
-        if is_regular(&found) { Ok(found) } else { Err(not_a_file("something else")) }
+        if is_regular(&found) { Ok((name, found)) } else { Err(not_a_file("something else")) }
     }
 
     /// Gives a new file or directory the group that the permissions are for; false if this is
@@ -245,7 +252,7 @@ impl Directory {
         // With such a list, the group's bits are the most that any of its entries gives.
         if model.is_some()
             && mode & OF_GROUP != 0
-            && let Some(list) = self.access_list()?
+            && let Some(list) = self.access_list(MODEL)?
             && system::set_access_list(file, &list).is_err()
         {
             mode &= !OF_GROUP;

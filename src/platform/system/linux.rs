@@ -226,11 +226,14 @@ fn sync_range(file: &File, (start, length): (i64, i64), flags: u32) -> io::Resul
     }
 }
 
-/// Keeps a mapping from forked children: there its addresses are not mapped.
+/// Keeps a mapping from forked children: there its addresses are not mapped. Keeps it from core
+/// dumps, too: until such a dump of a large filter is written, its process counts as alive.
 ///
 /// # Errors
 /// The system's error.
 pub fn keep_from_children(map: &MmapRaw) -> io::Result<()> {
+    // A system without it dumps more.
+    let _ = map.advise(Advice::DontDump);
     map.advise(Advice::DontFork)
 }
 

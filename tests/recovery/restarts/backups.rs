@@ -2,7 +2,7 @@
 //! backup must not touch.
 
 use super::{change, damage, digest, directory, insert, kinds, names, open, stream};
-use ebbtide::{Error, Filter, inspect};
+use ebbtide::{Bloom, Error, Filter, Options, inspect};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -188,6 +188,21 @@ const DAMAGES: [(&str, Damage); 4] = [
     #[cfg(not(unix))]
     ("one byte", |path| fs::write(path, "1").expect("space")),
 ];
+
+#[cfg(unix)]
+#[test]
+fn a_backup_that_lost_meta_is_restored_with_the_permissions_of_the_group() {
+    use std::os::unix::fs::PermissionsExt;
+    let home = directory();
+    let [dir, backup, restored] = ["dir", "backup", "restored"].map(|name| home.path().join(name));
+    let options = Options::new().mode(0o660).background(false);
+    let filter = Filter::create(&dir, Bloom::capacity(1000), options).expect("a filter");
+    filter.backup(&backup).expect("a backup");
+    fs::remove_file(backup.join("meta")).expect("it is there");
+    inspect::restore(&backup, &restored).expect("a copy");
+    let found = fs::metadata(restored.join("meta")).expect("a file").permissions().mode();
+    assert_eq!(found & 0o777, 0o660);
+}
 
 #[test]
 fn a_backup_that_lost_its_first_files_is_restored_from_the_second_ones() {

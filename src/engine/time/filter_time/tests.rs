@@ -347,15 +347,36 @@ fn handles_whose_clocks_measure_differently_have_bases_of_their_own() {
 
 #[test]
 fn a_time_near_the_epoch_is_a_base_like_any_other() {
-    let mut machine = Machine::new(START, Downtime::Age);
-    machine.pass(HOUR);
-    machine.write(1, Some(5));
+    for first in [0, 5] {
+        let mut machine = Machine::new(START, Downtime::Age);
+        machine.pass(HOUR);
+        machine.write(1, Some(first));
+        machine.pass(HOUR);
+        assert!(machine.has(1), "{first}: no clock moves it yet");
+        machine.insert(2);
+        machine.pass(WINDOW - 20);
+        assert!(machine.has(1) && machine.has(2), "{first}");
+        let now = machine.engine().time.now().time;
+        assert_eq!(now / 1_000_000, first + WINDOW - 20);
+        machine.pass(50);
+        assert!(!machine.has(1) && !machine.has(2), "{first}");
+    }
+}
+
+#[test]
+fn the_time_for_which_a_frozen_filter_was_open_counts_also_without_heartbeats_of_a_thread() {
+    let mut machine = Machine::new(START, Downtime::Freeze);
+    machine.insert(1);
+    machine.pass(2 * WINDOW);
+    assert!(!machine.has(1));
+    machine.reopen(End::Closed);
+    assert!(!machine.has(1), "it was open until its window was over");
     machine.insert(2);
     machine.pass(WINDOW - 20);
-    assert!(machine.has(1) && machine.has(2));
-    assert_eq!(machine.engine().time.now().time, (5 + WINDOW - 20) * 1_000_000);
-    machine.pass(50);
-    assert!(!machine.has(1) && !machine.has(2));
+    machine.reopen(End::Closed);
+    machine.pass(HOUR);
+    machine.reopen(End::Closed);
+    assert!(!machine.has(2), "it was open for an hour");
 }
 
 /// An event on a machine within one boot.
