@@ -69,6 +69,10 @@ pub fn anew(
         match start.map(|start| open_log(media, start - 1)) {
             // A checkpoint, or an alteration, has removed log or snapshot meanwhile.
             None | Some(Err(ebbtide::Error::NotKept { .. })) if tries > 0 => tries -= 1,
+            // Or there is one, which the disk cannot read.
+            Some(Err(ebbtide::Error::NotKept { .. })) if newest.is_none() => {
+                return Err(no_snapshot(store));
+            }
             None => return Err(no_snapshot(store)),
             Some(opened) => break (origin, opened?),
         }

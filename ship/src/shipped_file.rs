@@ -22,6 +22,8 @@ const BYTES_MOST: u64 = 1 << 14;
 const RECORD_BYTES: u64 = 32;
 /// Intervals without success, and the time beyond them, after which a shipper counts as stalled.
 const STALLED: (u32, Duration) = (3, Duration::from_secs(10));
+/// The most bytes that a link has.
+const LINK_MOST: u64 = 4 << 20;
 
 /// How far the shipper of a directory is, as it has noted after its last round.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -157,11 +159,14 @@ impl Standing {
         now.duration_since(self.succeeded.max(self.progressed)).unwrap_or_default()
     }
 
-    /// Returns whether no round has succeeded, and no link was put, for three intervals and ten
-    /// seconds. A shipper that was stopped has stalled, too: nothing is shipped.
+    /// Returns whether no round has succeeded, and no link was put, for three intervals, ten
+    /// seconds, and what a slow line takes for a link with what is not shipped of a filter whose
+    /// next record gets this LSN. A shipper that was stopped has stalled, too: nothing is shipped.
     #[must_use]
-    pub fn is_stalled(&self, now: SystemTime) -> bool {
-        self.waited(now) > self.every.saturating_mul(STALLED.0).saturating_add(STALLED.1)
+    pub fn is_stalled(&self, lsn: u64, now: SystemTime) -> bool {
+        let link = Duration::from_secs(self.unshipped_bytes(lsn).min(LINK_MOST) / SLOWEST);
+        let limit = self.every.saturating_mul(STALLED.0).saturating_add(STALLED.1);
+        self.waited(now) > limit.saturating_add(link)
     }
 }
 
@@ -202,8 +207,8 @@ mod tests {
         assert_eq!((standing.unshipped_records(101), standing.unshipped_bytes(104)), (0, 96));
         assert_eq!(standing.unshipped_for(101, now), Duration::ZERO);
         assert_eq!(standing.unshipped_for(102, now), Duration::from_secs(7));
-        assert!(!standing.is_stalled(now));
-        assert!(standing.is_stalled(now + Duration::from_secs(60)));
+        assert!(!standing.is_stalled(101, now));
+        assert!(standing.is_stalled(101, now + Duration::from_secs(60)));
     }
 
     #[test]
@@ -211,12 +216,16 @@ mod tests {
         let now = UNIX_EPOCH + Duration::from_secs(5000);
         let mut standing = standing();
         standing.progressed = now - Duration::from_secs(40);
-        assert!(!standing.is_stalled(now));
-        assert!(standing.is_stalled(now + Duration::from_secs(1)));
+        assert!(!standing.is_stalled(101, now));
+        assert!(standing.is_stalled(101, now + Duration::from_secs(1)));
+        // Two MiB, at half a megabit a second.
+        let lsn = 101 + (2 << 20) / RECORD_BYTES;
+        assert!(!standing.is_stalled(lsn, now + Duration::from_secs(32)));
+        assert!(standing.is_stalled(lsn, now + Duration::from_secs(33)));
         assert_eq!(standing.unshipped_for(102, now), Duration::from_secs(4000));
         // As versions before have written it.
         let text = standing.text().replace("progressed-ms", "other-ms");
         let parsed = Standing::parse(&text).expect("the lines that are needed");
-        assert_eq!((parsed.progressed, parsed.is_stalled(now)), (parsed.succeeded, true));
+        assert_eq!((parsed.progressed, parsed.is_stalled(101, now)), (parsed.succeeded, true));
     }
 }

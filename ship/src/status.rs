@@ -68,17 +68,21 @@ impl Status {
     #[must_use]
     pub fn not_begun(filter: &Path, place: &str, error: &Error) -> Self {
         let noted = Standing::read(filter).ok().flatten().filter(|noted| noted.url == place);
-        let noted = noted.map(|noted| (noted.confirmed, noted.timeline, noted.succeeded));
-        let (confirmed, timeline, succeeded_at) = noted.unwrap_or((0, 0, UNIX_EPOCH));
+        let noted = noted.map(|noted| {
+            let progressed = noted.progressed.max(noted.succeeded);
+            (noted.confirmed, noted.timeline, noted.succeeded, progressed)
+        });
+        let (confirmed, timeline, succeeded_at, progressed_at) =
+            noted.unwrap_or((0, 0, UNIX_EPOCH, UNIX_EPOCH));
         let now = Instant::now();
-        let since = succeeded_at.elapsed().unwrap_or_default();
+        let before = |at: SystemTime| now.checked_sub(at.elapsed().unwrap_or_default());
         Self {
             confirmed,
             timeline,
-            succeeded: now.checked_sub(since).unwrap_or(now),
+            succeeded: before(succeeded_at).unwrap_or(now),
             succeeded_at,
-            progressed: now.checked_sub(since).unwrap_or(now),
-            progressed_at: succeeded_at,
+            progressed: before(progressed_at).unwrap_or(now),
+            progressed_at,
             tried: Duration::ZERO,
             noted: now,
             failure: Some(error.to_string()),
@@ -112,10 +116,12 @@ impl Status {
     /// Returns the figures in the text format of Prometheus.
     #[must_use]
     pub fn prometheus(&self, filter: &Path) -> String {
-        let at = self.succeeded_at.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let at = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let progressed_at = self.progressed_at.max(self.succeeded_at);
         let lag = self.succeeded_at.elapsed().unwrap_or_default();
         let figures = [
-            ("last_success_timestamp_seconds", at.as_secs_f64()),
+            ("last_success_timestamp_seconds", at(self.succeeded_at).as_secs_f64()),
+            ("last_progress_timestamp_seconds", at(progressed_at).as_secs_f64()),
             ("confirmed_lsn", self.confirmed as f64),
             ("timeline", self.timeline as f64),
             ("lag_seconds", lag.as_secs_f64()),

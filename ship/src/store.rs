@@ -32,7 +32,7 @@ use url::Url;
 /// client repeats what failed meanwhile.
 const ANSWER: Duration = Duration::from_secs(60);
 /// The slowest line for which a put waits longer, in bytes a second: half a megabit.
-const SLOWEST: u64 = 1 << 16;
+pub(crate) const SLOWEST: u64 = 1 << 16;
 /// The length from which an object is uploaded in pieces, and of each of them.
 const UPLOAD_BYTES: usize = 8 << 20;
 /// Pieces that are uploaded at a time.
@@ -286,7 +286,8 @@ impl Store {
     /// keep connections, which only the runtime serves that has opened them: while nobody runs
     /// that, they do not answer.
     pub(crate) fn with_own_client(&self) -> Self {
-        let settings = self.settings.as_deref();
+        // One of `memory:` has objects of its own.
+        let settings = self.settings.as_deref().filter(|(url, _)| url.scheme() != "memory");
         let made = settings.and_then(|(url, settings)| client(url, settings.clone()).ok());
         let objects = made.map_or_else(|| self.objects.clone(), |(objects, _)| objects);
         Self { objects, ..self.clone() }

@@ -384,14 +384,15 @@ struct Notes {
 }
 
 impl Notes {
-    /// Returns the status at the begin. The last success is the one that was noted, so that a start
-    /// is none.
+    /// Returns the status at the begin. The last success and the last link are those that were
+    /// noted, so that a start is none.
     fn begin(&self, shipper: &Shipper) -> Status {
         let mut status = Status::of(shipper);
         let noted = Standing::read(self.media.path()).ok().flatten();
         if let Some(noted) = noted.filter(|noted| noted.url == self.url) {
-            status.succeeded_at = noted.succeeded.min(status.succeeded_at);
-            status.progressed_at = status.succeeded_at;
+            let now = status.succeeded_at;
+            status.succeeded_at = noted.succeeded.min(now);
+            status.progressed_at = noted.progressed.max(noted.succeeded).min(now);
         }
         // So that the next shipper finds it, however early this one ends.
         let _ = self.write(&status);

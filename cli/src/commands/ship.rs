@@ -165,10 +165,10 @@ fn verify(arguments: &ShipVerify) -> Result<ExitCode> {
     let written = Timestamp::from_unix_micros(found.newest_micros);
     print(&format!("the newest link was written at {}", formatting::time(written)))?;
     if let (Some(records), Some(dir)) = (found.unshipped, &arguments.against) {
-        let (are, records) =
-            (if records == 1 { "is" } else { "are" }, formatting::counted(records, "record"));
-        print(&format!("{} has {records} that {are} not shipped", dir.display()))?;
-        if let Some(stalled) = shipped::stalled(dir)? {
+        let are = if records == 1 { "is" } else { "are" };
+        let counted = formatting::counted(records, "record");
+        print(&format!("{} has {counted} that {are} not shipped", dir.display()))?;
+        if let Some(stalled) = shipped::stalled(dir, records)? {
             failure::note(&stalled);
         }
     }

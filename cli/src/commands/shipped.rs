@@ -34,7 +34,7 @@ pub fn json(dir: &Path, stat: &Stat, is_past: bool) -> Result<Option<Value>> {
         ("unshipped_seconds", standing.unshipped_for(stat.lsn, now).as_secs_f64().into()),
         ("every_seconds", standing.every.as_secs_f64().into()),
         ("succeeded", (succeeded.as_millis() as u64).into()),
-        ("stalled", standing.is_stalled(now).into()),
+        ("stalled", standing.is_stalled(stat.lsn, now).into()),
         ("stopped", standing.is_stopped.into()),
         ("failure", standing.failure.as_deref().into()),
     ]);
@@ -68,18 +68,21 @@ pub fn text(dir: &Path, stat: &Stat, is_past: bool) -> Result<Option<String>> {
         ("shipper", shipper),
     ];
     let mut text = table(&rows);
-    if let Some(stalled) = stalled_at(&standing, now) {
+    if let Some(stalled) = stalled_at(&standing, stat.lsn, now) {
         text = format!("{text}\n{stalled}");
     }
     Ok(Some(text))
 }
 
-/// Returns why nothing is shipped from a directory, if nothing is.
-pub fn stalled(dir: &Path) -> Result<Option<String>> {
-    Ok(read(dir, false)?.and_then(|standing| stalled_at(&standing, SystemTime::now())))
+/// Returns why nothing is shipped from a directory with so many records that are not, if nothing
+/// is.
+pub fn stalled(dir: &Path, unshipped: u64) -> Result<Option<String>> {
+    let Some(standing) = read(dir, false)? else { return Ok(None) };
+    let lsn = standing.confirmed.max(1).saturating_add(unshipped);
+    Ok(stalled_at(&standing, lsn, SystemTime::now()))
 }
 
-fn stalled_at(standing: &Standing, now: SystemTime) -> Option<String> {
+fn stalled_at(standing: &Standing, lsn: u64, now: SystemTime) -> Option<String> {
     let why = match &standing.failure {
         Some(failure) => failure.as_str(),
         None if standing.is_stopped => "the shipper has stopped: start `ebbtide ship`",
@@ -90,7 +93,7 @@ fn stalled_at(standing: &Standing, now: SystemTime) -> Option<String> {
     };
     let stalled =
         || format!("STALLED: nothing was shipped for {}: {why}", rounded(standing.waited(now)));
-    standing.is_stalled(now).then(stalled)
+    standing.is_stalled(lsn, now).then(stalled)
 }
 
 /// Returns a duration in words, in milliseconds below a minute, else in seconds.

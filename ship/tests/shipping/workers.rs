@@ -121,6 +121,23 @@ fn is_in(path: &Path, folder: &str) -> bool {
 }
 
 #[test]
+fn what_a_worker_ships_to_a_store_in_memory_is_there_for_its_program() {
+    let store = Store::open("memory:///orders/7").expect("a store");
+    let scene = Scene { store, ..Scene::new(|_| Box::pin(async { Ok(()) })) };
+    let worker = scene.start();
+    scene.filter.insert("first").expect("an insert");
+    worker.flush(Duration::from_secs(60)).expect("shipped");
+    worker.stop().expect("a last round");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let copy = scene.dir.path().join("copy");
+    let fetched =
+        runtime.expect("a runtime").block_on(ebbtide_ship::fetch(&scene.store, &copy, None));
+    fetched.expect("it is there");
+    let copy: Filter<AgePartitioned> = Filter::open(&copy, Options::new()).expect("a filter");
+    assert!(copy.contains("first").expect("an answer"));
+}
+
+#[test]
 fn a_worker_beside_a_writer_that_never_pauses_flushes_and_stops() {
     let written = Arc::new(OnceLock::<Arc<Filter<AgePartitioned>>>::new());
     let (writer, puts) = (written.clone(), AtomicU64::new(0));

@@ -126,7 +126,10 @@ impl Plan {
         let default = if is_sized || error > fpr { Mode::Swapped } else { Mode::None };
         let (capacity, k, front) = (counters.capacity, counters.k, mode(parameters, default)?);
         if front == Mode::None && error > fpr && !is_sized {
-            let expected = format!("at most the rate {fpr}, which no front keeps");
+            let expected = format!(
+                "at most the rate {fpr}, which no front keeps (a filter that exists is opened \
+                 without it)"
+            );
             return Err(Error::parameter("error", expected, error));
         }
         let keys = parameters.count("front-keys", "a number of keys", MOST_FRONT_KEYS)?;
